@@ -67,8 +67,8 @@ class Mode:
     def __init__(self, number: "Literal[Role.LEAF, Role.STATIC]") -> None:
         self.number = number
         self.kinds: dict[type, Kind] = {
-            tuple: _open_tuple,
-            list: _open_list,
+            tuple: lambda value: (sequence_node(tuple, len(value)), value),
+            list: lambda value: (sequence_node(list, len(value)), value),
             dict: _open_dict,
             NoneType: IS_STATIC,
             Marked: IS_MARKED,
@@ -122,14 +122,6 @@ def _is_a(cls: type, *bases: object) -> bool:
 
 
 # --- openers
-
-
-def _open_tuple(value: tuple[object, ...]) -> tuple[Node, Sequence[object]]:
-    return sequence_node(tuple, len(value)), value
-
-
-def _open_list(value: list[object]) -> tuple[Node, Sequence[object]]:
-    return sequence_node(list, len(value)), value
 
 
 def _open_dict(value: dict[object, object]) -> tuple[Node, Sequence[object]]:

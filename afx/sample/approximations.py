@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import attrs
 import numpy as np
@@ -119,10 +119,6 @@ class AdviState(Generic[T]):
     optimizer: AdamState[tuple[T, T]]
 
 
-def _as_samples(value: Any) -> int:
-    return whole_number("samples", value, "advi")
-
-
 @attrs.frozen
 class advi(Generic[T]):  # named as what it reads as
     """A fit of independent normal laws of the unconstrained parameters (Kucukelbir et al. 2017), by Adam.
@@ -143,7 +139,7 @@ class advi(Generic[T]):  # named as what it reads as
 
     log_density: LogDensity[T]
     constraints: Constraints = None
-    samples: int = attrs.field(default=8, converter=_as_samples)
+    samples: int = attrs.field(default=8, converter=lambda value: whole_number("samples", value, "advi"))
     learning_rate: float = 0.05
 
     def init(self, params: T) -> AdviState[T]:

@@ -23,10 +23,6 @@ __all__ = ["hmc"]
 T = TypeVar("T")
 
 
-def _as_leaps(value: Any) -> int:
-    return whole_number("leaps", value, "hmc")
-
-
 def _as_jitter(value: Any) -> float:
     if not 0 <= value < 1:
         raise ArgumentError(f"hmc: jitter is a share from 0 on and below 1: got {value!r}; the default is 0.2")
@@ -51,7 +47,7 @@ class hmc(Sampler[T]):  # named as what it reads as
     True
     """
 
-    leaps: int = attrs.field(default=20, converter=_as_leaps)
+    leaps: int = attrs.field(default=20, converter=lambda value: whole_number("leaps", value, "hmc"))
     jitter: float = attrs.field(default=0.2, converter=_as_jitter)
 
     def step(self, state: State[T], key: Array) -> tuple[State[T], Info]:

@@ -139,7 +139,9 @@ def _misfit(who: str, law: Distribution, data: Array) -> ArgumentError:
         heights = np.broadcast_to(np.asarray(law.value("logpdf", data)), data.shape)
     places = np.argwhere(~np.isfinite(heights))
     if not len(places):
-        return ArgumentError(f"{who}.fit: the likelihood at the start is beyond all numbers: got {data.aval}; give start=")
+        return ArgumentError(
+            f"{who}.fit: the likelihood at the start is beyond all numbers: got {data.aval}; give start="
+        )
     place = tuple(places[0].tolist())
     x = np.asarray(data)[place]
     named = f"x[{', '.join(map(str, place))}] = {x}" if place else f"x = {x}"
@@ -150,7 +152,9 @@ def _misfit(who: str, law: Distribution, data: Array) -> ArgumentError:
     if low < x < high and float(heights[place]) == -math.inf:
         way = "round them" if not float(x).is_integer() else "leave them out, or give start="
     elif isinstance(law, ContinuousDistribution):
-        way = f"leave them out, or give loc={'' if is_endless(law.high) else ' and scale='} of a support that holds them"
+        way = (
+            f"leave them out, or give loc={'' if is_endless(law.high) else ' and scale='} of a support that holds them"
+        )
     else:
         way = "leave them out, or give other known parameters"
     return ArgumentError(

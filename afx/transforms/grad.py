@@ -336,7 +336,7 @@ def run_value_and_grad(chosen: DiffArguments, has_aux: bool, holomorphic: bool, 
     record.again = lambda tape: call(pytree.unflatten(treedef, enter_tape(tape, leaves, moving)))
     try:
         out = call(pytree.unflatten(treedef, record.enter(leaves, moving)))
-        out, aux = _with_aux(out, fn) if has_aux else (out, None)
+        out, aux = pair_of(out, name_of(fn), "(scalar, aux)", "grad with has_aux=True") if has_aux else (out, None)
     finally:
         record.tape.finish()
     value = scalar_output(out, fn, who, holomorphic)
@@ -349,7 +349,3 @@ def run_value_and_grad(chosen: DiffArguments, has_aux: bool, holomorphic: bool, 
     plain = record.plain(value)
     plain = plain if isinstance(plain, Array) else asarray(plain)
     return ((plain, strip_tracers(record, aux)) if has_aux else plain), gradient
-
-
-def _with_aux(out: Any, fn: Callable[..., Any]) -> tuple[Any, Any]:
-    return pair_of(out, name_of(fn), "(scalar, aux)", "grad with has_aux=True")

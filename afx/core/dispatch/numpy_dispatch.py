@@ -229,16 +229,8 @@ def _shape(a: Any) -> tuple[int, ...]:
     return aval_of(FUNCTIONS.asarray(a) if isinstance(a, (list, tuple)) else a, "np.shape").shape
 
 
-def _ndim(a: Any) -> int:
-    return len(_shape(a))
-
-
 def _is_complex(x: Any) -> bool:
     return aval_of(x, "np.iscomplexobj").dtype.kind == "c"
-
-
-def _is_real(x: Any) -> bool:
-    return not _is_complex(x)
 
 
 def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
@@ -253,8 +245,8 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
 QUERIES: dict[str, Function] = {
     "broadcast_arrays": _broadcast_arrays,
     "iscomplexobj": _is_complex,
-    "isrealobj": _is_real,
-    "ndim": _ndim,
+    "isrealobj": lambda x: not _is_complex(x),
+    "ndim": lambda a: len(_shape(a)),
     "shape": _shape,
     "size": _size,
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from afx.export.onnx.table import rule, rules
+from afx.export.onnx.table import formulas, rule, rules
 from afx.export.onnx.value import BOOL, Value, where
 from afx.export.onnx.writer import OnnxWriter
 from afx.export.templates.table import NoTemplateError
@@ -52,96 +52,15 @@ def _bits(_w: OnnxWriter, kind: str, x: Value, y: Value) -> Value:
     return x.op(kind if x.dtype == BOOL else f"Bitwise{kind}", y)
 
 
-@rules({"deg2rad": math.pi / 180, "rad2deg": 180 / math.pi})
-def _angle(_w: OnnxWriter, factor: float, x: Value) -> Value:
-    return x * factor
-
-
-@rules({"log2": 2.0, "log10": 10.0})
-def _logarithm(_w: OnnxWriter, base: float, x: Value) -> Value:
-    return x.op("Log") / math.log(base)
-
-
 def as_bool(x: Value) -> Value:
     """Return where x is not 0."""
     return x if x.dtype == BOOL else ~x.equals(0)
 
 
 # -- parts of numbers --
-@rule("positive", "stop_gradient", "conj", "real")
-def _same(_w: OnnxWriter, x: Value) -> Value:
-    return x
-
-
-@rule("imag")
-def _imag(w: OnnxWriter, x: Value) -> Value:
-    return w.full(w.outs[0].shape, 0, x.dtype)
-
-
-@rule("abs")
-def _abs(_w: OnnxWriter, x: Value) -> Value:
-    return x if x.dtype == BOOL else abs(x)
-
-
-@rule("square")
-def _square(_w: OnnxWriter, x: Value) -> Value:
-    return x & x if x.dtype == BOOL else x * x
-
-
-@rule("sign")
-def _sign(_w: OnnxWriter, x: Value) -> Value:
-    return where(x.is_nan(), x, x.op("Sign")) if x.dtype.kind == "f" else x.op("Sign")
-
-
-@rule("round")
-def _round(_w: OnnxWriter, x: Value) -> Value:
-    return x.op("Round") if x.dtype.kind == "f" else x
-
-
-@rule("trunc")
-def _trunc(_w: OnnxWriter, x: Value) -> Value:
-    return where(x < 0, x.op("Ceil"), x.op("Floor")) if x.dtype.kind == "f" else x
-
-
-@rule("logical_not")
-def _logical_not(_w: OnnxWriter, x: Value) -> Value:
-    return ~as_bool(x)
-
-
-@rule("bitwise_invert")
-def _invert(_w: OnnxWriter, x: Value) -> Value:
-    return ~x if x.dtype == BOOL else x.op("BitwiseNot")
-
-
-@rule("not_equal")
-def _not_equal(_w: OnnxWriter, x: Value, y: Value) -> Value:
-    return ~x.equals(y)
-
-
-@rule("isnan")
-def _isnan(_w: OnnxWriter, x: Value) -> Value:
-    return x.is_nan()
-
-
-@rule("isinf")
-def _isinf(_w: OnnxWriter, x: Value) -> Value:
-    return x.op("IsInf", dtype=BOOL) if x.dtype.kind == "f" else ~x.equals(x)
-
-
-@rule("isfinite")
-def _isfinite(_w: OnnxWriter, x: Value) -> Value:
-    return ~(x.op("IsInf", dtype=BOOL) | x.is_nan()) if x.dtype.kind == "f" else x.equals(x)
-
-
-@rule("signbit")
-def signbit(_w: OnnxWriter, x: Value) -> Value:
+def signbit(x: Value) -> Value:
     """Return where x is negative, of zeros too."""
     return (x < 0) | (x.equals(0) & (1 / x < 0)) if x.dtype.kind == "f" else x < 0
-
-
-@rule("copysign")
-def _copysign(w: OnnxWriter, x: Value, y: Value) -> Value:
-    return where(signbit(w, y), -abs(x), abs(x))
 
 
 @rule("where")
@@ -158,28 +77,20 @@ def _extreme(kind: str, x: Value, y: Value) -> Value:
     return x.writer.arithmetic(kind, x, y)
 
 
-@rules({"maximum": "Max", "minimum": "Min"})
-def _larger(_w: OnnxWriter, kind: str, x: Value, y: Value) -> Value:
-    return _extreme(kind, x, y)
-
-
-@rules({"fmax": "Max", "fmin": "Min"})
-def _known(_w: OnnxWriter, kind: str, x: Value, y: Value) -> Value:
+def _known_extreme(kind: str, x: Value, y: Value) -> Value:
     found = _extreme(kind, x, y)
     return where(x.is_nan(), y, where(y.is_nan(), x, found)) if x.dtype.kind == "f" else found
 
 
 # -- remainders and shifts --
-@rule("fmod")
-def _fmod(_w: OnnxWriter, x: Value, y: Value) -> Value:
+def _fmod(x: Value, y: Value) -> Value:
     if x.dtype.kind == "f":
         return x.op("Mod", y, fmod=1)
     rest = x.writer.arithmetic("Mod", x, _divisor(x, y), fmod=1)
     return where(y.equals(0), 0, rest)
 
 
-@rule("remainder")
-def remainder(_w: OnnxWriter, x: Value, y: Value) -> Value:
+def remainder(x: Value, y: Value) -> Value:
     """Return the remainder that has the divisor's sign; 0 of a division of integers by 0."""
     if x.dtype.kind == "f":
         rest = x.op("Mod", y, fmod=1)
@@ -194,24 +105,17 @@ def _divisor(x: Value, y: Value) -> Value:
     return where(y.equals(0), 1, y)
 
 
-@rule("floor_divide")
-def _floor_divide(w: OnnxWriter, x: Value, y: Value) -> Value:
+def _floor_divide(x: Value, y: Value) -> Value:
     if x.dtype.kind == "f":
         is_far = y.op("IsInf", dtype=BOOL) & ~x.op("IsInf", dtype=BOOL) & ~x.is_nan()
-        quotient = (x - remainder(w, x, y)) / where(is_far, 1.0, y)
+        quotient = (x - remainder(x, y)) / where(is_far, 1.0, y)
         found = where(y.equals(0), x / y, (quotient + 0.5).op("Floor"))
-        return where(is_far, where((x < 0) ^ (y < 0) & ~x.equals(0), -1.0, w.number(0.0, x.dtype)), found)
-    rest = remainder(w, x, y)
+        return where(is_far, where((x < 0) ^ (y < 0) & ~x.equals(0), -1.0, x.writer.number(0.0, x.dtype)), found)
+    rest = remainder(x, y)
     return where(y.equals(0), 0, (x - rest) / _divisor(x, y))
 
 
-@rule("bitwise_left_shift")
-def _left_shift(_w: OnnxWriter, x: Value, y: Value) -> Value:
-    return _shift(x, y, "LEFT")
-
-
-@rule("bitwise_right_shift")
-def _right_shift(_w: OnnxWriter, x: Value, y: Value) -> Value:
+def _right_shift(x: Value, y: Value) -> Value:
     if x.dtype.kind == "u":
         return _shift(x, y, "RIGHT")
     below = x < 0  # of which the bits that come in are ones
@@ -231,25 +135,10 @@ def _shift(x: Value, y: Value, direction: str) -> Value:
 
 
 # -- exponentials --
-@rule("exp2")
-def _exp2(w: OnnxWriter, x: Value) -> Value:
-    return w.arithmetic("Pow", w.number(2, x.dtype), x)
-
-
-@rule("expm1")
-def _expm1(_w: OnnxWriter, x: Value) -> Value:
-    return expm1(x)
-
-
 def expm1(x: Value) -> Value:
     """Return ``exp(x) - 1``: near 0 by half the argument's hyperbolic tangent."""
     half = (x * 0.5).op("Tanh")
     return where(abs(x) < 1.0, 2.0 * half / (1.0 - half), x.op("Exp") - 1.0)
-
-
-@rule("log1p")
-def _log1p(_w: OnnxWriter, x: Value) -> Value:
-    return log1p(x)
 
 
 def log1p(x: Value) -> Value:
@@ -259,13 +148,7 @@ def log1p(x: Value) -> Value:
     return where(abs(x) < 1.0, near, total.op("Log"))
 
 
-@rule("logaddexp")
-def _logaddexp(_w: OnnxWriter, x: Value, y: Value) -> Value:
-    return _add_exponentials(x, y)
-
-
-@rule("logaddexp2")
-def _logaddexp2(_w: OnnxWriter, x: Value, y: Value) -> Value:
+def _add_powers(x: Value, y: Value) -> Value:
     turn = math.log(2.0)
     return where(x.equals(y), x + 1.0, _add_exponentials(x * turn, y * turn) / turn)
 
@@ -275,13 +158,7 @@ def _add_exponentials(x: Value, y: Value) -> Value:
     return _extreme("Max", x, y) + log1p((-abs(gap)).op("Exp"))
 
 
-@rule("cbrt")
-def _cbrt(w: OnnxWriter, x: Value) -> Value:
-    return x.op("Sign") * w.arithmetic("Pow", abs(x), w.number(1 / 3, x.dtype))
-
-
-@rule("hypot")
-def _hypot(_w: OnnxWriter, x: Value, y: Value) -> Value:
+def _hypot(x: Value, y: Value) -> Value:
     top, low = _extreme("Max", abs(x), abs(y)), _extreme("Min", abs(x), abs(y))
     regular = (top > 0) & ~top.op("IsInf", dtype=BOOL)
     part = where(regular, low, 0.0) / where(regular, top, 1.0)
@@ -289,39 +166,21 @@ def _hypot(_w: OnnxWriter, x: Value, y: Value) -> Value:
     return where(either, math.inf, where(regular, top * (part * part + 1.0).op("Sqrt"), top))
 
 
-@rule("logit")
-def _logit(_w: OnnxWriter, x: Value) -> Value:
-    return x.op("Log") - log1p(-x)
-
-
 # -- functions of the circle, and of the hyperbola --
 def _of_floats(kind: str, x: Value, formula: Callable[[Value], Value]) -> Value:
     return x.op(kind) if x.dtype == FLOAT else formula(x)
 
 
-@rule("tan")
-def _tan(_w: OnnxWriter, x: Value) -> Value:
-    return _of_floats("Tan", x, lambda x: x.op("Sin") / x.op("Cos"))
+def _sinh(x: Value) -> Value:
+    up, half = expm1(x), (abs(x) * 0.5).op("Exp")
+    far = x.op("Sign") * (half * 0.5 * half)  # which overflows where the result does
+    near = (up + up / (up + 1.0)) * 0.5
+    return where(abs(x) < 1.0, near, where(abs(x) < 20.0, (x.op("Exp") - (-x).op("Exp")) * 0.5, far))
 
 
-@rule("sinh")
-def _sinh(_w: OnnxWriter, x: Value) -> Value:
-    def formula(x: Value) -> Value:
-        up, half = expm1(x), (abs(x) * 0.5).op("Exp")
-        far = x.op("Sign") * (half * 0.5 * half)  # which overflows where the result does
-        near = (up + up / (up + 1.0)) * 0.5
-        return where(abs(x) < 1.0, near, where(abs(x) < 20.0, (x.op("Exp") - (-x).op("Exp")) * 0.5, far))
-
-    return _of_floats("Sinh", x, formula)
-
-
-@rule("cosh")
-def _cosh(_w: OnnxWriter, x: Value) -> Value:
-    def formula(x: Value) -> Value:
-        half = (abs(x) * 0.5).op("Exp")
-        return where(abs(x) < 20.0, (x.op("Exp") + (-x).op("Exp")) * 0.5, half * 0.5 * half)
-
-    return _of_floats("Cosh", x, formula)
+def _cosh(x: Value) -> Value:
+    half = (abs(x) * 0.5).op("Exp")
+    return where(abs(x) < 20.0, (x.op("Exp") + (-x).op("Exp")) * 0.5, half * 0.5 * half)
 
 
 def arctangent(x: Value) -> Value:
@@ -336,64 +195,91 @@ def arctangent(x: Value) -> Value:
     return where(is_far, x.op("Sign") * (math.pi / 2) - angle, angle)
 
 
-@rule("atan")
-def _atan(_w: OnnxWriter, x: Value) -> Value:
-    return arctangent(x)
-
-
-@rule("asin")
-def _asin(_w: OnnxWriter, x: Value) -> Value:
-    return _of_floats("Asin", x, lambda x: arctangent(x / ((1.0 - x) * (x + 1.0)).op("Sqrt")))
-
-
-@rule("acos")
-def _acos(_w: OnnxWriter, x: Value) -> Value:
-    return _of_floats("Acos", x, lambda x: arctangent(((1.0 - x) / (x + 1.0)).op("Sqrt")) * 2.0)
-
-
-@rule("atan2")
-def _atan2(w: OnnxWriter, y: Value, x: Value) -> Value:
+def _atan2(y: Value, x: Value) -> Value:
+    w = x.writer
     both = x.op("IsInf", dtype=BOOL) & y.op("IsInf", dtype=BOOL)
     quotient = where(both, y.op("Sign") * x.op("Sign"), y / where(x.equals(0.0), 1.0, x))
-    below = signbit(w, y)
+    below = signbit(y)
     angle = where(x.equals(0.0), where(below, -math.pi / 2, w.number(math.pi / 2, x.dtype)), arctangent(quotient))
     angle = where(y.equals(0.0), where(x.is_nan(), x, 0.0), where(x.equals(0.0) & y.is_nan(), y, angle))
     turn = where(below, -math.pi, w.number(math.pi, x.dtype))
-    return where(signbit(w, x) & ~(x.equals(0.0) & ~y.equals(0.0)), angle + turn, angle)
+    return where(signbit(x) & ~(x.equals(0.0) & ~y.equals(0.0)), angle + turn, angle)
 
 
-@rule("asinh")
-def _asinh(_w: OnnxWriter, x: Value) -> Value:
-    def formula(x: Value) -> Value:
-        size = abs(x)
-        near = where(size < 1e8, size, 1.0)
-        square = near * near
-        found = log1p(near + square / ((square + 1.0).op("Sqrt") + 1.0))
-        return x.op("Sign") * where(size < 1e8, found, size.op("Log") + math.log(2.0))
-
-    return _of_floats("Asinh", x, formula)
+def _asinh(x: Value) -> Value:
+    size = abs(x)
+    near = where(size < 1e8, size, 1.0)
+    square = near * near
+    found = log1p(near + square / ((square + 1.0).op("Sqrt") + 1.0))
+    return x.op("Sign") * where(size < 1e8, found, size.op("Log") + math.log(2.0))
 
 
-@rule("acosh")
-def _acosh(_w: OnnxWriter, x: Value) -> Value:
-    def formula(x: Value) -> Value:
-        above = where(x > 1e8, 1.0, x - 1.0)
-        found = log1p(above + (above * (above + 2.0)).op("Sqrt"))
-        return where(x > 1e8, x.op("Log") + math.log(2.0), where(x < 1.0, math.nan, found))
-
-    return _of_floats("Acosh", x, formula)
+def _acosh(x: Value) -> Value:
+    above = where(x > 1e8, 1.0, x - 1.0)
+    found = log1p(above + (above * (above + 2.0)).op("Sqrt"))
+    return where(x > 1e8, x.op("Log") + math.log(2.0), where(x < 1.0, math.nan, found))
 
 
-@rule("atanh")
-def _atanh(_w: OnnxWriter, x: Value) -> Value:
-    def formula(x: Value) -> Value:
-        size = abs(x)
-        return x.op("Sign") * log1p(2.0 * size / (1.0 - size)) * 0.5
-
-    return _of_floats("Atanh", x, formula)
+def _atanh(x: Value) -> Value:
+    size = abs(x)
+    return x.op("Sign") * log1p(2.0 * size / (1.0 - size)) * 0.5
 
 
-@rule("sinc")
-def _sinc(_w: OnnxWriter, x: Value) -> Value:
+def _sinc(x: Value) -> Value:
     angle = where(x.equals(0.0), 1.0, x) * math.pi
     return where(x.equals(0.0), 1.0, angle.op("Sin") / angle)
+
+
+UNARY: dict[str, Callable[[Value], Value]] = {
+    **dict.fromkeys(("positive", "stop_gradient", "conj", "real"), lambda x: x),
+    "abs": lambda x: x if x.dtype == BOOL else abs(x),
+    "square": lambda x: x & x if x.dtype == BOOL else x * x,
+    "sign": lambda x: where(x.is_nan(), x, x.op("Sign")) if x.dtype.kind == "f" else x.op("Sign"),
+    "signbit": signbit,
+    "imag": lambda x: x.writer.full(x.writer.outs[0].shape, 0, x.dtype),
+    "round": lambda x: x.op("Round") if x.dtype.kind == "f" else x,
+    "trunc": lambda x: where(x < 0, x.op("Ceil"), x.op("Floor")) if x.dtype.kind == "f" else x,
+    "logical_not": lambda x: ~as_bool(x),
+    "bitwise_invert": lambda x: ~x if x.dtype == BOOL else x.op("BitwiseNot"),
+    "isnan": lambda x: x.is_nan(),
+    "isinf": lambda x: x.op("IsInf", dtype=BOOL) if x.dtype.kind == "f" else ~x.equals(x),
+    "isfinite": lambda x: ~(x.op("IsInf", dtype=BOOL) | x.is_nan()) if x.dtype.kind == "f" else x.equals(x),
+    "deg2rad": lambda x: x * (math.pi / 180),
+    "rad2deg": lambda x: x * (180 / math.pi),
+    "exp2": lambda x: x.writer.arithmetic("Pow", x.writer.number(2, x.dtype), x),
+    "expm1": expm1,
+    "log1p": log1p,
+    "log2": lambda x: x.op("Log") / math.log(2.0),
+    "log10": lambda x: x.op("Log") / math.log(10.0),
+    "logit": lambda x: x.op("Log") - log1p(-x),
+    "cbrt": lambda x: x.op("Sign") * x.writer.arithmetic("Pow", abs(x), x.writer.number(1 / 3, x.dtype)),
+    "tan": lambda x: _of_floats("Tan", x, lambda x: x.op("Sin") / x.op("Cos")),
+    "atan": arctangent,
+    "asin": lambda x: _of_floats("Asin", x, lambda x: arctangent(x / ((1.0 - x) * (x + 1.0)).op("Sqrt"))),
+    "acos": lambda x: _of_floats("Acos", x, lambda x: arctangent(((1.0 - x) / (x + 1.0)).op("Sqrt")) * 2.0),
+    "sinh": lambda x: _of_floats("Sinh", x, _sinh),
+    "cosh": lambda x: _of_floats("Cosh", x, _cosh),
+    "asinh": lambda x: _of_floats("Asinh", x, _asinh),
+    "acosh": lambda x: _of_floats("Acosh", x, _acosh),
+    "atanh": lambda x: _of_floats("Atanh", x, _atanh),
+    "sinc": _sinc,
+}
+BINARY: dict[str, Callable[[Value, Value], Value]] = {
+    "not_equal": lambda x, y: ~x.equals(y),
+    "copysign": lambda x, y: where(signbit(y), -abs(x), abs(x)),
+    "maximum": lambda x, y: _extreme("Max", x, y),
+    "minimum": lambda x, y: _extreme("Min", x, y),
+    "fmax": lambda x, y: _known_extreme("Max", x, y),
+    "fmin": lambda x, y: _known_extreme("Min", x, y),
+    "fmod": _fmod,
+    "remainder": remainder,
+    "floor_divide": _floor_divide,
+    "bitwise_left_shift": lambda x, y: _shift(x, y, "LEFT"),
+    "bitwise_right_shift": _right_shift,
+    "logaddexp": _add_exponentials,
+    "logaddexp2": _add_powers,
+    "hypot": _hypot,
+    "atan2": _atan2,
+}
+formulas(UNARY)
+formulas(BINARY)

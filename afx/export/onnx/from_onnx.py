@@ -196,10 +196,6 @@ def _divide(_o: Options, x: Any, y: Any) -> Any:
     return low + ((low * y != x) & ((x < 0) != (y < 0))).astype(x.dtype)
 
 
-def _power(_o: Options, x: Any, y: Any) -> Any:
-    return F.pow(x, y).astype(x.dtype)
-
-
 def _infinite(o: Options, x: Any) -> Any:
     up, down = bool(o.get("detect_positive", 1)), bool(o.get("detect_negative", 1))
     return F.isinf(x) & (up & (x > 0) | down & (x < 0))
@@ -371,7 +367,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "AveragePool": functools.partial(_pool, nn.avg_pool), "BatchNormalization": _batch_norm,
     "Clip": functools.partial(_call, "clip"), "Constant": _constant, "Conv": _conv, "CumSum": _cumulative, "Div": _divide,
     "Gemm": _gemm, "LayerNormalization": _layer_norm, "MaxPool": functools.partial(_pool, nn.max_pool), "Pad": _pad,
-    "IsInf": _infinite, "Pow": _power,
+    "IsInf": _infinite, "Pow": lambda _o, x, y: F.pow(x, y).astype(x.dtype),
     "Range": _count, "Reshape": _reshape, "ScatterND": _scatter, "Slice": _slice, "Split": _split, "Squeeze": _reaxis,
     "TopK": _top, "Unsqueeze": _reaxis,
 }  # fmt: skip

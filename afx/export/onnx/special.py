@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from afx.export.onnx.elementwise import log1p, signbit
-from afx.export.onnx.table import rule
+from afx.export.onnx.table import formulas
 from afx.export.onnx.value import Value, where
-from afx.export.onnx.writer import OnnxWriter
 
 __all__: list[str] = []
 
@@ -60,31 +59,17 @@ def _erf(x: Value) -> Value:
     return where(abs(x) < 0.5, near, x.op("Sign") * (1.0 - tail))
 
 
-@rule("erf")
-def _erf_rule(_w: OnnxWriter, x: Value) -> Value:
-    return x.op("Erf") if x.dtype != DOUBLE else _erf(x)
+def _whole_erfc(x: Value) -> Value:
+    return where(abs(x) < 0.5, 1.0 - _erf(x), _erfc(x))
 
 
-@rule("erfc")
-def _erfc_rule(_w: OnnxWriter, x: Value) -> Value:
-    y = x.cast(DOUBLE)
-    return where(abs(y) < 0.5, 1.0 - _erf(y), _erfc(y))
-
-
-@rule("ndtr")
-def _ndtr(_w: OnnxWriter, x: Value) -> Value:
-    return _erfc(x.cast(DOUBLE) / -ROOT_2) * 0.5
-
-
-@rule("erfcx")
-def _erfcx(_w: OnnxWriter, x: Value) -> Value:
+def _erfcx(x: Value) -> Value:
     y = x.cast(DOUBLE)
     tail = _scaled_tail(where(y.is_nan(), 0.0, abs(y)))
     return where(y.is_nan(), y, where(y < 0.0, 2.0 * (y * y).op("Exp") - tail, tail))
 
 
-@rule("log_ndtr")
-def _log_ndtr(_w: OnnxWriter, x: Value) -> Value:
+def _log_ndtr(x: Value) -> Value:
     y = x.cast(DOUBLE)
     low = where(y < -1.0, y, -1.0)
     below = _scaled_tail(low / -ROOT_2).op("Log") - math.log(2.0) - low * low * 0.5
@@ -127,17 +112,10 @@ def _gammaln(x: Value) -> Value:
     is_low, y = _reflected(x)
     found = _log_gamma(y)
     low = math.log(math.pi) - abs(_sine(x)).op("Log") - found
-    return where(is_low, low, found)
+    return where(abs(x).equals(math.inf), x, where(is_low, low, found))
 
 
-@rule("gammaln")
-def _gammaln_rule(_w: OnnxWriter, x: Value) -> Value:
-    y = x.cast(DOUBLE)
-    return where(abs(y).equals(math.inf), y, _gammaln(y))
-
-
-@rule("digamma")
-def _digamma(_w: OnnxWriter, x: Value) -> Value:
+def _digamma(x: Value) -> Value:
     z = x.cast(DOUBLE)
     is_low, y = _reflected(z)
     total: Value | None = None
@@ -154,30 +132,13 @@ def _digamma(_w: OnnxWriter, x: Value) -> Value:
     return where(z.equals(0.0), -1.0 / z, where(is_low, found - turn, found))
 
 
-@rule("gammasgn")
-def _gammasgn(w: OnnxWriter, x: Value) -> Value:
+def _gammasgn(x: Value) -> Value:
     sign = _sine(x).op("Sign")
     return where(
-        signbit(w, x) & ~x.equals(0.0),
+        signbit(x) & ~x.equals(0.0),
         where(sign.equals(0.0), math.nan, sign),
-        where(x.is_nan(), x, where(signbit(w, x), -1.0, w.number(1.0, x.dtype))),
+        where(x.is_nan(), x, where(signbit(x), -1.0, x.writer.number(1.0, x.dtype))),
     )
-
-
-# -- products with logarithms --
-@rule("xlogy")
-def _xlogy(_w: OnnxWriter, x: Value, y: Value) -> Value:
-    return where(x.equals(0.0) & ~y.is_nan(), 0.0, x * y.op("Log"))
-
-
-@rule("xlog1py")
-def _xlog1py(_w: OnnxWriter, x: Value, y: Value) -> Value:
-    return where(x.equals(0.0) & ~y.is_nan(), 0.0, x * log1p(y))
-
-
-@rule("entr")
-def _entropy(_w: OnnxWriter, x: Value) -> Value:
-    return where(x.equals(0.0), 0.0, where(x < 0.0, -math.inf, -(x * x.op("Log"))))
 
 
 def _divergence(x: Value, y: Value, at_zero: Value, rest: Value) -> Value:
@@ -189,11 +150,22 @@ def _divergence(x: Value, y: Value, at_zero: Value, rest: Value) -> Value:
     return where((x < 0.0) | (y < 0.0) | ((x > 0.0) & y.equals(0.0)), math.inf, found)
 
 
-@rule("rel_entr")
-def _relative_entropy(_w: OnnxWriter, x: Value, y: Value) -> Value:
-    return _divergence(x, y, where(y.is_nan(), y, 0.0), x.writer.number(0.0, x.dtype))
-
-
-@rule("kl_div")
-def _kl_div(_w: OnnxWriter, x: Value, y: Value) -> Value:
-    return _divergence(x, y, y, y - x)
+UNARY: dict[str, Callable[[Value], Value]] = {
+    "erf": lambda x: x.op("Erf") if x.dtype != DOUBLE else _erf(x),
+    "erfc": lambda x: _whole_erfc(x.cast(DOUBLE)),
+    "erfcx": _erfcx,
+    "ndtr": lambda x: _erfc(x.cast(DOUBLE) / -ROOT_2) * 0.5,
+    "log_ndtr": _log_ndtr,
+    "gammaln": lambda x: _gammaln(x.cast(DOUBLE)),
+    "gammasgn": _gammasgn,
+    "digamma": _digamma,
+    "entr": lambda x: where(x.equals(0.0), 0.0, where(x < 0.0, -math.inf, -(x * x.op("Log")))),
+}
+BINARY: dict[str, Callable[[Value, Value], Value]] = {
+    "xlogy": lambda x, y: where(x.equals(0.0) & ~y.is_nan(), 0.0, x * y.op("Log")),
+    "xlog1py": lambda x, y: where(x.equals(0.0) & ~y.is_nan(), 0.0, x * log1p(y)),
+    "rel_entr": lambda x, y: _divergence(x, y, where(y.is_nan(), y, 0.0), x.writer.number(0.0, x.dtype)),
+    "kl_div": lambda x, y: _divergence(x, y, y, y - x),
+}
+formulas(UNARY)
+formulas(BINARY)

@@ -11,7 +11,7 @@ from afx.export.onnx.value import Value
 from afx.export.onnx.writer import OnnxWriter
 from afx.export.templates.table import Table
 
-__all__ = ["OPSET", "TABLE", "rule", "rules"]
+__all__ = ["OPSET", "TABLE", "formulas", "rule", "rules"]
 
 OPSET = 18  # of December 2022, the first with all that the templates write
 TABLE: Table[OnnxWriter] = Table(f"ONNX (opset {OPSET})")
@@ -43,13 +43,12 @@ def rules(kinds: Mapping[str, Any]) -> Callable[[F], F]:
 
     def enter(form: F) -> F:
         for name, kind in kinds.items():
-            rule(name)(functools.partial(_with_kind, form, kind))
+            rule(name)(functools.partial(lambda form, kind, w, *xs: form(w, kind, *xs), form, kind))
         return form
 
     return enter
 
 
-def _with_kind(
-    form: Callable[..., Value | Sequence[Value]], kind: Any, w: OnnxWriter, *xs: Value
-) -> Value | Sequence[Value]:
-    return form(w, kind, *xs)
+def formulas(entries: Mapping[str, Callable[..., Value]]) -> None:
+    """Enter formulas of the operands alone as the templates of primitives."""
+    rules(entries)(lambda _w, formula, *xs: formula(*xs))

@@ -190,10 +190,6 @@ def copy(x: Nested, order: Order = "K", subok: bool = False) -> Array:
     return asarray(x)
 
 
-def _from_dlpack(x: Any) -> Any:
-    return np.from_dlpack(x)
-
-
 @register_function
 def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = None) -> Array:
     """Return a copy of an array of another library that speaks DLPack, and an Array as it is.
@@ -220,7 +216,7 @@ def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = 
         )
     if not hasattr(x, "__dlpack__"):
         raise OperandError(f"from_dlpack: {type(x).__name__} does not speak DLPack: got {x!r}; call afx.asarray")
-    return asarray(_from_dlpack(x))
+    return asarray(np.from_dlpack(x))
 
 
 def _filled(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import DType, bool_
+from afx.core.dtypes import bool_
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
@@ -39,12 +39,8 @@ __all__ = [
 ]
 
 
-def _boolean(_: DType) -> DType:
-    return bool_
-
-
 def _comparison(name: str, ufunc: np.ufunc, kinds: str = "biufc") -> Primitive:
-    return nondifferentiable(name, ufunc, kinds=kinds, result=_boolean)
+    return nondifferentiable(name, ufunc, kinds=kinds, result=lambda _: bool_)
 
 
 @register_function

@@ -107,14 +107,6 @@ def _conj_run(x: Any) -> Any:
     return y.copy() if y.dtype.kind == "b" else np.conjugate(y)
 
 
-def _conj_abstract(x: Aval) -> Aval:
-    return Aval(x.shape, x.dtype)
-
-
-def _conj_transpose(ct: Array, x: Aval) -> Array:
-    return conj(ct)
-
-
 def _conj_into(z: Any, x: Any) -> None:
     if x.dtype.kind == "c":
         np.conjugate(x, out=z)
@@ -125,8 +117,8 @@ def _conj_into(z: Any, x: Any) -> None:
 conj_p: Primitive = linear(
     "conj",
     _conj_run,
-    _conj_abstract,
-    _conj_transpose,
+    lambda x: Aval(x.shape, x.dtype),
+    lambda ct, x: conj(ct),
     alive=_alive,
     batch=batch_unchanged("conj"),
     involution=True,

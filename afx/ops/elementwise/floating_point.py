@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
-from afx.core.dtypes import DType, float64, promote, real_dtype
+from afx.core.dtypes import float64, promote, real_dtype
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
@@ -76,11 +76,7 @@ def _exponent(x: Any) -> Any:
     return np.frexp(y)[1]
 
 
-def _int32(_: DType) -> DType:
-    return np.dtype(np.int32)
-
-
-exponent_p: Primitive = nondifferentiable("exponent", _exponent, kinds="f", result=_int32)
+exponent_p: Primitive = nondifferentiable("exponent", _exponent, kinds="f", result=lambda _: np.dtype(np.int32))
 
 
 @register_function

@@ -119,10 +119,6 @@ def _inside(_z: Array, x: Array, lower: Array, upper: Array) -> Array:
     return (x >= lower) & (x <= upper)
 
 
-def _at_lower(_z: Array, x: Array, lower: Array, upper: Array) -> Array:
-    return (x < lower) & (lower <= upper)
-
-
 def _at_upper(_z: Array, x: Array, lower: Array, upper: Array) -> Array:
     return (upper < lower) | (x > upper)
 
@@ -144,7 +140,7 @@ def _clip_run(x: Any, lower: Any, upper: Any) -> Any:
 clip_p: Primitive = elementwise(
     "clip",
     np.clip,
-    (_inside, _at_lower, _at_upper),
+    (_inside, lambda _z, x, lower, upper: (x < lower) & (lower <= upper), _at_upper),
     impl=_clip_run,
     kinds="biuf",
     masks_cotangent=True,

@@ -70,10 +70,6 @@ def gathered_shape(who: str, x: Aval, indices: tuple[Aval, ...], axis: int) -> S
     return (*x.shape[:axis], *common, *x.shape[axis + len(indices) :])
 
 
-def _gather_abstract(x: Aval, *indices: Aval, axis: int) -> Aval:
-    return Aval(gathered_shape("getitem", x, indices, axis), x.dtype)
-
-
 def _scatter_abstract(x: Aval, *indices: Aval, shape: Shape, axis: int) -> Aval:
     want = gathered_shape("scatter", Aval(shape, x.dtype), indices, axis)
     if x.shape != want:
@@ -222,7 +218,7 @@ def _gathering(name: str) -> Primitive:
             name=name,
             kind="linear",
             impl=_gather_run,
-            abstract_eval=_gather_abstract,
+            abstract_eval=lambda x, *indices, axis: Aval(gathered_shape("getitem", x, indices, axis), x.dtype),
             batch=_gather_batch(name),
             derivative=Derivative(vjps=(_gather_pull,), reads=(INDICES,), jvp=_push(name)),
             masking=Masking(nonnegative_linear=True, selects=True),

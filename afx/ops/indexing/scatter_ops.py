@@ -99,10 +99,6 @@ def _add_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shap
     return ct
 
 
-def _add_pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
-    return to_lower_level(gather(ct, *xs[2:], axis=params["axis"]))
-
-
 def _add_write(z: Any, place: Any, values: Any) -> None:
     indices = tuple([i for i in place if i.__class__ is not slice])
     add_at(z, indices, len(place) - len(indices), values)
@@ -111,7 +107,7 @@ def _add_write(z: Any, place: Any, values: Any) -> None:
 index_add_p: Primitive = scatter_op(
     "index_add",
     _add_write,
-    (_add_pull_x, _add_pull_values),
+    (_add_pull_x, lambda ct, z, xs, params, shape, dtype: to_lower_level(gather(ct, *xs[2:], axis=params["axis"]))),
     joint_linear("index_add"),
     nonnegative_linear=True,
 )

@@ -53,14 +53,6 @@ def _slice_abstract(x: Aval, *, index: Basic) -> Aval:
     return Aval(selected_shape(x.shape, index), x.dtype)
 
 
-def _slice_transpose(ct: Array, x: Aval, *, index: Basic) -> Array:
-    return embed(ct, x.shape, index)
-
-
-def _slice_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return slice_(xs[0], batched_index(size, params["index"]))
-
-
 def _slice_text(x: str, *, index: Basic) -> str:
     def part(e: Entry) -> str:
         if not isinstance(e, tuple):
@@ -75,8 +67,8 @@ slice_p: Primitive = linear(
     "slice",
     _slice_run,
     _slice_abstract,
-    _slice_transpose,
-    batch=_slice_batch,
+    lambda ct, x, *, index: embed(ct, x.shape, index),
+    batch=lambda size, xs, batched, params: slice_(xs[0], batched_index(size, params["index"])),
     nonnegative_linear=True,
     selects=True,
     may_alias=True,
@@ -122,10 +114,6 @@ def _embed_abstract(x: Aval, *, shape: Shape, index: Basic) -> Aval:
     return Aval(shape, x.dtype)
 
 
-def _embed_transpose(ct: Array, x: Aval, *, shape: Shape, index: Basic) -> Array:
-    return slice_(ct, index)
-
-
 def _embed_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     return embed(xs[0], (size, *params["shape"]), batched_index(size, params["index"]))
 
@@ -134,7 +122,7 @@ embed_p: Primitive = linear(
     "embed",
     _embed_run,
     _embed_abstract,
-    _embed_transpose,
+    lambda ct, x, *, shape, index: slice_(ct, index),
     batch=_embed_batch,
     nonnegative_linear=True,
     make_kernel=_embed_prepare,

@@ -115,10 +115,6 @@ def _eigh_abstract(a: Aval, *, upper: bool = False) -> tuple[Aval, Aval]:
     return Aval(a.shape[:-1], real_dtype(a.dtype)), Aval(a.shape, a.dtype)
 
 
-def _eigh_run(a: Any, *, upper: bool = False) -> Any:
-    return arrays(np.linalg.eigh(_hermitian_part(a), "U" if upper else "L"))
-
-
 def _eigh_native(xp: Recorder, w: Any, v: Any, a: Any, *, upper: bool = False) -> None:
     xp.lapack("eigh_up" if upper else "eigh_lo", [_hermitian_matrix(xp, a)], [w, v], quiet=IGNORED)
 
@@ -149,7 +145,7 @@ def _eigh_pull(
 
 eigh_p: Primitive = matrix_op(
     "eigh",
-    _eigh_run,
+    lambda a, *, upper=False: arrays(np.linalg.eigh(_hermitian_part(a), "U" if upper else "L")),
     _eigh_abstract,
     _eigh_push,
     _eigh_pull,

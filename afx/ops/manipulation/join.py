@@ -96,10 +96,6 @@ def concat(arrays: Arrays, /, axis: int | None = 0, out: None = None, *, dtype: 
 concatenate = concat
 
 
-def _concat_run(*xs: Any, axis: int, sizes: tuple[int, ...]) -> Any:
-    return np.concatenate(xs, axis=axis)
-
-
 def _concat_into(out: Any, *xs: Any, axis: int, sizes: tuple[int, ...]) -> None:
     np.concatenate(xs, axis, out)
 
@@ -149,7 +145,7 @@ concat_p: Primitive = register(
     Primitive(
         name="concat",
         kind="custom",
-        impl=_concat_run,
+        impl=lambda *xs, axis, sizes: np.concatenate(xs, axis=axis),
         abstract_eval=_concat_abstract,
         batch=batch_along_axes("concat"),
         derivative=Derivative(vjp_all=_concat_joint, reads=(0,), jvp=_concat_jvp),

@@ -38,14 +38,6 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     return z
 
 
-def _unstack_run(x: Any, *, axis: int) -> tuple[Any, ...]:
-    return tuple(np.moveaxis(x, axis, 0))
-
-
-def _unstack_abstract(x: Aval, *, axis: int) -> tuple[Aval, ...]:
-    return (Aval(x.shape[:axis] + x.shape[axis + 1 :], x.dtype),) * x.shape[axis]
-
-
 def _unstack_joint(
     ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
 ) -> list[Value]:
@@ -68,8 +60,8 @@ unstack_p: Primitive = register(
     Primitive(
         name="unstack",
         kind="custom",
-        impl=_unstack_run,
-        abstract_eval=_unstack_abstract,
+        impl=lambda x, *, axis: tuple(np.moveaxis(x, axis, 0)),
+        abstract_eval=lambda x, *, axis: (Aval(x.shape[:axis] + x.shape[axis + 1 :], x.dtype),) * x.shape[axis],
         batch=batch_along_axes("unstack"),
         multiple_results=True,
         decompose=_unstack_inline,

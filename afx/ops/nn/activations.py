@@ -28,18 +28,10 @@ def relu(x: ArrayLike) -> Array:
     return bind1(relu_p, x)
 
 
-def _relu_run(x: Any) -> Any:
-    return np.maximum(x, 0)
-
-
-def _relu_slope(_z: Array, x: Array) -> Array:
-    return (x > 0).astype(x.dtype)
-
-
 relu_p: Primitive = unary(
     "relu",
-    _relu_run,
-    _relu_slope,
+    lambda x: np.maximum(x, 0),
+    lambda _z, x: (x > 0).astype(x.dtype),
     kinds="iuf",
     masks_cotangent=True,
     finite_partials=True,
@@ -166,13 +158,9 @@ def scale_kept(x: ArrayLike, scale: ArrayLike) -> Array:
     return bind2(scale_kept_p, x, scale)
 
 
-def _scale_kept_run(x: Any, scale: Any) -> Any:
-    return np.where(scale != 0, x, 0) * scale
-
-
 scale_kept_p: Primitive = binary(
     "scale_kept",
-    _scale_kept_run,
+    lambda x, scale: np.where(scale != 0, x, 0) * scale,
     (lambda _z, _x, scale: scale, lambda _z, x, scale: where(scale != 0, x, 0)),
     kinds="fc",
     promotes_to_float=True,

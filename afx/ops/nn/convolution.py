@@ -121,10 +121,6 @@ def _runner(abstract: Callable[..., Aval], prepare: Callable[..., Into]) -> Call
     return run
 
 
-def _by_input(ct: Array, kernel: Array, x: Aval, **params: Any) -> Array:
-    return bind_single(conv_input_p, ct, kernel, shape=x.shape, **params)
-
-
 def _by_kernel(ct: Array, x: Array, kernel: Aval, **params: Any) -> Array:
     return bind_single(conv_kernel_p, x, ct, window=kernel.shape[:-2], **params)
 
@@ -190,7 +186,7 @@ conv_p: Primitive = bilinear(
     "conv",
     _runner(_abstract, _prepare),
     _abstract,
-    (_by_input, _by_kernel),
+    (lambda ct, kernel, x, **params: bind_single(conv_input_p, ct, kernel, shape=x.shape, **params), _by_kernel),
     batch=_batch,
     flops=_counter(2, 1),
     make_kernel=_prepare,
@@ -212,10 +208,6 @@ def _input_into(out: Any, ct: Any, kernel: Any, *, shape: Shape, **params: Any) 
     summing_input(ct, kernel, out, **params)(out, ct, kernel)
 
 
-def _input_by_ct(u: Array, kernel: Array, ct: Aval, *, shape: Shape, **params: Any) -> Array:
-    return bind_single(conv_p, u, kernel, **params)
-
-
 def _input_by_kernel(u: Array, ct: Array, kernel: Aval, *, shape: Shape, **params: Any) -> Array:
     return bind_single(conv_kernel_p, u, ct, window=kernel.shape[:-2], **params)
 
@@ -232,7 +224,7 @@ conv_input_p: Primitive = bilinear(
     "conv_input",
     _runner(_input_abstract, _input_prepare),
     _input_abstract,
-    (_input_by_ct, _input_by_kernel),
+    (lambda u, kernel, ct, *, shape, **params: bind_single(conv_p, u, kernel, **params), _input_by_kernel),
     batch=_input_batch,
     flops=_counter(0, 1),
     make_kernel=_input_prepare,
@@ -254,24 +246,16 @@ def _kernel_into(out: Any, x: Any, ct: Any, *, window: Shape, **params: Any) -> 
     summing_kernel(x, ct, out, **params)(out, x, ct)
 
 
-def _kernel_by_x(g: Array, ct: Array, x: Aval, *, window: Shape, **params: Any) -> Array:
-    return bind_single(conv_input_p, ct, g, shape=x.shape, **params)
-
-
 def _kernel_by_ct(g: Array, x: Array, ct: Aval, *, window: Shape, **params: Any) -> Array:
     return bind_single(conv_p, x, g, **params)
-
-
-def _kernel_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return _grouped(conv_kernel_p, size, xs, batched, params)
 
 
 conv_kernel_p: Primitive = bilinear(
     "conv_kernel",
     _runner(_kernel_abstract, _kernel_prepare),
     _kernel_abstract,
-    (_kernel_by_x, _kernel_by_ct),
-    batch=_kernel_batch,
+    (lambda g, ct, x, *, window, **params: bind_single(conv_input_p, ct, g, shape=x.shape, **params), _kernel_by_ct),
+    batch=lambda size, xs, batched, params: _grouped(conv_kernel_p, size, xs, batched, params),
     flops=_counter(1, 2),
     make_kernel=_kernel_prepare,
     impl_into=_kernel_into,
@@ -329,14 +313,6 @@ def slide(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> Array:
     return bind_single(correlate_p, x, y, full=mode != "valid")
 
 
-def _correlate_run(x: Any, y: Any, *, full: bool) -> Any:
-    return np.correlate(x, y.conj() if y.dtype.kind == "c" else y, "full" if full else "valid")
-
-
-def _correlate_abstract(x: Aval, y: Aval, *, full: bool) -> Aval:
-    return Aval((x.size + (y.size - 1) * (1 if full else -1),), x.dtype)
-
-
 # With the kernel reversed, "full" undoes "valid", and the other way round.
 def _correlate_by_x(ct: Array, y: Array, x: Aval, *, full: bool) -> Array:
     return bind_single(correlate_p, ct, y[::-1], full=not full)
@@ -358,15 +334,11 @@ def _correlate_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...]
     return bind(conv_p, x[:, :, None], y[0][:, None, None], **options, groups=1)[:, :, 0]
 
 
-def _correlate_flops(avals: Sequence[Aval], params: Params) -> int:
-    return 2 * avals[0].size * avals[1].size
-
-
 correlate_p: Primitive = bilinear(
     "correlate",
-    _correlate_run,
-    _correlate_abstract,
+    lambda x, y, *, full: np.correlate(x, y.conj() if y.dtype.kind == "c" else y, "full" if full else "valid"),
+    lambda x, y, *, full: Aval((x.size + (y.size - 1) * (1 if full else -1),), x.dtype),
     (_correlate_by_x, _correlate_by_y),
     batch=_correlate_batch,
-    flops=_correlate_flops,
+    flops=lambda avals, params: 2 * avals[0].size * avals[1].size,
 )

@@ -168,10 +168,6 @@ def _largest(x: Any, places: list[tuple[int | slice, ...]], out: Any) -> Any:
     return z
 
 
-def _max_abstract(x: Aval, *, axis: Shape) -> Aval:
-    return Aval(reduced(x.shape, axis), x.dtype)
-
-
 def _max_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
     axis = params["axis"]
     return to_lower_level(bind(put_p, ct, bind(first_p, xs[0], z, axis=axis), axis=axis, window=_window(shape, axis)))
@@ -195,7 +191,7 @@ max_first_p: Primitive = register(
         name="max_first",
         kind="reduction",
         impl=_max_run,
-        abstract_eval=_max_abstract,
+        abstract_eval=lambda x, *, axis: Aval(reduced(x.shape, axis), x.dtype),
         batch=batch_along_axes("max_first"),
         derivative=Derivative(vjps=(_max_pull,), reads=(0b11,), jvp=_max_push),
         lowering=Lowering(make_kernel=_max_prepare, impl_into=_writer(_max_prepare), batch_operands=(0,)),
@@ -249,14 +245,10 @@ def _first_prepare(x: Aval, z: Aval, *, axis: Shape) -> Into:
     return into
 
 
-def _first_abstract(x: Aval, z: Aval, *, axis: Shape) -> Aval:
-    return Aval(z.shape, _numbers(_window(x.shape, axis)))
-
-
 first_p: Primitive = nondifferentiable(
     "first_of_window",
     _first_run,
-    _first_abstract,
+    lambda x, z, *, axis: Aval(z.shape, _numbers(_window(x.shape, axis))),
     batch=batch_along_axes("first_of_window"),
     make_kernel=_first_prepare,
     impl_into=_writer(_first_prepare),
@@ -324,10 +316,6 @@ def _pick_run(x: Any, k: Any, *, axis: Shape) -> Any:
     return z
 
 
-def _pick_abstract(x: Aval, k: Aval, *, axis: Shape) -> Aval:
-    return Aval(k.shape, x.dtype)
-
-
 def _pick_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
     axis = params["axis"]
     return to_lower_level(bind(put_p, ct, xs[1], axis=axis, window=_window(shape, axis)))
@@ -338,7 +326,7 @@ pick_p: Primitive = register(
         name="pick_from_window",
         kind="linear",
         impl=_pick_run,
-        abstract_eval=_pick_abstract,
+        abstract_eval=lambda x, k, *, axis: Aval(k.shape, x.dtype),
         batch=batch_along_axes("pick_from_window"),
         derivative=Derivative(vjps=(_pick_pull,), reads=(0b100,), jvp=_push("pick_from_window")),
         masking=Masking(nonnegative_linear=True),

@@ -166,11 +166,7 @@ def sigmoid_binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array
 
 def _binary_cross_entropy_run(y: Any, t: Any) -> Any:
     # max(y, 0) - t·y as one product is no difference of large numbers
-    return _times(_weight(y, t), y) + np.log1p(np.exp(np.abs(y) * -1.0))
-
-
-def _weight(y: Any, t: Any) -> Any:
-    return cast(Any, np.where(y > 0, 1.0 - t, 0.0 - t))
+    return _times(cast(Any, np.where(y > 0, 1.0 - t, 0.0 - t)), y) + np.log1p(np.exp(np.abs(y) * -1.0))
 
 
 def _times(weight: Any, y: Any) -> Any:

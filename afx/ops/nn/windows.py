@@ -129,18 +129,6 @@ im2col_p: Primitive = linear(
 )
 
 
-def _col2im_abstract(x: Aval, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Aval:
-    return Aval(shape, x.dtype)
-
-
-def _col2im_run(x: Any, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
-    return col2im(x, shape, window, stride, dilation, padding)
-
-
-def _col2im_transpose(ct: Array, x: Aval, *, shape: Shape, **params: Any) -> Array:
-    return im2col(ct, **params)
-
-
 def _col2im_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     shape = params["shape"]
     rest = {k: v for k, v in params.items() if k != "shape"}
@@ -150,9 +138,9 @@ def _col2im_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], p
 
 col2im_p: Primitive = linear(
     "col2im",
-    _col2im_run,
-    _col2im_abstract,
-    _col2im_transpose,
+    lambda x, *, shape, window, stride, dilation, padding: col2im(x, shape, window, stride, dilation, padding),
+    lambda x, *, shape, window, stride, dilation, padding: Aval(shape, x.dtype),
+    lambda ct, x, *, shape, **params: im2col(ct, **params),
     batch=_col2im_batch,
     nonnegative_linear=True,
 )

@@ -143,10 +143,6 @@ gamma_flow_p: Primitive = parametric(
 )
 
 
-def _then_by_shape(_z: Array, a: Array, y: Array, *, order: int) -> Array:
-    return bind_single(gamma_flow_by_logarithm_p, a, y, order=order + 1)
-
-
 def _then_by_logarithm(z: Array, a: Array, y: Array, *, order: int) -> Array:
     x = exp(y)
     slope: Array = x * gamma_flow(a, y, order) - (a - x) * z
@@ -156,7 +152,7 @@ def _then_by_logarithm(z: Array, a: Array, y: Array, *, order: int) -> Array:
 gamma_flow_by_logarithm_p: Primitive = parametric(
     "gamma_flow_by_logarithm",
     _vectors(_gamma.flow_by_logarithm),
-    (_then_by_shape, _then_by_logarithm),
+    (lambda _z, a, y, *, order: bind_single(gamma_flow_by_logarithm_p, a, y, order=order + 1), _then_by_logarithm),
     {"order": 0},
     domain=(0.5, 3.0),
 )

@@ -212,14 +212,6 @@ def sort(
     return flip(z, axis=place) if descending else z
 
 
-def _sort_run(x: Any, *, axis: int) -> Any:
-    return np.sort(x, axis=axis)
-
-
-def _sort_abstract(x: Aval, *, axis: int) -> Aval:
-    return Aval(x.shape, x.dtype)
-
-
 def _sort_native(xp: Recorder, out: Any, x: Any, *, axis: int) -> None:
     xp.sort(x, out, axis, "sort.quick")
 
@@ -264,8 +256,8 @@ sort_p: Primitive = register(
     Primitive(
         name="sort",
         kind="custom",
-        impl=_sort_run,
-        abstract_eval=_sort_abstract,
+        impl=lambda x, *, axis: np.sort(x, axis=axis),
+        abstract_eval=lambda x, *, axis: Aval(x.shape, x.dtype),
         lowering=Lowering(native=_sort_native),
         batch=batch_unchanged("sort"),
         derivative=Derivative(vjps=(_sort_pull,), reads=(3,), jvp=_sort_push),

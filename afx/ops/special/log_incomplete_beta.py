@@ -45,10 +45,6 @@ def _log_density_by_a(_z: Array, a: Array, b: Array, x: Array) -> Array:
     return log(x) + digamma_gap(where(a < TINY, TINY, a), b)
 
 
-def _log_density_by_b(_z: Array, a: Array, b: Array, x: Array) -> Array:
-    return log1p(-x) + digamma_gap(where(b < TINY, TINY, b), a)
-
-
 def _pole(c: Array, y: Array) -> Array:
     """Return ``(c - 1) / y``, 0 where both are 0."""
     return where((y == 0) & (c == 1), 0, (c - 1) / where((y == 0) & (c == 1), 1, y))
@@ -61,7 +57,7 @@ def _log_density_by_x(_z: Array, a: Array, b: Array, x: Array) -> Array:
 log_beta_density_p: Primitive = ternary(
     "log_beta_density",
     double(_log_density),
-    (_log_density_by_a, _log_density_by_b, _log_density_by_x),
+    (_log_density_by_a, lambda _z, a, b, x: log1p(-x) + digamma_gap(where(b < TINY, TINY, b), a), _log_density_by_x),
     domain=(0.2, 0.9),
     native=record_double(_log_density),
 )

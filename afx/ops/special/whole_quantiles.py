@@ -138,16 +138,8 @@ def _geometric_moments(p: Any) -> tuple[Any, Any, Any]:
     return 1 / p, np.sqrt(1 - p) / p, (2 - p) / np.sqrt(1 - p)
 
 
-def _geometric_cdf(k: Any, p: Any) -> Any:
-    return -np.expm1(k * np.log1p(-p))
-
-
 def _geometric_sf(k: Any, p: Any) -> Any:
     return np.exp(k * np.log1p(-p))
-
-
-def _largest_count(n: Any, _p: Any) -> Any:
-    return np.ceil(n)
 
 
 poisson_quantile_p: Primitive
@@ -161,11 +153,11 @@ geometric_upper_p: Primitive
 
 poisson_quantile_p, poisson_upper_p = _step("poisson", _poisson_moments, (_poisson_cdf, _poisson_sf), 2)
 binomial_quantile_p, binomial_upper_p = _step(
-    "binomial", _binomial_moments, (_binomial_cdf, _binomial_sf), 3, most=_largest_count
+    "binomial", _binomial_moments, (_binomial_cdf, _binomial_sf), 3, most=lambda n, _p: np.ceil(n)
 )
 nbinom_quantile_p, nbinom_upper_p = _step("nbinom", _nbinom_moments, (_nbinom_cdf, _nbinom_sf), 3)
 geometric_quantile_p, geometric_upper_p = _step(
-    "geometric", _geometric_moments, (_geometric_cdf, _geometric_sf), 2, least=1.0
+    "geometric", _geometric_moments, (lambda k, p: -np.expm1(k * np.log1p(-p)), _geometric_sf), 2, least=1.0
 )
 
 

@@ -144,10 +144,6 @@ def _one(start: Array, _: Array) -> Array:
     return asarray(1.0, start.dtype)
 
 
-def _first_damping(start: Array, _: Array) -> Array:
-    return asarray(FIRST_DAMPING, start.dtype)
-
-
 def _first_radius(start: Array, scale: Array) -> Array:
     length = scaled_length(start, scale)
     return where((length > 0) & isfinite(length), length, 1.0)
@@ -169,5 +165,5 @@ class Rule:
 
 
 GAUSS_NEWTON = Rule(_least_norm_step, _fraction, _one)
-DAMPED = Rule(_damped_step, _damping, _first_damping)
+DAMPED = Rule(_damped_step, _damping, lambda start, _: asarray(FIRST_DAMPING, start.dtype))
 WITHIN = Rule(_step_within, _radius, _first_radius)

@@ -27,10 +27,6 @@ def _huber(z: Array) -> Array:
     return where(z > 1, (2 * sqrt(far) - 1) / far, 1.0)
 
 
-def _soft_l1(z: Array) -> Array:
-    return 2 / (sqrt(1 + z) + 1)
-
-
 def _over(fn: Callable[[Array], Array], slope: float, z: Array) -> Array:
     """Return ``fn(z) / z``, near 0 the beginning of its series."""
     far = where(z > SMALL, z, 1.0)
@@ -40,7 +36,7 @@ def _over(fn: Callable[[Array], Array], slope: float, z: Array) -> Array:
 # the loss of a squared residual, over that
 SHARES: dict[str, Callable[[Array], Array]] = {
     "huber": _huber,
-    "soft_l1": _soft_l1,
+    "soft_l1": lambda z: 2 / (sqrt(1 + z) + 1),
     "cauchy": lambda z: _over(log1p, -0.5, z),
     "arctan": lambda z: _over(arctan, 0.0, z),
 }
