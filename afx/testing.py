@@ -77,7 +77,7 @@ def check_grads(
         raise ArgumentError(f"check_grads: the order is a positive number: got {order}; take 1 or more")
     if not modes or not set(modes) <= set(MODES):
         raise ArgumentError(f"check_grads: the modes are 'fwd' and 'rev': got {list(modes)}; name one or both")
-    flat, points = _flattened(fn, args)
+    flat, points = _flatten_function(fn, args)
     if not flat(*points):
         raise DtypeError(f"check_grads: {name_of(fn)} returns nothing that has a derivative; return a floating array")
     limits = Limits(rtol, atol, step, np.random.default_rng(seed), tuple(modes))
@@ -112,7 +112,7 @@ def _normal(rng: np.random.Generator, x: Array) -> Any:
     return np.asarray(t + 1j * rng.normal(size=x.shape) if x.dtype.kind == "c" else t, x.dtype)
 
 
-def _flattened(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[Flat, Values]:
+def _flatten_function(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[Flat, Values]:
     """Return ``fn`` as a function of its floating and complex leaves to those of its result, and the leaves."""
     leaves, treedef = pytree.flatten(tuple(args))
     moving = [k for k, x in enumerate(leaves) if aval_of(x, "check_grads").dtype.kind in "fc"]
@@ -150,7 +150,7 @@ def _check(fn: Flat, points: Values, limits: Limits, name: str, order: int, last
         found = vjp(fn, *points)[1](cts)
         what = f"reverse mode of {name}, order {order}, is not the adjoint of {source}"
         error = sum([float(np.sum(np.abs(np.asarray(ct)) * e)) for ct, e in zip(cts, lost, strict=True)])
-        limits.compare(_inner(found, ts), _inner(cts, slopes), error, what)
+        limits.compare(_take_inner_product(found, ts), _take_inner_product(cts, slopes), error, what)
     if order < last:
         firsts: dict[str, Flat] = {
             "fwd": lambda *xs: jvp(fn, xs, ts)[1],
@@ -181,6 +181,6 @@ def _differences(fn: Flat, points: Values, ts: Values, step: float) -> tuple[Val
     return tuple(slopes), lost
 
 
-def _inner(xs: Values, ys: Values) -> float:
+def _take_inner_product(xs: Values, ys: Values) -> float:
     """Return the real part of the sum of products."""
     return float(sum([np.sum(np.asarray(x) * np.asarray(y)) for x, y in zip(xs, ys, strict=True)]).real)

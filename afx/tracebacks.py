@@ -44,7 +44,7 @@ def render_traceback(error: BaseException) -> list[str]:
     if _settings["whole"]:
         raise NotImplementedError  # IPython then shows the whole itself
     frames = [frame for frame in _frames(error.__traceback__) if not _runs_cells(frame.tb_frame.f_code)]
-    shown = _chained([frame for frame in frames if not _is_own(frame)] or frames)
+    shown = _chain_frames([frame for frame in frames if not _is_own(frame)] or frames)
     traceback: Any = importlib.import_module("traceback")
     chain = not _is_inner(error.__context__)
     lines: list[str] = traceback.format_exception(type(error), error, shown, chain=chain)
@@ -60,7 +60,7 @@ def _print_error(kind: type[BaseException], error: BaseException, trace: Traceba
         return
     held = error.__traceback__, error.__suppress_context__
     try:
-        error.__traceback__ = _chained(shown)
+        error.__traceback__ = _chain_frames(shown)
         error.__suppress_context__ |= _is_inner(error.__context__)
         _hooks[-1](kind, error, error.__traceback__)
     finally:
@@ -76,7 +76,7 @@ def _frames(trace: TracebackType | None) -> list[TracebackType]:
     return found
 
 
-def _chained(frames: list[TracebackType]) -> TracebackType | None:
+def _chain_frames(frames: list[TracebackType]) -> TracebackType | None:
     """Return a traceback of these frames."""
     trace: TracebackType | None = None
     for frame in reversed(frames):

@@ -58,18 +58,18 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, *, reverse: bool = False
         return [asarray(z) for z in found]
 
     rows = [flip(x, axis=0) for x in fronts] if reverse else fronts
-    found = _scanned(combine, rows)
+    found = _scan_pairs(combine, rows)
     back = [flip(x, axis=0) for x in found] if reverse else found
     return pytree.unflatten(tree, [moveaxis(x, 0, axis) for x in back])
 
 
-def _scanned(combine: Callable[[list[Array], list[Array]], list[Array]], xs: list[Array]) -> list[Array]:
+def _scan_pairs(combine: Callable[[list[Array], list[Array]], list[Array]], xs: list[Array]) -> list[Array]:
     """Return the running results: of neighbours combined in pairs first, then of those in between."""
     n = xs[0].shape[0]
     if n < 2:
         return xs
     pairs = combine([x[: n - n % 2 : 2] for x in xs], [x[1::2] for x in xs])
-    odd = _scanned(combine, pairs)
+    odd = _scan_pairs(combine, pairs)
     if n % 2:
         between = combine(odd, [x[2::2] for x in xs])
     else:

@@ -93,7 +93,7 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
         check_callable(fn, "cond")
     _scalar(pred, "cond")
     index = pred if isinstance(pred, (bool, int, float)) else not_equal(pred, 0)
-    operands = pytree.map(_kept, operands)
+    operands = pytree.map(_take_operand, operands)
     if not isinstance(index, Tracer):
         return _call(true_fn if index else false_fn, operands, "cond")
     chosen: R = _choose(astype(index, "int64"), (false_fn, true_fn), operands, "cond")
@@ -138,7 +138,7 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Tr
         raise DtypeError(f"switch: the index is an integer: got {aval_of(index)}; use cond for a condition, or astype")
     if not branches:
         raise ArgumentError("switch: there is nothing to choose: got no branches; give one at least")
-    operands = pytree.map(_kept, operands)
+    operands = pytree.map(_take_operand, operands)
     if not isinstance(index, Tracer):
         return _call(branches[min(max(int(asarray(index)), 0), len(branches) - 1)], operands, "switch")
     chosen: R = _choose(clip(index, 0, len(branches) - 1), tuple(branches), operands, "switch")
@@ -152,7 +152,7 @@ def _call(fn: Callable[..., R], operands: tuple[Any, ...], who: str) -> R:
     return found
 
 
-def _kept(x: Any) -> Any:
+def _take_operand(x: Any) -> Any:
     """Return an operand as an Array, which the caller cannot write into; Python's numbers as they are."""
     return asarray(x) if isinstance(x, np.ndarray) else x  # pyright: ignore[reportUnknownArgumentType]  # a user's array
 
@@ -172,7 +172,7 @@ def _choose(index: Any, branches: tuple[Any, ...], operands: tuple[Any, ...], wh
     for other in bodies[1:]:
         outs, want = ([zeros_of(a.aval) for a in b.program.graph.outputs] for b in (other, first))
         check_same(outs, other.out_tree, want, first.out_tree, who, "the result of a branch")
-    programs, lifted = _aligned(bodies, len(leaves))
+    programs, lifted = _align_branches(bodies, len(leaves))
     return pytree.unflatten(first.out_tree, list(bind(switch_p, index, *leaves, *lifted, branches=programs)))
 
 
@@ -184,7 +184,7 @@ def _batched(x: Any) -> bool:
     return False
 
 
-def _aligned(bodies: Sequence[Body], count: int) -> tuple[tuple[CompiledGraph, ...], list[Any]]:
+def _align_branches(bodies: Sequence[Body], count: int) -> tuple[tuple[CompiledGraph, ...], list[Any]]:
     """Return the branches as programs of the same inputs: the operands, then all values that any branch closes over."""
     lifted: list[Any] = []
     for body in bodies:

@@ -63,15 +63,15 @@ def cg(
         def step(carry: Carry) -> Carry:
             x, r, p, rz, k = carry
             q = matvec(p)
-            length = rz / nonzero(_inner(p, q))
+            length = rz / nonzero(_take_inner_product(p, q))
             r = r - length * q
             z = inverse(r)
-            fresh = _inner(r, z)
+            fresh = _take_inner_product(r, z)
             return x + length * p, r, z + fresh / nonzero(rz) * p, fresh, k + 1
 
         r = rhs - matvec(x)
         z = inverse(r)
-        return (x, r, z, _inner(r, z), asarray(0)), step
+        return (x, r, z, _take_inner_product(r, z), asarray(0)), step
 
     return _solve(begin, a, b, x0, M, (tol, atol), maxiter, "cg", symmetric=True)
 
@@ -130,15 +130,15 @@ def bicgstab(
 
         def step(carry: Carry) -> Carry:
             x, r, p, v, rho, ratio, omega, k = carry
-            fresh = _inner(shadow, r)
+            fresh = _take_inner_product(shadow, r)
             p = r + fresh / nonzero(rho) * ratio / nonzero(omega) * (p - omega * v)
             direction = inverse(p)
             v = matvec(direction)
-            length = fresh / nonzero(_inner(shadow, v))
+            length = fresh / nonzero(_take_inner_product(shadow, v))
             half = r - length * v
             second = inverse(half)
             t = matvec(second)
-            omega = _inner(t, half) / nonzero(_inner(t, t))
+            omega = _take_inner_product(t, half) / nonzero(_take_inner_product(t, t))
             return x + length * direction + omega * second, half - omega * t, p, v, fresh, length, omega, k + 1
 
         one, nought = sum_(shadow) * 0 + 1, shadow * 0
@@ -172,7 +172,7 @@ def _solve(
     return solve_implicitly(solve, a, b, x0, M, tolerance, symmetric, who)
 
 
-def _inner(x: Array, y: Array) -> Array:
+def _take_inner_product(x: Array, y: Array) -> Array:
     return sum_(conj(x) * y)
 
 

@@ -72,13 +72,13 @@ def lsmr(
     forward, n, rhs = _rectangular(a, b, columns)
     target = rhs
     if not (isinstance(damp, (int, float)) and damp == 0):
-        forward, target = _damped(forward, damp, rhs.dtype), concat([rhs, zeros((n,), rhs.dtype)])
+        forward, target = _append_damping(forward, damp, rhs.dtype), concat([rhs, zeros((n,), rhs.dtype)])
     operand = Operand(forward, Aval((n,), rhs.dtype), "lsmr")
     fixed = [stop_gradient(c) for c in operand.consts]
     most = 10 * n if maxiter is None else maxiter
 
     def pair(consts: Any) -> tuple[Matvec, Matvec]:
-        return operand.at(consts), _conjugated(operand.at(consts, transposed=True))
+        return operand.at(consts), _conjugate_product(operand.at(consts, transposed=True))
 
     def inverse(transposed: bool, v: Array, *consts: Any) -> Array:
         """Return the solution of the normal equations, by two least squares problems."""
@@ -87,7 +87,7 @@ def lsmr(
         def solve(v: Array) -> Array:
             return _bidiagonalize(there, back, _bidiagonalize(back, there, v, tol, atol, most)[0], tol, atol, most)[0]
 
-        return _conjugated(solve)(v) if transposed else solve(v)  # their matrix is Hermitian
+        return _conjugate_product(solve)(v) if transposed else solve(v)  # their matrix is Hermitian
 
     there, back = pair(fixed)
     x, iterations, slope = _bidiagonalize(there, back, stop_gradient(target), tol, atol, most)
@@ -116,13 +116,13 @@ def _rectangular(a: Operator, b: ArrayLike, columns: int | None) -> tuple[Matvec
     return in_dtype(forward, dtype), n, astype(rhs, dtype)
 
 
-def _damped(forward: Matvec, damp: float | Array, dtype: DType) -> Matvec:
+def _append_damping(forward: Matvec, damp: float | Array, dtype: DType) -> Matvec:
     """Return the matrix with a multiple of the identity below."""
     factor = astype(asarray(damp), real_dtype(dtype))
     return lambda v: concat([forward(v), factor * v])
 
 
-def _conjugated(fn: Matvec) -> Matvec:
+def _conjugate_product(fn: Matvec) -> Matvec:
     """Return the function with the conjugate matrix; a real one as it is."""
     return lambda v: conj(fn(conj(v)))
 

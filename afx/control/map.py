@@ -55,8 +55,8 @@ def map(fn: Callable[[X], Y], xs: X, *, block: int | None = None) -> Y:
     if not count:
         return many(rest)
     found = pytree.map(lambda y: reshape(y, (-1, *y.shape[2:])), map(many, blocks))
-    return found if (count * block,) in lengths else pytree.map(_joined, found, many(rest))
+    return found if (count * block,) in lengths else pytree.map(_join_blocks, found, many(rest))
 
 
-def _joined(x: Any, y: Any) -> Array:
+def _join_blocks(x: Any, y: Any) -> Array:
     return concat([x, y], axis=0)

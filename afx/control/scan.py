@@ -88,9 +88,9 @@ def scan(
     first, carry_tree = pytree.flatten(init)
     carry = _resolve_weak_carry(fn, first, carry_tree, leaves, tree, -1 if reverse else 0)
     if checkpoint is not None and checkpoint < count:
-        return _in_chunks(fn, pytree.unflatten(carry_tree, carry), leaves, tree, count, checkpoint, reverse)
+        return _scan_in_chunks(fn, pytree.unflatten(carry_tree, carry), leaves, tree, count, checkpoint, reverse)
     if any(map(is_abstract, [*carry, *leaves])):
-        return _traced(fn, carry, carry_tree, leaves, tree, count, reverse)
+        return _bind_scan(fn, carry, carry_tree, leaves, tree, count, reverse)
     found = _plain(fn, carry, carry_tree, leaves, tree, count, reverse)
 
     def again(c: Any, x: Any) -> Any:
@@ -155,7 +155,7 @@ def _plain(
         ys_tree = out_tree
         ys.append(row)
         if len(ys) == 1 and any(map(is_abstract, [*carry, *row])):  # it closes over unknown values
-            return _traced(fn, start, carry_tree, leaves, tree, count, reverse)
+            return _bind_scan(fn, start, carry_tree, leaves, tree, count, reverse)
     if not ys:
         return _empty(fn, carry, carry_tree, leaves, tree)
     columns = zip(*ys[:: -1 if reverse else 1], strict=True)
@@ -175,7 +175,7 @@ def _body(fn: Any, carry: Sequence[Array], carry_tree: Any, leaves: Sequence[Arr
     return body_of(step, pair, avals, f"scan of {name_of(fn)}")
 
 
-def _traced(
+def _bind_scan(
     fn: Any, carry: list[Array], carry_tree: Any, leaves: list[Array], tree: Any, count: int, reverse: bool
 ) -> tuple[Any, Any]:
     """Run the loop as one equation."""
@@ -193,7 +193,7 @@ def _empty(fn: Any, carry: list[Array], carry_tree: Any, leaves: list[Array], tr
     return pytree.unflatten(carry_tree, carry), ys
 
 
-def _in_chunks(
+def _scan_in_chunks(
     fn: Any, carry: Any, leaves: list[Array], tree: Any, count: int, every: int, reverse: bool
 ) -> tuple[Any, Any]:
     """Run the loop in checkpointed pieces: reverse mode keeps the carry at their borders alone."""
@@ -206,7 +206,7 @@ def _in_chunks(
         part = [x[start : start + every] for x in leaves]
         carry, ys = piece(carry, part, min(every, count - start))
         pieces.append(ys)
-    return carry, pytree.map(lambda *parts: _joined(parts), *pieces[:: -1 if reverse else 1])
+    return carry, pytree.map(lambda *parts: _stack_rows(parts), *pieces[:: -1 if reverse else 1])
 
 
 def _piece(fn: Any, carry: Any, leaves: list[Array], tree: Any, reverse: bool) -> Callable[[Any, Any, int], Any]:
@@ -236,6 +236,6 @@ def _piece(fn: Any, carry: Any, leaves: list[Array], tree: Any, reverse: bool) -
     return fast
 
 
-def _joined(parts: Sequence[Any]) -> Array:
+def _stack_rows(parts: Sequence[Any]) -> Array:
     rows = [row for part in parts for row in unstack(part)]
     return stack(rows)

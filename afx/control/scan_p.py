@@ -316,13 +316,13 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     program, flags = batched_body(body, size, batched, (nc, nc + nk))
     spread = [f and not b for f, b in zip(flags, batched[nc : nc + nk], strict=False)]
     carry = [broadcast_to(c, (size, *c.shape)) if s else c for c, s in zip(carry, spread, strict=True)]
-    rows = [_exchanged(x) if b else x for x, b in zip(rows, batched[nc + nk :], strict=True)]
+    rows = [_swap_axes(x) if b else x for x, b in zip(rows, batched[nc + nk :], strict=True)]
     outs = bind_scan(program, consts, carry, rows, params["length"], params["reverse"])
-    found = [_exchanged(z) if k >= nk and f else z for k, (z, f) in enumerate(zip(outs, flags, strict=True))]
+    found = [_swap_axes(z) if k >= nk and f else z for k, (z, f) in enumerate(zip(outs, flags, strict=True))]
     return tuple([z if f else Unbatched(z) for z, f in zip(found, flags, strict=True)])
 
 
-def _exchanged(x: Any) -> Any:
+def _swap_axes(x: Any) -> Any:
     """Return x with its first two axes exchanged."""
     return permute_dims(x, (1, 0, *range(2, x.ndim)))
 

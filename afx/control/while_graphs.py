@@ -163,7 +163,7 @@ def _make_steps(loop: WhileLoop, consts: Sequence[bool], masked: bool) -> StepGr
 
     def walk(*v: Any) -> list[Any]:
         known = same | dict(zip(kept, v[loop.b :], strict=False))
-        own = [known[a] if a in known else _unchanged(a, v[: loop.b]) for a in residuals]
+        own = [known[a] if a in known else _find_constant(a, v[: loop.b]) for a in residuals]
         return _step_back(loop, consts, back, own, v[loop.b + len(kept) :])
 
     state = [c for c, m in zip(loop.of_body, consts, strict=True) if m]
@@ -185,7 +185,7 @@ def _changes(residual: Atom, consts: int) -> bool:
     return isinstance(residual, Var) and residual.index >= consts
 
 
-def _unchanged(residual: Atom, consts: Sequence[Any]) -> Any:
+def _find_constant(residual: Atom, consts: Sequence[Any]) -> Any:
     """Return a residual that is the same in each step; None for one that nothing reads."""
     if isinstance(residual, Literal):
         return np.asarray(residual.value, residual.aval.dtype)

@@ -62,7 +62,7 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
         if any(map(is_abstract, found)):  # the step closes over unknown values
             break
         carry = as_strong_arrays(found)
-    last: C = _traced(cond_fn, body_fn, carry, tree)
+    last: C = _bind_loop(cond_fn, body_fn, carry, tree)
     return last
 
 
@@ -131,7 +131,7 @@ def _unknown(x: Any) -> bool:
     return False
 
 
-def _traced(cond_fn: Any, body_fn: Any, carry: list[Any], tree: Any) -> Any:
+def _bind_loop(cond_fn: Any, body_fn: Any, carry: list[Any], tree: Any) -> Any:
     avals = [c.aval for c in carry]
     pair = pytree.structure((pytree.unflatten(tree, carry),))
 

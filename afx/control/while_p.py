@@ -48,7 +48,7 @@ def _abstract(*avals: Aval, loop: WhileLoop) -> tuple[Aval, ...]:
     return tuple([Aval(c.shape, c.dtype) for c in loop.carry])
 
 
-def _with_tangents(loop: WhileLoop, xs: Sequence[Any], ts: Sequence[Any], consts: Sequence[bool]) -> list[Any]:
+def _append_tangents(loop: WhileLoop, xs: Sequence[Any], ts: Sequence[Any], consts: Sequence[bool]) -> list[Any]:
     """Return the operands of the loop with tangents."""
     of_test, of_body, carry = loop.parts(xs)
     _, t_body, t_carry = loop.parts(ts)
@@ -62,7 +62,7 @@ def _with_tangents(loop: WhileLoop, xs: Sequence[Any], ts: Sequence[Any], consts
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     loop: WhileLoop = params["loop"]
     consts = tuple([t is not None for t in loop.parts(ts)[1]])
-    outs = run_while(loop.jvp_loop(consts), *_with_tangents(loop, xs, ts, consts))
+    outs = run_while(loop.jvp_loop(consts), *_append_tangents(loop, xs, ts, consts))
     n = len(loop.carry)
     found = dict(zip(loop.differentiated_carry, outs[n:], strict=True))
     return outs[:n], [found.get(k) for k in range(n)]
@@ -77,7 +77,9 @@ def _record(
     def pull(cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         found = bind(back_p, *kept, *cts, *masks, loop=loop, consts=consts, masked=bool(masks))
         count = sum(consts) + len(loop.differentiated_carry)
-        return _placed(loop, consts, found[:count]), _placed(loop, consts, found[count:] if masks else [None] * count)
+        return _place_cotangents(loop, consts, found[:count]), _place_cotangents(
+            loop, consts, found[count:] if masks else [None] * count
+        )
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         moved, held = loop.differentiated_carry, [to_array(v) for v in kept]
@@ -108,7 +110,7 @@ def _makes_masks(loop: WhileLoop, consts: tuple[bool, ...]) -> bool:
     return loop.vjp_graphs(consts).makes_masks
 
 
-def _placed(loop: WhileLoop, consts: Sequence[bool], found: Sequence[Any]) -> list[Any]:
+def _place_cotangents(loop: WhileLoop, consts: Sequence[bool], found: Sequence[Any]) -> list[Any]:
     """Return the results of the backward pass at the positions of their operands, None at the others."""
     values = iter(found)
     of_body = [next(values) if m else None for m in consts]
@@ -199,7 +201,7 @@ def _back_pushed(
     xs, ts = operands
     moving = tuple([m or t is not None for m, t in zip(consts, loop.parts(ts)[1], strict=True)])
     both = (*wanted, *[m for m, t in zip(consts, moving, strict=True) if t])
-    full = [*_with_tangents(loop, xs, ts, moving), *cts[1], *cts[0], *masks, *masks]
+    full = [*_append_tangents(loop, xs, ts, moving), *cts[1], *cts[0], *masks, *masks]
     found = list(bind(back_p, *full, loop=loop.jvp_loop(moving), consts=both, masked=bool(masks)))
     found, alive = (found[: len(found) // 2], found[len(found) // 2 :]) if masks else (found, [])
     n, m = sum(wanted), len(found) - len(loop.differentiated_carry)
@@ -236,12 +238,12 @@ def _back_record(
         ops, (cts, masks) = held[:n], _cotangents_and_masks(held[n:], params)
         outs = back_p.abstract_eval(*[aval_of(x) for x in held], **params)
         assert isinstance(outs, tuple)
-        along = _placed(
+        along = _place_cotangents(
             loop, consts, [zeros_of(a) if c is None else to_array(c) for c, a in zip(ct, outs, strict=True)]
         )
-        last = run_while(loop.jvp_loop(consts), *_with_tangents(loop, ops, along, consts))
+        last = run_while(loop.jvp_loop(consts), *_append_tangents(loop, ops, along, consts))
         slopes = _back_pushed(loop, consts, own, (ops, along), (cts, [zeros_of(c) for c in cts]), masks)[1]
-        return [*_placed(loop, own, slopes), *last[len(loop.carry) :], *[None] * len(masks)]
+        return [*_place_cotangents(loop, own, slopes), *last[len(loop.carry) :], *[None] * len(masks)]
 
     def masked(
         kinds: Sequence[int], cts: Sequence[Value], marks: Sequence[Value], kept: Sequence[Value]
@@ -255,7 +257,7 @@ def _back_record(
         given_cts, given_masks = _cotangents_and_masks(kept[n:], params)
         masks = given_masks or [np.ones(c.shape, bool) for c in given_cts]
         alive = bind(back_p, *kept[: n + len(given_cts)], *masks, loop=loop, consts=consts, masked=True)[count:]
-        return found, [*_placed(loop, consts, alive), *masks, *[None] * len(given_masks)]
+        return found, [*_place_cotangents(loop, consts, alive), *masks, *[None] * len(given_masks)]
 
     makes_masks = params["masked"] or _makes_masks(loop, consts)
     return bind(back_p, *xs, **params), list(xs), GraphPullback(joint, masked, makes_masks=makes_masks)

@@ -168,10 +168,10 @@ def padded_batches(tree: Any, size: int, *, key: Array | None = None) -> Batches
         return rows.take(np.abs(order) - 1), wrap(order > 0)
 
     count = -(-rows.length // size)
-    return Batches(rows.length, size, count, _padded(_orders(rows.length, key), rows, count * size), take)
+    return Batches(rows.length, size, count, _pad_orders(_orders(rows.length, key), rows, count * size), take)
 
 
-def _padded(draw: Callable[[int], Order], rows: Rows | Shards, length: int) -> Callable[[int], Order]:
+def _pad_orders(draw: Callable[[int], Order], rows: Rows | Shards, length: int) -> Callable[[int], Order]:
     """Return orders of this length: numbers of rows from 1, negative where they fill up."""
 
     def draw_padded(epoch: int) -> Order:

@@ -111,14 +111,14 @@ def _fill(items: Iterable[T], waiting: queue.Queue[_Item[T] | _Raised | _End], s
     last: _Item[T] | _Raised | _End = _End()
     try:
         for item in items:
-            if not _put(_Item(item), waiting, stopped):
+            if not _offer_item(_Item(item), waiting, stopped):
                 return
     except BaseException as error:  # raised again where the item is asked for
         last = _Raised(error)
-    _put(last, waiting, stopped)
+    _offer_item(last, waiting, stopped)
 
 
-def _put(
+def _offer_item(
     item: _Item[T] | _Raised | _End, waiting: queue.Queue[_Item[T] | _Raised | _End], stopped: threading.Event
 ) -> bool:
     """Wait for room in the queue; tell whether anybody still asks for items."""

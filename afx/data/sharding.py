@@ -157,7 +157,7 @@ def write_shards(folder: str | os.PathLike[str], parts: Iterable[ArrayLike | Map
     paths: list[Path] = []
     first: Any = None
     for number, part in enumerate(parts):
-        records = _as_records(part)
+        records = _pack_records(part)
         _check_records(records, records if first is None else first, number)
         first = records[:0] if first is None else first
         paths.append(target / f"shard_{number:05d}.npy")
@@ -177,7 +177,7 @@ def _check_records(records: Any, first: Any, number: int) -> None:
         )
 
 
-def _as_records(part: Any) -> Any:
+def _pack_records(part: Any) -> Any:
     """Return the arrays of a part as one array of records, one an example."""
     if not isinstance(part, Mapping):
         return np.asarray(part)

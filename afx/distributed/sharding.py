@@ -295,7 +295,7 @@ class _Flat:
     def __init__(self, tree: Any, slots: int, like: _Flat | None = None) -> None:
         self._slots = slots
         self._tree_leaves, self._treedef = pytree.flatten(tree)
-        self._trained: list[bool] = _are_trained(self._tree_leaves, self._treedef) if like is None else like._trained
+        self._trained: list[bool] = _find_trained(self._tree_leaves, self._treedef) if like is None else like._trained
         moving = [x for x, is_trained in zip(self._tree_leaves, self._trained, strict=True) if is_trained]
         self.layout: Layout
         self.leaves: list[Ndarray]
@@ -353,7 +353,7 @@ class _Flat:
         return pytree.unflatten(self._treedef, [next(moved) if is_trained else leaf for leaf, is_trained in leaves])
 
 
-def _are_trained(leaves: Sequence[Any], treedef: Any) -> list[bool]:
+def _find_trained(leaves: Sequence[Any], treedef: Any) -> list[bool]:
     """Return which leaves an optimizer moves."""
     marked = pytree.marked_leaves(treedef) or [False] * len(leaves)
     return [np.asarray(leaf).dtype.kind in "fc" and not mark for leaf, mark in zip(leaves, marked, strict=True)]

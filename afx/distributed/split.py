@@ -14,7 +14,7 @@ from afx.errors import ArgumentError
 __all__ = ["Split", "divide_proportionally"]
 
 
-def _checked(sizes: Sequence[int]) -> tuple[int, ...]:
+def _check_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
     found = tuple(sizes)
     if not found or any(type(size) is not int or size < 0 for size in found) or sum(found) == 0:
         raise ArgumentError(
@@ -40,7 +40,7 @@ class Split:
     ((0, 3), (3, 4))
     """
 
-    sizes: tuple[int, ...] = attrs.field(converter=_checked)
+    sizes: tuple[int, ...] = attrs.field(converter=_check_sizes)
 
     @classmethod
     def proportional(cls, examples: int, speeds: Sequence[float]) -> Split:

@@ -69,7 +69,7 @@ def with_ends(mesh: Mesh, values: Array) -> tuple[Array, Array]:
         def extrapolated(
             z: Array, error: Array, v: Array, s: Array = side & used, n: Array = near, w: Array = width
         ) -> tuple[Array, Array]:
-            return _extrapolated(z, error, v, mesh.errors, s, n, w)
+            return _extrapolate_end(z, error, v, mesh.errors, s, n, w)
 
         def plain(z: Array, error: Array, _: Array) -> tuple[Array, Array]:
             return z, error
@@ -79,7 +79,7 @@ def with_ends(mesh: Mesh, values: Array) -> tuple[Array, Array]:
     return found
 
 
-def _extrapolated(
+def _extrapolate_end(
     z: Array, error: Array, values: Array, errors: Array, side: Array, near: Array, width: Array
 ) -> tuple[Array, Array]:
     """Return the integral with its part at one side of the range extrapolated, where that is more exact.

@@ -133,17 +133,17 @@ def odeint(
         check_callable(event, "odeint: event")
     _check_tolerances(rtol, atol)
     control = _control_of(method, direction, step, steps, max_steps, dense)
-    control = _with_events(control, terminal, max_events)
+    control = _add_events(control, terminal, max_events)
     _check_gradient(gradient, {"events": event is not None, "masses": mass is not None, "solutions": dense})
     y, unravel = flatten_to_vector(init, "odeint")
-    control = _with_tolerances(control, rtol, atol, y)
+    control = _fill_tolerances(control, rtol, atol, y)
     if control.method.halved:
         _check_pair(init, y, method)
     weights = None if mass is None else _mass_of(mass, y, control.method, method)
     times = requested_times(ts, y, "odeint")
     sign = stop_gradient(where(times[-1] >= times[0], 1, -1).astype(y.dtype))
 
-    run = _on_vectors(fn, unravel)
+    run = _flatten_derivative(fn, unravel)
 
     floating, arguments = _floating(args)
 
@@ -160,7 +160,7 @@ def odeint(
     if gradient == "steps":
         last, states = integrate(control, field, watched, y, sign * times, [sign, *floating], weights)
     else:
-        last, states = _by_adjoint(control, run, sign, y, sign * times, args)
+        last, states = _march_with_adjoint(control, run, sign, y, sign * times, args)
     reached = sign * times <= last.t
 
     def now(t: Array, v: Array) -> Array:
@@ -215,7 +215,7 @@ def _control_of(
     return Control(METHODS[method], 0.0, 0.0, limit, way, step, steps, dense)
 
 
-def _with_events(control: Control, terminal: bool | Sequence[bool], max_events: int) -> Control:
+def _add_events(control: Control, terminal: bool | Sequence[bool], max_events: int) -> Control:
     """Return how the integration goes, with what events do."""
     given = np.asarray(terminal)
     if given.dtype != bool or given.ndim > 1:
@@ -251,7 +251,7 @@ def _check_tolerances(*tolerances: Any) -> None:
             raise ArgumentError(f"odeint: tolerances are numbers from 0 on: got {x!r}; such as 1e-6")
 
 
-def _with_tolerances(control: Control, rtol: float | None, atol: float | None, y: Array) -> Control:
+def _fill_tolerances(control: Control, rtol: float | None, atol: float | None, y: Array) -> Control:
     exact = y.dtype == np.float64
     return attrs.evolve(
         control,
@@ -290,7 +290,7 @@ def _mass_of(mass: ArrayLike, y: Array, way: Method, method: str) -> Array:
     return given if given.ndim == 2 else diag(given)
 
 
-def _on_vectors(fn: Callable[..., Any], unravel: Callable[[Array], Any]) -> Callable[..., Array]:
+def _flatten_derivative(fn: Callable[..., Any], unravel: Callable[[Array], Any]) -> Callable[..., Array]:
     """Return dy/dt as a function of time, a vector and the other arguments."""
 
     def run(t: Array, v: Array, *args: Any) -> Array:
@@ -302,7 +302,7 @@ def _on_vectors(fn: Callable[..., Any], unravel: Callable[[Array], Any]) -> Call
     return run
 
 
-def _by_adjoint(
+def _march_with_adjoint(
     control: Control, run: Callable[..., Array], sign: Array, y: Array, times: Array, args: Any
 ) -> tuple[March, Array]:
     """Return the march on plain values, and the states as a function for reverse mode by the adjoint equation."""

@@ -91,14 +91,18 @@ def quad(
     shapes: Any = eval_shape(fn, Aval((), dtype), *args)
     problem = parametrize(fn, [_same], [Aval((), dtype)], args, "quad")
     precise = float(np.finfo(dtype).eps) ** 0.5
-    cuts = [_limit(x, dtype) for x in _in_order(lower, upper, points)]
+    cuts = [_limit(x, dtype) for x in _order_limits(lower, upper, points)]
     tolerance = (precise if rtol is None else rtol, (precise if atol is None else atol) / (len(cuts) - 1))
     parts = [_between(problem, a, b, tolerance, max_intervals) for a, b in itertools.pairwise(cuts)]
     total = parts[0]
     for part in parts[1:]:
         total = total.joined(part)
     return QuadResult(
-        total.iterations, total.evaluations, total.status, _as_tree(total.value, shapes), max_(total.error, initial=0.0)
+        total.iterations,
+        total.evaluations,
+        total.status,
+        _restore_tree(total.value, shapes),
+        max_(total.error, initial=0.0),
     )
 
 
@@ -106,7 +110,7 @@ def _same(x: Array) -> Array:
     return x
 
 
-def _in_order(lower: ArrayLike, upper: ArrayLike, points: Sequence[ArrayLike]) -> list[ArrayLike]:
+def _order_limits(lower: ArrayLike, upper: ArrayLike, points: Sequence[ArrayLike]) -> list[ArrayLike]:
     """Return the limits with the points between them; points that are known are sorted, and checked."""
     cuts = [lower, *points, upper]
     if not points or any(isinstance(x, Tracer) for x in cuts):
@@ -313,7 +317,7 @@ def _integrals(integrand: Integrand, mesh: Mesh, values: Sequence[Any]) -> Array
     return width * sum_(parts * WEIGHTS.astype(width.dtype)[:, None], axis=1)
 
 
-def _as_tree(value: Array, shapes: Any) -> Any:
+def _restore_tree(value: Array, shapes: Any) -> Any:
     """Return a vector as the tree that the integrand returns."""
     leaves, tree = pytree.flatten(shapes)
     ends = np.cumsum([a.size for a in leaves]).tolist()

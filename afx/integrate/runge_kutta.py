@@ -75,7 +75,7 @@ def _dopri5(system: System, past: Past, h: Array) -> Step:
     return Step(end, (h * combine(ERROR, slopes),), slopes[-1], dense, 6)
 
 
-def _without_error(tableau: Tableau, order: int) -> Method:
+def _make_fixed_method(tableau: Tableau, order: int) -> Method:
     """Return the method of a tableau that has no error estimate."""
 
     def step(system: System, past: Past, h: Array) -> Step:
@@ -87,7 +87,7 @@ def _without_error(tableau: Tableau, order: int) -> Method:
 
 
 DOPRI5 = Method(_dopri5, order=5, damping=0.04, kept=4, coefficients=4)
-EULER = _without_error(Tableau((1.0,), ((1.0,),)), 1)
-RK4 = _without_error(
+EULER = _make_fixed_method(Tableau((1.0,), ((1.0,),)), 1)
+RK4 = _make_fixed_method(
     Tableau((0.5, 0.5, 1.0, 1.0), ((0.5,), (0.0, 0.5), (0.0, 0.0, 1.0), (1 / 6, 1 / 3, 1 / 3, 1 / 6))), 4
 )

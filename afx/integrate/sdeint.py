@@ -175,13 +175,13 @@ def sdeint(
 
     def run(y: Array, times: Array, key: Array, args: Any) -> tuple[Array, Array]:
         def drift_of(t: Array, v: Array) -> Array:
-            return _checked(as_vector(fns[0](t, unravel(v), *args), v.dtype, "sdeint: drift"), v)
+            return _check_derivative(as_vector(fns[0](t, unravel(v), *args), v.dtype, "sdeint: drift"), v)
 
         def diffusion_of(t: Array, v: Array) -> Array:
             found = fns[1](t, unravel(v), *args)
             if noise == "general":
-                return _checked(_matrix_of(found, v), v)
-            return _checked(as_vector(found, v.dtype, "sdeint: diffusion"), v)
+                return _check_derivative(_matrix_of(found, v), v)
+            return _check_derivative(as_vector(found, v.dtype, "sdeint: diffusion"), v)
 
         own = "stratonovich" if method == "heun" else "ito"
         change = 0.0 if form == own else 0.5 if own == "ito" else -0.5
@@ -218,7 +218,7 @@ def _matrix_of(found: Any, y: Array) -> Array:
     return matrix.astype(y.dtype)
 
 
-def _checked(found: Array, y: Array) -> Array:
+def _check_derivative(found: Array, y: Array) -> Array:
     """Return what a function found, if it fits the state."""
     if found.shape[:1] != y.shape:
         raise ShapeError(f"sdeint: drift and diffusion have as many elements as y: got {found.aval} for {y.aval}")

@@ -95,7 +95,7 @@ class Step:
     evaluations: Array | int
 
 
-def _as_it_is(_: System, past: Past) -> tuple[Array, ...]:
+def _keep_dense(_: System, past: Past) -> tuple[Array, ...]:
     return past.dense
 
 
@@ -120,7 +120,7 @@ class Method:
     damping: float = 0.0
     kept: int = 3
     coefficients: int = 3
-    finish: Callable[[System, Past], tuple[Array, ...]] = _as_it_is
+    finish: Callable[[System, Past], tuple[Array, ...]] = _keep_dense
     adaptive: bool = True
     implicit: bool = False
     halved: bool = False

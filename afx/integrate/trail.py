@@ -119,12 +119,12 @@ def solution_of(
     rows = trail.begins.shape[0]
     known = arange(rows + 1) < count
     last = arange(rows + 1) == count
-    times, states = _extended(trail.begins), _extended(trail.starts)
+    times, states = _append_row(trail.begins), _append_row(trail.starts)
     ts = where(known, times, where(last, end[0], np.nan))
     ys = where(known[:, None], states, where(last[:, None], end[1], np.nan))
     return OdeSolution(sign * ts, vmap(unravel)(ys), trail, sign, count, unravel)
 
 
-def _extended(rows: Array) -> Array:
+def _append_row(rows: Array) -> Array:
     """Return rows with one more behind."""
     return concat([rows, zeros((1, *rows.shape[1:]), rows.dtype)])

@@ -170,15 +170,15 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Ndarray]]
         FileFormatError: the file is no such archive, is damaged, or declares what it does not hold.
         OSError: there is no such file, or it cannot be read.
     """
-    return _opened(path, _read)
+    return _read_file(path, _read)
 
 
 def read_content(path: str | os.PathLike[str]) -> Any:
     """Return the JSON value alone; raises as `read_archive` does."""
-    return _opened(path, lambda file: _front(file)[0]["content"])
+    return _read_file(path, lambda file: _front(file)[0]["content"])
 
 
-def _opened(path: str | os.PathLike[str], read: Callable[[IO[bytes]], R]) -> R:
+def _read_file(path: str | os.PathLike[str], read: Callable[[IO[bytes]], R]) -> R:
     """Read an open file, and name the file in what is wrong with it."""
     with open(path, "rb") as file:  # noqa: PTH123 - a path of any kind
         try:

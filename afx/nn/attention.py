@@ -90,7 +90,7 @@ def dot_product_attention(
     if size >= q.shape[-2]:
         z = _attend(q * factor, k, v, allowed, added, dropout_key, 0, causal=causal, rate=rate)
     else:
-        z = _compiled(causal, rate, size)(q * factor, k, v, allowed, added, dropout_key)
+        z = _make_attention(causal, rate, size)(q * factor, k, v, allowed, added, dropout_key)
     return astype(z, float16) if aval_of(query).dtype == float16 else z
 
 
@@ -158,15 +158,15 @@ def _block_size(block: int | None, queries: int, keys: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _compiled(causal: bool, rate: Dropout, size: int) -> Callable[..., Array]:
+def _make_attention(causal: bool, rate: Dropout, size: int) -> Callable[..., Array]:
     """Return the function that attends with some queries at a time; reverse mode computes each block again.
 
     It is compiled: a tape would keep every block's mask.
     """
-    return jit(partial(_in_blocks, partial(_attend, causal=causal, rate=rate), size))
+    return jit(partial(_attend_in_blocks, partial(_attend, causal=causal, rate=rate), size))
 
 
-def _in_blocks(
+def _attend_in_blocks(
     attend: Callable[..., Array],
     size: int,
     q: Array,

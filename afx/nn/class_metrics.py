@@ -54,7 +54,7 @@ def _ratio(part: Array, whole: Array) -> Array:
     return where(whole > 0, part / maximum(whole, 1), 0.0)
 
 
-def _averaged(values: Array, wanted: Array, average: Average | None) -> Array:
+def _average_classes(values: Array, wanted: Array, average: Average | None) -> Array:
     """Return the value of class 1, a mean over classes, or all values, in the default dtype."""
     if average == "binary":
         found = values[1]
@@ -86,7 +86,7 @@ def precision(
     Array(0.5, dtype=float32)
     """
     right, predicted, wanted = _counts("precision", predictions, targets, classes, average)
-    return _averaged(_ratio(right, predicted), wanted, average)
+    return _average_classes(_ratio(right, predicted), wanted, average)
 
 
 def recall(
@@ -98,7 +98,7 @@ def recall(
     Array(1., dtype=float32)
     """
     right, _, wanted = _counts("recall", predictions, targets, classes, average)
-    return _averaged(_ratio(right, wanted), wanted, average)
+    return _average_classes(_ratio(right, wanted), wanted, average)
 
 
 def f1_score(
@@ -110,7 +110,7 @@ def f1_score(
     Array(0.6667, dtype=float32)
     """
     right, predicted, wanted = _counts("f1_score", predictions, targets, classes, average)
-    return _averaged(_ratio(2 * right, predicted + wanted), wanted, average)
+    return _average_classes(_ratio(2 * right, predicted + wanted), wanted, average)
 
 
 def log_loss(probabilities: ArrayLike, targets: ArrayLike) -> Array:

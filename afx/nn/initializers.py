@@ -174,10 +174,10 @@ def variance_scaling(
     >>> variance_scaling(0, (3, 2), 2.0, "fan_avg", "uniform").shape
     (3, 2)
     """
-    return _scaled("variance_scaling", seed, shape, scale, mode, distribution)
+    return _draw_scaled("variance_scaling", seed, shape, scale, mode, distribution)
 
 
-def _scaled(who: str, seed: Seed, shape: Shape, scale: float, mode: Fan, distribution: Distribution) -> Array:
+def _draw_scaled(who: str, seed: Seed, shape: Shape, scale: float, mode: Fan, distribution: Distribution) -> Array:
     fan_in, fan_out = _fans(shape, who)
     fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
     if mode not in fans or not scale > 0:
@@ -202,7 +202,7 @@ def glorot_uniform(seed: Seed, shape: Shape) -> Array:
     >>> glorot_uniform(0, (2, 3)).shape
     (2, 3)
     """
-    return _scaled("glorot_uniform", seed, shape, 1.0, "fan_avg", "uniform")
+    return _draw_scaled("glorot_uniform", seed, shape, 1.0, "fan_avg", "uniform")
 
 
 def glorot_normal(seed: Seed, shape: Shape) -> Array:
@@ -211,7 +211,7 @@ def glorot_normal(seed: Seed, shape: Shape) -> Array:
     >>> glorot_normal(0, (2, 3)).shape
     (2, 3)
     """
-    return _scaled("glorot_normal", seed, shape, 1.0, "fan_avg", "normal")
+    return _draw_scaled("glorot_normal", seed, shape, 1.0, "fan_avg", "normal")
 
 
 def he_uniform(seed: Seed, shape: Shape) -> Array:
@@ -220,7 +220,7 @@ def he_uniform(seed: Seed, shape: Shape) -> Array:
     >>> he_uniform(0, (2, 3)).shape
     (2, 3)
     """
-    return _scaled("he_uniform", seed, shape, 2.0, "fan_in", "uniform")
+    return _draw_scaled("he_uniform", seed, shape, 2.0, "fan_in", "uniform")
 
 
 def he_normal(seed: Seed, shape: Shape) -> Array:
@@ -229,7 +229,7 @@ def he_normal(seed: Seed, shape: Shape) -> Array:
     >>> he_normal(0, (2, 3)).shape
     (2, 3)
     """
-    return _scaled("he_normal", seed, shape, 2.0, "fan_in", "normal")
+    return _draw_scaled("he_normal", seed, shape, 2.0, "fan_in", "normal")
 
 
 def kaiming_uniform(seed: Seed, shape: Shape, slope: float = 0.0, mode: Fan = "fan_in") -> Array:
@@ -240,7 +240,7 @@ def kaiming_uniform(seed: Seed, shape: Shape, slope: float = 0.0, mode: Fan = "f
     >>> kaiming_uniform(0, (2, 3), slope=0.1).shape
     (2, 3)
     """
-    return _scaled("kaiming_uniform", seed, shape, 2 / (1 + slope * slope), mode, "uniform")
+    return _draw_scaled("kaiming_uniform", seed, shape, 2 / (1 + slope * slope), mode, "uniform")
 
 
 def kaiming_normal(seed: Seed, shape: Shape, slope: float = 0.0, mode: Fan = "fan_in") -> Array:
@@ -249,7 +249,7 @@ def kaiming_normal(seed: Seed, shape: Shape, slope: float = 0.0, mode: Fan = "fa
     >>> kaiming_normal(0, (2, 3), slope=0.1).shape
     (2, 3)
     """
-    return _scaled("kaiming_normal", seed, shape, 2 / (1 + slope * slope), mode, "normal")
+    return _draw_scaled("kaiming_normal", seed, shape, 2 / (1 + slope * slope), mode, "normal")
 
 
 def lecun_uniform(seed: Seed, shape: Shape) -> Array:
@@ -258,7 +258,7 @@ def lecun_uniform(seed: Seed, shape: Shape) -> Array:
     >>> lecun_uniform(0, (2, 3)).shape
     (2, 3)
     """
-    return _scaled("lecun_uniform", seed, shape, 1.0, "fan_in", "uniform")
+    return _draw_scaled("lecun_uniform", seed, shape, 1.0, "fan_in", "uniform")
 
 
 def lecun_normal(seed: Seed, shape: Shape) -> Array:
@@ -267,7 +267,7 @@ def lecun_normal(seed: Seed, shape: Shape) -> Array:
     >>> lecun_normal(0, (2, 3)).shape
     (2, 3)
     """
-    return _scaled("lecun_normal", seed, shape, 1.0, "fan_in", "normal")
+    return _draw_scaled("lecun_normal", seed, shape, 1.0, "fan_in", "normal")
 
 
 # -- of a structure --

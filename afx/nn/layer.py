@@ -37,7 +37,7 @@ def layer(cls: type[T]) -> type[T]:
     if hasattr(cls, "__attrs_init__"):  # a constructor of its own has checks of its own
         methods["__init__"] = _unwritten(cls, vars(cls)["__init__"])
     else:
-        methods["__init__"] = _checked(cls, vars(cls)["__init__"])
+        methods["__init__"] = _make_constructor(cls, vars(cls)["__init__"])
     for name, method in methods.items():
         setattr(cls, name, method)
     return cls
@@ -61,7 +61,7 @@ def _unwritten(cls: type[Any], build: Callable[..., None]) -> Callable[..., None
     return unwritten
 
 
-def _checked(cls: type[Any], build: Callable[..., None]) -> Callable[..., None]:
+def _make_constructor(cls: type[Any], build: Callable[..., None]) -> Callable[..., None]:
     """Return a constructor that refuses sizes where arrays and layers belong."""
     fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cls)
 
@@ -162,7 +162,7 @@ def describe(model: object) -> str:
     >>> describe(afx.nn.Linear.create(0, 3, 2))
     'Linear(8 parameters: weight=float32[3,2], bias=float32[2])'
     """
-    fields = [f"{name}={text_of(value)}" for name, value in _shown(model)]
+    fields = [f"{name}={text_of(value)}" for name, value in _list_fields(model)]
     count = count_parameters(model)
     head = f"{type(model).__name__}("
     if count:
@@ -170,10 +170,10 @@ def describe(model: object) -> str:
     line = head + ", ".join(fields) + ")"
     if len(line) <= LINE and "\n" not in line:
         return line
-    return head.rstrip() + "\n" + _indented(fields) + "\n)"
+    return head.rstrip() + "\n" + _indent(fields) + "\n)"
 
 
-def _shown(model: object) -> Iterator[tuple[str, object]]:
+def _list_fields(model: object) -> Iterator[tuple[str, object]]:
     for field in attrs.fields(type(model)):  # type: ignore[arg-type]  # a model is an attrs class
         value = getattr(model, field.name, attrs.NOTHING)
         if not (_is_plain(value) and value == field.default):
@@ -202,11 +202,11 @@ def _sequence(items: list[Any]) -> str:
     words = [text_of(item) for item in items]
     line = "(" + ", ".join(words) + ("," if len(words) == 1 else "") + ")"
     if any(attrs.has(item.__class__) for item in items) and (len(items) > 1 or "\n" in line):
-        return "(\n" + _indented(words) + "\n)"
+        return "(\n" + _indent(words) + "\n)"
     return line
 
 
-def _indented(words: list[str]) -> str:
+def _indent(words: list[str]) -> str:
     return "\n".join("  " + word.replace("\n", "\n  ") + "," for word in words)
 
 

@@ -24,7 +24,7 @@ from afx.ops.sorting.sort import argmax, searchsorted, sort
 __all__ = ["accuracy", "confusion_matrix", "r2_score", "roc_auc", "top_k_accuracy"]
 
 
-def _predicted(who: str, predictions: ArrayLike, targets: ArrayLike) -> Array:
+def _predict_classes(who: str, predictions: ArrayLike, targets: ArrayLike) -> Array:
     """Return predicted classes: as they are given, or those with the largest score."""
     a, t = aval_of(predictions, who), aval_of(targets, who)
     if t.dtype.kind not in "iub":
@@ -53,7 +53,7 @@ def accuracy(predictions: ArrayLike, targets: ArrayLike) -> Array:
     >>> accuracy(afx.asarray([[0.1, 0.9], [0.8, 0.2]]), afx.asarray([1, 1]))
     Array(0.5, dtype=float32)
     """
-    return _share(_predicted("accuracy", predictions, targets) == targets)
+    return _share(_predict_classes("accuracy", predictions, targets) == targets)
 
 
 def _share(is_right: Array) -> Array:
@@ -112,7 +112,7 @@ def confusion_matrix(predictions: ArrayLike, targets: ArrayLike, classes: int | 
     Array([[1, 1],
            [0, 1]], dtype=int64)
     """
-    found = _predicted("confusion_matrix", predictions, targets)
+    found = _predict_classes("confusion_matrix", predictions, targets)
     a, t = aval_of(predictions), aval_of(targets)
     if classes is None:
         if a.ndim == t.ndim:

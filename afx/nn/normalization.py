@@ -22,7 +22,7 @@ from afx.pytree import non_trainable, static
 __all__ = ["BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
 
 
-def _checked(who: str, x: ArrayLike, scale: Array, rank: int = 1) -> Array:
+def _check_features(who: str, x: ArrayLike, scale: Array, rank: int = 1) -> Array:
     """Return x as an array, whose last axis has as many elements as the scale."""
     y = asarray(x)
     if y.ndim < rank or y.shape[-1:] != scale.shape:
@@ -60,7 +60,7 @@ class LayerNorm:
 
     def __call__(self, x: ArrayLike) -> Array:
         """Return float[..., features], normalised."""
-        return standardize(_checked("LayerNorm", x, self.scale), eps=self.eps) * self.scale + self.shift
+        return standardize(_check_features("LayerNorm", x, self.scale), eps=self.eps) * self.scale + self.shift
 
 
 @layer
@@ -86,7 +86,7 @@ class RMSNorm:
 
     def __call__(self, x: ArrayLike) -> Array:
         """Return float[..., features], normalised."""
-        y = _checked("RMSNorm", x, self.scale)
+        y = _check_features("RMSNorm", x, self.scale)
         wide = _wide(y)
         z = wide / sqrt(mean(wide * wide, axis=-1, keepdims=True) + self.eps)
         return astype(z, y.dtype) * self.scale if y.dtype == float16 else z * self.scale
@@ -128,7 +128,7 @@ class GroupNorm:
 
     def __call__(self, x: ArrayLike) -> Array:
         """Return float[batch, *spatial, channels], normalised."""
-        y = _checked("GroupNorm", x, self.scale, rank=2)
+        y = _check_features("GroupNorm", x, self.scale, rank=2)
         batch, *spatial, channels = y.shape
         parts = reshape(y, (batch, math.prod(spatial), self.groups, channels // self.groups))
         return reshape(standardize(parts, (1, 3), eps=self.eps), y.shape) * self.scale + self.shift
@@ -159,7 +159,7 @@ class InstanceNorm:
 
     def __call__(self, x: ArrayLike) -> Array:
         """Return float[batch, *spatial, channels], normalised."""
-        y = _checked("InstanceNorm", x, self.scale, rank=3)
+        y = _check_features("InstanceNorm", x, self.scale, rank=3)
         return standardize(y, tuple(range(1, y.ndim - 1)), eps=self.eps) * self.scale + self.shift
 
 
@@ -203,7 +203,7 @@ class BatchNorm:
 
     def __call__(self, x: ArrayLike) -> Array:
         """Return float[batch, *spatial, channels], normalised by the running statistics."""
-        y = _checked("BatchNorm", x, self.scale)
+        y = _check_features("BatchNorm", x, self.scale)
         factor = self.scale / sqrt(self.variance + self.eps)
         return (y - self.mean) * factor + self.shift
 
@@ -217,7 +217,7 @@ class BatchNorm:
         Raises:
             ShapeError: a channel has fewer than two elements, which have no variance.
         """
-        y = _checked("BatchNorm", x, self.scale, rank=2)
+        y = _check_features("BatchNorm", x, self.scale, rank=2)
         axes = tuple(range(y.ndim - 1))
         z = standardize(y, axes, eps=self.eps) * self.scale + self.shift
         mean, variance = _statistics(stop_gradient(_wide(y)), axes, y.aval)

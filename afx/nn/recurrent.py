@@ -46,7 +46,7 @@ def _weights(
     return uniform(first, shapes[0], bound), uniform(second, shapes[1], bound)
 
 
-def _projected(who: str, x: ArrayLike, weight: Array, bias: Array | None) -> Array:
+def _project(who: str, x: ArrayLike, weight: Array, bias: Array | None) -> Array:
     y = asarray(x)
     if y.shape[-1:] != weight.shape[:1]:
         raise ShapeError(
@@ -98,7 +98,7 @@ class RNNCell:
 
     def project(self, x: ArrayLike) -> Array:
         """Return the part of a step that does not need the state, for any number of steps at once."""
-        return _projected("RNNCell", x, self.weight, self.bias)
+        return _project("RNNCell", x, self.weight, self.bias)
 
     def advance(self, state: Array, projected: Array) -> Array:
         """Return the next state from what `project` returned."""
@@ -146,7 +146,7 @@ class GRUCell:
 
     def project(self, x: ArrayLike) -> Array:
         """Return the part of a step that does not need the state, for any number of steps at once."""
-        return _projected("GRUCell", x, self.weight, self.bias)
+        return _project("GRUCell", x, self.weight, self.bias)
 
     def advance(self, state: Array, projected: Array) -> Array:
         """Return the next state from what `project` returned."""
@@ -202,7 +202,7 @@ class LSTMCell:
 
     def project(self, x: ArrayLike) -> Array:
         """Return the part of a step that does not need the state, for any number of steps at once."""
-        return _projected("LSTMCell", x, self.weight, self.bias)
+        return _project("LSTMCell", x, self.weight, self.bias)
 
     def advance(self, state: LSTMState, projected: Array) -> LSTMState:
         """Return the next state from what `project` returned."""

@@ -66,7 +66,7 @@ class WeightNorm(Generic[L]):
     def __call__(self, *args: Any, **kwargs: Any) -> Array:
         """Return what the inner layer gives with the weight ``scale · direction / |direction|``."""
         v: Array = getattr(self.inner, self.field)
-        return _with_weight(self.inner, self.field, v * (self.scale / _lengths(v)))(*args, **kwargs)
+        return _replace_weight(self.inner, self.field, v * (self.scale / _lengths(v)))(*args, **kwargs)
 
 
 def _lengths(weight: Array) -> Array:
@@ -74,7 +74,7 @@ def _lengths(weight: Array) -> Array:
     return vector_norm(reshape(weight, (-1, weight.shape[-1])), axis=0)
 
 
-def _with_weight(inner: Any, field: str, weight: Array) -> Callable[..., Array]:
+def _replace_weight(inner: Any, field: str, weight: Array) -> Callable[..., Array]:
     """Return the layer with another weight."""
     changed: Callable[..., Array] = attrs.evolve(inner, **{field: weight})
     return changed
@@ -128,7 +128,7 @@ class SpectralNorm(Generic[L]):
         right = _unit(matmul(stop_gradient(w), left))
         size = vecdot(right, matmul(w, left))
         weight: Array = getattr(self.inner, self.field)
-        return _with_weight(self.inner, self.field, weight / size)(*args, **kwargs)
+        return _replace_weight(self.inner, self.field, weight / size)(*args, **kwargs)
 
     def train(self, x: ArrayLike, key: object = None) -> tuple[Array, SpectralNorm[L]]:
         """Return the output and the layer after one more step of the power method, as every layer's ``train`` does."""

@@ -111,7 +111,7 @@ def _outputs(model: Any, args: tuple[Any, ...]) -> dict[str, str]:
         name = type(model).__name__
         raise ArgumentError(f"summary: the model is no function: got {name}; leave the arguments out, or add __call__")
     found: dict[str, str] = {}
-    watched = _watched(model, "", found)
+    watched = _watch_layers(model, "", found)
     try:
         eval_shape(watched, *args)
     except ConcreteValueError:  # Python control flow needs values
@@ -119,18 +119,18 @@ def _outputs(model: Any, args: tuple[Any, ...]) -> dict[str, str]:
     return found
 
 
-def _watched(value: Any, path: str, found: dict[str, str]) -> Any:
+def _watch_layers(value: Any, path: str, found: dict[str, str]) -> Any:
     """Return a copy of a model whose layers note what they return."""
     kind: type[Any] = value.__class__
     if attrs.has(kind):
         copy: Any = object.__new__(_noting(kind, path, found) if callable(value) else kind)
         for child_path, child in _children(value, path):
-            object.__setattr__(copy, child_path.rpartition(".")[2], _watched(child, child_path, found))
+            object.__setattr__(copy, child_path.rpartition(".")[2], _watch_layers(child, child_path, found))
         return copy
     if kind is dict:
-        return {key: _watched(item, f"{path}[{key!r}]", found) for key, item in value.items()}
+        return {key: _watch_layers(item, f"{path}[{key!r}]", found) for key, item in value.items()}
     if kind in (tuple, list):
-        items = [_watched(item, f"{path}[{k}]", found) for k, item in enumerate(value)]
+        items = [_watch_layers(item, f"{path}[{k}]", found) for k, item in enumerate(value)]
         return tuple(items) if kind is tuple else items
     return value
 

@@ -76,18 +76,18 @@ def train(fn: Callable[[M], R], model: M, key: Array | None = None) -> tuple[R, 
     check_callable(fn, "train")
     if key is not None:
         check_key(key, "train")
-    prepared = _map_children(model, "", lambda child, path: _in_training(child, path, key))
-    return fn(prepared), _map_children(prepared, "", _trained)
+    prepared = _map_children(model, "", lambda child, path: _stand_for_layer(child, path, key))
+    return fn(prepared), _map_children(prepared, "", _wrap_layer)
 
 
-def _in_training(value: Any, path: str, key: Array | None) -> Any:
+def _stand_for_layer(value: Any, path: str, key: Array | None) -> Any:
     """Return what stands for a layer, None for what is none."""
     if isinstance(value, type) or not (callable(value) and callable(getattr(value, "train", None))):
         return None
     return _InTraining(value, None if key is None else fold_in(key, zlib.crc32(path.encode())), path)
 
 
-def _trained(value: Any, path: str) -> Any:
+def _wrap_layer(value: Any, path: str) -> Any:
     if type(value) is not _InTraining:
         return None
     layer = value._layer  # pyright: ignore[reportPrivateUsage]  # the trace's name stands nowhere else  # its own record
@@ -113,10 +113,10 @@ def _map_children(value: Any, path: str, change: Callable[[Any, str], Any]) -> A
         return made
     old = children(value)
     new = {step: _map_children(child, path + step, change) for step, child in old.items()}
-    return value if all(new[step] is child for step, child in old.items()) else _with_children(value, new)
+    return value if all(new[step] is child for step, child in old.items()) else _replace_children(value, new)
 
 
-def _with_children(value: Any, new: Mapping[str, Any]) -> Any:
+def _replace_children(value: Any, new: Mapping[str, Any]) -> Any:
     """Return a tree of the same class with other children; constructors and their checks are passed over."""
     values = list(new.values())
     if isinstance(value, dict):

@@ -65,10 +65,10 @@ def lookup(module: ModuleType, name: str, here: str) -> Any:
         return Ufunc(value, name, here)
     if isinstance(value, (type, ModuleType)) or not hasattr(value, "__name__") or name in ASKING:
         return value
-    return _wrapped(value, name, here)
+    return _wrap_function(value, name, here)
 
 
-def _wrapped(func: Any, name: str, here: str) -> Any:
+def _wrap_function(func: Any, name: str, here: str) -> Any:
     """Return a function with NumPy's signature and documentation."""
     source = ALIASES.get(name, func)
     direct: Any = DIRECT.get(name)
@@ -160,11 +160,11 @@ class Ufunc:
 
     def reduce(self, array: Any, *args: Any, **kwargs: Any) -> Any:
         """Reduce an array along axes by repeating the ufunc."""
-        return self._answer("reduce", (array,), _named(args, kwargs, ("axis", "dtype", "out", "keepdims")))
+        return self._answer("reduce", (array,), _bind_arguments(args, kwargs, ("axis", "dtype", "out", "keepdims")))
 
     def accumulate(self, array: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the results of repeating the ufunc along an axis."""
-        return self._answer("accumulate", (array,), _named(args, kwargs, ("axis", "dtype", "out")))
+        return self._answer("accumulate", (array,), _bind_arguments(args, kwargs, ("axis", "dtype", "out")))
 
     def outer(self, x: Any, y: Any, /, **kwargs: Any) -> Any:
         """Apply the ufunc to all pairs of elements."""
@@ -198,6 +198,6 @@ class Ufunc:
         return f"<ufunc {self.__name__!r} of {self.__module__}>"
 
 
-def _named(args: tuple[Any, ...], kwargs: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+def _bind_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     """Return arguments by name."""
     return dict(zip(keys, args, strict=False)) | kwargs

@@ -51,7 +51,7 @@ class Place(Protocol):
 current: Final[contextvars.ContextVar[tuple[Place, int] | None]] = contextvars.ContextVar("afx slot", default=None)
 
 
-def _here(who: str) -> tuple[Place, int]:
+def _find_exchange(who: str) -> tuple[Place, int]:
     found = current.get()
     if found is None:
         raise ArgumentError(f"{who}: outside of an SPMD program: got no slot; call it inside of machines.spmd(fn)")
@@ -64,7 +64,7 @@ def _bind(p: Primitive, x: Any, **params: Any) -> Array:
 
 
 def _exchange(x: Any, what: Collective) -> Any:
-    meeting, slot = _here(what.name)
+    meeting, slot = _find_exchange(what.name)
     return meeting.exchange(slot, what, np.asarray(x))
 
 
@@ -88,7 +88,7 @@ def psum(x: ArrayLike) -> Array:
     return _bind(psum_p, x)
 
 
-def _same(x: Aval) -> Aval:
+def _keep_aval(x: Aval) -> Aval:
     return Aval(x.shape, x.dtype)
 
 
@@ -100,7 +100,9 @@ def _psum_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
     return bind_any(psum_p, *xs)
 
 
-psum_p: Primitive = linear("psum", _psum_run, _same, lambda ct, aval: psum(ct), batch=_psum_batch, has_effects=True)
+psum_p: Primitive = linear(
+    "psum", _psum_run, _keep_aval, lambda ct, aval: psum(ct), batch=_psum_batch, has_effects=True
+)
 
 
 def all_gather(x: ArrayLike) -> Array:
@@ -117,7 +119,7 @@ def all_gather(x: ArrayLike) -> Array:
     >>> machines.spmd(lambda x: distributed.all_gather(x))(distributed.by_slot(lambda slot: float(slot))).first
     Array([0., 1.], dtype=float32)
     """
-    return _bind(slot_gather_p, x, slots=_here("all_gather")[0].slots)
+    return _bind(slot_gather_p, x, slots=_find_exchange("all_gather")[0].slots)
 
 
 def _gathered(x: Aval, slots: int) -> Aval:
@@ -157,10 +159,10 @@ def psum_scatter(x: ArrayLike) -> Array:
     >>> machines.spmd(lambda x: distributed.psum_scatter(x))(afx.asarray([1.0, 10.0])).gather()
     [Array(2., dtype=float32), Array(20., dtype=float32)]
     """
-    return _bind(psum_scatter_p, x, slots=_here("psum_scatter")[0].slots)
+    return _bind(psum_scatter_p, x, slots=_find_exchange("psum_scatter")[0].slots)
 
 
-def _scattered(x: Aval, slots: int) -> Aval:
+def _drop_slots(x: Aval, slots: int) -> Aval:
     if x.shape[:1] != (slots,):
         raise ShapeError(f"psum_scatter: one part for each of {slots} slots: got {x}; give a first axis of that length")
     return Aval(x.shape[1:], x.dtype)
@@ -179,7 +181,7 @@ def _scatter_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], 
 
 
 psum_scatter_p: Primitive = linear(
-    "psum_scatter", _scatter_run, _scattered, _scatter_back, batch=_scatter_batch, has_effects=True
+    "psum_scatter", _scatter_run, _drop_slots, _scatter_back, batch=_scatter_batch, has_effects=True
 )
 
 
@@ -205,7 +207,7 @@ def shift(x: ArrayLike, offset: int = 1, *, wrap: bool = False) -> Array:
     return _bind(slot_shift_p, x, offset=offset, wrap=wrap)
 
 
-def _shifted(x: Aval, offset: int, wrap: bool) -> Aval:
+def _keep_shape(x: Aval, offset: int, wrap: bool) -> Aval:
     return Aval(x.shape, x.dtype)
 
 
@@ -221,4 +223,6 @@ def _shift_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], pa
     return bind_any(slot_shift_p, *xs, **params)
 
 
-slot_shift_p: Primitive = linear("slot_shift", _shift_run, _shifted, _shift_back, batch=_shift_batch, has_effects=True)
+slot_shift_p: Primitive = linear(
+    "slot_shift", _shift_run, _keep_shape, _shift_back, batch=_shift_batch, has_effects=True
+)

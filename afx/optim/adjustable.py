@@ -41,28 +41,28 @@ class Adjustable(Steps[AdjustableState[O]], Generic[O]):
 
     def init(self, params: Any) -> AdjustableState[O]:
         """Return the state before the first step."""
-        return AdjustableState(pytree.map(_as_setting, self.optimizer), self.optimizer.init(params))
+        return AdjustableState(pytree.map(_convert_setting, self.optimizer), self.optimizer.init(params))
 
     def descend(
         self, grads: T, state: AdjustableState[O], params: T, value: ArrayLike | None = None, /
     ) -> tuple[T, AdjustableState[O]]:
         """Return what to add to the parameters, and the next state."""
         check_kind(state, AdjustableState, "adjustable")
-        settings = pytree.map(_as_setting, state.settings)
-        updates, inner = settings.descend(grads, _with_rates(settings, state.inner), params, value)
+        settings = pytree.map(_convert_setting, state.settings)
+        updates, inner = settings.descend(grads, _replace_rates(settings, state.inner), params, value)
         return updates, AdjustableState(settings, inner)
 
 
-def _as_setting(leaf: Any) -> Any:
+def _convert_setting(leaf: Any) -> Any:
     """Return a number as a scalar array, which is traced without the number; masks stay."""
     return asarray(leaf, float64) if isinstance(leaf, float) else leaf
 
 
-def _with_rates(optimizer: Any, state: Any) -> Any:
+def _replace_rates(optimizer: Any, state: Any) -> Any:
     """Return a state with the learning rates of the settings, where these are numbers."""
     if isinstance(optimizer, Chain):
         links = cast("tuple[Any, ...]", optimizer.links)
-        return tuple([_with_rates(link, own) for link, own in zip(links, state, strict=True)])
+        return tuple([_replace_rates(link, own) for link, own in zip(links, state, strict=True)])
     rate = getattr(optimizer, "learning_rate", None)
     if isinstance(rate, (float, Array)) and hasattr(state, "learning_rate"):
         return attrs.evolve(state, learning_rate=asarray(rate).astype(float64))

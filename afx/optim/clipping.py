@@ -52,7 +52,7 @@ def _double(x: Array) -> Array:
     return x.astype(complex128 if x.dtype.kind == "c" else float64)
 
 
-def _limited(tree: T, limit: float | Array) -> T:
+def _scale_to_norm(tree: T, limit: float | Array) -> T:
     """Return a tree scaled down to a norm; its largest element goes out first, so that nothing leaves the range."""
     leaves = [asarray(x) for x in pytree.leaves(tree) if is_trained(x) and (x.size or are_sharded())]
     if not leaves:
@@ -75,7 +75,7 @@ class _ClipByGlobalNorm(StatelessRescaling):
     limit: float
 
     def change(self, grads: T, params: T) -> T:
-        return _limited(grads, self.limit)
+        return _scale_to_norm(grads, self.limit)
 
 
 def clip_by_global_norm(limit: float) -> Rescaling[EmptyState]:
@@ -106,7 +106,7 @@ class _ClipByNorm(StatelessRescaling):
     limit: float
 
     def change(self, grads: T, params: T) -> T:
-        return map_trained(lambda g: _limited(g, self.limit), grads)
+        return map_trained(lambda g: _scale_to_norm(g, self.limit), grads)
 
 
 def clip_by_norm(limit: float) -> Rescaling[EmptyState]:
@@ -132,7 +132,7 @@ class _ClipByBlockRms(StatelessRescaling):
     limit: float
 
     def change(self, grads: T, params: T) -> T:
-        return map_trained(lambda g: _limited(g, as_real(self.limit, g) * g.size**0.5), grads)
+        return map_trained(lambda g: _scale_to_norm(g, as_real(self.limit, g) * g.size**0.5), grads)
 
 
 def clip_by_block_rms(limit: float) -> Rescaling[EmptyState]:

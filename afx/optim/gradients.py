@@ -31,7 +31,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _with_noise(tree: T, key: Array, size: float | Array) -> T:
+def _add_noise(tree: T, key: Array, size: float | Array) -> T:
     """Return a tree with normal numbers of a standard deviation added, from a key for each leaf."""
     leaves, treedef = pytree.flatten(tree)
 
@@ -62,7 +62,7 @@ class _AddNoise:
     ) -> tuple[T, ScheduleState]:
         check_kind(state, ScheduleState, "add_noise")
         size = (self.variance / (1 + state.count) ** self.decay) ** 0.5
-        noisy = _with_noise(grads, fold_in(self.key, state.count.astype(int)), size)
+        noisy = _add_noise(grads, fold_in(self.key, state.count.astype(int)), size)
         return noisy, ScheduleState(state.count + 1, size)
 
 
@@ -186,7 +186,7 @@ def private_grad(
         if not values.shape[0]:
             raise ShapeError(f"private_grad: averages over examples: got losses {values.aval}; give one or more")
         average: T = pytree.map(lambda g: mean(g, axis=0) if is_trained(g) else g[0], grads)
-        return mean(values), _with_noise(average, key, noise * limit / values.shape[0])
+        return mean(values), _add_noise(average, key, noise * limit / values.shape[0])
 
     return value_and_private_grad
 

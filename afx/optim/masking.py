@@ -55,20 +55,20 @@ class Masked(Generic[S]):
         """Return the gradients, changed where the mask is true."""
         chosen = mask_leaves(self.mask, params, "masked")
         found, treedef = pytree.flatten(grads)
-        seen = pytree.unflatten(treedef, [_shown(g, m) for g, m in zip(found, chosen, strict=True)])
+        seen = pytree.unflatten(treedef, [_apply_mask(g, m) for g, m in zip(found, chosen, strict=True)])
         updates, after = self.inner.update(seen, state, hide(params, chosen), value)
         pairs = zip(pytree.leaves(updates), found, chosen, strict=True)
-        return pytree.unflatten(treedef, [_chosen(u, g, m) for u, g, m in pairs]), after
+        return pytree.unflatten(treedef, [_choose(u, g, m) for u, g, m in pairs]), after
 
 
-def _shown(grad: Array, mask: bool | Array) -> Array:
+def _apply_mask(grad: Array, mask: bool | Array) -> Array:
     """Return what is seen of a gradient through a mask: nothing, all, or 0 where it is false."""
     if mask is False or not is_trained(grad):
         return hidden()
     return grad if mask is True else where(mask, grad, 0.0)
 
 
-def _chosen(update: Array, other: Array, mask: bool | Array) -> Array:
+def _choose(update: Array, other: Array, mask: bool | Array) -> Array:
     """Return the update where a mask is true, something else where it is not."""
     if mask is False or not is_trained(other):
         return other
@@ -121,25 +121,25 @@ class Frozen(Steps[S]):
         """Return updates that leave frozen parameters alone; gradients there are not seen, not even nan."""
         free = self._free(params)
         found, treedef = pytree.flatten(grads)
-        seen = pytree.unflatten(treedef, [_shown(g, m) for g, m in zip(found, free, strict=True)])
+        seen = pytree.unflatten(treedef, [_apply_mask(g, m) for g, m in zip(found, free, strict=True)])
         updates, after = self.inner.descend(seen, state, hide(params, free), value)
         triples = zip(pytree.leaves(updates), pytree.leaves(params), free, strict=True)
-        return pytree.unflatten(treedef, [_moved(u, p, m) for u, p, m in triples]), after
+        return pytree.unflatten(treedef, [_keep_fixed(u, p, m) for u, p, m in triples]), after
 
     def _free(self, params: Any) -> list[Any]:
         """Return the opposite of what is frozen, for each leaf."""
         if callable(self.frozen) and takes_one(self.frozen):
-            return _not_selected(self.frozen, params)
+            return _invert_selection(self.frozen, params)
         return [not m if isinstance(m, bool) else ~m for m in mask_leaves(self.frozen, params, "freeze")]
 
 
-def _moved(update: Array, param: Array, free: bool | Array) -> Array:
+def _keep_fixed(update: Array, param: Array, free: bool | Array) -> Array:
     if free is False and is_trained(param):
         return still(param)
     return update if isinstance(free, bool) or not is_trained(param) else where(free, update, -0.0)  # x + -0.0 is x
 
 
-def _not_selected(parts: Callable[[Any], object], params: Any) -> list[Any]:
+def _invert_selection(parts: Callable[[Any], object], params: Any) -> list[Any]:
     """Return where a function does not select, for each leaf: the transpose of a selection puts ones where it does."""
 
     def selected(blank: Any) -> Any:
@@ -153,10 +153,10 @@ def _not_selected(parts: Callable[[Any], object], params: Any) -> list[Any]:
     blank = pytree.map(lambda p: zeros(aval_of(p).shape, aval_of(p).dtype), params)
     chosen, back = vjp(selected, blank)
     (marks,) = back(pytree.map(ones_like, chosen))
-    return [_as_whole(np.asarray(mark) == 0) for mark in pytree.leaves(marks)]
+    return [_simplify_mask(np.asarray(mark) == 0) for mark in pytree.leaves(marks)]
 
 
-def _as_whole(free: Any) -> Any:
+def _simplify_mask(free: Any) -> Any:
     """Return a mask that is the same everywhere as a bool."""
     return bool(free.all()) if free.all() or not free.any() else free
 

@@ -150,7 +150,7 @@ def schedule_free_sgd(
     >>> optimizer.step(afx.ones(1), afx.ones(1), optimizer.init(afx.ones(1)))[0]
     Array([0.5], dtype=float32)
     """
-    rate = _warmed(learning_rate, warmup)
+    rate = _warm_up(learning_rate, warmup)
     return schedule_free(descent(scale(1.0), rate, "schedule_free_sgd", weight_decay), rate, b1=b1, power=power)
 
 
@@ -183,12 +183,12 @@ def schedule_free_adamw(
     >>> optimizer.step(afx.ones(1), afx.ones(1), optimizer.init(afx.ones(1)))[0]
     Array([0.5], dtype=float32)
     """
-    rate = _warmed(learning_rate, warmup)
+    rate = _warm_up(learning_rate, warmup)
     rule = scale_by_rms(decay=b2, eps=eps, bias_correction=True)
     return schedule_free(descent(rule, rate, "schedule_free_adamw", weight_decay), rate, b1=b1, power=power)
 
 
-def _warmed(learning_rate: LearningRate, warmup: int) -> LearningRate:
+def _warm_up(learning_rate: LearningRate, warmup: int) -> LearningRate:
     """Return the schedule that rises to a number and stays there."""
     check_numbers("schedule_free", warmup=warmup)
     if not warmup:

@@ -219,10 +219,10 @@ def decay_weights(updates: T, params: T, strength: float | Array, mask: Mask = T
     chosen = mask_leaves(mask, params, "weight decay")
     found, treedef = pytree.flatten(updates)
     pairs = zip(found, pytree.leaves(params), chosen, strict=True)
-    return pytree.unflatten(treedef, [_decayed(u, p, strength, m) for u, p, m in pairs])
+    return pytree.unflatten(treedef, [_decay(u, p, strength, m) for u, p, m in pairs])
 
 
-def _decayed(update: Array, param: Array, strength: float | Array, mask: bool | Array) -> Array:
+def _decay(update: Array, param: Array, strength: float | Array, mask: bool | Array) -> Array:
     if mask is False or not (is_trained(update) and is_trained(param)):
         return update
     decayed = update + as_real(strength, param) * param

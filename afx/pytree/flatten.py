@@ -82,7 +82,7 @@ def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Tok
     check = len(tokens) + _CHECK_AFTER
     while waiting:
         value = waiting.pop()
-        kind = kind_of(type(value)) or _learned(value, mode, tokens)
+        kind = kind_of(type(value)) or _learn_value(value, mode, tokens)
         if kind is IS_LEAF:
             found.append(value)
             tokens.append(LEAF)
@@ -121,7 +121,7 @@ def flatten_until(tree: T, is_leaf: Callable[[Any], bool]) -> tuple[list[Leaf], 
         value, mode = waiting.pop()
         cls: type = value.__class__
         marked = mode.kinds.get(cls) is IS_MARKED
-        kind = IS_LEAF if not marked and is_leaf(value) else mode.kinds.get(cls) or _learned(value, mode, tokens)
+        kind = IS_LEAF if not marked and is_leaf(value) else mode.kinds.get(cls) or _learn_value(value, mode, tokens)
         if kind is IS_LEAF:
             found.append(value)
             tokens.append(LEAF)
@@ -138,10 +138,10 @@ def flatten_until(tree: T, is_leaf: Callable[[Any], bool]) -> tuple[list[Leaf], 
             node, children = cast("Any", kind)(value)
             tokens.append(node)
             waiting.extend([(child, mode) for child in reversed(children)])
-    return found, TreeDef(_with_flat_nodes(tokens), len(found))
+    return found, TreeDef(_flatten_nodes(tokens), len(found))
 
 
-def _with_flat_nodes(tokens: list[Token]) -> tuple[Token, ...]:
+def _flatten_nodes(tokens: list[Token]) -> tuple[Token, ...]:
     """Write nodes all of whose children are leaves as flat ones."""
     short: list[Token] = []
     at = 0
@@ -155,7 +155,7 @@ def _with_flat_nodes(tokens: list[Token]) -> tuple[Token, ...]:
     return tuple(short)
 
 
-def _learned(value: object, mode: Mode, tokens: list[Token]) -> Kind:
+def _learn_value(value: object, mode: Mode, tokens: list[Token]) -> Kind:
     """Find out what a value of a type never met before is."""
     try:
         return learn(type(value), mode)

@@ -81,7 +81,7 @@ class TreeDef(Generic[T_co]):
             elif isinstance(token, tuple):
                 written.append(repr(token[1]))
             elif isinstance(token, Node):
-                written.append(token.show(_taken(written, token)))
+                written.append(token.show(_pop_texts(written, token)))
         return written[0]
 
 
@@ -90,7 +90,7 @@ _set_tokens, _set_num_leaves, _set_hash, _set_orders = (
 )
 
 
-def _taken(written: list[str], node: Node) -> Sequence[str]:
+def _pop_texts(written: list[str], node: Node) -> Sequence[str]:
     """Take the texts of a node's children off the stack."""
     if node.is_flat:
         return ["*"] * node.arity
@@ -230,7 +230,7 @@ def difference(left: TreeDef[object], right: TreeDef[object]) -> tuple[str, str,
     """Say where two structures first differ: the key path, and what each of them has there."""
     for (mine, trail), (theirs, _) in zip(trails(left.tokens), trails(right.tokens), strict=True):
         if _head(mine) != _head(theirs):
-            return "".join(trail), _described(mine), _described(theirs)
+            return "".join(trail), _describe_token(mine), _describe_token(theirs)
     raise AssertionError("the structures are equal")
 
 
@@ -239,7 +239,7 @@ def _head(token: Token) -> Token:
     return token.flat if isinstance(token, Node) and not token.is_flat else token
 
 
-def _described(token: Token) -> str:
+def _describe_token(token: Token) -> str:
     """Name a node, a leaf or a static value."""
     if isinstance(token, SequenceNode) and token.arity > 10:
         return f"a {token.kind.__name__} of {token.arity}"

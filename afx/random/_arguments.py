@@ -84,7 +84,7 @@ def drawn_shape(who: str, shape: ShapeLike, *params: ArrayLike) -> Shape:
     return lengths
 
 
-def _known(*params: Any) -> list[Any] | None:
+def _values_of(*params: Any) -> list[Any] | None:
     """Return the bare values of parameters, None where one is traced: those are trusted."""
     if any(isinstance(x, Tracer) for x in params):
         return None
@@ -98,7 +98,7 @@ def _refuse(who: str, what: str, *params: Any) -> NoReturn:
 
 def require_positive(who: str, name: str, x: Any) -> None:
     """Raise `ArgumentError` where a parameter whose value is known is not above 0."""
-    values = _known(x)
+    values = _values_of(x)
     if values and not np.all(values[0] > 0):
         _refuse(who, f"{name} is above 0", x)
 
@@ -107,14 +107,14 @@ def require_scale(who: str, x: Any, name: str = "a scale") -> None:
     """Raise `ArgumentError` where a parameter whose value is known is below 0."""
     if x.__class__ is float and x >= 0:
         return
-    values = _known(x)
+    values = _values_of(x)
     if values and not np.all(values[0] >= 0):
         _refuse(who, f"{name} is 0 or more", x)
 
 
 def require_probability(who: str, x: Any) -> None:
     """Raise `ArgumentError` where a probability whose value is known does not lie from 0 to 1."""
-    values = _known(x)
+    values = _values_of(x)
     if values and not (np.all(values[0] >= 0) and np.all(values[0] <= 1)):
         _refuse(who, "a probability lies from 0 to 1", x)
 
@@ -123,6 +123,6 @@ def require_order(who: str, low: Any, high: Any) -> None:
     """Raise `ArgumentError` where a lower bound whose value is known lies above the upper one."""
     if low.__class__ is high.__class__ is float and low <= high:
         return
-    values = _known(low, high)
+    values = _values_of(low, high)
     if values and not np.all(values[0] <= values[1]):
         _refuse(who, "low lies below high", low, high)

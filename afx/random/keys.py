@@ -40,7 +40,7 @@ def key(seed: int | ArrayLike) -> Array:
     Array([0, 0], dtype=uint32)
     """
     if isinstance(seed, Tracer):
-        return _of_traced(seed)
+        return _split_seed(seed)
     number = _number(seed, "key", 0)
     return asarray([number & MASK, number >> 32], uint32)
 
@@ -55,7 +55,7 @@ def _number(data: object, who: str, least: int) -> int:
     return number
 
 
-def _of_traced(seed: Tracer) -> Array:
+def _split_seed(seed: Tracer) -> Array:
     aval = aval_of(seed)
     if aval.dtype.kind not in "iu" or aval.shape:
         raise ArgumentError(f"key: a seed is one integer: got {aval}; use vmap for several")

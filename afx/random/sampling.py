@@ -127,13 +127,13 @@ def choice(
     checked_key(key, "choice")
     lengths = checked_shape(() if shape is None else shape, "choice")
     if _is_count(x):
-        return _chosen(key, _count(x, "choice"), lengths, replace, p)
+        return _choose_indices(key, _count(x, "choice"), lengths, replace, p)
     aval = aval_of(x, "choice")
     place = normalize_axis(axis, aval.ndim, "choice")
-    return take(x, _chosen(key, aval.shape[place], lengths, replace, p), place)
+    return take(x, _choose_indices(key, aval.shape[place], lengths, replace, p), place)
 
 
-def _chosen(key: ArrayLike, n: int, shape: Shape, replace: bool, p: ArrayLike | None) -> Array:
+def _choose_indices(key: ArrayLike, n: int, shape: Shape, replace: bool, p: ArrayLike | None) -> Array:
     """Return indices below n."""
     count = math.prod(shape)
     if count and not n:

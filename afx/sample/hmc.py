@@ -23,7 +23,7 @@ __all__ = ["hmc"]
 T = TypeVar("T")
 
 
-def _as_jitter(value: Any) -> float:
+def _check_jitter(value: Any) -> float:
     if not 0 <= value < 1:
         raise ArgumentError(f"hmc: jitter is a share from 0 on and below 1: got {value!r}; the default is 0.2")
     return float(value)
@@ -48,7 +48,7 @@ class hmc(Sampler[T]):  # named as what it reads as
     """
 
     leaps: int = attrs.field(default=20, converter=lambda value: whole_number("leaps", value, "hmc"))
-    jitter: float = attrs.field(default=0.2, converter=_as_jitter)
+    jitter: float = attrs.field(default=0.2, converter=_check_jitter)
 
     def step(self, state: State[T], key: Array) -> tuple[State[T], Info]:
         """Return the next state of a chain, and what is known of the step."""

@@ -43,7 +43,7 @@ LEVELS_MAX: Final = 24
 LAST_BITS: Final = 2 ** np.arange(LEVELS_MAX) - 1
 
 
-def _as_depth(value: Any) -> int:
+def _check_depth(value: Any) -> int:
     depth = whole_number("max_depth", value, "nuts")
     if depth > LEVELS_MAX:
         raise ArgumentError(f"nuts: max_depth is at most {LEVELS_MAX}: got {depth}; choose a smaller one")
@@ -128,7 +128,7 @@ class nuts(Sampler[T]):  # named as what it reads as
     3
     """
 
-    max_depth: int = attrs.field(default=10, converter=_as_depth)
+    max_depth: int = attrs.field(default=10, converter=_check_depth)
 
     def step(self, state: State[T], key: Array) -> tuple[State[T], Info]:
         """Return the next state of a chain, and what is known of the step."""

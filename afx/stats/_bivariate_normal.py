@@ -30,10 +30,10 @@ LEAST = -100.0  # exponents below which a term counts for nothing
 def _upper(h: Array, k: Array, r: Array) -> Array:
     """Return the probability that two normal numbers of correlation r lie above h and k, to 1e-15."""
     with quiet():
-        return where(abs(r) < STEEP, _by_angle(h, k, where(abs(r) < STEEP, r, 0.0)), _near_line(h, k, r))
+        return where(abs(r) < STEEP, _integrate_by_angle(h, k, where(abs(r) < STEEP, r, 0.0)), _near_line(h, k, r))
 
 
-def _by_angle(h: Array, k: Array, r: Array) -> Array:
+def _integrate_by_angle(h: Array, k: Array, r: Array) -> Array:
     """Return the integral of the density from independence to correlation r, by the angle (Drezner & Wesolowsky 1990)."""
     angle = asin(r)
     sines = sin(expand_dims(angle, -1) * NODES)

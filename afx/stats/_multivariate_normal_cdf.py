@@ -50,12 +50,12 @@ def _cdf(a: Array, b: Array, c: Array, ab: Array, ac: Array, bc: Array) -> Array
     a, c, ab, bc = where(last, c, a), where(last, a, c), where(last, bc, ab), where(last, ab, bc)
     a, b, ac, bc = where(middle, b, a), where(middle, a, b), where(middle, bc, ac), where(middle, ac, bc)
     with quiet():
-        total = ndtr(a) * bivariate_cdf(b, c, bc) + _from_independence(a, b, c, ab, ac, bc)
-        total = total + _from_independence(a, c, b, ac, ab, bc)
+        total = ndtr(a) * bivariate_cdf(b, c, bc) + _integrate_from_independence(a, b, c, ab, ac, bc)
+        total = total + _integrate_from_independence(a, c, b, ac, ab, bc)
     return astype(clip(total, 0.0, 1.0), a.dtype)
 
 
-def _from_independence(a: Array, b: Array, c: Array, ab: Array, ac: Array, bc: Array) -> Array:
+def _integrate_from_independence(a: Array, b: Array, c: Array, ab: Array, ac: Array, bc: Array) -> Array:
     """Return the share of the correlation of a and b, when both correlations of a grow from 0 together."""
     a, b, c, ab, ac, bc = (expand_dims(v, -1) for v in (a, b, c, ab, ac, bc))
     angle = asin(ab)
@@ -73,24 +73,24 @@ def _rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, A
     """Return the value and its derivative: densities of one number or two, times what the others do then."""
     a, b, c, ab, ac, bc = primals
     slope = (
-        _by_bound(a, b, c, ab, ac, bc) * tangents[0]
-        + _by_bound(b, a, c, ab, bc, ac) * tangents[1]
-        + _by_bound(c, a, b, ac, bc, ab) * tangents[2]
-        + _by_correlation(a, b, c, ab, ac, bc) * tangents[3]
-        + _by_correlation(a, c, b, ac, ab, bc) * tangents[4]
-        + _by_correlation(b, c, a, bc, ab, ac) * tangents[5]
+        _slope_by_bound(a, b, c, ab, ac, bc) * tangents[0]
+        + _slope_by_bound(b, a, c, ab, bc, ac) * tangents[1]
+        + _slope_by_bound(c, a, b, ac, bc, ab) * tangents[2]
+        + _slope_by_correlation(a, b, c, ab, ac, bc) * tangents[3]
+        + _slope_by_correlation(a, c, b, ac, ab, bc) * tangents[4]
+        + _slope_by_correlation(b, c, a, bc, ab, ac) * tangents[5]
     )
     return trivariate_cdf(a, b, c, ab, ac, bc), slope
 
 
-def _by_bound(a: Array, b: Array, c: Array, ab: Array, ac: Array, bc: Array) -> Array:
+def _slope_by_bound(a: Array, b: Array, c: Array, ab: Array, ac: Array, bc: Array) -> Array:
     """Return the derivative by a: the density there, times the probability of the others when it is known."""
     wide, long = sqrt((1 - ab) * (1 + ab)), sqrt((1 - ac) * (1 + ac))
     rest = clip((bc - ab * ac) / (wide * long), -1.0, 1.0)
     return density(a) * bivariate_cdf((b - ab * a) / wide, (c - ac * a) / long, rest)
 
 
-def _by_correlation(a: Array, b: Array, c: Array, ab: Array, ac: Array, bc: Array) -> Array:
+def _slope_by_correlation(a: Array, b: Array, c: Array, ab: Array, ac: Array, bc: Array) -> Array:
     """Return the derivative by the correlation of a and b: their density, times the probability of c when both are known."""
     rest = (1 - ab) * (1 + ab)
     variance = (1 - ab * ab - ac * ac - bc * bc + 2 * ab * ac * bc) / rest

@@ -59,7 +59,7 @@ def _shares(odds: Array) -> tuple[Array, Array]:
     return u, 1 / (1 + odds)
 
 
-def _sided(low: Fn, high: Fn, a: Array, b: Array, odds: Array) -> Array:
+def _choose_side(low: Fn, high: Fn, a: Array, b: Array, odds: Array) -> Array:
     """Return ``low(a, b, u)``, which is ``high(b, a, 1 - u)``, for the share u of odds, by the smaller of the two."""
     u, v = _shares(odds)
     small = odds < 1
@@ -83,7 +83,7 @@ def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1
 
     def logpdf(y: Array) -> Array:
         odds = ratio * y
-        return _sided(log_beta_density, log_beta_density, a, b, odds) + log(ratio) - 2 * log1p(odds)
+        return _choose_side(log_beta_density, log_beta_density, a, b, odds) + log(ratio) - 2 * log1p(odds)
 
     def entropy() -> Array:
         rest, first, second = digamma_rest(a + b), digamma_rest(a), digamma_rest(b)
@@ -94,8 +94,8 @@ def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1
         logpdf=logpdf,
         cdf=lambda y: fisher(a, b, y),
         sf=lambda y: fisherc(a, b, y),
-        logcdf=lambda y: _sided(log_betainc, log_betaincc, a, b, ratio * y),
-        logsf=lambda y: _sided(log_betaincc, log_betainc, a, b, ratio * y),
+        logcdf=lambda y: _choose_side(log_betainc, log_betaincc, a, b, ratio * y),
+        logsf=lambda y: _choose_side(log_betaincc, log_betainc, a, b, ratio * y),
         ppf=lambda q: _odds(a, b, q) / ratio,
         isf=lambda q: 1 / (ratio * _odds(b, a, q)),
         mean=lambda: where(n > 2, n / where(n > 2, n - 2, 1), math.inf),
@@ -122,7 +122,7 @@ def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Continuous
         far = y < -1
         ratio = -where(far, y, -1) / sqrt(n)
         near = where(ratio < _FAR, ratio, 1)
-        tail = _sided(log_betaincc, log_betainc, half, n / 2, near**2)
+        tail = _choose_side(log_betaincc, log_betainc, half, n / 2, near**2)
         # farther out the leading term is all: ratio**-n / (a B(a, 1/2)), a = n / 2
         tail = where(ratio < _FAR, tail, -n * log(where(ratio < _FAR, _FAR, ratio)) - log(n / 2) - betaln(n / 2, half))
         return where(far, tail - math.log(2), log1p(-student.stdtr(n, -where(far, -1, y))))

@@ -82,7 +82,7 @@ class _Multinomial:
         """Return the covariance, float[..., k, k]."""
         count, shares = floating("multinomial", n, p)
         apart = broadcast_to(expand_dims(shares, -2), (*shares.shape, shares.shape[-1]))
-        return expand_dims(expand_dims(count, -1), -1) * (_on_diagonal(shares) - apart * expand_dims(shares, -1))
+        return expand_dims(expand_dims(count, -1), -1) * (_make_diagonal(shares) - apart * expand_dims(shares, -1))
 
     def fit(self, x: ArrayLike) -> dict[str, Array]:
         """Return ``n`` and ``p`` of the greatest likelihood, by name, in float64: the shares of all counts.
@@ -106,7 +106,7 @@ class _Multinomial:
         return draw_multinomial(key, n, p, shape)
 
 
-def _on_diagonal(x: Array) -> Array:
+def _make_diagonal(x: Array) -> Array:
     """Return matrices with vectors on their diagonals."""
     n = x.shape[-1]
     return stack([where(asarray([i == j for j in range(n)]), x, 0.0) for i in range(n)], axis=-2)

@@ -155,11 +155,11 @@ class _MultivariateNormal:
             ShapeError: the covariance does not fit the mean, or x does not.
             numpy.linalg.LinAlgError: the covariance is not positive definite.
         """
-        y, m, c = _aligned(x, mean, cov)
+        y, m, c = _align_operands(x, mean, cov)
         if allow_singular:
             return _log_density_on_plane(y - m, c)
         factor = cholesky(c)
-        z = _whitened(factor, y - m)
+        z = _whiten(factor, y - m)
         heights = sum_(log(diagonal(factor)), axis=-1)
         return -0.5 * sum_(z * z, axis=-1) - heights - 0.5 * c.shape[-1] * math.log(2 * math.pi)
 
@@ -175,7 +175,7 @@ class _MultivariateNormal:
         Raises:
             numpy.linalg.LinAlgError: the covariance is not positive definite.
         """
-        _, _, c = _aligned(0.0 if mean is None and not aval_of(cov).ndim else _like(mean, cov), mean, cov)
+        _, _, c = _align_operands(0.0 if mean is None and not aval_of(cov).ndim else _like(mean, cov), mean, cov)
         if allow_singular:
             values, _, kept, _ = _directions(c)
             each = 0.5 * log(where(kept, values, 1.0)) + where(kept, 0.5 * math.log(2 * math.pi) + 0.5, 0.0)
@@ -252,7 +252,7 @@ class _MultivariateNormal:
         >>> afx.stats.multivariate_normal.cdf(np.zeros(2), cov=np.array([[1.0, 0.5], [0.5, 1.0]])).round(6)
         Array(0.333333, dtype=float64)
         """
-        y, m, c = _aligned(x, mean, cov)
+        y, m, c = _align_operands(x, mean, cov)
         n = c.shape[-1]
         cholesky(c)  # refuses what is no covariance
         widths = sqrt(diagonal(c))
@@ -274,7 +274,7 @@ class _MultivariateNormal:
         return log(self.cdf(x, mean, cov))
 
 
-def _aligned(x: ArrayLike, mean: ArrayLike | None, cov: ArrayLike) -> tuple[Array, Array, Array]:
+def _align_operands(x: ArrayLike, mean: ArrayLike | None, cov: ArrayLike) -> tuple[Array, Array, Array]:
     """Return points, mean and covariance matrix of one length, or raise `ShapeError`."""
     y, m, c = floating("multivariate_normal", x, 0.0 if mean is None else mean, cov)
     n = max([v.shape[-1] if v.ndim else 1 for v in (m, c)])
@@ -316,7 +316,7 @@ def _log_density_on_plane(gap: Array, cov: Array) -> Array:
     return where(beside & (rank < cov.shape[-1]), -math.inf, z)
 
 
-def _whitened(factor: Array, y: Array) -> Array:
+def _whiten(factor: Array, y: Array) -> Array:
     """Return the solutions of triangular systems for vectors along the last axis; one factor serves them all at once."""
     if factor.ndim == 2:
         flat = reshape(y, (-1, y.shape[-1]))

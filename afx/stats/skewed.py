@@ -36,9 +36,7 @@ NODES, WEIGHTS = (_rule[0] + 1) / 2, _rule[1] / 2  # from 0 to 1
 HALVINGS = 64  # of an interval, down to the last digit of float64
 
 
-def _inverted(
-    fn: Callable[[Array], Array], slope: Callable[[Array], Array], q: Array, low: Array, high: Array
-) -> Array:
+def _invert(fn: Callable[[Array], Array], slope: Callable[[Array], Array], q: Array, low: Array, high: Array) -> Array:
     """Return where a rising function is q, between two ends: by halving, then Newton's steps, which carry derivatives."""
 
     def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -181,11 +179,11 @@ def skewnorm(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Cont
 
     def ppf(q: Array) -> Array:
         ends = full(q.shape, 40.0, q.dtype)
-        return _inverted(cdf, lambda y: exp(logpdf(y)), q, -ends, ends)
+        return _invert(cdf, lambda y: exp(logpdf(y)), q, -ends, ends)
 
     def isf(q: Array) -> Array:
         ends = full(q.shape, 40.0, q.dtype)
-        return -_inverted(lambda y: exp(logsf(-y)), lambda y: exp(logpdf(-y)), q, -ends, ends)
+        return -_invert(lambda y: exp(logsf(-y)), lambda y: exp(logpdf(-y)), q, -ends, ends)
 
     def entropy() -> Array:
         # Φ(a x) log Φ(a x) is nothing farther out than this, for a normal density and for a steep Φ
@@ -243,7 +241,7 @@ def vonmises(kappa: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> 
     def ppf(q: Array) -> Array:
         low = q < 0.5
         ends = full(q.shape, math.pi, q.dtype)
-        found = _inverted(cdf, lambda y: exp(logpdf(y)), where(low, q, 1 - q), -ends, ends)
+        found = _invert(cdf, lambda y: exp(logpdf(y)), where(low, q, 1 - q), -ends, ends)
         return where(low, found, -found)
 
     def var() -> Array:

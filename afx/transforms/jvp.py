@@ -64,7 +64,7 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
     trace = JVPTrace(f"jvp of {name_of(fn)}")
     try:
         inputs = [
-            trace.input(x, _typed(t, x)) if m else untraced(x)
+            trace.input(x, _convert_tangent(t, x)) if m else untraced(x)
             for x, t, m in zip(leaves, directions, moving, strict=True)
         ]
         out = fn(*pytree.unflatten(treedef, inputs))
@@ -88,7 +88,7 @@ def check_tangents(leaves: list[Any], directions: list[Any], treedef: Any, who: 
             raise DtypeError(f"{who}: the dtype of tangents{path} differs: got {t} for {x}; give a real number")
 
 
-def _typed(tangent: Any, primal: Any) -> Any:
+def _convert_tangent(tangent: Any, primal: Any) -> Any:
     """Return a tangent in its primal's dtype, where either is a Python number, or the tangent has integers."""
     have, want = aval_of(tangent), aval_of(primal)
     if have.weak:

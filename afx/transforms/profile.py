@@ -120,8 +120,8 @@ def profile(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> Profile
     times = time_instructions(plan.schedule, plan.target, values, seconds)
     native, reason = _time_machine_code(fn, args, values, seconds)
     costs = {k: list(equation_costs(eq)) for k, eq in enumerate(plan.graph.equations)}
-    spent = _divide(_by_equations(plan.schedule, times), costs)
-    return Profile(name, float(times.sum()), native, _by_line(spent, native), reason)
+    spent = _divide(_spread_times(plan.schedule, times), costs)
+    return Profile(name, float(times.sum()), native, _sum_by_line(spent, native), reason)
 
 
 def _plan(fn: Callable[..., Any], args: Sequence[Any], backend: Backend) -> Plan:
@@ -146,7 +146,7 @@ def _time_machine_code(
     return float(np.median(found)), ""
 
 
-def _by_equations(schedule: Schedule, times: npt.NDArray[np.float64]) -> list[tuple[list[int], float]]:
+def _spread_times(schedule: Schedule, times: npt.NDArray[np.float64]) -> list[tuple[list[int], float]]:
     """Return the time of each instruction beside the equations that it computes; that of memory counts for the next one."""
     found, waiting = list[tuple[list[int], float]](), 0.0
     for instruction, seconds in zip(schedule, times, strict=True):
@@ -169,7 +169,7 @@ def _divide(
     return found
 
 
-def _by_line(spent: Sequence[tuple[EquationCost, float]], native: float) -> tuple[LineTime, ...]:
+def _sum_by_line(spent: Sequence[tuple[EquationCost, float]], native: float) -> tuple[LineTime, ...]:
     """Return the lines that equations come from, the dearest first."""
     groups = defaultdict[str, list[tuple[EquationCost, float]]](list)
     for cost, seconds in spent:

@@ -65,7 +65,7 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
             batch.alive = False
         outputs, out_tree = pytree.flatten(out)
         places = _axes_of_leaves(out_axes, out, "vmap with out_axes")
-        found = [_placed(batch, x, a) for x, a in zip(outputs, places, strict=True)]
+        found = [_place_axis(batch, x, a) for x, a in zip(outputs, places, strict=True)]
 
         if OPEN_BLOCKS:  # what it closes over is others' business
             check_nan(batch.name, make(), args, kwargs, found, only_named=True)
@@ -85,10 +85,10 @@ def _to_front(x: Any, axis: int, path: str) -> Array:
     x = asarray(x)
     if not x.ndim:
         raise ShapeError(f"vmap: {_argument(path)} has no axis to walk along: got {x.aval}; give it in_axes=None")
-    return x if axis == 0 else _moved(x, normalize_axis(axis, x.ndim, f"vmap: {_argument(path)}"), 0)
+    return x if axis == 0 else _move_axis(x, normalize_axis(axis, x.ndim, f"vmap: {_argument(path)}"), 0)
 
 
-def _moved(x: Array, source: int, target: int) -> Array:
+def _move_axis(x: Array, source: int, target: int) -> Array:
     """Return x with one axis moved to another position."""
     if source == target:
         return x
@@ -131,7 +131,7 @@ def _is_axis(x: object) -> bool:
     return x is None or isinstance(x, (int, np.integer))
 
 
-def _placed(batch: BatchTrace, x: Any, axis: int | None) -> Array:
+def _place_axis(batch: BatchTrace, x: Any, axis: int | None) -> Array:
     """Return an output with its batch axis where it was asked for; one that does not depend on the batch is repeated."""
     own = isinstance(x, BatchTracer) and x._trace is batch
     if axis is None:
@@ -143,4 +143,4 @@ def _placed(batch: BatchTrace, x: Any, axis: int | None) -> Array:
     value: Array = x._value if own else asarray(x)
     if not own:
         value = broadcast_to(value, (batch.size, *value.shape))
-    return _moved(value, 0, normalize_axis(axis, value.ndim, "vmap: out_axes"))
+    return _move_axis(value, 0, normalize_axis(axis, value.ndim, "vmap: out_axes"))

@@ -125,10 +125,10 @@ def parametrize(
         rest = pytree.unflatten(treedef, [next(given) if f else x for x, f in zip(leaves, floating, strict=True)])
         return fn(*[make(v) for make, v in zip(inputs, values[:count], strict=True)], *rest)
 
-    return _closed(flat, [*avals, *[p.aval for p in params]], params, f"{who} of {name_of(fn)}")
+    return _lift_closure(flat, [*avals, *[p.aval for p in params]], params, f"{who} of {name_of(fn)}")
 
 
-def _closed(fn: Callable[..., R], avals: Sequence[Aval], params: list[Any], name: str) -> Parametrized[R]:
+def _lift_closure(fn: Callable[..., R], avals: Sequence[Aval], params: list[Any], name: str) -> Parametrized[R]:
     """Make what a function closes over a parameter; one with Python branches stays as it is."""
     trace = GraphTrace(name)
     try:

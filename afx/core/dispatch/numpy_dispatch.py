@@ -282,7 +282,7 @@ def _arguments(
             operand = parameter.default is inspect.Parameter.empty or names[place : place + 1] == [name]
             if name in ours and ours[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
                 options[name] = value
-            elif operand and place == len(values) and _by_place(names, ours, place):
+            elif operand and place == len(values) and _takes_position(names, ours, place):
                 values.append(value)
             elif operand and names[place : place + 1] and ours[names[place]].kind is POSITIONAL:  # behind one by name
                 options[names[place]] = value
@@ -294,7 +294,7 @@ def _arguments(
     return values, options
 
 
-def _by_place(names: list[str], ours: Mapping[str, inspect.Parameter], place: int) -> bool:
+def _takes_position(names: list[str], ours: Mapping[str, inspect.Parameter], place: int) -> bool:
     """Tell whether afx's function takes an argument at this position."""
     return place < len(names) and ours[names[place]].kind is not inspect.Parameter.KEYWORD_ONLY
 

@@ -296,10 +296,10 @@ def meet(p: Primitive, xs: tuple[Any, ...]) -> tuple[Any, ...]:
     if p.algebra.canonical == "cast":
         return tuple([wrap(x.exact) if x.__class__ is WeakArray else x for x in xs])
     dtype = met_dtype(p, [aval_of(x, p.name) for x in xs])
-    return tuple([_in_met_dtype(x, dtype, p.is_elementwise and k >= p.condition_operands) for k, x in enumerate(xs)])
+    return tuple([_convert_to_met(x, dtype, p.is_elementwise and k >= p.condition_operands) for k, x in enumerate(xs)])
 
 
-def _in_met_dtype(x: Any, dtype: DType | None, promotes: bool) -> Any:
+def _convert_to_met(x: Any, dtype: DType | None, promotes: bool) -> Any:
     if x.__class__ is WeakArray:
         return wrap(x._value if dtype is None else x.in_dtype(takes(x.aval, dtype)))
     if promotes and dtype is not None and dtype.kind in "fc" and x.__class__ not in WEAK and x.dtype.kind in "iu":

@@ -43,7 +43,7 @@ class GraphRunner:
 
         A slot that is done with one input goes on to the next at once: slots in a chain make a pipeline.
         """
-        given = [_checked(inputs, self.split.graph) for inputs in batches]
+        given = [_check_inputs(inputs, self.split.graph) for inputs in batches]
         while len(self._lanes) < len(given):
             self._lanes.append(_Lane(self))
         lanes = self._lanes[: len(given)]
@@ -83,7 +83,7 @@ def _runs(split: GraphSplit, slot: int) -> list[Run]:
     return [i for i in split.programs[slot].instructions if isinstance(i, Run)]
 
 
-def _checked(inputs: Sequence[Any], graph: Graph) -> list[Any]:
+def _check_inputs(inputs: Sequence[Any], graph: Graph) -> list[Any]:
     if len(inputs) != len(graph.inputs):
         raise ArgumentError(
             f"run_graph: another number of inputs: got {len(inputs)} for {len(graph.inputs)}; give each"

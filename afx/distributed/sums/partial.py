@@ -41,7 +41,7 @@ class Partial:
         before = self._before(node)
         buffers = layout.empty(self._memory) if before is None else before
         for into, leaf in zip(layout.views(buffers), leaves, strict=True):
-            (weigh if before is None else _add_weighed)(into, leaf.reshape(-1), weight)
+            (weigh if before is None else _add_weighted)(into, leaf.reshape(-1), weight)
         if before is not None:
             node = self._climb(node)
         self.held[node] = buffers
@@ -73,7 +73,7 @@ def weigh(out: Ndarray, part: Ndarray, weight: float) -> None:
         out[...] = part
 
 
-def _add_weighed(total: Ndarray, part: Ndarray, weight: float) -> None:
+def _add_weighted(total: Ndarray, part: Ndarray, weight: float) -> None:
     """Add a slot's weighted numbers; integers are the same, or are refused."""
     if total.dtype.kind not in "fc":
         if not np.array_equal(total, part):

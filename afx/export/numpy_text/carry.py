@@ -65,8 +65,8 @@ STAND_INS: dict[int, tuple[str, str]] = {
 STAND_IN_NAMES = frozenset([name for name, source in STAND_INS.values() if source])
 WRAPPERS = {  # functions that make implementations, and the name there of what computes on values of the right dtypes
     "elementwise_impl": "ufunc",
-    "_of_one_dtype": "compute",
-    "_checked": "compute",
+    "_unify_dtypes": "compute",
+    "_check_first": "compute",
 }
 PLAIN = (bool, int, str, bytes, type(None), types.EllipsisType)
 

@@ -74,7 +74,7 @@ def to_numpy(fn: Callable[..., Any], /, *args: Any, name: str | None = None) -> 
     read = leaf_texts(program.in_tree, roots)
     operands = _name_leaves(program, read, roots, names)
     results = walk.write(writer, program.graph, operands)
-    shared = _shared(program.graph)
+    shared = _find_shared(program.graph)
     results = [f"np.array({text})" if alias else text for text, alias in zip(results, shared, strict=True)]
     writer.end(f"return {tree_text(program.out_tree, results)}")
     body = [
@@ -103,7 +103,7 @@ def _describe(slot: Slot) -> str:
     return escape_line(str(slot)).replace("\\", r"\\").replace('"', r"\"")
 
 
-def _shared(graph: Graph) -> list[bool]:
+def _find_shared(graph: Graph) -> list[bool]:
     """Return which results may be the memory of an argument, or of a constant: views, and what loops carry."""
     made = {var.index: eq.primitive.lowering for eq in graph.equations for var in eq.outputs}
     rows = {

@@ -112,7 +112,7 @@ class _Resolver(ast.NodeTransformer):
         node.returns = None
         node.decorator_list = [self.visit(d) for d in node.decorator_list]
         self._defaults(node.args)
-        self._inside({*_arguments(node.args), *_assigned(node.body)}, lambda: self._statements(node))
+        self._inside({*_arguments(node.args), *_list_bindings(node.body)}, lambda: self._statements(node))
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
@@ -198,7 +198,7 @@ def _arguments(arguments: ast.arguments) -> set[str]:
     return {a.arg for a in found if a is not None}
 
 
-def _assigned(body: Iterable[ast.stmt]) -> Iterator[str]:
+def _list_bindings(body: Iterable[ast.stmt]) -> Iterator[str]:
     """Yield the names that statements bind, but for those within functions of their own."""
     waiting: list[ast.AST] = list(body)
     while waiting:

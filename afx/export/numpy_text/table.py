@@ -36,7 +36,7 @@ def _ufunc(p: Primitive) -> T | None:
         return None
 
     def write(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-        found, xs = _in_dtype(ufunc, p, eq, xs)
+        found, xs = _convert_operands(ufunc, p, eq, xs)
         out = eq.outputs[0].aval
         if ufunc in INFIX and (found.kind in "fcb" or out.ndim):  # NumPy's numbers warn where integers overflow
             text = f" {INFIX[ufunc]} ".join([x if is_atom(x.lstrip("-")) else f"({x})" for x in _plain(eq.inputs, xs)])
@@ -57,18 +57,18 @@ def _call(text: str) -> str:
     return text if is_atom(text) else f"({text})"
 
 
-def _in_dtype(ufunc: np.ufunc, p: Primitive, eq: Equation, xs: list[str]) -> tuple[DType, list[str]]:
+def _convert_operands(ufunc: np.ufunc, p: Primitive, eq: Equation, xs: list[str]) -> tuple[DType, list[str]]:
     """Return the dtype that a ufunc gives, and its operands, converted where it would otherwise give another."""
     dtypes, out = [x.aval.dtype for x in eq.inputs], eq.outputs[0].aval.dtype
-    found = _resolved(ufunc, dtypes)
+    found = _resolve_dtype(ufunc, dtypes)
     if found == out:
         return found, xs
     want = promote(tuple(dtypes), (False,) * len(dtypes), p.promotes_to_float)
     cast = [x if d == want else convert(x, want) for x, d in zip(xs, dtypes, strict=True)]
-    return _resolved(ufunc, [want] * len(dtypes)), cast
+    return _resolve_dtype(ufunc, [want] * len(dtypes)), cast
 
 
-def _resolved(ufunc: np.ufunc, dtypes: Sequence[DType]) -> DType:
+def _resolve_dtype(ufunc: np.ufunc, dtypes: Sequence[DType]) -> DType:
     return ufunc.resolve_dtypes((*dtypes, None))[-1]
 
 
@@ -122,7 +122,7 @@ def _short(text: str) -> str:
     return text.replace(", ...]", "]")
 
 
-def _carried(p: Primitive) -> T | None:
+def _make_carrier(p: Primitive) -> T | None:
     """Return the template of what computes by a function of afx's own."""
     if p.lowering.control is not None or p.has_effects or p.name in OUTSIDE:
         return None
@@ -156,10 +156,10 @@ def _alike(p: Primitive, eq: Equation, xs: list[str]) -> list[str]:
 
 # what runs Python's functions, or stands for several processes
 OUTSIDE = frozenset({"call", "custom_call", "callback", "psum", "psum_scatter", "slot_gather", "slot_shift"})
-NUMPY: Table[NumpyWriter] = Table("NumPy", _ufunc, _reduction, _view, _carried)
+NUMPY: Table[NumpyWriter] = Table("NumPy", _ufunc, _reduction, _view, _make_carrier)
 NUMPY.rules |= LOOPS
 _slice_text: Any = slice_p.lowering.emit_view
-_carried_product: Any = _carried(matmul_p)
+_carried_product: Any = _make_carrier(matmul_p)
 
 
 # -- templates of their own --
@@ -171,12 +171,12 @@ def _cast(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> No
 
 
 @NUMPY.rule("stop_gradient")
-def _same(writer: NumpyWriter, _: Equation, xs: list[str], zs: list[str]) -> None:
+def _write_copy(writer: NumpyWriter, _: Equation, xs: list[str], zs: list[str]) -> None:
     writer.assign(zs[0], xs[0])
 
 
 @NUMPY.rule("real", "imag")
-def _part(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _write_attribute(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
     writer.assign(zs[0], f"{_call(xs[0])}.{eq.primitive.name}")
 
 
@@ -187,11 +187,11 @@ def _broadcast(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) 
 
 @NUMPY.rule("where")
 def _where(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    chosen = _in_one_dtype(eq, xs, 1)
+    chosen = _convert_to_result(eq, xs, 1)
     writer.assign(zs[0], f"np.where({', '.join([xs[0], *_plain(eq.inputs[1:], chosen)])})")
 
 
-def _in_one_dtype(eq: Equation, xs: list[str], first: int) -> list[str]:
+def _convert_to_result(eq: Equation, xs: list[str], first: int) -> list[str]:
     out = eq.outputs[0].aval.dtype
     pairs = zip(eq.inputs[first:], xs[first:], strict=True)
     return [x if a.aval.dtype == out else convert(x, out) for a, x in pairs]
@@ -200,7 +200,7 @@ def _in_one_dtype(eq: Equation, xs: list[str], first: int) -> list[str]:
 @NUMPY.rule("stack", "concat")
 def _join(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
     name = "np.stack" if eq.primitive.name == "stack" else "np.concatenate"
-    writer.assign(zs[0], f"{name}([{', '.join(_in_one_dtype(eq, xs, 0))}], axis={eq.keywords['axis']})")
+    writer.assign(zs[0], f"{name}([{', '.join(_convert_to_result(eq, xs, 0))}], axis={eq.keywords['axis']})")
 
 
 @NUMPY.rule("matmul")

@@ -167,7 +167,7 @@ def _hypot(x: Value, y: Value) -> Value:
 
 
 # -- functions of the circle, and of the hyperbola --
-def _of_floats(kind: str, x: Value, formula: Callable[[Value], Value]) -> Value:
+def _choose_form(kind: str, x: Value, formula: Callable[[Value], Value]) -> Value:
     return x.op(kind) if x.dtype == FLOAT else formula(x)
 
 
@@ -253,15 +253,15 @@ UNARY: dict[str, Callable[[Value], Value]] = {
     "log10": lambda x: x.op("Log") / math.log(10.0),
     "logit": lambda x: x.op("Log") - log1p(-x),
     "cbrt": lambda x: x.op("Sign") * x.writer.arithmetic("Pow", abs(x), x.writer.number(1 / 3, x.dtype)),
-    "tan": lambda x: _of_floats("Tan", x, lambda x: x.op("Sin") / x.op("Cos")),
+    "tan": lambda x: _choose_form("Tan", x, lambda x: x.op("Sin") / x.op("Cos")),
     "atan": arctangent,
-    "asin": lambda x: _of_floats("Asin", x, lambda x: arctangent(x / ((1.0 - x) * (x + 1.0)).op("Sqrt"))),
-    "acos": lambda x: _of_floats("Acos", x, lambda x: arctangent(((1.0 - x) / (x + 1.0)).op("Sqrt")) * 2.0),
-    "sinh": lambda x: _of_floats("Sinh", x, _sinh),
-    "cosh": lambda x: _of_floats("Cosh", x, _cosh),
-    "asinh": lambda x: _of_floats("Asinh", x, _asinh),
-    "acosh": lambda x: _of_floats("Acosh", x, _acosh),
-    "atanh": lambda x: _of_floats("Atanh", x, _atanh),
+    "asin": lambda x: _choose_form("Asin", x, lambda x: arctangent(x / ((1.0 - x) * (x + 1.0)).op("Sqrt"))),
+    "acos": lambda x: _choose_form("Acos", x, lambda x: arctangent(((1.0 - x) / (x + 1.0)).op("Sqrt")) * 2.0),
+    "sinh": lambda x: _choose_form("Sinh", x, _sinh),
+    "cosh": lambda x: _choose_form("Cosh", x, _cosh),
+    "asinh": lambda x: _choose_form("Asinh", x, _asinh),
+    "acosh": lambda x: _choose_form("Acosh", x, _acosh),
+    "atanh": lambda x: _choose_form("Atanh", x, _atanh),
     "sinc": _sinc,
 }
 BINARY: dict[str, Callable[[Value, Value], Value]] = {

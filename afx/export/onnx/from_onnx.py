@@ -337,7 +337,7 @@ def _call(function: str, _o: Options, *xs: Any) -> Any:
     return getattr(F, function)(*xs)
 
 
-def _same(_o: Options, x: Any, *_: Any) -> Any:
+def _pass_on(_o: Options, x: Any, *_: Any) -> Any:
     return x
 
 
@@ -359,7 +359,7 @@ def _reaxis(o: Options, x: Any, axes: Any = None) -> Any:
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
-    **OF_ONE, **OF_TWO, **dict.fromkeys(("Concat", *FOLDED), _join), **dict.fromkeys(("Dropout", "Identity"), _same),
+    **OF_ONE, **OF_TWO, **dict.fromkeys(("Concat", *FOLDED), _join), **dict.fromkeys(("Dropout", "Identity"), _pass_on),
     **{n: functools.partial(_call, n.lower()) for n in PLAIN.split()},
     **{n: functools.partial(_call, function) for n, function in NAMES.items()},
     **{n: functools.partial(_place, n.lower()) for n in ("ArgMax", "ArgMin")},

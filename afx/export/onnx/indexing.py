@@ -25,7 +25,7 @@ def _places(w: OnnxWriter, indices: Sequence[Value]) -> tuple[Value, tuple[Lengt
     """Return the indices side by side along a last axis, and the shape that they have together."""
     rank = max(len(i.shape) for i in indices)
     shape = tuple(
-        [next((n for i in indices for n in _aligned(i.shape, rank)[a : a + 1] if n != 1), 1) for a in range(rank)]
+        [next((n for i in indices for n in _pad_shape(i.shape, rank)[a : a + 1] if n != 1), 1) for a in range(rank)]
     )
     columns = [
         w.reshape(w.expand(i.cast(np.int64), shape) if i.shape != shape else i.cast(np.int64), (*shape, 1))
@@ -36,7 +36,7 @@ def _places(w: OnnxWriter, indices: Sequence[Value]) -> tuple[Value, tuple[Lengt
     return attrs.evolve(columns[0].op("Concat", *columns[1:], axis=rank), shape=(*shape, len(columns))), shape
 
 
-def _aligned(shape: Sequence[Length], rank: int) -> list[Length]:
+def _pad_shape(shape: Sequence[Length], rank: int) -> list[Length]:
     return [1] * (rank - len(shape)) + list(shape)
 
 
@@ -83,7 +83,7 @@ def _scatter(w: OnnxWriter, values: Value, *indices: Value) -> Value:
 
 
 # -- order --
-def _ordered(w: OnnxWriter, x: Value, axis: int) -> list[Value]:
+def _write_top_k(w: OnnxWriter, x: Value, axis: int) -> list[Value]:
     if x.dtype == np.dtype(np.uint64):
         raise NoTemplateError("order of uint64")
     wide = x if x.dtype.kind == "f" else x.cast(INT64)
@@ -95,7 +95,7 @@ def _ordered(w: OnnxWriter, x: Value, axis: int) -> list[Value]:
 
 @rules({"sort": 0, "argsort": 1})
 def _sort(w: OnnxWriter, which: int, x: Value) -> Value:
-    return _ordered(w, x, w.params["axis"] % len(x.shape))[which]
+    return _write_top_k(w, x, w.params["axis"] % len(x.shape))[which]
 
 
 @rule("searchsorted")
@@ -142,7 +142,7 @@ def _extreme(w: OnnxWriter, kind: str, x: Value) -> Value:
 
 
 @rules({"nanmax": ("ReduceMax", -np.inf), "nanmin": ("ReduceMin", np.inf)})
-def _known(w: OnnxWriter, kind: tuple[str, float], x: Value) -> Value:
+def _reduce_known(w: OnnxWriter, kind: tuple[str, float], x: Value) -> Value:
     axes = w.params["axis"]
     if x.dtype.kind != "f" or not axes:
         return extreme(kind[0], x, axes)

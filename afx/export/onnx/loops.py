@@ -41,7 +41,9 @@ def _head(w: OnnxWriter) -> list[Named]:
     return [(w.names.make("step"), (INT64, ())), (w.names.make("goes"), (BOOL, ()))]
 
 
-def _put(w: OnnxWriter, node: str, inputs: Sequence[str], results: Sequence[Kind], **attributes: Any) -> list[Value]:
+def _write_node(
+    w: OnnxWriter, node: str, inputs: Sequence[str], results: Sequence[Kind], **attributes: Any
+) -> list[Value]:
     """Write a node of several results."""
     names = [w.names.make("after") for _ in results]
     w.put(node, inputs, names, **attributes)
@@ -63,7 +65,7 @@ def _scan(w: OnnxWriter, *xs: Value) -> list[Value]:
         options["scan_input_directions"] = [1] * len(rows)
     if spec.reverse and len(results) > spec.carry:
         options["scan_output_directions"] = [1] * (len(results) - spec.carry)
-    return _put(w, "Scan", _names([*carry, *rows]), results, **options)
+    return _write_node(w, "Scan", _names([*carry, *rows]), results, **options)
 
 
 def _count_loop(
@@ -73,7 +75,7 @@ def _count_loop(
     length, head, inputs = w.length(w.params["length"]), _head(w), _enter(w, carry, "carry")
     given = [*_names(consts), *[name for name, _ in inputs]]
     body = w.body([*head, *inputs], lambda: [head[1][0], *w.walk.write(w, spec.body, given)], [(BOOL, ()), *results])
-    found = _put(w, "Loop", [length.name, "", *_names(carry)], results, body=body)
+    found = _write_node(w, "Loop", [length.name, "", *_names(carry)], results, body=body)
     if not spec.reverse:
         return found
     ends = [w.ints((n,)) for n in (-1, FIRST, 0, -1)]
@@ -106,7 +108,7 @@ def _test_loop(
 
     results: list[Kind] = [*[(x.dtype, None) for x in carry], *kept]
     body = w.body([*head, *inputs], step, [(BOOL, ()), *results])
-    return _put(w, "Loop", ["", first, *_names(carry)], results, body=body)
+    return _write_node(w, "Loop", ["", first, *_names(carry)], results, body=body)
 
 
 @rule("while_loop_backward")
@@ -131,7 +133,7 @@ def _while_back(w: OnnxWriter, *xs: Value) -> list[Value]:
 
     results: list[Kind] = [(out.dtype, out.shape) for out in outs]
     body = w.body([*head, *inputs], step, [(BOOL, ()), *results])
-    return _put(w, "Loop", [count.name, "", *_names(state)], results, body=body)
+    return _write_node(w, "Loop", [count.name, "", *_names(state)], results, body=body)
 
 
 @rule("switch")
@@ -148,4 +150,4 @@ def _choose(w: OnnxWriter, index: Value, bodies: Sequence[Graph], k: int, operan
         return [Value(w, name, dtype) for name, (dtype, _) in zip(found, results, strict=True)]
     here = w.body([], lambda: w.walk.write(w, bodies[k], operands), results)
     behind = w.body([], lambda: _names(_choose(w, index, bodies, k + 1, operands)), results)
-    return _put(w, "If", [(index <= k).name], results, then_branch=here, else_branch=behind)
+    return _write_node(w, "If", [(index <= k).name], results, then_branch=here, else_branch=behind)

@@ -24,14 +24,14 @@ def _rows(a: Value) -> int:
     return n
 
 
-def _part(x: Value, axis: int, k: int) -> Value:
+def _take_vector(x: Value, axis: int, k: int) -> Value:
     """Return one row (axis -2) or column (axis -1) of matrices, as a matrix."""
     place = len(x.shape) + axis
     shape = (*x.shape[:place], 1, *x.shape[place + 1 :])
     return attrs.evolve(slice_axes(x, {place: (k, k + 1, 1)}), shape=shape)
 
 
-def _turn(x: Value) -> Value:
+def _transpose(x: Value) -> Value:
     rank = len(x.shape)
     return x.transpose([*range(rank - 2), rank - 1, rank - 2])
 
@@ -50,10 +50,10 @@ def _join(parts: list[Value], axis: int) -> Value:
 def _cholesky(w: OnnxWriter, a: Value) -> Value:
     n, columns = _rows(a), list[Value]()
     for k in range(n):
-        column = _part(a, -1, k)
-        scaled = column / _part(column, -2, k).op("Sqrt")
+        column = _take_vector(a, -1, k)
+        scaled = column / _take_vector(column, -2, k).op("Sqrt")
         columns.append(attrs.evolve(where(_numbers(a, n) >= k, scaled, 0.0), shape=column.shape))
-        a = attrs.evolve(a - columns[-1] * _turn(columns[-1]), shape=a.shape)
+        a = attrs.evolve(a - columns[-1] * _transpose(columns[-1]), shape=a.shape)
     return _join(columns, -1) if columns else w.full(a.shape, 0, a.dtype)
 
 
@@ -62,8 +62,8 @@ def _solve_triangular(w: OnnxWriter, a: Value, b: Value) -> Value:
     n, is_lower = _rows(a), w.params["lower"]
     rest, found = w.expand(b, w.outs[0].shape), dict[int, Value]()
     for k in range(n) if is_lower else reversed(range(n)):
-        column, row = _part(a, -1, k), _part(rest, -2, k)
-        found[k] = row if w.params["unit"] else row / _part(column, -2, k)
+        column, row = _take_vector(a, -1, k), _take_vector(rest, -2, k)
+        found[k] = row if w.params["unit"] else row / _take_vector(column, -2, k)
         rest = attrs.evolve(rest - column * found[k], shape=rest.shape)
     return _join([found[k] for k in range(n)], -2) if n else rest
 
@@ -74,13 +74,13 @@ def _eliminate(x: Value, n: int, is_safe: bool) -> tuple[Value, list[Value], lis
     rows, pivots, swaps = _numbers(x, n), list[Value](), list[Value]()
     shape, w = x.shape, x.writer
     for k in range(n):
-        sizes = where(rows >= k, abs(_part(x, -1, k)), -1.0)
+        sizes = where(rows >= k, abs(_take_vector(x, -1, k)), -1.0)
         place = sizes.op("ArgMax", dtype=np.int64, axis=-2, keepdims=1)
         swaps.append(~place.equals(k))
         order = where(rows.equals(k), place, where(rows.equals(place), k, rows))
         x = attrs.evolve(x.op("GatherElements", w.expand(order, shape), axis=-2), shape=shape)
-        column, row = _part(x, -1, k), _part(x, -2, k)
-        pivot = _part(column, -2, k)
+        column, row = _take_vector(x, -1, k), _take_vector(x, -2, k)
+        pivot = _take_vector(column, -2, k)
         pivots.append(pivot)
         row = row / (where(pivot.equals(0.0), 1.0, pivot) if is_safe else pivot)
         x = attrs.evolve(where(rows.equals(k), row, x - column * row), shape=shape)

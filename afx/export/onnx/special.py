@@ -82,7 +82,7 @@ STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 
 DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 
 
-def _reflected(x: Value) -> tuple[Value, Value]:
+def _reflect(x: Value) -> tuple[Value, Value]:
     """Return where x is below 1/2, and the argument or its reflection there."""
     is_low = x < 0.5
     return is_low, where(is_low, 1.0 - x, x)
@@ -109,7 +109,7 @@ def _sine(x: Value) -> Value:
 
 
 def _gammaln(x: Value) -> Value:
-    is_low, y = _reflected(x)
+    is_low, y = _reflect(x)
     found = _log_gamma(y)
     low = math.log(math.pi) - abs(_sine(x)).op("Log") - found
     return where(abs(x).equals(math.inf), x, where(is_low, low, found))
@@ -117,7 +117,7 @@ def _gammaln(x: Value) -> Value:
 
 def _digamma(x: Value) -> Value:
     z = x.cast(DOUBLE)
-    is_low, y = _reflected(z)
+    is_low, y = _reflect(z)
     total: Value | None = None
     for _ in range(LARGE):
         part = where(y < float(LARGE), 1.0 / y, 0.0)

@@ -120,7 +120,7 @@ def _conv(w: OnnxWriter, x: Value, kernel: Value) -> Value:
     return found.transpose([0, *range(2, rank + 2), 1])
 
 
-def _by_groups(columns: Value, rows: Length, parts: Sequence[Length], groups: int) -> Value:
+def _group_columns(columns: Value, rows: Length, parts: Sequence[Length], groups: int) -> Value:
     """Return columns of (window, channels) as float[groups, rows, window * channels of a group]."""
     count, channels = parts
     if groups == 1:
@@ -153,7 +153,7 @@ def _outputs_by_groups(ct: Value, rows: Length, groups: int) -> Value:
 def _conv_by_columns(w: OnnxWriter, x: Value, kernel: Value, groups: int) -> Value:
     windows = _Windows(w.params, kernel.shape[:-2], x.shape)
     rows = x.shape[0] * math.prod(windows.positions)
-    columns = _by_groups(windows.gather(x), rows, (math.prod(windows.window), x.shape[-1]), groups)
+    columns = _group_columns(windows.gather(x), rows, (math.prod(windows.window), x.shape[-1]), groups)
     found = multiply_matrices(columns, _kernel_by_groups(kernel, groups))
     if groups > 1:
         found = found.transpose([1, 0, 2])
@@ -178,7 +178,7 @@ def _conv_kernel(w: OnnxWriter, x: Value, ct: Value) -> Value:
     groups, window = w.params["groups"], w.params["window"]
     windows = _Windows(w.params, window, x.shape)
     rows, inner = x.shape[0] * math.prod(windows.positions), _share(x.shape[-1], groups)
-    columns = _by_groups(windows.gather(x), rows, (math.prod(window), x.shape[-1]), groups)
+    columns = _group_columns(windows.gather(x), rows, (math.prod(window), x.shape[-1]), groups)
     rank = len(columns.shape)
     turned = columns.transpose([*range(rank - 2), rank - 1, rank - 2])
     found = multiply_matrices(turned, _outputs_by_groups(ct, rows, groups))
@@ -206,7 +206,7 @@ def _merge(x: Value, axes: Sequence[int]) -> Value:
     return moved.reshape([*[x.shape[a] for a in rest], product([x.shape[a] for a in axes])])
 
 
-def _chosen(w: OnnxWriter, k: Value, count: Length) -> Value:
+def _mark_offsets(w: OnnxWriter, k: Value, count: Length) -> Value:
     """Return where the offsets of a last axis are those of k."""
     return k.cast(INT64).op("Unsqueeze", w.ints((len(k.shape),))).equals(w.count(count))
 
@@ -225,14 +225,14 @@ def _first(w: OnnxWriter, x: Value, top: Value) -> Value:
 @rule("pick_from_window")
 def _pick(w: OnnxWriter, x: Value, k: Value) -> Value:
     merged = _merge(x, w.params["axis"])
-    kept = where(_chosen(w, k, merged.shape[-1]), merged, 0)
+    kept = where(_mark_offsets(w, k, merged.shape[-1]), merged, 0)
     return reduce("ReduceSum", attrs.evolve(kept, shape=merged.shape), (-1,))
 
 
 @rule("put_into_window")
 def _put(w: OnnxWriter, ct: Value, k: Value) -> Value:
     axes, window = w.params["axis"], w.params["window"]
-    kept = where(_chosen(w, k, product(window)), ct.op("Unsqueeze", w.ints((len(ct.shape),))), 0)
+    kept = where(_mark_offsets(w, k, product(window)), ct.op("Unsqueeze", w.ints((len(ct.shape),))), 0)
     apart = kept.reshape([*ct.shape, *window])
     order, rest, last = list[int](), iter(range(len(ct.shape))), len(ct.shape)
     for a in range(len(ct.shape) + len(axes)):

@@ -50,7 +50,7 @@ def _elementwise(p: Primitive) -> T | None:
     def write(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
         out, dtype = eq.outputs[0].aval, _dtype_of(p, eq)
         space = Aval(out.shape, dtype)
-        names = _aligned(writer, eq, xs, space)
+        names = _align_operands(writer, eq, xs, space)
         if dtype.kind in WHOLE.get(p.name, ""):
             writer.convert(names[0], space, out.dtype, zs[0])
         elif p.name in COMPARES:
@@ -105,7 +105,7 @@ def _dtype_of(p: Primitive, eq: Equation) -> DType:
     return promote(dtypes, (False,) * len(dtypes), p.promotes_to_float)
 
 
-def _aligned(writer: HloWriter, eq: Equation, xs: Sequence[str], space: Aval) -> list[str]:
+def _align_operands(writer: HloWriter, eq: Equation, xs: Sequence[str], space: Aval) -> list[str]:
     """Return operands in the dtype and the shape of the space."""
     found: list[str] = []
     for x, atom in zip(xs, eq.inputs, strict=True):
@@ -146,12 +146,12 @@ def _cast(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None
 
 
 @STABLEHLO.rule("stop_gradient")
-def _same(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _pass_on(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
     _rename(writer, xs[0], eq.outputs[0].aval, zs[0])
 
 
 @STABLEHLO.rule("real", "imag")
-def _part(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _write_part(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
     writer.change(eq.primitive.name, xs[0], eq.inputs[0].aval, eq.outputs[0].aval, zs[0])
 
 
@@ -185,7 +185,7 @@ def _where(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> Non
 @STABLEHLO.rule("clip")
 def _clip(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
     out = eq.outputs[0].aval
-    x, lower, upper = _aligned(writer, eq, xs, out)
+    x, lower, upper = _align_operands(writer, eq, xs, out)
     writer.same("clamp", (lower, x, upper), out, zs[0])
 
 

@@ -73,7 +73,7 @@ def ctc(
     def step(carry: Array, xs: tuple[Array, Array]) -> tuple[Array, None]:
         """Go on from the logarithms of the probabilities of all beginnings that end in each state."""
         time, score = xs
-        reached = logaddexp(logaddexp(carry, _shifted(carry, 1)), where(skips, _shifted(carry, 2), -math.inf))
+        reached = logaddexp(logaddexp(carry, _shift_states(carry, 1)), where(skips, _shift_states(carry, 2), -math.inf))
         return where(expand_dims(time < steps, -1), reached + score, carry), None
 
     last, _ = scan(step, start, (arange(a.shape[-2]), moveaxis(scores, -2, 0)))
@@ -126,7 +126,7 @@ def _between_blanks(labels: Array, blank: int) -> Array:
     return concat([pairs, full((*labels.shape[:-1], 1), blank, labels.dtype)], axis=-1)
 
 
-def _shifted(x: Array, by: int) -> Array:
+def _shift_states(x: Array, by: int) -> Array:
     """Return what stands so many states before, -inf in front of the first."""
     front = full((*x.shape[:-1], by), -math.inf, x.dtype)
     return concat([front, x], axis=-1)[..., : x.shape[-1]]

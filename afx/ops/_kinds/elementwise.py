@@ -48,7 +48,7 @@ def elementwise_impl(
 ) -> Callable[..., Any]:
     """Return the ufunc with afx's dtype convention: NumPy's result stands where it has an operand's dtype."""
     real, takes_bool = "c" not in kinds, "b" in kinds
-    ufunc = _of_one_dtype(ufunc, floating, arity)
+    ufunc = _unify_dtypes(ufunc, floating, arity)
 
     def settle(xs: tuple[Any, ...], z: Any) -> Any:
         avals = [aval_of(x) for x in xs]
@@ -61,7 +61,7 @@ def elementwise_impl(
         return z if _keeps_dtype(z.dtype, want) else z.astype(want)
 
     def run1(x: Any) -> Any:
-        z = ufunc(x if x.__class__ is not int else _whole(x))
+        z = ufunc(x if x.__class__ is not int else _convert_integer(x))
         dtype = z.dtype
         if real and dtype.kind == "c":
             refuse((x,))
@@ -132,7 +132,7 @@ def _is_number_of(z: Any, dtype: DType, *kinds: type) -> bool:
     return z.__class__ in kinds and z.__class__ is not np.ndarray and dtype.kind in "fc"
 
 
-def _of_one_dtype(compute: Callable[..., Any], floating: bool, arity: int) -> Callable[..., Any]:
+def _unify_dtypes(compute: Callable[..., Any], floating: bool, arity: int) -> Callable[..., Any]:
     """Return a function that calls several ufuncs with operands of one dtype: each of these would choose its own."""
     if isinstance(compute, np.ufunc) or arity == 1:
         return compute
@@ -148,7 +148,7 @@ def _of_one_dtype(compute: Callable[..., Any], floating: bool, arity: int) -> Ca
     return alike
 
 
-def _whole(number: int) -> Any:
+def _convert_integer(number: int) -> Any:
     """Return a Python integer as NumPy's, or raise OverflowError: its ufuncs would give a Python object."""
     return np.asarray(number, np.int64)
 
@@ -231,11 +231,11 @@ def elementwise(
         ufunc=ufunc,
         scipy_ufunc="" if impl else getattr(compute, "scipy_ufunc", ""),
         promotes_to_float=promotes_to_float,
-        **_decomposed(compute) | tags if traceable else tags,
+        **_decompose(compute) | tags if traceable else tags,
     )
 
 
-def _decomposed(compute: Callable[..., Any]) -> dict[str, Any]:
+def _decompose(compute: Callable[..., Any]) -> dict[str, Any]:
     """Return the tags of an op that plans replace: traced arrays answer to the NumPy functions that compute it."""
 
     def decompose(xs: tuple[Value, ...], params: Params) -> Value:

@@ -72,7 +72,7 @@ def choice(who: str, name: str, value: Any, choices: tuple[Any, ...]) -> None:
 
 
 # -- kinds --
-def _checked(abstract: Rule, compute: Rule) -> Rule:
+def _check_first(abstract: Rule, compute: Rule) -> Rule:
     """Return an implementation that refuses what its shape rule refuses, where NumPy would convert."""
 
     def run(*xs: Any, **params: Any) -> Any:
@@ -125,7 +125,7 @@ def matrix_op(
     return define(
         name=name,
         kind="custom",
-        impl=_checked(abstract_eval, impl),
+        impl=_check_first(abstract_eval, impl),
         abstract_eval=abstract_eval,
         reads=(reads,),
         jvp=pushforward,
@@ -179,7 +179,7 @@ def matrix_pair_op(
         Primitive(
             name=name,
             kind="custom",
-            impl=_checked(abstract_eval, impl),
+            impl=_check_first(abstract_eval, impl),
             abstract_eval=abstract_eval,
             batch=batch,
             masking=Masking(core_axes=2),

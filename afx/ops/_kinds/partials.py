@@ -36,13 +36,13 @@ def typed(partial: Callable[..., Any], arity: int) -> Callable[..., Any]:
     def read(dtype: DType, z: Value, *xs: Value, **params: Any) -> Any:
         for k in places:
             if getattr(xs[k], "dtype", None) is not dtype:
-                return partial(z, *[_in_dtype(x, dtype) if reads >> j & 1 else x for j, x in enumerate(xs)], **params)
+                return partial(z, *[_convert(x, dtype) if reads >> j & 1 else x for j, x in enumerate(xs)], **params)
         return partial(z, *xs, **params)
 
     return read
 
 
-def _in_dtype(x: Value, dtype: DType) -> Value:
+def _convert(x: Value, dtype: DType) -> Value:
     """Return an operand in a dtype, a real one beside complex numbers in the dtype of their parts."""
     if x.__class__ in SCALARS:
         return strengthen(x, dtype)
@@ -78,7 +78,7 @@ def elementwise_jvp(partials: Sequence[Partial], masks: bool, exact: bool) -> Pu
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
         total: Value | None = None
         if not exact and len(xs) > 1:
-            xs = tuple([_in_dtype(x, z.dtype) for x in xs])
+            xs = tuple([_convert(x, z.dtype) for x in xs])
         for t, partial in zip(ts, partials, strict=True):
             if t is None:
                 continue

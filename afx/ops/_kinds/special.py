@@ -43,7 +43,7 @@ class SciPyUfunc:
         Raises:
             MissingExtraError: SciPy is not installed.
         """
-        return _found(self.scipy_ufunc, self._message)(*xs)
+        return _find_function(self.scipy_ufunc, self._message)(*xs)
 
 
 def scipy(name: str, message: str = "") -> Callable[..., Any]:
@@ -60,7 +60,7 @@ def scipy(name: str, message: str = "") -> Callable[..., Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def _found(name: str, message: str) -> Callable[..., Any]:
+def _find_function(name: str, message: str) -> Callable[..., Any]:
     try:
         module: Any = importlib.import_module("scipy.special")
     except ImportError as error:

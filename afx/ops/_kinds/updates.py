@@ -55,12 +55,12 @@ def apply_index_update(
     """
     aval = aval_of(x, who)
     if not is_basic(index):
-        chosen = _chosen(who, x, aval, index, values, op)
+        chosen = _select_by_mask(who, x, aval, index, values, op)
         if chosen is not None:
             return chosen
         found = resolve_index(x, index, who)
         if found.arrays:
-            return _scattered(who, x, found, values, p)
+            return _update_at_indices(who, x, found, values, p)
         places = found.basic
     else:
         places = basic(index, aval, who)
@@ -68,7 +68,9 @@ def apply_index_update(
     return at_slice(x, fitting, places) if at_slice else slice_set(x, op(slice_(x, places), fitting), places)
 
 
-def _chosen(who: str, x: Any, aval: Aval, index: Any, values: Any, op: Callable[[Any, Any], Any]) -> Array | None:
+def _select_by_mask(
+    who: str, x: Any, aval: Aval, index: Any, values: Any, op: Callable[[Any, Any], Any]
+) -> Array | None:
     """Return the update as a select where the index is a mask and one value goes to all of it."""
     if not is_array(index) or index.dtype.kind != "b" or is_sequence(values):
         return None
@@ -79,7 +81,7 @@ def _chosen(who: str, x: Any, aval: Aval, index: Any, values: Any, op: Callable[
     return where(mask, op(x, _fitting(who, values, Aval(shape, aval.dtype))), x)
 
 
-def _scattered(who: str, x: Any, found: Any, values: Any, p: Primitive) -> Array:
+def _update_at_indices(who: str, x: Any, found: Any, values: Any, p: Primitive) -> Array:
     """Return the update by index arrays."""
     part = slice_(x, found.basic) if found.basic else x
     if found.order is not None:
@@ -103,7 +105,7 @@ def _fitting(who: str, values: Any, place: Aval) -> Any:
             "convert x or the values with astype"
         )
     if aval.weak:
-        return _filled(who, values, place)
+        return _broadcast_number(who, values, place)
     if aval.dtype != place.dtype:
         values = astype(values, place.dtype)
     if aval.shape == place.shape:
@@ -115,7 +117,7 @@ def _fitting(who: str, values: Any, place: Aval) -> Any:
     return broadcast_to(values, place.shape)
 
 
-def _filled(who: str, value: Any, place: Aval) -> Any:
+def _broadcast_number(who: str, value: Any, place: Aval) -> Any:
     """Return a number, broadcast without memory of its own to the shape of ``x[index]``."""
     if isinstance(value, Array):  # a weak traced number
         kinds = aval_of(value).dtype.kind + place.dtype.kind

@@ -89,8 +89,8 @@ def asarray(
         value: Any = snapshot(obj, "asarray")
         return wrap(value if target is None else value.astype(target))
     if _holds_tracer(obj):
-        return _stacked(obj, target)
-    return wrap(_from_python(obj, target))
+        return _stack_arrays(obj, target)
+    return wrap(_convert_numbers(obj, target))
 
 
 def operand_of(x: ArrayLike, out: object, who: str) -> ArrayLike:
@@ -116,7 +116,7 @@ def _check_uncopied(obj: Any, target: Any) -> None:
     raise CopyError(f"asarray: cannot be had without a copy: got {got} and copy=False; drop copy=False")
 
 
-def _stacked(obj: Any, target: Any) -> Array:
+def _stack_arrays(obj: Any, target: Any) -> Array:
     parts: Any = [asarray(o, target) for o in obj]
     join: Any = np.stack  # of Arrays, so afx's own
     stacked: Array = join(parts)
@@ -127,7 +127,7 @@ def _holds_tracer(obj: Any) -> bool:
     return isinstance(obj, (list, tuple)) and any(isinstance(o, Tracer) or _holds_tracer(o) for o in obj)  # pyright: ignore[reportUnknownVariableType]  # a user's nested sequence
 
 
-def _from_python(obj: Any, target: Any) -> Any:
+def _convert_numbers(obj: Any, target: Any) -> Any:
     """Return a NumPy array of Python numbers, floats in the default dtype unless NumPy data is among them."""
     try:
         value = np.array(obj, dtype=target)
@@ -219,7 +219,7 @@ def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = 
     return asarray(np.from_dlpack(x))
 
 
-def _filled(
+def _fill(
     shape: int | Sequence[int], value: Any, dtype: DTypeLike | None, order: object, device: str | None, who: str
 ) -> Array:
     check_memory_order(order, who)
@@ -240,7 +240,7 @@ def zeros(
     >>> zeros(2)
     Array([0., 0.], dtype=float32)
     """
-    return _filled(shape, 0, dtype, order, device, "zeros")
+    return _fill(shape, 0, dtype, order, device, "zeros")
 
 
 @register_function
@@ -252,7 +252,7 @@ def ones(
     >>> ones(2)
     Array([1., 1.], dtype=float32)
     """
-    return _filled(shape, 1, dtype, order, device, "ones")
+    return _fill(shape, 1, dtype, order, device, "ones")
 
 
 @register_function
@@ -264,7 +264,7 @@ def empty(
     >>> empty(2)
     Array([0., 0.], dtype=float32)
     """
-    return _filled(shape, 0, dtype, order, device, "empty")
+    return _fill(shape, 0, dtype, order, device, "empty")
 
 
 @register_function

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-def _part(x: Aval) -> Aval:
+def _take_part(x: Aval) -> Aval:
     return Aval(x.shape, real_dtype(x.dtype))
 
 
@@ -64,7 +64,7 @@ def _alive(k: int, mask: Any, avals: tuple[Aval, ...], params: Params) -> Any:
 
 
 real_p: Primitive = linear(
-    "real", _real_run, _part, _real_transpose, alive=_alive, batch=batch_unchanged("real"), may_alias=True
+    "real", _real_run, _take_part, _real_transpose, alive=_alive, batch=batch_unchanged("real"), may_alias=True
 )
 
 
@@ -88,7 +88,7 @@ def _imag_transpose(ct: Array, x: Aval) -> Array:
 
 
 imag_p: Primitive = linear(
-    "imag", _imag_run, _part, _imag_transpose, alive=_alive, batch=batch_unchanged("imag"), may_alias=True
+    "imag", _imag_run, _take_part, _imag_transpose, alive=_alive, batch=batch_unchanged("imag"), may_alias=True
 )
 
 

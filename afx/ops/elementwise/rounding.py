@@ -158,13 +158,19 @@ def copysign(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(copysign_p, x, y)
 
 
-def _turned(_z: Array, x: Array, y: Array) -> Array:
+def _compare_signs(_z: Array, x: Array, y: Array) -> Array:
     """Return 1 where the sign stays, -1 where it turns, 0 at 0."""
     return where(x == 0, 0.0, where(signbit(x) == signbit(y), 1.0, -1.0)).astype(x.dtype)
 
 
 copysign_p: Primitive = binary(
-    "copysign", np.copysign, (_turned, 0.0), kinds="f", promotes_to_float=True, smooth=False, finite_partials=True
+    "copysign",
+    np.copysign,
+    (_compare_signs, 0.0),
+    kinds="f",
+    promotes_to_float=True,
+    smooth=False,
+    finite_partials=True,
 )
 
 

@@ -76,13 +76,13 @@ def real_length(x: ArrayLike, n: int | None, axis: int, who: str) -> int:
 
 
 # -- rules --
-def _computed(dtype: DType) -> DType:
+def _choose_dtype(dtype: DType) -> DType:
     """Return the dtype in which it is computed: integers in the default dtype."""
     return promote((dtype,), (False,), True)
 
 
 def _complex(dtype: DType) -> DType:
-    return np.result_type(_computed(dtype), np.complex64)
+    return np.result_type(_choose_dtype(dtype), np.complex64)
 
 
 def _points(who: str, x: Aval, axis: int) -> int:
@@ -101,10 +101,12 @@ def _transform(name: str, numpys: Any, abstract: Any, transpose: Any, dtype: Cal
     def out(z: Any, x: Any, **params: Any) -> None:
         numpys(np.asarray(x, dtype(aval_of(x).dtype)), out=z, **params)
 
-    return linear(name, run, abstract, transpose, batch=batch_unchanged(name), impl_into=out, native=_by_loop(name))
+    return linear(
+        name, run, abstract, transpose, batch=batch_unchanged(name), impl_into=out, native=_make_native_form(name)
+    )
 
 
-def _by_loop(name: str) -> Callable[..., None]:
+def _make_native_form(name: str) -> Callable[..., None]:
     """Return the native form of a transform: the loop that NumPy's function of this name calls."""
     is_inverse = name[0] == "i"
 
@@ -184,7 +186,7 @@ def _symmetric(name: str, numpys: Any) -> Primitive:
     def transpose(ct: Array, x: Aval, **params: Any) -> Array:
         return bind_single(lookup(name), ct, **params)
 
-    return _transform(name, numpys, abstract, transpose, _computed)
+    return _transform(name, numpys, abstract, transpose, _choose_dtype)
 
 
 fft_p: Primitive = _symmetric("fft", np.fft.fft)
@@ -211,10 +213,10 @@ def rfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm | None =
 def _rfft_abstract(x: Aval, *, axis: int, norm: str) -> Aval:
     if x.dtype.kind == "c":
         raise DtypeError(f"rfft: the points are real: got {x}; use fft for complex ones, or take a part")
-    return Aval(_with_length(x, axis, _points("rfft", x, axis) // 2 + 1), _complex(x.dtype))
+    return Aval(_replace_length(x, axis, _points("rfft", x, axis) // 2 + 1), _complex(x.dtype))
 
 
-def _with_length(x: Aval, axis: int, n: int) -> tuple[int, ...]:
+def _replace_length(x: Aval, axis: int, n: int) -> tuple[int, ...]:
     place = x.ndim + axis
     return (*x.shape[:place], n, *x.shape[place + 1 :])
 
@@ -233,7 +235,7 @@ def _rfft_transpose(ct: Array, x: Aval, *, axis: int, norm: str) -> Array:
     return bind_single(irfft_p, conj(ct) * _counts(n, axis, ct.dtype, 0.5), axis=axis, norm=INVERSE[norm], n=n)
 
 
-rfft_p: Primitive = _transform("rfft", np.fft.rfft, _rfft_abstract, _rfft_transpose, _computed)
+rfft_p: Primitive = _transform("rfft", np.fft.rfft, _rfft_abstract, _rfft_transpose, _choose_dtype)
 
 
 def irfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm | None = None, out: None = None) -> Array:
@@ -271,7 +273,7 @@ def _to_real(x: ArrayLike, n: int | None, axis: int, norm: str, who: str) -> Arr
 def _irfft_abstract(x: Aval, *, axis: int, norm: str, n: int) -> Aval:
     if _points("irfft", x, axis) != n // 2 + 1:
         raise ShapeError(f"irfft: {n} points have {n // 2 + 1} frequencies: got {x} along axis {axis}; cut or pad it")
-    return Aval(_with_length(x, axis, n), real_dtype(_complex(x.dtype)))
+    return Aval(_replace_length(x, axis, n), real_dtype(_complex(x.dtype)))
 
 
 def _irfft_transpose(ct: Array, x: Aval, *, axis: int, norm: str, n: int) -> Array:

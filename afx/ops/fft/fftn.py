@@ -34,7 +34,7 @@ def _steps(x: ArrayLike, s: Ints, axes: Ints, who: str) -> list[Step]:
     return [(shape[a] if n == -1 else n, a) for n, a in zip(lengths or (-1,) * len(found), found, strict=True)]
 
 
-def _in_turn(transform: Transform, x: ArrayLike, steps: Sequence[Step], norm: Norm) -> Array:
+def _transform_in_turn(transform: Transform, x: ArrayLike, steps: Sequence[Step], norm: Norm) -> Array:
     """Return x, as complex or real floating numbers, transformed along each axis, the last one first."""
     dtype = aval_of(x).dtype
     z = astype(x, promote((dtype,), (False,), True))
@@ -74,7 +74,7 @@ def fftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = No
     """
     if out is not None:
         refuse_out(out, "fftn")
-    return _in_turn(fft, x, _steps(x, s, axes, "fftn"), norm)
+    return _transform_in_turn(fft, x, _steps(x, s, axes, "fftn"), norm)
 
 
 def ifftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = None, out: None = None) -> Array:
@@ -86,7 +86,7 @@ def ifftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = N
     """
     if out is not None:
         refuse_out(out, "ifftn")
-    return _in_turn(ifft, x, _steps(x, s, axes, "ifftn"), norm)
+    return _transform_in_turn(ifft, x, _steps(x, s, axes, "ifftn"), norm)
 
 
 def rfftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = None, out: None = None) -> Array:
@@ -105,7 +105,7 @@ def rfftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = N
     if out is not None:
         refuse_out(out, "rfftn")
     steps, (n, axis) = _real_steps(x, s, axes, "rfftn")
-    return _in_turn(fft, rfft(x, n, axis, norm), steps, norm)
+    return _transform_in_turn(fft, rfft(x, n, axis, norm), steps, norm)
 
 
 def irfftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = None, out: None = None) -> Array:
@@ -120,7 +120,7 @@ def irfftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = 
     if out is not None:
         refuse_out(out, "irfftn")
     steps, (n, axis) = _real_steps(x, s, axes, "irfftn")
-    return irfft(_in_turn(ifft, x, steps[::-1], norm), None if s is None else n, axis, norm)
+    return irfft(_transform_in_turn(ifft, x, steps[::-1], norm), None if s is None else n, axis, norm)
 
 
 def fft2(x: ArrayLike, s: Ints = None, axes: Sequence[int] = LAST, norm: Norm | None = None, out: None = None) -> Array:

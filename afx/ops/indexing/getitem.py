@@ -97,7 +97,7 @@ def resolve_index(x: Any, index: Any, who: str) -> Places:
         return Places(basic(tuple(items), aval, who), None, (), 0, False)
     blocks = [k for k, i in enumerate(items) if is_array(i) or i.__class__ is int]
     together = blocks[-1] - blocks[0] == len(blocks) - 1  # for NumPy, … parts them even where it stands for no axis
-    return _advanced(expanded(tuple(items), sum(_axes(i) for i in items), aval, who), together, aval, who)
+    return _split_advanced(expanded(tuple(items), sum(_axes(i) for i in items), aval, who), together, aval, who)
 
 
 def _item(i: Any, who: str) -> Any:
@@ -144,7 +144,7 @@ def _axes(i: Any) -> int:
     return i.ndim if is_array(i) and i.dtype.kind == "b" else 1
 
 
-def _advanced(items: tuple[Any, ...], together: bool, aval: Aval, who: str) -> Places:
+def _split_advanced(items: tuple[Any, ...], together: bool, aval: Aval, who: str) -> Places:
     """Take an index apart that holds arrays."""
     entries: list[Any] = []
     arrays: list[tuple[int, Any]] = []  # the axis after the basic index, and the index along it

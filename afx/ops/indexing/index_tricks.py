@@ -52,7 +52,7 @@ def _integers(x: Nested, who: str) -> Array:
     return astype(index, np.int64)
 
 
-def _checked(index: Array, n: int, who: str) -> Array:
+def _check_range(index: Array, n: int, who: str) -> Array:
     """Return indices after checking their range, where they are known."""
     try:
         if ((index < 0) | (index >= n)).any():
@@ -82,7 +82,7 @@ def unravel_index(indices: Nested, shape: Lengths, order: Literal["C", "F"] = "C
     if order != "C":
         check_memory_order(order, "unravel_index", "CF")
         return unravel_index(indices, lengths[::-1])[::-1]
-    rest = _checked(_integers(indices, "unravel_index"), math.prod(lengths), "unravel_index")
+    rest = _check_range(_integers(indices, "unravel_index"), math.prod(lengths), "unravel_index")
     found: list[Array] = []
     for n in reversed(lengths):
         found.append(remainder(rest, n))
@@ -115,7 +115,7 @@ def ravel_multi_index(
     Array([1, 5], dtype=int64)
     """
     lengths = ints(dims, "ravel_multi_index", "dims")
-    parts = _listed(multi_index)
+    parts = _list_arrays(multi_index)
     modes: list[Any] = [mode] * len(lengths) if isinstance(mode, str) else list(mode)
     if len(parts) != len(lengths) or len(modes) != len(lengths):
         raise ArgumentError(
@@ -132,14 +132,14 @@ def ravel_multi_index(
         elif how == "clip":
             index = clip(index, 0, n - 1)
         elif how == "raise":
-            index = _checked(index, n, "ravel_multi_index")
+            index = _check_range(index, n, "ravel_multi_index")
         else:
             raise ArgumentError(f"ravel_multi_index: mode is 'raise', 'wrap' or 'clip': got {how!r}; take one of them")
         number = number * n + index
     return asarray(number)
 
 
-def _listed(arrays: Any) -> list[Any]:
+def _list_arrays(arrays: Any) -> list[Any]:
     return list(arrays if is_sequence(arrays) else asarray(arrays))
 
 

@@ -49,7 +49,7 @@ def _multiply_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params,
 def _multiply_pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
     axis = params["axis"]
     g = to_lower_level(gather(ct * xs[0], *xs[2:], axis=axis))
-    others = _others(xs[1], xs[2:], xs[0].shape, axis)
+    others = _multiply_others(xs[1], xs[2:], xs[0].shape, axis)
     return g if others is None else g * to_lower_level(others)
 
 
@@ -59,20 +59,20 @@ def _multiply_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...],
     if ts[0] is not None:
         total = ts[0] * _product(x, values, indices, axis)
     if ts[1] is not None:
-        others = _others(values, indices, x.shape, axis)
+        others = _multiply_others(values, indices, x.shape, axis)
         part = ts[1] if others is None else ts[1] * to_lower_level(others)
         product = x * to_lower_level(scatter(part, *indices, shape=x.shape, axis=axis))
         total = product if total is None else total + product
     return total
 
 
-def _others(values: Value, indices: tuple[Value, ...], shape: Shape, axis: int) -> Value | None:
+def _multiply_others(values: Value, indices: tuple[Value, ...], shape: Shape, axis: int) -> Value | None:
     """Return for each value the product of the other values for its index; None where no index repeats.
 
     Dividing the product by the value would fail at zeros. So values are sorted by index, and products of those before
     and behind each are built up by doubling.
     """
-    numbers = _numbered(indices, shape, axis)
+    numbers = _number_indices(indices, shape, axis)
     if numbers.__class__ is np.ndarray and np.unique(numbers).size == numbers.size:
         return None
     count, rank = numbers.size, aval_of(values).ndim - (len(shape) - len(indices))
@@ -86,7 +86,7 @@ def _others(values: Value, indices: tuple[Value, ...], shape: Shape, axis: int) 
     return to_lower_level(move_axis(reshape(found, front.shape), 0, rank, axis))
 
 
-def _numbered(indices: tuple[Value, ...], shape: Shape, axis: int) -> Value:
+def _number_indices(indices: tuple[Value, ...], shape: Shape, axis: int) -> Value:
     """Return one number for each tuple of indices, as one axis."""
     total: Value = 0
     for i, n in zip(indices, shape[axis:], strict=False):

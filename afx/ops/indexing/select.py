@@ -94,25 +94,25 @@ def choose(
     index = asarray(x)
     if index.dtype.kind not in "biu":
         raise DtypeError(f"choose: indices are integers: got {index.aval}; convert them with astype")
-    parts: list[Any] = _listed(choices)
+    parts: list[Any] = _list_choices(choices)
     n = len(parts)
     if mode == "wrap":
         index = remainder(index, n)
     elif mode == "clip":
         index = clip(index, 0, n - 1)
     elif mode == "raise":
-        index = _checked(index, n)
+        index = _check_range(index, n)
     else:
         raise ArgumentError(f"choose: mode is 'raise', 'wrap' or 'clip': got {mode!r}; take one of them")
     parts = [promote_operands(v, *parts)[0] if is_sequence(v) else v for v in parts]
     return select([index == k for k in range(n - 1)], parts[:-1], parts[-1]) if n > 1 else _only(index, parts[0])
 
 
-def _listed(choices: Any) -> list[Any]:
+def _list_choices(choices: Any) -> list[Any]:
     return list(choices if is_sequence(choices) else asarray(choices))
 
 
-def _checked(index: Array, n: int) -> Array:
+def _check_range(index: Array, n: int) -> Array:
     """Return indices after checking their range: now where they are known, else when the compiled function runs."""
     wrong = (index < 0) | (index >= n)
     try:

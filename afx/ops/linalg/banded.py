@@ -74,7 +74,7 @@ def _impl(ab: Any, b: Any, *, lower: int, upper: int) -> Any:
     return z
 
 
-def _shifted(x: Array, by: int, axis: int) -> Array:
+def _shift_rows(x: Array, by: int, axis: int) -> Array:
     """Return an array whose i-th row is that of i + by, 0 beyond the ends."""
     size = x.shape[axis]
     count = min(abs(by), size)
@@ -92,15 +92,15 @@ def _times(ab: Array, x: Array, upper: int) -> Array:
     total = None
     for k in range(ab.shape[-2]):  # element [k, j] stands in row j - (upper - k)
         scaled = reshape(ab[..., k, :], (*ab.shape[:-2], ab.shape[-1], 1)) * x
-        moved = _shifted(scaled, upper - k, -2)
+        moved = _shift_rows(scaled, upper - k, -2)
         total = moved if total is None else total + moved
     assert total is not None
     return total
 
 
-def _transposed(ab: Array, upper: int) -> Array:
+def _transpose_storage(ab: Array, upper: int) -> Array:
     """Return the storage of the transpose."""
-    rows = [_shifted(ab[..., k, :], upper - k, -1) for k in range(ab.shape[-2])]
+    rows = [_shift_rows(ab[..., k, :], upper - k, -1) for k in range(ab.shape[-2])]
     return stack(rows[::-1], axis=-2)
 
 
@@ -117,10 +117,10 @@ def _pull(
     ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
 ) -> list[Value | None]:
     lower, upper = params["lower"], params["upper"]
-    y = bind_single(solve_banded_p, _transposed(xs[0], upper), ct, lower=upper, upper=lower)
+    y = bind_single(solve_banded_p, _transpose_storage(xs[0], upper), ct, lower=upper, upper=lower)
     if avals[0] is None:
         return [None, to_lower_level(y)]
-    rows = [-sum_(_shifted(y, k - upper, -2) * z, axis=-1) for k in range(lower + upper + 1)]
+    rows = [-sum_(_shift_rows(y, k - upper, -2) * z, axis=-1) for k in range(lower + upper + 1)]
     return [to_lower_level(stack(rows, axis=-2)), to_lower_level(y) if avals[1] is not None else None]
 
 

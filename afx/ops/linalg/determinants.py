@@ -83,18 +83,20 @@ def _cofactors_abstract(a: Aval, *ts: Aval) -> Aval:
 def _cofactors_run(a: Any, *ts: Any) -> Any:
     _cofactors_abstract(aval_of(a), *map(aval_of, ts))
     if len(ts) > 1:
-        return _interpolated(a, *ts).astype(a.dtype)
+        return _interpolate_derivative(a, *ts).astype(a.dtype)
     if not ts:
-        found = _by_inverse(a)
+        found = _cofactors_by_inverse(a)
         if found is not None:
             return found
     u, s, vh = np.linalg.svd(a)
     phase = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
-    inner = _of_diagonal(s, None if not ts else u.conj().swapaxes(-1, -2) @ ts[0] @ vh.conj().swapaxes(-1, -2))
+    inner = _cofactors_of_diagonal(
+        s, None if not ts else u.conj().swapaxes(-1, -2) @ ts[0] @ vh.conj().swapaxes(-1, -2)
+    )
     return (phase * (u.conj() @ inner @ vh.conj())).astype(a.dtype)
 
 
-def _by_inverse(a: Any) -> Any:
+def _cofactors_by_inverse(a: Any) -> Any:
     """Return det(a)·a⁻ᵀ where all matrices are well conditioned."""
     try:
         inverse = plain(np.linalg.inv(a))
@@ -106,7 +108,7 @@ def _by_inverse(a: Any) -> Any:
     return np.linalg.det(a)[..., None, None].astype(a.dtype) * inverse.swapaxes(-1, -2)
 
 
-def _of_diagonal(s: Any, t: Any) -> Any:
+def _cofactors_of_diagonal(s: Any, t: Any) -> Any:
     """Return the cofactors of diagonal matrices, or their derivative in a direction, by products of elements."""
     n = s.shape[-1]
     later = plain(np.tri(n, dtype=bool).T & ~np.eye(n, dtype=bool))
@@ -124,7 +126,7 @@ def _of_diagonal(s: Any, t: Any) -> Any:
     return on[..., None] * np.eye(n, dtype=s.dtype) - pairs * t.swapaxes(-1, -2)
 
 
-def _interpolated(a: Any, *ts: Any) -> Any:
+def _interpolate_derivative(a: Any, *ts: Any) -> Any:
     """Return the derivative in the last direction: a coefficient of a polynomial, from its values on a circle."""
     t, rest = ts[-1], ts[:-1]
     n = a.shape[-1]

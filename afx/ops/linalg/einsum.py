@@ -54,7 +54,7 @@ def einsum(
     Array([11.], dtype=float64)
     """
     if not isinstance(subscripts, str):
-        subscripts, operands = _from_lists((subscripts, *operands))
+        subscripts, operands = _join_subscripts((subscripts, *operands))
     arrays = promote_operands(*operands)
     plan = _plan(subscripts, tuple([x.aval for x in arrays]), bool(optimize))
     work = [_single(x, p) for x, p in zip(arrays, plan.singles, strict=True)]
@@ -66,7 +66,7 @@ def einsum(
     return _laid(work[0], plan.last)
 
 
-def _from_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+def _join_subscripts(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """Return subscripts as a text from operands that are each followed by the list of its axes' numbers."""
     operands, lists = given[: len(given) // 2 * 2 : 2], [*given[1::2], *given[len(given) // 2 * 2 :]]
     try:
@@ -129,7 +129,7 @@ def _laid(x: Array, layout: _Layout) -> Array:
 # -- making the plan --
 @functools.lru_cache(maxsize=1024)
 def _plan(subscripts: str, avals: tuple[Aval, ...], optimize: bool) -> _Plan:
-    terms, result = _parsed(subscripts, avals)
+    terms, result = _parse_subscripts(subscripts, avals)
     lengths = _lengths(terms, avals, subscripts)
     if any(n not in lengths for n in result) or len(set(result)) != len(result):
         raise ArgumentError(f"einsum: the result has letters of no operand, or twice: got {subscripts!r}; mend them")
@@ -144,7 +144,7 @@ def _plan(subscripts: str, avals: tuple[Aval, ...], optimize: bool) -> _Plan:
     return _Plan(singles, tuple(pairs), _layout(names[0], result, lengths))
 
 
-def _parsed(subscripts: str, avals: Sequence[Aval]) -> tuple[list[str], str]:
+def _parse_subscripts(subscripts: str, avals: Sequence[Aval]) -> tuple[list[str], str]:
     """Return the letters of each operand and of the result; an ellipsis becomes unused letters."""
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")

@@ -154,13 +154,13 @@ def _expm_run(a: Any) -> Any:
     finite = plain(np.isfinite(a).all(axis=(-2, -1), keepdims=True))
     x = np.where(finite, a, np.zeros((), a.dtype))
     halvings = _halvings(x)[..., None, None]
-    z = _approximant(_scaled(x, -halvings))
+    z = _approximant(_scale_by_powers(x, -halvings))
     for k in range(int(halvings.max(initial=0))):
         z = plain(np.where(halvings > k, z @ z, z))
     return np.where(finite, z, np.asarray(np.nan, a.dtype))
 
 
-def _scaled(x: Any, exponents: Any) -> Any:
+def _scale_by_powers(x: Any, exponents: Any) -> Any:
     """Return a matrix times a power of two."""
     return x * np.ldexp(np.ones((), x.real.dtype), exponents)
 
@@ -182,13 +182,15 @@ def _halvings(x: Any) -> Any:
         return by_norm
     x = x.astype(np.result_type(x, np.float64))
     exponents = _doublings(_size(x))
-    small = _scaled(x, -exponents[..., None, None])  # its powers do not overflow
+    small = _scale_by_powers(x, -exponents[..., None, None])  # its powers do not overflow
     p2 = small @ small
     p4 = p2 @ p2
-    roots = [_scaled(_size(p) ** (1 / k), exponents) for k, p in ((6, p4 @ p2), (8, p4 @ p4), (10, p4 @ p2 @ p4))]
+    roots = [
+        _scale_by_powers(_size(p) ** (1 / k), exponents) for k, p in ((6, p4 @ p2), (8, p4 @ p4), (10, p4 @ p2 @ p4))
+    ]
     bound = np.minimum(np.maximum(roots[0], roots[1]), np.maximum(roots[1], roots[2]))
     by_powers = _doublings(bound / POWERS_THETA)
-    return np.minimum(by_norm, by_powers + _more(_scaled(np.abs(x), -by_powers[..., None, None])))
+    return np.minimum(by_norm, by_powers + _more(_scale_by_powers(np.abs(x), -by_powers[..., None, None])))
 
 
 def _more(size: Any) -> Any:

@@ -76,7 +76,7 @@ def _polar_run(a: Any, *, partial: bool) -> Any:
     return u @ vh
 
 
-def _turn(t: Array, u: Array, a: Array) -> Array:
+def _turn_factor(t: Array, u: Array, a: Array) -> Array:
     """Return how the factor turns: a linear function of t that is its own adjoint."""
     h = hermitian(adjoint(u) @ a)
     inner = adjoint(u) @ t
@@ -88,11 +88,11 @@ def _turn(t: Array, u: Array, a: Array) -> Array:
 
 
 def _polar_push(t: Array, z: Array, a: Array, *, partial: bool) -> Array:
-    return _turn(t, z, a)
+    return _turn_factor(t, z, a)
 
 
 def _polar_pull(ct: Array, z: Array, a: Array, *, partial: bool) -> Array:
-    return conjugate(_turn(conjugate(ct), z, a))
+    return conjugate(_turn_factor(conjugate(ct), z, a))
 
 
 polar_p: Primitive = matrix_op("polar", _polar_run, _polar_abstract, _polar_push, _polar_pull, reads=3)

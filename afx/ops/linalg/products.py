@@ -91,7 +91,7 @@ def _abstract(x: Aval, y: Aval) -> Aval:
 
 
 # the rules use operators and methods alone: at the ground level they are NumPy's own
-def _by_first(ct: Array, y: Array, x: Aval) -> Array:
+def _pull_first(ct: Array, y: Array, x: Aval) -> Array:
     if y.ndim == 1:
         return (ct.reshape((*ct.shape, 1)) if x.ndim > 1 else ct) * y
     if x.ndim == 1:
@@ -99,7 +99,7 @@ def _by_first(ct: Array, y: Array, x: Aval) -> Array:
     return ct @ y.swapaxes(-1, -2)
 
 
-def _by_second(ct: Array, x: Array, y: Aval) -> Array:
+def _pull_second(ct: Array, x: Array, y: Aval) -> Array:
     if y.ndim == 1:
         return ct * x if x.ndim == 1 else ct.reshape((-1,)) @ x.reshape((-1, x.shape[-1]))
     if x.ndim == 1:
@@ -143,7 +143,7 @@ def _alive(k: int, mask: Any, avals: tuple[Aval, ...], params: Params) -> Any:
 
 
 matmul_p: Primitive = bilinear(
-    "matmul", _run, _abstract, (_by_first, _by_second), batch=_batch, ufunc=np.matmul, alive=_alive
+    "matmul", _run, _abstract, (_pull_first, _pull_second), batch=_batch, ufunc=np.matmul, alive=_alive
 )
 
 
@@ -163,13 +163,13 @@ def tensordot(x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any] = 2) -> Arra
     >>> tensordot(afx.asarray([[1.0, 2.0]]), afx.asarray([[3.0, 4.0]]), axes=2)
     Array(11., dtype=float32)
     """
-    return _contracted("tensordot", x, y, axes)
+    return _contract("tensordot", x, y, axes)
 
 
-def _contracted(who: str, x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any]) -> Array:
+def _contract(who: str, x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any]) -> Array:
     x, y = promote_operands(x, y)
     a, b = x.aval, y.aval
-    first, second = _paired(who, a, b, axes)
+    first, second = _pair_axes(who, a, b, axes)
     if [a.shape[n] for n in first] != [b.shape[n] for n in second]:
         raise ShapeError(
             f"{who}: summed axes differ in length: got {a} with axes {first} and {b} with axes {second}; "
@@ -182,7 +182,7 @@ def _contracted(who: str, x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any])
     return reshape(matmul(rows, columns), tuple([a.shape[n] for n in free_a] + [b.shape[n] for n in free_b]))
 
 
-def _paired(who: str, a: Aval, b: Aval, axes: Any) -> tuple[list[int], list[int]]:
+def _pair_axes(who: str, a: Aval, b: Aval, axes: Any) -> tuple[list[int], list[int]]:
     """Return the axes of each operand that are summed over, in pairs."""
     try:
         if isinstance(axes, SupportsIndex):
@@ -233,7 +233,7 @@ def dot(x: ArrayLike, y: ArrayLike, out: None = None) -> Array:
         return bind2(matmul_p, *same_dtype(x, y, "matmul"))
     if not a or not b:
         return multiply(x, y)
-    return _contracted("dot", x, y, ([-1], [-2 if len(b) > 1 else -1]))
+    return _contract("dot", x, y, ([-1], [-2 if len(b) > 1 else -1]))
 
 
 @register_function
@@ -324,7 +324,7 @@ def inner(x: ArrayLike, y: ArrayLike) -> Array:
     """
     if not aval_of(x, "inner").ndim or not aval_of(y, "inner").ndim:
         return multiply(x, y)
-    return _contracted("inner", x, y, ([-1], [-1]))
+    return _contract("inner", x, y, ([-1], [-1]))
 
 
 @register_function

@@ -87,7 +87,7 @@ def _run(a: Any, *, full: bool) -> Any:
     return arrays(np.linalg.qr(a, mode="complete" if full else "reduced"))
 
 
-def _mirrored(x: Array) -> Array:
+def _mirror_triangle(x: Array) -> Array:
     """Return the Hermitian matrix with the upper triangle of x, its diagonal's real part."""
     above = triu(x, k=1)
     found: Array = above + adjoint(above) + real(x) * eye(x.shape[-1], dtype=real(x).dtype)
@@ -113,7 +113,7 @@ def _push(t: Array, z: tuple[Array, Array], a: Array, *, full: bool) -> tuple[Ar
 def _pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any, *, full: bool) -> Array:
     n = z[1].shape[-1]
     q, r, cq, cr = z[0][..., :n], z[1][..., :n, :], ct[0][..., :n], ct[1][..., :n, :]
-    c = cq + conjugate(q) @ _mirrored(cr @ transposed(r) - transposed(q) @ cq)
+    c = cq + conjugate(q) @ _mirror_triangle(cr @ transposed(r) - transposed(q) @ cq)
     if full:
         others = z[0][..., n:]
         c = c - conjugate(others) @ (adjoint(ct[0][..., n:]) @ conjugate(q))

@@ -91,7 +91,7 @@ def _schur_op(name: str) -> Primitive:
     """Make an op of SciPy's function of this name, of stacks of matrices too."""
 
     def impl(a: Any, **params: float) -> Any:
-        fn = _found(name)
+        fn = _find_function(name)
         double = a.astype(np.result_type(a.dtype, np.float64))  # SciPy warns of what single precision loses
         z: Any = np.empty(a.shape, np.complex128)
         with np.errstate(all="ignore"):
@@ -118,7 +118,7 @@ def _schur_op(name: str) -> Primitive:
     return op
 
 
-def _found(name: str) -> Callable[..., Any]:
+def _find_function(name: str) -> Callable[..., Any]:
     try:
         module: Any = importlib.import_module("scipy.linalg")
     except ImportError as error:

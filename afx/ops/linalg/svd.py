@@ -150,10 +150,10 @@ def _infinite(a: Any) -> Any:
 
 
 def _native(xp: Recorder, u: Any, s: Any, vh: Any, a: Any, *, full: bool) -> None:
-    xp.lapack("svd_f" if full else "svd_s", [xp.matrix(_without_infinities(xp, a))], [u, s, vh], quiet=IGNORED)
+    xp.lapack("svd_f" if full else "svd_s", [xp.matrix(_refuse_infinities(xp, a))], [u, s, vh], quiet=IGNORED)
 
 
-def _without_infinities(xp: Recorder, a: Any) -> Any:
+def _refuse_infinities(xp: Recorder, a: Any) -> Any:
     """Return matrices of finite numbers and nan; with infinities, the call is left to NumPy."""
     infinite = xp.ufunc("isinf", a)
     xp.refuse_where(infinite)
@@ -186,7 +186,7 @@ def _over_values(x: Array, s: Array, alive: tuple[Any, Any] = (True, False)) -> 
     return where(turns, np.nan, x * row(inverse_or_zero(s)))
 
 
-def _moved(u: Array, turn: Array, out: Array, s: Array) -> Array:
+def _push_vectors(u: Array, turn: Array, out: Array, s: Array) -> Array:
     """Return the tangent of vectors that turn among themselves and, by ``out`` over s, out of the space they span."""
     k = turn.shape[-1]
     near, far = u[..., :k], u[..., k:]
@@ -198,8 +198,8 @@ def _moved(u: Array, turn: Array, out: Array, s: Array) -> Array:
     return concat([near @ turn + far @ away, -near @ adjoint(away)], axis=-1)
 
 
-def _returned(u: Array, g: Array, k: int) -> Array:
-    """Return the adjoint of `_moved` by ``out``."""
+def _pull_vectors(u: Array, g: Array, k: int) -> Array:
+    """Return the adjoint of `_push_vectors` by ``out``."""
     near, far = u[..., :k], u[..., k:]
     if not far.shape[-1]:
         return g - near @ (adjoint(near) @ g)
@@ -213,8 +213,8 @@ def _push(t: Array, z: tuple[Array, Array, Array], a: Array, *, full: bool) -> t
     left, right = u[..., :k], adjoint(vh[..., :k, :])
     inner = adjoint(left) @ t @ right
     even, odd = _even(inner + adjoint(inner), s, inner), _odd(inner - adjoint(inner), s)
-    du = _moved(u, (even + odd) / 2, t @ right, s)
-    dv = _moved(adjoint(vh), (even - odd) / 2, adjoint(t) @ left, s)
+    du = _push_vectors(u, (even + odd) / 2, t @ right, s)
+    dv = _push_vectors(adjoint(vh), (even - odd) / 2, adjoint(t) @ left, s)
     return du, real(diagonal(inner)), adjoint(dv)
 
 
@@ -235,9 +235,9 @@ def _pull(
     inner = (even + adjoint(even) + odd - adjoint(odd)) / 2 + diag_embed(ct[1])
     found = left @ inner @ adjoint(right)
     if u.shape[-2] > k:
-        found = found + _over_values(_returned(u, gu, k), s, (of_u, values)) @ adjoint(right)
+        found = found + _over_values(_pull_vectors(u, gu, k), s, (of_u, values)) @ adjoint(right)
     if v.shape[-2] > k:
-        found = found + left @ adjoint(_over_values(_returned(v, gv, k), s, (of_v, values)))
+        found = found + left @ adjoint(_over_values(_pull_vectors(v, gv, k), s, (of_v, values)))
     return conjugate(found)
 
 
@@ -268,7 +268,7 @@ def _values_run(a: Any) -> Any:
 
 
 def _values_native(xp: Recorder, s: Any, a: Any) -> None:
-    xp.lapack("svd", [xp.matrix(_without_infinities(xp, a))], [s], quiet=IGNORED)
+    xp.lapack("svd", [xp.matrix(_refuse_infinities(xp, a))], [s], quiet=IGNORED)
 
 
 def _values_push(t: Array, z: Array, a: Array) -> Array:

@@ -85,7 +85,7 @@ def atleast_1d(*arrays: ArrayLike) -> Array | tuple[Array, ...]:
     >>> atleast_1d(1.0).shape
     (1,)
     """
-    return _each(arrays, "atleast_1d", lambda shape: shape or (1,))
+    return _reshape_each(arrays, "atleast_1d", lambda shape: shape or (1,))
 
 
 @overload
@@ -99,7 +99,7 @@ def atleast_2d(*arrays: ArrayLike) -> Array | tuple[Array, ...]:
     >>> atleast_2d(afx.zeros(3)).shape
     (1, 3)
     """
-    return _each(arrays, "atleast_2d", lambda shape: (1,) * (2 - len(shape)) + shape)
+    return _reshape_each(arrays, "atleast_2d", lambda shape: (1,) * (2 - len(shape)) + shape)
 
 
 @overload
@@ -113,10 +113,14 @@ def atleast_3d(*arrays: ArrayLike) -> Array | tuple[Array, ...]:
     >>> atleast_3d(afx.zeros(3)).shape
     (1, 3, 1)
     """
-    return _each(arrays, "atleast_3d", lambda shape: ((1,) * (len(shape) < 2) + shape + (1, 1))[: max(3, len(shape))])
+    return _reshape_each(
+        arrays, "atleast_3d", lambda shape: ((1,) * (len(shape) < 2) + shape + (1, 1))[: max(3, len(shape))]
+    )
 
 
-def _each(arrays: tuple[ArrayLike, ...], who: str, widen: Callable[[Shape], Shape]) -> Array | tuple[Array, ...]:
+def _reshape_each(
+    arrays: tuple[ArrayLike, ...], who: str, widen: Callable[[Shape], Shape]
+) -> Array | tuple[Array, ...]:
     """Return each array in another shape; one by itself, several as a tuple."""
     found = tuple([reshape(x, widen(aval_of(x, who).shape)) for x in arrays])
     return found[0] if len(found) == 1 else found

@@ -173,7 +173,7 @@ def block(arrays: Nested) -> Array:
     """
     depth = _depth(arrays)
     rank = max(depth, _rank(arrays))
-    return _joined(arrays, depth, rank)
+    return _join_nested(arrays, depth, rank)
 
 
 def _depth(arrays: Any) -> int:
@@ -191,11 +191,11 @@ def _rank(arrays: Any) -> int:
     return max(map(_rank, arrays)) if is_sequence(arrays) else aval_of(arrays, "block").ndim
 
 
-def _joined(arrays: Any, depth: int, rank: int) -> Array:
+def _join_nested(arrays: Any, depth: int, rank: int) -> Array:
     if not is_sequence(arrays):
         y = as_array(arrays)
         return reshape(y, (1,) * (rank - y.ndim) + y.shape)
-    return concat([_joined(part, depth - 1, rank) for part in arrays], axis=-depth)
+    return concat([_join_nested(part, depth - 1, rank) for part in arrays], axis=-depth)
 
 
 @register_function

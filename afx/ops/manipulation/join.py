@@ -43,7 +43,7 @@ __all__ = [
 Arrays = Sequence[ArrayLike] | Array | np.ndarray[Any, np.dtype[Any]]
 
 
-def _listed(arrays: Any, who: str) -> list[Any]:
+def _list_operands(arrays: Any, who: str) -> list[Any]:
     """Return the arrays of a sequence, or the slices of one array along its first axis."""
     if not isinstance(arrays, (Array, list, tuple, np.ndarray)):
         aval_of(arrays, who)
@@ -77,7 +77,7 @@ def concat(arrays: Arrays, /, axis: int | None = 0, out: None = None, *, dtype: 
     """
     if out is not None:
         refuse_out(out, "concat")
-    xs = _listed(arrays, "concat")
+    xs = _list_operands(arrays, "concat")
     if dtype is not None:
         xs = [astype(x, dtype) for x in xs]
     if axis is None:
@@ -177,7 +177,7 @@ def stack(arrays: Arrays, /, axis: int = 0, out: None = None, *, dtype: DTypeLik
     """
     if out is not None:
         refuse_out(out, "stack")
-    xs = _listed(arrays, "stack")
+    xs = _list_operands(arrays, "stack")
     if dtype is not None:
         xs = [astype(x, dtype) for x in xs]
     avals = [aval_of(x, "stack") for x in xs]
@@ -244,7 +244,7 @@ def hstack(arrays: Arrays, /, *, dtype: DTypeLike | None = None) -> Array:
     >>> hstack([1.0, afx.zeros(2)])
     Array([1., 0., 0.], dtype=float32)
     """
-    xs = [atleast_1d(x) for x in promote_operands(*_listed(arrays, "hstack"))]
+    xs = [atleast_1d(x) for x in promote_operands(*_list_operands(arrays, "hstack"))]
     return concat(xs, axis=0 if xs[0].ndim == 1 else 1, dtype=dtype)
 
 
@@ -255,7 +255,7 @@ def vstack(arrays: Arrays, /, *, dtype: DTypeLike | None = None) -> Array:
     >>> vstack([afx.ones(2), afx.zeros(2)]).shape
     (2, 2)
     """
-    return concat([atleast_2d(x) for x in promote_operands(*_listed(arrays, "vstack"))], axis=0, dtype=dtype)
+    return concat([atleast_2d(x) for x in promote_operands(*_list_operands(arrays, "vstack"))], axis=0, dtype=dtype)
 
 
 @register_function
@@ -265,7 +265,7 @@ def dstack(arrays: Arrays, /) -> Array:
     >>> dstack([afx.ones(2), afx.zeros(2)]).shape
     (1, 2, 2)
     """
-    return concat([atleast_3d(x) for x in promote_operands(*_listed(arrays, "dstack"))], axis=2)
+    return concat([atleast_3d(x) for x in promote_operands(*_list_operands(arrays, "dstack"))], axis=2)
 
 
 @register_function
@@ -275,7 +275,7 @@ def column_stack(arrays: Arrays, /) -> Array:
     >>> column_stack([afx.ones(3), afx.zeros(3)]).shape
     (3, 2)
     """
-    xs = [atleast_1d(x) for x in promote_operands(*_listed(arrays, "column_stack"))]
+    xs = [atleast_1d(x) for x in promote_operands(*_list_operands(arrays, "column_stack"))]
     return concat([expand_dims(x, 1) if x.ndim == 1 else x for x in xs], axis=1)
 
 

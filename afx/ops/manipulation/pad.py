@@ -84,11 +84,11 @@ def pad(
     for axis, pair in enumerate(widths):
         if pair != (0, 0):
             check_width(aval, axis)
-            z = _continued(z, Ends(axis, pair, values[axis]), mode, reflect_type == "odd")
+            z = _continue_axis(z, Ends(axis, pair, values[axis]), mode, reflect_type == "odd")
     return z
 
 
-def _continued(x: Array, ends: Ends, mode: Any, odd: bool) -> Array:
+def _continue_axis(x: Array, ends: Ends, mode: Any, odd: bool) -> Array:
     """Return x with what a mode adds along one axis."""
     if mode in STATISTICS:
         before, after = statistics(x, ends, mode)
@@ -123,7 +123,7 @@ def _widths(given: Any, aval: Aval) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in pairs]
 
 
-def _inner(shape: Shape, widths: Sequence[tuple[int, int]]) -> tuple[Shape, Basic]:
+def _find_inner(shape: Shape, widths: Sequence[tuple[int, int]]) -> tuple[Shape, Basic]:
     """Return the shape after padding, and where the elements before it stand in it."""
     outer = tuple([a + n + b for n, (a, b) in zip(shape, widths, strict=True)])
     place = tuple([(a, a + n, 1) if n else (0, 0, 1) for n, (a, _) in zip(shape, widths, strict=True)])
@@ -134,16 +134,16 @@ def _inner(shape: Shape, widths: Sequence[tuple[int, int]]) -> tuple[Shape, Basi
 
 def _constant(x: Any, aval: Aval, widths: Sequence[tuple[int, int]], values: Any) -> Array:
     if isinstance(values, (int, float)) and values == 0:
-        outer, place = _inner(aval.shape, widths)
+        outer, place = _find_inner(aval.shape, widths)
         return embed(astype(x, aval.dtype), outer, place)
     z = astype(x, aval.dtype)
     if not is_sequence(values) and aval_of(values, "pad").ndim == 0:
-        outer, place = _inner(aval.shape, widths)
+        outer, place = _find_inner(aval.shape, widths)
         return slice_set(broadcast_to(_fill(values, aval), outer), z, place)
     for axis, ((before, after), pair) in enumerate(zip(widths, _values(values, aval.ndim), strict=True)):
         for width, value in (((before, 0), pair[0]), ((0, after), pair[1])):
             each = [(0, 0)] * axis + [width] + [(0, 0)] * (aval.ndim - axis - 1)
-            outer, place = _inner(z.shape, each)
+            outer, place = _find_inner(z.shape, each)
             z = slice_set(broadcast_to(_fill(value, aval), outer), z, place)
     return z
 

@@ -132,13 +132,13 @@ def _sum_input(xp: Arrays, room: Any, ct: Any, kernel: Any, stride: Shape, dilat
 
 
 # -- one input channel for each group: products of elements, since matrices would have one row --
-def _by_groups(z: Any, groups: int) -> Any:
+def _split_groups(z: Any, groups: int) -> Any:
     """Return a view float[..., groups, out/groups]."""
     return z.reshape(*z.shape[:-1], groups, z.shape[-1] // groups)
 
 
 def _convolve_each(z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
-    wide, weights = _by_groups(z, x.shape[-1]), _by_groups(kernel, x.shape[-1])
+    wide, weights = _split_groups(z, x.shape[-1]), _split_groups(kernel, x.shape[-1])
     z[...] = 0
     for block in batch_blocks(z.shape[0], 4 * z[:1].nbytes):
         for place, spans in window_offsets(kernel.shape[:-2], z.shape[1:-1], stride, dilation):
@@ -146,7 +146,7 @@ def _convolve_each(z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) 
 
 
 def _sum_kernel_each(z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None:
-    wide, total = _by_groups(ct, x.shape[-1]), _by_groups(z, x.shape[-1])
+    wide, total = _split_groups(ct, x.shape[-1]), _split_groups(z, x.shape[-1])
     z[...] = 0
     axes = tuple(range(ct.ndim - 1))
     for block in batch_blocks(ct.shape[0], 4 * ct[:1].nbytes):
@@ -155,7 +155,7 @@ def _sum_kernel_each(z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) ->
 
 
 def _sum_input_each(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
-    wide, weights = _by_groups(ct, room.shape[-1]), _by_groups(kernel, room.shape[-1])
+    wide, weights = _split_groups(ct, room.shape[-1]), _split_groups(kernel, room.shape[-1])
     for block in batch_blocks(ct.shape[0], 4 * ct[:1].nbytes):
         for place, spans in window_offsets(kernel.shape[:-2], ct.shape[1:-1], stride, dilation):
             room[block][spans] += (wide[block] * weights[place][0]).sum(axis=-1, dtype=ct.dtype)

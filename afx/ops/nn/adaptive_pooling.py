@@ -45,7 +45,7 @@ def adaptive_avg_pool(x: ArrayLike, positions: int | Sequence[int]) -> Array:
     Array([1.5, 2.5], dtype=float32)
     """
     wide, natural, _ = accumulation_dtype(x, "adaptive_avg_pool")
-    return astype(_pooled(astype(x, wide), positions, "adaptive_avg_pool", _mean), natural)
+    return astype(_pool_axes(astype(x, wide), positions, "adaptive_avg_pool", _mean), natural)
 
 
 def adaptive_max_pool(x: ArrayLike, positions: int | Sequence[int]) -> Array:
@@ -57,10 +57,10 @@ def adaptive_max_pool(x: ArrayLike, positions: int | Sequence[int]) -> Array:
     >>> adaptive_max_pool(afx.asarray([1.0, 3.0, 2.0]).reshape(1, 3, 1), 1)[0, :, 0]
     Array([3.], dtype=float32)
     """
-    return _pooled(x, positions, "adaptive_max_pool", _largest)
+    return _pool_axes(x, positions, "adaptive_max_pool", _largest)
 
 
-def _pooled(x: ArrayLike, positions: Any, who: str, pool: Callable[[Array, int, Any], Array]) -> Array:
+def _pool_axes(x: ArrayLike, positions: Any, who: str, pool: Callable[[Array, int, Any], Array]) -> Array:
     """Pool one spatial axis after the other: the windows are boxes."""
     a = aval_of(x, who)
     if a.ndim < 3 or not all(a.shape[1:-1]):

@@ -121,30 +121,32 @@ def _runner(abstract: Callable[..., Aval], prepare: Callable[..., Into]) -> Call
     return run
 
 
-def _by_kernel(ct: Array, x: Array, kernel: Aval, **params: Any) -> Array:
+def _pull_kernel(ct: Array, x: Array, kernel: Aval, **params: Any) -> Array:
     return bind_single(conv_kernel_p, x, ct, window=kernel.shape[:-2], **params)
 
 
 # Batches of examples are one long batch. Kernels that differ from one to the next become groups of channels, beside
 # the groups that there are: the batch axis goes in front of the last axis and is merged with it.
-def _merged(size: int, x: Value, batched: bool) -> Value:
+def _merge_batch(size: int, x: Value, batched: bool) -> Value:
     front = x if batched else broadcast_to(expand_dims(x, 0), (size, *x.shape))
     y = moveaxis(front, 0, -2)
     return reshape(y, (*y.shape[:-2], size * y.shape[-1]))
 
 
-def _grouped(p: Primitive, size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _batch_by_groups(
+    p: Primitive, size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params
+) -> Value:
     if not size:  # no groups at all
         avals = [Aval(x.shape[1:] if b else x.shape, x.dtype) for x, b in zip(xs, batched, strict=True)]
         one = p.abstract_eval(*avals, **params)
         assert isinstance(one, Aval)
         return zeros((0, *one.shape), one.dtype)
-    x, y = (_merged(size, v, b) for v, b in zip(xs, batched, strict=True))
+    x, y = (_merge_batch(size, v, b) for v, b in zip(xs, batched, strict=True))
     z = bind(p, x, y, **{**params, "groups": size * params["groups"]})
     return moveaxis(reshape(z, (*z.shape[:-1], size, z.shape[-1] // size)), -2, 0)
 
 
-def _lengthened(p: Primitive, size: int, x: Value, y: Value, params: Params) -> Value:
+def _batch_by_examples(p: Primitive, size: int, x: Value, y: Value, params: Params) -> Value:
     z = bind(p, reshape(x, (size * x.shape[1], *x.shape[2:])), y, **params)
     return reshape(z, (size, x.shape[1], *z.shape[1:]))
 
@@ -152,10 +154,10 @@ def _lengthened(p: Primitive, size: int, x: Value, y: Value, params: Params) -> 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     x, kernel = xs
     if not batched[1]:
-        return _lengthened(conv_p, size, x, kernel, params)
+        return _batch_by_examples(conv_p, size, x, kernel, params)
     if batched[0] or params["groups"] > 1 or not size:
-        return _grouped(conv_p, size, xs, batched, params)
-    z = bind(conv_p, x, _merged(size, kernel, True), **params)  # the kernels' outputs side by side
+        return _batch_by_groups(conv_p, size, xs, batched, params)
+    z = bind(conv_p, x, _merge_batch(size, kernel, True), **params)  # the kernels' outputs side by side
     return moveaxis(reshape(z, (*z.shape[:-1], size, z.shape[-1] // size)), -2, 0)
 
 
@@ -172,7 +174,7 @@ def _counter(result: int, kernel: int) -> Callable[[Sequence[Aval], Params], int
     return flops
 
 
-def _recorded(into: Callable[..., None]) -> Callable[..., None]:
+def _record(into: Callable[..., None]) -> Callable[..., None]:
     """Return the native form that does what an implementation does."""
 
     def native(xp: Recorder, out: Any, x: Any, y: Any, **params: Any) -> None:
@@ -186,12 +188,12 @@ conv_p: Primitive = bilinear(
     "conv",
     _runner(_abstract, _prepare),
     _abstract,
-    (lambda ct, kernel, x, **params: bind_single(conv_input_p, ct, kernel, shape=x.shape, **params), _by_kernel),
+    (lambda ct, kernel, x, **params: bind_single(conv_input_p, ct, kernel, shape=x.shape, **params), _pull_kernel),
     batch=_batch,
     flops=_counter(2, 1),
     make_kernel=_prepare,
     impl_into=_into,
-    native=_recorded(_into),
+    native=_record(_into),
     batch_operands=(0,),
 )
 
@@ -215,9 +217,9 @@ def _input_by_kernel(u: Array, ct: Array, kernel: Aval, *, shape: Shape, **param
 def _input_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     shape = params["shape"]
     if not batched[1]:
-        return _lengthened(conv_input_p, size, xs[0], xs[1], {**params, "shape": (size * shape[0], *shape[1:])})
+        return _batch_by_examples(conv_input_p, size, xs[0], xs[1], {**params, "shape": (size * shape[0], *shape[1:])})
     wide = {**params, "shape": (*shape[:-1], size * shape[-1])}
-    return _grouped(conv_input_p, size, xs, batched, wide if size else params)
+    return _batch_by_groups(conv_input_p, size, xs, batched, wide if size else params)
 
 
 conv_input_p: Primitive = bilinear(
@@ -229,7 +231,7 @@ conv_input_p: Primitive = bilinear(
     flops=_counter(0, 1),
     make_kernel=_input_prepare,
     impl_into=_input_into,
-    native=_recorded(_input_into),
+    native=_record(_input_into),
     batch_operands=(0,),
 )
 
@@ -255,11 +257,11 @@ conv_kernel_p: Primitive = bilinear(
     _runner(_kernel_abstract, _kernel_prepare),
     _kernel_abstract,
     (lambda g, ct, x, *, window, **params: bind_single(conv_input_p, ct, g, shape=x.shape, **params), _kernel_by_ct),
-    batch=lambda size, xs, batched, params: _grouped(conv_kernel_p, size, xs, batched, params),
+    batch=lambda size, xs, batched, params: _batch_by_groups(conv_kernel_p, size, xs, batched, params),
     flops=_counter(1, 2),
     make_kernel=_kernel_prepare,
     impl_into=_kernel_into,
-    native=_recorded(_kernel_into),
+    native=_record(_kernel_into),
     batch_operands=(0, 1),
     sums_over_batch=True,
 )

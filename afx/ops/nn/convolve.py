@@ -48,16 +48,16 @@ def convolve(
     """
     x, k = promote_operands(signal, kernel)
     if axes is None and x.ndim <= 1 and k.ndim <= 1:
-        return _of_vectors(x, k, mode)
+        return _convolve_vectors(x, k, mode)
     if mode not in ("valid", "same", "full"):
         raise ArgumentError(f"convolve: mode is 'valid', 'same' or 'full': got {mode!r}; choose one of them")
     along = (range(x.ndim), range(k.ndim)) if axes is None else axes
-    pairs = _paired(x, k, along, dot_axes)
+    pairs = _pair_axes(x, k, along, dot_axes)
     roles = [(normalize_axes(a, v.ndim, "convolve"), normalize_axes(d, v.ndim, "convolve")) for v, a, d in pairs]
     return _along(x, k, mode, roles[0], roles[1])
 
 
-def _of_vectors(x: Array, k: Array, mode: Mode) -> Array:
+def _convolve_vectors(x: Array, k: Array, mode: Mode) -> Array:
     check_vectors("convolve", x, k, mode)
     if k.size > x.size:
         x, k = k, x
@@ -66,7 +66,7 @@ def _of_vectors(x: Array, k: Array, mode: Mode) -> Array:
     return z if mode != "same" else z[start : start + x.size]
 
 
-def _paired(x: Array, k: Array, axes: Axes, dot_axes: Axes) -> list[tuple[Array, Sequence[int], Sequence[int]]]:
+def _pair_axes(x: Array, k: Array, axes: Axes, dot_axes: Axes) -> list[tuple[Array, Sequence[int], Sequence[int]]]:
     """Return each operand with its convolved and its contracted axes, which come in pairs."""
     (a, b), (d, e) = axes, dot_axes
     lengths = [x.shape[i] == k.shape[j] for i, j in zip(d, e, strict=False)]

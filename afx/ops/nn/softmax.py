@@ -135,7 +135,7 @@ def _log_softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ..
     return to_lower_level(t - (t * to_lower_level(exp(z))).sum(axis=params["axis"], keepdims=True))
 
 
-def _made(name: str, into: Callable[..., None], pull: Any, jvp: Any) -> Primitive:
+def _make_primitive(name: str, into: Callable[..., None], pull: Any, jvp: Any) -> Primitive:
     """Return the record of an op over axes whose rules read its output alone."""
     return register(
         Primitive(
@@ -155,8 +155,8 @@ def _made(name: str, into: Callable[..., None], pull: Any, jvp: Any) -> Primitiv
     )
 
 
-softmax_p: Primitive = _made("softmax", _softmax_into, _softmax_pull, _softmax_jvp)
-log_softmax_p: Primitive = _made("log_softmax", _log_softmax_into, _log_softmax_pull, _log_softmax_jvp)
+softmax_p: Primitive = _make_primitive("softmax", _softmax_into, _softmax_pull, _softmax_jvp)
+log_softmax_p: Primitive = _make_primitive("log_softmax", _log_softmax_into, _log_softmax_pull, _log_softmax_jvp)
 
 
 def sigmoid_binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array:

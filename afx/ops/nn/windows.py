@@ -115,12 +115,12 @@ def _im2col_transpose(ct: Array, x: Aval, **params: Any) -> Array:
     return bind_single(col2im_p, ct, shape=x.shape, **params)
 
 
-def _merged(size: int, x: Value) -> Value:
+def _merge_batch(size: int, x: Value) -> Value:
     return reshape(x, (size * x.shape[1], *x.shape[2:]))
 
 
 def _im2col_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    z = im2col(_merged(size, xs[0]), **params)
+    z = im2col(_merge_batch(size, xs[0]), **params)
     return reshape(z, (size, xs[0].shape[1], *z.shape[1:]))
 
 
@@ -132,7 +132,7 @@ im2col_p: Primitive = linear(
 def _col2im_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     shape = params["shape"]
     rest = {k: v for k, v in params.items() if k != "shape"}
-    z = bind(col2im_p, _merged(size, xs[0]), shape=(size * shape[0], *shape[1:]), **rest)
+    z = bind(col2im_p, _merge_batch(size, xs[0]), shape=(size * shape[0], *shape[1:]), **rest)
     return reshape(z, (size, *shape))
 
 

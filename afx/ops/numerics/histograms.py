@@ -210,7 +210,7 @@ def histogram(
     w = _weights(weights, y, "histogram")
     flat = reshape(y, (-1,))
     edges = _edges(flat, bins, range, "histogram")
-    counts = _counted([flat], [edges], w)
+    counts = _count_in_boxes([flat], [edges], w)
     if not density:
         return counts, edges
     counts = astype(counts, promote((counts.dtype, edges.dtype), (weights is None, False), floating=True))
@@ -226,7 +226,7 @@ def _weights(weights: Nested | None, x: Array, who: str) -> Array:
     return reshape(w, (-1,))
 
 
-def _counted(columns: Sequence[Array], edges: Sequence[Array], w: Array) -> Array:
+def _count_in_boxes(columns: Sequence[Array], edges: Sequence[Array], w: Array) -> Array:
     """Return the sums of weights in the boxes of a grid."""
     inside: Any = True
     number: Any = 0
@@ -285,7 +285,7 @@ def _grid(
             "give one for each"
         )
     edges = tuple([_edges(x, b, e, who) for x, b, e in zip(columns, each, ends, strict=True)])
-    counts = _counted(columns, edges, _weights(weights, columns[0], who))
+    counts = _count_in_boxes(columns, edges, _weights(weights, columns[0], who))
     counts = astype(counts, promote((counts.dtype, columns[0].dtype), (False, False), floating=True))
     if density:
         counts = counts / sum(counts)

@@ -222,15 +222,15 @@ def _slopes(x: Array, spacing: Any, axis: int, edge_order: int) -> Array:
     else:
         h0, h1 = _ends(h, axis)
         inner = (h0 * after + h1 * before) / (h0 + h1)
-        low, high = (_part(u / (h0 + h1), axis, k) if n > 2 else 0 for u, k in ((h0, 0), (h1, -1)))
-    first, last = _part(rise, axis, 0), _part(rise, axis, -1)
+        low, high = (_take_slice(u / (h0 + h1), axis, k) if n > 2 else 0 for u, k in ((h0, 0), (h1, -1)))
+    first, last = _take_slice(rise, axis, 0), _take_slice(rise, axis, -1)
     if edge_order == 2:  # the line through the two slopes next to the end, continued to it
-        first = first + (first - _part(rise, axis, 1)) * low
-        last = last + (last - _part(rise, axis, -2)) * high
+        first = first + (first - _take_slice(rise, axis, 1)) * low
+        last = last + (last - _take_slice(rise, axis, -2)) * high
     return concat([first, inner, last], axis=axis)
 
 
-def _part(x: Array, axis: int, k: int) -> Array:
+def _take_slice(x: Array, axis: int, k: int) -> Array:
     """Return one slice along an axis, which stays."""
     return x[(*(slice(None),) * axis, slice(k, k + 1 or None))]
 
@@ -275,6 +275,6 @@ def unwrap(x: Numbers, discont: ArrayLike | None = None, axis: int = -1, *, peri
         edge = edge & (remainder(period, 2) == 0)
     turns = where(edge, turns - 1, turns)
     turns = where(abs_(steps) < (half if discont is None else discont), 0, turns)
-    kept = _part(phases, place, 0)
+    kept = _take_slice(phases, place, 0)
     rest = phases[(*(slice(None),) * place, slice(1, None))]
     return concat([kept, rest - cumsum(turns, axis=place) * period], axis=place)

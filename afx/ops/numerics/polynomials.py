@@ -53,7 +53,7 @@ def polyval(p: Nested, x: Nested) -> Array:
     return z
 
 
-def _aligned(p: Nested, q: Nested, who: str) -> tuple[Array, Array]:
+def _align_coefficients(p: Nested, q: Nested, who: str) -> tuple[Array, Array]:
     """Return coefficients with zeros in front, so that both are of one length."""
     a, b = (coefficients_of(v, who) for v in promote_operands(p, q))
     n = max(a.shape[0], b.shape[0])
@@ -68,7 +68,7 @@ def polyadd(p: Nested, q: Nested) -> Array:
     >>> polyadd(np.array([1.0, 2.0]), np.array([3.0]))
     Array([1., 5.], dtype=float64)
     """
-    a, b = _aligned(p, q, "polyadd")
+    a, b = _align_coefficients(p, q, "polyadd")
     return a + b
 
 
@@ -79,7 +79,7 @@ def polysub(p: Nested, q: Nested) -> Array:
     >>> polysub(np.array([1.0, 2.0]), np.array([3.0]))
     Array([ 1., -1.], dtype=float64)
     """
-    a, b = _aligned(p, q, "polysub")
+    a, b = _align_coefficients(p, q, "polysub")
     return a - b
 
 

@@ -124,12 +124,12 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, d
     rows, natural = _variables(x, y, rowvar, dtype, "corrcoef")
     d = rows - sum(rows, 1, keepdims=True) / rows.shape[1]
     unit = d / vector_norm(d, 1, keepdims=True)
-    z = _bounded(matmul(unit, conj(unit).T) if d.shape[1] else matmul(d, conj(d).T) * math.nan)
+    z = _bound_correlation(matmul(unit, conj(unit).T) if d.shape[1] else matmul(d, conj(d).T) * math.nan)
     z = z if is_weak(z) else astype(z, natural)
     return reshape(z, ()) if z.shape == (1, 1) else z
 
 
-def _bounded(z: Array) -> Array:
+def _bound_correlation(z: Array) -> Array:
     """Return z within -1 and 1, which rounding may leave, with the derivative it has without the bounds."""
     if z.dtype.kind == "c":
         return z

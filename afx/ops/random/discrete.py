@@ -43,14 +43,14 @@ def _poisson_run(key: Any, rate: Any, *, shape: Shape) -> Any:
 
 
 def _poisson(stream: Stream, rate: Any) -> Any:
-    return _split(stream, rate < FEW, _poisson_added, _propose_poisson, rate)
+    return _split(stream, rate < FEW, _invert_poisson, _propose_poisson, rate)
 
 
-def _poisson_added(u: Any, rate: Any) -> Any:
+def _invert_poisson(u: Any, rate: Any) -> Any:
     def following(k: int, p: Any) -> Any:
         return p * rate / k
 
-    return _added(u, np.exp(-rate), following)
+    return _invert_by_adding(u, np.exp(-rate), following)
 
 
 def _split(stream: Stream, few: Any, added: Any, propose: Any, *params: Any) -> Any:
@@ -65,7 +65,7 @@ def _split(stream: Stream, few: Any, added: Any, propose: Any, *params: Any) -> 
     return out
 
 
-def _added(u: Any, p: Any, following: Any) -> Any:
+def _invert_by_adding(u: Any, p: Any, following: Any) -> Any:
     """Return the least k at which the probabilities up to k reach u; ``following(k, p)`` is that of k from that of k - 1."""
     k = np.zeros_like(u)
     left = u - p
@@ -124,17 +124,17 @@ def _binomial_run(key: Any, n: Any, p: Any, *, shape: Shape) -> Any:
 
 def _binomial(stream: Stream, n: Any, p: Any) -> Any:
     less: Any = np.minimum(p, 1 - p)
-    k: Any = _split(stream, n * less < FEW, _binomial_added, _propose_binomial, n, less)
+    k: Any = _split(stream, n * less < FEW, _invert_binomial, _propose_binomial, n, less)
     return cast(Any, np.where(p <= 0.5, k, n - k))
 
 
-def _binomial_added(u: Any, n: Any, p: Any) -> Any:
+def _invert_binomial(u: Any, n: Any, p: Any) -> Any:
     odds = p / (1 - p)
 
     def following(k: int, q: Any) -> Any:
         return q * np.maximum(n - k + 1, 0) / k * odds
 
-    return _added(u, np.exp(n * np.log1p(-p)), following)
+    return _invert_by_adding(u, np.exp(n * np.log1p(-p)), following)
 
 
 def _propose_binomial(first: Any, second: Any, n: Any, p: Any) -> tuple[Any, Any]:

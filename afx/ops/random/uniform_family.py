@@ -99,7 +99,7 @@ def tail(k: Any, dtype: DType) -> Any:
     return p
 
 
-def _centred(k: Any, dtype: DType) -> Any:
+def _center(k: Any, dtype: DType) -> Any:
     """Return ``(k + ½) / 2ʷ``."""
     q = k.astype(dtype)
     q += dtype.type(0.5)
@@ -117,7 +117,7 @@ PIECE = 32768  # elements whose intermediate values stay in the cache
 
 
 def _normal_piece(k: Any, out: Any) -> None:
-    q = _centred(k, out.dtype)
+    q = _center(k, out.dtype)
     central(q, out)
     far = (np.abs(q) > CENTRE).nonzero()[0]
     if not far.size:
@@ -137,7 +137,7 @@ def _exponential(words: Any, out: Any) -> None:
 
 def _halves(k: Any, dtype: DType) -> tuple[Any, Any]:
     """Return the tail's probability p and ``½ - p``, each with all its digits."""
-    q = _centred(k, dtype)
+    q = _center(k, dtype)
     return tail(k, dtype), np.abs(q, out=q)
 
 

@@ -70,22 +70,22 @@ def cumulative_sum(
     """
     if out is not None:
         refuse_out(out, "cumulative_sum")
-    _named(x, axis, "cumulative_sum")
+    _require_axis(x, axis, "cumulative_sum")
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumulative_sum")
-    z = _of(bind_single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
-    return _with_initial(zeros, z, place) if include_initial else z
+    z = _convert(bind_single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
+    return _prepend_initial(zeros, z, place) if include_initial else z
 
 
-def _named(x: ArrayLike, axis: int | None, who: str) -> None:
+def _require_axis(x: ArrayLike, axis: int | None, who: str) -> None:
     if axis is None and aval_of(x, who).ndim != 1:
         raise ArgumentError(f"{who}: which axis is not clear: got {aval_of(x)}; name it with axis=")
 
 
-def _of(z: Array, dtype: DTypeLike | None) -> Array:
+def _convert(z: Array, dtype: DTypeLike | None) -> Array:
     return z if dtype is None else astype(z, dtype)
 
 
-def _with_initial(make: Any, z: Array, axis: int) -> Array:
+def _prepend_initial(make: Any, z: Array, axis: int) -> Array:
     first = make(tuple([1 if a == axis else n for a, n in enumerate(z.shape)]), z.dtype)
     return concat([first, z], axis=axis)
 
@@ -125,7 +125,7 @@ def cumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
     if out is not None:
         refuse_out(out, "cumsum")
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumsum")
-    return _of(bind_single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
+    return _convert(bind_single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
 
 
 @register_function
@@ -148,17 +148,17 @@ def cumulative_prod(
     """
     if out is not None:
         refuse_out(out, "cumulative_prod")
-    _named(x, axis, "cumulative_prod")
+    _require_axis(x, axis, "cumulative_prod")
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumulative_prod")
-    z = _of(_products(y, place), dtype)
-    return _with_initial(ones, z, place) if include_initial else z
+    z = _convert(_products(y, place), dtype)
+    return _prepend_initial(ones, z, place) if include_initial else z
 
 
 def _products(x: ArrayLike, axis: int) -> Array:
-    return _doubled(multiply, as_array(x) if is_weak(x) else astype(x, sum_dtype(aval_of(x).dtype)), axis)
+    return _run_doubling(multiply, as_array(x) if is_weak(x) else astype(x, sum_dtype(aval_of(x).dtype)), axis)
 
 
-def _doubled(fn: Callable[[Array, Array], Array], z: Array, axis: int) -> Array:
+def _run_doubling(fn: Callable[[Array, Array], Array], z: Array, axis: int) -> Array:
     """Return the running results of an associative function, over spans that double."""
     span = 1
     while span < z.shape[axis]:
@@ -184,7 +184,7 @@ def cumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = Non
     if out is not None:
         refuse_out(out, "cumprod")
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumprod")
-    return _of(_products(y, place), dtype)
+    return _convert(_products(y, place), dtype)
 
 
 @register_function
@@ -197,7 +197,7 @@ def cumlogsumexp(x: ArrayLike, axis: int | None = None) -> Array:
     Array([1000., 1000.], dtype=float64)
     """
     y, place = _axis(in_floats(x, "cumlogsumexp"), axis, "cumlogsumexp")
-    return _doubled(logaddexp, as_array(y), place)
+    return _run_doubling(logaddexp, as_array(y), place)
 
 
 @register_function

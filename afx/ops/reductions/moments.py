@@ -76,7 +76,7 @@ def moment(
     dtype = wide if converts else dtype
     y = x if dtype is None else astype(x, dtype)
     d, axes, count = _spread(y, axis, resolve_ddof(*corrections, who), middle, among, few, who)
-    z = finish(d, axes, keepdims, _counted(count, axes, keepdims))
+    z = finish(d, axes, keepdims, _reduce_count(count, axes, keepdims))
     return astype(z, natural) if converts else z
 
 
@@ -107,7 +107,7 @@ def resolve_ddof(correction: float, ddof: float, who: str) -> float:
     return correction or ddof
 
 
-def _counted(count: Any, axes: Shape, keepdims: bool) -> Any:
+def _reduce_count(count: Any, axes: Shape, keepdims: bool) -> Any:
     """Return the number of elements without the axes, where it is an array."""
     return count if keepdims or not isinstance(count, Array) else reshape(count, reduced(count.shape, axes))
 

@@ -41,7 +41,7 @@ def _present(x: ArrayLike, dtype: DTypeLike | None, among: ArrayLike | None) -> 
     return numbers if among is None else numbers & among
 
 
-def _filled(x: ArrayLike, value: float, dtype: DTypeLike | None, who: str) -> ArrayLike:
+def _fill_nan(x: ArrayLike, value: float, dtype: DTypeLike | None, who: str) -> ArrayLike:
     """Return x with a number instead of nan, where the derivative is 0."""
     y = x if dtype is None else astype(x, dtype)
     return where(isnan(y), value, y) if aval_of(y, who).dtype.kind in "fc" else y
@@ -97,7 +97,7 @@ def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
     """
     if out is not None:
         refuse_out(out, "nancumsum")
-    return cumsum(_filled(x, 0, dtype, "nancumsum"), axis, dtype)
+    return cumsum(_fill_nan(x, 0, dtype, "nancumsum"), axis, dtype)
 
 
 @register_function
@@ -109,7 +109,7 @@ def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = 
     """
     if out is not None:
         refuse_out(out, "nancumprod")
-    return cumprod(_filled(x, 1, dtype, "nancumprod"), axis, dtype)
+    return cumprod(_fill_nan(x, 1, dtype, "nancumprod"), axis, dtype)
 
 
 # -- moments --

@@ -36,7 +36,7 @@ def fmax(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(fmax_p, x, y)
 
 
-def _chosen(x: Array, y: Array, beyond: Array) -> Array:
+def _weigh_choice(x: Array, y: Array, beyond: Array) -> Array:
     """Return 1 where x is chosen, one half at a tie, 0 elsewhere."""
     return where(x == y, 0.5, beyond | (isnan(y) & ~isnan(x))).astype(x.dtype)
 
@@ -44,7 +44,7 @@ def _chosen(x: Array, y: Array, beyond: Array) -> Array:
 fmax_p: Primitive = binary(
     "fmax",
     np.fmax,
-    (lambda _z, x, y: _chosen(x, y, x > y), lambda _z, x, y: _chosen(y, x, y > x)),
+    (lambda _z, x, y: _weigh_choice(x, y, x > y), lambda _z, x, y: _weigh_choice(y, x, y > x)),
     kinds="biuf",
     masks_cotangent=True,
     commutative=True,
@@ -66,7 +66,7 @@ def fmin(x: ArrayLike, y: ArrayLike) -> Array:
 fmin_p: Primitive = binary(
     "fmin",
     np.fmin,
-    (lambda _z, x, y: _chosen(x, y, x < y), lambda _z, x, y: _chosen(y, x, y < x)),
+    (lambda _z, x, y: _weigh_choice(x, y, x < y), lambda _z, x, y: _weigh_choice(y, x, y < x)),
     kinds="biuf",
     masks_cotangent=True,
     commutative=True,

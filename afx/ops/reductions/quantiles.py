@@ -263,7 +263,7 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str,
                 f"{who}: reduction over an empty axis has no identity: got {aval} along axis {axis}; check for empties"
             )
         rows = broadcast_to(astype(math.nan, dtype), (*rows.shape[:-1], 1))
-    found = _found(rows, reshape(fractions, (-1,)), METHODS[method], dtype, skipping)
+    found = _take_at(rows, reshape(fractions, (-1,)), METHODS[method], dtype, skipping)
     rest = len(aval.shape) - len(axes)
     reshaped = reshape(found, (*found.shape[:-1], *fractions.shape))
     front = permute_dims(reshaped, (*range(rest, reshaped.ndim), *range(rest)))
@@ -279,7 +279,7 @@ def _rows(x: ArrayLike, shape: Shape, axes: Shape) -> Array:
     return reshape(turned, (*reduced(shape, axes), math.prod([shape[a] for a in axes])))
 
 
-def _found(rows: Array, q: Array, place: Place, dtype: DType, skipping: bool) -> Array:
+def _take_at(rows: Array, q: Array, place: Place, dtype: DType, skipping: bool) -> Array:
     """Return the elements of each row at fractions q[m] of its length, as the last axis."""
     ordered = sort(rows)
     n = rows.shape[-1]
@@ -296,7 +296,7 @@ def _found(rows: Array, q: Array, place: Place, dtype: DType, skipping: bool) ->
         low, high = (gather(ordered, clip(i, 0, n - 1), axis=rows.ndim - 1) for i in _neighbours(at))
     share = at - floor(at)
     share = share if is_weak(share) else share.astype(dtype)
-    z = low if rows.dtype.kind != "f" or place in PICKED else _mixed(low, high, share)
+    z = low if rows.dtype.kind != "f" or place in PICKED else _interpolate(low, high, share)
     return where(isnan(ordered[..., n - 1 :]), math.nan, z) if floats and not skipping else z
 
 
@@ -308,7 +308,7 @@ def _neighbours(at: Array) -> tuple[Array, Array]:
     return below, below + 1
 
 
-def _mixed(low: Array, high: Array, share: Array) -> Array:
+def _interpolate(low: Array, high: Array, share: Array) -> Array:
     """Return what lies between two elements; where they are equal, or infinite, exactly these."""
     high = where((share == 0) & isinf(high), low, high)
     return where(low == high, low, low * (1 - share) + high * share)

@@ -332,7 +332,7 @@ def _prod_abstract(x: Aval, *, axis: Shape) -> Aval:
     return Aval(reduced(x.shape, axis), sum_dtype(x.dtype))
 
 
-def _others(_z: Array, x: Array, *, axis: Shape) -> Array:
+def _multiply_others(_z: Array, x: Array, *, axis: Shape) -> Array:
     """Return the product of the other elements: of those before and those after, without a division."""
     rest = [a for a in range(x.ndim) if a not in axis]
     lengths = [x.shape[a] for a in rest]
@@ -360,7 +360,7 @@ def products_of_others(x: Array) -> Array:
     return z
 
 
-prod_p: Primitive = reduction("prod", reducing(np.multiply), _prod_abstract, _others, domain=(0.5, 2.0))
+prod_p: Primitive = reduction("prod", reducing(np.multiply), _prod_abstract, _multiply_others, domain=(0.5, 2.0))
 
 
 @register_function

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-def _known(x: Array, who: str) -> Any:
+def _require_known(x: Array, who: str) -> Any:
     """Return the bare elements, or raise where they are not known yet."""
     return np.asarray(stop_gradient(x).concrete(who))
 
@@ -46,7 +46,7 @@ def _flat(x: Nested) -> Array:
 # -- one array --
 def _unique(x: Nested, axis: int | None, equal_nan: bool, who: str) -> tuple[Array, Array, Array, Array]:
     y = as_array(x)
-    known = _known(y, who)
+    known = _require_known(y, who)
     place = axis if axis is None else normalize_axis(axis, y.ndim, who)
     _, first, inverse, counts = np.unique(
         known, return_index=True, return_inverse=True, return_counts=True, axis=place, equal_nan=equal_nan
@@ -145,10 +145,10 @@ def _distinct(x: Nested, assume_unique: bool, who: str) -> Array:
     return _flat(x) if assume_unique else _unique(_flat(x), None, equal_nan=True, who=who)[0]
 
 
-def _merged(x: Nested, y: Nested, assume_unique: bool, who: str) -> tuple[Array, Any]:
+def _merge_sorted(x: Nested, y: Nested, assume_unique: bool, who: str) -> tuple[Array, Any]:
     """Return the distinct elements of both, sorted together, and which of them equal the next."""
     both = sort(concat([_distinct(v, assume_unique, who) for v in promote_operands(x, y)]))
-    known = _known(both, who)
+    known = _require_known(both, who)
     return both, known[1:] == known[:-1]
 
 
@@ -170,11 +170,11 @@ def intersect1d(
     >>> intersect1d(np.array([1.0, 2.0]), np.array([3.0, 2.0]))
     Array([2.], dtype=float64)
     """
-    both, shared = _merged(x, y, assume_unique, "intersect1d")
+    both, shared = _merge_sorted(x, y, assume_unique, "intersect1d")
     values = gather(both, np.flatnonzero(shared))
     if not return_indices:
         return values
-    known = [_known(_flat(v), "intersect1d") for v in (x, y)]
+    known = [_require_known(_flat(v), "intersect1d") for v in (x, y)]
     _, first, second = np.intersect1d(known[0], known[1], assume_unique, return_indices=True)
     return values, wrap(first), wrap(second)
 
@@ -208,7 +208,7 @@ def setxor1d(x: Nested, y: Nested, assume_unique: bool = False) -> Array:
     >>> setxor1d(np.array([1.0, 2.0]), np.array([3.0, 2.0]))
     Array([1., 3.], dtype=float64)
     """
-    both, shared = _merged(x, y, assume_unique, "setxor1d")
+    both, shared = _merge_sorted(x, y, assume_unique, "setxor1d")
     if not both.size:
         return both
     edges = np.concatenate([[False], shared, [False]])

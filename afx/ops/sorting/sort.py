@@ -216,7 +216,7 @@ def _sort_native(xp: Recorder, out: Any, x: Any, *, axis: int) -> None:
     xp.sort(x, out, axis, "sort.quick")
 
 
-def _shared(v: Value, z: Value, axis: int) -> Value:
+def _share_ties(v: Value, z: Value, axis: int) -> Value:
     """Return values in sorted order, each group of equal elements replaced by its mean."""
     rows, values = (moveaxis(to_array(u), axis, -1) for u in (z, v))
     if not values.size:
@@ -241,7 +241,7 @@ def _has_ties(z: Value, axis: int) -> bool:
 def _sort_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
     axis = params["axis"]
     if _has_ties(z, axis):
-        ct = _shared(ct, z, axis)
+        ct = _share_ties(ct, z, axis)
     # where elements tie, their cotangents are equal: any order of theirs brings them back
     return to_lower_level(scatter(ct, *along_axis(argsort(xs[0], axis, stable=False), shape, axis), shape=shape))
 
@@ -249,7 +249,7 @@ def _sort_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape
 def _sort_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     axis = params["axis"]
     t = to_lower_level(take_along_axis(to_array(ts[0]), argsort(xs[0], axis, stable=False), axis=axis))
-    return _shared(t, z, axis) if _has_ties(z, axis) else t
+    return _share_ties(t, z, axis) if _has_ties(z, axis) else t
 
 
 sort_p: Primitive = register(

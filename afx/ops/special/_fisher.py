@@ -65,7 +65,7 @@ def fisher_by_degrees(a: Any, b: Any, s: Any, *, m: int, n: int) -> Any:
     inside = allowed & np.isfinite(a + b + s) & (sides(a, b, s)[3] > 0)
     large = inside & (np.maximum(a, b) > LARGE) if m + n == 1 else inside
     z = np.array(_where(allowed, 0.0, math.nan))
-    for where, compute in ((inside & ~large, _by_beta), (large, _by_quadrature)):
+    for where, compute in ((inside & ~large, _add_beta_slopes), (large, _integrate)):
         if np.any(where):
             z[where] = compute(a[where], b[where], s[where], m, n)
     return z
@@ -78,7 +78,7 @@ def sides(a: Any, b: Any, s: Any) -> tuple[Any, Any, Any, Any]:
     return swap, _where(swap, b, a), _where(swap, a, b), odds / (1 + odds)
 
 
-def _by_beta(a: Any, b: Any, s: Any, m: int, n: int) -> Any:
+def _add_beta_slopes(a: Any, b: Any, s: Any, m: int, n: int) -> Any:
     """Return a first derivative as the sum of those by the parameter and by the share."""
     swap, c, d, x = sides(a, b, s)
     own = beta_by_parameters(c, d, x, m=1, n=0), beta_by_parameters(c, d, x, m=0, n=1)
@@ -86,7 +86,7 @@ def _by_beta(a: Any, b: Any, s: Any, m: int, n: int) -> Any:
     return _where(swap, -own[m], own[n]) + (moved / a if m else -moved / b)
 
 
-def _by_quadrature(a: Any, b: Any, s: Any, m: int, n: int) -> Any:
+def _integrate(a: Any, b: Any, s: Any, m: int, n: int) -> Any:
     """Return the integral from the nearer end, towards which the integrand falls."""
     swap, c, d, x = sides(a, b, s)
     down = s <= 1

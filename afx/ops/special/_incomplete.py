@@ -161,10 +161,10 @@ def _beta_terms(m: int, n: int, a: Any, b: Any, x: Any, up: int = 0) -> dict[tup
     g = {(i, j): psi(i + j - 1, a + b) for i in range(1, m + 1) for j in range(1, n + 1)}
     g |= {(i, 0): psi_gap(i - 1, a + up, b - up, a + b) for i in range(1, m + 1)}
     g |= {(0, j): psi_gap(j - 1, b + up, a - up, a + b) for j in range(1, n + 1)}
-    return _moved(g, np.log(x), np.log1p(-x))
+    return _replace_first(g, np.log(x), np.log1p(-x))
 
 
-def _moved(g: Mapping[tuple[int, int], Any], first: Any, second: Any) -> dict[tuple[int, int], Any]:
+def _replace_first(g: Mapping[tuple[int, int], Any], first: Any, second: Any) -> dict[tuple[int, int], Any]:
     """Return derivatives of which those of order 1 have changed."""
     change = {(1, 0): first, (0, 1): second}
     return {key: value + change[key] if key in change else value for key, value in g.items()}
@@ -210,7 +210,7 @@ def _beta_tail(a: Any, b: Any, x: Any, m: int, n: int) -> Any:
 
     def integrand(u: Any, a: Any, b: Any, x: Any, low: Any, width: Any, *terms: Any) -> Any:
         first, second = beta_logs(x, low, u * width)
-        h = _moved(dict(zip(keys, terms, strict=True)), first, second)
+        h = _replace_first(dict(zip(keys, terms, strict=True)), first, second)
         return np.exp(a * first + b * second) * bell(m, n, h)
 
     z = width * integral(integrand, a, b, x, low, width, *g.values())

@@ -192,7 +192,7 @@ betaincc_p: Primitive = ternary(
 
 
 # -- the inverses --
-def _moved(z: Array, a: Array, b: Array, m: int, n: int) -> Array:
+def _move_quantile(z: Array, a: Array, b: Array, m: int, n: int) -> Array:
     """Return how a quantile moves with a or b: the implicit derivative, 0 at both ends."""
     slope = _slope(a, b, z, m, n)
     still = (slope == 0) | (z == 0) | (z == 1)
@@ -233,8 +233,8 @@ betaincinv_p: Primitive = ternary(
     "betaincinv",
     _betaincinv,
     (
-        lambda z, a, b, _p: _moved(z, a, b, 1, 0),
-        lambda z, a, b, _p: _moved(z, a, b, 0, 1),
+        lambda z, a, b, _p: _move_quantile(z, a, b, 1, 0),
+        lambda z, a, b, _p: _move_quantile(z, a, b, 0, 1),
         lambda z, a, b, _p: 1 / density(a, b, z),
     ),
     domain=(0.3, 0.9),
@@ -264,8 +264,8 @@ betainccinv_p: Primitive = ternary(
     "betainccinv",
     scipy("betainccinv"),
     (
-        lambda z, a, b, _q: _moved(z, a, b, 1, 0),
-        lambda z, a, b, _q: _moved(z, a, b, 0, 1),
+        lambda z, a, b, _q: _move_quantile(z, a, b, 1, 0),
+        lambda z, a, b, _q: _move_quantile(z, a, b, 0, 1),
         lambda z, a, b, _q: -1 / density(a, b, z),
     ),
     domain=(0.3, 0.9),

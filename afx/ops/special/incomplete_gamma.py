@@ -145,7 +145,7 @@ gammaincc_p: Primitive = binary(
 
 
 # -- the inverses --
-def _moved(z: Array, a: Array) -> Array:
+def _move_quantile(z: Array, a: Array) -> Array:
     """Return how a quantile moves with a: the implicit derivative, 0 at both ends."""
     slope = _slope(a, z)
     still = (slope == 0) | (z == 0) | (z == math.inf)
@@ -184,7 +184,7 @@ def gammaincinv(a: ArrayLike, p: ArrayLike) -> Array:
 gammaincinv_p: Primitive = binary(
     "gammaincinv",
     _inside("gammaincinv"),
-    (lambda z, a, _p: _moved(z, a), lambda z, a, _p: 1 / density(a, z)),
+    (lambda z, a, _p: _move_quantile(z, a), lambda z, a, _p: 1 / density(a, z)),
     kinds="f",
     promotes_to_float=True,
     domain=(0.5, 0.9),
@@ -212,7 +212,7 @@ def gammainccinv(a: ArrayLike, q: ArrayLike) -> Array:
 gammainccinv_p: Primitive = binary(
     "gammainccinv",
     _inside("gammainccinv"),
-    (lambda z, a, _q: _moved(z, a), lambda z, a, _q: -1 / density(a, z)),
+    (lambda z, a, _q: _move_quantile(z, a), lambda z, a, _q: -1 / density(a, z)),
     kinds="f",
     promotes_to_float=True,
     domain=(0.5, 0.9),

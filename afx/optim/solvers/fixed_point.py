@@ -108,7 +108,7 @@ def _march(residual: Callable[[Array], Array], start: Array, tolerance: float, m
     def advance(s: Iterate) -> Iterate:
         step = s.residual
         if memory:
-            step = step - _accelerated(s)
+            step = step - _accelerate(s)
         x = s.x + step
         r = residual(x)
         size = vector_norm(r)
@@ -127,7 +127,7 @@ def _march(residual: Callable[[Array], Array], start: Array, tolerance: float, m
     return iterate(begin, advance, limit)
 
 
-def _accelerated(s: Iterate) -> Array:
+def _accelerate(s: Iterate) -> Array:
     """Return what Anderson's acceleration takes off a plain step: the differences whose changes explain the residual."""
     gram = s.changes @ s.changes.T
     size = sum_(s.changes * s.changes)

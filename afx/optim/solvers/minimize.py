@@ -90,7 +90,7 @@ def minimize(
     if equalities is not None or inequalities is not None:
         limit = float(np.sqrt(np.finfo(start.dtype).eps)) if tolerance is None else tolerance
         conditions = equalities or _none, inequalities or _none
-        return _constrained(fn, conditions, start, unravel, args, bounds, limit, max_iterations, memory)
+        return _minimize_constrained(fn, conditions, start, unravel, args, bounds, limit, max_iterations, memory)
     problem = parametrize(fn, [unravel], [start.aval], args, "minimize")
 
     def value_of(x: Array, *params: Any) -> Array:
@@ -139,7 +139,7 @@ def _none(*_: Any) -> tuple[()]:
     return ()
 
 
-def _constrained(
+def _minimize_constrained(
     fn: Callable[..., Array],
     conditions: tuple[Callable[..., Any], Callable[..., Any]],
     start: Array,

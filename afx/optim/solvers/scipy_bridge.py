@@ -140,7 +140,7 @@ def scipy_minimize(
             for b, s in zip(bounds, (-1, 1), strict=True)
         ]
         given["bounds"] = optimize.Bounds(*ends)
-    return _solved(optimize.minimize(_plain(run, start), np.array(start), **given), unravel, start)
+    return _read_result(optimize.minimize(_plain(run, start), np.array(start), **given), unravel, start)
 
 
 def scipy_least_squares(
@@ -184,7 +184,7 @@ def scipy_least_squares(
     low, high = bounds or (None, None)
     ends = [np.asarray(bound_vector(b, s * np.inf, start, "scipy_least_squares")) for b, s in ((low, -1), (high, 1))]
     given = {"ftol": tolerance, "xtol": tolerance, "gtol": tolerance, **(options or {})}
-    return _solved(
+    return _read_result(
         optimize.least_squares(
             _plain(run, start), np.array(start), jac=_plain(jacobian, start), bounds=ends, method=method, **given
         ),
@@ -229,7 +229,7 @@ def scipy_root(
     given: dict[str, Any] = {"method": method, "tol": tolerance, "options": dict(options or {})}
     if method.lower() not in WITHOUT_JACOBIAN:
         given["jac"] = _plain(jit(jacfwd(residuals)), start)
-    return _solved(optimize.root(_plain(jit(residuals), start), np.array(start), **given), unravel, start)
+    return _read_result(optimize.root(_plain(jit(residuals), start), np.array(start), **given), unravel, start)
 
 
 def _optimize(who: str) -> Any:
@@ -256,7 +256,7 @@ def _plain(run: Callable[..., Any], start: Array) -> Callable[..., Any]:
     return call
 
 
-def _solved(found: Any, unravel: Callable[[Array], T], start: Array) -> ScipyResult[T]:
+def _read_result(found: Any, unravel: Callable[[Array], T], start: Array) -> ScipyResult[T]:
     value = asarray(np.asarray(found.fun, start.dtype))
     return ScipyResult(
         unravel(asarray(np.asarray(found.x, start.dtype))),

@@ -202,7 +202,7 @@ def _product(call: _Call, k: int) -> Found:
     out = np.arange(call.outs[0].size).reshape(*batch, full[0][-2], full[1][-1])
     value = call.values[1 - k]
     if value is None or len(full[1 - k]) != 2:
-        return _contracted(call, k, mine, out)
+        return _follow_contraction(call, k, mine, out)
     first, last = np.nonzero(np.asarray(value).reshape(full[1 - k]))
     if k == 1:
         outs, ins = out[..., first, :], mine[..., last, :]
@@ -215,7 +215,7 @@ def _as_matrix(shape: tuple[int, ...], row: bool) -> tuple[int, ...]:
     return shape if len(shape) > 1 else (1, *shape) if row else (*shape, 1)
 
 
-def _contracted(call: _Call, k: int, mine: Ints, out: Ints) -> Found:
+def _follow_contraction(call: _Call, k: int, mine: Ints, out: Ints) -> Found:
     """Return the pattern where each element of the product reads a whole row or column of operand k."""
     axis = mine.ndim + (-2 if k == 1 else -1)
     kept = tuple([1 if a == axis else n for a, n in enumerate(mine.shape)])
@@ -259,7 +259,7 @@ def _dense(call: _Call) -> list[Found]:
     return [None if one is None else one.everything(a.size) for a in call.outs]
 
 
-def _by_rule(call: _Call) -> list[Found]:
+def _follow_rule(call: _Call) -> list[Found]:
     """Return the patterns of a function with a derivative of its own: those of the tangents that its rule gives."""
     rules = call.params["rules"]
     if rules.push is None:
@@ -277,18 +277,18 @@ def _by_rule(call: _Call) -> list[Found]:
     return dependence(graph, dict(zip(entered, [p for p in call.patterns if p is not None], strict=False)))
 
 
-def _of_branches(call: _Call) -> list[Found]:
+def _follow_branches(call: _Call) -> list[Found]:
     """Return the patterns of a choice among programs: the joined ones of all of them."""
-    each = [_of_program(b.graph, call.patterns[1:]) for b in call.params["branches"]]
+    each = [_follow_program(b.graph, call.patterns[1:]) for b in call.params["branches"]]
     return [_together(each, n) for n in range(len(call.outs))]
 
 
-def _of_program(graph: Graph, patterns: Sequence[Found]) -> list[Found]:
+def _follow_program(graph: Graph, patterns: Sequence[Found]) -> list[Found]:
     known = {v.index: p for v, p in zip(graph.inputs, patterns, strict=True) if p is not None}
     return dependence(graph, known)
 
 
-def _of_steps(call: _Call) -> list[Found]:
+def _follow_steps(call: _Call) -> list[Found]:
     """Return the patterns of a loop of known length, step by step if these are not too many."""
     params = call.params
     graph, length = params["body"].graph, params.get("length", LONG)
@@ -299,14 +299,14 @@ def _of_steps(call: _Call) -> list[Found]:
     steps: list[list[Found]] = []
     for t in range(length)[:: -1 if params["reverse"] else 1]:
         rows = [None if x is None else x.part(t, length) for x in xs]
-        found = _of_program(graph, [*consts, *carry, *rows])
+        found = _follow_program(graph, [*consts, *carry, *rows])
         carry = found[:count]
         steps.append(found[count:])
     columns = zip(*steps[:: -1 if params["reverse"] else 1], strict=True) if steps else [()] * len(call.outs[count:])
-    return [*carry, *[_stacked(c, a.size) for c, a in zip(columns, call.outs[count:], strict=True)]]
+    return [*carry, *[_stack_rows(c, a.size) for c, a in zip(columns, call.outs[count:], strict=True)]]
 
 
-def _stacked(rows: Sequence[Found], size: int) -> Found:
+def _stack_rows(rows: Sequence[Found], size: int) -> Found:
     """Return the pattern of rows behind one another."""
     each = size // max(len(rows), 1)
     parts = [Part(p, np.arange(each) + t * each, np.arange(each)) for t, p in enumerate(rows) if p is not None]
@@ -314,4 +314,4 @@ def _stacked(rows: Sequence[Found], size: int) -> Found:
 
 
 # Ops that hold programs, by the parameter that holds them.
-HOLDING = {"rules": _by_rule, "branches": _of_branches, "body": _of_steps}
+HOLDING = {"rules": _follow_rule, "branches": _follow_branches, "body": _follow_steps}

@@ -75,7 +75,7 @@ def joined(size: int, parts: Sequence[Part]) -> Pattern | None:
     """Return the pattern of an array of ``size`` elements that reads others in these ways; None where in none."""
     if not parts:
         return None
-    starts, members, shifts = _stacked([p.pattern for p in parts])
+    starts, members, shifts = _stack_sets([p.pattern for p in parts])
     groups = np.concatenate([p.pattern.ids[p.ins] for p in parts])
     alive = groups >= 0
     groups = groups + repeat(shifts, [len(p.ins) for p in parts])
@@ -90,8 +90,8 @@ def joined(size: int, parts: Sequence[Part]) -> Pattern | None:
     several[1:] = rows[1:] == rows[:-1]
     several[:-1] |= several[1:]
     if several.any():
-        ids, starts, members = _merged(ids, rows[several], groups[several], starts, members, width)
-    return _pruned(Pattern(width, ids, starts, members))
+        ids, starts, members = _unite(ids, rows[several], groups[several], starts, members, width)
+    return _prune(Pattern(width, ids, starts, members))
 
 
 def distinct(numbers: Ints) -> Ints:
@@ -100,7 +100,7 @@ def distinct(numbers: Ints) -> Ints:
     return found[np.append(True, found[1:] != found[:-1])] if len(found) else found
 
 
-def _stacked(patterns: Sequence[Pattern]) -> tuple[Ints, Ints, list[int]]:
+def _stack_sets(patterns: Sequence[Pattern]) -> tuple[Ints, Ints, list[int]]:
     """Return the sets of several patterns as one list, each list once, and where those of each pattern begin."""
     seen: dict[int, int] = {}
     starts, members, shifts = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)], list[int]()
@@ -138,7 +138,7 @@ def _spread(starts: Ints, groups: Ints) -> tuple[Ints, Ints]:
     return counts, places
 
 
-def _merged(ids: Ints, rows: Ints, groups: Ints, starts: Ints, members: Ints, width: int) -> tuple[Ints, Ints, Ints]:
+def _unite(ids: Ints, rows: Ints, groups: Ints, starts: Ints, members: Ints, width: int) -> tuple[Ints, Ints, Ints]:
     """Give elements that belong to several sets the union of them, a new set each."""
     first = np.append(True, rows[1:] != rows[:-1])
     owners, owner = rows[first], np.cumsum(first) - 1
@@ -155,7 +155,7 @@ def _merged(ids: Ints, rows: Ints, groups: Ints, starts: Ints, members: Ints, wi
     return ids, np.concatenate([starts, starts[-1] + ends]), np.concatenate([members, inputs])
 
 
-def _pruned(pattern: Pattern) -> Pattern:
+def _prune(pattern: Pattern) -> Pattern:
     """Forget sets that no element has, once they are the most."""
     count = len(pattern.starts) - 1
     used = np.zeros(count, bool)

@@ -108,7 +108,7 @@ def sparse_jacobian(fn: Callable[P, Any], argnums: int = 0, *, mode: Mode | None
 
     def run(*args: P.args, **kwargs: P.kwargs) -> SparseMatrix:
         one, x = function_of(fn, args, kwargs, argnums, "sparse_jacobian")
-        return _filled(one, x, layouts.of(fn, argnums, args, kwargs))
+        return _fill_matrix(one, x, layouts.of(fn, argnums, args, kwargs))
 
     found: Callable[P, SparseMatrix] = transformed(
         run, "sparse_jacobian", fn, functools.partial(sparse_jacobian, fn, argnums, mode=mode)
@@ -133,7 +133,7 @@ def sparse_hessian(fn: Callable[P, Array], argnums: int = 0) -> Callable[P, Spar
 
     def run(*args: P.args, **kwargs: P.kwargs) -> SparseMatrix:
         one, x = function_of(slope, args, kwargs, argnums, "sparse_hessian")
-        return _filled(one, x, layouts.of(slope, argnums, args, kwargs))
+        return _fill_matrix(one, x, layouts.of(slope, argnums, args, kwargs))
 
     found: Callable[P, SparseMatrix] = transformed(
         run, "sparse_hessian", fn, functools.partial(sparse_hessian, fn, argnums)
@@ -265,7 +265,7 @@ def _hessian_layout(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Layout
 
 
 # -- values --
-def _filled(fn: Callable[[Any], Any], x: Any, layout: Layout) -> SparseMatrix:
+def _fill_matrix(fn: Callable[[Any], Any], x: Any, layout: Layout) -> SparseMatrix:
     """Return the matrix of the derivative of a function at x."""
     leaves, treedef = pytree.flatten(x)
     leaves = [asarray(v) for v in leaves]
