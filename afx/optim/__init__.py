@@ -22,15 +22,6 @@
 from typing import TYPE_CHECKING, NoReturn
 
 from afx.control.solving.report import Status
-from afx.optim.accumulation import Accumulate, AccumulateState, accumulate
-from afx.optim.adafactor import Adafactor, AdafactorState, FactoredState, adafactor, scale_by_factored_rms
-from afx.optim.adagrad import AdadeltaState, RssState, adadelta, adagrad, scale_by_adadelta, scale_by_rss
-from afx.optim.adam import Adam, AdamState, MomentsState, adam, adamw, scale_by_adam
-from afx.optim.adjustable import Adjustable, AdjustableState, adjustable
-from afx.optim.amsgrad import AmsgradState, adamax, amsgrad, scale_by_adamax, scale_by_amsgrad, scale_by_yogi, yogi
-from afx.optim.arrayflow import Arrayflow, ArrayflowState, arrayflow
-from afx.optim.averaging import AverageState, ParamsEma, ParamsMean, params_ema, params_mean
-from afx.optim.belief import adabelief, novograd
 from afx.optim.chain import Chain, TransformationChain, chain
 from afx.optim.clipping import (
     adaptive_clip,
@@ -44,18 +35,9 @@ from afx.optim.cycles import cosine_restarts, inverse_sqrt, join, one_cycle, war
 from afx.optim.descent import Descent, DescentState
 from afx.optim.gradients import add_noise, centralize, private_grad, sharpness_aware
 from afx.optim.hyperparameters import LearningRate, Schedule
-from afx.optim.layerwise import Lars, LarsState, lamb, lars
-from afx.optim.lbfgs import LbfgsState, lbfgs
 from afx.optim.leaves import map_trained
-from afx.optim.lion import LionState, lion, scale_by_lion
-from afx.optim.lookahead import Lookahead, LookaheadState, lookahead
-from afx.optim.masking import Frozen, Masked, Partition, PartitionState, freeze, masked, partition, set_to_zero
 from afx.optim.masks import Labels, Mask
-from afx.optim.muon import MuonState, muon, scale_by_muon
-from afx.optim.nadam import NadamState, nadam, radam, scale_by_nadam, scale_by_radam
-from afx.optim.nonfinite import SkipNonfinite, SkipNonfiniteState, skip_nonfinite
 from afx.optim.plateau import PlateauState, reduce_on_plateau
-from afx.optim.prodigy import Prodigy, ProdigyState, prodigy
 from afx.optim.projections import (
     Projected,
     project_box,
@@ -66,15 +48,36 @@ from afx.optim.projections import (
     projected,
 )
 from afx.optim.protocols import EmptyState, Optimizer, Rescaling, Transformation
-from afx.optim.rmsprop import Rmsprop, RmspropState, RmsState, rmsprop, scale_by_rms
-from afx.optim.rprop import Rprop, RpropState, rprop
-from afx.optim.schedule_free import (
+from afx.optim.rules.adafactor import Adafactor, AdafactorState, FactoredState, adafactor, scale_by_factored_rms
+from afx.optim.rules.adagrad import AdadeltaState, RssState, adadelta, adagrad, scale_by_adadelta, scale_by_rss
+from afx.optim.rules.adam import Adam, AdamState, MomentsState, adam, adamw, scale_by_adam
+from afx.optim.rules.amsgrad import (
+    AmsgradState,
+    adamax,
+    amsgrad,
+    scale_by_adamax,
+    scale_by_amsgrad,
+    scale_by_yogi,
+    yogi,
+)
+from afx.optim.rules.arrayflow import Arrayflow, ArrayflowState, arrayflow
+from afx.optim.rules.belief import adabelief, novograd
+from afx.optim.rules.layerwise import Lars, LarsState, lamb, lars
+from afx.optim.rules.lbfgs import LbfgsState, lbfgs
+from afx.optim.rules.lion import LionState, lion, scale_by_lion
+from afx.optim.rules.muon import MuonState, muon, scale_by_muon
+from afx.optim.rules.nadam import NadamState, nadam, radam, scale_by_nadam, scale_by_radam
+from afx.optim.rules.prodigy import Prodigy, ProdigyState, prodigy
+from afx.optim.rules.rmsprop import Rmsprop, RmspropState, RmsState, rmsprop, scale_by_rms
+from afx.optim.rules.rprop import Rprop, RpropState, rprop
+from afx.optim.rules.schedule_free import (
     ScheduleFree,
     ScheduleFreeState,
     schedule_free,
     schedule_free_adamw,
     schedule_free_sgd,
 )
+from afx.optim.rules.sgd import LearningRateState, Sgd, SgdState, TraceState, scale_by_learning_rate, sgd, trace
 from afx.optim.schedules import (
     constant,
     cosine_decay,
@@ -84,7 +87,6 @@ from afx.optim.schedules import (
     polynomial,
     warmup_cosine,
 )
-from afx.optim.sgd import LearningRateState, Sgd, SgdState, TraceState, scale_by_learning_rate, sgd, trace
 from afx.optim.solvers.curve_fit import curve_fit
 from afx.optim.solvers.fixed_point import fixed_point
 from afx.optim.solvers.least_squares import least_squares
@@ -109,6 +111,12 @@ from afx.optim.transforms import (
     scale_by_schedule,
     scale_by_trust_ratio,
 )
+from afx.optim.wrappers.accumulation import Accumulate, AccumulateState, accumulate
+from afx.optim.wrappers.adjustable import Adjustable, AdjustableState, adjustable
+from afx.optim.wrappers.averaging import AverageState, ParamsEma, ParamsMean, params_ema, params_mean
+from afx.optim.wrappers.lookahead import Lookahead, LookaheadState, lookahead
+from afx.optim.wrappers.masking import Frozen, Masked, Partition, PartitionState, freeze, masked, partition, set_to_zero
+from afx.optim.wrappers.nonfinite import SkipNonfinite, SkipNonfiniteState, skip_nonfinite
 
 __all__ = [
     "Accumulate",

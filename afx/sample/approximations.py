@@ -20,7 +20,7 @@ from afx.ops.elementwise.exponential import exp, log
 from afx.ops.manipulation.diagonals import diagonal
 from afx.ops.reductions.sums import mean
 from afx.ops.reductions.sums import sum as sum_
-from afx.optim.adam import AdamState, adam
+from afx.optim.rules.adam import AdamState, adam
 from afx.optim.solvers.minimize import minimize
 from afx.random.basic import normal
 from afx.random.keys import fold_in

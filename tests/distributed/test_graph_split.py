@@ -120,7 +120,10 @@ def test_inputs_constants_and_numbers_can_be_outputs() -> None:
         (lambda _: distributed.split_graph(None, [0]), "split_graph: takes a graph: got NoneType"),  # type: ignore[arg-type]  # a mistake
         (lambda g: distributed.estimate(g), "estimate: takes a split graph: got"),
         (lambda _: distributed.Machine(flops_per_second=-1), "Machine: flops_per_second is a number, above 0: got -1"),
-        (lambda _: distributed.Machine(latency_seconds=float("nan")), "latency_seconds is a number, 0 or more: got nan"),
+        (
+            lambda _: distributed.Machine(latency_seconds=float("nan")),
+            "latency_seconds is a number, 0 or more: got nan",
+        ),
         (
             lambda _: distributed.shard_optimizer(distributed.local(2), None),
             "shard_optimizer: needs an optimizer: got None",

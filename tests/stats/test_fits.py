@@ -113,8 +113,18 @@ def test_singular_normal_vectors() -> None:
 @pytest.mark.parametrize(
     ("law", "x", "options", "text"),
     [
-        ("gamma", [1.0, -2.0, 3.0, -4.0], {}, r"got x\[1\] = -2.0 and 1 more, and the support \(0, inf\); .* give loc="),
-        ("gamma", [[5.0, 6.0], [7.0, 4.0]], {"loc": 5.0}, r"got x\[0, 0\] = 5.0 and 1 more, and the support \(5, inf\)"),
+        (
+            "gamma",
+            [1.0, -2.0, 3.0, -4.0],
+            {},
+            r"got x\[1\] = -2.0 and 1 more, and the support \(0, inf\); .* give loc=",
+        ),
+        (
+            "gamma",
+            [[5.0, 6.0], [7.0, 4.0]],
+            {"loc": 5.0},
+            r"got x\[0, 0\] = 5.0 and 1 more, and the support \(5, inf\)",
+        ),
         ("expon", [2.0, -1.0], {}, r"got x\[1\] = -1.0, and the support \[0, inf\)"),
         ("beta", [0.5, 3.0], {"scale": 2.0}, r"got x\[1\] = 3.0, and the support .0, 2.; .* give loc= and scale="),
         ("poisson", [3, -1, 2], {}, r"got x\[1\] = -1.0, and the support whole numbers from 0 to inf; leave"),

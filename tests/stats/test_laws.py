@@ -248,7 +248,10 @@ def test_fits_of_whole_numbers_and_mistakes(rng: np.random.Generator) -> None:
         (lambda: stats.norm.fit(x, mu=1.0), "there is no parameter 'mu'"),
         (lambda: stats.uniform.fit(x), "nothing is left to fit"),
         (lambda: stats.truncnorm.fit(x), "truncnorm.fit"),
-        (lambda: stats.gamma.fit(x), r"outside of the support .*got x\[\d+\] = -0\..*, and the support \(0, inf\); .*loc="),
+        (
+            lambda: stats.gamma.fit(x),
+            r"outside of the support .*got x\[\d+\] = -0\..*, and the support \(0, inf\); .*loc=",
+        ),
     ):
         with pytest.raises(afx.errors.ArgumentError, match=message):
             wrong()

@@ -12,13 +12,13 @@ from afx.errors import ArgumentError, ShapeError
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.axes import matrix_transpose
 from afx.ops.reductions.moments import vector_norm
-from afx.optim.adam import adamw
 from afx.optim.descent import descent
 from afx.optim.hyperparameters import LearningRate, check_numbers, count_zero, fraction, positive
 from afx.optim.leaves import as_real, average, map_trained, zeros_of
-from afx.optim.masking import Partition, partition
 from afx.optim.masks import Mask
+from afx.optim.rules.adam import adamw
 from afx.optim.step import check_kind
+from afx.optim.wrappers.masking import Partition, partition
 from afx.pytree import Leaf
 
 __all__ = ["MuonState", "muon", "scale_by_muon"]

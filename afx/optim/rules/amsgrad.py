@@ -10,11 +10,11 @@ from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.arithmetic import abs as absolute
 from afx.ops.elementwise.arithmetic import sign, sqrt
 from afx.ops.elementwise.where import maximum
-from afx.optim.adam import Moments, MomentsState, check_moments
 from afx.optim.descent import Descent, descent
 from afx.optim.hyperparameters import LearningRate, count_zero, positive
 from afx.optim.leaves import as_real, average, average_square, filled, map_trained, safe_sqrt, square, times, zeros_of
 from afx.optim.masks import Mask
+from afx.optim.rules.adam import Moments, MomentsState, check_moments
 from afx.optim.step import check_kind
 
 __all__ = [

@@ -9,11 +9,11 @@ import attrs
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.where import where
-from afx.optim.adam import Moments, MomentsState, check_moments
 from afx.optim.descent import Descent, descent
 from afx.optim.hyperparameters import LearningRate, count_zero, positive
 from afx.optim.leaves import as_real, average, average_square, map_trained, safe_sqrt, zeros_of
 from afx.optim.masks import Mask
+from afx.optim.rules.adam import Moments, MomentsState, check_moments
 from afx.optim.step import check_kind
 
 __all__ = ["NadamState", "nadam", "radam", "scale_by_nadam", "scale_by_radam"]

@@ -7,17 +7,17 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from afx.core.array.array import Array, ArrayLike
-from afx.optim.adam import MomentsState, scale_by_adam
 from afx.optim.chain import chain
 from afx.optim.descent import Descent, descent
 from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, next_rate, positive
 from afx.optim.leaves import times, zeros_of
-from afx.optim.masking import masked
 from afx.optim.masks import Mask
 from afx.optim.protocols import EmptyState
-from afx.optim.sgd import check_momentum, gather
+from afx.optim.rules.adam import MomentsState, scale_by_adam
+from afx.optim.rules.sgd import check_momentum, gather
 from afx.optim.step import apply_rule, check_kind
 from afx.optim.transforms import add_decayed_weights, scale_by_trust_ratio
+from afx.optim.wrappers.masking import masked
 
 __all__ = ["Lars", "LarsState", "lamb", "lars"]
 

@@ -9,11 +9,11 @@ import attrs
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.where import where
 from afx.ops.reductions.sums import sum as sum_
-from afx.optim.adam import Moments, MomentsState, check_moments
 from afx.optim.descent import Descent, descent
 from afx.optim.hyperparameters import LearningRate, count_zero, is_nonzero, positive
 from afx.optim.leaves import as_real, average, average_square, map_trained, safe_sqrt, square, zeros_of
 from afx.optim.masks import Mask
+from afx.optim.rules.adam import Moments, MomentsState, check_moments
 from afx.optim.shards import norm_of_shards
 from afx.optim.step import check_kind
 from afx.optim.transforms import decay_weights

@@ -15,7 +15,7 @@ from afx.optim.descent import DescentState, descent
 from afx.optim.hyperparameters import LearningRate, check_numbers, count_zero, positive, rate_at
 from afx.optim.leaves import as_real, check_params, compute_params, map_trained
 from afx.optim.protocols import EmptyState, Optimizer
-from afx.optim.rmsprop import RmsState, scale_by_rms
+from afx.optim.rules.rmsprop import RmsState, scale_by_rms
 from afx.optim.schedules import linear
 from afx.optim.step import Steps, check_kind
 from afx.optim.transforms import scale

@@ -14,10 +14,10 @@ from afx.ops.creation.creation import zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.where import maximum, where
 from afx.ops.reductions.sums import sum as sum_
-from afx.optim.adam import check_moments
 from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, next_rate, positive, rate_at
 from afx.optim.leaves import as_real, average_square, compute_params, is_trained, map_trained, safe_sqrt, zeros_of
 from afx.optim.masks import Mask
+from afx.optim.rules.adam import check_moments
 from afx.optim.step import Steps, check_kind
 from afx.optim.transforms import decay_weights
 

@@ -1,0 +1,1 @@
+"""Rules: optimizers, and the transformations of gradients that they are made of."""

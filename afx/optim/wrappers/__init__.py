@@ -1,0 +1,1 @@
+"""Wrappers: optimizers around optimizers, which mask, average, gather or leave out steps."""
