@@ -40,6 +40,7 @@ def model(rng: np.random.Generator, dtype: Any = np.float64) -> Model:
 
 OPTIMIZERS: dict[str, Callable[[], optim.Optimizer[Any]]] = {
     "sgd": lambda: optim.sgd(0.1),
+    "plainest": lambda: optim.scale_by_learning_rate(0.1),
     "momentum": lambda: optim.sgd(0.05, momentum=0.9),
     "nesterov": lambda: optim.sgd(0.05, momentum=0.9, nesterov=True),
     "adam": lambda: optim.adam(0.1, b2=0.99),
@@ -73,6 +74,7 @@ OPTIMIZERS: dict[str, Callable[[], optim.Optimizer[Any]]] = {
     "muon": lambda: optim.muon(optim.linear(0.05, 0.0, 900)),
     "schedule-free adamw": lambda: optim.schedule_free_adamw(0.1, b2=0.99),
     "schedule-free sgd": lambda: optim.schedule_free_sgd(0.1),
+    "schedule-free momentum": lambda: optim.schedule_free(optim.sgd(0.05, momentum=0.5), 0.05),
     "accumulated": lambda: optim.accumulate(optim.sgd(0.1), 2),
     "careful": lambda: optim.skip_nonfinite(optim.adam(0.1, b2=0.99), 0),
     "adjustable": lambda: optim.adjustable(optim.adamw(0.1, b2=0.99, weight_decay=1e-4)),

@@ -12,6 +12,7 @@ from afx import errors, optim, pytree
 from tests.optim.cases import OPTIMIZERS, model
 
 FORGETFUL = {
+    "plainest",
     "noisy",
     "sgd",
     "clipped sgd",
@@ -112,6 +113,17 @@ def test_learning_rates_are_scalars() -> None:
     """A learning rate for each element is refused, with the way to have it."""
     with pytest.raises(errors.ShapeError, match=r"a scalar: got float32\[3\]; scale gradients"):
         optim.sgd(afx.ones(3))
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "rmsprop", "lars", "prodigy", "adafactor", "adjustable"])
+def test_settings_that_are_replaced_are_checked(name: str) -> None:
+    """`attrs.evolve` of an optimizer, or of the settings in a state, refuses what its function refuses."""
+    optimizer: Any = OPTIMIZERS[name]()
+    settings = optimizer.init(afx.ones(2)).settings if name == "adjustable" else optimizer
+    wrong = "weight_decay" if hasattr(settings, "weight_decay") else "momentum"
+    for field in ("learning_rate", wrong):
+        with pytest.raises(errors.ArgumentError, match=f"{field} is .*: got -0.5"):
+            attrs.evolve(settings, **{field: -0.5})
 
 
 STARTS = {"init", "bracket"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import attrs
 import numpy as np
@@ -13,8 +13,9 @@ from afx.ops.creation.creation import zeros
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.manipulation.shape import expand_dims
 from afx.ops.reductions.sums import mean
+from afx.optim import checks
 from afx.optim.clipping import clip_by_block_rms
-from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, fraction, is_nonzero, next_rate, positive
+from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, is_nonzero, next_rate
 from afx.optim.leaves import as_real, average, hidden, is_trained, map_trained, square, times, zeros_of
 from afx.optim.masks import Mask
 from afx.optim.protocols import EmptyState
@@ -47,9 +48,10 @@ class FactoredState(Generic[T]):
 class ScaleByFactoredRms:
     """Adafactor's transformation; made by `scale_by_factored_rms`."""
 
-    decay: float = 0.8
-    eps: float = 1e-30
-    least_length: int = 128
+    who: ClassVar[str] = "adafactor"
+    decay: float = attrs.field(default=0.8, validator=checks.positive)
+    eps: float = attrs.field(default=1e-30, validator=checks.positive)
+    least_length: int = attrs.field(default=128, validator=checks.positive)
 
     def _axes(self, x: Array) -> tuple[int, int] | None:
         """Return the second longest and the longest axis, of arrays to be factored."""
@@ -119,9 +121,6 @@ def scale_by_factored_rms(*, decay: float = 0.8, eps: float = 1e-30, least_lengt
     Array([[1., 1.],
            [1., 1.]], dtype=float32)
     """
-    positive("decay", decay, "adafactor")
-    positive("eps", eps, "adafactor")
-    positive("least_length", least_length, "adafactor")
     return ScaleByFactoredRms(decay, eps, least_length)
 
 
@@ -147,12 +146,12 @@ class AdafactorState(Generic[T]):
 class Adafactor:
     """Adafactor; made by `adafactor`, which says what the attributes are."""
 
-    learning_rate: LearningRate
+    learning_rate: LearningRate = attrs.field(validator=checks.positive)
     rule: ScaleByFactoredRms
-    clipping: float | None = 1.0
+    clipping: float | None = attrs.field(default=1.0, validator=attrs.validators.optional(checks.positive))
     scale_by_parameters: bool = True
-    momentum: float = 0.0
-    weight_decay: float = 0.0
+    momentum: float = attrs.field(default=0.0, validator=checks.fraction)
+    weight_decay: float = attrs.field(default=0.0, validator=checks.not_negative)
     mask: Mask = True
 
     def init(self, params: T) -> AdafactorState[T]:
@@ -226,10 +225,5 @@ def adafactor(
     >>> optimizer.step(afx.ones(2), afx.ones(2), optimizer.init(afx.ones(2)))[0]
     Array([0.9, 0.9], dtype=float32)
     """
-    positive("learning_rate", learning_rate, "adafactor")
-    fraction("momentum", momentum, "adafactor")
-    positive("weight_decay", weight_decay, "adafactor", zero=True)
     rule = scale_by_factored_rms(decay=decay, eps=eps, least_length=least_length)
-    if clipping is not None:
-        positive("clipping", clipping, "adafactor")
     return Adafactor(learning_rate, rule, clipping, scale_by_parameters, momentum, weight_decay, mask)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import attrs
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.where import where
+from afx.optim import checks
 from afx.optim.descent import Descent, descent
-from afx.optim.hyperparameters import LearningRate, fraction, positive
+from afx.optim.hyperparameters import LearningRate
 from afx.optim.leaves import as_real, average_square, filled, map_trained, safe_sqrt, square, zeros_of
 from afx.optim.masks import Mask
 from afx.optim.step import check_kind
@@ -35,8 +36,9 @@ class RssState(Generic[T]):
 class ScaleByRss:
     """Adagrad's transformation; made by `scale_by_rss`."""
 
-    initial: float = 0.0
-    eps: float = 1e-10
+    who: ClassVar[str] = "adagrad"
+    initial: float = attrs.field(default=0.0, validator=checks.not_negative)
+    eps: float = attrs.field(default=1e-10, validator=checks.positive)
     eps_in_root: bool = False
 
     def init(self, params: T) -> RssState[T]:
@@ -68,8 +70,6 @@ def scale_by_rss(*, initial: float = 0.0, eps: float = 1e-10, eps_in_root: bool 
     >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0]
     Array([1.], dtype=float32)
     """
-    positive("eps", eps, "adagrad")
-    positive("initial", initial, "adagrad", zero=True)
     return ScaleByRss(initial, eps, eps_in_root)
 
 
@@ -127,8 +127,8 @@ class AdadeltaState(Generic[T]):
 class ScaleByAdadelta:
     """Adadelta's transformation; made by `scale_by_adadelta`."""
 
-    rho: float = 0.9
-    eps: float = 1e-6
+    rho: float = attrs.field(default=0.9, validator=checks.fraction)
+    eps: float = attrs.field(default=1e-6, validator=checks.positive)
 
     def init(self, params: T) -> AdadeltaState[T]:
         """Return the state before the first step."""
@@ -160,8 +160,6 @@ def scale_by_adadelta(*, rho: float = 0.9, eps: float = 1e-6) -> ScaleByAdadelta
     >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0].round(4)
     Array([0.002], dtype=float32)
     """
-    positive("eps", eps, "adadelta")
-    fraction("rho", rho, "adadelta")
     return ScaleByAdadelta(rho, eps)
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import attrs
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.arithmetic import sqrt
-from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, fraction, is_nonzero, next_rate, positive
+from afx.optim import checks
+from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, is_nonzero, next_rate
 from afx.optim.leaves import as_real, average, average_square, map_trained, safe_sqrt, zeros_of
 from afx.optim.masks import Mask
 from afx.optim.step import apply_rule, check_kind
 from afx.optim.transforms import decay_weights
 
-__all__ = ["Adam", "AdamState", "MomentsState", "ScaleByAdam", "adam", "adamw", "check_moments", "scale_by_adam"]
+__all__ = ["Adam", "AdamState", "MomentsState", "ScaleByAdam", "adam", "adamw", "scale_by_adam"]
 
 T = TypeVar("T")
 
@@ -78,28 +79,36 @@ class Moments:
 class ScaleByAdam(Moments):
     """Adam's transformation; made by `scale_by_adam`."""
 
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
+    who: ClassVar[str] = "scale_by_adam"
+    b1: float = attrs.field(default=0.9, validator=checks.fraction)
+    b2: float = attrs.field(default=0.999, validator=checks.fraction)
+    eps: float = attrs.field(default=1e-8, validator=checks.positive)
     nesterov: bool = False
-    eps_root: float = 0.0
+    eps_root: float = attrs.field(default=0.0, validator=checks.not_negative)
 
     def scaled(self, grads: T, state: MomentsState[T], size: float | Array) -> tuple[T, MomentsState[T]]:
         """Return ``size`` times the scaled gradients, and the next state."""
-        count = state.count + 1
-        mu, nu = average(state.mu, grads, self.b1), average_square(state.nu, grads, self.b2)
-        # both bias corrections are scalars: taken out of the loop over elements
-        second = sqrt(1 - self.b2**count)
-        eps, mean, inside = self.eps * second, mu, self.eps_root * second * second
-        if self.nesterov:
-            ahead, now = self.b1 * second / (1 - self.b1 ** (count + 1)), (1 - self.b1) * second / (1 - self.b1**count)
-            mean = map_trained(lambda m, g: as_real(ahead, m) * m + as_real(now, m) * g, mu, grads)
-            factor = size
-        else:
-            factor = size * second / (1 - self.b1**count)
-        squares = map_trained(lambda n: n + as_real(inside, n), nu) if is_nonzero(self.eps_root) else nu
-        direction = map_trained(lambda m, n: as_real(factor, m) * m / (safe_sqrt(n) + as_real(eps, n)), mean, squares)
-        return direction, MomentsState(count, mu, nu)
+        return scale_moments(self, grads, state, size)
+
+
+def scale_moments(
+    rule: ScaleByAdam | Adam, grads: T, state: MomentsState[T], size: float | Array
+) -> tuple[T, MomentsState[T]]:
+    """Return ``size`` times the gradients scaled by Adam's settings, and the next state."""
+    count = state.count + 1
+    mu, nu = average(state.mu, grads, rule.b1), average_square(state.nu, grads, rule.b2)
+    # both bias corrections are scalars: taken out of the loop over elements
+    second = sqrt(1 - rule.b2**count)
+    eps, mean, inside = rule.eps * second, mu, rule.eps_root * second * second
+    if rule.nesterov:
+        ahead, now = rule.b1 * second / (1 - rule.b1 ** (count + 1)), (1 - rule.b1) * second / (1 - rule.b1**count)
+        mean = map_trained(lambda m, g: as_real(ahead, m) * m + as_real(now, m) * g, mu, grads)
+        factor = size
+    else:
+        factor = size * second / (1 - rule.b1**count)
+    squares = map_trained(lambda n: n + as_real(inside, n), nu) if is_nonzero(rule.eps_root) else nu
+    direction = map_trained(lambda m, n: as_real(factor, m) * m / (safe_sqrt(n) + as_real(eps, n)), mean, squares)
+    return direction, MomentsState(count, mu, nu)
 
 
 def scale_by_adam(
@@ -122,30 +131,26 @@ def scale_by_adam(
     >>> rule.update(afx.asarray([3.0, -1e-3]), rule.init(afx.ones(2)), afx.ones(2))[0].round(3)
     Array([ 1., -1.], dtype=float32)
     """
-    check_moments("scale_by_adam", b1, b2, eps, eps_root)
     return ScaleByAdam(b1, b2, eps, nesterov, eps_root)
-
-
-def check_moments(who: str, b1: float, b2: float, eps: float, eps_root: float = 0.0) -> None:
-    """Raise where a setting of two moving averages is out of its range."""
-    positive("eps_root", eps_root, who, zero=True)
-    positive("eps", eps, who)
-    fraction("b1", b1, who)
-    fraction("b2", b2, who)
 
 
 @attrs.frozen
 class Adam:
     """Adam; made by `adam` and `adamw`, which say what the attributes are."""
 
-    learning_rate: LearningRate
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
-    weight_decay: float = 0.0
+    learning_rate: LearningRate = attrs.field(validator=checks.positive)
+    b1: float = attrs.field(default=0.9, validator=checks.fraction)
+    b2: float = attrs.field(default=0.999, validator=checks.fraction)
+    eps: float = attrs.field(default=1e-8, validator=checks.positive)
+    weight_decay: float = attrs.field(default=0.0, validator=checks.not_negative)
     mask: Mask = True
     nesterov: bool = False
-    eps_root: float = 0.0
+    eps_root: float = attrs.field(default=0.0, validator=checks.not_negative)
+
+    @property
+    def who(self) -> str:
+        """The name of the function that makes it."""
+        return "adamw" if is_nonzero(self.weight_decay) else "adam"
 
     def init(self, params: T) -> AdamState[T]:
         """Return the state before the first step."""
@@ -158,8 +163,7 @@ class Adam:
         """Return what to add to the parameters, and the next state."""
         check_kind(state, AdamState, "adam")
         rate = next_rate(self.learning_rate, state)
-        rule = ScaleByAdam(self.b1, self.b2, self.eps, self.nesterov, self.eps_root)
-        updates, after = rule.scaled(grads, MomentsState(state.count, state.mu, state.nu), -rate)
+        updates, after = scale_moments(self, grads, MomentsState(state.count, state.mu, state.nu), -rate)
         if is_nonzero(self.weight_decay):
             updates = decay_weights(updates, params, -rate * self.weight_decay, self.mask)
         return updates, AdamState(after.count, after.mu, after.nu, rate)
@@ -207,8 +211,6 @@ def adam(
     >>> params, state.count
     (Array([0.9, 0.9], dtype=float32), Array(1., dtype=float64))
     """
-    positive("learning_rate", learning_rate, "adam")
-    check_moments("adam", b1, b2, eps, eps_root)
     return Adam(learning_rate, b1, b2, eps, nesterov=nesterov, eps_root=eps_root)
 
 
@@ -250,7 +252,4 @@ def adamw(
     >>> matrices.step(afx.ones(1), afx.zeros(1), matrices.init(afx.ones(1)))[0]
     Array([1.], dtype=float32)
     """
-    positive("learning_rate", learning_rate, "adamw")
-    positive("weight_decay", weight_decay, "adamw", zero=True)
-    check_moments("adamw", b1, b2, eps, eps_root)
     return Adam(learning_rate, b1, b2, eps, weight_decay, mask, nesterov, eps_root)

@@ -10,11 +10,12 @@ from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.arithmetic import abs as absolute
 from afx.ops.elementwise.arithmetic import sign, sqrt
 from afx.ops.elementwise.where import maximum
+from afx.optim import checks
 from afx.optim.descent import Descent, descent
-from afx.optim.hyperparameters import LearningRate, count_zero, positive
+from afx.optim.hyperparameters import LearningRate, count_zero
 from afx.optim.leaves import as_real, average, average_square, filled, map_trained, safe_sqrt, square, times, zeros_of
 from afx.optim.masks import Mask
-from afx.optim.rules.adam import Moments, MomentsState, check_moments
+from afx.optim.rules.adam import Moments, MomentsState
 from afx.optim.step import check_kind
 
 __all__ = [
@@ -54,9 +55,9 @@ class AmsgradState(Generic[T]):
 class ScaleByAmsgrad:
     """AMSGrad's transformation; made by `scale_by_amsgrad`."""
 
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
+    b1: float = attrs.field(default=0.9, validator=checks.fraction)
+    b2: float = attrs.field(default=0.999, validator=checks.fraction)
+    eps: float = attrs.field(default=1e-8, validator=checks.positive)
     correct_first: bool = False
 
     def init(self, params: T) -> AmsgradState[T]:
@@ -95,7 +96,6 @@ def scale_by_amsgrad(
     >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0]
     Array([1.], dtype=float32)
     """
-    check_moments("amsgrad", b1, b2, eps)
     return ScaleByAmsgrad(b1, b2, eps, correct_first)
 
 
@@ -142,10 +142,10 @@ def amsgrad(
 class ScaleByYogi(Moments):
     """Yogi's transformation; made by `scale_by_yogi`."""
 
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-3
-    initial: float = 1e-6
+    b1: float = attrs.field(default=0.9, validator=checks.fraction)
+    b2: float = attrs.field(default=0.999, validator=checks.fraction)
+    eps: float = attrs.field(default=1e-3, validator=checks.positive)
+    initial: float = attrs.field(default=1e-6, validator=checks.not_negative)
 
     def init(self, params: T) -> MomentsState[T]:
         """Return the state before the first step."""
@@ -179,8 +179,6 @@ def scale_by_yogi(*, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-3, init
     >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0].round(2)
     Array([1.], dtype=float32)
     """
-    check_moments("yogi", b1, b2, eps)
-    positive("initial", initial, "yogi", zero=True)
     return ScaleByYogi(b1, b2, eps, initial)
 
 
@@ -226,9 +224,9 @@ def yogi(
 class ScaleByAdamax(Moments):
     """Adamax's transformation; made by `scale_by_adamax`."""
 
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
+    b1: float = attrs.field(default=0.9, validator=checks.fraction)
+    b2: float = attrs.field(default=0.999, validator=checks.fraction)
+    eps: float = attrs.field(default=1e-8, validator=checks.positive)
 
     def scaled(self, grads: T, state: MomentsState[T], size: float | Array) -> tuple[T, MomentsState[T]]:
         """Return ``size`` times the scaled gradients, and the next state."""
@@ -252,7 +250,6 @@ def scale_by_adamax(*, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) ->
     >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0]
     Array([1.], dtype=float32)
     """
-    check_moments("adamax", b1, b2, eps)
     return ScaleByAdamax(b1, b2, eps)
 
 

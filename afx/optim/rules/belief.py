@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.where import where
 from afx.ops.reductions.sums import sum as sum_
+from afx.optim import checks
 from afx.optim.descent import Descent, descent
-from afx.optim.hyperparameters import LearningRate, count_zero, is_nonzero, positive
+from afx.optim.hyperparameters import LearningRate, count_zero, is_nonzero
 from afx.optim.leaves import as_real, average, average_square, map_trained, safe_sqrt, square, zeros_of
 from afx.optim.masks import Mask
-from afx.optim.rules.adam import Moments, MomentsState, check_moments
+from afx.optim.rules.adam import Moments, MomentsState
 from afx.optim.shards import norm_of_shards
 from afx.optim.step import check_kind
 from afx.optim.transforms import decay_weights
@@ -27,10 +28,11 @@ T = TypeVar("T")
 class ScaleByBelief(Moments):
     """AdaBelief's transformation; made by `adabelief`."""
 
-    b1: float
-    b2: float
-    eps: float
-    eps_root: float
+    who: ClassVar[str] = "adabelief"
+    b1: float = attrs.field(validator=checks.fraction)
+    b2: float = attrs.field(validator=checks.fraction)
+    eps: float = attrs.field(validator=checks.positive)
+    eps_root: float = attrs.field(validator=checks.not_negative)
 
     def scaled(self, grads: T, state: MomentsState[T], size: float | Array) -> tuple[T, MomentsState[T]]:
         """Return ``size`` times the scaled gradients, and the next state."""
@@ -77,8 +79,6 @@ def adabelief(
     >>> optimizer.step(afx.ones(1), afx.ones(1), optimizer.init(afx.ones(1)))[0].round(4)
     Array([0.8889], dtype=float32)
     """
-    check_moments("adabelief", b1, b2, eps)
-    positive("eps_root", eps_root, "adabelief", zero=True)
     return descent(ScaleByBelief(b1, b2, eps, eps_root), learning_rate, "adabelief", weight_decay, mask)
 
 
@@ -86,10 +86,10 @@ def adabelief(
 class ScaleByNovograd:
     """NovoGrad's transformation; made by `novograd`."""
 
-    b1: float
-    b2: float
-    eps: float
-    weight_decay: float
+    b1: float = attrs.field(validator=checks.fraction)
+    b2: float = attrs.field(validator=checks.fraction)
+    eps: float = attrs.field(validator=checks.positive)
+    weight_decay: float = attrs.field(validator=checks.not_negative)
     mask: Mask
 
     def init(self, params: T) -> MomentsState[T]:
@@ -144,6 +144,4 @@ def novograd(
     >>> optimizer.step(afx.ones(2), afx.asarray([3.0, 4.0]), optimizer.init(afx.ones(2)))[0]
     Array([0.94, 0.92], dtype=float32)
     """
-    check_moments("novograd", b1, b2, eps)
-    positive("weight_decay", weight_decay, "novograd", zero=True)
     return descent(ScaleByNovograd(b1, b2, eps, weight_decay, mask), learning_rate, "novograd")

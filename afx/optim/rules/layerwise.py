@@ -7,9 +7,10 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from afx.core.array.array import Array, ArrayLike
+from afx.optim import checks
 from afx.optim.chain import chain
 from afx.optim.descent import Descent, descent
-from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, next_rate, positive
+from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, next_rate
 from afx.optim.leaves import times, zeros_of
 from afx.optim.masks import Mask
 from afx.optim.protocols import EmptyState
@@ -79,14 +80,17 @@ class LarsState(Generic[T]):
 class Lars:
     """LARS; made by `lars`, which says what the attributes are."""
 
-    learning_rate: LearningRate
+    learning_rate: LearningRate = attrs.field(validator=checks.positive)
     momentum: float = 0.9
     nesterov: bool = False
-    weight_decay: float = 0.0
+    weight_decay: float = attrs.field(default=0.0, validator=checks.not_negative)
     mask: Mask = True
-    coefficient: float = 1e-3
-    eps: float = 0.0
+    coefficient: float = attrs.field(default=1e-3, validator=checks.positive)
+    eps: float = attrs.field(default=0.0, validator=checks.not_negative)
     trust_mask: Mask = True
+
+    def __attrs_post_init__(self) -> None:
+        check_momentum(self.momentum, self.nesterov, 0.0, "lars")
 
     def init(self, params: T) -> LarsState[T]:
         """Return the state before the first step."""
@@ -146,9 +150,4 @@ def lars(
     >>> optimizer.step(afx.asarray([3.0, 4.0]), afx.asarray([1.0, 0.0]), optimizer.init(afx.ones(2)))[0]
     Array([2.5, 4. ], dtype=float32)
     """
-    positive("learning_rate", learning_rate, "lars")
-    check_momentum(momentum, nesterov, 0.0, "lars")
-    positive("weight_decay", weight_decay, "lars", zero=True)
-    positive("coefficient", coefficient, "lars")
-    positive("eps", eps, "lars", zero=True)
     return Lars(learning_rate, momentum, nesterov, weight_decay, mask, coefficient, eps, trust_mask)

@@ -8,8 +8,9 @@ import attrs
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.arithmetic import sign
+from afx.optim import checks
 from afx.optim.descent import Descent, descent
-from afx.optim.hyperparameters import LearningRate, count_zero, fraction
+from afx.optim.hyperparameters import LearningRate, count_zero
 from afx.optim.leaves import average, map_trained, zeros_of
 from afx.optim.masks import Mask
 from afx.optim.step import check_kind
@@ -36,8 +37,8 @@ class LionState(Generic[T]):
 class ScaleByLion:
     """Lion's transformation; made by `scale_by_lion`."""
 
-    b1: float = 0.9
-    b2: float = 0.99
+    b1: float = attrs.field(default=0.9, validator=checks.fraction)
+    b2: float = attrs.field(default=0.99, validator=checks.fraction)
 
     def init(self, params: T) -> LionState[T]:
         """Return the state before the first step."""
@@ -62,8 +63,6 @@ def scale_by_lion(*, b1: float = 0.9, b2: float = 0.99) -> ScaleByLion:
     >>> rule.update(afx.asarray([4.0, -0.1]), rule.init(afx.ones(2)), afx.ones(2))[0]
     Array([ 1., -1.], dtype=float32)
     """
-    fraction("b1", b1, "lion")
-    fraction("b2", b2, "lion")
     return ScaleByLion(b1, b2)
 
 

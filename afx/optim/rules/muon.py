@@ -12,8 +12,9 @@ from afx.errors import ArgumentError, ShapeError
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.axes import matrix_transpose
 from afx.ops.reductions.moments import vector_norm
+from afx.optim import checks
 from afx.optim.descent import descent
-from afx.optim.hyperparameters import LearningRate, check_numbers, count_zero, fraction, positive
+from afx.optim.hyperparameters import LearningRate, check_numbers, count_zero
 from afx.optim.leaves import as_real, average, map_trained, zeros_of
 from afx.optim.masks import Mask
 from afx.optim.rules.adam import adamw
@@ -45,12 +46,12 @@ class MuonState(Generic[T]):
 class ScaleByMuon:
     """Muon's transformation; made by `scale_by_muon`."""
 
-    beta: float = 0.95
-    eps: float = 1e-8
+    beta: float = attrs.field(default=0.95, validator=checks.fraction)
+    eps: float = attrs.field(default=1e-8, validator=checks.positive)
     nesterov: bool = True
     coefficients: tuple[float, float, float] = QUINTIC
     iterations: int = 5
-    consistent_rms: float | None = None
+    consistent_rms: float | None = attrs.field(default=None, validator=attrs.validators.optional(checks.positive))
 
     def init(self, params: T) -> MuonState[T]:
         """Return the state before the first step."""
@@ -109,16 +110,12 @@ def scale_by_muon(
     Array([[0.7 , 0.  ],
            [0.  , 1.13]], dtype=float32)
     """
-    fraction("beta", beta, "muon")
-    positive("eps", eps, "muon")
     if not isinstance(coefficients, tuple) or len(coefficients) != 3:  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
         raise ArgumentError(f"muon: coefficients are three numbers: got {coefficients!r}; give a tuple")
     a, b, c = coefficients
     check_numbers("muon", iterations=iterations, a=a, b=b, c=c)
     if not iterations >= 1:
         raise ArgumentError(f"muon: the number of iterations is 1 or more: got {iterations}; 5 is usual")
-    if consistent_rms is not None:
-        positive("consistent_rms", consistent_rms, "muon")
     return ScaleByMuon(beta, eps, nesterov, coefficients, iterations, consistent_rms)
 
 

@@ -9,11 +9,12 @@ import attrs
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.where import where
+from afx.optim import checks
 from afx.optim.descent import Descent, descent
-from afx.optim.hyperparameters import LearningRate, count_zero, positive
+from afx.optim.hyperparameters import LearningRate, count_zero
 from afx.optim.leaves import as_real, average, average_square, map_trained, safe_sqrt, zeros_of
 from afx.optim.masks import Mask
-from afx.optim.rules.adam import Moments, MomentsState, check_moments
+from afx.optim.rules.adam import Moments, MomentsState
 from afx.optim.step import check_kind
 
 __all__ = ["NadamState", "nadam", "radam", "scale_by_nadam", "scale_by_radam"]
@@ -42,10 +43,10 @@ class NadamState(Generic[T]):
 class ScaleByNadam:
     """NAdam's transformation; made by `scale_by_nadam`."""
 
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
-    momentum_decay: float | None = 4e-3
+    b1: float = attrs.field(default=0.9, validator=checks.fraction)
+    b2: float = attrs.field(default=0.999, validator=checks.fraction)
+    eps: float = attrs.field(default=1e-8, validator=checks.positive)
+    momentum_decay: float | None = attrs.field(default=4e-3, validator=attrs.validators.optional(checks.not_negative))
 
     def init(self, params: T) -> NadamState[T]:
         """Return the state before the first step."""
@@ -88,9 +89,6 @@ def scale_by_nadam(
     >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0].round(4)
     Array([1.4737], dtype=float32)
     """
-    check_moments("nadam", b1, b2, eps)
-    if momentum_decay is not None:
-        positive("momentum_decay", momentum_decay, "nadam", zero=True)
     return ScaleByNadam(b1, b2, eps, momentum_decay)
 
 
@@ -137,10 +135,10 @@ def nadam(
 class ScaleByRadam(Moments):
     """RAdam's transformation; made by `scale_by_radam`."""
 
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
-    threshold: float = 5.0
+    b1: float = attrs.field(default=0.9, validator=checks.fraction)
+    b2: float = attrs.field(default=0.999, validator=checks.fraction)
+    eps: float = attrs.field(default=1e-8, validator=checks.positive)
+    threshold: float = attrs.field(default=5.0, validator=checks.positive)
     correct_eps: bool = True
 
     def scaled(self, grads: T, state: MomentsState[T], size: float | Array) -> tuple[T, MomentsState[T]]:
@@ -177,8 +175,6 @@ def scale_by_radam(
     >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0].round(4)
     Array([4.], dtype=float32)
     """
-    check_moments("radam", b1, b2, eps)
-    positive("threshold", threshold, "radam")
     return ScaleByRadam(b1, b2, eps, threshold, correct_eps)
 
 

@@ -14,10 +14,10 @@ from afx.ops.creation.creation import zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.where import maximum, where
 from afx.ops.reductions.sums import sum as sum_
-from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, next_rate, positive, rate_at
+from afx.optim import checks
+from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, next_rate, rate_at
 from afx.optim.leaves import as_real, average_square, compute_params, is_trained, map_trained, safe_sqrt, zeros_of
 from afx.optim.masks import Mask
-from afx.optim.rules.adam import check_moments
 from afx.optim.step import Steps, check_kind
 from afx.optim.transforms import decay_weights
 
@@ -55,12 +55,12 @@ class ProdigyState(Generic[T]):
 class Prodigy(Steps[ProdigyState[Any]]):
     """Prodigy; made by `prodigy`, which says what the attributes are."""
 
-    learning_rate: LearningRate = 1.0
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
-    distance: float = 1e-6
-    weight_decay: float = 0.0
+    learning_rate: LearningRate = attrs.field(default=1.0, validator=checks.positive)
+    b1: float = attrs.field(default=0.9, validator=checks.fraction)
+    b2: float = attrs.field(default=0.999, validator=checks.fraction)
+    eps: float = attrs.field(default=1e-8, validator=checks.positive)
+    distance: float = attrs.field(default=1e-6, validator=checks.positive)
+    weight_decay: float = attrs.field(default=0.0, validator=checks.not_negative)
     mask: Mask = True
 
     def init(self, params: Any) -> ProdigyState[Any]:
@@ -134,8 +134,4 @@ def prodigy(
     >>> bool(afx.abs(x[0]) < 0.1)
     True
     """
-    positive("learning_rate", learning_rate, "prodigy")
-    positive("distance", distance, "prodigy")
-    positive("weight_decay", weight_decay, "prodigy", zero=True)
-    check_moments("prodigy", b1, b2, eps)
     return Prodigy(learning_rate, b1, b2, eps, distance, weight_decay, mask)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import attrs
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.where import maximum
-from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, fraction, is_nonzero, next_rate, positive
+from afx.optim import checks
+from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, is_nonzero, next_rate
 from afx.optim.leaves import as_real, average, average_square, map_trained, safe_sqrt, square, times, zeros_of
 from afx.optim.step import apply_rule, check_kind
 
@@ -37,8 +38,9 @@ class RmsState(Generic[T]):
 class ScaleByRms:
     """RMSProp's transformation; made by `scale_by_rms`."""
 
-    decay: float = 0.99
-    eps: float = 1e-8
+    who: ClassVar[str] = "scale_by_rms"
+    decay: float = attrs.field(default=0.99, validator=checks.fraction)
+    eps: float = attrs.field(default=1e-8, validator=checks.positive)
     centered: bool = False
     eps_in_root: bool = False
     bias_correction: bool = False
@@ -95,8 +97,6 @@ def scale_by_rms(
     >>> rule.update(afx.ones(1), rule.init(afx.ones(1)), afx.ones(1))[0]
     Array([2.], dtype=float32)
     """
-    positive("eps", eps, "scale_by_rms")
-    fraction("decay", decay, "scale_by_rms")
     return ScaleByRms(decay, eps, centered, eps_in_root, bias_correction)
 
 
@@ -124,10 +124,10 @@ class RmspropState(Generic[T]):
 class Rmsprop:
     """RMSProp; made by `rmsprop`, which says what the attributes are."""
 
-    learning_rate: LearningRate
-    decay: float = 0.99
-    eps: float = 1e-8
-    momentum: float = 0.0
+    learning_rate: LearningRate = attrs.field(validator=checks.positive)
+    decay: float = attrs.field(default=0.99, validator=checks.fraction)
+    eps: float = attrs.field(default=1e-8, validator=checks.positive)
+    momentum: float = attrs.field(default=0.0, validator=checks.fraction)
     centered: bool = False
     eps_in_root: bool = False
 
@@ -196,8 +196,4 @@ def rmsprop(
     >>> optimizer.step(afx.ones(1), afx.ones(1), optimizer.init(afx.ones(1)))[0]
     Array([0.8], dtype=float32)
     """
-    positive("learning_rate", learning_rate, "rmsprop")
-    positive("eps", eps, "rmsprop")
-    fraction("decay", decay, "rmsprop")
-    fraction("momentum", momentum, "rmsprop")
     return Rmsprop(learning_rate, decay, eps, momentum, centered, eps_in_root)

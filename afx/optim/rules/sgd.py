@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import attrs
 
@@ -10,7 +10,8 @@ from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import float64
 from afx.errors import ArgumentError
-from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, fraction, is_nonzero, next_rate, positive
+from afx.optim import checks
+from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, fraction, is_nonzero, next_rate
 from afx.optim.leaves import as_real, check_params, map_trained, times, zeros_of
 from afx.optim.step import Steps, apply_rule, check_kind
 
@@ -46,7 +47,8 @@ class LearningRateState:
 class ScaleByLearningRate(Steps[LearningRateState]):
     """The plainest optimizer; made by `scale_by_learning_rate`."""
 
-    learning_rate: LearningRate
+    who: ClassVar[str] = "scale_by_learning_rate"
+    learning_rate: LearningRate = attrs.field(validator=checks.positive)
 
     def init(self, params: object) -> LearningRateState:
         """Return the state before the first step."""
@@ -77,7 +79,6 @@ def scale_by_learning_rate(learning_rate: LearningRate) -> ScaleByLearningRate:
     >>> optimizer.step(afx.ones(2), afx.ones(2), optimizer.init(afx.ones(2)))[0]
     Array([0.5, 0.5], dtype=float32)
     """
-    positive("learning_rate", learning_rate, "scale_by_learning_rate")
     return ScaleByLearningRate(learning_rate)
 
 
@@ -129,6 +130,9 @@ class Trace:
     nesterov: bool = False
     dampening: float = 0.0
 
+    def __attrs_post_init__(self) -> None:
+        check_momentum(self.momentum, self.nesterov, self.dampening, "trace")
+
     def init(self, params: T) -> TraceState[T]:
         """Return the state before the first step."""
         return TraceState(count_zero(), zeros_of(params, "trace"))
@@ -159,7 +163,6 @@ def trace(momentum: float, *, nesterov: bool = False, dampening: float = 0.0) ->
     >>> rule.update(afx.ones(1), state, afx.ones(1))[0]
     Array([1.5], dtype=float32)
     """
-    check_momentum(momentum, nesterov, dampening, "trace")
     return Trace(momentum, nesterov, dampening)
 
 
@@ -183,10 +186,13 @@ class SgdState(Generic[T]):
 class Sgd:
     """Gradient descent; made by `sgd`, which says what the attributes are."""
 
-    learning_rate: LearningRate
+    learning_rate: LearningRate = attrs.field(validator=checks.positive)
     momentum: float = 0.0
     nesterov: bool = False
     dampening: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        check_momentum(self.momentum, self.nesterov, self.dampening, "sgd")
 
     def init(self, params: T) -> SgdState[T]:
         """Return the state before the first step."""
@@ -234,6 +240,4 @@ def sgd(learning_rate: LearningRate, *, momentum: float = 0.0, nesterov: bool = 
     >>> optimizer.step(afx.ones(2), afx.ones(2), optimizer.init(afx.ones(2)))[0]
     Array([0.5, 0.5], dtype=float32)
     """
-    positive("learning_rate", learning_rate, "sgd")
-    check_momentum(momentum, nesterov, dampening, "sgd")
     return Sgd(learning_rate, momentum, nesterov, dampening)
