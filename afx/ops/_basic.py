@@ -92,11 +92,15 @@ def _cast_abstract(x: Aval, *, dtype: DType) -> Aval:
     return Aval(x.shape, dtype)
 
 
+def _cast_transpose(ct: Array, x: Aval, *, dtype: DType) -> Array:
+    return (ct.real if ct.dtype.kind == "c" and x.dtype.kind != "c" else ct).astype(x.dtype)
+
+
 cast_p = linear(
     "cast",
     _cast_run,
     _cast_abstract,
-    lambda ct, x, *, dtype: (ct.real if ct.dtype.kind == "c" and x.dtype.kind != "c" else ct).astype(x.dtype),
+    _cast_transpose,
     batch=batch_unchanged("cast"),
     nonnegative_linear=True,
     canonical="cast",
@@ -143,15 +147,35 @@ def _reshape_into(out: Any, x: Any, *, shape: Shape) -> None:
     np.copyto(out.reshape(x.shape), x)  # what it is given is in one piece
 
 
+def _reshape_transpose(ct: Array, x: Aval, *, shape: Shape) -> Array:
+    return ct.reshape(x.shape)
+
+
+def _reshape_run(x: Any, *, shape: Shape) -> Any:
+    return numpy_of(x).reshape(shape)
+
+
+def _reshape_text(x: str, *, shape: Shape) -> str:
+    return f"{x}.reshape({shape if len(shape) != 1 else shape[0]})"
+
+
+def _reshape_abstract(x: Aval, *, shape: Shape) -> Aval:
+    return Aval(resolved_shape(x, x.shape, shape), x.dtype)
+
+
+def _reshape_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return reshape_as(xs[0], (size, *params["shape"]))
+
+
 reshape_p = linear(
     "reshape",
-    lambda x, *, shape: numpy_of(x).reshape(shape),
-    lambda x, *, shape: Aval(resolved_shape(x, x.shape, shape), x.dtype),
-    lambda ct, x, *, shape: ct.reshape(x.shape),
-    batch=lambda size, xs, batched, params: reshape_as(xs[0], (size, *params["shape"])),
+    _reshape_run,
+    _reshape_abstract,
+    _reshape_transpose,
+    batch=_reshape_batch,
     nonnegative_linear=True,
     may_alias=True,
-    emit_view=lambda x, *, shape: f"{x}.reshape({shape if len(shape) != 1 else shape[0]})",
+    emit_view=_reshape_text,
     impl_into=_reshape_into,
     canonical="reshape",
 )

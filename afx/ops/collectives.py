@@ -100,9 +100,11 @@ def _psum_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
     return bind_any(psum_p, *xs)
 
 
-psum_p: Primitive = linear(
-    "psum", _psum_run, _keep_aval, lambda ct, aval: psum(ct), batch=_psum_batch, has_effects=True
-)
+def _psum_back(ct: Array, aval: Aval) -> Array:
+    return psum(ct)
+
+
+psum_p: Primitive = linear("psum", _psum_run, _keep_aval, _psum_back, batch=_psum_batch, has_effects=True)
 
 
 def all_gather(x: ArrayLike) -> Array:

@@ -8,7 +8,7 @@ import attrs
 
 from afx.optim import hyperparameters
 
-__all__ = ["fraction", "not_negative", "positive"]
+__all__ = ["fraction", "not_negative", "positive", "positive_or_none"]
 
 
 def _name_of(rule: object) -> str:
@@ -20,6 +20,12 @@ def _name_of(rule: object) -> str:
 def positive(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
     """Raise where a field is no number above 0, nor a schedule where it is a learning rate."""
     hyperparameters.positive(field.name, value, _name_of(rule))
+
+
+def positive_or_none(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
+    """Raise where a field is neither None nor a number above 0."""
+    if value is not None:
+        positive(rule, field, value)
 
 
 def not_negative(rule: object, field: attrs.Attribute[Any], value: Any) -> None:

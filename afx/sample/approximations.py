@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 import numpy as np
@@ -119,6 +119,10 @@ class AdviState(Generic[T]):
     optimizer: AdamState[tuple[T, T]]
 
 
+def _check_samples(value: Any) -> int:
+    return whole_number("samples", value, "advi")
+
+
 @attrs.frozen
 class advi(Generic[T]):  # named as what it reads as
     """A fit of independent normal laws of the unconstrained parameters (Kucukelbir et al. 2017), by Adam.
@@ -139,7 +143,7 @@ class advi(Generic[T]):  # named as what it reads as
 
     log_density: LogDensity[T]
     constraints: Constraints = None
-    samples: int = attrs.field(default=8, converter=lambda value: whole_number("samples", value, "advi"))
+    samples: int = attrs.field(default=8, converter=_check_samples)
     learning_rate: float = 0.05
 
     def init(self, params: T) -> AdviState[T]:

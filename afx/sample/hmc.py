@@ -29,6 +29,10 @@ def _check_jitter(value: Any) -> float:
     return float(value)
 
 
+def _check_leaps(value: Any) -> int:
+    return whole_number("leaps", value, "hmc")
+
+
 @attrs.frozen
 class hmc(Sampler[T]):  # named as what it reads as
     """The Hamiltonian Monte Carlo sampler of a density (Neal 2011), with trajectories of a given length.
@@ -47,7 +51,7 @@ class hmc(Sampler[T]):  # named as what it reads as
     True
     """
 
-    leaps: int = attrs.field(default=20, converter=lambda value: whole_number("leaps", value, "hmc"))
+    leaps: int = attrs.field(default=20, converter=_check_leaps)
     jitter: float = attrs.field(default=0.2, converter=_check_jitter)
 
     def step(self, state: State[T], key: Array) -> tuple[State[T], Info]:

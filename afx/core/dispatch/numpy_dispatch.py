@@ -242,11 +242,19 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
 
 
 # What needs no translation, first what is known of an array without its values.
+def _ndim(a: Any) -> int:
+    return len(_shape(a))
+
+
+def _is_real(x: Any) -> bool:
+    return not _is_complex(x)
+
+
 QUERIES: dict[str, Function] = {
     "broadcast_arrays": _broadcast_arrays,
     "iscomplexobj": _is_complex,
-    "isrealobj": lambda x: not _is_complex(x),
-    "ndim": lambda a: len(_shape(a)),
+    "isrealobj": _is_real,
+    "ndim": _ndim,
     "shape": _shape,
     "size": _size,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import Literal
 
 import attrs
@@ -41,7 +40,7 @@ class Machine:
     def __attrs_post_init__(self) -> None:
         for name, value in attrs.asdict(self).items():
             least = "above 0" if name.endswith("per_second") else "0 or more"
-            if not isinstance(value, Real) or not (value > 0 or (value == 0 and least == "0 or more")):
+            if not isinstance(value, int | float) or not (value > 0 or (value == 0 and least == "0 or more")):
                 raise ArgumentError(f"Machine: {name} is a number, {least}: got {value!r}; measure it, or leave it out")
 
     def seconds(self, graph: Graph) -> float:

@@ -358,6 +358,10 @@ def _reaxis(o: Options, x: Any, axes: Any = None) -> Any:
     return (F.expand_dims if o.kind == "Unsqueeze" else F.squeeze)(x, None if given is None else tuple(given))
 
 
+def _power(_o: Options, x: Any, y: Any) -> Any:
+    return F.pow(x, y).astype(x.dtype)
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     **OF_ONE, **OF_TWO, **dict.fromkeys(("Concat", *FOLDED), _join), **dict.fromkeys(("Dropout", "Identity"), _pass_on),
     **{n: functools.partial(_call, n.lower()) for n in PLAIN.split()},
@@ -367,7 +371,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "AveragePool": functools.partial(_pool, nn.avg_pool), "BatchNormalization": _batch_norm,
     "Clip": functools.partial(_call, "clip"), "Constant": _constant, "Conv": _conv, "CumSum": _cumulative, "Div": _divide,
     "Gemm": _gemm, "LayerNormalization": _layer_norm, "MaxPool": functools.partial(_pool, nn.max_pool), "Pad": _pad,
-    "IsInf": _infinite, "Pow": lambda _o, x, y: F.pow(x, y).astype(x.dtype),
+    "IsInf": _infinite, "Pow": _power,
     "Range": _count, "Reshape": _reshape, "ScatterND": _scatter, "Slice": _slice, "Split": _split, "Squeeze": _reaxis,
     "TopK": _top, "Unsqueeze": _reaxis,
 }  # fmt: skip

@@ -38,12 +38,18 @@ def rule(*names: str) -> Callable[[F], F]:
     return enter
 
 
+def _with_kind(
+    form: Callable[..., Value | Sequence[Value]], kind: Any, w: OnnxWriter, *xs: Value
+) -> Value | Sequence[Value]:
+    return form(w, kind, *xs)
+
+
 def rules(kinds: Mapping[str, Any]) -> Callable[[F], F]:
     """Enter a function as the template of several primitives: it takes what stands beside their names, then the operands."""
 
     def enter(form: F) -> F:
         for name, kind in kinds.items():
-            rule(name)(functools.partial(lambda form, kind, w, *xs: form(w, kind, *xs), form, kind))
+            rule(name)(functools.partial(_with_kind, form, kind))
         return form
 
     return enter
@@ -51,4 +57,7 @@ def rules(kinds: Mapping[str, Any]) -> Callable[[F], F]:
 
 def formulas(entries: Mapping[str, Callable[..., Value]]) -> None:
     """Enter formulas of the operands alone as the templates of primitives."""
-    rules(entries)(lambda _w, formula, *xs: formula(*xs))
+
+    @rules(entries)
+    def _(_w: OnnxWriter, formula: Callable[..., Value], *xs: Value) -> Value:
+        return formula(*xs)

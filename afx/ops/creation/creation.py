@@ -216,7 +216,8 @@ def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = 
         )
     if not hasattr(x, "__dlpack__"):
         raise OperandError(f"from_dlpack: {type(x).__name__} does not speak DLPack: got {x!r}; call afx.asarray")
-    return asarray(np.from_dlpack(x))
+    exporter: Any = x
+    return asarray(np.from_dlpack(exporter))
 
 
 def _fill(

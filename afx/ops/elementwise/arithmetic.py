@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -151,8 +152,12 @@ def reciprocal(x: ArrayLike) -> Array:
     return bind1(reciprocal_p, x)
 
 
+def _reciprocal_run(x: Any) -> Any:
+    return np.divide(1, x)
+
+
 reciprocal_p: Primitive = unary(
-    "reciprocal", lambda x: np.divide(1, x), lambda z, _x: -z * z, kinds="fc", promotes_to_float=True, domain=(0.5, 2.0)
+    "reciprocal", _reciprocal_run, lambda z, _x: -z * z, kinds="fc", promotes_to_float=True, domain=(0.5, 2.0)
 )
 
 

@@ -114,11 +114,19 @@ def _conj_into(z: Any, x: Any) -> None:
         np.copyto(z, x)
 
 
+def _conj_transpose(ct: Array, x: Aval) -> Array:
+    return conj(ct)
+
+
+def _conj_abstract(x: Aval) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
 conj_p: Primitive = linear(
     "conj",
     _conj_run,
-    lambda x: Aval(x.shape, x.dtype),
-    lambda ct, x: conj(ct),
+    _conj_abstract,
+    _conj_transpose,
     alive=_alive,
     batch=batch_unchanged("conj"),
     involution=True,

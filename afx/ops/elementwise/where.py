@@ -137,10 +137,14 @@ def _clip_run(x: Any, lower: Any, upper: Any) -> Any:
     return _clip_any(x, lower, upper)
 
 
+def _at_lower(_z: Array, x: Array, lower: Array, upper: Array) -> Array:
+    return (x < lower) & (lower <= upper)
+
+
 clip_p: Primitive = elementwise(
     "clip",
     np.clip,
-    (_inside, lambda _z, x, lower, upper: (x < lower) & (lower <= upper), _at_upper),
+    (_inside, _at_lower, _at_upper),
     impl=_clip_run,
     kinds="biuf",
     masks_cotangent=True,

@@ -212,13 +212,17 @@ def _batched_scatter(
     return move_axis(z, 1, count, axis + 1)
 
 
+def _gather_abstract(x: Aval, *indices: Aval, axis: int) -> Aval:
+    return Aval(gathered_shape("getitem", x, indices, axis), x.dtype)
+
+
 def _gathering(name: str) -> Primitive:
     return register(
         Primitive(
             name=name,
             kind="linear",
             impl=_gather_run,
-            abstract_eval=lambda x, *indices, axis: Aval(gathered_shape("getitem", x, indices, axis), x.dtype),
+            abstract_eval=_gather_abstract,
             batch=_gather_batch(name),
             derivative=Derivative(vjps=(_gather_pull,), reads=(INDICES,), jvp=_push(name)),
             masking=Masking(nonnegative_linear=True, selects=True),

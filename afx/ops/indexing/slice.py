@@ -63,12 +63,20 @@ def _slice_text(x: str, *, index: Basic) -> str:
     return f"{x}[{', '.join([*map(part, index), '...'])}]"
 
 
+def _slice_transpose(ct: Array, x: Aval, *, index: Basic) -> Array:
+    return embed(ct, x.shape, index)
+
+
+def _slice_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return slice_(xs[0], batched_index(size, params["index"]))
+
+
 slice_p: Primitive = linear(
     "slice",
     _slice_run,
     _slice_abstract,
-    lambda ct, x, *, index: embed(ct, x.shape, index),
-    batch=lambda size, xs, batched, params: slice_(xs[0], batched_index(size, params["index"])),
+    _slice_transpose,
+    batch=_slice_batch,
     nonnegative_linear=True,
     selects=True,
     may_alias=True,
@@ -118,11 +126,15 @@ def _embed_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], pa
     return embed(xs[0], (size, *params["shape"]), batched_index(size, params["index"]))
 
 
+def _embed_transpose(ct: Array, x: Aval, *, shape: Shape, index: Basic) -> Array:
+    return slice_(ct, index)
+
+
 embed_p: Primitive = linear(
     "embed",
     _embed_run,
     _embed_abstract,
-    lambda ct, x, *, shape, index: slice_(ct, index),
+    _embed_transpose,
     batch=_embed_batch,
     nonnegative_linear=True,
     make_kernel=_embed_prepare,

@@ -143,9 +143,13 @@ def _eigh_pull(
     return conjugate(hermitian(v @ inner @ adjoint(v)))
 
 
+def _eigh_run(a: Any, *, upper: bool = False) -> Any:
+    return arrays(np.linalg.eigh(_hermitian_part(a), "U" if upper else "L"))
+
+
 eigh_p: Primitive = matrix_op(
     "eigh",
-    lambda a, *, upper=False: arrays(np.linalg.eigh(_hermitian_part(a), "U" if upper else "L")),
+    _eigh_run,
     _eigh_abstract,
     _eigh_push,
     _eigh_pull,

@@ -143,8 +143,12 @@ def _inv_pull(ct: Array, z: Array, a: Any) -> Array:
     return -(transposed(z) @ ct @ transposed(z))
 
 
+def _inv_push(t: Array, z: Array, a: Any) -> Array:
+    return -(z @ t @ z)
+
+
 inv_p: Primitive = matrix_op(
-    "inv", np.linalg.inv, _inv_abstract, lambda t, z, a: -(z @ t @ z), _inv_pull, reads=1, native=by_lapack("inv")
+    "inv", np.linalg.inv, _inv_abstract, _inv_push, _inv_pull, reads=1, native=by_lapack("inv")
 )
 
 

@@ -141,11 +141,15 @@ def _concat_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], p
     )
 
 
+def _concat_run(*xs: Any, axis: int, sizes: tuple[int, ...]) -> Any:
+    return np.concatenate(xs, axis=axis)
+
+
 concat_p: Primitive = register(
     Primitive(
         name="concat",
         kind="custom",
-        impl=lambda *xs, axis, sizes: np.concatenate(xs, axis=axis),
+        impl=_concat_run,
         abstract_eval=_concat_abstract,
         batch=batch_along_axes("concat"),
         derivative=Derivative(vjp_all=_concat_joint, reads=(0,), jvp=_concat_jvp),

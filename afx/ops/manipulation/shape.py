@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, aval_of, normalize_axis, shape_of
+from afx.core.aval import Aval, Shape, aval_of, normalize_axis, shape_of
 from afx.core.dtypes import check_dtype
 from afx.core.options import Order, check_device, check_memory_order
-from afx.core.primitive import Primitive
+from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ShapeError
@@ -163,15 +163,35 @@ def permute_dims(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     return z
 
 
+def _permute_transpose(ct: Array, x: Aval, *, axes: Shape) -> Array:
+    return ct.transpose(tuple([axes.index(a) for a in range(len(axes))]))
+
+
+def _permute_run(x: Any, *, axes: Shape) -> Any:
+    return numpy_of(x).transpose(axes)
+
+
+def _permute_text(x: str, *, axes: Shape) -> str:
+    return f"{x}.T" if axes == (1, 0) else f"{x}.transpose({axes})"
+
+
+def _permute_abstract(x: Aval, *, axes: Shape) -> Aval:
+    return Aval(tuple([x.shape[a] for a in axes]), x.dtype)
+
+
+def _permute_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return permute_dims(xs[0], (0, *[a + 1 for a in params["axes"]]))
+
+
 permute_dims_p: Primitive = linear(
     "permute_dims",
-    lambda x, *, axes: numpy_of(x).transpose(axes),
-    lambda x, *, axes: Aval(tuple([x.shape[a] for a in axes]), x.dtype),
-    lambda ct, x, *, axes: ct.transpose(tuple([axes.index(a) for a in range(len(axes))])),
-    batch=lambda size, xs, batched, params: permute_dims(xs[0], (0, *[a + 1 for a in params["axes"]])),
+    _permute_run,
+    _permute_abstract,
+    _permute_transpose,
+    batch=_permute_batch,
     nonnegative_linear=True,
     may_alias=True,
-    emit_view=lambda x, *, axes: f"{x}.T" if axes == (1, 0) else f"{x}.transpose({axes})",
+    emit_view=_permute_text,
     canonical="permute",
 )
 

@@ -56,12 +56,20 @@ def _unstack_inline(xs: tuple[Value, ...], params: Params) -> Value:
     return tuple([slice_(xs[0], (*map(whole, shape[:axis]), k)) for k in range(shape[axis])])
 
 
+def _unstack_run(x: Any, *, axis: int) -> tuple[Any, ...]:
+    return tuple(np.moveaxis(x, axis, 0))
+
+
+def _unstack_abstract(x: Aval, *, axis: int) -> tuple[Aval, ...]:
+    return (Aval(x.shape[:axis] + x.shape[axis + 1 :], x.dtype),) * x.shape[axis]
+
+
 unstack_p: Primitive = register(
     Primitive(
         name="unstack",
         kind="custom",
-        impl=lambda x, *, axis: tuple(np.moveaxis(x, axis, 0)),
-        abstract_eval=lambda x, *, axis: (Aval(x.shape[:axis] + x.shape[axis + 1 :], x.dtype),) * x.shape[axis],
+        impl=_unstack_run,
+        abstract_eval=_unstack_abstract,
         batch=batch_along_axes("unstack"),
         multiple_results=True,
         decompose=_unstack_inline,

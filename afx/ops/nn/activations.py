@@ -28,9 +28,13 @@ def relu(x: ArrayLike) -> Array:
     return bind1(relu_p, x)
 
 
+def _relu_run(x: Any) -> Any:
+    return np.maximum(x, 0)
+
+
 relu_p: Primitive = unary(
     "relu",
-    lambda x: np.maximum(x, 0),
+    _relu_run,
     lambda _z, x: (x > 0).astype(x.dtype),
     kinds="iuf",
     masks_cotangent=True,
@@ -158,9 +162,13 @@ def scale_kept(x: ArrayLike, scale: ArrayLike) -> Array:
     return bind2(scale_kept_p, x, scale)
 
 
+def _scale_kept_run(x: Any, scale: Any) -> Any:
+    return np.where(scale != 0, x, 0) * scale
+
+
 scale_kept_p: Primitive = binary(
     "scale_kept",
-    lambda x, scale: np.where(scale != 0, x, 0) * scale,
+    _scale_kept_run,
     (lambda _z, _x, scale: scale, lambda _z, x, scale: where(scale != 0, x, 0)),
     kinds="fc",
     promotes_to_float=True,

@@ -184,11 +184,15 @@ def _record(into: Callable[..., None]) -> Callable[..., None]:
     return native
 
 
+def _by_input(ct: Array, kernel: Array, x: Aval, **params: Any) -> Array:
+    return bind_single(conv_input_p, ct, kernel, shape=x.shape, **params)
+
+
 conv_p: Primitive = bilinear(
     "conv",
     _runner(_abstract, _prepare),
     _abstract,
-    (lambda ct, kernel, x, **params: bind_single(conv_input_p, ct, kernel, shape=x.shape, **params), _pull_kernel),
+    (_by_input, _pull_kernel),
     batch=_batch,
     flops=_counter(2, 1),
     make_kernel=_prepare,
@@ -222,11 +226,15 @@ def _input_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], pa
     return _batch_by_groups(conv_input_p, size, xs, batched, wide if size else params)
 
 
+def _input_by_ct(u: Array, kernel: Array, ct: Aval, *, shape: Shape, **params: Any) -> Array:
+    return bind_single(conv_p, u, kernel, **params)
+
+
 conv_input_p: Primitive = bilinear(
     "conv_input",
     _runner(_input_abstract, _input_prepare),
     _input_abstract,
-    (lambda u, kernel, ct, *, shape, **params: bind_single(conv_p, u, kernel, **params), _input_by_kernel),
+    (_input_by_ct, _input_by_kernel),
     batch=_input_batch,
     flops=_counter(0, 1),
     make_kernel=_input_prepare,
@@ -252,12 +260,20 @@ def _kernel_by_ct(g: Array, x: Array, ct: Aval, *, window: Shape, **params: Any)
     return bind_single(conv_p, x, g, **params)
 
 
+def _kernel_by_x(g: Array, ct: Array, x: Aval, *, window: Shape, **params: Any) -> Array:
+    return bind_single(conv_input_p, ct, g, shape=x.shape, **params)
+
+
+def _kernel_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return _batch_by_groups(conv_kernel_p, size, xs, batched, params)
+
+
 conv_kernel_p: Primitive = bilinear(
     "conv_kernel",
     _runner(_kernel_abstract, _kernel_prepare),
     _kernel_abstract,
-    (lambda g, ct, x, *, window, **params: bind_single(conv_input_p, ct, g, shape=x.shape, **params), _kernel_by_ct),
-    batch=lambda size, xs, batched, params: _batch_by_groups(conv_kernel_p, size, xs, batched, params),
+    (_kernel_by_x, _kernel_by_ct),
+    batch=_kernel_batch,
     flops=_counter(1, 2),
     make_kernel=_kernel_prepare,
     impl_into=_kernel_into,
@@ -336,11 +352,23 @@ def _correlate_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...]
     return bind(conv_p, x[:, :, None], y[0][:, None, None], **options, groups=1)[:, :, 0]
 
 
+def _correlate_run(x: Any, y: Any, *, full: bool) -> Any:
+    return np.correlate(x, y.conj() if y.dtype.kind == "c" else y, "full" if full else "valid")
+
+
+def _correlate_abstract(x: Aval, y: Aval, *, full: bool) -> Aval:
+    return Aval((x.size + (y.size - 1) * (1 if full else -1),), x.dtype)
+
+
+def _correlate_flops(avals: Sequence[Aval], params: Params) -> int:
+    return 2 * avals[0].size * avals[1].size
+
+
 correlate_p: Primitive = bilinear(
     "correlate",
-    lambda x, y, *, full: np.correlate(x, y.conj() if y.dtype.kind == "c" else y, "full" if full else "valid"),
-    lambda x, y, *, full: Aval((x.size + (y.size - 1) * (1 if full else -1),), x.dtype),
+    _correlate_run,
+    _correlate_abstract,
     (_correlate_by_x, _correlate_by_y),
     batch=_correlate_batch,
-    flops=lambda avals, params: 2 * avals[0].size * avals[1].size,
+    flops=_correlate_flops,
 )

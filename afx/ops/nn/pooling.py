@@ -186,12 +186,16 @@ def _writer(prepare: Callable[..., Into]) -> Into:
     return into
 
 
+def _max_abstract(x: Aval, *, axis: Shape) -> Aval:
+    return Aval(reduced(x.shape, axis), x.dtype)
+
+
 max_first_p: Primitive = register(
     Primitive(
         name="max_first",
         kind="reduction",
         impl=_max_run,
-        abstract_eval=lambda x, *, axis: Aval(reduced(x.shape, axis), x.dtype),
+        abstract_eval=_max_abstract,
         batch=batch_along_axes("max_first"),
         derivative=Derivative(vjps=(_max_pull,), reads=(0b11,), jvp=_max_push),
         lowering=Lowering(make_kernel=_max_prepare, impl_into=_writer(_max_prepare), batch_operands=(0,)),
@@ -245,10 +249,14 @@ def _first_prepare(x: Aval, z: Aval, *, axis: Shape) -> Into:
     return into
 
 
+def _first_abstract(x: Aval, z: Aval, *, axis: Shape) -> Aval:
+    return Aval(z.shape, _numbers(_window(x.shape, axis)))
+
+
 first_p: Primitive = nondifferentiable(
     "first_of_window",
     _first_run,
-    lambda x, z, *, axis: Aval(z.shape, _numbers(_window(x.shape, axis))),
+    _first_abstract,
     batch=batch_along_axes("first_of_window"),
     make_kernel=_first_prepare,
     impl_into=_writer(_first_prepare),
@@ -321,12 +329,16 @@ def _pick_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape
     return to_lower_level(bind(put_p, ct, xs[1], axis=axis, window=_window(shape, axis)))
 
 
+def _pick_abstract(x: Aval, k: Aval, *, axis: Shape) -> Aval:
+    return Aval(k.shape, x.dtype)
+
+
 pick_p: Primitive = register(
     Primitive(
         name="pick_from_window",
         kind="linear",
         impl=_pick_run,
-        abstract_eval=lambda x, k, *, axis: Aval(k.shape, x.dtype),
+        abstract_eval=_pick_abstract,
         batch=batch_along_axes("pick_from_window"),
         derivative=Derivative(vjps=(_pick_pull,), reads=(0b100,), jvp=_push("pick_from_window")),
         masking=Masking(nonnegative_linear=True),

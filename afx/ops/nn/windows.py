@@ -136,11 +136,23 @@ def _col2im_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], p
     return reshape(z, (size, *shape))
 
 
+def _col2im_abstract(x: Aval, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Aval:
+    return Aval(shape, x.dtype)
+
+
+def _col2im_run(x: Any, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
+    return col2im(x, shape, window, stride, dilation, padding)
+
+
+def _col2im_transpose(ct: Array, x: Aval, *, shape: Shape, **params: Any) -> Array:
+    return im2col(ct, **params)
+
+
 col2im_p: Primitive = linear(
     "col2im",
-    lambda x, *, shape, window, stride, dilation, padding: col2im(x, shape, window, stride, dilation, padding),
-    lambda x, *, shape, window, stride, dilation, padding: Aval(shape, x.dtype),
-    lambda ct, x, *, shape, **params: im2col(ct, **params),
+    _col2im_run,
+    _col2im_abstract,
+    _col2im_transpose,
     batch=_col2im_batch,
     nonnegative_linear=True,
 )

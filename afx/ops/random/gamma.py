@@ -149,10 +149,14 @@ def _then_by_logarithm(z: Array, a: Array, y: Array, *, order: int) -> Array:
     return slope - order * bind_single(gamma_flow_by_logarithm_p, a, y, order=order - 1) if order else slope - 1
 
 
+def _then_by_shape(_z: Array, a: Array, y: Array, *, order: int) -> Array:
+    return bind_single(gamma_flow_by_logarithm_p, a, y, order=order + 1)
+
+
 gamma_flow_by_logarithm_p: Primitive = parametric(
     "gamma_flow_by_logarithm",
     _vectors(_gamma.flow_by_logarithm),
-    (lambda _z, a, y, *, order: bind_single(gamma_flow_by_logarithm_p, a, y, order=order + 1), _then_by_logarithm),
+    (_then_by_shape, _then_by_logarithm),
     {"order": 0},
     domain=(0.5, 3.0),
 )

@@ -252,12 +252,20 @@ def _sort_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], pa
     return _share_ties(t, z, axis) if _has_ties(z, axis) else t
 
 
+def _sort_run(x: Any, *, axis: int) -> Any:
+    return np.sort(x, axis=axis)
+
+
+def _sort_abstract(x: Aval, *, axis: int) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
 sort_p: Primitive = register(
     Primitive(
         name="sort",
         kind="custom",
-        impl=lambda x, *, axis: np.sort(x, axis=axis),
-        abstract_eval=lambda x, *, axis: Aval(x.shape, x.dtype),
+        impl=_sort_run,
+        abstract_eval=_sort_abstract,
         lowering=Lowering(native=_sort_native),
         batch=batch_unchanged("sort"),
         derivative=Derivative(vjps=(_sort_pull,), reads=(3,), jvp=_sort_push),

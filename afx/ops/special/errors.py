@@ -119,10 +119,14 @@ def _erfcx_slope(x: Any, *, order: int) -> Any:
     return where_(x < 0, slope, _erfcx_tail(np.clip(x, 0.0, 1e300), order))
 
 
+def _erfcx_next(_z: Array, x: Array, *, order: int) -> Array:
+    return bind_single(erfcx_slope_p, x, order=order + 1)
+
+
 erfcx_slope_p: Primitive = parametric(
     "erfcx_slope",
     double(_erfcx_slope),
-    (lambda _z, x, *, order: bind_single(erfcx_slope_p, x, order=order + 1),),
+    (_erfcx_next,),
     {"order": 1},
 )
 

@@ -184,8 +184,12 @@ def _gap_by_d(_z: Array, x: Array, d: Array, *, n: int) -> Array:
     return polygamma(n + 1, x + d)
 
 
+def _digamma_gap(x: Any, d: Any, *, n: int) -> Any:
+    return psi_gap(n, x, d)
+
+
 digamma_gap_p: Primitive = parametric(
-    "digamma_gap", double(lambda x, d, *, n: psi_gap(n, x, d)), (_gap_by_x, _gap_by_d), {"n": 0}, domain=(0.2, 4.0)
+    "digamma_gap", double(_digamma_gap), (_gap_by_x, _gap_by_d), {"n": 0}, domain=(0.2, 4.0)
 )
 
 

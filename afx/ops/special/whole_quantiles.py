@@ -152,12 +152,24 @@ geometric_quantile_p: Primitive
 geometric_upper_p: Primitive
 
 poisson_quantile_p, poisson_upper_p = _step("poisson", _poisson_moments, (_poisson_cdf, _poisson_sf), 2)
+
+
+def _largest_count(n: Any, _p: Any) -> Any:
+    return np.ceil(n)
+
+
 binomial_quantile_p, binomial_upper_p = _step(
-    "binomial", _binomial_moments, (_binomial_cdf, _binomial_sf), 3, most=lambda n, _p: np.ceil(n)
+    "binomial", _binomial_moments, (_binomial_cdf, _binomial_sf), 3, most=_largest_count
 )
 nbinom_quantile_p, nbinom_upper_p = _step("nbinom", _nbinom_moments, (_nbinom_cdf, _nbinom_sf), 3)
+
+
+def _geometric_cdf(k: Any, p: Any) -> Any:
+    return -np.expm1(k * np.log1p(-p))
+
+
 geometric_quantile_p, geometric_upper_p = _step(
-    "geometric", _geometric_moments, (lambda k, p: -np.expm1(k * np.log1p(-p)), _geometric_sf), 2, least=1.0
+    "geometric", _geometric_moments, (_geometric_cdf, _geometric_sf), 2, least=1.0
 )
 
 

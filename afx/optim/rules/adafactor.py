@@ -148,7 +148,7 @@ class Adafactor:
 
     learning_rate: LearningRate = attrs.field(validator=checks.positive)
     rule: ScaleByFactoredRms
-    clipping: float | None = attrs.field(default=1.0, validator=attrs.validators.optional(checks.positive))
+    clipping: float | None = attrs.field(default=1.0, validator=checks.positive_or_none)
     scale_by_parameters: bool = True
     momentum: float = attrs.field(default=0.0, validator=checks.fraction)
     weight_decay: float = attrs.field(default=0.0, validator=checks.not_negative)

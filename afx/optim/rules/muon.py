@@ -51,7 +51,7 @@ class ScaleByMuon:
     nesterov: bool = True
     coefficients: tuple[float, float, float] = QUINTIC
     iterations: int = 5
-    consistent_rms: float | None = attrs.field(default=None, validator=attrs.validators.optional(checks.positive))
+    consistent_rms: float | None = attrs.field(default=None, validator=checks.positive_or_none)
 
     def init(self, params: T) -> MuonState[T]:
         """Return the state before the first step."""
