@@ -8,7 +8,7 @@ import attrs
 
 from afx.optim import hyperparameters
 
-__all__ = ["fraction", "not_negative", "positive", "positive_or_none"]
+__all__ = ["fraction", "not_negative", "not_negative_or_none", "positive", "positive_or_none"]
 
 
 def _name_of(rule: object) -> str:
@@ -22,12 +22,6 @@ def positive(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
     hyperparameters.positive(field.name, value, _name_of(rule))
 
 
-def positive_or_none(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
-    """Raise where a field is neither None nor a number above 0."""
-    if value is not None:
-        positive(rule, field, value)
-
-
 def not_negative(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
     """Raise where a field is no number of 0 or more."""
     hyperparameters.positive(field.name, value, _name_of(rule), zero=True)
@@ -36,3 +30,15 @@ def not_negative(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
 def fraction(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
     """Raise where a field is no number in [0, 1)."""
     hyperparameters.fraction(field.name, value, _name_of(rule))
+
+
+def positive_or_none(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
+    """Raise where a field is neither None nor a number above 0."""
+    if value is not None:
+        positive(rule, field, value)
+
+
+def not_negative_or_none(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
+    """Raise where a field is neither None nor a number of 0 or more."""
+    if value is not None:
+        not_negative(rule, field, value)

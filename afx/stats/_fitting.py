@@ -135,22 +135,25 @@ def _check_given(who: str, kinds: Mapping[str, str], start: Mapping[str, float])
 
 def _misfit(who: str, law: Distribution, data: Array) -> ArgumentError:
     """Return the error that names the first number of the data without a finite likelihood, and the support."""
+    x = np.asarray(data)
     with quiet():
-        heights = np.broadcast_to(np.asarray(law.value("logpdf", data)), data.shape)
-    places = np.argwhere(~np.isfinite(heights))
+        heights = np.broadcast_to(np.asarray(law.value("logpdf", data)), x.shape)
+    infinite = not np.isfinite(x).all()
+    places = np.argwhere(~np.isfinite(x if infinite else heights))
     if not len(places):
         return ArgumentError(
             f"{who}.fit: the likelihood at the start is beyond all numbers: got {data.aval}; give start="
         )
-    place = tuple(places[0].tolist())
-    x = np.asarray(data)[place]
-    named = f"x[{', '.join(map(str, place))}] = {x}" if place else f"x = {x}"
-    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
-    if not np.isfinite(x):
-        return ArgumentError(f"{who}.fit: data are finite numbers: got {named}{more}; leave them out")
+    place: tuple[int, ...] = tuple(places[0].tolist())
+    named = f"x[{', '.join(map(str, place))}] = {x[place]}" if place else f"x = {x}"
+    named += f" and {len(places) - 1} more" if len(places) > 1 else ""
+    if infinite:
+        return ArgumentError(f"{who}.fit: data are finite numbers: got {named}; leave them out")
     low, high, support = _support(law, place, data.shape)
-    if low < x < high and float(heights[place]) == -math.inf:
-        way = "round them" if not float(x).is_integer() else "leave them out, or give start="
+    if not isinstance(law, ContinuousDistribution) and not float(x[place]).is_integer():
+        way = "round them"
+    elif low < x[place] < high:
+        way = "leave them out, or give start="
     elif isinstance(law, ContinuousDistribution):
         way = (
             f"leave them out, or give loc={'' if is_endless(law.high) else ' and scale='} of a support that holds them"
@@ -158,7 +161,7 @@ def _misfit(who: str, law: Distribution, data: Array) -> ArgumentError:
     else:
         way = "leave them out, or give other known parameters"
     return ArgumentError(
-        f"{who}.fit: data outside of the support have no likelihood: got {named}{more}, and the support {support}; {way}"
+        f"{who}.fit: data outside of the support have no likelihood: got {named}, and the support {support}; {way}"
     )
 
 

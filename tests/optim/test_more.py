@@ -36,7 +36,7 @@ def names_in(*files: Path) -> set[str]:
 def test_no_optimizer_stands_untested() -> None:
     """Every optimizer of `optim.__all__` is in the table of cases; `set_to_zero`, which goes nowhere, in a test of masks."""
     table = Path(str(cases.__file__))
-    assert len(makers("descend")) >= 40
+    assert len(makers("descend")) >= 30
     assert makers("descend") - names_in(table) == {"set_to_zero"}
     assert "set_to_zero" in names_in(table.with_name("test_masking.py"))
 
@@ -45,6 +45,44 @@ def test_no_transformation_stands_untested() -> None:
     """Every transformation of `optim.__all__` is used by a test of optimizers."""
     assert len(makers("update")) >= 30
     assert makers("update") <= names_in(*Path(str(cases.__file__)).parent.glob("*.py"))
+
+
+PAIRS: dict[str, tuple[Any, Any]] = {
+    "scale_by_adadelta": (optim.scale_by_adadelta(), optim.adadelta(0.1)),
+    "scale_by_adam": (optim.scale_by_adam(nesterov=True), optim.adam(0.1, nesterov=True)),
+    "scale_by_adamax": (optim.scale_by_adamax(), optim.adamax(0.1)),
+    "scale_by_amsgrad": (optim.scale_by_amsgrad(), optim.amsgrad(0.1)),
+    "scale_by_lion": (optim.scale_by_lion(), optim.lion(0.1, weight_decay=0.0)),
+    "scale_by_muon": (optim.scale_by_muon(), optim.muon(0.1)),
+    "scale_by_nadam": (optim.scale_by_nadam(), optim.nadam(0.1)),
+    "scale_by_radam": (optim.scale_by_radam(), optim.radam(0.1)),
+    "scale_by_rms": (optim.scale_by_rms(centered=True), optim.rmsprop(0.1, centered=True)),
+    "scale_by_rss": (optim.scale_by_rss(), optim.adagrad(0.1)),
+    "scale_by_yogi": (optim.scale_by_yogi(), optim.yogi(0.1)),
+    "scale_by_factored_rms": (
+        optim.chain(optim.scale_by_factored_rms(), optim.clip_by_block_rms(1.0)),
+        optim.adafactor(0.1, scale_by_parameters=False),
+    ),
+    "scale_by_param_block_rms": (
+        optim.chain(optim.scale_by_factored_rms(), optim.clip_by_block_rms(1.0), optim.scale_by_param_block_rms()),
+        optim.adafactor(0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_transformations_are_what_their_optimizers_multiply(name: str, rng: np.random.Generator) -> None:
+    """A chain of a transformation and a learning rate takes the steps of its optimizer."""
+    transformation, optimizer = PAIRS[name]
+    optimizers = [optim.chain(transformation, optim.scale_by_learning_rate(0.1)), optimizer]
+    start = afx.asarray(rng.normal(size=(3, 2)))
+    found = [start, start]
+    states = [o.init(start) for o in optimizers]
+    for grads in rng.normal(size=(4, 3, 2)):
+        for k, o in enumerate(optimizers):
+            found[k], states[k] = o.step(found[k], grads, states[k])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
+    assert not np.allclose(found[0], start)
 
 
 def test_prodigy_is_its_paper(rng: np.random.Generator) -> None:

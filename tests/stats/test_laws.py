@@ -250,7 +250,7 @@ def test_fits_of_whole_numbers_and_mistakes(rng: np.random.Generator) -> None:
         (lambda: stats.truncnorm.fit(x), "truncnorm.fit"),
         (
             lambda: stats.gamma.fit(x),
-            r"outside of the support .*got x\[\d+\] = -0\..*, and the support \(0, inf\); .*loc=",
+            r"outside of the support .*got x\[\d+\] = -0\..*, and the support \[0, inf\); .*loc=",
         ),
     ):
         with pytest.raises(afx.errors.ArgumentError, match=message):

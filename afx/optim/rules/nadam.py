@@ -46,7 +46,7 @@ class ScaleByNadam:
     b1: float = attrs.field(default=0.9, validator=checks.fraction)
     b2: float = attrs.field(default=0.999, validator=checks.fraction)
     eps: float = attrs.field(default=1e-8, validator=checks.positive)
-    momentum_decay: float | None = attrs.field(default=4e-3)
+    momentum_decay: float | None = attrs.field(default=4e-3, validator=checks.not_negative_or_none)
 
     def init(self, params: T) -> NadamState[T]:
         """Return the state before the first step."""
