@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import attrs
@@ -165,6 +166,21 @@ class GraphBuilder:
     def locate(self, eq: Equation) -> None:
         """Let equations from now on have the source and the ignored errors of an equation of the old graph."""
         self._source, self._quiet = eq.source, eq.ignored_fp_errors
+
+    @contextlib.contextmanager
+    def ignoring(self, errors: Sequence[str]) -> Generator[None]:
+        """Have equations that are entered meanwhile ignore floating-point errors."""
+        before, self._quiet = self._quiet, tuple(errors)
+        try:
+            yield
+        finally:
+            self._quiet = before
+
+    def choose(self, number: Atom, graphs: Sequence[Graph], operands: Sequence[Atom]) -> tuple[Atom, ...]:
+        """Enter an equation that runs one of several graphs of the same operands, by its number."""
+        p = primitive_for_role("switch")
+        assert p.lowering.hold is not None
+        return self._emit(p, (number, *operands), p.lowering.hold(graphs), tuple([a.aval for a in graphs[0].outputs]))
 
     def equation(self, eq: Equation, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
         """Enter an equation of the old graph with its new operands."""

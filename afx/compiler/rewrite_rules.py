@@ -16,6 +16,7 @@ import numpy as np
 
 from afx.compiler.graph_builder import GraphBuilder, Params, Rewrite, Rule
 from afx.compiler.layout_rules import collapse_short_last_axis, split_reduction, whole_embed, whole_slice
+from afx.compiler.masked_products import multiply_unmasked
 from afx.compiler.patterns import Match, like, number_of, rule
 from afx.compiler.product_rules import (
     collapse_batched_columns,
@@ -311,6 +312,11 @@ def loses_nothing(match: Match) -> bool:
     return np.can_cast(source, target, "safe")
 
 
+def chooses_by_truth(match: Match) -> bool:
+    """Tell whether c is a truth value."""
+    return match.atoms["c"].aval.dtype == np.bool_
+
+
 PATTERNS = (
     rule("x - n", "x", when=takes_plus_zero),
     rule("x + -y", "x - y", when=is_inexact),
@@ -336,6 +342,8 @@ PATTERNS = (
     rule("select(n, x, y)", "x", when=lambda match: bool(match.n)),
     rule("select(n, x, y)", "y", when=lambda match: not match.n),
     rule("select(c, x, x)", "x"),
+    rule("select(logical_not(c), x, y)", "select(c, y, x)", when=chooses_by_truth),
+    rule("select(invert(c), x, y)", "select(c, y, x)", when=chooses_by_truth),
     rule("select(c, select(c, x, y), z)", "select(c, x, z)"),
     rule("select(c, x, select(c, y, z))", "select(c, x, z)"),
     rule("logical_or(x, n)", "n", when=lambda match: match.n is True),
@@ -366,6 +374,8 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
         Rule(collapse_batched_matmul),
         Rule(collapse_batched_columns),
         _needing(expand_gram, "permute"),
+        _needing(multiply_unmasked, "select"),
+        _needing(multiply_unmasked, "permute"),
     ),
     "cast": (_needing(cast_repeated, "broadcast"),),
     "stop_gradient": (Rule(unstopped),),

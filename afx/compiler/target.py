@@ -184,6 +184,10 @@ class Target:
     expand_call_products: int = 10  # of them in a stack for each call of NumPy that works on all: measured
     collapse_min_elements: int = 1 << 13  # array above which they show: measured
 
+    unmask_min_elements: int = (
+        1 << 15
+    )  # of a masked matrix that is multiplied without the mask: below, a copy costs less
+    unmask_max_share: float = 0.25  # of its elements, that the product has, which is looked at
     select_min_elements: int = 256  # value that is computed in part: below, its call costs more than its elements
     slice_max_share: float = 0.5  # of a value that slices read, up to which it is computed in part
     gather_max_share: float = 0.25  # the same of indices: each operand may need a gather of its own

@@ -314,5 +314,7 @@ switch_p: Primitive = higher_order(
     lowering=Lowering(
         flops=lambda _, params: max([flops(branch.graph) for branch in params["branches"]]),
         control=lambda params: BranchSpec(tuple([branch.graph for branch in params["branches"]])),
+        hold=lambda graphs: (("branches", tuple([CompiledGraph(graph) for graph in graphs])),),
     ),
+    canonical="switch",
 )

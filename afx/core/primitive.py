@@ -134,6 +134,7 @@ class Lowering(Record):
         sums_over_batch: whether the results of those rows are summed instead (a convolution's kernel).
         calls_lapack: whether it calls LAPACK, which may use several threads for large operands.
         control: of ops that hold graphs, the parameters to their `afx.compiler.control_flow.ControlSpec`.
+        hold: of the op that runs one of several graphs, these to its parameters.
     """
 
     ufunc: np.ufunc | None = None
@@ -151,6 +152,7 @@ class Lowering(Record):
     sums_over_batch: bool = False
     calls_lapack: bool = False
     control: Callable[[Params], Any] | None = None
+    hold: Callable[[Sequence[Any]], tuple[tuple[str, Any], ...]] | None = None
 
 
 class Algebra(Record):
@@ -160,7 +162,8 @@ class Algebra(Record):
         canonical: the structural role: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``fit``, ``select``,
             ``concat``, ``stack``; ``slice``, its transpose ``embed``, and ``set_part`` and ``add_part``, which update the
             part that a slice with its ``index`` takes; ``gather`` and its transpose ``scatter``, whose zeros
-            stay zeros whatever they are multiplied with; ``reduce_or``; ``stop_gradient``, which plans do without.
+            stay zeros whatever they are multiplied with; ``reduce_or``; ``switch``, which runs one of several graphs;
+            ``stop_gradient``, which plans do without.
         commutative: whether its two operands can be exchanged.
         identity: the number that leaves the other operand unchanged, if there is one.
         involution: whether applying it twice gives the operand.

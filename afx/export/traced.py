@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -70,8 +71,12 @@ def trace_program(
 
 
 def prepare(graph: Graph, target: Target | None = None) -> Graph:
-    """Return a graph as a plan computes it before anything is fused: expanded, of strong types, simplified."""
-    return simplify(graph, target or current.target, expanding=True)
+    """Return a graph as a plan computes it before anything is fused: expanded, of strong types, simplified.
+
+    It has no branches that the function has not.
+    """
+    plain = attrs.evolve(target or current.target, unmask_min_elements=sys.maxsize)
+    return simplify(graph, plain, expanding=True)
 
 
 def trace_arguments(fn: Callable[..., Any], args: tuple[Any, ...], who: str) -> tuple[Traced, list[Aval], Any]:

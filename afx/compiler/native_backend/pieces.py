@@ -6,16 +6,16 @@ own behind the schedule's block, since a kernel may read an operand after NumPy'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import attrs
 
 from afx.compiler.arena import ALIGNMENT, Arena
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
-from afx.compiler.native_backend.lowering.items import made_by
+from afx.compiler.native_backend.lowering.items import made_by, reads_of
 from afx.compiler.native_backend.program import Program
-from afx.compiler.operands import Alias, Buffer, Operand
+from afx.compiler.operands import Alias, Buffer
 from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, Result, Schedule, View
 from afx.compiler.target import NativeTarget
 from afx.core.primitive import lookup
@@ -270,20 +270,6 @@ def _replaced(value: Any, buffers: dict[int, Buffer]) -> Any:
         names = [f.name for f in attrs.fields(type(value)) if f.name not in KEPT]
         return attrs.evolve(value, **{name: _replaced(getattr(value, name), buffers) for name in names})
     return value
-
-
-def reads_of(i: Instruction) -> Iterator[int]:
-    """Yield the numbers of the buffers that an instruction reads."""
-    operands: tuple[Operand, ...] = ()
-    if isinstance(i, Call | Branch):
-        operands = (*i.operands, i.index) if isinstance(i, Branch) else i.operands
-    elif isinstance(i, Fused):
-        operands = (*i.sliced, *i.whole)
-    elif isinstance(i, Loop):
-        operands = (*i.tests, *i.consts, *i.carry, *i.xs, *i.carry_back)
-    elif isinstance(i, View):
-        operands = (i.source,)
-    yield from [x.index for x in operands if isinstance(x, Buffer)]
 
 
 def _results(schedule: Schedule) -> list[int]:

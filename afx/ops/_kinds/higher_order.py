@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from afx.core.primitive import (
+    Algebra,
     BatchRule,
     ConcreteVjp,
     DecomposeRule,
@@ -30,6 +31,7 @@ def higher_order(
     lowering: Lowering | None = None,
     decompose: DecomposeRule | None = None,
     opaque: bool = False,
+    canonical: str = "",
 ) -> Primitive:
     """Register an op that runs what its parameters hold.
 
@@ -43,6 +45,7 @@ def higher_order(
         lowering: how it is compiled: its cost, and its control flow with the graphs in sight.
         decompose: inlines the graph into others.
         opaque: whether it stays one equation until the graph is compiled.
+        canonical: its role in simplification.
     """
     return register(
         Primitive(
@@ -56,5 +59,6 @@ def higher_order(
             multiple_results=True,
             derivative=Derivative(concrete_vjp=concrete_vjp, jvp=jvp),
             lowering=lowering or Lowering(),
+            algebra=Algebra(canonical=canonical),
         )
     )

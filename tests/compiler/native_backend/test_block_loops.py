@@ -11,7 +11,7 @@ from afx import nn
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.program import BlockLoop
+from afx.compiler.native_backend.program import BlockLoop, Nest
 from afx.compiler.target import NativeTarget, Target, use_target
 from afx.runtime import thread_pool
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits, use_threads
@@ -206,3 +206,21 @@ def test_the_second_tier_runs_blocks_too() -> None:
     native = Native(_losses, *args, tier=2)
     for z, want in zip(native(*args)[0], native.plan(*args), strict=True):
         np.testing.assert_allclose(z, want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(40, 12), (97, 8)])
+def test_rows_are_made_among_the_zeros_around_them(shape: tuple[int, int]) -> None:
+    """Gradients of slices, which a loop over blocks makes with sums of their rows, are written to their places at once."""
+
+    def energy(u: Any, scale: Any) -> Any:
+        across, down = u[1:, :-1] - u[:-1, :-1], u[:-1, 1:] - u[:-1, :-1]
+        size = afx.sqrt(across * across + down * down + scale)
+        return (size / afx.sum(size, axis=1, keepdims=True) * size).sum()
+
+    native = assert_same_bits(afx.value_and_grad(energy), _drawn(*shape), np.float32(0.1))
+    blocks = [p for loop in _loops(native) for p in zip(loop.roots[0], loop.strides[0], strict=True)]
+    written = {root for root, stride in blocks if stride}
+    whole = 4 * shape[0] * shape[1]
+    copies = [step for step in native.program.block.steps if isinstance(step, Nest) and not step.operations]
+    assert written
+    assert all(4 * step.elements < whole // 2 for step in copies), "zeros alone, at the edges"

@@ -1,14 +1,18 @@
-"""Fused spaces: elementwise ops run at once, all others block by block, as in NumPy's plan."""
+"""Fused spaces: elementwise ops run at once, all others block by block, as in NumPy's plan.
+
+A result that is read by nothing but what writes it among zeros is made in its place among them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import attrs
 
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError
-from afx.compiler.native_backend.lowering.memory import Location, dense
+from afx.compiler.native_backend.lowering.items import reads_of
+from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dense, indexed_part
 from afx.compiler.native_backend.program import BlockLoop
 from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import Call, Fused, Partial, Result, Schedule, Space, View
@@ -47,12 +51,14 @@ def _lower_body(b: BlockBuilder, body: Sequence[Call | View], backward: Sequence
 def _block_loop(b: BlockBuilder, fused: Fused) -> None:
     """Add a loop over blocks, and what joins the parts that they leave of reductions over the space."""
     space, partials = fused.space, {p.out.index: p for p in fused.partials}
-    sliced = [_flat(space, b.location(x)) for x in fused.sliced]
+    places = {x.index: p for x in fused.outputs if x.index not in partials and (p := _place(b, space, x)) is not None}
+    sliced = [*[_flat(space, b.location(x)) for x in fused.sliced], *places.values()]
     whole = [b.location(x) for x in fused.whole]
     counts = [n for n in (space.block * (space.size >= space.block), space.size % space.block) if n]
-    bodies = [_body(b, fused, _Body(fused, n), [*[_of_length(x, n) for x in sliced], *whole]) for n in counts]
+    bodies = [_body(b, fused, _Body(fused, n), [*[_of_length(x, n) for x in sliced], *whole], places) for n in counts]
+    results = [x for x in fused.outputs if x.index not in places]
     outs, parts = list[Location](), list[tuple[Partial, Buffer]]()
-    for out in fused.outputs:
+    for out in results:
         if out.index in partials:
             part = Buffer(b.fresh(), (space.blocks, *out.shape), out.dtype, "fresh")
             parts.append((partials[out.index], part))
@@ -63,7 +69,7 @@ def _block_loop(b: BlockBuilder, fused: Fused) -> None:
     blocks = [space.block * x.strides[0] for x in sliced]
     moves = [
         p.strides[0] if x.index in partials else space.block * _flat(space, p).strides[0]
-        for x, p in zip(fused.outputs, outs, strict=True)
+        for x, p in zip(results, outs, strict=True)
     ]
     given = [*sliced, *whole, *outs]
     loop = BlockLoop(
@@ -74,10 +80,26 @@ def _block_loop(b: BlockBuilder, fused: Fused) -> None:
         0,
         _elements(fused),
     )
-    b.fixed([loop], [*sliced, *whole, *[c for own in constants for c in own]], outs, loop.arena_bytes)
+    b.fixed(
+        [loop], [*sliced, *whole, *[c for own in constants for c in own]], [*places.values(), *outs], loop.arena_bytes
+    )
+    b.locations |= places
     for partial, part in parts:
         axes = (("axis", (0,)),)
         b.lower(Call("join", "reduce", (part,), ("disjoint",), (partial.out,), partial.ufunc, axes))
+
+
+def _place(b: BlockBuilder, space: Space, x: Buffer) -> Location | None:
+    """Return where a result of rows lies among the zeros that surround it, where nothing else reads it."""
+    readers = [i for i in b.schedule.instructions if x.index in reads_of(i)]
+    if space.kind != "rows" or len(readers) != 1 or any(r.operand == x for r in b.schedule.results):
+        return None
+    (reader,) = readers
+    if not isinstance(reader, Call) or reader.op != "embed":
+        return None
+    (whole,) = reader.outputs
+    part = indexed_part(b.own(whole.index, whole.shape, b.dtype(whole)), dict(reader.params)["index"])
+    return part if part.strides == b.locations[whole.index].strides else None
 
 
 def _elements(fused: Fused) -> int:
@@ -105,13 +127,25 @@ def _of_length(x: Location, count: int) -> Location:
     return attrs.evolve(x, shape=(count, *x.shape[1:]))
 
 
-def _body(b: BlockBuilder, fused: Fused, body: _Body, given: Sequence[Location]) -> Converted:
-    """Return the block that computes one block of a space."""
-    inputs = (*[body.buffer(x, True) for x in fused.sliced], *[body.buffer(x, False) for x in fused.whole])
-    outputs = tuple([Result(body.made(x)) for x in fused.outputs])
+def _body(b: BlockBuilder, fused: Fused, body: _Body, given: Sequence[Location], places: Collection[int]) -> Converted:
+    """Return the block that computes one block of a space, and writes results that have their places to these."""
+    inner_places = {x.index: body.place(x) for x in fused.outputs if x.index in places}
+    sliced = (*[body.buffer(x, True) for x in fused.sliced], *inner_places.values())
+    inputs = (*sliced, *[body.buffer(x, False) for x in fused.whole])
+    outputs = tuple([Result(body.made(x)) for x in fused.outputs if x.index not in places])
     inner = b.within(Schedule(inputs, (), (), outputs), given, body.count)
     _lower_body(inner, [body.part(part) for part in fused.body], [body.view(view) for view in fused.backward])
+    for x in fused.outputs:
+        if x.index in places:
+            _write(inner, inner.locations[inner_places[x.index].index], body.made(x))
     return inner.build()
+
+
+def _write(b: BlockBuilder, part: Location, x: Buffer) -> None:
+    """Write a value to a location, in the loop that makes it where there is one."""
+    if not b.store_into(part, x):
+        source = b.location(x)
+        b.fixed([copy_nest(part, source)], [source], [part])
 
 
 class _Body:
@@ -132,6 +166,10 @@ class _Body:
         return (
             attrs.evolve(x, shape=self._shape(x.shape)) if is_sliced else attrs.evolve(x, index=x.index + self._shift)
         )
+
+    def place(self, x: Buffer) -> Buffer:
+        """Return a block's part of the memory that a result is written to."""
+        return attrs.evolve(x, index=x.index + 2 * self._shift, shape=self._shape(x.shape))
 
     def made(self, x: Buffer) -> Buffer:
         """Return what a block makes of a value."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
 
 from afx.compiler.native_backend.program import Fast, Op, Ref, Step, UfuncLoop, Value
-from afx.compiler.operands import Buffer
-from afx.compiler.schedule import Alloc, Free, Instruction, Loop, View
+from afx.compiler.operands import Buffer, Operand
+from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, View
 from afx.core.aval import Shape
 
-__all__ = ["Group", "Item", "call_of", "made_by", "with_views_first"]
+__all__ = ["Group", "Item", "call_of", "made_by", "reads_of", "with_views_first"]
 
 
 @attrs.define(eq=False)
@@ -57,6 +57,20 @@ def made_by(instruction: Instruction) -> tuple[Buffer, ...]:
     if isinstance(instruction, Loop):
         return (*instruction.outputs, *instruction.ys)
     return () if isinstance(instruction, Alloc | Free) else instruction.outputs
+
+
+def reads_of(i: Instruction) -> Iterator[int]:
+    """Yield the numbers of the buffers that an instruction reads."""
+    operands: tuple[Operand, ...] = ()
+    if isinstance(i, Call | Branch):
+        operands = (*i.operands, i.index) if isinstance(i, Branch) else i.operands
+    elif isinstance(i, Fused):
+        operands = (*i.sliced, *i.whole)
+    elif isinstance(i, Loop):
+        operands = (*i.tests, *i.consts, *i.carry, *i.xs, *i.carry_back)
+    elif isinstance(i, View):
+        operands = (i.source,)
+    yield from [x.index for x in operands if isinstance(x, Buffer)]
 
 
 def with_views_first(instructions: Iterable[Instruction]) -> list[Instruction]:

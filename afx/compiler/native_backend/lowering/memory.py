@@ -13,6 +13,7 @@ from afx.compiler.arena import Arena
 from afx.compiler.native_backend.program import Load, Nest, Op, Ref, Root, Step, Value
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
+from afx.core.primitive import lookup
 
 __all__ = [
     "Location",
@@ -21,6 +22,7 @@ __all__ = [
     "dense",
     "dtype_name",
     "finish_steps",
+    "indexed_part",
     "of_array",
     "part_of",
     "place_memory",
@@ -105,6 +107,12 @@ def part_of(location: Location, array: Any, view: Any) -> Location:
     """Return the location of a view of an array that stands for a location."""
     offset = view.__array_interface__["data"][0] - array.__array_interface__["data"][0]
     return Location(location.owner, location.offset + offset, view.strides, view.shape, dtype_name(view.dtype))
+
+
+def indexed_part(location: Location, index: Any) -> Location:
+    """Return the location of what an index of slices takes."""
+    x = of_array(location)
+    return part_of(location, x, lookup("slice").impl(x, index=index))
 
 
 def place_memory(

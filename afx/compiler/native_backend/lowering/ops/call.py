@@ -17,6 +17,7 @@ from afx.compiler.native_backend.lowering.memory import (
     copy_nest,
     dense,
     dtype_name,
+    indexed_part,
     of_array,
     part_of,
 )
@@ -159,7 +160,7 @@ def _kernel(b: BlockBuilder, call: Call) -> None:
         lower(b, call)
         return
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    part = _part_of(out, dict(call.params)["index"])
+    part = indexed_part(out, dict(call.params)["index"])
     if call.op == "embed":
         _embed(b, call.operands[0], out, part)
         return
@@ -176,13 +177,14 @@ def _kernel(b: BlockBuilder, call: Call) -> None:
 
 
 def _embed(b: BlockBuilder, operand: Operand, out: Location, part: Location) -> None:
-    """Write zeros around a part, which the loop that makes it writes itself where there is one."""
+    """Write zeros around a part, which the loop that makes it writes itself where there is one, or has written."""
     if part.strides != out.strides:
         x = b.location(operand)
         b.fixed([_zeros(out), copy_nest(part, x)], [x], [out])
         return
     zeros = [_zeros(rest) for rest in _around(part, out)]
-    if b.store_into(part, operand):
+    is_there = isinstance(operand, Buffer) and b.locations[operand.index] == part
+    if is_there or b.store_into(part, operand):
         b.fixed(zeros, [], [out])
         return
     x = b.location(operand)
@@ -204,12 +206,6 @@ def _around(part: Location, out: Location) -> Iterator[Location]:
                 lengths = (*shape[:axis], length, *shape[axis + 1 :])
                 yield attrs.evolve(out, offset=offset + first * step, shape=lengths)
         shape[axis], offset = n, offset + start * step
-
-
-def _part_of(out: Location, index: Any) -> Location:
-    """Return the location of a part of an array."""
-    x = of_array(out)
-    return part_of(out, x, lookup("slice").impl(x, index=index))
 
 
 def _join(b: BlockBuilder, call: Call) -> None:
