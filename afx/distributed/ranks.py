@@ -53,6 +53,12 @@ class Ranks:
         """The slots that this process computes."""
         return tuple(slot for slot in range(self.slots) if self.link.owner(slot) == self.rank)
 
+    @property
+    def held_slots(self) -> tuple[int, ...]:
+        """The slots whose states this process keeps: its own, and the neighbour's where the job goes on without lost ranks."""
+        held = {self.rank, (self.rank - 1) % self.ranks} if self.link.shrinks else {self.rank}
+        return tuple(slot for slot in range(self.slots) if self.link.owner(slot) in held)
+
     def __enter__(self) -> Self:
         return self
 
@@ -89,12 +95,12 @@ class Ranks:
                 return result
             self.agreement.drop()
 
-    def gather_by_slot(self, trees: Mapping[int, T], *, root: int | None = None) -> dict[int, T]:
-        """Return the trees of all slots, of which each rank gives those of its own: on every rank, or on one alone."""
-        return self.repeat_until_committed("gather", lambda: self.gather_once(trees, root=root))
+    def gather_by_slot(self, trees: Mapping[int, T]) -> dict[int, T]:
+        """Return the trees of all slots, of which each rank gives those of its own, on every rank."""
+        return self.repeat_until_committed("gather", lambda: self.gather_once(trees))
 
     def gather_once(self, trees: Mapping[int, T], *, root: int | None = None) -> dict[int, T]:
-        """Return the trees of all slots, within an attempt of `repeat_until_committed`."""
+        """Return the trees of all slots, on every rank or on one alone, within an attempt of `repeat_until_committed`."""
         mine = {slot: tree for slot, tree in trees.items() if self.link.owner(slot) == self.rank}
         missing = [slot for slot in self.own_slots if slot not in mine]
         if missing:
@@ -119,13 +125,9 @@ class Ranks:
 
         return pytree.map(first, tree, is_leaf=lambda part: isinstance(part, ShardedState))
 
-    def complete(self, tree: T) -> T:
-        """Return a tree on rank 0 with the states of all slots of sharded optimizers in it; all ranks call it."""
-
-        def gather(leaf: Any) -> Any:
-            return ShardedState(self.gather_by_slot(leaf.by_slot, root=0)) if isinstance(leaf, ShardedState) else leaf
-
-        return pytree.map(gather, tree, is_leaf=lambda part: isinstance(part, ShardedState))
+    def gather_texts(self, text: str) -> list[str]:
+        """Return the texts of all ranks, within an attempt of `repeat_until_committed`."""
+        return [data.decode() for data in self.link.gather(text.encode())]
 
     def broadcast(self, tree: T | None, *, root: int = 0) -> T:
         """Return the tree that one rank has, on every rank; the others pass None.

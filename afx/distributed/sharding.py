@@ -47,10 +47,9 @@ class ShardedOptimizer(Generic[T]):
 
     def init(self, params: T) -> ShardedState:
         """Return the states of this rank's slots."""
-        flat, link = _Flat(params, self._machines.slots), self._machines.link
-        held = {link.rank, (link.rank - 1) % link.ranks} if link.shrinks else {link.rank}
-        slots = [slot for slot in range(self._machines.slots) if link.owner(slot) in held]
-        return ShardedState({slot: self._optimizer.init(self._part(flat, slot)) for slot in slots})
+        flat = _Flat(params, self._machines.slots)
+        states = {slot: self._optimizer.init(self._part(flat, slot)) for slot in self._machines.held_slots}
+        return ShardedState(states)
 
     def _part(self, flat: _Flat, slot: int) -> Any:
         """Return what a slot updates: a chunk of flat vectors, or, where norms of leaves count, its part of each leaf."""

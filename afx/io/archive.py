@@ -8,6 +8,7 @@ file's size before memory is allocated. `numpy.load` reads the same file.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import itertools
@@ -67,8 +68,8 @@ class Entry(NamedTuple):
 # --- writing
 
 
-def write_archive(path: str | os.PathLike[str], content: Mapping[str, Any], arrays: Mapping[str, Ndarray]) -> None:
-    """Write arrays by name and a JSON value in place of a file, whole or not at all.
+def write_archive(path: str | os.PathLike[str], content: Mapping[str, Any], arrays: Mapping[str, Ndarray]) -> str:
+    """Write arrays by name and a JSON value in place of a file, whole or not at all; return the file's digest.
 
     Raises:
         DtypeError: an array of objects or records.
@@ -82,7 +83,7 @@ def write_archive(path: str | os.PathLike[str], content: Mapping[str, Any], arra
             for name, payload in payloads.items():
                 digests[name] = _write_member(archive, f"{name}.npy", payload)
         _overwrite_header(file, _header_of(content, arrays, digests))
-        _write_comment(file)
+        return _write_comment(file)
 
 
 def _header_of(content: Mapping[str, Any], arrays: Mapping[str, Ndarray], digests: Mapping[str, str]) -> bytes:
@@ -145,11 +146,12 @@ def _overwrite_header(file: IO[bytes], header: bytes) -> None:
         file.write(data)
 
 
-def _write_comment(file: IO[bytes]) -> None:
-    """Write the digest of all that belongs to no array as the comment of a finished archive."""
+def _write_comment(file: IO[bytes]) -> str:
+    """Write the digest of all that belongs to no array, which has those of arrays in it, as an archive's comment."""
     digest = _outer_digest(file, _members(file, 0), 0)
     file.seek(-2, os.SEEK_END)  # the comment's length is the last field of a zip archive
     file.write(struct.pack("<H", COMMENT_BYTES) + MARK + digest.encode())
+    return digest
 
 
 # --- reading
@@ -163,14 +165,21 @@ class Member(NamedTuple):
     stop: int
 
 
-def read_archive(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Ndarray]]:
+def read_archive(
+    path: str | os.PathLike[str], *, wants: Callable[[str], bool] = lambda name: True, digest: str | None = None
+) -> tuple[Any, dict[str, Ndarray]]:
     """Return the JSON value and the arrays of a file that `write_archive` wrote.
 
+    Args:
+        path: the file.
+        wants: from an array's name to whether it is read.
+        digest: what `write_archive` returned; None for any file.
+
     Raises:
-        FileFormatError: the file is no such archive, is damaged, or declares what it does not hold.
+        FileFormatError: the file is no such archive, is damaged or another one, or declares what it does not hold.
         OSError: there is no such file, or it cannot be read.
     """
-    return _read_file(path, _read)
+    return _read_file(path, functools.partial(_read, wants=wants, digest=digest))
 
 
 def read_content(path: str | os.PathLike[str]) -> Any:
@@ -193,14 +202,13 @@ def _read_file(path: str | os.PathLike[str], read: Callable[[IO[bytes]], R]) -> 
             ) from error
 
 
-def _read(file: IO[bytes]) -> tuple[Any, dict[str, Ndarray]]:
-    header, members = _front(file)
-    entries = _entries(header, members[1:])
-    arrays = {entry.name: _array(file, entry, member) for entry, member in zip(entries, members[1:], strict=True)}
-    return header["content"], arrays
+def _read(file: IO[bytes], wants: Callable[[str], bool], digest: str | None) -> tuple[Any, dict[str, Ndarray]]:
+    header, members = _front(file, digest)
+    pairs = zip(_entries(header, members[1:]), members[1:], strict=True)
+    return header["content"], {e.name: _array(file, e, member) for e, member in pairs if wants(e.name)}
 
 
-def _front(file: IO[bytes]) -> tuple[Any, list[Member]]:
+def _front(file: IO[bytes], expected: str | None = None) -> tuple[Any, list[Member]]:
     """Return the header and the members, after all bytes that belong to no array were compared with their digest."""
     file.seek(0, os.SEEK_END)
     if file.tell() < COMMENT_BYTES + 2:
@@ -210,8 +218,11 @@ def _front(file: IO[bytes]) -> tuple[Any, list[Member]]:
     if not comment.startswith(MARK) or length != struct.pack("<H", COMMENT_BYTES):
         raise FileFormatError("the file does not end as an archive of afx does (cut off, or written by something else)")
     members = _members(file, COMMENT_BYTES)
-    if _outer_digest(file, members, COMMENT_BYTES) != comment[len(MARK) :].decode("ascii", "replace"):
+    found = _outer_digest(file, members, COMMENT_BYTES)
+    if found != comment[len(MARK) :].decode("ascii", "replace"):
         raise FileFormatError("its header or directory is damaged")
+    if found != (expected or found):
+        raise FileFormatError("it is another file than the one that was written with the checkpoint")
     return _header(file, members[0]), members
 
 

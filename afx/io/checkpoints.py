@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 import attrs
 import numpy as np
@@ -19,15 +19,18 @@ from afx.core.array.array import is_owned
 from afx.errors import ArgumentError, FileFormatError
 from afx.io.archive import read_archive, read_content, write_archive
 from afx.io.atomic import remove_leftovers
+from afx.io.checkpoint_header import NOTHING, Header, read_header, settle
 from afx.io.files import build_content, content_of
 from afx.io.naming import Allowed, RefusedNameError, find_public
+from afx.io.shards import agree, check_seen, is_divided, read_shards, remove_unnamed, take_shards, write_shards
 from afx.io.values import Encoder
+from afx.runtime import job
+from afx.runtime.job import Job
 
 __all__ = ["Checkpoint", "Checkpoints"]
 
 T = TypeVar("T")
 NAME = re.compile(r"step_(\d{10,})\.npz")
-NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @attrs.frozen
@@ -47,24 +50,15 @@ class Checkpoint(Generic[T]):
     carried: Mapping[str, Any] = NOTHING
 
 
-class Header(NamedTuple):
-    """What a file says beside its arrays.
-
-    Attributes:
-        metric: of the state.
-        folder: the settings of the folder when it was written.
-    """
-
-    metric: float | None
-    folder: Mapping[str, Any]
-
-
 class Checkpoints:
     """A folder of checkpoints, each written whole or not at all.
 
     Any number of processes may read a folder while one saves into it: readers delete nothing. A folder remembers how it is
     kept, so that a later process need not say it again. Files that are damaged, or that were renamed to another step,
     are passed over with a warning and never deleted.
+
+    A state of sharded optimizers is saved by all ranks together: each writes a file with its own slots, and rank 0 then the
+    one of the step, which makes the checkpoint valid. Each rank reads what it needs, on any number of ranks.
 
     Args:
         folder: made if it does not exist; no other process may save into it at the same time.
@@ -104,7 +98,7 @@ class Checkpoints:
             int, tuple[object, Header]
         ] = {}  # by step: what tells versions of a file apart, and the header
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._settings = _settle(self._remembered(), {"mode": mode, "keep": keep, "keep_best": keep_best})
+        self._settings = settle(self._remembered(), {"mode": mode, "keep": keep, "keep_best": keep_best})
         self._writer = ThreadPoolExecutor(1, "afx-checkpoint") if background else None
         self._pending: Future[None] | None = None
 
@@ -145,21 +139,59 @@ class Checkpoints:
         """
         number = _step_number(step)
         value = None if metric is None else float(metric)  # type: ignore[arg-type]  # whatever converts
+        info = {"step": number, "metric": None if value is None else repr(value)}
+        ranks = job.current()
+        if ranks is not None and is_divided(tree):
+            ranks.repeat_until_committed(
+                "save of a checkpoint", lambda: self._save_together(ranks, info, tree, carried)
+            )
+        else:
+            self._begin(number, *self._encode(tree, info, carried))
+        return self.path(number)
+
+    def _encode(
+        self, tree: object, info: Mapping[str, Any], carried: Mapping[str, object]
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return what a checkpoint's file says, and its arrays."""
         encoder = Encoder()
-        content = content_of(tree, encoder) | {
-            "checkpoint": {"step": number, "metric": None if value is None else repr(value)},
-            "folder": self._settings,
-            "carried": content_of(dict(carried), encoder),
-        }
-        self._own.update({name: thing for name, thing in encoder.named.items() if find_public(name) is None})
+        content = content_of(tree, encoder) | {"checkpoint": info, "folder": self._settings}
+        content["carried"] = content_of(dict(carried), encoder)
+        self._allow_named(encoder.named)
+        return content, encoder.arrays
+
+    def _allow_named(self, named: Mapping[str, Any]) -> None:
+        self._own.update({name: thing for name, thing in named.items() if find_public(name) is None})
+
+    def _save_together(self, ranks: Job, info: Mapping[str, Any], tree: object, carried: Mapping[str, object]) -> None:
+        """Write this rank's shards, and, when all ranks have done so, on rank 0 what makes the checkpoint valid."""
+        outline, shards = take_shards(tree)
+        number, named = info["step"], dict[str, Any]()
+        content, arrays = self._encode(outline, info, carried)
+
+        def prepare() -> None:
+            self.wait()
+            if ranks.rank == 0:
+                self._sweep()
+
+        def finish() -> None:
+            if ranks.rank == 0:
+                check_seen(self.folder, content["shards"])
+                self._begin(number, content, arrays)
+
+        agree(ranks, prepare)
+        content["shards"] = write_shards(self.folder, number, shards, ranks, named)
+        self._allow_named(named)
+        agree(ranks, finish)
+
+    def _begin(self, number: int, content: Any, arrays: dict[str, Any]) -> None:
+        """Write a checkpoint, or let the thread do so."""
         self.wait()
         remove_leftovers(self.folder, "step_")
         if self._writer is None:
-            self._write(number, content, encoder.arrays)
+            self._write(number, content, arrays)
         else:  # arrays that somebody may change are copied now
-            arrays = {name: x if is_owned(x) else x.copy() for name, x in encoder.arrays.items()}
-            self._pending = self._submit(number, content, arrays)
-        return self.path(number)
+            kept = {name: x if is_owned(x) else x.copy() for name, x in arrays.items()}
+            self._pending = self._submit(number, content, kept)
 
     def _submit(self, number: int, content: Any, arrays: dict[str, Any]) -> Future[None] | None:
         """Let the thread write a checkpoint, or write it here on a system without threads."""
@@ -183,6 +215,12 @@ class Checkpoints:
             if old not in kept:
                 self.path(old).unlink(missing_ok=True)
                 self._headers.pop(old, None)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove files of shards that no checkpoint names: those of saves that never ended, and of removed checkpoints."""
+        named = {step: [file.name for file in header.shards] for step, header in self._readable(lambda _: None)}
+        remove_unnamed(self.folder, named, set(self._steps()) - named.keys())
 
     def _readable(self, report: Callable[[FileFormatError], None]) -> Iterator[tuple[int, Header]]:
         """Yield the steps whose files can be read, with their headers; what is wrong with the others is reported."""
@@ -202,12 +240,15 @@ class Checkpoints:
 
     def _header(self, step: int) -> Header:
         """Return what a step's file says; it is read again where it was written again."""
-        path = self.path(step)
-        found = path.stat()
-        version = (found.st_mtime_ns, found.st_size, found.st_ino)
+        path, version = self.path(step), self._version(step)
         if step not in self._headers or self._headers[step][0] != version:
-            self._headers[step] = version, _read_header(read_content(path), step, path)
+            self._headers[step] = version, read_header(read_content(path), step, path)
         return self._headers[step][1]
+
+    def _version(self, step: int) -> tuple[int, ...]:
+        """Return what tells versions of a step's file apart."""
+        found = self.path(step).stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
 
     @overload
     def load(self, step: int, kind: type[T], *, allow: Sequence[Allowed] = ()) -> Checkpoint[T]: ...
@@ -227,13 +268,18 @@ class Checkpoints:
         """
         self.wait()
         number = _step_number(step)
-        content, arrays = read_archive(self.path(number))
-        header = _read_header(content, number, self.path(number))
+        path, version = self.path(number), self._version(number)
+        content, arrays = read_archive(path)
+        header = read_header(content, number, path)
         allowed = [*self._allow, *self._own.values(), *allow]
-        tree = build_content(content, arrays, kind, allowed, self.path(number))
-        carried = NOTHING
-        if "carried" in content:
-            carried = build_content(content["carried"], arrays, dict, allowed, self.path(number))
+        tree = build_content(content, arrays, kind, allowed, path)
+        carried = build_content(content["carried"], arrays, dict, allowed, path) if "carried" in content else NOTHING
+        try:
+            tree = read_shards(tree, header.shards, allowed, path) if header.shards else tree
+        except FileFormatError:
+            if self._version(number) == version:
+                raise
+            return self.load(number, kind, allow=allow)  # it was saved again meanwhile
         return Checkpoint(number, header.metric, tree, carried)
 
     @overload
@@ -319,29 +365,6 @@ class Checkpoints:
         self.close()
 
 
-def _settle(remembered: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a folder: what is asked for, else what it remembers, else those of a new one.
-
-    Raises:
-        ArgumentError: values that are none, or another mode than that of the files.
-    """
-    standard = {"mode": "min", "keep": 3, "keep_best": 1}
-    found = {
-        name: remembered.get(name, value) if asked[name] is None else asked[name] for name, value in standard.items()
-    }
-    mode, keep, keep_best = found.values()
-    if keep < 1 or keep_best < 0:
-        raise ArgumentError(f"Checkpoints: keep at least the last one: got keep={keep}, keep_best={keep_best}")
-    if mode not in ("min", "max"):
-        raise ArgumentError(f'Checkpoints: mode is "min" or "max": got {mode!r}')
-    if mode != remembered.get("mode", mode):
-        raise ArgumentError(
-            f"Checkpoints: the best ones of this folder were kept by mode={remembered['mode']!r}: got {mode!r}; "
-            "leave the mode out, or use another folder"
-        )
-    return {"mode": mode, "keep": operator.index(keep), "keep_best": operator.index(keep_best)}
-
-
 def _step_number(step: Any) -> int:
     """Return the number of a step as Python's integer."""
     try:
@@ -351,31 +374,6 @@ def _step_number(step: Any) -> int:
     if number < 0:
         raise ArgumentError(f"Checkpoints: a step is at least 0: got {number}")
     return number
-
-
-def _read_header(content: Any, step: int, path: Path) -> Header:
-    """Return what a file says of its step.
-
-    Raises:
-        FileFormatError: it is no checkpoint, or one of another step.
-    """
-    try:
-        info = content["checkpoint"]
-        saved, text, folder = info["step"], info["metric"], content.get("folder", NOTHING)
-        header = Header(None if text is None else float(text), {name: folder[name] for name in folder})
-        settings = (folder.get("mode", "min"), folder.get("keep", 1), folder.get("keep_best", 0))
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise FileFormatError(
-            f"load: no checkpoint ({error!r:.200}): got {str(path)!r}; load it by afx.io.load"
-        ) from None
-    if saved != step:
-        raise FileFormatError(
-            f"load: the file holds step {saved!r} under the name of step {step}: got {str(path)!r}; "
-            "give it its own name again"
-        )
-    if settings[0] not in ("min", "max") or any(type(number) is not int or number < 0 for number in settings[1:]):
-        raise FileFormatError(f"load: no settings of a folder: got {folder!r:.200} in {str(path)!r}; save it anew")
-    return header
 
 
 def _warn(who: str, error: FileFormatError) -> None:

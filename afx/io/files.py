@@ -99,6 +99,10 @@ def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, allow: 
     }
     """
     content, arrays = read_archive(path)
+    if isinstance(content, dict) and not {"shards", "slots"}.isdisjoint(content):  # pyright: ignore[reportUnknownArgumentType]  # JSON
+        raise FileFormatError(
+            f"load: one of several files of a checkpoint: got {os.fspath(path)!r}; load it by afx.io.Checkpoints(folder)"
+        )
     return build_content(content, arrays, kind, allow, path)
 
 

@@ -1,12 +1,14 @@
-"""Job: the ranks that this process computes with, for parts of afx that let rank 0 decide or write."""
+"""Job: the ranks that this process computes with, for parts of afx that let rank 0 decide, or all of them write."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-__all__ = ["begin", "complete", "decide", "end", "is_writer", "outline", "share"]
+__all__ = ["Job", "begin", "current", "decide", "end", "is_writer", "outline", "share"]
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Job(Protocol):
@@ -30,8 +32,27 @@ class Job(Protocol):
         """Return rank 0's number."""
         ...
 
-    def complete(self, tree: Any) -> Any:
-        """Return a tree on rank 0 with the parts that other ranks hold."""
+    @property
+    def own_slots(self) -> Sequence[int]:
+        """The slots that this process computes."""
+        ...
+
+    @property
+    def held_slots(self) -> Sequence[int]:
+        """The slots whose states this process keeps."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """The number of slots of all ranks."""
+        ...
+
+    def repeat_until_committed(self, name: str, attempt: Callable[[], R]) -> R:
+        """Return the result of an attempt that all ranks make and finish."""
+        ...
+
+    def gather_texts(self, text: str) -> list[str]:
+        """Return the texts of all ranks, within such an attempt."""
         ...
 
     def outline(self, tree: Any) -> Any:
@@ -71,14 +92,13 @@ def share(value: float | None) -> float | None:
     return _current[-1].share(value) if _current and _current[-1].ranks > 1 else value
 
 
-def complete(tree: T) -> T:
-    """Return a tree with the parts that other ranks hold, on rank 0; all ranks call it.
+def current() -> Job | None:
+    """Return the ranks that this process computes with; None outside of a job.
 
-    >>> complete((1, 2))
-    (1, 2)
+    >>> current() is None
+    True
     """
-    found: T = _current[-1].complete(tree) if _current and _current[-1].ranks > 1 else tree
-    return found
+    return _current[-1] if _current else None
 
 
 def outline(tree: T) -> T:

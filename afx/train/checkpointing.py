@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from afx.errors import TreeError
-from afx.io import Checkpoints
+from afx.errors import FileFormatError, TreeError
+from afx.io import Checkpoint, Checkpoints
 from afx.io.files import check_savable
+from afx.io.naming import Allowed, RefusedNameError
+from afx.io.shards import is_divided
 from afx.pytree import leaves, structure, unflatten
 from afx.runtime import job
+from afx.runtime.job import Job
 from afx.train.run import MetricReader, Run, Start, Step
 from afx.train.watching import check_every
 
@@ -25,8 +29,8 @@ def save_checkpoints(
     """Yield the steps as they are, and save the state of every so many, and that of the last.
 
     A state is saved before its step is yielded, with what the pieces before this one carry (the patience of `stop_early`).
-    That it can be saved is looked at with the first step. Of ranks of `afx.distributed.connect`, rank 0 alone writes; states
-    of sharded optimizers are gathered there.
+    That it can be saved is looked at with the first step. Of ranks of `afx.distributed.connect`, rank 0 alone writes what all
+    of them hold; each writes its own slots of sharded optimizers (see `afx.io.Checkpoints`).
 
     Args:
         run: steps.
@@ -57,9 +61,9 @@ def _save(run: Iterable[Step[S, V]], checkpoints: Checkpoints, every: int, metri
     saved = None
 
     def save(step: Step[S, V]) -> None:
-        state, found = job.complete(step.state), metric and reader.read(step)
-        if job.is_writer():
-            checkpoints.save(step.number, state, metric=found, carried=_carried_by(step))
+        found = metric and reader.read(step)
+        if job.is_writer() or is_divided(step.state):
+            checkpoints.save(step.number, step.state, metric=found, carried=_carried_by(step))
 
     for step in run:
         if last is None:
@@ -100,11 +104,18 @@ def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
         checkpoints: the folder.
         initial: the state at the beginning; what was saved must have its structure, and may name its classes and functions.
 
+    All ranks of a job call it, and go on from the same step: the newest one of whose files each of them can read what it needs.
+
     Raises:
         TreeError: the folder holds states of another structure, or the initial one holds what no file can, such as a lambda.
+        OSError: ranks of a job that see other files.
     """
     expected = structure(job.outline(initial))
-    found = checkpoints.latest(allow=check_savable(initial))
+    ranks, allowed = job.current(), check_savable(initial)
+    if ranks is None or ranks.ranks == 1:
+        found = checkpoints.latest(allow=allowed)
+    else:
+        found = ranks.repeat_until_committed("resume", lambda: _latest_of_all(checkpoints, ranks, allowed))
     if found is None:
         return 0, initial
     got = structure(job.outline(found.tree))
@@ -114,6 +125,33 @@ def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
             "use another folder, or the model that was saved"
         )
     return Start(found.step, found.carried), _with_own_parts(found.tree, initial)
+
+
+def _latest_of_all(checkpoints: Checkpoints, ranks: Job, allow: Sequence[Allowed]) -> Checkpoint[Any] | None:
+    """Return the newest state of which each rank can read what it needs, the same on all ranks."""
+    tried = set[int]()
+    while True:
+        mine = max([step for step in checkpoints.steps() if step not in tried], default=-1)
+        newest = [int(text) for text in ranks.gather_texts(str(mine))]
+        if len(set(newest)) > 1:
+            raise OSError(
+                f"resume: ranks see other checkpoints: got the steps {newest} by rank (-1: none) in {str(checkpoints.folder)!r}; "
+                "use a folder that all ranks share"
+            )
+        if mine < 0:
+            return None
+        tried.add(mine)
+        found, fault = None, ""
+        try:
+            found = checkpoints.load(mine, allow=allow)
+        except RefusedNameError:
+            raise
+        except (FileFormatError, FileNotFoundError) as error:
+            fault = str(error)
+        faults = [text for text in ranks.gather_texts(fault) if text]
+        if not faults:
+            return found
+        warnings.warn(f"resume: passes over a damaged checkpoint: {faults[0]}", stacklevel=5)
 
 
 def _with_own_parts(saved: Any, initial: S) -> S:

@@ -1,6 +1,7 @@
 """Programs that the tests start under ``mpiexec``: each is a function of this module, named on the command line."""
 
 import os
+import platform
 import resource
 import signal
 import sys
@@ -16,7 +17,7 @@ import afx
 from afx import Array, Graph, distributed, optim, random
 from afx.distributed import Machines, Split
 from afx.distributed.mpi import link as mpi_link
-from afx.distributed.sums import packets
+from afx.distributed.sums import packets, two_levels
 from afx.runtime.thread_pool import get_threads
 
 X = np.random.default_rng(0).normal(size=(37, 5))
@@ -204,6 +205,28 @@ def pieces() -> None:
     split = distributed.split_graph(graph, places, slots=SLOTS)
     ok &= bits_of(machines.run_graph(split, *inputs)) == bits_of(distributed.local(SLOTS).run_graph(split, *inputs))
     report(machines, ok)
+
+
+def machines_of() -> None:
+    """Ranks on machines of the given numbers of ranks, as they call themselves, give the bits of one process."""
+    sizes = [int(text) for text in sys.argv[2].split(",")]
+    names = [f"machine {k}" for k, size in enumerate(sizes) for _ in range(size)]
+    platform.node = lambda: names[int(os.environ["OMPI_COMM_WORLD_RANK"])]
+    two_levels.MachineNodes.saves = lambda self, others: self.are_shared  # type: ignore[method-assign]  # also of few
+    slots = 2 * sum(sizes) + 1
+    machines, local = distributed.connect(slots, deadline=60.0), distributed.local(slots)
+    ok = machines.link.hosts == tuple(sizes)  # type: ignore[attr-defined]  # of the link over MPI
+    split, given = Split((1,) * slots), [np.random.default_rng(k).normal(size=30_000) for k in range(slots)]
+    for read in (given.__getitem__, lambda slot: given[slot][:10]):
+        ok &= bits_of(machines.average(read, split)) == bits_of(local.average(read, split))
+    found = list[Any]()
+    for where in (machines, local):
+        optimizer = distributed.shard_optimizer(where, optim.adam(0.1))
+        step = optimizer.value_and_step(lambda w, x: afx.mean((x * w) ** 2), split=split)
+        w = afx.asarray(given[0])
+        _, w, state = step(w, optimizer.init(w), np.array(given))
+        found.append(bits_of((w, optimizer.gather(state))))
+    report(machines, ok and found[0] == found[1])
 
 
 def slot_programs() -> None:

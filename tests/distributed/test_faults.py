@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from afx import distributed
+from afx.io import Checkpoints
+from tests.distributed.faults import train_saved
 from tests.distributed.jobs import needs_mpi, run, same_lines
+from tests.distributed.programs import bits_of
 
 pytestmark = needs_mpi
 FAULTS = "tests.distributed.faults"
@@ -55,12 +59,24 @@ def test_calls_that_do_not_fit_end_at_once(program: str, message: str) -> None:
 
 
 def test_training_ends_by_one_clock_and_is_saved_once(tmp_path: Path) -> None:
-    """Limits of time and early stopping go by rank 0; one rank writes, whatever each of them holds."""
+    """Limits of time and early stopping go by rank 0; a checkpoint is a file a rank, and one that makes it valid."""
     result = run(3, "clocks", module=FAULTS)
     assert printed(result.stdout) == same_lines(3), result.stderr
     result = run(3, "save_once", str(tmp_path), module=FAULTS)
     assert printed(result.stdout) == same_lines(3), result.stderr
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 2 * (1 + 3)
+
+
+def test_training_goes_on_over_any_number_of_ranks(tmp_path: Path) -> None:
+    """From 3 ranks over 2, of which one is killed behind its part of a checkpoint, and 4 to one process, bit for bit."""
+    assert printed(run(3, "go_on", str(tmp_path / "run"), "2", "0", module=FAULTS).stdout) == same_lines(3)
+    assert run(2, "go_on", str(tmp_path / "run"), "9", "4", module=FAULTS).returncode != 0
+    assert Checkpoints(tmp_path / "run").steps() == [1, 2, 3]
+    result = run(4, "go_on", str(tmp_path / "run"), "5", "0", module=FAULTS)
+    assert printed(result.stdout) == same_lines(4), result.stderr
+    start, state = train_saved(distributed.local(4), tmp_path / "run", 6)
+    assert start == 5
+    assert bits_of(state) == bits_of(train_saved(distributed.local(4), tmp_path / "whole", 6)[1])
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

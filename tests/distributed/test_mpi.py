@@ -18,6 +18,12 @@ def test_ranks_do_not_change_bits(ranks: int) -> None:
     assert sorted(result.stdout.splitlines()) == [f"rank {k} of {ranks}: same" for k in range(ranks)], result.stderr
 
 
+def test_machines_do_not_change_bits() -> None:
+    """Ranks that share machines sum there first: large and small buffers, whole sums and those of chunks."""
+    result = run(3, "machines_of", "2,1")
+    assert sorted(result.stdout.splitlines()) == [f"rank {k} of 3: same" for k in range(3)], result.stderr
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_sharded_optimizers_give_the_bits_of_one_process(ranks: int) -> None:
     """Each rank keeps its part of the state; a gathered one goes on."""

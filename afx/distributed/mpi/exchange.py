@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from afx.distributed.sums import packets as packet_sizes
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
 from afx.distributed.sums.packets import Packet, cut_packets, gather_packet, packet_views, scatter_packet
 from afx.distributed.sums.partial import add_up
-from afx.distributed.sums.plan import Exchange, Round, Span, Transfer
+from afx.distributed.sums.rounds import Exchange, Round, Span, Transfer
 from afx.distributed.sums.tree import Branch, Node
 
 __all__ = ["Port", "Traffic"]
@@ -38,6 +38,14 @@ class Port(Protocol):
         ...
 
 
+class _Total(NamedTuple):
+    """A node that is added up, the buffers where it ends, and the additions."""
+
+    node: Node
+    base: list[Ndarray]
+    adds: list[Branch]
+
+
 class Traffic:
     """One sum under way.
 
@@ -58,15 +66,13 @@ class Traffic:
         self._tag = tag
         self._whole: dict[Node, list[Ndarray]] = dict(held)
         self._pieces: dict[tuple[Node, int, int], Ndarray] = {}  # of received nodes, by dtype and start
-        self._base = self._choose_base()
+        self._base = self._choose_base(self._exchange.tree.root)  # where the sum ends
 
-    def _choose_base(self) -> list[Ndarray]:
-        """Return the buffers in which the sum ends: those of a node that is part of the first total."""
-        rounds = self._exchange.rounds
-        total = (rounds[0].total if rounds else None) or self._exchange.tree.root
-        for node in self._exchange.own:
+    def _choose_base(self, total: Node) -> list[Ndarray]:
+        """Return the buffers in which a node is added up: those of one that is part of it and that is here."""
+        for node, buffers in self._whole.items():
             if total[0] <= node[0] and node[1] <= total[1]:
-                return self._whole[node]
+                return buffers
         return self._layout.empty(self._port.memory)
 
     def run(self) -> list[Ndarray]:
@@ -76,10 +82,10 @@ class Traffic:
             return self._base
         for round_ in self._exchange.rounds:
             sent = self._send(round_)
-            if round_.total is None:
-                self._receive_shares(round_)
-            else:
+            if round_.totals:
                 self._receive_and_add(round_, lambda number, packet: None)
+            else:
+                self._receive_shares(round_)
             self._port.wait([request for requests in sent.values() for piece in requests for request in piece])
         return self._base
 
@@ -119,7 +125,7 @@ class Traffic:
         for transfer in round_.sends:
             by_rank.setdefault(transfer.rank, []).append(transfer)
         for rank, transfers in by_rank.items():
-            copies = round_.total is not None and transfers[0].spans == round_.spans  # what is sent is added to
+            copies = bool(round_.totals) and transfers[0].spans == round_.spans  # what is sent is added to
             found[rank] = [
                 [self._send_packet(packet, transfer, copies=copies) for transfer in transfers]
                 for packet in self._packets(transfers[0].spans)
@@ -166,11 +172,11 @@ class Traffic:
 
     # -- sums --
     def _receive_and_add(self, round_: Round, after: Callable[[int, Packet], None]) -> None:
-        """Add up a total piece by piece; call a function after each."""
-        total = round_.total
-        assert total is not None, "a round that adds nothing"
+        """Add up the totals of a round piece by piece; call a function after each."""
         arrived = {transfer.node for transfer in round_.receives}
-        adds = self._list_adds(total, arrived | self._whole.keys())
+        known = arrived | self._whole.keys()
+        sums = [_Total(node, self._choose_base(node), self._list_adds(node, known)) for node in round_.totals]
+        self._base = sums[0].base
         packets = self._packets(round_.spans)
         arriving: list[list[Any]] = []
         for number, packet in enumerate(packets):
@@ -178,9 +184,12 @@ class Traffic:
             arriving += [[self._expect(piece, transfer) for transfer in round_.receives] for piece in ahead]
             self._port.wait(arriving[number])
             for kind, part, _ in packet.parts:
-                self._add(total, adds, arrived, kind, part)
+                values = {node: buffers[kind][part] for node, buffers in self._whole.items()}
+                values |= {node: self._pieces.pop((node, kind, part.start)) for node in arrived}
+                for total in sums:
+                    self._add(total, values, kind, part)
             after(number, packet)
-        self._whole = {total: self._base}
+        self._whole = {total.node: total.base for total in sums}
 
     def _list_adds(self, total: Node, known: set[Node]) -> list[Branch]:
         """Return the additions by which a total comes from known nodes, in an order that works."""
@@ -189,17 +198,15 @@ class Traffic:
         branch = self._exchange.tree.branches[total]
         return [*self._list_adds(branch.left, known), *self._list_adds(branch.right, known), branch]
 
-    def _add(self, total: Node, adds: Sequence[Branch], arrived: set[Node], kind: int, part: slice) -> None:
-        values = {node: buffers[kind][part] for node, buffers in self._whole.items()}
-        values |= {node: self._pieces.pop((node, kind, part.start)) for node in arrived}
-        base = self._base[kind][part]
-        in_base = {node for node, buffers in self._whole.items() if buffers is self._base}
-        for branch in adds:
+    def _add(self, total: _Total, values: dict[Node, Ndarray], kind: int, part: slice) -> None:
+        base = total.base[kind][part]
+        in_base = {node for node, buffers in self._whole.items() if buffers is total.base}
+        for branch in total.adds:
             left, right = values[branch.left], values[branch.right]
-            out = base if branch.parent == total else right if branch.right in in_base else left
+            out = base if branch.parent == total.node else right if branch.right in in_base else left
             add_up(out, left, right)
             values[branch.parent] = out
             if branch.left in in_base or branch.right in in_base:
                 in_base.add(branch.parent)
-        if not adds and total not in in_base:
-            base[...] = values[total]
+        if not total.adds and total.node not in in_base:
+            base[...] = values[total.node]

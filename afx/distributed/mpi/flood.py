@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.distributed.sums.buffers import Layout, Ndarray
 from afx.distributed.sums.partial import add_up, weigh
-from afx.distributed.sums.plan import Exchange
+from afx.distributed.sums.rounds import Exchange
 from afx.distributed.sums.tree import Branch, Node
 
 __all__ = ["SMALL_BYTES", "Flood", "FloodPort", "list_additions"]

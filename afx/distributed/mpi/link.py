@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -17,7 +18,9 @@ from afx.distributed.mpi.shared_parts import SharedGather, SharedParts
 from afx.distributed.mpi.shared_sum import SharedSum
 from afx.distributed.mpi.watch import Peer, Watch
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
-from afx.distributed.sums.plan import DIRECT_MOST_RANKS, Exchange, plan_gather, plan_sum
+from afx.distributed.sums.plan import DIRECT_MOST_RANKS, plan_gather, plan_sum
+from afx.distributed.sums.rounds import Exchange
+from afx.distributed.sums.tree import tree_over
 from afx.distributed.waiting import wait_until
 from afx.errors import ArgumentError, PeerLost
 
@@ -69,7 +72,9 @@ class MpiLink:
         self._has_asked = False  # whether the ranks share memory
         self._shared_sums: dict[tuple[Layout, Exchange, int], SharedSum | SharedParts] = {}
         self._participations: dict[tuple[tuple[int, ...], bool], Participation] = {}
-        self.hosts: int = len({peer.host for peer in peers}) if peers else 1
+        self.hosts: tuple[int, ...] = tuple(
+            Counter(peer.host for peer in peers or ()).values()
+        )  # ranks of each machine
         self.watch.use(comm, peers or [])
 
     def owner(self, slot: int) -> int:
@@ -101,7 +106,7 @@ class MpiLink:
                 self._owners,
                 self.rank,
                 lambda small: self.plan(slots, by_slot=by_slot, is_small=small),
-                is_one_machine=self.hosts == 1,
+                is_one_machine=len(self.hosts) < 2,
             )
         return found
 
@@ -146,13 +151,13 @@ class MpiLink:
 
     def gather_parts(self, layout: Layout, buffers: Sequence[Ndarray]) -> None:
         """Fill buffers of which each rank has written the chunks of its slots."""
-        round_ = plan_gather(self._owners, self.rank)
-        memory = self._share_memory() if self.hosts == 1 and 1 < self.ranks <= DIRECT_MOST_RANKS else None
+        rounds = plan_gather(self._owners, self.rank, self.hosts)
+        memory = self._share_memory() if len(self.hosts) < 2 and 1 < self.ranks <= DIRECT_MOST_RANKS else None
         if memory is not None:
-            SharedGather(memory, layout, round_, SHARE_TAG).run(buffers)
+            SharedGather(memory, layout, rounds[0], SHARE_TAG).run(buffers)
             return
-        tree = self.plan(tuple(range(self._slots)), by_slot=True, is_small=False).tree
-        Traffic(self, layout, Exchange(tree, (tree.root,), (), (round_,)), {tree.root: list(buffers)}, SHARE_TAG).run()
+        tree = tree_over(self._slots, tuple(range(self._slots)))
+        Traffic(self, layout, Exchange(tree, (tree.root,), (), rounds), {tree.root: list(buffers)}, SHARE_TAG).run()
 
     # -- messages --
     def begin(self, start: Callable[[], Any]) -> Any:

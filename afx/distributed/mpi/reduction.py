@@ -12,7 +12,8 @@ from afx.distributed.mpi.shared_parts import SharedParts
 from afx.distributed.mpi.shared_sum import SHARED_MOST_NODES, SHARED_MOST_RANKS, SharedSum, most_nodes
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
 from afx.distributed.sums.partial import Partial
-from afx.distributed.sums.plan import DIRECT_MOST_RANKS, Exchange
+from afx.distributed.sums.plan import DIRECT_MOST_RANKS
+from afx.distributed.sums.rounds import Exchange
 from afx.distributed.sums.tree import Node
 
 __all__ = ["MpiReduction", "Participation", "ReductionPort"]

@@ -12,7 +12,7 @@ from afx.distributed.mpi.shared_sum import list_sources, most_nodes
 from afx.distributed.sums.buffers import Layout, Ndarray
 from afx.distributed.sums.packets import ALIGNMENT, Packet, cut_leaves, cut_packets, packet_views
 from afx.distributed.sums.partial import add_up, weigh
-from afx.distributed.sums.plan import Exchange, Round
+from afx.distributed.sums.rounds import Exchange, Round
 from afx.distributed.sums.tree import Node
 
 __all__ = ["SharedGather", "SharedParts"]

@@ -16,7 +16,7 @@ from afx.distributed.mpi.shared_memory import RING, SIGN, SharedMemory
 from afx.distributed.sums.buffers import Layout, Ndarray
 from afx.distributed.sums.packets import ALIGNMENT, cut_leaves, cut_packets, packet_views
 from afx.distributed.sums.partial import add_up, weigh
-from afx.distributed.sums.plan import WHOLE, Exchange
+from afx.distributed.sums.rounds import WHOLE, Exchange
 from afx.distributed.sums.tree import Node
 
 __all__ = ["SHARED_MOST_NODES", "SHARED_MOST_RANKS", "SharedSum", "list_sources", "most_nodes"]

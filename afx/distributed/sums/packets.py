@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from afx.distributed.sums.buffers import Layout, Ndarray
-from afx.distributed.sums.plan import Span
+from afx.distributed.sums.rounds import Span
 
 __all__ = [
     "ALIGNMENT",

@@ -1,6 +1,7 @@
 """`afx.distributed.sums`: the tree that fixes the bits, and plans of messages that add the same nodes on any number of ranks."""
 
 import queue
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,13 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from afx.distributed.graph.placement import Machine
 from afx.distributed.mpi.exchange import Traffic
 from afx.distributed.sums import packets
 from afx.distributed.sums.buffers import Layout, Memory, flatten_tree
 from afx.distributed.sums.partial import Partial
-from afx.distributed.sums.plan import Exchange, plan_sum, slot_span
+from afx.distributed.sums.plan import plan_gather, plan_sum
+from afx.distributed.sums.rounds import Exchange, slot_span
 from afx.distributed.sums.simulate import exchange_seconds
 from afx.distributed.sums.tree import tree_over
+from afx.distributed.sums.two_levels import MachineNodes, find_nodes
 
 SECONDS = 60.0
 
@@ -77,7 +81,13 @@ def trees_of(slots: int) -> list[Any]:
 
 
 def run_all(
-    slots: int, present: tuple[int, ...], ranks: int, *, by_slot: bool = False, is_small: bool = False, hosts: int = 1
+    slots: int,
+    present: tuple[int, ...],
+    ranks: int,
+    *,
+    by_slot: bool = False,
+    is_small: bool = False,
+    hosts: tuple[int, ...] = (),
 ) -> tuple[list[list[Any]], Layout, Post]:
     """Return the buffers with which each rank ends."""
     owners, trees, post = deal(slots, ranks), trees_of(slots), Post()
@@ -108,13 +118,70 @@ def test_every_number_of_ranks_gives_the_same_bits(slots: int) -> None:
     everyone = tuple(range(slots))
     ((expected,), layout, _) = run_all(slots, everyone, 1)
     for ranks in range(2, slots + 1):
-        for settings in ({}, {"by_slot": True}, {"is_small": True}, {"hosts": 2}):
-            found, _, _ = run_all(slots, everyone, ranks, **settings)  # type: ignore[arg-type]  # two kinds of settings
-            for rank, buffers in enumerate(found):
-                parts = slot_span(deal(slots, ranks), rank) if "by_slot" in settings else ((0, 1, 1),)
-                for packet in packets.cut_packets(layout, parts, 1 << 22):
-                    for kind, part, _ in packet.parts:
-                        assert buffers[kind][part].tobytes() == expected[kind][part].tobytes(), (ranks, settings, rank)
+        for settings in ({}, {"by_slot": True}, {"is_small": True}, {"hosts": (ranks // 2, ranks - ranks // 2)}):
+            compare(slots, ranks, settings, expected, layout)
+
+
+def compare(slots: int, ranks: int, settings: dict[str, Any], expected: list[Any], layout: Layout) -> None:
+    """Compare the parts of the sum that each rank gets with those of one process."""
+    found, _, _ = run_all(slots, tuple(range(slots)), ranks, **settings)
+    for rank, buffers in enumerate(found):
+        parts = slot_span(deal(slots, ranks), rank) if settings.get("by_slot") else ((0, 1, 1),)
+        for packet in packets.cut_packets(layout, parts, 1 << 22):
+            for kind, part, _ in packet.parts:
+                assert buffers[kind][part].tobytes() == expected[kind][part].tobytes(), (ranks, settings, rank)
+
+
+def shapes(ranks: int) -> list[tuple[int, ...]]:
+    """Return all ways in which ranks can be dealt to machines."""
+    if ranks == 0:
+        return [()]
+    return [(first, *rest) for first in range(1, ranks + 1) for rest in shapes(ranks - first)]
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 6, 7, 9, 12])
+def test_every_shape_of_machines_gives_the_same_bits(
+    ranks: int, is_forced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks that share machines, equally or not, sum there first; also where that spares nothing and is forced here."""
+    if is_forced:
+        monkeypatch.setattr(MachineNodes, "saves", lambda self, others: self.are_shared)
+        monkeypatch.setattr(sys.modules[__name__], "plan_sum", plan_sum.__wrapped__)
+    chosen = (
+        shapes(ranks) if ranks < 5 else np.random.default_rng(ranks).permutation(np.array(shapes(ranks), object))[:8]
+    )
+    for slots in (ranks, 2 * ranks + 1):
+        ((expected,), layout, _) = run_all(slots, tuple(range(slots)), 1)
+        for hosts in map(tuple, chosen):
+            for more in ({}, {"by_slot": True}, {"is_small": True}):
+                compare(slots, ranks, {"hosts": hosts, **more}, expected, layout)
+
+
+def test_two_levels_send_each_node_of_a_machine_once() -> None:
+    """Between machines go as many bytes as if each were one rank, where its slots are one node; else as without."""
+    owners = deal(6, 6)
+    plan = plan_sum(owners, tuple(range(6)), 0, hosts=(3, 3))
+    away = [t for round_ in plan.rounds for t in round_.sends if t.rank >= 3]
+    assert [(t.node, len(t.spans)) for t in away] == [((0, 3), 1), ((0, 6), 1)]
+    alone = plan_sum(owners, tuple(range(6)), 0)
+    assert plan_sum(owners, tuple(range(6)), 0, hosts=(1,) * 6).rounds == alone.rounds
+    covers = find_nodes(deal(12, 12), (4, 4, 4)).covers
+    assert [len(cover) for cover in covers] == [2, 3, 2]
+    assert len(plan_gather(owners, 0, (3, 3))) == 2
+    assert len(plan_gather(owners, 0)) == 1
+
+
+GAINS = {(3,) * 2: 2.2, (6,) * 2: 1.1, (6,) * 4: 1.1, (12,) * 4: 1.1, (12,) * 8: 1.1, (5, 3): 1.1, (4,) * 3: 1.1}
+
+
+@pytest.mark.parametrize("hosts", GAINS)
+def test_simulated_machines_gain_by_two_levels(hosts: tuple[int, ...]) -> None:
+    """On 6, 12, 24, 48 and 96 ranks buffers take less time than where nobody knows who shares a machine."""
+    network, ranks = Machine(network_bytes_per_second=1.25e9, latency_seconds=5e-5), sum(hosts)
+    for nbytes, gain in ((10**8, GAINS[hosts]), (1000, 0.9)):
+        alone = exchange_seconds(nbytes, ranks, network, hosts=hosts, algorithm="one level")
+        assert gain * exchange_seconds(nbytes, ranks, network, hosts=hosts) <= alone
 
 
 @pytest.mark.parametrize("present", [(0, 1, 2, 5, 11), (3,), (4, 10), (0, 11)])
