@@ -280,7 +280,7 @@ def read_shards(tree: T, files: Sequence[ShardFile], allow: Sequence[Allowed], p
     found: list[dict[int, Any]] = [{} for _ in range(count)]
     for file in files:
         for slot, states in _read_file(path.parent / file.name, file, wanted, allow).items():
-            if not isinstance(states, tuple) or len(states) != count:
+            if len(states) != count:
                 raise FileFormatError(
                     f"load: shards of another tree: got {str(path.parent / file.name)!r}; save it anew"
                 )
