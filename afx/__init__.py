@@ -34,8 +34,8 @@ _EAGER = (  # nearly every program needs them
     "afx.ops.manipulation.shape",
     "afx.ops.reductions.boolean",
     "afx.ops.reductions.sums",
-    "afx.transforms.grad",
-    "afx.transforms.vjp",
+    "afx.transforms.derivatives.grad",
+    "afx.transforms.derivatives.vjp",
 )
 for _module in _EAGER:
     _loaded = importlib.import_module(_module)

@@ -103,26 +103,26 @@ from afx.pytree import static as static
 from afx.runtime.buffer_cache import set_cache_limit as set_cache_limit
 from afx.runtime.thread_pool import get_threads as get_threads
 from afx.runtime.threads import set_threads as set_threads
-from afx.transforms.backend import get_backend as get_backend
-from afx.transforms.backend import set_backend as set_backend
-from afx.transforms.backend import set_code_cache as set_code_cache
 from afx.transforms.checkpoint import *
-from afx.transforms.custom_derivatives import *
-from afx.transforms.elementwise_grad import *
-from afx.transforms.grad import *
-from afx.transforms.hessian import *
-from afx.transforms.jacobian import jacfwd as jacfwd
-from afx.transforms.jacobian import jacrev as jacrev
-from afx.transforms.jit import *
-from afx.transforms.jit_cache import CacheInfo as CacheInfo
-from afx.transforms.jvp import *
-from afx.transforms.linearize import *
-from afx.transforms.lowered import PlanStatus as PlanStatus
-from afx.transforms.make_graph import *
-from afx.transforms.retracing import disable_jit as disable_jit
+from afx.transforms.compile.backend import get_backend as get_backend
+from afx.transforms.compile.backend import set_backend as set_backend
+from afx.transforms.compile.backend import set_code_cache as set_code_cache
+from afx.transforms.compile.jit import *
+from afx.transforms.compile.jit_cache import CacheInfo as CacheInfo
+from afx.transforms.compile.lowered import PlanStatus as PlanStatus
+from afx.transforms.compile.make_graph import *
+from afx.transforms.compile.retracing import disable_jit as disable_jit
+from afx.transforms.custom.custom_derivatives import *
+from afx.transforms.derivatives.elementwise_grad import *
+from afx.transforms.derivatives.grad import *
+from afx.transforms.derivatives.hessian import *
+from afx.transforms.derivatives.jacobian import jacfwd as jacfwd
+from afx.transforms.derivatives.jacobian import jacrev as jacrev
+from afx.transforms.derivatives.jvp import *
+from afx.transforms.derivatives.linearize import *
+from afx.transforms.derivatives.vjp import *
 from afx.transforms.sparse.sparse_derivatives import *
 from afx.transforms.sparse.sparse_matrix import *
-from afx.transforms.vjp import *
 from afx.transforms.vmap import *
 
 __version__: str

@@ -8,7 +8,7 @@ from typing import Any
 from afx.errors import ArgumentError
 from afx.ops.callback import callback
 from afx.tracebacks import show_whole_tracebacks
-from afx.transforms.profile import LineTime, Profile, profile
+from afx.transforms.compile.profile import LineTime, Profile, profile
 
 __all__ = ["LineTime", "Profile", "callback", "print", "profile", "show_whole_tracebacks"]
 

@@ -171,8 +171,8 @@ LOADED_LATE = {
     },
     "afx.core.graph": {"afx.core.graph_drawing"},
     "afx.errors": {"afx.tracebacks"},
-    "afx.transforms.backend": {f"afx.compiler.native_backend.{n}" for n in ("code_cache", "process")},
-    "afx.transforms.nan_check": {"afx.transforms.nan_search"},
+    "afx.transforms.compile.backend": {f"afx.compiler.native_backend.{n}" for n in ("code_cache", "process")},
+    "afx.transforms.derivatives.nan_check": {"afx.transforms.derivatives.nan_search"},
 }
 
 # modules that are loaded by a string: by a package whose names load on first use, and a script that has no search path yet

@@ -18,7 +18,7 @@ from afx.errors import ConcreteValueError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.manipulation.shape import broadcast_to
 from afx.pytree.compare import check_matching, check_structure
-from afx.transforms.compiled_call import CompiledGraph
+from afx.transforms.compile.compiled_call import CompiledGraph
 
 __all__ = [
     "Body",

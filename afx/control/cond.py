@@ -36,9 +36,9 @@ from afx.ops.elementwise.where import clip, where
 from afx.ops.manipulation.shape import astype
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, describe, name_of
-from afx.transforms.compiled_call import CompiledGraph, VjpGraphs, call
-from afx.transforms.cotangent_masks import MARKED, GraphPullback, kinds_of, owned_only
-from afx.transforms.nan_check import check_nan
+from afx.transforms.compile.compiled_call import CompiledGraph, VjpGraphs, call
+from afx.transforms.derivatives.cotangent_masks import MARKED, GraphPullback, kinds_of, owned_only
+from afx.transforms.derivatives.nan_check import check_nan
 
 __all__ = ["cond", "switch"]
 

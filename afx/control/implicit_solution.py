@@ -24,12 +24,12 @@ from afx.ops.elementwise.where import where
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.shape import astype
 from afx.ops.reductions.moments import vector_norm
-from afx.transforms.compiled_call import CompiledGraph, call
-from afx.transforms.custom_call import custom_call
-from afx.transforms.custom_rules import CustomRules
+from afx.transforms.compile.compiled_call import CompiledGraph, call
+from afx.transforms.custom.custom_call import custom_call
+from afx.transforms.custom.custom_rules import CustomRules
+from afx.transforms.derivatives.vjp import vjp
 from afx.transforms.sparse.csr import Csr
 from afx.transforms.sparse.sparse_matrix import SparseMatrix
-from afx.transforms.vjp import vjp
 
 __all__ = [
     "ORDERS",

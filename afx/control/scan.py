@@ -17,7 +17,7 @@ from afx.ops.manipulation.split import unstack
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, name_of, pair_of
 from afx.transforms.checkpoint import checkpoint as checkpointed
-from afx.transforms.nan_check import check_nan
+from afx.transforms.derivatives.nan_check import check_nan
 
 __all__ = ["scan"]
 

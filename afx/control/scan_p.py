@@ -27,8 +27,8 @@ from afx.core.weakness import to_argument
 from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import broadcast_to, permute_dims
-from afx.transforms.compiled_call import CompiledGraph, VjpGraphs
-from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, kinds_of
+from afx.transforms.compile.compiled_call import CompiledGraph, VjpGraphs
+from afx.transforms.derivatives.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, kinds_of
 
 __all__ = ["bind_scan", "run_scan", "step_of"]
 

@@ -17,8 +17,8 @@ from afx.core.tracing.tracer import to_array
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.boolean import any as any_
-from afx.transforms.compiled_call import Back, CompiledGraph, VjpGraphs
-from afx.transforms.cotangent_masks import DEAD, MARKED
+from afx.transforms.compile.compiled_call import Back, CompiledGraph, VjpGraphs
+from afx.transforms.derivatives.cotangent_masks import DEAD, MARKED
 
 __all__ = ["StepGraphs", "WhileLoop"]
 

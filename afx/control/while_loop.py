@@ -18,7 +18,7 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import DtypeError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import check_callable, describe, name_of
-from afx.transforms.nan_check import check_nan
+from afx.transforms.derivatives.nan_check import check_nan
 
 __all__ = ["fori_loop", "while_loop"]
 

@@ -24,7 +24,7 @@ from afx.core.tracing.tracer import bind, to_array
 from afx.core.weakness import to_argument
 from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.shape import broadcast_to
-from afx.transforms.cotangent_masks import ALIVE, MARKED, GraphPullback, kinds_of
+from afx.transforms.derivatives.cotangent_masks import ALIVE, MARKED, GraphPullback, kinds_of
 
 __all__ = ["run_while"]
 

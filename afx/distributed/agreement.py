@@ -19,7 +19,7 @@ from afx.distributed.messages import decode_tree, encode_tree
 from afx.distributed.split import Split
 from afx.errors import AfxError, ArgumentError
 from afx.pytree import flatten
-from afx.transforms.make_graph import to_graph
+from afx.transforms.compile.make_graph import to_graph
 
 __all__ = ["Agreement", "Program"]
 

@@ -17,8 +17,8 @@ from afx.distributed.messages import decode_tree, encode_tree
 from afx.distributed.parts import part_of
 from afx.errors import ShapeError
 from afx.runtime.blas import blas
-from afx.transforms.jit import jit
-from afx.transforms.vjp import vjp
+from afx.transforms.compile.jit import jit
+from afx.transforms.derivatives.vjp import vjp
 
 __all__ = ["PipelinePort", "PipelineRun", "Stage", "make_stages", "order_passes"]
 

@@ -23,7 +23,7 @@ from afx.ops.collectives import all_gather
 from afx.optim import Optimizer
 from afx.optim.chain import check_optimizer
 from afx.optim.shards import sharded_by
-from afx.transforms.jit import jit
+from afx.transforms.compile.jit import jit
 
 __all__ = ["ShardedOptimizer", "ShardedState", "shard_optimizer"]
 

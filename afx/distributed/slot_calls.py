@@ -12,8 +12,8 @@ from afx.distributed.parts import Parts, cut, whole_places
 from afx.distributed.probe import adds_up
 from afx.distributed.split import Split
 from afx.runtime.blas import blas
-from afx.transforms.grad import value_and_grad
-from afx.transforms.jit import jit
+from afx.transforms.compile.jit import jit
+from afx.transforms.derivatives.grad import value_and_grad
 
 __all__ = ["BoundCall", "SlotCalls"]
 

@@ -15,7 +15,7 @@ from afx.core.aval import Aval
 from afx.errors import AfxError, ArgumentError
 from afx.export.compiled import compile
 from afx.export.machines import MACHINES
-from afx.transforms.grad import value_and_grad
+from afx.transforms.derivatives.grad import value_and_grad
 
 __all__ = ["main"]
 

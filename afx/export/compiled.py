@@ -30,9 +30,9 @@ from afx.export.note import read_note, write_note
 from afx.export.slots import C_TYPES, Slot, name_slots
 from afx.export.traced import arguments_of, trace_arguments
 from afx.transforms._arguments import check_callable
-from afx.transforms.backend import with_backend
-from afx.transforms.compiled_call import CompiledGraph
-from afx.transforms.make_graph import Traced
+from afx.transforms.compile.backend import with_backend
+from afx.transforms.compile.compiled_call import CompiledGraph
+from afx.transforms.compile.make_graph import Traced
 
 __all__ = ["compile", "load"]
 

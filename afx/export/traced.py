@@ -20,7 +20,7 @@ from afx.core.graph import Graph
 from afx.errors import ExportError
 from afx.export.slots import Slot
 from afx.transforms._arguments import check_callable, name_of
-from afx.transforms.make_graph import Traced, to_graph
+from afx.transforms.compile.make_graph import Traced, to_graph
 
 __all__ = ["Traceable", "arguments_of", "prepare", "trace_arguments", "trace_program"]
 

@@ -17,7 +17,7 @@ from afx.ops.creation.creation import asarray, zeros
 from afx.ops.linalg.products import vecdot
 from afx.ops.manipulation.join import concat, stack
 from afx.ops.manipulation.shape import reshape
-from afx.transforms.vjp import vjp
+from afx.transforms.derivatives.vjp import vjp
 
 __all__ = ["attach_adjoint"]
 

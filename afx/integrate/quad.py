@@ -33,8 +33,8 @@ from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sort import argmax
 from afx.transforms._arguments import check_callable
-from afx.transforms.flat_functions import push_through
-from afx.transforms.make_graph import eval_shape
+from afx.transforms.compile.make_graph import eval_shape
+from afx.transforms.derivatives.flat_functions import push_through
 from afx.transforms.vmap import vmap
 
 __all__ = ["quad"]

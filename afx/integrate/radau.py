@@ -33,7 +33,7 @@ from afx.ops.manipulation.join import concat, stack
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.boolean import all as all_
 from afx.ops.reductions.sums import mean
-from afx.transforms.jacobian import jacfwd
+from afx.transforms.derivatives.jacobian import jacfwd
 
 __all__ = ["RADAU"]
 

@@ -11,8 +11,8 @@ from afx.integrate.step import Method, Past, Step, System
 from afx.ops.creation.creation import ones_like
 from afx.ops.creation.matrices import eye
 from afx.ops.linalg.solve import solve_or_nan
-from afx.transforms.jacobian import jacfwd
-from afx.transforms.jvp import jvp
+from afx.transforms.derivatives.jacobian import jacfwd
+from afx.transforms.derivatives.jvp import jvp
 
 __all__ = ["RODAS"]
 

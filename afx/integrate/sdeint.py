@@ -32,7 +32,7 @@ from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.sums import sum as sum_
 from afx.random.keys import fold_in
 from afx.transforms._arguments import check_callable, whole_number
-from afx.transforms.jvp import jvp
+from afx.transforms.derivatives.jvp import jvp
 from afx.transforms.vmap import vmap
 
 __all__ = ["SdeForm", "SdeMethod", "SdeResult", "sdeint"]

@@ -22,7 +22,7 @@ from afx.io.archive import read_dtype
 from afx.io.graph_values import NamesInGraphs, check_word, read_graph, read_primitive, write_graph
 from afx.io.naming import Names, RefusedNameError, is_tree_class, name_of
 from afx.pytree.nodes import RecordNode, class_node, named_tuple_node
-from afx.transforms.compiled_call import CompiledGraph
+from afx.transforms.compile.compiled_call import CompiledGraph
 
 __all__ = ["Decoder", "Encoder", "Json", "build_record", "record_node"]
 

@@ -32,7 +32,7 @@ from afx.ops.nn.softmax import softmax
 from afx.pytree import static
 from afx.random import fold_in, split
 from afx.transforms.checkpoint import checkpoint
-from afx.transforms.jit import jit
+from afx.transforms.compile.jit import jit
 
 __all__ = ["MultiHeadAttention", "dot_product_attention", "rotary"]
 

@@ -9,7 +9,7 @@ import attrs
 
 from afx.errors import ArgumentError, ConcreteValueError
 from afx.nn.layer import count_numbers, text_of
-from afx.transforms.make_graph import eval_shape
+from afx.transforms.compile.make_graph import eval_shape
 
 __all__ = ["summary"]
 

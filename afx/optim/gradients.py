@@ -22,7 +22,7 @@ from afx.optim.protocols import EmptyState, Transformation
 from afx.optim.step import check_kind
 from afx.optim.transforms import ScheduleState, Stateless
 from afx.random import fold_in, normal
-from afx.transforms.grad import value_and_grad
+from afx.transforms.derivatives.grad import value_and_grad
 from afx.transforms.vmap import vmap
 
 __all__ = ["add_noise", "centralize", "private_grad", "sharpness_aware"]

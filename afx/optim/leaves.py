@@ -17,7 +17,7 @@ from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.where import where
 from afx.pytree import TreeDef
 from afx.transforms._arguments import check_integers
-from afx.transforms.custom_derivatives import custom_jvp
+from afx.transforms.custom.custom_derivatives import custom_jvp
 
 __all__ = ["map_trained"]
 

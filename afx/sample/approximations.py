@@ -28,8 +28,8 @@ from afx.sample.checks import check_dependence, position_of_start
 from afx.sample.constraints import Constraints, constrain
 from afx.sample.hamiltonian import LogDensity, Sampler, push
 from afx.transforms._arguments import whole_number
-from afx.transforms.grad import value_and_grad
-from afx.transforms.hessian import hessian
+from afx.transforms.derivatives.grad import value_and_grad
+from afx.transforms.derivatives.hessian import hessian
 from afx.transforms.vmap import vmap
 
 __all__ = ["AdviState", "Approximation", "advi", "laplace"]

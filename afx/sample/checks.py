@@ -16,7 +16,7 @@ from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.sample.constraints import Constraints, bijectors_of, constrain, log_det, unconstrain
 from afx.transforms._arguments import check_callable
-from afx.transforms.make_graph import trace
+from afx.transforms.compile.make_graph import trace
 
 __all__ = ["check_dependence", "checked_density", "position_of_start"]
 

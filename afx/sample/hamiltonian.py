@@ -28,7 +28,7 @@ from afx.random.basic import normal
 from afx.sample.checks import checked_density, position_of_start
 from afx.sample.constraints import Constraints, constrain, log_det
 from afx.transforms._arguments import check_callable
-from afx.transforms.grad import value_and_grad
+from afx.transforms.derivatives.grad import value_and_grad
 
 __all__ = ["Info", "LogDensity", "Point", "Sampler", "State", "choose", "energy", "find_step_size", "leap", "push"]
 

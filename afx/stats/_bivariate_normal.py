@@ -16,7 +16,7 @@ from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.errors import ndtr
 from afx.stats._distribution import quiet
-from afx.transforms.custom_derivatives import custom_jvp
+from afx.transforms.custom.custom_derivatives import custom_jvp
 
 __all__ = ["FAR", "bivariate_cdf", "density"]
 

@@ -21,7 +21,7 @@ from afx.ops.sorting.sort import argsort
 from afx.ops.special.errors import ndtr, ndtri
 from afx.stats._bivariate_normal import FAR, bivariate_cdf, density
 from afx.stats._distribution import quiet
-from afx.transforms.custom_derivatives import custom_jvp
+from afx.transforms.custom.custom_derivatives import custom_jvp
 
 __all__ = ["lattice_cdf", "trivariate_cdf"]
 

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from afx import pytree
 from afx.core.tracing.debug_nans import OPEN_BLOCKS, debugging
 from afx.transforms._arguments import check_callable, name_of
-from afx.transforms.flat_functions import Flattened
+from afx.transforms.derivatives.flat_functions import Flattened
 from afx.transforms.remat import rematerialize
 
 __all__ = ["checkpoint"]

@@ -14,7 +14,7 @@ from afx.ops.linalg._divided_differences import Sampled
 from afx.ops.linalg.eigen import eig
 from afx.ops.linalg.hermitian_functions import hermitian_function
 from afx.ops.linalg.solve import solve
-from afx.transforms.jvp import jvp
+from afx.transforms.derivatives.jvp import jvp
 
 __all__ = ["funm"]
 

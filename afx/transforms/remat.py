@@ -20,15 +20,15 @@ from afx.core.tracing.graph_trace import GraphTrace
 from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError
 from afx.core.tracing.tracer import Tracer, bind, is_known, to_lower_level
 from afx.ops.creation.creation import asarray
-from afx.transforms.compiled_call import CompiledGraph
-from afx.transforms.custom_call import custom_call_p
-from afx.transforms.flat_functions import pull_masked, pull_through, push_through
+from afx.transforms.compile.compiled_call import CompiledGraph
+from afx.transforms.custom.custom_call import custom_call_p
+from afx.transforms.derivatives.flat_functions import pull_masked, pull_through, push_through
 
 __all__ = ["rematerialize"]
 
 
 class Replay:
-    """The rules of a recorded function, in the form of `afx.transforms.custom_rules.CustomRules`.
+    """The rules of a recorded function, in the form of `afx.transforms.custom.custom_rules.CustomRules`.
 
     Attributes:
         name: of the transformation and function, for messages.

@@ -18,7 +18,7 @@ from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import broadcast_to, permute_dims
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, name_of, transformed
-from afx.transforms.nan_check import check_nan
+from afx.transforms.derivatives.nan_check import check_nan
 
 __all__ = ["vmap"]
 

@@ -14,7 +14,7 @@ import afx
 from afx.control.solving import compiled
 from afx.core.graph import Constant
 from afx.integrate import odeint
-from afx.transforms.compiled_call import CompiledGraph
+from afx.transforms.compile.compiled_call import CompiledGraph
 
 TIMES = np.linspace(0.0, 5.0, 21)
 

@@ -87,8 +87,8 @@ PRIVATE = [
     "afx.compiler.numpy_backend.exec:_compiled",
     "afx.compiler.executable:make_plan",
     "afx.runtime.thread_pool:get_threads",
-    "afx.transforms.custom_rules:CustomRules",
-    "afx.transforms.custom_call:custom_call",
+    "afx.transforms.custom.custom_rules:CustomRules",
+    "afx.transforms.custom.custom_call:custom_call",
     "afx.control.while_graphs:WhileLoop",
     "afx.ops.linalg._divided_differences:Power",
     "afx.ops.linalg._divided_differences:Sampled",
@@ -411,7 +411,7 @@ INJECTED = "__import__('os').system('x')"
             "primitive": "custom_call",
             "params": {
                 "rules": {
-                    "record": "afx.transforms.custom_rules:CustomRules",
+                    "record": "afx.transforms.custom.custom_rules:CustomRules",
                     "values": {
                         key: {"function": "afx.nn:relu"} for key in ["name", "fn", "forward", "backward", "push"]
                     },

@@ -13,7 +13,7 @@ from afx import Array
 from afx.core.primitive import Primitive, register
 from afx.errors import ArgumentError, ConcreteValueError, RetraceWarning
 from afx.runtime import buffer_cache
-from afx.transforms import jit_cache
+from afx.transforms.compile import jit_cache
 from tests.compiler.native_backend.native_run import run_python
 
 

@@ -21,10 +21,10 @@ from afx.core.tracing.tracer import Tracer
 from afx.core.weakness import argument_of
 from afx.errors import AfxError, TracerError
 from afx.pytree.treedef import orders
-from afx.transforms.backend import foresee_code
-from afx.transforms.compiled_call import CompiledGraph
-from afx.transforms.make_graph import to_graph
-from afx.transforms.retracing import is_disabled
+from afx.transforms.compile.backend import foresee_code
+from afx.transforms.compile.compiled_call import CompiledGraph
+from afx.transforms.compile.make_graph import to_graph
+from afx.transforms.compile.retracing import is_disabled
 
 __all__ = ["are_plain", "compile_for", "compile_run", "run_compiled", "run_or_compile"]
 

@@ -29,11 +29,11 @@ from afx.ops.linalg.solve import solve_or_nan
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import reshape
 from afx.transforms._arguments import check_callable, moving_leaves, name_of
-from afx.transforms.custom_call import custom_call
-from afx.transforms.custom_rules import CustomRules
-from afx.transforms.flat_functions import Transposed, push_through
-from afx.transforms.jacobian import jacfwd
-from afx.transforms.jvp import jvp
+from afx.transforms.custom.custom_call import custom_call
+from afx.transforms.custom.custom_rules import CustomRules
+from afx.transforms.derivatives.flat_functions import Transposed, push_through
+from afx.transforms.derivatives.jacobian import jacfwd
+from afx.transforms.derivatives.jvp import jvp
 from afx.transforms.sparse.sparse_derivatives import sparse_jacobian
 
 __all__ = [

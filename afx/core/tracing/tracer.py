@@ -45,7 +45,7 @@ NUMPY_ERRORS = (TypeError, ValueError, OverflowError, IndexError)
 
 
 class ClosureError(TracerError):
-    """A function called by an op closes over a tracer of the trace that sees the op; `afx.transforms.custom_call` mends it."""
+    """A function called by an op closes over a tracer of the trace that sees the op; `custom_call` mends it."""
 
 
 class Tracer(Array):

@@ -15,7 +15,7 @@ from afx.distributed.graph.split import GraphSplit, Receive, Run, Send
 from afx.distributed.link import Link, Message
 from afx.distributed.sums.buffers import Ndarray
 from afx.errors import ArgumentError
-from afx.transforms.compiled_call import CompiledGraph
+from afx.transforms.compile.compiled_call import CompiledGraph
 
 __all__ = ["GraphRunner"]
 

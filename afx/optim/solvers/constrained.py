@@ -25,7 +25,7 @@ from afx.ops.reductions.sums import sum as sum_
 from afx.optim.solvers.descend import Box, descend
 from afx.optim.solvers.directions import Bfgs, Lbfgs
 from afx.optim.solvers.root import newton
-from afx.transforms.grad import grad, value_and_grad
+from afx.transforms.derivatives.grad import grad, value_and_grad
 
 __all__ = ["Optimum", "Problem", "constrain"]
 

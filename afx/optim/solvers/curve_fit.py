@@ -24,7 +24,7 @@ from afx.ops.reductions.sums import min as min_
 from afx.optim.solvers.least_squares import LeastSquaresMethod, least_squares
 from afx.optim.solvers.results import CurveFitResult
 from afx.optim.solvers.robust import Loss
-from afx.transforms.jacobian import jacfwd
+from afx.transforms.derivatives.jacobian import jacfwd
 from afx.transforms.vmap import vmap
 
 __all__ = ["curve_fit"]

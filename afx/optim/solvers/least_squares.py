@@ -26,11 +26,11 @@ from afx.optim.solvers.gauss_newton_steps import DAMPED, GAUSS_NEWTON, WITHIN, I
 from afx.optim.solvers.line_search import choose
 from afx.optim.solvers.results import LeastSquaresResult
 from afx.optim.solvers.robust import Loss, robust_residuals
-from afx.transforms.grad import grad
-from afx.transforms.jacobian import jacfwd
+from afx.transforms.derivatives.grad import grad
+from afx.transforms.derivatives.jacobian import jacfwd
+from afx.transforms.derivatives.vjp import vjp
 from afx.transforms.sparse.sparse_derivatives import sparse_jacobian
 from afx.transforms.sparse.sparse_matrix import SparseMatrix
-from afx.transforms.vjp import vjp
 
 __all__ = ["LeastSquaresMethod", "least_squares"]
 

@@ -19,9 +19,9 @@ from afx.optim.solvers.nelder_mead import shrink_simplex
 from afx.optim.solvers.results import ConstrainedResult, MinimizeResult
 from afx.optim.solvers.trust_region import Region, trust
 from afx.transforms._arguments import check_callable
-from afx.transforms.grad import grad, value_and_grad
-from afx.transforms.jvp import jvp
-from afx.transforms.make_graph import eval_shape
+from afx.transforms.compile.make_graph import eval_shape
+from afx.transforms.derivatives.grad import grad, value_and_grad
+from afx.transforms.derivatives.jvp import jvp
 
 __all__ = ["MinimizeMethod", "minimize"]
 

@@ -28,7 +28,7 @@ from afx.ops.manipulation.shape import broadcast_to
 from afx.ops.reductions.boolean import all as all_
 from afx.optim.solvers.bracketing import Bracket, narrow
 from afx.optim.solvers.results import RootResult
-from afx.transforms.jacobian import jacfwd
+from afx.transforms.derivatives.jacobian import jacfwd
 from afx.transforms.sparse.sparse_derivatives import sparse_jacobian
 from afx.transforms.sparse.sparse_matrix import SparseMatrix
 

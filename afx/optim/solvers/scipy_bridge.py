@@ -18,10 +18,10 @@ from afx.core.dtypes import is_inexact
 from afx.errors import MissingExtraError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import check_callable
-from afx.transforms.grad import grad, value_and_grad
-from afx.transforms.jacobian import jacfwd, jacrev
-from afx.transforms.jit import jit
-from afx.transforms.jvp import jvp
+from afx.transforms.compile.jit import jit
+from afx.transforms.derivatives.grad import grad, value_and_grad
+from afx.transforms.derivatives.jacobian import jacfwd, jacrev
+from afx.transforms.derivatives.jvp import jvp
 
 __all__ = ["ScipyResult", "scipy_least_squares", "scipy_minimize", "scipy_root"]
 

@@ -19,7 +19,7 @@ from afx.optim.leaves import check_params, hidden, hide, is_trained, still, trai
 from afx.optim.masks import Labels, Mask, label_leaves, mask_leaves, takes_one
 from afx.optim.protocols import EmptyState, Optimizer, Transformation
 from afx.optim.step import Steps, check_kind
-from afx.transforms.vjp import vjp
+from afx.transforms.derivatives.vjp import vjp
 
 __all__ = [
     "Frozen",

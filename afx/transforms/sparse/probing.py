@@ -16,7 +16,7 @@ from afx.core.array.array import wrap
 from afx.core.aval import Aval
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
-from afx.transforms.vjp import vjp
+from afx.transforms.derivatives.vjp import vjp
 from afx.transforms.vmap import vmap
 
 __all__ = ["Edges", "by_kernel", "by_matrix", "probe_permutation", "probe_transpose"]

@@ -11,7 +11,7 @@ import afx
 from afx import Array
 from afx.core.tracing.tape import Entry, Tape, TapeTracer
 from afx.core.tracing.tracer import Tracer
-from afx.transforms.backward_pass import backward, unbroadcast
+from afx.transforms.derivatives.backward_pass import backward, unbroadcast
 
 X = np.array([1.0, 2.0])
 

@@ -12,8 +12,8 @@ from afx import pytree
 from afx.compiler.target import Target
 from afx.core.array.array import wrap
 from afx.runtime.buffer_cache import tick
-from afx.transforms.compiled_call import CompiledGraph
-from afx.transforms.make_graph import Traced
+from afx.transforms.compile.compiled_call import CompiledGraph
+from afx.transforms.compile.make_graph import Traced
 
 __all__ = ["CACHE_SIZE", "CacheEntry", "CacheInfo", "cache_info", "forget_unused"]
 

@@ -1,6 +1,6 @@
 """Backward pass: walks a tape from its outputs, visiting each entry once, without recursion.
 
-A cotangent can carry a mask, which says where it is alive (`afx.transforms.cotangent_masks`): elementwise rules apply it
+A cotangent can carry a mask, which says where it is alive (`cotangent_masks`): elementwise rules apply it
 again after their product, all others hand it on to their operands.
 """
 
@@ -20,8 +20,24 @@ from afx.core.tracing.source_info import ORIGIN
 from afx.core.tracing.tape import Entry, Tape
 from afx.core.tracing.tracer import to_array, to_lower_level
 from afx.ops.elementwise.comparison import not_equal
-from afx.transforms.cotangent_masks import BARE, GraphPullback, Link, Mask, Part, add_masks, clean, constant, through
-from afx.transforms.masked_pullbacks import pull_elements, pull_graphs, pull_product, pull_slice, pull_slices
+from afx.transforms.derivatives.cotangent_masks import (
+    BARE,
+    GraphPullback,
+    Link,
+    Mask,
+    Part,
+    add_masks,
+    clean,
+    constant,
+    through,
+)
+from afx.transforms.derivatives.masked_pullbacks import (
+    pull_elements,
+    pull_graphs,
+    pull_product,
+    pull_slice,
+    pull_slices,
+)
 
 __all__ = [
     "backward",

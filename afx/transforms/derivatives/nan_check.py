@@ -60,7 +60,7 @@ def check_nan(
         return
     if any(map(has_nan, leaves)):
         return
-    from afx.transforms.nan_search import origin_of_nan  # a plain import does without it
+    from afx.transforms.derivatives.nan_search import origin_of_nan  # a plain import does without it
 
     token = _searching.set(True)
     try:

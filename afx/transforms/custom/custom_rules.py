@@ -14,7 +14,7 @@ from afx.core.tracing.graph_trace import GraphTrace
 from afx.core.tracing.tracer import ClosureError
 from afx.errors import GraphError
 from afx.ops.creation.creation import asarray
-from afx.transforms.flat_functions import Backward, Flat, Leaves, MaskedBackward, Push, Transposed
+from afx.transforms.derivatives.flat_functions import Backward, Flat, Leaves, MaskedBackward, Push, Transposed
 from afx.transforms.vmap import vmap
 
 __all__ = ["CustomRules", "close_rules", "lift", "push_rules"]

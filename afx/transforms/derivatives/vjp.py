@@ -25,8 +25,8 @@ from afx.transforms._arguments import (
     result_tree,
     untraced,
 )
-from afx.transforms.backward_pass import FAILED, backward, backward_with_masks
-from afx.transforms.nan_check import check_nan
+from afx.transforms.derivatives.backward_pass import FAILED, backward, backward_with_masks
+from afx.transforms.derivatives.nan_check import check_nan
 
 __all__ = ["vjp"]
 

@@ -1,6 +1,6 @@
 """Custom recording: a call with a custom rule as one entry of a tape, where arrays are all that it takes.
 
-What `afx.transforms.custom_call` does for any leaves under any traces, by a short way for the commonest case: a tape that
+What `afx.transforms.custom.custom_call` does for any leaves under any traces, by a short way for the commonest case: a tape that
 holds plain values, as in a first derivative.
 """
 
@@ -22,9 +22,9 @@ from afx.core.tracing.tracer import Tracer, to_array, to_lower_level
 from afx.ops._basic import reshape_p
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import ONE_LEAF, pair_of
-from afx.transforms.cotangent_masks import GraphPullback
-from afx.transforms.custom_call import clean_by_structure, custom_call_p, fill_dead, strong
-from afx.transforms.flat_functions import Flat, Push
+from afx.transforms.custom.custom_call import clean_by_structure, custom_call_p, fill_dead, strong
+from afx.transforms.derivatives.cotangent_masks import GraphPullback
+from afx.transforms.derivatives.flat_functions import Flat, Push
 
 __all__ = ["RecordedVjp", "plain_tape", "record_jvp"]
 

@@ -26,10 +26,10 @@ from afx.transforms._arguments import (
     pair_of,
     transformed,
 )
-from afx.transforms._diff_arguments import DiffArguments, either_argnums
-from afx.transforms.jvp import jvp
-from afx.transforms.nan_check import check_nan
-from afx.transforms.vjp import pullback_of
+from afx.transforms.derivatives._diff_arguments import DiffArguments, either_argnums
+from afx.transforms.derivatives.jvp import jvp
+from afx.transforms.derivatives.nan_check import check_nan
+from afx.transforms.derivatives.vjp import pullback_of
 from afx.transforms.vmap import vmap
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from afx.core.tracing.tracer import to_array, to_lower_level
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import zero_like
-from afx.transforms.backward_pass import leaves_out
-from afx.transforms.jvp import jvp
-from afx.transforms.vjp import Linearization
+from afx.transforms.derivatives.backward_pass import leaves_out
+from afx.transforms.derivatives.jvp import jvp
+from afx.transforms.derivatives.vjp import Linearization
 
 __all__ = ["Flattened", "Transposed", "pull_masked", "pull_through", "push_through"]
 

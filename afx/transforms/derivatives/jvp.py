@@ -22,7 +22,7 @@ from afx.transforms._arguments import (
     untraced,
     zero_like,
 )
-from afx.transforms.nan_check import check_nan
+from afx.transforms.derivatives.nan_check import check_nan
 
 __all__ = ["jvp"]
 

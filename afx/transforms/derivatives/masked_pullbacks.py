@@ -13,7 +13,7 @@ from afx.core.primitive import Primitive, Value
 from afx.core.tracing.tape import Entry
 from afx.core.tracing.tracer import to_array, to_lower_level
 from afx.ops.manipulation.shape import broadcast_to
-from afx.transforms.cotangent_masks import (
+from afx.transforms.derivatives.cotangent_masks import (
     ALIVE,
     BARE,
     DEAD,

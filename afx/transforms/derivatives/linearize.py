@@ -14,8 +14,8 @@ from afx.core.tracing.tracer import to_array
 from afx.pytree import Tree
 from afx.pytree.compare import check_structure
 from afx.transforms._arguments import check_callable, zero_like
-from afx.transforms.jvp import check_tangents
-from afx.transforms.vjp import vjp
+from afx.transforms.derivatives.jvp import check_tangents
+from afx.transforms.derivatives.vjp import vjp
 
 __all__ = ["linearize"]
 

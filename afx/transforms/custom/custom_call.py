@@ -24,10 +24,10 @@ from afx.ops.elementwise.comparison import isfinite, logical_not, logical_or, no
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import zero_like
-from afx.transforms.cotangent_masks import ALIVE, MARKED, GraphPullback
-from afx.transforms.custom_rules import CustomRules, close_rules, lift
-from afx.transforms.flat_functions import Backward, Flat, MaskedBackward
-from afx.transforms.graph_masks import live_inputs
+from afx.transforms.custom.custom_rules import CustomRules, close_rules, lift
+from afx.transforms.derivatives.cotangent_masks import ALIVE, MARKED, GraphPullback
+from afx.transforms.derivatives.flat_functions import Backward, Flat, MaskedBackward
+from afx.transforms.derivatives.graph_masks import live_inputs
 
 __all__ = ["clean_by_structure", "custom_call", "custom_call_p", "fill_dead", "strong"]
 

@@ -27,9 +27,23 @@ from afx.core.tracing.tracer import bind, to_array
 from afx.core.weakness import to_argument
 from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.shape import broadcast_to
-from afx.transforms.backward_pass import backward, backward_with_masks, entries_with_finite_partials, makes_masks
-from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, Mask, clean, kinds_of, owned_only
-from afx.transforms.residuals import Residuals, choose_residuals
+from afx.transforms.derivatives.backward_pass import (
+    backward,
+    backward_with_masks,
+    entries_with_finite_partials,
+    makes_masks,
+)
+from afx.transforms.derivatives.cotangent_masks import (
+    ALIVE,
+    DEAD,
+    MARKED,
+    GraphPullback,
+    Mask,
+    clean,
+    kinds_of,
+    owned_only,
+)
+from afx.transforms.derivatives.residuals import Residuals, choose_residuals
 
 __all__ = ["Back", "CompiledGraph", "VjpGraphs", "call"]
 

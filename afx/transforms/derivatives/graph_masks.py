@@ -11,7 +11,7 @@ from afx.core.graph import Graph, Literal
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.tracing.tracer import to_lower_level
 from afx.ops.elementwise.comparison import logical_or, not_equal
-from afx.transforms.cotangent_masks import live_operand
+from afx.transforms.derivatives.cotangent_masks import live_operand
 
 __all__ = ["live_inputs"]
 

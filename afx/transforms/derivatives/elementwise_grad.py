@@ -13,9 +13,9 @@ from afx.core.dtypes import get_default_dtype
 from afx.ops.creation.creation import ones_like
 from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import check_callable, moving_leaves, transformed
-from afx.transforms._diff_arguments import DiffArguments, either_argnums
-from afx.transforms.jacobian import check_real
-from afx.transforms.vjp import vjp
+from afx.transforms.derivatives._diff_arguments import DiffArguments, either_argnums
+from afx.transforms.derivatives.jacobian import check_real
+from afx.transforms.derivatives.vjp import vjp
 
 __all__ = ["elementwise_grad"]
 

@@ -23,8 +23,8 @@ from afx.compiler.schedule import Schedule
 from afx.core.weakness import argument_of
 from afx.errors import ArgumentError
 from afx.transforms._arguments import name_of
-from afx.transforms.backend import Backend
-from afx.transforms.jit import jit
+from afx.transforms.compile.backend import Backend
+from afx.transforms.compile.jit import jit
 
 __all__ = ["LineTime", "Profile", "profile"]
 

@@ -27,13 +27,13 @@ from afx.pytree.treedef import orders
 from afx.runtime.output_pool import without_debugger_refs
 from afx.transforms._arguments import name_of, own_name
 from afx.transforms._positions import as_positions, check_positions, leaves_of, static_options
-from afx.transforms.backend import Backend, check_backend, foresee_code, with_backend
-from afx.transforms.compiled_call import call
-from afx.transforms.jit_cache import CacheEntry, CacheInfo, cache_info, forget_unused
-from afx.transforms.lowered import Lowered
-from afx.transforms.make_graph import to_graph
-from afx.transforms.nan_check import check_inside
-from afx.transforms.retracing import Retracing, is_disabled
+from afx.transforms.compile.backend import Backend, check_backend, foresee_code, with_backend
+from afx.transforms.compile.compiled_call import call
+from afx.transforms.compile.jit_cache import CacheEntry, CacheInfo, cache_info, forget_unused
+from afx.transforms.compile.lowered import Lowered
+from afx.transforms.compile.make_graph import to_graph
+from afx.transforms.compile.retracing import Retracing, is_disabled
+from afx.transforms.derivatives.nan_check import check_inside
 
 __all__ = ["JitFunction", "Lowered", "jit"]
 

@@ -21,9 +21,9 @@ from afx.transforms._arguments import (
     scalar_output,
     transformed,
 )
-from afx.transforms._diff_arguments import DiffArguments, either_argnums
-from afx.transforms.nan_check import check_nan
-from afx.transforms.vjp import Linearization, enter_tape, strip_tracers
+from afx.transforms.derivatives._diff_arguments import DiffArguments, either_argnums
+from afx.transforms.derivatives.nan_check import check_nan
+from afx.transforms.derivatives.vjp import Linearization, enter_tape, strip_tracers
 
 if TYPE_CHECKING:
     from afx.transforms._function import Function

@@ -16,10 +16,10 @@ from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
 from afx.pytree.compare import check_matching, check_structure
 from afx.transforms._arguments import check_callable, name_of, pair_of, transformed
-from afx.transforms.custom_call import custom_call
-from afx.transforms.custom_recording import RecordedVjp, plain_tape, record_jvp
-from afx.transforms.custom_rules import CustomRules, push_rules
-from afx.transforms.flat_functions import Flattened
+from afx.transforms.custom.custom_call import custom_call
+from afx.transforms.custom.custom_recording import RecordedVjp, plain_tape, record_jvp
+from afx.transforms.custom.custom_rules import CustomRules, push_rules
+from afx.transforms.derivatives.flat_functions import Flattened
 
 __all__ = ["custom_jvp", "custom_vjp"]
 

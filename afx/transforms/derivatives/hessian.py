@@ -11,10 +11,10 @@ from afx.core.array.array import Array
 from afx.core.aval import aval_of
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, moving_leaves
-from afx.transforms._diff_arguments import DiffArguments, either_argnums
-from afx.transforms.grad import differentiated, grad, run_grad
-from afx.transforms.jacobian import checked, forward_jacobian, is_few, reverse_jacobian
-from afx.transforms.jvp import jvp
+from afx.transforms.derivatives._diff_arguments import DiffArguments, either_argnums
+from afx.transforms.derivatives.grad import differentiated, grad, run_grad
+from afx.transforms.derivatives.jacobian import checked, forward_jacobian, is_few, reverse_jacobian
+from afx.transforms.derivatives.jvp import jvp
 
 if TYPE_CHECKING:
     from afx.transforms._function import Function

@@ -19,8 +19,8 @@ from afx.core.tracing.debug_nans import has_nan
 from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError
 from afx.core.tracing.tracer import Tracer
 from afx.ops.creation.creation import asarray
-from afx.transforms.cotangent_masks import live_operand
-from afx.transforms.retracing import disable_jit
+from afx.transforms.compile.retracing import disable_jit
+from afx.transforms.derivatives.cotangent_masks import live_operand
 
 __all__ = ["origin_of_nan"]
 

@@ -1,0 +1,1 @@
+"""Compilation: `jit`, its cache, and how functions become graphs and compiled calls."""

@@ -1,0 +1,1 @@
+"""Custom rules: functions with derivatives and batch rules of their own."""

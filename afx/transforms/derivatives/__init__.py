@@ -1,0 +1,1 @@
+"""Derivatives: gradients, Jacobians, products with them, and the passes that compute these."""
