@@ -8,12 +8,12 @@ from operator import attrgetter
 
 import numpy as np
 
-from afx.compiler.reductions import SLOW_WITH_NUMBERS, reduce_in_transpose
 from afx.compiler.schedule import ErrorState
 from afx.compiler.target import Target
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
 from afx.core.graph import Equation
+from afx.core.reductions import SLOW_WITH_NUMBERS, reduce_in_transpose
 
 __all__ = [
     "by_function",

@@ -15,7 +15,7 @@ from typing import Literal
 
 import attrs
 
-from afx.compiler import reductions
+from afx.core import reductions
 
 __all__ = ["DEFAULT", "NativeTarget", "ServiceTarget", "Target", "current", "use_target"]
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from afx.compiler.reductions import SOFTMAX_CLOSE
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, register
+from afx.core.reductions import SOFTMAX_CLOSE
 from afx.core.tracing.tracer import bind2, bind_single, to_lower_level
 from afx.errors import DtypeError
 from afx.ops._basic import in_floats

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from afx.compiler.reductions import DOT_SUM_MAX_ELEMENTS, DOT_SUM_MAX_LENGTH, DOT_SUM_MIN_LENGTH, reduce_in_transpose
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Shape, aval_of
 from afx.core.dtypes import DType, float16, float32, float64, promote
+from afx.core.reductions import DOT_SUM_MAX_ELEMENTS, DOT_SUM_MAX_LENGTH, DOT_SUM_MIN_LENGTH, reduce_in_transpose
 from afx.ops.manipulation.shape import astype
 
 __all__ = ["accumulation_dtype", "beside", "largest", "reduced_by", "sum_keepdims"]

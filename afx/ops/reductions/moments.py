@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from afx.compiler.reductions import NORM_DOT_MAX_ELEMENTS, NORM_DOT_MIN
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
 from afx.core.primitive import Primitive
+from afx.core.reductions import NORM_DOT_MAX_ELEMENTS, NORM_DOT_MIN
 from afx.core.registry import register_function
 from afx.core.weakness import is_weak
 from afx.errors import ArgumentError, DtypeError, ShapeError

@@ -27,12 +27,7 @@ from afx.core.tracing.tracer import bind, to_array
 from afx.core.weakness import to_argument
 from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.shape import broadcast_to
-from afx.transforms.derivatives.backward_pass import (
-    backward,
-    backward_with_masks,
-    entries_with_finite_partials,
-    makes_masks,
-)
+from afx.transforms.derivatives import backward_pass
 from afx.transforms.derivatives.cotangent_masks import (
     ALIVE,
     DEAD,
@@ -203,7 +198,7 @@ class VjpGraphs:
         self._residuals = residuals
         self.owned: list[bool] = ends[2]
         self._entered, self._outs = ends[:2]
-        self.makes_masks: bool = makes_masks(entries)
+        self.makes_masks: bool = backward_pass.makes_masks(entries)
         self._backs: dict[tuple[bool, tuple[int, ...]], Back] = {}
         self.step_graphs: dict[bool, Any] = {}  # of a loop, without and with masks
         self.whole: Back = self._walk_back([ALIVE if own else DEAD for own in self.owned], marking=False)
@@ -211,7 +206,7 @@ class VjpGraphs:
     @property
     def is_bounded(self) -> bool:
         """Whether finite operands give finite partials throughout, but for overflow."""
-        safe = entries_with_finite_partials(self._entries)
+        safe = backward_pass.entries_with_finite_partials(self._entries)
         known = ("linear", "bilinear")
         return all(
             k in safe
@@ -271,9 +266,9 @@ class VjpGraphs:
         given = {index: mark for index, mark in marks.items() if index not in whole}
         masks: Mapping[int, Mask] = {}
         if marking:
-            found, masks = backward_with_masks(tape, seeds, given, soft=MARKED not in kinds)
+            found, masks = backward_pass.backward_with_masks(tape, seeds, given, soft=MARKED not in kinds)
         else:
-            found = backward(tape, seeds)
+            found = backward_pass.backward(tape, seeds)
         inputs = [t._index if isinstance(t, TapeTracer) else -1 for t in self._entered]
         needed = [i >= 0 and found[i] is not None for i in inputs]
         marked = [n and i in masks and not masks[i].is_whole() for i, n in zip(inputs, needed, strict=True)]

@@ -15,7 +15,10 @@ from afx.compiler.native_backend.lowering.memory import Location, copy_nest, den
 from afx.compiler.native_backend.lowering.ops.fold import lower_fold
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, reduce_into
 from afx.compiler.operands import Alias, Buffer, Number, Operand
-from afx.compiler.reductions import (
+from afx.compiler.schedule import Call, Params
+from afx.core.aval import Aval, Shape, broadcast_shapes
+from afx.core.graph import Literal
+from afx.core.reductions import (
     DOT_SUM_MAX_ELEMENTS,
     DOT_SUM_MAX_LENGTH,
     DOT_SUM_MIN_LENGTH,
@@ -24,9 +27,6 @@ from afx.compiler.reductions import (
     SOFTMAX_CLOSE,
     reduce_in_transpose,
 )
-from afx.compiler.schedule import Call, Params
-from afx.core.aval import Aval, Shape, broadcast_shapes
-from afx.core.graph import Literal
 from afx.core.scalar_ops import ALL, scalar_op
 
 __all__ = ["EXPANDED", "Calls"]

@@ -1,6 +1,6 @@
 """Reductions: thresholds of the fastest NumPy call, which eager calls and compiled plans share.
 
-Apart from `afx.compiler.target`, so that a plain import of afx leaves the compiler alone.
+They stand below the compiler, so that a plain import of afx leaves it alone.
 """
 
 from __future__ import annotations
