@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from afx.compiler.far_exponentials import choose_far_exponentials
 from afx.compiler.graph_builder import GraphBuilder, Params, Rewrite, Rule
 from afx.compiler.layout_rules import collapse_short_last_axis, split_reduction, whole_embed, whole_slice
 from afx.compiler.masked_products import multiply_unmasked
@@ -312,11 +313,6 @@ def loses_nothing(match: Match) -> bool:
     return np.can_cast(source, target, "safe")
 
 
-def chooses_by_truth(match: Match) -> bool:
-    """Tell whether c is a truth value."""
-    return match.atoms["c"].aval.dtype == np.bool_
-
-
 PATTERNS = (
     rule("x - n", "x", when=takes_plus_zero),
     rule("x + -y", "x - y", when=is_inexact),
@@ -342,8 +338,8 @@ PATTERNS = (
     rule("select(n, x, y)", "x", when=lambda match: bool(match.n)),
     rule("select(n, x, y)", "y", when=lambda match: not match.n),
     rule("select(c, x, x)", "x"),
-    rule("select(logical_not(c), x, y)", "select(c, y, x)", when=chooses_by_truth),
-    rule("select(invert(c), x, y)", "select(c, y, x)", when=chooses_by_truth),
+    rule("select(logical_not(x), c, y)", "select(x, y, c)", when=is_boolean),
+    rule("select(invert(x), c, y)", "select(x, y, c)", when=is_boolean),
     rule("select(c, select(c, x, y), z)", "select(c, x, z)"),
     rule("select(c, x, select(c, y, z))", "select(c, x, z)"),
     rule("logical_or(x, n)", "n", when=lambda match: match.n is True),
@@ -365,6 +361,7 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
         _needing(involution, "involution"),
     ),
     "linear": (_needing(involution, "involution"),),
+    "exp": (Rule(choose_far_exponentials),),
     "add": (_needing(add_embedded, "embed"), Rule(doubled), Rule(collapse_short_last_axis)),
     "subtract": (Rule(collapse_short_last_axis),),
     "multiply": (Rule(collapse_short_last_axis),),

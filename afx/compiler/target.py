@@ -116,7 +116,7 @@ class NativeTarget:
     product_max_products: int = 1 << 22  # NumPy's plan cuts larger ones, or leaves them to BLAS's threads
     product_block_max_products: int = 1 << 32  # of all products of a block: about 40 ms, in which no signal is seen
     product_many_max_products: int = 1 << 18  # of one of many: beyond, the number of OpenBLAS's threads may decide
-    product_share_min_products: int = 1 << 22  # of all of many, which threads share: 0.03 ms
+    product_share_min_products: int = 1 << 22  # of all of many, which threads share: 0.05 ms; half as many of float64
     product_tile_share_min_products: int = 1 << 21  # in tiles that threads share: 0.02 ms
     product_tile_max_products: int = 1 << 26  # beyond, two threads of BLAS are faster: measured
     product_inline_max_products: int = 512  # of one without a call: some 30 ns, as long as BLAS takes to begin
@@ -188,6 +188,7 @@ class Target:
         1 << 15
     )  # of a masked matrix that is multiplied without the mask: below, a copy costs less
     unmask_max_share: float = 0.25  # of its elements, that the product has, which is looked at
+    far_min_elements: int = 1 << 10  # of float64, far below 0, whose exponentials are chosen: below, calls cost more
     select_min_elements: int = 256  # value that is computed in part: below, its call costs more than its elements
     slice_max_share: float = 0.5  # of a value that slices read, up to which it is computed in part
     gather_max_share: float = 0.25  # the same of indices: each operand may need a gather of its own

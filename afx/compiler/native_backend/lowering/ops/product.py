@@ -20,6 +20,7 @@ from afx.compiler.target import NativeTarget
 
 __all__ = ["PRODUCTS", "lower_matmul", "multiply_into"]
 
+SINGLE_BYTES = 4  # of a float32, of which thresholds are
 LENGTHS_OF_STRIDES = (0, 1, 1, 2, 0, 2)  # of rows, terms and columns, which ones the core strides walk along
 
 
@@ -132,7 +133,7 @@ def multiply_into(
         step = BlockLoop((body,), space[0], (owners,), (outer_strides,), 0, math.prod(out.shape))
         b.fixed([step], [x, y], [out])
         return
-    ends = stops or _cut(sizes, b.limits)
+    ends = stops or _cut(sizes, int(out.dtype[1:]), b.limits)
     product = Product(loop, sizes, tuple(operands), core, quiet, axis=axis, stops=ends, is_cut=bool(ends))
     product = _with_orders(b, product)
     if b.tier == 1 or product.orders is not None or not _lower_tiled(b, product, x, y, out):
@@ -167,11 +168,11 @@ def _strides_of(pairs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     return tuple([0 if length == 1 else stride for length, stride in pairs])
 
 
-def _cut(sizes: tuple[int, int, int, int], limits: NativeTarget) -> tuple[int, ...]:
-    """Return where many small products are cut for threads."""
+def _cut(sizes: tuple[int, int, int, int], size: int, limits: NativeTarget) -> tuple[int, ...]:
+    """Return where many small products of elements of so many bytes are cut for threads."""
     many, m, k, n = sizes
     is_large = m * k * n > limits.product_many_max_products
-    if is_large or math.prod(sizes) < limits.product_share_min_products or many == 1:
+    if is_large or math.prod(sizes) * size < limits.product_share_min_products * SINGLE_BYTES or many == 1:
         return ()
     return tuple(sorted({-(-many * part // PARTS) for part in range(1, PARTS + 1)}))
 
