@@ -43,7 +43,7 @@ class Reduction(Protocol):
         ...
 
     def finish(self) -> list[Ndarray]:
-        """Return the buffers of the sum, added up in the order of the tree."""
+        """Return the buffers of the sum, added up in the order of the tree; of a scattered one this rank's part of each."""
         ...
 
 
@@ -103,8 +103,8 @@ class Link(Protocol):
         """Begin such a sum whose chunks stay with the ranks of their slots; ranks without examples take part."""
         ...
 
-    def gather_parts(self, layout: Layout, buffers: Sequence[Ndarray]) -> None:
-        """Fill buffers of which each rank has written the chunks of its slots."""
+    def gather_parts(self, layout: Layout, write: Callable[[list[Ndarray]], None]) -> list[Ndarray]:
+        """Return buffers of which each rank writes the chunks of its slots, in a function that is called once."""
         ...
 
     @property
@@ -188,8 +188,11 @@ class LocalLink:
         """Begin a sum in this process."""
         return self.reduction(weights)
 
-    def gather_parts(self, layout: Layout, buffers: Sequence[Ndarray]) -> None:
-        """Do nothing: all chunks are here."""
+    def gather_parts(self, layout: Layout, write: Callable[[list[Ndarray]], None]) -> list[Ndarray]:
+        """Return buffers: all chunks are here."""
+        buffers = layout.empty(self.memory)
+        write(buffers)
+        return buffers
 
     def broadcast(self, data: bytes | None, root: int) -> bytes:
         """Return the bytes."""

@@ -181,7 +181,7 @@ class Machines(Ranks):
         Array(0.75, dtype=float64)
         """
         self.check_split(split, "average")
-        return self.repeat_until_committed("average", lambda: self.average_once(compute, split))
+        return self.repeat_until_committed("average", functools.partial(self.average_once, compute, split))
 
     def average_once(self, compute: Callable[[int], T], split: Split, number: int = 0) -> T:
         """Return the weighted mean, within an attempt of `repeat_until_committed`."""

@@ -216,7 +216,7 @@ class Ranks:
         Raises:
             ArgumentError: it has more or fewer.
         """
-        if split.slots != self.slots:
+        if len(split.sizes) != self.slots:
             raise ArgumentError(
                 f"{who}: a Split of other slots: got {split.slots} for {self.slots}; give a size a slot"
             )

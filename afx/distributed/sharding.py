@@ -10,6 +10,7 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array, wrap
 from afx.distributed.digest import describe_program, stable_repr
+from afx.distributed.flat import Flat
 from afx.distributed.local import local
 from afx.distributed.machines import Machines
 from afx.distributed.messages import decode_tree, encode_tree
@@ -17,7 +18,7 @@ from afx.distributed.sharded_state import ShardedState
 from afx.distributed.slot_calls import SlotCalls
 from afx.distributed.split import Split
 from afx.distributed.spmd.meeting import run_slots
-from afx.distributed.sums.buffers import Layout, Memory, Ndarray, flatten_tree
+from afx.distributed.sums.buffers import Memory, Ndarray
 from afx.errors import ArgumentError, PeerLost
 from afx.ops.collectives import all_gather
 from afx.optim import Optimizer
@@ -47,13 +48,14 @@ class ShardedOptimizer(Generic[T]):
 
     def init(self, params: T) -> ShardedState:
         """Return the states of this rank's slots."""
-        flat = _Flat(params, self._machines.slots)
+        flat = Flat(params, self._machines.slots)
         states = {slot: self._optimizer.init(self._part(flat, slot)) for slot in self._machines.held_slots}
         return ShardedState(states)
 
-    def _part(self, flat: _Flat, slot: int) -> Any:
+    def _part(self, flat: Flat, slot: int) -> Any:
         """Return what a slot updates: a chunk of flat vectors, or, where norms of leaves count, its part of each leaf."""
-        return flat.chunk(slot) if self._is_elementwise else flat.part(slot, flat.leaves)
+        chunk = flat.chunk(slot)
+        return tuple(map(wrap, chunk)) if self._is_elementwise else flat.part(slot, chunk)
 
     def step(self, params: T, grads: T, state: ShardedState, *, value: Any = None) -> tuple[T, ShardedState]:
         """Return new parameters, the same on every rank, and the states of this rank's slots.
@@ -61,7 +63,7 @@ class ShardedOptimizer(Generic[T]):
         Raises:
             ArgumentError: a state without one of this rank's slots: gather it before the number of ranks changes.
         """
-        flat = _Flat(params, self._machines.slots)
+        flat = Flat(params, self._machines.slots)
         slopes = flat.like(grads)
 
         def attempt() -> tuple[T, ShardedState]:
@@ -131,7 +133,7 @@ class ShardedOptimizer(Generic[T]):
         )
 
         def run(params: T, state: ShardedState, *args: Any, **kwargs: Any) -> tuple[Any, T, ShardedState]:
-            flat = _Flat(params, machines.slots)
+            flat = Flat(params, machines.slots)
             call = calls.bind(lambda: machines.own_slots, (params, *args), kwargs)
 
             def attempt() -> tuple[Any, T, ShardedState]:
@@ -146,7 +148,7 @@ class ShardedOptimizer(Generic[T]):
         return run
 
     def _reduce(
-        self, flat: _Flat, compute: Callable[[int], Any], split: Split, number: int
+        self, flat: Flat, compute: Callable[[int], Any], split: Split, number: int
     ) -> tuple[Any, Callable[[int], Any]]:
         """Return the mean value, and this rank's chunks of the mean gradient."""
         machines, weights = self._machines, split.weights
@@ -157,25 +159,25 @@ class ShardedOptimizer(Generic[T]):
                 values[slot], grads = compute(slot)
                 reduction.add(slot, flat.layout, flat.like(grads).leaves)
                 del grads  # before what others send takes memory
-        sums = reduction.finish()
-        chunks = {slot: self._own_chunk(flat, sums, slot) for slot in machines.own_slots}
-        del reduction, sums  # their memory is that of the new parameters
+        sums, own = reduction.finish(), machines.own_slots
+        chunks = {slot: self._own_chunk(flat, flat.cut(sums, slot, own[0]), slot) for slot in own}
+        del reduction, sums
         return machines.average_once(values.__getitem__, split, number), chunks.pop
 
-    def _own_chunk(self, flat: _Flat, sums: Sequence[Ndarray], slot: int) -> Any:
-        """Return a slot's part of the sums, as new memory."""
+    def _own_chunk(self, flat: Flat, chunk: Sequence[Ndarray], slot: int) -> Any:
+        """Return a slot's part of the sums, as memory that can be given away."""
         if self._is_elementwise:
-            return tuple([wrap(part.copy()) for part in flat.cut(sums, slot)])
-        return flat.part(slot, flat.layout.views(sums))
+            return tuple([wrap(part if part.flags.owndata else part.copy()) for part in chunk])
+        return flat.part(slot, chunk)
 
     def _move(
-        self, flat: _Flat, slopes: Callable[[int], Any], states: dict[int, Any], value: Any
+        self, flat: Flat, slopes: Callable[[int], Any], states: dict[int, Any], value: Any
     ) -> tuple[T, ShardedState]:
         """Update the chunks of this rank's slots, and exchange them."""
-        link = self._machines.link
-        buffers = flat.layout.empty(link.memory)
+        link, own = self._machines.link, self._machines.own_slots
+        found: dict[int, Any] = {}
 
-        def update(slot: int) -> Any:
+        def update(slot: int, buffers: Sequence[Ndarray]) -> Any:
             if not self._is_elementwise and slot not in self._updates:
                 self._updates[slot] = jit(_step_in_shards(self._optimizer))
             step = self._updates.get(slot, self._update)
@@ -183,12 +185,13 @@ class ShardedOptimizer(Generic[T]):
             flat.write(buffers, slot, part if self._is_elementwise else flat.chunk_of(part))
             return now
 
-        own = self._machines.own_slots
-        if self._is_elementwise:
-            found = {slot: update(slot) for slot in own}
-        else:  # slots exchange norms
-            found = run_slots(link, self._machines.slots, own, update)
-        link.gather_parts(flat.layout, buffers)
+        def write(buffers: list[Ndarray]) -> None:
+            if self._is_elementwise:
+                found.update({slot: update(slot, buffers) for slot in own})
+            else:  # slots exchange norms
+                found.update(run_slots(link, self._machines.slots, own, lambda slot: update(slot, buffers)))
+
+        buffers = link.gather_parts(flat.layout, write)
         if link.shrinks and link.ranks > 1:  # each state lives on two ranks
             found |= decode_tree(link.pass_on(encode_tree(found)))
         return flat.replace(buffers), ShardedState(found)
@@ -288,76 +291,6 @@ def shard_optimizer(machines: Machines, optimizer: Optimizer[Any]) -> ShardedOpt
     return found
 
 
-class _Flat:
-    """The trained leaves of a tree as one flat vector a dtype, of which each slot has a chunk."""
-
-    def __init__(self, tree: Any, slots: int, like: _Flat | None = None) -> None:
-        self._slots = slots
-        self._tree_leaves, self._treedef = pytree.flatten(tree)
-        self._trained: list[bool] = _find_trained(self._tree_leaves, self._treedef) if like is None else like._trained
-        moving = [x for x, is_trained in zip(self._tree_leaves, self._trained, strict=True) if is_trained]
-        self.layout: Layout
-        self.leaves: list[Ndarray]
-        self.layout, self.leaves = flatten_tree(moving)
-
-    def like(self, tree: Any) -> _Flat:
-        """Return another tree of this structure, such as the gradient."""
-        return _Flat(tree, self._slots, self)
-
-    def chunk(self, slot: int) -> tuple[Array, ...]:
-        """Return the part of each vector that a slot updates."""
-        spans = [self._span(size, slot) for size in self.layout.lengths]
-        return tuple([wrap(part) for part in self.layout.cut(self.leaves, spans)])
-
-    def part(self, slot: int, arrays: Sequence[Ndarray]) -> Any:
-        """Return the tree with a slot's part of each trained leaf, flat and perhaps empty, in place of it.
-
-        Args:
-            slot: whose part.
-            arrays: the trained leaves, or what has their sizes.
-        """
-        parts: list[Any] = []
-        for array, (kind, at) in zip(arrays, self.layout.places(), strict=True):
-            span = self._span(self.layout.lengths[kind], slot)
-            start, stop = max(at.start, span.start), max(min(at.stop, span.stop), span.start)
-            parts.append(wrap(array.reshape(-1)[max(start - at.start, 0) : max(stop - at.start, 0)].copy()))
-        moved = iter(parts)
-        leaves = zip(self._tree_leaves, self._trained, strict=True)
-        return pytree.unflatten(self._treedef, [next(moved) if is_trained else leaf for leaf, is_trained in leaves])
-
-    def chunk_of(self, part: Any) -> tuple[Array, ...]:
-        """Return the flat vectors of which a slot's parts of leaves consist."""
-        leaves = [x for x, is_trained in zip(pytree.leaves(part), self._trained, strict=True) if is_trained]
-        found: list[list[Ndarray]] = [[] for _ in self.layout.dtypes]
-        for leaf, (kind, _) in zip(leaves, self.layout.places(), strict=True):
-            found[kind].append(np.asarray(leaf))
-        return tuple([wrap(np.concatenate(parts)) for parts in found])
-
-    def cut(self, buffers: Sequence[Ndarray], slot: int) -> tuple[Ndarray, ...]:
-        """Return a slot's part of each buffer."""
-        return tuple([buffer[self._span(buffer.size, slot)] for buffer in buffers])
-
-    def write(self, buffers: Sequence[Ndarray], slot: int, chunk: Sequence[Array]) -> None:
-        """Copy a slot's numbers to their part of each buffer."""
-        for into, part in zip(self.cut(buffers, slot), chunk, strict=True):
-            np.copyto(into, np.asarray(part), casting="same_kind")
-
-    def _span(self, size: int, slot: int) -> slice:
-        return slice(size * slot // self._slots, size * (slot + 1) // self._slots)
-
-    def replace(self, buffers: Sequence[Ndarray]) -> Any:
-        """Return the tree with the vectors' numbers in place of its own."""
-        moved = iter(self.layout.unpack(buffers))
-        leaves = zip(self._tree_leaves, self._trained, strict=True)
-        return pytree.unflatten(self._treedef, [next(moved) if is_trained else leaf for leaf, is_trained in leaves])
-
-
-def _find_trained(leaves: Sequence[Any], treedef: Any) -> list[bool]:
-    """Return which leaves an optimizer moves."""
-    marked = pytree.marked_leaves(treedef) or [False] * len(leaves)
-    return [np.asarray(leaf).dtype.kind in "fc" and not mark for leaf, mark in zip(leaves, marked, strict=True)]
-
-
 def _probe() -> dict[str, Any]:
     return {
         "a": wrap(np.linspace(-1.0, 2.0, PROBE_LENGTH**2).reshape(PROBE_LENGTH, -1)),
@@ -368,12 +301,12 @@ def _probe() -> dict[str, Any]:
 def _is_elementwise(optimizer: Any) -> bool:
     """Compare steps on a matrix and a vector with steps on chunks of their elements."""
     whole = _probe()
-    flat = _Flat(whole, 2)
+    flat = Flat(whole, 2)
     for scale in PROBE_SCALES:
         found = _two_steps(optimizer.step, optimizer.init(whole), whole, scale)
         buffers = flat.layout.empty(Memory())
         for slot in range(2):
-            chunk = flat.chunk(slot)
+            chunk = tuple(map(wrap, flat.chunk(slot)))
             flat.write(buffers, slot, _two_steps(optimizer.step, optimizer.init(chunk), chunk, scale))
         expected = flat.replace(buffers)
         if not all(np.array_equal(np.asarray(found[name]), np.asarray(expected[name])) for name in whole):

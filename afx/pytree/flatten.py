@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 _LEAF_TYPES, _LEAF_TYPES_INSIDE = OUTSIDE.leaf_types, INSIDE.leaf_types
 _kind_outside = OUTSIDE.kinds.get
-_ONE_LEAF: TreeDef[object] = TreeDef((LEAF,), 1)
+_ONE_LEAF: TreeDef[Any] = TreeDef((LEAF,), 1)
 
 _CHECK_AFTER = 100_000  # tokens after which the depth is looked at, and again at each doubling
 _DEEPEST = 50_000  # levels: what is deeper is a list or a dict that contains itself
@@ -51,7 +51,7 @@ def flatten(tree: T) -> tuple[list[Leaf], TreeDef[T]]:
     ([1.0, 2.0], {'b': None, 'w': [*, *]})
     """
     if type(tree) in _LEAF_TYPES:
-        return [tree], cast("TreeDef[T]", _ONE_LEAF)
+        return [tree], _ONE_LEAF
     mode = INSIDE if _kind_outside(type(tree)) is IS_INSTANCE else OUTSIDE
     while True:
         known = len(_LEAF_TYPES) + len(_LEAF_TYPES_INSIDE)
@@ -223,7 +223,8 @@ def unflatten(treedef: TreeDef[T], leaves: Iterable[Leaf]) -> T:
     """
     rest: list[Leaf] = leaves if isinstance(leaves, list) else list(leaves)
     if treedef is _ONE_LEAF and len(rest) == 1:
-        return cast("T", rest[0])
+        only: T = rest[0]
+        return only
     if len(rest) != treedef.num_leaves:
         raise TreeError(
             f"unflatten: the number of leaves differs: got {len(rest)} for the {treedef.num_leaves} of {treedef!r}; "

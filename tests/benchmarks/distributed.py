@@ -77,8 +77,9 @@ def _step(machines: Machines, split: Split) -> Callable[[], Any]:
     slopes = machines.value_and_grad(_loss, split=split)
 
     def step() -> None:
+        nonlocal model, state
         _, grads = slopes(model, *batch)
-        update(model, grads, state)
+        model, state = update(model, grads, state)
 
     return step
 
@@ -88,8 +89,13 @@ def _sharded_step(machines: Machines, split: Split) -> Callable[[], Any]:
     model, batch = _problem()
     optimizer = distributed.shard_optimizer(machines, optim.adam(1e-3))
     state = optimizer.init(model)
-    step = optimizer.value_and_step(_loss, split=split)
-    return lambda: step(model, state, *batch)
+    value_and_step = optimizer.value_and_step(_loss, split=split)
+
+    def step() -> None:
+        nonlocal model, state
+        _, model, state = value_and_step(model, state, *batch)
+
+    return step
 
 
 def _exchanges(machines: Machines, nbytes: int) -> dict[str, Callable[[], Any]]:

@@ -69,11 +69,28 @@ def other_integers() -> None:
     machines = distributed.connect(SLOTS, deadline=60.0)
     split, caught = Split((1, 1, 1, 1)), 0
     for size in (3, 300_000):
-        try:
-            machines.average(lambda slot, size=size: np.full(size, slot), split)
-        except afx.errors.ArgumentError:
-            caught += 1
-    report(machines, caught == 2 and float(machines.average(float, split)) == 1.5)
+        for count in (1, size):
+            try:
+                machines.average(lambda slot, n=count, size=size: np.repeat([slot, 7], [n, size - n]), split)
+            except afx.errors.ArgumentError:
+                caught += 1
+    report(machines, caught == 4 and float(machines.average(float, split)) == 1.5)
+
+
+def kept() -> None:
+    """More results are held than blocks are shared, and given up in another order on each rank."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    split, local = Split((1, 2, 1, 4)), distributed.local(SLOTS)
+    held: list[tuple[int, Any]] = []
+    same = True
+    for number in range(16):
+        held.append((number, machines.average(lambda slot, number=number: make_tree(slot, number // 4 + 1), split)))
+        if number % 5 == 4:
+            del held[machines.rank :: 2]
+        for before, tree in held:
+            expected = local.average(lambda slot, number=before: make_tree(slot, number // 4 + 1), split)
+            same &= bits_of(tree) == bits_of(expected)
+    report(machines, same)
 
 
 if __name__ == "__main__":

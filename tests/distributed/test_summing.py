@@ -24,7 +24,14 @@ def test_arrays_of_other_lengths_are_refused() -> None:
     assert "of another length" in result.stderr, result.stderr
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_results_stay_as_they_are_while_a_rank_holds_them(ranks: int) -> None:
+    """Whatever the ranks compute next, and whichever results another rank gave up."""
+    result = run(ranks, "kept", module=SUMS)
+    assert sorted(result.stdout.splitlines()) == same_lines(ranks), result.stderr
+
+
 def test_sums_go_on_after_integers_that_differ() -> None:
-    """All ranks raise, for small arrays and for large ones."""
+    """All ranks raise, for small arrays and for large ones, wherever they differ."""
     result = run(2, "other_integers", module=SUMS)
     assert sorted(result.stdout.splitlines()) == same_lines(2), result.stderr

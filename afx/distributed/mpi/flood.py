@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from afx.distributed.sums.buffers import Layout, Ndarray
+from afx.distributed.sums.packets import ALIGNMENT, join_buffers, packet_views
 from afx.distributed.sums.partial import add_up, weigh
 from afx.distributed.sums.rounds import Exchange
 from afx.distributed.sums.tree import Branch, Node
@@ -15,7 +16,6 @@ from afx.distributed.sums.tree import Branch, Node
 __all__ = ["SMALL_BYTES", "Flood", "FloodPort", "list_additions"]
 
 SMALL_BYTES: Final = 1 << 14  # of a buffer: below, the time of a message does not depend on its length
-ALIGNMENT: Final = 8
 
 
 class FloodPort(Protocol):
@@ -56,15 +56,10 @@ class Flood:
 
     def _make_memory(self, nodes: Sequence[Node]) -> Ndarray:
         """Return memory of one message, and note where each node's buffers stand in it."""
-        sizes = [n * dtype.itemsize for n, dtype in zip(self._layout.lengths, self._layout.dtypes, strict=True)]
-        step = sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
-        memory: Ndarray = np.zeros(max(step * len(nodes), ALIGNMENT), np.uint8)
+        packet = join_buffers(self._layout)
+        memory: Ndarray = np.zeros(max(packet.nbytes * len(nodes), ALIGNMENT), np.uint8)
         for number, node in enumerate(nodes):
-            offset, views = number * step, list[Ndarray]()
-            for size, dtype in zip(sizes, self._layout.dtypes, strict=True):
-                views.append(memory[offset : offset + size].view(dtype))
-                offset += -(-size // ALIGNMENT) * ALIGNMENT
-            self._values[node] = views
+            self._values[node] = packet_views(packet, self._layout, memory[number * packet.nbytes :])
         return memory
 
     def load(self, leaves: Sequence[Ndarray], weight: float) -> None:

@@ -88,7 +88,8 @@ class MpiLink:
     # -- sums --
     def reduction(self, weights: Mapping[int, float], number: int = 0) -> MpiReduction:
         """Begin a sum over slots."""
-        return MpiReduction(self, self._participate(weights, by_slot=False), weights, None, _sum_tag(number))
+        who = self._participations.get((tuple(weights), False)) or self._participate(weights, by_slot=False)
+        return MpiReduction(self, who, weights, None, _sum_tag(number))
 
     def scattered_reduction(self, weights: Mapping[int, float], layout: Layout, number: int = 0) -> MpiReduction:
         """Begin a sum whose chunks stay with the ranks of their slots."""
@@ -106,6 +107,7 @@ class MpiLink:
                 self._owners,
                 self.rank,
                 lambda small: self.plan(slots, by_slot=by_slot, is_small=small),
+                by_slot=by_slot,
                 is_one_machine=len(self.hosts) < 2,
             )
         return found
@@ -133,15 +135,16 @@ class MpiLink:
 
     def shared_sum(self, layout: Layout, plan: Exchange, tag: int) -> SharedSum | SharedParts | None:
         """Return the additions of buffers in memory that all ranks see; None where they share none."""
-        memory = self._share_memory()
-        if memory is None:
-            return None
-        found = self._shared_sums.get((layout, plan, tag))
+        key = (layout, plan, tag)
+        found = self._shared_sums.get(key)
         if found is None:
+            memory = self._share_memory()
+            if memory is None:
+                return None
             if len(self._shared_sums) >= MOST_PROGRAMS:
                 self._shared_sums.clear()
             make = SharedSum if plan.is_flood else SharedParts
-            found = self._shared_sums[layout, plan, tag] = make(memory, layout, plan, tag)
+            found = self._shared_sums[key] = make(memory, layout, plan, tag)
         return found if found.fits else None
 
     def _share_memory(self) -> SharedMemory | None:
@@ -149,15 +152,17 @@ class MpiLink:
             self._shared, self._has_asked = share_memory(self), True
         return self._shared
 
-    def gather_parts(self, layout: Layout, buffers: Sequence[Ndarray]) -> None:
-        """Fill buffers of which each rank has written the chunks of its slots."""
+    def gather_parts(self, layout: Layout, write: Callable[[list[Ndarray]], None]) -> list[Ndarray]:
+        """Return buffers of which each rank writes the chunks of its slots."""
         rounds = plan_gather(self._owners, self.rank, self.hosts)
         memory = self._share_memory() if len(self.hosts) < 2 and 1 < self.ranks <= DIRECT_MOST_RANKS else None
         if memory is not None:
-            SharedGather(memory, layout, rounds[0], SHARE_TAG).run(buffers)
-            return
+            return SharedGather(memory, layout, rounds[0], SHARE_TAG).fill(write)
+        buffers = layout.empty(self.memory)
+        write(buffers)
         tree = tree_over(self._slots, tuple(range(self._slots)))
-        Traffic(self, layout, Exchange(tree, (tree.root,), (), rounds), {tree.root: list(buffers)}, SHARE_TAG).run()
+        Traffic(self, layout, Exchange(tree, (tree.root,), (), rounds), {tree.root: buffers}, SHARE_TAG).run()
+        return buffers
 
     # -- messages --
     def begin(self, start: Callable[[], Any]) -> Any:

@@ -9,11 +9,12 @@ import attrs
 
 from afx.distributed.mpi.flood import SMALL_BYTES, Flood
 from afx.distributed.mpi.shared_parts import SharedParts
-from afx.distributed.mpi.shared_sum import SHARED_MOST_NODES, SHARED_MOST_RANKS, SharedSum, most_nodes
+from afx.distributed.mpi.shared_sum import SHARED_MOST_NODES, SharedSum, most_nodes
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
+from afx.distributed.sums.packets import span_parts
 from afx.distributed.sums.partial import Partial
 from afx.distributed.sums.plan import DIRECT_MOST_RANKS
-from afx.distributed.sums.rounds import Exchange
+from afx.distributed.sums.rounds import WHOLE, Exchange, Span, slot_span
 from afx.distributed.sums.tree import Node
 
 __all__ = ["MpiReduction", "Participation", "ReductionPort"]
@@ -31,6 +32,7 @@ class Participation:
         small: those of small ones.
         small_shared: the sums of small ones in memory that all ranks see; None where there is none.
         large_shared: those of large ones.
+        span: the part of each buffer that this rank gets.
     """
 
     slots: tuple[int, ...]
@@ -40,6 +42,7 @@ class Participation:
     small: Exchange
     small_shared: Exchange | None
     large_shared: Exchange | None
+    span: Span
 
     @classmethod
     def make(
@@ -49,6 +52,7 @@ class Participation:
         rank: int,
         plan: Callable[[bool], Exchange],
         *,
+        by_slot: bool,
         is_one_machine: bool,
     ) -> Participation:
         """Return it for slots that take part.
@@ -58,12 +62,14 @@ class Participation:
             owners: the rank of each slot.
             rank: this one.
             plan: from whether buffers are small to the messages.
+            by_slot: whether each rank gets the part of its slots alone.
             is_one_machine: whether the ranks are.
         """
         mine = tuple([slot for slot in slots if owners[slot] == rank])
         has_idle = len({owners[slot] for slot in slots}) < len(set(owners))
         large, small, ranks = plan(False), plan(True), len(set(owners))
-        found = cls(mine, owners[slots[0]], has_idle, large, small, None, None)
+        span = slot_span(owners, rank)[0] if by_slot else WHOLE
+        found = cls(mine, owners[slots[0]], has_idle, large, small, None, None, span)
         if (
             not is_one_machine
             or has_idle
@@ -71,12 +77,7 @@ class Participation:
             or most_nodes(large) > SHARED_MOST_NODES
         ):
             return found
-        whole = small if small.is_flood and ranks <= SHARED_MOST_RANKS else large
-        return attrs.evolve(found, small_shared=small, large_shared=whole)
-
-    def shared_plan(self, nbytes: int) -> Exchange | None:
-        """Return how buffers are added up in memory that all ranks see."""
-        return self.small_shared if nbytes <= SMALL_BYTES else self.large_shared
+        return attrs.evolve(found, small_shared=small, large_shared=large)
 
 
 class ReductionPort(Protocol):
@@ -109,6 +110,21 @@ class MpiReduction:
         has_idle: whether some rank has no slot that takes part.
     """
 
+    __slots__ = (
+        "_flood",
+        "_layout",
+        "_leaves",
+        "_partial",
+        "_port",
+        "_shared",
+        "_tag",
+        "_who",
+        "has_idle",
+        "root",
+        "slots",
+        "weights",
+    )
+
     def __init__(
         self, port: ReductionPort, who: Participation, weights: Mapping[int, float], layout: Layout | None, tag: int
     ) -> None:
@@ -129,9 +145,9 @@ class MpiReduction:
         """Add the leaves of one of this rank's slots; those of an only one are read by `finish`, on their way to others."""
         self._layout, who, port = layout, self._who, self._port
         if len(self.slots) == 1:
-            shared = self._shared_sum(layout)
-            if shared is not None:
-                self._shared, self._leaves = shared, leaves
+            self._shared = self._shared_sum(layout)
+            if self._shared is not None:
+                self._leaves = leaves
                 return
             if who.small.is_flood and layout.nbytes <= SMALL_BYTES:
                 flood = port.flood(layout, who.small, self._tag)
@@ -143,21 +159,26 @@ class MpiReduction:
         self._partial.add(slot, layout, leaves)
 
     def finish(self) -> list[Ndarray]:
-        """Return the buffers of the sum."""
+        """Return the buffers of the sum, or this rank's part of them."""
         layout, port, who = self._layout, self._port, self._who
         assert layout is not None, "a rank that computes nothing takes no part"
         if self._shared is not None:
             leaves, self._leaves = self._leaves, ()
-            return self._shared.add_leaves(leaves, self.weights[self.slots[0]], layout.empty(port.memory))
+            return self._shared.add_leaves(leaves, self.weights[self.slots[0]])
         if self._flood is not None:
             return self._flood.run(layout.empty(port.memory))
         held = {} if self._partial is None else self._partial.held
         shared = self._shared_sum(layout)
         if shared is not None:
-            return shared.add_nodes(held, held[who.small.own[0]])
+            return shared.add_nodes(held)
         plan = who.small if layout.nbytes <= SMALL_BYTES else who.large
-        return port.exchange(layout, plan, held, self._tag)
+        buffers = port.exchange(layout, plan, held, self._tag)
+        if who.span == WHOLE:
+            return buffers
+        return [buffer[part] for buffer, part in zip(buffers, span_parts(layout, who.span), strict=True)]
 
     def _shared_sum(self, layout: Layout) -> SharedSum | SharedParts | None:
-        plan = self._who.shared_plan(layout.nbytes)
+        """Return how buffers are added up in memory that all ranks see."""
+        who = self._who
+        plan = who.small_shared if layout.nbytes <= SMALL_BYTES else who.large_shared
         return None if plan is None else self._port.shared_sum(layout, plan, self._tag)

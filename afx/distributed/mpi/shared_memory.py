@@ -9,45 +9,36 @@ volume 3A, section "Memory Ordering in P6 and More Recent Processor Families"); 
 from __future__ import annotations
 
 import mmap
-import os
-import platform
-import secrets
 import struct
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
+from afx.distributed.mpi.memory_files import FilePort, map_memory
+from afx.distributed.mpi.shared_blocks import SharedBlocks
 from afx.distributed.mpi.watch import Watch
-from afx.distributed.sums.buffers import Ndarray
+from afx.distributed.sums.buffers import Layout, Memory, Ndarray
 from afx.errors import ArgumentError
 
 __all__ = ["RING", "SIGN", "SLOT_BYTES", "SharedMemory", "share_memory"]
 
 RING: Final = 4  # chunks that a rank may be ahead of the others
 SLOT_BYTES: Final = 1 << 18  # of a chunk: what is written, read and added lies in a processor's second cache
+FIRST_LOOKS: Final = 100  # at a counter, before the time is: some microseconds
 SIGN_BYTES: Final = 64
 SIGN: Final = struct.Struct("<qqqq")  # call, bytes, tag, chunk
 LINE_BYTES: Final = 64  # what one processor writes, and another reads, stands apart from the rest
 HEADER_BYTES: Final = 1 << 12  # the token, and two lines of each of up to 31 ranks
-TOKEN_BYTES: Final = 32
-ORDERED: Final = ("x86_64", "AMD64")
+WORD: Final = struct.Struct("<q")  # behind the sign: what ranks tell each other beside
 
 
-class _Port(Protocol):
+class _Port(FilePort, Protocol):
     """What shared memory needs of the link."""
 
-    rank: int
     ranks: int
     watch: Watch
-
-    def broadcast(self, data: bytes | None, root: int) -> bytes:
-        """Return the bytes that the root has."""
-        ...
-
-    def gather(self, data: bytes) -> list[bytes]:
-        """Return the bytes of all ranks."""
-        ...
+    memory: Memory
 
     def wait_beside(self, is_done: Callable[[], bool]) -> None:
         """Call a test that looks at no message until it says yes."""
@@ -62,6 +53,7 @@ class SharedMemory:
         ranks: how many share it.
         slot_bytes: the room of a chunk.
         watch: the call that is under way.
+        blocks: where results stand that all ranks read.
 
     Args:
         memory: all of it.
@@ -77,6 +69,7 @@ class SharedMemory:
         self.ranks: int = port.ranks
         self.slot_bytes: int = SLOT_BYTES
         self.watch: Watch = port.watch
+        self.blocks: SharedBlocks = SharedBlocks(lambda size: map_memory(port, size))
         places = [(_written_place(rank), _read_place(rank)) for rank in range(port.ranks)]
         self._written, self._read = places[port.rank]
         del places[port.rank]
@@ -110,6 +103,10 @@ class SharedMemory:
             self.wait_for_others(first + number, signs[number])
             read(number, first + number)
             self.release(first + number)
+
+    def empty(self, layout: Layout) -> list[Ndarray]:
+        """Return buffers that this rank alone sees."""
+        return layout.empty(self._port.memory)
 
     def take_numbers(self, count: int) -> int:
         """Return the number of the first of some chunks; all before it are done with."""
@@ -147,7 +144,8 @@ class SharedMemory:
             if counters[place] <= number:
                 self._wait(place, number + 1)
         for start in self._other_starts[number % RING]:
-            if bytes(self._bytes[start : start + SIGN.size]) != sign:
+            there: object = self._bytes[start : start + SIGN.size]
+            if there != sign:
                 raise ArgumentError(
                     f"distributed: a sum of another length or call than on another rank: got {SIGN.unpack(sign)[:2]} (call, "
                     f"bytes) here and {SIGN.unpack_from(self._bytes, start)[:2]} there, in {self.watch.name}; every rank "
@@ -158,8 +156,55 @@ class SharedMemory:
         """Tell the others that this rank has read a chunk of theirs."""
         self._counters[self._read] = number + 1
 
+    def tell(self, number: int, word: int) -> None:
+        """Write a whole number beside a chunk, before it is published."""
+        WORD.pack_into(self._bytes, self._own_starts[number % RING] + SIGN.size, word)
+
+    def common_bits(self, number: int) -> int:
+        """Return the bits that all ranks have set in what they told beside a chunk, of which all are written."""
+        place = number % RING
+        bits = -1
+        for start in (self._own_starts[place], *self._other_starts[place]):
+            bits &= WORD.unpack_from(self._bytes, start + SIGN.size)[0]
+        return bits
+
+    def meet(self, nbytes: int, tag: int, word: int) -> int:
+        """Wait until all ranks have come here; return the bits that all of them have set in a word.
+
+        Args:
+            nbytes: of the sum, which ranks compare.
+            tag: of the call, likewise.
+            word: of this rank.
+        """
+        number = self.begin_chunk()
+        self.tell(number, word)
+        self.pass_round(number, nbytes, tag)
+        return self.common_bits(number)
+
+    def begin_chunk(self) -> int:
+        """Return the number of a chunk that may be written, where a call has one alone."""
+        number = self._next
+        self._next = number + 1
+        counters, least = self._counters, number + 1 - RING
+        counters[self._read] = number
+        for place in self._others_read:
+            if counters[place] < least:
+                self._wait(place, least)
+        return number
+
+    def pass_round(self, number: int, nbytes: int, tag: int) -> None:
+        """Publish a call's only chunk, and wait for those of the others; see `run_steps`."""
+        sign = SIGN.pack(self.watch.number, nbytes, tag, number)
+        start = self._own_starts[number % RING]
+        self._bytes[start : start + SIGN.size] = sign
+        self._counters[self._written] = number + 1
+        self.wait_for_others(number, sign)
+
     def _wait(self, place: int, least: int) -> None:
         counters = self._counters
+        for _ in range(FIRST_LOOKS):
+            if counters[place] >= least:
+                return
         self._port.wait_beside(lambda: counters[place] >= least)
 
 
@@ -177,50 +222,5 @@ def _start(rank: int, place: int) -> int:
 
 def share_memory(port: _Port) -> SharedMemory | None:
     """Return memory that all ranks share, None where one of them cannot; every rank calls it."""
-    size = _start(port.ranks, 0)
-    is_root = port.rank == 0
-    file, token = _create(size) if is_root else None, secrets.token_bytes(TOKEN_BYTES)
-    name = b"" if file is None else f"/proc/{os.getpid()}/fd/{file}".encode()
-    data = port.broadcast(token + name if is_root else None, 0)
-    token, path = data[:TOKEN_BYTES], data[TOKEN_BYTES:].decode()
-    memory: mmap.mmap | None = None
-    if file is not None:
-        memory = mmap.mmap(file, size)
-        memory[:TOKEN_BYTES] = token
-    port.gather(b"")  # the token is written
-    if not is_root:
-        memory = _open(path, size, token)
-    found = port.gather(b"" if memory is None else b"shared")
-    if file is not None:
-        os.close(file)
-    return SharedMemory(memory, port) if memory is not None and all(found) else None
-
-
-def _create(size: int) -> int | None:
-    """Return a file of memory without a name, which ends with the processes that have it."""
-    create: Any = getattr(os, "memfd_create", None)
-    if create is None or platform.machine() not in ORDERED:
-        return None
-    try:
-        file: int = create("afx")
-        os.posix_fallocate(file, 0, size)
-    except OSError:
-        return None
-    return file
-
-
-def _open(path: str, size: int, token: bytes) -> mmap.mmap | None:
-    """Return the memory of another process, if it is the one that was told."""
-    if not path or platform.machine() not in ORDERED:
-        return None
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        memory = mmap.mmap(file, size)
-    except (OSError, ValueError):
-        return None
-    finally:
-        os.close(file)
-    return memory if memory[:TOKEN_BYTES] == token else None
+    memory = map_memory(port, _start(port.ranks, 0))
+    return None if memory is None else SharedMemory(memory, port)

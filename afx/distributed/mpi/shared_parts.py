@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from afx.distributed.mpi.flood import list_additions
-from afx.distributed.mpi.shared_memory import SharedMemory
+from afx.distributed.mpi.shared_memory import RING, SharedMemory
+from afx.distributed.mpi.shared_result import SharedResult
 from afx.distributed.mpi.shared_sum import list_sources, most_nodes
 from afx.distributed.sums.buffers import Layout, Ndarray
-from afx.distributed.sums.packets import ALIGNMENT, Packet, cut_leaves, cut_packets, packet_views
+from afx.distributed.sums.packets import ALIGNMENT, Packet, cut_leaves, cut_packets, packet_views, span_parts
 from afx.distributed.sums.partial import add_up, weigh
 from afx.distributed.sums.rounds import Exchange, Round
 from afx.distributed.sums.tree import Node
+from afx.errors import ArgumentError
 
 __all__ = ["SharedGather", "SharedParts"]
+
+KEPT_VIEWS: Final = 4096
+
+# write this rank's numbers of a node: for which rank, of which chunk, which node, where to
+Fill: TypeAlias = Callable[[int, int, Node, Sequence[Ndarray]], None]
+# return this rank's numbers by node, of which those of a slot are written where the sums come
+OwnValues: TypeAlias = Callable[[int, Sequence[Ndarray]], dict[Node, Sequence[Ndarray]]]
 
 
 class SharedParts:
@@ -42,12 +52,16 @@ class SharedParts:
         spans = {transfer.rank: transfer.spans for transfer in first.sends} | {memory.rank: first.spans}
         self._packets = {rank: cut_packets(layout, of_rank, self._room) for rank, of_rank in spans.items()}
         self._pieces = {rank: cut_leaves(layout, packets) for rank, packets in self._packets.items()}
+        (own_span,) = first.spans
+        self._part = span_parts(layout, own_span)
+        self._starts = [0 if exchange.streams else part.start for part in self._part]
         self._scratch: list[Ndarray] = [np.empty(self._room, np.uint8) for _ in self._adds[1:]]
+        self._views: dict[tuple[int, int, int, int, int], list[Ndarray]] = {}
         self._gather = SharedGather(memory, layout, exchange.rounds[1], tag + 1) if exchange.streams else None
         self.fits: bool = all(packet.nbytes <= self._room for packets in self._packets.values() for packet in packets)
 
-    def add_leaves(self, leaves: Sequence[Ndarray], weight: float, out: list[Ndarray]) -> list[Ndarray]:
-        """Add up what ranks have, of which this one has the weighted leaves of a slot; return the sums."""
+    def add_leaves(self, leaves: Sequence[Ndarray], weight: float) -> list[Ndarray]:
+        """Add up what ranks have, of which this one has the weighted leaves of a slot; return the sums, or its part."""
         (own,), flat = self._own, [leaf.reshape(-1) for leaf in leaves]
 
         def fill(rank: int, number: int, node: Node, parts: Sequence[Ndarray]) -> None:
@@ -58,10 +72,10 @@ class SharedParts:
             fill(self._memory.rank, number, own, totals)
             return {own: totals}
 
-        return self._run(fill, own_values, out)
+        return self._run(fill, own_values)
 
-    def add_nodes(self, held: Mapping[Node, list[Ndarray]], out: list[Ndarray]) -> list[Ndarray]:
-        """Add up what ranks have, of which this one has added up some nodes; return the sums."""
+    def add_nodes(self, held: Mapping[Node, list[Ndarray]]) -> list[Ndarray]:
+        """Add up what ranks have, of which this one has added up some nodes; return the sums, or its part."""
 
         def fill(rank: int, number: int, node: Node, parts: Sequence[Ndarray]) -> None:
             for into, x in zip(parts, _parts_of(self._packets[rank][number], held[node]), strict=True):
@@ -71,42 +85,69 @@ class SharedParts:
             packet = self._packets[self._memory.rank][number]
             return {node: _parts_of(packet, held[node]) for node in self._own}
 
-        return self._run(fill, own_values, out)
+        return self._run(fill, own_values)
 
-    def _run(
-        self,
-        fill: Callable[[int, int, Node, Sequence[Ndarray]], None],
-        own_values: Callable[[int, Sequence[Ndarray]], dict[Node, Sequence[Ndarray]]],
-        out: list[Ndarray],
-    ) -> list[Ndarray]:
-        memory = self._memory
+    def _run(self, fill: Fill, own_values: OwnValues) -> list[Ndarray]:
+        result = SharedResult(self._memory, self._layout, self._empty_part())
+        self._memory.run_steps(
+            max(len(packets) for packets in self._packets.values()),
+            self._layout.nbytes,
+            self._tag,
+            lambda number, place: self._write(fill, number, place),
+            lambda number, place: self._read(own_values, result, number, place),
+        )
+        if self._gather is not None and not result.is_seen_by_all:
+            self._gather.run(result.buffers)
+        return result.finish(self._tag)
 
-        def write(number: int, place: int) -> None:
-            for rank, packets in self._packets.items():
-                if rank != memory.rank and number < len(packets):
-                    for k, node in enumerate(self._own):
-                        fill(rank, number, node, self._views(memory.rank, rank, k, packets[number], place))
-
-        def read(number: int, place: int) -> None:
-            packets = self._packets[memory.rank]
-            if number < len(packets):
-                totals = _parts_of(packets[number], out)
-                values = own_values(number, totals)
-                for rank, nodes in self._sources.items():
-                    for k, node in enumerate(nodes):
-                        values[node] = self._views(rank, memory.rank, k, packets[number], place)
-                self._add(packets[number], values, totals)
-
-        count = max(len(packets) for packets in self._packets.values())
-        memory.run_steps(count, self._layout.nbytes, self._tag, write, read)
+    def _empty_part(self) -> list[Ndarray] | None:
+        """Return new memory for this rank's part, which its caller may give away; None where all get all parts."""
         if self._gather is not None:
-            self._gather.run(out)
-        return out
+            return None
+        return [np.empty(part.stop - part.start, t) for part, t in zip(self._part, self._layout.dtypes, strict=True)]
 
-    def _views(self, writer: int, reader: int, number: int, packet: Packet, place: int) -> list[Ndarray]:
+    def _write(self, fill: Fill, number: int, place: int) -> None:
+        """Write a chunk for each of the others."""
+        memory = self._memory
+        if number == 0:
+            memory.tell(place, memory.blocks.list_free())
+        for rank, packets in self._packets.items():
+            if rank != memory.rank and number < len(packets):
+                for k, node in enumerate(self._own):
+                    fill(rank, number, node, self._views_of(memory.rank, rank, k, number, place))
+
+    def _read(self, own_values: OwnValues, result: SharedResult, number: int, place: int) -> None:
+        """Add up a chunk of this rank's part."""
+        memory = self._memory
+        if number == 0:
+            result.choose(memory.common_bits(place))
+        packets = self._packets[memory.rank]
+        if number >= len(packets):
+            return
+        totals = [
+            result.buffers[kind][part.start - self._starts[kind] : part.stop - self._starts[kind]]
+            for kind, part, _ in packets[number].parts
+        ]
+        values = own_values(number, totals)
+        for rank, nodes in self._sources.items():
+            for k, node in enumerate(nodes):
+                values[node] = self._views_of(rank, memory.rank, k, number, place)
+        try:
+            self._add(packets[number], values, totals)
+        except ArgumentError:  # all ranks hear of it in the end
+            result.is_refused = True
+
+    def _views_of(self, writer: int, reader: int, node: int, number: int, place: int) -> list[Ndarray]:
         """Return the parts of what one rank writes for another of one of its nodes."""
-        start = ((reader - (reader > writer)) * self._most + number) * self._room
-        return packet_views(packet, self._layout, self._memory.slot(writer, place)[start:])
+        key = (writer, reader, node, number, place % RING)
+        found = self._views.get(key)
+        if found is None:
+            if len(self._views) >= KEPT_VIEWS:
+                self._views.clear()
+            start = ((reader - (reader > writer)) * self._most + node) * self._room
+            packet = self._packets[reader][number]
+            found = self._views[key] = packet_views(packet, self._layout, self._memory.slot(writer, place)[start:])
+        return found
 
     def _add(self, packet: Packet, values: dict[Node, Sequence[Ndarray]], totals: Sequence[Ndarray]) -> None:
         for number, branch in enumerate(self._adds):
@@ -133,6 +174,16 @@ class SharedGather:
         self._tag = tag
         spans = {transfer.rank: transfer.spans for transfer in round_.receives} | {memory.rank: round_.sends[0].spans}
         self._packets = {rank: cut_packets(layout, of_rank, memory.slot_bytes) for rank, of_rank in spans.items()}
+
+    def fill(self, write: Callable[[list[Ndarray]], None]) -> list[Ndarray]:
+        """Return buffers of which each rank writes its part, in a function that is called once."""
+        memory, nbytes = self._memory, self._layout.nbytes
+        result = SharedResult(memory, self._layout)
+        result.choose(memory.meet(nbytes, self._tag, memory.blocks.list_free()))
+        write(result.buffers)
+        if not result.is_seen_by_all:
+            self.run(result.buffers)
+        return result.finish(self._tag)
 
     def run(self, buffers: Sequence[Ndarray]) -> None:
         """Fill buffers of which each rank has written its part."""

@@ -1,34 +1,26 @@
-"""Shared sum: ranks of one machine write their summands to memory that all see, and each adds up all of them.
-
-Chunk by chunk, so that what is written is read from a processor's cache, and adding one chunk overlaps with the writing of
-the next one by others.
-"""
+"""Shared sum: ranks of one machine write small summands to memory that all see, and each adds up all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from afx.distributed.mpi.flood import list_additions
-from afx.distributed.mpi.shared_memory import RING, SIGN, SharedMemory
+from afx.distributed.mpi.shared_memory import RING, SharedMemory
 from afx.distributed.sums.buffers import Layout, Ndarray
-from afx.distributed.sums.packets import ALIGNMENT, cut_leaves, cut_packets, packet_views
+from afx.distributed.sums.packets import ALIGNMENT, join_buffers, packet_views
 from afx.distributed.sums.partial import add_up, weigh
-from afx.distributed.sums.rounds import WHOLE, Exchange
+from afx.distributed.sums.rounds import Exchange
 from afx.distributed.sums.tree import Node
 
-__all__ = ["SHARED_MOST_NODES", "SHARED_MOST_RANKS", "SharedSum", "list_sources", "most_nodes"]
+__all__ = ["SHARED_MOST_NODES", "SharedSum", "list_sources", "most_nodes"]
 
 SHARED_MOST_NODES: Final = 8  # of a rank: they share the room of a chunk
-SHARED_MOST_RANKS: Final = 3  # that add up large buffers whole; above, each adds a part and sends it to the others
-KEPT_VIEWS: Final = 1024
 
-Views: TypeAlias = dict[Node, list[Ndarray]]  # by node, the parts of one chunk
-Step: TypeAlias = tuple[
-    list[Ndarray], list[tuple[list[Ndarray] | None, list[Ndarray], list[Ndarray]]]
-]  # leaves, additions
+# which buffer, and its parent, left and right; None for a parent that is the result
+Addition: TypeAlias = "tuple[int, Ndarray | None, Ndarray, Ndarray]"
 
 
 class SharedSum:
@@ -45,98 +37,59 @@ class SharedSum:
         self._memory = memory
         self._layout = layout
         self._tag = tag
+        self._own = exchange.own
         self._root = exchange.tree.root
         self._adds = list_additions(exchange)
         self._nodes = {memory.rank: list(exchange.own), **list_sources(exchange)}
         self._room = memory.slot_bytes // most_nodes(exchange) // ALIGNMENT * ALIGNMENT
-        self._packets = cut_packets(layout, (WHOLE,), self._room)
-        self._pieces = cut_leaves(layout, self._packets)
-        self._steps: dict[int, Step] = {}  # of buffers of one chunk
-        self._views: dict[tuple[int, int], Views] = {}
-        self._sums: list[Ndarray] = [np.empty(self._room, np.uint8) for _ in self._adds[1:]]
-        self.fits: bool = all(packet.nbytes <= self._room for packet in self._packets)
+        self._packet = join_buffers(layout)
+        self.fits: bool = self._packet.nbytes <= self._room
+        places = [self._make_views(place) for place in range(RING)] if self.fits else []
+        self._nodes_by_place = [[views[node] for node in exchange.own] for views in places]
+        self._leaves_by_place = [layout.views(nodes[0]) for nodes in self._nodes_by_place]
+        self._adds_by_place = [self._list_steps(views) for views in places]
 
-    def add_leaves(self, leaves: Sequence[Ndarray], weight: float, out: list[Ndarray]) -> list[Ndarray]:
-        """Add up what ranks have, of which this one has the weighted leaves of a slot; return the sums."""
-        if len(self._packets) == 1:
-            return self._add_at_once(leaves, weight, out)
-        (own,) = self._nodes[self._memory.rank]
-        flat, pieces = [leaf.reshape(-1) for leaf in leaves], self._pieces
-
-        def write(number: int, views: Views) -> None:
-            parts = views[own]
-            for part, at, leaf, source in pieces[number]:
-                weigh(parts[part][at], flat[leaf][source], weight)
-
-        return self._run(write, out)
-
-    def _add_at_once(self, leaves: Sequence[Ndarray], weight: float, out: list[Ndarray]) -> list[Ndarray]:
-        """Add up buffers of one chunk: as `_run`, in few calls."""
-        memory, place = self._memory, self._memory.take_numbers(1)
-        own, adds = self._steps.get(place % RING) or self._make_step(place)
-        memory.wait_for_place(place)
-        for into, leaf in zip(own, leaves, strict=True):
-            weigh(into, leaf.reshape(-1), weight)
-        sign = SIGN.pack(memory.watch.number, self._layout.nbytes, self._tag, place)
-        memory.publish(place, sign)
-        memory.wait_for_others(place, sign)
-        for totals, lefts, rights in adds:
-            for total, left, right in zip(totals or out, lefts, rights, strict=True):
-                add_up(total, left, right)
-        return out
-
-    def _make_step(self, place: int) -> Step:
-        views = self._views_of(0, place)
-        (own,) = self._nodes[self._memory.rank]
-        parts = {kind: view for (kind, _, _), view in zip(self._packets[0].parts, views[own], strict=True)}
-        leaves = [parts[kind][at] if kind in parts else np.empty(0) for kind, at in self._layout.places()]
-        root = self._root
-        adds = [(None if b.parent == root else views[b.parent], views[b.left], views[b.right]) for b in self._adds]
-        step = self._steps[place % RING] = (leaves, adds)
-        return step
-
-    def add_nodes(self, held: Mapping[Node, list[Ndarray]], out: list[Ndarray]) -> list[Ndarray]:
-        """Add up what ranks have, of which this one has added up some nodes; return the sums."""
-
-        def write(number: int, views: Views) -> None:
-            for node in self._nodes[self._memory.rank]:
-                for view, (kind, part, _) in zip(views[node], self._packets[number].parts, strict=True):
-                    view[...] = held[node][kind][part]
-
-        return self._run(write, out)
-
-    def _run(self, write: Callable[[int, Views], None], out: list[Ndarray]) -> list[Ndarray]:
-        self._memory.run_steps(
-            len(self._packets),
-            self._layout.nbytes,
-            self._tag,
-            lambda number, place: write(number, self._views_of(number, place)),
-            lambda number, place: self._add(number, self._views_of(number, place), out),
-        )
-        return out
-
-    def _add(self, number: int, views: Views, out: list[Ndarray]) -> None:
-        totals = [out[kind][part] for kind, part, _ in self._packets[number].parts]
-        for branch in self._adds:
-            into = totals if branch.parent == self._root else views[branch.parent]
-            for total, left, right in zip(into, views[branch.left], views[branch.right], strict=True):
-                add_up(total, left, right)
-
-    def _views_of(self, number: int, place: int) -> Views:
-        """Return the parts of a chunk in the memory of each rank, and where sums of some of them stay."""
-        key = (number, place % RING)
-        found = self._views.get(key)
-        if found is None:
-            if len(self._views) >= KEPT_VIEWS:
-                self._views.clear()
-            found = self._views[key] = {}
-            for rank, nodes in self._nodes.items():
-                slot = self._memory.slot(rank, place)
-                for k, node in enumerate(nodes):
-                    found[node] = packet_views(self._packets[number], self._layout, slot[k * self._room :])
-            for branch, total in zip(self._adds[:-1], self._sums, strict=True):
-                found[branch.parent] = packet_views(self._packets[number], self._layout, total)
+    def _make_views(self, place: int) -> dict[Node, list[Ndarray]]:
+        """Return the buffers of each node in one place of the ring, and of sums of some of them."""
+        found: dict[Node, list[Ndarray]] = {}
+        for rank, nodes in self._nodes.items():
+            slot = self._memory.slot(rank, place)
+            for number, node in enumerate(nodes):
+                found[node] = packet_views(self._packet, self._layout, slot[number * self._room :])
+        for branch in self._adds[:-1]:
+            memory: Ndarray = np.empty(self._packet.nbytes, np.uint8)
+            found[branch.parent] = packet_views(self._packet, self._layout, memory)
         return found
+
+    def _list_steps(self, views: Mapping[Node, list[Ndarray]]) -> list[Addition]:
+        """Return additions of single buffers, in their order."""
+        return [
+            (kind, None if branch.parent == self._root else views[branch.parent][kind], left, right)
+            for branch in self._adds
+            for kind, (left, right) in enumerate(zip(views[branch.left], views[branch.right], strict=True))
+        ]
+
+    def add_leaves(self, leaves: Sequence[Ndarray], weight: float) -> list[Ndarray]:
+        """Add up what ranks have, of which this one has the weighted leaves of a slot; return the sums."""
+        number = self._memory.begin_chunk()
+        for into, leaf in zip(self._leaves_by_place[number % RING], leaves, strict=True):
+            weigh(into, leaf.reshape(-1), weight)
+        return self._finish(number)
+
+    def add_nodes(self, held: Mapping[Node, list[Ndarray]]) -> list[Ndarray]:
+        """Add up what ranks have, of which this one has added up some nodes; return the sums."""
+        number = self._memory.begin_chunk()
+        for node, views in zip(self._own, self._nodes_by_place[number % RING], strict=True):
+            for view, x in zip(views, held[node], strict=True):
+                view[...] = x
+        return self._finish(number)
+
+    def _finish(self, number: int) -> list[Ndarray]:
+        out = self._layout.empty_small()
+        self._memory.pass_round(number, self._layout.nbytes, self._tag)
+        for kind, parent, left, right in self._adds_by_place[number % RING]:
+            add_up(out[kind] if parent is None else parent, left, right)
+        return out
 
 
 def list_sources(exchange: Exchange) -> dict[int, list[Node]]:

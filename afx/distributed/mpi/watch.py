@@ -102,13 +102,12 @@ class Watch:
     @property
     def name(self) -> str:
         """The name of the call that is under way."""
-        return self._names[-1] if self._names else "connect"
+        return _plain(self._names[-1]) if self._names else "connect"
 
     def begin(self, name: str) -> None:
         """Note the next call."""
         self.number += 1
-        is_plain = name.isascii() and len(name) <= NAME_BYTES
-        self._names.append(name if is_plain else name.encode("ascii", "replace")[:NAME_BYTES].decode())
+        self._names.append(name)
 
     def look(self, waited: float) -> None:
         """Tell the others that this rank waits, hear what they say, and give up after the deadline.
@@ -199,7 +198,7 @@ class Watch:
                 f"distributed: rank {other} ended its program after {word.name} (call {word.number}): got no answer to rank "
                 f"{rank} in {self.name} (call {self.number}); every rank makes the same calls"
             )
-        if not word.is_end and 0 <= back < len(self._names) and (mine := self._names[-1 - back]) != word.name:
+        if not word.is_end and 0 <= back < len(self._names) and (mine := _plain(self._names[-1 - back])) != word.name:
             refuse_calls(rank, mine, other, word.name, word.number)
 
     def _is_here(self, rank: int) -> bool:
@@ -217,6 +216,11 @@ class Watch:
             if rank != mine and peer.host == here and not self._is_here(rank):
                 with contextlib.suppress(OSError):
                     os.kill(peer.process, signal.SIGKILL)
+
+
+def _plain(name: str) -> str:
+    """Return a name as ranks tell it to each other."""
+    return name.encode("ascii", "replace")[:NAME_BYTES].decode()
 
 
 def _is_running(process: int) -> bool:

@@ -158,8 +158,8 @@ def _sum_scatter(link: Port, slots: int, values: dict[int, Ndarray], what: Colle
     reduction = link.scattered_reduction(dict.fromkeys(range(slots), 1.0), layout)
     for slot, x in values.items():
         reduction.add(slot, *flatten_tree(x))
-    total = reduction.finish()[0].reshape(first.shape)
-    return {slot: total[slot].copy() for slot in values}
+    rows = reduction.finish()[0].reshape(len(values), *first.shape[1:])  # those of this rank's slots
+    return {slot: row.copy() for slot, row in zip(sorted(values), rows, strict=True)}
 
 
 def _shift(link: Port, slots: int, values: dict[int, Ndarray], what: Collective) -> dict[int, Ndarray]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -51,7 +53,7 @@ class Memory:
 class Layout:
     """Where each leaf of a tree stands in the flat buffers of its dtype."""
 
-    __slots__ = ("_leaves", "_treedef", "dtypes", "lengths", "nbytes")
+    __slots__ = ("_kinds", "_leaves", "_treedef", "dtypes", "lengths", "nbytes")
 
     def __init__(self, treedef: Any, avals: Sequence[tuple[tuple[int, ...], DType]]) -> None:
         self._treedef = treedef
@@ -63,7 +65,8 @@ class Layout:
             start = self.lengths[kind]
             self.lengths[kind] = start + int(np.prod(shape, dtype=np.int64))
             self._leaves.append((shape, kind, slice(start, self.lengths[kind])))
-        self.nbytes: int = sum(size * dtype.itemsize for size, dtype in zip(self.lengths, self.dtypes, strict=True))
+        self._kinds: list[tuple[int, DType]] = list(zip(self.lengths, self.dtypes, strict=True))
+        self.nbytes: int = sum(size * dtype.itemsize for size, dtype in self._kinds)
 
     def __repr__(self) -> str:
         kinds = [f"{self.dtypes[kind]}{list(shape)}" for shape, kind, _ in self._leaves]
@@ -83,7 +86,11 @@ class Layout:
 
     def empty(self, memory: Memory) -> list[Ndarray]:
         """Return buffers whose elements are arbitrary."""
-        return [memory.take(length, dtype) for length, dtype in zip(self.lengths, self.dtypes, strict=True)]
+        return list(itertools.starmap(memory.take, self._kinds))
+
+    def empty_small(self) -> list[Ndarray]:
+        """Return such buffers as new memory, which is the fastest where they are small."""
+        return list(itertools.starmap(np.empty, self._kinds))
 
     def places(self) -> list[tuple[int, slice]]:
         """Return the dtype's number and the part of its buffer for each leaf."""
@@ -109,6 +116,9 @@ class Layout:
 
     def unpack(self, buffers: Sequence[Ndarray]) -> Any:
         """Return the tree whose leaves are parts of the buffers."""
+        if len(self._leaves) == 1:  # in few calls, as of a number that is averaged
+            ((shape, kind, _),) = self._leaves
+            return unflatten(self._treedef, [wrap(buffers[kind].reshape(shape))])
         leaves = [wrap(buffers[kind][part].reshape(shape)) for shape, kind, part in self._leaves]
         return unflatten(self._treedef, leaves)
 
@@ -134,11 +144,12 @@ def _owner(array: Ndarray) -> Ndarray:
     return array
 
 
+_kind_of: Final = operator.attrgetter("shape", "dtype")
 _layout = functools.lru_cache(maxsize=64)(Layout)  # by structure, shapes and dtypes
 
 
 def flatten_tree(tree: Any) -> tuple[Layout, list[Ndarray]]:
     """Return the layout of a tree and its leaves as NumPy arrays."""
     leaves, treedef = flatten(tree)
-    arrays: list[Ndarray] = [np.asarray(leaf) for leaf in leaves]
-    return _layout(treedef, tuple([(x.shape, x.dtype) for x in arrays])), arrays
+    arrays: list[Ndarray] = list(map(np.asarray, leaves))
+    return _layout(treedef, tuple(map(_kind_of, arrays))), arrays

@@ -21,8 +21,10 @@ __all__ = [
     "cut_leaves",
     "cut_packets",
     "gather_packet",
+    "join_buffers",
     "packet_views",
     "scatter_packet",
+    "span_parts",
 ]
 
 PIECE_BYTES: Final = 1 << 22  # measured on one machine: smaller ones are slower at 100 MB, larger ones not faster
@@ -52,18 +54,24 @@ class Packet:
         return len(self.parts) != 1
 
 
+def span_parts(layout: Layout, span: Span) -> list[slice]:
+    """Return the part of each buffer that a span is."""
+    first, last, whole = span
+    return [slice(length * first // whole, length * last // whole) for length in layout.lengths]
+
+
 @functools.lru_cache(maxsize=1024)
 def cut_packets(layout: Layout, spans: tuple[Span, ...], piece_bytes: int) -> tuple[Packet, ...]:
     """Return the messages that carry parts of buffers."""
     large: list[Packet] = []
     small: list[tuple[int, slice, int]] = []
     offset = 0
-    for kind, (length, dtype) in enumerate(zip(layout.lengths, layout.dtypes, strict=True)):
+    by_span = [span_parts(layout, span) for span in spans]
+    for kind, dtype in enumerate(layout.dtypes):
         step = max(piece_bytes // dtype.itemsize, 1)
-        for first, last, whole in spans:
-            begin, end = length * first // whole, length * last // whole
-            for start in range(begin, end, step):
-                part = slice(start, min(start + step, end))
+        for parts in by_span:
+            for start in range(parts[kind].start, parts[kind].stop, step):
+                part = slice(start, min(start + step, parts[kind].stop))
                 nbytes = (part.stop - start) * dtype.itemsize
                 if nbytes >= JOIN_BYTES:
                     large.append(Packet(((kind, part, 0),), nbytes))
@@ -71,6 +79,16 @@ def cut_packets(layout: Layout, spans: tuple[Span, ...], piece_bytes: int) -> tu
                     small.append((kind, part, offset))
                     offset += -(-nbytes // ALIGNMENT) * ALIGNMENT
     return (*large, Packet(tuple(small), offset)) if small else tuple(large)
+
+
+def join_buffers(layout: Layout) -> Packet:
+    """Return the message that carries whole buffers, whatever their sizes."""
+    parts: list[tuple[int, slice, int]] = []
+    offset = 0
+    for kind, (length, dtype) in enumerate(zip(layout.lengths, layout.dtypes, strict=True)):
+        parts.append((kind, slice(0, length), offset))
+        offset += -(-length * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+    return Packet(tuple(parts), offset)
 
 
 def cut_leaves(layout: Layout, packets: Sequence[Packet]) -> list[list[Piece]]:

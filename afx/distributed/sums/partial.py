@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 import numpy as np
 
+from afx.core.dtypes import DType
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
 from afx.distributed.sums.tree import Node, Tree
 from afx.errors import ArgumentError
@@ -67,10 +69,17 @@ class Partial:
 
 def weigh(out: Ndarray, part: Ndarray, weight: float) -> None:
     """Write a slot's weighted numbers; integers stay as they are."""
-    if out.dtype.kind in "fc":
-        np.multiply(part, out.dtype.type(weight), out)
+    dtype = out.dtype
+    if dtype.kind in "fc":
+        np.multiply(part, _scale(dtype, weight), out)
     else:
         out[...] = part
+
+
+@functools.lru_cache(maxsize=1024)
+def _scale(dtype: DType, weight: float) -> Ndarray:
+    """Return a weight as an array without axes, which products take faster than a number."""
+    return np.array(weight, dtype)
 
 
 def _add_weighted(total: Ndarray, part: Ndarray, weight: float) -> None:
@@ -79,7 +88,7 @@ def _add_weighted(total: Ndarray, part: Ndarray, weight: float) -> None:
         if not np.array_equal(total, part):
             refuse_unequal()
         return
-    scale = total.dtype.type(weight)
+    scale = _scale(total.dtype, weight)
     block = BLOCK_BYTES // total.itemsize
     scratch = np.empty(min(block, total.size), total.dtype)
     for start in range(0, total.size, block):
