@@ -96,37 +96,55 @@ def _transform(name: str, numpys: Any, abstract: Any, transpose: Any, dtype: Cal
     """Make the primitive of a transform; ``dtype`` is the one its operand is converted to."""
 
     def run(x: Any, **params: Any) -> Any:
-        return numpys(np.asarray(x, dtype(aval_of(x).dtype)), **params)
+        x = np.asarray(x, dtype(aval_of(x).dtype))
+        return numpys(x, **params) if x.dtype.char in "dD" else _transform_singles(numpys, name, None, x, **params)
 
     def out(z: Any, x: Any, **params: Any) -> None:
-        numpys(np.asarray(x, dtype(aval_of(x).dtype)), out=z, **params)
+        x = np.asarray(x, dtype(aval_of(x).dtype))
+        if x.dtype.char in "dD":
+            numpys(x, out=z, **params)
+        else:
+            _transform_singles(numpys, name, z, x, **params)
 
     return linear(
         name, run, abstract, transpose, batch=batch_unchanged(name), impl_into=out, native=_make_native_form(name)
     )
 
 
+def _transform_singles(numpys: Any, name: str, z: Any, x: Any, *, axis: int, norm: str, n: int | None = None) -> Any:
+    """Return a transform in single precision, by NumPy's loop for it.
+
+    NumPy's functions take that of double precision where they scale by the number 1, or transform real numbers.
+    """
+    points = x.shape[axis] if n is None else n
+    ufunc = getattr(getattr(np.fft, "_pocketfft_umath", None), _name_loop(name, points), None)
+    if ufunc is None:
+        return numpys(x, axis=axis, norm=norm, out=z, **({} if n is None else {"n": n}))
+    x = np.asarray(x, np.float32 if name == "rfft" else np.complex64)
+    if z is None:
+        shape = list(x.shape)
+        shape[axis] = points // 2 + 1 if name == "rfft" else points
+        z = np.empty(shape, np.float32 if name == "irfft" else np.complex64)
+    scale = _scale(points, INVERSE[norm] if name[0] == "i" else norm, np.dtype(np.float32))
+    return ufunc(x, scale, out=z, axes=[(axis,), (), (axis,)])
+
+
+def _name_loop(name: str, points: int) -> str:
+    """Return the name of the loop of a transform."""
+    return f"rfft_n_{'odd' if points % 2 else 'even'}" if name == "rfft" else name
+
+
 def _make_native_form(name: str) -> Callable[..., None]:
-    """Return the native form of a transform: the loop that NumPy's function of this name calls."""
-    is_inverse = name[0] == "i"
+    """Return the native form of a transform: NumPy's loop."""
 
     def native(xp: Recorder, out: Any, x: Any, *, axis: int, norm: str, n: int | None = None) -> None:
         points = x.shape[axis] if n is None else n
-        precision = real_dtype(out.dtype)
-        direction = INVERSE[norm] if is_inverse else norm
-        loop = f"fft.rfft_n_{'odd' if points % 2 else 'even'}" if name == "rfft" else f"fft.{name}"
-        is_kept = (
-            not xp.has_own_bits and x.dtype.kind in "fc" and name != "irfft"
-        )  # NumPy converts, and decides how precisely
-        given = precision if name == "rfft" else x.dtype if is_kept else np.result_type(precision, np.complex64)
-        # NumPy passes the number 1 as Python's, and takes the loop of double precision for that
-        dtypes = xp.loop_dtypes(loop, given, int if direction == "backward" and not xp.has_own_bits else precision)
-        scale = xp.constant(_scale(points, direction, precision).astype(dtypes[1]))
-        wide = xp.cast(x, dtypes[0]), out if out.dtype == dtypes[2] else xp.new(out.shape, dtypes[2])
-        along = [xp.view(y, lambda y: np.moveaxis(y, axis, -1)) for y in wide]
+        precision, loop = real_dtype(out.dtype), f"fft.{_name_loop(name, points)}"
+        given = precision if name == "rfft" else np.result_type(precision, np.complex64)
+        dtypes = xp.loop_dtypes(loop, given, precision)
+        scale = xp.constant(_scale(points, INVERSE[norm] if name[0] == "i" else norm, precision))
+        along = [xp.view(y, lambda y: np.moveaxis(y, axis, -1)) for y in (xp.cast(x, dtypes[0]), out)]
         xp.call(loop, dtypes, [along[0], scale], along[1:])
-        if wide[1] is not out:
-            xp.copy(out, wide[1])
 
     return native
 

@@ -1,7 +1,11 @@
-"""Multidimensional Fourier transforms: one-dimensional ones along each axis in turn."""
+"""Multidimensional Fourier transforms: one-dimensional ones along each axis in turn.
+
+Spectra of real numbers mirror themselves, so that one half of them is computed and the other one copied from it.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from afx.core.array.array import Array, ArrayLike
@@ -9,8 +13,12 @@ from afx.core.aval import aval_of, normalize_axis
 from afx.core.dtypes import promote
 from afx.core.options import refuse_out
 from afx.errors import ArgumentError
+from afx.ops.elementwise.complex import conj
 from afx.ops.fft.fft import Norm, fft, ifft, irfft, rfft
 from afx.ops.indexing.index import ints
+from afx.ops.indexing.slice import slice_
+from afx.ops.manipulation.join import concatenate
+from afx.ops.manipulation.pad import flip, roll
 from afx.ops.manipulation.shape import astype
 
 __all__ = ["fft2", "fftn", "ifft2", "ifftn", "irfft2", "irfftn", "rfft2", "rfftn"]
@@ -20,6 +28,7 @@ Step = tuple[int, int]
 Transform = Callable[[ArrayLike, int | None, int, Norm], Array]
 
 LAST = (-2, -1)
+MIRRORED_MIN_POINTS = 1024  # of real numbers: below, copies cost more than the half of the transforms that they save
 
 
 def _steps(x: ArrayLike, s: Ints, axes: Ints, who: str) -> list[Step]:
@@ -41,6 +50,23 @@ def _transform_in_turn(transform: Transform, x: ArrayLike, steps: Sequence[Step]
     for n, axis in reversed(steps):
         z = transform(z, n, axis, norm)
     return z
+
+
+def _has_mirrored_half(x: ArrayLike, steps: Sequence[Step]) -> bool:
+    """Tell whether a spectrum has halves of which one is worth copying from the other."""
+    aval = aval_of(x)
+    axes = {axis for _, axis in steps}
+    is_large = len(axes) == len(steps) > 1 and math.prod([n for n, _ in steps]) >= MIRRORED_MIN_POINTS
+    return aval.dtype.kind != "c" and is_large
+
+
+def _mirror_half(x: ArrayLike, steps: Sequence[Step], norm: Norm) -> Array:
+    """Return the transform of real numbers along several axes: z[-k] is the conjugate of z[k]."""
+    *others, (n, axis) = steps
+    half = _transform_in_turn(fft, rfft(x, n, axis, norm), others, norm)
+    tail = slice_(half, (*[(0, m, 1) for m in half.shape[:axis]], (1, (n + 1) // 2, 1)))
+    rest = [a for _, a in others]
+    return concatenate([half, conj(roll(flip(tail, [axis, *rest]), 1, rest))], axis)
 
 
 def _real_steps(x: ArrayLike, s: Ints, axes: Ints, who: str) -> tuple[list[Step], Step]:
@@ -74,7 +100,8 @@ def fftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = No
     """
     if out is not None:
         refuse_out(out, "fftn")
-    return _transform_in_turn(fft, x, _steps(x, s, axes, "fftn"), norm)
+    steps = _steps(x, s, axes, "fftn")
+    return _mirror_half(x, steps, norm) if _has_mirrored_half(x, steps) else _transform_in_turn(fft, x, steps, norm)
 
 
 def ifftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = None, out: None = None) -> Array:

@@ -75,6 +75,38 @@ def test_precision_is_kept(name: str) -> None:
         assert mine(np.ones((4, 4), np.int64)).dtype == want.dtype
 
 
+@pytest.mark.parametrize("n", [64, 128])
+def test_single_precision_is_computed_in_single_precision(n: int) -> None:
+    """All norms use NumPy's loops of single precision: they differ by powers of two, as their scales do."""
+    x = np.concatenate([COMPLEX.reshape(-1)] * 3)[:n].astype(np.complex64)
+    for name in ("fft", "rfft", "irfft", "ifft"):
+        mine, numpys = getattr(fft, name), getattr(np.fft, name)
+        y = x.real if name == "rfft" else x[:33] if name == "irfft" else x
+        is_there = name in ("fft", "rfft")
+        want = numpys(y, norm="forward" if is_there else "backward") * np.float32(n if is_there else 1)
+        np.testing.assert_array_equal(np.asarray(mine(y)), want)
+        np.testing.assert_array_equal(np.asarray(afx.jit(mine)(y)), want)
+
+
+@pytest.mark.parametrize(
+    ("shape", "s"), [((40, 41), None), ((41, 40), None), ((5, 16, 18), None), ((20, 60), (33, 64))]
+)
+@pytest.mark.parametrize("norm", NORMS[:3])
+def test_spectra_of_real_numbers_mirror_themselves(shape: Any, s: Any, norm: Any) -> None:
+    """Of many real numbers one half of the spectrum is computed: values and derivatives are those of the whole."""
+    x = RNG.normal(size=shape)
+    axes = tuple(range(-len(s), 0)) if s else None
+    for args in ((s, axes, norm), (None, (-1, 0), norm)):
+        np.testing.assert_allclose(np.asarray(fft.fftn(x, *args)), np.fft.fftn(x, *args), atol=1e-12)
+    weights = RNG.normal(size=fft.fftn(x, s, axes, norm).shape)
+
+    def loss(v: Any, one: Any) -> afx.Array:
+        return afx.sum(weights * afx.imag(fft.fftn(v * one, s, axes, norm)) ** 2)
+
+    slopes = [np.asarray(afx.grad(loss)(x, one)) for one in (1.0, 1.0 + 0j)]
+    np.testing.assert_allclose(*slopes, atol=1e-12 * abs(slopes[1]).max())
+
+
 @pytest.mark.parametrize(("n", "d"), [(1, 1.0), (4, 0.5), (7, 0.1)])
 def test_frequencies_are_numpys(n: int, d: float) -> None:
     """Frequencies are NumPy's, in the default dtype or the one asked for."""
