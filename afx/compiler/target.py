@@ -77,10 +77,13 @@ class NativeTarget:
     vector_bytes: int = 64  # of the widest elements that are computed at once: LLVM splits what is wider
     vector_min_bytes: int = 16  # of a vector that no processor fills up
     vector_max_lanes: int = 32  # of a nest of small elements
+    apart_max_distance: int = 4  # of elements that are taken out of vectors: then as many loads as elements
     index_lanes: int = 8  # indices that are checked at once
     call_row_min_elements: int = 128  # of a row that NumPy's loops are called for: shorter ones are computed together
     call_cut_max_elements: int = 1 << 17  # of a nest that is cut for it: measured
     short_row_max_elements: int = 64  # of a row whose extremes are found in registers: as many as an integer has bits
+    group_max_values: int = 100  # of a group of short rows, in all of its vectors
+    row_max_bytes: int = 512  # of results of a reduction that stay in registers: eight vectors
     split_min_length: int = 64  # of rows whose functions have loops of their own, where there are several
     long_loop_min_elements: int = 512  # of a nest of which LLVM unrolls no loop as a whole
     unroll_max_operations: int = 12  # written out for all lanes of a fold: more hide how long a fold takes

@@ -84,6 +84,7 @@ SCALAR_OPS: dict[str, ScalarOp] = {
                          commutes=True),
     "divide": ScalarOp(REAL, ("arithmetic", "fdiv", ""), "/", passing=(0,)),
     "negative": ScalarOp(ARITHMETIC, ("negative",), text="-{}", counts=True, clears=True),
+    "conjugate": ScalarOp(COMPLEX, ("conjugate",), is_quiet=True),
     "positive": ScalarOp(ARITHMETIC, ("same",), text="{}"),
     "square": ScalarOp(ARITHMETIC, ("square",), text="{0} * {0}"),
     "reciprocal": ScalarOp(REAL, ("reciprocal",), text="1.0 / {}", passing=()),

@@ -12,7 +12,8 @@ from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.fold import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
 from afx.compiler.native_backend.llvm.looks import leave_at, looking_axis
 from afx.compiler.native_backend.llvm.nested import element_at, over
-from afx.compiler.native_backend.llvm.op import emit, memory_type, number, read, read_one, written
+from afx.compiler.native_backend.llvm.op import memory_type, number, read, read_apart, read_one, written
+from afx.compiler.native_backend.llvm.row_groups import RowGroups, apply_op, emit_groups, group_rows, is_near
 from afx.compiler.native_backend.llvm.strip import call_on_strip
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Ref, UfuncLoop
@@ -40,6 +41,7 @@ class NestEmitter:
         self.direct: set[int] = set()
         self.refs: list[Ref] = nest.refs
         self.nanoseconds: float = nest.nanoseconds / max(1, math.prod(nest.space))  # of an element
+        self.groups: list[RowGroups] = group_rows(nest, w.limits)
         self.outer: int = self._outer()
         self.accumulators: list[Accumulator] = [
             Accumulator(w, ufunc, ref.dtype, math.prod(nest.space[self.outer :]))
@@ -69,6 +71,9 @@ class NestEmitter:
             lengths = tuple([n if s else 1 for n, s in zip(space, ref.strides, strict=True)])
             over(w, lengths, [ref], partial(self._fill, ufunc, ref))
         row = self.nanoseconds * self.length
+        if not self.accumulators and self.groups:
+            over(w, space[:-2], self.refs, self._rows, is_cut=self.nest.is_cut, nanoseconds=row * space[-2])
+            return
         if not self.accumulators:
             over(w, space[:-1], self.refs, self._row, is_cut=self.nest.is_cut, nanoseconds=row)
             return
@@ -95,6 +100,21 @@ class NestEmitter:
     def _is_apart(self, op: Op) -> bool:
         """Tell whether an operation has a loop of its own over each strip: a call of NumPy, or one of several functions."""
         return isinstance(op.name, UfuncLoop) or (self.splits and isinstance(op.name, Fast))
+
+    def _rows(self, pointers: list[str]) -> None:
+        """Add the loops over groups of short rows, and over rows that are left."""
+        w, row, count, cost = self.w, 0, self.nest.space[-2], self.nanoseconds * self.length
+
+        def moved(i: str) -> list[str]:
+            return [element_at(w, p, i, ref.strides[-2]) for p, ref in zip(pointers, self.refs, strict=True)]
+
+        for groups in self.groups:
+            turns, nanoseconds = (count - row) // groups.rows, cost * groups.rows
+            leave = leave_at(w, nanoseconds) if looking_axis([turns], nanoseconds, w.limits) == 0 else None
+            emit_groups(w, self.nest, groups, turns, moved(str(row)), leave)
+            row += turns * groups.rows
+        if row < count:
+            w.loop(str(row), str(count), 1, lambda i: self._row(moved(i)))
 
     def _row(self, pointers: list[str]) -> None:
         """Add the loops over one row: at once, or strip by strip."""
@@ -230,15 +250,13 @@ class NestEmitter:
         reads = {j for k in ops for j in self._args(k)} | {self.nest.stores[n][0] for n in stores}
         reads |= {self.nest.folds[n][0] for n in folds}
         values = [self.nest.values[k] for k in reads]
-        refs = [v.ref for v in values if isinstance(v, Load)] + [self.nest.stores[n][1] for n in stores]
-        if not self.accumulators:
-            refs += [self.nest.folds[n][2] for n in folds]
-        if not self.nest.space or any(ref.strides[-1] not in (0, _size(ref.dtype)) for ref in refs):
-            return 1
+        loads = [v.ref for v in values if isinstance(v, Load)]
         written_to = [self.nest.stores[n][1] for n in stores]
         if not self.accumulators:
             written_to += [self.nest.folds[n][2] for n in folds]
-        if any(ref.strides[-1] == 0 for ref in written_to):
+        if not self.nest.space or any(ref.strides[-1] != _size(ref.dtype) for ref in written_to):
+            return 1
+        if not all(is_near(ref.strides[-1], ref, self.w.limits) for ref in loads):
             return 1
         widest = max([_size(self._dtype(k)) for k in (*reads, *ops)])
         return min(self.w.limits.vector_max_lanes, self.w.limits.vector_bytes // widest)
@@ -268,8 +286,7 @@ class NestEmitter:
                 return number(w, value)
             if k not in known:
                 if isinstance(value, Load):
-                    load = read if _inner_stride(value.ref) else read_one
-                    known[k] = load(w, value.ref.dtype, self._at(self.loads[k], value.ref, at))
+                    known[k] = self._load(self.loads[k], value.ref, at)
                 else:
                     dense = Ref(0, value.dtype, 0, (_size(value.dtype),))
                     known[k] = read(w, value.dtype, self._at(self.strips[k], dense, i))
@@ -278,12 +295,7 @@ class NestEmitter:
         for k in ops:
             op = values[k]
             assert isinstance(op, Op)
-            assert not isinstance(op.name, UfuncLoop)
-            args = [get(j) for j in op.args]
-            if isinstance(op.name, Fast):
-                known[k] = emit_fast(w, op.name, args, op.dtype)
-            else:
-                known[k] = emit(w, op.name, args, [self._dtype(j) for j in op.args], op.dtype)
+            known[k] = apply_op(w, op, [get(j) for j in op.args], [self._dtype(j) for j in op.args])
             if k in kept:
                 dense = Ref(0, op.dtype, 0, (_size(op.dtype),))
                 written(w, op.dtype, known[k], self._at(self.strips[k], dense, i))
@@ -297,6 +309,13 @@ class NestEmitter:
                 self.accumulators[n].add(get(k), self._lane(i) if lane is None else lane)
             else:
                 accumulate(w, ufunc, ref.dtype, get(k), self._at(self.sums[n], ref, at))
+
+    def _load(self, pointer: str, ref: Ref, i: str) -> str:
+        """Load elements of a row."""
+        w, at, stride = self.w, self._at(pointer, ref, i), _inner_stride(ref)
+        if stride in (0, _size(ref.dtype)):
+            return (read if stride else read_one)(w, ref.dtype, at)
+        return read_apart(w, ref.dtype, at, stride // _size(ref.dtype)) if w.lanes > 1 else read(w, ref.dtype, at)
 
     def _lane(self, i: str) -> str | int:
         """Return the lane of an element."""

@@ -11,7 +11,10 @@ from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Number
 from afx.core.scalar_ops import SCALAR_OPS
 
-__all__ = ["EMIT", "element_type", "emit", "lanes", "memory_type", "number", "read", "read_one", "same", "written"]
+__all__ = [
+    "EMIT", "element_type", "emit", "lanes", "memory_type", "number", "read", "read_apart", "read_one", "same",
+    "shuffled", "written",
+]  # fmt: skip
 
 FLOATS = {"f4": "float", "f8": "double"}
 COMPLEX = {"c8": "<ff", "c16": "<dd"}  # how struct packs them
@@ -48,7 +51,7 @@ def read(w: Writer, dtype: str, pointer: str) -> str:
         f"load {f'<{w.elements} x {kind}>' if w.elements else lanes(w, kind)}, ptr {pointer}, align {align(dtype)}"
     )
     if w.elements:
-        raw = _shuffled(w, kind, raw, w.elements, [*range(w.elements)] * 2)
+        raw = shuffled(w, kind, raw, w.elements, [*range(w.elements)] * 2)
     return w.let(f"icmp ne {lanes(w, 'i8')} {raw}, {same(w, 'i8', '0')}") if dtype == "b1" else raw
 
 
@@ -64,21 +67,46 @@ def read_one(w: Writer, dtype: str, pointer: str) -> str:
     return w.let(f"shufflevector {kind} {first}, {kind} poison, <{count} x i32> zeroinitializer")
 
 
+def read_apart(w: Writer, dtype: str, pointer: str, distance: int) -> str:
+    """Load elements that lie so many elements apart, backwards where that is negative: vectors, and what is taken of them."""
+    count, step = w.elements or w.lanes, abs(distance)
+    if count == 1:
+        return read(w, dtype, pointer)
+    kind, size = memory_type(dtype), int(dtype[1:])
+    first = pointer if distance > 0 else w.shifted(pointer, -(count - 1) * step * size)
+    starts = [min(part * count, (step - 1) * (count - 1)) for part in range(step)]  # none goes beyond the last element
+    loads = [
+        w.let(f"load <{count} x {kind}>, ptr {w.shifted(first, start * size)}, align {align(dtype)}")
+        for start in starts
+    ]
+    places = [k * step for k in (range(count) if distance > 0 else reversed(range(count)))]
+    parts = [min(place // count, step - 1) for place in places]
+    found = loads[0]
+    for part, (start, load) in enumerate(zip(starts[1:], loads[1:], strict=True), 1):
+        order = [
+            0 if own > part else count + place - start if own == part else place if part == 1 else k
+            for k, (place, own) in enumerate(zip(places, parts, strict=True))
+        ]
+        found = shuffled(w, kind, found, count, order, load)
+    order = [*range(count)] if step > 1 else places
+    return shuffled(w, kind, found, count, order * 2 if w.elements else order)
+
+
 def written(w: Writer, dtype: str, value: str, pointer: str) -> None:
     """Store elements."""
     raw = w.let(f"zext {lanes(w, 'i1')} {value} to {lanes(w, 'i8')}") if dtype == "b1" else value
     kind = lanes(w, memory_type(dtype))
     if w.elements:
-        raw = _shuffled(w, memory_type(dtype), raw, w.lanes, range(w.elements))
+        raw = shuffled(w, memory_type(dtype), raw, w.lanes, range(w.elements))
         kind = f"<{w.elements} x {memory_type(dtype)}>"
     w.line(f"store {kind} {raw}, ptr {pointer}, align {align(dtype)}")
 
 
-def _shuffled(w: Writer, kind: str, x: str, count: int, order: Sequence[int]) -> str:
-    """Return some of the elements of a vector of so many."""
+def shuffled(w: Writer, kind: str, x: str, count: int, order: Sequence[int], y: str = "poison") -> str:
+    """Return some of the elements of a vector of so many, and of another one behind it."""
     mask = ", ".join([f"i32 {k}" for k in order])
     vector = f"<{count} x {kind}>"
-    return w.let(f"shufflevector {vector} {x}, {vector} poison, <{len(order)} x i32> <{mask}>")
+    return w.let(f"shufflevector {vector} {x}, {vector} {y}, <{len(order)} x i32> <{mask}>")
 
 
 def align(dtype: str) -> int:
@@ -229,6 +257,12 @@ def _negative(w: Writer, xs: list[str], dtype: str) -> str:
     return w.let(f"fneg {kind} {xs[0]}" if dtype in FLOATS else f"sub {kind} {_zero(w, dtype)}, {xs[0]}")
 
 
+def _conjugate(w: Writer, xs: list[str], dtype: str) -> str:
+    """Turn the sign of the imaginary part."""
+    kind = element_type(dtype)
+    return w.let(f"xor {lanes(w, kind)} {xs[0]}, {same(w, kind, str(1 << 8 * int(dtype[1:]) - 1))}")
+
+
 def _square(w: Writer, xs: list[str], dtype: str) -> str:
     if dtype in FLOATS:
         return compute_strictly(w, "fmul", FLOATS[dtype], [xs[0], xs[0]])
@@ -335,6 +369,7 @@ RULES: dict[str, Callable[..., Rule]] = {
     "logic": _logic,
     "shift": _shift,
     "absolute": lambda: _absolute,
+    "conjugate": lambda: _conjugate,
     "invert": lambda: _invert,
     "isnan": lambda: _isnan,
     "logical_not": lambda: _logical_not,

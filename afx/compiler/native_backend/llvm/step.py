@@ -15,6 +15,7 @@ from afx.compiler.native_backend.llvm.nest import NestEmitter
 from afx.compiler.native_backend.llvm.nested import over, start_of
 from afx.compiler.native_backend.llvm.op import emit, read, written
 from afx.compiler.native_backend.llvm.pairwise import PAIRWISE_MIN_ELEMENTS, emit_sum
+from afx.compiler.native_backend.llvm.row_reduction import combine_rows, stays_in_registers
 from afx.compiler.native_backend.llvm.search import emit_search
 from afx.compiler.native_backend.llvm.short_row import emit_extreme_of_row
 from afx.compiler.native_backend.llvm.small_product import emit_small_product
@@ -46,7 +47,7 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
         if isinstance(step, Nest):
             NestEmitter(w, step, flags).emit()
         elif isinstance(step, Inner):
-            _inner(w, step) if step.is_ordered else flags.keep(step.loop, partial(_inner, w, step))
+            _emit_inner(w, step, flags)
         elif isinstance(step, Indexed):
             emit_indexed(w, step)
         elif isinstance(step, Extreme):
@@ -94,11 +95,17 @@ def _call_pieces(w: Writer, step: Product, loop: UfuncLoop) -> None:
         w.when(is_asked, partial(call_loop, w, loop, at, sizes, steps))
 
 
-def _inner(w: Writer, step: Inner) -> None:
+def _emit_inner(w: Writer, step: Inner, flags: Flags) -> None:
     if step.is_ordered:
         ufunc, dtype, n = step.loop.ufunc, step.operands[1].dtype, step.space[-1]
         over(w, step.space[:-1], step.operands, lambda refs: emit_extreme_of_row(w, ufunc, dtype, n, refs[:2]))
-        return
+    elif stays_in_registers(step, w.limits):
+        combine_rows(w, step)
+    else:
+        flags.keep(step.loop, partial(_inner, w, step))
+
+
+def _inner(w: Writer, step: Inner) -> None:
     if _is_sum(step):
         over(w, step.space[:-1], step.operands, lambda pointers: _sum(w, step, pointers))
         return
