@@ -95,38 +95,31 @@ def _points(who: str, x: Aval, axis: int) -> int:
 def _transform(name: str, numpys: Any, abstract: Any, transpose: Any, dtype: Callable[[DType], DType]) -> Primitive:
     """Make the primitive of a transform; ``dtype`` is the one its operand is converted to."""
 
-    def run(x: Any, **params: Any) -> Any:
+    def run(x: Any, out: Any = None, **params: Any) -> Any:
         x = np.asarray(x, dtype(aval_of(x).dtype))
-        return numpys(x, **params) if x.dtype.char in "dD" else _transform_singles(numpys, name, None, x, **params)
+        is_double = x.dtype.char in "dD"
+        return numpys(x, out=out, **params) if is_double else _transform_singles(x, out, numpys, name, **params)
 
-    def out(z: Any, x: Any, **params: Any) -> None:
-        x = np.asarray(x, dtype(aval_of(x).dtype))
-        if x.dtype.char in "dD":
-            numpys(x, out=z, **params)
-        else:
-            _transform_singles(numpys, name, z, x, **params)
+    def into(z: Any, x: Any, **params: Any) -> None:
+        run(x, z, **params)
 
-    return linear(
-        name, run, abstract, transpose, batch=batch_unchanged(name), impl_into=out, native=_make_native_form(name)
-    )
+    native = _make_native_form(name)
+    return linear(name, run, abstract, transpose, batch=batch_unchanged(name), impl_into=into, native=native)
 
 
-def _transform_singles(numpys: Any, name: str, z: Any, x: Any, *, axis: int, norm: str, n: int | None = None) -> Any:
-    """Return a transform in single precision, by NumPy's loop for it.
-
-    NumPy's functions take that of double precision where they scale by the number 1, or transform real numbers.
-    """
+def _transform_singles(x: Any, z: Any, numpys: Any, name: str, *, axis: int, norm: str, n: int | None = None) -> Any:
+    """Return a transform in single precision: NumPy takes double for real numbers, and where it scales by the number 1."""
     points = x.shape[axis] if n is None else n
     ufunc = getattr(getattr(np.fft, "_pocketfft_umath", None), _name_loop(name, points), None)
     if ufunc is None:
-        return numpys(x, axis=axis, norm=norm, out=z, **({} if n is None else {"n": n}))
-    x = np.asarray(x, np.float32 if name == "rfft" else np.complex64)
+        return numpys(x, n, axis, norm, z)
     if z is None:
         shape = list(x.shape)
         shape[axis] = points // 2 + 1 if name == "rfft" else points
         z = np.empty(shape, np.float32 if name == "irfft" else np.complex64)
+    given = np.asarray(x, np.float32 if name == "rfft" else np.complex64)
     scale = _scale(points, INVERSE[norm] if name[0] == "i" else norm, np.dtype(np.float32))
-    return ufunc(x, scale, out=z, axes=[(axis,), (), (axis,)])
+    return ufunc(given, scale, out=z, axes=[(axis,), (), (axis,)])
 
 
 def _name_loop(name: str, points: int) -> str:
@@ -138,9 +131,8 @@ def _make_native_form(name: str) -> Callable[..., None]:
     """Return the native form of a transform: NumPy's loop."""
 
     def native(xp: Recorder, out: Any, x: Any, *, axis: int, norm: str, n: int | None = None) -> None:
-        points = x.shape[axis] if n is None else n
-        precision, loop = real_dtype(out.dtype), f"fft.{_name_loop(name, points)}"
-        given = precision if name == "rfft" else np.result_type(precision, np.complex64)
+        points, precision = x.shape[axis] if n is None else n, real_dtype(out.dtype)
+        given, loop = precision if name == "rfft" else _complex(precision), f"fft.{_name_loop(name, points)}"
         dtypes = xp.loop_dtypes(loop, given, precision)
         scale = xp.constant(_scale(points, INVERSE[norm] if name[0] == "i" else norm, precision))
         along = [xp.view(y, lambda y: np.moveaxis(y, axis, -1)) for y in (xp.cast(x, dtypes[0]), out)]
