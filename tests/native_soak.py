@@ -23,32 +23,51 @@ from tests.compiler.native_backend.native_run import Native, same_bits
 from tests.compiler.native_backend.test_bits import random_program
 from tests.compiler.native_backend.test_pieces import Mixed
 from tests.random_everyday import random_everyday
-from tests.random_programs import AFX, MODES, POINT, make_program
+from tests.random_libraries import AFX
+from tests.random_programs import MODES, POINT, make_program
 from tests.soak import soak
 
 THREADS, CALLS, FORK_EVERY = 3, 4, 25
+SPECIAL_EVERY, SPECIAL_SHARE = 4, 0.03
+SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e30, -1e-40, 710.0)
+FAULT, ALL_FLAGS = -1, 15  # what a kernel returns that leaves its call to NumPy's plan; those that it tells
+FLAGS = {"divide by zero": 1, "overflow": 2, "invalid value": 8}
 
 
 def program_of(seed: int) -> tuple[Any, list[Any]]:
     """Return a random function and its arguments: of small arrays with derivatives, of larger ones, or of small matrices."""
-    if seed % 3 == 0:
-        return random_program(seed)
-    if seed % 3 == 1:
-        return random_everyday(seed)
+    if seed % 3 < 2:
+        fn, args = random_program(seed // 3) if seed % 3 == 0 else random_everyday(seed // 3)
+        return fn, [_with_special(x, seed) for x in args] if seed // 3 % SPECIAL_EVERY == 0 else args
     found = []
     program, mode = make_program(seed, 3 + seed % 3, 1 + seed % 2), MODES[seed % len(MODES)]
     program.run(AFX, mode, lambda fn: found.append(fn) or fn)
     return found[0], [np.asarray(v) for v in POINT]
 
 
+def _with_special(x: Any, seed: int) -> Any:
+    """Return an array some of whose elements are zeros of either sign, infinite, nan, or overflow soon."""
+    rng = np.random.default_rng(seed)
+    with np.errstate(over="ignore"):
+        return np.where(rng.random(x.shape) < SPECIAL_SHARE, rng.choice(SPECIAL, x.shape).astype(x.dtype), x)
+
+
+def flags_of(plan: Any, args: list[Any]) -> tuple[list[Any], int]:
+    """Return what NumPy's plan gives, and the floating-point errors that it meets."""
+    seen = set[str]()
+    with np.errstate(all="call", under="ignore", call=lambda kind, _: seen.add(kind)):
+        found = plan.run_numpy(*args)
+    return found, sum([FLAGS[kind] for kind in seen])
+
+
 def kernel_of(fn: Any, args: list[Any]) -> tuple[str, Any, Any]:
     """Return how a function runs as machine code, what runs it, and its plan."""
     try:
         native = Native(fn, *args)
-        return "whole", lambda: native(*args)[0], native.plan
+        return "whole", lambda: native(*args), native.plan
     except UnsupportedError:
         mixed = Mixed(fn, *args)
-        return "pieces", lambda: mixed(*args), mixed.plan
+        return "pieces", lambda: (mixed(*args), ALL_FLAGS), mixed.plan
 
 
 def check(seed: int) -> tuple[str, list[str]]:
@@ -59,15 +78,16 @@ def check(seed: int) -> tuple[str, list[str]]:
     except UnsupportedError as error:
         return str(error)[:60], []
     faults, left = list[str](), list[int]()
-    with np.errstate(all="ignore"):
-        wanted = plan.run_numpy(*args)
+    wanted, flags = flags_of(plan, args)
 
     def work() -> None:
         with np.errstate(all="ignore"):
             for _ in range(CALLS):
-                found = run()
-                if found is None:
+                found, errors = run()
+                if found is None or errors == FAULT:
                     left.append(seed)  # an array that lies in another order than the kernel was made for
+                elif flags & ~errors:
+                    faults.append(f"seed {seed}: {how}: flags {errors}, NumPy's {flags}")
                 elif not all(same_bits(z, w) for z, w in zip(found, wanted, strict=True)):
                     faults.append(f"seed {seed}: {how}: other bits")
 

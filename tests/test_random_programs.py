@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.random_programs import AFX, MODES, POINT, RUNS, SHALLOW, apart, make_program
+from tests.random_libraries import AFX
+from tests.random_programs import MODES, POINT, RUNS, SHALLOW, apart, make_program
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of branches that are not chosen
 WEIGHTS = ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280))  # of central differences

@@ -91,8 +91,9 @@ def _part(
         return None  # a copy, which a loop may leave out where its carry stays in place
     accesses, rows = row_accesses(unit, nest.space[0]) or [], run[-1].rows if run else nest.space[0]
     made = [a for a in accesses if a.writes]
-    if not all(map(_is_row, made)) or written & _touched(unit):
-        return None
+    changed = {a.ref.root for a in made} & {a.ref.root for a in accesses if not a.writes}
+    if changed or not all(map(_is_row, made)) or written & _touched(unit):
+        return None  # rows at the edge of two tiles, which are computed twice, must not be changed in place
     known = [(needs[a.ref.root], a) for a in made if a.ref.root in needs]
     first = min([need.first - a.shift for need, a in known if need is not None], default=0)
     last = max([need.last - a.shift for need, a in known if need is not None], default=0)
