@@ -257,7 +257,7 @@ EVERYDAY: list[
     ("L.top_of({a}, 2)[1] * {b}", V),
     ("L.take_along_axis({a}, L.argsort({b}), axis=0)", V),
     ("L.square_root({s})[L.int_of({a}[0]) % 3] * {a}", V),
-    ("L.searchsorted(L.l([-1.0, 0.1, 2.0]), {a}) * {b}", V),
+    ("L.searchsorted(np.array([-1.0, 0.1, 2.0]), {a}) * {b}", V),
     ("L.interp({a}, L.l([-1.0, 0.1, 2.0]), {b})", V),
     ("L.interp({a}, L.cumsum(L.exp(L.sin({b}))) - 2, L.cos({b}))", V),
     ("L.log(L.cumsum(L.exp({a} - L.max({a}))[::-1])[::-1])", V),

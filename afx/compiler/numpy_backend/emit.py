@@ -327,8 +327,8 @@ class _Emitter:
         return self.names.use(name)
 
     def _loop(self, loop: Loop) -> None:
-        consts, xs, tests = ([self.read(x) for x in part] for part in (loop.consts, loop.xs, loop.tests))
-        carry = [self.read(x) for x in loop.carry]
+        parts = (loop.consts, loop.xs, loop.tests, loop.carry, loop.carry_back)
+        consts, xs, tests, carry, carry_back = ([self._row_major(x) for x in part] for part in parts)
         name = f"steps_{len(self.fallbacks) + 1}"
         steps = emit_scalar_steps(loop, name, self.names, self.target)
         if steps:
@@ -339,8 +339,7 @@ class _Emitter:
         body = self._body("body", loop.body)
         if loop.condition is not None and loop.back is not None:
             functions = self._body("condition", loop.condition), body, self._body("back", loop.back)
-            parts = [tests, consts, carry, [self.read(x) for x in loop.carry_back]]
-            given = ", ".join([*functions, *[f"[{', '.join(part)}]" for part in parts]])
+            given = ", ".join([*functions, *[f"[{', '.join(part)}]" for part in (tests, consts, carry, carry_back)]])
             walk = self.names.function("walk_back", walk_back)
             self._whole([f"{', '.join(last)}, = {walk}({given})"], loop.error_state)
             return
@@ -359,6 +358,11 @@ class _Emitter:
         lines += [f"    {y}[t_] = {row}" for y, row in zip(ys, rows, strict=True)]
         lines += [f"{name} = {self.names.numpy('array')}({name})" for name in last]
         self._whole(lines, loop.error_state)
+
+    def _row_major(self, x: Operand) -> str:
+        """Return an operand of a body, in row-major order as machine code has it: BLAS's last digits depend on that."""
+        is_any = isinstance(x, Buffer) and x.storage in ("view", "fresh") and len(x.shape) > 0
+        return f"{self.names.numpy('asarray')}({self.read(x)}, order='C')" if is_any else self.read(x)
 
     def _scalar_loop(self, loop: Loop, steps: str, operands: tuple[list[str], ...]) -> None:
         """Add a loop on Python's floats; where one is not finite, the body computes the step."""
@@ -383,10 +387,9 @@ class _Emitter:
         self._add(["\n".join(lines)], ())
 
     def _branch(self, branch: Branch) -> None:
-        index, xs = self.read(branch.index), [self.read(x) for x in branch.operands]
-        outs = [self.write(b) for b in branch.outputs]
+        outs, xs = [self.write(b) for b in branch.outputs], [self._row_major(x) for x in branch.operands]
         bodies = [self._body("branch", body) for body in branch.bodies]
-        call = f"({', '.join(bodies)},)[int({index})]({', '.join(xs)})"
+        call = f"({', '.join(bodies)},)[int({self.read(branch.index)})]({', '.join(xs)})"
         self._whole([f"{', '.join(outs)}, = {call}" if outs else call], branch.error_state)
 
     # -- results --

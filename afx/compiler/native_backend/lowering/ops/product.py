@@ -39,8 +39,10 @@ def _dot(b: BlockBuilder, call: Call) -> None:
 
 
 def _fits_blas(x: Location) -> bool:
-    """Tell whether ``ndarray.dot`` reads an array as it lies; it copies others first."""
-    return min(x.strides) > 0 and (len(x.shape) == 1 or int(x.dtype[1:]) in x.strides)
+    """Tell whether ``ndarray.dot`` reads an array as it lies: rows of neighbours, or a dense transpose; it copies others."""
+    size = int(x.dtype[1:])
+    is_turned = x.strides == dense(x.shape[::-1], size)[::-1]
+    return min(x.strides) > 0 and (len(x.shape) == 1 or x.strides[-1] == size or is_turned)
 
 
 def _vecdot(b: BlockBuilder, call: Call) -> None:
