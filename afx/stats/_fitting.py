@@ -98,10 +98,9 @@ def fit_shares(x: Array) -> Array:
     """Return the parameters of the likeliest Dirichlet law, from where its moments are those of the data (Minka 2000)."""
     if x.ndim != 2 or min(x.shape) < 2:
         raise ShapeError(f"dirichlet.fit: data are float[k, n] of two components and points at least: got {x.aval}")
-    if not isinstance(x, Tracer) and not (np.all(x > 0) and np.all(abs_(sum_(x, axis=0) - 1) < 1e-6)):
-        raise ArgumentError(
-            f"dirichlet.fit: data are shares above 0 with the sum 1: got {x.aval}; divide by their sums"
-        )
+    check_data(x, lambda y: y > 0, "dirichlet", "data are shares above 0 with the sum 1", "leave such points out")
+    sums, support = sum_(x, axis=0), "data are shares with the sum 1"
+    check_data(sums, lambda y: np.abs(y - 1) < 1e-6, "dirichlet", support, "divide by it", name="sums")
     first, second = mean(x, axis=1), mean(x * x, axis=1)
     total = mean((first - second) / where(second > first * first, second - first * first, 1e-12))
     start = log(stop_gradient(first * where(total > 0, total, 1.0)))
@@ -145,8 +144,7 @@ def _misfit(who: str, law: Distribution, data: Array) -> ArgumentError:
             f"{who}.fit: the likelihood at the start is beyond all numbers: got {data.aval}; give start="
         )
     place: tuple[int, ...] = tuple(places[0].tolist())
-    named = f"x[{', '.join(map(str, place))}] = {x[place]}" if place else f"x = {x}"
-    named += f" and {len(places) - 1} more" if len(places) > 1 else ""
+    named = name_first(x, places)
     if infinite:
         return ArgumentError(f"{who}.fit: data are finite numbers: got {named}; leave them out")
     low, high, support = _support(law, place, data.shape)
@@ -163,6 +161,23 @@ def _misfit(who: str, law: Distribution, data: Array) -> ArgumentError:
     return ArgumentError(
         f"{who}.fit: data outside of the support have no likelihood: got {named}, and the support {support}; {way}"
     )
+
+
+def name_first(x: np.ndarray[Any, Any], places: np.ndarray[Any, Any], name: str = "x") -> str:
+    """Return the first of some numbers of the data with its position, and how many more there are."""
+    place = tuple(places[0].tolist())
+    named = f"{name}[{', '.join(map(str, place))}] = {x[place]}" if place else f"{name} = {x}"
+    return named + (f" and {len(places) - 1} more" if len(places) > 1 else "")
+
+
+def check_data(x: Array, holds: Callable[[Any], Any], who: str, support: str, way: str, name: str = "x") -> None:
+    """Raise where a number of known data does not lie in a support, naming the first."""
+    if isinstance(x, Tracer):
+        return
+    data = np.asarray(x)
+    places = np.argwhere(~holds(data))
+    if len(places):
+        raise ArgumentError(f"{who}.fit: {support}: got {name_first(data, places, name)}; {way}")
 
 
 def _support(law: Distribution, place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[float, float, str]:

@@ -31,6 +31,7 @@ from afx.random import chisquare, normal, split
 from afx.random import multinomial as draw_multinomial
 from afx.random._arguments import ShapeLike
 from afx.stats._distribution import floating, quiet
+from afx.stats._fitting import check_data
 from afx.stats._stirling import digamma_rest, gammaln_rest
 from afx.stats.normal import HALF_LOG_2PI
 
@@ -92,6 +93,7 @@ class _Multinomial:
 
         Raises:
             ShapeError: x is no matrix with points.
+            ArgumentError: what is no count.
 
         >>> afx.stats.multinomial.fit(np.array([[1, 3], [2, 2]]))["p"]
         Array([0.375, 0.625], dtype=float64)
@@ -99,6 +101,13 @@ class _Multinomial:
         counts = asarray(x).astype(float64)
         if counts.ndim != 2 or not counts.shape[0]:
             raise ShapeError(f"multinomial.fit: data are counts, int[points, k]: got {counts.aval}; reshape them")
+        check_data(
+            counts,
+            lambda y: (y >= 0) & (np.floor(y) == y) & np.isfinite(y),
+            "multinomial",
+            "data are counts, whole numbers of 0 or more",
+            "leave such points out",
+        )
         return {"n": sum_(counts, axis=1), "p": sum_(counts, axis=0) / sum_(counts)}
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, n: ArrayLike, p: ArrayLike) -> Array:

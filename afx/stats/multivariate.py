@@ -38,7 +38,7 @@ from afx.random import normal as draw_standard
 from afx.random._arguments import ShapeLike
 from afx.stats._bivariate_normal import bivariate_cdf
 from afx.stats._distribution import floating, quiet
-from afx.stats._fitting import fit_shares
+from afx.stats._fitting import check_data, fit_shares
 from afx.stats._multivariate_normal_cdf import lattice_cdf, trivariate_cdf
 from afx.stats._stirling import shares_entropy
 
@@ -193,6 +193,7 @@ class _MultivariateNormal:
 
         Raises:
             ShapeError: x has no points, or a known parameter does not fit it.
+            ArgumentError: a number that is not finite.
 
         >>> found = afx.stats.multivariate_normal.fit(np.array([[1.0, 2.0], [3.0, 2.0], [2.0, 5.0]]))
         >>> found["mean"], found["cov"].round(3)
@@ -203,6 +204,7 @@ class _MultivariateNormal:
         y = reshape(y, (-1, 1)) if y.ndim == 1 else y
         if y.ndim != 2 or not y.shape[0]:
             raise ShapeError(f"multivariate_normal.fit: data are float[points, n]: got {y.aval}; reshape them")
+        check_data(y, np.isfinite, "multivariate_normal", "data are finite numbers", "leave such points out")
         n = y.shape[1]
         m = sum_(y, axis=0) / y.shape[0] if mean is None else asarray(mean).astype(float64)
         known = None if cov is None else asarray(cov).astype(float64)

@@ -90,7 +90,11 @@ def test_vectors_that_cannot_be_fitted_are_named() -> None:
         (lambda: stats.multivariate_normal.fit(np.zeros((0, 2))), "points"),
         (lambda: stats.multivariate_normal.fit(np.zeros((3, 2)), mean=np.zeros(3)), "fit the data"),
         (lambda: stats.dirichlet.fit(np.ones((2, 1))), "two components"),
-        (lambda: stats.dirichlet.fit(np.ones((2, 3))), "with the sum 1"),
+        (lambda: stats.dirichlet.fit(np.ones((2, 3))), r"with the sum 1: got sums\[0\] = 2.0 and 2 more"),
+        (lambda: stats.dirichlet.fit(np.array([[0.5, 1.5], [0.5, -0.5]])), r"above 0 .*got x\[1, 1\] = -0.5; leave"),
+        (lambda: stats.multinomial.fit(np.array([[1, 2], [3, -1]])), r"0 or more: got x\[1, 1\] = -1.0; leave"),
+        (lambda: stats.multinomial.fit(np.array([[1, 2], [0.5, 1]])), r"whole numbers .*got x\[1, 0\] = 0.5"),
+        (lambda: stats.multivariate_normal.fit(np.array([1.0, np.nan])), r"finite numbers: got x\[1, 0\] = nan"),
         (lambda: stats.multinomial.fit(np.ones(3)), "counts"),
     ]
     for run, text in wrong:
