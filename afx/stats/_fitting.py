@@ -56,6 +56,7 @@ def fit(
     data = asarray(x).astype(float64)
     if not data.size:
         raise ArgumentError(f"{who}.fit: no data: got {data.aval}; give one number or more")
+    check_data(data, np.isfinite, who, "data are finite numbers", "leave them out")
     held = {name: asarray(value).astype(float64) for name, value in fixed.items()}
     kinds = _free(who, distribution, names, defaults, held)
     if not kinds:
@@ -137,29 +138,25 @@ def _misfit(who: str, law: Distribution, data: Array) -> ArgumentError:
     x = np.asarray(data)
     with quiet():
         heights = np.broadcast_to(np.asarray(law.value("logpdf", data)), x.shape)
-    infinite = not np.isfinite(x).all()
-    places = np.argwhere(~np.isfinite(x if infinite else heights))
+    places = np.argwhere(~np.isfinite(heights))
     if not len(places):
         return ArgumentError(
             f"{who}.fit: the likelihood at the start is beyond all numbers: got {data.aval}; give start="
         )
     place: tuple[int, ...] = tuple(places[0].tolist())
-    named = name_first(x, places)
-    if infinite:
-        return ArgumentError(f"{who}.fit: data are finite numbers: got {named}; leave them out")
     low, high, support = _support(law, place, data.shape)
     if not isinstance(law, ContinuousDistribution) and not float(x[place]).is_integer():
         way = "round them"
     elif low < x[place] < high:
         way = "leave them out, or give start="
     elif isinstance(law, ContinuousDistribution):
-        way = (
-            f"leave them out, or give loc={'' if is_endless(law.high) else ' and scale='} of a support that holds them"
-        )
+        ends = "loc=" if law.low == 0 and is_endless(law.high) else "loc= and scale="
+        way = f"leave them out, or give {ends} of a support that holds them"
     else:
         way = "leave them out, or give other known parameters"
     return ArgumentError(
-        f"{who}.fit: data outside of the support have no likelihood: got {named}, and the support {support}; {way}"
+        f"{who}.fit: data outside of the support have no likelihood: got {name_first(x, places)}, and the support "
+        f"{support}; {way}"
     )
 
 

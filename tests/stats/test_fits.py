@@ -134,7 +134,7 @@ def test_singular_normal_vectors() -> None:
         ("poisson", [3, -1, 2], {}, r"got x\[1\] = -1.0, and the support whole numbers from 0 to inf; leave"),
         ("poisson", [3, 1.5], {}, r"got x\[1\] = 1.5, .* round them"),
         ("binom", [3, 12], {"n": 10}, r"got x\[1\] = 12.0, and the support whole numbers from 0 to 10"),
-        ("norm", [1.0, np.nan, 2.0], {}, r"data are finite numbers: got x\[1\] = nan; leave"),
+        ("norm", [1.0, np.inf, 2.0], {}, r"data are finite numbers: got x\[1\] = inf; leave"),
     ],
 )
 def test_data_without_a_likelihood_are_named(law: str, x: Any, options: dict[str, Any], text: str) -> None:
