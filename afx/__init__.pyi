@@ -83,6 +83,7 @@ from afx.ops.numerics.polynomials import *
 from afx.ops.numerics.statistics import *
 from afx.ops.reductions.boolean import *
 from afx.ops.reductions.cumulative import *
+from afx.ops.reductions.logsumexp import *
 from afx.ops.reductions.moments import *
 from afx.ops.reductions.nan import *
 from afx.ops.reductions.nan_extremes import *

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from afx.ops.elementwise.exponential import log_sigmoid as log_expit
 from afx.ops.elementwise.exponential import sigmoid as expit
 from afx.ops.nn.softmax import log_softmax, softmax
-from afx.ops.reductions.moments import logsumexp
+from afx.ops.reductions.logsumexp import logsumexp
 from afx.ops.special.bessel import i0, i0e, i1, i1e, iv, ive, j0, j1, jv, kv, kve, y0, y1, yn, yv
 from afx.ops.special.entropy import entr, kl_div, logit, rel_entr, xlog1py, xlogy
 from afx.ops.special.errors import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri, ndtri_exp

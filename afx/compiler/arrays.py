@@ -8,7 +8,7 @@ What depends on values is asked by a method, so that a recorder can answer for a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,11 @@ class Arrays:
     def give(self, to: Any, x: Any) -> None:
         """Write a result into memory that nothing else reads or writes."""
         np.copyto(to, x)
+
+    def write_parts(self, out: Any, parts: Iterable[tuple[Any, Any]]) -> None:
+        """Write disjoint parts of an array, each at an index."""
+        for place, x in parts:
+            out[place] = x
 
     def ufunc(self, name: str, *xs: Any) -> Any:
         """Return what a ufunc makes of arrays, and numbers of their dtype."""

@@ -316,3 +316,41 @@ def primitives() -> tuple[Primitive, ...]:
     """
     load_all()
     return tuple([_REGISTRY[name] for name in sorted(_REGISTRY)])
+
+
+# -- native forms that are recorded from an implementation as it stands --
+def record(run: Callable[..., Any]) -> Callable[..., None]:
+    """Return the native form of an implementation that returns its result."""
+
+    def native(xp: Any, out: Any, *xs: Any, **params: Any) -> None:
+        xp.give(out, run(*xs, **params))
+
+    return native
+
+
+def record_into(into: Callable[..., None]) -> Callable[..., None]:
+    """Return the native form of one that writes its result."""
+
+    def native(_xp: Any, out: Any, *xs: Any, **params: Any) -> None:
+        into(out, *xs, **params)
+
+    return native
+
+
+def record_kernel(prepare: Callable[..., Callable[..., None]]) -> Callable[..., None]:
+    """Return the native form of one that is made of the types of its operands."""
+
+    def native(_xp: Any, out: Any, *xs: Any, **params: Any) -> None:
+        prepare(*[x.aval for x in xs], **params)(out, *xs)
+
+    return native
+
+
+def record_reduction(ufunc: np.ufunc) -> Callable[..., None]:
+    """Return the native form of a reduction in the dtype of its result, of floats in their order."""
+
+    def native(xp: Any, out: Any, x: Any, *, axis: Shape) -> None:
+        wide = xp.cast(x, out.dtype)
+        xp.give(out, ufunc.reduce(xp.dense(wide) if out.dtype.kind in "biu" else wide, axis))
+
+    return native

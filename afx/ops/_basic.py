@@ -14,7 +14,18 @@ import numpy as np
 from afx.core.array.array import Array, wrap
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes
 from afx.core.dtypes import DType, int64, is_inexact, promote, uint64
-from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, define, register
+from afx.core.primitive import (
+    Algebra,
+    Derivative,
+    Lowering,
+    Masking,
+    Params,
+    Primitive,
+    Value,
+    define,
+    record_reduction,
+    register,
+)
 from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.core.weakness import is_weak
 from afx.errors import ShapeError
@@ -243,6 +254,13 @@ def _sum_transpose(ct: Array, x: Aval, *, axis: Shape) -> Array:
     return broadcast(reshape_as(ct, tuple([1 if a in axis else n for a, n in enumerate(x.shape)])), x.shape)
 
 
+def _sum_native(xp: Any, out: Any, x: Any, *, axis: Shape) -> None:
+    """Sum integers and booleans in the wider dtype of their sum, in which no order matters."""
+    if out.dtype.kind not in "iu":
+        xp.refuse(f"{out.dtype}, in an order of its own")
+    record_reduction(np.add)(xp, out, x, axis=axis)
+
+
 sum_p = linear(
     "sum",
     _sum_run,
@@ -251,6 +269,7 @@ sum_p = linear(
     batch=batch_along_axes("sum"),
     nonnegative_linear=True,
     reduce_ufunc=np.add,
+    native=_sum_native,
 )
 
 

@@ -18,7 +18,7 @@ from afx.ops.linalg.products import matmul
 from afx.ops.linalg.triangular import solve_triangular
 from afx.ops.manipulation.diagonals import diagonal
 from afx.ops.manipulation.shape import expand_dims, reshape
-from afx.ops.reductions.moments import logsumexp
+from afx.ops.reductions.logsumexp import logsumexp
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.errors import ndtr
 from afx.random import categorical, normal, split

@@ -18,7 +18,7 @@ from afx.ops.elementwise.where import maximum, minimum, where
 from afx.ops.manipulation.join import broadcast_arrays
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.cumulative import cumsum
-from afx.ops.reductions.moments import logsumexp
+from afx.ops.reductions.logsumexp import logsumexp
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.entropy import xlog1py, xlogy
 from afx.ops.special.incomplete_beta import betainc, betaincc

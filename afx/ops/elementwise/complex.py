@@ -13,7 +13,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import real_dtype
-from afx.core.primitive import Params, Primitive
+from afx.core.primitive import Params, Primitive, record_into
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
 from afx.ops._kinds.batching import batch_unchanged
@@ -131,6 +131,7 @@ conj_p: Primitive = linear(
     batch=batch_unchanged("conj"),
     involution=True,
     impl_into=_conj_into,
+    native=record_into(_conj_into),
 )
 conjugate = conj
 

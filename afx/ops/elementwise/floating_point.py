@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import float64, promote, real_dtype
-from afx.core.primitive import Primitive
+from afx.core.primitive import Primitive, record
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.core.weakness import is_weak
@@ -27,9 +27,6 @@ from afx.ops.elementwise.exponential import exp2
 from afx.ops.elementwise.rounding import copysign, trunc
 from afx.ops.elementwise.where import clip, where
 from afx.ops.manipulation.shape import astype
-
-if TYPE_CHECKING:
-    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = [
     "bitwise_count",
@@ -232,10 +229,6 @@ def bitwise_count(x: ArrayLike) -> Array:
     return astype(bind1(bitwise_count_p, x), np.uint8)
 
 
-def _bitwise_count_native(xp: Recorder, out: Any, x: Any) -> None:
-    xp.give(out, xp.ufunc("bitwise_count", x))
-
-
 bitwise_count_p: Primitive = nondifferentiable(
-    "bitwise_count", np.bitwise_count, kinds="iu", native=_bitwise_count_native
+    "bitwise_count", np.bitwise_count, kinds="iu", native=record(np.bitwise_count)
 )

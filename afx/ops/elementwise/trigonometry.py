@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.primitive import Primitive
+from afx.core.primitive import Primitive, record
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, unary
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import hypot, sqrt
 from afx.ops.elementwise.where import where
-
-if TYPE_CHECKING:
-    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = [
     "acos",
@@ -321,13 +318,6 @@ def _sinc_run(x: Any) -> Any:
     return np.sin(u) / np.where(u == 0, 1, u) + (u == 0)
 
 
-def _sinc_native(xp: Recorder, out: Any, x: Any) -> None:
-    u = xp.ufunc("multiply", x, math.pi)
-    is_zero = xp.ufunc("equal", u, 0.0)
-    quotient = xp.ufunc("divide", xp.ufunc("sin", u), xp.where(is_zero, 1.0, u))
-    xp.ufunc("add", quotient, xp.cast(is_zero, x.dtype), out=out)
-
-
 # cos(u)/u - sin(u)/u² loses its digits near 0; within this bound the series is exact to the last digit, and so are the
 # series of its first derivatives.
 SINC_BOUND = 1.5
@@ -345,5 +335,5 @@ def _sinc_slope(z: Array, x: Array) -> Array:
 
 
 sinc_p: Primitive = unary(
-    "sinc", _sinc_run, _sinc_slope, kinds="f", promotes_to_float=True, finite_partials=True, native=_sinc_native
+    "sinc", _sinc_run, _sinc_slope, kinds="f", promotes_to_float=True, finite_partials=True, native=record(_sinc_run)
 )

@@ -7,19 +7,33 @@ Their index is in the canonical form of `afx.ops.indexing.index`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
-from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, lookup, register
+from afx.core.primitive import (
+    Algebra,
+    Derivative,
+    Lowering,
+    Masking,
+    Params,
+    Primitive,
+    Value,
+    lookup,
+    record_kernel,
+    register,
+)
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import IndexRangeError, ShapeError
 from afx.ops._kinds.batching import with_batch_axis
 from afx.ops._kinds.linear import linear
 from afx.ops.indexing.index import Basic, Entry, fits, native, selected_shape
 from afx.ops.manipulation.shape import broadcast_to
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = ["embed", "slice_", "slice_add", "slice_set"]
 
@@ -114,6 +128,10 @@ def _embed_prepare(x: Aval, *, shape: Shape, index: Basic) -> Callable[[Any, Any
     return into
 
 
+def _embed_native(xp: Recorder, out: Any, x: Any, *, shape: Shape, index: Basic) -> None:
+    xp.embed(out, native(index), x)
+
+
 def _embed_abstract(x: Aval, *, shape: Shape, index: Basic) -> Aval:
     _check("embed", Aval(shape, x.dtype), index)
     want = selected_shape(shape, index)
@@ -138,6 +156,7 @@ embed_p: Primitive = linear(
     batch=_embed_batch,
     nonnegative_linear=True,
     make_kernel=_embed_prepare,
+    native=_embed_native,
     canonical="embed",
 )
 
@@ -258,7 +277,7 @@ def _update(name: str, role: str, run: Any, prepare: Any, pull_x: Any) -> Primit
             batch=_update_batch(name),
             derivative=Derivative(vjps=(pull_x, _pull_values), reads=(0, 0), jvp=joint_linear(name)),
             masking=Masking(nonnegative_linear=True, selects=name == "slice_set"),
-            lowering=Lowering(make_kernel=prepare, updates_first_operand=True),
+            lowering=Lowering(make_kernel=prepare, updates_first_operand=True, native=record_kernel(prepare)),
             algebra=Algebra(canonical=role),
         )
     )

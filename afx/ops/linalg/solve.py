@@ -76,7 +76,8 @@ def _solve_op(name: str, impl: Callable[[Any, Any], Any]) -> Primitive:
         """Solve by LAPACK; where `solve_or_nan` gives nan, so does NumPy's loop."""
         keeps_nan = name == "solve_or_nan"
         if pays(a, b) or (xp.has_own_bits and a.dtype == b.dtype and is_small(a.shape, b.shape, a.dtype)):
-            singular = eliminate(xp.ignoring(("divide", "invalid", "over")), a, b, out, keeps_nan)
+            with np.errstate(all="ignore"):
+                singular = eliminate(xp, a, b, out, keeps_nan)
             if not keeps_nan:
                 xp.refuse_where(singular)
             return

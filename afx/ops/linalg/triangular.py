@@ -140,7 +140,8 @@ def _native(xp: Recorder, out: Any, a: Any, b: Any, *, lower: bool, unit: bool) 
     is_small = triangles_pay(a, b)
     a, b = xp.matrix(a), xp.matrix(b)
     if is_small or (xp.has_own_bits and a.shape[-1] <= BLOCK):
-        is_zero = substitute(xp.ignoring(("divide", "invalid", "over")), a, b, out, lower=lower, unit=unit)
+        with np.errstate(all="ignore"):
+            is_zero = substitute(xp, a, b, out, lower=lower, unit=unit)
         if not unit:
             xp.refuse_where(is_zero)
         return

@@ -11,7 +11,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, broadcast_avals, normalize_axis
 from afx.core.dtypes import DType, promote
 from afx.core.options import refuse_out
-from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, register
+from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, record_into, register
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, OperandError, ShapeError
@@ -154,7 +154,7 @@ concat_p: Primitive = register(
         batch=batch_along_axes("concat"),
         derivative=Derivative(vjp_all=_concat_joint, reads=(0,), jvp=_concat_jvp),
         masking=Masking(nonnegative_linear=True),
-        lowering=Lowering(impl_into=_concat_into),
+        lowering=Lowering(impl_into=_concat_into, native=record_into(_concat_into)),
         algebra=Algebra(canonical="concat"),
     )
 )
@@ -235,7 +235,7 @@ stack_p: Primitive = register(
         batch=batch_along_axes("stack"),
         derivative=Derivative(vjp_all=_stack_joint, reads=(0,), jvp=_stack_jvp),
         masking=Masking(nonnegative_linear=True),
-        lowering=Lowering(impl_into=_stack_into),
+        lowering=Lowering(impl_into=_stack_into, native=record_into(_stack_into)),
         algebra=Algebra(canonical="stack"),
     )
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from afx.ops.indexing.slice import embed, slice_, slice_set
 from afx.ops.manipulation._pad import MIRRORS, STATISTICS, Ends, check_width, mirrored, ramps, repeated, statistics
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
+
+if TYPE_CHECKING:
+    from afx.compiler.arrays import Arrays
 
 __all__ = ["flip", "fliplr", "flipud", "pad", "roll", "rot90"]
 
@@ -277,9 +280,21 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | N
 def _roll_run(x: Any, *, shifts: tuple[tuple[int, int], ...]) -> Any:
     z = np.asarray(x, aval_of(x).dtype)
     for axis, shift in shifts:
-        lead = (slice(None),) * axis
-        z = np.concatenate([z[(*lead, slice(-shift, None))], z[(*lead, slice(None, -shift))]], axis=axis)
+        z = np.concatenate(_turned(z, axis, shift), axis)
     return z
+
+
+def _turned(x: Any, axis: int, shift: int) -> list[Any]:
+    """Return the parts of x in the order in which they stand after a shift."""
+    lead = (slice(None),) * axis
+    return [x[(*lead, slice(-shift, None))], x[(*lead, slice(None, -shift))]]
+
+
+def _roll_native(xp: Arrays, out: Any, x: Any, *, shifts: tuple[tuple[int, int], ...]) -> None:
+    for k, (axis, shift) in enumerate(shifts):
+        x = np.concatenate(_turned(x, axis, shift), axis, out if k + 1 == len(shifts) else xp.new(x.shape, x.dtype))
+    if not shifts:
+        np.copyto(out, x)
 
 
 def _roll_abstract(x: Aval, *, shifts: tuple[tuple[int, int], ...]) -> Aval:
@@ -296,5 +311,12 @@ def _roll_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
 
 
 roll_p: Primitive = linear(
-    "roll", _roll_run, _roll_abstract, _roll_transpose, batch=_roll_batch, nonnegative_linear=True, may_alias=True
+    "roll",
+    _roll_run,
+    _roll_abstract,
+    _roll_transpose,
+    batch=_roll_batch,
+    nonnegative_linear=True,
+    may_alias=True,
+    native=_roll_native,
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from afx.compiler.arrays import NUMPY, Arrays
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, is_inexact
@@ -22,6 +23,7 @@ from afx.core.primitive import (
     Sampling,
     Value,
     lookup,
+    record_kernel,
     register,
 )
 from afx.core.tracing.tracer import bind, to_lower_level
@@ -36,6 +38,9 @@ from afx.ops.manipulation.shape import astype, reshape
 from afx.ops.nn.windows import Padding, each_axis, im2col, padded_by, positions
 from afx.ops.reductions._numpy import accumulation_dtype
 from afx.ops.reductions.sums import reduce_over, sum
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = ["avg_pool", "max_pool"]
 
@@ -186,6 +191,18 @@ def _writer(prepare: Callable[..., Into]) -> Into:
     return into
 
 
+def _of_short_windows(native: Callable[..., None]) -> Callable[..., None]:
+    """Return a native form for windows of which whole slices are combined."""
+
+    def checked(xp: Recorder, out: Any, *xs: Any, axis: Shape, window: Shape | None = None) -> None:
+        places = math.prod(_window(xs[0].shape, axis) if window is None else window)
+        if not 1 < places <= SHORT or xs[0].dtype.kind not in "fiub":
+            xp.refuse(f"windows of {places} elements of {xs[0].dtype}")
+        native(xp, out, *xs, axis=axis, **({} if window is None else {"window": window}))
+
+    return checked
+
+
 def _max_abstract(x: Aval, *, axis: Shape) -> Aval:
     return Aval(reduced(x.shape, axis), x.dtype)
 
@@ -198,7 +215,12 @@ max_first_p: Primitive = register(
         abstract_eval=_max_abstract,
         batch=batch_along_axes("max_first"),
         derivative=Derivative(vjps=(_max_pull,), reads=(0b11,), jvp=_max_push),
-        lowering=Lowering(make_kernel=_max_prepare, impl_into=_writer(_max_prepare), batch_operands=(0,)),
+        lowering=Lowering(
+            make_kernel=_max_prepare,
+            impl_into=_writer(_max_prepare),
+            batch_operands=(0,),
+            native=_of_short_windows(record_kernel(_max_prepare)),
+        ),
         sampling=Sampling(smooth=False),
     )
 )
@@ -239,12 +261,11 @@ def _first_prepare(x: Aval, z: Aval, *, axis: Shape) -> Into:
         if not places:
             out[...] = 0
             return
-        np.not_equal(x[places[0]], z, out=missed)
-        np.copyto(out, missed)
+        here = np.not_equal(x[places[0]], z, out=missed)
+        np.copyto(out, here)
         for place in places[1:]:
-            np.not_equal(x[place], z, out=other)
-            np.logical_and(missed, other, out=missed)
-            np.add(out, missed, out=out)
+            here = np.logical_and(here, np.not_equal(x[place], z, out=other), out=missed)
+            np.add(out, here, out=out)
 
     return into
 
@@ -261,6 +282,7 @@ first_p: Primitive = nondifferentiable(
     make_kernel=_first_prepare,
     impl_into=_writer(_first_prepare),
     batch_operands=(0, 1),
+    native=_of_short_windows(record_kernel(_first_prepare)),
 )
 
 
@@ -270,21 +292,30 @@ def _put_run(ct: Any, k: Any, *, axis: Shape, window: Shape) -> Any:
     return z
 
 
-def _put_prepare(ct: Aval, k: Aval, *, axis: Shape, window: Shape) -> Into:
+def _put_prepare(ct: Aval, k: Aval, *, axis: Shape, window: Shape, xp: Arrays = NUMPY) -> Into:
     places = _places(window, axis, ct.ndim + len(axis))
     without = np.logical_xor if ct.dtype.kind == "b" else np.subtract
     here, part, rest = np.empty(k.shape, bool), np.empty(k.shape, ct.dtype), np.empty(k.shape, ct.dtype)
 
-    def into(out: Any, ct: Any, k: Any) -> None:
+    def parts(ct: Any, k: Any) -> Iterator[tuple[Any, Any]]:
         left = ct
         for number, place in enumerate(places[:-1]):
-            np.equal(k, number, out=here)
-            np.multiply(ct, here, out=part)  # into neighbouring elements: converting truths goes through a buffer
-            out[place] = part
-            left = without(left, part, out=rest)
-        out[places[-1]] = left
+            is_here = np.equal(k, number, out=here)
+            # into neighbouring elements: converting truths goes through a buffer
+            what = np.multiply(ct, is_here, out=part)
+            yield place, what
+            left = without(left, what, out=rest)
+        yield places[-1], left
+
+    def into(out: Any, ct: Any, k: Any) -> None:
+        xp.write_parts(out, parts(ct, k))
 
     return into
+
+
+def _put_native(xp: Recorder, out: Any, ct: Any, k: Any, **params: Any) -> None:
+    xp.check_floats(out, ct)
+    _put_prepare(ct.aval, k.aval, xp=xp, **params)(out, ct, k)
 
 
 def _put_abstract(ct: Aval, k: Aval, *, axis: Shape, window: Shape) -> Aval:
@@ -312,7 +343,12 @@ put_p: Primitive = register(
         batch=batch_along_axes("put_into_window"),
         derivative=Derivative(vjps=(_put_pull,), reads=(0b100,), jvp=_push("put_into_window")),
         masking=Masking(nonnegative_linear=True),
-        lowering=Lowering(make_kernel=_put_prepare, impl_into=_writer(_put_prepare), batch_operands=(0, 1)),
+        lowering=Lowering(
+            make_kernel=_put_prepare,
+            impl_into=_writer(_put_prepare),
+            batch_operands=(0, 1),
+            native=_of_short_windows(_put_native),
+        ),
     )
 )
 
@@ -322,6 +358,13 @@ def _pick_run(x: Any, k: Any, *, axis: Shape) -> Any:
     for number, place in enumerate(_places(_window(x.shape, axis), axis, x.ndim)):
         np.copyto(z, x[place], where=k == number)
     return z
+
+
+def _pick_native(xp: Arrays, out: Any, x: Any, k: Any, *, axis: Shape) -> None:
+    found: Any = np.zeros((), x.dtype)
+    for number, place in enumerate(_places(_window(x.shape, axis), axis, x.ndim)):
+        found = xp.where(k == number, x[place], found)
+    xp.give(out, found)
 
 
 def _pick_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
@@ -342,5 +385,6 @@ pick_p: Primitive = register(
         batch=batch_along_axes("pick_from_window"),
         derivative=Derivative(vjps=(_pick_pull,), reads=(0b100,), jvp=_push("pick_from_window")),
         masking=Masking(nonnegative_linear=True),
+        lowering=Lowering(native=_of_short_windows(_pick_native)),
     )
 )

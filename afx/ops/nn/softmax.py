@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from afx.ops._kinds.elementwise import binary
 from afx.ops.elementwise.exponential import exp, sigmoid
 from afx.ops.elementwise.where import where
 from afx.ops.reductions._numpy import largest, sum_keepdims
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = ["log_softmax", "multiply_logarithms", "sigmoid_binary_cross_entropy", "softmax"]
 
@@ -105,6 +108,41 @@ def _log_softmax_into(out: Any, x: Any, *, axis: Shape) -> None:
     np.subtract(out, np.log(_above_zero(sum_keepdims(np.exp(out), axis))), out=out)
 
 
+def _softmax_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
+    """Shift by one number where all elements are close to each other, else by the largest of each row."""
+    xp.check_floats(out, x)
+    x = xp.ordered(x)
+    tops, every = xp.largest(x, axis), tuple(range(x.ndim))
+    top, low = xp.largest(tops, every), xp.extreme("minimum", xp.extreme("minimum", x, axis), every)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = top.astype(np.float64) - low.astype(np.float64)
+    shift = cast(Any, np.where(apart < SOFTMAX_CLOSE[x.dtype.char], top, _finite(tops)))
+    with np.errstate(over="ignore"):  # the exponential of no number above 0 may share a loop with the difference
+        e = np.exp(_below(x, tops, shift))
+    xp.give(out, e / _above_zero(sum_keepdims(e, axis)))
+
+
+def _finite(top: Any) -> Any:
+    return np.where(np.isinf(top), np.zeros((), top.dtype), top)
+
+
+def _below(x: Any, top: Any, shift: Any) -> Any:
+    """Return x less a shift; where the largest element is infinite, what `softmax` says of it."""
+    moved = x - shift  # first, so that all of it stands in one loop
+    ends = np.where(x == np.inf, np.zeros((), x.dtype), np.full((), -np.inf, x.dtype))
+    return np.where(top == np.inf, ends, moved)
+
+
+def _log_softmax_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
+    xp.check_floats(out, x)
+    x = xp.ordered(x)
+    top = xp.largest(x, axis)
+    with np.errstate(over="ignore"):
+        below = _below(x, top, _finite(top))
+        e = np.exp(below)
+    xp.give(out, below - np.log(_above_zero(sum_keepdims(e, axis))))
+
+
 def _runner(into: Callable[..., None]) -> Callable[..., Any]:
     """Return the implementation that writes into memory of its own."""
 
@@ -135,7 +173,9 @@ def _log_softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ..
     return to_lower_level(t - (t * to_lower_level(exp(z))).sum(axis=params["axis"], keepdims=True))
 
 
-def _make_primitive(name: str, into: Callable[..., None], pull: Any, jvp: Any) -> Primitive:
+def _make_primitive(
+    name: str, into: Callable[..., None], native: Callable[..., None], pull: Any, jvp: Any
+) -> Primitive:
     """Return the record of an op over axes whose rules read its output alone."""
     return register(
         Primitive(
@@ -149,14 +189,17 @@ def _make_primitive(name: str, into: Callable[..., None], pull: Any, jvp: Any) -
             lowering=Lowering(
                 flops=lambda avals, _: 5 * avals[0].size,  # largest, difference, exponential, sum, quotient
                 impl_into=into,
+                native=native,
                 slicewise_over_axis=True,
             ),
         )
     )
 
 
-softmax_p: Primitive = _make_primitive("softmax", _softmax_into, _softmax_pull, _softmax_jvp)
-log_softmax_p: Primitive = _make_primitive("log_softmax", _log_softmax_into, _log_softmax_pull, _log_softmax_jvp)
+softmax_p: Primitive = _make_primitive("softmax", _softmax_into, _softmax_native, _softmax_pull, _softmax_jvp)
+log_softmax_p: Primitive = _make_primitive(
+    "log_softmax", _log_softmax_into, _log_softmax_native, _log_softmax_pull, _log_softmax_jvp
+)
 
 
 def sigmoid_binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,10 +23,13 @@ from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.random.philox import BLOCKS, DRAW, FEW, FOLD, as_words, block_words, philox, philox_few, philox_first
 from afx.runtime.thread_pool import get_threads, run_blocks
 
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
+
 __all__: list[str] = []
 
 SHARED = 8 * BLOCKS  # blocks that are worth the wait for other threads
-Finish = Callable[[Any, Any], None]
+Finish: TypeAlias = Callable[[Any, Any], None]
 
 
 def random_bits(key: ArrayLike, shape: Shape, dtype: DType, purpose: int = DRAW) -> Array:
@@ -40,6 +43,25 @@ def random_bits(key: ArrayLike, shape: Shape, dtype: DType, purpose: int = DRAW)
 def _bits_run(key: Any, *, shape: Shape, dtype: DType, purpose: int) -> Any:
     check_key(key)
     return generate(key, shape, dtype, uint64 if dtype.itemsize == 8 else uint32, copied, purpose)
+
+
+def record_draw(finish: Finish | None, word: DType, purpose: int = DRAW) -> Callable[..., None]:
+    """Return what draws words as machine code, and makes numbers of them as `generate` does; None has no such form."""
+
+    def native(xp: Recorder, out: Any, key: Any) -> None:
+        if finish is None:
+            xp.refuse("this distribution")
+            return
+        words = xp.words(key, 2 * out.size // key.size, word, purpose)
+        found, rows = xp.new(words.shape, out.dtype), out.reshape(words.shape)
+        finish(words, found)
+        rows[...] = found
+
+    return native
+
+
+def _bits_native(xp: Recorder, out: Any, key: Any, *, shape: Shape, dtype: DType, purpose: int) -> None:
+    record_draw(copied, uint64 if dtype.itemsize == 8 else uint32, purpose)(xp, out, key)
 
 
 def copied(words: Any, out: Any) -> None:
@@ -67,7 +89,9 @@ def batch_draw(name: str) -> Any:
     return batch
 
 
-random_bits_p: Primitive = nondifferentiable("random_bits", _bits_run, _bits_abstract, batch=batch_draw("random_bits"))
+random_bits_p: Primitive = nondifferentiable(
+    "random_bits", _bits_run, _bits_abstract, batch=batch_draw("random_bits"), native=_bits_native
+)
 
 
 def check_key(key: Any, who: str = "random_bits") -> None:
@@ -101,6 +125,14 @@ def _fold_run(key: Any, data: Any) -> Any:
     return np.ascontiguousarray(words[:, :2]).reshape(*shape, 2)
 
 
+def _fold_native(xp: Recorder, out: Any, key: Any, data: Any) -> None:
+    keys, numbers = xp.new(out.shape, uint32), xp.new(out.shape[:-1], uint64)
+    xp.copy(keys, key)
+    xp.copy(numbers, data)
+    words = xp.words(keys, 2, uint32, FOLD, numbers)
+    xp.copy(out.reshape(words.shape), words)
+
+
 def _fold_abstract(key: Aval, data: Aval) -> Aval:
     check_key(key, "fold_in")
     if data.dtype.kind not in "iu":
@@ -118,7 +150,9 @@ def _fold_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
     return bind(random_fold_p, key, data)
 
 
-random_fold_p: Primitive = nondifferentiable("random_fold", _fold_run, _fold_abstract, batch=_fold_batch)
+random_fold_p: Primitive = nondifferentiable(
+    "random_fold", _fold_run, _fold_abstract, batch=_fold_batch, native=_fold_native
+)
 
 
 # -- draws --

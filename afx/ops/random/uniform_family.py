@@ -8,7 +8,7 @@ integer and not of a difference of floats.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -19,8 +19,11 @@ from afx.core.dtypes import DType, float32, float64, uint32, uint64
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.elementwise import nondifferentiable
-from afx.ops.random.bits import batch_draw, check_key, generate
-from afx.ops.special._normal import CENTRE, central, quantile_of_tail
+from afx.ops.random.bits import batch_draw, check_key, generate, record_draw
+from afx.ops.special._normal import CENTRE, central, central_of_each, quantile_of_any_tail, quantile_of_tail
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__: list[str] = []
 
@@ -60,7 +63,14 @@ def _draw_abstract(key: Aval, *, distribution: str, shape: Shape, dtype: DType) 
     return Aval(key.shape[:-1] + shape, dtype)
 
 
-random_draw_p: Primitive = nondifferentiable("random_draw", _draw_run, _draw_abstract, batch=batch_draw("random_draw"))
+def _draw_native(xp: Recorder, out: Any, key: Any, *, distribution: str, shape: Shape, dtype: DType) -> None:
+    xp.check_floats(out)
+    record_draw(RECORDED.get(distribution), uint64 if dtype == float64 else uint32)(xp, out, key)
+
+
+random_draw_p: Primitive = nondifferentiable(
+    "random_draw", _draw_run, _draw_abstract, batch=batch_draw("random_draw"), native=_draw_native
+)
 
 
 def _uniform(words: Any, out: Any) -> None:
@@ -127,6 +137,15 @@ def _normal_piece(k: Any, out: Any) -> None:
     out[far] = np.negative(z, out=z, where=chosen < 0)
 
 
+def _normal_everywhere(words: Any, out: Any) -> None:
+    """Write what `_normal` does without a choice of elements: all approximations of each."""
+    k = signed(words)
+    q = _center(k, out.dtype)
+    outer = quantile_of_any_tail(tail(k, out.dtype))
+    beyond = cast(Any, np.where(k < 0, -outer, outer))
+    np.copyto(out, cast(Any, np.where(np.abs(q) > CENTRE, beyond, central_of_each(q))))
+
+
 def _exponential(words: Any, out: Any) -> None:
     k = signed(words)
     p = tail(k, out.dtype)
@@ -174,6 +193,14 @@ SAMPLERS: dict[str, Sampler] = {
     "laplace": _laplace,
     "logistic": _logistic,
     "normal": _normal,
+    "open": _open,
+    "uniform": _uniform,
+}
+RECORDED: dict[str, Sampler] = {  # of machine code: those without a choice of elements
+    "exponential": _exponential,
+    "laplace": _laplace,
+    "logistic": _logistic,
+    "normal": _normal_everywhere,
     "open": _open,
     "uniform": _uniform,
 }

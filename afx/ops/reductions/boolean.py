@@ -9,7 +9,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import bool_
-from afx.core.primitive import Primitive
+from afx.core.primitive import Primitive, record_reduction
 from afx.core.registry import register_function
 from afx.ops._basic import reduced
 from afx.ops._kinds.batching import batch_along_axes
@@ -26,7 +26,14 @@ def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Primitive:
         return Aval(reduced(x.shape, axis), bool_)
 
     role = "reduce_or" if ufunc is np.logical_or else ""
-    return nondifferentiable(name, reducing(ufunc), abstract, batch=batch_along_axes(name), canonical=role)
+    return nondifferentiable(
+        name,
+        reducing(ufunc),
+        abstract,
+        batch=batch_along_axes(name),
+        canonical=role,
+        native=record_reduction(ufunc),
+    )
 
 
 @register_function

@@ -1,4 +1,4 @@
-"""Moments and norms: variance, standard deviation, Euclid's norm, the logarithm of a sum of exponentials."""
+"""Moments and norms: variance, standard deviation, Euclid's norm."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import divide, multiply, sqrt, subtract
-from afx.ops.elementwise.comparison import isinf, isnan
-from afx.ops.elementwise.exponential import exp, log
 from afx.ops.elementwise.where import clip, maximum, minimum, where
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
-from afx.ops.reductions._numpy import accumulation_dtype, largest, sum_keepdims
-from afx.ops.reductions.sums import Axis, count_nonzero, fill_where, max, mean, min, reduce_over, sum, tie_weights
+from afx.ops.reductions._numpy import accumulation_dtype
+from afx.ops.reductions.sums import Axis, count_nonzero, fill_where, max, mean, min, reduce_over, sum
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-__all__ = ["average", "logsumexp", "std", "var", "vector_norm"]
+    from afx.compiler.native_backend.lowering.recorder import Recorder
+
+__all__ = ["average", "std", "var", "vector_norm"]
 
 
 def _spread(
@@ -247,6 +247,23 @@ def _norm_run(x: Any, *, axis: Shape) -> Any:
     return (root * scale.reshape(root.shape)).astype(x.dtype)
 
 
+def _norm_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
+    """Take the root of a product where that neither overflows nor loses digits, else of a sum of scaled squares."""
+    xp.check_floats(out, x)
+    x = xp.ordered(x)
+    size = np.abs(x)
+    top = xp.largest(size, axis)
+    scale = np.where(np.logical_and(top > 0, np.isfinite(top)), top, np.ones((), x.dtype))
+    root = np.sqrt(np.add.reduce(np.square(size / scale), axis, keepdims=True))
+    found = (root * scale).reshape(out.shape)
+    if 0 < len(axis) == x.ndim and x.size <= NORM_DOT_MAX_ELEMENTS:
+        square = xp.square(x)
+        is_exact = np.logical_and(square > NORM_DOT_MIN[x.dtype.char], square < math.inf)
+        with np.errstate(invalid="ignore"):
+            found = np.where(is_exact, np.sqrt(square), found)
+    xp.give(out, found)
+
+
 def _norm_abstract(x: Aval, *, axis: Shape) -> Aval:
     _floating(x, "vector_norm")
     return Aval(reduced(x.shape, axis), real_dtype(x.dtype))
@@ -260,7 +277,7 @@ def _unit(z: Array, x: Array, *, axis: Shape) -> Array:
     return clip(x, -largest, largest) / where(z == 0, math.inf, minimum(z, largest))
 
 
-vector_norm_p: Primitive = reduction("vector_norm", _norm_run, _norm_abstract, _unit)
+vector_norm_p: Primitive = reduction("vector_norm", _norm_run, _norm_abstract, _unit, native=_norm_native)
 
 
 @overload
@@ -332,64 +349,3 @@ def _spread_weights(w: Array | int, shape: Shape, axes: Shape, given: Axis) -> A
     elif have.shape not in (shape, ()):
         raise ShapeError(f"average: weights have the shape of x or of its axes: got {have} for {shape}; reshape them")
     return broadcast_to(w, shape)
-
-
-@register_function
-def logsumexp(x: ArrayLike, axis: Axis = None, *, b: ArrayLike | None = None, keepdims: bool = False) -> Array:
-    """Return ``log(sum(b * exp(x)))`` along axes without overflow; -inf of nothing.
-
-    Elements that all are -inf, and those that are inf, share the derivative evenly, as those of `logaddexp` do.
-
-    Args:
-        x: real numbers.
-        axis: one axis, several, or all.
-        b: factors that broadcast with x; where one is 0 it does not matter what x is. Of a negative sum the result is nan.
-        keepdims: keeps the axes, with length 1.
-
-    >>> logsumexp(broadcast_to(1000.0, (1,)))
-    Array(1000., dtype=float32)
-    """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if b is not None:
-        return _weighted_logsumexp(x, b, axis, keepdims)
-    return reduce_over(logsumexp_p, in_floats(x, "logsumexp"), axis, keepdims, "logsumexp")
-
-
-def _weighted_logsumexp(x: ArrayLike, b: ArrayLike, axis: Axis, keepdims: bool) -> Array:
-    y, factors = promote_operands(x, b)
-    dtype = promote((y.dtype, factors.dtype), (False, False), floating=True)
-    y, factors = astype(y, dtype), astype(factors, dtype)
-    used = factors != 0
-    top = max(stop_gradient(where(used, y, -math.inf)), axis=axis, keepdims=True, initial=-math.inf)
-    shift = where(isinf(top), 0, top)
-    most = math.log(float(np.finfo(dtype).max)) - 1  # what is multiplied by 0 must be finite
-    z = exp(where(used, y - shift, minimum(where(used | isnan(y), 0, y) - shift, most)))
-    total = log(sum(factors * z, axis=axis, keepdims=keepdims))
-    return total + (shift if keepdims else reshape(shift, total.shape))
-
-
-def _logsumexp_run(x: Any, *, axis: Shape) -> Any:
-    x = numpy_of(x)
-    if x.dtype.kind != "f":
-        raise DtypeError(f"logsumexp: needs real numbers: got {aval_of(x)}; take a part first")
-    top = largest(x, axis)
-    shift = np.where(np.isfinite(top), top, np.zeros((), x.dtype))
-    with np.errstate(divide="ignore"):
-        found = np.log(sum_keepdims(np.exp(x - shift), axis)) + shift
-    return found.astype(x.dtype).reshape(reduced(x.shape, axis))
-
-
-def _logsumexp_abstract(x: Aval, *, axis: Shape) -> Aval:
-    if x.dtype.kind != "f":
-        raise DtypeError(f"logsumexp: needs real numbers: got {x}; take a part first")
-    return Aval(reduced(x.shape, axis), x.dtype)
-
-
-def _softmax(z: Array, x: Array, *, axis: Shape) -> Array:
-    shift = where(isinf(z), 0, z)
-    share = exp(where(x == math.inf, 0, x - shift))
-    return where(isinf(z), tie_weights(z, x, axis=axis), where(x == -math.inf, 0, share))
-
-
-logsumexp_p: Primitive = reduction("logsumexp", _logsumexp_run, _logsumexp_abstract, _softmax, finite_partials=True)

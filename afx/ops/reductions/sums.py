@@ -11,7 +11,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import bool_, promote, real_dtype
-from afx.core.primitive import Primitive
+from afx.core.primitive import Primitive, record_reduction
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
 from afx.core.weakness import is_weak
@@ -360,7 +360,14 @@ def products_of_others(x: Array) -> Array:
     return z
 
 
-prod_p: Primitive = reduction("prod", reducing(np.multiply), _prod_abstract, _multiply_others, domain=(0.5, 2.0))
+prod_p: Primitive = reduction(
+    "prod",
+    reducing(np.multiply),
+    _prod_abstract,
+    _multiply_others,
+    domain=(0.5, 2.0),
+    native=record_reduction(np.multiply),
+)
 
 
 @register_function

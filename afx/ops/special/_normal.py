@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from afx.compiler.random_tables import (
     Pair,
 )
 
-__all__ = ["CENTRE", "central", "quantile", "quantile_of_tail"]
+__all__ = ["CENTRE", "central", "central_of_each", "quantile", "quantile_of_any_tail", "quantile_of_tail"]
 
 _array: Callable[..., Any] = np.array
 
@@ -53,9 +53,13 @@ def _ratio(part: str, r: Any) -> Any:
     if flat.size <= SIDE_BY_SIDE_MAX_ELEMENTS:
         above, below = _polynomials(rows, flat)
     else:
-        above, below = (_polynomials([c[k, 0] for c in rows], flat) for k in range(2))
+        above, below = _ratio_apart(rows, flat)
     above /= below
     return above.reshape(r.shape)
+
+
+def _ratio_apart(rows: tuple[Any, ...], r: Any) -> list[Any]:
+    return [_polynomials([c[k, 0] for c in rows], r) for k in range(2)]
 
 
 def _polynomials(coefficients: Sequence[Any], r: Any) -> Any:
@@ -86,6 +90,26 @@ def quantile_of_tail(p: Any) -> Any:
     if is_far.any():
         z[is_far] = _ratio("far", r[is_far] - kind(FAR))
     return z
+
+
+# -- the same of each element, whatever its value --
+def _ratio_of_each(part: str, r: Any) -> Any:
+    above, below = _ratio_apart(RATIOS[r.dtype.char, part], r)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return above / below
+
+
+def central_of_each(q: Any) -> Any:
+    """Return the quantiles at ``½ + q``, as `central` does."""
+    return q * _ratio_of_each("central", q.dtype.type(OFFSET) - q * q)
+
+
+def quantile_of_any_tail(p: Any) -> Any:
+    """Return what `quantile_of_tail` does, and numbers without a meaning for probabilities beyond it."""
+    kind = p.dtype.type
+    r = np.sqrt(-np.log(p.astype(np.float64))).astype(p.dtype)
+    far, near = _ratio_of_each("far", r - kind(FAR)), _ratio_of_each("near", r - kind(NEAR))
+    return cast(Any, np.where(r > kind(FAR), far, near))
 
 
 def quantile(p: Any) -> Any:

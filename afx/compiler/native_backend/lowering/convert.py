@@ -13,7 +13,6 @@ from afx.compiler.native_backend.functions.rewrites import rewrite
 from afx.compiler.native_backend.lowering.items import Group, Item, made_by, with_views_first
 from afx.compiler.native_backend.lowering.memory import (
     Location,
-    broadcast,
     copy_nest,
     dense,
     dtype_name,
@@ -213,12 +212,11 @@ class BlockBuilder:
         """Have the loop that makes a value write it to a location too; tell whether there is such a loop."""
         if not isinstance(x, Buffer) or (x.shape, dtype_name(x.dtype)) != (part.shape, part.dtype):
             return False
-        k = self.defined.get(self.locations[x.index].owner, -1)
-        if not self._is_made_in(k, x):
+        if not self.is_elementwise(x):
             return False
-        group = self.items[k]
+        group = self.items[self.defined[self.locations[x.index].owner]]
         assert isinstance(group, Group)
-        group.parts.append((group.made[x.index], Ref(part.owner, part.dtype, part.offset, part.strides)))
+        group.parts.append((group.made[x.index], part.ref))
         group.writes.append(part.owner)
         return True
 
@@ -260,6 +258,10 @@ class BlockBuilder:
         self.items.append(groups[-1][1])
         return len(self.items) - 1
 
+    def is_elementwise(self, x: Operand) -> bool:
+        """Tell whether a loop over elements computes a value."""
+        return isinstance(x, Buffer) and self._is_made_in(self.defined.get(self.locations[x.index].owner, -1), x)
+
     def _is_made_in(self, k: int, x: Buffer) -> bool:
         """Tell whether an item is a group that computes a value, element by element."""
         group = self.items[k] if k >= 0 else None
@@ -274,7 +276,7 @@ class BlockBuilder:
             return group.made[x.index]
         self.stored.add(location.owner)
         group.reads.add(location.owner)
-        return group.add(Load(Ref(location.owner, location.dtype, location.offset, broadcast(location, group.space))))
+        return group.add(Load(location.over(group.space)))
 
     # -- instructions --
     def build(self, is_shared: bool = False, ordered: int | None = None) -> Converted:
@@ -371,7 +373,7 @@ class BlockBuilder:
         for index, k in group.made.items():
             location = self.locations[index]
             if location.owner in self.stored:
-                stores.append((k, Ref(location.owner, location.dtype, 0, location.strides)))
+                stores.append((k, location.ref))
         stores += group.parts
         group.writes = [ref.root for _, ref in stores]
         nest = Nest(group.space, tuple(group.values), tuple(stores), group.quiet or (), tuple(group.folds))
@@ -389,6 +391,6 @@ class BlockBuilder:
         def temporary(dtype: str) -> Ref:
             location = self.temporary(nest.space, dtype)
             group.writes.append(location.owner)
-            return Ref(location.owner, dtype, 0, location.strides)
+            return location.ref
 
         return [*cut_at_calls(nest, temporary)]

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.arena import Arena
-from afx.compiler.native_backend.program import Load, Nest, Op, Ref, Root, Step, Value
+from afx.compiler.native_backend.program import Load, Nest, Number, Op, Ref, Root, Step, Value
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
 from afx.core.primitive import lookup
@@ -21,6 +21,7 @@ __all__ = [
     "copy_nest",
     "dense",
     "dtype_name",
+    "fill_nest",
     "finish_steps",
     "indexed_part",
     "of_array",
@@ -60,6 +61,15 @@ class Location:
     def nbytes(self) -> int:
         """Bytes of the elements."""
         return math.prod(self.shape) * int(self.dtype[1:])
+
+    @property
+    def ref(self) -> Ref:
+        """Its elements over its own axes."""
+        return Ref(self.owner, self.dtype, self.offset, self.strides)
+
+    def over(self, space: Shape) -> Ref:
+        """Return its elements over a space that it broadcasts to."""
+        return Ref(self.owner, self.dtype, self.offset, broadcast(self, space))
 
 
 def dtype_name(dtype: DType) -> str:
@@ -155,8 +165,12 @@ def finish_steps(items: Sequence[Item], numbers: dict[int, int], arena: Arena) -
 
 def copy_nest(out: Location, x: Location, quiet: tuple[str, ...] = ()) -> Nest:
     """Return the nest that copies an operand, broadcast and cast, to a memory slot."""
-    load = Load(Ref(x.owner, x.dtype, x.offset, broadcast(x, out.shape)))
+    load = Load(x.over(out.shape))
     values: list[Value] = [load] if x.dtype == out.dtype else [load, Op("cast", out.dtype, (0,))]
-    return Nest(
-        out.shape, tuple(values), ((len(values) - 1, Ref(out.owner, out.dtype, out.offset, out.strides)),), quiet
-    )
+    return Nest(out.shape, tuple(values), ((len(values) - 1, out.ref),), quiet)
+
+
+def fill_nest(out: Location, value: complex = 0) -> Nest:
+    """Return the nest that fills memory with a number."""
+    number = Number(np.dtype(out.dtype).type(value).item(), out.dtype)
+    return Nest(out.shape, (number,), ((0, out.ref),))

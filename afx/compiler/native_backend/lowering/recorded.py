@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import numpy as np
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, of_array, part_of
 from afx.compiler.operands import Operand
+from afx.core.aval import Aval
+from afx.core.scalar_ops import scalar_op
 
 if TYPE_CHECKING:
-    from afx.compiler.native_backend.lowering.recorder import Recorder
+    from afx.compiler.native_backend.lowering.calls import Calls
 
 __all__ = ["Recorded"]
 
@@ -19,56 +22,161 @@ VIEWS = frozenset({np.moveaxis, np.swapaxes, np.transpose, np.expand_dims, np.sq
 
 
 class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array without elements: views are taken of it as of NumPy's arrays, and NumPy's functions of elements are recorded."""
+    """An array without elements: views are taken of it as of NumPy's arrays, and NumPy's functions of elements are recorded.
 
-    def __init__(self, recorder: Recorder, location: Location, value: Operand | None = None) -> None:
-        self.recorder: Recorder = recorder
+    What is written to a result as a whole, by ``out=`` or `numpy.copyto`, is what the name stands for from then on, and
+    takes no memory; parts are written into memory. Memory of NumPy that an implementation offers by ``out=`` is left alone:
+    what the call returns holds the elements.
+    """
+
+    def __init__(
+        self,
+        recorder: Calls,
+        location: Location,
+        value: Operand | None = None,
+        *,
+        has_memory: bool = False,
+        is_view: bool = False,
+    ) -> None:
+        self.recorder: Calls = recorder
         self.location: Location = location
-        self.value = value  # what it is in the schedule, which loops over elements need not read from memory
+        self.value: Operand | None = (
+            value  # what it is in the schedule, which loops over elements need not read from memory
+        )
         self.shadow: Any = of_array(location)
+        self._home = (location, value) if has_memory else None
+        self.is_view: bool = is_view
+        self._is_seen = False  # by a view
 
     def __getattr__(self, name: str) -> Any:
         """Return what NumPy says of an array: its shape, dtype, strides, flags."""
         return getattr(self.shadow, name)
 
+    @property
+    def aval(self) -> Aval:
+        """Its type."""
+        return Aval(self.shape, self.dtype)
+
+    @property
+    def operand(self) -> Operand:
+        """What reads it in the schedule."""
+        if self.value is None:
+            self.value = self.recorder.at(self.location)
+        return self.value
+
+    # -- writes --
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether it is what lies in its own memory."""
+        return self._home is None or self.location is self._home[0]
+
+    def become(self, x: Any) -> None:
+        """Take the elements of another array."""
+        is_whole = isinstance(x, Recorded) and x.shape == self.shape and not self.is_view
+        if is_whole and not (self._is_seen and self._home):
+            found = self.recorder.cast(x, self.dtype)
+            self.location, self.value, self.shadow = found.location, found.value, found.shadow
+        else:
+            self._settle()
+            self.recorder.write(self, x)
+
+    def _settle(self) -> None:
+        """Write what a name stands for into its memory, parts of which are looked at."""
+        if self._home is not None and not self.is_in_memory:
+            of = Recorded(self.recorder, self.location, self.value)
+            self.location, self.value = self._home
+            self.shadow = of_array(self.location)
+            self.recorder.write(self, of)
+
+    def __setitem__(self, index: Any, x: Any) -> None:
+        self.recorder.write(self[index], x)
+
+    # -- views --
+    def look(self, look: Callable[[Any], Any]) -> Recorded:
+        """Return the view that a function takes."""
+        self._settle()
+        self._is_seen = True
+        view = look(self.shadow)
+        assert np.may_share_memory(self.shadow, view) or not view.size, "a view that copies"
+        return Recorded(self.recorder, part_of(self.location, self.shadow, view), is_view=True)
+
     def __getitem__(self, index: Any) -> Recorded:
-        return self._see(self.shadow[index])
+        places: Any = index if index.__class__ is tuple else (index,)
+        return self.look(lambda x: x[places if Ellipsis in places else (*places, ...)])
+
+    def __len__(self) -> int:
+        return len(self.shadow)
 
     @property
     def T(self) -> Recorded:  # NumPy's name
         """The view with its axes in reverse order."""
-        return self._see(self.shadow.T)
+        return self.look(lambda x: x.T)
 
     def transpose(self, *axes: Any) -> Recorded:
         """Return a view with axes in another order."""
-        return self._see(self.shadow.transpose(*axes))
+        return self.look(lambda x: x.transpose(*axes))
 
     def swapaxes(self, a: int, b: int) -> Recorded:
         """Return a view with two axes exchanged."""
-        return self._see(self.shadow.swapaxes(a, b))
+        return self.look(lambda x: x.swapaxes(a, b))
 
-    def reshape(self, *shape: Any) -> Recorded:
+    def reshape(self, *shape: Any) -> Any:
         """Return the elements in another shape, copied where no view has it."""
-        found = self.shadow.reshape(*shape)
-        return (
-            self._see(found) if np.may_share_memory(self.shadow, found) else self.recorder.dense(self).reshape(*shape)
-        )
+        if self.size and not np.may_share_memory(self.shadow, self.shadow.reshape(*shape)):
+            return self.recorder.dense(self).reshape(*shape)
+        return self.look(lambda x: x.reshape(*shape))
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *xs: Any, **options: Any) -> Recorded:
+    # -- elements --
+    def astype(self, dtype: Any) -> Any:
+        """Return the elements in a dtype."""
+        return self.recorder.cast(self, np.dtype(dtype))
+
+    def view(self, dtype: Any) -> Any:
+        """Return the bits of integers as those of others."""
+        found = np.dtype(dtype)
+        if found.itemsize != self.dtype.itemsize or self.dtype.kind + found.kind not in ("iu", "ui"):
+            raise UnsupportedError(f"bits of {self.dtype} as {found}")
+        return self.recorder.cast(self, found)
+
+    # -- NumPy's functions --
+    def dot(self, y: Any) -> Any:
+        """Return the product with a vector."""
+        return self.recorder.dot(self, y)
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *xs: Any, out: tuple[Any] = (None,), where: Any = True, **options: Any
+    ) -> Any:
         """Record what a ufunc makes of arrays, and of numbers of their dtype."""
-        if method != "__call__" or options:
-            raise UnsupportedError(f"{ufunc.__name__}.{method}")
-        return self.recorder.ufunc(ufunc.__name__, *xs)
+        name = ufunc.__name__
+        if method == "reduce":
+            found = self.recorder.reduce(name, *xs, **options)
+        elif method != "__call__" or options or ufunc.nout > 1 or not (where is True or scalar_op(name).is_quiet):
+            raise UnsupportedError(f"{name}.{method}")
+        else:
+            found = self.recorder.vecdot(*xs) if ufunc is np.vecdot else self.recorder.ufunc(name, *xs)
+        if where is not True:
+            found = self.recorder.where(where, found, out[0])
+        if isinstance(out[0], Recorded):
+            out[0].become(found)
+            return out[0]
+        return found
 
-    def __array_function__(self, function: Any, _types: Any, xs: Any, options: Any) -> Recorded:
-        """Record a choice of elements, or zeros; take views as NumPy does."""
+    def __array_function__(self, function: Any, _types: Any, xs: Any, options: Any) -> Any:
+        """Record a choice of elements, a copy, a join, or zeros; take views as NumPy does."""
         if function is np.where and len(xs) == 3:
             return self.recorder.where(*xs)
+        if function is np.copyto:
+            to, x = xs
+            return to.become(self.recorder.where(options["where"], x, to) if "where" in options else x)
+        if function is np.concatenate:
+            return self.recorder.concatenate(*xs, **options)
+        if function is np.stack:
+            return self.recorder.stack(*xs, **options)
         if function is np.zeros_like:
             return self.recorder.constant(np.zeros((), self.dtype))
         if function in VIEWS:
-            x: Recorded = xs[0]
-            return x._see(function(x.shadow, *xs[1:], **options))
+            source: Recorded = xs[0]
+            return source.look(lambda y: function(y, *xs[1:], **options))
         raise UnsupportedError(function.__name__)
 
     def __bool__(self) -> bool:
@@ -78,7 +186,3 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
             UnsupportedError: always.
         """
         raise UnsupportedError("a branch on data")
-
-    def _see(self, view: Any) -> Recorded:
-        assert np.may_share_memory(self.shadow, view), "a view that copies"
-        return Recorded(self.recorder, part_of(self.location, self.shadow, view))

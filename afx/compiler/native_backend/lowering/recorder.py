@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.compiler.arrays import Arrays
 from afx.compiler.native_backend.link import find_ufunc
+from afx.compiler.native_backend.lowering.calls import Calls
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dtype_name, part_of
-from afx.compiler.native_backend.lowering.ops.expand import REAL, Calls
+from afx.compiler.native_backend.lowering.memory import Location, broadcast, dtype_name, part_of
 from afx.compiler.native_backend.lowering.ops.product import multiply_into
-from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, start_of_sum
+from afx.compiler.native_backend.lowering.ops.reduction import loop_of, start_of_sum
 from afx.compiler.native_backend.lowering.recorded import Recorded
 from afx.compiler.native_backend.program import (
     Indexed,
@@ -29,11 +27,10 @@ from afx.compiler.native_backend.program import (
     Ref,
     Search,
     Value,
+    Words,
 )
 from afx.compiler.native_backend.steps import merged
-from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
-from afx.core.aval import Shape
 from afx.core.primitive import lookup
 from afx.core.scalar_ops import ALL
 
@@ -46,128 +43,44 @@ def record(b: BlockBuilder, call: Call) -> None:
     Raises:
         UnsupportedError: it does what has no native form, or too much of it.
     """
-    outs = [b.own(out.index, out.shape, b.dtype(out)) for out in call.outputs]
     recorder, native = Recorder(b, call), lookup(call.op).lowering.native
     assert native is not None
-    results = [Recorded(recorder, x, buffer) for x, buffer in zip(outs, call.outputs, strict=True)]
-    native(recorder, *results, *[recorder.operand(x) for x in call.operands], **dict(call.params))
+    with np.errstate(all="warn"):  # so that what the implementation ignores is seen
+        results = [recorder.result(x) for x in call.outputs]
+        native(recorder, *results, *[recorder.operand(x) for x in call.operands], **dict(call.params))
+        for result, buffer in zip(results, call.outputs, strict=True):
+            recorder.finish(result, buffer)
 
 
-class Recorder(Arrays):
+class Recorder(Calls):
     """Adds a step for each thing that is done with recorded arrays."""
 
-    __slots__ = ("_call", "_calls", "_op", "_steps", "b", "quiet")
-
-    def __init__(self, b: BlockBuilder, call: Call) -> None:
-        self.b: BlockBuilder = b
-        self.quiet: tuple[str, ...] = quiet_of(call)
-        self._calls = Calls(b, self.quiet)
-        self._call, self._op = call, call.op
-        self._steps = 0
-
-    def _add(self, steps: Sequence[Any], reads: Sequence[Recorded], out: Recorded) -> None:
-        self._count()
-        self.b.fixed(steps, [x.location for x in reads], [out.location])
-
-    def _count(self) -> None:
-        self._steps += 1
-        if self._steps > self.b.limits.convolution_max_steps:
-            self.refuse("many steps")
-
-    def new(self, shape: Shape, dtype: Any, _like: Any = None) -> Recorded:
-        """Return new memory, which costs nothing: it shares that of others."""
-        return Recorded(self, self.b.temporary(tuple(shape), dtype_name(np.dtype(dtype))))
-
-    def operand(self, x: Operand) -> Recorded:
-        """Return an operand of the call."""
-        location = self.b.locations[x.index] if isinstance(x, Buffer) else self.b.location(x)
-        return Recorded(self, location, x)
+    __slots__ = ()
 
     def loop_dtypes(self, name: str, *dtypes: Any) -> tuple[str, ...]:
         """Return the dtypes of the loop that NumPy takes of a ufunc for operands of dtypes, or Python's numbers."""
         ufunc = find_ufunc(name)
         if ufunc is None:
-            raise UnsupportedError(f"{self._op}: a NumPy without {name}")
+            raise UnsupportedError(f"{self.op}: a NumPy without {name}")
         return tuple([dtype_name(t) for t in ufunc.resolve_dtypes((*dtypes, *[None] * ufunc.nout))])
-
-    def constant(self, x: Any) -> Recorded:
-        """Return an array of NumPy."""
-        return Recorded(self, self.b.constant(x))
-
-    # -- elements --
-    def ufunc(self, name: str, *xs: Recorded | float, out: Recorded | None = None) -> Recorded:
-        """Return what a ufunc makes of arrays, and numbers of their dtype; in the result's memory, where it is given."""
-        values = self._values(xs)
-        if out is None:
-            return self.operand(self._calls.ufunc(name, *values))
-        x, y = values
-        assert isinstance(out.value, Buffer)
-        self._calls.into(out.value, name, x, y)
-        return out
-
-    def where(self, test: Recorded, x: Recorded | float, y: Recorded | float) -> Recorded:
-        """Return elements of one of two arrays; of two numbers, in float64."""
-        (condition,) = self._values((test,))
-        return self.operand(self._calls.where(condition, *self._values((x, y))))
-
-    def cast(self, x: Recorded, dtype: Any) -> Recorded:
-        """Return an array in a dtype."""
-        if x.dtype == dtype:
-            return Recorded(self, x.location, x.value)
-        if x.dtype.kind == "c":
-            found = self.new(x.shape, dtype)
-            self.copy(found, x)
-            return found
-        (value,) = self._values((x,))
-        assert isinstance(value, Buffer)
-        return self.operand(self._calls.cast(value, dtype_name(np.dtype(dtype))))
-
-    def _values(self, xs: Sequence[Recorded | float]) -> list[Operand]:
-        dtype = next((x.location.dtype for x in xs if isinstance(x, Recorded)), "f8")
-        return [self._value(x) if isinstance(x, Recorded) else self._calls.number(x, dtype) for x in xs]
-
-    def _value(self, x: Recorded) -> Operand:
-        return self._calls.at(x.location) if x.value is None else x.value
 
     # -- whole arrays --
     def check_floats(self, *xs: Recorded) -> None:
         """Leave the call to NumPy where these are not all float32 or all float64."""
         dtypes = {x.location.dtype for x in xs}
-        if len(dtypes) > 1 or not dtypes <= set(REAL):
+        if len(dtypes) > 1 or not dtypes <= {"f4", "f8"}:
             self.refuse(" and ".join([x.location.dtype for x in xs[1:]]))
-
-    def ordered(self, x: Recorded) -> Recorded:
-        """Return an array, whose order of elements in memory decides about NumPy's bits."""
-        self.b.check_order(x.location)
-        return x
-
-    def clear(self, x: Recorded) -> None:
-        """Fill an array with zeros."""
-        self.copy(x, Recorded(self, self.b.constant(np.zeros((), x.dtype))))
-
-    def copy(self, to: Recorded, x: Recorded) -> None:
-        """Write elements."""
-        if x.dtype.kind == "c" and to.dtype != x.dtype:
-            to, x = _in_parts(to), _in_parts(x)
-        self._add([copy_nest(to.location, x.location, self.quiet)], [x], to)
-
-    def give(self, to: Recorded, x: Recorded) -> None:
-        """Write a result, in the loop that makes it where there is one; what reads it comes behind that loop."""
-        if x.value is not None and self.b.store_into(to.location, x.value):
-            self.b.fixed([], [], [to.location])
-        else:
-            self.copy(to, x)
 
     def add(self, to: Recorded, x: Recorded) -> None:
         """Add elements to others."""
         target, space = to.location, to.location.shape
-        loads = [Load(Ref(p.owner, p.dtype, p.offset, broadcast(p, space))) for p in (target, x.location)]
+        loads = [Load(p.over(space)) for p in (target, x.location)]
         values: tuple[Value, ...] = (*loads, Op("add", target.dtype, (0, 1)))
-        self._add([Nest(space, values, ((2, _ref(target)),), self.quiet)], [to, x], to)
+        self.add_steps([Nest(space, values, ((2, target.ref),), self.quiet)], [to, x], to)
 
     def multiply(self, x: Recorded, y: Recorded, out: Recorded) -> None:
         """Write the product of two matrices."""
-        self._count()
+        self.count_step()
         multiply_into(self.b, x.location, y.location, out.location, self.quiet)
 
     def add_up(self, x: Recorded, axes: Sequence[int], out: Recorded) -> None:
@@ -179,18 +92,18 @@ class Recorder(Arrays):
         total = Ref(
             z.owner, z.dtype, z.offset, tuple([0 if k in axes else next(strides) for k in range(len(places.shape))])
         )
-        first = Nest(z.shape, (start_of_sum(z.dtype),), ((0, _ref(z)),))
-        sums = Inner(loop_of("add", (z.dtype,) * 3), places.shape, (total, _ref(places), total), self.quiet)
+        first = Nest(z.shape, (start_of_sum(z.dtype),), ((0, z.ref),))
+        sums = Inner(loop_of("add", (z.dtype,) * 3), places.shape, (total, places.ref, total), self.quiet)
         self.b.fixed([first, sums], [places], [z])
 
     def mask(self, mask: Any, x: Recorded, out: Recorded) -> None:
         """Write elements where a mask of NumPy is true, and zeros elsewhere."""
         to, of, test = out.location, x.location, self.b.constant(mask)
-        loads = [Load(Ref(p.owner, p.dtype, p.offset, broadcast(p, to.shape))) for p in (test, of)]
+        loads = [Load(p.over(to.shape)) for p in (test, of)]
         values: list[Value] = [*loads, Number(0.0, of.dtype), Op("select", of.dtype, (0, 1, 2))]
         if to.dtype != of.dtype:
             values.append(Op("cast", to.dtype, (3,)))
-        self._add([Nest(to.shape, tuple(values), ((len(values) - 1, _ref(to)),), self.quiet)], [x], out)
+        self.add_steps([Nest(to.shape, tuple(values), ((len(values) - 1, to.ref),), self.quiet)], [x], out)
 
     def sort(self, x: Recorded, out: Recorded, axis: int, name: str) -> None:
         """Write elements sorted along an axis by a function of NumPy, or the indices that sort them."""
@@ -205,8 +118,8 @@ class Recorder(Arrays):
             self.copy(made, rows)
             operands = [made]
         loop, sizes = loop_of(name, (x.location.dtype,)), (rows.size // rows.shape[-1], rows.shape[-1])
-        refs = tuple([_ref(y.location) for y in operands])
-        self._add(
+        refs = tuple([y.location.ref for y in operands])
+        self.add_steps(
             [Product(loop, sizes, refs, (), changes=not finds_indices, outputs=finds_indices)], operands[:1], made
         )
         if made is not into:
@@ -221,10 +134,22 @@ class Recorder(Arrays):
             self.clear(out)
             return
         at = Ref(a.owner, a.dtype, a.offset, (0,) * len(z.shape))
-        self._add([Search(is_right, z.shape, _ref(v), _ref(z), at, a.shape[0], a.strides[0])], [vector, values], out)
+        self.add_steps([Search(is_right, z.shape, v.ref, z.ref, at, a.shape[0], a.strides[0])], [vector, values], out)
+
+    def words(self, key: Recorded, count: int, dtype: Any, purpose: int, numbers: Recorded | None = None) -> Recorded:
+        """Return so many random words of each key, in rows: of its first blocks, or of one with a number."""
+        if key.dtype != np.uint32:
+            self.refuse(f"a key of {key.dtype}")
+        each = 16 // np.dtype(dtype).itemsize
+        keys, blocks = key.size // 2, -(-count // each)
+        given = [self.dense(x) for x in (key, numbers) if x is not None]
+        found = self.new((keys, blocks * each), dtype)
+        first, *others = [x.location.ref for x in given]
+        self.add_steps([Words(keys, blocks, purpose, first, found.location.ref, *others)], given, found)
+        return Recorded(self, attrs.evolve(found.location, shape=(keys, count)))
 
     # -- LAPACK --
-    def matrix(self, x: Recorded) -> Recorded:
+    def matrix(self, x: Recorded) -> Any:
         """Return matrices in float64, in which NumPy computes, of a size that LAPACK does not cut into blocks."""
         self.check_floats(x)
         if x.ndim < 2 or max(x.shape[-2:]) > self.b.limits.matrix_max_length:
@@ -232,7 +157,7 @@ class Recorder(Arrays):
         if x.location.dtype == "f8":
             return x
         wide = self.new(x.shape, "f8")
-        self.b.fixed([copy_nest(wide.location, x.location)], [x.location], [wide.location])
+        self.write(wide, x)
         return wide
 
     def lapack(
@@ -309,54 +234,26 @@ class Recorder(Arrays):
             outputs=len(outs),
             outer=space[:-1],
         )
-        self._count()
+        self.count_step()
         self.b.fixed([step], locations[: len(xs)], [*locations[len(xs) :], *locations[:changes]])
         for out, found in zip(outs, made, strict=True):
             if found is not out:
                 self.copy(out, found)
-
-    def dense(self, x: Recorded) -> Recorded:
-        """Return an array whose elements lie next to each other, a copy where they do not."""
-        return x if x.flags.c_contiguous else Recorded(self, self.b.copied(x.location))
-
-    def view(self, x: Recorded, look: Callable[[Any], Any]) -> Recorded:
-        """Return a view that a function takes of an array."""
-        return Recorded(self, part_of(x.location, x.shadow, look(x.shadow)))
-
-    def is_finite(self, x: Recorded) -> bool:
-        """Leave the call to NumPy where the squares of elements add up to no finite number, so that here they do."""
-        if not x.flags.c_contiguous:
-            return False
-        c, dtype = self._calls, x.location.dtype
-        fits = c.ufunc("isfinite", c.square(x.location))
-        self.b.location(c.cast(c.where(fits, c.number(0.0, dtype), c.number(math.inf, dtype)), "i4"))
-        return True
 
     @property
     def has_own_bits(self) -> bool:
         """Whether bits may be others than those of NumPy's plan."""
         return self.b.tier > 1
 
-    def ignoring(self, errors: tuple[str, ...]) -> Recorder:
-        """Return a recorder of calls that ignore floating-point errors."""
-        found = Recorder(self.b, self._call)
-        found.quiet = tuple(sorted({*self.quiet, *errors}))
-        found._calls = Calls(self.b, found.quiet)
-        return found
-
     def refuse_where(self, test: Recorded) -> None:
         """Leave the call to NumPy at run time where any element is true: one is an index outside of its axis then."""
-        c, (value,) = self._calls, self._values((test,))
-        marks = c.cast(c.where(value, c.number(1.0, "f8"), c.number(0.0, "f8")), "f8")
-        index = c.cast(c.largest(marks, tuple(range(len(marks.shape)))) if marks.shape else marks, "i8")
-        place, at = self.b.constant(np.zeros(1)), self.b.location(c.reshaped(index, (1,)))
-        out = self.b.temporary((1,), "f8")
-        refs = [Ref(x.owner, x.dtype, x.offset, x.strides) for x in (out, attrs.evolve(place, strides=(0,)), at)]
-        self.b.fixed([Indexed("gather", (1,), refs[0], refs[1], (refs[2],), (8,), (1,))], [place, at], [out])
-
-    def refuse(self, _what: str) -> None:
-        """Leave the call to NumPy."""
-        raise UnsupportedError(f"{self._op} of {_what}")
+        marks = self.where(test, 1.0, 0.0)
+        index = self.cast(self.largest(marks, tuple(range(marks.ndim))) if marks.ndim else marks, np.int64)
+        place, at = self.constant(np.zeros(1)), index.reshape((1,))
+        out = self.new((1,), np.float64)
+        refs = out.location.ref, attrs.evolve(place.location, strides=(0,)).ref, at.location.ref
+        step = Indexed("gather", (1,), refs[0], refs[1], (refs[2],), (8,), (1,))
+        self.b.fixed([step], [place.location, at.location], [out.location])
 
     def prepare(self, make: Callable[[], tuple[Any, ...]], _is_cleared: bool = True) -> Callable[[], tuple[Any, ...]]:
         """Return what gives an array of zeros and views of it, made when they are asked for."""
@@ -373,18 +270,7 @@ class Recorder(Arrays):
         return give
 
 
-def _in_parts(x: Recorded) -> Recorded:
-    """Return complex numbers as pairs of real ones, along a last axis."""
-    at, size = x.location, int(x.location.dtype[1:]) // 2
-    pairs = attrs.evolve(at, shape=(*at.shape, 2), strides=(*at.strides, size), dtype=f"f{size}")
-    return Recorded(x.recorder, pairs)
-
-
 def _core_axes(name: str) -> list[list[str]]:
     """Return the axes of the operands and results of a generalized ufunc, those of one length with one name."""
     parts: list[str] = re.findall(r"\((.*?)\)", find_ufunc(name).signature)
     return [[axis.strip() for axis in part.split(",") if axis.strip()] for part in parts]
-
-
-def _ref(x: Location) -> Ref:
-    return Ref(x.owner, x.dtype, x.offset, x.strides)

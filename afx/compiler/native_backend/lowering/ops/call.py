@@ -1,8 +1,8 @@
-"""Native forms of calls: elementwise ufuncs, casts, reductions, products, and writes into parts of arrays."""
+"""Native forms of calls: elementwise ufuncs, casts, reductions, products; others record what their op's implementation does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -12,24 +12,19 @@ from afx.compiler.native_backend.functions.table import has_fast
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.items import Group, call_of
 from afx.compiler.native_backend.lowering.memory import (
-    Location,
-    broadcast,
     copy_nest,
     dense,
     dtype_name,
-    indexed_part,
+    fill_nest,
     of_array,
     part_of,
 )
-from afx.compiler.native_backend.lowering.ops.expand import EXPANDED
 from afx.compiler.native_backend.lowering.ops.fold import lower_fold
 from afx.compiler.native_backend.lowering.ops.index import INDEXED
-from afx.compiler.native_backend.lowering.ops.pooling import POOLING
 from afx.compiler.native_backend.lowering.ops.product import PRODUCTS, lower_matmul
-from afx.compiler.native_backend.lowering.ops.random import DRAWS
-from afx.compiler.native_backend.lowering.ops.reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
+from afx.compiler.native_backend.lowering.ops.reduction import REDUCTIONS, loop_of, quiet_of
 from afx.compiler.native_backend.lowering.recorder import record
-from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Ref, Step
+from afx.compiler.native_backend.program import Fast, Load, Number, Op
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
 from afx.core.primitive import lookup
@@ -69,7 +64,7 @@ def _makes_nothing(b: BlockBuilder, call: Call) -> bool:
         if is_void and call.method in ("ufunc", *PRODUCTS):
             (buffer,) = call.outputs
             location = b.own(buffer.index, buffer.shape, b.dtype(buffer))
-            b.fixed([_zeros(location)], [], [location])
+            b.fixed([fill_nest(location)], [], [location])
             return True
         return False
     may_raise = call.op in FAULTING and any(x.shape and 0 not in x.shape for x in call.operands[1:])
@@ -151,82 +146,6 @@ def _select(b: BlockBuilder, call: Call) -> None:
     b.elementwise(call.outputs[0], call.operands, call.error_state, add)
 
 
-# -- writes into parts --
-def _kernel(b: BlockBuilder, call: Call) -> None:
-    if call.op not in PART_OPS:
-        lower = POOLING.get(call.op)
-        if lower is None:
-            raise UnsupportedError(call.op)
-        lower(b, call)
-        return
-    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    part = indexed_part(out, dict(call.params)["index"])
-    if call.op == "embed":
-        _embed(b, call.operands[0], out, part)
-        return
-    x, values = [b.location(v) for v in call.operands]
-    if call.op == "slice_set":
-        b.fixed([copy_nest(out, x), copy_nest(part, values)], [x, values], [out])
-        return
-    if out.dtype not in scalar_op("add").dtypes:
-        raise UnsupportedError(f"slice_add of {out.dtype}")
-    target = Ref(part.owner, part.dtype, part.offset, part.strides)
-    added = Load(Ref(values.owner, values.dtype, values.offset, broadcast(values, part.shape)))
-    add = Nest(part.shape, (Load(target), added, Op("add", out.dtype, (0, 1))), ((2, target),), quiet_of(call))
-    b.fixed([copy_nest(out, x), add], [x, values], [out])
-
-
-def _embed(b: BlockBuilder, operand: Operand, out: Location, part: Location) -> None:
-    """Write zeros around a part, which the loop that makes it writes itself where there is one, or has written."""
-    if part.strides != out.strides:
-        x = b.location(operand)
-        b.fixed([_zeros(out), copy_nest(part, x)], [x], [out])
-        return
-    zeros = [_zeros(rest) for rest in _around(part, out)]
-    is_there = isinstance(operand, Buffer) and b.locations[operand.index] == part
-    if is_there or b.store_into(part, operand):
-        b.fixed(zeros, [], [out])
-        return
-    x = b.location(operand)
-    b.fixed([*zeros, copy_nest(part, x)], [x], [out])
-
-
-def _zeros(out: Location) -> Nest:
-    zero = Number(np.dtype(out.dtype).type(0).item() if out.dtype[0] != "c" else 0, out.dtype)
-    return Nest(out.shape, (zero,), ((0, Ref(out.owner, out.dtype, out.offset, out.strides)),))
-
-
-def _around(part: Location, out: Location) -> Iterator[Location]:
-    """Yield the boxes of an array around one of its parts: before and behind it along each axis."""
-    shape, offset, left = list(out.shape), out.offset, part.offset - out.offset
-    for axis, (n, step) in enumerate(zip(part.shape, out.strides, strict=True)):
-        start, left = divmod(left, step)
-        for first, length in ((0, start), (start + n, out.shape[axis] - start - n)):
-            if length:
-                lengths = (*shape[:axis], length, *shape[axis + 1 :])
-                yield attrs.evolve(out, offset=offset + first * step, shape=lengths)
-        shape[axis], offset = n, offset + start * step
-
-
-def _join(b: BlockBuilder, call: Call) -> None:
-    """Copy operands next to each other: `concat` along an axis, `stack` along a new one."""
-    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    axis: int = dict(call.params)["axis"]
-    parts, steps, at = list[Location](), list[Step](), 0
-    strides = (*out.strides[:axis], *out.strides[axis + 1 :]) if call.op == "stack" else out.strides
-    for operand in call.operands:
-        shape = operand.shape
-        into = Location(out.owner, at * out.strides[axis], strides, shape, out.dtype)
-        at += 1 if call.op == "stack" else shape[axis]
-        if into.nbytes and not b.store_into(into, operand):
-            x = b.location(operand)
-            if x.dtype != out.dtype:
-                _check_cast(x.dtype, out.dtype)
-            parts.append(x)
-            steps.append(copy_nest(into, x))
-    b.fixed(steps, parts, [out])
-
-
 def _copy(b: BlockBuilder, call: Call) -> None:
     """Copy to a dense array of another shape."""
     x = b.location(call.operands[0])
@@ -240,35 +159,17 @@ INTO: dict[str, Callable[[BlockBuilder, Call], None]] = {
     "convert": _cast,
     "where": _select,
     "reshape": _copy,
-    "concat": _join,
-    "stack": _join,
 }
 
 
-def _into(b: BlockBuilder, call: Call) -> None:
-    lower = INTO.get(call.op) or EXPANDED.get(call.op) or POOLING.get(call.op)
-    if lower is None:
-        raise UnsupportedError(call.op)
-    lower(b, call)
-
-
-OPS = {**INDEXED, **EXPANDED, **DRAWS, **POOLING}
-
-
 def _apply(b: BlockBuilder, call: Call) -> None:
-    """Look at a constant, or sum integers and booleans in the wider dtype of their sum, in which no order matters."""
+    """Look at a constant, copy, or call SciPy's loop."""
     is_number = len(call.operands) == 1 and not isinstance(call.operands[0], Buffer)
     if is_number and lookup(call.op).lowering.may_alias:
         if not b.look(call.outputs[0], call.op, call.params, b.location(call.operands[0])):
             raise UnsupportedError(f"{call.op} of a number")
         return
-    if call.op == "reshape":
-        _copy(b, call)
-        return
-    if call.op in ("cast", "convert"):
-        _cast(b, call)
-        return
-    lower = OPS.get(call.op)
+    lower = INTO.get(call.op) or INDEXED.get(call.op)
     if lower is not None:
         lower(b, call)
         return
@@ -281,13 +182,7 @@ def _apply(b: BlockBuilder, call: Call) -> None:
     if lookup(call.op).lowering.scipy_ufunc:
         _scipy_ufunc(b, call, lookup(call.op).lowering.scipy_ufunc)
         return
-    if call.op != "sum" or want[0] not in "iu":
-        raise UnsupportedError(call.op)
-    x = b.location(call.operands[0])
-    wide = b.temporary(x.shape, want)
-    _check_cast(x.dtype, want)
-    b.fixed([copy_nest(wide, x)], [x], [wide])
-    reduce_into(b, attrs.evolve(call, ufunc="add"), wide, axes_of(call))
+    raise UnsupportedError(call.op)
 
 
 def _scipy_ufunc(b: BlockBuilder, call: Call, name: str) -> None:
@@ -315,15 +210,16 @@ METHODS: dict[str, Callable[[BlockBuilder, Call], None]] = {
     "ufunc": _ufunc,
     **REDUCTIONS,
     **PRODUCTS,
-    "into": _into,
-    "kernel": _kernel,
+    "into": _apply,
+    "kernel": _apply,
     "copy": _copy,
     "copies": _copies,
     "apply": _apply,
 }
 NAMED_METHODS = frozenset({"into", "kernel", "apply", "copy", "copies"})  # of which the op decides
-PART_OPS = ("embed", "slice_set", "slice_add")
-NAMED = frozenset({*INTO, *OPS, *PART_OPS, "sum"})
+NAMED = frozenset({*INTO, *INDEXED})
 FAULTING = frozenset({"gather", "select", "scatter", "scatter_unread", "index_set", "index_add"})  # which look at them
 # of arrays without elements, with native form for such operands
-OF_NOTHING = frozenset({*PART_OPS, *FAULTING, "concat", "sum", "prod", "any", "all", "searchsorted"})
+OF_NOTHING = frozenset(
+    {*FAULTING, "embed", "slice_set", "slice_add", "concat", "sum", "prod", "any", "all", "searchsorted"}
+)

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import attrs
-import numpy as np
 
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest
-from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, reduce_into
-from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Nest, Number, Ref, Step
+from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, fill_nest
+from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of
+from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Ref, Step
 from afx.compiler.operands import Operand
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape, broadcast_shapes
@@ -41,9 +40,7 @@ def _scatter(b: BlockBuilder, call: Call) -> None:
     values, indices = b.location(call.operands[0]), _indices(b, call.operands[1:])
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     _check_sum(out.dtype)
-    zero = Number(np.dtype(out.dtype).type(0).item(), out.dtype)
-    fill = Nest(out.shape, (zero,), ((0, Ref(out.owner, out.dtype, 0, out.strides)),))
-    _write(b, call, "add", fill, values, indices, out, [])
+    _write(b, call, "add", fill_nest(out), values, indices, out, [])
 
 
 def _update(kind: Literal["set", "add"]) -> Callable[[BlockBuilder, Call], None]:
@@ -96,7 +93,7 @@ def _indexed(
     strides: Shape = (*whole.strides[:axis], *(0,) * len(common), *whole.strides[behind:])
     locations = [Ref(i.owner, i.dtype, i.offset, (*lead, *broadcast(i, common), *rest)) for i in indices]
     return Indexed(
-        kind, space, Ref(part.owner, part.dtype, part.offset, broadcast(part, space)),
+        kind, space, part.over(space),
         Ref(whole.owner, whole.dtype, whole.offset, strides), tuple(locations),
         whole.strides[axis : axis + count], whole.shape[axis : axis + count],
     )  # fmt: skip
@@ -148,7 +145,7 @@ def _accumulation(loop: Any, x: Location, out: Location, call: Call, least: int)
     return Inner(loop, tuple([space[k] for k in order]), operands, quiet_of(call))
 
 
-# -- indices of extremes, truth --
+# -- indices of extremes --
 def _extreme(is_max: bool) -> Callable[[BlockBuilder, Call], None]:
     def lower(b: BlockBuilder, call: Call) -> None:
         x = b.location(call.operands[0])
@@ -160,18 +157,6 @@ def _extreme(is_max: bool) -> Callable[[BlockBuilder, Call], None]:
             raise UnsupportedError(f"{call.op} of large arrays along another axis than the last one")
         operands = Ref(x.owner, x.dtype, rows.offset, rows.strides), Ref(out.owner, out.dtype, 0, (*out.strides, 0))
         b.fixed([Extreme(is_max, rows.shape, *operands)], [x], [out])
-
-    return lower
-
-
-def _truth(ufunc: str) -> Callable[[BlockBuilder, Call], None]:
-    def lower(b: BlockBuilder, call: Call) -> None:
-        x = b.location(call.operands[0])
-        if x.dtype not in ALL:
-            raise UnsupportedError(f"{call.op} of {x.dtype}")
-        truth = b.temporary(x.shape, "b1")
-        b.fixed([copy_nest(truth, x)], [x], [truth])
-        reduce_into(b, attrs.evolve(call, ufunc=ufunc), truth, dict(call.params)["axis"])
 
     return lower
 
@@ -188,6 +173,4 @@ INDEXED: dict[str, Callable[[BlockBuilder, Call], None]] = {
     "cummin": _cumulative("minimum"),
     "argmax": _extreme(True),
     "argmin": _extreme(False),
-    "any": _truth("logical_or"),
-    "all": _truth("logical_and"),
 }

@@ -12,7 +12,7 @@ import numpy as np
 from afx.compiler.native_backend.link import ufunc_loop
 from afx.compiler.native_backend.llvm.short_row import is_short_row
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.memory import Location, copy_nest
+from afx.compiler.native_backend.lowering.memory import Location, copy_nest, fill_nest
 from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Step, UfuncLoop
 from afx.compiler.native_backend.steps import merged
 from afx.compiler.schedule import Call
@@ -137,15 +137,14 @@ def _nothing_reduced(ufunc: str, out: Location) -> Nest:
     start = scalar_op(ufunc).start
     if start is None:
         raise UnsupportedError(f"{ufunc} of no elements")
-    number = Number(np.dtype(out.dtype).type(start).item(), out.dtype)
-    return Nest(out.shape, (number,), ((0, Ref(out.owner, out.dtype, out.offset, out.strides)),))
+    return fill_nest(out, start)
 
 
 def _first(ufunc: str, out: Location, x: Location, axes: Shape) -> Nest:
     """Return what fills a result before it is reduced into: the identity, or the first elements."""
     number = _start(ufunc, out.dtype)
     if number is not None:
-        return Nest(out.shape, (number,), ((0, Ref(out.owner, out.dtype, out.offset, out.strides)),))
+        return fill_nest(out, number.value)
     left = [k for k in range(len(x.shape)) if k not in axes]
     return copy_nest(out, attrs.evolve(x, shape=_taken(x.shape, left), strides=_taken(x.strides, left)))
 
@@ -198,8 +197,7 @@ def _combine_slices(b: BlockBuilder, call: Call, x: Location, start: Number | No
         values.insert(0, start)
     count = len(values)
     values += [Op(call.ufunc, x.dtype, (0 if k == 1 else count + k - 2, k)) for k in range(1, count)]
-    target = Ref(out.owner, out.dtype, 0, out.strides)
-    b.fixed([Nest(out.shape, tuple(values), ((len(values) - 1, target),), quiet_of(call))], [x], [out])
+    b.fixed([Nest(out.shape, tuple(values), ((len(values) - 1, out.ref),), quiet_of(call))], [x], [out])
 
 
 REDUCTIONS = {"reduce": _reduce, "turned_reduce": _turned_reduce, "unrolled_reduce": _unrolled_reduce}
