@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections import Counter
 from typing import Any
 
@@ -108,6 +109,7 @@ def check(seed: int) -> tuple[str, list[str]]:
 
 def main() -> None:
     """Run as many seconds as the command line says."""
+    warnings.simplefilter("ignore")  # flags are compared
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 180.0
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     counts, faults = Counter[str](), list[str]()

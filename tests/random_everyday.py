@@ -51,7 +51,7 @@ def _fit(x: Any, y: Any) -> Any:
     def fit(q: Any, v: Any) -> Any:
         def step(q: Any, _: Any) -> Any:
             j = np.tanh(v) + np.eye(len(q), dtype=v.dtype)
-            return q - 0.5 * afx.linalg.solve(j.T @ j + 0.5 * np.eye(len(q)), j.T @ (j @ q - v[0])), None
+            return q - 0.5 * afx.linalg.solve(j.T @ j + 0.5 * np.eye(len(q), dtype=v.dtype), j.T @ (j @ q - v[0])), None
 
         return afx.scan(step, q, None, length=3)[0]
 
