@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -53,10 +53,10 @@ Part = TypeVar("Part", bound=Instruction)
 DISJOINT: tuple[Alias, ...] = ("disjoint",)
 
 
-def schedule_graph(graph: Graph, target: Target, donated: Collection[int] = ()) -> Schedule:
+def schedule_graph(graph: Graph, target: Target) -> Schedule:
     """Return the schedule of a graph, by all steps of the compiler."""
     groups = fuse(simplify(graph, target, expanding=True), target)
-    return lower(groups, assign(groups, donated, target.arena_alignment_bytes), target)
+    return lower(groups, assign(groups, (), target.arena_alignment_bytes), target)
 
 
 def lower(groups: Groups, buffers: BufferAssignment, target: Target) -> Schedule:

@@ -18,15 +18,15 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.integrate.adjoint import attach_adjoint
 from afx.integrate.crossings import events_of
-from afx.integrate.dop853 import DOP853
 from afx.integrate.event import EventFn, locate
 from afx.integrate.march import Control, March, integrate, march
-from afx.integrate.radau import RADAU
+from afx.integrate.methods.dop853 import DOP853
+from afx.integrate.methods.radau import RADAU
+from afx.integrate.methods.rosenbrock import RODAS
+from afx.integrate.methods.runge_kutta import DOPRI5, EULER, RK4
+from afx.integrate.methods.symplectic import LEAPFROG, YOSHIDA4
 from afx.integrate.results import OdeResult
-from afx.integrate.rosenbrock import RODAS
-from afx.integrate.runge_kutta import DOPRI5, EULER, RK4
 from afx.integrate.step import Field, Method, System
-from afx.integrate.symplectic import LEAPFROG, YOSHIDA4
 from afx.integrate.times import requested_times
 from afx.integrate.trail import solution_of
 from afx.ops.creation.creation import asarray

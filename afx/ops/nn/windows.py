@@ -30,15 +30,15 @@ __all__ = ["sliding_window_view"]
 Padding: TypeAlias = Literal["valid", "same"] | int | Sequence[int | tuple[int, int]]
 
 
-def each_axis(given: int | Sequence[int], rank: int, name: str, who: str, least: int = 1) -> Shape:
+def each_axis(given: int | Sequence[int], rank: int, name: str, who: str) -> Shape:
     """Return one number per spatial axis, from one for all or from a sequence."""
     try:
         values = (operator.index(given),) * rank if _is_one(given) else tuple([operator.index(n) for n in given])
     except TypeError:
         values = ()
-    if len(values) != rank or any(n < least for n in values):
+    if len(values) != rank or any(n < 1 for n in values):
         raise ArgumentError(
-            f"{who}: {name} is an integer of {least} or more, or one for each of {rank} spatial axes: "
+            f"{who}: {name} is an integer of 1 or more, or one for each of {rank} spatial axes: "
             f"got {name}={given!r}; give one such"
         )
     return values

@@ -47,29 +47,39 @@ class ScaleByRms:
 
     def init(self, params: T) -> RmsState[T]:
         """Return the state before the first step."""
-        mean = zeros_of(params, "rmsprop") if self.centered else None
-        return RmsState(count_zero(), zeros_of(params, "rmsprop", real=True), mean)
+        return _start(params, self.centered)
 
     def update(
         self, grads: T, state: RmsState[T], params: T, value: ArrayLike | None = None, /
     ) -> tuple[T, RmsState[T]]:
         """Return the scaled gradients, and the next state."""
         check_kind(state, RmsState, "scale_by_rms")
-        count, nu, mean = state.count + 1, average_square(state.nu, grads, self.decay), None
-        correction = 1 / (1 - self.decay**count) if self.bias_correction else 1.0
-        moment = times(nu, correction) if self.bias_correction else nu
-        if state.mean is not None:
-            mean = average(state.mean, grads, self.decay)
+        return _scale(self, grads, state, self.bias_correction)
 
-            def variance(n: Array, m: Array) -> Array:  # rounding may bring it below 0
-                return maximum(n - square(as_real(correction, m) * m), 0.0)
 
-            moment = map_trained(variance, moment, mean)
-        return map_trained(self._divide, grads, moment), RmsState(count, nu, mean)
+def _start(params: T, centered: bool) -> RmsState[T]:
+    mean = zeros_of(params, "rmsprop") if centered else None
+    return RmsState(count_zero(), zeros_of(params, "rmsprop", real=True), mean)
 
-    def _divide(self, g: Array, n: Array) -> Array:
-        eps = as_real(self.eps, n)
-        return g / (sqrt(n + eps) if self.eps_in_root else safe_sqrt(n) + eps)
+
+def _scale(rule: ScaleByRms | Rmsprop, grads: T, state: RmsState[T], corrects: bool) -> tuple[T, RmsState[T]]:
+    """Return gradients over the root of their mean square, and the next state."""
+    count, nu, mean = state.count + 1, average_square(state.nu, grads, rule.decay), None
+    correction = 1 / (1 - rule.decay**count) if corrects else 1.0
+    moment = times(nu, correction) if corrects else nu
+    if state.mean is not None:
+        mean = average(state.mean, grads, rule.decay)
+
+        def variance(n: Array, m: Array) -> Array:  # rounding may bring it below 0
+            return maximum(n - square(as_real(correction, m) * m), 0.0)
+
+        moment = map_trained(variance, moment, mean)
+
+    def divide(g: Array, n: Array) -> Array:
+        eps = as_real(rule.eps, n)
+        return g / (sqrt(n + eps) if rule.eps_in_root else safe_sqrt(n) + eps)
+
+    return map_trained(divide, grads, moment), RmsState(count, nu, mean)
 
 
 def scale_by_rms(
@@ -131,12 +141,9 @@ class Rmsprop:
     centered: bool = False
     eps_in_root: bool = False
 
-    def _rule(self) -> ScaleByRms:
-        return ScaleByRms(self.decay, self.eps, self.centered, self.eps_in_root)
-
     def init(self, params: T) -> RmspropState[T]:
         """Return the state before the first step."""
-        inner = self._rule().init(params)
+        inner = _start(params, self.centered)
         velocity = zeros_of(params, "rmsprop") if is_nonzero(self.momentum) else None
         return RmspropState(inner.count, inner.nu, inner.mean, velocity, first_rate(self.learning_rate))
 
@@ -146,8 +153,7 @@ class Rmsprop:
         """Return what to add to the parameters, and the next state."""
         check_kind(state, RmspropState, "rmsprop")
         rate = next_rate(self.learning_rate, state)
-        inner = RmsState(state.count, state.nu, state.mean)
-        direction, after = self._rule().update(grads, inner, params)
+        direction, after = _scale(self, grads, RmsState(state.count, state.nu, state.mean), False)
         velocity = state.velocity
         if velocity is not None:
             decay = self.momentum

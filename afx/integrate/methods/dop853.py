@@ -7,7 +7,7 @@ The dense output takes three more evaluations, made where a state between steps 
 from __future__ import annotations
 
 from afx.core.array.array import Array
-from afx.integrate.runge_kutta import Tableau, combine, stages_of
+from afx.integrate.methods.runge_kutta import Tableau, combine, stages_of
 from afx.integrate.step import Method, Past, Step, System, hermite
 from afx.ops.elementwise.where import where
 

@@ -1,0 +1,1 @@
+"""Methods: steps of ordinary differential equations, by family."""
