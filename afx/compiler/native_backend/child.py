@@ -26,6 +26,7 @@ from typing import IO, Any, Protocol
 __all__ = [
     "ADDRESSES",
     "FEW_PASSES",
+    "UNROLL",
     "compile_text",
     "encode",
     "load_llvm",
@@ -39,6 +40,7 @@ IDLE_SECONDS = 60.0
 WATCH_SECONDS = 0.5
 SIGN_OF_LIFE = struct.pack("<Q", 0)
 FEW_PASSES = "; vectors are written out"  # the first line of a module that needs few of LLVM's passes
+UNROLL = "; vectors are written out, loops over elements are not"  # the same, with unrolling
 # Sections of a large process may land more than 2 GB apart, which LLVM's linker answers by ending the process.
 ADDRESSES = (
     {"reloc": "static", "codemodel": "large"} if sys.platform == "linux" else {"reloc": "pic", "codemodel": "default"}
@@ -130,19 +132,19 @@ def compile_text(text: str, cpu: str, form: str = "object", machine: tuple[str, 
     if machine is not None:
         module.triple, module.data_layout = found.triple, str(found.target_data)
     module.verify()
-    _optimize(llvm, module, found, is_written_out=text.startswith(FEW_PASSES))
+    _optimize(llvm, module, found, text.partition("\n")[0])
     if form == "llvm":
         return str(module)
     return found.emit_assembly(module) if form == "assembly" else found.emit_object(module)
 
 
-def _optimize(llvm: Any, module: Any, machine: Any, is_written_out: bool) -> None:
-    """Run LLVM's passes: its own pipeline, or those that loops over vectors need."""
+def _optimize(llvm: Any, module: Any, machine: Any, kind: str) -> None:
+    """Run LLVM's passes: those that the first line of the text asks for, else its own pipeline."""
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = False  # vectors are written out; its assertions end the process now and then
     options.slp_vectorization = True
     builder = llvm.create_pass_builder(machine, options)
-    if not is_written_out:
+    if kind not in (FEW_PASSES, UNROLL):
         builder.getModulePassManager().run(module, builder)
         return
     passes = llvm.create_new_module_pass_manager()
@@ -150,6 +152,9 @@ def _optimize(llvm: Any, module: Any, machine: Any, is_written_out: bool) -> Non
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
+    if kind == UNROLL:
+        passes.add_loop_unroll_pass()
+        passes.add_instruction_combine_pass()
     passes.run(module, builder)
 
 

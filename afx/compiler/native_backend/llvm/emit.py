@@ -9,13 +9,12 @@ from typing import TypeVar
 
 import attrs
 
-from afx.compiler.native_backend.child import FEW_PASSES
 from afx.compiler.native_backend.llvm.entry import Entry
 from afx.compiler.native_backend.llvm.flags import Flags, Layout
 from afx.compiler.native_backend.llvm.looks import Looks, leave_long
 from afx.compiler.native_backend.llvm.loops import Loops, all_roots, root_of, row_of
 from afx.compiler.native_backend.llvm.op import memory_type
-from afx.compiler.native_backend.llvm.passes import needs_few_passes
+from afx.compiler.native_backend.llvm.passes import choose_passes
 from afx.compiler.native_backend.llvm.step import emit_step
 from afx.compiler.native_backend.llvm.team import Team
 from afx.compiler.native_backend.llvm.writer import Writer
@@ -42,7 +41,7 @@ R = TypeVar("R")
 def emit_programs(programs: Sequence[Program], layout: Layout, limits: NativeTarget = DEFAULT.native) -> str:
     """Return the module of programs, whose builtin functions are called ``kernel_0`` and so on.
 
-    Its first line says where it needs few of LLVM's passes.
+    Its first line says which of LLVM's passes it needs.
     """
     w = Writer(limits)
     blocks = Blocks(w, layout)
@@ -52,10 +51,11 @@ def emit_programs(programs: Sequence[Program], layout: Layout, limits: NativeTar
     if w.looks:
         Looks(w, blocks.flags).define()
     text = w.text()
-    if not all(needs_few_passes(program, len(text), limits) for program in programs):
+    passes = choose_passes(programs, len(text), limits)
+    if not passes:
         return text
     w.join()
-    return f"{FEW_PASSES}\n{w.text()}"
+    return f"{passes}\n{w.text()}"
 
 
 class Blocks:
