@@ -19,14 +19,14 @@ __all__ = ["choose_passes"]
 
 def choose_passes(programs: Sequence[Program], characters: int, limits: NativeTarget) -> str:
     """Return the first line of a module that is so long, empty where it needs LLVM's own pipeline."""
-    if all([_is_written_out(program, limits) for program in programs]):
+    if all(_is_written_out(program, limits) for program in programs):
         needs_stock = characters < limits.passes_loop_min_characters and _has_turns(programs)
         return "" if needs_stock else FEW_PASSES
     return "" if _has_turns(programs) else UNROLL
 
 
 def _has_turns(programs: Sequence[Program]) -> bool:
-    return any([step.has_turns for program in programs for step in program.block.all_steps()])
+    return any(step.has_turns for program in programs for step in program.block.all_steps())
 
 
 def _is_written_out(program: Program, limits: NativeTarget) -> bool:
