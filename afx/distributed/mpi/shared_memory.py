@@ -94,8 +94,9 @@ class SharedMemory:
         """
         first, signs = self.take_numbers(count), list[bytes]()
         for number in range(count):
-            while len(signs) < min(number + 2, count):
-                step = len(signs)
+            while (step := len(signs)) < count:
+                if step > number + 1 and (self._are_written(first + number) or not self._has_place(first + step)):
+                    break
                 self.wait_for_place(first + step)
                 write(step, first + step)
                 signs.append(SIGN.pack(self.watch.number, nbytes, tag, first + step))
@@ -103,6 +104,33 @@ class SharedMemory:
             self.wait_for_others(first + number, signs[number])
             read(number, first + number)
             self.release(first + number)
+
+    def run_ahead(self, count: int, write: Callable[[int], None], read: Callable[[int], None]) -> None:
+        """Write parts of a block, and read those of the others, one behind or more: nobody waits for a place.
+
+        Args:
+            count: how many, on every rank; all ranks have met before.
+            write: from the number of a part.
+            read: likewise.
+        """
+        first, written = self.take_numbers(count), 0
+        for number in range(count):
+            while written < count and (written < number + 2 or not self._are_written(first + number)):
+                write(written)
+                written += 1
+                self._counters[self._written] = first + written
+            for place in self._others_written:
+                if self._counters[place] <= first + number:
+                    self._wait(place, first + number + 1)
+            read(number)
+
+    def _are_written(self, number: int) -> bool:
+        """Tell whether all others have written a chunk."""
+        return all(self._counters[place] > number for place in self._others_written)
+
+    def _has_place(self, number: int) -> bool:
+        """Tell whether all others have read the chunk whose place this one takes."""
+        return all(self._counters[place] > number - RING for place in self._others_read)
 
     def empty(self, layout: Layout) -> list[Ndarray]:
         """Return buffers that this rank alone sees."""

@@ -55,7 +55,8 @@ class SharedParts:
         (own_span,) = first.spans
         self._part = span_parts(layout, own_span)
         self._starts = [0 if exchange.streams else part.start for part in self._part]
-        self._scratch: list[Ndarray] = [np.empty(self._room, np.uint8) for _ in self._adds[1:]]
+        self._scratch: list[Ndarray] = [np.empty(self._room, np.uint8) for _ in self._adds]
+        self._are_two_nodes = len(self._own) == 1 and [len(nodes) for nodes in self._sources.values()] == [1]
         self._views: dict[tuple[int, int, int, int, int], list[Ndarray]] = {}
         self._gather = SharedGather(memory, layout, exchange.rounds[1], tag + 1) if exchange.streams else None
         self.fits: bool = all(packet.nbytes <= self._room for packets in self._packets.values() for packet in packets)
@@ -88,9 +89,18 @@ class SharedParts:
         return self._run(fill, own_values)
 
     def _run(self, fill: Fill, own_values: OwnValues) -> list[Ndarray]:
-        result = SharedResult(self._memory, self._layout, self._empty_part())
-        self._memory.run_steps(
-            max(len(packets) for packets in self._packets.values()),
+        memory = self._memory
+        result = SharedResult(memory, self._layout, self._tag, self._empty_part())
+        count = max(len(packets) for packets in self._packets.values())
+        if result.is_seen_by_all and self._are_two_nodes:
+            memory.run_ahead(
+                count,
+                lambda number: self._write_there(fill, result, number),
+                lambda number: self._add_there(own_values, result, number),
+            )
+            return result.finish()
+        memory.run_steps(
+            count,
             self._layout.nbytes,
             self._tag,
             lambda number, place: self._write(fill, number, place),
@@ -98,7 +108,22 @@ class SharedParts:
         )
         if self._gather is not None and not result.is_seen_by_all:
             self._gather.run(result.buffers)
-        return result.finish(self._tag)
+        return result.finish()
+
+    def _write_there(self, fill: Fill, result: SharedResult, number: int) -> None:
+        """Write a chunk of the other's part where its sum comes."""
+        (own,), ((rank, _),) = self._own, self._sources.items()
+        packets = self._packets[rank]
+        if number < len(packets):
+            fill(rank, number, own, _parts_of(packets[number], result.buffers))
+
+    def _add_there(self, own_values: OwnValues, result: SharedResult, number: int) -> None:
+        """Add this rank's numbers to what the other one has written of this one's part."""
+        packets = self._packets[self._memory.rank]
+        if number < len(packets):
+            totals, (nodes,) = _parts_of(packets[number], result.buffers), self._sources.values()
+            values = own_values(number, packet_views(packets[number], self._layout, self._scratch[-1]))
+            self._add(packets[number], values | dict.fromkeys(nodes, totals), totals, result)
 
     def _empty_part(self) -> list[Ndarray] | None:
         """Return new memory for this rank's part, which its caller may give away; None where all get all parts."""
@@ -109,8 +134,6 @@ class SharedParts:
     def _write(self, fill: Fill, number: int, place: int) -> None:
         """Write a chunk for each of the others."""
         memory = self._memory
-        if number == 0:
-            memory.tell(place, memory.blocks.list_free())
         for rank, packets in self._packets.items():
             if rank != memory.rank and number < len(packets):
                 for k, node in enumerate(self._own):
@@ -119,8 +142,6 @@ class SharedParts:
     def _read(self, own_values: OwnValues, result: SharedResult, number: int, place: int) -> None:
         """Add up a chunk of this rank's part."""
         memory = self._memory
-        if number == 0:
-            result.choose(memory.common_bits(place))
         packets = self._packets[memory.rank]
         if number >= len(packets):
             return
@@ -132,10 +153,7 @@ class SharedParts:
         for rank, nodes in self._sources.items():
             for k, node in enumerate(nodes):
                 values[node] = self._views_of(rank, memory.rank, k, number, place)
-        try:
-            self._add(packets[number], values, totals)
-        except ArgumentError:  # all ranks hear of it in the end
-            result.is_refused = True
+        self._add(packets[number], values, totals, result)
 
     def _views_of(self, writer: int, reader: int, node: int, number: int, place: int) -> list[Ndarray]:
         """Return the parts of what one rank writes for another of one of its nodes."""
@@ -149,12 +167,21 @@ class SharedParts:
             found = self._views[key] = packet_views(packet, self._layout, self._memory.slot(writer, place)[start:])
         return found
 
-    def _add(self, packet: Packet, values: dict[Node, Sequence[Ndarray]], totals: Sequence[Ndarray]) -> None:
+    def _add(
+        self,
+        packet: Packet,
+        values: dict[Node, Sequence[Ndarray]],
+        totals: Sequence[Ndarray],
+        result: SharedResult,
+    ) -> None:
         for number, branch in enumerate(self._adds):
             is_last = branch.parent == self._root
             into = totals if is_last else packet_views(packet, self._layout, self._scratch[number])
             for total, left, right in zip(into, values[branch.left], values[branch.right], strict=True):
-                add_up(total, left, right)
+                try:
+                    add_up(total, left, right)
+                except ArgumentError:  # all ranks hear of it in the end
+                    result.is_refused = True
             values[branch.parent] = into
 
 
@@ -177,13 +204,11 @@ class SharedGather:
 
     def fill(self, write: Callable[[list[Ndarray]], None]) -> list[Ndarray]:
         """Return buffers of which each rank writes its part, in a function that is called once."""
-        memory, nbytes = self._memory, self._layout.nbytes
-        result = SharedResult(memory, self._layout)
-        result.choose(memory.meet(nbytes, self._tag, memory.blocks.list_free()))
+        result = SharedResult(self._memory, self._layout, self._tag)
         write(result.buffers)
         if not result.is_seen_by_all:
             self.run(result.buffers)
-        return result.finish(self._tag)
+        return result.finish()
 
     def run(self, buffers: Sequence[Ndarray]) -> None:
         """Fill buffers of which each rank has written its part."""

@@ -20,33 +20,30 @@ class SharedResult:
     Args:
         memory: what the ranks share.
         layout: of the buffers.
+        tag: of the call, in which all ranks make one.
         part: memory of the part that this rank alone gets; None where all ranks get all of it.
     """
 
-    def __init__(self, memory: SharedMemory, layout: Layout, part: list[Ndarray] | None = None) -> None:
+    def __init__(self, memory: SharedMemory, layout: Layout, tag: int, part: list[Ndarray] | None = None) -> None:
         self._memory = memory
         self._layout = layout
+        self._tag = tag
         self._for_all = part is None
-        self._block: int | None = None
-        self.buffers: list[Ndarray] = part or []
-        self.is_seen_by_all: bool = False
+        self._block = self._choose() if part is None else None
+        self.is_seen_by_all: bool = self._block is not None
         self.is_refused: bool = False
+        self.buffers: list[Ndarray]
+        if self._block is not None:
+            self.buffers = memory.blocks.writeable(self._block, layout)
+        else:
+            self.buffers = memory.empty(layout) if part is None else part
 
-    def choose(self, free: int) -> None:
-        """Choose where to write.
+    def _choose(self) -> int | None:
+        """Return a block to which no rank refers."""
+        blocks, memory = self._memory.blocks, self._memory
+        return blocks.choose(self._layout, memory.meet(self._layout.nbytes, self._tag, blocks.list_free()))
 
-        Args:
-            free: the blocks that no rank uses, as bits.
-        """
-        if self._for_all:
-            blocks = self._memory.blocks
-            self._block = blocks.choose(self._layout, free)
-            self.is_seen_by_all = self._block is not None
-            self.buffers = (
-                self._memory.empty(self._layout) if self._block is None else blocks.writeable(self._block, self._layout)
-            )
-
-    def finish(self, tag: int) -> list[Ndarray]:
+    def finish(self) -> list[Ndarray]:
         """Return the buffers, once all ranks have written what this one gets.
 
         Raises:
@@ -54,7 +51,7 @@ class SharedResult:
         """
         is_refused = self.is_refused
         if self._for_all:
-            is_refused = not self._memory.meet(self._layout.nbytes, tag, int(not is_refused))
+            is_refused = not self._memory.meet(self._layout.nbytes, self._tag, int(not is_refused))
         if is_refused:
             refuse_unequal()
         return self.buffers if self._block is None else self._memory.blocks.readable(self._block, self._layout)
