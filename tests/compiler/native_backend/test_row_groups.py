@@ -60,6 +60,7 @@ REDUCTIONS: list[Callable[[Any], Any]] = [
     lambda x: afx.prod(x, axis=1),
     lambda x: afx.max(x, axis=1),
     lambda x: afx.min(x, axis=0),
+    lambda x: (afx.max(x[:, :9], axis=1), afx.min(x[:, :16], axis=1), afx.max(x[:, 1:3, :2], axis=1)),
     lambda x: afx.sum(afx.where(x > 0, 1.0, x), axis=1),
 ]
 

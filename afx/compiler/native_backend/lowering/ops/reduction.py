@@ -196,8 +196,21 @@ def _combine_slices(b: BlockBuilder, call: Call, x: Location, start: Number | No
     if start is not None:
         values.insert(0, start)
     count = len(values)
-    values += [Op(call.ufunc, x.dtype, (0 if k == 1 else count + k - 2, k)) for k in range(1, count)]
+    if scalar_op(call.ufunc).rule[:1] == ("extreme",):
+        values += _combine_in_pairs(call.ufunc, x.dtype, count)
+    else:
+        values += [Op(call.ufunc, x.dtype, (0 if k == 1 else count + k - 2, k)) for k in range(1, count)]
     b.fixed([Nest(out.shape, tuple(values), ((len(values) - 1, out.ref),), quiet_of(call))], [x], [out])
+
+
+def _combine_in_pairs(ufunc: str, dtype: str, count: int) -> list[Op]:
+    """Return the operations of an extreme, pair by pair: of neighbours the last of equal ones stays, the first nan too."""
+    found, left = list[Op](), [*range(count)]
+    while len(left) > 1:
+        first = count + len(found)
+        found += [Op(ufunc, dtype, (a, b)) for a, b in zip(left[::2], left[1::2], strict=False)]
+        left = [*range(first, count + len(found)), *left[len(left) - len(left) % 2 :]]
+    return found
 
 
 REDUCTIONS = {"reduce": _reduce, "turned_reduce": _turned_reduce, "unrolled_reduce": _unrolled_reduce}
