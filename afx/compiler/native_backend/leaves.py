@@ -161,6 +161,8 @@ class Product(Leaf):
         outputs: how many of its operands are results, to the last one.
         outer: lengths of the axes around the loop's own.
         orders: how its elements are added up, where they are computed without a call.
+        is_read_whole: whether what reads the result of such a one takes several of its rows at once.
+        is_read_whole: whether what reads the result of such a one takes several of its rows at once.
     """
 
     loop: UfuncLoop | None
@@ -176,6 +178,7 @@ class Product(Leaf):
     outputs: int = 1
     outer: Shape = ()
     orders: Orders | None = None
+    is_read_whole: bool = False
 
     @property
     def modes(self) -> str:

@@ -137,3 +137,18 @@ def test_other_processes_with_another_order_call_numpys_loops() -> None:
     assert place is not None
     assert "ufunc.matmul" in unit.make_unit(schedule, FIRST_TIER, place)[2]
     assert products_digest() == products_digest()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(2, 2), (3, 3), (4, 4), (3, 8), (5, 6)])
+def test_rows_of_results_are_written_together(dtype: str, shape: tuple[int, int]) -> None:
+    """Sums and chains of small products, whose rows are read as one, have NumPy's bits."""
+    rows, columns = shape
+    x, y = np.random.default_rng(0).normal(size=(2, rows, columns)).astype(dtype)
+
+    def fn(x: Any, y: Any) -> Any:
+        z = (x @ y.T) @ x
+        return z + y, (z * 2) @ y.T
+
+    assert_same_bits(fn, x, y)
+    assert_same_bits(fn, np.where(x > 1, np.inf, x).astype(dtype), y)

@@ -24,6 +24,8 @@ from afx.compiler.native_backend.program import (
     BlockLoop,
     Choice,
     Leaf,
+    Load,
+    Nest,
     Phase,
     Product,
     Program,
@@ -178,6 +180,8 @@ class Blocks:
 
     def _function(self, block: Block, step: Leaf) -> str:
         """Return the function of a step; steps that differ in their memory alone share one."""
+        if isinstance(step, Product) and step.orders is not None:
+            step = attrs.evolve(step, is_read_whole=_is_read_whole(block, step))
         numbers = {root: k for k, root in enumerate(step.touched)}
         pairs = [pair for pair in block.donated if numbers.keys() >= set(pair)]
         same, shared = step.with_roots(numbers), frozenset([numbers[root] for pair in pairs for root in pair])
@@ -232,3 +236,16 @@ class Blocks:
         if block not in self._bodies:
             self._bodies[block] = self.emit(block, "block")
         return self._bodies[block]
+
+
+def _is_read_whole(block: Block, product: Product) -> bool:
+    """Tell whether the next step that reads a product's result takes several of its rows for one."""
+    out, row, steps = product.operands[-1].root, product.sizes[-1], block.steps
+    for step in steps[steps.index(product) + 1 :]:
+        if isinstance(step, Nest):
+            reads = [v.ref for v in step.values if isinstance(v, Load) and v.ref.root == out]
+            if reads:
+                return bool(step.space) and step.space[-1] > row and all(ref.strides[-1] == ref.size for ref in reads)
+        elif out in step.touched:
+            return False
+    return False

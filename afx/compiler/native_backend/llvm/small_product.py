@@ -12,7 +12,7 @@ from typing import NamedTuple
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.call_loop import call_loop
 from afx.compiler.native_backend.llvm.nested import over, start_of
-from afx.compiler.native_backend.llvm.op import memory_type, read, read_one, written
+from afx.compiler.native_backend.llvm.op import element_type, memory_type, read, read_one, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Product
 from afx.compiler.native_backend.sums import Arithmetic
@@ -46,6 +46,14 @@ class _Chunk(NamedTuple):
     width: int
 
 
+class _Vector(NamedTuple):
+    """Neighbouring elements of a result that are written at once: where they begin, in bytes, and how many there are."""
+
+    place: int
+    width: int
+    name: str
+
+
 class _SmallProduct:
     """Emitter of the product of two matrices."""
 
@@ -69,19 +77,34 @@ class _SmallProduct:
     def emit(self) -> None:
         """Add all elements, and NumPy's loop where one of them is not finite."""
         w, count = self.w, self.w.lanes
-        odd = "false"
+        odd, vectors = "false", list[_Vector]()
         for chunk in self._chunks():
             w.lanes = chunk.width
             value = self._sum(chunk)
-            written(
-                w, self.dtype, value.name, self._at(self.out, chunk.row, self.strides[4], chunk.column, self.strides[5])
-            )
+            place = chunk.row * self.strides[4] + chunk.column * self.strides[5]
+            vectors.append(self._join(vectors, _Vector(place, chunk.width, value.name)))
             if self.step.loop is not None:
                 odd = w.let(f"or i1 {odd}, {self._is_odd(value)}")
+        for place, w.lanes, name in vectors:
+            written(w, self.dtype, name, w.shifted(self.out, place))
         w.lanes = count
         if self.step.loop is not None:
             w.declare("expect", "declare i1 @llvm.expect.i1(i1, i1)")
             w.when(w.let(f"call i1 @llvm.expect.i1(i1 {odd}, i1 false)"), self._call)
+
+    def _join(self, before: list[_Vector], last: _Vector) -> _Vector:
+        """Return a vector with those of its width taken in front that end where it begins: what reads them may take all."""
+        w, most = self.w, self.w.limits.vector_bytes // self.size
+        while self.step.is_read_whole and before and 1 < last.width <= most // 2:
+            first = before[-1]
+            if first.width != last.width or first.place + first.width * self.size != last.place:
+                break
+            before.pop()
+            kind = f"<{last.width} x {element_type(self.dtype)}>"
+            order = ", ".join([f"i32 {k}" for k in range(2 * last.width)])
+            both = f"shufflevector {kind} {first.name}, {kind} {last.name}, <{2 * last.width} x i32> <{order}>"
+            last = _Vector(first.place, 2 * last.width, w.let(both))
+        return last
 
     def _call(self) -> None:
         step = self.step
