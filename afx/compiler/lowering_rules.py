@@ -30,6 +30,7 @@ __all__ = [
     "writes_into",
 ]
 
+QUIET = frozenset({np.negative, np.positive, np.absolute, np.sign})  # of real numbers
 MOVES = frozenset({"select", "reshape", "permute", "broadcast"})
 _dtype_of = attrgetter("aval.dtype")
 
@@ -139,9 +140,11 @@ def by_reduction(eq: Equation) -> bool:
 
 
 def errstate_of(eq: Equation) -> ErrorState:
-    """Return the errors that an equation ignores; None for one that moves or compares values, which never warns."""
+    """Return the errors that an equation ignores; None for one that moves or compares values, or signs, which never warns."""
     p = eq.primitive
     if p.lowering.may_alias or p.algebra.canonical in MOVES:
+        return None
+    if p.lowering.ufunc in QUIET and eq.inputs[0].aval.dtype.kind != "c":
         return None
     for v in eq.outputs:
         if v.aval.dtype.kind != "b":

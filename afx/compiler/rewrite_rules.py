@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from afx.compiler.constant_rules import fold, fold_choice
 from afx.compiler.far_exponentials import choose_far_exponentials
 from afx.compiler.graph_builder import GraphBuilder, Params, Rewrite, Rule
 from afx.compiler.layout_rules import collapse_short_last_axis, split_reduction, whole_embed, whole_slice
@@ -31,34 +32,10 @@ from afx.compiler.scatter_rules import any_selected, matmul_scattered, sum_scatt
 from afx.compiler.update_rules import add_embedded
 from afx.core.aval import Aval, broadcast_shapes
 from afx.core.dtypes import DType
-from afx.core.graph import Atom, Constant, Literal
+from afx.core.graph import Atom, Literal
 from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
 
 __all__ = ["RULES"]
-
-
-# -- any op --
-def fold(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """What depends on constants alone is a constant."""
-    if (
-        p.multiple_results
-        or p.algebra.canonical == "broadcast"
-        or p.opaque
-        or not xs
-        or aval.size > b.target.fold_max_elements
-    ):
-        return None
-    values = [b.known(x) for x in xs]
-    if any([v is None for v in values]):  # noqa: C419  # a list is quicker
-        return None
-    try:
-        with np.errstate(all="raise"):
-            found = np.asarray(p.impl(*values, **dict(params)))
-    except (ArithmeticError, ValueError, TypeError):
-        return None
-    if found.dtype != aval.dtype or found.shape != aval.shape:
-        return None
-    return b.constant(Constant(found if found.flags.owndata else found.copy()), Aval(aval.shape, aval.dtype))
 
 
 # -- elementwise --
@@ -341,6 +318,7 @@ PATTERNS = (
     rule("select(logical_not(x), c, y)", "select(x, y, c)", when=is_boolean),
     rule("select(invert(x), c, y)", "select(x, y, c)", when=is_boolean),
     rule("select(c, select(c, x, y), z)", "select(c, x, z)"),
+    rule("select(c, select(c, x, w) * y, z)", "select(c, x * y, z)", when=is_no_complex),
     rule("select(c, x, select(c, y, z))", "select(c, x, z)"),
     rule("logical_or(x, n)", "n", when=lambda match: match.n is True),
     rule("logical_or(x, n)", "x", when=lambda match: match.n is False and is_boolean(match)),
@@ -359,6 +337,7 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
         _needing(sink_broadcasts, "broadcast"),
         _needing(identity, "number"),
         _needing(involution, "involution"),
+        _needing(fold_choice, "select"),
     ),
     "linear": (_needing(involution, "involution"),),
     "exp": (Rule(choose_far_exponentials),),
@@ -374,7 +353,7 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
         _needing(multiply_unmasked, "select"),
         _needing(multiply_unmasked, "permute"),
     ),
-    "cast": (_needing(cast_repeated, "broadcast"),),
+    "cast": (_needing(cast_repeated, "broadcast"), _needing(fold_choice, "select")),
     "stop_gradient": (Rule(unstopped),),
     "reshape": (Rule(reshaped),),
     "permute": (Rule(permuted),),

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.compiler.arena import Arena
 from afx.compiler.native_backend.functions.rewrites import rewrite
-from afx.compiler.native_backend.lowering.items import Group, Item, made_by, with_views_first
+from afx.compiler.native_backend.lowering.items import Group, Item, Recipe, made_by, recipe_of, with_views_first
 from afx.compiler.native_backend.lowering.memory import (
     Location,
     copy_nest,
@@ -63,6 +63,7 @@ class BlockBuilder:
         self.tier: int = target.tier
         self.limits: NativeTarget = target.native
         self.items: list[Item] = []
+        self._recipes: dict[int, Recipe] = {}  # of values that are made again, by the index of their buffer
         self._groups: dict[Shape, list[tuple[int, Group]]] = {}  # by their space, with their numbers
         self.locations: dict[int, Location] = {}  # buffer index to where it lies in the memory of its owner
         self.defined: dict[int, int] = {}  # owner to the item that writes it
@@ -205,6 +206,7 @@ class BlockBuilder:
         if quiet is not None:
             group.quiet = quiet
         group.made[out.index] = make(group, [self.value(group, k, x) for x in operands])
+        self._recipes |= recipe_of(out, operands, quiet, make)
         group.writes.append(owner)
         self.defined[owner] = k
 
@@ -274,6 +276,9 @@ class BlockBuilder:
         location = self.locations[x.index]
         if self.defined.get(location.owner) == k and self._is_made_in(k, x) and location.shape == group.space:
             return group.made[x.index]
+        if x.index in self._recipes and location.owner not in self.stored and location.shape == group.space:
+            operands, make = self._recipes[x.index]
+            return make(group, [self.value(group, k, v) for v in operands])
         self.stored.add(location.owner)
         group.reads.add(location.owner)
         return group.add(Load(location.over(group.space)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -12,7 +12,7 @@ from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, View
 from afx.core.aval import Shape
 
-__all__ = ["Group", "Item", "call_of", "made_by", "reads_of", "with_views_first"]
+__all__ = ["Group", "Item", "Recipe", "call_of", "made_by", "reads_of", "recipe_of", "with_views_first"]
 
 
 @attrs.define(eq=False)
@@ -43,6 +43,22 @@ class Group(Item):
             self.known[value] = len(self.values)
             self.values.append(value)
         return self.known[value]
+
+
+Recipe: TypeAlias = "tuple[Sequence[Operand], Callable[[Group, list[int]], int]]"
+"""The operands of an operation, and what adds it to a group."""
+
+
+def recipe_of(
+    out: Buffer, operands: Sequence[Operand], quiet: tuple[str, ...] | None, make: Callable[[Group, list[int]], int]
+) -> dict[int, Recipe]:
+    """Return how a value is made, where loops that read it better read its only array, which is no larger, and make it again.
+
+    So it is with signs, sizes and choices between numbers, which raise no errors.
+    """
+    arrays = [x for x in operands if isinstance(x, Buffer)]
+    is_cheap = quiet is None and len(arrays) == 1 and arrays[0].dtype.itemsize <= out.dtype.itemsize
+    return {out.index: (operands, make)} if is_cheap else {}
 
 
 def call_of(loop: UfuncLoop | Fast | str, dtype: str) -> Callable[[Group, list[int]], int]:
