@@ -277,8 +277,7 @@ class BlockBuilder:
         if self.defined.get(location.owner) == k and self._is_made_in(k, x) and location.shape == group.space:
             return group.made[x.index]
         if x.index in self._recipes and location.owner not in self.stored and location.shape == group.space:
-            operands, make = self._recipes[x.index]
-            return make(group, [self.value(group, k, v) for v in operands])
+            return self._recipes[x.index](group, lambda v: self.value(group, k, v))
         self.stored.add(location.owner)
         group.reads.add(location.owner)
         return group.add(Load(location.over(group.space)))

@@ -45,8 +45,8 @@ class Group(Item):
         return self.known[value]
 
 
-Recipe: TypeAlias = "tuple[Sequence[Operand], Callable[[Group, list[int]], int]]"
-"""The operands of an operation, and what adds it to a group."""
+Recipe: TypeAlias = "Callable[[Group, Callable[[Operand], int]], int]"
+"""Adds an operation to a group, given what gives the numbers of its operands there."""
 
 
 def recipe_of(
@@ -58,7 +58,7 @@ def recipe_of(
     """
     arrays = [x for x in operands if isinstance(x, Buffer)]
     is_cheap = quiet is None and len(arrays) == 1 and arrays[0].dtype.itemsize <= out.dtype.itemsize
-    return {out.index: (operands, make)} if is_cheap else {}
+    return {out.index: lambda group, number_of: make(group, [number_of(x) for x in operands])} if is_cheap else {}
 
 
 def call_of(loop: UfuncLoop | Fast | str, dtype: str) -> Callable[[Group, list[int]], int]:
