@@ -202,8 +202,7 @@ BOUNDS = {
     "locations.py": {"MAX_UNITS"},
     "pairwise.py": {"PAIRWISE_MIN_ELEMENTS"},
     "reductions.py": {
-        "DOT_SUM_MIN_LENGTH", "DOT_SUM_MAX_LENGTH", "DOT_SUM_MAX_ELEMENTS", "NORM_DOT_MAX_ELEMENTS",
-        "TURN_MIN_ROWS", "TURN_MAX_COLUMNS",
+        "DOT_SUM_MIN_LENGTH", "DOT_SUM_MAX_LENGTH", "DOT_SUM_MAX_ELEMENTS", "TURN_MIN_ROWS", "TURN_MAX_COLUMNS",
     },
     "codegen.py": {"SECONDS"},
 }  # fmt: skip
@@ -217,7 +216,7 @@ def test_thresholds_of_the_compiler_stand_in_target() -> None:
     )
     files = [*(PACKAGE / "compiler").rglob("*.py"), PACKAGE / "core" / "reductions.py"]  # whose bounds ops share
     found = {path.name: set(bound.findall(path.read_text(encoding="utf-8"))) for path in files}
-    facts = {"SINGLE_LANES", "FOLD_LANES", "MOST_ZEROS"}
+    facts = {"SINGLE_LANES", "FOLD_LANES"}
     assert {name: own - facts for name, own in found.items() if own - facts} == BOUNDS
 
 

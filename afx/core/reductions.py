@@ -15,10 +15,7 @@ __all__ = [
     "DOT_SUM_MAX_ELEMENTS",
     "DOT_SUM_MAX_LENGTH",
     "DOT_SUM_MIN_LENGTH",
-    "NORM_DOT_MAX_ELEMENTS",
-    "NORM_DOT_MIN",
     "SLOW_WITH_NUMBERS",
-    "SOFTMAX_CLOSE",
     "TURN_MAX_COLUMNS",
     "TURN_MIN_ROWS",
     "reduce_in_transpose",
@@ -29,11 +26,6 @@ SLOW_WITH_NUMBERS = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
 DOT_SUM_MIN_LENGTH = 8  # summed axis that is a product with ones: shorter ones do not pay
 DOT_SUM_MAX_LENGTH = 1024  # the same: up to here BLAS's sum is as exact as NumPy's pairwise one
 DOT_SUM_MAX_ELEMENTS = 9216  # matrix that OpenBLAS multiplies with a vector on one thread
-NORM_DOT_MAX_ELEMENTS = 1024  # up to which a plain sum of squares is as exact as pairwise ones, in one BLAS thread
-NORM_DOT_MIN = {"f": 1e-24, "d": 1e-280}  # sums of squares above lose nothing to squares that underflow
-# elements of softmax no further apart than this are shifted by the largest of all rows: no exponential gets so small that
-# it loses digits, and one number is found far faster than one for each row
-SOFTMAX_CLOSE = {"f": 60.0, "d": 500.0}
 TURN_MIN_ROWS = 32  # rows of a matrix whose extremes are found faster in its transpose: measured
 TURN_MAX_COLUMNS = 64  # columns of it: measured
 

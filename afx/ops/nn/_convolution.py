@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from afx.compiler.arrays import NUMPY, Arrays
-from afx.compiler.convolutions import (
+from afx.core.aval import Aval, Shape
+from afx.ops.nn._bands import (
     MANY_CHANNELS,
     Pairs,
     band,
@@ -36,7 +37,6 @@ from afx.compiler.convolutions import (
     windows,
     within,
 )
-from afx.core.aval import Aval, Shape
 
 __all__ = [
     "Into",

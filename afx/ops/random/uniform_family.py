@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from afx.compiler.random_tables import FRACTIONS
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType, float32, float64, uint32, uint64
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__: list[str] = []
+
+FRACTIONS = {"e": 11, "f": 24, "d": 53}  # bits of a fraction
 
 Sampler: TypeAlias = Callable[[Any, Any], None]
 

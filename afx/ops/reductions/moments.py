@@ -13,7 +13,6 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
 from afx.core.primitive import Primitive
-from afx.core.reductions import NORM_DOT_MAX_ELEMENTS, NORM_DOT_MIN
 from afx.core.registry import register_function
 from afx.core.weakness import is_weak
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -227,6 +226,8 @@ def _floating(x: Any, who: str) -> None:
 
 
 _vdot: Callable[..., Any] = np.vdot
+NORM_DOT_MAX_ELEMENTS = 1024  # up to which a plain sum of squares is as exact as pairwise ones, in one BLAS thread
+NORM_DOT_MIN = {"f": 1e-24, "d": 1e-280}  # sums of squares above lose nothing to squares that underflow
 
 
 def _norm_run(x: Any, *, axis: Shape) -> Any:

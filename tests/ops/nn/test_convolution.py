@@ -8,7 +8,7 @@ import pytest
 
 import afx
 from afx import Array, nn
-from afx.compiler import convolutions
+from afx.ops.nn import _bands as convolutions
 
 RNG = np.random.default_rng(9)
 EPS = 1e-6

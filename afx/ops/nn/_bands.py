@@ -1,7 +1,4 @@
-"""Convolutions: windows of an array as views, band matrices, and which of both a convolution takes.
-
-Eager calls, compiled plans and machine code share them, so that all three compute the same.
-"""
+"""Bands: windows of an array as views, band matrices, and which of both a convolution takes."""
 
 from __future__ import annotations
 
