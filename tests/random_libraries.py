@@ -135,6 +135,7 @@ def jax_library() -> Any:
         "linearize",
     ):
         setattr(lib, name, getattr(jax, name))
+    lib.disable_jit, lib.CompilerError = jax.disable_jit, jax.errors.JaxRuntimeError
     lib.vjp, lib.multiply_of, lib.betaln = jax.vjp, jnp.multiply, jax.scipy.special.betaln
     lib.custom = lambda fn: fn
     for name in ("scan", "cond", "switch", "fori_loop"):

@@ -263,7 +263,11 @@ def run_by_jax(program: Program, library: Any, mode: str) -> Any:
         RefusedError: JAX does not take it.
     """
     try:
-        return program.run(library, mode, library.jit)
+        try:
+            return arrays_of(program.run(library, mode, library.jit))
+        except library.CompilerError:  # such as transforms of what is laid out in another order
+            with library.disable_jit():
+                return arrays_of(program.run(library, mode))
     except Exception as error:  # of whichever kind
         raise RefusedError(f"{type(error).__name__}: {error}") from None
 
