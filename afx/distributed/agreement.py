@@ -105,11 +105,22 @@ class Agreement:
             self.check_same(describe(), what)
             self._pending.append(lambda: self._add(key, held))
 
-    def check_graph(self, split: GraphSplit) -> None:
-        """Compare a graph with its assignment among the ranks, once."""
+    def check_graph(self, split: GraphSplit, inputs: Sequence[Any]) -> None:
+        """Compare a graph with its assignment among the ranks, once, and its inputs as `check_often` does."""
         self.check_once(
             id(split), split, lambda: f"{describe_graph(split.graph)} {split.assignment}", "graph and assignment"
         )
+        self.check_often(("inputs", id(split)), split, [("inputs", inputs)], "run_graph")
+
+    def check_often(self, key: object, held: object, whole: Sequence[tuple[str, Any]], who: str) -> None:
+        """Compare the values of arguments among the ranks at the first two calls of a key, and at every 64th."""
+        self._look(key, self._known.get(key) or _Entry(len(self._known), held), whole, who)
+
+    def _look(self, key: object, entry: _Entry, whole: Sequence[tuple[str, Any]], who: str) -> None:
+        if self._link.ranks > 1:
+            if entry.calls < 2 or entry.calls % COMPARED_CALLS == 0:
+                self.check_values(whole, who)
+            self._pending.append(lambda: self._count(key, entry))
 
     def check_values(self, whole: Sequence[tuple[str, Any]], who: str) -> None:
         """Compare the values of arguments among the ranks.
@@ -149,9 +160,7 @@ class Agreement:
         if entry is None:
             self._compare(program)
             entry = _Entry(len(self._known), program.loss)
-        if self._link.ranks > 1 and (entry.calls < 2 or entry.calls % COMPARED_CALLS == 0):
-            self.check_values(program.whole, program.name)
-        self._pending.append(lambda: self._count(key, entry))
+        self._look(key, entry, program.whole, program.name)
         return entry.number
 
     def _key(self, program: Program) -> Any:

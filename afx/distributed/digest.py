@@ -14,10 +14,10 @@ import numpy as np
 
 from afx.core.array.array import Array
 from afx.core.graph import Graph
-from afx.errors import GraphError
+from afx.errors import GraphError, TreeError
 from afx.pytree import flatten, flatten_with_path
 
-__all__ = ["describe_graph", "describe_program", "describe_values", "shape_text", "stable_repr"]
+__all__ = ["describe_graph", "describe_items", "describe_program", "describe_values", "shape_text", "stable_repr"]
 
 
 def describe_program(fn: Callable[..., Any]) -> str:
@@ -103,6 +103,17 @@ def describe_values(trees: Sequence[tuple[str, Any]]) -> list[list[str]]:
             data: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             found.append([f"{name}{path}", f"{array.dtype}{list(array.shape)} {zlib.crc32(data):08x}"])
     return found
+
+
+def describe_items(items: Sequence[Any]) -> str:
+    """Return the items of a list: structure and values of trees, of others their types."""
+    found: list[str] = []
+    for item in items:
+        try:
+            found.append(f"{shape_text(item)} {describe_values([('', item)])}")
+        except (TreeError, TypeError, ValueError):  # no tree of numbers, such as a Graph or an open file
+            found.append(type(item).__qualname__)
+    return repr(found)
 
 
 def stable_repr(value: object) -> str:

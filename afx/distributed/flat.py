@@ -9,7 +9,9 @@ import numpy as np
 
 from afx import pytree
 from afx.core.array.array import Array, wrap
+from afx.core.aval import aval_of
 from afx.distributed.sums.buffers import Layout, Ndarray, flatten_tree
+from afx.pytree.compare import check_matching, check_structure
 
 __all__ = ["Flat"]
 
@@ -29,6 +31,19 @@ class Flat:
     def like(self, tree: Any) -> Flat:
         """Return another tree of this structure, such as the gradient."""
         return Flat(tree, self._slots, self)
+
+    def check_like(self, grads: Any) -> None:
+        """Refuse a gradient whose chunks are not those of these parameters.
+
+        Raises:
+            TreeError: another structure.
+            ShapeError: other shapes.
+        """
+        advice = "pass what a gradient with respect to these parameters gives"
+        leaves, treedef = pytree.flatten(grads)
+        check_structure(treedef, self._treedef, "ShardedOptimizer", "grads", advice)
+        wanted = [aval_of(leaf) for leaf in self._tree_leaves]
+        check_matching([aval_of(x) for x in leaves], wanted, treedef, "ShardedOptimizer", "grads", advice, dtypes="any")
 
     def chunk(self, slot: int) -> list[Ndarray]:
         """Return the part of each vector that a slot updates."""

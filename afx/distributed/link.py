@@ -90,6 +90,10 @@ class Link(Protocol):
         """Note what all ranks do next, which those that wait compare."""
         ...
 
+    def detail_call(self, text: str) -> None:
+        """Add to the name of the call that is under way what else all ranks should have the same now."""
+        ...
+
     def reduction(self, weights: Mapping[int, float], number: int = 0) -> Reduction:
         """Begin a sum over slots of these weights; every rank that has one of them names the same ones.
 
@@ -178,6 +182,9 @@ class LocalLink:
         return 0
 
     def begin_call(self, name: str) -> None:
+        """Do nothing: nobody waits."""
+
+    def detail_call(self, text: str) -> None:
         """Do nothing: nobody waits."""
 
     def reduction(self, weights: Mapping[int, float], number: int = 0) -> Reduction:

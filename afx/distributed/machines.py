@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
-import numpy as np
-
 from afx.core.array.array import Array, ArrayLike
+from afx.distributed.digest import describe_items
 from afx.distributed.graph.run import GraphRunner
 from afx.distributed.graph.split import GraphSplit
 from afx.distributed.link import Link
@@ -34,6 +32,11 @@ T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R")
 X = TypeVar("X")
+
+
+@functools.lru_cache(maxsize=64)
+def _name_average(split: Split) -> str:
+    return f"average over {split.sizes}"
 
 
 class Machines(Ranks):
@@ -181,14 +184,26 @@ class Machines(Ranks):
         Array(0.75, dtype=float64)
         """
         self.check_split(split, "average")
-        return self.repeat_until_committed("average", functools.partial(self.average_once, compute, split))
+        work = functools.partial(self.average_once, compute, split, is_compared=False)
+        return self.repeat_until_committed(_name_average(split), work)
 
-    def average_once(self, compute: Callable[[int], T], split: Split, number: int = 0) -> T:
-        """Return the weighted mean, within an attempt of `repeat_until_committed`."""
+    def average_once(
+        self, compute: Callable[[int], T], split: Split, number: int = 0, *, is_compared: bool = True
+    ) -> T:
+        """Return the weighted mean, within an attempt of `repeat_until_committed`.
+
+        Args:
+            compute: as for `average`, likewise ``split``.
+            split: the weights.
+            number: of the program, the same on every rank.
+            is_compared: whether ranks have compared what slots return; else those that differ find out as they wait.
+        """
         reduction = self.link.reduction(split.weights, number)
         layout: Layout | None = None
         for slot in reduction.slots:
             found, leaves = flatten_tree(compute(slot))
+            if layout is None and not is_compared and not reduction.has_idle:
+                self.link.detail_call(found.text)  # before anything is exchanged
             layout = found.check_like(layout)
             reduction.add(slot, layout, leaves)
             del leaves  # before what others send takes memory
@@ -211,6 +226,9 @@ class Machines(Ranks):
             xs: the items, the same on every rank.
             show_progress: whether rank 0 shows a bar of its own items (extra ``progress``).
 
+        Raises:
+            ArgumentError: ranks that have other items.
+
         >>> from afx import distributed
         >>> [float(y) for y in distributed.local(2).map(lambda x: x * x, [1.0, 2.0, 3.0])]
         [1.0, 4.0, 9.0]
@@ -220,6 +238,8 @@ class Machines(Ranks):
         return self.repeat_until_committed("map", lambda: self._map(fn, items, show_progress))
 
     def _map(self, fn: Callable[[X], R], items: Sequence[X], show_progress: bool) -> list[R]:
+        if self.ranks > 1:
+            self.agreement.check_same(describe_items(items), "items of map")
         mine = [k for k in range(len(items)) if self.link.owner(k % self.slots) == self.rank]
         shown = track(mine, "map") if show_progress and self.rank == 0 else mine
         with blas:
@@ -319,7 +339,7 @@ class Machines(Ranks):
                 data = self.link.broadcast(encode_tree(run.value) if self.rank == root else None, root)
                 return decode_tree(data), run.slopes
 
-            value, slopes = self.repeat_until_committed("pipeline", attempt)
+            value, slopes = self.repeat_until_committed(f"pipeline of {micro_batches} microbatches", attempt)
             return value, SlotValues(self, slopes)
 
         return step
@@ -354,30 +374,12 @@ class Machines(Ranks):
         if split.slots > self.slots:
             raise ArgumentError(f"run_graph: a split of more slots: got {split.slots} for {self.slots}; add slots")
         given = [list(batch) for batch in batches]
-        return self.repeat_until_committed("run_graph", lambda: self._run_pipeline(split, given))
+        name = f"run_graph of {len(given)} inputs"
+        return self.repeat_until_committed(name, lambda: self._run_pipeline(split, given))
 
     def _run_pipeline(self, split: GraphSplit, batches: Sequence[Sequence[Any]]) -> list[list[Array]]:
-        self.agreement.check_graph(split)
+        self.agreement.check_graph(split, batches)
         runner = self._runners.get((id(split), self.ranks))
         if runner is None:  # it keeps the split, so that no other one gets its id
             runner = self._runners[id(split), self.ranks] = GraphRunner(split, self.link)
         return runner.run(batches)
-
-    def measure_speeds(self, work: Callable[[], object], *, repeat: int = 5) -> list[float]:
-        """Return how fast each slot does a piece of work, in pieces a second, the same list on every rank.
-
-        For `Split.proportional`. Print the Split and save it with the results: it is part of what decides their bits.
-
-        Args:
-            work: a function without arguments, such as one gradient step.
-            repeat: how often; the median counts.
-        """
-        times: list[float] = []
-        for _ in range(repeat):
-            begin = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - begin)
-        mine = 1.0 / (float(np.median(times)) * max(len(self.own_slots), 1))
-        gathered = self.repeat_until_committed("measure_speeds", lambda: self.link.gather(encode_tree(mine)))
-        speeds = [float(decode_tree(data)) for data in gathered]
-        return [speeds[self.link.owner(slot)] for slot in range(self.slots)]

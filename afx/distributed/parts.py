@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core.array.array import Array, wrap
 from afx.distributed.split import Split
-from afx.errors import ShapeError
+from afx.errors import ArgumentError, ShapeError
 from afx.pytree import flatten_with_path, unflatten
 
 __all__ = ["Parts", "by_slot", "cut", "part_of", "whole_places"]
@@ -89,15 +89,28 @@ def whole_places(
     argnums: int | Sequence[int] | None,
     argnames: str | Sequence[str],
     shared: Sequence[int | str],
+    who: str,
 ) -> set[int | str]:
-    """Return the arguments that every slot sees whole, as positions and names, each under both where it has both."""
+    """Return the arguments that every slot sees whole, as positions and names, each under both where it has both.
+
+    Raises:
+        ArgumentError: ``shared`` names none of the loss's.
+    """
     names = [argnames] if isinstance(argnames, str) else list(argnames)
     nums = [0] if argnums is None and not names else [argnums] if isinstance(argnums, int) else list(argnums or ())
     places: set[int | str] = {*nums, *names, *shared}
     try:
-        known = list(inspect.signature(loss).parameters)
+        signature = inspect.signature(loss).parameters
     except (TypeError, ValueError):  # a builtin
         return places
+    known, kinds = list(signature), {parameter.kind for parameter in signature.values()}
+    for place in shared:
+        is_named = place in known or inspect.Parameter.VAR_KEYWORD in kinds
+        is_placed = isinstance(place, int) and (0 <= place < len(known) or inspect.Parameter.VAR_POSITIONAL in kinds)
+        if not (is_placed if isinstance(place, int) else is_named):
+            raise ArgumentError(
+                f"{who}: shared names no argument of the loss: got {place!r} for {known}; name one of them"
+            )
     places.update([known.index(place) for place in list(places) if isinstance(place, str) and place in known])
     places.update([known[place] for place in list(places) if isinstance(place, int) and place < len(known)])
     return places

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
+
+import numpy as np
 
 from afx import pytree
 from afx.distributed.agreement import Agreement
@@ -133,16 +136,21 @@ class Ranks:
         """Return the tree that one rank has, on every rank; the others pass None.
 
         Raises:
-            ArgumentError: the root passes None.
+            ArgumentError: the root passes None, or is no rank.
         """
+        self._check_root(root, "broadcast")
         data = encode_tree(tree) if self.rank == root and tree is not None else None
         has_data, losses = self.rank == root, self.link.losses
         found: T = decode_tree(
             self.repeat_until_committed(
-                "broadcast", lambda: self.link.broadcast(data, self._root(root, has_data, losses))
+                f"broadcast of rank {root}", lambda: self.link.broadcast(data, self._root(root, has_data, losses))
             )
         )
         return found
+
+    def _check_root(self, root: int, who: str) -> None:
+        if not 0 <= root < self.ranks:
+            raise ArgumentError(f"{who}: no such rank: got root={root} of {self.ranks}; ranks count from 0")
 
     def _root(self, root: int, is_root: bool, losses: int) -> int:
         """Return the rank that has the data now, where ranks were lost since a call began."""
@@ -162,7 +170,8 @@ class Ranks:
 
     def share(self, value: float | None) -> float | None:
         """Return rank 0's number, on every rank."""
-        data = self.repeat_until_committed("share", lambda: self.link.broadcast(repr(value).encode(), 0)).decode()
+        text = repr(None if value is None else float(value))
+        data = self.repeat_until_committed("share", lambda: self.link.broadcast(text.encode(), 0)).decode()
         return None if data == "None" else float(data)
 
     def scatter(self, tree: T | None, split: Split, *, root: int = 0) -> T:
@@ -176,9 +185,11 @@ class Ranks:
             root: the rank that has them.
 
         Raises:
+            ArgumentError: the root passes None, or is no rank.
             ShapeError: an array that the Split cannot cut.
         """
         self.check_split(split, "scatter")
+        self._check_root(root, "scatter")
         parts = None if tree is None or self.rank != root else cut(tree, split, "scatter")
         has_data, losses = self.rank == root, self.link.losses
 
@@ -190,7 +201,7 @@ class Ranks:
                     found[slot] = decode_tree(received)
             return found
 
-        mine = self.repeat_until_committed("scatter", attempt)
+        mine = self.repeat_until_committed(f"scatter of rank {root} by {split.sizes}", attempt)
 
         def read(slot: int) -> Any:
             if slot not in mine:
@@ -220,3 +231,27 @@ class Ranks:
             raise ArgumentError(
                 f"{who}: a Split of other slots: got {split.slots} for {self.slots}; give a size a slot"
             )
+
+    def measure_speeds(self, work: Callable[[], object], *, repeat: int = 5) -> list[float]:
+        """Return how fast each slot does a piece of work, in pieces a second, the same list on every rank.
+
+        For `Split.proportional`. Print the Split and save it with the results: it is part of what decides their bits.
+
+        Args:
+            work: a function without arguments, such as one gradient step.
+            repeat: how often; the median counts.
+
+        Raises:
+            ArgumentError: no repetition.
+        """
+        if repeat < 1:
+            raise ArgumentError(f"measure_speeds: at least one repetition: got {repeat}")
+        times: list[float] = []
+        for _ in range(repeat):
+            begin = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begin)
+        mine = 1.0 / (float(np.median(times)) * max(len(self.own_slots), 1))
+        gathered = self.repeat_until_committed("measure_speeds", lambda: self.link.gather(encode_tree(mine)))
+        speeds = [float(decode_tree(data)) for data in gathered]
+        return [speeds[self.link.owner(slot)] for slot in range(self.slots)]

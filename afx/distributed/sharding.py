@@ -64,9 +64,12 @@ class ShardedOptimizer(Generic[T]):
             ArgumentError: a state without one of this rank's slots: gather it before the number of ranks changes.
         """
         flat = Flat(params, self._machines.slots)
+        flat.check_like(grads)
         slopes = flat.like(grads)
+        agreement, whole = self._machines.agreement, [("params", params), ("grads", grads)]
 
         def attempt() -> tuple[T, ShardedState]:
+            agreement.check_often(("step", id(self)), self, whole, "step of a sharded optimizer")
             return self._move(flat, lambda slot: self._part(slopes, slot), self._own_states(state), value)
 
         return self._machines.repeat_until_committed("step of a sharded optimizer", attempt)

@@ -62,7 +62,7 @@ class SlotCalls(Generic[A]):
         differentiate: Any = value_and_grad  # whose overloads have each flag apart
         self._plain: Any = differentiate(loss, argnums, argnames, **options)
         self._part_fn: Any = jit(self._plain) if is_compiled else self._plain
-        self._places = whole_places(loss, argnums, argnames, shared)
+        self._places = whole_places(loss, argnums, argnames, shared, who)
         self._who = who
         self._has_aux = options.get("has_aux", False)
         self._options = repr((argnums, argnames, list(shared), is_compiled, sorted(options.items())))

@@ -1,6 +1,7 @@
 """Programs of faults that the tests start under ``mpiexec``: each is a function, named on the command line."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -12,6 +13,7 @@ import numpy as np
 import afx
 from afx import distributed, optim, train
 from afx.distributed import Machines, Split
+from afx.errors import ArgumentError
 from afx.io import shards
 from tests.distributed.programs import SLOTS, SPLITS, X, Y, bits_of, loss, parameters, report, train_in_one
 from tests.distributed.programs import train as train_plain
@@ -57,6 +59,78 @@ def other_calls() -> None:
         machines.map(lambda x: x, [1, 2])
     else:
         machines.value_and_grad(cost, split=QUARTERS)({"w": afx.asarray(1.0)}, np.arange(4.0))
+
+
+def misfits(machines: Machines) -> dict[str, Any]:
+    """Return calls in which ranks differ, and what all ranks are told of them."""
+    rank, slots = machines.rank, range(SLOTS)
+    graph = afx.trace(lambda x: afx.sin(x) + afx.cos(x))(np.ones(2))
+    split = distributed.split_graph(graph, [0, SLOTS - 1, 0])
+    optimizer = distributed.shard_optimizer(machines, optim.adam(0.1))
+    long, w = np.ones(50_000), {"w": afx.ones(8) * (1 + rank)}
+    return {
+        r"average over \(1, 1, 1, 1\): \['.'\]float64": lambda: machines.average(
+            lambda slot: {"ab"[rank]: 1.0}, QUARTERS
+        ),
+        "average over .*: float(32|64)": lambda: machines.average(
+            lambda slot: long if rank else long.view(np.float32), QUARTERS
+        ),
+        "average over .*: float64.[23], [23]": lambda: machines.average(
+            lambda slot: np.ones((2 + rank, 3 - rank)), QUARTERS
+        ),
+        "average over .*(5, 1|1, 5)": lambda: machines.average(float, Split((1, 1, 1 + 4 * rank, 5 - 4 * rank))),
+        "an array of objects": lambda: machines.average(lambda slot: np.array([None]), QUARTERS),
+        "the same items of map": lambda: machines.map(lambda x: x, [1, 2, 3 + rank]),
+        "the same items of map: got": lambda: machines.map(lambda x: x, [1, 2, 3, 4][: 4 - rank]),
+        "broadcast: no such rank: got root=5 of 2": lambda: machines.broadcast(1.0, root=5),
+        "scatter: no such rank: got root=-1 of 2": lambda: machines.scatter(X, QUARTERS, root=-1),
+        "run_graph: ranks hold other values": lambda: machines.run_graph(split, np.ones(2) * rank),
+        "step of a sharded optimizer: ranks hold other values": lambda: optimizer.step(w, w, optimizer.init(w)),
+        "spmd of .*: 1. psum of float32.[23]": lambda: machines.spmd(distributed.psum)(
+            distributed.by_slot(lambda slot: afx.ones(2 + rank))
+        ),
+        "all_gather": lambda: machines.spmd(distributed.all_gather)(
+            distributed.by_slot(lambda slot: long[:2].view(np.float32) if rank else long[:2])
+        ),
+        "spmd of .*psum of float64": lambda: machines.spmd(lambda x: distributed.psum(x)[: len(slots)])(
+            distributed.by_slot(lambda slot: long if rank else long.reshape(2, -1))
+        ),
+    }
+
+
+def differ_in_calls() -> None:
+    """Ranks give a call other arguments, each time in a connection of its own; all of them are told so."""
+    ok, number, count = True, 0, 1
+    while number < count:
+        with distributed.connect(SLOTS, deadline=60.0) as machines:
+            calls = list(misfits(machines).items())
+            (message, call), count, found = calls[number], len(calls), "no error"
+            try:
+                call()
+            except ArgumentError as error:
+                found = str(error)
+            if not re.search(message, found):
+                sys.stderr.write(f"{message}: {found}\n")
+                ok = False
+        number += 1
+    report(machines, ok)
+
+
+def left_alone() -> None:
+    """Rank 1 makes a collective more than rank 0; both are told so, and end with whatever was on its way."""
+    machines = distributed.connect(SLOTS, deadline=600.0)
+    times = 1 + machines.rank
+
+    def work(x: Any) -> Any:
+        for _ in range(times):
+            x = distributed.psum(x)
+        return x
+
+    try:
+        machines.spmd(work)(distributed.by_slot(lambda slot: afx.ones(3)))
+        machines.check_same("", "end")
+    except ArgumentError as error:
+        sys.stdout.write(f"rank {machines.rank}: {error}\n")
 
 
 def missing_call() -> None:

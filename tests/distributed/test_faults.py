@@ -58,6 +58,23 @@ def test_calls_that_do_not_fit_end_at_once(program: str, message: str) -> None:
     assert time.monotonic() - begin < 120
 
 
+def test_calls_with_other_arguments_are_refused() -> None:
+    """Other structures, dtypes, shapes, weights, items, roots or inputs of a call give no number, but an error on each rank."""
+    result = run(2, "differ_in_calls", module=FAULTS)
+    assert printed(result.stdout) == same_lines(2), result.stderr
+
+
+def test_a_rank_does_not_wait_in_a_call_that_others_have_left() -> None:
+    """It is told long before the deadline of ten minutes; what it waited for keeps its memory until the process ends."""
+    begin = time.monotonic()
+    result = run(2, "left_alone", module=FAULTS)
+    assert result.returncode == 0, result.stderr
+    first, second = printed(result.stdout)
+    assert re.search("rank 1 in spmd of .*: 2. psum of float32.3., rank 0 in spmd of .*: 1. psum", first), first
+    assert re.search("a call that the other ranks have left: got rank 1 in spmd of .*: 2. psum of float32.3.", second)
+    assert time.monotonic() - begin < 120
+
+
 def test_training_ends_by_one_clock_and_is_saved_once(tmp_path: Path) -> None:
     """Limits of time and early stopping go by rank 0; a checkpoint is a file a rank, and one that makes it valid."""
     result = run(3, "clocks", module=FAULTS)

@@ -12,7 +12,7 @@ import pytest
 import afx
 from afx import Array, distributed, nn, optim
 from afx.distributed import Split
-from afx.errors import ArgumentError, ShapeError
+from afx.errors import ArgumentError, ShapeError, TreeError
 from tests.distributed.programs import SPLITS, X, Y, train
 
 
@@ -268,3 +268,24 @@ def test_parts_that_slots_make_are_probed_too() -> None:
     machines.value_and_grad(noisy, split=Split((4, 4)))(1.0, rows, keys)
     with pytest.raises(ArgumentError, match="a loss that is a sum"):
         machines.value_and_grad(lambda w, x: afx.sum(w * x), split=Split((4, 4)))(1.0, rows)
+
+
+def test_arguments_that_mean_nothing_are_refused() -> None:
+    """Names of no argument, gradients of other parameters, no repetition, ranks that do not exist."""
+    machines = distributed.local(2)
+    split = distributed.Split((1, 1))
+    for shared in (["nope"], [9], [-1]):
+        with pytest.raises(ArgumentError, match="shared names no argument of the loss"):
+            machines.value_and_grad(lambda w, x: afx.mean(w * x), split=split, shared=shared)
+    optimizer = distributed.shard_optimizer(machines, optim.adam(0.1))
+    w = {"w": afx.ones((2, 3))}
+    with pytest.raises(ShapeError, match=r"the shape of grads\['w'\] differs"):
+        optimizer.step(w, {"w": afx.ones((3, 2))}, optimizer.init(w))
+    with pytest.raises(TreeError, match="the structure of grads"):
+        optimizer.step(w, {"v": afx.ones((2, 3))}, optimizer.init(w))
+    with pytest.raises(ArgumentError, match="measure_speeds: at least one repetition: got 0"):
+        machines.measure_speeds(lambda: None, repeat=0)
+    with pytest.raises(ArgumentError, match="broadcast: no such rank: got root=1 of 1"):
+        machines.broadcast(1.0, root=1)
+    with pytest.raises(ArgumentError, match="an array of objects"):
+        machines.average(lambda slot: np.array([None]), split)

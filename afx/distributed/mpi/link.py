@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
@@ -28,8 +29,7 @@ __all__ = ["MpiLink"]
 
 PIECE_BYTES: Final = 1 << 30  # Open MPI takes at most 2**31 - 1 elements a call
 SIZE_TAG, DATA_TAG, SHARE_TAG = 1, 2, 4  # and 5
-SUM_TAG: Final = 64  # tags below it are those of other messages
-MOST_PROGRAMS: Final = 4096  # that have tags of their own
+MOST_PROGRAMS: Final = 4096  # whose messages are kept
 GRAPH_TAG: Final = 1 << 20
 
 
@@ -55,7 +55,6 @@ class MpiLink:
         self.losses: int = 0
         self.watch: Watch = Watch(mpi, comm, deadline, shrinks)
         self._collectives = Collectives(self)
-        self._abandoned: list[Any] = []
         self.memory: Memory = Memory()
         self._posts: list[tuple[Any, Ndarray]] = []  # with what is being sent
         self.use(comm)
@@ -85,15 +84,19 @@ class MpiLink:
         """Note what all ranks do next."""
         self.watch.begin(name)
 
+    def detail_call(self, text: str) -> None:
+        """Add to the name of the call that is under way."""
+        self.watch.detail(text)
+
     # -- sums --
     def reduction(self, weights: Mapping[int, float], number: int = 0) -> MpiReduction:
         """Begin a sum over slots."""
         who = self._participations.get((tuple(weights), False)) or self._participate(weights, by_slot=False)
-        return MpiReduction(self, who, weights, None, _sum_tag(number))
+        return MpiReduction(self, who, weights, None, number)
 
     def scattered_reduction(self, weights: Mapping[int, float], layout: Layout, number: int = 0) -> MpiReduction:
         """Begin a sum whose chunks stay with the ranks of their slots."""
-        return MpiReduction(self, self._participate(weights, by_slot=True), weights, layout, _sum_tag(number))
+        return MpiReduction(self, self._participate(weights, by_slot=True), weights, layout, number)
 
     def _participate(self, weights: Mapping[int, float], *, by_slot: bool) -> Participation:
         key = (tuple(weights), by_slot)
@@ -221,9 +224,12 @@ class MpiLink:
 
         try:
             wait_until(is_done, self.watch.look)
-        except self._mpi.Exception as error:
-            self._abandoned += requests  # and their memory, into which MPI may still write
+        except BaseException as error:
+            for request in requests:  # and its memory, into which MPI may write until the process ends
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(request))
             self.memory = Memory()
+            if not isinstance(error, self._mpi.Exception):
+                raise
             self.raise_lost(error)
 
     def wait_for(self, is_done: Callable[[], bool]) -> None:
@@ -385,10 +391,6 @@ class MpiMessage:
     def is_done(self) -> bool:
         """Tell whether it is sent or received."""
         return all(request.Test() for request in self._requests)
-
-
-def _sum_tag(number: int) -> int:
-    return SUM_TAG + 2 * (number % MOST_PROGRAMS)
 
 
 def _pieces(array: Ndarray) -> list[Ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
@@ -18,6 +18,9 @@ from afx.distributed.sums.rounds import WHOLE, Exchange, Span, slot_span
 from afx.distributed.sums.tree import Node
 
 __all__ = ["MpiReduction", "Participation", "ReductionPort"]
+
+SUM_TAG: Final = 64  # tags below it are those of other messages
+SUM_TAGS: Final = 1 << 16
 
 
 @attrs.frozen(eq=False)
@@ -114,10 +117,10 @@ class MpiReduction:
         "_flood",
         "_layout",
         "_leaves",
+        "_number",
         "_partial",
         "_port",
         "_shared",
-        "_tag",
         "_who",
         "has_idle",
         "root",
@@ -126,12 +129,12 @@ class MpiReduction:
     )
 
     def __init__(
-        self, port: ReductionPort, who: Participation, weights: Mapping[int, float], layout: Layout | None, tag: int
+        self, port: ReductionPort, who: Participation, weights: Mapping[int, float], layout: Layout | None, number: int
     ) -> None:
         self._port = port
         self._who = who
         self._layout = layout
-        self._tag = tag
+        self._number = number
         self._shared: SharedSum | SharedParts | None = None  # of the leaves of the only slot of this rank
         self._leaves: Sequence[Ndarray] = ()
         self._flood: Flood | None = None
@@ -176,6 +179,15 @@ class MpiReduction:
         if who.span == WHOLE:
             return buffers
         return [buffer[part] for buffer, part in zip(buffers, span_parts(layout, who.span), strict=True)]
+
+    @property
+    def _tag(self) -> int:
+        """The tag of the messages, by which ranks that sum other trees, or with other weights, wait for each other."""
+        assert self._layout is not None, "a sum has a layout when it is sent"
+        mixed = hash(
+            (self._number, self._layout.number, *self.weights.values())
+        )  # of numbers: the same in each process
+        return SUM_TAG + 2 * (mixed % SUM_TAGS)
 
     def _shared_sum(self, layout: Layout) -> SharedSum | SharedParts | None:
         """Return how buffers are added up in memory that all ranks see."""

@@ -175,9 +175,9 @@ class SharedMemory:
             there: object = self._bytes[start : start + SIGN.size]
             if there != sign:
                 raise ArgumentError(
-                    f"distributed: a sum of another length or call than on another rank: got {SIGN.unpack(sign)[:2]} (call, "
-                    f"bytes) here and {SIGN.unpack_from(self._bytes, start)[:2]} there, in {self.watch.name}; every rank "
-                    "makes the same calls in the same order, with the same shapes"
+                    f"distributed: a sum of other arrays, weights or call than on another rank: got {SIGN.unpack(sign)[:2]} "
+                    f"(call, bytes) here and {SIGN.unpack_from(self._bytes, start)[:2]} there, in {self.watch.name}; every "
+                    "rank makes the same calls in the same order, with the same structure, shapes and Split"
                 )
 
     def release(self, number: int) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import struct
 import time
+import zlib
 from collections import deque
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -20,6 +21,7 @@ from afx.errors import ArgumentError, PeerLost
 __all__ = ["NAME_BYTES", "Peer", "Watch", "refuse_calls"]
 
 TELL_SECONDS: Final = 0.5  # a wait of this length is told to the others
+LEFT_SECONDS: Final = 3.0  # without any progress, while all others wait in later calls
 SHED_FACTOR: Final = 2.0  # deadlines until a rank that hangs, and that nobody could end, is an error
 WORD_TAG: Final = 3
 NAME_BYTES: Final = 112
@@ -88,6 +90,7 @@ class Watch:
         self._sheds = sheds
         self.number: int = 0
         self._names: deque[str] = deque(maxlen=KEPT_CALLS)
+        self._call = "connect"
         self.use(comm, [])
 
     def use(self, comm: Any, peers: list[Peer]) -> None:
@@ -107,7 +110,12 @@ class Watch:
     def begin(self, name: str) -> None:
         """Note the next call."""
         self.number += 1
+        self._call = name
         self._names.append(name)
+
+    def detail(self, text: str) -> None:
+        """Add to the name of the call what else all ranks should have the same now."""
+        self._names[-1] = f"{self._call}: {text}"
 
     def look(self, waited: float) -> None:
         """Tell the others that this rank waits, hear what they say, and give up after the deadline.
@@ -122,6 +130,8 @@ class Watch:
             self._told = self.number
             self._tell(is_end=False)
         self._hear()
+        if waited >= LEFT_SECONDS:
+            self._check_left()
         if waited < self._deadline:
             return
         if self._sheds:
@@ -201,6 +211,17 @@ class Watch:
         if not word.is_end and 0 <= back < len(self._names) and (mine := _plain(self._names[-1 - back])) != word.name:
             refuse_calls(rank, mine, other, word.name, word.number)
 
+    def _check_left(self) -> None:
+        """Refuse to wait in a call that all others have left: nothing more will come."""
+        others = [self._words.get(rank) for rank in range(self._comm.size) if rank != self._comm.rank]
+        words = [word for word in others if word is not None and (word.is_end or word.number > self.number)]
+        if words and len(words) == len(others):
+            raise ArgumentError(
+                f"distributed: a call that the other ranks have left: got rank {self._comm.rank} in {self.name} (call "
+                f"{self.number}), others in {words[0].name} (call {words[0].number}) or behind it; every rank makes the same "
+                "calls, with the same arguments"
+            )
+
     def _is_here(self, rank: int) -> bool:
         word = self._words.get(rank)
         return word is not None and word.number >= self.number
@@ -219,8 +240,9 @@ class Watch:
 
 
 def _plain(name: str) -> str:
-    """Return a name as ranks tell it to each other."""
-    return name.encode("ascii", "replace")[:NAME_BYTES].decode()
+    """Return a name as ranks tell it to each other; of a long one the beginning, and a digest of all of it."""
+    plain = name if name.isascii() else name.encode("ascii", "replace").decode()
+    return plain if len(plain) <= NAME_BYTES else f"{plain[: NAME_BYTES - 12]}... {zlib.crc32(name.encode()):08x}"
 
 
 def _is_running(process: int) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextvars
+import struct
 import threading
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
@@ -16,7 +18,9 @@ from afx.ops.collectives import Collective, current
 __all__ = ["Meeting", "Port", "run_slots"]
 
 R = TypeVar("R")
-SHIFT_TAG: Final = 1 << 19  # and above, by slot
+SHIFT_TAG: Final = 1 << 19  # and above, by slot and what is shifted
+SHIFT_TAGS: Final = 1 << 18
+KIND: Final = struct.Struct("<I")  # in front of gathered values: a checksum of what they are
 WAIT_SECONDS: Final = 0.5
 
 
@@ -30,6 +34,10 @@ class Port(Protocol):
 
     def owner(self, slot: int) -> int:
         """Return the rank that computes a slot."""
+        ...
+
+    def detail_call(self, text: str) -> None:
+        """Note what all slots do now."""
         ...
 
     def reduction(self, weights: Any, number: int = 0) -> Any:
@@ -64,6 +72,7 @@ class Meeting:
         self._arrived: dict[int, tuple[Collective, Ndarray]] = {}
         self._results: dict[int, Ndarray] = {}
         self._ended: list[int] = []
+        self._count = 0  # of collectives
         self.error: BaseException | None = None
         self.turn: threading.Lock = (
             threading.Lock()
@@ -115,7 +124,9 @@ class Meeting:
                     f"spmd: slots make other collectives: got {shown}, ended {self._ended}; every slot runs the same "
                     "collectives in the same order, on values of one shape"
                 )
-            ((what, _, _),) = kinds
+            ((what, shape, dtype),) = kinds
+            self._count += 1
+            self._link.detail_call(f"{self._count}. {what.name} of {dtype}{list(shape)}")
             values = {slot: arrived[slot][1] for slot in self._own}
             self._results = _RUNS[what.name](self._link, self.slots, values, what)
         except BaseException as error:
@@ -139,13 +150,14 @@ def _sum(link: Port, slots: int, values: dict[int, Ndarray], what: Collective) -
 
 def _gather(link: Port, slots: int, values: dict[int, Ndarray], what: Collective) -> dict[int, Ndarray]:
     first = next(iter(values.values()))
-    mine = b"".join([np.ascontiguousarray(values[slot]).tobytes() for slot in values])
-    data = b"".join(link.gather(mine))
-    if len(data) != slots * first.nbytes:
+    kind = KIND.pack(_checksum(first, what))
+    parts = link.gather(kind + b"".join([np.ascontiguousarray(values[slot]).tobytes() for slot in values]))
+    if any(part[: KIND.size] != kind for part in parts):
         raise ArgumentError(
-            f"{what.name}: slots of other ranks have values of other sizes: got {len(data)} bytes for {slots} of "
-            f"{first.dtype}{list(first.shape)}; give the same shape on every slot"
+            f"{what.name}: slots of other ranks make another collective, or have values of other shapes or dtypes: got "
+            f"{first.dtype}{list(first.shape)} on slots {list(values)}; give the same on every slot"
         )
+    data = b"".join([part[KIND.size :] for part in parts])
     whole = np.frombuffer(data, first.dtype).reshape(slots, *first.shape)
     return {slot: whole.copy() for slot in values}
 
@@ -166,6 +178,11 @@ def _shift(link: Port, slots: int, values: dict[int, Ndarray], what: Collective)
     found: dict[int, Ndarray] = {}
     sends: list[tuple[Ndarray, int, int]] = []
     receives: list[tuple[Ndarray, int, int]] = []
+    kind = _checksum(next(iter(values.values())), what)
+
+    def tag(slot: int) -> int:
+        return SHIFT_TAG + (slot + kind) % SHIFT_TAGS
+
     for slot, x in values.items():
         source, target = slot - what.offset, slot + what.offset
         if what.wrap:
@@ -176,11 +193,16 @@ def _shift(link: Port, slots: int, values: dict[int, Ndarray], what: Collective)
             found[slot] = values[source].copy()
         else:
             found[slot] = np.empty(x.shape, x.dtype)
-            receives.append((found[slot], link.owner(source), SHIFT_TAG + slot))
+            receives.append((found[slot], link.owner(source), tag(slot)))
         if 0 <= target < slots and target not in values:
-            sends.append((np.ascontiguousarray(x), link.owner(target), SHIFT_TAG + target))
+            sends.append((np.ascontiguousarray(x), link.owner(target), tag(target)))
     link.trade(sends, receives)
     return found
+
+
+def _checksum(value: Ndarray, what: Collective) -> int:
+    """Return a number that is the same on ranks whose slots do the same with values of one kind."""
+    return zlib.crc32(f"{what.name} {what.offset} {what.wrap} {value.dtype} {value.shape}".encode())
 
 
 _RUNS: Final[dict[str, Callable[[Port, int, dict[int, Ndarray], Collective], dict[int, Ndarray]]]] = {

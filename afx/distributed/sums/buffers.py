@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
+import zlib
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -14,7 +15,7 @@ from afx.core.array.array import wrap
 from afx.core.aval import Aval
 from afx.core.dtypes import DType
 from afx.errors import ArgumentError
-from afx.pytree import flatten, unflatten
+from afx.pytree import flatten, paths, unflatten
 from afx.runtime.output_pool import OutputPool
 
 __all__ = ["Layout", "Memory", "Ndarray", "flatten_tree"]
@@ -53,7 +54,7 @@ class Memory:
 class Layout:
     """Where each leaf of a tree stands in the flat buffers of its dtype."""
 
-    __slots__ = ("_kinds", "_leaves", "_treedef", "dtypes", "lengths", "nbytes")
+    __slots__ = ("_kinds", "_leaves", "_treedef", "dtypes", "lengths", "nbytes", "number", "text")
 
     def __init__(self, treedef: Any, avals: Sequence[tuple[tuple[int, ...], DType]]) -> None:
         self._treedef = treedef
@@ -67,6 +68,12 @@ class Layout:
             self._leaves.append((shape, kind, slice(start, self.lengths[kind])))
         self._kinds: list[tuple[int, DType]] = list(zip(self.lengths, self.dtypes, strict=True))
         self.nbytes: int = sum(size * dtype.itemsize for size, dtype in self._kinds)
+        if any(dtype.hasobject for dtype in self.dtypes):
+            raise ArgumentError("distributed: an array of objects: got no numbers; return numbers and arrays of them")
+        self.text: str = ", ".join(
+            f"{path}{dtype}{list(shape)}" for path, (shape, dtype) in zip(paths(treedef), avals, strict=True)
+        )
+        self.number: int = zlib.crc32(self.text.encode())  # by which ranks tell sums of other trees
 
     def __repr__(self) -> str:
         kinds = [f"{self.dtypes[kind]}{list(shape)}" for shape, kind, _ in self._leaves]
@@ -149,7 +156,11 @@ _layout = functools.lru_cache(maxsize=64)(Layout)  # by structure, shapes and dt
 
 
 def flatten_tree(tree: Any) -> tuple[Layout, list[Ndarray]]:
-    """Return the layout of a tree and its leaves as NumPy arrays."""
+    """Return the layout of a tree and its leaves as NumPy arrays.
+
+    Raises:
+        ArgumentError: an array of objects.
+    """
     leaves, treedef = flatten(tree)
     arrays: list[Ndarray] = list(map(np.asarray, leaves))
     return _layout(treedef, tuple(map(_kind_of, arrays))), arrays
