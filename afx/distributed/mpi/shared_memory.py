@@ -11,7 +11,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class SharedMemory:
     """
 
     def __init__(self, memory: mmap.mmap, port: _Port) -> None:
-        self._bytes = memoryview(memory)
+        self._bytes: Any = memoryview(memory)  # any: checkers hold that it never equals bytes
         self._memory: Ndarray = np.frombuffer(memory, np.uint8)
         self._counters = self._bytes[:HEADER_BYTES].cast("q")
         self._port = port
@@ -172,8 +172,7 @@ class SharedMemory:
             if counters[place] <= number:
                 self._wait(place, number + 1)
         for start in self._other_starts[number % RING]:
-            there: object = self._bytes[start : start + SIGN.size]
-            if there != sign:
+            if self._bytes[start : start + SIGN.size] != sign:
                 raise ArgumentError(
                     f"distributed: a sum of other arrays, weights or call than on another rank: got {SIGN.unpack(sign)[:2]} "
                     f"(call, bytes) here and {SIGN.unpack_from(self._bytes, start)[:2]} there, in {self.watch.name}; every "
