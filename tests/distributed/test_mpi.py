@@ -73,7 +73,7 @@ def test_a_sharded_step_takes_the_memory_that_it_needs() -> None:
     result = run(2, "memory")
     peaks = [float(line.split()[1]) for line in result.stdout.splitlines() if line.startswith("peak")]
     assert len(peaks) == 2, result.stderr
-    assert max(peaks) < 6.5, peaks  # about 4.7 where arrays are large; plans keep blocks of their own beside small ones
+    assert max(peaks) < 5, peaks  # about 3.1, beside the old and the new parameters, which both ranks see once
 
 
 def test_a_killed_rank_ends_the_job() -> None:
