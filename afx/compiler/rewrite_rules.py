@@ -318,7 +318,6 @@ PATTERNS = (
     rule("select(logical_not(x), c, y)", "select(x, y, c)", when=is_boolean),
     rule("select(invert(x), c, y)", "select(x, y, c)", when=is_boolean),
     rule("select(c, select(c, x, y), z)", "select(c, x, z)"),
-    rule("select(c, select(c, x, w) * y, z)", "select(c, x * y, z)", when=is_no_complex),
     rule("select(c, x, select(c, y, z))", "select(c, x, z)"),
     rule("logical_or(x, n)", "n", when=lambda match: match.n is True),
     rule("logical_or(x, n)", "x", when=lambda match: match.n is False and is_boolean(match)),

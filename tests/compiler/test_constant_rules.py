@@ -48,16 +48,6 @@ def test_what_raises_is_not_computed_before() -> None:
         afx.jit(fn, backend="numpy")(X)
 
 
-def test_choices_by_one_condition_are_made_once() -> None:
-    """A choice within a product that is chosen by the same condition goes."""
-
-    def fn(x: Any, y: Any) -> Any:
-        return afx.where(x > 0, afx.where(x > 0, x, 1.0) * y, 0.0)
-
-    assert counts(fn, X, X + 1) == {"greater": 1, "multiply": 1, "where": 1}
-    np.testing.assert_array_equal(np.asarray(afx.jit(fn)(X, X + 1)), np.asarray(fn(X, X + 1)))
-
-
 def test_signs_and_sizes_never_warn() -> None:
     """So plans need not look at floating-point errors around them; those of complex numbers may overflow."""
 
