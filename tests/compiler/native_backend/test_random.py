@@ -38,10 +38,11 @@ def test_words_keys_and_folds() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_distributions(dtype: str) -> None:
-    """Uniform, normal and exponential numbers, the tails among them, for one key and for many, few and many at once."""
+    """Numbers of each distribution with a native form, the tails among them, for one key and for many, few and many at once."""
 
     def fn(key: Any, many: Any) -> Any:
-        draws = afx.random.uniform, afx.random.normal, afx.random.exponential
+        random = afx.random
+        draws = random.uniform, random.normal, random.exponential, random.laplace, random.logistic
         found = [draw(key, shape, dtype=dtype) for draw in draws for shape in ((), (3,), (40, 17), (4000,))]
         return (*found, afx.vmap(lambda k: afx.random.normal(k, 9, dtype=dtype))(many))
 

@@ -11,7 +11,6 @@ from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, of_array, part_of
 from afx.compiler.operands import Operand
 from afx.core.aval import Aval
-from afx.core.scalar_ops import scalar_op
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.calls import Calls
@@ -150,7 +149,8 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         name = ufunc.__name__
         if method == "reduce":
             found = self.recorder.reduce(name, *xs, **options)
-        elif method != "__call__" or options or ufunc.nout > 1 or not (where is True or scalar_op(name).is_quiet):
+        elif method != "__call__" or options or ufunc.nout > 1 or not (where is True or ufunc is np.negative):
+            # where= is for what raises no flag: all elements are computed
             raise UnsupportedError(f"{name}.{method}")
         else:
             found = self.recorder.vecdot(*xs) if ufunc is np.vecdot else self.recorder.ufunc(name, *xs)
