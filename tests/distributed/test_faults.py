@@ -45,7 +45,10 @@ def test_ranks_that_differ_are_told_so(program: str, message: str) -> None:
     ("program", "message"),
     [
         ("other_calls", "rank . in (map|value_and_grad of cost), rank . in (map|value_and_grad of cost)"),
-        ("missing_call", "rank . in (broadcast|value_and_grad of cost), rank . in (broadcast|value_and_grad of cost)"),
+        (
+            "missing_call",
+            "rank . in (broadcast of rank 0|value_and_grad of cost), rank . in (broadcast of rank 0|value_and_grad of cost)",
+        ),
         ("leave", "rank 1 ended its program after value_and_grad of loss"),
     ],
 )
