@@ -68,3 +68,15 @@ def test_signs_and_sizes_never_warn() -> None:
     with np.errstate(all="raise"):
         for v in afx.jit(lambda x: (-x, abs(x), afx.sign(x)), backend="numpy")(X):
             assert np.isnan(np.asarray(v)[-1])
+
+
+def test_products_of_what_is_not_chosen_raise_nothing() -> None:
+    """Operands that a choice keeps from overflowing, or from being 0 times infinity, are kept from it in plans."""
+    x, y = np.array([0.5, np.inf, 1e300]), np.array([1.0, 0.0, 1e300])
+
+    def fn(x: Any, y: Any) -> Any:
+        return tuple([afx.where(x < 1, afx.where(x < 1, x, 0.0) * z, 0.0) for z in (y, 1e10, 0.0, 0.5)])
+
+    wanted = ([0.5, 0.0, 0.0], [5e9, 0.0, 0.0], [0.0] * 3, [0.25, 0.0, 0.0])
+    for found, want in zip(afx.jit(fn)(x, y), wanted, strict=True):
+        np.testing.assert_array_equal(np.asarray(found), want)

@@ -162,7 +162,6 @@ class Product(Leaf):
         outer: lengths of the axes around the loop's own.
         orders: how its elements are added up, where they are computed without a call.
         is_read_whole: whether what reads the result of such a one takes several of its rows at once.
-        is_read_whole: whether what reads the result of such a one takes several of its rows at once.
     """
 
     loop: UfuncLoop | None
