@@ -268,7 +268,7 @@ EVERYDAY: list[
     ("L.where(L.b([True, False, True]), {a} - L.logsumexp({a}), 0.0)", V),
     ("L.stack([1 - 2 * ({a}[1] ** 2 + {a}[2] ** 2), {a}[0] * {a}[1], L.sin({a}[2])])", V),
     ("L.concatenate([{a}[:1] * 0.5, L.zeros_of({a}[1:2]), L.cos({b})[2:]])", V),
-    ("L.argmax({a} + 0.01 * {b}) * 0.3 + {a}", V),
+    ("L.argmax({a} + 0.01 * {b}) * {b} + {a}", V),
     ("{s}[:, 1] / ({s}[0, 0] ** 2 + 1.0)", V),
     ("{s}[L.i64([2, 0])] * {m}", M),
     ("L.einsum('bd,bnd->bn', {m}, L.stack([{s}, L.tanh({s})]))", M),
