@@ -55,6 +55,7 @@ class _Helper:
         while (task := self._inbox.get()) is not None:
             with between_forks(), contextlib.suppress(Exception):
                 task()
+            del task  # what it holds may go while the next one is awaited
 
     def close(self) -> None:
         """Do no more than the task at hand."""

@@ -111,7 +111,7 @@ def _transform_singles(x: Any, z: Any, numpys: Any, name: str, *, axis: int, nor
     """Return a transform in single precision: NumPy takes double for real numbers, and where it scales by the number 1."""
     points = x.shape[axis] if n is None else n
     ufunc = getattr(getattr(np.fft, "_pocketfft_umath", None), _name_loop(name, points), None)
-    if ufunc is None:
+    if ufunc is None or (name == "rfft" and x.dtype.kind == "c"):  # which NumPy refuses
         return numpys(x, n, axis, norm, z)
     if z is None:
         shape = list(x.shape)
