@@ -224,8 +224,11 @@ AUTO = PROGRAM.format(
     while time.monotonic() < end and (native.since is None or isinstance(native.run, make)):
         fn(x)
         time.sleep(1e-4)
+    import threading
     from afx.compiler.native_backend import helper
-    helper._close()  # behind what is written
+    written = threading.Event()
+    helper.ask_helper(written.set)  # behind what is written
+    assert written.wait(60)
     print(native.state, len(trials))"""
 )
 
