@@ -32,6 +32,8 @@ def choose_far_exponentials(
         return None
     zero, bound = [Literal(n, Aval((), aval.dtype)) for n in (0.0, FAR)]
     is_far = b.make(with_ufunc(np.less), (x, bound))
+    if not _looks_for_far(b, is_far):  # it has become another choice between numbers, which is as far as before
+        return None
     choice = primitive_for_role("select")
     near = b.make(choice, (is_far, zero, x))
     return b.make(choice, (is_far, zero, b.make(p, (near,), params, aval)))
@@ -40,8 +42,12 @@ def choose_far_exponentials(
 def _is_chosen(b: GraphBuilder, x: Atom) -> bool:
     """Tell whether an operand has no such numbers any more."""
     choice = b.made_by(x, "select")
-    test = None if choice is None else b.defining_equation(choice.inputs[0])
-    return test is not None and test.primitive.lowering.ufunc is np.less and number_of(b, test.inputs[1]) == FAR
+    return choice is not None and _looks_for_far(b, choice.inputs[0])
+
+
+def _looks_for_far(b: GraphBuilder, test: Atom) -> bool:
+    eq = b.defining_equation(test)
+    return eq is not None and eq.primitive.lowering.ufunc is np.less and number_of(b, eq.inputs[1]) == FAR
 
 
 def _may_be_far(b: GraphBuilder, x: Atom, depth: int) -> bool:

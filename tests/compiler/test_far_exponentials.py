@@ -58,3 +58,13 @@ def test_masked_exponentials_are_numpys(name: str) -> None:
 def test_other_exponentials_stay(name: str) -> None:
     """Where nothing masks, or not in float64, or where there are few elements, the call costs less than a look."""
     assert not chosen(PLAIN[name])
+
+
+def test_choices_between_numbers_stay() -> None:
+    """A look at them would be a choice between truths, which leads no further, and would be repeated for that."""
+
+    def fn(seen: Any) -> Any:
+        return afx.exp(afx.where(seen, np.float64(0.0), np.float64(-1e9)))
+
+    assert simplify(afx.trace(fn)(SEEN), Target(), expanding=True).counts() == {"where": 1, "exp": 1}
+    np.testing.assert_array_equal(np.asarray(afx.jit(fn, backend="numpy")(SEEN)), np.exp(np.where(SEEN, 0.0, -1e9)))
