@@ -9,8 +9,9 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
+from afx.compiler.native_backend.lowering.lower import lower_schedule
 from afx.compiler.native_backend.program import Nest
-from tests.compiler.native_backend.native_run import Native, assert_same_bits
+from tests.compiler.native_backend.native_run import FIRST_TIER, Native, assert_same_bits, schedule_of
 
 X = np.random.default_rng(0).normal(size=3000)
 
@@ -44,3 +45,15 @@ def test_values_that_others_read_from_memory_stay(dtype: str) -> None:
         return y, total, afx.exp(y) * total, afx.sort(z) * total, afx.cumsum(y)
 
     assert_same_bits(fn, x)
+
+
+def test_long_chains_of_signs_are_not_made_again() -> None:
+    """Of what is made of what could be made again, the first value is kept: loops do not grow with the chain before them."""
+
+    def fn(x: Any) -> Any:
+        for _ in range(200):
+            x = afx.abs(-afx.sign(x))
+        return x
+
+    steps = lower_schedule(schedule_of(fn, X), FIRST_TIER)[0].block.steps
+    assert sum([len(step.values) for step in steps if isinstance(step, Nest)]) < 700

@@ -206,7 +206,7 @@ class BlockBuilder:
         if quiet is not None:
             group.quiet = quiet
         group.made[out.index] = make(group, [self.value(group, k, x) for x in operands])
-        self._recipes |= recipe_of(out, operands, quiet, make)
+        self._recipes |= recipe_of(out, operands, quiet, make, self._recipes)
         group.writes.append(owner)
         self.defined[owner] = k
 

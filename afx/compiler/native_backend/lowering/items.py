@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -50,14 +50,20 @@ Recipe: TypeAlias = "Callable[[Group, Callable[[Operand], int]], int]"
 
 
 def recipe_of(
-    out: Buffer, operands: Sequence[Operand], quiet: tuple[str, ...] | None, make: Callable[[Group, list[int]], int]
+    out: Buffer,
+    operands: Sequence[Operand],
+    quiet: tuple[str, ...] | None,
+    make: Callable[[Group, list[int]], int],
+    known: Container[int],
 ) -> dict[int, Recipe]:
     """Return how a value is made, where loops that read it better read its only array, which is no larger, and make it again.
 
-    So it is with signs, sizes and choices between numbers, which raise no errors.
+    So it is with signs, sizes and choices between numbers, which raise no errors; but not with what is made of such ones,
+    whose indices are known: loops would make whole chains again.
     """
     arrays = [x for x in operands if isinstance(x, Buffer)]
     is_cheap = quiet is None and len(arrays) == 1 and arrays[0].dtype.itemsize <= out.dtype.itemsize
+    is_cheap = is_cheap and arrays[0].index not in known
     return {out.index: lambda group, number_of: make(group, [number_of(x) for x in operands])} if is_cheap else {}
 
 
