@@ -8,7 +8,6 @@ import signal
 import struct
 import time
 import zlib
-from collections import deque
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -22,12 +21,13 @@ __all__ = ["NAME_BYTES", "Peer", "Watch", "refuse_calls"]
 
 TELL_SECONDS: Final = 0.5  # a wait of this length is told to the others
 LEFT_SECONDS: Final = 3.0  # without any progress, while all others wait in later calls
+LEFT_LOOKS: Final = 100  # as many tests in between: after a pause of this process all may be there, and not yet taken
 SHED_FACTOR: Final = 2.0  # deadlines until a rank that hangs, and that nobody could end, is an error
 WORD_TAG: Final = 3
 NAME_BYTES: Final = 112
-WORD: Final = struct.Struct(f"<qq{NAME_BYTES}s")  # number of the call, whether the program ended, name
+WORD: Final = struct.Struct(f"<qqq{NAME_BYTES}s")  # number of the call, of its part, whether the program ended, name
 MANY_RANKS: Final = 64  # above, a word goes to neighbours at distances that double
-KEPT_CALLS: Final = 256
+KEPT_NAMES: Final = 256
 END_SECONDS: Final = 1.0
 
 
@@ -50,11 +50,13 @@ class _Word:
 
     Attributes:
         number: of the call in which it waits, or of its last one.
+        part: of that call: how many details it had noted.
         is_end: whether its program ended.
-        name: of the call.
+        name: of the call, with the last detail.
     """
 
     number: int
+    part: int
     is_end: bool
     name: str
 
@@ -89,15 +91,18 @@ class Watch:
         self._deadline = deadline
         self._sheds = sheds
         self.number: int = 0
-        self._names: deque[str] = deque(maxlen=KEPT_CALLS)
+        self._part = 0
         self._call = "connect"
+        self._names: dict[tuple[int, int], str] = {}  # of the last calls and their parts
         self.use(comm, [])
 
     def use(self, comm: Any, peers: list[Peer]) -> None:
-        """Watch the ranks of another communicator."""
+        """Watch the ranks of another communicator; the call that is under way begins again."""
         self._comm = comm
         self._words: dict[int, _Word] = {}
-        self._told = -1
+        self._told = (-1, 0)
+        self._left_looks = 0
+        self._note(0, self._call)
         self._sent: list[Any] = []
         self._has_shed = False
         self.peers: list[Peer] = peers
@@ -105,17 +110,24 @@ class Watch:
     @property
     def name(self) -> str:
         """The name of the call that is under way."""
-        return _plain(self._names[-1]) if self._names else "connect"
+        return _plain(self._names[self.number, self._part])
 
     def begin(self, name: str) -> None:
         """Note the next call."""
         self.number += 1
         self._call = name
-        self._names.append(name)
+        self._note(0, name)
 
     def detail(self, text: str) -> None:
-        """Add to the name of the call what else all ranks should have the same now."""
-        self._names[-1] = f"{self._call}: {text}"
+        """Add to the name of the call what else all ranks should have the same now: its next part begins."""
+        self._note(self._part + 1, f"{self._call}: {text}")
+
+    def _note(self, part: int, name: str) -> None:
+        self._part = part
+        self._names[self.number, part] = name
+        self._left_looks = 0
+        while len(self._names) > KEPT_NAMES:
+            del self._names[next(iter(self._names))]
 
     def look(self, waited: float) -> None:
         """Tell the others that this rank waits, hear what they say, and give up after the deadline.
@@ -126,8 +138,8 @@ class Watch:
         """
         if waited < TELL_SECONDS:
             return
-        if self._told != self.number:
-            self._told = self.number
+        if self._told != (self.number, self._part):
+            self._told = (self.number, self._part)
             self._tell(is_end=False)
         self._hear()
         if waited >= LEFT_SECONDS:
@@ -183,7 +195,7 @@ class Watch:
         return sorted({(rank + sign * 2**k) % size for k in range(size.bit_length()) for sign in (1, -1)} - {rank})
 
     def _tell(self, *, is_end: bool) -> None:
-        word = np.frombuffer(WORD.pack(self.number, is_end, self.name.encode()), np.uint8)
+        word = np.frombuffer(WORD.pack(self.number, self._part, is_end, self.name.encode()), np.uint8)
         self._sent = [request for request in self._sent if not request.Test()]
         self._sent += [self._comm.Isend([word, self._mpi.BYTE], other, WORD_TAG) for other in self._listeners()]
 
@@ -193,8 +205,8 @@ class Watch:
             memory: Ndarray = np.zeros(WORD.size, np.uint8)
             other = status.Get_source()
             self._comm.Recv([memory, self._mpi.BYTE], other, WORD_TAG)
-            number, is_end, name = WORD.unpack(memory.tobytes())
-            self._words[other] = _Word(number, bool(is_end), name.rstrip(b"\0").decode(errors="replace"))
+            number, part, is_end, name = WORD.unpack(memory.tobytes())
+            self._words[other] = _Word(number, part, bool(is_end), name.rstrip(b"\0").decode(errors="replace"))
 
     def _hear(self) -> None:
         self._receive_words()
@@ -202,20 +214,29 @@ class Watch:
             self._compare(other, word)
 
     def _compare(self, other: int, word: _Word) -> None:
-        rank, back = self._comm.rank, self.number - word.number
-        if word.is_end and back > 0:
+        rank, mine = self._comm.rank, self._find_name(word)
+        if word.is_end and word.number < self.number:
             raise PeerLost(
                 f"distributed: rank {other} ended its program after {word.name} (call {word.number}): got no answer to rank "
                 f"{rank} in {self.name} (call {self.number}); every rank makes the same calls"
             )
-        if not word.is_end and 0 <= back < len(self._names) and (mine := _plain(self._names[-1 - back])) != word.name:
-            refuse_calls(rank, mine, other, word.name, word.number)
+        if not word.is_end and mine is not None and _plain(mine) != word.name:
+            refuse_calls(rank, _plain(mine), other, word.name, word.number)
+
+    def _find_name(self, word: _Word) -> str | None:
+        """Return the name of this rank's part beside a word's: of a call that it has left before that part, the last one."""
+        parts = [part for number, part in self._names if number == word.number]
+        if word.part in parts:
+            return self._names[word.number, word.part]
+        has_left = word.number < self.number and parts and max(parts) < word.part
+        return self._names[word.number, max(parts)] if has_left else None
 
     def _check_left(self) -> None:
         """Refuse to wait in a call that all others have left: nothing more will come."""
         others = [self._words.get(rank) for rank in range(self._comm.size) if rank != self._comm.rank]
         words = [word for word in others if word is not None and (word.is_end or word.number > self.number)]
-        if words and len(words) == len(others):
+        self._left_looks = self._left_looks + 1 if words and len(words) == len(others) else 0
+        if self._left_looks > LEFT_LOOKS:
             raise ArgumentError(
                 f"distributed: a call that the other ranks have left: got rank {self._comm.rank} in {self.name} (call "
                 f"{self.number}), others in {words[0].name} (call {words[0].number}) or behind it; every rank makes the same "
@@ -224,7 +245,7 @@ class Watch:
 
     def _is_here(self, rank: int) -> bool:
         word = self._words.get(rank)
-        return word is not None and word.number >= self.number
+        return word is not None and (word.number, word.part) >= (self.number, self._part)
 
     def _shed(self) -> None:
         """End ranks of this machine that gave no sign: the connection then learns that they are lost."""
