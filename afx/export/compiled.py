@@ -15,7 +15,7 @@ import numpy as np
 from afx import pytree
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_schedule
-from afx.compiler.native_backend.program import Program, WhileBack
+from afx.compiler.native_backend.program import Loop, Program
 from afx.compiler.native_backend.standalone.codegen import compile_module
 from afx.compiler.native_backend.standalone.emit import emit_function
 from afx.compiler.schedule import Schedule
@@ -179,7 +179,7 @@ def _lower(schedule: Schedule, graph: Graph, name: str) -> tuple[Program, tuple[
 
 def _emit(program: Program, constants: Sequence[Any], found: Exported, schedule: Schedule, graph: Graph) -> str:
     machine = found.machine
-    allocates = any(isinstance(step, WhileBack) for step in program.block.all_steps())
+    allocates = any(isinstance(step, Loop) and step.rows is not None for step in program.block.all_steps())
     facts = {
         "version": found.version, "name": found.name, "machine": attrs.asdict(machine), "work_bytes": found.work_bytes,
         "inputs": _list(found.inputs), "outputs": _list(found.outputs), "has_scalar": found.has_scalar,

@@ -62,7 +62,7 @@ def test_rows_have_numpys_bits(count: int, dtype: str) -> None:
     native = assert_same_bits(_losses, *args)
     loops = _loops(native)
     assert (count < 30) or any(loop.is_cut for loop in loops)
-    assert (count < 90) or any(not loop.is_cut and len(loop.roots[0]) for loop in loops)
+    assert (count < 90) or any(not loop.is_cut and len(loop.bodies[0].args) for loop in loops)
 
 
 def test_long_rows_are_summed_from_zero() -> None:
@@ -218,8 +218,7 @@ def test_rows_are_made_among_the_zeros_around_them(shape: tuple[int, int]) -> No
         return (size / afx.sum(size, axis=1, keepdims=True) * size).sum()
 
     native = assert_same_bits(afx.value_and_grad(energy), _drawn(*shape), np.float32(0.1))
-    blocks = [p for loop in _loops(native) for p in zip(loop.roots[0], loop.strides[0], strict=True)]
-    written = {root for root, stride in blocks if stride}
+    written = {arg.roots for loop in _loops(native) for arg in loop.bodies[0].args if arg.stride}
     whole = 4 * shape[0] * shape[1]
     copies = [step for step in native.program.block.steps if isinstance(step, Nest) and not step.operations]
     assert written

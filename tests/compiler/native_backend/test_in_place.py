@@ -9,14 +9,14 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.program import Scan, While
+from afx.compiler.native_backend.program import Loop
 from tests.compiler.native_backend.native_run import assert_same_bits
 
 
 def carries_in_place(fn: Any, *args: Any) -> int:
     """Return how many carries stay in place, of a function that has the bits of NumPy's plan."""
     steps = list(assert_same_bits(fn, *args).program.block.all_steps())
-    loops = [step for step in steps if isinstance(step, Scan | While)]
+    loops = [step for step in steps if isinstance(step, Loop)]
     return sum([a == b for loop in loops for a, b in zip(loop.carry, loop.other, strict=True)])
 
 

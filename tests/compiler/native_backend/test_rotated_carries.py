@@ -9,16 +9,16 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.program import Scan
+from afx.compiler.native_backend.program import Loop
 from tests.compiler.native_backend.native_run import Native, assert_same_bits
 
 LENGTHS = [0, 1, 2, 7, 10]
 DTYPES = ["float32", "float64"]
 
 
-def loop_of(native: Native) -> Scan:
-    """Return the only scan of a program."""
-    (loop,) = [step for step in native.program.block.steps if isinstance(step, Scan)]
+def loop_of(native: Native) -> Loop:
+    """Return the only loop of a program."""
+    (loop,) = [step for step in native.program.block.steps if isinstance(step, Loop)]
     return loop
 
 

@@ -71,7 +71,7 @@ def test_tiles_are_made() -> None:
     u = np.random.default_rng(2).normal(size=(84, 20)).astype(np.float32)
     native = assert_same_bits(_steps(_diffused), u)
     (loop,) = _loops(native)
-    assert len(loop.bodies[0].steps) == 4
+    assert len(loop.blocks()[0].steps) == 4
     assert loop.arena_bytes < u.nbytes / 2
 
 

@@ -12,7 +12,7 @@ import attrs
 from afx.compiler.native_backend.llvm.entry import Entry
 from afx.compiler.native_backend.llvm.flags import Flags, Layout
 from afx.compiler.native_backend.llvm.looks import Looks, leave_long
-from afx.compiler.native_backend.llvm.loops import Loops, all_roots, root_of, row_of
+from afx.compiler.native_backend.llvm.loops import Loops, pointers_of, root_of
 from afx.compiler.native_backend.llvm.op import memory_type
 from afx.compiler.native_backend.llvm.passes import choose_passes
 from afx.compiler.native_backend.llvm.step import emit_step
@@ -25,13 +25,12 @@ from afx.compiler.native_backend.program import (
     Choice,
     Leaf,
     Load,
+    Loop,
     Nest,
     Phase,
     Product,
     Program,
-    Scan,
     Step,
-    While,
 )
 from afx.compiler.target import DEFAULT, NativeTarget
 
@@ -143,7 +142,7 @@ class Blocks:
 
     def _each(self, block: Block, steps: Sequence[Step]) -> None:
         for step in steps:
-            if isinstance(step, Scan | While):
+            if isinstance(step, Loop):
                 self._loops.add(block, step)
             elif isinstance(step, Choice):
                 self._choice(block, step)
@@ -193,19 +192,18 @@ class Blocks:
     def _choice(self, block: Block, step: Choice) -> None:
         """Add a jump to one of several blocks."""
         w, k = self.w, self.w.fresh()
-        functions = [self.emit(body, "branch") for body in step.bodies]
+        functions = [self.emit(body, "branch") for body in step.blocks()]
         kind = memory_type(step.dtype)
         index = w.let(f"load {kind}, ptr {root_of(self.w, block, step.index)}")
         if kind != "i64":
             index = w.let(f"{'sext' if step.dtype[0] == 'i' else 'zext'} {kind} {index} to i64")
         cases = " ".join([f"i64 {n}, label %case{k}.{n}" for n in range(len(functions) - 1)])
-        shared = [root_of(self.w, block, root) for root in (*step.operands, *step.outputs)]
-        own = all_roots(w, block, *step.constants)
         arena = w.shifted("%arena", step.arena)
         w.line(f"switch i64 {index}, label %case{k}.{len(functions) - 1} [{cases}]")
-        for n, function in enumerate(functions):
+        for n, (function, body) in enumerate(zip(functions, step.bodies, strict=True)):
             w.label(f"case{k}.{n}")
-            w.line(f"call void {function}({', '.join([f'ptr {p}' for p in (*shared, *own[n], arena, '%fault')])})")
+            pointers = (*pointers_of(w, block, body)("0", "0"), arena, "%fault")
+            w.line(f"call void {function}({', '.join([f'ptr {p}' for p in pointers])})")
             w.line(f"br label %chosen{k}")
         w.label(f"chosen{k}")
 
@@ -215,14 +213,11 @@ class Blocks:
         base = w.shifted(w.shifted("%arena", loop.arena), arena)
 
         def step(number: int, i: str) -> None:
-            roots = zip(loop.roots[number], loop.strides[number], strict=True)
-            pointers = [
-                row_of(w, root_of(self.w, block, k), i, stride) if stride else root_of(self.w, block, k)
-                for k, stride in roots
-            ]
-            w.call(self._body(loop.bodies[number]), ", ".join([f"ptr {p}" for p in (*pointers, base, "%fault")]))
+            body = loop.bodies[number]
+            pointers = (*pointers_of(w, block, body)(i, i), base, "%fault")
+            w.call(self._body(body.block), ", ".join([f"ptr {p}" for p in pointers]))
 
-        leave = leave_long(w, loop.length // (PARTS if loop.is_cut else 1), loop.bodies[0].nanoseconds)
+        leave = leave_long(w, loop.length // (PARTS if loop.is_cut else 1), loop.blocks()[0].nanoseconds)
         if len(loop.bodies) == 1:
             w.loop(low, high, 1, partial(step, 0), leave)
             return

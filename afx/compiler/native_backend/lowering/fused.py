@@ -13,7 +13,7 @@ import attrs
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError
 from afx.compiler.native_backend.lowering.items import reads_of
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dense, indexed_part
-from afx.compiler.native_backend.program import BlockLoop
+from afx.compiler.native_backend.program import Arg, BlockLoop, Body
 from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import Call, Fused, Partial, Result, Schedule, Space, View
 from afx.core.aval import Shape
@@ -66,20 +66,18 @@ def _block_loop(b: BlockBuilder, fused: Fused) -> None:
         else:
             outs.append(b.own(out.index, out.shape, b.dtype(out)))
     constants = [[b.constant(c) for c in body.constants] for body in bodies]
-    blocks = [space.block * x.strides[0] for x in sliced]
     moves = [
         p.strides[0] if x.index in partials else space.block * _flat(space, p).strides[0]
         for x, p in zip(results, outs, strict=True)
     ]
-    given = [*sliced, *whole, *outs]
-    loop = BlockLoop(
-        tuple([body.block for body in bodies]),
-        space.blocks,
-        tuple([tuple([p.owner for p in (*given, *own)]) for own in constants]),
-        tuple([(*blocks, *[0 for _ in whole], *moves, *[0 for _ in own]) for own in constants]),
-        0,
-        _elements(fused),
-    )
+    args = [
+        *[Arg((p.owner,), space.block * p.strides[0]) for p in sliced],
+        *[Arg((p.owner,)) for p in whole],
+        *[Arg((p.owner,), move) for p, move in zip(outs, moves, strict=True)],
+    ]
+    pairs = zip(bodies, constants, strict=True)
+    runs = [Body(body.block, (*args, *[Arg((c.owner,)) for c in own])) for body, own in pairs]
+    loop = BlockLoop(tuple(runs), space.blocks, _elements(fused))
     b.fixed(
         [loop], [*sliced, *whole, *[c for own in constants for c in own]], [*places.values(), *outs], loop.arena_bytes
     )

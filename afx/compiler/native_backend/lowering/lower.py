@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import attrs
 
+from afx.compiler.native_backend.loops import Loop as NativeLoop
 from afx.compiler.native_backend.lowering.alias import donate_memory, keep_in_place, rotate_carries
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError
 from afx.compiler.native_backend.lowering.fused import lower_fused
@@ -15,19 +17,14 @@ from afx.compiler.native_backend.lowering.memory import Location, dtype_name
 from afx.compiler.native_backend.lowering.ops.call import lower_call
 from afx.compiler.native_backend.lowering.phases import cut_block
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
-from afx.compiler.native_backend.program import (
-    Choice,
-    Param,
-    Program,
-    Scan,
-    While,
-    WhileBack,
-)
+from afx.compiler.native_backend.program import Arg, Body, Choice, Param, Program
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Alloc, Branch, Free, Loop, Schedule
 from afx.compiler.target import DEFAULT, Target
 
 __all__ = ["explain_schedule", "lower_plan", "lower_schedule"]
+
+RESIDUAL_ALIGNMENT = 8  # bytes: as much as any element needs
 
 
 def lower_schedule(
@@ -107,10 +104,8 @@ def _branch(b: BlockBuilder, branch: Branch) -> None:
     operands = [_pointer(b, x) for x in branch.operands]
     outputs = [b.own(x.index, x.shape, b.dtype(x)) for x in branch.outputs]
     constants = [[b.constant(c) for c in body.constants] for body in bodies]
-    step = Choice(
-        tuple([body.block for body in bodies]), index.owner, index.dtype, _owners(operands), _owners(outputs),
-        tuple(map(_owners, constants)), 0, quiet=branch.error_state or (),
-    )  # fmt: skip
+    cases = [Body(body.block, _args(*operands, *outputs, *own)) for body, own in zip(bodies, constants, strict=True)]
+    step = Choice(tuple(cases), index.owner, index.dtype, quiet=branch.error_state or ())
     reads = [index, *operands, *[c for own in constants for c in own]]
     b.fixed([step], reads, outputs, max([body.block.arena for body in bodies]))
 
@@ -125,59 +120,54 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
     first = len(consts) + len(carry) + len(loop.xs)
     body, other = _in_turns(b, body, len(consts), first, carry, rotates=loop.condition is None)
     constants = [b.constant(c) for c in body.constants]
-    reads = [*consts, *init, *constants]
-    if loop.condition is not None:
-        test = _block(loop.condition, b.target)
-        tests = [_pointer(b, x) for x in loop.tests]
-        more = [b.constant(c) for c in test.constants]
-        verdict = b.temporary((), "b1")
-        sizes = tuple([p.nbytes for p in carry])
-        step = While(
-            test.block, body.block, _owners(tests), _owners(consts), _owners(init), _owners(carry), _owners(other),
-            verdict.owner, sizes, _owners(more), _owners(constants), 0, quiet=loop.error_state or (),
-        )  # fmt: skip
-        reads += [*tests, *more]
-        if loop.back is not None:
-            _back(b, loop, step, reads, results, [*carry, *other, verdict])
-            return
-        b.fixed([step], reads, [*carry, *other, verdict], max(body.block.arena, test.block.arena))
-        return
-    assert loop.length is not None
     xs = [_pointer(b, x) for x in loop.xs]
     ys = [b.own(y.index, y.shape, b.dtype(y)) for y in loop.ys]
-    scan = Scan(
-        body.block, loop.length, loop.reverse, _owners(consts), _owners(init), _owners(carry), _owners(other),
-        _owners(xs), _owners(ys), tuple([p.nbytes for p in carry]), _rows(xs, loop.length), _rows(ys, loop.length),
-        _owners(constants), 0, quiet=loop.error_state or (),
+    reads, writes = [*consts, *init, *xs, *constants], [*carry, *other, *ys]
+    old, new = _by_turns(carry, other)
+    back, read_back, written_back = _back(b, loop, loop.back, consts, results) if loop.back else (None, [], [])
+    elements, stacked = [tuple([_row(p, loop.length or 0) for p in row]) for row in (xs, ys)]
+    residuals = back.residuals if back else ()
+    bodies = [Body(body.block, (*_args(*consts), *old, *elements, *new, *stacked, *residuals, *_args(*constants)))]
+    verdict = None
+    if loop.condition is not None:
+        test, tests = _block(loop.condition, b.target), [_pointer(b, x) for x in loop.tests]
+        more, verdict = [b.constant(c) for c in test.constants], b.temporary((), "b1")
+        bodies.insert(0, Body(test.block, (*_args(*tests), *old, *_args(verdict, *more))))
+        reads, writes = [*reads, *tests, *more], [*writes, verdict]
+    step = NativeLoop(
+        tuple(bodies), loop.length, loop.reverse, _owners(init), _owners(carry), _owners(other),
+        tuple([p.nbytes for p in carry]), verdict.owner if verdict else None, back.rows if back else None,
+        quiet=loop.error_state or (),
     )  # fmt: skip
-    b.fixed([scan], [*reads, *xs], [*carry, *other, *ys], body.block.arena)
+    steps = [step, back] if back else [step]
+    arena = max([block.arena for step in steps for block in step.blocks()])
+    b.fixed(steps, [*reads, *read_back], [*writes, *written_back], arena)
 
 
 def _back(
-    b: BlockBuilder,
-    loop: Loop,
-    forward: While,
-    reads: Sequence[Location],
-    carry: Sequence[Location],
-    writes: Sequence[Location],
-) -> None:
-    """Add a loop and the way back over its steps, of which memory outside of the arena keeps the residuals."""
-    assert loop.back is not None
-    back = _block(loop.back, b.target)
-    init = [_pointer(b, x) for x in loop.carry_back]
-    residuals = [x.aval for x in loop.back.inputs[len(loop.consts) : len(loop.back.inputs) - len(init)]]
-    first = len(loop.back.inputs) - len(init)
-    back, other = _in_turns(b, back, first, len(loop.back.inputs), carry)
-    constants = [b.constant(c) for c in back.constants]
-    rows = b.temporary((2,), "i8")
-    values = {f.name: getattr(forward, f.name) for f in attrs.fields(While)}
-    step = WhileBack(
-        **values, back=back.block, back_init=_owners(init), back_carry=_owners(carry), back_other=_owners(other),
-        back_bytes=tuple([p.nbytes for p in carry]), residual_bytes=tuple([a.nbytes for a in residuals]),
-        back_constants=_owners(constants), rows=rows.owner,
+    b: BlockBuilder, loop: Loop, schedule: Schedule, consts: Sequence[Location], carry: Sequence[Location]
+) -> tuple[NativeLoop, list[Location], list[Location]]:
+    """Return the way back over the turns of a loop, which leave residuals outside of the arena, and what it reads and writes."""
+    back, init = _block(schedule, b.target), [_pointer(b, x) for x in loop.carry_back]
+    first = len(schedule.inputs) - len(init)
+    back, other = _in_turns(b, back, first, len(schedule.inputs), carry)
+    constants, rows = [b.constant(c) for c in back.constants], b.temporary((3,), "i8")
+    sizes = [x.aval.nbytes for x in schedule.inputs[len(loop.consts) : first]]
+    *starts, size = itertools.accumulate([-(-n // RESIDUAL_ALIGNMENT) * RESIDUAL_ALIGNMENT for n in sizes], initial=0)
+    residuals = tuple([Arg((rows.owner,), size, start) for start in starts])
+    old, new = _by_turns(carry, other)
+    step = NativeLoop(
+        (Body(back.block, (*_args(*consts), *residuals, *old, *new, *_args(*constants))),), None, True,
+        _owners(init), _owners(carry), _owners(other), tuple([p.nbytes for p in carry]),
+        rows=rows.owner, quiet=loop.error_state or (),
     )  # fmt: skip
-    arena = max(forward.body.arena, forward.test.arena, back.block.arena)
-    b.fixed([step], [*reads, *init, *constants], [*writes, *carry, *other, rows], arena)
+    return step, [*init, *constants], [*carry, *other, rows]
+
+
+def _by_turns(carry: Sequence[Location], other: Sequence[Location]) -> list[tuple[Arg, ...]]:
+    """Return where turns find the carry, and where they leave the next one."""
+    pairs = [(p.owner, q.owner) for p, q in zip(carry, other, strict=True)]
+    return [tuple([Arg(pair) for pair in pairs]), tuple([Arg(pair[::-1]) for pair in pairs])]
 
 
 def _in_turns(
@@ -213,8 +203,14 @@ def _owners(locations: Sequence[Location]) -> tuple[int, ...]:
     return tuple([p.owner for p in locations])
 
 
-def _rows(locations: Sequence[Location], length: int) -> tuple[int, ...]:
-    return tuple([p.nbytes // length if length else 0 for p in locations])
+def _args(*locations: Location) -> tuple[Arg, ...]:
+    """Return memory that is the same in each turn."""
+    return tuple([Arg((p.owner,)) for p in locations])
+
+
+def _row(location: Location, length: int) -> Arg:
+    """Return memory of which each turn gets a row."""
+    return Arg((location.owner,), location.nbytes // length if length else 0)
 
 
 def _pointer(b: BlockBuilder, x: Operand) -> Location:

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import attrs
 
 from afx.compiler.arena import ALIGNMENT
-from afx.compiler.native_backend.controls import Carrying
 from afx.compiler.native_backend.lowering.items import Item
-from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Nest, Phase, Product, Ref, Step
+from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Loop, Nest, Phase, Product, Ref, Step
 from afx.compiler.target import NativeTarget
 
 __all__ = ["cut_block", "shared_rows"]
@@ -90,7 +89,7 @@ def _cut(step: Step, arena: int, least: int, limits: NativeTarget) -> list[Step]
         return [attrs.evolve(step, is_cut=True, arena=arena) if is_long and step.length > 1 else step]
     if isinstance(step, Product):
         return [step.in_pieces(PARTS) if step.nanoseconds >= least else step]
-    if isinstance(step, Carrying):
+    if isinstance(step, Loop):
         total = step.turns * sum([block.nanoseconds for block in step.blocks()])
         if total >= limits.share_loop_min_nanoseconds:  # then smaller steps too
             least = min(least, limits.share_loop_min_elements)

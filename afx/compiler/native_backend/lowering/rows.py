@@ -9,7 +9,7 @@ import attrs
 from afx.compiler.arena import Arena
 from afx.compiler.native_backend.lowering.items import Item
 from afx.compiler.native_backend.lowering.memory import finish_steps, place_memory
-from afx.compiler.native_backend.program import Block, BlockLoop, Leaf, Nest, Ref, Step
+from afx.compiler.native_backend.program import Arg, Block, BlockLoop, Body, Leaf, Nest, Ref, Step
 from afx.compiler.native_backend.steps import RowAccess
 
 __all__ = ["Part", "even_part", "fuse_rows", "loop_over_tiles", "row_accesses", "single_steps"]
@@ -152,10 +152,10 @@ def loop_over_tiles(parts: Sequence[Part], count: int, rows: int, outside: Colle
         if root not in outside and a.pitch
     }
     params = [pair for pair in pairs if pair[0] not in kept]
-    bodies = tuple([_tile(parts, n, params, kept) for n in (count, rows % count) if n])
-    roots, strides = tuple([root for root, _ in params]), tuple([count * pitch for _, pitch in params])
-    loop = BlockLoop(bodies, -(-rows // count), (roots,) * len(bodies), (strides,) * len(bodies), 0, total)
-    return Item([loop], set(roots), [root for root in made if root not in kept], loop.arena_bytes)
+    args = tuple([Arg((root,), count * pitch) for root, pitch in params])
+    bodies = tuple([Body(_tile(parts, n, params, kept), args) for n in (count, rows % count) if n])
+    loop = BlockLoop(bodies, -(-rows // count), total)
+    return Item([loop], {root for root, _ in params}, [root for root in made if root not in kept], loop.arena_bytes)
 
 
 def _tile(parts: Sequence[Part], count: int, params: Sequence[tuple[int, int]], kept: dict[int, _Kept]) -> Block:

@@ -12,7 +12,7 @@ from afx.compiler.native_backend.lowering.convert import BlockBuilder, Unsupport
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dense
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of
 from afx.compiler.native_backend.lowering.product_order import find_orders
-from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Load, Nest, Op, Product, Ref, Root
+from afx.compiler.native_backend.program import PARTS, Arg, Block, BlockLoop, Body, Load, Nest, Op, Product, Ref, Root
 from afx.compiler.native_backend.steps import merged
 from afx.compiler.native_backend.sums import Orders, chain
 from afx.compiler.schedule import Call
@@ -131,8 +131,8 @@ def multiply_into(
         on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(operands)])
         product = _with_orders(b, Product(loop, sizes, tuple(operands), core, quiet))
         body = Block(3, (Root(0), Root(1), Root(2)), (attrs.evolve(product, operands=on_params),), 0)
-        owners, outer_strides = (x.owner, y.owner, out.owner), tuple([s[0] for s in strides])
-        step = BlockLoop((body,), space[0], (owners,), (outer_strides,), 0, math.prod(out.shape))
+        args = [Arg((p.owner,), s[0]) for p, s in zip((x, y, out), strides, strict=True)]
+        step = BlockLoop((Body(body, tuple(args)),), space[0], math.prod(out.shape))
         b.fixed([step], [x, y], [out])
         return
     ends = stops or _cut(sizes, int(out.dtype[1:]), b.limits)
