@@ -114,6 +114,7 @@ class NativeTarget:
     yield_pauses: int = 1 << 11  # then another thread may take the processor, which may keep it for long
     yield_nanoseconds: int = 50_000  # that such a turn counts
     help_max_pauses: int = 1 << 19  # without a job, some 20 ms: then a helper leaves
+    rest_max_pauses: int = 1 << 12  # without a program, some 0.15 ms: two to four times what waking a helper up takes
 
     # -- products: numbers of multiplications --
     product_max_products: int = 1 << 22  # NumPy's plan cuts larger ones, or leaves them to BLAS's threads

@@ -17,15 +17,21 @@ from typing import Any
 
 from afx.runtime.processors import count_processors
 
-__all__ = ["get_threads", "run_blocks", "single_threaded"]
+__all__ = ["Worker", "find_workers", "get_threads", "run_blocks", "single_threaded"]
 
 Block = Callable[..., None]
 
 
-class _Worker:
-    """A thread that waits for work."""
+class Worker:
+    """A thread that waits for work.
+
+    Attributes:
+        inbox: what it does next.
+        leave: while it watches for more work of one kind, what ends that.
+    """
 
     def __init__(self) -> None:
+        self.leave: Callable[[], None] | None = None
         self.inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         threading.Thread(target=self._serve, name="afx worker", daemon=True).start()
 
@@ -33,20 +39,26 @@ class _Worker:
         while True:
             self.inbox.get()()
 
+    def ask(self, task: Callable[[], None]) -> None:
+        """Have a task done, by a thread that does not watch for other work first."""
+        if self.leave is not None:
+            self.leave()
+        self.inbox.put(task)
+
 
 class _Pool:
     """The threads of this process, made when they are first needed."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.workers: list[_Worker] = []
+        self.workers: list[Worker] = []
         self.threads = count_processors()
 
-    def helpers(self, count: int) -> list[_Worker]:
+    def helpers(self, count: int) -> list[Worker]:
         """Return workers, fewer where no more threads can be started; the caller has the lock."""
         while len(self.workers) < min(count, self.threads - 1):
             try:
-                self.workers.append(_Worker())
+                self.workers.append(Worker())
             except RuntimeError:  # a system without threads, such as WebAssembly, or without one more
                 self.threads = len(self.workers) + 1
         return self.workers[:count]
@@ -89,6 +101,17 @@ def get_threads() -> int:
 def set_threads(count: int) -> None:
     """Set how many threads a plan may use; 1 is the caller's own alone."""
     _pool[0].threads = max(1, int(count))
+
+
+def find_workers(count: int) -> Sequence[Worker]:
+    """Return so many threads that help, all there are for 0; fewer where none can be started, or one is about to be."""
+    pool = _pool[0]
+    if len(pool.workers) < count and pool.lock.acquire(blocking=False):
+        try:
+            pool.helpers(count)
+        finally:
+            pool.lock.release()
+    return pool.workers[: count or None]
 
 
 class _Share:
@@ -145,12 +168,12 @@ def _shared(
     work: Callable[[tuple[Any, ...]], None],
     numbers: Iterator[int],
     scratch: Sequence[tuple[Any, ...]],
-    helpers: Sequence[_Worker],
+    helpers: Sequence[Worker],
 ) -> None:
     shares = [_Share(functools.partial(work, own)) for own in scratch[1 : 1 + len(helpers)]]
     try:
         for helper, share in zip(helpers, shares, strict=True):
-            helper.inbox.put(share)
+            helper.ask(share)
         work(scratch[0])
     finally:
         _end(numbers, shares)

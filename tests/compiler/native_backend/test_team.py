@@ -12,7 +12,7 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.llvm.team import ARRIVED, CALLER, ENDED, JOB, MEMBERS, TICKET
+from afx.compiler.native_backend.llvm.team import DISMISSED, ENDED, JOB, MEMBERS, TICKET
 from afx.compiler.native_backend.share import run_on_threads, team_memory
 from afx.runtime import thread_pool
 from tests.compiler.native_backend.native_run import (
@@ -149,23 +149,39 @@ def _args(native: Native, *given: Any) -> tuple[Any, ...]:
 
 
 def test_nobody_waits_for_a_helper_that_does_not_come() -> None:
-    """One thread of three does all parts; who comes afterwards leaves at once, and who comes alone leaves after a while."""
+    """One thread of three does all parts; who comes afterwards finds none, and leaves after a while, or when told to."""
     x = np.linspace(0, 1, 2000)
     native = Native(lambda x: afx.scan(lambda y, _: (np.cos(y[::-1]), None), x, None, 7)[0], x)
     args = _args(native, x)
-    team = args[-1]
-    team[CALLER // 8] = threading.get_ident()
+    team, number = args[-1], np.array([1])
     assert native.kernel.call(*args) == 0
     assert same_bits(args[1], native.plan(x)[0])
     assert team[ENDED // 8] == 1
     assert team[TICKET // 8] // JOB == 7  # a job a step
-    args[1][:], team[CALLER // 8] = 5.0, 0
-    assert native.kernel.call(*args) == 0
-    assert (args[1] == 5.0).all()
+    args[1][:] = 5.0
+    assert native.kernel.call(team, number) == 0
     team[ENDED // 8] = 0
-    assert native.kernel.call(*args) == 0
+    assert native.kernel.call(team, number) == 0
+    team[DISMISSED // 8] = 1
+    assert native.kernel.call(team, number) == 0
     assert (args[1] == 5.0).all()
-    assert team[ARRIVED // 8] == 2
+
+
+def test_a_helper_serves_one_program_after_the_other() -> None:
+    """Who helps takes parts of any kernel's loops, and leaves each program its own errors and refusals."""
+    x = np.linspace(1, 2, 2000)
+    one = Native(lambda x: afx.scan(lambda y, _: (1 / y[::-1], None), x, None, 50)[0], x)
+    other = Native(lambda x: afx.scan(lambda y, _: ((y * 2).astype(np.int32) + y, None), x, None, 2)[0], x)
+    zero, far = x.copy(), x.copy()
+    zero[-1], far[-1] = 0.0, 1e20
+    wanted = one(x)[0]
+    for _ in range(30):
+        assert one(zero)[1] == 1
+        assert other(x)[1] == 0
+        assert other(far)[1] == -1
+        found, errors = one(x)
+        assert errors == 0
+        assert same_bits(found[0], wanted[0])
 
 
 def test_many_teams_at_once() -> None:

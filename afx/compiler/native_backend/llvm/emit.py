@@ -65,7 +65,7 @@ class Blocks:
     def __init__(self, w: Writer, layout: Layout) -> None:
         self.w = w
         self.flags: Flags = Flags(w, layout)
-        self.team: Team = Team(w, layout.x86)
+        self.team: Team = Team(w, self.flags)
         self._loops = Loops(w, self.emit)
         self._ignored: tuple[str, ...] = ()  # errors, around what is emitted
         self._functions: dict[tuple[Leaf, frozenset[int]], str] = {}

@@ -3,12 +3,10 @@
 It follows the fast calling convention of CPython (``METH_FASTCALL``) and reads the data pointers of NumPy arrays itself. It
 returns -1 where an argument is not what the program was made for, or where an index or a conversion turns out to be NumPy's
 to decide, else NumPy's numbers of the floating-point errors that were seen (1 divide, 2 over, 8 invalid). It raises what a
-signal handler raised meanwhile.
+signal handler raised meanwhile. Called with a team and a thread's number alone, it helps this team.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from afx.compiler.native_backend.llvm.flags import Flags, Layout
 from afx.compiler.native_backend.llvm.looks import IS_FIRST, STATE_WORDS, TEAM, THREAD, Looks
@@ -37,27 +35,28 @@ class Entry:
 
     def _body(self, main: str) -> None:
         w, program = self.w, self.program
+        if program.block.is_shared:
+            w.when(w.let("icmp eq i64 %count, 2"), self._help)
         for k, param in enumerate(program.params):
             if param.checked:
                 self._check(self._array(k), param)
         pointers = [f"ptr {self._data(k)}" for k in range(len(program.params) + 1)]
         team = self._data(len(program.params) + 1) if program.block.is_shared else "null"
-        fault = w.local(f"[{STATE_WORDS} x i64]", 8)
-        w.line(f"store i64 0, ptr {fault}")
-        w.line(f"store ptr {team}, ptr {w.shifted(fault, TEAM)}")
+        fault = self._state(team)
         if w.looks:
             Looks(w, self.flags).begin(fault)
         pointers.append(f"ptr {fault}")
         self.flags.clear(str(self.flags.all))
         if program.releases_gil:
-            w.declare("save", "declare ptr @PyEval_SaveThread()")
-            w.declare("restore", "declare void @PyEval_RestoreThread(ptr)")
+            self._declare_lock()
             w.line(f"store ptr {w.let('call ptr @PyEval_SaveThread()')}, ptr {w.shifted(fault, THREAD)}")
+        members = Team(w, self.flags)
         if program.block.is_shared:
-            self._join(team, fault, lambda: w.call(main, ", ".join(pointers)))
-        else:
-            w.call(main, ", ".join(pointers))
+            members.begin(team)
+        w.call(main, ", ".join(pointers))
         found = self.flags.read()
+        if program.block.is_shared:
+            found = w.let(f"or i32 {found}, {members.end(team, fault)}")
         if program.releases_gil:
             thread = w.let(f"load ptr, ptr {w.shifted(fault, THREAD)}")
             w.line(f"call void @PyEval_RestoreThread(ptr {thread})")
@@ -68,31 +67,41 @@ class Entry:
         w.label("refuse")
         w.line(f"ret ptr {w.let('call ptr @PyLong_FromLong(i64 -1)')}")
 
+    def _state(self, team: str) -> str:
+        """Return the state of a call."""
+        w = self.w
+        fault = w.local(f"[{STATE_WORDS} x i64]", 8)
+        w.line(f"store i64 0, ptr {fault}")
+        w.line(f"store ptr {team}, ptr {w.shifted(fault, TEAM)}")
+        return fault
+
     def _raise_where(self, fault: str) -> None:
-        """Leave where Python has raised; helpers refuse."""
+        """Leave where Python has raised."""
         w, k = self.w, self.w.fresh()
-        is_first = w.let(f"icmp ne i64 {w.let(f'load i64, ptr {w.shifted(fault, IS_FIRST)}')}, 0")
         has_raised = w.let(f"icmp slt i64 {w.let(f'load i64, ptr {fault}')}, 0")
-        w.line(f"br i1 {w.let(f'and i1 {is_first}, {has_raised}')}, label %raised{k}, label %quiet{k}")
+        w.line(f"br i1 {has_raised}, label %raised{k}, label %quiet{k}")
         w.label(f"raised{k}")
         w.line("ret ptr null")
         w.label(f"quiet{k}")
 
-    def _join(self, team: str, fault: str, run: Callable[[], None]) -> None:
-        """Run the program on the thread that was called, which alone may hear signals; others of its team help it."""
-        w, members = self.w, Team(self.w, self.layout.x86)
-        is_first = members.is_caller(team)
+    def _help(self) -> None:
+        """Help a team, without Python's lock and without looks for signals, until there was nothing to do for long."""
+        w = self.w
+        team = self._data(0)
+        number = w.let(f"load i64, ptr {self._data(1)}")
+        fault = self._state(team)
+        Looks(w, self.flags).begin(fault)
+        w.line(f"store i64 0, ptr {w.shifted(fault, IS_FIRST)}")
+        self._declare_lock()
+        thread = w.let("call ptr @PyEval_SaveThread()")
+        Team(w, self.flags).help(team, number, fault)
+        w.line(f"call void @PyEval_RestoreThread(ptr {thread})")
+        w.line(f"ret ptr {w.let('call ptr @PyLong_FromLong(i64 0)')}")
+        w.label(f"over{w.fresh()}")
 
-        def first() -> None:
-            run()
-            members.end(team)
-
-        def help_first() -> None:
-            w.line(f"store i64 0, ptr {w.shifted(fault, IS_FIRST)}")
-            members.help(team, members.arrive(team), fault)
-
-        w.when(is_first, first)
-        w.when(w.let(f"xor i1 {is_first}, true"), help_first)
+    def _declare_lock(self) -> None:
+        self.w.declare("save", "declare ptr @PyEval_SaveThread()")
+        self.w.declare("restore", "declare void @PyEval_RestoreThread(ptr)")
 
     def _numbers(self, found: str) -> str:
         """Return the processor's flags as NumPy's numbers."""

@@ -3,21 +3,25 @@
 The thread that runs the program publishes a job, a function with its arguments, and takes parts of it until none is left.
 Helpers watch for jobs and take parts too. A part is taken by exchanging the ticket, one word with the job's number and the
 parts that are left: so a part is taken once, and what a helper reads belongs to the job. The thread waits for no helper but
-one that has taken a part. All threads call the same function; the one that the team names runs the program.
+one that has taken a part. A helper goes on watching for a while when a program has ended, as waking it up takes longer
+than many programs: it takes parts of whichever program its team runs next. Errors that it meets it leaves in the team's memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from afx.compiler.native_backend.llvm.flags import Flags
+from afx.compiler.native_backend.llvm.looks import STOPPED
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import PARTS
 
-__all__ = ["ARRIVED", "CALLER", "ENDED", "JOB", "MEMBERS", "TEAM_BYTES", "TICKET", "Team"]
+__all__ = ["DISMISSED", "ENDED", "JOB", "MEMBERS", "TEAM_BYTES", "TICKET", "Team"]
 
 # bytes of the team's memory: what helpers watch lies in one line of the cache
-TICKET, ENDED, WORK, ARGUMENTS = 0, 8, 16, 24
-DONE, MEMBERS, ARRIVED, CALLER = 128, 256, 264, 280  # and before the last one `STOPPED`
+TICKET, ENDED, WORK, ARGUMENTS, DISMISSED = 0, 8, 16, 24, 32
+DONE, FAULTS, ERRORS, MEMBERS = 128, 136, 144, 256  # and behind the last one `STOPPED`
 TEAM_BYTES = 384
 JOB = 1 << 16  # in the ticket: the job's number; below it the end of the parts that are left, and the first one
 
@@ -25,8 +29,10 @@ JOB = 1 << 16  # in the ticket: the job's number; below it the end of the parts 
 class Team:
     """Emitter of what threads do together; ``%fault`` of each function points to its faults, and behind them to the team."""
 
-    def __init__(self, w: Writer, is_x86: bool) -> None:
+    def __init__(self, w: Writer, flags: Flags) -> None:
         self.w = w
+        self.flags = flags
+        is_x86 = flags.layout.x86
         self._pause = "call void @llvm.x86.sse2.pause()" if is_x86 else "call void @llvm.aarch64.hint(i32 1)"
         self._declaration = "declare void @llvm.x86.sse2.pause()" if is_x86 else "declare void @llvm.aarch64.hint(i32)"
 
@@ -37,25 +43,23 @@ class Team:
         team = w.let(f"load ptr, ptr {w.shifted('%fault', 8)}")
         w.line(f"call void @share(ptr {team}, ptr {part}, ptr {args}, ptr %fault)")
 
-    def arrive(self, team: str) -> str:
-        """Return the number of this thread among those that help, from 1 on."""
-        before = self.w.let(f"atomicrmw add ptr {self.w.shifted(team, ARRIVED)}, i64 1 acq_rel")
-        return self.w.let(f"add i64 {before}, 1")
+    def begin(self, team: str) -> None:
+        """Forget what became of the team's last program."""
+        for word in (STOPPED, FAULTS, ERRORS, ENDED):
+            self._store(team, word, "0", "monotonic")
 
-    def is_caller(self, team: str) -> str:
-        """Tell whether this thread runs the program."""
-        self.w.declare("ident", "declare i64 @PyThread_get_thread_ident()")
-        own = self.w.let("call i64 @PyThread_get_thread_ident()")
-        return self.w.let(f"icmp eq i64 {own}, {self.w.let(f'load i64, ptr {self.w.shifted(team, CALLER)}')}")
+    def end(self, team: str, fault: str) -> str:
+        """Tell helpers that there are no more jobs; add their faults to the caller's, and return the errors that they met."""
+        w = self.w
+        self._store(team, ENDED, "1", "monotonic")
+        more, seen = self._load(team, FAULTS, "monotonic"), w.let(f"load i64, ptr {fault}")
+        w.line(f"store i64 {w.let(f'or i64 {seen}, {more}')}, ptr {fault}")
+        return w.let(f"trunc i64 {self._load(team, ERRORS, 'monotonic')} to i32")
 
     def help(self, team: str, number: str, fault: str) -> None:
-        """Have this thread help until the program has ended."""
+        """Have this thread, which has this number among those that help, take parts until there was none for long."""
         self.w.define("help", "internal void @help(ptr %team, i64 %thread, ptr %fault) noinline", self._help)
         self.w.line(f"call void @help(ptr {team}, i64 {number}, ptr {fault})")
-
-    def end(self, team: str) -> None:
-        """Send the helpers away."""
-        self._store(team, ENDED, "1", "release")
 
     # -- functions ----------------------------------------------------------------------------------------------------
     def _share(self) -> None:
@@ -82,17 +86,18 @@ class Team:
         w.line("ret void")
 
     def _help(self) -> None:
-        """Take parts of jobs until the end, or until there was none for long."""
+        """Take parts of jobs until there was none for long: less long where no program runs, none where others wait."""
         w = self.w
         w.line("br label %watch")
         w.label("watch")
 
         def is_waiting(pauses: str) -> str:
-            is_over = w.let(f"icmp ne i64 {self._load('%team', ENDED, 'acquire')}, 0")
-            left = self._left(self._load("%team", TICKET, "monotonic"))
-            is_patient = w.let(f"icmp slt i64 {pauses}, {w.limits.help_max_pauses}")
-            idle = w.let(f"xor i1 {w.let(f'or i1 {is_over}, {left}')}, true")
-            return w.let(f"and i1 {idle}, {is_patient}")
+            is_over = w.let(f"icmp ne i64 {self._load('%team', ENDED, 'monotonic')}, 0")
+            patience = w.let(f"select i1 {is_over}, i64 {w.limits.rest_max_pauses}, i64 {w.limits.help_max_pauses}")
+            dismissed = self._load("%team", DISMISSED, "monotonic")
+            most = w.let(f"select i1 {w.let(f'icmp eq i64 {dismissed}, 0')}, i64 {patience}, i64 0")
+            idle = w.let(f"xor i1 {self._left(self._load('%team', TICKET, 'monotonic'))}, true")
+            return w.let(f"and i1 {idle}, {w.let(f'icmp slt i64 {pauses}, {most}')}")
 
         self._spin(is_waiting)
         has_job = self._left(self._load("%team", TICKET, "monotonic"))
@@ -137,11 +142,31 @@ class Team:
         work = w.let(f"load ptr, ptr {w.shifted('%team', WORK)}")
         args = w.let(f"load ptr, ptr {w.shifted('%team', ARGUMENTS)}")
         behind = w.let(f"add i64 {part}, 1")
+        helps = w.let("icmp ne i64 %thread, 0")
+        w.when(helps, self._forget)
         w.line(f"call void {work}(ptr {args}, i64 {part}, i64 {behind}, i64 %thread, ptr %fault)")
+        w.when(helps, self._leave_errors)
         w.line(f"%v{w.fresh()} = atomicrmw add ptr {w.shifted('%team', DONE)}, i64 1 release")
         w.line("br label %next")
         w.label("done")
         w.line("ret void")
+
+    def _forget(self) -> None:
+        """Forget a helper's faults and flags."""
+        self.w.line("store i64 0, ptr %fault")
+        self.flags.clear(str(self.flags.all))
+
+    def _leave_errors(self) -> None:
+        """Leave a helper's faults and flags in the team's memory."""
+        w = self.w
+        flags = w.let(f"zext i32 {w.let(f'and i32 {self.flags.read()}, {self.flags.all}')} to i64")
+        for word, seen in ((FAULTS, w.let("load i64, ptr %fault")), (ERRORS, flags)):
+            place = w.shifted("%team", word)
+            is_new = w.let(f"icmp ne i64 {seen}, 0")
+            w.when(is_new, partial(self._add, place, seen))
+
+    def _add(self, place: str, seen: str) -> None:
+        self.w.line(f"%v{self.w.fresh()} = atomicrmw or ptr {place}, i64 {seen} monotonic")
 
     def _look(self) -> None:
         """Let Python see signals; helpers hear what comes of it, and end."""
