@@ -135,7 +135,8 @@ def _join(parts: Sequence[Ndarray], dtype: DType) -> Ndarray:
     if len(parts) == 1:
         return parts[0]
     owners = [_owner(part) for part in parts]
-    if parts and all(owner is owners[0] and owner.flags.c_contiguous for owner in owners):
+    whole_parts = all(part.flags.c_contiguous for part in parts)  # not every second element
+    if parts and whole_parts and all(owner is owners[0] and owner.flags.c_contiguous for owner in owners):
         begins: list[int] = [part.ctypes.data - owners[0].ctypes.data for part in parts]
         ends = [begin + part.nbytes for begin, part in zip(begins, parts, strict=True)]
         if begins[1:] == ends[:-1]:
