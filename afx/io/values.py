@@ -98,7 +98,11 @@ def _member_name(path: str, number: int, taken: Mapping[str, object]) -> str:
     """Return the key path as the name of an archive's member, where it is a plain one."""
     name = path.removeprefix(".").replace("'", "") or "value"
     plain = all(c.isalnum() or c in "._[]-" for c in name) and name.isascii() and ".." not in name and name[0] != "."
-    return name if plain and len(name) < 200 and name not in taken else f"array_{number}"
+    if plain and len(name) < 200 and name not in taken:
+        return name
+    while (free := f"array_{number}") in taken:  # as the name of a field
+        number += 1
+    return free
 
 
 _WRITERS: Final[tuple[tuple[Any, Callable[[Encoder, Any, str], Json]], ...]] = (

@@ -48,6 +48,14 @@ class Part:
 
 
 @attrs.frozen
+class Numbered:
+    """A field whose name is like those of arrays without one."""
+
+    array_1: Array
+    rest: Any
+
+
+@attrs.frozen
 class Model:
     """Fields of every kind."""
 
@@ -135,6 +143,13 @@ def test_shared_arrays_are_written_once(tmp_path: Path) -> None:
     io.save(tmp_path / "tied.npz", model())
     again = io.load(tmp_path / "tied.npz", Model)
     assert again.parts[0].weight is again.parts[1].weight
+
+
+def test_no_name_is_given_to_two_arrays(tmp_path: Path) -> None:
+    """Nor that of a field to an array whose own path is no name."""
+    tree = Numbered(afx.ones(4), {"a b": afx.zeros(2), "c d": afx.ones(3)})
+    io.save(tmp_path / "tree.npz", tree)
+    assert afx.pytree.equal(io.load(tmp_path / "tree.npz", Numbered), tree)
 
 
 def test_numpy_reads_the_file(tmp_path: Path) -> None:
