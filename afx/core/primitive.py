@@ -121,6 +121,8 @@ class Lowering(Record):
         impl_into: ``(out, *xs, **params)``: computes it into ``out``, a contiguous array that overlaps no operand.
         native: ``(xp, *outs, *xs, **params)``: what machine code does, on recorded arrays of the results and operands: the
             op's own implementation, where that is written for any `afx.compiler.arrays.Arrays`, or calls in its order.
+        takes_empty: whether that takes operands and results without elements, too; else there is nothing to compute where
+            results have none, and a plan leaves what makes others of nothing to NumPy.
         make_kernel: ``(*avals, **params)`` to a function ``(out, *xs)`` that does the same; results of shapes alone, and
             scratch memory, are made once. A plan makes a kernel for each set of buffers, so that no two calls share it.
         emit_view: ``(x, **params)``: the expression of a view of the array that is named x.
@@ -142,6 +144,7 @@ class Lowering(Record):
     reduce_ufunc: np.ufunc | None = None
     impl_into: Callable[..., None] | None = None
     native: Callable[..., None] | None = None
+    takes_empty: bool = False
     make_kernel: Callable[..., Callable[..., None]] | None = None
     emit_view: Callable[..., str] | None = None
     flops: Callable[[Sequence[Aval], Params], int] | None = None

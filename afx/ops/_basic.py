@@ -270,6 +270,7 @@ sum_p = linear(
     nonnegative_linear=True,
     reduce_ufunc=np.add,
     native=_sum_native,
+    takes_empty=True,
 )
 
 

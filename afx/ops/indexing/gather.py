@@ -14,9 +14,21 @@ from typing import Any
 
 import numpy as np
 
+from afx.compiler.arrays import Arrays
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
-from afx.core.primitive import Algebra, Derivative, Masking, Params, Primitive, Value, lookup, register
+from afx.core.primitive import (
+    Algebra,
+    Derivative,
+    Lowering,
+    Masking,
+    Params,
+    Primitive,
+    Value,
+    lookup,
+    record,
+    register,
+)
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError, IndexRangeError, ShapeError
 from afx.ops.indexing.index import out_of_range, rank_of, shape_of
@@ -123,6 +135,11 @@ def add_at(z: Any, indices: tuple[Any, ...], axis: int, values: Any) -> None:
         raise range_error("scatter", z, indices, axis, error) from None
 
 
+def _scatter_native(xp: Arrays, out: Any, x: Any, *indices: Any, shape: Shape, axis: int) -> None:
+    xp.clear(out)
+    np.add.at(out, native_place(indices, axis), x)
+
+
 FEW = 256  # elements, for which making a flat index costs more than it saves
 
 
@@ -226,6 +243,7 @@ def _gathering(name: str) -> Primitive:
             batch=_gather_batch(name),
             derivative=Derivative(vjps=(_gather_pull,), reads=(INDICES,), jvp=_push(name)),
             masking=Masking(nonnegative_linear=True, selects=True),
+            lowering=Lowering(native=record(_gather_run), takes_empty=True),
             algebra=Algebra(canonical="gather"),
         )
     )
@@ -245,6 +263,7 @@ def _scattering(name: str, role: str) -> Primitive:
             batch=_scatter_batch(name),
             derivative=Derivative(vjps=(_scatter_pull,), reads=(INDICES,), jvp=_push(name)),
             masking=Masking(nonnegative_linear=True),
+            lowering=Lowering(native=_scatter_native, takes_empty=True),
             algebra=Algebra(canonical=role),
         )
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from afx.compiler.arrays import Arrays
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Params, Primitive, Value
@@ -19,7 +20,7 @@ from afx.ops._kinds.updates import apply_index_update, scatter_op
 from afx.ops.elementwise.arithmetic import add
 from afx.ops.elementwise.comparison import equal
 from afx.ops.elementwise.where import maximum, minimum, where
-from afx.ops.indexing.gather import add_at, gather, gathered_shape, scatter
+from afx.ops.indexing.gather import add_at, gather, gathered_shape, native_place, scatter
 from afx.ops.indexing.getitem import Index
 from afx.ops.indexing.slice import joint_linear, slice_add, slice_set
 from afx.ops.manipulation.shape import broadcast_to
@@ -55,6 +56,11 @@ def _write(z: Any, place: Any, values: Any) -> None:
     z[place] = values
 
 
+def _set_native(xp: Arrays, out: Any, x: Any, values: Any, *indices: Any, axis: int) -> None:
+    xp.copy(out, x)
+    _write(out, native_place(indices, axis), values)
+
+
 def _winners(shape: Any, axis: int, indices: tuple[Value, ...], ct: Value) -> Value:
     """Return which values stay: at a repeated index the last."""
     places = aval_of(gather(ct, *indices, axis=axis)).shape
@@ -82,6 +88,8 @@ index_set_p: Primitive = scatter_op(
     joint_linear("index_set"),
     nonnegative_linear=True,
     selects=True,
+    native=_set_native,
+    takes_empty=True,
 )
 
 
@@ -104,12 +112,19 @@ def _add_write(z: Any, place: Any, values: Any) -> None:
     add_at(z, indices, len(place) - len(indices), values)
 
 
+def _add_native(xp: Arrays, out: Any, x: Any, values: Any, *indices: Any, axis: int) -> None:
+    xp.copy(out, x)
+    np.add.at(out, native_place(indices, axis), values)
+
+
 index_add_p: Primitive = scatter_op(
     "index_add",
     _add_write,
     (_add_pull_x, lambda ct, z, xs, params, shape, dtype: to_lower_level(gather(ct, *xs[2:], axis=params["axis"]))),
     joint_linear("index_add"),
     nonnegative_linear=True,
+    native=_add_native,
+    takes_empty=True,
 )
 
 

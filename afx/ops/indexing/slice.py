@@ -157,6 +157,7 @@ embed_p: Primitive = linear(
     nonnegative_linear=True,
     make_kernel=_embed_prepare,
     native=_embed_native,
+    takes_empty=True,
     canonical="embed",
 )
 
@@ -277,7 +278,9 @@ def _update(name: str, role: str, run: Any, prepare: Any, pull_x: Any) -> Primit
             batch=_update_batch(name),
             derivative=Derivative(vjps=(pull_x, _pull_values), reads=(0, 0), jvp=joint_linear(name)),
             masking=Masking(nonnegative_linear=True, selects=name == "slice_set"),
-            lowering=Lowering(make_kernel=prepare, updates_first_operand=True, native=record_kernel(prepare)),
+            lowering=Lowering(
+                make_kernel=prepare, updates_first_operand=True, native=record_kernel(prepare), takes_empty=True
+            ),
             algebra=Algebra(canonical=role),
         )
     )

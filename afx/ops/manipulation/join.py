@@ -154,7 +154,7 @@ concat_p: Primitive = register(
         batch=batch_along_axes("concat"),
         derivative=Derivative(vjp_all=_concat_joint, reads=(0,), jvp=_concat_jvp),
         masking=Masking(nonnegative_linear=True),
-        lowering=Lowering(impl_into=_concat_into, native=record_into(_concat_into)),
+        lowering=Lowering(impl_into=_concat_into, native=record_into(_concat_into), takes_empty=True),
         algebra=Algebra(canonical="concat"),
     )
 )

@@ -33,6 +33,7 @@ def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Primitive:
         batch=batch_along_axes(name),
         canonical=role,
         native=record_reduction(ufunc),
+        takes_empty=True,
     )
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from afx.compiler.arrays import Arrays
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis
 from afx.core.dtypes import DType
 from afx.core.options import refuse_out
-from afx.core.primitive import Derivative, Params, Primitive, Sampling, Value, register
+from afx.core.primitive import Derivative, Lowering, Params, Primitive, Sampling, Value, record, register
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind_single, to_array, to_lower_level
 from afx.core.weakness import is_weak
@@ -95,6 +96,11 @@ def _sum_run(x: Any, *, axis: int, reverse: bool) -> Any:
     return np.flip(np.cumsum(np.flip(y, axis), axis), axis) if reverse else np.cumsum(y, axis)
 
 
+def _sum_native(xp: Arrays, out: Any, x: Any, *, axis: int, reverse: bool) -> None:
+    y, z = [np.flip(v, axis) if reverse else v for v in (xp.cast(x, out.dtype), out)]
+    np.add.accumulate(y, axis, out=z)
+
+
 def _sum_abstract(x: Aval, *, axis: int, reverse: bool) -> Aval:
     if not x.ndim:
         raise ShapeError(f"cumulative_sum: a 0-d array has no axis to run along: got {x}; reshape it")
@@ -112,6 +118,7 @@ cumulative_sum_p: Primitive = linear(
     _sum_transpose,
     batch=batch_along_axes("cumulative_sum"),
     nonnegative_linear=True,
+    native=_sum_native,
 )
 
 
@@ -266,6 +273,7 @@ def _extreme(name: str, ufunc: np.ufunc) -> Primitive:
             abstract_eval=abstract,
             batch=batch_along_axes(name),
             derivative=Derivative(vjps=(_extreme_pull,), reads=(3,), jvp=_extreme_push),
+            lowering=Lowering(native=record(ufunc.accumulate)),
             sampling=Sampling(smooth=False),
         )
     )

@@ -367,6 +367,7 @@ prod_p: Primitive = reduction(
     _multiply_others,
     domain=(0.5, 2.0),
     native=record_reduction(np.multiply),
+    takes_empty=True,
 )
 
 

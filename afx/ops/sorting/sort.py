@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis
 from afx.core.dtypes import DType, int64
-from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Sampling, Value, register
+from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Sampling, Value, record, register
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -39,7 +39,7 @@ __all__ = ["argmax", "argmin", "argsort", "argwhere", "flatnonzero", "nonzero", 
 Kind = Literal["quicksort", "mergesort", "heapsort", "stable"]  # NumPy's names
 
 
-def arg_reduction(name: str, run: Any, fn: Any) -> Primitive:
+def arg_reduction(name: str, run: Any, fn: Any, native: Any = None) -> Primitive:
     def abstract(x: Aval, *, axis: int) -> Aval:
         if not x.shape[axis]:
             raise ShapeError(
@@ -55,7 +55,7 @@ def arg_reduction(name: str, run: Any, fn: Any) -> Primitive:
             raise DtypeError(f"{name}: complex numbers have no order: got {aval_of(x)}; take the abs or a part")
         return run(y, axis=axis)
 
-    return nondifferentiable(name, compute, abstract, batch=batch_unchanged(name))
+    return nondifferentiable(name, compute, abstract, batch=batch_unchanged(name), native=native)
 
 
 def _without(shape: Shape, axis: int) -> Shape:
@@ -85,7 +85,7 @@ def argmax(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdims:
     return arg_extremum(argmax_p, x, axis, keepdims)
 
 
-argmax_p: Primitive = arg_reduction("argmax", np.argmax, argmax)
+argmax_p: Primitive = arg_reduction("argmax", np.argmax, argmax, record(np.argmax))
 
 
 @register_function
@@ -100,7 +100,7 @@ def argmin(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdims:
     return arg_extremum(argmin_p, x, axis, keepdims)
 
 
-argmin_p: Primitive = arg_reduction("argmin", np.argmin, argmin)
+argmin_p: Primitive = arg_reduction("argmin", np.argmin, argmin, record(np.argmin))
 
 
 @register_function
@@ -335,7 +335,7 @@ def _search_native(xp: Recorder, out: Any, a: Any, v: Any, *, side: str) -> None
 
 
 searchsorted_p: Primitive = nondifferentiable(
-    "searchsorted", _search_run, _search_abstract, batch=_search_batch, native=_search_native
+    "searchsorted", _search_run, _search_abstract, batch=_search_batch, native=_search_native, takes_empty=True
 )
 
 

@@ -11,10 +11,17 @@ import numpy as np
 
 from afx.compiler.arrays import Arrays
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.items import call_of
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dtype_name, fill_nest
+from afx.compiler.native_backend.lowering.ops.elementwise import (
+    add_cast,
+    add_scipy_ufunc,
+    add_select,
+    add_ufunc,
+    dtype_of,
+)
 from afx.compiler.native_backend.lowering.ops.fold import lower_fold
-from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of
+from afx.compiler.native_backend.lowering.ops.index import accumulate, find_extreme, index
+from afx.compiler.native_backend.lowering.ops.reduction import quiet_of
 from afx.compiler.native_backend.lowering.recorded import Recorded
 from afx.compiler.operands import Alias, Buffer, Number, Operand
 from afx.compiler.schedule import Call, Method, Params
@@ -33,12 +40,13 @@ class Calls(Arrays):
     These stand for NumPy's, so that the methods that `Arrays` has give them without a type.
     """
 
-    __slots__ = ("_quiet", "_steps", "b", "op")
+    __slots__ = ("_allocates", "_quiet", "_steps", "b", "op")
 
     def __init__(self, b: BlockBuilder, call: Call) -> None:
         self.b: BlockBuilder = b
         self.op: str = call.op
         self._quiet = quiet_of(call)
+        self._allocates = call.allocates
         self._steps = 0
 
     @property
@@ -89,14 +97,15 @@ class Calls(Arrays):
         """Return what a ufunc makes of arrays, and numbers of their dtype; one that NumPy has not is SciPy's."""
         values, loop = self._values(xs), getattr(np, name, None)
         if loop is None:
-            return self._call_scipy(name, values)
-        dtype = loop.resolve_dtypes((*map(_dtype_of, values), None))[-1]
-        return self._add_call(name, "ufunc", values, _common_shape(values), dtype, name)
+            return self._made(_common_shape(values), dtype_of(values[0]), add_scipy_ufunc, name, values, self.quiet)
+        dtype = loop.resolve_dtypes((*map(dtype_of, values), None))[-1]
+        quiet = None if scalar_op(name).is_quiet else self.quiet
+        return self._made(_common_shape(values), dtype, add_ufunc, name, values, quiet)
 
     def where(self, test: Any, x: Any, y: Any) -> Any:
         """Return elements of one of two arrays; of two numbers, in float64."""
         values = [*self._values((test,)), *self._values((x, y))]
-        return self._add_call("where", "into", values, _common_shape(values), _dtype_of(values[1]))
+        return self._made(_common_shape(values), dtype_of(values[1]), add_select, values)
 
     def cast(self, x: Recorded, dtype: Any) -> Any:
         """Return an array in a dtype."""
@@ -106,14 +115,7 @@ class Calls(Arrays):
             found = self.new(x.shape, dtype)
             self.copy(found, x)
             return found
-        return self._add_call("convert", "apply", [x.operand], x.shape, dtype, params=(("dtype", np.dtype(dtype)),))
-
-    def _call_scipy(self, name: str, xs: Sequence[Operand]) -> Recorded:
-        dtype = next(dtype_name(x.dtype) for x in xs if isinstance(x, Buffer))
-        loop = loop_of(f"special.{name}", (dtype,) * (len(xs) + 1))
-        out = Buffer(self.b.fresh(), _common_shape(xs), np.dtype(dtype), "fresh")
-        self.b.elementwise(out, xs, self.quiet, call_of(loop, dtype))
-        return self.operand(out)
+        return self._made(x.shape, np.dtype(dtype), add_cast, x.operand, self.quiet, True)
 
     def _values(self, xs: Sequence[Any]) -> list[Operand]:
         """Return arrays and numbers as operands; a number of Python takes the dtype of the first array that suits it."""
@@ -139,7 +141,7 @@ class Calls(Arrays):
             self.refuse(f"{x.dtype}")
         axes = _axes_of(axis, x.ndim)
         shape = tuple([n for k, n in enumerate(x.shape) if k not in axes])
-        found = self._add_call(name, "reduce", [x.operand], shape, x.dtype, name, (("axis", axes),))
+        found = self._add_call("reduce", [x.operand], shape, x.dtype, name, (("axis", axes),))
         return found.reshape([1 if k in axes else n for k, n in enumerate(x.shape)]) if keepdims else found
 
     def extreme(self, name: str, x: Recorded, axes: Shape) -> Any:
@@ -156,17 +158,17 @@ class Calls(Arrays):
 
     def dot(self, x: Recorded, y: Any) -> Any:
         """Return the product of a matrix, or a vector, and a vector, as ``ndarray.dot`` computes it."""
-        return self._add_call("sum", "dot", self._values((x, y)), x.shape[:-1], x.dtype)
+        return self._add_call("dot", self._values((x, y)), x.shape[:-1], x.dtype)
 
     def vecdot(self, x: Recorded, y: Any) -> Any:
         """Return the products of rows with a vector."""
-        return self._add_call("sum", "vecdot", self._values((x, y)), x.shape[:-1], x.dtype)
+        return self._add_call("vecdot", self._values((x, y)), x.shape[:-1], x.dtype)
 
     def square(self, x: Recorded) -> Any:
         """Return the sum of the squares of all elements, as BLAS computes it."""
         flat = self.dense(x).reshape(-1).operand
         with np.errstate(all="ignore"):
-            return self._add_call("vecdot", "dot", [flat, flat], (), x.dtype)
+            return self._add_call("dot", [flat, flat], (), x.dtype)
 
     def is_finite(self, x: Recorded) -> bool:
         """Leave the call to NumPy where the squares of elements add up to no finite number, so that here they do."""
@@ -176,21 +178,57 @@ class Calls(Arrays):
         self.b.location(self.cast(fits, np.int32).operand)
         return True
 
-    def _add_call(
-        self, op: str, method: Method, xs: Sequence[Operand], shape: Shape, dtype: Any, ufunc: str = "", params: Params = ()
-    ) -> Recorded:  # fmt: skip
+    def _add_call(self, method: Method, xs: Sequence[Operand], shape: Shape, dtype: Any, *options: Any) -> Recorded:
+        apart: tuple[Alias, ...] = tuple(["disjoint" for _ in xs])
+
+        def add(b: BlockBuilder, out: Buffer, ufunc: str = "", params: Params = ()) -> None:
+            b.lower(Call(self.op, method, tuple(xs), apart, (out,), ufunc, params, error_state=self.quiet))
+
+        return self._made(shape, dtype, add, *options)
+
+    def _made(self, shape: Shape, dtype: Any, add: Callable[..., None], *given: Any) -> Recorded:
+        """Return what a function adds to the block; it takes where the result goes, and what it is given."""
         out = Buffer(self.b.fresh(), tuple(shape), np.dtype(dtype), "fresh")
-        self._add_call_into(out, op, method, xs, ufunc, params)
+        add(self.b, out, *given)
         return self.operand(out)
 
-    def _add_call_into(
-        self, out: Buffer, op: str, method: Method, xs: Sequence[Operand], ufunc: str = "", params: Params = ()
-    ) -> None:
-        is_quiet = op == "where" or scalar_op(ufunc).is_quiet or (op == "convert" and _dtype_of(xs[0]) == out.dtype)
-        state = None if is_quiet else self.quiet
-        is_apply = method == "apply"
-        apart: tuple[Alias, ...] = tuple(["disjoint" for _ in xs])
-        self.b.lower(Call(op, method, tuple(xs), apart, (out,), ufunc, params, is_apply, error_state=state))
+    # -- indices --
+    def gather(self, x: Recorded, indices: Sequence[Recorded], axis: int) -> Recorded:
+        """Return elements at indices along axes from one on."""
+        if axis and len(indices) > 1:
+            self.refuse("several indices behind the first axis, whose result NumPy lays out anew")
+        out: Recorded = self.new((*x.shape[:axis], *_common_shape(indices), *x.shape[axis + len(indices) :]), x.dtype)
+        if len(indices) > 1:
+            self.b.lay_out_as(out.location.owner, [x.location, *[i.location for i in indices]])
+        self._index("gather", out, x, indices, axis, [x, *indices], out)
+        return out
+
+    def scatter(self, kind: str, out: Recorded, places: Any, values: Recorded) -> None:
+        """Write values at NumPy's index of slices of whole axes, and then arrays, or add them there."""
+        if kind not in ("set", "add"):
+            self.refuse(f"{kind} at indices")
+        indices = [i for i in places if isinstance(i, Recorded)]
+        self._index(kind, values, out, indices, len(places) - len(indices), [values, *indices], out)
+
+    def _index(
+        self, kind: Any, part: Recorded, whole: Recorded, indices: Sequence[Recorded], axis: int,
+        reads: Sequence[Recorded], out: Recorded,
+    ) -> None:  # fmt: skip
+        places = [i.location for i in indices]
+        self.add_steps([index(kind, part.location, whole.location, places, axis, self.quiet)], reads, out)
+
+    def accumulate(self, name: str, x: Recorded, axis: int, out: Recorded | None) -> Recorded:
+        """Return running results of a ufunc along an axis."""
+        found: Recorded = self.new(x.shape, x.dtype) if out is None else out
+        self.add_steps(accumulate(name, x.location, found.location, axis, self.quiet, self.b.limits), [x], found)
+        return found
+
+    def find_extreme(self, is_max: bool, x: Recorded, axis: int) -> Recorded:
+        """Return the places of the first largest or smallest elements along an axis."""
+        axis %= x.ndim
+        out: Recorded = self.new((*x.shape[:axis], *x.shape[axis + 1 :]), np.int64)
+        self.add_steps([find_extreme(is_max, x.location, out.location, axis, self.b.limits)], [x], out)
+        return out
 
     # -- writes --
     def give(self, to: Recorded, x: Any) -> None:
@@ -208,7 +246,7 @@ class Calls(Arrays):
         elif out.location.owner < 0 and not self.b.is_elementwise(out.operand):
             self.b.locations[buffer.index] = out.location
         else:
-            self._add_call_into(buffer, "convert", "apply", [out.operand], params=(("dtype", buffer.dtype),))
+            add_cast(self.b, buffer, out.operand, None, self._allocates)
 
     def copy(self, to: Recorded, x: Recorded) -> None:
         """Write elements."""
@@ -303,14 +341,10 @@ class Calls(Arrays):
         return x.look(look)
 
 
-def _common_shape(xs: Sequence[Operand]) -> Shape:
+def _common_shape(xs: Sequence[Operand | Recorded]) -> Shape:
     shape = broadcast_shapes([x.shape for x in xs])
     assert shape is not None
     return shape
-
-
-def _dtype_of(x: Operand) -> Any:
-    return x.dtype if isinstance(x, Buffer) else x.literal.aval.dtype
 
 
 def _axes_of(axis: Any, rank: int) -> Shape:

@@ -17,10 +17,11 @@ from afx.compiler.native_backend.program import Arg, BlockLoop, Body
 from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import Call, Fused, Partial, Result, Schedule, Space, View
 from afx.core.aval import Shape
+from afx.core.primitive import lookup
 
 __all__ = ["lower_fused"]
 
-ELEMENTWISE = frozenset({"cast", "convert", "where"})  # those of the method "into"
+ELEMENTWISE = frozenset({"cast", "select"})  # roles of ops
 REDUCTIONS = frozenset({"reduce", "turned_reduce", "unrolled_reduce"})
 
 
@@ -35,7 +36,11 @@ def lower_fused(b: BlockBuilder, fused: Fused) -> None:
 def _is_elementwise(part: Call | View) -> bool:
     if isinstance(part, View) or part.method == "copy":
         return True
-    return part.op in ELEMENTWISE if part.method == "into" else part.method == "ufunc" and part.ufunc != "matmul"
+    return _role(part) in ELEMENTWISE if part.method == "into" else part.method == "ufunc" and part.ufunc != "matmul"
+
+
+def _role(call: Call) -> str:
+    return lookup(call.op).algebra.canonical
 
 
 def _lower_body(b: BlockBuilder, body: Sequence[Call | View], backward: Sequence[View]) -> None:
@@ -93,7 +98,7 @@ def _place(b: BlockBuilder, space: Space, x: Buffer) -> Location | None:
     if space.kind != "rows" or len(readers) != 1 or any(r.operand == x for r in b.schedule.results):
         return None
     (reader,) = readers
-    if not isinstance(reader, Call) or reader.op != "embed":
+    if not isinstance(reader, Call) or _role(reader) != "embed":
         return None
     (whole,) = reader.outputs
     part = indexed_part(b.own(whole.index, whole.shape, b.dtype(whole)), dict(reader.params)["index"])

@@ -13,7 +13,7 @@ from afx.compiler.arena import Arena
 from afx.compiler.native_backend.program import Load, Nest, Number, Op, Ref, Root, Step, Value
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
-from afx.core.primitive import lookup
+from afx.core.primitive import primitive_for_role
 
 __all__ = [
     "Location",
@@ -122,7 +122,7 @@ def part_of(location: Location, array: Any, view: Any) -> Location:
 def indexed_part(location: Location, index: Any) -> Location:
     """Return the location of what an index of slices takes."""
     x = of_array(location)
-    return part_of(location, x, lookup("slice").impl(x, index=index))
+    return part_of(location, x, primitive_for_role("slice").impl(x, index=index))
 
 
 def place_memory(

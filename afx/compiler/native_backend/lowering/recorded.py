@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorded"]
 
-VIEWS = frozenset({np.moveaxis, np.swapaxes, np.transpose, np.expand_dims, np.squeeze, np.broadcast_to})
+VIEWS = frozenset({np.moveaxis, np.swapaxes, np.transpose, np.expand_dims, np.squeeze, np.broadcast_to, np.flip})
 
 
 class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
@@ -42,10 +42,17 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         self.value: Operand | None = (
             value  # what it is in the schedule, which loops over elements need not read from memory
         )
-        self.shadow: Any = of_array(location)
+        self._shadow: Any = None
         self._home = (location, value) if has_memory else None
         self.is_view: bool = is_view
         self._is_seen = False  # by a view
+
+    @property
+    def shadow(self) -> Any:
+        """An array that lies as this one does, whose elements must not be read."""
+        if self._shadow is None:
+            self._shadow = of_array(self.location)
+        return self._shadow
 
     def __getattr__(self, name: str) -> Any:
         """Return what NumPy says of an array: its shape, dtype, strides, flags."""
@@ -74,7 +81,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         is_whole = isinstance(x, Recorded) and x.shape == self.shape and not self.is_view
         if is_whole and not (self._is_seen and self._home):
             found = self.recorder.cast(x, self.dtype)
-            self.location, self.value, self.shadow = found.location, found.value, found.shadow
+            self.location, self.value, self._shadow = found.location, found.value, None
         else:
             self._settle()
             self.recorder.write(self, x)
@@ -83,12 +90,14 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         """Write what a name stands for into its memory, parts of which are looked at."""
         if self._home is not None and not self.is_in_memory:
             of = Recorded(self.recorder, self.location, self.value)
-            self.location, self.value = self._home
-            self.shadow = of_array(self.location)
+            (self.location, self.value), self._shadow = self._home, None
             self.recorder.write(self, of)
 
     def __setitem__(self, index: Any, x: Any) -> None:
-        self.recorder.write(self[index], x)
+        if _names_elements(index):
+            self.recorder.scatter("set", self, index if index.__class__ is tuple else (index,), x)
+        else:
+            self.recorder.write(self[index], x)
 
     # -- views --
     def look(self, look: Callable[[Any], Any]) -> Recorded:
@@ -101,6 +110,9 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __getitem__(self, index: Any) -> Recorded:
         places: Any = index if index.__class__ is tuple else (index,)
+        if _names_elements(places):
+            indices = [i for i in places if isinstance(i, Recorded)]
+            return self.recorder.gather(self, indices, len(places) - len(indices))
         return self.look(lambda x: x[places if Ellipsis in places else (*places, ...)])
 
     def __len__(self) -> int:
@@ -147,6 +159,10 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
     ) -> Any:
         """Record what a ufunc makes of arrays, and of numbers of their dtype."""
         name = ufunc.__name__
+        if method == "at":
+            return self.recorder.scatter(name, *xs)
+        if method == "accumulate":
+            return self.recorder.accumulate(name, xs[0], options["axis"], out[0])
         if method == "reduce":
             found = self.recorder.reduce(name, *xs, **options)
         elif method != "__call__" or options or ufunc.nout > 1 or not (where is True or ufunc is np.negative):
@@ -172,6 +188,10 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
             return self.recorder.concatenate(*xs, **options)
         if function is np.stack:
             return self.recorder.stack(*xs, **options)
+        if function is np.take:
+            return self.recorder.gather(xs[0], xs[1:], options["axis"])
+        if function in (np.argmax, np.argmin):
+            return self.recorder.find_extreme(function is np.argmax, *xs, **options)
         if function is np.zeros_like:
             return self.recorder.constant(np.zeros((), self.dtype))
         if function in VIEWS:
@@ -186,3 +206,8 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
             UnsupportedError: always.
         """
         raise UnsupportedError("a branch on data")
+
+
+def _names_elements(index: Any) -> bool:
+    """Tell whether an index names elements by arrays."""
+    return any(isinstance(i, Recorded) for i in index) if index.__class__ is tuple else isinstance(index, Recorded)

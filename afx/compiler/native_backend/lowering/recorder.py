@@ -17,7 +17,6 @@ from afx.compiler.native_backend.lowering.ops.product import multiply_into
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, start_of_sum
 from afx.compiler.native_backend.lowering.recorded import Recorded
 from afx.compiler.native_backend.program import (
-    Indexed,
     Inner,
     Load,
     Nest,
@@ -31,20 +30,18 @@ from afx.compiler.native_backend.program import (
 )
 from afx.compiler.native_backend.steps import merged
 from afx.compiler.schedule import Call
-from afx.core.primitive import lookup
 from afx.core.scalar_ops import ALL
 
 __all__ = ["record"]
 
 
-def record(b: BlockBuilder, call: Call) -> None:
+def record(b: BlockBuilder, call: Call, native: Callable[..., None]) -> None:
     """Add a call whose implementation runs on recorded arrays.
 
     Raises:
         UnsupportedError: it does what has no native form, or too much of it.
     """
-    recorder, native = Recorder(b, call), lookup(call.op).lowering.native
-    assert native is not None
+    recorder = Recorder(b, call)
     with np.errstate(all="warn"):  # so that what the implementation ignores is seen
         results = [recorder.result(x) for x in call.outputs]
         native(recorder, *results, *[recorder.operand(x) for x in call.operands], **dict(call.params))
@@ -248,12 +245,8 @@ class Recorder(Calls):
     def refuse_where(self, test: Recorded) -> None:
         """Leave the call to NumPy at run time where any element is true: one is an index outside of its axis then."""
         marks = self.where(test, 1.0, 0.0)
-        index = self.cast(self.largest(marks, tuple(range(marks.ndim))) if marks.ndim else marks, np.int64)
-        place, at = self.constant(np.zeros(1)), index.reshape((1,))
-        out = self.new((1,), np.float64)
-        refs = out.location.ref, attrs.evolve(place.location, strides=(0,)).ref, at.location.ref
-        step = Indexed("gather", (1,), refs[0], refs[1], (refs[2],), (8,), (1,))
-        self.b.fixed([step], [place.location, at.location], [out.location])
+        place = self.cast(self.largest(marks, tuple(range(marks.ndim))) if marks.ndim else marks, np.int64)
+        self.gather(self.constant(np.zeros(1)), [place.reshape((1,))], 0)
 
     def prepare(self, make: Callable[[], tuple[Any, ...]], _is_cleared: bool = True) -> Callable[[], tuple[Any, ...]]:
         """Return what gives an array of zeros and views of it, made when they are asked for."""
