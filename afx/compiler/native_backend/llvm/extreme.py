@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from afx.compiler.native_backend.llvm.fold import FOLD_LANES, Accumulator
 from afx.compiler.native_backend.llvm.nested import element_at, over
-from afx.compiler.native_backend.llvm.op import element_type, emit, read, truth
+from afx.compiler.native_backend.llvm.op import element_type, emit, lanes, read, spread
 from afx.compiler.native_backend.llvm.short_row import ShortRow, is_short_row
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Extreme
@@ -18,7 +19,7 @@ def emit_extreme(w: Writer, step: Extreme) -> None:
     """Add the loops that look for the first extreme of each row; the first nan is one."""
     size = int(step.x.dtype[1:])
     is_dense = step.x.dtype in ("f4", "f8") and step.x.strides[-1] == size and step.space[-1] >= FOLD_LANES
-    search = _Lanes(w, step).search if is_dense else _One(w, step).search
+    search = _Lanes(w, step).search if is_dense else partial(_search_each, w, step)
     if is_short_row(step.x.dtype, step.space, step.x.strides[-1], w.limits):
         search = partial(_search_short_row, w, step)
     over(w, step.space[:-1], step.refs, search)
@@ -48,39 +49,30 @@ class _Lanes:
         self.extreme.begin()
         w.loop("0", str(whole), FOLD_LANES, lambda i: self._combine(x, i))
         for i in range(whole, self.length):
-            self.extreme.add(read(w, self.dtype, self._at(x, str(i))), i - whole)
+            self.extreme.add(read(w, self.dtype, w.element(self.kind, x, i)), i - whole)
         best, k = self.extreme.total(), w.fresh()
         w.lanes = self.lanes
         w.loop("0", str(whole), self.lanes, lambda i: self._look(x, out, best, i, k))
         w.lanes = 1
         for i in range(whole, self.length):
             self._look(x, out, best, str(i), k)
-        w.line(f"br label %known{k}")
-        w.label(f"known{k}")
-
-    def _at(self, pointer: str, i: str) -> str:
-        return self.w.let(f"getelementptr {self.kind}, ptr {pointer}, i64 {i}")
+        w.fall(f"known{k}")
 
     def _combine(self, x: str, i: str) -> None:
         """Combine as many elements as there are lanes with those before."""
         self.w.lanes = self.lanes
         for lane in range(0, FOLD_LANES, self.lanes):
-            at = self._at(x, self.w.let(f"add nuw nsw i64 {i}, {lane}"))
+            at = self.w.element(self.kind, x, self.w.let(f"add nuw nsw i64 {i}, {lane}"))
             self.extreme.add(read(self.w, self.dtype, at), lane)
         self.w.lanes = 1
 
     def _look(self, x: str, out: str, best: str, i: str, k: str) -> None:
         """Store the index of the first of neighbouring elements that is the extreme, and leave; nan equals nothing else."""
         w, count, n = self.w, self.w.lanes, self.w.fresh()
-        kind = self.kind if count == 1 else f"<{count} x {self.kind}>"
-        value, wanted = read(w, self.dtype, self._at(x, i)), best
-        if count > 1:
-            first = w.let(f"insertelement {kind} poison, {self.kind} {best}, i64 0")
-            wanted = w.let(f"shufflevector {kind} {first}, {kind} poison, <{count} x i32> zeroinitializer")
-        test = "i1" if count == 1 else f"<{count} x i1>"
+        value, wanted = read(w, self.dtype, w.element(self.kind, x, i)), spread(w, self.kind, best)
+        kind, test = lanes(w, self.kind), lanes(w, "i1")
         equal, odd = w.let(f"fcmp oeq {kind} {value}, {wanted}"), w.let(f"fcmp uno {kind} {value}, {value}")
-        bits = w.let(f"or {test} {equal}, {odd}")
-        at = i
+        bits, at = w.let(f"or {test} {equal}, {odd}"), i
         if count > 1:
             bits = w.let(f"bitcast {test} {bits} to i{count}")
         w.line(f"br i1 {w.let(f'icmp ne i{count} {bits}, 0')}, label %found{n}, label %other{n}")
@@ -95,39 +87,28 @@ class _Lanes:
         w.label(f"other{n}")
 
 
-class _One:
-    """Emitter for all other rows, element by element."""
+def _search_each(w: Writer, step: Extreme, pointers: list[str]) -> None:
+    """Add what stores the index of the extreme of one row, element by element."""
+    kind, dtype = element_type(step.x.dtype), step.x.dtype
 
-    def __init__(self, w: Writer, step: Extreme) -> None:
-        self.w = w
-        self.step = step
-        self.dtype = step.x.dtype
-        self.best = w.local(element_type(step.x.dtype), 8)
-        self.location = w.local("i64", 8)
-
-    def search(self, pointers: list[str]) -> None:
-        """Add what stores the index of the extreme of one row."""
-        w, kind = self.w, element_type(self.dtype)
-        w.line(f"store {kind} {read(w, self.dtype, pointers[0])}, ptr {self.best}")
-        w.line(f"store i64 0, ptr {self.location}")
-        w.loop("1", str(self.step.space[-1]), 1, lambda i: self._look(pointers[0], i))
-        w.line(f"store i64 {w.let(f'load i64, ptr {self.location}')}, ptr {pointers[1]}")
-
-    def _look(self, pointer: str, i: str) -> None:
-        w, kind = self.w, element_type(self.dtype)
-        x = read(w, self.dtype, element_at(w, pointer, i, self.step.x.strides[-1]))
-        known = w.let(f"load {kind}, ptr {self.best}")
-        better = self._is_better(x, known)
-        if self.dtype in ("f4", "f8"):
+    def look(i: str, values: Sequence[str]) -> list[str]:
+        known, place = values
+        x = read(w, dtype, element_at(w, pointers[0], i, step.x.strides[-1]))
+        better = _is_better(w, step, x, known)
+        if dtype in ("f4", "f8"):
             new, old = w.let(f"fcmp uno {kind} {x}, 0.0"), w.let(f"fcmp ord {kind} {known}, 0.0")
             better = w.let(f"or i1 {better}, {w.let(f'and i1 {new}, {old}')}")
-        w.line(f"store {kind} {w.let(f'select i1 {better}, {kind} {x}, {kind} {known}')}, ptr {self.best}")
-        at = w.let(f"load i64, ptr {self.location}")
-        w.line(f"store i64 {w.let(f'select i1 {better}, i64 {i}, i64 {at}')}, ptr {self.location}")
+        best = w.let(f"select i1 {better}, {kind} {x}, {kind} {known}")
+        return [best, w.let(f"select i1 {better}, i64 {i}, i64 {place}")]
 
-    def _is_better(self, x: str, known: str) -> str:
-        w, is_max = self.w, self.step.is_max
-        if self.dtype != "b1":
-            return emit(w, "greater" if is_max else "less", [x, known], [self.dtype, self.dtype], "b1")
-        first, second = (x, known) if is_max else (known, x)
-        return w.let(f"and i1 {truth(w, first, 'b1')}, {w.let(f'xor i1 {second}, true')}")
+    first = read(w, dtype, pointers[0])
+    _, place = w.carry([(kind, first), ("i64", "0")], "1", str(step.space[-1]), 1, look)
+    w.line(f"store i64 {place}, ptr {pointers[1]}")
+
+
+def _is_better(w: Writer, step: Extreme, x: str, known: str) -> str:
+    dtype = step.x.dtype
+    if dtype != "b1":
+        return emit(w, "greater" if step.is_max else "less", [x, known], [dtype, dtype], "b1")
+    first, second = (x, known) if step.is_max else (known, x)
+    return w.let(f"and i1 {first}, {w.let(f'xor i1 {second}, true')}")

@@ -10,7 +10,7 @@ from afx.compiler.native_backend.elements import Number, Ref
 from afx.compiler.native_backend.functions.exponential import INFINITY, SIZE
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.extent import SINGLE_LANES
-from afx.compiler.native_backend.llvm.op import element_type, emit, memory_type, number, read, written
+from afx.compiler.native_backend.llvm.op import element_type, emit, memory_type, number, read, shuffled, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.core.scalar_ops import scalar_op
 
@@ -77,10 +77,10 @@ class Accumulator:
             found = both.compare("uno", both).choose(found, both)  # of infinities the rest is nan
         value, width = found.name, FOLD_LANES
         while width > 1:
-            kind, half = f"<{w.lanes} x {self._kind}>", width // 2
+            count_before, half = w.lanes, width // 2
             w.lanes = SINGLE_LANES if half == 2 and self.dtype == "f4" else half  # LLVM fills shorter ones up
-            rows = [", ".join([f"i32 {k % half + first}" for k in range(w.lanes)]) for first in (0, half)]
-            parts = [w.let(f"shufflevector {kind} {value}, {kind} poison, <{w.lanes} x i32> <{row}>") for row in rows]
+            rows = [[k % half + first for k in range(w.lanes)] for first in (0, half)]
+            parts = [shuffled(w, self._kind, value, count_before, row) for row in rows]
             if half == 1:
                 parts = [w.let(f"extractelement <1 x {self._kind}> {p}, i64 0") for p in parts]
             value, width = emit(w, self.ufunc, parts, [self.dtype, self.dtype], self.dtype), half

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from afx.compiler.native_backend.llvm.extent import Extent
 from afx.compiler.native_backend.llvm.nested import element_at, over
 from afx.compiler.native_backend.llvm.op import element_type, emit, lanes, read, same, written
 from afx.compiler.native_backend.llvm.writer import Writer
@@ -42,18 +43,12 @@ def _line(w: Writer, step: Indexed, pointers: list[str]) -> None:
             w.shifted(p, w.let(f"mul nsw i64 {start}, {ref.strides[-1]}"))
             for p, ref in zip(indices, step.indices, strict=True)
         ]
-        at, width = 0, w.limits.index_lanes
-        while width:
-            stop, w.lanes = count - (count - at) % width, width
-            if stop > at:
-                w.loop(str(at), str(stop), width, lambda i: _check(w, step, places, i, offsets))
-            at, width = stop, width // 2
-        w.lanes = 1
+        Extent(w, count).loop(w.limits.index_lanes, lambda i: _check(w, step, places, i, offsets))
         w.loop("0", str(count), 1, lambda i: move(start, i))
 
     def move(start: str, i: str) -> None:
         k = w.let(f"add nuw nsw i64 {start}, {i}")
-        there = w.shifted(whole, w.let(f"load i64, ptr {w.let(f'getelementptr i64, ptr {offsets}, i64 {i}')}, align 8"))
+        there = w.shifted(whole, w.let(f"load i64, ptr {w.element('i64', offsets, i)}, align 8"))
         _element(w, step, element_at(w, part, k, step.part.strides[-1]), there)
 
     stop = length - length % most
@@ -67,10 +62,9 @@ def _check(w: Writer, step: Indexed, places: list[str], i: str, offsets: str) ->
     """Store how many bytes neighbouring indices lead away."""
     kind, total = _wide(w), ""
     for pointer, ref, length, stride in zip(places, step.indices, step.lengths, step.steps, strict=True):
-        at = w.let(f"getelementptr {element_type(ref.dtype)}, ptr {pointer}, i64 {i}")
-        leads = _offset(w, at, ref.dtype, length, stride)
+        leads = _offset(w, w.element(element_type(ref.dtype), pointer, i), ref.dtype, length, stride)
         total = w.let(f"add {kind} {total}, {leads}") if total else leads
-    w.line(f"store {kind} {total}, ptr {w.let(f'getelementptr i64, ptr {offsets}, i64 {i}')}, align 8")
+    w.line(f"store {kind} {total}, ptr {w.element('i64', offsets, i)}, align 8")
 
 
 def _wide(w: Writer) -> str:
@@ -101,14 +95,8 @@ def _rows(w: Writer, step: Indexed, depth: int, part: str, whole: str) -> None:
         _element(w, step, pointers[0], pointers[1])
 
     def row(pointers: list[str]) -> None:
-        at, width = 0, w.limits.vector_bytes // size
-        while width:
-            whole_vectors = space[-1] - (space[-1] - at) % width
-            w.lanes = width
-            if whole_vectors > at:
-                w.loop(str(at), str(whole_vectors), width, lambda i: one([element_at(w, p, i, size) for p in pointers]))
-            at, width = whole_vectors, width // 2
-        w.lanes = 1
+        width = w.limits.vector_bytes // size
+        Extent(w, space[-1]).loop(width, lambda i: one([element_at(w, p, i, size) for p in pointers]))
 
     over(w, step.space[:-1] if dense else step.space, refs, row if dense else one, depth, [part, whole])
 

@@ -327,7 +327,7 @@ class NestEmitter:
         if stride == 0 or i == "0":
             return pointer
         if stride == _size(ref.dtype):
-            return self.w.let(f"getelementptr {memory_type(ref.dtype)}, ptr {pointer}, i64 {i}")
+            return self.w.element(memory_type(ref.dtype), pointer, i)
         return element_at(self.w, pointer, i, stride)
 
 

@@ -13,7 +13,7 @@ from afx.core.scalar_ops import SCALAR_OPS
 
 __all__ = [
     "EMIT", "element_type", "emit", "lanes", "memory_type", "number", "read", "read_apart", "read_one", "same",
-    "shuffled", "written",
+    "shuffled", "spread", "written",
 ]  # fmt: skip
 
 FLOATS = {"f4": "float", "f8": "double"}
@@ -60,11 +60,7 @@ def read_one(w: Writer, dtype: str, pointer: str) -> str:
     count, elements, w.lanes, w.elements = w.lanes, w.elements, 1, 0
     one = read(w, dtype, pointer)
     w.lanes, w.elements = count, elements
-    if count == 1:
-        return one
-    kind = lanes(w, element_type(dtype))
-    first = w.let(f"insertelement {kind} poison, {element_type(dtype)} {one}, i64 0")
-    return w.let(f"shufflevector {kind} {first}, {kind} poison, <{count} x i32> zeroinitializer")
+    return spread(w, element_type(dtype), one)
 
 
 def read_apart(w: Writer, dtype: str, pointer: str, distance: int) -> str:
@@ -100,6 +96,15 @@ def written(w: Writer, dtype: str, value: str, pointer: str) -> None:
         raw = shuffled(w, memory_type(dtype), raw, w.lanes, range(w.elements))
         kind = f"<{w.elements} x {memory_type(dtype)}>"
     w.line(f"store {kind} {raw}, ptr {pointer}, align {align(dtype)}")
+
+
+def spread(w: Writer, kind: str, x: str) -> str:
+    """Return one element in all lanes."""
+    if w.lanes == 1:
+        return x
+    vector = lanes(w, kind)
+    first = w.let(f"insertelement {vector} poison, {kind} {x}, i64 0")
+    return w.let(f"shufflevector {vector} {first}, {vector} poison, <{w.lanes} x i32> zeroinitializer")
 
 
 def shuffled(w: Writer, kind: str, x: str, count: int, order: Sequence[int], y: str = "poison") -> str:

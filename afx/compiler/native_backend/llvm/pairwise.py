@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from afx.compiler.native_backend.llvm.extent import SINGLE_LANES
-from afx.compiler.native_backend.llvm.op import element_type
+from afx.compiler.native_backend.llvm.op import element_type, shuffled
 from afx.compiler.native_backend.llvm.strict import compute_strictly
 from afx.compiler.native_backend.llvm.writer import Writer
 
@@ -55,7 +55,7 @@ class _Sum:
         w.label("halves")
         both = [
             w.let(f"call {self.kind} {self.name}(ptr {p}, i64 {n})")
-            for p, n in (("%x", low), (self._at("%x", low), high))
+            for p, n in (("%x", low), (self.w.element(self.kind, "%x", low), high))
         ]
         w.line(f"ret {self.kind} {self._add(*both)}")
 
@@ -63,9 +63,6 @@ class _Sum:
         """Return the lengths of the halves of a sum."""
         low = self.w.let(f"and i64 {self.w.let(f'lshr i64 {n}, 1')}, -8")
         return low, self.w.let(f"sub i64 {n}, {low}")
-
-    def _at(self, pointer: str, index: str) -> str:
-        return self.w.let(f"getelementptr {self.kind}, ptr {pointer}, i64 {index}")
 
     def _add(self, x: str, y: str) -> str:
         return compute_strictly(self.w, "fadd", self.kind, [x, y])
@@ -76,55 +73,33 @@ class _Sum:
 
     def _more(self, sums: Sequence[str], pointers: Sequence[str], start: str, stop: str) -> list[str]:
         """Add to accumulators what follows from one index on, eight elements at a time."""
-        w, k, kind = self.w, self.w.fresh(), f"<8 x {self.kind}>"
-        w.line(f"br label %enter{k}")
-        w.label(f"enter{k}")
-        w.line(f"br label %head{k}")
-        w.label(f"head{k}")
-        w.line(f"%i{k} = phi i64 [ {start}, %enter{k} ], [ %j{k}, %body{k} ]")
-        for n, x in enumerate(sums):
-            w.line(f"%a{k}.{n} = phi {kind} [ {x}, %enter{k} ], [ %b{k}.{n}, %body{k} ]")
-        w.line(f"br i1 {w.let(f'icmp slt i64 %i{k}, {stop}')}, label %body{k}, label %done{k}")
-        w.label(f"body{k}")
-        for n, pointer in enumerate(pointers):
-            part = self._begun(self._at(pointer, f"%i{k}"))
-            w.line(f"%b{k}.{n} = fadd {kind} %a{k}.{n}, {part}")
-        w.line(f"%j{k} = add nuw nsw i64 %i{k}, 8")
-        w.line(f"br label %head{k}")
-        w.label(f"done{k}")
-        return [f"%a{k}.{n}" for n in range(len(sums))]
+        w, kind = self.w, f"<8 x {self.kind}>"
+
+        def add(i: str, sums: Sequence[str]) -> list[str]:
+            parts = [self._begun(w.element(self.kind, p, i)) for p in pointers]
+            return [w.let(f"fadd {kind} {x}, {part}") for x, part in zip(sums, parts, strict=True)]
+
+        return w.carry([(kind, x) for x in sums], start, stop, 8, add)
 
     def _finished(self, total: str, pointer: str, start: str, n: str) -> str:
         """Return a sum of so many elements, of which the eight accumulators have seen those before ``start``."""
         w, whole = self.w, self.w.let(f"and i64 {n}, -8")
         (total,) = self._more([total], [pointer], start, whole)
-        one = self._add_pairs(total)
-        k = w.fresh()
-        w.line(f"br label %enter{k}")
-        w.label(f"enter{k}")
-        w.line(f"br label %head{k}")
-        w.label(f"head{k}")
-        w.line(f"%i{k} = phi i64 [ {whole}, %enter{k} ], [ %j{k}, %body{k} ]")
-        w.line(f"%a{k} = phi {self.kind} [ {one}, %enter{k} ], [ %b{k}, %body{k} ]")
-        w.line(f"br i1 {w.let(f'icmp slt i64 %i{k}, {n}')}, label %body{k}, label %done{k}")
-        w.label(f"body{k}")
-        last = w.let(f"load {self.kind}, ptr {self._at(pointer, f'%i{k}')}, align {self.size}")
-        w.line(f"%b{k} = fadd {self.kind} %a{k}, {last}")
-        w.line(f"%j{k} = add nuw nsw i64 %i{k}, 1")
-        w.line(f"br label %head{k}")
-        w.label(f"done{k}")
-        return f"%a{k}"
+
+        def add(i: str, sums: Sequence[str]) -> list[str]:
+            x = w.let(f"load {self.kind}, ptr {w.element(self.kind, pointer, i)}, align {self.size}")
+            return [w.let(f"fadd {self.kind} {sums[0]}, {x}")]
+
+        (total,) = w.carry([(self.kind, self._add_pairs(total))], whole, n, 1, add)
+        return total
 
     def _add_pairs(self, total: str) -> str:
         """Return the sum of the eight accumulators."""
         w, lanes = self.w, 8
         for width in (4, 2):
-            wide = f"<{lanes} x {self.kind}>"
-            lanes = SINGLE_LANES if self.kind == "float" else width  # LLVM fills shorter ones up
-            parts = [", ".join([f"i32 {2 * (k % width) + odd}" for k in range(lanes)]) for odd in (0, 1)]
-            pair = [w.let(f"shufflevector {wide} {total}, {wide} poison, <{lanes} x i32> <{part}>") for part in parts]
-            w.lanes = lanes
-            total = self._add(*pair)
+            w.lanes = SINGLE_LANES if self.kind == "float" else width  # LLVM fills shorter ones up
+            parts = [[2 * (k % width) + odd for k in range(w.lanes)] for odd in (0, 1)]
+            total, lanes = self._add(*[shuffled(w, self.kind, total, lanes, part) for part in parts]), w.lanes
         w.lanes = 1
         return self._add(*[w.let(f"extractelement <{lanes} x {self.kind}> {total}, i64 {k}") for k in (0, 1)])
 
@@ -132,7 +107,7 @@ class _Sum:
         """Return from the function with the sum of four leaves, the first of which is the shortest."""
         w, pointers = self.w, ["%x"]
         for n in lengths[:-1]:
-            pointers.append(self._at(pointers[-1], n))
+            pointers.append(self.w.element(self.kind, pointers[-1], n))
         begun = self._more([self._begun(p) for p in pointers], pointers, "8", lengths[0])
         parts = [self._finished(x, p, lengths[0], n) for x, p, n in zip(begun, pointers, lengths, strict=True)]
         halves = [self._add(*parts[:2]), self._add(*parts[2:])]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from afx.compiler.native_backend.llvm.op import element_type, emit, read, written
+from afx.compiler.native_backend.llvm.op import element_type, emit, read, shuffled, written
 from afx.compiler.native_backend.llvm.strict import compare_strictly
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.target import NativeTarget
@@ -36,8 +36,7 @@ class ShortRow:
         self.lanes: int = 1 << (most.bit_length() - 1)
         self.starts: list[int] = [*range(0, length - self.lanes, self.lanes), length - self.lanes]
         w.lanes = self.lanes
-        at = [w.let(f"getelementptr {self.kind}, ptr {pointer}, i64 {k}") for k in self.starts]
-        self.vectors: list[str] = [read(w, dtype, p) for p in at]
+        self.vectors: list[str] = [read(w, dtype, p) for p in [w.element(self.kind, pointer, k) for k in self.starts]]
         w.lanes = 1
 
     def extreme(self, name: str) -> str:
@@ -58,9 +57,7 @@ class ShortRow:
 
     def _turned(self, x: str, count: int) -> str:
         """Return a vector with its lanes moved round by so many."""
-        order = ", ".join([f"i32 {(k + count) % self.lanes}" for k in range(self.lanes)])
-        vector = f"<{self.lanes} x {self.kind}>"
-        return self.w.let(f"shufflevector {vector} {x}, {vector} poison, <{self.lanes} x i32> <{order}>")
+        return shuffled(self.w, self.kind, x, self.lanes, [(k + count) % self.lanes for k in range(self.lanes)])
 
     def first(self, x: str) -> str:
         """Return the first lane of a vector."""
@@ -96,12 +93,10 @@ def emit_extreme_of_row(w: Writer, ufunc: str, dtype: str, length: int, pointers
 def _in_order(w: Writer, ufunc: str, dtype: str) -> None:
     """Return the extreme of elements from the first one on."""
     kind = element_type(dtype)
-    best = w.local(kind, 8)
-    written(w, dtype, read(w, dtype, "%x"), best)
 
-    def compare(i: str) -> None:
-        x = read(w, dtype, w.let(f"getelementptr {kind}, ptr %x, i64 {i}"))
-        written(w, dtype, emit(w, ufunc, [read(w, dtype, best), x], [dtype, dtype], dtype), best)
+    def compare(i: str, best: Sequence[str]) -> list[str]:
+        x = read(w, dtype, w.element(kind, "%x", i))
+        return [emit(w, ufunc, [*best, x], [dtype, dtype], dtype)]
 
-    w.loop("1", "%n", 1, compare)
-    w.line(f"ret {kind} {read(w, dtype, best)}")
+    (best,) = w.carry([(kind, read(w, dtype, "%x"))], "1", "%n", 1, compare)
+    w.line(f"ret {kind} {best}")

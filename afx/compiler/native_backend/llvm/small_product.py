@@ -12,7 +12,7 @@ from typing import NamedTuple
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.call_loop import call_loop
 from afx.compiler.native_backend.llvm.nested import over, start_of
-from afx.compiler.native_backend.llvm.op import element_type, memory_type, read, read_one, written
+from afx.compiler.native_backend.llvm.op import element_type, memory_type, read, read_one, shuffled, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Product
 from afx.compiler.native_backend.sums import Arithmetic
@@ -100,10 +100,9 @@ class _SmallProduct:
             if first.width != last.width or first.place + first.width * self.size != last.place:
                 break
             before.pop()
-            kind = f"<{last.width} x {element_type(self.dtype)}>"
-            order = ", ".join([f"i32 {k}" for k in range(2 * last.width)])
-            both = f"shufflevector {kind} {first.name}, {kind} {last.name}, <{2 * last.width} x i32> <{order}>"
-            last = _Vector(first.place, 2 * last.width, w.let(both))
+            order = range(2 * last.width)
+            both = shuffled(w, element_type(self.dtype), first.name, last.width, order, last.name)
+            last = _Vector(first.place, 2 * last.width, both)
         return last
 
     def _call(self) -> None:
@@ -162,10 +161,4 @@ class _SmallProduct:
 
     def _is_odd(self, value: Lanes) -> str:
         """Return whether a value is infinite or nan, of vectors one of its lanes; no flag is raised."""
-        w = self.w
-        odd = value.unary("fabs").compare("ueq", float("inf")).name
-        if w.lanes == 1:
-            return odd
-        function = f"@llvm.vector.reduce.or.v{w.lanes}i1"
-        w.declare(function, f"declare i1 {function}(<{w.lanes} x i1>)")
-        return w.let(f"call i1 {function}(<{w.lanes} x i1> {odd})")
+        return self.w.any(value.unary("fabs").compare("ueq", float("inf")).name)

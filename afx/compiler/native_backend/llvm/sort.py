@@ -31,4 +31,4 @@ def _row(w: Writer, ref: Ref, number: str, length: int) -> str:
 
 
 def _store_index(w: Writer, out: str, i: str) -> None:
-    w.line(f"store i64 {i}, ptr {w.let(f'getelementptr i64, ptr {out}, i64 {i}')}")
+    w.line(f"store i64 {i}, ptr {w.element('i64', out, i)}")

@@ -86,7 +86,7 @@ class _Strip:
         return found
 
     def _at(self, pointer: str, i: str) -> str:
-        return self.w.let(f"getelementptr {memory_type(self.dtype)}, ptr {pointer}, i64 {i}")
+        return self.w.element(memory_type(self.dtype), pointer, i)
 
     def _chosen(self, is_whole: str, pointer: str, i: str, edge: str) -> str:
         return self.w.let(f"select i1 {is_whole}, ptr {self._at(pointer, i)}, ptr {edge}")

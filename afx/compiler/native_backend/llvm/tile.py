@@ -14,7 +14,7 @@ import attrs
 from afx.compiler.native_backend.elements import Ref
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.nested import over, start_of
-from afx.compiler.native_backend.llvm.op import memory_type
+from afx.compiler.native_backend.llvm.op import memory_type, read_one
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Product
 from afx.compiler.target import NativeTarget
@@ -139,12 +139,7 @@ class _Product:
         return pointer
 
     def _splat(self, pointer: str) -> Lanes:
-        w, one = self.w, memory_type(self.ref.dtype)
-        kind = f"<{self.lanes} x {one}>"
-        value = w.let(f"load {one}, ptr {pointer}, align {self.size}")
-        first = w.let(f"insertelement {kind} poison, {one} {value}, i64 0")
-        found = w.let(f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer")
-        return Lanes(w, one, found)
+        return Lanes(self.w, memory_type(self.ref.dtype), read_one(self.w, self.ref.dtype, pointer))
 
     def _mask(self, columns: int) -> str:
         bits = ", ".join([f"i1 {'true' if k < columns else 'false'}" for k in range(self.lanes)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from afx.compiler.target import DEFAULT, NativeTarget
 
@@ -68,12 +68,16 @@ class Writer:
         """Note, where a condition holds for one of the lanes, that the open function cannot compute what NumPy would."""
         if not self._faults:
             self._faults = self.local("i64", 8)
-        if self.lanes > 1:
-            function = f"@llvm.vector.reduce.or.v{self.lanes}i1"
-            self.declare(function, f"declare i1 {function}(<{self.lanes} x i1>)")
-            condition = self.let(f"call i1 {function}(<{self.lanes} x i1> {condition})")
-        seen, new = self.let(f"load i64, ptr {self._faults}"), self.let(f"zext i1 {condition} to i64")
+        seen, new = self.let(f"load i64, ptr {self._faults}"), self.let(f"zext i1 {self.any(condition)} to i64")
         self.line(f"store i64 {self.let(f'or i64 {seen}, {new}')}, ptr {self._faults}")
+
+    def any(self, condition: str) -> str:
+        """Return whether a condition holds for one of the lanes."""
+        if self.lanes == 1:
+            return condition
+        function = f"@llvm.vector.reduce.or.v{self.lanes}i1"
+        self.declare(function, f"declare i1 {function}(<{self.lanes} x i1>)")
+        return self.let(f"call i1 {function}(<{self.lanes} x i1> {condition})")
 
     def hand_over_faults(self, pointer: str) -> None:
         """Add the faults of the open function to those before, at its end."""
@@ -124,17 +128,38 @@ class Writer:
         leave: Callable[[str, str, str], None] | None = None,
     ) -> None:
         """Add a loop from ``start`` up to ``stop``; ``leave(number, done, next)`` ends a step where it may be the last."""
+
+        def turn(i: str, values: Sequence[str]) -> Sequence[str]:
+            body(i)
+            return values
+
+        self.carry((), start, stop, step, turn, leave)
+
+    def carry(
+        self,
+        values: Sequence[tuple[str, str]],
+        start: str,
+        stop: str,
+        step: int,
+        body: Callable[[str, Sequence[str]], Sequence[str]],
+        leave: Callable[[str, str, str], None] | None = None,
+    ) -> list[str]:
+        """Add a loop whose steps hand on values, given with their types; return the last ones."""
         k = self.fresh()
         before, head, inside, done = f"before{k}", f"head{k}", f"inside{k}", f"done{k}"
-        self.line(f"br label %{before}")
-        self.label(before)
-        self.line(f"br label %{head}")
-        self.label(head)
+        names = [f"%a{k}.{n}" for n in range(len(values))]
+        self.fall(before)
+        self.fall(head)
         self.line(f"%i{k} = phi i64 [ {start}, %{before} ], [ %n{k}, %last{k} ]")
+        at = len(self.lines)
         self.line(f"%c{k} = icmp slt i64 %i{k}, {stop}")
         self.line(f"br i1 %c{k}, label %{inside}, label %{done}")
         self.label(inside)
-        body(f"%i{k}")
+        new = body(f"%i{k}", names)
+        self.lines[at:at] = [
+            f"  {name} = phi {kind} [ {first}, %{before} ], [ {last}, %last{k} ]"
+            for name, (kind, first), last in zip(names, values, new, strict=True)
+        ]
         if leave is None:
             self.line(f"br label %last{k}")
         else:
@@ -143,11 +168,7 @@ class Writer:
         self.line(f"%n{k} = add nsw i64 %i{k}, {step}")
         self.line(f"br label %{head}")
         self.label(done)
-
-    def count(self, where: str, t: str, label: str) -> None:
-        """Store t + 1 and go to a label."""
-        self.line(f"store i64 {self.let(f'add i64 {t}, 1')}, ptr {where}")
-        self.line(f"br label %{label}")
+        return names
 
     def when(self, condition: str, body: Callable[[], None]) -> None:
         """Add what runs where a condition holds."""
@@ -166,6 +187,10 @@ class Writer:
     def shifted(self, pointer: str, offset: str | int) -> str:
         """Return a pointer so many bytes further."""
         return pointer if offset in (0, "0") else self.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+    def element(self, kind: str, pointer: str, i: str | int) -> str:
+        """Return the pointer to an element of a type so many elements further."""
+        return self.let(f"getelementptr {kind}, ptr {pointer}, i64 {i}")
 
     def text(self) -> str:
         """Return the module."""
