@@ -165,6 +165,7 @@ def test_no_import_circle() -> None:
 
 # modules that a function imports when it first needs them: a plain import, or a first call, does without them
 LOADED_LATE = {
+    "afx.compiler.native_backend.jobs": {"afx.compiler.native_backend.unit"},
     "afx.compiler.native_backend.start": {"afx.compiler.native_backend.build"},
     "afx.compiler.native_backend.swap": {
         f"afx.compiler.native_backend.{n}" for n in ("build", "link", "process", "start")
@@ -175,11 +176,13 @@ LOADED_LATE = {
     "afx.transforms.derivatives.nan_check": {"afx.transforms.derivatives.nan_search"},
 }
 
-# modules that are loaded by a string: by a package whose names load on first use, and a script that has no search path yet
-BY_NAME = {
-    "afx": {"afx.*", "afx.other_names"},
-    "afx.compiler.native_backend.child": {"afx.compiler.native_backend.*"},
-}
+# modules that are loaded by a string: by a package whose names load on first use
+BY_NAME = {"afx": {"afx.*", "afx.other_names"}}
+# tables of names: those that load on first use, those in files, and those of other libraries
+NAMES_MODULES = {
+    "afx", "afx.core.dispatch.numpy_names", "afx.core.name_table", "afx.core.registry", "afx.io.naming", "afx.migrate",
+    "afx.other_names",
+}  # fmt: skip
 
 
 def modules_by_name(path: Path) -> set[str]:
@@ -194,6 +197,29 @@ def test_modules_loaded_by_name_are_known() -> None:
     """An import in a string hides from the tests of layers and circles: each is listed above, and no other is added."""
     found = {module: modules_by_name(path) for module, path in FILES.items()}
     assert {module: names for module, names in found.items() if names} == BY_NAME
+
+
+def named_modules(path: Path) -> set[str]:
+    """Return the modules of afx of which a text of a file, or its beginning, is the name: a dotted one, or a script's import."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    found = {name for text in texts for name in re.findall(r"^(afx(?:\.\w+)*)\.?$", text)}
+    scripts = [text for text in texts if text.startswith("import ")]
+    siblings = {name for text in scripts for name in re.findall(r"\b(?:import|from) (\w+)", text)}
+    folder = module_name(path).rpartition(".")[0]
+    names = (found | {f"{folder}.{name}" for name in siblings}) & FILES.keys()
+    return {name for name in names if FILES[name].name != "__init__.py"}
+
+
+def test_no_circle_hides_in_a_text() -> None:
+    """What a file names by a text, such as the script of another process, it imports too, where tests of circles see it."""
+    hidden = {
+        module: names
+        for module, path in FILES.items()
+        if module not in NAMES_MODULES
+        if (names := named_modules(path) - {owner(entry.module) for entry in IMPORTS[module]} - {module})
+    }
+    assert not hidden
 
 
 # bounds that are no choice: what NumPy's implementations share, NumPy's own sums, and the process that runs without afx

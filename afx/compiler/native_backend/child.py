@@ -1,11 +1,9 @@
-"""Compiling process: reads pickled jobs, writes object code; run as a script by `afx.compiler.native_backend.process`.
+"""Compiling process: answers pickled calls; started by `afx.compiler.native_backend.process`, as a module by itself.
 
 A message is its length in eight bytes and a pickle; a length of 0 alone says that the child is at work. The first one is
-the `sys.path` of the parent. A job is ``(number, text, cpu, …)``, as `compile_text` takes them, of which LLVM's binding
-alone is needed, or ``(number, schedule, layout, cpu, tier, folder, modules, key)``, for which afx is imported, with those of
-its modules that make the primitives; ``(modules,)`` says that such jobs will come. An answer is ``(number, what was made or
-None, what went wrong)``: object code, of a schedule with the schedule that calls kernels, None where one is the whole, their
-programs and captured arrays; the name of the error and its text. Code of schedules is kept in the folder, where one is named.
+the `sys.path` of the parent. A call is ``(text, cpu, …)``, as `compile_text` takes them, of which LLVM's binding alone is
+needed, or ``(function, …)``, whose module is imported as its name is read. An answer is ``(what was made or None, what went
+wrong)``: the name of the error and its text.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import IO, Any, Protocol
 
 __all__ = [
@@ -32,7 +30,6 @@ __all__ = [
     "load_llvm",
     "main",
     "receive",
-    "send",
     "write",
 ]
 
@@ -55,11 +52,6 @@ class Readable(Protocol):
         ...
 
 
-def send(stream: IO[bytes], message: Any) -> None:
-    """Encode and write a message."""
-    write(stream, encode(message))
-
-
 def encode(message: Any) -> bytes:
     """Return the bytes of a message; raise whatever pickling raises."""
     data = pickle.dumps(message, protocol=5)
@@ -74,17 +66,22 @@ def write(stream: IO[bytes], data: bytes) -> None:
     stream.flush()
 
 
-def receive(stream: Readable, begun: Callable[[], None] = lambda: None) -> Any:
-    """Read a message, not a sign of life; call ``begun`` as soon as there is one, since reading it may take a while.
+def receive(stream: Readable) -> Any:
+    """Read a message, not a sign of life.
 
     Raises:
         EOFError: the other side has closed the stream.
     """
+    return pickle.loads(_next_message(stream))
+
+
+def _next_message(stream: Readable, begun: Callable[[], None] = lambda: None) -> bytes:
+    """Return the bytes of a message; call ``begun`` as soon as there is one, since reading it may take a while."""
     length = 0
     while not length:
         (length,) = struct.unpack("<Q", _exactly(stream, 8))
     begun()
-    return pickle.loads(_exactly(stream, length))
+    return _exactly(stream, length)
 
 
 def _exactly(stream: Readable, count: int) -> bytes:
@@ -158,32 +155,12 @@ def _optimize(llvm: Any, module: Any, machine: Any, kind: str) -> None:
     passes.run(module, builder)
 
 
-def _answer(job: Any) -> tuple[int, Any, tuple[str, str]]:
-    number, *rest = job
+def _answer(data: bytes) -> tuple[Any, tuple[str, str]]:
     try:
-        return number, compile_text(*rest) if isinstance(rest[0], str) else _made(*rest), ("", "")
+        first, *rest = pickle.loads(data)
+        return compile_text(first, *rest) if isinstance(first, str) else first(*rest), ("", "")
     except Exception as error:
-        return number, None, (type(error).__name__, str(error))
-
-
-def _made(
-    schedule: Any, layout: Any, target: Any, folder: str, modules: Sequence[str] = (), key: str = ""
-) -> tuple[Any, Any, bytes]:
-    unit, cache, kept = _prepare(modules)
-    mixed, pieces, text = unit.make_unit(schedule, target, layout)
-    code = cache.get_code(text, target.cpu, folder)
-    if code is None:
-        code = compile_text(text, target.cpu)
-        cache.put_code(text, target.cpu, folder, code)
-    kept.keep_kernels(key, folder, (mixed, pieces, code))
-    return mixed, pieces, code
-
-
-def _prepare(modules: Sequence[str]) -> list[Any]:
-    """Load what compiles schedules, and the modules that make their primitives."""
-    for module in modules:
-        importlib.import_module(module)
-    return [importlib.import_module(f"afx.compiler.native_backend.{name}") for name in ("unit", "code_cache", "kept")]
+        return None, (type(error).__name__, str(error))
 
 
 class _Watch:
@@ -201,13 +178,9 @@ class _Watch:
         self._since, self._is_busy = time.monotonic(), True
 
     def answer(self, message: Any) -> None:
-        """Send an answer."""
+        """Send an answer, and note that the job is done."""
         with self._writing:
-            send(self._sink, message)
-        self.rest()
-
-    def rest(self) -> None:
-        """Note that a job is done."""
+            write(self._sink, encode(message))
         self._since, self._is_busy = time.monotonic(), False
 
     def _watch(self) -> None:
@@ -237,17 +210,7 @@ def main() -> None:
             load_llvm()  # while that is on its way
         gc.disable()  # it would look at all of a long schedule again and again: a third of the time of lowering
         while True:
-            job = receive(source, watch.begin)
-            if len(job) == 1:  # others will come
-                with contextlib.suppress(Exception):
-                    _prepare(job[0])
-                watch.rest()
-                continue
-            watch.answer(_answer(job))
+            watch.answer(_answer(_next_message(source, watch.begin)))
             gc.collect(0)
-    except (EOFError, BrokenPipeError):
+    except (EOFError, ConnectionError):
         os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -10,6 +10,7 @@ import attrs
 from afx.compiler.native_backend.code_folder import code_folder
 from afx.compiler.native_backend.failures import FASTER_BY_NUMPY, TOO_LONG, UNKNOWN_HERE, warn
 from afx.compiler.native_backend.helper import between_forks
+from afx.compiler.native_backend.jobs import make_kernels
 from afx.compiler.native_backend.kept import Kept, Made, find_kept, keep_verdict, key_of_schedule
 from afx.compiler.native_backend.link import layout, link
 from afx.compiler.native_backend.llvm.flags import Layout
@@ -53,8 +54,8 @@ def start(code: NativeCode) -> None:
 
         compile_here(code.schedule, target, where, code.key, done)
     else:
-        parts = (schedule, where, target, code_folder(), loaded_modules(), code.key)
-        service.submit(Job(parts, done, (not code.is_awaited, len(schedule))))
+        call = (make_kernels, loaded_modules(), schedule, target, where, code_folder(), code.key)
+        service.submit(Job(call, done, (not code.is_awaited, len(schedule))))
 
 
 def look(code: NativeCode) -> bool:

@@ -1,4 +1,4 @@
-"""Compilation unit: the programs of a schedule, with the module that holds their code as LLVM IR."""
+"""Compilation units: the programs of a schedule, with the module that holds their code as LLVM IR, and its object code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
+from afx.compiler.native_backend.child import compile_text
+from afx.compiler.native_backend.code_cache import get_code, put_code
+from afx.compiler.native_backend.kept import Made, keep_kernels
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
@@ -16,7 +19,7 @@ from afx.compiler.native_backend.pieces import Lowered
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
 
-__all__ = ["Unit", "make_unit"]
+__all__ = ["Unit", "make_kernels", "make_unit"]
 
 
 Unit: TypeAlias = "tuple[Schedule | None, tuple[Lowered, ...], str]"
@@ -42,3 +45,25 @@ def make_unit(schedule: Schedule, target: Target, layout: Layout) -> Unit:
     if text.count("define internal") > target.native.module_max_functions:
         raise UnsupportedError("it has too many different loops")
     return mixed, pieces, text
+
+
+def make_kernels(schedule: Schedule, target: Target, layout: Layout, folder: str = "", key: str = "") -> Made:
+    """Return the kernels of a schedule, and keep them, and their code, in a folder where one is named.
+
+    Args:
+        schedule: the whole.
+        target: what is compiled for.
+        layout: where CPython and NumPy keep things.
+        folder: where code is kept, an empty text for nowhere.
+        key: under which the kernels are kept, an empty text for none.
+
+    Raises:
+        UnsupportedError: it has no part that is worth it, or too many different ones.
+    """
+    mixed, pieces, text = make_unit(schedule, target, layout)
+    code = get_code(text, target.cpu, folder)
+    if code is None:
+        code = compile_text(text, target.cpu)
+        put_code(text, target.cpu, folder, code)
+    keep_kernels(key, folder, (mixed, pieces, code))
+    return mixed, pieces, code

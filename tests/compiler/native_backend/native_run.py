@@ -16,6 +16,7 @@ import numpy as np
 
 import afx
 from afx.compiler.native_backend.child import compile_text
+from afx.compiler.native_backend.jobs import make_kernels
 from afx.compiler.native_backend.link import Kernel, layout, link
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.lowering.lower import lower_schedule
@@ -156,7 +157,7 @@ def ask(service: CompileService, schedule: Any) -> tuple[threading.Event, list[A
 
     where = layout()
     assert where is not None
-    service.submit(Job((schedule, where, Target(), ""), answer))
+    service.submit(Job((make_kernels, (), schedule, Target(), where), answer))
     return done, found
 
 

@@ -246,21 +246,24 @@ def test_a_limit_of_memory_leaves_numpys_plan(tmp_path: Path) -> None:
     assert found not in ("waiting\n", "compiling\n")
 
 
-SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
+SLEEPS = """
+import pathlib, sys, time
+for _ in range(2):  # where modules are, and a job
+    sys.stdin.buffer.read(int.from_bytes(sys.stdin.buffer.read(8), "little"))
+pathlib.Path(sys.argv[1]).touch()
+time.sleep(60)
+"""
 
 
-def handed_over(service: CompileService) -> bool:
-    """Tell whether a child has been given a job."""
-    return any(job.child is not None for job in service._jobs.values())
-
-
-def test_a_killed_compiler_is_replaced_once() -> None:
+def test_a_killed_compiler_is_replaced_once(tmp_path: Path) -> None:
     """The plan that a killed child worked on stays NumPy's, the next one has a new child; behind a second end there is none."""
-    service = CompileService(SLEEPS)
+    mark = tmp_path / "mark"
+    service = CompileService([sys.executable, "-c", SLEEPS, str(mark)])
     schedule = schedule_of(lambda x: x + 1, np.ones(3))
     for turn in range(2):
         done, found = ask(service, schedule)
-        wait_for(lambda: handed_over(service))
+        wait_for(mark.exists)
+        mark.unlink()
         assert service.pid is not None
         os.kill(service.pid, signal.SIGKILL)
         assert done.wait(20)
@@ -278,15 +281,14 @@ def test_an_end_costs_the_plan_that_was_worked_on_alone(tmp_path: Path) -> None:
     """Jobs that wait behind one whose child is killed are compiled by the next one; an answer makes good for the end."""
     ends_once = tmp_path / "sleeps.py"
     ends_once.write_text(
-        "import pathlib, runpy, sys, time\n"
-        "mark = pathlib.Path(sys.argv[1])\n"
-        "if not mark.exists():\n    mark.touch()\n    time.sleep(60)\n"
-        "runpy.run_path(sys.argv[2], run_name='__main__')\n"
+        "import pathlib, runpy, sys\n"
+        f"if not pathlib.Path(sys.argv[1]).exists():\n    exec({SLEEPS!r})\n"
+        "runpy.run_path(sys.argv[2])['main']()\n"
     )
     child = str(Path(failures.__file__).with_name("child.py"))
     service = CompileService([sys.executable, str(ends_once), str(tmp_path / "mark"), child])
     asked = [ask(service, schedule_of(lambda x, k=k: x * 3 + k, np.ones(3))) for k in range(3)]
-    wait_for(lambda: handed_over(service) and (tmp_path / "mark").exists())
+    wait_for((tmp_path / "mark").exists)
     assert service.pid is not None
     os.kill(service.pid, signal.SIGKILL)
     assert all(done.wait(60) for done, _ in asked)
@@ -326,11 +328,10 @@ def test_a_compiler_at_work_is_waited_for(tmp_path: Path) -> None:
     slow = tmp_path / "slow.py"
     slow.write_text(
         "import runpy, sys, time\n"
-        "from pathlib import Path\n"
-        "text = Path(sys.argv[1]).read_text()\n"
-        "text = text.replace('def _answer(job: Any)', 'def _answer(job, *, slow=time.sleep):\\n    slow(4)\\n"
-        "    return _answer_of(job)\\n\\n\\ndef _answer_of(job: Any)')\n"
-        "exec(compile(text, sys.argv[1], 'exec'))\n"
+        "names = runpy.run_path(sys.argv[1])\n"
+        "main, answer = names['main'], names['_answer']\n"
+        "main.__globals__['_answer'] = lambda data: time.sleep(4) or answer(data)\n"
+        "main()\n"
     )
     child = str(Path(failures.__file__).with_name("child.py"))
     service = CompileService([sys.executable, str(slow), child], patience=1.5)

@@ -22,6 +22,7 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend import build, child, failures, process
+from afx.compiler.native_backend.jobs import make_kernels
 from afx.compiler.native_backend.link import layout
 from afx.compiler.native_backend.process import CompileService, Job
 from afx.compiler.target import NativeTarget, Target, use_target
@@ -213,7 +214,7 @@ def test_what_no_other_process_can_have_is_one_plan_s_fault() -> None:
     assert seen == [5.0]
     reasons: list[str] = []
     service = CompileService()
-    service.submit(Job((plan.schedule, layout(), Target(), ""), lambda _, reason: reasons.append(reason)))
+    service.submit(Job((make_kernels, (), plan.schedule, Target(), layout()), lambda _, reason: reasons.append(reason)))
     wait_for(lambda: reasons)
     assert "another process cannot have" in reasons[0]
     assert not service.broken
@@ -270,7 +271,7 @@ if mark.read_text() == "ends always" or not mark.read_text():
     for _ in range(2):
         sys.stdin.buffer.read(int.from_bytes(sys.stdin.buffer.read(8), "little"))
     sys.exit()
-runpy.run_path(sys.argv[2], run_name="__main__")
+runpy.run_path(sys.argv[2])["main"]()
 """
 
 
@@ -374,20 +375,13 @@ def test_a_foreseen_compiler_ends_with_its_parent() -> None:
 
 def test_compiling_a_module_needs_llvm_alone() -> None:
     """The compiler of the back end "native" imports neither NumPy nor afx, as the caller waits for it."""
-    script = """
-        import sys
-        from pathlib import Path
-        import afx.compiler.native_backend.child as child
-        print(Path(child.__file__))
-    """
-    path = run_python(script).strip()
     script = f"""
-        import runpy, sys
-        child = runpy.run_path({path!r})
-        number, code, error = child["_answer"]((1, "define void @f() {{ ret void }}", ""))
-        print(number, len(code) > 0, error[0] == "", "numpy" in sys.modules, "afx" in sys.modules)
+        import pickle, runpy, sys
+        child = runpy.run_path({child.__file__!r})
+        code, error = child["_answer"](pickle.dumps(("define void @f() {{ ret void }}", "")))
+        print(len(code) > 0, error[0] == "", "numpy" in sys.modules, "afx" in sys.modules)
     """
-    assert run_python(script).split() == ["1", "True", "True", "False", "False"]
+    assert run_python(script).split() == ["True", "True", "False", "False"]
 
 
 def test_compiling_a_schedule_loads_the_primitives_that_its_maker_has_loaded(tmp_path: Path) -> None:
@@ -396,30 +390,31 @@ def test_compiling_a_schedule_loads_the_primitives_that_its_maker_has_loaded(tmp
     make = f"""
         import pathlib, pickle
         import numpy as np, afx
+        from afx.compiler.native_backend.jobs import make_kernels
         from afx.compiler.native_backend.link import layout
         from afx.compiler.target import Target
         from afx.core.registry import loaded_modules
         plan = afx.jit(lambda x: np.sin(x[1:]) * x[:-1] + afx.nn.relu(x[1:])).lower(np.ones(9)).plan
-        job = (1, plan.schedule, layout(), Target(), "", loaded_modules())
+        job = (make_kernels, loaded_modules(), plan.schedule, Target(), layout())
         pathlib.Path({str(path)!r}).write_bytes(pickle.dumps(job))
     """
     run_python(make)
     answer = f"""
-        import pathlib, pickle, sys
+        import pathlib, sys
         from afx.compiler.native_backend.child import _answer
-        number, made, (error, reason) = _answer(pickle.loads(pathlib.Path({str(path)!r}).read_bytes()))
+        made, (error, reason) = _answer(pathlib.Path({str(path)!r}).read_bytes())
         print(error or "made", "afx.ops.nn.activations" in sys.modules, "afx.ops.special.bessel" in sys.modules)
     """
     assert run_python(answer).split() == ["made", "True", "False"]
 
 
-def test_a_module_that_was_compiled_before_is_known() -> None:
+def test_a_module_that_was_compiled_before_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that gives the module of an earlier one needs no compiler."""
     x = np.linspace(0, 1, 77)
     first = native_of(lambda x: np.exp(x) * 7, x)
-    before = process.service._count
-    again = native_of(lambda x: np.exp(x) * 7, x)
-    assert process.service._count == before
+    with monkeypatch.context() as patch:
+        patch.setattr(CompileService, "submit", lambda *_: pytest.fail("it is compiled again"))
+        again = native_of(lambda x: np.exp(x) * 7, x)
     np.testing.assert_array_equal(first(x)[0], again(x)[0])
 
 
@@ -525,6 +520,6 @@ def test_long_plans_are_compiled_unless_all_their_steps_differ() -> None:
     assert 1500 < len(schedule) < native.plan.target.native.lower_max_instructions
     assert same_bits(native(x)[0][0], np.asarray(native.plan.run_numpy(x)[0]))
     target = Target(native=NativeTarget(module_max_functions=3))
-    number, made, (kind, reason) = child._answer((1, schedule, layout(), target, ""))
-    assert (number, made, kind) == (1, None, "UnsupportedError")
+    made, (kind, reason) = child._answer(pickle.dumps((make_kernels, (), schedule, target, layout())))
+    assert (made, kind) == (None, "UnsupportedError")
     assert "different loops" in reason
