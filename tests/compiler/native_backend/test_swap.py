@@ -222,6 +222,26 @@ def test_what_no_other_process_can_have_is_one_plan_s_fault() -> None:
     service.close()
 
 
+def test_a_job_that_the_compiler_cannot_read_is_one_plan_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be found by its name in the compiler's process fails alone: the child stays, and compiles the next plan."""
+    monkeypatch.setattr(failures, "_WARNED", [])
+    monkeypatch.setattr(sys.modules["__main__"], "of_the_script", by_numpy, raising=False)
+    monkeypatch.setattr(by_numpy, "__module__", "__main__")
+    monkeypatch.setattr(by_numpy, "__qualname__", "of_the_script")
+    reasons: list[str] = []
+    service = CompileService()
+    service.submit(Job((by_numpy, 1.0), lambda _, reason: reasons.append(reason)))
+    wait_for(lambda: reasons)
+    assert "of_the_script" in reasons[0]
+    assert failures._WARNED == ["plan"]
+    first = service.pid
+    done, found = ask(service, schedule_of(lambda x: np.cos(x) * 5, np.ones(3)))
+    assert done.wait(60)
+    assert found[0]
+    assert service.pid == first
+    service.close()
+
+
 def test_closing_while_a_job_is_sent_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that ends while a large job is on its way to the child ends without a warning."""
     monkeypatch.setattr(failures, "_WARNED", [])
