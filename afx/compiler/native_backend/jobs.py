@@ -1,4 +1,4 @@
-"""Jobs of the compiling process, which takes these functions by name: what they need is loaded there alone."""
+"""Compiler jobs: functions that the compiling process takes by name, so that what they need is loaded there alone."""
 
 from __future__ import annotations
 
