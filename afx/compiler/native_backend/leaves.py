@@ -1,19 +1,19 @@
-"""Leaves of native programs beside loop nests: NumPy's loops, products, indexed elements, extremes, searches, random words."""
+"""Leaves of native programs beside loop nests: NumPy's loops, products, indexed elements, and routines of their own."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import attrs
 
 from afx.compiler.native_backend.elements import Names, Ref, UfuncLoop
-from afx.compiler.native_backend.steps import READ, WRITE, Leaf, LookUp, RowAccess, Spaced, join_lengths, memory
+from afx.compiler.native_backend.steps import READ, Leaf, RowAccess, Spaced, join_lengths, memory
 from afx.compiler.native_backend.sums import Orders
 from afx.core.aval import Shape
 
-__all__ = ["Extreme", "Indexed", "Inner", "Product", "Search", "Words"]
+__all__ = ["Indexed", "Inner", "Product", "Routine"]
 
 ADDED_UP = ((0,), (0,), ())  # core axes of the operands of a product of vectors
 TRANSFORMS_TOGETHER = 16  # at most, in a vector of NumPy's loops
@@ -29,14 +29,12 @@ class Inner(Spaced):
         space: lengths of the axes; the last one is the loop's own.
         operands: in the order of the loop.
         quiet: floating-point warnings that it ignores.
-        is_ordered: whether it writes what the loop makes of the elements of each row, one after the other.
     """
 
     loop: UfuncLoop
     space: Shape
     operands: tuple[Ref, ...] = attrs.field(metadata=memory(lambda step: "r" * (len(step.operands) - 1) + "w"))
     quiet: tuple[str, ...] = ()
-    is_ordered: bool = False
 
     def row_accesses(self, rows: int) -> list[RowAccess] | None:
         """Return what it touches in each row; a reduction over rows adds to its result."""
@@ -60,13 +58,11 @@ class Inner(Spaced):
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the call."""
         out, *xs = [names[ref.root] for ref in (self.operands[-1], *self.operands[:-1])]
-        if self.is_ordered:
-            return [f"{out} = {self.loop.ufunc} of {xs[-1]}  # along the last of {join_lengths(self.space)}"]
         return [f"np.{self.loop.ufunc}({', '.join(xs)}, out={out})  # NumPy's loop over {join_lengths(self.space)}"]
 
 
 @attrs.frozen
-class Indexed(LookUp):
+class Indexed(Leaf):
     """Elements whose indices arrays of integers name: read from an array, or written into one, in row-major order.
 
     Attributes:
@@ -106,41 +102,6 @@ class Indexed(LookUp):
         at = f"{whole}[{', '.join(indices)}]"
         forms = {"gather": f"{part} = {at}", "set": f"{at} = {part}", "add": f"{at} += {part}"}
         return [f"{forms[self.kind]}  # {join_lengths(self.space)} elements, bounds checked"]
-
-
-@attrs.frozen
-class Extreme(Spaced):
-    """Place of the first largest or smallest element along an axis; nan counts as both.
-
-    Attributes:
-        is_max: whether it is the largest.
-        space: lengths of the axes; the last one is searched.
-        x: what is searched.
-        out: the indices, as int64; its last stride is 0.
-    """
-
-    is_max: bool
-    space: Shape
-    x: Ref = attrs.field(metadata=READ)
-    out: Ref = attrs.field(metadata=WRITE)
-    quiet: tuple[str, ...] = ()
-    is_by_element = True
-
-    def row_accesses(self, rows: int) -> list[RowAccess] | None:
-        """Return what it touches in each row, where it searches within rows."""
-        return super().row_accesses(rows) if len(self.space) > 1 else None
-
-    @property
-    def nanoseconds(self) -> float:
-        """About how long it takes."""
-        return 10 + 1.5 * self.elements
-
-    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
-        """Return the search."""
-        name = "argmax" if self.is_max else "argmin"
-        return [
-            f"{names[self.out.root]} = {name}({names[self.x.root]})  # along the last of {join_lengths(self.space)}"
-        ]
 
 
 @attrs.frozen
@@ -268,77 +229,69 @@ class Product(Leaf):
         return [f"{out} = {' @ '.join(xs)}  # {join_lengths(self.sizes)}: {how}{pieces}"]
 
 
-@attrs.frozen
-class Words(Leaf):
-    """Random words: blocks of Philox4x32-10, four 32-bit words each.
+class Form(NamedTuple):
+    """What a routine does.
 
     Attributes:
-        keys: how many keys there are.
-        blocks_each: how many blocks each key gives; their numbers count from 0, where ``counter`` is None.
-        purpose: the last word of the counter.
-        key: two words for each key, next to each other.
-        out: the words of each key's blocks, next to each other.
-        counter: the number of each key's only block.
+        text: the call, of the names of what it reads, its sizes and its space.
+        nanoseconds: for each element.
+        has_rows: whether it works on each row by itself, the last axis.
     """
 
-    keys: int
-    blocks_each: int
-    purpose: int
-    key: Ref = attrs.field(metadata=READ)
-    out: Ref = attrs.field(metadata=WRITE)
-    counter: Ref | None = attrs.field(default=None, metadata=READ)
+    text: str
+    nanoseconds: float
+    has_rows: bool = False
+
+
+FORMS = {
+    "argmax": Form("argmax({0})  # along the last of {space}", 1.5, has_rows=True),
+    "argmin": Form("argmin({0})  # along the last of {space}", 1.5, has_rows=True),
+    "maximum": Form("maximum of {0}  # along the last of {space}", 0.3, has_rows=True),
+    "minimum": Form("minimum of {0}  # along the last of {space}", 0.3, has_rows=True),
+    "philox": Form("philox({all})  # {space}: keys, blocks, words", 7.5),
+    "search.left": Form("searchsorted({1}, {0}, 'left')  # {space} values in {sizes[0]} elements", 20.0),
+    "search.right": Form("searchsorted({1}, {0}, 'right')  # {space} values in {sizes[0]} elements", 20.0),
+}
+
+
+@attrs.frozen
+class Routine(Spaced):
+    """Rows or elements that a routine of its own computes.
+
+    Attributes:
+        name: ``argmax`` and ``argmin``, the place of the first extreme of each row as int64, nan counting as one;
+            ``maximum`` and ``minimum``, as comparing its elements one after the other gives it; ``philox``, the words of
+            blocks of Philox4x32-10 for each key of two words, by the numbers of blocks or from 0 on; ``search.left`` and
+            ``search.right``, the place of values in a sorted vector as int64, nan standing behind all numbers.
+        space: lengths of the axes.
+        operands: what it reads, and behind that what it writes.
+        sizes: of a search the elements of the vector and the bytes between them; of words the last word of the counter.
+        quiet: floating-point warnings that it ignores.
+    """
+
+    name: str
+    space: Shape
+    operands: tuple[Ref, ...] = attrs.field(metadata=memory(lambda step: "r" * (len(step.operands) - 1) + "w"))
+    sizes: Shape = ()
     quiet: tuple[str, ...] = ()
     is_by_element = True
 
     @property
-    def elements(self) -> int:
-        """How many words it makes."""
-        return self.keys * self.blocks_each * 4
+    def row_space(self) -> Shape:
+        """The lengths of its axes, where it works on rows."""
+        return self.space if FORMS[self.name].has_rows else ()
+
+    def row_accesses(self, rows: int) -> list[RowAccess] | None:
+        """Return what it touches in each row, where it works within rows."""
+        return super().row_accesses(rows) if len(self.row_space) > 1 else None
 
     @property
     def nanoseconds(self) -> float:
         """About how long it takes."""
-        return 10 + 30 * self.keys * self.blocks_each
+        return 10 + FORMS[self.name].nanoseconds * self.elements
 
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the call."""
-        given = [names[ref.root] for ref, mode in self.accesses() if mode == "r"]
-        words = f"{self.keys} keys, {self.blocks_each} blocks each"
-        return [f"{names[self.out.root]} = philox({', '.join(given)})  # {words}"]
-
-
-@attrs.frozen
-class Search(LookUp):
-    """Binary search of values in a sorted vector; nan stands behind all numbers.
-
-    Attributes:
-        is_right: whether places lie behind equal elements.
-        space: lengths of the axes of the values.
-        values: what is looked for.
-        out: the places, as int64.
-        vector: where it is looked for, of the values' dtype; its strides are 0.
-        length: elements of the vector.
-        stride: bytes between them.
-    """
-
-    is_right: bool
-    space: Shape
-    values: Ref = attrs.field(metadata=READ)
-    out: Ref = attrs.field(metadata=WRITE)
-    vector: Ref = attrs.field(metadata=READ)
-    length: int
-    stride: int
-    quiet: tuple[str, ...] = ()
-    is_by_element = True
-
-    @property
-    def nanoseconds(self) -> float:
-        """About how long it takes."""
-        return 10 + 2.0 * self.elements * self.length.bit_length()
-
-    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
-        """Return the search."""
-        values, out, vector = [names[ref.root] for ref in self.refs]
-        side = "right" if self.is_right else "left"
-        count = join_lengths(self.space) or "1"
-        return [f"{out} = searchsorted({vector}, {values}, {side!r})  # {count} values in {self.length} elements"]
+        *xs, out = [names[ref.root] for ref in self.operands]
+        space = join_lengths(self.space) or "1"
+        return [f"{out} = {FORMS[self.name].text.format(*xs, all=', '.join(xs), space=space, sizes=self.sizes)}"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from afx.compiler.native_backend.elements import Access, Load, Names, Op, Ref, UfuncLoop, Value, axis_names
-from afx.compiler.native_backend.steps import Spaced, join_lengths
+from afx.compiler.native_backend.steps import Spaced, join_lengths, merged
 from afx.core.aval import Shape
 from afx.core.scalar_ops import scalar_op
 
@@ -53,6 +53,13 @@ class Nest(Spaced):
     def place(self, numbers: Mapping[int, int], arena: int) -> Nest:  # it has none
         """Return the nest in its block, with neighbouring axes joined over which all operands walk evenly."""
         return self.with_roots(numbers).with_merged_axes()
+
+    def with_merged_axes(self) -> Nest:
+        """Return the same with neighbouring axes joined over which all operands walk evenly."""
+        space, strides = merged(self.space, [ref.strides for ref in self.refs])
+        left = iter(strides)
+        found = self.map_refs(lambda ref: attrs.evolve(ref, strides=next(left)))
+        return attrs.evolve(found, space=space)
 
     @property
     def parts(self) -> int:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from afx.compiler.target import NativeTarget
 
 __all__ = [
-    "BOTH", "READ", "WRITE", "Leaf", "LookUp", "RowAccess", "Spaced", "Step", "evolve", "join_lengths", "memory", "merged",
+    "BOTH", "READ", "Leaf", "RowAccess", "Spaced", "Step", "evolve", "join_lengths", "memory", "merged",
 ]  # fmt: skip
 
 S = TypeVar("S")
@@ -36,7 +36,7 @@ def memory(mode: Mode | Callable[[Any], str]) -> dict[str, Any]:
     return {"mode": mode}
 
 
-READ, WRITE, BOTH = memory("r"), memory("w"), memory("a")
+READ, BOTH = memory("r"), memory("a")
 
 
 @attrs.frozen
@@ -76,12 +76,14 @@ class Step:
     """What a block runs: a leaf, or a loop over blocks.
 
     Attributes:
+        space: lengths of the axes that it works on, where it has any.
         quiet: floating-point warnings that it ignores.
         is_cut: whether it runs part by part, which threads share.
         is_by_element: whether its loops run over single elements, which LLVM may unroll.
     """
 
     __slots__ = ()
+    space: Shape = ()
     quiet: tuple[str, ...] = ()
     is_cut: bool = False
     is_by_element: bool = False
@@ -89,7 +91,7 @@ class Step:
     @property
     def is_void(self) -> bool:
         """Whether it has no element to work on."""
-        return False
+        return 0 in self.space
 
     @property
     def may_fault(self) -> bool:
@@ -118,8 +120,8 @@ class Step:
 
     @property
     def elements(self) -> int:
-        """How many elements it works on, where threads or caches ask for it."""
-        return 0
+        """How many elements it works on."""
+        return math.prod(self.space)
 
     @property
     def row_space(self) -> Shape:
@@ -219,24 +221,9 @@ class Leaf(Step):
 
 
 class Spaced(Leaf):
-    """A leaf with an iteration space, whose operands have a stride for each axis.
-
-    Attributes:
-        space: lengths of the axes.
-    """
+    """A leaf whose operands have a stride for each axis of its space."""
 
     __slots__ = ()
-    space: Shape
-
-    @property
-    def is_void(self) -> bool:
-        """Whether it has no element to work on."""
-        return 0 in self.space
-
-    @property
-    def elements(self) -> int:
-        """How many elements it works on."""
-        return math.prod(self.space)
 
     @property
     def row_space(self) -> Shape:
@@ -245,7 +232,7 @@ class Spaced(Leaf):
 
     def on_rows(self, count: int, rows: int) -> Self:
         """Return the same on so many of all rows."""
-        return self._over((count * (self.space[0] // rows), *self.space[1:]))
+        return evolve(self, space=(count * (self.space[0] // rows), *self.space[1:]))
 
     def row_accesses(self, rows: int) -> list[RowAccess] | None:
         """Return what it touches in each of so many rows."""
@@ -257,34 +244,6 @@ class Spaced(Leaf):
             reach = [(each - 1) * ref.strides[0], *[(n - 1) * s for n, s in zip(rest, ref.strides[1:], strict=True)]]
             found.append(RowAccess.of(ref, each * ref.strides[0], reach, mode != "r"))
         return found
-
-    def with_merged_axes(self) -> Self:
-        """Return the same with neighbouring axes joined over which all operands walk evenly."""
-        space, strides = merged(self.space, [ref.strides for ref in self.refs])
-        left = iter(strides)
-        return self.map_refs(lambda ref: attrs.evolve(ref, strides=next(left)))._over(space)
-
-    def _over(self, space: Shape) -> Self:
-        return evolve(self, space=space)
-
-
-class LookUp(Spaced):
-    """A leaf whose elements may each read, or write, any part of a whole array, so that it is not cut into rows."""
-
-    __slots__ = ()
-
-    def place(self, numbers: Mapping[int, int], arena: int) -> Self:  # it has no scratch memory
-        """Return the same in its block, with neighbouring axes joined."""
-        return self.with_roots(numbers).with_merged_axes()
-
-    @property
-    def row_space(self) -> Shape:
-        """None: any row may touch the whole."""
-        return ()
-
-    def row_accesses(self, rows: int) -> None:  # of steps that have any
-        """Return None: any row may touch the whole."""
-        return
 
 
 def _fields_of_memory(step: Step) -> list[tuple[str, Any]]:

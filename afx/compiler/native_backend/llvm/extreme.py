@@ -10,38 +10,40 @@ from afx.compiler.native_backend.llvm.nested import element_at, over
 from afx.compiler.native_backend.llvm.op import element_type, emit, lanes, read, spread
 from afx.compiler.native_backend.llvm.short_row import ShortRow, is_short_row
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import Extreme
+from afx.compiler.native_backend.program import Routine
 
 __all__ = ["emit_extreme"]
 
+UFUNCS = {"argmax": "maximum", "argmin": "minimum"}
 
-def emit_extreme(w: Writer, step: Extreme) -> None:
+
+def emit_extreme(w: Writer, step: Routine) -> None:
     """Add the loops that look for the first extreme of each row; the first nan is one."""
-    size = int(step.x.dtype[1:])
-    is_dense = step.x.dtype in ("f4", "f8") and step.x.strides[-1] == size and step.space[-1] >= FOLD_LANES
+    x, _ = step.operands
+    is_dense = x.dtype in ("f4", "f8") and x.strides[-1] == x.size and step.space[-1] >= FOLD_LANES
     search = _Lanes(w, step).search if is_dense else partial(_search_each, w, step)
-    if is_short_row(step.x.dtype, step.space, step.x.strides[-1], w.limits):
+    if is_short_row(x.dtype, step.space, x.strides[-1], w.limits):
         search = partial(_search_short_row, w, step)
-    over(w, step.space[:-1], step.refs, search)
+    over(w, step.space[:-1], step.operands, search)
 
 
-def _search_short_row(w: Writer, step: Extreme, pointers: list[str]) -> None:
+def _search_short_row(w: Writer, step: Routine, pointers: list[str]) -> None:
     """Add what stores the index of the extreme of a row that registers hold."""
     x, out = pointers
-    row = ShortRow(w, step.x.dtype, step.space[-1], x)
-    w.line(f"store i64 {row.find(row.extreme('maximum' if step.is_max else 'minimum'))}, ptr {out}")
+    row = ShortRow(w, step.operands[0].dtype, step.space[-1], x)
+    w.line(f"store i64 {row.find(row.extreme(UFUNCS[step.name]))}, ptr {out}")
 
 
 class _Lanes:
     """Emitter for rows of floats that are next to each other."""
 
-    def __init__(self, w: Writer, step: Extreme) -> None:
+    def __init__(self, w: Writer, step: Routine) -> None:
         self.w = w
-        self.dtype = step.x.dtype
-        self.kind = element_type(step.x.dtype)
+        self.dtype = step.operands[0].dtype
+        self.kind = element_type(self.dtype)
         self.length = step.space[-1]
-        self.lanes = w.limits.vector_bytes // int(step.x.dtype[1:])
-        self.extreme = Accumulator(w, "maximum" if step.is_max else "minimum", step.x.dtype, self.length)
+        self.lanes = w.limits.vector_bytes // int(self.dtype[1:])
+        self.extreme = Accumulator(w, UFUNCS[step.name], self.dtype, self.length)
 
     def search(self, pointers: list[str]) -> None:
         """Add what stores the index of the extreme of one row."""
@@ -87,14 +89,15 @@ class _Lanes:
         w.label(f"other{n}")
 
 
-def _search_each(w: Writer, step: Extreme, pointers: list[str]) -> None:
+def _search_each(w: Writer, step: Routine, pointers: list[str]) -> None:
     """Add what stores the index of the extreme of one row, element by element."""
-    kind, dtype = element_type(step.x.dtype), step.x.dtype
+    dtype, stride = step.operands[0].dtype, step.operands[0].strides[-1]
+    kind = element_type(dtype)
 
     def look(i: str, values: Sequence[str]) -> list[str]:
         known, place = values
-        x = read(w, dtype, element_at(w, pointers[0], i, step.x.strides[-1]))
-        better = _is_better(w, step, x, known)
+        x = read(w, dtype, element_at(w, pointers[0], i, stride))
+        better = _is_better(w, step.name, dtype, x, known)
         if dtype in ("f4", "f8"):
             new, old = w.let(f"fcmp uno {kind} {x}, 0.0"), w.let(f"fcmp ord {kind} {known}, 0.0")
             better = w.let(f"or i1 {better}, {w.let(f'and i1 {new}, {old}')}")
@@ -106,9 +109,8 @@ def _search_each(w: Writer, step: Extreme, pointers: list[str]) -> None:
     w.line(f"store i64 {place}, ptr {pointers[1]}")
 
 
-def _is_better(w: Writer, step: Extreme, x: str, known: str) -> str:
-    dtype = step.x.dtype
+def _is_better(w: Writer, name: str, dtype: str, x: str, known: str) -> str:
     if dtype != "b1":
-        return emit(w, "greater" if step.is_max else "less", [x, known], [dtype, dtype], "b1")
-    first, second = (x, known) if step.is_max else (known, x)
+        return emit(w, "greater" if name == "argmax" else "less", [x, known], [dtype, dtype], "b1")
+    first, second = (x, known) if name == "argmax" else (known, x)
     return w.let(f"and i1 {first}, {w.let(f'xor i1 {second}, true')}")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from afx.compiler.native_backend.leaves import Search
 from afx.compiler.native_backend.llvm.nested import element_at, over
 from afx.compiler.native_backend.llvm.op import FLOATS, compared, element_type, read
 from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.program import Routine
 
 __all__ = ["emit_search"]
 
 
-def emit_search(w: Writer, step: Search) -> None:
+def emit_search(w: Writer, step: Routine) -> None:
     """Add the loops over values."""
-    over(w, step.space, step.refs, lambda at: _look(w, step, *at))
+    over(w, step.space, step.operands, lambda at: _look(w, step, *at))
 
 
-def _look(w: Writer, step: Search, value_at: str, out: str, vector: str) -> None:
+def _look(w: Writer, step: Routine, value_at: str, vector: str, out: str) -> None:
     """Store how many elements stand before a value: the place lies in a range whose length is known, and is halved."""
-    value, place, length = read(w, step.values.dtype, value_at), "0", step.length
+    value, place, length = read(w, step.operands[0].dtype, value_at), "0", step.sizes[0]
     while length > 1:
         half = length // 2
         last = w.let(f"add nuw nsw i64 {place}, {half - 1}")
@@ -28,17 +28,18 @@ def _look(w: Writer, step: Search, value_at: str, out: str, vector: str) -> None
     w.line(f"store i64 {w.let(f'add nuw nsw i64 {place}, {is_last}')}, ptr {out}")
 
 
-def _element(w: Writer, step: Search, vector: str, index: str) -> str:
-    return read(w, step.values.dtype, element_at(w, vector, index, step.stride))
+def _element(w: Writer, step: Routine, vector: str, index: str) -> str:
+    return read(w, step.operands[1].dtype, element_at(w, vector, index, step.sizes[1]))
 
 
-def _stands_before(w: Writer, step: Search, x: str, value: str) -> str:
+def _stands_before(w: Writer, step: Routine, x: str, value: str) -> str:
     """Tell whether an element stands before a value, in NumPy's order, in which nan is the largest."""
-    dtype, kind = step.values.dtype, element_type(step.values.dtype)
+    dtype, is_right = step.operands[0].dtype, step.name == "search.right"
     if dtype not in FLOATS:
         sign = "s" if dtype[0] == "i" else "u"
-        return w.let(f"icmp {sign}{'le' if step.is_right else 'lt'} {kind} {x}, {value}")
+        return w.let(f"icmp {sign}{'le' if is_right else 'lt'} {element_type(dtype)} {x}, {value}")
+    kind = element_type(dtype)
     is_nan = w.let(f"fcmp uno {kind} {value}, {value}")
-    if not step.is_right:
+    if not is_right:
         is_nan = w.let(f"and i1 {is_nan}, {w.let(f'fcmp ord {kind} {x}, {x}')}")
-    return w.let(f"or i1 {is_nan}, {compared(w, 'ole' if step.is_right else 'olt', [x, value], dtype)}")
+    return w.let(f"or i1 {is_nan}, {compared(w, 'ole' if is_right else 'olt', [x, value], dtype)}")

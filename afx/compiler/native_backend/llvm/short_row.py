@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from afx.compiler.native_backend.llvm.nested import over
 from afx.compiler.native_backend.llvm.op import element_type, emit, read, shuffled, written
 from afx.compiler.native_backend.llvm.strict import compare_strictly
 from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.program import Routine
 from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape
 
-__all__ = ["ShortRow", "emit_extreme_of_row", "is_short_row"]
+__all__ = ["ShortRow", "emit_ordered_extreme", "is_short_row"]
 
 
 def is_short_row(dtype: str, space: Shape, stride: int, limits: NativeTarget) -> bool:
@@ -78,9 +80,18 @@ class ShortRow:
         return w.let(f"call i64 @llvm.cttz.i64(i64 {bits}, i1 false)")
 
 
-def emit_extreme_of_row(w: Writer, ufunc: str, dtype: str, length: int, pointers: Sequence[str]) -> None:
-    """Write the extreme of one row as comparing its elements one after the other gives it."""
-    out, x = pointers
+def emit_ordered_extreme(w: Writer, step: Routine) -> None:
+    """Add the loops over rows whose extreme is that of comparing elements one after the other."""
+    over(
+        w,
+        step.space[:-1],
+        step.operands,
+        partial(_extreme_of_row, w, step.name, step.operands[0].dtype, step.space[-1]),
+    )
+
+
+def _extreme_of_row(w: Writer, ufunc: str, dtype: str, length: int, pointers: Sequence[str]) -> None:
+    x, out = pointers
     row = ShortRow(w, dtype, length, x)
     found = row.first(row.extreme(ufunc))
     written(w, dtype, found, out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 
 from afx.compiler.native_backend.llvm.call_loop import call_loop
@@ -17,25 +17,33 @@ from afx.compiler.native_backend.llvm.op import emit, read, written
 from afx.compiler.native_backend.llvm.pairwise import PAIRWISE_MIN_ELEMENTS, emit_sum
 from afx.compiler.native_backend.llvm.row_reduction import combine_rows, stays_in_registers
 from afx.compiler.native_backend.llvm.search import emit_search
-from afx.compiler.native_backend.llvm.short_row import emit_extreme_of_row
+from afx.compiler.native_backend.llvm.short_row import emit_ordered_extreme
 from afx.compiler.native_backend.llvm.small_product import emit_small_product
 from afx.compiler.native_backend.llvm.sort import emit_sort
 from afx.compiler.native_backend.llvm.tile import emit_tiles
 from afx.compiler.native_backend.llvm.words import emit_words
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import (
-    Extreme,
     Indexed,
     Inner,
     Leaf,
     Nest,
     Product,
-    Search,
+    Routine,
     UfuncLoop,
-    Words,
 )
 
 __all__ = ["emit_step"]
+
+ROUTINES: dict[str, Callable[[Writer, Routine], None]] = {
+    "argmax": emit_extreme,
+    "argmin": emit_extreme,
+    "maximum": emit_ordered_extreme,
+    "minimum": emit_ordered_extreme,
+    "philox": emit_words,
+    "search.left": emit_search,
+    "search.right": emit_search,
+}
 
 
 def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared: Collection[int] = frozenset()) -> str:
@@ -47,15 +55,14 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
         if isinstance(step, Nest):
             NestEmitter(w, step, flags).emit()
         elif isinstance(step, Inner):
-            _emit_inner(w, step, flags)
+            if stays_in_registers(step, w.limits):
+                combine_rows(w, step)
+            else:
+                flags.keep(step.loop, partial(_inner, w, step))
         elif isinstance(step, Indexed):
             emit_indexed(w, step)
-        elif isinstance(step, Extreme):
-            emit_extreme(w, step)
-        elif isinstance(step, Search):
-            emit_search(w, step)
-        elif isinstance(step, Words):
-            emit_words(w, step)
+        elif isinstance(step, Routine):
+            ROUTINES[step.name](w, step)
         elif isinstance(step, Product):
             _product(w, step, flags)
         w.hand_over_faults("%fault")
@@ -93,16 +100,6 @@ def _call_pieces(w: Writer, step: Product, loop: UfuncLoop) -> None:
         at = [w.shifted(p, start * stride) for p, stride in zip(pointers, by, strict=True)]
         is_asked = w.let(f"and i1 {w.let(f'icmp sle i64 %low, {number}')}, {w.let(f'icmp sgt i64 %high, {number}')}")
         w.when(is_asked, partial(call_loop, w, loop, at, sizes, steps))
-
-
-def _emit_inner(w: Writer, step: Inner, flags: Flags) -> None:
-    if step.is_ordered:
-        ufunc, dtype, n = step.loop.ufunc, step.operands[1].dtype, step.space[-1]
-        over(w, step.space[:-1], step.operands, lambda refs: emit_extreme_of_row(w, ufunc, dtype, n, refs[:2]))
-    elif stays_in_registers(step, w.limits):
-        combine_rows(w, step)
-    else:
-        flags.keep(step.loop, partial(_inner, w, step))
 
 
 def _inner(w: Writer, step: Inner) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from afx.compiler.native_backend.llvm.nested import start_of
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import Words
+from afx.compiler.native_backend.program import Routine
 from afx.compiler.random_tables import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
 
 __all__ = ["emit_words"]
@@ -12,25 +13,25 @@ MASK = 0xFFFFFFFF
 BLOCK_BYTES = 16
 
 
-def emit_words(w: Writer, step: Words) -> None:
+def emit_words(w: Writer, step: Routine) -> None:
     """Add the loops over keys and blocks."""
-    key, out = (w.shifted(f"%r{ref.root}", ref.offset) for ref in (step.key, step.out))
-    counter = "" if step.counter is None else w.shifted(f"%r{step.counter.root}", step.counter.offset)
+    key, *counter, out = [start_of(w, ref) for ref in step.operands]
+    (keys, blocks, _), (purpose,) = step.space, step.sizes
 
     def of_key(k: str) -> None:
         words = w.shifted(key, w.let(f"mul nsw i64 {k}, 8"))
         first, second = (_wide(w, w.let(f"load i32, ptr {w.shifted(words, at)}, align 4")) for at in (0, 4))
-        rows = w.shifted(out, w.let(f"mul nsw i64 {k}, {step.blocks_each * BLOCK_BYTES}"))
+        rows = w.shifted(out, w.let(f"mul nsw i64 {k}, {blocks * BLOCK_BYTES}"))
         if counter:
-            number = w.let(f"load i64, ptr {w.shifted(counter, w.let(f'mul nsw i64 {k}, 8'))}")
-            _block(w, (first, second), number, step.purpose, rows)
+            number = w.let(f"load i64, ptr {w.shifted(counter[0], w.let(f'mul nsw i64 {k}, 8'))}")
+            _block(w, (first, second), number, purpose, rows)
             return
         w.loop(
-            "0", str(step.blocks_each), 1,
-            lambda i: _block(w, (first, second), i, step.purpose, w.shifted(rows, w.let(f"mul nsw i64 {i}, {BLOCK_BYTES}"))),
+            "0", str(blocks), 1,
+            lambda i: _block(w, (first, second), i, purpose, w.shifted(rows, w.let(f"mul nsw i64 {i}, {BLOCK_BYTES}"))),
         )  # fmt: skip
 
-    w.loop("0", str(step.keys), 1, of_key)
+    w.loop("0", str(keys), 1, of_key)
 
 
 def _wide(w: Writer, word: str) -> str:

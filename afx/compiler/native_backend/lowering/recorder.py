@@ -24,9 +24,8 @@ from afx.compiler.native_backend.program import (
     Op,
     Product,
     Ref,
-    Search,
+    Routine,
     Value,
-    Words,
 )
 from afx.compiler.native_backend.steps import merged
 from afx.compiler.schedule import Call
@@ -130,8 +129,10 @@ class Recorder(Calls):
         if not vector.size:
             self.clear(out)
             return
-        at = Ref(a.owner, a.dtype, a.offset, (0,) * len(z.shape))
-        self.add_steps([Search(is_right, z.shape, v.ref, z.ref, at, a.shape[0], a.strides[0])], [vector, values], out)
+        space, strides = merged(z.shape, [v.strides, (0,) * len(z.shape), z.strides])
+        refs = tuple([attrs.evolve(x.ref, strides=s) for x, s in zip((v, a, z), strides, strict=True)])
+        side, sizes = "right" if is_right else "left", (a.shape[0], a.strides[0])
+        self.add_steps([Routine(f"search.{side}", space, refs, sizes)], [vector, values], out)
 
     def words(self, key: Recorded, count: int, dtype: Any, purpose: int, numbers: Recorded | None = None) -> Recorded:
         """Return so many random words of each key, in rows: of its first blocks, or of one with a number."""
@@ -141,8 +142,8 @@ class Recorder(Calls):
         keys, blocks = key.size // 2, -(-count // each)
         given = [self.dense(x) for x in (key, numbers) if x is not None]
         found = self.new((keys, blocks * each), dtype)
-        first, *others = [x.location.ref for x in given]
-        self.add_steps([Words(keys, blocks, purpose, first, found.location.ref, *others)], given, found)
+        refs = tuple([x.location.ref for x in (*given, found)])
+        self.add_steps([Routine("philox", (keys, blocks, 4), refs, (purpose,))], given, found)
         return Recorded(self, attrs.evolve(found.location, shape=(keys, count)))
 
     # -- LAPACK --

@@ -11,7 +11,8 @@ import attrs
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of
-from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Ref, Step
+from afx.compiler.native_backend.program import Indexed, Inner, Ref, Routine, Step
+from afx.compiler.native_backend.steps import merged
 from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape, broadcast_shapes
 from afx.core.scalar_ops import ALL, scalar_op
@@ -42,11 +43,11 @@ def index(
     lead, rest = (0,) * axis, (0,) * (len(whole.shape) - behind)
     strides: Shape = (*whole.strides[:axis], *(0,) * len(common), *whole.strides[behind:])
     locations = [Ref(i.owner, i.dtype, i.offset, (*lead, *broadcast(i, common), *rest)) for i in indices]
-    return Indexed(
-        kind, space, part.over(space),
-        Ref(whole.owner, whole.dtype, whole.offset, strides), tuple(locations),
-        whole.strides[axis : axis + count], whole.shape[axis : axis + count], quiet,
-    )  # fmt: skip
+    refs = [part.over(space), Ref(whole.owner, whole.dtype, whole.offset, strides), *locations]
+    space, joined = merged(space, [ref.strides for ref in refs])
+    first, second, *others = [attrs.evolve(ref, strides=s) for ref, s in zip(refs, joined, strict=True)]
+    steps, lengths = whole.strides[axis : axis + count], whole.shape[axis : axis + count]
+    return Indexed(kind, space, first, second, tuple(others), steps, lengths, quiet)
 
 
 def accumulate(
@@ -77,7 +78,7 @@ def _with_last(x: Location, axis: int) -> Location:
     return attrs.evolve(x, shape=tuple([x.shape[k] for k in order]), strides=tuple([x.strides[k] for k in order]))
 
 
-def find_extreme(is_max: bool, x: Location, out: Location, axis: int, limits: NativeTarget) -> Extreme:
+def find_extreme(is_max: bool, x: Location, out: Location, axis: int, limits: NativeTarget) -> Routine:
     """Return what writes the places of the first largest or smallest elements along an axis.
 
     Raises:
@@ -88,4 +89,5 @@ def find_extreme(is_max: bool, x: Location, out: Location, axis: int, limits: Na
     rows = _with_last(x, axis)
     if abs(rows.strides[-1]) != int(x.dtype[1:]) and math.prod(x.shape) > limits.extreme_max_elements:
         raise UnsupportedError("places of extremes of large arrays along another axis than the last one")
-    return Extreme(is_max, rows.shape, rows.ref, Ref(out.owner, out.dtype, out.offset, (*out.strides, 0)))
+    refs = rows.ref, Ref(out.owner, out.dtype, out.offset, (*out.strides, 0))
+    return Routine("argmax" if is_max else "argmin", rows.shape, refs)

@@ -13,7 +13,7 @@ from afx.compiler.native_backend.link import ufunc_loop
 from afx.compiler.native_backend.llvm.short_row import is_short_row
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, fill_nest
-from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Step, UfuncLoop
+from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Routine, Step, UfuncLoop
 from afx.compiler.native_backend.steps import merged
 from afx.compiler.schedule import Call
 from afx.compiler.target import NativeTarget
@@ -68,8 +68,7 @@ def _turned_reduce(b: BlockBuilder, call: Call) -> None:
         out = b.own(call.outputs[0].index, call.outputs[0].shape, x.dtype)
         space, (of_x, of_out) = merged(x.shape, [x.strides, (*out.strides, 0)])
         target, source = Ref(out.owner, out.dtype, 0, of_out), Ref(x.owner, x.dtype, x.offset, of_x)
-        loop = loop_of(call.ufunc, (x.dtype,) * 3)
-        b.fixed([Inner(loop, space, (target, source, target), quiet_of(call), is_ordered=True)], [x], [out])
+        b.fixed([Routine(call.ufunc, space, (source, target), quiet=quiet_of(call))], [x], [out])
         return
     order = (last, *range(last))
     turned = attrs.evolve(x, shape=_taken(x.shape, order), strides=_taken(x.strides, order))
