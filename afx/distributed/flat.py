@@ -100,4 +100,4 @@ class Flat:
 def _find_trained(leaves: Sequence[Any], treedef: Any) -> list[bool]:
     """Return which leaves an optimizer moves."""
     marked = pytree.marked_leaves(treedef) or [False] * len(leaves)
-    return [np.asarray(leaf).dtype.kind in "fc" and not mark for leaf, mark in zip(leaves, marked, strict=True)]
+    return [aval_of(leaf).dtype.kind in "fc" and not mark for leaf, mark in zip(leaves, marked, strict=True)]

@@ -21,6 +21,7 @@ from afx.distributed.split import Split
 from afx.distributed.spmd.meeting import run_slots
 from afx.distributed.spmd.values import SlotValues
 from afx.distributed.sums.buffers import Layout, flatten_tree
+from afx.distributed.traced import refuse_traced
 from afx.errors import ArgumentError
 from afx.runtime.blas import blas
 from afx.transforms._arguments import check_callable
@@ -135,6 +136,7 @@ class Machines(Ranks):
             ArgumentError: a Split of another number of slots, a loss that is a sum, or ranks that hold other programs,
                 settings or values (compared at the first two calls, and the values at every 64th).
             ShapeError: an array that the Split cannot cut.
+            TracerError: a traced argument, as inside of `afx.jit`.
             PeerLost: a rank did not answer in time, or was lost and the connection does not go on without it.
 
         >>> import afx
@@ -160,13 +162,14 @@ class Machines(Ranks):
 
         @functools.wraps(loss)
         def run(*args: Any, **kwargs: Any) -> Any:
-            call = calls.bind(lambda: self.own_slots, args, kwargs)
+            with refuse_traced("value_and_grad of machines", (*args, *kwargs.values())):
+                call = calls.bind(lambda: self.own_slots, args, kwargs)
 
-            def attempt() -> Any:
-                number = self.agreement.check_step(call.program)
-                return self.average_once(call.compute, split, number)
+                def attempt() -> Any:
+                    number = self.agreement.check_step(call.program)
+                    return self.average_once(call.compute, split, number)
 
-            return self.repeat_until_committed(calls.name, attempt)
+                return self.repeat_until_committed(calls.name, attempt)
 
         return run
 
@@ -284,10 +287,13 @@ class Machines(Ranks):
                 with blas:
                     return fn(*mine, **named)
 
-            return SlotValues(
-                self,
-                self.repeat_until_committed(name, lambda: run_slots(self.link, self.slots, self.own_slots, compute)),
-            )
+            with refuse_traced(name, (*args, *kwargs.values())):
+                return SlotValues(
+                    self,
+                    self.repeat_until_committed(
+                        name, lambda: run_slots(self.link, self.slots, self.own_slots, compute)
+                    ),
+                )
 
         return run
 
@@ -339,7 +345,8 @@ class Machines(Ranks):
                 data = self.link.broadcast(encode_tree(run.value) if self.rank == root else None, root)
                 return decode_tree(data), run.slopes
 
-            value, slopes = self.repeat_until_committed(f"pipeline of {micro_batches} microbatches", attempt)
+            with refuse_traced("pipeline", (params, x, y)):
+                value, slopes = self.repeat_until_committed(f"pipeline of {micro_batches} microbatches", attempt)
             return value, SlotValues(self, slopes)
 
         return step
@@ -375,7 +382,8 @@ class Machines(Ranks):
             raise ArgumentError(f"run_graph: a split of more slots: got {split.slots} for {self.slots}; add slots")
         given = [list(batch) for batch in batches]
         name = f"run_graph of {len(given)} inputs"
-        return self.repeat_until_committed(name, lambda: self._run_pipeline(split, given))
+        with refuse_traced("run_graph", given):
+            return self.repeat_until_committed(name, lambda: self._run_pipeline(split, given))
 
     def _run_pipeline(self, split: GraphSplit, batches: Sequence[Sequence[Any]]) -> list[list[Array]]:
         self.agreement.check_graph(split, batches)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from afx.errors import AfxError, FileFormatError
+from afx.distributed.traced import name_traced
+from afx.errors import AfxError, FileFormatError, TracerError
 from afx.io.naming import ImportedNames
 from afx.io.structure import read_tree, write_tree
 from afx.io.values import Decoder, Encoder
@@ -25,9 +26,13 @@ def encode_tree(tree: object) -> bytes:
 
     Raises:
         TreeError: a part without a name, such as a lambda.
+        TracerError: a traced array.
     """
     encoder = Encoder()
-    content = write_tree(tree, encoder)
+    try:
+        content = write_tree(tree, encoder)
+    except TracerError as error:
+        raise name_traced("distributed", [tree], error) from None
     arrays = {name: np.ascontiguousarray(array) for name, array in encoder.arrays.items()}
     declared = [[name, array.dtype.str, encoder.arrays[name].shape] for name, array in arrays.items()]
     header = json.dumps([declared, content]).encode()

@@ -10,6 +10,7 @@ import numpy as np
 
 from afx.core.array.array import Array, wrap
 from afx.distributed.split import Split
+from afx.distributed.traced import refuse_traced
 from afx.errors import ArgumentError, ShapeError
 from afx.pytree import flatten_with_path, unflatten
 
@@ -74,7 +75,8 @@ def cut(tree: Any, split: Split, who: str) -> Parts[Any]:
                 f"{who}: an array that the Split cannot cut, at {path or 'the top'}: got {list(shape)} for "
                 f"{split.total} examples; pass an argument that all slots share by shared=..."
             )
-    arrays = [(np.asarray(leaf), isinstance(leaf, Array)) for _, leaf in leaves]
+    with refuse_traced(who, [tree]):
+        arrays = [(np.asarray(leaf), isinstance(leaf, Array)) for _, leaf in leaves]
 
     def read(slot: int) -> Any:
         start, stop = split.bounds[slot]

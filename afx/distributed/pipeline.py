@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from afx import pytree
+from afx.core.aval import aval_of
 from afx.distributed.messages import decode_tree, encode_tree
 from afx.distributed.parts import part_of
 from afx.errors import ShapeError
@@ -176,7 +177,7 @@ class PipelineRun:
     def _go_back(self, slot: int, number: int, ct: Any) -> None:
         pull = self._pulls.pop((slot, number))
         with blas:
-            slopes, back = pull(np.asarray(ct, np.asarray(self.value).dtype) if slot == self._last else ct)
+            slopes, back = pull(np.asarray(ct, aval_of(self.value).dtype) if slot == self._last else ct)
         before = self.slopes.get(slot)
         self.slopes[slot] = slopes if before is None else pytree.map(_add, before, slopes)
         if slot > 0:

@@ -19,6 +19,7 @@ from afx.distributed.slot_calls import SlotCalls
 from afx.distributed.split import Split
 from afx.distributed.spmd.meeting import run_slots
 from afx.distributed.sums.buffers import Memory, Ndarray
+from afx.distributed.traced import refuse_traced
 from afx.errors import ArgumentError, PeerLost
 from afx.ops.collectives import all_gather
 from afx.optim import Optimizer
@@ -63,16 +64,17 @@ class ShardedOptimizer(Generic[T]):
         Raises:
             ArgumentError: a state without one of this rank's slots: gather it before the number of ranks changes.
         """
-        flat = Flat(params, self._machines.slots)
-        flat.check_like(grads)
-        slopes = flat.like(grads)
-        agreement, whole = self._machines.agreement, [("params", params), ("grads", grads)]
+        name, agreement = "step of a sharded optimizer", self._machines.agreement
+        with refuse_traced(name, (params, grads, state)):
+            flat = Flat(params, self._machines.slots)
+            flat.check_like(grads)
+            slopes = flat.like(grads)
 
-        def attempt() -> tuple[T, ShardedState]:
-            agreement.check_often(("step", id(self)), self, whole, "step of a sharded optimizer")
-            return self._move(flat, lambda slot: self._part(slopes, slot), self._own_states(state), value)
+            def attempt() -> tuple[T, ShardedState]:
+                agreement.check_often(("step", id(self)), self, [("params", params), ("grads", grads)], name)
+                return self._move(flat, lambda slot: self._part(slopes, slot), self._own_states(state), value)
 
-        return self._machines.repeat_until_committed("step of a sharded optimizer", attempt)
+            return self._machines.repeat_until_committed(name, attempt)
 
     @overload
     def value_and_step(
@@ -136,17 +138,18 @@ class ShardedOptimizer(Generic[T]):
         )
 
         def run(params: T, state: ShardedState, *args: Any, **kwargs: Any) -> tuple[Any, T, ShardedState]:
-            flat = Flat(params, machines.slots)
-            call = calls.bind(lambda: machines.own_slots, (params, *args), kwargs)
+            with refuse_traced("value_and_step", (params, state, *args, *kwargs.values())):
+                flat = Flat(params, machines.slots)
+                call = calls.bind(lambda: machines.own_slots, (params, *args), kwargs)
 
-            def attempt() -> tuple[Any, T, ShardedState]:
-                states = self._own_states(state)
-                number = machines.agreement.check_step(call.program)
-                value, slopes = self._reduce(flat, call.compute, split, number)
-                loss_value = value[0] if has_aux else value
-                return (value, *self._move(flat, slopes, states, loss_value))
+                def attempt() -> tuple[Any, T, ShardedState]:
+                    states = self._own_states(state)
+                    number = machines.agreement.check_step(call.program)
+                    value, slopes = self._reduce(flat, call.compute, split, number)
+                    loss_value = value[0] if has_aux else value
+                    return (value, *self._move(flat, slopes, states, loss_value))
 
-            return machines.repeat_until_committed(calls.name, attempt)
+                return machines.repeat_until_committed(calls.name, attempt)
 
         return run
 

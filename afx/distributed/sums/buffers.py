@@ -14,7 +14,8 @@ import numpy as np
 from afx.core.array.array import wrap
 from afx.core.aval import Aval
 from afx.core.dtypes import DType
-from afx.errors import ArgumentError
+from afx.distributed.traced import name_traced
+from afx.errors import ArgumentError, TracerError
 from afx.pytree import flatten, paths, unflatten
 from afx.runtime.output_pool import OutputPool
 
@@ -161,7 +162,11 @@ def flatten_tree(tree: Any) -> tuple[Layout, list[Ndarray]]:
 
     Raises:
         ArgumentError: an array of objects.
+        TracerError: a traced array.
     """
     leaves, treedef = flatten(tree)
-    arrays: list[Ndarray] = list(map(np.asarray, leaves))
+    try:
+        arrays: list[Ndarray] = list(map(np.asarray, leaves))
+    except TracerError as error:
+        raise name_traced("distributed", leaves, error) from None
     return _layout(treedef, tuple(map(_kind_of, arrays))), arrays
