@@ -37,7 +37,8 @@ def map_memory(port: FilePort, size: int) -> mmap.mmap | None:
     token, path = data[:TOKEN_BYTES], data[TOKEN_BYTES:].decode()
     memory: mmap.mmap | None = None
     if file is not None:
-        memory = mmap.mmap(file, size)
+        memory = _map(file, size)
+    if memory is not None:
         memory[:TOKEN_BYTES] = token
     port.gather(b"")  # the token is written
     if not is_root:
@@ -55,10 +56,22 @@ def _create(size: int) -> int | None:
         return None
     try:
         file: int = create("afx")
-        os.posix_fallocate(file, 0, size)
     except OSError:
         return None
+    try:
+        os.posix_fallocate(file, 0, size)
+    except OSError:  # there is no such memory
+        os.close(file)
+        return None
     return file
+
+
+def _map(file: int, size: int) -> mmap.mmap | None:
+    """Return the memory of a file."""
+    try:
+        return mmap.mmap(file, size)
+    except (OSError, ValueError):
+        return None
 
 
 def _open(path: str, size: int, token: bytes) -> mmap.mmap | None:
@@ -69,10 +82,6 @@ def _open(path: str, size: int, token: bytes) -> mmap.mmap | None:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return None
-    try:
-        memory = mmap.mmap(file, size)
-    except (OSError, ValueError):
-        return None
-    finally:
-        os.close(file)
-    return memory if memory[:TOKEN_BYTES] == token else None
+    memory = _map(file, size)
+    os.close(file)
+    return memory if memory is not None and memory[:TOKEN_BYTES] == token else None

@@ -60,6 +60,8 @@ class SharedBlocks:
             free: the blocks to which no rank refers, as bits.
         """
         size = -(-_list_starts(layout)[-1] // PAGE_BYTES) * PAGE_BYTES
+        if not size:
+            return None
         alike = [number for number, found in enumerate(self._sizes) if found == size]
         chosen = next((number for number in alike if free >> number & 1), None)
         if chosen is not None or len(alike) >= MOST_OF_SIZE or len(self._sizes) >= MOST_BLOCKS:
