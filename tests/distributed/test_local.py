@@ -198,6 +198,15 @@ def test_complex_functions_have_complex_derivatives() -> None:
     np.testing.assert_allclose([value, grad], [np.mean((w * x) ** 2), np.mean(2 * w * x**2)], rtol=1e-14)
 
 
+@pytest.mark.parametrize("split", [Split((1, 1, 0)), Split((3, 1, 2))])
+def test_infinite_complex_numbers_stay_what_they_are(split: Split) -> None:
+    """A weight is real: the other part of a number has nothing to do with it."""
+    x = np.array([complex(np.inf, 1.0), complex(1.0, -np.inf), complex(-0.0, 2.0)])
+    found = distributed.local(3).average(lambda slot: x, split)
+    np.testing.assert_allclose(np.asarray(found).real, x.real)
+    np.testing.assert_allclose(np.asarray(found).imag, x.imag)
+
+
 def test_slots_return_trees_of_one_kind() -> None:
     """Trees that differ from slot to slot are refused."""
     with pytest.raises(ArgumentError, match="average: slots whose trees differ"):

@@ -70,8 +70,11 @@ class Partial:
 def weigh(out: Ndarray, part: Ndarray, weight: float) -> None:
     """Write a slot's weighted numbers; integers stay as they are."""
     dtype = out.dtype
-    if dtype.kind in "fc":
+    if dtype.kind == "f":
         np.multiply(part, _scale(dtype, weight), out)
+    elif dtype.kind == "c":  # parts for themselves: inf times a weight's imaginary 0 is nan
+        weigh(out.real, part.real, weight)
+        weigh(out.imag, part.imag, weight)
     else:
         out[...] = part
 
@@ -88,12 +91,13 @@ def _add_weighted(total: Ndarray, part: Ndarray, weight: float) -> None:
         if not np.array_equal(total, part):
             refuse_unequal()
         return
-    scale = _scale(total.dtype, weight)
     block = BLOCK_BYTES // total.itemsize
     scratch = np.empty(min(block, total.size), total.dtype)
     for start in range(0, total.size, block):
         into = total[start : start + block]
-        np.add(into, np.multiply(part[start : start + block], scale, scratch[: into.size]), into)
+        weighted = scratch[: into.size]
+        weigh(weighted, part[start : start + block], weight)
+        np.add(into, weighted, into)
 
 
 def add_up(out: Ndarray, left: Ndarray, right: Ndarray) -> None:
