@@ -11,6 +11,7 @@ from afx import pytree
 from afx.core.array.array import Array, wrap
 from afx.core.aval import aval_of
 from afx.distributed.sums.buffers import Layout, Ndarray, flatten_tree
+from afx.ops.creation.creation import asarray
 from afx.pytree.compare import check_matching, check_structure
 
 __all__ = ["Flat"]
@@ -23,7 +24,7 @@ class Flat:
         self._slots = slots
         self._tree_leaves, self._treedef = pytree.flatten(tree)
         self._trained: list[bool] = _find_trained(self._tree_leaves, self._treedef) if like is None else like._trained
-        moving = [x for x, is_trained in zip(self._tree_leaves, self._trained, strict=True) if is_trained]
+        moving = [_own(x) for x, is_trained in zip(self._tree_leaves, self._trained, strict=True) if is_trained]
         self.layout: Layout
         self.leaves: list[Ndarray]
         self.layout, self.leaves = flatten_tree(moving)
@@ -95,6 +96,11 @@ class Flat:
         moved = iter(self.layout.unpack(buffers))
         leaves = zip(self._tree_leaves, self._trained, strict=True)
         return pytree.unflatten(self._treedef, [next(moved) if is_trained else leaf for leaf, is_trained in leaves])
+
+
+def _own(leaf: Any) -> Any:
+    """Return a leaf whose memory nobody changes: states may keep parts of it."""
+    return asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 def _find_trained(leaves: Sequence[Any], treedef: Any) -> list[bool]:

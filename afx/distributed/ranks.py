@@ -138,7 +138,7 @@ class Ranks:
         Raises:
             ArgumentError: the root passes None, or is no rank.
         """
-        self._check_root(root, "broadcast")
+        self.check_root(root, "broadcast")
         data = encode_tree(tree) if self.rank == root and tree is not None else None
         has_data, losses = self.rank == root, self.link.losses
         found: T = decode_tree(
@@ -148,7 +148,12 @@ class Ranks:
         )
         return found
 
-    def _check_root(self, root: int, who: str) -> None:
+    def check_root(self, root: int, who: str) -> None:
+        """Refuse what is no rank.
+
+        Raises:
+            ArgumentError: it is none of those that are alive.
+        """
         if not 0 <= root < self.ranks:
             raise ArgumentError(f"{who}: no such rank: got root={root} of {self.ranks}; ranks count from 0")
 
@@ -189,7 +194,7 @@ class Ranks:
             ShapeError: an array that the Split cannot cut.
         """
         self.check_split(split, "scatter")
-        self._check_root(root, "scatter")
+        self.check_root(root, "scatter")
         parts = None if tree is None or self.rank != root else cut(tree, split, "scatter")
         has_data, losses = self.rank == root, self.link.losses
 

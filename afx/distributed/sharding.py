@@ -254,13 +254,18 @@ class ShardedOptimizer(Generic[T]):
                 )
 
     def gather(self, state: ShardedState, *, root: int | None = None) -> ShardedState:
-        """Return the states of all slots: what a checkpoint holds.
+        """Return the states of all slots: what `afx.io.save` can hold (`afx.io.Checkpoints` lets each rank save its own).
 
         Args:
             state: what `step` returned.
             root: the rank that gets them, which spares the memory of the others; they get their own back. None for all.
+
+        Raises:
+            ArgumentError: the root is no rank.
         """
         machines = self._machines
+        if root is not None:
+            machines.check_root(root, "gather")
 
         def attempt() -> ShardedState:
             return ShardedState(machines.gather_once(self._own_states(state), root=root))

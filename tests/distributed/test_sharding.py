@@ -148,3 +148,22 @@ def test_a_state_is_looked_at_again_when_a_rank_is_lost(monkeypatch: pytest.Monk
     with pytest.raises(ArgumentError, match=r"got \[0\], missing \[1\]; save what gather"):
         optimizer.step(MODEL, GRADS, state)
     assert lost == [1]
+
+
+def test_a_state_is_gathered_on_a_rank() -> None:
+    """A root that is none is named."""
+    optimizer = distributed.shard_optimizer(distributed.local(2), optim.sgd(0.1))
+    state = optimizer.init(afx.ones(3))
+    assert sorted(optimizer.gather(state, root=0).by_slot) == [0, 1]
+    for root in (1, -1):
+        with pytest.raises(ArgumentError, match=f"gather: no such rank: got root={root} of 1; ranks count from 0"):
+            optimizer.gather(state, root=root)
+
+
+def test_changing_arrays_of_the_caller_changes_no_state() -> None:
+    """States that keep parameters keep their numbers."""
+    w = np.ones(4)
+    optimizer = distributed.shard_optimizer(distributed.local(2), optim.lookahead(optim.sgd(0.1)))
+    state = optimizer.init({"w": w})
+    w[:] = 7.0
+    assert [state.by_slot[slot].slow[0].tolist() for slot in (0, 1)] == [[1.0, 1.0], [1.0, 1.0]]
