@@ -54,7 +54,8 @@ class OutputPool:
         """Return an array that nobody else refers to; its elements are arbitrary."""
         for array in self.kept:
             if sys.getrefcount(array) == ALONE:
-                array.flags.writeable = True
+                if not array.flags.writeable:  # asking is quicker
+                    array.flags.writeable = True
                 return array
         fresh = np.empty(self.aval.shape, self.aval.dtype)
         self.kept.append(fresh)
@@ -70,4 +71,5 @@ def pooled_bytes(outputs: Iterable[Aval], target: Target) -> int:
 
 def donated_or_empty(x: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
     """Return an argument's own memory where the caller gave it away, which makes it writeable; else new memory."""
-    return x if x.flags.writeable and x.flags.c_contiguous else np.empty(x.shape, x.dtype)
+    flags = x.flags
+    return x if flags.writeable and flags.c_contiguous else np.empty(x.shape, x.dtype)

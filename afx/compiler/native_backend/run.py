@@ -93,6 +93,8 @@ class Runner:
         call, outputs, constants, scalars, donated = self.call, self.outputs, self.constants, self.scalars, self.donated
         idle, free, empty, ndarray = self.idle, self.idle.recent, np.empty, np.ndarray
         has_pools, max_free = any(self.pools), idle.max_sets
+        taken = {out for out, _ in donated}
+        fresh = [(0, dtype) if k in taken else (shape, dtype) for k, (shape, dtype) in enumerate(outputs)]
 
         def run(values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
             try:
@@ -103,7 +105,7 @@ class Runner:
                 made = zip(outputs, space.pools, strict=True)
                 outs = [empty(shape, dtype) if pool is None else pool() for (shape, dtype), pool in made]
             else:
-                outs = [empty(shape, dtype) for shape, dtype in outputs]
+                outs = [empty(shape, dtype) for shape, dtype in fresh]
             for out, k in donated:
                 outs[out] = donated_or_empty(values[k])
             if scalars:  # NumPy's scalars and Python's numbers

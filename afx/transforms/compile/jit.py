@@ -66,6 +66,7 @@ class JitFunction(Generic[P, R]):
         self._fn = fn
         self._name = f"jit of {name_of(fn)}"
         self._entries: dict[Any, CacheEntry] = {}
+        self._last: CacheEntry | None = None  # whose kind of arguments has Python of its own
         self._retracing = Retracing()
         self._static_nums = options.static_nums
         self._static_names = options.static_names
@@ -88,6 +89,15 @@ class JitFunction(Generic[P, R]):
         """Run the function, tracing it first for arguments of a new kind."""
         if OPEN_BLOCKS and is_disabled():
             return check_inside(self._name, self._fn, args, kwargs)
+        last = self._last
+        if last is not None and not kwargs:
+            found = last.match(args)
+            plan = last.program.made_plan
+            if found is not None and plan is not None:
+                leaves, values = found
+                if last.donated:
+                    _donate(leaves, values, last.donated)
+                return last.results(plan(*values))
         if self._plain and not kwargs:  # of Arrays alone: their key needs no flattening
             kinds: list[Any] = [get_default_dtype(), current.key]
             values: list[Any] = []
@@ -137,6 +147,7 @@ class JitFunction(Generic[P, R]):
     def clear_cache(self) -> None:
         """Forget every trace; the next call traces again."""
         self._entries.clear()
+        self._last = None
         self._retracing = Retracing()
 
     def cache_info(self) -> CacheInfo:
@@ -182,6 +193,9 @@ class JitFunction(Generic[P, R]):
         entry = self._entries.get(key) or self._trace(fn, key, static_values, leaves, treedef, args, given)
         if is_op or entry.lifted:
             return pytree.unflatten(entry.out_tree, list(call(entry.program, *leaves, *entry.lifted)))
+        if not (kwargs or static_values or self._static_nums or self._static_names):
+            entry.note_call(treedef, leaves, values)
+            self._last = None if entry.match is None else entry
         if entry.donated:
             value = None  # one reference less to the last of them
             _donate(leaves, values, entry.donated)
@@ -270,7 +284,8 @@ def _donate(leaves: Sequence[Any], values: list[Any], given: Sequence[int]) -> N
         if leaves[k].__class__ is Array:
             leaves[k]._value = DONATED
     for value in alone:
-        value.flags.writeable = True
+        if not value.flags.writeable:  # asking is quicker
+            value.flags.writeable = True
 
 
 @overload

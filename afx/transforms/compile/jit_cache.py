@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
@@ -14,10 +14,12 @@ from afx.core.array.array import wrap
 from afx.runtime.buffer_cache import tick
 from afx.transforms.compile.compiled_call import CompiledGraph
 from afx.transforms.compile.make_graph import Traced
+from afx.transforms.compile.quick_call import MAX_TOKENS, Match, make_builder, make_match
 
 __all__ = ["CACHE_SIZE", "CacheEntry", "CacheInfo", "cache_info", "forget_unused"]
 
 CACHE_SIZE = 256
+QUICK_CALLS = 20  # of one kind, before the Python for it is written, in about half a millisecond
 LEAF = pytree.structure(0.0)
 
 
@@ -45,7 +47,7 @@ class CacheInfo:
 class CacheEntry:
     """A compiled trace of the function for one kind of arguments."""
 
-    __slots__ = ("_made", "donated", "lifted", "out_tree", "program", "single")
+    __slots__ = ("_calls", "_made", "build", "donated", "lifted", "match", "out_tree", "program", "single")
 
     def __init__(self, traced: Traced, donated: Sequence[int], target: Target) -> None:
         self.program: CompiledGraph = CompiledGraph(traced.graph, () if traced.lifted else donated, target)
@@ -53,11 +55,26 @@ class CacheEntry:
         self.lifted: list[Any] = traced.lifted
         self.donated: Sequence[int] = donated
         self.single: bool = traced.out_tree == LEAF
+        self.match: Match | None = None
+        self.build: Callable[[list[Any]], Any] | None = None
+        self._calls = 0
         self._made = tick()
 
     def results(self, outs: list[Any]) -> Any:
         """Return the outputs of the plan as the function's result."""
-        return wrap(outs[0]) if self.single else pytree.unflatten(self.out_tree, [wrap(v) for v in outs])
+        if self.single:
+            return wrap(outs[0])
+        if self.build is not None:
+            return self.build(outs)
+        return pytree.unflatten(self.out_tree, [wrap(v) for v in outs])
+
+    def note_call(self, treedef: Any, leaves: Sequence[Any], values: Sequence[Any]) -> None:
+        """Count a call that was taken apart; after some of one kind, write the Python that does so quicker."""
+        self._calls += 1
+        if self._calls == QUICK_CALLS:
+            self.match = make_match(treedef, leaves, values)
+            if self.match is not None and len(self.out_tree.tokens) <= MAX_TOKENS:
+                self.build = make_builder(self.out_tree)
 
     @property
     def used(self) -> float:
