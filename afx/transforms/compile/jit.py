@@ -91,13 +91,12 @@ class JitFunction(Generic[P, R]):
             return check_inside(self._name, self._fn, args, kwargs)
         last = self._last
         if last is not None and not kwargs:
-            found = last.match(args)
+            found = None if last.match is None else last.match(args)
             plan = last.program.made_plan
             if found is not None and plan is not None:
-                leaves, values = found
                 if last.donated:
-                    _donate(leaves, values, last.donated)
-                return last.results(plan(*values))
+                    _donate(*found, last.donated)
+                return last.results(plan(*found[1]))
         if self._plain and not kwargs:  # of Arrays alone: their key needs no flattening
             kinds: list[Any] = [get_default_dtype(), current.key]
             values: list[Any] = []
