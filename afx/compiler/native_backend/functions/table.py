@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from afx.compiler.native_backend.functions import errors, exponential, logarithm, power, trigonometry
 from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.llvm.call_loop import call_loop
+from afx.compiler.native_backend.llvm.nested import call_loop
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Fast, UfuncLoop
 

@@ -1,4 +1,9 @@
-"""Indices of extremes as LLVM IR: the extreme of a row in lanes, then the first element that equals it."""
+"""Extremes of rows and their places as LLVM IR: the extreme of a row in lanes, then the first element that equals it.
+
+An extreme does not mind an element twice, so that a short row is some vectors, of which the last one may overlap the one
+before; only the sign of a zero, and what nan carries, depend on the order in which elements are compared, and such rows
+are compared again in that order.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,14 @@ from functools import partial
 
 from afx.compiler.native_backend.llvm.fold import FOLD_LANES, Accumulator
 from afx.compiler.native_backend.llvm.nested import element_at, over
-from afx.compiler.native_backend.llvm.op import element_type, emit, lanes, read, spread
-from afx.compiler.native_backend.llvm.short_row import ShortRow, is_short_row
+from afx.compiler.native_backend.llvm.op import element_type, emit, lanes, read, shuffled, spread, written
+from afx.compiler.native_backend.llvm.strict import compare_strictly
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Routine
+from afx.compiler.target import NativeTarget
+from afx.core.aval import Shape
 
-__all__ = ["emit_extreme"]
+__all__ = ["emit_extreme", "emit_ordered_extreme", "is_short_row", "row_vectors"]
 
 UFUNCS = {"argmax": "maximum", "argmin": "minimum"}
 
@@ -30,7 +37,7 @@ def emit_extreme(w: Writer, step: Routine) -> None:
 def _search_short_row(w: Writer, step: Routine, pointers: list[str]) -> None:
     """Add what stores the index of the extreme of a row that registers hold."""
     x, out = pointers
-    row = ShortRow(w, step.operands[0].dtype, step.space[-1], x)
+    row = _ShortRow(w, step.operands[0].dtype, step.space[-1], x)
     w.line(f"store i64 {row.find(row.extreme(UFUNCS[step.name]))}, ptr {out}")
 
 
@@ -114,3 +121,103 @@ def _is_better(w: Writer, name: str, dtype: str, x: str, known: str) -> str:
         return emit(w, "greater" if name == "argmax" else "less", [x, known], [dtype, dtype], "b1")
     first, second = (x, known) if name == "argmax" else (known, x)
     return w.let(f"and i1 {first}, {w.let(f'xor i1 {second}, true')}")
+
+
+def is_short_row(dtype: str, space: Shape, stride: int, limits: NativeTarget) -> bool:
+    """Tell whether the rows of a space fill some vectors, none of which LLVM would fill up."""
+    size = int(dtype[1:])
+    is_dense = dtype in ("f4", "f8") and stride == size
+    return is_dense and space[-1] <= limits.short_row_max_elements and space[-1] * size >= limits.vector_min_bytes
+
+
+def row_vectors(w: Writer, dtype: str, length: int) -> tuple[int, list[int]]:
+    """Return how many elements vectors of a row have, and where they begin; the last one may overlap the one before."""
+    size = int(dtype[1:])
+    most = min(length, w.limits.vector_bytes // size)
+    width = 1 << (most.bit_length() - 1)
+    width = width if width * size >= w.limits.vector_min_bytes else 1  # LLVM fills shorter ones up
+    return width, [*range(0, length - width, width), length - width]
+
+
+class _ShortRow:
+    """The elements of one row in registers."""
+
+    def __init__(self, w: Writer, dtype: str, length: int, pointer: str) -> None:
+        self.w = w
+        self.dtype = dtype
+        self.kind = element_type(dtype)
+        self.lanes, self.starts = row_vectors(w, dtype, length)
+        w.lanes = self.lanes
+        self.vectors = [read(w, dtype, p) for p in [w.element(self.kind, pointer, k) for k in self.starts]]
+        w.lanes = 1
+
+    def extreme(self, name: str) -> str:
+        """Return the largest or smallest element in all lanes, nan where there is one."""
+        w, found = self.w, self.vectors[0]
+        w.lanes = self.lanes
+        for x in self.vectors[1:]:
+            found = self._better(name, found, x)
+        width = self.lanes
+        while width > 1:
+            width //= 2
+            found = self._better(name, found, self._turned(found, width))
+        w.lanes = 1
+        return found
+
+    def _better(self, name: str, x: str, y: str) -> str:
+        return emit(self.w, name, [x, y], [self.dtype, self.dtype], self.dtype)
+
+    def _turned(self, x: str, count: int) -> str:
+        """Return a vector with its lanes moved round by so many."""
+        return shuffled(self.w, self.kind, x, self.lanes, [(k + count) % self.lanes for k in range(self.lanes)])
+
+    def first(self, x: str) -> str:
+        """Return the first lane of a vector."""
+        return self.w.let(f"extractelement <{self.lanes} x {self.kind}> {x}, i64 0")
+
+    def find(self, x: str) -> str:
+        """Return the index of the first element that is nan, or equal to that in all lanes of a vector."""
+        w, bits = self.w, "0"
+        w.lanes = self.lanes
+        for vector, start in zip(self.vectors, self.starts, strict=True):
+            odd = compare_strictly(w, "uno", self.kind, [vector, vector])
+            equal = compare_strictly(w, "oeq", self.kind, [vector, x])
+            test = w.let(f"or <{self.lanes} x i1> {odd}, {equal}")
+            mask = w.let(f"zext i{self.lanes} {w.let(f'bitcast <{self.lanes} x i1> {test} to i{self.lanes}')} to i64")
+            bits = w.let(f"or i64 {bits}, {w.let(f'shl i64 {mask}, {start}')}")
+        w.lanes = 1
+        w.declare("@llvm.cttz.i64", "declare i64 @llvm.cttz.i64(i64, i1)")
+        return w.let(f"call i64 @llvm.cttz.i64(i64 {bits}, i1 false)")
+
+
+def emit_ordered_extreme(w: Writer, step: Routine) -> None:
+    """Add the loops over rows whose extreme is that of comparing elements one after the other."""
+    over(
+        w,
+        step.space[:-1],
+        step.operands,
+        partial(_extreme_of_row, w, step.name, step.operands[0].dtype, step.space[-1]),
+    )
+
+
+def _extreme_of_row(w: Writer, ufunc: str, dtype: str, length: int, pointers: Sequence[str]) -> None:
+    x, out = pointers
+    row = _ShortRow(w, dtype, length, x)
+    found = row.first(row.extreme(ufunc))
+    written(w, dtype, found, out)
+    name, kind = f"@ordered.{ufunc}.{dtype}", row.kind
+    w.define(name, f"internal {kind} {name}(ptr %x, i64 %n) noinline cold", partial(_in_order, w, ufunc, dtype))
+    is_odd = compare_strictly(w, "ueq", kind, [found, "0.0"])
+    w.when(is_odd, lambda: written(w, dtype, w.let(f"call {kind} {name}(ptr {x}, i64 {length})"), out))
+
+
+def _in_order(w: Writer, ufunc: str, dtype: str) -> None:
+    """Return the extreme of elements from the first one on."""
+    kind = element_type(dtype)
+
+    def compare(i: str, best: Sequence[str]) -> list[str]:
+        x = read(w, dtype, w.element(kind, "%x", i))
+        return [emit(w, ufunc, [*best, x], [dtype, dtype], dtype)]
+
+    (best,) = w.carry([(kind, read(w, dtype, "%x"))], "1", "%n", 1, compare)
+    w.line(f"ret {kind} {best}")

@@ -6,12 +6,11 @@ import math
 from functools import partial
 
 from afx.compiler.native_backend.functions.table import emit_fast
-from afx.compiler.native_backend.llvm.call_loop import call_loop
 from afx.compiler.native_backend.llvm.extent import Extent, Lines
 from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.fold import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
 from afx.compiler.native_backend.llvm.looks import leave_at, looking_axis
-from afx.compiler.native_backend.llvm.nested import element_at, over
+from afx.compiler.native_backend.llvm.nested import call_loop, element_at, over
 from afx.compiler.native_backend.llvm.op import memory_type, number, read, read_apart, read_one, written
 from afx.compiler.native_backend.llvm.row_groups import RowGroups, apply_op, emit_groups, group_rows, is_near
 from afx.compiler.native_backend.llvm.strip import call_on_strip
@@ -184,27 +183,27 @@ class NestEmitter:
     def _call(self, k: int, start: str, extent: Extent) -> None:
         op = self.nest.values[k]
         assert isinstance(op, Op)
-        if isinstance(op.name, Fast):
-            self._call_function(k, op, op.name, start, extent)
-            return
-        assert isinstance(op.name, UfuncLoop)
         found = [self._operand(j, start) for j in op.args]
         out = self.strips.get(k) or self.w.local(f"[{min(self.strip, self.length)} x {memory_type(op.dtype)}]", 64)
+        if isinstance(op.name, Fast):
+            self._call_function(op.name, op.dtype, found, out, extent)
+            return
+        assert isinstance(op.name, UfuncLoop)
         loop, pointers, strides = op.name, [*[p for p, _ in found], out], [*[s for _, s in found], _size(op.dtype)]
         self.flags.keep(loop, lambda: call_loop(self.w, loop, pointers, [extent.length()], strides))
 
-    def _call_function(self, k: int, op: Op, function: Fast, start: str, extent: Extent) -> None:
+    def _call_function(
+        self, function: Fast, dtype: str, found: list[tuple[str, int]], out: str, extent: Extent
+    ) -> None:
         """Add a loop that computes one function over a strip: many elements are on their way at once."""
-        w, size = self.w, _size(op.dtype)
-        found = [self._operand(j, start) for j in op.args]
-        out = self.strips.get(k) or w.local(f"[{min(self.strip, self.length)} x {memory_type(op.dtype)}]", 64)
+        w, size = self.w, _size(dtype)
         if all(stride in (0, size) for _, stride in found):
-            call_on_strip(w, function, op.dtype, found, out, extent.length(), w.limits.vector_bytes // size)
+            call_on_strip(w, function, dtype, found, out, extent.length(), w.limits.vector_bytes // size)
             return
 
         def body(i: str) -> None:
-            xs = [(read if s else read_one)(w, op.dtype, element_at(w, p, i, s)) for p, s in found]
-            written(w, op.dtype, emit_fast(w, function, xs, op.dtype), element_at(w, out, i, size))
+            xs = [(read if s else read_one)(w, dtype, element_at(w, p, i, s)) for p, s in found]
+            written(w, dtype, emit_fast(w, function, xs, dtype), element_at(w, out, i, size))
 
         extent.loop(1, body)
 

@@ -1,4 +1,4 @@
-"""Nested loops as LLVM IR: over the axes of a space, with the pointers of operands moved along."""
+"""Nested loops as LLVM IR: over the axes of a space, with the pointers of operands moved along, and NumPy's inner loops."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from afx.compiler.native_backend.llvm.looks import leave_at, looking_axis
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import PARTS, Ref
+from afx.compiler.native_backend.program import PARTS, Ref, UfuncLoop
 from afx.core.aval import Shape
 
-__all__ = ["element_at", "over", "start_of"]
+__all__ = ["call_loop", "element_at", "over", "start_of"]
 
 
 def start_of(w: Writer, ref: Ref) -> str:
@@ -53,3 +53,26 @@ def over(
 def element_at(w: Writer, pointer: str, i: str, stride: int) -> str:
     """Return the pointer to an element so many strides further."""
     return w.shifted(pointer, w.let(f"mul nsw i64 {i}, {stride}")) if stride else pointer
+
+
+def call_loop(w: Writer, loop: UfuncLoop, pointers: Sequence[str], sizes: Sequence[str], steps: Sequence[int]) -> None:
+    """Call a loop of NumPy: arrays of pointers, sizes and strides, and its own data.
+
+    Loops of ``np.linalg`` have none; those that stand in for them note faults there.
+    """
+    w.declare(f"{loop.symbol}", f'declare void @"{loop.symbol}"(ptr, ptr, ptr, ptr)')
+    data = "%fault" if loop.ufunc.startswith("linalg.") else "null"
+    if loop.has_data:
+        data = f'@"{loop.symbol}.data"'
+        w.declare(data, f"{data} = external global i8")
+    args = _array(w, "ptr", pointers)
+    counts = _array(w, "i64", sizes)
+    strides = _array(w, "i64", [str(s) for s in steps])
+    w.line(f'call void @"{loop.symbol}"(ptr {args}, ptr {counts}, ptr {strides}, ptr {data})')
+
+
+def _array(w: Writer, kind: str, values: Sequence[str]) -> str:
+    location = w.local(f"[{len(values)} x i64]", 16)  # eight bytes each, also where pointers have four
+    for k, value in enumerate(values):
+        w.line(f"store {kind} {value}, ptr {w.shifted(location, 8 * k)}")
+    return location

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
+from afx.compiler.native_backend.llvm.extreme import row_vectors
 from afx.compiler.native_backend.llvm.nested import over
-from afx.compiler.native_backend.llvm.op import element_type, emit, lanes, read, written
+from afx.compiler.native_backend.llvm.op import element_type, emit, read, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Inner, Ref
 from afx.compiler.target import NativeTarget
@@ -32,19 +33,33 @@ def stays_in_registers(step: Inner, limits: NativeTarget) -> bool:
 
 
 def combine_rows(w: Writer, step: Inner) -> None:
-    """Add loops over the rows of results, within these over the rows that each is made of."""
-    out, x, _ = step.operands
-    outer = range(len(step.space) - 1)
+    """Add loops over the rows of results, each in vectors that LLVM keeps in registers; within these over what it is made of."""
+    (out, x, _), outer = step.operands, range(len(step.space) - 1)
     kept, reduced = [tuple([k for k in outer if bool(out.strides[k]) == is_kept]) for is_kept in (True, False)]
     rows, turns = _along(step.space, kept), _along(step.space, reduced)
+    dtype, kind = out.dtype, element_type(out.dtype)
+    width, starts = row_vectors(w, dtype, step.space[-1])
+    places = [w.local(f"<{width} x {kind}>", 64) for _ in starts]
+
+    def each(pointer: str) -> Iterator[tuple[str, str]]:
+        return ((place, w.element(kind, pointer, start)) for place, start in zip(places, starts, strict=True))
+
+    def make(pointers: list[str]) -> None:
+        w.lanes = width
+        for place, at in each(pointers[0]):
+            written(w, dtype, read(w, dtype, at), place)
+        over(w, turns, [_within(x, reduced)], combine, start=pointers[1:])
+        for place, at in each(pointers[0]):
+            written(w, dtype, read(w, dtype, place), at)
+        w.lanes = 1
 
     def combine(pointers: list[str]) -> None:
-        row = _Row(w, step, pointers[0])
-        over(w, turns, [_within(x, reduced)], lambda at: row.combine(at[0]), start=pointers[1:])
-        row.write()
+        for place, at in each(pointers[0]):
+            xs = [read(w, dtype, p) for p in (place, at)]
+            written(w, dtype, emit(w, step.loop.ufunc, xs, [dtype, dtype], dtype), place)
 
     cost = step.nanoseconds / math.prod(rows)
-    over(w, rows, [_within(out, kept), _within(x, kept)], combine, nanoseconds=cost)
+    over(w, rows, [_within(out, kept), _within(x, kept)], make, nanoseconds=cost)
 
 
 def _along(values: Shape, axes: Sequence[int]) -> Shape:
@@ -53,50 +68,3 @@ def _along(values: Shape, axes: Sequence[int]) -> Shape:
 
 def _within(ref: Ref, axes: Sequence[int]) -> Ref:
     return attrs.evolve(ref, strides=_along(ref.strides, axes))
-
-
-class _Row:
-    """A row of results in vectors, each in memory that LLVM keeps in a register."""
-
-    def __init__(self, w: Writer, step: Inner, pointer: str) -> None:
-        self.w = w
-        self.ufunc = step.loop.ufunc
-        self.dtype = step.operands[0].dtype
-        self.pointer = pointer
-        self.size = int(self.dtype[1:])
-        self.chunks = [(at, width, self._begin(at, width)) for at, width in self._vectors(step.space[-1])]
-
-    def _vectors(self, length: int) -> list[tuple[int, int]]:
-        """Return where vectors begin, and how wide they are: none is narrower than what a processor fills."""
-        found, at, width = list[tuple[int, int]](), 0, self.w.limits.vector_bytes // self.size
-        while at < length:
-            while width > 1 and at + width > length:
-                width = width // 2 if width * self.size > self.w.limits.vector_min_bytes else 1
-            found.append((at, width))
-            at += width
-        return found
-
-    def _begin(self, at: int, width: int) -> str:
-        w = self.w
-        w.lanes = width
-        kept = w.local(lanes(w, element_type(self.dtype)), 64)
-        written(w, self.dtype, read(w, self.dtype, w.shifted(self.pointer, at * self.size)), kept)
-        w.lanes = 1
-        return kept
-
-    def combine(self, pointer: str) -> None:
-        """Combine each element with that of another row."""
-        w = self.w
-        for at, width, kept in self.chunks:
-            w.lanes = width
-            xs = [read(w, self.dtype, p) for p in (kept, w.shifted(pointer, at * self.size))]
-            written(w, self.dtype, emit(w, self.ufunc, xs, [self.dtype] * 2, self.dtype), kept)
-        w.lanes = 1
-
-    def write(self) -> None:
-        """Write the row where it was read."""
-        w = self.w
-        for at, width, kept in self.chunks:
-            w.lanes = width
-            written(w, self.dtype, read(w, self.dtype, kept), w.shifted(self.pointer, at * self.size))
-        w.lanes = 1

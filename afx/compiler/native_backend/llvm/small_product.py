@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.llvm.call_loop import call_loop
-from afx.compiler.native_backend.llvm.nested import over, start_of
+from afx.compiler.native_backend.llvm.nested import call_loop, over
 from afx.compiler.native_backend.llvm.op import element_type, memory_type, read, read_one, shuffled, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Product
@@ -22,14 +21,8 @@ __all__ = ["emit_small_product"]
 
 def emit_small_product(w: Writer, step: Product) -> None:
     """Add a product whose orders are known, of one pair of matrices after the other."""
-    refs = list(step.operands)
-    if step.sizes[0] == 1:
-        _SmallProduct(w, step, [start_of(w, ref) for ref in refs]).emit()
-        return
-    over(
-        w, step.sizes[:1], refs, lambda pointers: _SmallProduct(w, step, pointers).emit(),
-        nanoseconds=step.nanoseconds / step.sizes[0],
-    )  # fmt: skip
+    batch, cost = step.sizes[:1] if step.sizes[0] > 1 else (), step.nanoseconds / step.sizes[0]
+    over(w, batch, step.operands, lambda pointers: _SmallProduct(w, step, pointers).emit(), nanoseconds=cost)
 
 
 class _Chunk(NamedTuple):

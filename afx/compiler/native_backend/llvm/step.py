@@ -7,19 +7,16 @@ import math
 from collections.abc import Callable, Collection
 from functools import partial
 
-from afx.compiler.native_backend.llvm.call_loop import call_loop
-from afx.compiler.native_backend.llvm.extreme import emit_extreme
+from afx.compiler.native_backend.llvm.extreme import emit_extreme, emit_ordered_extreme
 from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.index import emit_indexed
 from afx.compiler.native_backend.llvm.nest import NestEmitter
-from afx.compiler.native_backend.llvm.nested import over, start_of
+from afx.compiler.native_backend.llvm.nested import call_loop, element_at, over, start_of
 from afx.compiler.native_backend.llvm.op import emit, read, written
 from afx.compiler.native_backend.llvm.pairwise import PAIRWISE_MIN_ELEMENTS, emit_sum
 from afx.compiler.native_backend.llvm.row_reduction import combine_rows, stays_in_registers
 from afx.compiler.native_backend.llvm.search import emit_search
-from afx.compiler.native_backend.llvm.short_row import emit_ordered_extreme
 from afx.compiler.native_backend.llvm.small_product import emit_small_product
-from afx.compiler.native_backend.llvm.sort import emit_sort
 from afx.compiler.native_backend.llvm.tile import emit_tiles
 from afx.compiler.native_backend.llvm.words import emit_words
 from afx.compiler.native_backend.llvm.writer import Writer
@@ -79,9 +76,28 @@ def _product(w: Writer, step: Product, flags: Flags) -> None:
     elif step.loop is None:
         emit_tiles(w, step)
     elif step.is_sort:
-        emit_sort(w, step, step.loop, flags)
+        _sort(w, step, step.loop, flags)
     else:
         _call_pieces(w, step, step.loop)
+
+
+def _sort(w: Writer, step: Product, loop: UfuncLoop, flags: Flags) -> None:
+    """Add a loop over rows, each sorted by NumPy's function; flags of comparisons are dropped, short memory is a fault."""
+    symbol, (rows, length) = f'@"{loop.symbol}"', step.sizes
+    w.declare(symbol, f"declare i32 {symbol}({', '.join(['ptr'] * len(step.operands))}, i64, ptr)")
+
+    def row(number: str) -> None:
+        pointers = [element_at(w, start_of(w, ref), number, length * ref.size) for ref in step.operands]
+        for out in pointers[1:]:
+            w.loop("0", str(length), 1, partial(_store_index, w, out))
+        call = f"call i32 {symbol}({', '.join([f'ptr {p}' for p in pointers])}, i64 {length}, ptr null)"
+        w.fault(w.let(f"icmp ne i32 {flags.keep_around(lambda: w.let(call))}, 0"))
+
+    w.loop("0", str(rows), 1, row)
+
+
+def _store_index(w: Writer, out: str, i: str) -> None:
+    w.line(f"store i64 {i}, ptr {w.element('i64', out, i)}")
 
 
 def _call_pieces(w: Writer, step: Product, loop: UfuncLoop) -> None:

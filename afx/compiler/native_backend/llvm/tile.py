@@ -13,7 +13,7 @@ import attrs
 
 from afx.compiler.native_backend.elements import Ref
 from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.llvm.nested import over, start_of
+from afx.compiler.native_backend.llvm.nested import over
 from afx.compiler.native_backend.llvm.op import memory_type, read_one
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Product
@@ -24,12 +24,8 @@ __all__ = ["cut_tiles", "emit_tiles", "tile_of"]
 
 def emit_tiles(w: Writer, step: Product) -> None:
     """Add a product whose second operand and result have columns next to each other."""
-    batch, *_ = step.sizes
-    refs = list(step.operands)
-    if batch == 1:
-        _Product(w, step, [start_of(w, ref) for ref in refs]).emit()
-    else:
-        over(w, (batch,), refs, lambda pointers: _Product(w, step, pointers).emit())
+    batch = step.sizes[:1] if step.sizes[0] > 1 else ()
+    over(w, batch, step.operands, lambda pointers: _Product(w, step, pointers).emit())
 
 
 def tile_of(step: Product, limits: NativeTarget) -> tuple[int, int]:

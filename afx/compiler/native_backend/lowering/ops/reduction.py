@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.link import ufunc_loop
-from afx.compiler.native_backend.llvm.short_row import is_short_row
+from afx.compiler.native_backend.llvm.extreme import is_short_row
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, fill_nest
 from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Routine, Step, UfuncLoop
