@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import queue
 import threading
 from collections.abc import Callable, Generator
+from typing import Generic, TypeVar
 
 from afx.compiler.target import current
 
-__all__ = ["ask_helper", "between_forks"]
+__all__ = ["Worker", "ask_helper", "between_forks"]
+
+T = TypeVar("T")
 
 
 _working = [threading.RLock()]  # held by tasks, one within another, and around a fork
@@ -29,50 +33,78 @@ def between_forks() -> Generator[None]:
         yield
 
 
-class _Helper:
-    """A thread that is started with its first task."""
+class Worker(Generic[T]):
+    """A thread, started with its first task, and the tasks that wait for it.
 
-    def __init__(self) -> None:
-        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+    Attributes:
+        thread: None before the first task.
+    """
+
+    def __init__(self, name: str, do: Callable[[T], None]) -> None:
+        """Take what does a task, and raises nothing."""
+        self._name = name
+        self._do = do
+        self._inbox: queue.PriorityQueue[tuple[tuple[int, int], int, list[T]]] = queue.PriorityQueue()
+        self._numbers = itertools.count()
+        self.thread: threading.Thread | None = None
         self._is_closed = False
 
-    def ask(self, task: Callable[[], None]) -> None:
-        """Have a task done, which raises nothing.
+    def ask(self, task: T, rank: tuple[int, int] = (0, 0)) -> None:
+        """Have a task done, the smallest rank first; once this is closed, none is.
 
         Raises:
             RuntimeError: no thread can be started.
         """
         if self._is_closed:
             return
-        if self._thread is None:
-            thread = threading.Thread(target=self._serve, name="afx native helper", daemon=True)
+        if self.thread is None:
+            thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
             thread.start()
-            self._thread = thread
-        self._inbox.put(task)
+            self.thread = thread
+        self._inbox.put((rank, next(self._numbers), [task]))
 
     def _serve(self) -> None:
-        while (task := self._inbox.get()) is not None:
-            with between_forks(), contextlib.suppress(Exception):
-                task()
-            del task  # what it holds may go while the next one is awaited
+        while tasks := self._inbox.get()[2]:
+            self._do(tasks.pop())  # what it holds may go while the next one is awaited
+            self._inbox.task_done()
 
-    def close(self) -> None:
-        """Do no more than the task at hand."""
-        thread, self._is_closed = self._thread, True
-        while not self._inbox.empty():
-            with contextlib.suppress(queue.Empty):
-                self._inbox.get_nowait()
-        self._inbox.put(None)
-        if thread is not None:
-            thread.join(current.target.service.task_max_seconds)
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait for the one at hand."""
+        return self._inbox.qsize()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether tasks wait or are being done."""
+        return self._inbox.unfinished_tasks > 0
+
+    def close(self, seconds: float) -> list[T]:
+        """Do no more than the task at hand, and wait so long for it; return those that waited."""
+        self._is_closed = True
+        left: list[T] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                left += self._inbox.get_nowait()[2]
+        self._inbox.put(((0, 0), 0, []))
+        if self.thread is not None and self.thread is not threading.current_thread():
+            self.thread.join(seconds)
+        return left
 
 
-_helper = [_Helper()]
+def _do(task: Callable[[], None]) -> None:
+    with between_forks(), contextlib.suppress(Exception):
+        task()
+
+
+def _new_helper() -> Worker[Callable[[], None]]:
+    return Worker("afx native helper", _do)
+
+
+_helper = [_new_helper()]
 
 
 def ask_helper(task: Callable[[], None]) -> None:
-    """Have a task done by the helper.
+    """Have a task done by the helper; whatever it raises is its own.
 
     Raises:
         RuntimeError: no thread can be started.
@@ -90,12 +122,12 @@ def _after_fork() -> None:
 
 
 def _in_child() -> None:
-    _helper[0], _working[0] = _Helper(), threading.RLock()
+    _helper[0], _working[0] = _new_helper(), threading.RLock()
 
 
 @atexit.register
 def _close() -> None:
-    _helper[0].close()
+    _helper[0].close(current.target.service.task_max_seconds)
 
 
 if hasattr(os, "register_at_fork"):

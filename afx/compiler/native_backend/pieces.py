@@ -1,17 +1,18 @@
 """Pieces: schedules of which some instructions have no native form, with kernels between NumPy's calls.
 
-A run of neighbouring native instructions becomes one `Call` of the method ``native``. What it writes gets memory of its
-own behind the schedule's block, since a kernel may read an operand after NumPy's plan would have overwritten it.
+A run of neighbouring native instructions becomes one `Call` of the method ``native``, which reads its operands for longer
+than they did. So buffers are assigned anew: what is left of NumPy's calls and the kernels share one arena.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
 
-from afx.compiler.arena import ALIGNMENT, Arena
+from afx.compiler.buffers import Interval, assign_offsets
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.items import made_by, reads_of
 from afx.compiler.native_backend.program import Program
@@ -75,7 +76,7 @@ def _split(schedule: Schedule, lower: Lower, explain: Explain, found: list[Lower
 
 
 class _Splitter:
-    """The instructions so far, and the run that is being collected."""
+    """The instructions so far, without views, and the run that is being collected."""
 
     def __init__(
         self, schedule: Schedule, lower: Lower, explain: Explain, found: list[Lowered], limits: NativeTarget
@@ -89,41 +90,41 @@ class _Splitter:
         self._constants = {b.index: (b, constant) for b, constant in schedule.constants}
         self._buffers = {b.index: b for b in schedule.inputs}
         self._buffers |= {b.index: b for i in schedule.instructions for b in made_by(i)}
-        self._uses: dict[int, set[int]] = {}  # owner to the positions of the instructions that read it
-        for k, i in enumerate(schedule.instructions):
-            for index in reads_of(i):
-                self._uses.setdefault(self._owner(index), set()).add(k)
-        for index in _results(schedule):
-            self._uses.setdefault(self._owner(index), set()).add(len(schedule))
+        pairs = zip(schedule.instructions, explain(schedule), strict=True)
+        self._steps = [(i, reason) for i, reason in pairs if not isinstance(i, Alloc | Free | View)]
+        self._uses = self._positions([i for i, _ in self._steps])
         self._out: list[Instruction] = []
-        self._run: list[int] = []  # positions, from the first native instruction to the last one seen
-        self._moved: dict[int, Buffer] = {}
+        self._run: list[int] = []  # positions of its steps
+
+    def _positions(self, instructions: Sequence[Instruction]) -> dict[int, set[int]]:
+        """Return where each piece of memory is read, by its owner: results are read behind all instructions."""
+        found: dict[int, set[int]] = {}
+        for k, i in enumerate(instructions):
+            for index in reads_of(i):
+                found.setdefault(self._owner(index), set()).add(k)
+        for index in self._results():
+            found.setdefault(self._owner(index), set()).add(len(instructions))
+        return found
+
+    def _results(self) -> list[int]:
+        return [r.operand.index for r in self.schedule.results if isinstance(r.operand, Buffer)]
+
+    def _owner(self, index: int) -> int:
+        while index in self._views:
+            index = self._views[index].source.index
+        return index
 
     def split(self) -> Schedule:
         """Return the schedule with calls of kernels."""
-        reasons = self._explain(self.schedule)
-        instructions = self.schedule.instructions
-        before: list[int] = []  # what belongs to the next instruction, or to the run if that is native
-        for k, i in enumerate(instructions):
-            if isinstance(i, Alloc | Free | View):
-                before.append(k)
-            elif reasons[k] and self._can_run_before(i):
-                self._out.append(self._within(i))
-            elif reasons[k]:
+        for k, (i, reason) in enumerate(self._steps):
+            if not reason:
+                self._run.append(k)
+                continue
+            if not self._can_run_before(i):
                 self._flush()
-                self._out += [instructions[j] for j in before]
-                self._out.append(self._within(i))
-                before = []
-            else:
-                if not self._run:
-                    kept = [j for j in before if not isinstance(instructions[j], Alloc)]
-                    self._out += [instructions[j] for j in kept]
-                    before = [j for j in before if j not in kept]
-                self._run += [*before, k]
-                before = []
+            self._out.append(self._within(i))
         self._flush()
-        self._out += [instructions[j] for j in before]
-        return self._finish()
+        return self._placed(self._with_views(self._out, self._results()))
 
     def _within(self, i: Instruction) -> Instruction:
         """Return an instruction with kernels in its bodies."""
@@ -136,128 +137,89 @@ class _Splitter:
 
     def _can_run_before(self, i: Instruction) -> bool:
         """Tell whether an instruction may run before the run that is collected: it writes new memory, and reads none of its."""
-        made = {b.index for k in self._run for b in made_by(self.schedule.instructions[k])}
-        read = set(reads_of(i))
+        made = {b.index for k in self._run for b in made_by(self._steps[k][0])}
         is_new = all(b.storage == "fresh" for b in made_by(i)) and isinstance(i, Call) and i.allocates
-        return bool(self._run) and is_new and not read & made and not read & set(self._views)
-
-    def _owner(self, index: int) -> int:
-        while index in self._views:
-            index = self._views[index].source.index
-        return index
+        return is_new and made.isdisjoint(map(self._owner, reads_of(i)))
 
     # -- runs --
     def _flush(self) -> None:
         """End the run: as one kernel where that is worth it, as it was otherwise."""
-        run = [self.schedule.instructions[k] for k in self._run]
+        run = [self._steps[k][0] for k in self._run]
         if sum([_calls(i, self._limits) for i in run]) >= self._limits.piece_min_calls:
-            try:
-                self._out += self._piece(run)
-                self._run = []
-                return
-            except UnsupportedError:
-                pass  # such as a result that lies in another order
+            with contextlib.suppress(UnsupportedError):  # such as a result that lies in another order
+                run = [self._piece(run)]
         self._out += run
         self._run = []
 
-    def _piece(self, run: Sequence[Instruction]) -> list[Instruction]:
-        """Return the instructions that stand for a run."""
-        steps = [i for i in run if not isinstance(i, Alloc | Free | View)]
-        inside = set(self._run)
-        made = [b for i in steps for b in made_by(i)]
-        own = {b.index for b in made}
-        outs = tuple([b for b in made if not self._uses.get(b.index, set()) <= inside])
-        read = dict.fromkeys([index for i in steps for index in reads_of(i)])
-        owners = dict.fromkeys([self._owner(index) for index in read])
-        inputs = tuple([self._buffers[k] for k in owners if k not in own and k not in self._constants])
+    def _piece(self, run: Sequence[Instruction]) -> Call:
+        """Return the call of a kernel that stands for a run."""
+        inside, made = set(self._run), {b.index: b for i in run for b in made_by(i)}
+        outs = tuple([b for k, b in made.items() if not self._uses.get(k, set()) <= inside])
         if not outs:
             raise UnsupportedError("a run that leaves nothing")
-        views = self._views_of(read)
-        before = [view for view in views if view not in run]
-        sub = Schedule(
-            inputs,
-            tuple([self._constants[k] for k in owners if k in self._constants]),
-            (*before, *[i for i in run if i in views or not isinstance(i, Alloc | Free | View)]),
-            tuple([Result(b) for b in outs]),
-        )
+        given = [k for k in dict.fromkeys([self._owner(index) for i in run for index in reads_of(i)]) if k not in made]
+        inputs = tuple([self._buffers[k] for k in given if k not in self._constants])
+        constants = tuple([self._constants[k] for k in given if k in self._constants])
+        sub = Schedule(inputs, constants, tuple(self._with_views(run)), tuple([Result(b) for b in outs]))
         self.found.append(self._lower(sub))
-        self._moved |= {b.index: b for b in outs}
         aliases: tuple[Alias, ...] = tuple(["disjoint" for _ in inputs])
-        call = Call("native", "native", inputs, aliases, outs, params=(("number", len(self.found) - 1),))
-        allocs = [Alloc(b) for b in outs if b.storage != "arena"]
-        return [*allocs, call, *[i for i in run if isinstance(i, View | Free)]]
+        return Call("native", "native", inputs, aliases, outs, params=(("number", len(self.found) - 1),))
 
-    def _views_of(self, read: dict[int, None]) -> list[View]:
-        """Return the views that a run reads, sources first."""
-        found: dict[int, View] = {}
-
-        def add(index: int) -> None:
-            view = self._views.get(index)
-            if view is not None and index not in found:
-                add(view.source.index)
-                found[index] = view
-
-        for index in read:
-            add(index)
-        return list(found.values())
-
-    # -- the whole --
-    def _finish(self) -> Schedule:
-        """Return the schedule without what nothing reads any longer, kernels' results in memory of their own."""
-        schedule, out = self.schedule, self._known(self._needed(self._out))
-        last: dict[int, int] = {}
-        for k, i in enumerate(out):
-            last |= {self._owner(index): k for index in reads_of(i)}
-        last |= {self._owner(index): len(out) for index in _results(schedule)}
-        base = -(-schedule.arena_bytes // ALIGNMENT) * ALIGNMENT
-        arena = Arena()
-        for k, i in enumerate(out):
-            if isinstance(i, Call) and i.method == "native":
-                for b in i.outputs:
-                    if b.storage == "arena":
-                        self._moved[b.index] = attrs.evolve(b, location=base + arena.take(b.nbytes))
-            for index, b in self._moved.items():
-                if b.storage == "arena" and last.get(index) == k:
-                    arena.give(b.location - base, b.nbytes)
-        return attrs.evolve(
-            schedule, instructions=tuple([self._on_moved(i) for i in out]), arena_bytes=base + arena.size
-        )
-
-    def _needed(self, instructions: Sequence[Instruction]) -> list[Instruction]:
-        """Return instructions without views that nothing reads."""
-        wanted = set(_results(self.schedule))
-        kept: list[Instruction] = []
-        for i in reversed(instructions):
-            if isinstance(i, View) and i.out.index not in wanted:
-                continue
-            wanted |= set(reads_of(i))
-            kept.append(i)
-        return kept[::-1]
-
-    def _known(self, instructions: Sequence[Instruction]) -> list[Instruction]:
-        """Return instructions that free nothing but what exists."""
-        known = {b.index for i in instructions for b in made_by(i)}
+    def _with_views(self, instructions: Sequence[Instruction], wanted: Sequence[int] = ()) -> list[Instruction]:
+        """Return instructions, each behind the views that it reads, and those that are wanted at the end."""
         found: list[Instruction] = []
+        shown: set[int] = set()
+
+        def show(index: int) -> None:
+            view = self._views.get(index)
+            if view is not None and index not in shown:
+                show(view.source.index)
+                shown.add(index)
+                found.append(view)
+
         for i in instructions:
-            if isinstance(i, Free):
-                i = Free(tuple([b for b in i.buffers if b.index in known]))
-                if not i.buffers:
-                    continue
+            for index in reads_of(i):
+                show(index)
             found.append(i)
+        for index in wanted:
+            show(index)
         return found
 
-    def _on_moved(self, i: Instruction) -> Instruction:
-        """Return an instruction on the memory of kernels' results, which no output takes."""
-        if isinstance(i, Call):
-            moved = [isinstance(x, Buffer) and self._owner(x.index) in self._moved for x in i.operands]
-            aliases = tuple([_alias(a, at) for a, at in zip(i.aliases, moved, strict=True)])
-            i = attrs.evolve(i, aliases=aliases)
-        found: Instruction = _replaced(i, self._moved)
+    # -- memory --
+    def _placed(self, instructions: Sequence[Instruction]) -> Schedule:
+        """Return the schedule of these instructions, in an arena of their own."""
+        last = {owner: max(places) for owner, places in self._positions(instructions).items()}
+        pairs = [(k, b) for k, i in enumerate(instructions) for b in made_by(i) if b.storage == "arena"]
+        intervals = [Interval(b.index, b.nbytes, k, last.get(b.index, k), False, True) for k, b in pairs]
+        donated_to = {b.index: owner for k, b in pairs for owner in self._overwritten(instructions[k], b)}
+        offsets, arena = assign_offsets(intervals, donated_to)
+        moved = {k: attrs.evolve(self._buffers[k], location=offset) for k, offset in offsets.items()}
+        freed = self._freed(instructions, last)
+        allocated = {i.buffer.index for i in self.schedule.instructions if isinstance(i, Alloc)}
+        found: list[Instruction] = []
+        for k, i in enumerate(instructions):
+            is_native = isinstance(i, Call) and i.method == "native"
+            found += [Alloc(b) for b in made_by(i) if b.index in allocated or (is_native and b.storage != "arena")]
+            found.append(_replaced(i, moved))
+            if k in freed:
+                found.append(Free(tuple(freed[k])))
+        return attrs.evolve(self.schedule, instructions=tuple(found), arena_bytes=arena.size, widest_bytes=arena.widest)
+
+    def _overwritten(self, i: Instruction, out: Buffer) -> list[int]:
+        """Return the owner whose memory an instruction takes for an output, as it reads it for the last time."""
+        if isinstance(i, Call) and i.method == "native":
+            return []
+        read = {self._owner(index) for index in reads_of(i)} & self._buffers.keys()
+        return [k for k in read if (self._buffers[k].storage, self._buffers[k].location) == ("arena", out.location)]
+
+    def _freed(self, instructions: Sequence[Instruction], last: Mapping[int, int]) -> dict[int, list[Buffer]]:
+        """Return what is freed early, and exists, by the position of the last instruction that reads it."""
+        known = {b.index for i in instructions for b in made_by(i)}
+        frees = [b for i in self.schedule.instructions if isinstance(i, Free) for b in i.buffers if b.index in known]
+        found: dict[int, list[Buffer]] = {}
+        for b in frees:
+            found.setdefault(last[self._owner(b.index)], []).append(b)
         return found
-
-
-def _alias(before: Alias, is_moved: bool) -> Alias:
-    return "disjoint" if is_moved else before
 
 
 def _replaced(value: Any, buffers: dict[int, Buffer]) -> Any:
@@ -270,10 +232,6 @@ def _replaced(value: Any, buffers: dict[int, Buffer]) -> Any:
         names = [f.name for f in attrs.fields(type(value)) if f.name not in KEPT]
         return attrs.evolve(value, **{name: _replaced(getattr(value, name), buffers) for name in names})
     return value
-
-
-def _results(schedule: Schedule) -> list[int]:
-    return [r.operand.index for r in schedule.results if isinstance(r.operand, Buffer)]
 
 
 def _calls(i: Instruction, limits: NativeTarget) -> int:

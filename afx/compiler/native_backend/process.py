@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
 import os
-import queue
 import socket
 import subprocess
 import sys
@@ -24,12 +22,13 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 
 from afx.compiler.native_backend.child import encode, main, receive
 from afx.compiler.native_backend.failures import warn
+from afx.compiler.native_backend.helper import Worker
 from afx.compiler.native_backend.jobs import load_compiler
 from afx.compiler.target import DEFAULT, current
 
@@ -61,10 +60,8 @@ class Job:
         return self.done is _ignore
 
 
-Outbox: TypeAlias = "queue.PriorityQueue[tuple[tuple[int, int], int, Job | None]]"
-
 WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy loads in three quarters of the time
-FIRST = (-1, 0)  # rank of what is foreseen, and of the end
+FIRST = (-1, 0)  # rank of what is foreseen
 CLOSED = "the compiling process was closed"
 
 
@@ -156,43 +153,36 @@ class CompileService:
         self._command = command
         self._patience = patience
         self._child: _Child | None = None
-        self._count = itertools.count()
+        self._lock = threading.Lock()
+        self._worker = self._new_worker()
+        self._told: list[Callable[[], None]] = []  # tells of the last job
         self._ends = 0  # of children over their work since the last answer
         self.broken: str = ""  # why nothing is compiled any longer
-        self._begin()
 
-    def _begin(self) -> None:
-        self._lock = threading.Lock()
-        self._outbox: Outbox = queue.PriorityQueue()
-        self._thread: threading.Thread | None = None
+    def _new_worker(self) -> Worker[Job]:
+        return Worker("afx native compiler", self._do)
 
     def start(self, modules: Sequence[str] = ()) -> None:
         """Start the child without waiting, as a job will come; of a schedule that needs these modules, where any are named."""
         with self._lock:
             if not self.broken and self.pid is None:
-                self._put(Job((load_compiler, modules) if modules else (), _ignore, FIRST))
+                self._ask(Job((load_compiler, modules) if modules else (), _ignore, FIRST))
 
     def submit(self, job: Job) -> None:
         """Compile without waiting; whatever goes wrong, ``job.done`` is called with None."""
         with self._lock:
             if not self.broken:
-                self._put(job)
+                self._ask(job)
             if not self.broken:
                 return
         job.done(None, self.broken)
 
-    def _put(self, job: Job | None) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._serve, args=(self._outbox,), name="afx native compiler", daemon=True
-            )
-            try:
-                self._thread.start()
-            except RuntimeError as error:  # a system without threads, or without one more
-                self._thread, self.broken = None, f"no thread can be started ({error})"
-                warn("compiler", self.broken)
-                return
-        self._outbox.put((FIRST if job is None else job.rank, next(self._count), job))
+    def _ask(self, job: Job) -> None:
+        try:
+            self._worker.ask(job, job.rank)
+        except RuntimeError as error:  # a system without threads, or without one more
+            self.broken = f"no thread can be started ({error})"
+            warn("compiler", self.broken)
 
     @property
     def pid(self) -> int | None:
@@ -203,59 +193,43 @@ class CompileService:
     @property
     def is_busy(self) -> bool:
         """Whether jobs are under way."""
-        return self._outbox.unfinished_tasks > 0
+        return self._worker.is_busy or bool(self._told)
 
     def close(self) -> None:
         """End the child."""
         with self._lock:
             child, self._child = self._child, None
-            thread = self._thread
-            if thread is not None:
-                self._put(None)
-            self._outbox, self._thread = queue.PriorityQueue(), None
+            worker, self._worker = self._worker, self._new_worker()
         if child is not None:
             child.process.kill()
-            child.process.wait()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(5.0)  # linking must have ended before the interpreter does
-        if child is not None and not (thread is not None and thread.is_alive()):
-            child.close()
+        for job in worker.close(current.target.service.end_max_seconds):  # linking must end before the interpreter does
+            job.done(None, CLOSED)
+        if child is not None:
+            child.end()
 
     def forget(self) -> None:
         """Leave the child to the parent, in a process that was forked off."""
         child, self._child = self._child, None
-        self._begin()
+        self._lock, self._worker, self._told = threading.Lock(), self._new_worker(), []
         if child is not None:
             child.process.returncode = 0  # it is no child of this process
             child.close()
 
     # -- in the thread --
-    def _serve(self, outbox: Outbox) -> None:
-        """Have jobs done until the service is closed; what came of one is told while the child works on the next."""
-        told: list[Callable[[], None]] = []
+    def _do(self, job: Job) -> None:
+        """Have a job done; what came of it is told while the child works on the next one, where one waits."""
+        self._told.append(self._compile(job))
+        if not self._worker.waiting:
+            self._tell()
 
-        def tell() -> None:
-            while told:
-                try:
-                    told.pop()()
-                except Exception as error:
-                    warn("plan", f"what was compiled could not be taken ({type(error).__name__}: {error})")
-                outbox.task_done()
+    def _tell(self) -> None:
+        while self._told:
+            try:
+                self._told.pop()()
+            except Exception as error:
+                warn("plan", f"what was compiled could not be taken ({type(error).__name__}: {error})")
 
-        while True:
-            if outbox.empty():
-                tell()
-            job = outbox.get()[2]
-            if job is None:
-                break
-            told.append(self._compile(job, tell))
-        tell()
-        while not outbox.empty():
-            left = outbox.get()[2]
-            assert left is not None
-            left.done(None, CLOSED)
-
-    def _compile(self, job: Job, tell: Callable[[], None]) -> Callable[[], None]:
+    def _compile(self, job: Job) -> Callable[[], None]:
         """Have a job done; return what tells of it."""
         try:
             data = encode(job.call) if job.call else b""
@@ -265,7 +239,7 @@ class CompileService:
         for may_repeat in () if reason else (True, False):
             try:
                 child = self._running()
-                made, (kind, reason) = child.ask(data, tell) if data else (None, ("", ""))
+                made, (kind, reason) = child.ask(data, self._tell) if data else (None, ("", ""))
             except EndedError as error:
                 reason = str(error)
                 if may_repeat and error.was_idle:
@@ -292,8 +266,8 @@ class CompileService:
         warn("compiler" if self.broken else "plan", reason)
 
     def _is_closed(self) -> bool:
-        """Tell whether the thread that asks was sent away: then the child was killed on purpose."""
-        return self._thread is not threading.current_thread()
+        """Tell whether the child was killed on purpose, and the thread that asks was sent away."""
+        return self._worker.thread is not threading.current_thread()
 
     def _running(self) -> _Child:
         """Return the child, started where none runs."""
