@@ -142,7 +142,7 @@ def by_lapack(name: str, *, refuses: bool = True) -> Callable[..., None]:
     """Return the native form of what one function of NumPy's LAPACK computes of a stack of matrices."""
 
     def native(xp: Recorder, out: Any, a: Any) -> None:
-        xp.lapack(name, [xp.matrix(a)], [out], refuses=refuses)
+        xp.call(f"linalg.{name}", [xp.matrix(a)], [out], refuses=refuses)
 
     return native
 

@@ -136,7 +136,7 @@ def _make_native_form(name: str) -> Callable[..., None]:
         dtypes = xp.loop_dtypes(loop, given, precision)
         scale = xp.constant(_scale(points, INVERSE[norm] if name[0] == "i" else norm, precision))
         along = [xp.view(y, lambda y: np.moveaxis(y, axis, -1)) for y in (xp.cast(x, dtypes[0]), out)]
-        xp.call(loop, dtypes, [along[0], scale], along[1:])
+        xp.call(loop, [along[0], scale], along[1:], dtypes, refuses=False)
 
     return native
 

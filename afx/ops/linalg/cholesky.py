@@ -107,7 +107,7 @@ def _factor_or_nan(a: Any) -> Any:
 
 
 def _factor_natively(xp: Recorder, out: Any, a: Any) -> None:
-    xp.lapack("cholesky_lo", [xp.matrix(a)], [out], refuses=False, quiet=("divide", "invalid", "over"))
+    xp.call("linalg.cholesky_lo", [xp.matrix(a)], [out], refuses=False, quiet=("divide", "invalid", "over"))
 
 
 cholesky_p: Primitive = matrix_op(

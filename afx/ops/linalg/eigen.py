@@ -116,7 +116,7 @@ def _eigh_abstract(a: Aval, *, upper: bool = False) -> tuple[Aval, Aval]:
 
 
 def _eigh_native(xp: Recorder, w: Any, v: Any, a: Any, *, upper: bool = False) -> None:
-    xp.lapack("eigh_up" if upper else "eigh_lo", [_hermitian_matrix(xp, a)], [w, v], quiet=IGNORED)
+    xp.call("linalg.eigh_up" if upper else "linalg.eigh_lo", [_hermitian_matrix(xp, a)], [w, v], quiet=IGNORED)
 
 
 def _hermitian_matrix(xp: Recorder, a: Any) -> Any:
@@ -180,7 +180,7 @@ def _eigvalsh_run(a: Any) -> Any:
 
 
 def _eigvalsh_native(xp: Recorder, w: Any, a: Any) -> None:
-    xp.lapack("eigvalsh_lo", [_hermitian_matrix(xp, a)], [w], quiet=IGNORED)
+    xp.call("linalg.eigvalsh_lo", [_hermitian_matrix(xp, a)], [w], quiet=IGNORED)
 
 
 eigvalsh_p: Primitive = matrix_op(

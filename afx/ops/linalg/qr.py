@@ -126,9 +126,9 @@ def _native(xp: Recorder, q: Any, r: Any, a: Any, *, full: bool) -> None:
     raw, tau = xp.new(a.shape, "f8"), xp.new((*a.shape[:-2], min(a.shape[-2:])), "f8")
     xp.copy(raw, a)
     ignored = ("divide", "over")  # as by NumPy, which raises where an argument is wrong, and never here
-    xp.lapack("qr_r_raw", [raw], [tau], refuses=False, quiet=ignored, changes=1)
-    xp.lapack("qr_complete" if full else "qr_reduced", [raw, tau], [q], refuses=False, quiet=ignored)
-    xp.mask(np.triu(np.ones(r.shape[-2:], bool)), raw[..., : r.shape[-2], :], r)
+    xp.call("linalg.qr_r_raw", [raw], [tau], refuses=False, quiet=ignored, changes=1)
+    xp.call("linalg.qr_complete" if full else "linalg.qr_reduced", [raw, tau], [q], refuses=False, quiet=ignored)
+    xp.give(r, xp.where(np.triu(np.ones(r.shape[-2:], bool)), raw[..., : r.shape[-2], :], 0.0))
 
 
 qr_p: Primitive = matrix_op("qr", _run, _abstract, _push, _pull, reads=1, multiple_results=True, native=_native)

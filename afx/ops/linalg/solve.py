@@ -82,7 +82,7 @@ def _solve_op(name: str, impl: Callable[[Any, Any], Any]) -> Primitive:
                 xp.refuse_where(singular)
             return
         quiet = ("divide", "invalid", "over") if keeps_nan else None  # as NumPy ignores them, but for what it raises
-        xp.lapack("solve", [xp.matrix(a), xp.matrix(b)], [out], refuses=not keeps_nan, quiet=quiet)
+        xp.call("linalg.solve", [xp.matrix(a), xp.matrix(b)], [out], refuses=not keeps_nan, quiet=quiet)
 
     op = matrix_pair_op(name, impl, abstract, push, pull, native)
     return op

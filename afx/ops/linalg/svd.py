@@ -150,7 +150,9 @@ def _infinite(a: Any) -> Any:
 
 
 def _native(xp: Recorder, u: Any, s: Any, vh: Any, a: Any, *, full: bool) -> None:
-    xp.lapack("svd_f" if full else "svd_s", [xp.matrix(_refuse_infinities(xp, a))], [u, s, vh], quiet=IGNORED)
+    xp.call(
+        "linalg.svd_f" if full else "linalg.svd_s", [xp.matrix(_refuse_infinities(xp, a))], [u, s, vh], quiet=IGNORED
+    )
 
 
 def _refuse_infinities(xp: Recorder, a: Any) -> Any:
@@ -268,7 +270,7 @@ def _values_run(a: Any) -> Any:
 
 
 def _values_native(xp: Recorder, s: Any, a: Any) -> None:
-    xp.lapack("svd", [xp.matrix(_refuse_infinities(xp, a))], [s], quiet=IGNORED)
+    xp.call("linalg.svd", [xp.matrix(_refuse_infinities(xp, a))], [s], quiet=IGNORED)
 
 
 def _values_push(t: Array, z: Array, a: Array) -> Array:

@@ -148,8 +148,8 @@ def _native(xp: Recorder, out: Any, a: Any, b: Any, *, lower: bool, unit: bool) 
     if unit or a.shape[-1] > BLOCK:
         xp.refuse("large matrices, or of ones with a diagonal of ones")
     upper, z = xp.new(a.shape, "f8"), xp.new(out.shape, "f8") if lower else out
-    xp.mask(np.triu(np.ones(a.shape[-2:], bool)), a[..., ::-1, ::-1] if lower else a, upper)
-    xp.lapack("solve", [upper, b[..., ::-1, :] if lower else b], [z])
+    xp.give(upper, xp.where(np.triu(np.ones(a.shape[-2:], bool)), a[..., ::-1, ::-1] if lower else a, 0.0))
+    xp.call("linalg.solve", [upper, b[..., ::-1, :] if lower else b], [z])
     if lower:
         xp.copy(out, z[..., ::-1, :])
 

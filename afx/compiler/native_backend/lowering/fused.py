@@ -12,7 +12,7 @@ import attrs
 
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError
 from afx.compiler.native_backend.lowering.items import reads_of
-from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dense, indexed_part
+from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dense, indexed_part, look
 from afx.compiler.native_backend.program import Arg, BlockLoop, Body
 from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import Call, Fused, Partial, Result, Schedule, Space, View
@@ -123,11 +123,11 @@ def _flat(space: Space, x: Location) -> Location:
     size = int(x.dtype[1:])
     if x.strides != dense(x.shape, size):
         raise UnsupportedError("blocks of the elements of an array that is not dense")
-    return attrs.evolve(x, shape=(math.prod(x.shape),), strides=(size,))
+    return look(x, lambda v: v.reshape(-1))
 
 
 def _of_length(x: Location, count: int) -> Location:
-    return attrs.evolve(x, shape=(count, *x.shape[1:]))
+    return look(x, lambda v: v[:count])
 
 
 def _body(b: BlockBuilder, fused: Fused, body: _Body, given: Sequence[Location], places: Collection[int]) -> Converted:

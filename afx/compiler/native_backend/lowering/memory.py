@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -24,6 +24,7 @@ __all__ = [
     "fill_nest",
     "finish_steps",
     "indexed_part",
+    "look",
     "of_array",
     "part_of",
     "place_memory",
@@ -119,10 +120,19 @@ def part_of(location: Location, array: Any, view: Any) -> Location:
     return Location(location.owner, location.offset + offset, view.strides, view.shape, dtype_name(view.dtype))
 
 
+def look(location: Location, view: Callable[[Any], Any]) -> Location:
+    """Return the location of the view that a function takes of an array which lies there.
+
+    >>> look(Location(0, 0, (12, 4), (2, 3), "f4"), lambda x: x[1, ::2])
+    Location(owner=0, offset=12, strides=(8,), shape=(2,), dtype='f4')
+    """
+    x = of_array(location)
+    return part_of(location, x, view(x))
+
+
 def indexed_part(location: Location, index: Any) -> Location:
     """Return the location of what an index of slices takes."""
-    x = of_array(location)
-    return part_of(location, x, primitive_for_role("slice").impl(x, index=index))
+    return look(location, lambda x: primitive_for_role("slice").impl(x, index=index))
 
 
 def place_memory(

@@ -12,15 +12,14 @@ import numpy as np
 from afx.compiler.native_backend.link import find_ufunc
 from afx.compiler.native_backend.lowering.calls import Calls
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.memory import Location, broadcast, dtype_name, part_of
-from afx.compiler.native_backend.lowering.ops.product import multiply_into
+from afx.compiler.native_backend.lowering.memory import dtype_name, part_of
+from afx.compiler.native_backend.lowering.ops.product import generalized_call, multiply_into
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, start_of_sum
 from afx.compiler.native_backend.lowering.recorded import Recorded
 from afx.compiler.native_backend.program import (
     Inner,
     Load,
     Nest,
-    Number,
     Op,
     Product,
     Ref,
@@ -92,15 +91,6 @@ class Recorder(Calls):
         sums = Inner(loop_of("add", (z.dtype,) * 3), places.shape, (total, places.ref, total), self.quiet)
         self.b.fixed([first, sums], [places], [z])
 
-    def mask(self, mask: Any, x: Recorded, out: Recorded) -> None:
-        """Write elements where a mask of NumPy is true, and zeros elsewhere."""
-        to, of, test = out.location, x.location, self.b.constant(mask)
-        loads = [Load(p.over(to.shape)) for p in (test, of)]
-        values: list[Value] = [*loads, Number(0.0, of.dtype), Op("select", of.dtype, (0, 1, 2))]
-        if to.dtype != of.dtype:
-            values.append(Op("cast", to.dtype, (3,)))
-        self.add_steps([Nest(to.shape, tuple(values), ((len(values) - 1, to.ref),), self.quiet)], [x], out)
-
     def sort(self, x: Recorded, out: Recorded, axis: int, name: str) -> None:
         """Write elements sorted along an axis by a function of NumPy, or the indices that sort them."""
         if x.location.dtype not in ALL:
@@ -158,79 +148,38 @@ class Recorder(Calls):
         self.write(wide, x)
         return wide
 
-    def lapack(
-        self,
-        name: str,
-        xs: Sequence[Recorded],
-        outs: Sequence[Recorded],
-        *,
-        refuses: bool = True,
-        quiet: tuple[str, ...] | None = None,
-        changes: int = 0,
-    ) -> None:
-        """Have one of NumPy's loops on stacks of matrices write its results.
-
-        Args:
-            name: of the function in ``np.linalg._umath_linalg``.
-            xs: operands in float64.
-            outs: the results, of any dtype.
-            refuses: whether the loop marks matrices without a result as invalid operations; NumPy raises then.
-            quiet: floating-point errors that it ignores.
-            changes: how many of its operands it changes.
-        """
-        self.call(
-            f"linalg.{name}", ("f8",) * (len(xs) + len(outs)), xs, outs, refuses=refuses, quiet=quiet, changes=changes
-        )
-
     def call(
         self,
         name: str,
-        dtypes: Sequence[str],
         xs: Sequence[Recorded],
         outs: Sequence[Recorded],
+        dtypes: Sequence[str] = (),
         *,
-        refuses: bool = False,
+        refuses: bool = True,
         quiet: tuple[str, ...] | None = None,
         changes: int = 0,
     ) -> None:
         """Have the loop of a generalized ufunc write its results.
 
         Args:
-            name: of the ufunc, with its module's in front.
-            dtypes: of the loop.
+            name: of the ufunc, with its module's in front: LAPACK's stand in ``linalg``.
             xs: operands, which are converted.
             outs: results, of any dtype.
+            dtypes: of the loop; float64 where none are given.
             refuses: whether the loop marks operands without a result as invalid operations; NumPy raises then.
             quiet: floating-point errors that it ignores.
             changes: how many of its operands it changes.
         """
-        loop, cores = loop_of(name, tuple(dtypes)), _core_axes(name)
+        dtypes = dtypes or ("f8",) * (len(xs) + len(outs))
         given = [self.cast(x, dtype) for x, dtype in zip(xs, dtypes, strict=False)]
         made = [
             out if out.dtype == dtype else self.new(out.shape, dtype)
             for out, dtype in zip(outs, dtypes[len(xs) :], strict=True)
         ]
         locations = [x.location for x in (*given, *made)]
-        batch = outs[-1].shape[: outs[-1].ndim - len(cores[-1])]
-        lead, inner = list[Location](), list[int]()
-        sizes: dict[str, int] = {}
-        for x, core in zip(locations, cores, strict=True):
-            rank = len(x.shape) - len(core)
-            lead.append(attrs.evolve(x, shape=x.shape[:rank], strides=x.strides[:rank]))
-            inner += x.strides[rank:]
-            sizes |= dict(zip(core, x.shape[rank:], strict=True))
-        space, strides = merged(batch, [broadcast(x, batch) for x in lead])
-        refs = [Ref(x.owner, x.dtype, x.offset, s) for x, s in zip(locations, strides, strict=True)]
-        step = Product(
-            loop,
-            (space[-1] if space else 1, *sizes.values()),
-            tuple(refs),
-            tuple(inner),
-            self.quiet if quiet is None else quiet,
-            refuses,
-            changes=changes,
-            outputs=len(outs),
-            outer=space[:-1],
+        quiet = self.quiet if quiet is None else quiet
+        step = generalized_call(
+            name, _core_axes(name), locations, quiet, refuses=refuses, changes=changes, outputs=len(outs)
         )
         self.count_step()
         self.b.fixed([step], locations[: len(xs)], [*locations[len(xs) :], *locations[:changes]])

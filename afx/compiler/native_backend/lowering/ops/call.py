@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
 import numpy as np
 
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.memory import copy_nest, dense, fill_nest, of_array, part_of
+from afx.compiler.native_backend.lowering.memory import copy_nest, fill_nest, look, of_array, part_of
 from afx.compiler.native_backend.lowering.ops.elementwise import (
     add_cast,
     add_fast,
@@ -86,8 +85,7 @@ def _copy(b: BlockBuilder, call: Call) -> None:
     """Copy to a dense array of another shape."""
     x = b.location(call.operands[0])
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    as_x = attrs.evolve(out, shape=x.shape, strides=dense(x.shape, int(x.dtype[1:])))
-    b.fixed([copy_nest(as_x, x)], [x], [out])
+    b.fixed([copy_nest(look(out, lambda v: v.reshape(x.shape)), x)], [x], [out])
 
 
 def _apply(b: BlockBuilder, call: Call) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 import attrs
+import numpy as np
 
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
-from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest
+from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, look
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of
 from afx.compiler.native_backend.program import Indexed, Inner, Ref, Routine, Step
 from afx.compiler.native_backend.steps import merged
@@ -54,9 +55,8 @@ def accumulate(
     ufunc: str, x: Location, out: Location, axis: int, quiet: tuple[str, ...], limits: NativeTarget
 ) -> list[Step]:
     """Return what calls NumPy's loop as its ``accumulate`` does: each result is an operand of the next."""
-    loop, (x, out) = loop_of(ufunc, (out.dtype,) * 3), [_with_last(p, axis) for p in (x, out)]
-    first = [attrs.evolve(p, shape=p.shape[:-1], strides=p.strides[:-1]) for p in (out, x)]
-    steps: list[Step] = [copy_nest(first[0], first[1])]
+    loop, (x, out) = loop_of(ufunc, (out.dtype,) * 3), [look(p, lambda v: np.moveaxis(v, axis, -1)) for p in (x, out)]
+    steps: list[Step] = [copy_nest(look(out, lambda v: v[..., 0]), look(x, lambda v: v[..., 0]))]
     if x.shape[-1] < 2:
         return steps
     space, size = (*x.shape[:-1], x.shape[-1] - 1), int(out.dtype[1:])
@@ -72,12 +72,6 @@ def accumulate(
     return [*steps, Inner(loop, tuple([space[k] for k in order]), operands, quiet)]
 
 
-def _with_last(x: Location, axis: int) -> Location:
-    """Return a location whose last axis is one of its axes."""
-    order = [k for k in range(len(x.shape)) if k != axis % len(x.shape)] + [axis]
-    return attrs.evolve(x, shape=tuple([x.shape[k] for k in order]), strides=tuple([x.strides[k] for k in order]))
-
-
 def find_extreme(is_max: bool, x: Location, out: Location, axis: int, limits: NativeTarget) -> Routine:
     """Return what writes the places of the first largest or smallest elements along an axis.
 
@@ -86,7 +80,7 @@ def find_extreme(is_max: bool, x: Location, out: Location, axis: int, limits: Na
     """
     if x.dtype not in ALL:
         raise UnsupportedError(f"places of extremes of {x.dtype}")
-    rows = _with_last(x, axis)
+    rows = look(x, lambda v: np.moveaxis(v, axis, -1))
     if abs(rows.strides[-1]) != int(x.dtype[1:]) and math.prod(x.shape) > limits.extreme_max_elements:
         raise UnsupportedError("places of extremes of large arrays along another axis than the last one")
     refs = rows.ref, Ref(out.owner, out.dtype, out.offset, (*out.strides, 0))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
+import numpy as np
 
 from afx.compiler.native_backend.llvm.tile import cut_tiles
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dense
+from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dense, look
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of
 from afx.compiler.native_backend.lowering.product_order import find_orders
 from afx.compiler.native_backend.program import PARTS, Arg, Block, BlockLoop, Body, Load, Nest, Op, Product, Ref, Root
@@ -17,8 +19,9 @@ from afx.compiler.native_backend.steps import merged
 from afx.compiler.native_backend.sums import Orders, chain
 from afx.compiler.schedule import Call
 from afx.compiler.target import NativeTarget
+from afx.core.aval import Shape
 
-__all__ = ["PRODUCTS", "lower_matmul", "multiply_into"]
+__all__ = ["PRODUCTS", "generalized_call", "lower_matmul", "multiply_into"]
 
 SINGLE_BYTES = 4  # of a float32, of which thresholds are
 LENGTHS_OF_STRIDES = (0, 1, 1, 2, 0, 2)  # of rows, terms and columns, which ones the core strides walk along
@@ -30,7 +33,7 @@ def _dot(b: BlockBuilder, call: Call) -> None:
         b.ordered(call.operands[0])
         if x.strides != dense(x.shape, int(x.dtype[1:])):
             raise UnsupportedError("a sum of an array that is not dense")
-        x = attrs.evolve(x, shape=(x.nbytes // int(x.dtype[1:]),), strides=(int(x.dtype[1:]),))
+        x = look(x, lambda v: v.reshape(-1))
     x, y = [p if _fits_blas(p) else b.copied(p) for p in (x, y)]
     if len(x.shape) == len(y.shape) == 1:
         _vecdot_of(b, call, x, y)
@@ -46,22 +49,41 @@ def _fits_blas(x: Location) -> bool:
 
 
 def _vecdot(b: BlockBuilder, call: Call) -> None:
-    x, y = [b.location(v) for v in call.operands]
-    _vecdot_of(b, call, x, y)
+    _vecdot_of(b, call, *[b.location(v) for v in call.operands])
 
 
 def _vecdot_of(b: BlockBuilder, call: Call, x: Location, y: Location) -> None:
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    outer = [x.strides[:-1], broadcast(attrs.evolve(y, shape=y.shape[:-1], strides=y.strides[:-1]), x.shape[:-1])]
-    space, rows = merged(x.shape[:-1], [*outer, out.strides])
-    if len(space) > 1:
+    product = generalized_call("vecdot", ("k", "k", ""), (x, y, out), quiet_of(call))
+    if product.outer:
         raise UnsupportedError("sums of rows that do not follow each other evenly")
-    operands = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip((x, y, out), rows, strict=True)]
-    loop = loop_of("vecdot", (x.dtype, y.dtype, out.dtype))
-    sizes = (space[0] if space else 1, x.shape[-1])
-    core = _strides_of(((sizes[1], x.strides[-1]), (sizes[1], y.strides[-1])))
-    step = _with_orders(b, Product(loop, sizes, tuple(operands), core, quiet_of(call)))
-    b.fixed([step], [x, y], [out])
+    b.fixed([_with_orders(b, product)], [x, y], [out])
+
+
+def generalized_call(
+    name: str, cores: Sequence[Sequence[str]], operands: Sequence[Location], quiet: tuple[str, ...], **options: Any
+) -> Product:
+    """Return the call of a generalized ufunc's loop on each set of core arrays of a batch.
+
+    Args:
+        name: of the ufunc.
+        cores: the last axes of each operand, by names: those of one length have one.
+        operands: what it reads, broadcast to the batch, and what it writes; the last one has the whole batch.
+        quiet: floating-point warnings that it ignores.
+        **options: other fields of `Product`.
+    """
+    batch = operands[-1].shape[: len(operands[-1].shape) - len(cores[-1])]
+    lead, inner, sizes = list[Location](), list[int](), dict[str, int]()
+    for x, core in zip(operands, cores, strict=True):
+        rank = len(x.shape) - len(core)
+        lead.append(attrs.evolve(x, shape=x.shape[:rank], strides=x.strides[:rank]))
+        inner += [0 if n == 1 else s for n, s in zip(x.shape[rank:], x.strides[rank:], strict=True)]  # as NumPy does
+        sizes |= dict(zip(core, x.shape[rank:], strict=True))
+    space, strides = merged(batch, [broadcast(x, batch) for x in lead])
+    refs = tuple([Ref(x.owner, x.dtype, x.offset, s) for x, s in zip(operands, strides, strict=True)])
+    lengths = (space[-1] if space else 1, *sizes.values())
+    loop = loop_of(name, tuple([x.dtype for x in operands]))
+    return Product(loop, lengths, refs, tuple(inner), quiet, outer=space[:-1], **options)
 
 
 def lower_matmul(b: BlockBuilder, call: Call) -> None:
@@ -101,43 +123,28 @@ def multiply_into(
     Raises:
         UnsupportedError: it takes too long, or the loop cannot walk through the batch axes.
     """
-    loop = loop_of("matmul", (x.dtype, y.dtype, out.dtype))
-    rows, columns = len(x.shape) > 1, len(y.shape) > 1
-    m, k, n = x.shape[-2] if rows else 1, x.shape[-1], y.shape[-1] if columns else 1
-    batch = out.shape[: len(out.shape) - rows - columns]
-    outer = [
-        broadcast(attrs.evolve(p, shape=p.shape[: -1 - two], strides=p.strides[: -1 - two]), batch)
-        for p, two in ((x, rows), (y, columns))
-    ]
-    space, strides = merged(batch, [*outer, out.strides[: len(batch)]])
-    if len(space) > 2:
-        raise UnsupportedError("products whose batch axes do not follow each other evenly")
-    operands = [Ref(p.owner, p.dtype, p.offset, s[-1:]) for p, s in zip((x, y, out), strides, strict=True)]
-    core = _strides_of(
-        (
-            (m, x.strides[-2] if rows else 0),
-            (k, x.strides[-1]),
-            (k, y.strides[-2] if columns else y.strides[-1]),
-            (n, y.strides[-1] if columns else 0),
-            (m, out.strides[len(batch)] if rows else 0),
-            (n, out.strides[-1] if columns else 0),
-        )
+    missing = [axis for axis, v in ((-2, x), (-1, y)) if len(v.shape) == 1]
+    matrices = (
+        look(x, lambda v: v if v.ndim > 1 else v[None]),
+        look(y, lambda v: v if v.ndim > 1 else v[:, None]),
+        look(out, lambda v: np.expand_dims(v, missing)),
     )
-    sizes = (space[-1] if space else 1, m, k, n)
-    b.multiplications += math.prod((*space, *sizes[1:]))
+    product = generalized_call("matmul", ("mk", "kn", "mn"), matrices, quiet)
+    if len(product.outer) > 1:
+        raise UnsupportedError("products whose batch axes do not follow each other evenly")
+    b.multiplications += math.prod((*product.outer, *product.sizes))
     if b.multiplications > b.limits.product_block_max_products:
         raise UnsupportedError("a large product, in which no signal is seen")
-    if len(space) > 1:
-        on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(operands)])
-        product = _with_orders(b, Product(loop, sizes, tuple(operands), core, quiet))
-        body = Block(3, (Root(0), Root(1), Root(2)), (attrs.evolve(product, operands=on_params),), 0)
-        args = [Arg((p.owner,), s[0]) for p, s in zip((x, y, out), strides, strict=True)]
-        step = BlockLoop((Body(body, tuple(args)),), space[0], math.prod(out.shape))
-        b.fixed([step], [x, y], [out])
+    if product.outer:
+        inside = [attrs.evolve(ref, strides=ref.strides[1:]) for ref in product.operands]
+        one = _with_orders(b, attrs.evolve(product, operands=tuple(inside), outer=()))
+        on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(inside)])
+        body = Block(3, (Root(0), Root(1), Root(2)), (attrs.evolve(one, operands=on_params),), 0)
+        args = [Arg((ref.root,), ref.strides[0]) for ref in product.operands]
+        b.fixed([BlockLoop((Body(body, tuple(args)),), product.outer[0], math.prod(out.shape))], [x, y], [out])
         return
-    ends = stops or _cut(sizes, int(out.dtype[1:]), b.limits)
-    product = Product(loop, sizes, tuple(operands), core, quiet, axis=axis, stops=ends, is_cut=bool(ends))
-    product = _with_orders(b, product)
+    ends = stops or _cut(product.sizes, int(out.dtype[1:]), b.limits)
+    product = _with_orders(b, attrs.evolve(product, axis=axis, stops=ends, is_cut=bool(ends)))
     if b.tier == 1 or product.orders is not None or not _lower_tiled(b, product, x, y, out):
         b.fixed([product], [x, y], [out])
 
@@ -165,12 +172,7 @@ def _with_orders(b: BlockBuilder, product: Product) -> Product:
     return attrs.evolve(product, orders=orders)
 
 
-def _strides_of(pairs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Return strides of core dimensions of these lengths and strides as NumPy hands them to its loops: 0 of length 1."""
-    return tuple([0 if length == 1 else stride for length, stride in pairs])
-
-
-def _cut(sizes: tuple[int, int, int, int], size: int, limits: NativeTarget) -> tuple[int, ...]:
+def _cut(sizes: Shape, size: int, limits: NativeTarget) -> tuple[int, ...]:
     """Return where many small products of elements of so many bytes are cut for threads."""
     many, m, k, n = sizes
     is_large = m * k * n > limits.product_many_max_products

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -12,7 +11,7 @@ import numpy as np
 from afx.compiler.native_backend.link import ufunc_loop
 from afx.compiler.native_backend.llvm.extreme import is_short_row
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.memory import Location, copy_nest, fill_nest
+from afx.compiler.native_backend.lowering.memory import Location, copy_nest, fill_nest, look
 from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Routine, Step, UfuncLoop
 from afx.compiler.native_backend.steps import merged
 from afx.compiler.schedule import Call
@@ -70,15 +69,7 @@ def _turned_reduce(b: BlockBuilder, call: Call) -> None:
         target, source = Ref(out.owner, out.dtype, 0, of_out), Ref(x.owner, x.dtype, x.offset, of_x)
         b.fixed([Routine(call.ufunc, space, (source, target), quiet=quiet_of(call))], [x], [out])
         return
-    order = (last, *range(last))
-    turned = attrs.evolve(x, shape=_taken(x.shape, order), strides=_taken(x.strides, order))
-    copy = b.temporary(turned.shape, x.dtype)
-    b.fixed([copy_nest(copy, turned)], [x], [copy])
-    reduce_into(b, call, copy, (0,))
-
-
-def _taken(values: Shape, order: Sequence[int]) -> Shape:
-    return tuple([values[k] for k in order])
+    reduce_into(b, call, b.copied(look(x, lambda v: np.moveaxis(v, -1, 0))), (0,))
 
 
 def reduce_into(b: BlockBuilder, call: Call, x: Location, axes: Shape) -> None:
@@ -144,8 +135,8 @@ def _first(ufunc: str, out: Location, x: Location, axes: Shape) -> Nest:
     number = _start(ufunc, out.dtype)
     if number is not None:
         return fill_nest(out, number.value)
-    left = [k for k in range(len(x.shape)) if k not in axes]
-    return copy_nest(out, attrs.evolve(x, shape=_taken(x.shape, left), strides=_taken(x.strides, left)))
+    at = tuple([0 if k in axes else slice(None) for k in range(len(x.shape))])
+    return copy_nest(out, look(x, lambda v: v[(*at, ...)]))
 
 
 def start_of_sum(dtype: str) -> Number:
@@ -187,10 +178,9 @@ def _combine_slices(b: BlockBuilder, call: Call, x: Location, start: Number | No
     """Add a nest that combines the slices along an axis in their order, after a number if there is one."""
     (axis,) = axes_of(call)
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    rest = [k for k in range(len(x.shape)) if k != axis]
-    strides = _taken(x.strides, rest)
+    front = look(x, lambda v: np.moveaxis(v, axis, 0))
     values: list[Any] = [
-        Load(Ref(x.owner, x.dtype, x.offset + k * x.strides[axis], strides)) for k in range(x.shape[axis])
+        Load(Ref(x.owner, x.dtype, x.offset + k * front.strides[0], front.strides[1:])) for k in range(front.shape[0])
     ]
     if start is not None:
         values.insert(0, start)
