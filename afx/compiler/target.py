@@ -46,6 +46,10 @@ class NativeTarget:
     trial_min_calls: int = 4  # of NumPy's plan and of the kernel that are timed before the faster one stays
     trial_max_calls: int = 16  # the same where neither is faster by far
     trial_clear_ratio: float = 1.25  # of the times of the slower and the faster one: noise of the least of four is less
+    trial_single_ratio: float = (
+        4.0  # of NumPy's time and the kernel's, at which one call of each decides for the kernel
+    )
+    trial_single_min_seconds: float = 1e-3  # of that call of NumPy's plan: below, a switch of threads may be as long
     trial_max_other_share: float = 0.1  # processor time of other threads, of a call's own, of a call on one thread
 
     refused_max_calls: int = 3  # in a row, that a kernel leaves to NumPy's plan before it is given up
@@ -125,6 +129,8 @@ class NativeTarget:
     product_tile_max_products: int = 1 << 26  # beyond, two threads of BLAS are faster: measured
     product_inline_max_products: int = 512  # of one without a call: some 30 ns, as long as BLAS takes to begin
     product_inline_max_terms: int = 16  # of each of its elements
+    product_inline_max_operations: int = 128  # multiplications of vectors or numbers, of one without a loop over rows
+    product_turn_operations: int = 64  # the same, of a turn of that loop
     product_copy_min_products: int = 24  # for each element that is copied first: below, BLAS reads it as fast
 
     # -- other operations --

@@ -135,8 +135,8 @@ class Step:
 
     @property
     def touched(self) -> list[int]:
-        """The roots that it touches, each once."""
-        return sorted({access.ref.root for access in self.accesses()})
+        """The roots that it touches, each once, in the order of operands."""
+        return list(dict.fromkeys([access.ref.root for access in self.accesses()]))
 
     @property
     def loops(self) -> Iterator[UfuncLoop]:

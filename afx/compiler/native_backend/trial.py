@@ -43,7 +43,8 @@ class Trial:
     """First calls of a kernel: timed by turns with NumPy's plan, as both give the same.
 
     A call on one thread counts by its processor time where that is less than by the clock: other programs hardly change it.
-    The least of each decides; where these lie close together, the trial goes on.
+    The least of each decides; where these lie close together, the trial goes on. Where NumPy's plan takes
+    milliseconds, and several times as long as the kernel, one call of each does; a kernel's first call may be its slowest.
     """
 
     def __init__(self, code: NativeCode, run: Run, told: Callable[[bool], None] = lambda _: None) -> None:
@@ -62,24 +63,26 @@ class Trial:
         if found is None:  # then NumPy's plan runs too, and nothing is compared
             return None
         self._seconds[not turn].append(self._seconds_between(before, read_clocks()))
-        if len(numpy_times) >= self._limits.trial_min_calls:
+        if numpy_times:
             self._decide(numpy_times, kernel_times, plan)
         return found
 
     def _decide(self, numpy_times: list[float], kernel_times: list[float], plan: NumpyPlan) -> None:
+        limits, count = self._limits, len(numpy_times)
         numpy_time, kernel_time = min(numpy_times), min(kernel_times)
-        is_clear = max(numpy_time, kernel_time) >= self._limits.trial_clear_ratio * min(numpy_time, kernel_time)
-        if not (is_clear or len(numpy_times) >= self._limits.trial_max_calls):
+        slower, faster = max(numpy_time, kernel_time), min(numpy_time, kernel_time)
+        is_plain = numpy_time >= max(limits.trial_single_ratio * kernel_time, limits.trial_single_min_seconds)
+        is_clear = count >= limits.trial_min_calls and slower >= limits.trial_clear_ratio * faster
+        if not (is_plain or is_clear or count >= limits.trial_max_calls):
             return
         code = self._code()
         assert code is not None
-        slower = kernel_time > numpy_time
-        if slower:
+        if kernel_time > numpy_time:
             code.give_up(FASTER_BY_NUMPY)
         else:
             code.settle("linked", self.kernel_run)
             plan.drop_buffers()
-        self._told(not slower)
+        self._told(kernel_time <= numpy_time)
 
     def _seconds_between(self, before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
         """Return how long a call took, or would have taken alone, as far as its processor time tells."""

@@ -4,6 +4,7 @@ import itertools
 from fractions import Fraction
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -18,6 +19,7 @@ from afx.compiler.native_backend.sums import Arithmetic, Orders, Sum, chain
 from tests.compiler.native_backend.native_run import FIRST_TIER, Native, assert_same_bits, schedule_of, use_limits
 
 SIZES = [(2, 2, 2), (3, 3, 3), (2, 2, 1), (1, 3, 3), (4, 4, 4), (3, 5, 2), (1, 4, 1), (8, 8, 8), (5, 16, 3)]
+LONG = [(100, 5, 1), (31, 16, 1), (40, 3, 4), (1, 4, 100)]  # computed by loops over rows
 
 
 def pair(m: int, k: int, n: int, dtype: str, turned: tuple[int, int] = (0, 0)) -> tuple[Any, Any]:
@@ -35,7 +37,7 @@ def multiply(x: Any, y: Any) -> Any:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_small_products_have_the_bits_of_numpy(dtype: str) -> None:
     """Matrices stored either way, many at once, by vectors, and vectors by vectors."""
-    for (m, k, n), turned in itertools.product(SIZES, [(0, 0), (1, 1)]):
+    for (m, k, n), turned in itertools.product([*SIZES, *LONG], [(0, 0), (1, 1)]):
         x, y = pair(m, k, n, dtype, turned)
 
         def products(x: Any, y: Any, turned: Any = turned) -> Any:
@@ -51,7 +53,7 @@ def test_odd_numbers_give_what_numpy_gives_with_its_errors(dtype: str, value: An
     """Infinities, nan and overflow come from NumPy's own loop, with the flags that it raises."""
     info = np.finfo(dtype)
     value = {"large": info.max, "tiny": info.tiny}.get(value, value)
-    for m, k, n in [(2, 2, 2), (3, 3, 1), (1, 4, 4)]:
+    for m, k, n in [(2, 2, 2), (3, 3, 1), (1, 4, 4), (100, 5, 1)]:
         x, y = pair(m, k, n, dtype)
         x[0, 1] = y[-1, 0] = value
         native = assert_same_bits(multiply, x, y)
@@ -84,6 +86,31 @@ def test_a_step_of_a_filter_calls_no_product() -> None:
     second = Native(run, *args, tier=2)
     assert "NumPy's matmul" not in second.program.text(0)
     np.testing.assert_allclose(second(*args)[0][0], native(*args)[0][0], rtol=1e-12)
+
+
+def test_products_that_differ_in_memory_alone_share_their_code() -> None:
+    """Whichever of their operands was there first, and loops over rows keep the text short."""
+
+    def run(x: Any, u: Any, v: Any) -> Any:
+        first = x @ u
+        return first, x @ v, (x * 2) @ (v + first[0])
+
+    rng = np.random.default_rng(0)
+    args = [rng.normal(size=shape).astype("f4") for shape in [(100, 5), (5,), (5,)]]
+    assert_same_bits(run, *args)
+    short, long = text_of(run, *args), text_of(run, *args, product_inline_max_operations=1 << 20)
+    assert short.count("define internal void @product") == 1
+    if find_orders("f4", (100, 5, 1), (20, 4, 4, 0, 4, 0)) is not None:
+        assert len(long.splitlines()) > 3 * len(short.splitlines())  # with what stands around
+
+
+def text_of(fn: Any, *args: Any, **limits: int) -> str:
+    """Return the module of a function as text, made with some other thresholds."""
+    where = layout()
+    assert where is not None
+    known = attrs.evolve(where, products=products_digest())
+    target = attrs.evolve(FIRST_TIER, native=attrs.evolve(FIRST_TIER.native, **limits))
+    return unit.make_unit(schedule_of(fn, *args), target, known)[2]
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

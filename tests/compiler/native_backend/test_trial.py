@@ -107,3 +107,14 @@ def test_a_kernel_that_refuses_does_not_stay(clocks: Clocks) -> None:
     kernel = always(0.1, 0.1, 0.1)
     assert tried(clocks, always(1.0, 1.0, 1.0), kernel, refuses=True).startswith("machine code left 3 calls in a row")
     assert clocks.counts == [0, Target().native.refused_max_calls]
+
+
+def test_one_long_call_decides_for_a_kernel(clocks: Clocks) -> None:
+    """Where NumPy's plan takes several times as long, it runs once; a slow first call of a kernel decides nothing."""
+    assert tried(clocks, always(5.0, 5.0, 5.0), always(1.0, 1.0, 1.0)) == "linked"
+    assert clocks.counts == [1, 1]
+    short = DEFAULT.native.trial_single_min_seconds / 2
+    assert tried(clocks, always(short, short, short), always(short / 9, short / 9, short / 9)) == "linked"
+    assert clocks.counts == [1 + TRIAL_CALLS, 1 + TRIAL_CALLS]
+    first_is_slow = iter([(9.0, 9.0, 9.0)] + [(0.1, 0.1, 0.1)] * TRIAL_CALLS)
+    assert tried(clocks, always(1.0, 1.0, 1.0), first_is_slow) == "linked"

@@ -6,11 +6,13 @@ infinities, which BLAS multiplies by the zeros that fill up its vectors.
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.llvm.nested import call_loop, over
+from afx.compiler.native_backend.llvm.nested import call_loop, element_at, over
 from afx.compiler.native_backend.llvm.op import element_type, memory_type, read, read_one, shuffled, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Product
@@ -32,11 +34,13 @@ class _Chunk(NamedTuple):
         row: of the first one.
         column: of the first one.
         width: how many there are, along the axis of lanes.
+        order: number of the order of their sums.
     """
 
     row: int
     column: int
     width: int
+    order: int
 
 
 class _Vector(NamedTuple):
@@ -66,12 +70,50 @@ class _SmallProduct:
         by_columns = self.columns > 1 and y_column == out_column == self.size
         by_rows = self.rows > 1 and x_row == out_row == self.size
         self.lane_axis: int = 1 if by_columns else 0 if by_rows else -1
+        self.odd = ""  # where it is noted whether one of the elements is not finite
+        self._loaded: dict[tuple[str, int, int], str] = {}
 
     def emit(self) -> None:
         """Add all elements, and NumPy's loop where one of them is not finite."""
-        w, count = self.w, self.w.lanes
+        w = self.w
+        if self.step.loop is not None:
+            self.odd = w.local("i1", 1)
+            w.line(f"store i1 false, ptr {self.odd}")
+        x, out = self.x, self.out
+        for first, count, turn in self._runs():
+            whole = count // turn * turn if count >= 2 * turn else 0
+            if whole:
+                w.loop(str(first), str(first + whole), turn, functools.partial(self._rows, (x, out), turn, first))
+            if count > whole:
+                self._rows((x, out), count - whole, first, first + whole)
+        self.x, self.out = x, out
+        if self.step.loop is not None:
+            w.declare("expect", "declare i1 @llvm.expect.i1(i1, i1)")
+            odd = w.let(f"load i1, ptr {self.odd}")
+            w.when(w.let(f"call i1 @llvm.expect.i1(i1 {odd}, i1 false)"), self._call)
+
+    def _runs(self) -> list[tuple[int, int, int]]:
+        """Return where rows begin whose orders are the same, how many these are, and how many a turn of a loop computes."""
+        operations = len(self._chunks(0, self.rows)) * self.terms
+        if self.lane_axis == 0 or operations <= self.w.limits.product_inline_max_operations:
+            return [(0, self.rows, self.rows)]
+        numbers, n = self.orders.numbers, self.columns
+        orders = [numbers[i * n : (i + 1) * n] for i in range(self.rows)]
+        turn = max(1, self.w.limits.product_turn_operations * self.rows // operations)
+        found, first = list[tuple[int, int, int]](), 0
+        for _, same in itertools.groupby(orders):
+            count = len(list(same))
+            found.append((first, count, min(turn, count)))
+            first += count
+        return found
+
+    def _rows(self, whole: tuple[str, str], count: int, like: int, start: str | int) -> None:
+        """Add the elements of so many rows, of an operand and the result, whose orders are those of another row."""
+        w, lanes = self.w, self.w.lanes
+        self._loaded.clear()
+        self.x, self.out = [self._row(p, start, self.strides[k]) for p, k in zip(whole, (0, 4), strict=True)]
         odd, vectors = "false", list[_Vector]()
-        for chunk in self._chunks():
+        for chunk in self._chunks(like, count):
             w.lanes = chunk.width
             value = self._sum(chunk)
             place = chunk.row * self.strides[4] + chunk.column * self.strides[5]
@@ -80,10 +122,10 @@ class _SmallProduct:
                 odd = w.let(f"or i1 {odd}, {self._is_odd(value)}")
         for place, w.lanes, name in vectors:
             written(w, self.dtype, name, w.shifted(self.out, place))
-        w.lanes = count
+        w.lanes = lanes
         if self.step.loop is not None:
-            w.declare("expect", "declare i1 @llvm.expect.i1(i1, i1)")
-            w.when(w.let(f"call i1 @llvm.expect.i1(i1 {odd}, i1 false)"), self._call)
+            before = w.let(f"load i1, ptr {self.odd}")
+            w.line(f"store i1 {w.let(f'or i1 {before}, {odd}')}, ptr {self.odd}")
 
     def _join(self, before: list[_Vector], last: _Vector) -> _Vector:
         """Return a vector with those of its width taken in front that end where it begins: what reads them may take all."""
@@ -104,53 +146,56 @@ class _SmallProduct:
         strides = [0, 0, 0, *step.core_strides]
         call_loop(self.w, step.loop, [self.x, self.y, self.out], ["1", *map(str, step.sizes[1:])], strides)
 
-    def _chunks(self) -> list[_Chunk]:
-        """Return the elements in vectors whose lanes are added up in one order, and what is left one by one."""
+    def _row(self, pointer: str, i: str | int, stride: int) -> str:
+        return self.w.shifted(pointer, i * stride) if isinstance(i, int) else element_at(self.w, pointer, i, stride)
+
+    def _chunks(self, first: int, count: int) -> list[_Chunk]:
+        """Return the elements of so many rows in vectors whose lanes are added up in one order, what is left one by one."""
         found: list[_Chunk] = []
-        lines, length = (self.columns, self.rows) if self.lane_axis == 0 else (self.rows, self.columns)
+        lines, length = (self.columns, count) if self.lane_axis == 0 else (count, self.columns)
         for line in range(lines):
             at = 0
             while at < length:
-                width = self._width(line, at, length)
+                width = self._width(first, line, at, length)
                 row, column = (at, line) if self.lane_axis == 0 else (line, at)
-                found.append(_Chunk(row, column, width))
+                found.append(_Chunk(row, column, width, self._order(first + row, column)))
                 at += width
         return found
 
-    def _width(self, line: int, at: int, length: int) -> int:
+    def _width(self, first: int, line: int, at: int, length: int) -> int:
         width = self.w.limits.vector_bytes // self.size
-        while width > 1 and (at + width > length or not self._is_even(line, at, width)):
+        while width > 1 and (at + width > length or not self._is_even(first, line, at, width)):
             width //= 2
         return width if self.lane_axis >= 0 and width * self.size >= self.w.limits.vector_min_bytes else 1
 
-    def _is_even(self, line: int, at: int, width: int) -> bool:
-        numbers = [
-            self.orders.numbers[k * self.columns + line if self.lane_axis == 0 else line * self.columns + k]
-            for k in range(at, at + width)
-        ]
-        return len({*numbers}) == 1
+    def _is_even(self, first: int, line: int, at: int, width: int) -> bool:
+        places = [(first + k, line) if self.lane_axis == 0 else (first + line, k) for k in range(at, at + width)]
+        return len({self._order(*place) for place in places}) == 1
+
+    def _order(self, row: int, column: int) -> int:
+        return self.orders.numbers[row * self.columns + column]
 
     def _sum(self, chunk: _Chunk) -> Lanes:
         x_row, x_term, y_term, y_column, *_ = self.strides
 
         def term(k: int) -> tuple[Lanes, Lanes]:
-            x = self._load(self._at(self.x, chunk.row, x_row, k, x_term), self.lane_axis == 0)
-            y = self._load(self._at(self.y, k, y_term, chunk.column, y_column), self.lane_axis == 1)
+            x = self._load(self.x, chunk.row * x_row + k * x_term, self.lane_axis == 0)
+            y = self._load(self.y, k * y_term + chunk.column * y_column, self.lane_axis == 1)
             return x, y
 
-        order = self.orders.kinds[self.orders.numbers[chunk.row * self.columns + chunk.column]]
         ops = Arithmetic[Lanes](
             term, Lanes.__mul__, Lanes.__add__, Lanes.fma, Lanes.widen, Lanes.rounded, lambda x: x.constant(0.0)
         )
-        found: Lanes = order.evaluate(ops)
+        found: Lanes = self.orders.kinds[chunk.order].evaluate(ops)
         return found
 
-    def _load(self, pointer: str, is_vector: bool) -> Lanes:
-        load = read if is_vector else read_one
-        return Lanes(self.w, memory_type(self.dtype), load(self.w, self.dtype, pointer))
-
-    def _at(self, pointer: str, i: int, first: int, j: int, second: int) -> str:
-        return self.w.shifted(pointer, i * first + j * second)
+    def _load(self, pointer: str, place: int, is_vector: bool) -> Lanes:
+        """Return what lies so many bytes behind a pointer; other elements of the result that need it too take the same."""
+        key = (pointer, place, self.w.lanes)
+        if key not in self._loaded:
+            load = read if is_vector else read_one
+            self._loaded[key] = load(self.w, self.dtype, self.w.shifted(pointer, place))
+        return Lanes(self.w, memory_type(self.dtype), self._loaded[key])
 
     def _is_odd(self, value: Lanes) -> str:
         """Return whether a value is infinite or nan, of vectors one of its lanes; no flag is raised."""
