@@ -36,7 +36,7 @@ class Lanes:
     @property
     def type(self) -> str:
         """LLVM's type of all lanes."""
-        return vector_type(self.w, self.kind)
+        return self.w.vector(self.kind)
 
     def constant(self, value: float) -> Lanes:
         """Return a number in all lanes."""
@@ -72,11 +72,7 @@ class Lanes:
         """Return ``self * factor + term``, rounded once where the writer fuses."""
         if not self.w.fuses:
             return self * factor + term
-        w, kind = self.w, self.type
-        function = f"@llvm.fma.{_suffix(w, self.kind)}"
-        w.declare(function, f"declare {kind} {function}({kind}, {kind}, {kind})")
-        rest = f"{kind} {self._term(factor).name}, {kind} {self._term(term).name}"
-        return self._let(f"call {kind} {function}({kind} {self.name}, {rest})")
+        return self._call("fma", self._term(factor), self._term(term))
 
     def polynomial(self, coefficients: Sequence[float], square: Lanes | None = None) -> Lanes:
         """Return a polynomial, the constant first: of many terms even and odd ones apart, so that less waits."""
@@ -141,7 +137,7 @@ class Lanes:
         return Lanes(self.w, self.kind, compute_strictly(self.w, "fmul", self.kind, [self.name, factor.name]))
 
     def _cast(self, name: str, kind: str) -> Lanes:
-        return self._let(f"{name} {self.type} {self.name} to {vector_type(self.w, kind)}", kind)
+        return self._let(f"{name} {self.type} {self.name} to {self.w.vector(kind)}", kind)
 
     # -- comparison --
     def compare(self, predicate: str, other: Term) -> Lanes:
@@ -156,17 +152,14 @@ class Lanes:
 
     def unary(self, name: str) -> Lanes:
         """Return an intrinsic function of one operand, such as ``fabs``."""
-        w, kind = self.w, self.type
-        function = f"@llvm.{name}.{_suffix(w, self.kind)}"
-        w.declare(function, f"declare {kind} {function}({kind})")
-        return self._let(f"call {kind} {function}({kind} {self.name})")
+        return self._call(name)
 
     def copysign(self, sign: Lanes) -> Lanes:
         """Return the value with another's sign."""
-        w, kind = self.w, self.type
-        function = f"@llvm.copysign.{_suffix(w, self.kind)}"
-        w.declare(function, f"declare {kind} {function}({kind}, {kind})")
-        return self._let(f"call {kind} {function}({kind} {self.name}, {kind} {sign.name})")
+        return self._call("copysign", sign)
+
+    def _call(self, name: str, *others: Lanes) -> Lanes:
+        return Lanes(self.w, self.kind, self.w.intrinsic(name, self.kind, [x.name for x in (self, *others)]))
 
 
 def bits_of(kind: str, value: float) -> int:
@@ -181,11 +174,6 @@ def bits_of(kind: str, value: float) -> int:
     return int(found)
 
 
-def vector_type(w: Writer, kind: str) -> str:
-    """Return the type of as many elements as the writer computes at once."""
-    return kind if w.lanes == 1 else f"<{w.lanes} x {kind}>"
-
-
 def constant(w: Writer, kind: str, value: float) -> str:
     """Return a number in all lanes; that of a float must be one, that of an integer is taken modulo its range."""
     half = 1 << (int(kind[1:]) - 1) if kind not in BITS else 0
@@ -194,10 +182,4 @@ def constant(w: Writer, kind: str, value: float) -> str:
         if half
         else f"0x{struct.unpack('>Q', struct.pack('>d', value))[0]:016X}"
     )
-    return text if w.lanes == 1 else f"splat ({kind} {text})"
-
-
-def _suffix(w: Writer, kind: str) -> str:
-    """Return how intrinsic functions of a type are told apart."""
-    size = {"double": "f64", "float": "f32"}.get(kind, kind)
-    return size if w.lanes == 1 else f"v{w.lanes}{size}"
+    return w.splat(kind, text)

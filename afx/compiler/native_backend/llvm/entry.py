@@ -61,7 +61,7 @@ class Entry:
             thread = w.let(f"load ptr, ptr {w.shifted(fault, THREAD)}")
             w.line(f"call void @PyEval_RestoreThread(ptr {thread})")
         if w.looks:
-            self._raise_where(fault)
+            w.leave(w.let(f"icmp slt i64 {w.let(f'load i64, ptr {fault}')}, 0"), "ret ptr null")  # Python has raised
         self._refuse_unless(f"icmp eq i64 {w.let(f'load i64, ptr {fault}')}, 0")
         w.line(f"ret ptr {w.let(f'call ptr @PyLong_FromLong(i64 {self._numbers(found)})')}")
         w.label("refuse")
@@ -74,15 +74,6 @@ class Entry:
         w.line(f"store i64 0, ptr {fault}")
         w.line(f"store ptr {team}, ptr {w.shifted(fault, TEAM)}")
         return fault
-
-    def _raise_where(self, fault: str) -> None:
-        """Leave where Python has raised."""
-        w, k = self.w, self.w.fresh()
-        has_raised = w.let(f"icmp slt i64 {w.let(f'load i64, ptr {fault}')}, 0")
-        w.line(f"br i1 {has_raised}, label %raised{k}, label %quiet{k}")
-        w.label(f"raised{k}")
-        w.line("ret ptr null")
-        w.label(f"quiet{k}")
 
     def _help(self) -> None:
         """Help a team, without Python's lock and without looks for signals, until there was nothing to do for long."""

@@ -12,7 +12,7 @@ from functools import partial
 
 from afx.compiler.native_backend.llvm.fold import FOLD_LANES, Accumulator
 from afx.compiler.native_backend.llvm.nested import element_at, over
-from afx.compiler.native_backend.llvm.op import element_type, emit, lanes, read, shuffled, spread, written
+from afx.compiler.native_backend.llvm.op import element_type, emit, read, shuffled, spread, written
 from afx.compiler.native_backend.llvm.strict import compare_strictly
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Routine
@@ -79,7 +79,7 @@ class _Lanes:
         """Store the index of the first of neighbouring elements that is the extreme, and leave; nan equals nothing else."""
         w, count, n = self.w, self.w.lanes, self.w.fresh()
         value, wanted = read(w, self.dtype, w.element(self.kind, x, i)), spread(w, self.kind, best)
-        kind, test = lanes(w, self.kind), lanes(w, "i1")
+        kind, test = w.vector(self.kind), w.vector("i1")
         equal, odd = w.let(f"fcmp oeq {kind} {value}, {wanted}"), w.let(f"fcmp uno {kind} {value}, {value}")
         bits, at = w.let(f"or {test} {equal}, {odd}"), i
         if count > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from afx.compiler.native_backend.llvm.extent import Extent
 from afx.compiler.native_backend.llvm.nested import element_at, over
-from afx.compiler.native_backend.llvm.op import element_type, emit, lanes, read, same, written
+from afx.compiler.native_backend.llvm.op import element_type, emit, read, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Indexed, Ref
 
@@ -60,29 +60,25 @@ def _line(w: Writer, step: Indexed, pointers: list[str]) -> None:
 
 def _check(w: Writer, step: Indexed, places: list[str], i: str, offsets: str) -> None:
     """Store how many bytes neighbouring indices lead away."""
-    kind, total = _wide(w), ""
+    kind, total = w.vector("i64"), ""
     for pointer, ref, length, stride in zip(places, step.indices, step.lengths, step.steps, strict=True):
         leads = _offset(w, w.element(element_type(ref.dtype), pointer, i), ref.dtype, length, stride)
         total = w.let(f"add {kind} {total}, {leads}") if total else leads
     w.line(f"store {kind} {total}, ptr {w.element('i64', offsets, i)}, align 8")
 
 
-def _wide(w: Writer) -> str:
-    return "i64" if w.lanes == 1 else f"<{w.lanes} x i64>"
-
-
 def _offset(w: Writer, pointer: str, dtype: str, length: int, step: int) -> str:
     """Return how many bytes an index leads away; one outside of its axis is a fault, and leads nowhere."""
-    index, kind, test = read(w, dtype, pointer), _wide(w), lanes(w, "i1")
+    index, kind, test = read(w, dtype, pointer), w.vector("i64"), w.vector("i1")
     if dtype[1:] != "8":
-        index = w.let(f"{'sext' if dtype[0] == 'i' else 'zext'} {lanes(w, element_type(dtype))} {index} to {kind}")
-    zero, all_of = (same(w, "i64", str(n)) for n in (0, length))
+        index = w.let(f"{'sext' if dtype[0] == 'i' else 'zext'} {w.vector(element_type(dtype))} {index} to {kind}")
+    zero, all_of = (w.splat("i64", str(n)) for n in (0, length))
     below = w.let(f"icmp slt {kind} {index}, {zero}")
     index = w.let(f"select {test} {below}, {kind} {w.let(f'add {kind} {index}, {all_of}')}, {kind} {index}")
     outside = w.let(f"icmp uge {kind} {index}, {all_of}")
     w.fault(outside)
     inside = w.let(f"select {test} {outside}, {kind} {zero}, {kind} {index}")
-    return w.let(f"mul {kind} {inside}, {same(w, 'i64', str(step))}")
+    return w.let(f"mul {kind} {inside}, {w.splat('i64', str(step))}")
 
 
 def _rows(w: Writer, step: Indexed, depth: int, part: str, whole: str) -> None:

@@ -12,7 +12,7 @@ from afx.compiler.native_backend.program import Number
 from afx.core.scalar_ops import SCALAR_OPS
 
 __all__ = [
-    "EMIT", "element_type", "emit", "lanes", "memory_type", "number", "read", "read_apart", "read_one", "same",
+    "EMIT", "element_type", "emit", "memory_type", "number", "read", "read_apart", "read_one",
     "shuffled", "spread", "written",
 ]  # fmt: skip
 
@@ -34,25 +34,15 @@ def element_type(dtype: str) -> str:
     return "i1" if dtype == "b1" else memory_type(dtype)
 
 
-def lanes(w: Writer, kind: str) -> str:
-    """Return the type of as many elements as the writer computes at once."""
-    return kind if w.lanes == 1 else f"<{w.lanes} x {kind}>"
-
-
-def same(w: Writer, kind: str, text: str) -> str:
-    """Return a constant in all lanes."""
-    return text if w.lanes == 1 else f"splat ({kind} {text})"
-
-
 def read(w: Writer, dtype: str, pointer: str) -> str:
     """Load elements; any byte but 0 is true."""
     kind = memory_type(dtype)
     raw = w.let(
-        f"load {f'<{w.elements} x {kind}>' if w.elements else lanes(w, kind)}, ptr {pointer}, align {align(dtype)}"
+        f"load {f'<{w.elements} x {kind}>' if w.elements else w.vector(kind)}, ptr {pointer}, align {align(dtype)}"
     )
     if w.elements:
         raw = shuffled(w, kind, raw, w.elements, [*range(w.elements)] * 2)
-    return w.let(f"icmp ne {lanes(w, 'i8')} {raw}, {same(w, 'i8', '0')}") if dtype == "b1" else raw
+    return w.let(f"icmp ne {w.vector('i8')} {raw}, {w.splat('i8', '0')}") if dtype == "b1" else raw
 
 
 def read_one(w: Writer, dtype: str, pointer: str) -> str:
@@ -90,8 +80,8 @@ def read_apart(w: Writer, dtype: str, pointer: str, distance: int) -> str:
 
 def written(w: Writer, dtype: str, value: str, pointer: str) -> None:
     """Store elements."""
-    raw = w.let(f"zext {lanes(w, 'i1')} {value} to {lanes(w, 'i8')}") if dtype == "b1" else value
-    kind = lanes(w, memory_type(dtype))
+    raw = w.let(f"zext {w.vector('i1')} {value} to {w.vector('i8')}") if dtype == "b1" else value
+    kind = w.vector(memory_type(dtype))
     if w.elements:
         raw = shuffled(w, memory_type(dtype), raw, w.lanes, range(w.elements))
         kind = f"<{w.elements} x {memory_type(dtype)}>"
@@ -102,7 +92,7 @@ def spread(w: Writer, kind: str, x: str) -> str:
     """Return one element in all lanes."""
     if w.lanes == 1:
         return x
-    vector = lanes(w, kind)
+    vector = w.vector(kind)
     first = w.let(f"insertelement {vector} poison, {kind} {x}, i64 0")
     return w.let(f"shufflevector {vector} {first}, {vector} poison, <{w.lanes} x i32> zeroinitializer")
 
@@ -122,7 +112,7 @@ def align(dtype: str) -> int:
 
 def number(w: Writer, x: Number) -> str:
     """Return a constant in all lanes."""
-    return same(w, element_type(x.dtype), constant(x))
+    return w.splat(element_type(x.dtype), constant(x))
 
 
 def constant(x: Number) -> str:
@@ -160,7 +150,7 @@ def cast(w: Writer, x: str, old: str, new: str) -> str:
         return truth(w, x, old)
     if new in COMPLEX:
         return _to_complex(w, x, old, new)
-    a, b = lanes(w, element_type(old)), lanes(w, element_type(new))
+    a, b = w.vector(element_type(old)), w.vector(element_type(new))
     if new in FLOATS:
         if old in FLOATS:
             if old == "f8":
@@ -179,21 +169,21 @@ def cast(w: Writer, x: str, old: str, new: str) -> str:
 def _to_complex(w: Writer, x: str, old: str, new: str) -> str:
     """Return the bits of a real number below those of 0, the imaginary part."""
     part = f"f{int(new[1:]) // 2}"
-    half, whole = lanes(w, f"i{8 * int(part[1:])}"), lanes(w, element_type(new))
-    bits = w.let(f"bitcast {lanes(w, element_type(part))} {cast(w, x, old, part)} to {half}")
+    half, whole = w.vector(f"i{8 * int(part[1:])}"), w.vector(element_type(new))
+    bits = w.let(f"bitcast {w.vector(element_type(part))} {cast(w, x, old, part)} to {half}")
     return w.let(f"zext {half} {bits} to {whole}")
 
 
 def _to_integer(w: Writer, x: str, old: str, new: str) -> str:
     """Convert floats to integers; one that does not fit is a fault, as what becomes of it is NumPy's to decide."""
     bits, signed = 8 * int(new[1:]), new[0] == "i"
-    kind, test = lanes(w, element_type(old)), lanes(w, "i1")
+    kind, test = w.vector(element_type(old)), w.vector("i1")
     whole = _intrinsic("trunc")(w, [x], old)
-    low, high = (same(w, element_type(old), constant(Number(n, old))) for n in _bounds(bits, signed))
+    low, high = (w.splat(element_type(old), constant(Number(n, old))) for n in _bounds(bits, signed))
     fits = w.let(f"and {test} {compared(w, 'oge', [whole, low], old)}, {compared(w, 'olt', [whole, high], old)}")
-    w.fault(w.let(f"xor {test} {fits}, {same(w, 'i1', 'true')}"))
+    w.fault(w.let(f"xor {test} {fits}, {w.splat('i1', 'true')}"))
     safe = w.let(f"select {test} {fits}, {kind} {whole}, {kind} {_zero(w, old)}")
-    return w.let(f"{'fptosi' if signed else 'fptoui'} {kind} {safe} to {lanes(w, element_type(new))}")
+    return w.let(f"{'fptosi' if signed else 'fptoui'} {kind} {safe} to {w.vector(element_type(new))}")
 
 
 def _bounds(bits: int, signed: bool) -> tuple[float, float]:
@@ -208,11 +198,11 @@ def truth(w: Writer, x: str, dtype: str) -> str:
     zero = _zero(w, dtype)
     if dtype in FLOATS:
         return compared(w, "une", [x, zero], dtype)
-    return w.let(f"icmp ne {lanes(w, element_type(dtype))} {x}, {zero}")
+    return w.let(f"icmp ne {w.vector(element_type(dtype))} {x}, {zero}")
 
 
 def _zero(w: Writer, dtype: str) -> str:
-    return same(w, element_type(dtype), "0.0" if dtype in FLOATS else "0")
+    return w.splat(element_type(dtype), "0.0" if dtype in FLOATS else "0")
 
 
 # -- the table --
@@ -229,14 +219,14 @@ def _arithmetic(of_floats: str, of_ints: str, of_bools: str = "") -> Rule:
         if dtype in FLOATS:
             return compute_strictly(w, of_floats, FLOATS[dtype], xs)
         name = of_bools if dtype == "b1" else of_ints
-        return w.let(f"{name} {lanes(w, element_type(dtype))} {xs[0]}, {xs[1]}")
+        return w.let(f"{name} {w.vector(element_type(dtype))} {xs[0]}, {xs[1]}")
 
     return rule
 
 
 def _comparison(of_floats: str, of_ints: str) -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
-        kind = lanes(w, element_type(dtype))
+        kind = w.vector(element_type(dtype))
         if dtype in FLOATS:
             return compared(w, of_floats, xs, dtype)
         sign = "" if len(of_ints) == 2 and of_ints in ("eq", "ne") else "s" if dtype[0] == "i" else "u"
@@ -248,34 +238,34 @@ def _comparison(of_floats: str, of_ints: str) -> Rule:
 def _logic(name: str) -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
         a, b = [truth(w, x, dtype) for x in xs]
-        return w.let(f"{name} {lanes(w, 'i1')} {a}, {b}")
+        return w.let(f"{name} {w.vector('i1')} {a}, {b}")
 
     return rule
 
 
 def _logical_not(w: Writer, xs: list[str], dtype: str) -> str:
-    return w.let(f"xor {lanes(w, 'i1')} {truth(w, xs[0], dtype)}, {same(w, 'i1', 'true')}")
+    return w.let(f"xor {w.vector('i1')} {truth(w, xs[0], dtype)}, {w.splat('i1', 'true')}")
 
 
 def _negative(w: Writer, xs: list[str], dtype: str) -> str:
-    kind = lanes(w, element_type(dtype))
+    kind = w.vector(element_type(dtype))
     return w.let(f"fneg {kind} {xs[0]}" if dtype in FLOATS else f"sub {kind} {_zero(w, dtype)}, {xs[0]}")
 
 
 def _conjugate(w: Writer, xs: list[str], dtype: str) -> str:
     """Turn the sign of the imaginary part."""
     kind = element_type(dtype)
-    return w.let(f"xor {lanes(w, kind)} {xs[0]}, {same(w, kind, str(1 << 8 * int(dtype[1:]) - 1))}")
+    return w.let(f"xor {w.vector(kind)} {xs[0]}, {w.splat(kind, str(1 << 8 * int(dtype[1:]) - 1))}")
 
 
 def _square(w: Writer, xs: list[str], dtype: str) -> str:
     if dtype in FLOATS:
         return compute_strictly(w, "fmul", FLOATS[dtype], [xs[0], xs[0]])
-    return w.let(f"mul {lanes(w, element_type(dtype))} {xs[0]}, {xs[0]}")
+    return w.let(f"mul {w.vector(element_type(dtype))} {xs[0]}, {xs[0]}")
 
 
 def _reciprocal(w: Writer, xs: list[str], dtype: str) -> str:
-    return compute_strictly(w, "fdiv", FLOATS[dtype], [same(w, element_type(dtype), "1.0"), xs[0]])
+    return compute_strictly(w, "fdiv", FLOATS[dtype], [w.splat(element_type(dtype), "1.0"), xs[0]])
 
 
 def _sqrt(w: Writer, xs: list[str], dtype: str) -> str:
@@ -284,11 +274,11 @@ def _sqrt(w: Writer, xs: list[str], dtype: str) -> str:
 
 def _sign(w: Writer, xs: list[str], dtype: str) -> str:
     """Select 1, -1 or 0 (of any zero); nan stays."""
-    (x,), kind, test, zero = xs, lanes(w, element_type(dtype)), lanes(w, "i1"), _zero(w, dtype)
+    (x,), kind, test, zero = xs, w.vector(element_type(dtype)), w.vector("i1"), _zero(w, dtype)
 
     def chosen(of_floats: str, value: int, rest: str) -> str:
         is_so = _comparison(f"o{of_floats}", of_floats)(w, [x, zero], dtype)
-        number = same(w, element_type(dtype), constant(Number(value, dtype)))
+        number = w.splat(element_type(dtype), constant(Number(value, dtype)))
         return w.let(f"select {test} {is_so}, {kind} {number}, {kind} {rest}")
 
     rest = chosen("eq", 0, x) if dtype in FLOATS else zero
@@ -297,14 +287,7 @@ def _sign(w: Writer, xs: list[str], dtype: str) -> str:
 
 
 def _intrinsic(name: str) -> Rule:
-    def rule(w: Writer, xs: list[str], dtype: str) -> str:
-        kind = lanes(w, element_type(dtype))
-        count = "" if w.lanes == 1 else f"v{w.lanes}"
-        function = f"@llvm.{name}.{count}f{8 * int(dtype[1:])}"
-        w.declare(function, f"declare {kind} {function}({', '.join([kind for _ in xs])})")
-        return w.let(f"call {kind} {function}({', '.join([f'{kind} {x}' for x in xs])})")
-
-    return rule
+    return lambda w, xs, dtype: w.intrinsic(name, element_type(dtype), xs)
 
 
 def _absolute(w: Writer, xs: list[str], dtype: str) -> str:
@@ -312,36 +295,36 @@ def _absolute(w: Writer, xs: list[str], dtype: str) -> str:
         return _intrinsic("fabs")(w, xs, dtype)
     if dtype[0] == "u":
         return xs[0]
-    kind = lanes(w, element_type(dtype))
+    kind = w.vector(element_type(dtype))
     below = w.let(f"icmp slt {kind} {xs[0]}, {_zero(w, dtype)}")
-    return w.let(f"select {lanes(w, 'i1')} {below}, {kind} {_negative(w, xs, dtype)}, {kind} {xs[0]}")
+    return w.let(f"select {w.vector('i1')} {below}, {kind} {_negative(w, xs, dtype)}, {kind} {xs[0]}")
 
 
 def _extreme(name: str) -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
         """Select the second operand of two equal ones, as NumPy's vector code does, so that signs of zero agree."""
-        kind = lanes(w, element_type(dtype))
+        kind = w.vector(element_type(dtype))
         first = _comparison(f"o{name}", name)(w, xs, dtype)
         if dtype in FLOATS:
             nan = compared(w, "uno", [xs[0], _zero(w, dtype)], dtype)
-            first = w.let(f"or {lanes(w, 'i1')} {first}, {nan}")
-        return w.let(f"select {lanes(w, 'i1')} {first}, {kind} {xs[0]}, {kind} {xs[1]}")
+            first = w.let(f"or {w.vector('i1')} {first}, {nan}")
+        return w.let(f"select {w.vector('i1')} {first}, {kind} {xs[0]}, {kind} {xs[1]}")
 
     return rule
 
 
 def _invert(w: Writer, xs: list[str], dtype: str) -> str:
     kind = element_type(dtype)
-    return w.let(f"xor {lanes(w, kind)} {xs[0]}, {same(w, kind, 'true' if dtype == 'b1' else '-1')}")
+    return w.let(f"xor {w.vector(kind)} {xs[0]}, {w.splat(kind, 'true' if dtype == 'b1' else '-1')}")
 
 
 def _shift(name: str) -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
         """Shift; by the width or more, or a negative number, NumPy leaves 0, or the sign."""
-        kind, bits = lanes(w, element_type(dtype)), 8 * int(dtype[1:])
-        one, test = element_type(dtype), lanes(w, "i1")
-        inside = w.let(f"icmp ult {kind} {xs[1]}, {same(w, one, str(bits))}")
-        count = w.let(f"select {test} {inside}, {kind} {xs[1]}, {kind} {same(w, one, str(bits - 1))}")
+        kind, bits = w.vector(element_type(dtype)), 8 * int(dtype[1:])
+        one, test = element_type(dtype), w.vector("i1")
+        inside = w.let(f"icmp ult {kind} {xs[1]}, {w.splat(one, str(bits))}")
+        count = w.let(f"select {test} {inside}, {kind} {xs[1]}, {kind} {w.splat(one, str(bits - 1))}")
         way = "shl" if name == "left" else "ashr" if dtype[0] == "i" else "lshr"
         found = w.let(f"{way} {kind} {xs[0]}, {count}")
         return found if way == "ashr" else w.let(f"select {test} {inside}, {kind} {found}, {kind} {_zero(w, dtype)}")
@@ -359,7 +342,7 @@ def _isnan(w: Writer, xs: list[str], dtype: str) -> str:
 
 def _finite(predicate: str) -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
-        infinity = same(w, element_type(dtype), "0x7FF0000000000000")
+        infinity = w.splat(element_type(dtype), "0x7FF0000000000000")
         return compared(w, predicate, [_absolute(w, xs, dtype), infinity], dtype)
 
     return rule
@@ -393,6 +376,6 @@ def emit(w: Writer, name: str, xs: list[str], dtypes: list[str], dtype: str) -> 
     if name == "cast":
         return cast(w, xs[0], dtypes[0], dtype)
     if name == "select":
-        kind = lanes(w, element_type(dtype))
-        return w.let(f"select {lanes(w, 'i1')} {xs[0]}, {kind} {xs[1]}, {kind} {xs[2]}")
+        kind = w.vector(element_type(dtype))
+        return w.let(f"select {w.vector('i1')} {xs[0]}, {kind} {xs[1]}, {kind} {xs[2]}")
     return EMIT[name](w, xs, dtypes[0])

@@ -28,9 +28,9 @@ def compute_strictly(w: Writer, name: str, kind: str, xs: Sequence[str], result:
         return _compute(w, name, kind, xs, result)
     is_whole = w.lanes * SIZES[kind] >= 8 * w.limits.vector_min_bytes and not w.elements
     if w.has_long_loops and is_whole and name in ("fadd", "fsub", "fmul", "fdiv"):
-        return w.let(f"{name} {_vector(w, kind)} {', '.join(xs)}")
-    old, new = [_vector(w, k) for k in (kind, result or kind)]
-    suffix = _suffix(w, kind) if not result else f"{_suffix(w, result)}.{_suffix(w, kind)}"
+        return w.let(f"{name} {w.vector(kind)} {', '.join(xs)}")
+    old, new = [w.vector(k) for k in (kind, result or kind)]
+    suffix = w.suffix(kind) if not result else f"{w.suffix(result)}.{w.suffix(kind)}"
     function = f"@llvm.experimental.constrained.{name}.{suffix}"
     w.declare(function, f"declare {new} {function}({', '.join([old] * len(xs))}, metadata, metadata)")
     operands = ", ".join([f"{old} {x}" for x in xs])
@@ -39,30 +39,20 @@ def compute_strictly(w: Writer, name: str, kind: str, xs: Sequence[str], result:
 
 def _compute(w: Writer, name: str, kind: str, xs: Sequence[str], result: str) -> str:
     """Emit a plain instruction, where no flag is read."""
-    old = _vector(w, kind)
+    old = w.vector(kind)
     if name == "sqrt":
-        function = f"@llvm.sqrt.{_suffix(w, kind)}"
-        w.declare(function, f"declare {old} {function}({old})")
-        return w.let(f"call {old} {function}({old} {xs[0]})")
+        return w.intrinsic(name, kind, xs)
     if result:
-        return w.let(f"{name} {old} {xs[0]} to {_vector(w, result)}")
+        return w.let(f"{name} {old} {xs[0]} to {w.vector(result)}")
     return w.let(f"{name} {old} {', '.join(xs)}")
 
 
 def compare_strictly(w: Writer, predicate: str, kind: str, xs: Sequence[str]) -> str:
     """Compare without a flag for nan, as NumPy does."""
     if not w.keeps_flags:
-        return w.let(f"fcmp {predicate} {_vector(w, kind)} {xs[0]}, {xs[1]}")
-    vector, test = _vector(w, kind), _vector(w, "i1")
-    function = f"@llvm.experimental.constrained.fcmp.{_suffix(w, kind)}"
+        return w.let(f"fcmp {predicate} {w.vector(kind)} {xs[0]}, {xs[1]}")
+    vector, test = w.vector(kind), w.vector("i1")
+    function = f"@llvm.experimental.constrained.fcmp.{w.suffix(kind)}"
     w.declare(function, f"declare {test} {function}({vector}, {vector}, metadata, metadata)")
     operands = ", ".join([f"{vector} {x}" for x in xs])
     return w.let(f'call {test} {function}({operands}, metadata !"{predicate}", metadata !"fpexcept.strict")')
-
-
-def _vector(w: Writer, kind: str) -> str:
-    return kind if w.lanes == 1 else f"<{w.lanes} x {kind}>"
-
-
-def _suffix(w: Writer, kind: str) -> str:
-    return f"{'' if w.lanes == 1 else f'v{w.lanes}'}f{SIZES[kind]}"

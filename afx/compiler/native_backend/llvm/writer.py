@@ -71,13 +71,32 @@ class Writer:
         seen, new = self.let(f"load i64, ptr {self._faults}"), self.let(f"zext i1 {self.any(condition)} to i64")
         self.line(f"store i64 {self.let(f'or i64 {seen}, {new}')}, ptr {self._faults}")
 
+    def vector(self, kind: str) -> str:
+        """Return the type of as many elements as are computed at once."""
+        return kind if self.lanes == 1 else f"<{self.lanes} x {kind}>"
+
+    def splat(self, kind: str, text: str) -> str:
+        """Return a constant in all lanes."""
+        return text if self.lanes == 1 else f"splat ({kind} {text})"
+
+    def suffix(self, kind: str) -> str:
+        """Return how functions of LLVM that take as many elements are told apart."""
+        size = {"double": "f64", "float": "f32"}.get(kind, kind)
+        return size if self.lanes == 1 else f"v{self.lanes}{size}"
+
+    def intrinsic(self, name: str, kind: str, xs: Sequence[str]) -> str:
+        """Call a function of LLVM, such as ``fma``, of operands and a result of one type, and return its value."""
+        vector, function = self.vector(kind), f"@llvm.{name}.{self.suffix(kind)}"
+        self.declare(function, f"declare {vector} {function}({', '.join([vector] * len(xs))})")
+        return self.let(f"call {vector} {function}({', '.join([f'{vector} {x}' for x in xs])})")
+
     def any(self, condition: str) -> str:
         """Return whether a condition holds for one of the lanes."""
         if self.lanes == 1:
             return condition
-        function = f"@llvm.vector.reduce.or.v{self.lanes}i1"
-        self.declare(function, f"declare i1 {function}(<{self.lanes} x i1>)")
-        return self.let(f"call i1 {function}(<{self.lanes} x i1> {condition})")
+        function, vector = f"@llvm.vector.reduce.or.v{self.lanes}i1", self.vector("i1")
+        self.declare(function, f"declare i1 {function}({vector})")
+        return self.let(f"call i1 {function}({vector} {condition})")
 
     def hand_over_faults(self, pointer: str) -> None:
         """Add the faults of the open function to those before, at its end."""
@@ -169,6 +188,15 @@ class Writer:
         self.line(f"br label %{head}")
         self.label(done)
         return names
+
+    def leave(self, condition: str, *lines: str) -> None:
+        """Add lines that end the function, or go elsewhere, where a condition holds."""
+        k = self.fresh()
+        self.line(f"br i1 {condition}, label %leave{k}, label %stay{k}")
+        self.label(f"leave{k}")
+        for text in lines:
+            self.line(text)
+        self.label(f"stay{k}")
 
     def when(self, condition: str, body: Callable[[], None]) -> None:
         """Add what runs where a condition holds."""
