@@ -1,19 +1,19 @@
-"""Leaves of native programs beside loop nests: NumPy's loops, products, indexed elements, and routines of their own."""
+"""Leaves of native programs beside loop nests: NumPy's loops, products, and routines of their own."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import attrs
 
-from afx.compiler.native_backend.elements import Names, Ref, UfuncLoop
-from afx.compiler.native_backend.steps import READ, Leaf, RowAccess, Spaced, join_lengths, memory
+from afx.compiler.native_backend.elements import Mode, Names, Ref, UfuncLoop
+from afx.compiler.native_backend.steps import Leaf, RowAccess, Spaced, join_lengths, memory
 from afx.compiler.native_backend.sums import Orders
 from afx.core.aval import Shape
 
-__all__ = ["Indexed", "Inner", "Product", "Routine"]
+__all__ = ["Inner", "Product", "Routine"]
 
 ADDED_UP = ((0,), (0,), ())  # core axes of the operands of a product of vectors
 TRANSFORMS_TOGETHER = 16  # at most, in a vector of NumPy's loops
@@ -59,49 +59,6 @@ class Inner(Spaced):
         """Return the call."""
         out, *xs = [names[ref.root] for ref in (self.operands[-1], *self.operands[:-1])]
         return [f"np.{self.loop.ufunc}({', '.join(xs)}, out={out})  # NumPy's loop over {join_lengths(self.space)}"]
-
-
-@attrs.frozen
-class Indexed(Leaf):
-    """Elements whose indices arrays of integers name: read from an array, or written into one, in row-major order.
-
-    Attributes:
-        kind: ``gather`` reads elements, ``set`` and ``add`` write them.
-        space: lengths of the axes.
-        part: the elements that are made or given.
-        whole: the array that is indexed; its strides are 0 along axes of the indices alone.
-        indices: one for each indexed axis; negative ones count from its end, others outside of it are faults.
-        steps: bytes between neighbours along the indexed axes.
-        lengths: of the indexed axes.
-        quiet: floating-point warnings that it ignores.
-    """
-
-    kind: Literal["gather", "set", "add"]
-    space: Shape
-    part: Ref = attrs.field(metadata=memory(lambda step: "w" if step.kind == "gather" else "r"))
-    whole: Ref = attrs.field(metadata=memory(lambda step: {"gather": "r", "set": "w", "add": "a"}[step.kind]))
-    indices: tuple[Ref, ...] = attrs.field(metadata=READ)
-    steps: Shape
-    lengths: Shape
-    quiet: tuple[str, ...] = ()
-    is_by_element = True
-
-    @property
-    def may_fault(self) -> bool:
-        """Whether indices may lie outside: always."""
-        return True
-
-    @property
-    def nanoseconds(self) -> float:
-        """About how long it takes."""
-        return 10 + 1.5 * self.elements
-
-    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
-        """Return the assignment."""
-        part, whole, *indices = [names[ref.root] for ref in self.refs]
-        at = f"{whole}[{', '.join(indices)}]"
-        forms = {"gather": f"{part} = {at}", "set": f"{at} = {part}", "add": f"{at} += {part}"}
-        return [f"{forms[self.kind]}  # {join_lengths(self.space)} elements, bounds checked"]
 
 
 @attrs.frozen
@@ -233,24 +190,31 @@ class Form(NamedTuple):
     """What a routine does.
 
     Attributes:
-        text: the call, of the names of what it reads, its sizes and its space.
+        text: the call, of the names of what it reads and writes, its sizes and its space.
         nanoseconds: for each element.
         has_rows: whether it works on each row by itself, the last axis.
+        may_fault: whether it may find that NumPy has to decide.
+        mode: how it touches its last operand.
     """
 
     text: str
     nanoseconds: float
     has_rows: bool = False
+    may_fault: bool = False
+    mode: Mode = "w"
 
 
 FORMS = {
-    "argmax": Form("argmax({0})  # along the last of {space}", 1.5, has_rows=True),
-    "argmin": Form("argmin({0})  # along the last of {space}", 1.5, has_rows=True),
-    "maximum": Form("maximum of {0}  # along the last of {space}", 0.3, has_rows=True),
-    "minimum": Form("minimum of {0}  # along the last of {space}", 0.3, has_rows=True),
-    "philox": Form("philox({all})  # {space}: keys, blocks, words", 7.5),
-    "search.left": Form("searchsorted({1}, {0}, 'left')  # {space} values in {sizes[0]} elements", 20.0),
-    "search.right": Form("searchsorted({1}, {0}, 'right')  # {space} values in {sizes[0]} elements", 20.0),
+    "gather": Form("{out} = {x}[{others}]  # {space} elements, bounds checked", 1.5, may_fault=True),
+    "set": Form("{out}[{others}] = {x}  # {space} elements, bounds checked", 1.5, may_fault=True),
+    "add": Form("{out}[{others}] += {x}  # {space} elements, bounds checked", 1.5, may_fault=True, mode="a"),
+    "argmax": Form("{out} = argmax({x})  # along the last of {space}", 1.5, has_rows=True),
+    "argmin": Form("{out} = argmin({x})  # along the last of {space}", 1.5, has_rows=True),
+    "maximum": Form("{out} = maximum of {x}  # along the last of {space}", 0.3, has_rows=True),
+    "minimum": Form("{out} = minimum of {x}  # along the last of {space}", 0.3, has_rows=True),
+    "philox": Form("{out} = philox({all})  # {space}: keys, blocks, words", 7.5),
+    "search.left": Form("{out} = searchsorted({x}, {others}, 'left')  # {space} values in {sizes[0]} elements", 20.0),
+    "search.right": Form("{out} = searchsorted({x}, {others}, 'right')  # {space} values in {sizes[0]} elements", 20.0),
 }
 
 
@@ -258,23 +222,39 @@ FORMS = {
 class Routine(Spaced):
     """Rows or elements that a routine of its own computes.
 
+    ``gather`` reads elements of an array at indices, ``set`` and ``add`` write them, in row-major order: its operands are
+    an array of integers for each indexed axis, of which negative ones count from its end and others outside of it are
+    faults, then what is read and what is written; the array that is indexed has strides of 0 along axes of the indices
+    alone. ``argmax`` and ``argmin`` find the place of the first extreme of each row as int64, nan counting as one;
+    ``maximum`` and ``minimum`` the extreme, as comparing elements one after the other gives it. ``search.left`` and
+    ``search.right`` find the place of values in a sorted vector as int64, nan standing behind all numbers. ``philox``
+    makes the words of blocks of Philox4x32-10 for each key of two words, by the numbers of blocks or from 0 on.
+
     Attributes:
-        name: ``argmax`` and ``argmin``, the place of the first extreme of each row as int64, nan counting as one;
-            ``maximum`` and ``minimum``, as comparing its elements one after the other gives it; ``philox``, the words of
-            blocks of Philox4x32-10 for each key of two words, by the numbers of blocks or from 0 on; ``search.left`` and
-            ``search.right``, the place of values in a sorted vector as int64, nan standing behind all numbers.
+        name: which one it is.
         space: lengths of the axes.
         operands: what it reads, and behind that what it writes.
-        sizes: of a search the elements of the vector and the bytes between them; of words the last word of the counter.
+        sizes: of indices the bytes between neighbours along the indexed axes, and the lengths of these; of a search the
+            elements of the vector and the bytes between them; of words the last word of the counter.
         quiet: floating-point warnings that it ignores.
     """
 
     name: str
     space: Shape
-    operands: tuple[Ref, ...] = attrs.field(metadata=memory(lambda step: "r" * (len(step.operands) - 1) + "w"))
+    operands: tuple[Ref, ...] = attrs.field(metadata=memory(lambda step: step.modes))
     sizes: Shape = ()
     quiet: tuple[str, ...] = ()
     is_by_element = True
+
+    @property
+    def modes(self) -> str:
+        """How it touches its operands."""
+        return "r" * (len(self.operands) - 1) + FORMS[self.name].mode
+
+    @property
+    def may_fault(self) -> bool:
+        """Whether indices may lie outside of their axes."""
+        return FORMS[self.name].may_fault
 
     @property
     def row_space(self) -> Shape:
@@ -292,6 +272,7 @@ class Routine(Spaced):
 
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the call."""
-        *xs, out = [names[ref.root] for ref in self.operands]
+        *others, x, out = [names[ref.root] for ref in self.operands]
+        words = {"x": x, "others": ", ".join(others), "all": ", ".join([*others, x])}
         space = join_lengths(self.space) or "1"
-        return [f"{out} = {FORMS[self.name].text.format(*xs, all=', '.join(xs), space=space, sizes=self.sizes)}"]
+        return [FORMS[self.name].text.format(out=out, space=space, sizes=self.sizes, **words)]

@@ -76,11 +76,7 @@ class Control(Step):
     bodies: tuple[Body, ...]
     arena: int = attrs.field(default=0, kw_only=True)
     quiet: tuple[str, ...] = attrs.field(default=(), kw_only=True)
-
-    @property
-    def has_turns(self) -> bool:
-        """Whether it is a loop or a branch of the program."""
-        return True
+    has_turns = True
 
     def accesses(self) -> list[Access]:
         """Return its own memory, and that which its blocks may change."""
@@ -225,6 +221,7 @@ class BlockLoop(Control):
     length: int
     total: int
     is_cut: bool = False
+    has_turns = False
 
     @property
     def parts(self) -> int:
@@ -240,11 +237,6 @@ class BlockLoop(Control):
     def arena_bytes(self) -> int:
         """Bytes of the arena of a step."""
         return max([block.arena for block in self.blocks()])
-
-    @property
-    def has_turns(self) -> bool:
-        """Whether it is a loop of the program: it is one over parts of arrays."""
-        return False
 
     def repeated_blocks(self) -> tuple[Block, ...]:
         """Return the block of all steps but the last one."""

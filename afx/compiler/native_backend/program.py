@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from afx.compiler.native_backend.elements import Fast, Load, Number, Op, Ref, Root, UfuncLoop, Value
-from afx.compiler.native_backend.leaves import Indexed, Inner, Product, Routine
+from afx.compiler.native_backend.leaves import Inner, Product, Routine
 from afx.compiler.native_backend.loops import Arg, BlockLoop, Body, Choice, Loop
 from afx.compiler.native_backend.nests import Nest
 from afx.compiler.native_backend.steps import Leaf, Step
 from afx.core.aval import Shape
 
 __all__ = [
-    "PARTS", "Arg", "Block", "BlockLoop", "Body", "Choice", "Fast", "Indexed", "Inner", "Leaf", "Load", "Loop", "Nest",
+    "PARTS", "Arg", "Block", "BlockLoop", "Body", "Choice", "Fast", "Inner", "Leaf", "Load", "Loop", "Nest",
     "Number", "Op", "Param", "Phase", "Product", "Program", "Ref", "Root", "Routine", "Step", "UfuncLoop", "Value",
 ]  # fmt: skip
 

@@ -78,6 +78,7 @@ class Step:
     Attributes:
         space: lengths of the axes that it works on, where it has any.
         quiet: floating-point warnings that it ignores.
+        has_turns: whether it is a loop or a branch of the program, and no loop over parts of arrays.
         is_cut: whether it runs part by part, which threads share.
         is_by_element: whether its loops run over single elements, which LLVM may unroll.
     """
@@ -85,6 +86,7 @@ class Step:
     __slots__ = ()
     space: Shape = ()
     quiet: tuple[str, ...] = ()
+    has_turns: bool = False
     is_cut: bool = False
     is_by_element: bool = False
 
@@ -102,11 +104,6 @@ class Step:
     def turns(self) -> int:
         """How often its blocks run."""
         return 1
-
-    @property
-    def has_turns(self) -> bool:
-        """Whether it is a loop or a branch of the program, and no loop over parts of arrays."""
-        return False
 
     @property
     def nanoseconds(self) -> float:
@@ -213,11 +210,6 @@ class Leaf(Step):
     def refs(self) -> list[Ref]:
         """What it reads and writes."""
         return [access.ref for access in self.accesses()]
-
-    @property
-    def written(self) -> list[Ref]:
-        """What it writes."""
-        return [access.ref for access in self.accesses() if access.mode != "r"]
 
 
 class Spaced(Leaf):

@@ -21,7 +21,6 @@ from afx.compiler.native_backend.llvm.tile import emit_tiles
 from afx.compiler.native_backend.llvm.words import emit_words
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import (
-    Indexed,
     Inner,
     Leaf,
     Nest,
@@ -33,6 +32,9 @@ from afx.compiler.native_backend.program import (
 __all__ = ["emit_step"]
 
 ROUTINES: dict[str, Callable[[Writer, Routine], None]] = {
+    "gather": emit_indexed,
+    "set": emit_indexed,
+    "add": emit_indexed,
     "argmax": emit_extreme,
     "argmin": emit_extreme,
     "maximum": emit_ordered_extreme,
@@ -56,8 +58,6 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
                 combine_rows(w, step)
             else:
                 flags.keep(step.loop, partial(_inner, w, step))
-        elif isinstance(step, Indexed):
-            emit_indexed(w, step)
         elif isinstance(step, Routine):
             ROUTINES[step.name](w, step)
         elif isinstance(step, Product):

@@ -37,56 +37,36 @@ def call_on_strip(
     w.define(
         name,
         f"internal void {name}({params}, i64 %count) noinline",
-        lambda: _Strip(w, function, dtype, strides, lanes).emit(names),
+        lambda: _emit(w, function, dtype, strides, lanes, names),
     )
     w.line(f"call void {name}({', '.join([f'ptr {p}' for p in (*[p for p, _ in operands], out)])}, i64 {count})")
 
 
-class _Strip:
-    """Emitter of the loop over a strip."""
+def _emit(w: Writer, function: Fast, dtype: str, strides: Sequence[int], lanes: int, names: Sequence[str]) -> None:
+    """Add the loop over a strip; operands that repeat one element are read anew for each vector."""
+    kind, before, w.lanes = memory_type(dtype), w.lanes, lanes
+    whole = w.let(f"and i64 %count, {-lanes}")
+    rest = w.let(f"mul nuw nsw i64 {w.let(f'sub nuw nsw i64 %count, {whole}')}, {int(dtype[1:])}")
+    memory = [w.local(f"[{lanes} x {kind}]", 64) if stride else "" for stride in (*strides, 1)]
+    for x, edge in zip(names, memory, strict=False):
+        if edge:  # memory of one vector that begins with what is left over, and repeats the last element
+            last = w.element(kind, x, w.let("sub nsw i64 %count, 1"))
+            written(w, dtype, read_one(w, dtype, last), edge)
+            w.copy(edge, w.element(kind, x, whole), rest)
 
-    def __init__(self, w: Writer, function: Fast, dtype: str, strides: Sequence[int], lanes: int) -> None:
-        self.w = w
-        self.function = function
-        self.dtype = dtype
-        self.strides = strides
-        self.lanes = lanes
-        self.size = int(dtype[1:])
+    def vector(i: str) -> None:
+        is_whole = w.let(f"icmp ult i64 {i}, {whole}")
 
-    def emit(self, names: Sequence[str]) -> None:
-        """Add it; operands that repeat one element are read anew for each vector."""
-        w, before = self.w, self.w.lanes
-        w.lanes = self.lanes
-        whole = w.let(f"and i64 %count, {-self.lanes}")
-        rest = w.let(f"mul nuw nsw i64 {w.let(f'sub nuw nsw i64 %count, {whole}')}, {self.size}")
-        edges = [self._edge(x, whole, rest) if stride else x for x, stride in zip(names, self.strides, strict=True)]
-        edge = w.local(f"[{self.lanes} x {memory_type(self.dtype)}]", 64)
+        def chosen(pointer: str, edge: str) -> str:
+            return w.let(f"select i1 {is_whole}, ptr {w.element(kind, pointer, i)}, ptr {edge}")
 
-        def vector(i: str) -> None:
-            is_whole = w.let(f"icmp ult i64 {i}, {whole}")
-            xs = [
-                read(w, self.dtype, self._chosen(is_whole, x, i, other)) if stride else read_one(w, self.dtype, x)
-                for x, other, stride in zip(names, edges, self.strides, strict=True)
-            ]
-            z = emit_fast(w, self.function, xs, self.dtype)
-            written(w, self.dtype, z, self._chosen(is_whole, "%z", i, edge))
+        xs = [
+            read(w, dtype, chosen(x, edge)) if edge else read_one(w, dtype, x)
+            for x, edge in zip(names, memory, strict=False)
+        ]
+        written(w, dtype, emit_fast(w, function, xs, dtype), chosen("%z", memory[-1]))
 
-        w.loop("0", "%count", self.lanes, vector)
-        self.w.copy(self._at("%z", whole), edge, rest)
-        w.line("ret void")
-        w.lanes = before
-
-    def _edge(self, x: str, whole: str, rest: str) -> str:
-        """Return memory of one vector that begins with what is left over."""
-        w = self.w
-        found = w.local(f"[{self.lanes} x {memory_type(self.dtype)}]", 64)
-        last = self._at(x, w.let("sub nsw i64 %count, 1"))
-        written(w, self.dtype, read_one(w, self.dtype, last), found)
-        self.w.copy(found, self._at(x, whole), rest)
-        return found
-
-    def _at(self, pointer: str, i: str) -> str:
-        return self.w.element(memory_type(self.dtype), pointer, i)
-
-    def _chosen(self, is_whole: str, pointer: str, i: str, edge: str) -> str:
-        return self.w.let(f"select i1 {is_whole}, ptr {self._at(pointer, i)}, ptr {edge}")
+    w.loop("0", "%count", lanes, vector)
+    w.copy(w.element(kind, "%z", whole), memory[-1], rest)
+    w.line("ret void")
+    w.lanes = before

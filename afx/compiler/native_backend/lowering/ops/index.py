@@ -12,7 +12,7 @@ import numpy as np
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, look
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of
-from afx.compiler.native_backend.program import Indexed, Inner, Ref, Routine, Step
+from afx.compiler.native_backend.program import Inner, Ref, Routine, Step
 from afx.compiler.native_backend.steps import merged
 from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape, broadcast_shapes
@@ -24,7 +24,7 @@ __all__ = ["accumulate", "find_extreme", "index"]
 def index(
     kind: Literal["gather", "set", "add"], part: Location, whole: Location, indices: Sequence[Location], axis: int,
     quiet: tuple[str, ...],
-) -> Indexed:  # fmt: skip
+) -> Routine:  # fmt: skip
     """Return the step between the elements that indices name along axes from one on, and the array that they are part of.
 
     Raises:
@@ -47,8 +47,9 @@ def index(
     refs = [part.over(space), Ref(whole.owner, whole.dtype, whole.offset, strides), *locations]
     space, joined = merged(space, [ref.strides for ref in refs])
     first, second, *others = [attrs.evolve(ref, strides=s) for ref, s in zip(refs, joined, strict=True)]
-    steps, lengths = whole.strides[axis : axis + count], whole.shape[axis : axis + count]
-    return Indexed(kind, space, first, second, tuple(others), steps, lengths, quiet)
+    ends = (second, first) if kind == "gather" else (first, second)
+    sizes = (*whole.strides[axis : axis + count], *whole.shape[axis : axis + count])
+    return Routine(kind, space, (*others, *ends), sizes, quiet)
 
 
 def accumulate(
