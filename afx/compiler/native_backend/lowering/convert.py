@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -22,12 +22,11 @@ from afx.compiler.native_backend.lowering.memory import (
     place_memory,
 )
 from afx.compiler.native_backend.lowering.phases import shared_rows
-from afx.compiler.native_backend.lowering.rows import fuse_rows
 from afx.compiler.native_backend.lowering.short_rows import cut_at_calls, has_short_calls
-from afx.compiler.native_backend.lowering.stencils import tile_stencils
+from afx.compiler.native_backend.lowering.tiles import fuse_rows, tile_stencils
 from afx.compiler.native_backend.program import Block, Load, Nest, Number, Ref, Step
 from afx.compiler.operands import Buffer, Operand
-from afx.compiler.schedule import Branch, Call, Fused, Instruction, Loop, Schedule, View
+from afx.compiler.schedule import Instruction, Schedule
 from afx.compiler.target import DEFAULT, NativeTarget, Target
 from afx.core.aval import Shape
 from afx.core.primitive import lookup
@@ -53,9 +52,7 @@ class BlockBuilder:
     def __init__(
         self,
         schedule: Schedule,
-        lower_call: Callable[[BlockBuilder, Call], None],
-        lower_fused: Callable[[BlockBuilder, Fused], None],
-        lower_control: Callable[[BlockBuilder, Loop | Branch], None],
+        forms: Mapping[type[Any], Callable[[BlockBuilder, Any], None]],
         target: Target = DEFAULT,
     ) -> None:
         self.schedule = schedule
@@ -71,9 +68,7 @@ class BlockBuilder:
         self.sizes: dict[int, int] = {}
         self.constants: list[Any] = []
         self.constant_owners: list[int] = []
-        self._lower_call = lower_call
-        self._lower_fused = lower_fused
-        self._lower_control = lower_control
+        self._forms = forms
         self._rows = 0  # along the first axis of a block of a fused space
         self._fresh = -1
         self.multiplications = 0  # of its products so far
@@ -87,7 +82,7 @@ class BlockBuilder:
 
     def within(self, schedule: Schedule, given: Sequence[Location], rows: int) -> BlockBuilder:
         """Return a builder of a block in this one, whose inputs lie like these; ``rows`` says how many rows they have."""
-        inner = BlockBuilder(schedule, self._lower_call, self._lower_fused, self._lower_control, self.target)
+        inner = BlockBuilder(schedule, self._forms, self.target)
         inner._rows = rows
         for buffer, location in zip(schedule.inputs, given, strict=True):
             inner.locations[buffer.index] = attrs.evolve(location, owner=buffer.index)
@@ -329,22 +324,9 @@ class BlockBuilder:
 
     def lower(self, instruction: Instruction) -> None:
         """Add an instruction."""
-        if isinstance(instruction, Call):
-            self._lower_call(self, instruction)
-        elif isinstance(instruction, View):
-            self._view(instruction)
-        elif isinstance(instruction, Loop | Branch):
-            self._lower_control(self, instruction)
-        elif isinstance(instruction, Fused):
-            self._lower_fused(self, instruction)
-
-    def _view(self, view: View) -> None:
-        if view.out.nbytes == 0:  # of memory that nobody reads
-            self.own(view.out.index, view.out.shape, self.dtype(view.out))
-        elif not self.look(view.out, view.op, view.params, self.locations[view.source.index]):
-            self._lower_call(
-                self, Call(view.op, "apply", (view.source,), ("disjoint",), (view.out,), "", view.params, True)
-            )
+        form = self._forms.get(type(instruction))
+        if form is not None:
+            form(self, instruction)
 
     def look(self, out: Buffer, op: str, params: Any, source: Location) -> bool:
         """Look at memory as NumPy does: the op is tried on an array of the source's strides; tell whether it is a view."""

@@ -11,13 +11,13 @@ from collections.abc import Collection, Sequence
 import attrs
 
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError
-from afx.compiler.native_backend.lowering.items import reads_of
-from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dense, indexed_part, look
+from afx.compiler.native_backend.lowering.items import made_by, reads_of
+from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dense, look
 from afx.compiler.native_backend.program import Arg, BlockLoop, Body
 from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import Call, Fused, Partial, Result, Schedule, Space, View
 from afx.core.aval import Shape
-from afx.core.primitive import lookup
+from afx.core.primitive import lookup, primitive_for_role
 
 __all__ = ["lower_fused"]
 
@@ -101,19 +101,16 @@ def _place(b: BlockBuilder, space: Space, x: Buffer) -> Location | None:
     if not isinstance(reader, Call) or _role(reader) != "embed":
         return None
     (whole,) = reader.outputs
-    part = indexed_part(b.own(whole.index, whole.shape, b.dtype(whole)), dict(reader.params)["index"])
+    take, params = primitive_for_role("slice").impl, dict(reader.params)
+    part = look(b.own(whole.index, whole.shape, b.dtype(whole)), lambda x: take(x, index=params["index"]))
     return part if part.strides == b.locations[whole.index].strides else None
 
 
 def _elements(fused: Fused) -> int:
     """Return how many elements the largest value of a space has."""
     return max(
-        [math.prod(x.shape) for x in (*fused.sliced, *[v for part in fused.body for v in _made(part)])], default=0
+        [math.prod(x.shape) for x in (*fused.sliced, *[v for part in fused.body for v in made_by(part)])], default=0
     )
-
-
-def _made(part: Call | View) -> tuple[Buffer, ...]:
-    return (part.out,) if isinstance(part, View) else part.outputs
 
 
 def _flat(space: Space, x: Location) -> Location:
@@ -158,7 +155,7 @@ class _Body:
         self.count = count
         self._rows = fused.space.kind == "rows"
         self._partials = {p.out.index for p in fused.partials}
-        values = [*fused.sliced, *fused.whole, *fused.outputs, *[v for part in fused.body for v in _made(part)]]
+        values = [*fused.sliced, *fused.whole, *fused.outputs, *[v for part in fused.body for v in made_by(part)]]
         self._shift = 1 + max([v.index for v in values])  # of wholes, of which blocks may read their parts too
 
     def _shape(self, shape: Shape) -> Shape:

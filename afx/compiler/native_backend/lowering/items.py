@@ -24,6 +24,15 @@ class Item:
     writes: list[int] = attrs.field(factory=list)
     arena: int = 0  # bytes of scratch that it needs beside
 
+    @property
+    def touched(self) -> set[int]:
+        """All memory that they read or write."""
+        return self.reads.union(self.writes)
+
+    def conflicts(self, other: Item) -> bool:
+        """Tell whether the order of both decides about results."""
+        return not (other.touched.isdisjoint(self.writes) and self.touched.isdisjoint(other.writes))
+
 
 @attrs.define(eq=False)
 class Group(Item):

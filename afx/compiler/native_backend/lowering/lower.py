@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,12 +14,12 @@ from afx.compiler.native_backend.lowering.alias import donate_memory, keep_in_pl
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError
 from afx.compiler.native_backend.lowering.fused import lower_fused
 from afx.compiler.native_backend.lowering.memory import Location, dtype_name
-from afx.compiler.native_backend.lowering.ops.call import lower_call
+from afx.compiler.native_backend.lowering.ops.call import lower_call, lower_view
 from afx.compiler.native_backend.lowering.phases import cut_block
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
 from afx.compiler.native_backend.program import Arg, Body, Choice, Param, Program
 from afx.compiler.operands import Buffer, Operand
-from afx.compiler.schedule import Alloc, Branch, Free, Loop, Schedule
+from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Loop, Schedule, View
 from afx.compiler.target import DEFAULT, Target
 
 __all__ = ["explain_schedule", "lower_plan", "lower_schedule"]
@@ -78,19 +78,12 @@ def explain_schedule(schedule: Schedule, target: Target = DEFAULT) -> tuple[tupl
 
 
 def _reasons(schedule: Schedule, target: Target) -> list[str]:
-    builder = BlockBuilder(schedule, lower_call, lower_fused, _control, target)
+    builder = BlockBuilder(schedule, FORMS, target)
     return [builder.reason(i) for i in schedule.instructions]
 
 
 def _block(schedule: Schedule, target: Target, is_shared: bool = False, ordered: int | None = None) -> Converted:
-    return BlockBuilder(schedule, lower_call, lower_fused, _control, target).build(is_shared, ordered)
-
-
-def _control(b: BlockBuilder, control: Loop | Branch) -> None:
-    if isinstance(control, Loop):
-        _loop(b, control)
-    else:
-        _branch(b, control)
+    return BlockBuilder(schedule, FORMS, target).build(is_shared, ordered)
 
 
 def _branch(b: BlockBuilder, branch: Branch) -> None:
@@ -219,3 +212,12 @@ def _pointer(b: BlockBuilder, x: Operand) -> Location:
     if location.offset == 0:
         return location
     return b.copied(location)
+
+
+FORMS: dict[type[Any], Callable[[BlockBuilder, Any], None]] = {
+    Call: lower_call,
+    View: lower_view,
+    Fused: lower_fused,
+    Loop: _loop,
+    Branch: _branch,
+}

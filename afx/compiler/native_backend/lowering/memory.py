@@ -13,7 +13,6 @@ from afx.compiler.arena import Arena
 from afx.compiler.native_backend.program import Load, Nest, Number, Op, Ref, Root, Step, Value
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
-from afx.core.primitive import primitive_for_role
 
 __all__ = [
     "Location",
@@ -23,7 +22,6 @@ __all__ = [
     "dtype_name",
     "fill_nest",
     "finish_steps",
-    "indexed_part",
     "look",
     "of_array",
     "part_of",
@@ -128,11 +126,6 @@ def look(location: Location, view: Callable[[Any], Any]) -> Location:
     """
     x = of_array(location)
     return part_of(location, x, view(x))
-
-
-def indexed_part(location: Location, index: Any) -> Location:
-    """Return the location of what an index of slices takes."""
-    return look(location, lambda x: primitive_for_role("slice").impl(x, index=index))
 
 
 def place_memory(

@@ -20,10 +20,10 @@ from afx.compiler.native_backend.lowering.ops.product import PRODUCTS, lower_mat
 from afx.compiler.native_backend.lowering.ops.reduction import REDUCTIONS
 from afx.compiler.native_backend.lowering.recorder import record
 from afx.compiler.operands import Buffer
-from afx.compiler.schedule import Call
+from afx.compiler.schedule import Call, View
 from afx.core.primitive import lookup
 
-__all__ = ["lower_call"]
+__all__ = ["lower_call", "lower_view"]
 
 
 def lower_call(b: BlockBuilder, call: Call) -> None:
@@ -37,6 +37,14 @@ def lower_call(b: BlockBuilder, call: Call) -> None:
         raise UnsupportedError(f"{call.op}.{call.method}")
     if not _makes_nothing(b, call) and not (b.tier > 1 and lower_fold(b, call)):
         lower(b, call)
+
+
+def lower_view(b: BlockBuilder, view: View) -> None:
+    """Add a view to a block, a copy where NumPy makes one."""
+    if view.out.nbytes == 0:  # of memory that nobody reads
+        b.own(view.out.index, view.out.shape, b.dtype(view.out))
+    elif not b.look(view.out, view.op, view.params, b.locations[view.source.index]):
+        lower_call(b, Call(view.op, "apply", (view.source,), ("disjoint",), (view.out,), "", view.params, True))
 
 
 def _makes_nothing(b: BlockBuilder, call: Call) -> bool:
