@@ -15,7 +15,8 @@ import numpy as np
 from afx.core.array.array import Array
 from afx.core.graph import Graph
 from afx.errors import GraphError, TreeError
-from afx.pytree import flatten, flatten_with_path
+from afx.pytree import TreeDef, flatten, flatten_with_path
+from afx.pytree.nodes import Node
 
 __all__ = ["describe_graph", "describe_items", "describe_program", "describe_values", "shape_text", "stable_repr"]
 
@@ -40,7 +41,7 @@ def _describe(value: Any, seen: set[int]) -> str:
     if value.__class__ in (list, tuple):
         return f"[{', '.join([_describe(item, seen) for item in value])}]"
     if isinstance(value, functools.partial):
-        inner: list[Any] = [value.func, *value.args, *value.keywords.values()]
+        inner: list[Any] = [value.func, *value.args, *value.keywords, *value.keywords.values()]
         parts = [_describe(item, seen) for item in inner]
         return f"partial({', '.join(parts)})"
     fn = getattr(value, "__wrapped__", value)
@@ -117,5 +118,28 @@ def describe_items(items: Sequence[Any]) -> str:
 
 
 def stable_repr(value: object) -> str:
-    """Return a text without addresses, by which functions in fields (activations) show and which differ from rank to rank."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    """Return a text without addresses, by which functions in fields (activations) show and which differ from rank to rank.
+
+    Members of sets stand in their texts' order; that of the sets differs from process to process.
+
+    >>> stable_repr(frozenset({"b", "a"}))
+    "{'a', 'b'}"
+    """
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", _show(value))
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, TreeDef):
+        return " ".join([_show_token(token) for token in value.tokens])
+    if value.__class__ in (set, frozenset):
+        return f"{{{', '.join(sorted(map(_show, value)))}}}"
+    if value.__class__ in (tuple, list):
+        return f"{value.__class__.__name__}({', '.join(map(_show, value))})"
+    return repr(value)
+
+
+def _show_token(token: Any) -> str:
+    """Return a node with its fields or keys, a leaf, or a static value."""
+    if isinstance(token, Node):
+        return token.show(["*" if token.is_flat else "_"] * token.arity)
+    return _show(token[1]) if isinstance(token, tuple) else repr(token)

@@ -100,7 +100,7 @@ class Flat:
 
 def _own(leaf: Any) -> Any:
     """Return a leaf whose memory nobody changes: states may keep parts of it."""
-    return asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+    return asarray(leaf) if isinstance(leaf, np.ndarray) else leaf  # pyright: ignore[reportUnknownArgumentType]  # of any dtype
 
 
 def _find_trained(leaves: Sequence[Any], treedef: Any) -> list[bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 import numpy as np
 
@@ -73,8 +73,9 @@ def weigh(out: Ndarray, part: Ndarray, weight: float) -> None:
     if dtype.kind == "f":
         np.multiply(part, _scale(dtype, weight), out)
     elif dtype.kind == "c":  # parts for themselves: inf times a weight's imaginary 0 is nan
-        weigh(out.real, part.real, weight)
-        weigh(out.imag, part.imag, weight)
+        into, parts = cast("Any", out), cast("Any", part)
+        weigh(into.real, parts.real, weight)
+        weigh(into.imag, parts.imag, weight)
     else:
         out[...] = part
 
