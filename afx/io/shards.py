@@ -248,6 +248,7 @@ def read_shard_files(content: Any, step: int, path: Path) -> list[ShardFile]:
         is_right &= all(type(file.digest) is str and file.digest != "" for file in files)
         slots = sorted(slot for file in files for slot in file.slots)
         is_right &= slots == list(range(len(slots))) and content["shards"]["slots"] == len(slots) > 0
+        is_right &= all(type(slot) is int for slot in slots)
     except (LookupError, TypeError, ValueError):
         is_right, files = False, []
     if not is_right:
@@ -306,5 +307,9 @@ def _read_file(
     found: dict[int, tuple[Any, ...]] = {}
     for slot in slots:
         mine = {name.partition(".")[2]: x for name, x in arrays.items() if name.partition(".")[0] == str(slot)}
-        found[slot] = build_content(content["slots"][str(slot)], mine, tuple, allow, path)
+        try:
+            part = content["slots"][str(slot)]
+        except (LookupError, TypeError):
+            raise FileFormatError(f"load: no shards of slot {slot}: got {str(path)!r}; save it anew") from None
+        found[slot] = build_content(part, mine, tuple, allow, path)
     return found

@@ -219,6 +219,7 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, fault: str) -> None:
         lambda listed: listed["files"][0].__setitem__(0, "../../secret.npz"),
         lambda listed: listed["files"][0].__setitem__(0, "step_0000000001.0123456789abcdef.0.npz"),
         lambda listed: listed["files"][0].__setitem__(2, [0, 1, 3]),
+        lambda listed: listed["files"][0].__setitem__(2, [0.0, True]),
         lambda listed: listed["files"].pop(),
         lambda listed: listed.__setitem__("slots", 10**12),
         lambda listed: listed.__setitem__("files", 7),
@@ -235,6 +236,30 @@ def test_forged_lists_are_refused(tmp_path: Path, change: Callable[[Any], Any]) 
     with pytest.raises(FileFormatError, match="no list of a checkpoint's files") as error:
         io.Checkpoints(tmp_path).load(2)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content.pop("slots"), "no shards of slot 0"),
+        (lambda content: content["slots"].pop("0"), "no shards of slot 0"),
+        (lambda content: content.__setitem__("slots", 7), "no shards of slot 0"),
+        (lambda content: content["slots"].__setitem__("0", 7), "no structure of afx"),
+        (lambda content: content["slots"]["0"]["tree"].clear(), "no tree"),
+    ],
+)
+def test_forged_shards_are_refused(tmp_path: Path, change: Callable[[Any], Any], message: str) -> None:
+    """With the digest of what they are now, too."""
+    save_on(2, tmp_path, 2)
+    path, part = io.Checkpoints(tmp_path).path(2), parts(tmp_path)[0]
+    content, arrays = io.archive.read_archive(part)
+    change(content)
+    digest = io.archive.write_archive(part, content, arrays)
+    listed, kept = io.archive.read_archive(path)
+    listed["shards"]["files"][0][1] = digest
+    io.archive.write_archive(path, listed, kept)
+    with pytest.raises(FileFormatError, match=message):
+        io.Checkpoints(tmp_path).load(2)
 
 
 @contextlib.contextmanager
