@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import attrs
 
@@ -16,7 +16,7 @@ from afx.ops.elementwise.where import clip, maximum, where
 from afx.ops.manipulation.join import stack
 from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import max as largest
-from afx.optim.hyperparameters import positive
+from afx.optim import checks
 from afx.optim.leaves import as_real, is_trained, map_trained
 from afx.optim.protocols import EmptyState, Rescaling
 from afx.optim.shards import are_sharded, largest_of_shards, norm_of_shards
@@ -72,7 +72,8 @@ def _scale_to_norm(tree: T, limit: float | Array) -> T:
 
 @attrs.frozen
 class _ClipByGlobalNorm(StatelessRescaling):
-    limit: float
+    who: ClassVar[str] = "clip_by_global_norm"
+    limit: float = attrs.field(validator=checks.positive)
 
     def change(self, grads: T, params: T) -> T:
         return _scale_to_norm(grads, self.limit)
@@ -97,13 +98,13 @@ def clip_by_global_norm(limit: float) -> Rescaling[EmptyState]:
     >>> rule.update(afx.asarray([3.0, 4.0]), rule.init(None), afx.zeros(2), None)[0]
     Array([0.6, 0.8], dtype=float32)
     """
-    positive("limit", limit, "clip_by_global_norm")
     return _ClipByGlobalNorm(limit)
 
 
 @attrs.frozen
 class _ClipByNorm(StatelessRescaling):
-    limit: float
+    who: ClassVar[str] = "clip_by_norm"
+    limit: float = attrs.field(validator=checks.positive)
 
     def change(self, grads: T, params: T) -> T:
         return map_trained(lambda g: _scale_to_norm(g, self.limit), grads)
@@ -123,13 +124,13 @@ def clip_by_norm(limit: float) -> Rescaling[EmptyState]:
     >>> rule.update((afx.asarray([3.0, 4.0]), afx.asarray([0.5])), rule.init(None), (afx.zeros(2), afx.zeros(1)), None)[0]
     (Array([0.6, 0.8], dtype=float32), Array([0.5], dtype=float32))
     """
-    positive("limit", limit, "clip_by_norm")
     return _ClipByNorm(limit)
 
 
 @attrs.frozen
 class _ClipByBlockRms(StatelessRescaling):
-    limit: float
+    who: ClassVar[str] = "clip_by_block_rms"
+    limit: float = attrs.field(validator=checks.positive)
 
     def change(self, grads: T, params: T) -> T:
         return map_trained(lambda g: _scale_to_norm(g, as_real(self.limit, g) * g.size**0.5), grads)
@@ -151,13 +152,13 @@ def clip_by_block_rms(limit: float) -> Rescaling[EmptyState]:
     >>> rule.update(afx.asarray([3.0, 3.0]), rule.init(None), afx.zeros(2), None)[0]
     Array([1., 1.], dtype=float32)
     """
-    positive("limit", limit, "clip_by_block_rms")
     return _ClipByBlockRms(limit)
 
 
 @attrs.frozen
 class _ClipByValue(StatelessRescaling):
-    limit: float
+    who: ClassVar[str] = "clip_by_value"
+    limit: float = attrs.field(validator=checks.positive)
 
     def change(self, grads: T, params: T) -> T:
         return map_trained(self._clip, grads)
@@ -183,7 +184,6 @@ def clip_by_value(limit: float) -> Rescaling[EmptyState]:
     >>> rule.update(afx.asarray([3.0, -0.5]), rule.init(None), afx.zeros(2), None)[0]
     Array([ 1. , -0.5], dtype=float32)
     """
-    positive("limit", limit, "clip_by_value")
     return _ClipByValue(limit)
 
 
@@ -196,8 +196,9 @@ def _unit_norm(x: Array) -> Array:
 
 @attrs.frozen
 class _AdaptiveClip(StatelessRescaling):
-    clipping: float
-    eps: float
+    who: ClassVar[str] = "adaptive_clip"
+    clipping: float = attrs.field(validator=checks.positive)
+    eps: float = attrs.field(validator=checks.positive)
 
     def change(self, grads: T, params: T) -> T:
         return map_trained(self._clip, grads, params)
@@ -227,6 +228,4 @@ def adaptive_clip(clipping: float, *, eps: float = 1e-3) -> Rescaling[EmptyState
     >>> rule.update(afx.asarray([3.0, 4.0]), rule.init(None), afx.asarray([0.0, 1.0]), None)[0].round(3)
     Array([0.06, 0.08], dtype=float32)
     """
-    positive("clipping", clipping, "adaptive_clip")
-    positive("eps", eps, "adaptive_clip")
     return _AdaptiveClip(clipping, eps)

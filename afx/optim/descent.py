@@ -8,7 +8,8 @@ import attrs
 
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
-from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, next_rate, positive
+from afx.optim import checks
+from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, next_rate
 from afx.optim.leaves import check_params, times
 from afx.optim.masks import Mask
 from afx.optim.protocols import Transformation
@@ -46,12 +47,14 @@ class Descent(Steps[DescentState[S]], Generic[S]):
         learning_rate: a number, a scalar array, or a schedule.
         weight_decay: the strength of the decay, 0 or more.
         mask: what decays.
+        who: the function that made it, for messages.
     """
 
     rule: Transformation[S]
-    learning_rate: LearningRate
-    weight_decay: float = 0.0
+    learning_rate: LearningRate = attrs.field(validator=checks.positive)
+    weight_decay: float = attrs.field(default=0.0, validator=checks.not_negative)
     mask: Mask = True
+    who: str = attrs.field(default="descent", repr=False)
 
     def init(self, params: Any) -> DescentState[S]:
         """Return the state before the first step."""
@@ -77,6 +80,4 @@ def descent(
     rule: Transformation[S], learning_rate: LearningRate, who: str, weight_decay: float = 0.0, mask: Mask = True
 ) -> Descent[S]:
     """Return the optimizer of a transformation, its arguments checked."""
-    positive("learning_rate", learning_rate, who)
-    positive("weight_decay", weight_decay, who, zero=True)
-    return Descent(rule, learning_rate, weight_decay, mask)
+    return Descent(rule, learning_rate, weight_decay, mask, who)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import attrs
 
@@ -15,6 +15,7 @@ from afx.ops.elementwise.where import where
 from afx.ops.manipulation.join import stack
 from afx.ops.reductions.boolean import all as all_
 from afx.ops.reductions.sums import mean
+from afx.optim import checks
 from afx.optim.clipping import clip_by_global_norm, global_norm
 from afx.optim.hyperparameters import check_numbers, count_zero, positive
 from afx.optim.leaves import as_real, is_trained, map_trained
@@ -50,9 +51,10 @@ def _add_noise(tree: T, key: Array, size: float | Array) -> T:
 
 @attrs.frozen
 class _AddNoise:
+    who: ClassVar[str] = "add_noise"
     key: Array
-    variance: float
-    decay: float
+    variance: float = attrs.field(validator=checks.not_negative)
+    decay: float = attrs.field(validator=checks.not_negative)
 
     def init(self, params: object) -> ScheduleState:
         return ScheduleState(count_zero(), count_zero() + self.variance**0.5)
@@ -84,8 +86,6 @@ def add_noise(key: Array, variance: float = 0.01, *, decay: float = 0.55) -> Tra
     >>> rule.update(afx.ones(2), rule.init(afx.ones(2)), afx.ones(2), None)[0].round(1)
     Array([1., 1.], dtype=float32)
     """
-    positive("variance", variance, "add_noise", zero=True)
-    positive("decay", decay, "add_noise", zero=True)
     return _AddNoise(key, variance, decay)
 
 

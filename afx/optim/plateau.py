@@ -11,7 +11,7 @@ from afx.core.dtypes import float64
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, full
 from afx.ops.elementwise.where import maximum, where
-from afx.optim.hyperparameters import check_numbers, count_zero
+from afx.optim.hyperparameters import check_numbers, count_zero, is_within, positive
 from afx.optim.leaves import times
 from afx.optim.protocols import Rescaling
 from afx.optim.step import check_kind
@@ -52,6 +52,17 @@ class _ReduceOnPlateau:
     window: int
     least: float
     rescales: ClassVar[Literal[True]] = True
+
+    def __attrs_post_init__(self) -> None:
+        check_numbers("reduce_on_plateau", **attrs.asdict(self, recurse=False))
+        if not is_within(self.factor, lambda v: 0 < v < 1):
+            raise ArgumentError(f"reduce_on_plateau: the factor is between 0 and 1: got {self.factor}; 0.1 is usual")
+        for name, lowest in (("patience", 1), ("window", 1), ("cooldown", 0)):
+            number = getattr(self, name)
+            if not is_within(number, lambda v, lowest=lowest: v >= lowest):
+                raise ArgumentError(f"reduce_on_plateau: {name} is {lowest} or more: got {number}; count losses")
+        for name in ("rtol", "atol", "least"):
+            positive(name, getattr(self, name), "reduce_on_plateau", zero=True)
 
     def init(self, params: object) -> PlateauState:
         zero = count_zero()
@@ -118,13 +129,4 @@ def reduce_on_plateau(
     >>> params, float(state[1].scale)
     (Array([-3.5], dtype=float32), 0.5)
     """
-    check_numbers("reduce_on_plateau", factor=factor, patience=patience, window=window, cooldown=cooldown)
-    check_numbers("reduce_on_plateau", rtol=rtol, atol=atol, least=least)
-    if not 0 < factor < 1:
-        raise ArgumentError(f"reduce_on_plateau: the factor is between 0 and 1: got {factor}; 0.1 is usual")
-    for name, number, lowest in (("patience", patience, 1), ("window", window, 1), ("cooldown", cooldown, 0)):
-        if not number >= lowest:
-            raise ArgumentError(f"reduce_on_plateau: {name} is {lowest} or more: got {number}; count losses")
-    if not (rtol >= 0 and atol >= 0 and least >= 0):
-        raise ArgumentError(f"reduce_on_plateau: tolerances are 0 or more: got {rtol=}, {atol=}, {least=}; raise them")
     return _ReduceOnPlateau(factor, patience, rtol, atol, cooldown, window, least)

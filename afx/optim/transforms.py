@@ -12,7 +12,8 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError
 from afx.ops.elementwise.where import maximum, where
 from afx.ops.reductions.moments import vector_norm
-from afx.optim.hyperparameters import Schedule, check_numbers, count_zero, fraction, is_nonzero, positive, rate_at
+from afx.optim import checks
+from afx.optim.hyperparameters import Schedule, check_numbers, count_zero, is_nonzero, rate_at
 from afx.optim.leaves import as_real, average, is_trained, map_trained, times, zeros_of
 from afx.optim.masks import Mask, mask_leaves
 from afx.optim.protocols import EmptyState, Rescaling, Transformation
@@ -70,6 +71,9 @@ class StatelessRescaling(Stateless):
 class _Scale(StatelessRescaling):
     factor: float
 
+    def __attrs_post_init__(self) -> None:
+        _check_factor(self.factor, "scale")
+
     def change(self, grads: T, params: T) -> T:
         return times(grads, self.factor)
 
@@ -84,7 +88,6 @@ def scale(factor: float) -> Rescaling[EmptyState]:
     >>> scale(2.0).update(afx.ones(1), scale(2.0).init(None), afx.zeros(1), None)[0]
     Array([2.], dtype=float32)
     """
-    _check_factor(factor, "scale")
     return _Scale(factor)
 
 
@@ -143,8 +146,9 @@ def scale_by_schedule(schedule: Schedule) -> Rescaling[ScheduleState]:
 
 @attrs.frozen
 class _ScaleByTrustRatio(StatelessRescaling):
-    coefficient: float
-    eps: float
+    who: ClassVar[str] = "scale_by_trust_ratio"
+    coefficient: float = attrs.field(validator=checks.positive)
+    eps: float = attrs.field(validator=checks.not_negative)
 
     def change(self, grads: T, params: T) -> T:
         def scaled(u: Array, p: Array) -> Array:
@@ -173,14 +177,13 @@ def scale_by_trust_ratio(coefficient: float = 1.0, *, eps: float = 0.0) -> Resca
     >>> rule.update(afx.asarray([3.0, 4.0]), rule.init(None), afx.asarray([0.0, 1.0]), None)[0]
     Array([0.6, 0.8], dtype=float32)
     """
-    positive("coefficient", coefficient, "scale_by_trust_ratio")
-    positive("eps", eps, "scale_by_trust_ratio", zero=True)
     return _ScaleByTrustRatio(coefficient, eps)
 
 
 @attrs.frozen
 class _ScaleByParamBlockRms(StatelessRescaling):
-    least: float
+    who: ClassVar[str] = "scale_by_param_block_rms"
+    least: float = attrs.field(validator=checks.positive)
 
     def change(self, grads: T, params: T) -> T:
         def scaled(u: Array, p: Array) -> Array:
@@ -205,7 +208,6 @@ def scale_by_param_block_rms(least: float = 1e-3) -> Rescaling[EmptyState]:
     >>> rule.update(afx.ones(2), rule.init(None), afx.asarray([2.0, 2.0]), None)[0]
     Array([2., 2.], dtype=float32)
     """
-    positive("least", least, "scale_by_param_block_rms")
     return _ScaleByParamBlockRms(least)
 
 
@@ -231,7 +233,8 @@ def _decay(update: Array, param: Array, strength: float | Array, mask: bool | Ar
 
 @attrs.frozen
 class _AddDecayedWeights(Stateless):
-    strength: float
+    who: ClassVar[str] = "add_decayed_weights"
+    strength: float = attrs.field(validator=checks.not_negative)
     mask: Mask
 
     def change(self, grads: T, params: T) -> T:
@@ -258,7 +261,6 @@ def add_decayed_weights(strength: float, *, mask: Mask = True) -> Transformation
     >>> rule.update({"w": afx.zeros(1), "b": afx.zeros(1)}, rule.init(params), params, None)[0]
     {'w': Array([0.5], dtype=float32), 'b': Array([0.], dtype=float32)}
     """
-    positive("strength", strength, "add_decayed_weights", zero=True)
     return _AddDecayedWeights(strength, mask)
 
 
@@ -282,7 +284,7 @@ class EmaState(Generic[T]):
 class Ema:
     """The moving average of gradients; made by `ema`."""
 
-    decay: float
+    decay: float = attrs.field(validator=checks.fraction)
     debias: bool = True
 
     def init(self, params: T) -> EmaState[T]:
@@ -313,5 +315,4 @@ def ema(decay: float, *, debias: bool = True) -> Ema:
     >>> rule.update(afx.ones(1), rule.init(afx.ones(1)), afx.ones(1))[0]
     Array([1.], dtype=float32)
     """
-    fraction("decay", decay, "ema")
     return Ema(decay, debias)

@@ -126,6 +126,26 @@ def test_settings_that_are_replaced_are_checked(name: str) -> None:
             attrs.evolve(settings, **{field: -0.5})
 
 
+def list_numbers(value: Any) -> list[tuple[Any, str]]:
+    """Return the rules in an optimizer that have fields which are numbers, with the names of these."""
+    if isinstance(value, tuple):
+        return [found for item in value for found in list_numbers(item)]
+    if not attrs.has(type(value)):
+        return []
+    held = {field.name: getattr(value, field.name) for field in attrs.fields(type(value))}
+    own = [(value, name) for name, x in held.items() if isinstance(x, (int, float)) and not isinstance(x, bool)]
+    return own + [found for x in held.values() for found in list_numbers(x)]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_number_that_is_replaced_is_checked(name: str) -> None:
+    """Wherever it stands in an optimizer: what is nan, negative or no number at all is refused by name."""
+    for rule, field in list_numbers(OPTIMIZERS[name]()):
+        for wrong in (float("nan"), "0.1", -1.0):
+            with pytest.raises(errors.AfxError, match=r"number|or more|above 0|from 0|between 0|an integer"):
+                attrs.evolve(rule, **{field: wrong})
+
+
 STARTS = {"init", "bracket"}
 SOLVERS = {name for name in optim.__all__ if STARTS & set(getattr(getattr(optim, name), "__annotations__", {}))}
 NUMBERS = ("float", "int", "LearningRate")

@@ -16,7 +16,7 @@ from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.manipulation.split import unstack
 from afx.ops.reductions.sums import mean
-from afx.optim.hyperparameters import check_numbers, count_zero, positive
+from afx.optim.hyperparameters import check_numbers, count_zero, is_within, positive
 from afx.optim.leaves import as_real, map_trained, times, zeros_of
 from afx.optim.step import apply_rule, check_kind
 
@@ -56,6 +56,14 @@ class Arrayflow:
     initial_step: float = 1e-5
     beta: float = 0.05
     window: int = 10
+
+    def __attrs_post_init__(self) -> None:
+        positive("initial_step", self.initial_step, "arrayflow")
+        check_numbers("arrayflow", beta=self.beta, window=self.window)
+        if not is_within(self.beta, lambda b: 0 < b <= 1):
+            raise ArgumentError(f"arrayflow: beta is above 0, up to 1: got {self.beta}; take one such as 0.05")
+        if not is_within(self.window, lambda n: n >= 1):
+            raise ArgumentError(f"arrayflow: the window is a number of losses: got {self.window}; give 1 or more")
 
     def init(self, params: T) -> ArrayflowState[T]:
         """Return the state before the first step."""
@@ -135,10 +143,4 @@ def arrayflow(initial_step: float = 1e-5, *, beta: float = 0.05, window: int = 1
     >>> params
     Array([0.995], dtype=float32)
     """
-    positive("initial_step", initial_step, "arrayflow")
-    check_numbers("arrayflow", beta=beta, window=window)
-    if not 0 < beta <= 1:
-        raise ArgumentError(f"arrayflow: beta is above 0, up to 1: got {beta}; take one such as 0.05")
-    if not window >= 1:
-        raise ArgumentError(f"arrayflow: the window is a number of losses: got {window}; give 1 or more")
     return Arrayflow(initial_step, beta, window)

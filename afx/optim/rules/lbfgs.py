@@ -49,6 +49,11 @@ class ScaleByLbfgs:
 
     memory: int
 
+    def __attrs_post_init__(self) -> None:
+        check_numbers("lbfgs", memory=self.memory)
+        if integer(self.memory, "lbfgs", "memory") < 1:
+            raise ArgumentError(f"lbfgs: memory is a number of steps: got {self.memory}; give 1 or more")
+
     def init(self, params: T) -> LbfgsState[T]:
         """Return the state before the first step."""
         zeros = zeros_of(params, "lbfgs")
@@ -104,7 +109,4 @@ def lbfgs(learning_rate: LearningRate = 1.0, *, memory: int = 10) -> Descent[Lbf
     >>> bool(afx.max(afx.abs(x)) < 1e-3)
     True
     """
-    check_numbers("lbfgs", memory=memory)
-    if integer(memory, "lbfgs", "memory") < 1:
-        raise ArgumentError(f"lbfgs: memory is a number of steps: got {memory}; give 1 or more")
     return descent(ScaleByLbfgs(memory), learning_rate, "lbfgs")

@@ -14,7 +14,7 @@ from afx.ops.manipulation.axes import matrix_transpose
 from afx.ops.reductions.moments import vector_norm
 from afx.optim import checks
 from afx.optim.descent import descent
-from afx.optim.hyperparameters import LearningRate, check_numbers, count_zero
+from afx.optim.hyperparameters import LearningRate, check_numbers, count_zero, is_within
 from afx.optim.leaves import as_real, average, map_trained, zeros_of
 from afx.optim.masks import Mask
 from afx.optim.rules.adam import adamw
@@ -52,6 +52,14 @@ class ScaleByMuon:
     coefficients: tuple[float, float, float] = QUINTIC
     iterations: int = 5
     consistent_rms: float | None = attrs.field(default=None, validator=checks.positive_or_none)
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.coefficients, tuple) or len(self.coefficients) != 3:  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+            raise ArgumentError(f"muon: coefficients are three numbers: got {self.coefficients!r}; give a tuple")
+        a, b, c = self.coefficients
+        check_numbers("muon", iterations=self.iterations, a=a, b=b, c=c)
+        if not is_within(self.iterations, lambda n: n >= 1):
+            raise ArgumentError(f"muon: the number of iterations is 1 or more: got {self.iterations}; 5 is usual")
 
     def init(self, params: T) -> MuonState[T]:
         """Return the state before the first step."""
@@ -110,12 +118,6 @@ def scale_by_muon(
     Array([[0.7 , 0.  ],
            [0.  , 1.13]], dtype=float32)
     """
-    if not isinstance(coefficients, tuple) or len(coefficients) != 3:  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
-        raise ArgumentError(f"muon: coefficients are three numbers: got {coefficients!r}; give a tuple")
-    a, b, c = coefficients
-    check_numbers("muon", iterations=iterations, a=a, b=b, c=c)
-    if not iterations >= 1:
-        raise ArgumentError(f"muon: the number of iterations is 1 or more: got {iterations}; 5 is usual")
     return ScaleByMuon(beta, eps, nesterov, coefficients, iterations, consistent_rms)
 
 

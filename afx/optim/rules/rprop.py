@@ -44,6 +44,19 @@ class Rprop(Steps[RpropState[Any]]):
     least: float = 1e-6
     most: float = 50.0
 
+    def __attrs_post_init__(self) -> None:
+        for name in ("shrink", "grow", "least", "most"):
+            positive(name, getattr(self, name), "rprop")
+        if callable(self.learning_rate):
+            raise ArgumentError(
+                "rprop: learning_rate is a number, the first size: got a schedule; sizes follow the signs"
+            )
+        positive("learning_rate", self.learning_rate, "rprop")
+        if not (is_within(self.shrink, lambda s: s < 1) and is_within(self.grow, lambda s: s >= 1)):
+            raise ArgumentError(
+                f"rprop: shrink is below 1, and grow 1 or more: got {self.shrink} and {self.grow}; use 0.5 and 1.2"
+            )
+
     def init(self, params: Any) -> RpropState[Any]:
         """Return the state before the first step."""
         sizes = filled(zeros_of(params, "rprop", real=True), self.learning_rate)
@@ -89,11 +102,4 @@ def rprop(
     >>> optimizer.step(afx.ones(2), afx.asarray([4.0, -0.1]), optimizer.init(afx.ones(2)))[0]
     Array([0.9, 1.1], dtype=float32)
     """
-    for name, number in (("shrink", shrink), ("grow", grow), ("least", least), ("most", most)):
-        positive(name, number, "rprop")
-    if callable(learning_rate):
-        raise ArgumentError("rprop: learning_rate is a number, the first size: got a schedule; sizes follow the signs")
-    positive("learning_rate", learning_rate, "rprop")
-    if not (is_within(shrink, lambda s: s < 1) and is_within(grow, lambda s: s >= 1)):
-        raise ArgumentError(f"rprop: shrink is below 1, and grow 1 or more: got {shrink} and {grow}; use 0.5 and 1.2")
     return Rprop(learning_rate, shrink, grow, least, most)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import attrs
 
@@ -10,9 +10,10 @@ from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError
 from afx.ops.elementwise.where import maximum, where
+from afx.optim import checks
 from afx.optim.chain import check_optimizer
 from afx.optim.descent import DescentState, descent
-from afx.optim.hyperparameters import LearningRate, check_numbers, count_zero, positive, rate_at
+from afx.optim.hyperparameters import LearningRate, check_numbers, count_zero, rate_at
 from afx.optim.leaves import as_real, check_params, compute_params, map_trained
 from afx.optim.protocols import EmptyState, Optimizer
 from afx.optim.rules.rmsprop import RmsState, scale_by_rms
@@ -49,10 +50,11 @@ class ScheduleFreeState(Generic[S]):
 class ScheduleFree(Steps[ScheduleFreeState[S]], Generic[S]):
     """Schedule-free training; made by `schedule_free`, which says what the attributes are."""
 
+    who: ClassVar[str] = "schedule_free"
     inner: Optimizer[S]
-    learning_rate: LearningRate
-    b1: float = 0.9
-    power: float = 2.0
+    learning_rate: LearningRate = attrs.field(validator=checks.positive)
+    b1: float = attrs.field(default=0.9, validator=checks.positive)
+    power: float = attrs.field(default=2.0, validator=checks.not_negative)
 
     def init(self, params: Any) -> ScheduleFreeState[S]:
         """Return the state before the first step."""
@@ -119,9 +121,6 @@ def schedule_free(
     (Array([0.5], dtype=float32), Array([0.5], dtype=float32))
     """
     check_optimizer(optimizer, "schedule_free")
-    positive("learning_rate", learning_rate, "schedule_free")
-    positive("b1", b1, "schedule_free")
-    positive("power", power, "schedule_free", zero=True)
     return ScheduleFree(optimizer, learning_rate, b1, power)
 
 

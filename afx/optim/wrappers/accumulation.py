@@ -11,7 +11,7 @@ from afx.control.cond import cond
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError, ShapeError
 from afx.optim.chain import check_optimizer
-from afx.optim.hyperparameters import Schedule, check_numbers, count_zero, rate_at
+from afx.optim.hyperparameters import Schedule, check_numbers, count_zero, is_within, rate_at
 from afx.optim.leaves import as_real, check_params, filled, map_trained, to_numbers, zeros_of
 from afx.optim.protocols import Optimizer
 from afx.optim.step import Steps, check_kind
@@ -46,6 +46,15 @@ class Accumulate(Steps[AccumulateState[S]], Generic[S]):
     inner: Optimizer[S]
     every: int | Schedule
     mean: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        if callable(self.every):
+            return
+        check_numbers("accumulate", every=self.every)
+        if not is_within(self.every, lambda n: n >= 1):
+            raise ArgumentError(
+                f"accumulate: a step takes 1 batch or more: got every={self.every}; count the batches of a step"
+            )
 
     def init(self, params: Any) -> AccumulateState[S]:
         """Return the state before the first batch."""
@@ -105,8 +114,4 @@ def accumulate(optimizer: Optimizer[S], every: int | Schedule, *, mean: bool = T
     [-2.]
     """
     check_optimizer(optimizer, "accumulate")
-    if not callable(every):
-        check_numbers("accumulate", every=every)
-    if not callable(every) and not every >= 1:
-        raise ArgumentError(f"accumulate: a step takes 1 batch or more: got every={every}; count the batches of a step")
     return Accumulate(optimizer, every, mean)

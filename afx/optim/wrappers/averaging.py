@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import attrs
 
 from afx.core.array.array import Array
 from afx.ops.elementwise.where import minimum
-from afx.optim.hyperparameters import count_zero, fraction
+from afx.optim import checks
+from afx.optim.hyperparameters import count_zero
 from afx.optim.leaves import as_real, compute_params, filled, map_trained, restored, times
 from afx.optim.step import check_kind
 
@@ -34,7 +35,8 @@ class AverageState(Generic[T]):
 class ParamsEma:
     """The exponential moving average of parameters; made by `params_ema`."""
 
-    decay: float
+    who: ClassVar[str] = "params_ema"
+    decay: float = attrs.field(validator=checks.fraction)
     debias: bool = False
     warmup: bool = False
 
@@ -80,7 +82,6 @@ def params_ema(decay: float, *, debias: bool = False, warmup: bool = False) -> P
     >>> mean.params(state)
     Array([0.25, 0.25], dtype=float32)
     """
-    fraction("decay", decay, "params_ema")
     return ParamsEma(decay, debias, warmup)
 
 

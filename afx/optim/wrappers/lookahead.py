@@ -46,6 +46,13 @@ class Lookahead(Steps[LookaheadState[S]], Generic[S]):
     every: int = 5
     share: float = 0.5
 
+    def __attrs_post_init__(self) -> None:
+        check_numbers("lookahead", every=self.every, share=self.share)
+        if integer(self.every, "lookahead", "every") < 1:
+            raise ArgumentError(f"lookahead: every is a number of steps: got {self.every}; give 1 or more")
+        if not is_within(self.share, lambda s: 0 < s <= 1):
+            raise ArgumentError(f"lookahead: share is above 0 and up to 1: got {self.share}; the paper's is 0.5")
+
     def init(self, params: Any) -> LookaheadState[S]:
         """Return the state before the first step."""
         inner = self.inner.init(params)
@@ -92,9 +99,4 @@ def lookahead(optimizer: Optimizer[S], every: int = 5, *, share: float = 0.5) ->
     Array([1.], dtype=float32)
     """
     check_optimizer(optimizer, "lookahead")
-    check_numbers("lookahead", every=every, share=share)
-    if integer(every, "lookahead", "every") < 1:
-        raise ArgumentError(f"lookahead: every is a number of steps: got {every}; give 1 or more")
-    if not is_within(share, lambda s: 0 < s <= 1):
-        raise ArgumentError(f"lookahead: share is above 0 and up to 1: got {share}; the paper's is 0.5")
     return Lookahead(optimizer, every, share)

@@ -16,7 +16,7 @@ from afx.ops.elementwise.where import where
 from afx.ops.manipulation.join import stack
 from afx.ops.reductions.boolean import all as every
 from afx.optim.chain import check_optimizer
-from afx.optim.hyperparameters import check_numbers, count_zero
+from afx.optim.hyperparameters import check_numbers, count_zero, is_within
 from afx.optim.leaves import filled, is_trained, to_numbers
 from afx.optim.protocols import Optimizer
 from afx.optim.step import Steps, check_kind
@@ -49,6 +49,13 @@ class SkipNonfinite(Steps[SkipNonfiniteState[S]], Generic[S]):
 
     inner: Optimizer[S]
     limit: int
+
+    def __attrs_post_init__(self) -> None:
+        check_numbers("skip_nonfinite", limit=self.limit)
+        if not is_within(self.limit, lambda n: n >= 0):
+            raise ArgumentError(
+                f"skip_nonfinite: the limit is 0 or more: got {self.limit}; count the steps in a row to leave out"
+            )
 
     def init(self, params: Any) -> SkipNonfiniteState[S]:
         """Return the state before the first step."""
@@ -100,9 +107,4 @@ def skip_nonfinite(optimizer: Optimizer[S], limit: int = 10) -> SkipNonfinite[S]
     (Array([0.], dtype=float32), Array(1., dtype=float64))
     """
     check_optimizer(optimizer, "skip_nonfinite")
-    check_numbers("skip_nonfinite", limit=limit)
-    if not limit >= 0:
-        raise ArgumentError(
-            f"skip_nonfinite: the limit is 0 or more: got {limit}; count the steps in a row to leave out"
-        )
     return SkipNonfinite(optimizer, limit)
