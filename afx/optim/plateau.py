@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import ClassVar, Literal, TypeVar
 
 import attrs
@@ -59,7 +61,7 @@ class _ReduceOnPlateau:
             raise ArgumentError(f"reduce_on_plateau: the factor is between 0 and 1: got {self.factor}; 0.1 is usual")
         for name, lowest in (("patience", 1), ("window", 1), ("cooldown", 0)):
             number = getattr(self, name)
-            if not is_within(number, lambda v, lowest=lowest: v >= lowest):
+            if not is_within(number, functools.partial(operator.le, lowest)):
                 raise ArgumentError(f"reduce_on_plateau: {name} is {lowest} or more: got {number}; count losses")
         for name in ("rtol", "atol", "least"):
             positive(name, getattr(self, name), "reduce_on_plateau", zero=True)
