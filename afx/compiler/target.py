@@ -87,7 +87,8 @@ class NativeTarget:
     call_cut_max_elements: int = 1 << 17  # of a nest that is cut for it: measured
     short_row_max_elements: int = 64  # of a row whose extremes are found in registers: as many as an integer has bits
     group_max_values: int = 100  # of a group of short rows, in all of its vectors
-    row_max_bytes: int = 512  # of results of a reduction that stay in registers: eight vectors
+    row_max_bytes: int = 512  # of results of a reduction of rows that stay in registers: eight vectors
+    row_ahead_rows: int = 16  # of which pieces are reduced, that are fetched before they are needed
     split_min_length: int = 64  # of rows whose functions have loops of their own, where there are several
     long_loop_min_elements: int = 512  # of a nest of which LLVM unrolls no loop as a whole
     unroll_max_operations: int = 12  # written out for all lanes of a fold: more hide how long a fold takes

@@ -29,12 +29,21 @@ class Inner(Spaced):
         space: lengths of the axes; the last one is the loop's own.
         operands: in the order of the loop.
         quiet: floating-point warnings that it ignores.
+        pieces: how many pieces its rows have that are reduced one after the other, or by several threads.
+        is_cut: whether threads share them.
     """
 
     loop: UfuncLoop
     space: Shape
     operands: tuple[Ref, ...] = attrs.field(metadata=memory(lambda step: "r" * (len(step.operands) - 1) + "w"))
     quiet: tuple[str, ...] = ()
+    pieces: int = 0
+    is_cut: bool = False
+
+    @property
+    def parts(self) -> int:
+        """Number of pieces."""
+        return self.pieces
 
     def row_accesses(self, rows: int) -> list[RowAccess] | None:
         """Return what it touches in each row; a reduction over rows adds to its result."""
@@ -58,7 +67,10 @@ class Inner(Spaced):
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the call."""
         out, *xs = [names[ref.root] for ref in (self.operands[-1], *self.operands[:-1])]
-        return [f"np.{self.loop.ufunc}({', '.join(xs)}, out={out})  # NumPy's loop over {join_lengths(self.space)}"]
+        shared = ", shared by threads" if self.is_cut else ""
+        return [
+            f"np.{self.loop.ufunc}({', '.join(xs)}, out={out})  # NumPy's loop over {join_lengths(self.space)}{shared}"
+        ]
 
 
 @attrs.frozen
@@ -113,14 +125,19 @@ class Product(Leaf):
         return self.loop is not None and self.loop.ufunc.startswith("fft.")
 
     @property
+    def is_sum_of_products(self) -> bool:
+        """Whether it multiplies rows by vectors, each by itself."""
+        return self.loop is not None and self.loop.ufunc == "vecdot"
+
+    @property
     def is_sort(self) -> bool:
         """Whether it sorts rows, or finds the indices that sort them; memory may be short, which is a fault."""
         return self.loop is not None and self.loop.ufunc.startswith(("sort.", "argsort."))
 
     def in_pieces(self, count: int) -> Product:
-        """Return transforms of many rows in so many pieces for threads, in each of which vectors hold the same rows."""
+        """Return transforms, or sums, of many rows in so many pieces for threads, in which vectors hold the same rows."""
         groups = -(-self.sizes[0] // TRANSFORMS_TOGETHER)
-        if not self.is_transform or self.outer or groups < 2:
+        if not (self.is_transform or self.is_sum_of_products) or self.outer or groups < 2:
             return self
         ends = {min(-(-groups * part // count) * TRANSFORMS_TOGETHER, self.sizes[0]) for part in range(1, count + 1)}
         return attrs.evolve(self, stops=tuple(sorted(ends)), is_cut=True)

@@ -52,6 +52,27 @@ def test_rows_and_columns_are_cut() -> None:
     assert any(phase.is_shared for phase in assert_same_bits(fn, x, w).program.block.phases)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(30, 1000), (3, 7, 129), (2, 5, 4, 257), (900, 3)])
+def test_reductions_of_rows_are_cut(shape: tuple[int, ...], dtype: Any) -> None:
+    """Sums and extremes of long rows have NumPy's bits, piece by piece: with nan, zeros of both signs, and what is left over."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=shape).astype(dtype)
+    rough = rng.choice(np.array([0.0, -0.0, 1.0, np.nan], dtype), size=shape, p=[0.45, 0.45, 0.09, 0.01])
+
+    def fn(x: Any) -> Any:
+        first = [f(x, axis=0) for f in (afx.sum, afx.max, afx.min, afx.prod)]
+        return first, afx.sum(x, axis=tuple(range(x.ndim - 1))), afx.max(x, axis=-2), afx.sum(x, axis=-1)
+
+    native = assert_same_bits(fn, x)
+    assert_same_bits(fn, rough)
+    if native.program.block.is_shared:
+        many = native(x)[0]
+        with thread_pool.single_threaded:
+            assert all(same_bits(a, b) for a, b in zip(many, native(x)[0], strict=True))
+    assert native.program.block.is_shared == (shape[-1] > 128)
+
+
 def test_an_optimizer_over_many_leaves_is_one_phase_behind_its_scalars() -> None:
     """Leaves of all sizes are updated together: threads meet once."""
     rng = np.random.default_rng(3)

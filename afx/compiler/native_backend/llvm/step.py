@@ -14,7 +14,7 @@ from afx.compiler.native_backend.llvm.nest import NestEmitter
 from afx.compiler.native_backend.llvm.nested import call_loop, element_at, over, start_of
 from afx.compiler.native_backend.llvm.op import emit, read, written
 from afx.compiler.native_backend.llvm.pairwise import PAIRWISE_MIN_ELEMENTS, emit_sum
-from afx.compiler.native_backend.llvm.row_reduction import combine_rows, stays_in_registers
+from afx.compiler.native_backend.llvm.row_reduction import combine_rows, is_row_reduction
 from afx.compiler.native_backend.llvm.search import emit_search
 from afx.compiler.native_backend.llvm.small_product import emit_small_product
 from afx.compiler.native_backend.llvm.tile import emit_tiles
@@ -54,7 +54,7 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
         if isinstance(step, Nest):
             NestEmitter(w, step, flags).emit()
         elif isinstance(step, Inner):
-            if stays_in_registers(step, w.limits):
+            if is_row_reduction(step):
                 combine_rows(w, step)
             else:
                 flags.keep(step.loop, partial(_inner, w, step))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import attrs
 
 from afx.compiler.arena import ALIGNMENT
+from afx.compiler.native_backend.llvm.row_reduction import count_pieces, is_row_reduction
 from afx.compiler.native_backend.lowering.items import Item
 from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Loop, Nest, Phase, Product, Ref, Step
 from afx.compiler.target import NativeTarget
@@ -88,7 +89,11 @@ def _cut(step: Step, arena: int, least: int, limits: NativeTarget) -> list[Step]
         is_long = step.elements >= least or step.nanoseconds >= least
         return [attrs.evolve(step, is_cut=True, arena=arena) if is_long and step.length > 1 else step]
     if isinstance(step, Product):
-        return [step.in_pieces(PARTS) if step.nanoseconds >= least else step]
+        is_long = step.nanoseconds >= least or (step.is_sum_of_products and step.elements >= least)
+        return [step.in_pieces(PARTS) if is_long else step]
+    if is_row_reduction(step) and step.elements >= least:
+        pieces = count_pieces(step, limits)
+        return [attrs.evolve(step, pieces=pieces, is_cut=True) if pieces > 1 else step]
     if isinstance(step, Loop):
         total = step.turns * sum([block.nanoseconds for block in step.blocks()])
         if total >= limits.share_loop_min_nanoseconds:  # then smaller steps too
