@@ -101,9 +101,9 @@ def _combine(w: Writer, step: Inner, starts: Sequence[str], length: int) -> None
         w.lanes = 1
 
     def combine(pointers: list[str]) -> None:
-        for at in range(0, length * x.size, LINE) if ahead else ():
+        for line in range(0, length * x.size, LINE) if ahead else ():
             w.declare("prefetch", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-            w.line(f"call void @llvm.prefetch.p0(ptr {w.shifted(pointers[0], ahead + at)}, i32 0, i32 3, i32 1)")
+            w.line(f"call void @llvm.prefetch.p0(ptr {w.shifted(pointers[0], ahead + line)}, i32 0, i32 3, i32 1)")
         for own, at in each(pointers[0]):
             xs = [read(w, dtype, p) for p in (own, at)]
             written(w, dtype, emit(w, step.loop.ufunc, xs, [dtype, dtype], dtype), own)
