@@ -81,16 +81,14 @@ def hessian(
     """
     argnums = either_argnums(argnums, argnum, "hessian")
     gradient = differentiated(run_grad, fn, argnums, argnames, has_aux, holomorphic, "hessian")
-    forward = forward_jacobian(gradient, argnums, argnames, has_aux, holomorphic, "hessian")
-    reverse = reverse_jacobian(gradient, argnums, argnames, has_aux, holomorphic, "hessian")
-    chosen = DiffArguments(fn, argnums, argnames, "hessian")
+    chosen, of_gradient = (DiffArguments(each, argnums, argnames, "hessian") for each in (fn, gradient))
 
     def run(*args: Any, **kwargs: Any) -> Any:
         leaves, treedef = pytree.flatten(chosen.split(args, kwargs)[0])
         few = is_few(leaves, leaves)
         few = few and moving_leaves(leaves, treedef, "hessian", chosen.label) is None
         few = few and all(aval_of(x).dtype.kind == "f" for x in leaves)
-        return (reverse if few else forward)(*args, **kwargs)
+        return (reverse_jacobian if few else forward_jacobian)(of_gradient, has_aux, holomorphic, *args, **kwargs)
 
     make = functools.partial(hessian, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
     found: Callable[..., Any] = checked(run, make)

@@ -137,49 +137,53 @@ def jacfwd(
            [0., 4.]], dtype=float32)
     """
     argnums = either_argnums(argnums, argnum, "jacfwd")
-    make = functools.partial(jacfwd, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
-    found: Callable[..., Any] = checked(forward_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacfwd"), make)
-    return found
+    return _jacobian_by(forward_jacobian, jacfwd, fn, argnums, argnames, has_aux, holomorphic)
 
 
-def forward_jacobian(
-    fn: Callable[P, Any],
+def _jacobian_by(
+    run: Callable[..., Any],
+    transform: Callable[..., Any],
+    fn: Callable[..., Any],
     argnums: int | Sequence[int] | None,
     argnames: str | Sequence[str],
     has_aux: bool,
     holomorphic: bool,
-    who: str,
-) -> Callable[P, Any]:
-    """Return what `jacfwd` does, for messages in the name of ``who``, without the search for nan."""
+) -> Callable[..., Any]:
+    """Return what a call of ``transform`` makes, which ``run`` computes."""
+    make = functools.partial(transform, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
+    who = make.func.__name__
     check_callable(fn, who)
     chosen = DiffArguments(fn, argnums, argnames, who)
+    found: Callable[..., Any] = checked(functools.partial(run, chosen, has_aux, holomorphic), make)
+    return found
 
-    def compute(*args: P.args, **kwargs: P.kwargs) -> Any:
-        x, call = chosen.split(args, kwargs)
-        leaves, treedef = pytree.flatten(x)
-        moving = moving_leaves(leaves, treedef, who, chosen.label) or [True] * len(leaves)
-        if holomorphic:
-            check_holomorphic(leaves, treedef, who, chosen.label, moving=moving)
-        else:
-            check_real(leaves, who, "argument", "take afx.jacrev for real results")
-        leaves = [asarray(v) for v in leaves]
-        primal = pytree.unflatten(treedef, leaves)
-        basis = pytree.unflatten(treedef, _basis([v.aval for v in leaves], moving))
-        aux: Any = _pair(call(primal), fn, who)[1] if has_aux else None
 
-        def result(y: Any) -> Any:
-            return _pair(call(y), fn, who)[0] if has_aux else call(y)
+def forward_jacobian(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /, *args: Any, **kwargs: Any) -> Any:
+    """Return what the function of `jacfwd` does, for messages in the name of ``chosen.who``, without the search for nan."""
+    who, fn = chosen.who, chosen.fn
+    x, call = chosen.split(args, kwargs)
+    leaves, treedef = pytree.flatten(x)
+    moving = moving_leaves(leaves, treedef, who, chosen.label) or [True] * len(leaves)
+    if holomorphic:
+        check_holomorphic(leaves, treedef, who, chosen.label, moving=moving)
+    else:
+        check_real(leaves, who, "argument", "take afx.jacrev for real results")
+    leaves = [asarray(v) for v in leaves]
+    primal = pytree.unflatten(treedef, leaves)
+    basis = pytree.unflatten(treedef, _basis([v.aval for v in leaves], moving))
+    aux: Any = _pair(call(primal), fn, who)[1] if has_aux else None
 
-        def push(t: Any) -> Any:
-            return jvp(result, (primal,), (t,))[1]
+    def result(y: Any) -> Any:
+        return _pair(call(y), fn, who)[0] if has_aux else call(y)
 
-        columns = vmap(push, out_axes=-1)(basis)
-        if holomorphic:
-            _check_complex(pytree.leaves(columns), who)
-        found = pytree.map(lambda c: chosen.arrange(_split(c, c.shape[:-1], leaves, treedef, moving)), columns)
-        return (found, aux) if has_aux else found
+    def push(t: Any) -> Any:
+        return jvp(result, (primal,), (t,))[1]
 
-    return compute
+    columns = vmap(push, out_axes=-1)(basis)
+    if holomorphic:
+        _check_complex(pytree.leaves(columns), who)
+    found = pytree.map(lambda c: chosen.arrange(_split(c, c.shape[:-1], leaves, treedef, moving)), columns)
+    return (found, aux) if has_aux else found
 
 
 def checked(compute: Callable[..., Any], make: functools.partial[Any]) -> Any:
@@ -223,48 +227,36 @@ def jacrev(
            [0., 4.]], dtype=float32)
     """
     argnums = either_argnums(argnums, argnum, "jacrev")
-    make = functools.partial(jacrev, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
-    found: Callable[..., Any] = checked(reverse_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacrev"), make)
-    return found
+    return _jacobian_by(reverse_jacobian, jacrev, fn, argnums, argnames, has_aux, holomorphic)
 
 
-def reverse_jacobian(
-    fn: Callable[P, Any],
-    argnums: int | Sequence[int] | None,
-    argnames: str | Sequence[str],
-    has_aux: bool,
-    holomorphic: bool,
-    who: str,
-) -> Callable[P, Any]:
-    """Return what `jacrev` does, for messages in the name of ``who``, without the search for nan."""
-    check_callable(fn, who)
-    chosen = DiffArguments(fn, argnums, argnames, who)
+def reverse_jacobian(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /, *args: Any, **kwargs: Any) -> Any:
+    """Return what the function of `jacrev` does, for messages in the name of ``chosen.who``, without the search for nan."""
+    who = chosen.who
+    x, call = chosen.split(args, kwargs)
+    leaves, treedef = pytree.flatten(x)
+    moving = moving_leaves(leaves, treedef, who, chosen.label)
+    if holomorphic:
+        check_holomorphic(leaves, treedef, who, chosen.label, moving=moving)
+    out, pullback, *aux = pullback_of(call, (x,), has_aux)
+    outputs, out_tree = pytree.flatten(out)
+    if holomorphic:
+        _check_complex(outputs, who)
+    else:
+        check_real(outputs, who, "result", "take afx.jacfwd for real arguments")
+    if not outputs:
+        raise ArgumentError(
+            f"{who}: {name_of(chosen.fn)} returns no arrays: got {out_tree}; return what to differentiate"
+        )
+    avals = [aval_of(v) for v in outputs]
 
-    def compute(*args: P.args, **kwargs: P.kwargs) -> Any:
-        x, call = chosen.split(args, kwargs)
-        leaves, treedef = pytree.flatten(x)
-        moving = moving_leaves(leaves, treedef, who, chosen.label)
-        if holomorphic:
-            check_holomorphic(leaves, treedef, who, chosen.label, moving=moving)
-        out, pullback, *aux = pullback_of(call, (x,), has_aux)
-        outputs, out_tree = pytree.flatten(out)
-        if holomorphic:
-            _check_complex(outputs, who)
-        else:
-            check_real(outputs, who, "result", "take afx.jacfwd for real arguments")
-        if not outputs:
-            raise ArgumentError(f"{who}: {name_of(fn)} returns no arrays: got {out_tree}; return what to differentiate")
-        avals = [aval_of(v) for v in outputs]
+    def pull(ct: list[Array]) -> Any:
+        return pullback(pytree.unflatten(out_tree, ct))[0]
 
-        def pull(ct: list[Array]) -> Any:
-            return pullback(pytree.unflatten(out_tree, ct))[0]
-
-        pull_each = _one_by_one(pull) if is_few(outputs, leaves) else vmap(pull)
-        rows = pull_each(_basis(avals))
-        found = pytree.unflatten(out_tree, [chosen.arrange(_rows(rows, avals, k)) for k in range(len(avals))])
-        return (found, *aux) if has_aux else found
-
-    return compute
+    pull_each = _one_by_one(pull) if is_few(outputs, leaves) else vmap(pull)
+    rows = pull_each(_basis(avals))
+    found = pytree.unflatten(out_tree, [chosen.arrange(_rows(rows, avals, k)) for k in range(len(avals))])
+    return (found, *aux) if has_aux else found
 
 
 FEW = 4  # passes that are quicker one by one than batched, outside of traces

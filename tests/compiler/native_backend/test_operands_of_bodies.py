@@ -30,7 +30,10 @@ def test_loops_close_over_transposes_and_parts(n: int) -> None:
 
     def fn(x: Any, y: Any) -> Any:
         w, u, v = _turned(x), np.tanh(x)[::2, ::-1], y[:, :, 1][:, None]
-        step = lambda c, _: (np.tanh(w @ (w @ c)), (u @ c[:2]).sum() + (v @ c).sum())  # noqa: E731
+
+        def step(c: Any, _: None) -> tuple[Any, Any]:
+            return np.tanh(w @ (w @ c)), (u @ c[:2]).sum() + (v @ c).sum()
+
         return afx.scan(step, y[..., :1], None, length=3)
 
     assert_same_bits(fn, x, y)
@@ -42,7 +45,9 @@ def test_loops_begin_with_and_walk_along_transposes(n: int) -> None:
     x, y = _arrays(n)
 
     def fn(x: Any, y: Any) -> Any:
-        step = lambda c, row: (np.tanh(row @ c) @ y[0], (c * row).sum() + row.sum())  # noqa: E731
+        def step(c: Any, row: Any) -> tuple[Any, Any]:
+            return np.tanh(row @ c) @ y[0], (c * row).sum() + row.sum()
+
         return afx.scan(step, _turned(x)[0], _turned(y)), afx.scan(step, x[:, 0].T @ x[:, 0], y[:, ::-1, ::-1])
 
     assert_same_bits(fn, x, y)
@@ -54,7 +59,10 @@ def test_steps_with_solutions_of_their_own(n: int) -> None:
 
     def fit(q: Any, v: Any) -> Any:
         j = np.tanh(v) + np.eye(n)
-        step = lambda q, _: (q - afx.linalg.solve(j.T @ j + 0.5 * np.eye(n), j.T @ (j @ q - v[0])), None)  # noqa: E731
+
+        def step(q: Any, _: None) -> tuple[Any, None]:
+            return q - afx.linalg.solve(j.T @ j + 0.5 * np.eye(n), j.T @ (j @ q - v[0])), None
+
         return afx.scan(step, q, None, length=3)[0]
 
     assert_same_bits(lambda x, y: afx.vmap(fit)(x[:, 0], y), *_arrays(n))
