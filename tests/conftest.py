@@ -2,12 +2,19 @@
 
 import gc
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import attrs
 import hypothesis
 import numpy as np
 import pytest
+
+from afx.compiler.target import NativeTarget, current, use_target
+
+PATIENT = {"integrate", "nn", "numpy", "ops", "optim", "random", "sample", "stats"}
 
 hypothesis.settings.register_profile("afx", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("afx")
@@ -20,6 +27,20 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compile_seldom(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compile plans whose calls take as long as compiling them, in folders of tests that promise nothing of machine code.
+
+    After the few milliseconds that are enough elsewhere, a test's plan would be compiled when the test is over: half of
+    the time of all those of `odeint`. tests/compiler and what asks for a back end compile as ever.
+    """
+    if PATIENT.isdisjoint(request.path.relative_to(Path(__file__).parent).parts):
+        yield
+        return
+    with use_target(attrs.evolve(current.target, native=NativeTarget(compile_min_seconds=1.0))):
+        yield
 
 
 @pytest.fixture

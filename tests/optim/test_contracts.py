@@ -256,4 +256,4 @@ def test_steps_leave_no_memory_behind(name: str) -> None:
             gc.enable()
 
     descend(3)
-    assert min(left_behind() for _ in range(2)) < x.nbytes  # another thread may allocate too, while it compiles
+    assert any(left_behind() < x.nbytes for _ in range(2))  # another thread may allocate too, while it compiles
