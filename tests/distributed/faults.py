@@ -15,7 +15,18 @@ from afx import distributed, optim, train
 from afx.distributed import Machines, Split
 from afx.errors import ArgumentError
 from afx.io import shards
-from tests.distributed.programs import SLOTS, SPLITS, X, Y, bits_of, loss, parameters, report, train_in_one
+from tests.distributed.programs import (
+    SLOTS,
+    SPLITS,
+    X,
+    Y,
+    bits_of,
+    leave_to_numpy,
+    loss,
+    parameters,
+    report,
+    train_in_one,
+)
 from tests.distributed.programs import train as train_plain
 
 QUARTERS = Split((1, 1, 1, 1))
@@ -345,4 +356,5 @@ def list_ports() -> None:
 
 
 if __name__ == "__main__":
+    leave_to_numpy()
     globals()[sys.argv[1]]()

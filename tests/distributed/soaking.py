@@ -13,7 +13,7 @@ import numpy as np
 import afx
 from afx import distributed, optim
 from afx.distributed import Machines, Split
-from tests.distributed.programs import SLOTS, X, Y, bits_of, loss, parameters, random_graph, report
+from tests.distributed.programs import SLOTS, X, Y, bits_of, leave_to_numpy, loss, parameters, random_graph, report
 
 MOST_RANKS, MOST_SLOTS = 6, 9
 SPLITS = [Split((10, 9, 9, 7, 1, 1)), Split((0, 30, 0, 5, 0, 2))]  # of jobs that lose ranks
@@ -187,5 +187,6 @@ def losses(seed: int, on_loss: Any) -> None:
 
 
 if __name__ == "__main__":
+    leave_to_numpy()
     numbers = [int(word) if word.isdigit() else word for word in sys.argv[2:]]
     globals()[sys.argv[1]](*numbers)

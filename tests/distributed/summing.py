@@ -10,7 +10,7 @@ from afx import distributed
 from afx.distributed import Machines, Split
 from afx.distributed.mpi import link as mpi_link
 from afx.distributed.mpi import shared_memory
-from tests.distributed.programs import SLOTS, bits_of, report
+from tests.distributed.programs import SLOTS, bits_of, leave_to_numpy, report
 
 SPLITS = [Split((3, 1, 2, 1)), Split((1, 0, 5, 2)), Split((0, 7, 0, 1))]
 SLOT_BYTES = 1 << 16
@@ -94,4 +94,5 @@ def kept() -> None:
 
 
 if __name__ == "__main__":
+    leave_to_numpy()
     globals()[sys.argv[1]]()

@@ -33,8 +33,8 @@ def test_sharded_optimizers_give_the_bits_of_one_process(ranks: int) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_split_graphs_give_the_bits_of_one_process(ranks: int) -> None:
-    """Random graphs of 200 operations (every other one a gradient), each equation on a random slot."""
-    result = run(ranks, "graphs", "4")
+    """Random graphs of 200 operations (one of them a gradient), each equation on a random slot."""
+    result = run(ranks, "graphs", "2")
     assert sorted(result.stdout.splitlines()) == [f"rank {k} of {ranks}: same" for k in range(ranks)], result.stderr
 
 
@@ -124,7 +124,7 @@ def test_waiting_takes_next_to_no_processor_time() -> None:
     assert float(found[1]) < 0.2  # about 0.02 where the machine is quiet; a blocking wait takes 1
 
 
-@pytest.mark.parametrize("seed", range(7))
+@pytest.mark.parametrize("seed", range(3))
 def test_lost_ranks_do_not_change_bits(seed: int) -> None:
     """Three of four ranks are killed at random moments of random steps: the last one ends with the bits of one process."""
     result = run(4, "lose", str(seed), options=("--with-ft", "ulfm"))
