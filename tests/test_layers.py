@@ -124,21 +124,21 @@ def is_lazy_loading(module: str, entry: Import) -> bool:
     return FILES[module].name == "__init__.py" and entry.inside == "__getattr__"
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_each_file_has_a_layer(module: str) -> None:
+def test_each_file_has_a_layer() -> None:
     """Each file of afx stands in one of the rooms of the house."""
-    assert layer(module) >= 0, f"{module} is in no layer: give its package a place in LAYERS"
+    wrong = [module for module in FILES if layer(module) < 0]
+    assert not wrong, f"in no layer: {wrong}; give their package a place in LAYERS"
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_a_file_imports_lower_layers_only(module: str) -> None:
+def test_a_file_imports_lower_layers_only() -> None:
     """A file imports only lower layers and files of its own layer, for type checkers too."""
     wrong = [
-        f"line {entry.line}: {entry.module}"
+        f"{module}, line {entry.line}: {entry.module}"
+        for module in FILES
         for entry in IMPORTS[module]
         if entry.package == "afx" and layer(owner(entry.module)) > layer(module)
     ]
-    assert not wrong, f"{module} imports from a higher layer: {wrong}"
+    assert not wrong, f"imports from a higher layer: {wrong}"
 
 
 def test_the_runtime_knows_of_the_compiler_its_target_alone() -> None:
@@ -246,38 +246,40 @@ def test_thresholds_of_the_compiler_stand_in_target() -> None:
     assert {name: own - facts for name, own in found.items() if own - facts} == BOUNDS
 
 
-@pytest.mark.parametrize("module", [name for name in FILES if name.startswith("afx.ops.")])
-def test_ops_import_what_they_call(module: str) -> None:
+def test_ops_import_what_they_call() -> None:
     """Ops find each other by imports, which the test of circles sees, and never through the table of functions."""
-    names = {
-        node.id for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))) if isinstance(node, ast.Name)
-    }
-    assert "FUNCTIONS" not in names, f"{module}: import the function from its file"
+    wrong = [
+        name
+        for name, path in FILES.items()
+        if name.startswith("afx.ops.") and "FUNCTIONS" in (text := path.read_text(encoding="utf-8"))
+        if any(isinstance(node, ast.Name) and node.id == "FUNCTIONS" for node in ast.walk(ast.parse(text)))
+    ]
+    assert not wrong, f"import the function from its file: {wrong}"
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_imports_stand_at_the_top(module: str) -> None:
+def test_imports_stand_at_the_top() -> None:
     """Only optional extras, lazy loading and what is listed as loaded late are imported inside a function."""
     wrong = [
-        f"line {entry.line}: {entry.module} in {entry.inside}"
+        f"{module}, line {entry.line}: {entry.module} in {entry.inside}"
+        for module in FILES
         for entry in IMPORTS[module]
         if entry.inside and entry.package not in EXTRAS and not is_lazy_loading(module, entry)
         if owner(entry.module) not in LOADED_LATE.get(module, ())
     ]
-    assert not wrong, f"{module} hides imports in functions: {wrong}"
+    assert not wrong, f"imports hidden in functions: {wrong}"
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_optional_packages_load_lazily(module: str) -> None:
+def test_optional_packages_load_lazily() -> None:
     """At the top, a file imports NumPy, attrs and the standard library; type checkers may see more."""
     free = REQUIRED | set(sys.stdlib_module_names) | {"afx"}
     wrong = [
-        f"line {entry.line}: {entry.module}"
+        f"{module}, line {entry.line}: {entry.module}"
+        for module in FILES
         for entry in IMPORTS[module]
         if entry.package not in free | (FOR_CHECKERS | EXTRAS if entry.for_checkers else set())
         and not (entry.inside and entry.package in EXTRAS)
     ]
-    assert not wrong, f"{module} needs more than NumPy and attrs at import: {wrong}"
+    assert not wrong, f"needs more than NumPy and attrs at import: {wrong}"
 
 
 def too_long(folder: Path, limit: int) -> dict[str, int]:

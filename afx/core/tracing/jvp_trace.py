@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from afx.core.array.array import Array, to_numpy_value
+from afx.core.array.array import Array, snapshot, to_numpy_value
+from afx.core.aval import SCALARS
+from afx.core.dtypes import weak_dtype
 from afx.core.primitive import Primitive
 from afx.core.tracing.graph_trace import GraphTrace
-from afx.core.tracing.tape import ConcreteTrace, plain_value, snapshot_operand, to_operand
-from afx.core.tracing.tracer import Tracer, bind, meet, to_array, to_lower_level
+from afx.core.tracing.tape import plain_value, snapshot_operand, to_operand
+from afx.core.tracing.tracer import Trace, Tracer, bind, meet, to_array, to_lower_level
 from afx.core.weakness import WeakArray
 
 __all__ = ["JVPTrace", "JVPTracer"]
@@ -33,18 +35,18 @@ def _graph_under(xs: tuple[Any, ...]) -> GraphTrace | None:
     return None
 
 
-class JVPTrace(ConcreteTrace):
+class JVPTrace(Trace):
     """The trace of `afx.jvp`: concrete, so that Python control flow works; memory does not grow with its length.
 
     Attributes:
         is_ground: whether all values and tangents are bare NumPy values.
     """
 
-    __slots__ = ("_chooses", "_tangents")
+    __slots__ = ("_chooses", "_tangents", "is_ground")
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.is_ground = True
+        self.is_ground: bool = True
         self._chooses: bool = False
         self._tangents: dict[GraphTrace, set[int]] = {}  # which equations of a graph compute tangents
 
@@ -59,6 +61,13 @@ class JVPTrace(ConcreteTrace):
     def input(self, x: Any, tangent: Any) -> JVPTracer:
         """Enter an input of the function with its tangent."""
         return self._make(self._lift(x), self._lift(tangent))
+
+    def _lift(self, x: Any) -> Any:
+        if isinstance(x, Tracer):
+            self.is_ground = False
+            return x
+        value = snapshot(x, self.name)
+        return weak_dtype(value.__class__).type(value) if value.__class__ in SCALARS else value
 
     def _make(self, value: Any, tangent: Any) -> JVPTracer:
         t = _new(JVPTracer)

@@ -32,7 +32,7 @@ from afx.core.tracing.tracer import (
 from afx.core.weakness import WeakArray, holds_graphs
 from afx.errors import ConcreteValueError
 
-__all__ = ["ConcreteTrace", "Entry", "Tape", "TapeTracer"]
+__all__ = ["Entry", "Tape", "TapeTracer"]
 
 
 class Entry(NamedTuple):
@@ -74,40 +74,23 @@ class TapeTracer(Tracer):
     _index: int
 
 
-class ConcreteTrace(Trace):
-    """A trace whose values are known, so that Python control flow works.
-
-    Attributes:
-        is_ground: whether all values are bare NumPy values, as they are when no outer trace is involved.
-    """
-
-    __slots__ = ("is_ground",)
-    is_ground: bool
-
-    def _lift(self, x: Any) -> Any:
-        if isinstance(x, Tracer):
-            self.is_ground = False
-            return x
-        value = snapshot(x, self.name)
-        return weak_dtype(value.__class__).type(value) if value.__class__ in SCALARS else value
-
-
-class Tape(ConcreteTrace):
-    """The trace of reverse mode.
+class Tape(Trace):
+    """The trace of reverse mode: concrete, so that Python control flow works.
 
     Attributes:
         entries: what was computed, in order.
+        is_ground: whether all values are bare NumPy values, as they are when no outer trace is involved.
         has_selections: whether an op selected some of its operand's elements.
         has_choices: whether an op chose elements by a condition, as ``where`` does.
         lines: where abstract values come from, by index of the entry.
     """
 
-    __slots__ = ("_copies", "entries", "has_choices", "has_selections", "lines")
+    __slots__ = ("_copies", "entries", "has_choices", "has_selections", "is_ground", "lines")
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.entries: list[Entry] = []
-        self.is_ground = True
+        self.is_ground: bool = True
         self.has_selections: bool = False
         self.has_choices: bool = False
         self.lines: dict[int, Any] = {}
@@ -117,6 +100,13 @@ class Tape(ConcreteTrace):
         """Enter an input of the function; a Python number becomes an array of the default dtype."""
         value = self._lift(x)
         return self._emit(None, (), None, (), NO_PARAMS, value)
+
+    def _lift(self, x: Any) -> Any:
+        if isinstance(x, Tracer):
+            self.is_ground = False
+            return x
+        value = snapshot(x, self.name)
+        return weak_dtype(value.__class__).type(value) if value.__class__ in SCALARS else value
 
     def _emit(
         self,
