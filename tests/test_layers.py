@@ -167,9 +167,7 @@ def test_no_import_circle() -> None:
 LOADED_LATE = {
     "afx.compiler.native_backend.jobs": {"afx.compiler.native_backend.unit"},
     "afx.compiler.native_backend.start": {"afx.compiler.native_backend.build"},
-    "afx.compiler.native_backend.swap": {
-        f"afx.compiler.native_backend.{n}" for n in ("build", "link", "process", "start")
-    },
+    "afx.compiler.native_backend.swap": {f"afx.compiler.native_backend.{n}" for n in ("build", "process", "start")},
     "afx.core.graph": {"afx.core.graph_drawing"},
     "afx.errors": {"afx.tracebacks"},
     "afx.transforms.compile.backend": {f"afx.compiler.native_backend.{n}" for n in ("code_cache", "process")},

@@ -375,6 +375,17 @@ class Schedule:
     def __iter__(self) -> Iterator[Instruction]:
         return iter(self.instructions)
 
+    def at_any_depth(self) -> Iterator[Instruction]:
+        """Yield the instructions, and those of fused loops, bodies and conditions."""
+        for i in self.instructions:
+            yield i
+            if isinstance(i, Fused):
+                yield from i.body
+            elif isinstance(i, Loop | Branch):
+                condition = i.condition if isinstance(i, Loop) else None
+                for body in i.bodies if condition is None else (condition, *i.bodies):
+                    yield from body.at_any_depth()
+
     def __len__(self) -> int:
         return len(self.instructions)
 

@@ -16,7 +16,7 @@ from afx import pytree
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_schedule
 from afx.compiler.native_backend.program import Loop, Program
-from afx.compiler.native_backend.standalone.codegen import compile_module
+from afx.compiler.native_backend.standalone.codegen import SYMBOLS, compile_module
 from afx.compiler.native_backend.standalone.emit import emit_function
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target, current
@@ -66,7 +66,7 @@ def compile(
 
     Raises:
         ExportError: something in it has no form outside of Python; the message names it and the user's line.
-        ArgumentError: a name that is none in C, or an unknown target.
+        ArgumentError: a name that is none in C, or one of the C library's, or an unknown target.
         MissingExtraError: llvmlite, or what links the form that is asked for, is not there.
 
     >>> import afx
@@ -146,6 +146,8 @@ def _check_name(fn: Callable[..., Any], name: str | None) -> str:
         raise ArgumentError(
             f"compile: the function needs a name in C: got {found!r}; give name=, of letters, digits and _"
         )
+    if found in SYMBOLS:  # which the module may call
+        raise ArgumentError(f"compile: the C library has a function of this name: got {found!r}; give another name=")
     return found
 
 

@@ -14,8 +14,8 @@ import attrs
 import numpy as np
 
 from afx import pytree
+from afx.compiler.native_backend.standalone.codegen import load_function
 from afx.compiler.native_backend.standalone.emit import FACTORIZATION, INDEX
-from afx.compiler.native_backend.standalone.load import load_function
 from afx.core.array.array import to_numpy_value, wrap
 from afx.errors import ArgumentError, ExportError, IndexRangeError, MissingExtraError, ShapeError
 from afx.export.linking import link_shared, link_static, link_wasm, shared_suffix

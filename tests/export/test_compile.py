@@ -224,6 +224,8 @@ def test_wrong_arguments_are_named() -> None:
         export.compile(afx.sin, 1.0, name="f", target="toaster")
     with pytest.raises(ArgumentError, match="name="):
         export.compile(afx.sin, 1.0, name="no name")
+    with pytest.raises(ArgumentError, match="the C library has"):
+        export.compile(afx.special.erf, 1.0)
     with pytest.raises(ArgumentError, match="form"):
         exported("polynomial").save("nowhere", "tape")
 

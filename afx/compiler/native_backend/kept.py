@@ -101,8 +101,7 @@ def _is_for_numpy(verdict: bytes) -> bool:
 
 def _depends_on_values(schedule: Schedule) -> bool:
     """Tell whether it holds a loop that a condition ends, or a branch, at any depth."""
-    control = [i for i in schedule if isinstance(i, Loop | Branch)]
-    return any(isinstance(i, Branch) or i.length is None or any(map(_depends_on_values, i.bodies)) for i in control)
+    return any(isinstance(i, Branch) or (isinstance(i, Loop) and i.length is None) for i in schedule.at_any_depth())
 
 
 def _verdict_key(key: str) -> str:

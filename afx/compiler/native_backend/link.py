@@ -9,7 +9,7 @@ import importlib.util
 import itertools
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from afx.compiler.native_backend.program import (
     UfuncLoop,
 )
 
-__all__ = ["Kernel", "find_ufunc", "layout", "link", "load_linker", "ufunc_loop"]
+__all__ = ["Kernel", "address_of", "find_ufunc", "layout", "link", "load_code", "load_linker", "ufunc_loop"]
 
 _names = itertools.count(1)
 FASTCALL = 0x80  # METH_FASTCALL
@@ -179,14 +179,8 @@ def look() -> None:
 
 def link(programs: Sequence[Program], code: bytes) -> list[Kernel]:
     """Link object code and return its functions; the code lives as long as one of them."""
-    builder = load_llvm().JITLibraryBuilder().add_object_img(code)
-    symbols: dict[str, int] = {}
-    for k, program in enumerate(programs):
-        builder.export_symbol(f"kernel_{k}")
-        symbols |= _symbols(program)
-    for symbol, address in symbols.items():
-        builder.import_symbol(symbol, address)
-    tracker = builder.link(load_linker(), f"kernels.{next(_names)}")  # its name is not given back when it is dropped
+    symbols = {name: address for program in programs for name, address in _symbols(program).items()}
+    tracker = load_code(code, [f"kernel_{k}" for k in range(len(programs))], symbols)
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     found: list[Kernel] = []
@@ -195,6 +189,16 @@ def link(programs: Sequence[Program], code: bytes) -> list[Kernel]:
         # the builtin's own object holds code and definition, which Python reads while it frees the builtin
         found.append(Kernel(new(ctypes.addressof(method), (tracker, method), None), program))
     return found
+
+
+def load_code(code: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> Any:
+    """Link object code that names these symbols; return the addresses of functions by their names, which keep it alive."""
+    builder = load_llvm().JITLibraryBuilder().add_object_img(code)
+    for name in names:
+        builder.export_symbol(name)
+    for symbol, address in symbols.items():
+        builder.import_symbol(symbol, address)
+    return builder.link(load_linker(), f"code.{next(_names)}")  # its name is not given back when it is dropped
 
 
 @functools.cache
@@ -207,14 +211,14 @@ def load_linker() -> Any:
 
 def _symbols(program: Program) -> dict[str, int]:
     """Return the addresses that a program's code names."""
-    found = {name: _function(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
+    found = {name: address_of(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
     found["python.look"] = id(look)
     found["type.ndarray"] = id(np.ndarray)
     for param in program.params:
         found[f"dtype.{param.dtype}"] = id(np.dtype(param.dtype))
     for function in C_FUNCTIONS:
         if hasattr(_process(), function):
-            found[function] = _function(_process(), function)
+            found[function] = address_of(_process(), function)
     for loop in set(program.block.loops):
         address = _address(loop.ufunc, loop.dtypes)
         assert address is not None
@@ -230,7 +234,8 @@ def _process() -> ctypes.CDLL:
     return ctypes.CDLL(None)
 
 
-def _function(library: ctypes.CDLL, name: str) -> int:
+def address_of(library: ctypes.CDLL, name: str) -> int:
+    """Return the address of a function of a library."""
     address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
     assert address is not None
     return address

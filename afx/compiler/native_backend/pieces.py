@@ -45,7 +45,7 @@ def split_schedule(
     Raises:
         UnsupportedError: no run of its instructions is worth a kernel.
     """
-    if _has_effects(schedule):
+    if any(isinstance(i, Call) and lookup(i.op).has_effects for i in schedule.at_any_depth()):
         raise UnsupportedError("a call that does more than compute, which may not run again where a kernel gives up")
     found: list[Lowered] = []
     mixed = _split(_on_new_memory(schedule), lower, explain, found, limits)
@@ -59,16 +59,6 @@ def _on_new_memory(schedule: Schedule) -> Schedule:
     allocs = [i.buffer for i in schedule.instructions if isinstance(i, Alloc) and i.buffer.storage == "donated"]
     new = {b.index: attrs.evolve(b, storage="pooled", location=0) for b in allocs}
     return attrs.evolve(schedule, instructions=_replaced(schedule.instructions, new)) if new else schedule
-
-
-def _has_effects(schedule: Schedule) -> bool:
-    for i in schedule.instructions:
-        bodies = i.bodies if isinstance(i, Loop | Branch) else ()
-        if any(map(_has_effects, bodies)) or (isinstance(i, Call) and lookup(i.op).has_effects):
-            return True
-        if isinstance(i, Loop) and i.condition is not None and _has_effects(i.condition):
-            return True
-    return False
 
 
 def _split(schedule: Schedule, lower: Lower, explain: Explain, found: list[Lowered], limits: NativeTarget) -> Schedule:

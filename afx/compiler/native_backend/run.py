@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,10 +12,10 @@ import attrs
 import numpy as np
 
 from afx.compiler.arena import ALIGNMENT
+from afx.compiler.native_backend.failures import log
 from afx.compiler.native_backend.fp_errors import are_heard, tell
 from afx.compiler.native_backend.link import Kernel
 from afx.compiler.native_backend.program import Program
-from afx.compiler.native_backend.refusals import log
 from afx.compiler.native_backend.share import shared_call, team_memory
 from afx.compiler.native_backend.trial import NumpyPlan, Run
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
@@ -47,20 +48,17 @@ def _memory_of(kernel: Kernel) -> tuple[Any, ...]:
     return (_aligned(kernel.program.block.arena), *team_memory(kernel))
 
 
-class _Warnings:
-    """Calls with floating-point errors, which run twice: machine code for its bits, NumPy's plan for the warning."""
+def _warner(target: Target) -> Callable[[], None]:
+    """Return what counts calls with floating-point errors, which run twice: the logger hears of it once."""
+    calls = itertools.count(1)
 
-    def __init__(self, told_at: int) -> None:
-        self._calls = 0
-        self._told_at = told_at
-
-    def count(self) -> None:
-        """Count one; the logger hears of it once."""
-        self._calls += 1
-        if self._calls == self._told_at:
+    def count() -> None:
+        if next(calls) == target.native.refused_max_calls:
             log(
                 "calls with floating-point errors run twice: machine code, and NumPy's plan, which warns", is_asked=True
             )
+
+    return count
 
 
 class Runner:
@@ -78,7 +76,7 @@ class Runner:
             for p in program.params[len(schedule.inputs) : len(program.params) - len(constants)]
         ]
         self.target = target
-        self.warnings: _Warnings = _Warnings(target.native.refused_max_calls)
+        self.count_warning: Callable[[], None] = _warner(target)
         self.keeps_bits: bool = target.tier > 1  # which are not those of NumPy's plan
         count = len(schedule.inputs)
         self.donated: list[tuple[int, int]] = [(result - count, k) for result, k in program.block.donated]
@@ -138,7 +136,7 @@ class Runner:
             if is_given:
                 tell(errors)
             else:
-                self.warnings.count()
+                self.count_warning()
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line; results stay those of the kernel
         return outs
 
@@ -171,7 +169,7 @@ class MixedRunner:
         constants: Sequence[tuple[Any, ...]],
         plan: IdleBuffers,
     ) -> None:
-        self._warnings: _Warnings = _Warnings(target.native.refused_max_calls)
+        self._count_warning = _warner(target)
         self.heard: threading.local | None = threading.local() if target.tier > 1 else None
         binds = [
             partial(_bound, kernel, own, target, self.heard) for kernel, own in zip(kernels, constants, strict=True)
@@ -193,7 +191,7 @@ class MixedRunner:
         try:
             found: list[Any] = run(*values)
             if self.heard is not None and self.heard.__dict__.pop("errors", 0):
-                self._warnings.count()
+                self._count_warning()
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line
             return found
         except (LeaveError, *NUMPY_ERRORS):

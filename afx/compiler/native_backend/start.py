@@ -12,19 +12,19 @@ from afx.compiler.native_backend.failures import FASTER_BY_NUMPY, TOO_LONG, UNKN
 from afx.compiler.native_backend.helper import between_forks
 from afx.compiler.native_backend.jobs import make_kernels
 from afx.compiler.native_backend.kept import Kept, Made, find_kept, keep_verdict, key_of_schedule
-from afx.compiler.native_backend.link import layout, link
+from afx.compiler.native_backend.link import layout, link, load_linker
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.lowering.product_order import products_digest
 from afx.compiler.native_backend.process import Job, service
 from afx.compiler.native_backend.run import MixedRunner, Runner
 from afx.compiler.native_backend.trial import NumpyPlan, Run, Trial
-from afx.compiler.schedule import Branch, Call, Fused, Instruction, Loop, Schedule
+from afx.compiler.schedule import Call, Instruction, Schedule
 from afx.core.registry import loaded_modules
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.swap import NativeCode
 
-__all__ = ["look", "start"]
+__all__ = ["load_linker", "look", "start"]
 
 IMAGE_COPIES = 2  # of object code: sections in memory, and what the linker knows of them
 INSTRUCTION_BYTES = 3000  # of the programs of kernels, by instruction: measured
@@ -76,21 +76,13 @@ def look(code: NativeCode) -> bool:
 def _place(schedule: Schedule) -> Layout | None:
     """Return where things are kept here, with BLAS's orders of sums where code depends on them."""
     where = layout()
-    return where if where is None or not _multiplies(schedule) else attrs.evolve(where, products=products_digest())
-
-
-def _multiplies(schedule: Schedule) -> bool:
-    """Tell whether there is a product of matrices or vectors, at any depth."""
-    for i in schedule:
-        if isinstance(i, Loop | Branch):
-            if any(map(_multiplies, i.bodies)):
-                return True
-        elif any(map(_is_product, i.body if isinstance(i, Fused) else (i,))):
-            return True
-    return False
+    if where is None or not any(map(_is_product, schedule.at_any_depth())):
+        return where
+    return attrs.evolve(where, products=products_digest())
 
 
 def _is_product(instruction: Instruction) -> bool:
+    """Tell whether it is a product of matrices or vectors."""
     return isinstance(instruction, Call) and bool({instruction.method, instruction.ufunc} & PRODUCTS)
 
 

@@ -13,14 +13,14 @@ import importlib.util
 import os
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from afx.compiler.native_backend.code_folder import code_folder
-from afx.compiler.native_backend.failures import NOT_INSTALLED, warn
+from afx.compiler.native_backend.failures import NOT_INSTALLED, REFUSED, log, warn
 from afx.compiler.native_backend.helper import ask_helper
-from afx.compiler.native_backend.refusals import count_refusal
 from afx.compiler.native_backend.trial import NumpyPlan, Run, Trial, run_numpy
 from afx.compiler.schedule import Schedule
 from afx.compiler.status import PlanStatus
@@ -85,6 +85,7 @@ class NativeCode:
         self.state: str = "waiting"
         self.since: float | None = None
         self.refusals: int = 0
+        self._refused_in_a_row = 0
         self._seconds = 0.0
         self._lock = threading.Lock()
         self._ready = threading.Event()
@@ -123,15 +124,35 @@ class NativeCode:
 
     def settle(self, state: str, run: Run) -> None:
         """Run this from now on."""
-        self.state, self.run = state, run
+        self.state, self.run, self._refused_in_a_row = state, run, 0
         self.since = time.time()
         self._ready.set()
 
     def note_refusal(self) -> None:
-        """Count a call that was left to NumPy's plan, where a kernel runs; the third in a row ends that."""
-        if self.state == "linked":
-            self.refusals += 1
-            count_refusal(self)
+        """Count a call that was left to NumPy's plan, where a kernel runs; one too many in a row ends that."""
+        run = self.run
+        if self.state != "linked" or run is None:
+            return
+        self.refusals += 1
+        self._refused_in_a_row += 1
+        if self._refused_in_a_row >= self.target.native.refused_max_calls:
+            reason = REFUSED.format(self._refused_in_a_row)
+            self.give_up(reason)
+            log(f"{reason}; it runs NumPy's plan from now on", is_asked=self.is_awaited)
+        elif self._refused_in_a_row == 1:
+            self._watch(run)
+
+    def _watch(self, run: Run) -> None:
+        """Watch a kernel that has refused its last call: once it takes one, it runs by itself again."""
+        code = weakref.ref(self)
+
+        def watch(values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+            found, owner = run(values, plan), code()
+            if found is not None and owner is not None and owner.run is watch:
+                owner.run, owner._refused_in_a_row = run, 0
+            return found
+
+        self.run = watch
 
     @property
     def status(self) -> PlanStatus:
@@ -189,19 +210,24 @@ def start(code: NativeCode) -> None:
 
 def _start_now(code: NativeCode) -> None:
     try:
-        from afx.compiler.native_backend.start import start
-
-        start(code)
+        _load_start().start(code)
     except Exception as error:  # no memory, say, or an llvmlite that cannot be loaded
         warn("plan", f"a program could not be given to the compiler ({type(error).__name__}: {error})")
         code.give_up(f"it could not be given to the compiler: {error}")
+
+
+def _load_start() -> Any:
+    """Return the module that starts and links machine code, which a first call does without."""
+    from afx.compiler.native_backend import start
+
+    return start
 
 
 def look_for_kept(code: NativeCode) -> None:
     """Have another thread look for what earlier processes kept, where they kept anything."""
     if has_kept():
         with contextlib.suppress(RuntimeError):  # no thread: it is compiled, or not, later
-            ask_helper(lambda: _look(code))
+            ask_helper(lambda: _load_start().look(code))
 
 
 @functools.cache
@@ -215,33 +241,17 @@ def has_kept() -> bool:
         return False
 
 
+@functools.cache
 def foresee() -> None:
     """Load what links kept machine code, or start the process that compiles, in another thread and once a process."""
-    if not _foreseen:
-        _foreseen.append(True)
-        with contextlib.suppress(RuntimeError):  # no thread: it is compiled, or not, later
-            ask_helper(_load_linker if has_kept() else _start_compiler)
-
-
-def _look(code: NativeCode) -> None:
-    from afx.compiler.native_backend.start import look
-
-    look(code)
-
-
-def _load_linker() -> None:
-    from afx.compiler.native_backend.link import load_linker
-
-    load_linker()
+    with contextlib.suppress(RuntimeError):  # no thread: it is compiled, or not, later
+        ask_helper((lambda: _load_start().load_linker()) if has_kept() else _start_compiler)
 
 
 def _start_compiler() -> None:
     from afx.compiler.native_backend.process import service
 
     service.start(loaded_modules())
-
-
-_foreseen: list[bool] = []
 
 
 def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:

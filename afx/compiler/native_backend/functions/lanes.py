@@ -112,10 +112,6 @@ class Lanes:
         """Return the float that has these bits."""
         return self._cast("bitcast", FLOATS[self.kind])
 
-    def to_integer(self) -> Lanes:
-        """Return the integer of the float's size nearest to zero."""
-        return self._cast("fptosi", BITS[self.kind])
-
     def to_float(self) -> Lanes:
         """Return an integer as a float of its size."""
         return self._cast("sitofp", FLOATS[self.kind])

@@ -45,16 +45,12 @@ def has_fast(name: str, dtypes: Sequence[str]) -> bool:
 
 def emit_fast(w: Writer, fast: Fast, xs: Sequence[str], dtype: str) -> str:
     """Emit a call of a function; return its value."""
-    kind = _vector(w, KINDS[dtype])
+    kind = w.vector(KINDS[dtype])
     name = f"@fast.{fast.name}.{dtype}.{w.lanes}"
     names = [f"%x{k}" for k in range(len(xs))]
     params = ", ".join([f"{kind} {x}" for x in names])
     w.define(name, f"internal {kind} {name}({params}) alwaysinline", lambda: _body(w, fast, names, dtype))
     return w.let(f"call {kind} {name}({', '.join([f'{kind} {x}' for x in xs])})")
-
-
-def _vector(w: Writer, kind: str) -> str:
-    return kind if w.lanes == 1 else f"<{w.lanes} x {kind}>"
 
 
 def _body(w: Writer, fast: Fast, names: Sequence[str], dtype: str) -> None:

@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.emit import Blocks
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Program
+from afx.compiler.native_backend.standalone.matrix_loops import each
 from afx.compiler.native_backend.standalone.scalar_loops import define_loop
 
 __all__ = ["FACTORIZATION", "INDEX", "emit_function"]
@@ -45,16 +47,11 @@ class StandaloneWriter(Writer):
         self.line(f"call void @copy(ptr {to}, ptr {of}, i64 {nbytes})")
 
     def _copy(self) -> None:
-        def move(kind: str, alignment: int) -> Callable[[str], None]:
-            def step(i: str) -> None:
-                value = self.let(f"load {kind}, ptr {self.shifted('%of', i)}, align {alignment}")
-                self.line(f"store {kind} {value}, ptr {self.shifted('%to', i)}, align {alignment}")
-
-            return step
-
-        whole = self.let("and i64 %count, -8")
-        self.loop("0", whole, 8, move("i64", 1))
-        self.loop(whole, "%count", 1, move("i8", 1))
+        whole, count = Lanes(self, "i64", self.let("and i64 %count, -8")), Lanes(self, "i64", "%count")
+        for kind, start, stop, step in (("i64", 0, whole, 8), ("i8", whole, count, 1)):
+            for i in each(self, start, stop, step):
+                value = self.let(f"load {kind}, ptr {self.shifted('%of', i.name)}, align 1")
+                self.line(f"store {kind} {value}, ptr {self.shifted('%to', i.name)}, align 1")
         self.line("ret void")
 
     def define_memory(self) -> None:

@@ -17,7 +17,7 @@ __all__ = ["MATRIX_LOOPS", "Elements", "each"]
 FACTORIZATION = 2
 
 
-def each(w: Writer, start: Lanes | int, stop: Lanes | int) -> Iterator[Lanes]:
+def each(w: Writer, start: Lanes | int, stop: Lanes | int, step: int = 1) -> Iterator[Lanes]:
     """Emit a loop around what is emitted in the body of Python's loop over this."""
     first, end = [x.name if isinstance(x, Lanes) else str(x) for x in (start, stop)]
     k = w.fresh()
@@ -28,7 +28,7 @@ def each(w: Writer, start: Lanes | int, stop: Lanes | int) -> Iterator[Lanes]:
     w.label(f"inside{k}")
     yield i
     w.fall(f"last{k}")
-    w.line(f"%next{k} = add nsw i64 {i.name}, 1")
+    w.line(f"%next{k} = add nsw i64 {i.name}, {step}")
     w.line(f"br label %head{k}")
     w.label(f"done{k}")
 

@@ -89,29 +89,8 @@ def _floats(name: str, *xs: Lanes) -> Lanes:
     return _by_table(name, DTYPES[xs[0].kind], xs[0].kind, *xs)
 
 
-def _rounded(x: Lanes, value: float) -> Lanes:
-    """Return the number of x's kind that is nearest to a value."""
-    return x.constant(value if x.kind == "double" else struct.unpack("f", struct.pack("f", value))[0])
-
-
-def _log_of_sum(x: Lanes, y: Lanes, power: str) -> tuple[Lanes, Lanes]:
-    """Return the larger one and ``log(1 + power(-|x - y|))``: of equal infinities, the infinity and log 2."""
-    gap = x.compare("oeq", y).choose(x.constant(0.0), x - y)
-    return _floats("maximum", x, y), _by_libm("log1p", _by_libm(power, -_floats("absolute", gap)))
-
-
-def _logaddexp(x: Lanes, y: Lanes) -> Lanes:
-    larger, rest = _log_of_sum(x, y, "exp")
-    return larger + rest
-
-
-def _logaddexp2(x: Lanes, y: Lanes) -> Lanes:
-    larger, rest = _log_of_sum(x, y, "exp2")
-    return larger + rest * _rounded(x, math.log2(math.e))
-
-
 def _scale(factor: float, x: Lanes) -> Lanes:
-    return x * _rounded(x, factor)
+    return x * (factor if x.kind == "double" else struct.unpack("f", struct.pack("f", factor))[0])
 
 
 def _remainder(x: Lanes, y: Lanes) -> Lanes:
@@ -133,23 +112,8 @@ def _floor_divide(x: Lanes, y: Lanes) -> Lanes:
     return (is_finite & y.compare("une", 0.0)).choose(found, nan)
 
 
-def _sign(x: Lanes) -> Lanes:
-    below = x.compare("olt", 0.0).choose(x.constant(-1.0), x.compare("oeq", 0.0).choose(x.constant(0.0), x))
-    return x.compare("ogt", 0.0).choose(x.constant(1.0), below)
-
-
-def _heaviside(x: Lanes, at_zero: Lanes) -> Lanes:
-    rest = x.compare("ogt", 0.0).choose(x.constant(1.0), x)
-    rest = x.compare("oeq", 0.0).choose(at_zero, rest)
-    return x.compare("olt", 0.0).choose(x.constant(0.0), rest)
-
-
 def _signbit(x: Lanes) -> Lanes:
     return x.bits().compare("slt", 0)
-
-
-def _conjugate(x: Lanes) -> Lanes:
-    return x
 
 
 def _without_nan(name: str, x: Lanes, y: Lanes) -> Lanes:
@@ -201,22 +165,15 @@ def _digamma(x: Lanes) -> Lanes:
 
 OF_FLOATS: dict[str, Formula] = {
     "deg2rad": partial(_scale, math.pi / 180),
-    "degrees": partial(_scale, 180 / math.pi),
     "digamma": partial(_in_doubles, _digamma),
     "floor_divide": _floor_divide,
     "fmax": partial(_without_nan, "maximum"),
     "fmin": partial(_without_nan, "minimum"),
     "gammaln": _gammaln,
-    "heaviside": _heaviside,
-    "logaddexp": _logaddexp,
-    "logaddexp2": _logaddexp2,
     "ndtr": partial(_in_doubles, _ndtr),
     "rad2deg": partial(_scale, 180 / math.pi),
-    "radians": partial(_scale, math.pi / 180),
     "remainder": _remainder,
-    "sign": _sign,
     "signbit": _signbit,
-    "conjugate": _conjugate,
 }
 
 
@@ -242,31 +199,7 @@ def _integer_remainder(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
     return y.compare("eq", 0).choose(y.constant(0), x - quotient * y)
 
 
-def _integer_power(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
-    """Return a power by squares, of an exponent that is not negative; NumPy refuses others, for which this is 1."""
-    w, kind = x.w, x.kind
-    base, found = [Elements(w, kind, w.local(kind, 8)) for _ in range(2)]
-    base[()], found[()] = x, x.constant(1)
-    for i in each(w, 0, int(kind[1:]) - is_signed):
-        shift = _resized(i, kind)
-        is_odd = (_divide("lshr", y, shift) & 1).compare("ne", 0)
-        b, f = base[()], found[()]
-        base[()], found[()] = b * b, is_odd.choose(f * b, f)
-    return found[()]
-
-
-def _resized(i: Lanes, kind: str) -> Lanes:
-    return i if kind == i.kind else Lanes(i.w, kind, i.w.let(f"trunc {i.kind} {i.name} to {kind}"))
-
-
-def _integer_sign(is_signed: bool, x: Lanes) -> Lanes:
-    above = x.compare("sgt" if is_signed else "ugt", 0).choose(x.constant(1), 0)
-    return x.compare("slt", 0).choose(x.constant(-1), above) if is_signed else above
-
-
 OF_INTEGERS: dict[str, Formula] = {
     "floor_divide": _integer_floor_divide,
-    "power": _integer_power,
     "remainder": _integer_remainder,
-    "sign": _integer_sign,
 }
