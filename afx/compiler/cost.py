@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from afx.compiler.control_flow import ScanSpec, graphs_of
 from afx.core.graph import Equation, Graph, Var
+from afx.core.scalar_ops import scalar_op
 
 __all__ = ["EquationCost", "bytes_moved", "equation_costs", "flops"]
 
@@ -40,10 +41,8 @@ def _flop_weight(eq: Equation) -> float:
     ufunc = eq.primitive.lowering.ufunc
     if eq.primitive.lowering.flops is not None or (ufunc is not None and ufunc.signature is not None):
         return PRODUCT_WEIGHT
-    return FUNCTION_WEIGHT if ufunc is not None and ufunc.nin == 1 and ufunc.__name__ not in _CHEAP else 1.0
-
-
-_CHEAP = {"negative", "absolute", "square", "sign", "floor", "ceil", "trunc", "rint", "logical_not", "isnan", "sqrt"}
+    is_function = ufunc is not None and ufunc.nin == 1 and not scalar_op(ufunc.__name__).dtypes
+    return FUNCTION_WEIGHT if is_function else 1.0
 
 
 def flops(graph: Graph) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
 
 from afx.compiler.native_backend.program import Fast, Op, Ref, Step, UfuncLoop, Value
 from afx.compiler.operands import Buffer, Operand
-from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, View
+from afx.compiler.schedule import Branch, Call, Fused, Instruction, Loop, View
 from afx.core.aval import Shape
 
 __all__ = ["Group", "Item", "Recipe", "call_of", "made_by", "reads_of", "recipe_of", "with_views_first"]
@@ -81,27 +81,38 @@ def call_of(loop: UfuncLoop | Fast | str, dtype: str) -> Callable[[Group, list[i
     return lambda group, args: group.add(Op(loop, dtype, tuple(args)))
 
 
+READ: dict[type[Any], tuple[str, ...]] = {
+    Call: ("operands",),
+    View: ("source",),
+    Fused: ("sliced", "whole"),
+    Branch: ("operands", "index"),
+    Loop: ("tests", "consts", "carry", "xs", "carry_back"),
+}
+MADE: dict[type[Any], tuple[str, ...]] = {
+    Call: ("outputs",),
+    View: ("out",),
+    Fused: ("outputs",),
+    Branch: ("outputs",),
+    Loop: ("outputs", "ys"),
+}
+
+
 def made_by(instruction: Instruction) -> tuple[Buffer, ...]:
     """Return the buffers that an instruction defines."""
-    if isinstance(instruction, View):
-        return (instruction.out,)
-    if isinstance(instruction, Loop):
-        return (*instruction.outputs, *instruction.ys)
-    return () if isinstance(instruction, Alloc | Free) else instruction.outputs
+    return tuple(_buffers_of(instruction, MADE))
 
 
-def reads_of(i: Instruction) -> Iterator[int]:
-    """Yield the numbers of the buffers that an instruction reads."""
-    operands: tuple[Operand, ...] = ()
-    if isinstance(i, Call | Branch):
-        operands = (*i.operands, i.index) if isinstance(i, Branch) else i.operands
-    elif isinstance(i, Fused):
-        operands = (*i.sliced, *i.whole)
-    elif isinstance(i, Loop):
-        operands = (*i.tests, *i.consts, *i.carry, *i.xs, *i.carry_back)
-    elif isinstance(i, View):
-        operands = (i.source,)
-    yield from [x.index for x in operands if isinstance(x, Buffer)]
+def reads_of(instruction: Instruction) -> list[int]:
+    """Return the numbers of the buffers that an instruction reads."""
+    return [x.index for x in _buffers_of(instruction, READ)]
+
+
+def _buffers_of(instruction: Instruction, fields: Mapping[type[Any], tuple[str, ...]]) -> list[Buffer]:
+    found: list[Any] = []
+    for name in fields.get(type(instruction), ()):
+        value: Any = getattr(instruction, name)
+        found += value if isinstance(value, tuple) else (value,)
+    return [x for x in found if isinstance(x, Buffer)]
 
 
 def with_views_first(instructions: Iterable[Instruction]) -> list[Instruction]:

@@ -24,6 +24,7 @@ from afx.core.aval import Shape
 __all__ = ["PRODUCTS", "generalized_call", "lower_matmul", "multiply_into"]
 
 SINGLE_BYTES = 4  # of a float32, of which thresholds are
+MATRICES = ("mk", "kn", "mn")  # core axes of products
 LENGTHS_OF_STRIDES = (0, 1, 1, 2, 0, 2)  # of rows, terms and columns, which ones the core strides walk along
 
 
@@ -129,7 +130,7 @@ def multiply_into(
         look(y, lambda v: v if v.ndim > 1 else v[:, None]),
         look(out, lambda v: np.expand_dims(v, missing)),
     )
-    product = generalized_call("matmul", ("mk", "kn", "mn"), matrices, quiet)
+    product = generalized_call("matmul", MATRICES, matrices, quiet)
     if len(product.outer) > 1:
         raise UnsupportedError("products whose batch axes do not follow each other evenly")
     b.multiplications += math.prod((*product.outer, *product.sizes))
@@ -145,7 +146,7 @@ def multiply_into(
         return
     ends = stops or _cut(product.sizes, int(out.dtype[1:]), b.limits)
     product = _with_orders(b, attrs.evolve(product, axis=axis, stops=ends, is_cut=bool(ends)))
-    if b.tier == 1 or product.orders is not None or not _lower_tiled(b, product, x, y, out):
+    if b.tier == 1 or product.orders is not None or not _lower_tiled(b, product, *matrices):
         b.fixed([product], [x, y], [out])
 
 
@@ -194,38 +195,31 @@ def _lower_tiled(b: BlockBuilder, product: Product, x: Location, y: Location, ou
 
     Args:
         b: the block.
-        product: the same as a call of NumPy's loop, on memory of owners.
-        x: where the left operand lies.
-        y: where the right operand lies.
-        out: where the result lies.
+        product: the same as a call of NumPy's loop.
+        x: where the left matrices lie.
+        y: where the right ones lie.
+        out: where the results lie.
     """
-    size = int(out.dtype[1:])
-    if out.dtype not in ("f4", "f8") or not x.dtype == y.dtype == out.dtype:
+    size, quiet, (batch, m, k, n) = int(out.dtype[1:]), product.quiet, product.sizes
+    is_float = out.dtype in ("f4", "f8") and x.dtype == y.dtype == out.dtype
+    if not is_float or math.prod(product.sizes) > b.limits.product_tile_max_products:
         return False
-    batch, m, k, n = product.sizes
-    if batch * m * k * n > b.limits.product_tile_max_products:
-        return False
-    a_row, a_k, b_k, b_column, c_row, c_column = product.core_strides
+    a_row, a_k, _, b_column, c_row, c_column = product.core_strides
     if n == 1 and m > 1 and (a_k == size or k == 1):
         _sum_rows(b, product, [x, y], out)
-    elif n == 1 and m > 1 and a_row == size and c_row == size:
-        _add(b, _turned(product), [x, y], out)
-    elif (b_column == size or n == 1) and (c_column == size or n == 1):
-        _add(b, product, [x, y], out)
-    elif batch == 1 and c_column == size and _pays_to_copy(m, k, n, b.limits):
-        if a_row != size and k * n <= m * k + m * n:
-            copy = _copied(b, y, product.operands[1], (k, n), (b_k, b_column))
-            operands = (product.operands[0], _ref(copy), product.operands[2])
-            _add(
-                b,
-                attrs.evolve(product, operands=operands, core_strides=(a_row, a_k, n * size, size, c_row, size)),
-                [x, copy],
-                out,
-            )
-        else:
-            _add_turned(b, product, x, y, out)
-    else:
+    elif n == 1 and m > 1 and a_row == c_row == size:
+        _add_tiles(b, _turned(y), _turned(x), _turned(out), quiet)
+    elif n == 1 or b_column == c_column == size:
+        _add_tiles(b, x, y, out, quiet)
+    elif batch > 1 or c_column != size or not _pays_to_copy(m, k, n, b.limits):
         return False
+    elif a_row != size and k * n <= m * k + m * n:
+        _add_tiles(b, x, b.copied(y), out, quiet)
+    else:  # the transpose, which reads rows of the left operand next to each other, copied back
+        left = _turned(x) if a_row == size else b.copied(_turned(x))
+        result = b.temporary(_turned(out).shape, out.dtype)
+        _add_tiles(b, _turned(y), left, result, quiet)
+        b.fixed([copy_nest(out, _turned(result))], [result], [out])
     return True
 
 
@@ -234,48 +228,14 @@ def _pays_to_copy(m: int, k: int, n: int, limits: NativeTarget) -> bool:
     return m * k * n >= limits.product_copy_min_products * min(k * n, m * k + m * n)
 
 
-def _add(b: BlockBuilder, product: Product, reads: list[Location], out: Location) -> None:
-    tiled = attrs.evolve(product, loop=None, stops=(), is_cut=False)
-    is_large = product.sizes[0] == 1 and math.prod(product.sizes) >= b.limits.product_tile_share_min_products
-    b.fixed([cut_tiles(tiled, b.target.native) if is_large else tiled], reads, [out])
+def _turned(x: Location) -> Location:
+    return look(x, lambda v: v.swapaxes(-1, -2))
 
 
-def _turned(product: Product) -> Product:
-    """Return the transpose of a product: that of the transposes in the other order."""
-    batch, m, k, n = product.sizes
-    a_row, a_k, b_k, b_column, c_row, c_column = product.core_strides
-    x, y, out = product.operands
-    return attrs.evolve(
-        product, sizes=(batch, n, k, m), operands=(y, x, out), core_strides=(b_column, b_k, a_k, a_row, c_column, c_row)
-    )
-
-
-def _add_turned(b: BlockBuilder, product: Product, x: Location, y: Location, out: Location) -> None:
-    """Add the transpose of a product, which reads rows of the left operand next to each other, and copy it back."""
-    _, m, k, n = product.sizes
-    a_row, a_k, b_k, b_column, *_ = product.core_strides
-    left, size = product.operands[0], int(out.dtype[1:])
-    if a_row != size:
-        x = _copied(b, x, left, (k, m), (a_k, a_row))
-        left, a_k = _ref(x), m * size
-    result = b.temporary((n, m), out.dtype)
-    operands = (product.operands[1], left, _ref(result))
-    strides = (b_column, b_k, a_k, size, m * size, size)
-    turned = attrs.evolve(product, sizes=(1, n, k, m), operands=operands, core_strides=strides)
-    _add(b, turned, [y, x], result)
-    back = attrs.evolve(result, shape=(m, n), strides=(size, m * size))
-    b.fixed([copy_nest(attrs.evolve(out, shape=(m, n), strides=(n * size, size)), back)], [result], [out])
-
-
-def _copied(b: BlockBuilder, x: Location, ref: Ref, shape: tuple[int, int], strides: tuple[int, int]) -> Location:
-    """Return a dense copy of a matrix."""
-    copy = b.temporary(shape, x.dtype)
-    b.fixed([copy_nest(copy, Location(x.owner, ref.offset, strides, shape, x.dtype))], [x], [copy])
-    return copy
-
-
-def _ref(x: Location) -> Ref:
-    return Ref(x.owner, x.dtype, x.offset, ())
+def _add_tiles(b: BlockBuilder, x: Location, y: Location, out: Location, quiet: tuple[str, ...]) -> None:
+    tiled = attrs.evolve(generalized_call("matmul", MATRICES, (x, y, out), quiet), loop=None)
+    is_large = tiled.sizes[0] == 1 and math.prod(tiled.sizes) >= b.limits.product_tile_share_min_products
+    b.fixed([cut_tiles(tiled, b.target.native) if is_large else tiled], [x, y], [out])
 
 
 def _sum_rows(b: BlockBuilder, product: Product, reads: list[Location], out: Location) -> None:
