@@ -66,6 +66,8 @@ class NativeTarget:
     tile_max_elements: int = 4096  # of a row times the rows of a tile: measured
     tile_min_rows: int = 8  # fewer ones would be computed twice too often
     share_min_elements: int = 200_000  # of a nest that threads share: below, help costs more than it saves: measured
+    share_min_nanoseconds: int = 50_000  # predicted for a nest of fewer elements: ten times what help costs
+    share_slow_min_elements: int = 8192  # of such a nest: eight parts of two strips
     share_loop_min_elements: int = 50_000  # the same in a long loop, which other threads join once
     share_loop_min_nanoseconds: int = 2_000_000  # predicted for all steps of a long loop, several times too high
     share_min_rows: int = 64  # of a nest of several axes: parts of equal size

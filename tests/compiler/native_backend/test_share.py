@@ -73,6 +73,21 @@ def test_reductions_of_rows_are_cut(shape: tuple[int, ...], dtype: Any) -> None:
     assert native.program.block.is_shared == (shape[-1] > 128)
 
 
+@use_limits(share_min_elements=200_000, share_min_nanoseconds=20_000)
+def test_nests_of_few_elements_that_take_long_are_cut() -> None:
+    """What threads share is decided by the time it takes too: functions of some thousand elements, and not their sums."""
+    x = np.random.default_rng(6).normal(size=9001)
+
+    def slow(x: Any) -> Any:
+        return np.sin(np.exp(-x * x)) * np.tanh(x) + np.log1p(np.exp(x))
+
+    native = assert_same_bits(slow, x)
+    assert native.program.block.is_shared
+    with thread_pool.single_threaded:
+        assert same_bits(native(x)[0][0], native.plan(x)[0])
+    assert not assert_same_bits(lambda x: x * 2 + x[::-1], x).program.block.is_shared
+
+
 def test_an_optimizer_over_many_leaves_is_one_phase_behind_its_scalars() -> None:
     """Leaves of all sizes are updated together: threads meet once."""
     rng = np.random.default_rng(3)

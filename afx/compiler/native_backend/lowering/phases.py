@@ -99,12 +99,18 @@ def _cut(step: Step, arena: int, least: int, limits: NativeTarget) -> list[Step]
         if total >= limits.share_loop_min_nanoseconds:  # then smaller steps too
             least = min(least, limits.share_loop_min_elements)
         return [step.map_blocks(lambda block: _cut_block(block, arena - step.arena, least, limits))]
-    if not isinstance(step, Nest) or step.folds or not step.space or step.elements < least:
+    if not isinstance(step, Nest) or step.folds or not step.space or not _is_worth(step, least, limits):
         return [step]
     if len(step.space) > 1:
         return [attrs.evolve(step, is_cut=True) if step.space[0] >= limits.share_min_rows else step]
     is_large = step.elements >= limits.share_min_elements
     return _in_chunks(step, limits.share_chunk_elements if is_large else limits.share_loop_chunk_elements)
+
+
+def _is_worth(nest: Nest, least: int, limits: NativeTarget) -> bool:
+    """Tell whether threads should share a nest: it has so many elements, or fewer that take as long."""
+    is_slow = nest.nanoseconds >= limits.share_min_nanoseconds and nest.elements >= limits.share_slow_min_elements
+    return nest.elements >= least or is_slow
 
 
 def _in_chunks(nest: Nest, chunk: int) -> list[Step]:
