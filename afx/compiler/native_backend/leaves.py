@@ -9,7 +9,7 @@ from typing import NamedTuple
 import attrs
 
 from afx.compiler.native_backend.elements import Mode, Names, Ref, UfuncLoop
-from afx.compiler.native_backend.steps import Leaf, RowAccess, Spaced, join_lengths, memory
+from afx.compiler.native_backend.steps import Leaf, RowAccess, Spaced, join_lengths
 from afx.compiler.native_backend.sums import Orders
 from afx.core.aval import Shape
 
@@ -35,7 +35,7 @@ class Inner(Spaced):
 
     loop: UfuncLoop
     space: Shape
-    operands: tuple[Ref, ...] = attrs.field(metadata=memory(lambda step: "r" * (len(step.operands) - 1) + "w"))
+    operands: tuple[Ref, ...]
     quiet: tuple[str, ...] = ()
     pieces: int = 0
     is_cut: bool = False
@@ -96,7 +96,7 @@ class Product(Leaf):
 
     loop: UfuncLoop | None
     sizes: Shape
-    operands: tuple[Ref, ...] = attrs.field(metadata=memory(lambda step: step.modes))
+    operands: tuple[Ref, ...]
     core_strides: Shape
     quiet: tuple[str, ...] = ()
     refuses: bool = False
@@ -258,7 +258,7 @@ class Routine(Spaced):
 
     name: str
     space: Shape
-    operands: tuple[Ref, ...] = attrs.field(metadata=memory(lambda step: step.modes))
+    operands: tuple[Ref, ...]
     sizes: Shape = ()
     quiet: tuple[str, ...] = ()
     is_by_element = True

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
 from afx.compiler.native_backend.elements import Access, Names, Ref
-from afx.compiler.native_backend.steps import BOTH, READ, Step, evolve
+from afx.compiler.native_backend.steps import Step, evolve
 from afx.core.aval import Shape
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ class Body:
         return _indented(self.block.lines(params, arena))
 
 
+def _as_tuple(roots: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    return roots if isinstance(roots, tuple) else () if roots is None else (roots,)
+
+
 def _indented(lines: Sequence[str]) -> list[str]:
     return ["    " + line for line in lines]
 
@@ -71,8 +75,10 @@ class Control(Step):
         bodies: the blocks, with their memory.
         arena: the offset of the blocks' arena in that of the block around them.
         quiet: floating-point warnings that it ignores as a whole.
+        own: the names of other fields that hold numbers of roots.
     """
 
+    own: ClassVar[tuple[str, ...]] = ()
     bodies: tuple[Body, ...]
     arena: int = attrs.field(default=0, kw_only=True)
     quiet: tuple[str, ...] = attrs.field(default=(), kw_only=True)
@@ -80,18 +86,22 @@ class Control(Step):
 
     def accesses(self) -> list[Access]:
         """Return its own memory, and that which its blocks may change."""
-        roots = [root for body in self.bodies for arg in body.args for root in arg.roots]
-        return [*super().accesses(), *[Access(Ref(root, "", 0, ()), "a") for root in roots]]
+        args = [arg.roots for body in self.bodies for arg in body.args]
+        own = [_as_tuple(getattr(self, name)) for name in self.own]
+        return [Access(Ref(root, "", 0, ()), "a") for roots in (*own, *args) for root in roots]
 
     def map_refs(self, change: Callable[[Ref], Ref]) -> Self:
         """Return the same with other memory, in the order of its accesses."""
-        found = super().map_refs(change)
 
-        def changed(arg: Arg) -> Arg:
-            return attrs.evolve(arg, roots=tuple([change(Ref(root, "", 0, ())).root for root in arg.roots]))
+        def changed(roots: Any) -> Any:
+            if isinstance(roots, int):
+                return change(Ref(roots, "", 0, ())).root
+            return roots and tuple(map(changed, roots))
 
-        bodies = [attrs.evolve(body, args=tuple(map(changed, body.args))) for body in self.bodies]
-        return evolve(found, bodies=tuple(bodies))
+        own = {name: changed(getattr(self, name)) for name in self.own}
+        args = [[attrs.evolve(arg, roots=changed(arg.roots)) for arg in body.args] for body in self.bodies]
+        bodies = [attrs.evolve(body, args=tuple(new)) for body, new in zip(self.bodies, args, strict=True)]
+        return evolve(self, bodies=tuple(bodies), **own)
 
     def place(self, numbers: Mapping[int, int], arena: int) -> Self:
         """Return the same in its block."""
@@ -132,14 +142,15 @@ class Loop(Control):
             turns of a loop with a condition; how many there is room for; how many there are in the end.
     """
 
+    own: ClassVar[tuple[str, ...]] = ("init", "carry", "other", "verdict", "rows")
     length: int | None
     reverse: bool
-    init: tuple[int, ...] = attrs.field(metadata=READ)
-    carry: tuple[int, ...] = attrs.field(metadata=BOTH)
-    other: tuple[int, ...] = attrs.field(metadata=BOTH)
+    init: tuple[int, ...]
+    carry: tuple[int, ...]
+    other: tuple[int, ...]
     carry_bytes: Shape
-    verdict: int | None = attrs.field(default=None, metadata=BOTH)
-    rows: int | None = attrs.field(default=None, metadata=BOTH)
+    verdict: int | None = None
+    rows: int | None = None
 
     @property
     def residuals(self) -> tuple[Arg, ...]:
@@ -188,7 +199,8 @@ class Choice(Control):
         dtype: of that number.
     """
 
-    index: int = attrs.field(metadata=READ)
+    own: ClassVar[tuple[str, ...]] = ("index",)
+    index: int
     dtype: str
 
     @property

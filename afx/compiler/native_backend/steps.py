@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from afx.compiler.native_backend.elements import Access, Mode, Names, Ref, UfuncLoop
+from afx.compiler.native_backend.elements import Access, Names, Ref, UfuncLoop
 from afx.core.aval import Shape
 
 if TYPE_CHECKING:
@@ -21,22 +21,9 @@ if TYPE_CHECKING:
     from afx.compiler.native_backend.program import Block
     from afx.compiler.target import NativeTarget
 
-__all__ = [
-    "BOTH", "READ", "Leaf", "RowAccess", "Spaced", "Step", "evolve", "join_lengths", "memory", "merged",
-]  # fmt: skip
+__all__ = ["Leaf", "RowAccess", "Spaced", "Step", "evolve", "join_lengths", "merged"]
 
 S = TypeVar("S")
-
-
-def memory(mode: Mode | Callable[[Any], str]) -> dict[str, Any]:
-    """Return the metadata of a field that names memory, and how the step touches it: a mode for all of it, or for each part.
-
-    The field holds a `Ref` or the number of a root, None, or tuples of these.
-    """
-    return {"mode": mode}
-
-
-READ, BOTH = memory("r"), memory("a")
 
 
 @attrs.frozen
@@ -147,17 +134,11 @@ class Step:
 
     def accesses(self) -> list[Access]:
         """Return the memory that it touches, operand by operand."""
-        found = list[Access]()
-        for name, mode in _fields_of_memory(self):
-            refs = [*_refs(getattr(self, name))]
-            modes: Any = mode(self) if callable(mode) else mode
-            found += map(Access, refs, modes if len(modes) > 1 else modes * len(refs))
-        return found
+        raise NotImplementedError  # each kind of step has its own
 
     def map_refs(self, change: Callable[[Ref], Ref]) -> Self:
         """Return the step with other memory, operand by operand."""
-        names = [name for name, _ in _fields_of_memory(self)]
-        return evolve(self, **{name: _changed(getattr(self, name), change) for name in names})
+        raise NotImplementedError  # each kind of step has its own
 
     def place(self, numbers: Mapping[int, int], arena: int) -> Self:  # of loops over blocks
         """Return the step in its block, where roots have these numbers and its scratch memory begins there."""
@@ -197,9 +178,28 @@ class Step:
 
 
 class Leaf(Step):
-    """A step without blocks."""
+    """A step without blocks.
+
+    Attributes:
+        operands: its memory.
+    """
 
     __slots__ = ()
+    operands: tuple[Ref, ...] = ()
+
+    @property
+    def modes(self) -> str:
+        """How it touches its operands, of which it writes the last one."""
+        return "r" * (len(self.operands) - 1) + "w"
+
+    def accesses(self) -> list[Access]:
+        """Return its operands."""
+        modes: Any = self.modes
+        return [*map(Access, self.operands, modes)]
+
+    def map_refs(self, change: Callable[[Ref], Ref]) -> Self:
+        """Return the step with other operands."""
+        return evolve(self, operands=tuple(map(change, self.operands)))
 
     @property
     def called_roots(self) -> set[int]:
@@ -236,36 +236,6 @@ class Spaced(Leaf):
             reach = [(each - 1) * ref.strides[0], *[(n - 1) * s for n, s in zip(rest, ref.strides[1:], strict=True)]]
             found.append(RowAccess.of(ref, each * ref.strides[0], reach, mode != "r"))
         return found
-
-
-def _fields_of_memory(step: Step) -> list[tuple[str, Any]]:
-    kind: Any = type(step)
-    return _FIELDS.get(kind) or _FIELDS.setdefault(
-        kind, [(f.name, f.metadata["mode"]) for f in attrs.fields(kind) if "mode" in f.metadata]
-    )
-
-
-_FIELDS: dict[Any, list[tuple[str, Any]]] = {}  # by the kind of step
-
-
-def _refs(value: Any) -> Iterator[Ref]:
-    """Yield the memory that a field names."""
-    if isinstance(value, Ref):
-        yield value
-    elif isinstance(value, int):
-        yield Ref(value, "", 0, ())
-    else:
-        for part in value or ():
-            yield from _refs(part)
-
-
-def _changed(value: Any, change: Callable[[Ref], Ref]) -> Any:
-    """Return a field with other memory."""
-    if isinstance(value, Ref):
-        return change(value)
-    if isinstance(value, int):
-        return change(Ref(value, "", 0, ())).root
-    return None if value is None else tuple([_changed(part, change) for part in value])
 
 
 def evolve(step: S, **changes: Any) -> S:

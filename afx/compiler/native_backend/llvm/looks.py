@@ -46,9 +46,9 @@ def leave_at(w: Writer, nanoseconds: float, unit: int = 1) -> Leave:
     return partial(_end_step, w, nanoseconds, unit)
 
 
-def leave_long(w: Writer, length: int, nanoseconds: float) -> Leave | None:
+def leave_long(w: Writer, length: int, nanoseconds: float, unit: int = 1) -> Leave | None:
     """Return the same for a loop of so many steps, None where that is short."""
-    return leave_at(w, nanoseconds) if length * nanoseconds >= w.limits.look_min_nanoseconds else None
+    return leave_at(w, nanoseconds, unit) if length * nanoseconds >= w.limits.look_min_nanoseconds else None
 
 
 def looking_axis(lengths: Sequence[int], nanoseconds: float, limits: NativeTarget) -> int:

@@ -9,8 +9,8 @@ from afx.compiler.native_backend.functions.table import emit_fast
 from afx.compiler.native_backend.llvm.extent import Extent, Lines
 from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.fold import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
-from afx.compiler.native_backend.llvm.looks import leave_at, looking_axis
-from afx.compiler.native_backend.llvm.nested import call_loop, element_at, over
+from afx.compiler.native_backend.llvm.looks import leave_long
+from afx.compiler.native_backend.llvm.nested import call_loop, element_at, move, over
 from afx.compiler.native_backend.llvm.op import memory_type, number, read, read_apart, read_one, written
 from afx.compiler.native_backend.llvm.row_groups import RowGroups, apply_op, emit_groups, group_rows, is_near
 from afx.compiler.native_backend.llvm.strip import call_on_strip
@@ -104,16 +104,13 @@ class NestEmitter:
         """Add the loops over groups of short rows, and over rows that are left."""
         w, row, count, cost = self.w, 0, self.nest.space[-2], self.nanoseconds * self.length
 
-        def moved(i: str) -> list[str]:
-            return [element_at(w, p, i, ref.strides[-2]) for p, ref in zip(pointers, self.refs, strict=True)]
-
         for groups in self.groups:
             turns, nanoseconds = (count - row) // groups.rows, cost * groups.rows
-            leave = leave_at(w, nanoseconds) if looking_axis([turns], nanoseconds, w.limits) == 0 else None
-            emit_groups(w, self.nest, groups, turns, moved(str(row)), leave)
+            leave = leave_long(w, turns, nanoseconds)
+            emit_groups(w, self.nest, groups, turns, move(w, pointers, self.refs, -2, str(row)), leave)
             row += turns * groups.rows
         if row < count:
-            w.loop(str(row), str(count), 1, lambda i: self._row(moved(i)))
+            w.loop(str(row), str(count), 1, lambda i: self._row(move(w, pointers, self.refs, -2, i)))
 
     def _row(self, pointers: list[str]) -> None:
         """Add the loops over one row: at once, or strip by strip."""
@@ -129,7 +126,7 @@ class NestEmitter:
             self._strip("0", Extent(self.w, self.length))
             return
         turns, cost = self.length // strip, self.nanoseconds * strip
-        leave = leave_at(self.w, cost, strip) if looking_axis([turns], cost, limits) == 0 else None
+        leave = leave_long(self.w, turns, cost, strip)
         self.w.loop("0", str(self.length), strip, lambda start: self._strip(start, self._extent(start, strip)), leave)
 
     def _extent(self, start: str, strip: int) -> Extent:
@@ -173,12 +170,8 @@ class NestEmitter:
                 self.strips[k] = element_at(w, self.targets[n], start, _size(ref.dtype))
                 self.direct.add(n)
         for k in sorted(later - set(self.strips)):
-            kind = memory_type(self._dtype(k))
+            kind = memory_type(self.nest.values[k].dtype)
             self.strips[k] = w.local(f"[{min(self.strip, self.length)} x {kind}]", 64)
-
-    def _dtype(self, k: int) -> str:
-        value = self.nest.values[k]
-        return value.ref.dtype if isinstance(value, Load) else value.dtype
 
     def _call(self, k: int, start: str, extent: Extent) -> None:
         op = self.nest.values[k]
@@ -235,7 +228,7 @@ class NestEmitter:
         if folds and self.accumulators and is_unrolled:
             lines = FOLD_LANES, lambda i: self._lines(ops, kept, stores, folds, start, i)
         width = self._lanes(ops, stores, folds)
-        extent.has_singles = any(self._dtype(k) == "f4" for k in ops) or bool(folds)
+        extent.has_singles = any(self.nest.values[k].dtype == "f4" for k in ops) or bool(folds)
         extent.loop(width, lambda i: self._element(ops, kept, stores, folds, start, i), lines)
 
     def _lines(self, ops: list[int], kept: list[int], stores: list[int], folds: list[int], start: str, i: str) -> None:
@@ -257,7 +250,7 @@ class NestEmitter:
             return 1
         if not all(is_near(ref.strides[-1], ref, self.w.limits) for ref in loads):
             return 1
-        widest = max([_size(self._dtype(k)) for k in (*reads, *ops)])
+        widest = max([_size(self.nest.values[k].dtype) for k in (*reads, *ops)])
         return min(self.w.limits.vector_max_lanes, self.w.limits.vector_bytes // widest)
 
     def _args(self, k: int) -> tuple[int, ...]:
@@ -294,7 +287,7 @@ class NestEmitter:
         for k in ops:
             op = values[k]
             assert isinstance(op, Op)
-            known[k] = apply_op(w, op, [get(j) for j in op.args], [self._dtype(j) for j in op.args])
+            known[k] = apply_op(w, op, [get(j) for j in op.args], [values[j].dtype for j in op.args])
             if k in kept:
                 dense = Ref(0, op.dtype, 0, (_size(op.dtype),))
                 written(w, op.dtype, known[k], self._at(self.strips[k], dense, i))

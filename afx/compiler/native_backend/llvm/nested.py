@@ -10,7 +10,7 @@ from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import PARTS, Ref, UfuncLoop
 from afx.core.aval import Shape
 
-__all__ = ["call_loop", "element_at", "over", "start_of"]
+__all__ = ["call_loop", "element_at", "move", "over", "start_of"]
 
 
 def start_of(w: Writer, ref: Ref) -> str:
@@ -42,12 +42,14 @@ def over(
             return
         low, high = ("%low", "%high") if is_cut and axis == 0 else ("0", str(space[axis]))
         leave = leave_at(w, nanoseconds * math.prod(space[axis + 1 :])) if axis == looking >= first else None
-        w.loop(low, high, 1, lambda i: nested(axis + 1, moved(axis, pointers, i)), leave)
-
-    def moved(axis: int, pointers: list[str], i: str) -> list[str]:
-        return [element_at(w, p, i, ref.strides[axis]) for p, ref in zip(pointers, refs, strict=True)]
+        w.loop(low, high, 1, lambda i: nested(axis + 1, move(w, pointers, refs, axis, i)), leave)
 
     nested(first, [start_of(w, ref) for ref in refs] if start is None else list(start))
+
+
+def move(w: Writer, pointers: Sequence[str], refs: Sequence[Ref], axis: int, i: str, unit: int = 1) -> list[str]:
+    """Return the pointers to what lies so many units of elements further along an axis."""
+    return [element_at(w, p, i, unit * ref.strides[axis]) for p, ref in zip(pointers, refs, strict=True)]
 
 
 def element_at(w: Writer, pointer: str, i: str, stride: int) -> str:

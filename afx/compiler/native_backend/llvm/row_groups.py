@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from afx.compiler.native_backend.functions.table import emit_fast
 from afx.compiler.native_backend.llvm.looks import Leave
+from afx.compiler.native_backend.llvm.nested import move
 from afx.compiler.native_backend.llvm.op import (
     element_type,
     emit,
@@ -114,10 +115,7 @@ def emit_groups(
     }
 
     def group(i: str) -> None:
-        at = [
-            w.shifted(p, w.let(f"mul nsw i64 {i}, {groups.rows * ref.strides[-2]}"))
-            for p, ref in zip(pointers, nest.refs, strict=True)
-        ]
+        at = move(w, pointers, nest.refs, -2, i, groups.rows)
         for c in columns:
             given = {k: vectors[c] for k, vectors in repeated.items()}
             given |= {
