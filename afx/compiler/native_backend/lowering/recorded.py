@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorded"]
 
+METADATA = frozenset({"dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"})
 VIEWS = frozenset({np.moveaxis, np.swapaxes, np.transpose, np.expand_dims, np.squeeze, np.broadcast_to, np.flip})
 
 
@@ -55,8 +56,14 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         return self._shadow
 
     def __getattr__(self, name: str) -> Any:
-        """Return what NumPy says of an array: its shape, dtype, strides, flags."""
-        return getattr(self.shadow, name)
+        """Return what NumPy says of an array whatever its elements are.
+
+        Raises:
+            UnsupportedError: a method of NumPy's arrays, which would read elements that nobody knows.
+        """
+        if name in METADATA or not hasattr(np.ndarray, name):
+            return getattr(self.shadow, name)
+        raise UnsupportedError(f"ndarray.{name}")
 
     @property
     def aval(self) -> Aval:
@@ -163,7 +170,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
             return self.recorder.scatter(name, *xs)
         if method == "accumulate":
             return self.recorder.accumulate(name, xs[0], options["axis"], out[0])
-        if method == "reduce":
+        if method == "reduce" and where is True:
             found = self.recorder.reduce(name, *xs, **options)
         elif method != "__call__" or options or ufunc.nout > 1 or not (where is True or ufunc is np.negative):
             # where= is for what raises no flag: all elements are computed
