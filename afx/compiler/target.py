@@ -138,7 +138,6 @@ class NativeTarget:
 
     # -- other operations --
     convolution_max_steps: int = 30  # copies and products of one convolution: LLVM's time grows with them
-    pooling_max_elements: int = 16  # of a window up to which NumPy's plan combines whole slices
     cumulative_min_neighbours: int = 8  # that a running sum adds up at once, step by step
     extreme_max_elements: int = 1 << 12  # whose extreme is looked for one by one: beyond, NumPy copies rows first
     matrix_max_length: int = 128  # of systems and factorizations: beyond, LAPACK works by blocks

@@ -62,7 +62,7 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
             ROUTINES[step.name](w, step)
         elif isinstance(step, Product):
             _product(w, step, flags)
-        w.hand_over_faults("%fault")
+        w.hand_over_faults()
         w.line("ret void")
 
     bounds = ", i64 %low, i64 %high" if step.is_cut else ""

@@ -98,12 +98,12 @@ class Writer:
         self.declare(function, f"declare i1 {function}({vector})")
         return self.let(f"call i1 {function}({vector} {condition})")
 
-    def hand_over_faults(self, pointer: str) -> None:
+    def hand_over_faults(self) -> None:
         """Add the faults of the open function to those before, at its end."""
         if self._faults:
-            seen = self.let(f"load i64, ptr {pointer}")
+            seen = self.let("load i64, ptr %fault")
             own = self.let(f"load i64, ptr {self._faults}")
-            self.line(f"store i64 {self.let(f'or i64 {seen}, {own}')}, ptr {pointer}")
+            self.line(f"store i64 {self.let(f'or i64 {seen}, {own}')}, ptr %fault")
 
     def call(self, function: str, args: str) -> None:
         """Add a call of one of the module's own functions, without a result."""
