@@ -9,8 +9,13 @@ import pytest
 
 import afx
 from afx import Array, stats
+from afx.compiler.native_backend.link import layout
+from afx.compiler.native_backend.llvm.emit import emit_programs
+from afx.compiler.native_backend.lowering.lower import lower_schedule
+from afx.compiler.target import current, use_target
 from afx.control._subgraphs import body_of, consts_first
 from afx.core import graph as graphs
+from tests.compiler.native_backend.native_run import FIRST_TIER, schedule_of, use_limits
 
 ROOT = Path(__file__).parents[2]
 
@@ -138,3 +143,32 @@ def test_plans_do_without_stopped_gradients() -> None:
     kept = afx.jit(afx.stop_gradient)(x)
     np.testing.assert_array_equal(kept, x)
     assert not np.shares_memory(np.asarray(kept), np.asarray(x))
+
+
+@pytest.mark.parametrize(("name", "number"), [("softmax", 15), ("sums", 120)])
+def test_machine_code_of_many_large_arrays_costs_as_many_times(name: str, number: int) -> None:
+    """Of twice as many arrays that threads share, lowering and code take about twice as many calls, not four times."""
+    where = layout()
+    assert where is not None
+
+    def fn(*xs: Array) -> list[Array]:
+        return [afx.nn.softmax(x) if name == "softmax" else afx.sum(x * 2, axis=0) for x in xs]
+
+    def count_calls(n: int) -> int:
+        schedule, calls = schedule_of(fn, *[np.zeros((40, 30))] * n), 0
+
+        def look(_frame: object, event: str, _argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(look)
+        try:
+            program = lower_schedule(schedule, current.target)[0]
+            emit_programs([program], where, current.target.native)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    with use_target(FIRST_TIER), use_limits(share_min_elements=1000, share_min_rows=2):
+        count_calls(2)  # fills what is kept of dtypes
+        assert count_calls(2 * number) < 2.3 * count_calls(number)

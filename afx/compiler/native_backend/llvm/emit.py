@@ -94,9 +94,10 @@ class Blocks:
                 self._all(block, block.steps[phase.start : phase.stop])
 
     def _share(self, block: Block, phase: Phase) -> None:
-        """Add a phase as a job of the team, whose function finds the block's memory in an array."""
+        """Add a phase as a job of the team, whose function finds the memory that it touches in an array."""
         w = self.w
-        names = [*[f"%p{k}" for k in range(block.params)], "%arena"]
+        touched = {block.roots[k].param for step in block.steps[phase.start : phase.stop] for k in step.touched}
+        names = [*[f"%p{k}" for k in sorted(touched - {-1})], "%arena"]
 
         def body() -> None:
             for k, name in enumerate(names):

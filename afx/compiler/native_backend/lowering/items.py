@@ -29,10 +29,6 @@ class Item:
         """All memory that they read or write."""
         return self.reads.union(self.writes)
 
-    def conflicts(self, other: Item) -> bool:
-        """Tell whether the order of both decides about results."""
-        return not (other.touched.isdisjoint(self.writes) and self.touched.isdisjoint(other.writes))
-
 
 @attrs.define(eq=False)
 class Group(Item):

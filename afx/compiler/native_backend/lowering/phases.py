@@ -52,18 +52,19 @@ def _cut_block(block: Block, arena: int, least: int, limits: NativeTarget) -> Bl
     block = attrs.evolve(block, steps=tuple(steps))
     if not any(step.is_cut for step in steps):
         return block
-    phases, start, known = list[Phase](), 0, list[_Bytes]()
+    phases, start, known = list[Phase](), 0, dict[int, list[_Bytes]]()  # what steps of a phase touch, by its parameter
     for k, step in enumerate(steps):
         own = _accesses(block, step)
         if own is None:
             _close(phases, steps, start, k)
             _close(phases, steps, k, k + 1)
-            start, known = k + 1, []
+            start, known = k + 1, {}
             continue
-        if any(_conflict(a, b) for a in known for b in own):
+        if any(_conflict(a, b) for b in own for a in known.get(b.param, ())):
             _close(phases, steps, start, k)
-            start, known = k, []
-        known += own
+            start, known = k, {}
+        for b in own:
+            known.setdefault(b.param, []).append(b)
     _close(phases, steps, start, len(steps))
     return attrs.evolve(block, phases=tuple(phases))
 
@@ -146,7 +147,7 @@ def _accesses(block: Block, step: Step) -> list[_Bytes] | None:
 
 
 def _conflict(a: _Bytes, b: _Bytes) -> bool:
-    """Tell whether two steps may not run side by side."""
-    if a.param != b.param or not (a.writes or b.writes) or a.stop <= b.start or b.stop <= a.start:
+    """Tell whether two steps may not run side by side, of bytes of one parameter that they touch."""
+    if not (a.writes or b.writes) or a.stop <= b.start or b.stop <= a.start:
         return False
     return a.part is None or a.part != b.part

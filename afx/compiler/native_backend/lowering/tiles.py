@@ -7,7 +7,8 @@ it these and the neighbours that are read there; rows at the edge of two tiles a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -63,25 +64,86 @@ def fuse_rows(
         is_shared: whether threads may share the rows: then no row adds to what another one has left, and what is
             elementwise alone stays as it is.
     """
-    waiting = units = [(item, _row_accesses(item, rows)) for item in _single_steps(items)]
-    left, found = set(kept), list[Item]()
+    units = _single_steps(items)
+    waiting = [(item, _row_accesses(item, rows)) for item in units]
+    left, counts, found = set(kept), _count_touches(units), list[Item]()
     while waiting:
-        run, parts, later = list[Item](), list[_Part](), list[tuple[Item, list[RowAccess] | None]]()
+        run, later, behind = _Run(rows, is_shared), list[tuple[Item, list[RowAccess] | None]](), _Touched()
         for item, accesses in waiting:
-            is_free = not any(item.conflicts(other) for other, _ in later)
-            if is_free and accesses is not None and _fits(accesses, parts, is_shared):
-                run.append(item)
-                parts.append(_Part(item.steps[0], accesses, rows))
-            elif is_free and not any(map(item.conflicts, run)):
+            is_free = not behind.conflicts(item)
+            if is_free and accesses is not None and run.take(item, accesses):
+                continue
+            if is_free and not run.conflicts(item):
                 found.append(item)
             else:
                 later.append((item, accesses))
-        is_worth = any(not isinstance(part.step, Nest) for part in parts) if is_shared else len(parts) > 1
-        outside = left.union(*[item.touched for item, _ in units if item not in run])
-        tiled = _loop_over_tiles(parts, rows, most, outside) if is_worth else None
-        found += run if tiled is None else [tiled]
+                behind.add(item)
+        is_worth = any(not isinstance(part.step, Nest) for part in run.parts) if is_shared else len(run.parts) > 1
+        outside = left | _touched_outside(run.items, counts)
+        tiled = _loop_over_tiles(run.parts, rows, most, outside) if is_worth else None
+        found += run.items if tiled is None else [tiled]
         waiting = later
     return found
+
+
+class _Touched:
+    """The memory that some items touch."""
+
+    def __init__(self) -> None:
+        self.reads: set[int] = set()
+        self.writes: set[int] = set()
+
+    def add(self, item: Item) -> None:
+        """Enter what an item touches."""
+        self.reads |= item.reads
+        self.writes.update(item.writes)
+
+    def conflicts(self, item: Item) -> bool:
+        """Tell whether the order of an item and of one of these decides about results."""
+        are_apart = self.writes.isdisjoint(item.writes) and self.writes.isdisjoint(item.reads)
+        return not are_apart or not self.reads.isdisjoint(item.writes)
+
+
+class _Run(_Touched):
+    """Steps that work on the same rows, one after the other; threads may share these."""
+
+    def __init__(self, rows: int, is_shared: bool) -> None:
+        super().__init__()
+        self.items: list[Item] = []
+        self.parts: list[_Part] = []
+        self._rows, self._is_shared = rows, is_shared
+        self._accesses: dict[int, list[RowAccess]] = {}  # by their memory
+
+    def take(self, item: Item, accesses: Sequence[RowAccess]) -> bool:
+        """Add a step if it may run on some rows before those of the run have run on others; tell whether it may."""
+        own: dict[int, list[RowAccess]] = {}
+        for a in accesses:
+            own.setdefault(a.ref.root, [*self._accesses.get(a.ref.root, ())]).append(a)
+        if not all(map(self._fits, own.values())):
+            return False
+        self._accesses |= own
+        self.items.append(item)
+        self.parts.append(_Part(item.steps[0], accesses, self._rows))
+        self.add(item)
+        return True
+
+    def _fits(self, own: Sequence[RowAccess]) -> bool:
+        """Tell whether all that touches one memory stays within its rows, or one step adds to it."""
+        if not any(a.writes for a in own):
+            return True
+        if all(a.adds for a in own):
+            return not self._is_shared and len({a.ref for a in own}) == 1 and sum([a.writes for a in own]) == 1
+        return not any(a.adds or a.pitch != own[0].pitch or a.low < 0 or a.high > a.pitch for a in own)
+
+
+def _count_touches(items: Iterable[Item]) -> Counter[int]:
+    """Return how many items touch the memory of each owner."""
+    return Counter([owner for item in items for owner in item.touched])
+
+
+def _touched_outside(items: Iterable[Item], counts: Mapping[int, int]) -> set[int]:
+    """Return the owners of memory that some items touch, and so do others: of each it is known how many do in all."""
+    return {owner for owner, n in _count_touches(items).items() if n < counts[owner]}
 
 
 def _single_steps(items: Sequence[Item]) -> list[Item]:
@@ -96,30 +158,15 @@ def _single_steps(items: Sequence[Item]) -> list[Item]:
 
 
 def _item(step: Step) -> Item:
-    """Return a step as an item; what one without rows reads is made right before it, and not in a loop over rows."""
+    """Return a step as an item."""
     accesses = step.accesses()
-    written = [a.ref.root for a in accesses if a.mode != "r" or not step.row_space]
+    written = [a.ref.root for a in accesses if a.mode != "r"]
     return Item([step], {a.ref.root for a in accesses}, [*dict.fromkeys(written)])
 
 
 def _row_accesses(item: Item, rows: int) -> list[RowAccess] | None:
     """Return what the step of an item reads and writes in each row; None where it is not a step of rows."""
     return item.steps[0].row_accesses(rows) if len(item.steps) == 1 else None
-
-
-def _fits(new: Sequence[RowAccess], run: Sequence[_Part], is_shared: bool) -> bool:
-    """Tell whether a step may run on some rows before those of a run have run on others."""
-    known = [*[a for part in run for a in part.accesses], *new]
-    for root in {a.ref.root for a in new}:
-        own = [a for a in known if a.ref.root == root]
-        if not any(a.writes for a in own):
-            continue
-        if all(a.adds for a in own):
-            if is_shared or len({a.ref for a in own}) > 1 or sum([a.writes for a in own]) > 1:
-                return False
-        elif any(a.adds or a.pitch != own[0].pitch or a.low < 0 or a.high > a.pitch for a in own):
-            return False
-    return True
 
 
 # -- stencils --
@@ -135,28 +182,31 @@ def tile_stencils(
         limits: which runs are worth it.
     """
     units, left = _single_steps(items), set(kept)
+    counts, behind = _count_touches(units), set(left)
     found: list[Item] = []
     end = len(units)
     while end:
-        run = _run(units[:end], left.union(*[unit.touched for unit in units[end:]]))
+        run = _run(units, end, behind)
         begin, roots = end - len(run), {a.ref.root for part in run for a in part.accesses}
         tiled = None
         if len(run) > 1 and sum([sizes[root] for root in roots]) >= limits.tile_min_bytes:
-            outside = left.union(*[unit.touched for unit in [*units[:begin], *units[end:]]])
+            outside = left | _touched_outside(units[begin:end], counts)
             tiled = _loop_over_tiles(run, run[-1].rows, limits.tile_max_elements, outside, limits.tile_min_rows)
         if tiled is None:
             begin = end - 1
         found.append(units[begin] if tiled is None else tiled)
+        behind.update(*[unit.touched for unit in units[begin:end]])
         end = begin
     return found[::-1]
 
 
-def _run(units: Sequence[Item], outside: set[int]) -> list[_Part]:
-    """Return the longest run of loops at the end that tiles can compute, each before those that read what it makes."""
+def _run(units: Sequence[Item], end: int, outside: set[int]) -> list[_Part]:
+    """Return the longest run of loops up to an end that tiles can compute, each before those that read what it makes."""
     run: list[_Part] = []
     needs: dict[int, _Rows | None] = {}  # None for what no tile could compute
     written: set[int] = set()
-    for unit in reversed(units):
+    for k in reversed(range(end)):
+        unit = units[k]
         part = _part(unit, run, needs, outside, written)
         if part is None:
             break
