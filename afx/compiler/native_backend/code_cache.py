@@ -169,7 +169,8 @@ def _read_own(path: Path) -> bytes:
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
             raise PermissionError(f"code cache: no plain file of the user's own: got {path}; remove it")
         data = file.read()
-        os.utime(descriptor if os.utime in os.supports_fd else path)
+        with contextlib.suppress(OSError):  # a file system that is read-only
+            os.utime(descriptor if os.utime in os.supports_fd else path)
     return data
 
 

@@ -65,18 +65,6 @@ FIRST = (-1, 0)  # rank of what is foreseen
 CLOSED = "the compiling process was closed"
 
 
-class EndedError(Exception):
-    """A child ended over its work.
-
-    Attributes:
-        was_idle: whether it had done nothing yet: its idle time was over as the job arrived.
-    """
-
-    def __init__(self, reason: str, *, was_idle: bool = False) -> None:
-        super().__init__(reason)
-        self.was_idle: bool = was_idle
-
-
 class _Child:
     """A compiling process, and the socket to it, which is used with patience."""
 
@@ -96,7 +84,8 @@ class _Child:
         """Return the answer to a call, its error and the reason; do something else meanwhile.
 
         Raises:
-            EndedError: it ended, or was ended, before that.
+            ConnectionResetError: its idle time was over as the call arrived.
+            ConnectionAbortedError: it ended, or was ended, over its work.
         """
         try:
             self.write(data)
@@ -105,15 +94,16 @@ class _Child:
         except TimeoutError as error:
             self.end()
             text = f"the compiling process was ended, as it has said nothing for {self._patience:g} seconds"
-            raise EndedError(text) from error
+            raise ConnectionAbortedError(text) from error
         except (EOFError, OSError) as error:
             code = self.end(current.target.service.end_max_seconds)
             text = f"the compiling process ended with code {code} while it compiled"
-            raise EndedError(text, was_idle=code == 0 or isinstance(error, BrokenPipeError)) from error
+            was_idle = code == 0 or isinstance(error, BrokenPipeError)
+            raise (ConnectionResetError if was_idle else ConnectionAbortedError)(text) from error
         except Exception as error:  # no memory, or what cannot be imported here
             self.end()
             text = f"an answer of the compiling process cannot be read ({type(error).__name__}: {error})"
-            raise EndedError(text) from error
+            raise ConnectionAbortedError(text) from error
         return made, (kind, reason)
 
     def write(self, data: bytes) -> None:
@@ -240,9 +230,9 @@ class CompileService:
             try:
                 child = self._running()
                 made, (kind, reason) = child.ask(data, self._tell) if data else (None, ("", ""))
-            except EndedError as error:
+            except ConnectionError as error:
                 reason = str(error)
-                if may_repeat and error.was_idle:
+                if may_repeat and isinstance(error, ConnectionResetError):
                     continue
                 self._note_end(job, reason)
             except Exception as error:

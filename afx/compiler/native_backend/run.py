@@ -1,19 +1,19 @@
-"""Runs of kernels: whole plans, and pieces between NumPy's calls."""
+"""Runs of kernels: whole plans, and pieces between NumPy's calls; the caller's ``np.errstate`` hears of their errors."""
 
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import attrs
 import numpy as np
 
 from afx.compiler.arena import ALIGNMENT
 from afx.compiler.native_backend.failures import log
-from afx.compiler.native_backend.fp_errors import are_heard, tell
 from afx.compiler.native_backend.link import Kernel
 from afx.compiler.native_backend.program import Program
 from afx.compiler.native_backend.share import shared_call, team_memory
@@ -24,19 +24,14 @@ from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
+from afx.core.tracing.source_info import stack_level
 from afx.core.tracing.tracer import NUMPY_ERRORS
 from afx.runtime.buffer_cache import IdleBuffers
 from afx.runtime.output_pool import OutputPool, donated_or_empty, pooled_bytes
 
 __all__ = ["MixedRunner", "Runner"]
 
-
-@attrs.define(eq=False)
-class _Space:
-    """Memory of one call at a time: a kernel's last arguments, and where arrays of results come from."""
-
-    memory: tuple[Any, ...]
-    pools: list[Callable[[], Any] | None]
+ERRORS = ((1, "divide", "divide by zero"), (2, "over", "overflow"), (8, "invalid", "invalid value"))
 
 
 def _nothing() -> None:
@@ -99,8 +94,9 @@ class Runner:
                 space = free.pop()
             except IndexError:
                 space = idle.take_older() or self._space()
+            memory, pools = space
             if has_pools:
-                made = zip(outputs, space.pools, strict=True)
+                made = zip(outputs, pools, strict=True)
                 outs = [empty(shape, dtype) if pool is None else pool() for (shape, dtype), pool in made]
             else:
                 outs = [empty(shape, dtype) for shape, dtype in fresh]
@@ -112,7 +108,7 @@ class Runner:
                     if values[k].__class__ is not ndarray:
                         values[k] = np.asarray(values[k])
             try:
-                errors = call(*values, *outs, *constants, *space.memory)
+                errors = call(*values, *outs, *constants, *memory)
             finally:
                 if len(free) < max_free:
                     free.append(space)
@@ -140,14 +136,15 @@ class Runner:
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line; results stay those of the kernel
         return outs
 
-    def _space(self) -> _Space:
+    def _space(self) -> tuple[tuple[Any, ...], list[Callable[[], Any] | None]]:
+        """Return memory of one call at a time: a kernel's last arguments, and where arrays of results come from."""
         pools: list[Callable[[], Any] | None] = [
             OutputPool(Aval(shape, dtype), self.target.pool_max_arrays) if pooled else None
             for (shape, dtype), pooled in zip(self.outputs, self.pools, strict=True)
         ]
         for out, _ in self.donated:
             pools[out] = _nothing  # which hands its memory on, as long as no pool remembers it
-        return _Space(_memory_of(self.kernel), pools)
+        return _memory_of(self.kernel), pools
 
 
 def _nbytes(output: tuple[Shape, DType]) -> int:
@@ -254,3 +251,37 @@ def _aligned(nbytes: int) -> Any:
     memory = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + nbytes]
+
+
+# -- floating-point errors --
+def are_heard(errors: int) -> bool:
+    """Tell whether the caller's ``np.errstate`` ignores not all of these errors."""
+    state: dict[str, Any] = {**np.geterr()}
+    return any(errors & flag and state[kind] != "ignore" for flag, kind, _ in ERRORS)
+
+
+def tell(errors: int) -> None:
+    """Do what the caller's ``np.errstate`` says, for a call that cannot run again to find the line.
+
+    Raises:
+        FloatingPointError: the caller wants these errors raised.
+    """
+    state: dict[str, Any] = {**np.geterr()}
+    for flag, kind, words in ERRORS:
+        if errors & flag:
+            _tell(state[kind], flag, words)
+
+
+def _tell(mode: str, flag: int, words: str) -> None:
+    message = f"{words} encountered in a compiled call that donates its arguments"
+    handler: Any = np.geterrcall()
+    if mode == "raise":
+        raise FloatingPointError(message)
+    if mode == "warn":
+        warnings.warn(message, RuntimeWarning, stacklevel=stack_level())
+    elif mode == "print":
+        sys.stderr.write(f"Warning: {message}\n")
+    elif mode == "call":
+        handler(words, flag)
+    elif mode == "log":
+        handler.write(f"Warning: {message}\n")

@@ -61,7 +61,7 @@ def test_a_file_of_another_program_is_none(tmp_path: Path) -> None:
 def raises(error: Exception) -> Callable[..., Any]:
     """Return a function that raises."""
 
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise error
 
     return fail
@@ -263,6 +263,32 @@ def test_later_processes_take_what_earlier_ones_compiled(tmp_path: Path) -> None
             for file in files:
                 file.write_bytes(kept[file][:-4] + b"dead")
     assert len(set(found)) == 1
+
+
+def test_processes_that_keep_the_same_kernels_at_once(tmp_path: Path) -> None:
+    """Two programs that write the same files at the same time give the same bits, and leave whole files alone behind."""
+    folder = tmp_path / "code"
+    command = [sys.executable, "-c", textwrap.dedent(NATIVE), str(folder), "native"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    both = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    first, second = [process.communicate(timeout=120)[0] for process in both]
+    assert first == second != ""
+    assert [process.returncode for process in both] == [0, 0]
+    names = [path.name for path in folder.iterdir()]
+    assert all(CodeCache(folder).get(name) is not None for name in names)
+    assert run_program(NATIVE, folder, "native") == first
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+
+
+def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the folder lies on a file system that has become read-only, kept code is found, and none is added."""
+    cache = CodeCache(tmp_path / "code")
+    cache.put(key_of(["kept"]), b"code")
+    monkeypatch.setattr(code_cache.tempfile, "mkstemp", raises(OSError(30, "Read-only file system")))
+    monkeypatch.setattr(os, "utime", raises(OSError(30, "Read-only file system")))
+    cache.put(key_of(["new"]), b"code")
+    assert cache.get(key_of(["new"])) is None
+    assert cache.get(key_of(["kept"])) == b"code"
 
 
 def test_a_second_run_begins_with_machine_code(tmp_path: Path) -> None:

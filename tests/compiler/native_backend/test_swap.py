@@ -393,6 +393,28 @@ def test_a_foreseen_compiler_ends_with_its_parent() -> None:
         wait_for(lambda pid=int(done.stdout): not alive(pid))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_program_ends_while_its_compiler_works() -> None:
+    """A program that ends neither waits for a plan that is being compiled, nor says a word, nor leaves the compiler behind."""
+    script = """
+        import time
+        from afx.compiler.native_backend.process import Job, service
+        said = []
+        service.submit(Job((time.sleep, 600.0), lambda made, reason: said.append(reason)))
+        service.submit(Job((time.sleep, 600.0), lambda made, reason: said.append(reason)))
+        while service.pid is None:
+            time.sleep(0.01)
+        pid = service.pid
+        time.sleep(0.3)  # it is at work
+        service.close()
+        print(pid, *set(said), len(said), service.is_busy)
+        service.submit(Job((time.sleep, 600.0), lambda made, reason: None))
+    """
+    pid, rest = run_python(script).strip().split(" ", 1)
+    assert rest == "the compiling process was closed 2 False"
+    wait_for(lambda: not alive(int(pid)))
+
+
 def test_compiling_a_module_needs_llvm_alone() -> None:
     """The compiler of the back end "native" imports neither NumPy nor afx, as the caller waits for it."""
     script = f"""

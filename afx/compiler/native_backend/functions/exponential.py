@@ -1,4 +1,4 @@
-"""Exponentials: exp, expm1, tanh and the logistic function.
+"""Exponentials: exp, expm1, tanh, the logistic function, and the error function of floats.
 
 ``x = k·log 2 + r`` with ``|r| <= log(2)/2`` in two parts (Cody & Waite 1980); ``exp(r)`` by a minimax polynomial (Remez'
 exchange); ``2^k`` from its bits. What has a term beside the rounded one is kept as an unevaluated sum (Dekker 1971).
@@ -9,7 +9,7 @@ from __future__ import annotations
 from afx.compiler.native_backend.functions.lanes import Lanes, bits_of
 
 __all__ = [
-    "INFINITY", "SIZE", "clamp", "exp", "exp2_single", "exp_is_hard", "exp_of_all", "expm1", "expm1_is_hard",
+    "INFINITY", "SIZE", "clamp", "erf", "exp", "exp2_single", "exp_is_hard", "exp_of_all", "expm1", "expm1_is_hard",
     "expm1_of_all", "keep_nan", "logistic", "tanh",
 ]  # fmt: skip
 
@@ -34,6 +34,15 @@ EXP2M1_SINGLE = (
 EXP2_SINGLE = (
     0.9999999999616647, 0.6931471807284757, 0.24022651198241338, 0.05550410353409295, 0.009618027244179005,
     0.001333392255953763, 0.0001546929404047707, 1.5201929291663773e-05,
+)  # fmt: skip
+ERF_END = 3.9300000667572021  # a float, from which on the error function is 1
+# erf(x) / x in x², relative error 2^-32 up to the end
+ERF_SINGLE = (
+    1.1283791668836587, -0.3761263800425219, 0.11283785157616537, -0.0268659795031817, 0.005223676188793932,
+    -0.0008545383343756146, 0.00012035964999173888, -1.4834916872628895e-05, 1.6147611354680388e-06,
+    -1.5536418180151626e-07, 1.310741506797525e-08, -9.537811926108638e-10, 5.848186325024316e-11,
+    -2.9354634137408295e-12, 1.1643837150178435e-13, -3.4860802814264585e-15, 7.36271816554185e-17,
+    -9.737334043010334e-19, 6.0469587367927585e-21,
 )  # fmt: skip
 
 
@@ -226,3 +235,9 @@ def logistic(x: Lanes) -> Lanes:
     z = divide(top, top_low, *_plus(e, e_low, 1.0))
     far = positive.choose(e.constant(1.0), scale(whole, k))
     return keep_nan(x, near.choose(z, far))
+
+
+def erf(x: Lanes) -> Lanes:
+    """Return ``erf(x)`` of floats: an odd polynomial in doubles."""
+    wide = clamp(x, -ERF_END, ERF_END).widen()
+    return keep_nan(x, (wide * (wide * wide).polynomial(ERF_SINGLE)).narrow("float"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from afx.compiler.native_backend.functions import errors, exponential, logarithm, power, trigonometry
+from afx.compiler.native_backend.functions import exponential, logarithm, power, trigonometry
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.nested import call_loop
 from afx.compiler.native_backend.llvm.writer import Writer
@@ -32,7 +32,7 @@ FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., La
     "log1p": (BOTH, logarithm.log1p, logarithm.log1p_is_hard, None),
     "sin": (BOTH, trigonometry.sin, trigonometry.is_far, None),
     "cos": (BOTH, trigonometry.cos, trigonometry.is_far, None),
-    "erf": (SINGLE, errors.erf, None, None),
+    "erf": (SINGLE, exponential.erf, None, None),
     "power": (SINGLE, power.power, power.power_is_hard, None),
     "hypot": (SINGLE, power.hypot, power.hypot_is_hard, None),
 }
