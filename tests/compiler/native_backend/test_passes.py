@@ -52,6 +52,17 @@ def test_loops_of_short_turns_need_the_stock_pipeline() -> None:
     assert passes_of(lambda x: afx.scan(lambda y, _: (y * 0.5 + 1, None), x, None, 10)[0], np.ones(100)) == "stock"
 
 
+def test_branches_are_no_loops() -> None:
+    """A branch runs once, and asks for no more passes than what stands in it."""
+
+    def halved(x: Any) -> Any:
+        return afx.cond(x[0] > 0, lambda x: np.tanh(x) * 2, np.sin, x)
+
+    assert passes_of(halved, LONG) == "few"
+    assert passes_of(lambda x: afx.cond(x[0] > 0, turned, lambda x: x.reshape(200, 100), x), LONG) == "unroll"
+    assert passes_of(lambda x: afx.fori_loop(0, 9, lambda _, x: halved(x), x), np.ones(100)) == "stock"
+
+
 def test_short_rows_that_take_little_time_change_nothing() -> None:
     """A program spends its time where its long rows are; a long loop body of such rows needs few passes too."""
     rows = LONG.reshape(5000, 4)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from afx.compiler.native_backend.child import FEW_PASSES, UNROLL
-from afx.compiler.native_backend.program import Block, Nest, Program, Step
+from afx.compiler.native_backend.program import Block, Loop, Nest, Program, Step
 from afx.compiler.target import NativeTarget
 
 __all__ = ["choose_passes"]
@@ -20,13 +20,13 @@ __all__ = ["choose_passes"]
 def choose_passes(programs: Sequence[Program], characters: int, limits: NativeTarget) -> str:
     """Return the first line of a module that is so long, empty where it needs LLVM's own pipeline."""
     if all(_is_written_out(program, limits) for program in programs):
-        needs_stock = characters < limits.passes_loop_min_characters and _has_turns(programs)
+        needs_stock = characters < limits.passes_loop_min_characters and _has_loops(programs)
         return "" if needs_stock else FEW_PASSES
-    return "" if _has_turns(programs) else UNROLL
+    return "" if _has_loops(programs) else UNROLL
 
 
-def _has_turns(programs: Sequence[Program]) -> bool:
-    return any(step.has_turns for program in programs for step in program.block.all_steps())
+def _has_loops(programs: Sequence[Program]) -> bool:
+    return any(isinstance(step, Loop) for program in programs for step in program.block.all_steps())
 
 
 def _is_written_out(program: Program, limits: NativeTarget) -> bool:
