@@ -5,6 +5,7 @@ Simplexes and Cholesky factors are as in Stan's reference manual, chapter "Const
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -120,8 +121,11 @@ class Interval(Bijector):
     high: Any = 1.0
 
     def __attrs_post_init__(self) -> None:
-        if is_traced(self.low) or is_traced(self.high) or np.all(np.asarray(self.low) < np.asarray(self.high)):
+        if is_traced(self.low) or is_traced(self.high):
             return
+        with contextlib.suppress(TypeError, ValueError):  # no numbers, or of other shapes
+            if np.all(np.asarray(self.low) < np.asarray(self.high)):
+                return
         raise ArgumentError(
             f"Interval: the lower bound lies below the upper one: got {self.low} and {self.high}; exchange or part them"
         )

@@ -25,7 +25,7 @@ from afx.ops.reductions.sums import mean
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.gamma import gammaln
 from afx.optim.solvers.minimize import minimize
-from afx.stats._distribution import ContinuousDistribution, Distribution, is_endless, quiet
+from afx.stats._distribution import ContinuousDistribution, Distribution, floating, is_endless, quiet
 
 __all__ = ["fit", "fit_shares"]
 
@@ -53,11 +53,11 @@ def fit(
     for name in (*start, *fixed):
         if name not in names:
             raise ArgumentError(f"{who}.fit: there is no parameter {name!r}: its parameters are {', '.join(names)}")
-    data = asarray(x).astype(float64)
+    data = read_real(x, who)
     if not data.size:
         raise ArgumentError(f"{who}.fit: no data: got {data.aval}; give one number or more")
     check_data(data, np.isfinite, who, "data are finite numbers", "leave them out")
-    held = {name: asarray(value).astype(float64) for name, value in fixed.items()}
+    held = {name: read_real(value, who) for name, value in fixed.items()}
     kinds = _free(who, distribution, names, defaults, held)
     if not kinds:
         raise ArgumentError(f"{who}.fit: nothing is left to fit: got {', '.join(held)}; leave a parameter out")
@@ -137,17 +137,21 @@ def _misfit(who: str, law: Distribution, data: Array) -> ArgumentError:
     """Return the error that names the first number of the data without a finite likelihood, and the support."""
     x = np.asarray(data)
     with quiet():
-        heights = np.broadcast_to(np.asarray(law.value("logpdf", data)), x.shape)
-    places = np.argwhere(~np.isfinite(heights))
+        heights = np.asarray(law.value("logpdf", data))
+    shape = np.broadcast_shapes(heights.shape, x.shape)  # parameters may have axes of their own
+    places = np.argwhere(~np.isfinite(np.broadcast_to(heights, shape)))
     if not len(places):
         return ArgumentError(
             f"{who}.fit: the likelihood at the start is beyond all numbers: got {data.aval}; give start="
         )
-    place: tuple[int, ...] = tuple(places[0].tolist())
-    low, high, support = _support(law, place, data.shape)
-    if not isinstance(law, ContinuousDistribution) and not float(x[place]).is_integer():
+    low, high, support = _support(law, tuple(places[0].tolist()), shape)
+    own: list[list[int]] = np.minimum(places[:, len(shape) - x.ndim :], np.array(x.shape, int) - 1).tolist()
+    rows: list[tuple[int, ...]] = list(dict.fromkeys(map(tuple, own)))
+    places = np.array(rows, int).reshape(len(rows), x.ndim)
+    first = float(x[tuple(places[0].tolist())])
+    if not isinstance(law, ContinuousDistribution) and not first.is_integer():
         way = "round them"
-    elif low < x[place] < high:
+    elif low < first < high:
         way = "leave them out, or give start="
     elif isinstance(law, ContinuousDistribution):
         ends = "loc=" if law.low == 0 and is_endless(law.high) else "loc= and scale="
@@ -165,6 +169,11 @@ def name_first(x: np.ndarray[Any, Any], places: np.ndarray[Any, Any], name: str 
     place = tuple(places[0].tolist())
     named = f"{name}[{', '.join(map(str, place))}] = {x[place]}" if place else f"{name} = {x}"
     return named + (f" and {len(places) - 1} more" if len(places) > 1 else "")
+
+
+def read_real(x: ArrayLike, who: str) -> Array:
+    """Return data or parameters as float64, or raise `DtypeError` where they are complex."""
+    return floating(f"{who}.fit", x)[0].astype(float64)
 
 
 def check_data(x: Array, holds: Callable[[Any], Any], who: str, support: str, way: str, name: str = "x") -> None:

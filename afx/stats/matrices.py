@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import float64
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -31,7 +30,7 @@ from afx.random import chisquare, normal, split
 from afx.random import multinomial as draw_multinomial
 from afx.random._arguments import ShapeLike
 from afx.stats._distribution import floating, quiet
-from afx.stats._fitting import check_data
+from afx.stats._fitting import check_data, read_real
 from afx.stats._stirling import digamma_rest, gammaln_rest
 from afx.stats.normal import HALF_LOG_2PI
 
@@ -98,7 +97,7 @@ class _Multinomial:
         >>> afx.stats.multinomial.fit(np.array([[1, 3], [2, 2]]))["p"]
         Array([0.375, 0.625], dtype=float64)
         """
-        counts = asarray(x).astype(float64)
+        counts = read_real(x, "multinomial")
         if counts.ndim != 2 or not counts.shape[0]:
             raise ShapeError(f"multinomial.fit: data are counts, int[points, k]: got {counts.aval}; reshape them")
         check_data(

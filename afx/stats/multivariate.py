@@ -10,7 +10,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_shapes
 from afx.core.dtypes import float64
 from afx.errors import ShapeError
-from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.creation import zeros
 from afx.ops.creation.matrices import eye
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -38,7 +38,7 @@ from afx.random import normal as draw_standard
 from afx.random._arguments import ShapeLike
 from afx.stats._bivariate_normal import bivariate_cdf
 from afx.stats._distribution import floating, quiet
-from afx.stats._fitting import check_data, fit_shares
+from afx.stats._fitting import check_data, fit_shares, read_real
 from afx.stats._multivariate_normal_cdf import lattice_cdf, trivariate_cdf
 from afx.stats._stirling import shares_entropy
 
@@ -116,7 +116,7 @@ class _Dirichlet:
         >>> afx.stats.dirichlet.fit(x)["alpha"].round(2)
         Array([ 6.14, 11.41], dtype=float64)
         """
-        return {"alpha": fit_shares(asarray(x).astype(float64))}
+        return {"alpha": fit_shares(read_real(x, "dirichlet"))}
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, alpha: ArrayLike) -> Array:
         """Return draws, float[*shape, k], as `afx.random.dirichlet` does."""
@@ -200,14 +200,14 @@ class _MultivariateNormal:
         (Array([2., 3.], dtype=float64), Array([[0.667, 0.   ],
                [0.   , 2.   ]], dtype=float64))
         """
-        y = asarray(x).astype(float64)
+        y = read_real(x, "multivariate_normal")
         y = reshape(y, (-1, 1)) if y.ndim == 1 else y
         if y.ndim != 2 or not y.shape[0]:
             raise ShapeError(f"multivariate_normal.fit: data are float[points, n]: got {y.aval}; reshape them")
         check_data(y, np.isfinite, "multivariate_normal", "data are finite numbers", "leave such points out")
         n = y.shape[1]
-        m = sum_(y, axis=0) / y.shape[0] if mean is None else asarray(mean).astype(float64)
-        known = None if cov is None else asarray(cov).astype(float64)
+        m = sum_(y, axis=0) / y.shape[0] if mean is None else read_real(mean, "multivariate_normal")
+        known = None if cov is None else read_real(cov, "multivariate_normal")
         if m.shape != (n,) or (known is not None and known.shape != (n, n)):
             raise ShapeError(
                 f"multivariate_normal.fit: known parameters fit the data: got mean {m.aval} and cov "

@@ -93,7 +93,17 @@ def test_a_start_keeps_its_constraints(constraint: Any, start: Any) -> None:
         sample.laplace(lambda p: normal(p["w"]), tree, {"w": constraint})
 
 
-@pytest.mark.parametrize("bounds", [(2.0, 1.0), (1.0, 1.0), (np.zeros(2), np.array([1.0, -1.0])), (0.0, np.nan)])
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        (2.0, 1.0),
+        (1.0, 1.0),
+        (np.zeros(2), np.array([1.0, -1.0])),
+        (0.0, np.nan),
+        (None, 1.0),
+        (np.zeros(2), np.ones(3)),
+    ],
+)
 def test_an_interval_is_not_empty(bounds: Any) -> None:
     """Bounds in the wrong order leave nothing between them, which would be nan much later."""
     with pytest.raises(ArgumentError, match="Interval: the lower bound lies below the upper one: got"):

@@ -135,9 +135,28 @@ def test_singular_normal_vectors() -> None:
         ("poisson", [3, 1.5], {}, r"got x\[1\] = 1.5, .* round them"),
         ("binom", [3, 12], {"n": 10}, r"got x\[1\] = 12.0, and the support whole numbers from 0 to 10"),
         ("norm", [1.0, np.inf, 2.0], {}, r"data are finite numbers: got x\[1\] = inf; leave"),
+        ("gamma", -3.0, {"loc": 0.0}, r"got x = -3.0, and the support \[0, inf\)"),
+        ("gamma", [1.0, -3.0, 2.0], {"loc": np.zeros((2, 1))}, r"got x\[1\] = -3.0, and the support \[0, inf\)"),
+        ("gamma", [[7.0], [9.0]], {"loc": np.array([6.0, 8.0])}, r"got x\[0, 0\] = 7.0, and the support \[8, inf\)"),
     ],
 )
 def test_data_without_a_likelihood_are_named(law: str, x: Any, options: dict[str, Any], text: str) -> None:
     """The first number outside of the support, its position, how many more there are, the support, and what to do."""
     with pytest.raises(afx.errors.ArgumentError, match=text):
         getattr(stats, law).fit(np.array(x), **options)
+
+
+@pytest.mark.parametrize("law", ["norm", "dirichlet", "multinomial", "multivariate_normal"])
+def test_complex_data_are_refused(law: str) -> None:
+    """Imaginary parts are not left out in silence."""
+    fit: Any = getattr(stats, law).fit
+    with pytest.raises(afx.errors.DtypeError, match=rf"{law}.fit: not defined for complex128: got complex128\[2,2\]"):
+        fit(np.full((2, 2), 0.5 + 1j))
+
+
+def test_complex_parameters_are_refused() -> None:
+    """Of those that are known."""
+    with pytest.raises(afx.errors.DtypeError, match=r"norm.fit: not defined for complex"):
+        stats.norm.fit(np.ones(3), loc=1j)
+    with pytest.raises(afx.errors.DtypeError, match=r"multivariate_normal.fit: not defined for complex"):
+        stats.multivariate_normal.fit(np.ones((3, 2)), mean=np.ones(2) * 1j)
