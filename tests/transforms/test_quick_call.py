@@ -80,6 +80,7 @@ def test_results_and_arguments_of_all_kinds() -> None:
         tree(X[:2]),
         tree(X.astype(np.float32)),
         tree(np.arange(3.0)),
+        tree(np.arange(3.0, dtype=">f8")),
         {**tree(X), "a": attrs.evolve(tree(X)["a"], count=4)},
         {**tree(X), "a": attrs.evolve(tree(X)["a"], name="b")},
         {**tree(X), "a": attrs.evolve(tree(X)["a"], nothing=X)},
@@ -158,3 +159,14 @@ def test_donated_trees() -> None:
     after = compiled(state, x)
     assert np.array_equal(view, before)
     assert np.array_equal(after["w"], before + X)
+
+
+def test_arrays_of_either_kind() -> None:
+    """NumPy's arrays and afx's take each other's place, alone and in trees, and are read as they are at each call."""
+    compiled, x = warmed(lambda x, y: x * 2 + y, X, X), np.arange(3.0)
+    for args in ((x, X), (X, x), (x, x), (X, X)):
+        assert np.array_equal(compiled(*args), x * 3)
+    x[0] = 5.0
+    assert float(compiled(x, X)[0]) == 10.0
+    assert np.array_equal(afx.grad(lambda z: compiled(z, x).sum())(X), [2.0, 2.0, 2.0])
+    assert compiled.cache_info().traces == 1

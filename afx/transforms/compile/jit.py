@@ -112,6 +112,7 @@ class JitFunction(Generic[P, R]):
             else:
                 entry = self._entries.get(tuple(kinds))
                 if entry is not None:
+                    self._last = entry if entry.notes_match(args, values) else None
                     return entry.results(entry.program.plan(*values))
         return self._run(args, kwargs)
 
@@ -193,8 +194,7 @@ class JitFunction(Generic[P, R]):
         if is_op or entry.lifted:
             return pytree.unflatten(entry.out_tree, list(call(entry.program, *leaves, *entry.lifted)))
         if not (kwargs or static_values or self._static_nums or self._static_names):
-            entry.note_call(treedef, leaves, values)
-            self._last = None if entry.match is None else entry
+            self._last = entry if entry.notes_match(args, values) else None
         if entry.donated:
             value = None  # one reference less to the last of them
             _donate(leaves, values, entry.donated)

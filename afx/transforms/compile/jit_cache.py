@@ -20,6 +20,7 @@ __all__ = ["CACHE_SIZE", "CacheEntry", "CacheInfo", "cache_info", "forget_unused
 
 CACHE_SIZE = 256
 QUICK_CALLS = 20  # of one kind, before the Python for it is written, in about half a millisecond
+NO_NAMES: dict[str, Any] = {}
 LEAF = pytree.structure(0.0)
 
 
@@ -68,13 +69,15 @@ class CacheEntry:
             return self.build(outs)
         return pytree.unflatten(self.out_tree, [wrap(v) for v in outs])
 
-    def note_call(self, treedef: Any, leaves: Sequence[Any], values: Sequence[Any]) -> None:
-        """Count a call that was taken apart; after some of one kind, write the Python that does so quicker."""
+    def notes_match(self, args: tuple[Any, ...], values: Sequence[Any]) -> bool:
+        """Count a call, and after some write the Python that takes such arguments apart; tell whether there is any."""
         self._calls += 1
         if self._calls == QUICK_CALLS:
+            leaves, treedef = pytree.flatten((args, NO_NAMES))
             self.match = make_match(treedef, leaves, values)
             if self.match is not None and len(self.out_tree.tokens) <= MAX_TOKENS:
                 self.build = make_builder(self.out_tree)
+        return self.match is not None
 
     @property
     def used(self) -> float:

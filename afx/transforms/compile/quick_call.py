@@ -8,6 +8,7 @@ general way, which knows all kinds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,6 +30,9 @@ MAX_TOKENS = 200  # of a structure: Python takes 10 us for each line that it com
 COMPARED = (int, bool, str)  # static values that may be equal without being the same
 
 
+OTHER = SimpleNamespace(shape=None)  # stands for what is no array
+
+
 class _Unknown(Exception):
     """Arguments of a kind that is left to the general way."""
 
@@ -38,7 +42,7 @@ class _Writer:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.names: dict[str, Any] = {"Array": Array, "ndarray": np.ndarray}
+        self.names: dict[str, Any] = {"Array": Array, "ndarray": np.ndarray, "OTHER": OTHER}
 
     def name(self, value: Any) -> str:
         """Return a name for a value."""
@@ -152,9 +156,9 @@ class _Matcher:
         if kind is not Array and not (kind is np.ndarray and value is leaf):
             raise _Unknown
         shape, dtype = self.writer.name(value.shape), self.writer.name(value.dtype)
-        found = f"{x}._value" if kind is Array else x
+        own = f"({v} := {x}._value) if ({x} := {text}).__class__ is Array"
         self._refuse(
-            f"({x} := {text}).__class__ is not {kind.__name__} or ({v} := {found}).shape != {shape} or {v}.dtype is not {dtype}"
+            f"({own} else ({v} := {x}) if {x}.__class__ is ndarray else OTHER).shape != {shape} or {v}.dtype is not {dtype}"
         )
 
 
