@@ -14,8 +14,8 @@ import afx
 from afx import export, optim
 from afx.errors import ArgumentError, ExportError
 from tests.export.cases import CASES
+from tests.export.onnx.test_onnx_primitives import apply, samples_by_name
 from tests.export.onnx_models import as_arrays, run_model
-from tests.export.test_onnx_primitives import apply, samples_by_name
 
 onnx: Any = pytest.importorskip("onnx", reason="onnx is an extra")
 pytest.importorskip("onnxruntime", reason="models are run by onnxruntime")
