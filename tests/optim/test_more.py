@@ -44,7 +44,7 @@ def test_no_optimizer_stands_untested() -> None:
 def test_no_transformation_stands_untested() -> None:
     """Every transformation of `optim.__all__` is used by a test of optimizers."""
     assert len(makers("update")) >= 30
-    assert makers("update") <= names_in(*Path(str(cases.__file__)).parent.glob("*.py"))
+    assert makers("update") <= names_in(*Path(str(cases.__file__)).parent.rglob("*.py"))
 
 
 PAIRS: dict[str, tuple[Any, Any]] = {
