@@ -115,8 +115,8 @@ def _softmax_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
     """Shift by one number where all elements are close to each other, else by the largest of each row."""
     xp.check_floats(out, x)
     x = xp.ordered(x)
-    tops, every = xp.largest(x, axis), tuple(range(x.ndim))
-    top, low = xp.largest(tops, every), xp.extreme("minimum", xp.extreme("minimum", x, axis), every)
+    tops, every = xp.extreme("maximum", x, axis), tuple(range(x.ndim))
+    top, low = xp.extreme("maximum", tops, every), xp.extreme("minimum", xp.extreme("minimum", x, axis), every)
     with np.errstate(invalid="ignore", over="ignore"):
         apart = top.astype(np.float64) - low.astype(np.float64)
     shift = cast(Any, np.where(apart < SOFTMAX_CLOSE[x.dtype.char], top, _finite(tops)))
@@ -139,7 +139,7 @@ def _below(x: Any, top: Any, shift: Any) -> Any:
 def _log_softmax_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
     xp.check_floats(out, x)
     x = xp.ordered(x)
-    top = xp.largest(x, axis)
+    top = xp.extreme("maximum", x, axis)
     with np.errstate(over="ignore"):
         below = _below(x, top, _finite(top))
         e = np.exp(below)

@@ -80,7 +80,7 @@ def _logsumexp_run(x: Any, *, axis: Shape) -> Any:
 def _logsumexp_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
     xp.check_floats(out, x)
     x = xp.ordered(x)
-    top = xp.largest(x, axis)
+    top = xp.extreme("maximum", x, axis)
     shift = np.where(np.isfinite(top), top, np.zeros((), x.dtype))
     total = sum_keepdims(np.exp(x - shift), axis)
     with np.errstate(divide="ignore"):

@@ -253,7 +253,7 @@ def _norm_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
     xp.check_floats(out, x)
     x = xp.ordered(x)
     size = np.abs(x)
-    top = xp.largest(size, axis)
+    top = xp.extreme("maximum", size, axis)
     scale = np.where(np.logical_and(top > 0, np.isfinite(top)), top, np.ones((), x.dtype))
     root = np.sqrt(np.add.reduce(np.square(size / scale), axis, keepdims=True))
     found = (root * scale).reshape(out.shape)

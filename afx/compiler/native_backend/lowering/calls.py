@@ -152,10 +152,6 @@ class Calls(Arrays):
         found = self.operand(out) if lower_fold(self.b, call) else self.reduce(name, x, axes)
         return found.reshape([1 if k in axes else n for k, n in enumerate(x.shape)])
 
-    def largest(self, x: Recorded, axes: Shape) -> Any:
-        """Return the largest elements along axes, which stay; how they are found does not decide about bits."""
-        return self.extreme("maximum", x, axes)
-
     def dot(self, x: Recorded, y: Any) -> Any:
         """Return the product of a matrix, or a vector, and a vector, as ``ndarray.dot`` computes it."""
         return self._add_call("dot", self._values((x, y)), x.shape[:-1], x.dtype)

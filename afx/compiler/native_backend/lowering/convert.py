@@ -195,11 +195,7 @@ class BlockBuilder:
         for x in operands:
             if isinstance(x, Buffer):
                 self.dtype(x)
-        k = self.group_of(space, operands, quiet)
-        group = self.items[k]
-        assert isinstance(group, Group)
-        if quiet is not None:
-            group.quiet = quiet
+        k, group = self.group_of(space, operands, quiet)
         group.made[out.index] = make(group, [self.value(group, k, x) for x in operands])
         self._recipes |= recipe_of(out, operands, quiet, make, self._recipes)
         group.writes.append(owner)
@@ -223,8 +219,8 @@ class BlockBuilder:
         operands: Sequence[Operand],
         quiet: tuple[str, ...] | None,
         reduced: tuple[bool, ...] = (),
-    ) -> int:
-        """Return the number of the last group of a space that runs behind operands and has room, or of a new one.
+    ) -> tuple[int, Group]:
+        """Return the last group of a space that runs behind operands and has room, or a new one, with its number.
 
         Args:
             space: lengths of the axes.
@@ -250,10 +246,11 @@ class BlockBuilder:
             if (streams < self.limits.nest_max_streams or not space) and (
                 quiet is None or group.quiet in (None, quiet)
             ):
-                return k
-        groups.append((len(self.items), Group(space=space)))
+                group.quiet = group.quiet if quiet is None else quiet
+                return k, group
+        groups.append((len(self.items), Group(space=space, quiet=quiet)))
         self.items.append(groups[-1][1])
-        return len(self.items) - 1
+        return groups[-1]
 
     def is_elementwise(self, x: Operand) -> bool:
         """Tell whether a loop over elements computes a value."""

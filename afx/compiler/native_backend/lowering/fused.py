@@ -13,8 +13,9 @@ import attrs
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError
 from afx.compiler.native_backend.lowering.items import made_by, reads_of
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dense, look
+from afx.compiler.native_backend.lowering.ops.reduction import REDUCTIONS
 from afx.compiler.native_backend.program import Arg, BlockLoop, Body
-from afx.compiler.operands import Buffer, Number, Operand
+from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call, Fused, Partial, Result, Schedule, Space, View
 from afx.core.aval import Shape
 from afx.core.primitive import lookup, primitive_for_role
@@ -22,7 +23,6 @@ from afx.core.primitive import lookup, primitive_for_role
 __all__ = ["lower_fused"]
 
 ELEMENTWISE = frozenset({"cast", "select"})  # roles of ops
-REDUCTIONS = frozenset({"reduce", "turned_reduce", "unrolled_reduce"})
 
 
 def lower_fused(b: BlockBuilder, fused: Fused) -> None:
@@ -178,8 +178,7 @@ class _Body:
     def _operand(self, x: Operand, is_sliced: bool) -> Operand:
         if isinstance(x, Buffer):
             return self.buffer(x, is_sliced)
-        is_part = is_sliced and x.form == "filled"
-        return Number(x.literal, x.form, self._shape(x.shape)) if is_part else x
+        return attrs.evolve(x, shape=self._shape(x.shape)) if is_sliced and x.form == "filled" else x
 
     def view(self, view: View) -> View:
         """Return a view of a block."""
@@ -192,9 +191,9 @@ class _Body:
             return self.view(part)
         operands = tuple([self._operand(x, own) for x, own in zip(part.operands, part.sliced, strict=True)])
         found = attrs.evolve(part, operands=operands, outputs=tuple(map(self.made, part.outputs)), sliced=())
-        if part.outputs[0].index not in self._partials:
-            return found
-        if part.method == "into":  # which adds up over the examples of a block
+        if (
+            part.outputs[0].index not in self._partials or part.method == "into"
+        ):  # which adds up over a block's examples
             return found
         if part.method not in REDUCTIONS:
             raise UnsupportedError(f"{part.op}.{part.method} over blocks")

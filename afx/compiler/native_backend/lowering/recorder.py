@@ -195,7 +195,7 @@ class Recorder(Calls):
     def refuse_where(self, test: Recorded) -> None:
         """Leave the call to NumPy at run time where any element is true: one is an index outside of its axis then."""
         marks = self.where(test, 1.0, 0.0)
-        place = self.cast(self.largest(marks, tuple(range(marks.ndim))) if marks.ndim else marks, np.int64)
+        place = self.cast(self.extreme("maximum", marks, tuple(range(marks.ndim))) if marks.ndim else marks, np.int64)
         self.gather(self.constant(np.zeros(1)), [place.reshape((1,))], 0)
 
     def prepare(self, make: Callable[[], tuple[Any, ...]], _is_cleared: bool = True) -> Callable[[], tuple[Any, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from afx.compiler.native_backend.lowering.convert import BlockBuilder
-from afx.compiler.native_backend.lowering.items import Group
 from afx.compiler.native_backend.program import Ref
 from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import Call
@@ -29,16 +28,12 @@ def lower_fold(b: BlockBuilder, call: Call) -> bool:
 
 def _fold(b: BlockBuilder, call: Call, x: Operand, ufunc: str, axes: Shape) -> None:
     """Add a reduction to the group that makes its operand, or to one that reads it."""
-    out, quiet = call.outputs[0], call.error_state
+    out = call.outputs[0]
     space = (b.locations[x.index] if isinstance(x, Buffer) else b.location(x)).shape
     location = b.own(out.index, out.shape, b.dtype(out))
     kept = iter(location.strides)
     strides = tuple([0 if axis in axes else next(kept) for axis in range(len(space))])
-    k = b.group_of(space, [x], quiet, tuple([s == 0 for s in strides]))
-    group = b.items[k]
-    assert isinstance(group, Group)
-    if quiet is not None:
-        group.quiet = quiet
+    k, group = b.group_of(space, [x], call.error_state, tuple([s == 0 for s in strides]))
     group.folds.append((b.value(group, k, x), ufunc, Ref(location.owner, location.dtype, 0, strides)))
     group.writes.append(location.owner)
     b.stored.add(location.owner)
