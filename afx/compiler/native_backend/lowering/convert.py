@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.compiler.arena import Arena
 from afx.compiler.native_backend.functions.rewrites import rewrite
 from afx.compiler.native_backend.lowering.items import Group, Item, Recipe, made_by, recipe_of, with_views_first
 from afx.compiler.native_backend.lowering.memory import (
@@ -16,7 +15,6 @@ from afx.compiler.native_backend.lowering.memory import (
     copy_nest,
     dense,
     dtype_name,
-    finish_steps,
     of_array,
     part_of,
     place_memory,
@@ -302,11 +300,7 @@ class BlockBuilder:
             self.items = fuse_rows(self.items, rows, params, self.limits.rows_max_elements, is_shared=is_shared)
         elif not is_shared:
             self.items = tile_stencils(self.items, params, self.sizes, self.limits)
-        arena = Arena()
-        roots, numbers = place_memory(self.items, params, self.sizes, arena)
-        steps = finish_steps(self.items, numbers, arena)
-        count = len(inputs) + len(outputs) + len(self.constants)
-        return Converted(Block(count, tuple(roots), tuple(steps), arena.size), tuple(self.constants))
+        return Converted(place_memory(self.items, params, self.sizes), tuple(self.constants))
 
     def reason(self, instruction: Instruction) -> str:
         """Add an instruction; return why it has no native form, and take its results for given then."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 import numpy as np
 
 from afx.compiler.arena import Arena
-from afx.compiler.native_backend.program import Load, Nest, Number, Op, Ref, Root, Step, Value
+from afx.compiler.native_backend.lowering.items import Item
+from afx.compiler.native_backend.program import Block, Load, Nest, Number, Op, Ref, Root, Value
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
 
@@ -21,21 +22,11 @@ __all__ = [
     "dense",
     "dtype_name",
     "fill_nest",
-    "finish_steps",
     "look",
     "of_array",
     "part_of",
     "place_memory",
 ]
-
-
-class Item(Protocol):
-    """What memory is placed for."""
-
-    steps: list[Step]
-    reads: set[int]
-    writes: list[int]
-    arena: int
 
 
 @attrs.frozen
@@ -128,18 +119,15 @@ def look(location: Location, view: Callable[[Any], Any]) -> Location:
     return part_of(location, x, view(x))
 
 
-def place_memory(
-    items: Sequence[Item], params: Sequence[int], sizes: dict[int, int], arena: Arena
-) -> tuple[list[Root], dict[int, int]]:
-    """Return the roots of a block and, for each owner of memory, the number of its root.
+def place_memory(items: Sequence[Item], params: Sequence[int], sizes: dict[int, int]) -> Block:
+    """Return the block of steps, whose memory lies in an arena from the first write to the last use.
 
     Args:
-        items: what runs, in order; each gets the offset of its scratch in ``arena``.
+        items: what runs, in order; each gets the offset of its scratch in the arena.
         params: owners that are parameters of the block.
         sizes: bytes of each owner.
-        arena: where all others lie, from their first write to their last use.
     """
-    roots = [Root(k) for k in range(len(params))]
+    arena, roots = Arena(), [Root(k) for k in range(len(params))]
     numbers = {owner: k for k, owner in enumerate(params)}
     last: dict[int, int] = {}
     for k, item in enumerate(items):
@@ -158,12 +146,8 @@ def place_memory(
         for owner in item.reads | set(item.writes):
             if last[owner] == k and roots[numbers[owner]].param < 0:
                 arena.give(roots[numbers[owner]].offset, sizes[owner])
-    return roots, numbers
-
-
-def finish_steps(items: Sequence[Item], numbers: dict[int, int], arena: Arena) -> list[Step]:
-    """Return the steps in order, with roots for owners and axes merged."""
-    return [step.place(numbers, item.arena) for item in items for step in item.steps]
+    steps = [step.place(numbers, item.arena) for item in items for step in item.steps]
+    return Block(len(params), tuple(roots), tuple(steps), arena.size)
 
 
 def copy_nest(out: Location, x: Location, quiet: tuple[str, ...] = ()) -> Nest:

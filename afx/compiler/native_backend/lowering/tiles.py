@@ -12,9 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
-from afx.compiler.arena import Arena
 from afx.compiler.native_backend.lowering.items import Item
-from afx.compiler.native_backend.lowering.memory import finish_steps, place_memory
+from afx.compiler.native_backend.lowering.memory import place_memory
 from afx.compiler.native_backend.program import Arg, Block, BlockLoop, Body, Leaf, Nest, Ref, Step
 from afx.compiler.native_backend.steps import RowAccess
 from afx.compiler.target import NativeTarget
@@ -306,9 +305,7 @@ def _tile(parts: Sequence[_Part], count: int, params: Sequence[tuple[int, int]],
 
         return part.step.map_refs(moved).on_rows(count + part.last - part.first, part.rows)
 
-    items, arena = [_item(on_tile(part)) for part in parts], Arena()
-    roots, final = place_memory(items, range(len(params)), sizes, arena)
-    return Block(len(params), tuple(roots), tuple(finish_steps(items, final, arena)), arena.size)
+    return place_memory([_item(on_tile(part)) for part in parts], range(len(params)), sizes)
 
 
 def _even_part(rows: int, most: int) -> int:
