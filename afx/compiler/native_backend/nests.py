@@ -67,6 +67,13 @@ class Nest(Spaced):
         return self.space[0]
 
     @property
+    def folds_rows(self) -> bool:
+        """Whether each of its folds reduces the same axes, the last ones, and not the first one: then rows are apart."""
+        kept = {tuple(map(bool, ref.strides)) for *_, ref in self.folds}
+        (pattern,) = kept if len(kept) == 1 else ((),)
+        return bool(pattern) and pattern[0] and not pattern[-1] and list(pattern) == sorted(pattern, reverse=True)
+
+    @property
     def operations(self) -> list[Op]:
         """What it computes; nothing, where it copies."""
         return [v for v in self.values if isinstance(v, Op)]

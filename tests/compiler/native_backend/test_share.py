@@ -131,3 +131,21 @@ def test_many_callers_at_once() -> None:
         y = x + 3
         y[location] = 0.0
         assert native(y)[1] == 1
+
+
+def test_folds_of_the_second_tier_are_cut() -> None:
+    """Reductions of large arrays along rows and columns have the same bits for any number of threads, near NumPy's."""
+    x = np.random.default_rng(7).normal(size=(90, 300))
+
+    def fn(x: Any) -> Any:
+        y = np.exp(x)
+        return x.sum(0), x.max(0), x.sum(1), x.min(1), x.sum(), (y.sum(0), y.max(1), (x * y).sum(1))
+
+    native = Native(fn, x, tier=2)
+    many = native(x)[0]
+    with thread_pool.single_threaded:
+        assert all(same_bits(a, b) for a, b in zip(many, native(x)[0], strict=True))
+    for found, want in zip(many, native.plan(x), strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-12)
+    for f in (lambda x: x.sum(0), lambda x: x.max(1)):
+        assert Native(f, x, tier=2).program.block.is_shared

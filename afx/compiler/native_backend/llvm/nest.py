@@ -77,7 +77,9 @@ class NestEmitter:
             over(w, space[:-1], self.refs, self._row, is_cut=self.nest.is_cut, nanoseconds=row)
             return
         whole = row * math.prod(space[self.outer : -1])
-        over(w, space[: self.outer], self.refs, lambda pointers: self._fold(pointers, adds), nanoseconds=whole)
+        rows = space[: self.outer]
+        fold = partial(self._fold, adds=adds)
+        over(w, rows, self.refs, fold, is_cut=self.nest.is_cut, nanoseconds=whole)
 
     def _fill(self, ufunc: str, ref: Ref, pointers: list[str]) -> None:
         fill(self.w, ufunc, ref, pointers[0])

@@ -100,7 +100,9 @@ def _cut(step: Step, arena: int, least: int, limits: NativeTarget) -> list[Step]
         if total >= limits.share_loop_min_nanoseconds:  # then smaller steps too
             least = min(least, limits.share_loop_min_elements)
         return [step.map_blocks(lambda block: _cut_block(block, arena - step.arena, least, limits))]
-    if not isinstance(step, Nest) or step.folds or not step.space or not _is_worth(step, least, limits):
+    if not isinstance(step, Nest) or not step.space or not _is_worth(step, least, limits):
+        return [step]
+    if step.folds and not step.folds_rows:
         return [step]
     if len(step.space) > 1:
         return [attrs.evolve(step, is_cut=True) if step.space[0] >= limits.share_min_rows else step]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from afx.compiler.native_backend.lowering.convert import BlockBuilder
 from afx.compiler.native_backend.program import Ref
 from afx.compiler.operands import Buffer, Number, Operand
@@ -22,8 +24,23 @@ def lower_fold(b: BlockBuilder, call: Call) -> bool:
     dtype = x.literal.aval.dtype if isinstance(x, Number) else x.dtype
     if 0 in x.shape or scalar_op(ufunc).lane is None or dtype != out.dtype or out.dtype.char not in "fd":
         return False
+    if call.method == "reduce" and _is_lone_reduction(b, x, axes):
+        return False
     _fold(b, call, x, ufunc, axes)
     return True
+
+
+def _is_lone_reduction(b: BlockBuilder, x: Operand, axes: Shape) -> bool:
+    """Tell whether a large array that nothing here makes is reduced along other axes than the last one.
+
+    That has a form of its own, whose pieces threads share; the order is the same, one row after the other.
+    """
+    if not isinstance(x, Buffer) or len(x.shape) - 1 in axes:
+        return False
+    location = b.locations[x.index]
+    is_ordered = list(location.strides) == sorted(location.strides, reverse=True) and location.strides[-1] > 0
+    is_large = math.prod(x.shape) >= b.limits.share_min_elements
+    return is_large and is_ordered and location.owner not in b.defined
 
 
 def _fold(b: BlockBuilder, call: Call, x: Operand, ufunc: str, axes: Shape) -> None:
