@@ -15,7 +15,7 @@ from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_plan, lower_schedule
-from afx.compiler.native_backend.process import Job, service
+from afx.compiler.native_backend.process import service
 from afx.compiler.native_backend.program import Program
 from afx.compiler.native_backend.unit import make_unit
 from afx.compiler.numpy_backend.exec import NumpyBackend
@@ -50,7 +50,7 @@ def compile_here(schedule: Schedule, target: Target, where: Layout, key: str, do
                 put_code(text, target.cpu, folder, code)
                 keep_kernels(key, folder, (mixed, pieces, code))
 
-    service.submit(Job((text, target.cpu), compiled, (0, len(schedule))))
+    service.submit((text, target.cpu), compiled, (0, len(schedule)))
     with contextlib.suppress(Exception):  # linking meets it again
         load_linker()
 

@@ -22,9 +22,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import attrs
+from typing import Any, TypeAlias
 
 from afx.compiler.native_backend.child import encode, main, receive
 from afx.compiler.native_backend.failures import warn
@@ -32,33 +30,12 @@ from afx.compiler.native_backend.helper import Worker
 from afx.compiler.native_backend.jobs import load_compiler
 from afx.compiler.target import DEFAULT, current
 
-__all__ = ["CompileService", "Job", "service"]
+__all__ = ["CompileService", "service"]
 
 
-def _ignore(_made: Any, _reason: str) -> None:
-    """Take what nobody waits for."""
-
-
-@attrs.frozen(eq=False)
-class Job:
-    """A schedule or a module on its way through the compiler.
-
-    Attributes:
-        call: what the child is told: a module as `compile_text` takes it, or a function and its arguments.
-        done: called in another thread with what was made, or None, and why there is nothing; by default nobody waits for it,
-            and what is wrong will be the answer to the next job.
-        rank: the smallest goes first: those that are awaited, then short ones.
-    """
-
-    call: tuple[Any, ...]
-    done: Callable[[Any, str], None] = _ignore
-    rank: tuple[int, int] = (1, 0)
-
-    @property
-    def is_foreseen(self) -> bool:
-        """Whether it gets the child ready for jobs to come."""
-        return self.done is _ignore
-
+Done: TypeAlias = "Callable[[Any, str], None]"
+Job: TypeAlias = "tuple[tuple[Any, ...], Done | None]"
+"""A call for the child, and who takes what is made; nobody does where the call makes it ready for those to come."""
 
 WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy loads in three quarters of the time
 FIRST = (-1, 0)  # rank of what is foreseen
@@ -156,20 +133,26 @@ class CompileService:
         """Start the child without waiting, as a job will come; of a schedule that needs these modules, where any are named."""
         with self._lock:
             if not self.broken and self.pid is None:
-                self._ask(Job((load_compiler, modules) if modules else (), _ignore, FIRST))
+                self._ask((load_compiler, modules) if modules else (), None, FIRST)
 
-    def submit(self, job: Job) -> None:
-        """Compile without waiting; whatever goes wrong, ``job.done`` is called with None."""
+    def submit(self, call: tuple[Any, ...], done: Done, rank: tuple[int, int] = (1, 0)) -> None:
+        """Compile without waiting.
+
+        Args:
+            call: what the child is told: a module as `compile_text` takes it, or a function and its arguments.
+            done: called in another thread with what was made, or None, whatever goes wrong, and why there is nothing.
+            rank: the smallest goes first: those that are awaited, then short ones.
+        """
         with self._lock:
             if not self.broken:
-                self._ask(job)
+                self._ask(call, done, rank)
             if not self.broken:
                 return
-        job.done(None, self.broken)
+        done(None, self.broken)
 
-    def _ask(self, job: Job) -> None:
+    def _ask(self, call: tuple[Any, ...], done: Done | None, rank: tuple[int, int]) -> None:
         try:
-            self._worker.ask(job, job.rank)
+            self._worker.ask((call, done), rank)
         except RuntimeError as error:  # a system without threads, or without one more
             self.broken = f"no thread can be started ({error})"
             warn("compiler", self.broken)
@@ -192,8 +175,8 @@ class CompileService:
             worker, self._worker = self._worker, self._new_worker()
         if child is not None:
             child.process.kill()
-        for job in worker.close(current.target.service.end_max_seconds):  # linking must end before the interpreter does
-            job.done(None, CLOSED)
+        for _, done in worker.close(current.target.service.end_max_seconds):  # linking must end before the interpreter
+            _tell(done, None, CLOSED)
         if child is not None:
             child.end()
 
@@ -208,48 +191,47 @@ class CompileService:
     # -- in the thread --
     def _do(self, job: Job) -> None:
         """Have a job done; what came of it is told while the child works on the next one, where one waits."""
-        self._told.append(self._compile(job))
+        call, done = job
+        self._told.append(partial(_tell, done, *self._compile(call, is_foreseen=done is None)))
         if not self._worker.waiting:
             self._tell()
 
     def _tell(self) -> None:
         while self._told:
-            try:
-                self._told.pop()()
-            except Exception as error:
-                warn("plan", f"what was compiled could not be taken ({type(error).__name__}: {error})")
+            self._told.pop()()
 
-    def _compile(self, job: Job) -> Callable[[], None]:
-        """Have a job done; return what tells of it."""
+    def _compile(self, call: tuple[Any, ...], *, is_foreseen: bool) -> tuple[Any, str]:
+        """Return what the child makes, or None, and why there is nothing."""
         try:
-            data = encode(job.call) if job.call else b""
+            data = encode(call) if call else b""
         except Exception as error:  # of a function that the user's code holds, say: this job's fault alone
-            return partial(job.done, None, f"another process cannot have what it holds ({error})")
+            return None, f"another process cannot have what it holds ({error})"
         reason = self.broken
         for may_repeat in () if reason else (True, False):
+            is_last = False
             try:
                 child = self._running()
-                made, (kind, reason) = child.ask(data, self._tell) if data else (None, ("", ""))
+                if not data:
+                    break
+                made, (kind, reason) = child.ask(data, self._tell)
             except ConnectionError as error:
                 reason = str(error)
                 if may_repeat and isinstance(error, ConnectionResetError):
                     continue
-                self._note_end(job, reason)
             except Exception as error:
-                reason = f"the compiling process cannot be started or reached ({error})"
-                self._note_end(job, reason, is_last=True)
+                reason, is_last = f"the compiling process cannot be started or reached ({error})", True
             else:
                 self._ends = 0
-                if kind not in ("", "UnsupportedError") and not job.is_foreseen:
+                if kind not in ("", "UnsupportedError") and not is_foreseen:
                     warn("plan", f"a program could not be compiled ({kind}: {reason})")
-                return partial(job.done, made, reason)
+                return made, reason
+            if not is_foreseen and not self._is_closed():
+                self._note_end(reason, is_last)
             break
-        return partial(job.done, None, CLOSED if self._is_closed() else reason)
+        return None, CLOSED if self._is_closed() else reason
 
-    def _note_end(self, job: Job, reason: str, *, is_last: bool = False) -> None:
+    def _note_end(self, reason: str, is_last: bool) -> None:
         """Warn of a child that ended over a job that somebody waits for; too many in a row are the last ones."""
-        if job.is_foreseen or self._is_closed():
-            return
         self._ends += 1
         if is_last or self._ends >= current.target.service.child_max_ends:
             self.broken = reason
@@ -278,6 +260,14 @@ class CompileService:
         with contextlib.suppress(OSError):  # it has ended, which the job will meet too
             child.write(encode(_search_path()))
         return child
+
+
+def _tell(done: Done | None, made: Any, reason: str) -> None:
+    try:
+        if done is not None:
+            done(made, reason)
+    except Exception as error:
+        warn("plan", f"what was compiled could not be taken ({type(error).__name__}: {error})")
 
 
 # under its own name, others of afx find it when they are loaded

@@ -15,7 +15,7 @@ from afx.compiler.native_backend.kept import Kept, Made, find_kept, keep_verdict
 from afx.compiler.native_backend.link import layout, link, load_linker
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.lowering.product_order import products_digest
-from afx.compiler.native_backend.process import Job, service
+from afx.compiler.native_backend.process import service
 from afx.compiler.native_backend.run import MixedRunner, Runner
 from afx.compiler.native_backend.trial import NumpyPlan, Run, Trial
 from afx.compiler.schedule import Call, Instruction, Schedule
@@ -55,7 +55,7 @@ def start(code: NativeCode) -> None:
         compile_here(code.schedule, target, where, code.key, done)
     else:
         call = (make_kernels, loaded_modules(), schedule, target, where, code_folder(), code.key)
-        service.submit(Job(call, done, (not code.is_awaited, len(schedule))))
+        service.submit(call, done, (not code.is_awaited, len(schedule)))
 
 
 def look(code: NativeCode) -> bool:

@@ -20,7 +20,7 @@ from afx.compiler.native_backend.jobs import make_kernels
 from afx.compiler.native_backend.link import Kernel, layout, link
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.lowering.lower import lower_schedule
-from afx.compiler.native_backend.process import CompileService, Job
+from afx.compiler.native_backend.process import CompileService
 from afx.compiler.native_backend.share import run_on_threads, team_memory
 from afx.compiler.target import Target, current, use_target
 from afx.runtime import thread_pool
@@ -157,7 +157,7 @@ def ask(service: CompileService, schedule: Any) -> tuple[threading.Event, list[A
 
     where = layout()
     assert where is not None
-    service.submit(Job((make_kernels, (), schedule, Target(), where), answer))
+    service.submit((make_kernels, (), schedule, Target(), where), answer)
     return done, found
 
 

@@ -24,7 +24,7 @@ pytest.importorskip("llvmlite", reason="machine code is an extra")
 from afx.compiler.native_backend import build, child, failures, process
 from afx.compiler.native_backend.jobs import make_kernels
 from afx.compiler.native_backend.link import layout
-from afx.compiler.native_backend.process import CompileService, Job
+from afx.compiler.native_backend.process import CompileService
 from afx.compiler.target import NativeTarget, Target, use_target
 from tests.compiler.native_backend.native_run import (
     FIRST_TIER,
@@ -214,7 +214,7 @@ def test_what_no_other_process_can_have_is_one_plan_s_fault() -> None:
     assert seen == [5.0]
     reasons: list[str] = []
     service = CompileService()
-    service.submit(Job((make_kernels, (), plan.schedule, Target(), layout()), lambda _, reason: reasons.append(reason)))
+    service.submit((make_kernels, (), plan.schedule, Target(), layout()), lambda _, reason: reasons.append(reason))
     wait_for(lambda: reasons)
     assert "another process cannot have" in reasons[0]
     assert not service.broken
@@ -230,7 +230,7 @@ def test_a_job_that_the_compiler_cannot_read_is_one_plan_s_fault(monkeypatch: py
     monkeypatch.setattr(by_numpy, "__qualname__", "of_the_script")
     reasons: list[str] = []
     service = CompileService()
-    service.submit(Job((by_numpy, 1.0), lambda _, reason: reasons.append(reason)))
+    service.submit((by_numpy, 1.0), lambda _, reason: reasons.append(reason))
     wait_for(lambda: reasons)
     assert "of_the_script" in reasons[0]
     assert failures._WARNED == ["plan"]
@@ -398,17 +398,17 @@ def test_a_program_ends_while_its_compiler_works() -> None:
     """A program that ends neither waits for a plan that is being compiled, nor says a word, nor leaves the compiler behind."""
     script = """
         import time
-        from afx.compiler.native_backend.process import Job, service
+        from afx.compiler.native_backend.process import service
         said = []
-        service.submit(Job((time.sleep, 600.0), lambda made, reason: said.append(reason)))
-        service.submit(Job((time.sleep, 600.0), lambda made, reason: said.append(reason)))
+        service.submit((time.sleep, 600.0), lambda made, reason: said.append(reason))
+        service.submit((time.sleep, 600.0), lambda made, reason: said.append(reason))
         while service.pid is None:
             time.sleep(0.01)
         pid = service.pid
         time.sleep(0.3)  # it is at work
         service.close()
         print(pid, *set(said), len(said), service.is_busy)
-        service.submit(Job((time.sleep, 600.0), lambda made, reason: None))
+        service.submit((time.sleep, 600.0), lambda made, reason: None)
     """
     pid, rest = run_python(script).strip().split(" ", 1)
     assert rest == "the compiling process was closed 2 False"

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from afx.compiler.native_backend.link import address_of, load_code
-from afx.compiler.native_backend.process import Job, service
+from afx.compiler.native_backend.process import service
 
 __all__ = ["SYMBOLS", "compile_module", "load_function"]
 
@@ -38,7 +38,7 @@ def compile_module(text: str, triple: str, cpu: str, features: str, is_loaded: b
     """
     answer: Future[tuple[Any, str]] = Future()
     call = (text, cpu, "object", (triple, features, "pic" if is_loaded else "static"))
-    service.submit(Job(call, lambda code, reason: answer.set_result((code, reason))))
+    service.submit(call, lambda code, reason: answer.set_result((code, reason)))
     try:
         code, reason = answer.result(SECONDS)
     except TimeoutError:
