@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 import numpy as np
@@ -27,15 +27,6 @@ from afx.ops.reductions.sums import max as max_
 __all__ = ["as_vector", "bound_vector", "iterate", "norm_of"]
 
 EAGER_STEPS: Final = 10  # measured: tracing and compiling a solver's step takes the time of about ten of its steps
-
-
-class Running(Protocol):
-    """A state of a solver."""
-
-    @property
-    def iterations(self) -> Array: ...
-    @property
-    def status(self) -> Array: ...
 
 
 S = TypeVar("S", bound=Any)
