@@ -9,7 +9,7 @@ from typing import NamedTuple
 import attrs
 
 from afx.compiler.native_backend.elements import Mode, Names, Ref, UfuncLoop
-from afx.compiler.native_backend.steps import Leaf, RowAccess, Spaced, join_lengths
+from afx.compiler.native_backend.steps import Leaf, RowAccess, join_lengths
 from afx.compiler.native_backend.sums import Orders
 from afx.core.aval import Shape
 
@@ -21,7 +21,7 @@ MULTIPLIED = ((0, 1), (1, 2), (0, 2))  # the same of matrices
 
 
 @attrs.frozen
-class Inner(Spaced):
+class Inner(Leaf):
     """Inner loop of a ufunc run over strided operands: a reduction where the result has strides of 0.
 
     Attributes:
@@ -236,7 +236,7 @@ FORMS = {
 
 
 @attrs.frozen
-class Routine(Spaced):
+class Routine(Leaf):
     """Rows or elements that a routine of its own computes.
 
     ``gather`` reads elements of an array at indices, ``set`` and ``add`` write them, in row-major order: its operands are

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from afx.compiler.native_backend.elements import Access, Load, Names, Op, Ref, UfuncLoop, Value, axis_names
-from afx.compiler.native_backend.steps import Spaced, join_lengths, merged
+from afx.compiler.native_backend.steps import Leaf, join_lengths, merged
 from afx.core.aval import Shape
 from afx.core.scalar_ops import scalar_op
 
@@ -19,7 +19,7 @@ __all__ = ["Nest"]
 
 
 @attrs.frozen
-class Nest(Spaced):
+class Nest(Leaf):
     """Fused elementwise operations over one iteration space.
 
     Attributes:

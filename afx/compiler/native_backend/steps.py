@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from afx.compiler.native_backend.program import Block
     from afx.compiler.target import NativeTarget
 
-__all__ = ["Leaf", "RowAccess", "Spaced", "Step", "evolve", "join_lengths", "merged"]
+__all__ = ["Leaf", "RowAccess", "Step", "evolve", "join_lengths", "merged"]
 
 S = TypeVar("S")
 
@@ -110,7 +110,7 @@ class Step:
     @property
     def row_space(self) -> Shape:
         """The lengths of its axes, where it may work row by row."""
-        return ()
+        return self.space
 
     @property
     def parts(self) -> int:
@@ -156,10 +156,6 @@ class Step:
         """Return the blocks that run more than once, or may."""
         return self.blocks()
 
-    def map_blocks(self, change: Callable[[Block], Block]) -> Self:  # of loops over blocks
-        """Return the step with other blocks."""
-        return self
-
     def row_accesses(self, rows: int) -> list[RowAccess] | None:  # of steps that have any
         """Return what it touches in each of so many rows; None where it is not a step of rows."""
         return None
@@ -178,7 +174,7 @@ class Step:
 
 
 class Leaf(Step):
-    """A step without blocks.
+    """A step without blocks, whose operands have a stride for each axis of its space.
 
     Attributes:
         operands: its memory.
@@ -210,17 +206,6 @@ class Leaf(Step):
     def refs(self) -> list[Ref]:
         """What it reads and writes."""
         return [access.ref for access in self.accesses()]
-
-
-class Spaced(Leaf):
-    """A leaf whose operands have a stride for each axis of its space."""
-
-    __slots__ = ()
-
-    @property
-    def row_space(self) -> Shape:
-        """The lengths of its axes."""
-        return self.space
 
     def on_rows(self, count: int, rows: int) -> Self:
         """Return the same on so many of all rows."""

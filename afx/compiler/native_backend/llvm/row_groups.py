@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from afx.compiler.native_backend.functions.table import emit_fast
+from afx.compiler.native_backend.llvm.extent import SINGLE_LANES
 from afx.compiler.native_backend.llvm.looks import Leave
 from afx.compiler.native_backend.llvm.nested import move
 from afx.compiler.native_backend.llvm.op import (
@@ -29,7 +30,6 @@ from afx.compiler.target import NativeTarget
 
 __all__ = ["RowGroups", "apply_op", "emit_groups", "group_rows", "is_near"]
 
-SINGLE_LANES = 4  # floats of four bytes: LLVM fills shorter vectors up
 APART_BYTES = (4, 8)  # of elements that are taken out of vectors: LLVM moves others one by one
 REPEATED_BYTES = (1, 4, 8)  # of elements that vectors repeat
 

@@ -29,12 +29,8 @@ def compute_strictly(w: Writer, name: str, kind: str, xs: Sequence[str], result:
     is_whole = w.lanes * SIZES[kind] >= 8 * w.limits.vector_min_bytes and not w.elements
     if w.has_long_loops and is_whole and name in ("fadd", "fsub", "fmul", "fdiv"):
         return w.let(f"{name} {w.vector(kind)} {', '.join(xs)}")
-    old, new = [w.vector(k) for k in (kind, result or kind)]
-    suffix = w.suffix(kind) if not result else f"{w.suffix(result)}.{w.suffix(kind)}"
-    function = f"@llvm.experimental.constrained.{name}.{suffix}"
-    w.declare(function, f"declare {new} {function}({', '.join([old] * len(xs))}, metadata, metadata)")
-    operands = ", ".join([f"{old} {x}" for x in xs])
-    return w.let(f'call {new} {function}({operands}, metadata !"round.tonearest", metadata !"fpexcept.strict")')
+    function = f"experimental.constrained.{name}{f'.{w.suffix(result)}' if result else ''}"
+    return w.intrinsic(function, kind, xs, result, ("round.tonearest", "fpexcept.strict"))
 
 
 def _compute(w: Writer, name: str, kind: str, xs: Sequence[str], result: str) -> str:
@@ -51,8 +47,4 @@ def compare_strictly(w: Writer, predicate: str, kind: str, xs: Sequence[str]) ->
     """Compare without a flag for nan, as NumPy does."""
     if not w.keeps_flags:
         return w.let(f"fcmp {predicate} {w.vector(kind)} {xs[0]}, {xs[1]}")
-    vector, test = w.vector(kind), w.vector("i1")
-    function = f"@llvm.experimental.constrained.fcmp.{w.suffix(kind)}"
-    w.declare(function, f"declare {test} {function}({vector}, {vector}, metadata, metadata)")
-    operands = ", ".join([f"{vector} {x}" for x in xs])
-    return w.let(f'call {test} {function}({operands}, metadata !"{predicate}", metadata !"fpexcept.strict")')
+    return w.intrinsic("experimental.constrained.fcmp", kind, xs, "i1", (predicate, "fpexcept.strict"))

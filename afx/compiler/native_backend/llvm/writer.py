@@ -84,11 +84,13 @@ class Writer:
         size = {"double": "f64", "float": "f32"}.get(kind, kind)
         return size if self.lanes == 1 else f"v{self.lanes}{size}"
 
-    def intrinsic(self, name: str, kind: str, xs: Sequence[str]) -> str:
-        """Call a function of LLVM, such as ``fma``, of operands and a result of one type, and return its value."""
-        vector, function = self.vector(kind), f"@llvm.{name}.{self.suffix(kind)}"
-        self.declare(function, f"declare {vector} {function}({', '.join([vector] * len(xs))})")
-        return self.let(f"call {vector} {function}({', '.join([f'{vector} {x}' for x in xs])})")
+    def intrinsic(self, name: str, kind: str, xs: Sequence[str], result: str = "", notes: Sequence[str] = ()) -> str:
+        """Call a function of LLVM, such as ``fma``, of operands of one type, with notes on how, and return its value."""
+        old, new, function = self.vector(kind), self.vector(result or kind), f"@llvm.{name}.{self.suffix(kind)}"
+        types = [*[old for _ in xs], *["metadata" for _ in notes]]
+        args = [*[f"{old} {x}" for x in xs], *[f'metadata !"{note}"' for note in notes]]
+        self.declare(function, f"declare {new} {function}({', '.join(types)})")
+        return self.let(f"call {new} {function}({', '.join(args)})")
 
     def any(self, condition: str) -> str:
         """Return whether a condition holds for one of the lanes."""
