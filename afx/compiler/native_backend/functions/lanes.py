@@ -6,8 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from afx.compiler.native_backend.llvm.strict import compute_strictly
-from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.llvm.writer import Writer, compute_strictly
 
 __all__ = ["Lanes", "Term", "bits_of"]
 

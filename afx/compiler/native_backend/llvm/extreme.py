@@ -13,8 +13,7 @@ from functools import partial
 from afx.compiler.native_backend.llvm.fold import FOLD_LANES, Accumulator
 from afx.compiler.native_backend.llvm.nested import element_at, over
 from afx.compiler.native_backend.llvm.op import element_type, emit, read, shuffled, spread, written
-from afx.compiler.native_backend.llvm.strict import compare_strictly
-from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.llvm.writer import Writer, compare_strictly
 from afx.compiler.native_backend.program import Routine
 from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape

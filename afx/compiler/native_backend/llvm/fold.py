@@ -9,8 +9,8 @@ from __future__ import annotations
 from afx.compiler.native_backend.elements import Number, Ref
 from afx.compiler.native_backend.functions.exponential import INFINITY, SIZE
 from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.llvm.extent import SINGLE_LANES
 from afx.compiler.native_backend.llvm.op import element_type, emit, memory_type, number, read, shuffled, written
+from afx.compiler.native_backend.llvm.strip import SINGLE_LANES
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.core.scalar_ops import scalar_op
 

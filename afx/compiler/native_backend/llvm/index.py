@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from afx.compiler.native_backend.llvm.extent import Extent
 from afx.compiler.native_backend.llvm.nested import element_at, over
 from afx.compiler.native_backend.llvm.op import element_type, emit, read, written
+from afx.compiler.native_backend.llvm.strip import Extent
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Routine
 

@@ -6,14 +6,13 @@ import math
 from functools import partial
 
 from afx.compiler.native_backend.functions.table import emit_fast
-from afx.compiler.native_backend.llvm.extent import Extent, Lines
 from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.fold import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
 from afx.compiler.native_backend.llvm.looks import leave_long
 from afx.compiler.native_backend.llvm.nested import call_loop, element_at, move, over
 from afx.compiler.native_backend.llvm.op import memory_type, number, read, read_apart, read_one, written
 from afx.compiler.native_backend.llvm.row_groups import RowGroups, apply_op, emit_groups, group_rows, is_near
-from afx.compiler.native_backend.llvm.strip import call_on_strip
+from afx.compiler.native_backend.llvm.strip import Extent, Lines, call_on_strip
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Ref, UfuncLoop
 

@@ -6,8 +6,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 
-from afx.compiler.native_backend.llvm.strict import compare_strictly, compute_strictly
-from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.llvm.writer import Writer, compare_strictly, compute_strictly
 from afx.compiler.native_backend.program import Number
 from afx.core.scalar_ops import SCALAR_OPS
 

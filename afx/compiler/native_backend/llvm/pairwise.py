@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from afx.compiler.native_backend.llvm.extent import SINGLE_LANES
 from afx.compiler.native_backend.llvm.op import element_type, shuffled
-from afx.compiler.native_backend.llvm.strict import compute_strictly
-from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.llvm.strip import SINGLE_LANES
+from afx.compiler.native_backend.llvm.writer import Writer, compute_strictly
 
 __all__ = ["PAIRWISE_MIN_ELEMENTS", "emit_sum"]
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from afx.compiler.native_backend.functions.table import emit_fast
-from afx.compiler.native_backend.llvm.extent import SINGLE_LANES
 from afx.compiler.native_backend.llvm.looks import Leave
 from afx.compiler.native_backend.llvm.nested import move
 from afx.compiler.native_backend.llvm.op import (
@@ -24,6 +23,7 @@ from afx.compiler.native_backend.llvm.op import (
     shuffled,
     written,
 )
+from afx.compiler.native_backend.llvm.strip import SINGLE_LANES
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Ref, UfuncLoop
 from afx.compiler.target import NativeTarget
