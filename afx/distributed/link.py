@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
-from afx.distributed.sums.partial import Partial
+from afx.distributed.sums.partial import Partial, refuse_unequal
 from afx.distributed.sums.tree import tree_over
 from afx.distributed.waiting import wait_until
 from afx.errors import ArgumentError, PeerLost
@@ -271,5 +271,11 @@ class _LocalReduction:
         self._partial.add(slot, layout, leaves)
 
     def finish(self) -> list[Ndarray]:
-        """Return the sums."""
+        """Return the sums.
+
+        Raises:
+            ArgumentError: integers that differ.
+        """
+        if self._partial.is_refused:
+            refuse_unequal()
         return self._partial.held[self._root]

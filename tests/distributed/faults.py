@@ -127,6 +127,19 @@ def differ_in_calls() -> None:
     report(machines, ok)
 
 
+def other_integers() -> None:
+    """Slots return other integers, slots of one rank or of two; all ranks are told so, and go on."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    told = 0
+    for size in (1, 50_000):
+        for odd in ({0}, {2, 3}, {3}):
+            try:
+                machines.average(lambda slot, odd=odd, size=size: np.full(size, int(slot in odd)), QUARTERS)
+            except ArgumentError as error:
+                told += "integers or keys that a function returned differ" in str(error)
+    report(machines, told == 6 and float(machines.average(float, QUARTERS)) == 1.5)
+
+
 def left_alone() -> None:
     """Rank 1 makes a collective more than rank 0; both are told so, and end with whatever was on its way."""
     machines = distributed.connect(SLOTS, deadline=600.0)

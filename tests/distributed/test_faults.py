@@ -67,6 +67,12 @@ def test_calls_with_other_arguments_are_refused() -> None:
     assert printed(result.stdout) == same_lines(2), result.stderr
 
 
+def test_integers_that_differ_are_refused_by_all_ranks() -> None:
+    """Also where both slots are of one rank, which alone adds them up; the next call finds all ranks in step."""
+    result = run(2, "other_integers", module=FAULTS)
+    assert printed(result.stdout) == same_lines(2), result.stderr
+
+
 def test_a_rank_does_not_wait_in_a_call_that_others_have_left() -> None:
     """It is told long before the deadline of ten minutes; what it waited for keeps its memory until the process ends."""
     begin = time.monotonic()

@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple, Protocol
 from afx.distributed.sums import packets as packet_sizes
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
 from afx.distributed.sums.packets import Packet, cut_packets, gather_packet, packet_views, scatter_packet
-from afx.distributed.sums.partial import add_up
+from afx.distributed.sums.partial import add_up, refuse_unequal
 from afx.distributed.sums.rounds import Exchange, Round, Span, Transfer
 from afx.distributed.sums.tree import Branch, Node
+from afx.errors import ArgumentError
 
 __all__ = ["Port", "Traffic"]
 
@@ -67,6 +68,7 @@ class Traffic:
         self._whole: dict[Node, list[Ndarray]] = dict(held)
         self._pieces: dict[tuple[Node, int, int], Ndarray] = {}  # of received nodes, by dtype and start
         self._base = self._choose_base(self._exchange.tree.root)  # where the sum ends
+        self._is_refused = False
 
     def _choose_base(self, total: Node) -> list[Ndarray]:
         """Return the buffers in which a node is added up: those of one that is part of it and that is here."""
@@ -79,14 +81,15 @@ class Traffic:
         """Return the buffers of the sum, of which the plan's parts are written."""
         if self._exchange.streams:
             self._stream(*self._exchange.rounds)
-            return self._base
-        for round_ in self._exchange.rounds:
+        for round_ in () if self._exchange.streams else self._exchange.rounds:
             sent = self._send(round_)
             if round_.totals:
                 self._receive_and_add(round_, lambda number, packet: None)
             else:
                 self._receive_shares(round_)
             self._port.wait([request for requests in sent.values() for piece in requests for request in piece])
+        if self._is_refused:  # what others wait for has been sent
+            refuse_unequal()
         return self._base
 
     def _stream(self, first: Round, second: Round) -> None:
@@ -204,7 +207,10 @@ class Traffic:
         for branch in total.adds:
             left, right = values[branch.left], values[branch.right]
             out = base if branch.parent == total.node else right if branch.right in in_base else left
-            add_up(out, left, right)
+            try:
+                add_up(out, left, right)
+            except ArgumentError:
+                self._is_refused = True
             values[branch.parent] = out
             if branch.left in in_base or branch.right in in_base:
                 in_base.add(branch.parent)

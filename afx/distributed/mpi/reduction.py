@@ -12,7 +12,7 @@ from afx.distributed.mpi.shared_parts import SharedParts
 from afx.distributed.mpi.shared_sum import SHARED_MOST_NODES, SharedSum, most_nodes
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
 from afx.distributed.sums.packets import span_parts
-from afx.distributed.sums.partial import Partial
+from afx.distributed.sums.partial import Partial, refuse_unequal
 from afx.distributed.sums.plan import DIRECT_MOST_RANKS
 from afx.distributed.sums.rounds import WHOLE, Exchange, Span, slot_span
 from afx.distributed.sums.tree import Node
@@ -171,11 +171,14 @@ class MpiReduction:
         if self._flood is not None:
             return self._flood.run(layout.empty(port.memory))
         held = {} if self._partial is None else self._partial.held
+        is_refused = self._partial is not None and self._partial.is_refused
         shared = self._shared_sum(layout)
         if shared is not None:
-            return shared.add_nodes(held)
+            return shared.add_nodes(held, is_refused)
         plan = who.small if layout.nbytes <= SMALL_BYTES else who.large
         buffers = port.exchange(layout, plan, held, self._tag)
+        if is_refused:  # what others wait for has been sent
+            refuse_unequal()
         if who.span == WHOLE:
             return buffers
         return [buffer[part] for buffer, part in zip(buffers, span_parts(layout, who.span), strict=True)]

@@ -75,8 +75,8 @@ class SharedParts:
 
         return self._run(fill, own_values)
 
-    def add_nodes(self, held: Mapping[Node, list[Ndarray]]) -> list[Ndarray]:
-        """Add up what ranks have, of which this one has added up some nodes; return the sums, or its part."""
+    def add_nodes(self, held: Mapping[Node, list[Ndarray]], is_refused: bool) -> list[Ndarray]:
+        """Add up what ranks have, of which this one has added up some nodes, or refused to; return the sums, or its part."""
 
         def fill(rank: int, number: int, node: Node, parts: Sequence[Ndarray]) -> None:
             for into, x in zip(parts, _parts_of(self._packets[rank][number], held[node]), strict=True):
@@ -86,11 +86,12 @@ class SharedParts:
             packet = self._packets[self._memory.rank][number]
             return {node: _parts_of(packet, held[node]) for node in self._own}
 
-        return self._run(fill, own_values)
+        return self._run(fill, own_values, is_refused)
 
-    def _run(self, fill: Fill, own_values: OwnValues) -> list[Ndarray]:
+    def _run(self, fill: Fill, own_values: OwnValues, is_refused: bool = False) -> list[Ndarray]:
         memory = self._memory
         result = SharedResult(memory, self._layout, self._tag, self._empty_part())
+        result.is_refused = is_refused
         count = max(len(packets) for packets in self._packets.values())
         if result.is_seen_by_all and self._are_two_nodes:
             memory.run_ahead(

@@ -11,7 +11,7 @@ from afx.distributed.mpi.flood import list_additions
 from afx.distributed.mpi.shared_memory import RING, SharedMemory
 from afx.distributed.sums.buffers import Layout, Ndarray
 from afx.distributed.sums.packets import ALIGNMENT, join_buffers, packet_views
-from afx.distributed.sums.partial import add_up, weigh
+from afx.distributed.sums.partial import add_up, refuse_unequal, weigh
 from afx.distributed.sums.rounds import Exchange
 from afx.distributed.sums.tree import Node
 
@@ -42,6 +42,7 @@ class SharedSum:
         self._adds = list_additions(exchange)
         self._nodes = {memory.rank: list(exchange.own), **list_sources(exchange)}
         self._room = memory.slot_bytes // most_nodes(exchange) // ALIGNMENT * ALIGNMENT
+        self._has_integers = any(dtype.kind not in "fc" for dtype in layout.dtypes)
         self._packet = join_buffers(layout)
         self.fits: bool = self._packet.nbytes <= self._room
         places = [self._make_views(place) for place in range(RING)] if self.fits else []
@@ -76,17 +77,21 @@ class SharedSum:
             weigh(into, leaf.reshape(-1), weight)
         return self._finish(number)
 
-    def add_nodes(self, held: Mapping[Node, list[Ndarray]]) -> list[Ndarray]:
-        """Add up what ranks have, of which this one has added up some nodes; return the sums."""
+    def add_nodes(self, held: Mapping[Node, list[Ndarray]], is_refused: bool) -> list[Ndarray]:
+        """Add up what ranks have, of which this one has added up some nodes, or refused to; return the sums."""
         number = self._memory.begin_chunk()
         for node, views in zip(self._own, self._nodes_by_place[number % RING], strict=True):
             for view, x in zip(views, held[node], strict=True):
                 view[...] = x
-        return self._finish(number)
+        return self._finish(number, is_refused)
 
-    def _finish(self, number: int) -> list[Ndarray]:
+    def _finish(self, number: int, is_refused: bool = False) -> list[Ndarray]:
         out = self._layout.empty_small()
+        if self._has_integers:
+            self._memory.tell(number, int(not is_refused))
         self._memory.pass_round(number, self._layout.nbytes, self._tag)
+        if self._has_integers and not self._memory.common_bits(number):
+            refuse_unequal()
         for kind, parent, left, right in self._adds_by_place[number % RING]:
             add_up(out[kind] if parent is None else parent, left, right)
         return out

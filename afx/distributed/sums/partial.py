@@ -21,6 +21,10 @@ BLOCK_BYTES: Final = 1 << 18  # a block, its weighted summand and the sum lie in
 class Partial:
     """The nodes of a tree that one process has added up so far.
 
+    Attributes:
+        held: their buffers.
+        is_refused: whether integers differed, of which all ranks hear in the end.
+
     Args:
         tree: of the slots that take part.
         weights: by slot that takes part, in their order.
@@ -35,6 +39,7 @@ class Partial:
         self._memory = memory
         self._ends = tree.ancestors(tops)  # left to others
         self.held: dict[Node, list[Ndarray]] = {}
+        self.is_refused: bool = False
 
     def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
         """Take in the leaves of the next slot, which are read alone, and add what belongs together."""
@@ -42,14 +47,21 @@ class Partial:
         node = (place, place + 1)
         before = self._before(node)
         buffers = layout.empty(self._memory) if before is None else before
+        take = weigh if before is None else _add_weighted
         for into, leaf in zip(layout.views(buffers), leaves, strict=True):
-            (weigh if before is None else _add_weighted)(into, leaf.reshape(-1), weight)
+            try:
+                take(into, leaf.reshape(-1), weight)
+            except ArgumentError:
+                self.is_refused = True
         if before is not None:
             node = self._climb(node)
         self.held[node] = buffers
         while (before := self._before(node)) is not None:
             for total, part in zip(before, self.held.pop(node), strict=True):
-                add_up(total, total, part)
+                try:
+                    add_up(total, total, part)
+                except ArgumentError:
+                    self.is_refused = True
             node = self._climb(node)
             self.held[node] = before
 
