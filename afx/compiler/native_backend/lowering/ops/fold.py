@@ -35,7 +35,7 @@ def _is_lone_reduction(b: BlockBuilder, x: Operand, axes: Shape) -> bool:
 
     That has a form of its own, whose pieces threads share; the order is the same, one row after the other.
     """
-    if not isinstance(x, Buffer) or len(x.shape) - 1 in axes:
+    if not isinstance(x, Buffer) or not axes or len(x.shape) - 1 in axes:
         return False
     location = b.locations[x.index]
     is_ordered = list(location.strides) == sorted(location.strides, reverse=True) and location.strides[-1] > 0
