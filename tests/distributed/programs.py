@@ -289,7 +289,7 @@ def large_model() -> None:
     step = machines.pipeline([stage] * SLOTS, stage_loss, micro_batches=2)
     status = Path("/proc/self/status").read_text(encoding="ascii")
     used = 1024 * int(status.split("VmSize:")[1].split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (used + 1_000_000_000, used + 1_000_000_000))
+    resource.setrlimit(resource.RLIMIT_AS, (used + 750_000_000, used + 750_000_000))
     params: Any = machines.spmd(lambda slot: {"w": afx.ones((4000, 4000), dtype="float32") * 1e-4})(
         distributed.by_slot(lambda slot: slot)
     )

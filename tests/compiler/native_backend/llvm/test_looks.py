@@ -98,7 +98,7 @@ def test_long_nests_hear_signals(shape: tuple[int, ...], tier: int) -> None:
         return x.sum(axis=0) if tier > 1 else x
 
     native, seen = Native(fn, np.zeros(shape), tier=tier), list[float]()
-    with alarms(0.02, lambda *_: seen.append(1.0), 0.02):
+    with alarms(0.005, lambda *_: seen.append(1.0), 0.005):
         found, errors = native(np.ones(shape))
     assert len(seen) > 2
     assert errors == 0
