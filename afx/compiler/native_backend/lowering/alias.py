@@ -28,17 +28,18 @@ def keep_in_place(block: Block, carries: Sequence[tuple[int, int, int]]) -> tupl
         carries: for each its parameter, that of the next one, and its bytes.
     """
     kept: set[int] = set()
+    touching = _steps_by_root(block)
     for number, (old, new, nbytes) in enumerate(carries):
-        writers = [k for k, step in enumerate(block.steps) if new in step.touched]
+        writers = touching.get(new, [])
         if not writers or not _copies(block.steps[writers[0]], old, new, nbytes):
             continue
         first = writers[0]
-        behind = block.steps[first + 1 :]
-        if len(writers) > 1 and any(old in step.touched for step in behind):
+        if len(writers) > 1 and touching[old][-1] > first:
             continue
         kept.add(number)
         shared = (*block.shared, old, new)
-        block = attrs.evolve(block, steps=(*block.steps[:first], *behind), shared=shared)
+        block = attrs.evolve(block, steps=(*block.steps[:first], *block.steps[first + 1 :]), shared=shared)
+        touching = _steps_by_root(block)
     return block, kept
 
 
@@ -53,20 +54,30 @@ def rotate_carries(block: Block, carries: Sequence[tuple[int, int, int]]) -> tup
         carries: for each its parameter, that of the next one, and its bytes.
     """
     partners: dict[int, int] = {}
+    touching = _steps_by_root(block)
     for i, (old, new, nbytes) in enumerate(carries):
         for j, (before, copied, size) in enumerate(carries):
             if i == j or size != nbytes or {i, j} & partners.keys():
                 continue
-            copies = [k for k, step in enumerate(block.steps) if copied in step.touched]
-            readers = [k for k, step in enumerate(block.steps) if before in step.touched]
+            copies, readers = touching.get(copied, []), touching.get(before, [])
             is_copied = len(copies) == 1 and _copies(block.steps[copies[0]], old, copied, nbytes)
             if not is_copied or len(readers) != 1 or not _can_overwrite(block, new, before):
                 continue
             steps = (*block.steps[: copies[0]], *block.steps[copies[0] + 1 :])
             shared, donated = (*block.shared, old, copied), (*block.donated, (new, before))
             block = attrs.evolve(block, steps=steps, shared=shared, donated=donated)
+            touching = _steps_by_root(block)
             partners |= {i: j, j: i}
     return block, partners
+
+
+def _steps_by_root(block: Block) -> dict[int, list[int]]:
+    """Return which steps touch each root, in their order."""
+    steps: dict[int, list[int]] = {}
+    for k, step in enumerate(block.steps):
+        for root in step.touched:
+            steps.setdefault(root, []).append(k)
+    return steps
 
 
 def _copies(step: Step, old: int, new: int, nbytes: int) -> bool:
