@@ -48,7 +48,9 @@ def __getattr__(name: str) -> Any:
     elif name in LAZY and name in __all__:
         found = getattr(importlib.import_module(LAZY[name]), name)
     else:
-        raise importlib.import_module("afx.other_names").missing_name("afx", name)
+        from afx.other_names import missing_name
+
+        raise missing_name("afx", name)
     globals()[name] = found
     return found
 

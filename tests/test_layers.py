@@ -175,7 +175,7 @@ LOADED_LATE = {
 }
 
 # modules that are loaded by a string: by a package whose names load on first use
-BY_NAME = {"afx": {"afx.*", "afx.other_names"}}
+BY_NAME = {"afx": {"afx.*"}}
 # tables of names: those that load on first use, those in files, and those of other libraries
 NAMES_MODULES = {
     "afx", "afx.core.dispatch.numpy_names", "afx.core.name_table", "afx.core.registry", "afx.io.naming", "afx.migrate",

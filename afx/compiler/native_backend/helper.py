@@ -70,8 +70,8 @@ class Worker(Generic[T]):
 
     @property
     def waiting(self) -> int:
-        """How many tasks wait for the one at hand."""
-        return self._inbox.qsize()
+        """How many tasks wait for the one at hand; none do once this is closed."""
+        return 0 if self._is_closed else self._inbox.qsize()
 
     @property
     def is_busy(self) -> bool:
