@@ -179,3 +179,21 @@ def test_rows_of_results_are_written_together(dtype: str, shape: tuple[int, int]
 
     assert_same_bits(fn, x, y)
     assert_same_bits(fn, np.where(x > 1, np.inf, x).astype(dtype), y)
+
+
+@pytest.mark.parametrize("backend", ["auto", "native"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_array_multiplies_itself(dtype: str, backend: Any) -> None:
+    """One array given twice, as it lies, turned, as rows, or with a view of itself, by either tier."""
+
+    def products(x: Any) -> Any:
+        rows = (x @ x, x.T @ x, x @ x.T, x.T @ x.T, x @ x @ x, x[0] @ x, x @ x[0], x @ x[:, 0], x[0] @ x[0])
+        return *rows, afx.einsum("ij,jk->ik", x, x), x[:2] @ x, x[::-1] @ x, np.stack([x, x]) @ x, x[1:] @ x[:, 1:]
+
+    for n in range(2, 13):
+        x = (np.arange(n * n) % 7 - 3).reshape(n, n).astype(dtype)
+        compiled = afx.jit(products, backend=backend)
+        wide = products(x.astype("float64"))  # whole numbers: exact
+        for _ in range(3):
+            for got, expected in zip(compiled(x), wide, strict=True):
+                np.testing.assert_array_equal(got, np.asarray(expected, dtype))

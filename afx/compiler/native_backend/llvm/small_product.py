@@ -71,7 +71,7 @@ class _SmallProduct:
         by_rows = self.rows > 1 and x_row == out_row == self.size
         self.lane_axis: int = 1 if by_columns else 0 if by_rows else -1
         self.odd = ""  # where it is noted whether one of the elements is not finite
-        self._loaded: dict[tuple[str, int, int], str] = {}
+        self._loaded: dict[tuple[str, int, int, bool], str] = {}
 
     def emit(self) -> None:
         """Add all elements, and NumPy's loop where one of them is not finite."""
@@ -191,7 +191,7 @@ class _SmallProduct:
 
     def _load(self, pointer: str, place: int, is_vector: bool) -> Lanes:
         """Return what lies so many bytes behind a pointer; other elements of the result that need it too take the same."""
-        key = (pointer, place, self.w.lanes)
+        key = (pointer, place, self.w.lanes, is_vector)
         if key not in self._loaded:
             load = read if is_vector else read_one
             self._loaded[key] = load(self.w, self.dtype, self.w.shifted(pointer, place))
