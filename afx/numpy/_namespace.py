@@ -22,6 +22,7 @@ from afx.core.dispatch.numpy_names import WRITING
 from afx.core.dtypes import SUPPORTED, default_dtype, float64, get_default_dtype
 from afx.core.tracing.tracer import Tracer
 from afx.errors import AfxError, DtypeError, OperandError
+from afx.numpy._dtypes import CONVERSIONS, call_ufunc, prepare
 from afx.ops.creation.creation import SEQUENCES, array, asarray
 from afx.ops.creation.ranges import arange
 
@@ -80,7 +81,12 @@ def _wrap_function(func: Any, name: str, here: str) -> Any:
             return _numpys(func, args, kwargs)
         if direct is not None:
             return answer(lambda: direct(*args, **kwargs), func, args, kwargs)
+        if name in CONVERSIONS:
+            return answer(lambda: prepare(func, name, translated, args, kwargs), func, args, kwargs)
         return answer(lambda: answer_function(source, args, kwargs), func, args, kwargs)
+
+    def translated(*args: Any, **kwargs: Any) -> Any:
+        return answer_function(source, args, kwargs)
 
     wrapper.__module__, wrapper.__qualname__, wrapper.__name__ = here, name, name
     return wrapper
@@ -156,7 +162,9 @@ class Ufunc:
         nin = self.ufunc.nin
         if len(args) > nin and "out" not in kwargs:
             args, kwargs = args[:nin], {"out": args[nin:], **kwargs}
-        return self._answer("__call__", args, kwargs)
+        if kwargs:
+            return self._answer("__call__", args, kwargs)
+        return call_ufunc(lambda args: self._answer("__call__", args, {}), self.ufunc, args)
 
     def reduce(self, array: Any, *args: Any, **kwargs: Any) -> Any:
         """Reduce an array along axes by repeating the ufunc."""

@@ -94,12 +94,16 @@ def halfnorm(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribu
         small = y < 1
         return where(small, log(erf(where(small, y, 0.5) * root)), log1p(-2 * ndtr(-where(small, 1.0, y))))
 
+    def logsf(y: Array) -> Array:
+        small = y < 1
+        return where(small, log1p(-erf(where(small, y, 0.5) * root)), log_ndtr(-where(small, 1.0, y)) + math.log(2))
+
     return ContinuousDistribution(
         logpdf=lambda y: 0.5 * math.log(2 / math.pi) - 0.5 * y * y,
         cdf=lambda y: erf(y * root),
         sf=lambda y: 2 * ndtr(-y),
         logcdf=logcdf,
-        logsf=lambda y: log_ndtr(-y) + math.log(2),
+        logsf=logsf,
         ppf=lambda q: erfinv(q) / root,
         isf=lambda q: -ndtri(0.5 * q),
         mean=lambda: math.sqrt(2 / math.pi),

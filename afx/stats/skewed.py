@@ -18,7 +18,7 @@ from afx.ops.elementwise.comparison import isinf, isnan
 from afx.ops.elementwise.exponential import exp, log, log1p, logaddexp
 from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.trigonometry import sin
-from afx.ops.elementwise.where import maximum, minimum, where
+from afx.ops.elementwise.where import clip, maximum, minimum, where
 from afx.ops.manipulation.join import broadcast_arrays, concat
 from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.reductions.sums import sum as sum_
@@ -60,13 +60,22 @@ def stop_gradient_pair(ends: tuple[Array, Array]) -> tuple[Array, Array]:
 
 
 # -- truncated --
+FAR = 1e8  # beyond all ends that lie close to each other
+
+
 def _log_between(low: Array, high: Array) -> Array:
     """Return the logarithm of the probability of a normal number between two, by the tail that is smaller."""
     is_right = low > 0
     a, b = where(is_right, -high, low), where(is_right, -low, high)
     top, gap = log_ndtr(b), log_ndtr(b) - log_ndtr(a)
-    is_empty = gap <= 0
-    return where(is_empty, -math.inf, top + log1mexp(where(is_empty, 1.0, gap)))
+    first, last = clip(low, -FAR, FAR), clip(high, -FAR, FAR)
+    size, middle = last - first, 0.5 * (first + last)
+    near = (size > 0) & (size * (1 + abs_(middle)) < float(np.finfo(size.dtype).eps) ** 0.2)
+    h, m = where(near, size, 1.0), where(near, middle, 0.0)
+    narrow = log(h) - 0.5 * m * m - HALF_LOG_2PI + (m * m - 1) * h * h / 24  # the density about the middle
+    is_wide = ~(near | (gap <= 0))
+    wide = where(is_wide, top + log1mexp(where(is_wide, gap, 1.0)), -math.inf)
+    return where(near, narrow, wide)
 
 
 REACH = 40.0  # beyond which the logarithm of a density, below its peak, is left out
@@ -99,6 +108,11 @@ def truncnorm(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike
     low, high = where(allowed, low, -1.0), where(allowed, high, 1.0)
     total = _log_between(low, high)
 
+    def log_share(part: Array, rest: Array) -> Array:
+        part, rest = part - total, rest - total
+        small = (rest < -0.7) & (rest > -math.inf)  # beside which the logarithm of a share near 1 has no digits
+        return where(small, log1p(-exp(where(small, rest, -1.0))), minimum(part, 0.0))
+
     def ppf(q: Array) -> Array:
         is_right = low > 0
         left = ndtri_exp(logaddexp(log_ndtr(low), log(q) + total))
@@ -113,8 +127,8 @@ def truncnorm(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike
 
     return ContinuousDistribution(
         logpdf=lambda y: -0.5 * y * y - HALF_LOG_2PI - total,
-        logcdf=lambda y: minimum(_log_between(low, y) - total, 0.0),
-        logsf=lambda y: minimum(_log_between(y, high) - total, 0.0),
+        logcdf=lambda y: log_share(_log_between(low, y), _log_between(y, high)),
+        logsf=lambda y: log_share(_log_between(y, high), _log_between(low, y)),
         ppf=ppf,
         isf=isf,
         mean=lambda: _truncated_moments(low, high)[0],

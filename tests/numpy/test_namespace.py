@@ -1,6 +1,7 @@
 """`afx.numpy` is NumPy's whole namespace: its names, signatures and dtypes, with derivatives."""
 
 import inspect
+import itertools
 import math
 import operator
 import pickle
@@ -144,6 +145,61 @@ def test_pythons_numbers_are_float64(name: str) -> None:
     for dtype in ("float32", "float64", "float16"):
         with afx.default_dtype(dtype):
             check_alike(PYTHONS[name](np), PYTHONS[name](numpy))
+
+
+CHARS = "?bhilBHILefdFD"
+UFUNCS = [n for n in public(numpy) if isinstance(getattr(numpy, n), numpy.ufunc) and not getattr(numpy, n).signature]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", UFUNCS)
+def test_ufuncs_have_numpys_dtypes(name: str) -> None:
+    """Arrays, 0-d arrays and Python's numbers of every pair of dtypes give the dtypes of NumPy's loops."""
+    theirs, ours = getattr(numpy, name), getattr(np, name)
+    for chars in itertools.product(CHARS, repeat=theirs.nin):
+        arrays = [numpy.ones(2, c) for c in chars]
+        for xs in (arrays, [arrays[0][0], *arrays[1:]], [arrays[0], *[x[0].item() for x in arrays[1:]]]):
+            try:
+                want = theirs(*xs)
+            except TypeError:
+                continue  # afx takes some that NumPy does not
+            check_dtypes(ours(*xs), want)
+
+
+def check_dtypes(got: Any, expected: Any) -> None:
+    """Compare the dtypes of results."""
+    assert [numpy.asarray(a).dtype for a in leaves(got)] == [numpy.asarray(b).dtype for b in leaves(expected)]
+
+
+SMALL: dict[str, Callable[[Any, Any], Any]] = {
+    "average": lambda m, x: m.average(x, weights=x),
+    "bincount": lambda m, x: m.bincount([0, 1, 1], x.real),
+    "corrcoef": lambda m, x: m.corrcoef(x, x[::-1]),
+    "cov": lambda m, x: m.cov(x, x[::-1]),
+    "cov of a dtype": lambda m, x: m.cov(x.real, dtype="f4"),
+    "histogram": lambda m, x: m.histogram(x.real, 2, density=True),
+    "interp": lambda m, x: m.interp(x.real, numpy.array([0, 9], "f4"), x[:2]),
+    "max": lambda m, x: m.max(x.real, initial=1.5),
+    "mean": lambda m, x: m.mean(x.real, dtype="i4"),
+    "percentile": lambda m, x: m.percentile(x.real, [20, 30]),
+    "percentile by float32": lambda m, x: m.percentile(x.real, numpy.float32(20)),
+    "percentile by a number": lambda m, x: m.percentile(x.real, 20, method="higher"),
+    "polyval": lambda m, x: m.polyval(x, 1.5),
+    "polyval of degree 0": lambda m, x: m.polyval(x[:1], numpy.ones(2, "f4")),
+    "prod": lambda m, x: m.prod(x.real, initial=2.5),
+    "sum": lambda m, x: m.sum(x.real, initial=1.5),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("char", "bhiqefdFD")
+def test_narrow_numbers_have_numpys_dtypes(name: str, char: str) -> None:
+    """Where NumPy gives float64 whatever it gets, so it is here, and where it begins in the dtype of the array too."""
+    x = numpy.array([1, 5, 3], char)
+    got, expected = SMALL[name](np, x), SMALL[name](numpy, x)
+    check_dtypes(got, expected)
+    for a, b in zip(leaves(got), leaves(expected), strict=True):
+        numpy.testing.assert_allclose(numpy.asarray(a), b, rtol=2e-3 if char == "e" else 1e-6)
 
 
 def test_names_that_carry_no_derivative_are_numpys() -> None:

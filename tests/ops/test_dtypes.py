@@ -10,6 +10,7 @@ import afx
 from afx.core.aval import aval_of
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
+from afx.ops._kinds.elementwise import elementwise_impl
 from tests.ops.samples import RNG, arity, elementwise, normal_like
 
 DTYPES = "?bhilBHILefdFD"
@@ -88,6 +89,81 @@ def test_complex_derivatives(p: Primitive) -> None:
     back = afx.vjp(fn, *xs)[1](afx.asarray(ct))
     reverse = sum(np.sum(np.asarray(g) * t) for g, t in zip(back, ts, strict=True))
     assert np.real(np.sum(ct * np.asarray(slope))) == pytest.approx(np.real(reverse), rel=1e-9)
+
+
+def _bent_identity(x: Any) -> Any:
+    return (np.sqrt(x * x + 1) - 1) / 2 + x
+
+
+@pytest.mark.parametrize("char", "?bhiqBHIQ")
+def test_recipes_compute_integers_in_the_default_dtype(char: str) -> None:
+    """An op of one operand that calls several ufuncs gets integers as floats, in which squares do not wrap around."""
+    run = elementwise_impl("bent_identity", _bent_identity, True, 1, "f")
+    x = np.array([1, 120]).astype(char)
+    for value in (x, x[-1], x[-1].item()):
+        np.testing.assert_allclose(run(value), _bent_identity(np.asarray(value, float)), rtol=1e-6)
+        assert run(value).dtype == np.float32
+
+
+def test_averages_keep_imaginary_parts() -> None:
+    """Of complex numbers with integer weights, and of integers with complex weights."""
+    x, y = np.array([1 + 2j, 3 + 4j]), np.array([1, 2])
+    for u, w in ((x, y), (y, x), (x.astype(np.complex64), y), (y, x.astype(np.complex64))):
+        np.testing.assert_allclose(afx.average(u, weights=w), np.average(u, weights=w), rtol=1e-6)
+
+
+def test_weights_of_counts_do_not_wrap() -> None:
+    """Sums of booleans and small integers are counts: `bincount` gives float64, a histogram and segments int64."""
+    places = np.array([0, 1, 1, 1])
+    for w in (np.ones(4, bool), np.full(4, 100, np.int8)):
+        want = np.bincount(places, weights=w)
+        found = afx.bincount(places, weights=w)
+        np.testing.assert_array_equal(found, want)
+        assert found.dtype == np.float64
+        for counts in (afx.histogram(places, 2, weights=w)[0], afx.segment_sum(w, places)):
+            np.testing.assert_array_equal(counts, want)
+            assert counts.dtype == np.int64
+    assert afx.segment_prod(np.full(4, 100, np.int8), places).tolist() == [100, 1000000]
+
+
+def test_reductions_begin_in_the_dtype_asked_for() -> None:
+    """``initial`` is converted to ``dtype`` as the elements are."""
+    x = np.array([2**15, -3], np.int32)
+    for ours, theirs in ((afx.prod, np.prod), (afx.sum, np.sum)):
+        want = theirs(x, dtype=np.uint16, initial=np.int8(3))
+        assert int(ours(x, dtype=np.uint16, initial=np.int8(3))) == want
+
+
+@pytest.mark.parametrize("bins", [[1, 2, np.nan], [np.nan, 2, 1], [3, 2, 1], [1, 1], [np.nan, np.nan], [0, 200]])
+@pytest.mark.parametrize("right", [False, True])
+def test_bins_of_nan_are_the_largest(bins: list[float], right: bool) -> None:
+    """`digitize` counts nan at the end of rising bins, and in front of falling ones, as NumPy does; compiled too."""
+    x, edges = np.array([0.5, 1.0, 1.5, 5.0, np.nan]), np.array(bins)
+    want = np.digitize(x, edges, right)
+    np.testing.assert_array_equal(afx.digitize(x, edges, right), want)
+    np.testing.assert_array_equal(afx.jit(lambda x, b: afx.digitize(x, b, right))(x, edges), want)
+
+
+def test_bins_without_an_order_are_refused() -> None:
+    """Also of unsigned integers, differences of which are not negative."""
+    for bins in (np.array([1, 3, 2], np.uint8), np.array([np.nan, 1, 2])):
+        with pytest.raises(afx.errors.ArgumentError, match="monotonically"):
+            afx.digitize(1, bins)
+
+
+def test_fractions_of_float32_pick_no_neighbour() -> None:
+    """A fifth is a fifth in every dtype: the element that stands there is picked."""
+    x = np.arange(6, dtype=np.int16)
+    for dtype in (np.float16, np.float32, np.float64):
+        for method in ("lower", "higher", "nearest"):
+            assert int(afx.percentile(x, dtype(20), method=method)) == 1
+            assert int(afx.quantile(x, dtype(0.2), method=method)) == 1
+
+
+def test_interpolation_takes_real_points() -> None:
+    """Complex numbers have no order."""
+    with pytest.raises(afx.errors.DtypeError, match="interp: complex numbers have no order"):
+        afx.interp(np.array([1j]), np.array([0.0, 1.0]), np.array([0.0, 1.0]))
 
 
 def test_quotients_by_integers_keep_their_digits() -> None:

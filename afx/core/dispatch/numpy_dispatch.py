@@ -34,7 +34,15 @@ from afx.core.dispatch.numpy_names import FUNCTIONS as NAMES
 from afx.core.registry import FUNCTIONS, is_registered
 from afx.errors import ImmutableError, OperandError
 
-__all__ = ["UntranslatedError", "answer_function", "array_function", "array_ufunc", "find_function", "to_plain"]
+__all__ = [
+    "UntranslatedError",
+    "answer_function",
+    "array_function",
+    "array_ufunc",
+    "find_function",
+    "signature_of",
+    "to_plain",
+]
 
 Function = Callable[..., Any]
 OPERANDS = ("ArrayLike", "ArrayLike | None")  # how afx's functions type an operand that takes no list
@@ -188,7 +196,7 @@ def answer_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any
 def _quick_function(func: Function) -> tuple[Function, int]:
     """Return afx's function of a name, and how many arguments it takes by place as NumPy's does: 0 where to look closer."""
     name, module = func.__name__, func.__module__
-    theirs = _signature(func)
+    theirs = signature_of(func)
     special = name in WRITING or name in CONVERTING or name in QUERIES or name in READING or name == "where"
     if special or theirs is None or f"{module}.{name}" in DEFAULTS:
         return func, 0
@@ -264,7 +272,7 @@ def _arguments(
     func: Function, fn: Function, args: tuple[Any, ...], kwargs: dict[str, Any], shown: str
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return afx's arguments for those of a call in NumPy's convention."""
-    theirs = _signature(func)
+    theirs = signature_of(func)
     if theirs is None:
         return list(args), kwargs
     ours = _parameters(fn)
@@ -315,7 +323,8 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=512)
-def _signature(func: Function) -> inspect.Signature | None:
+def signature_of(func: Function) -> inspect.Signature | None:
+    """Return the signature of a NumPy function, where it is known."""
     try:
         return inspect.signature(func)
     except ValueError:  # NumPy's functions in C do not say before NumPy 2.4

@@ -134,7 +134,7 @@ def _is_number_of(z: Any, dtype: DType, *kinds: type) -> bool:
 
 def _unify_dtypes(compute: Callable[..., Any], floating: bool, arity: int) -> Callable[..., Any]:
     """Return a function that calls several ufuncs with operands of one dtype: each of these would choose its own."""
-    if isinstance(compute, np.ufunc) or arity == 1:
+    if isinstance(compute, np.ufunc) or (arity == 1 and not floating):
         return compute
 
     def alike(*xs: Any) -> Any:

@@ -9,6 +9,7 @@ from afx.core.aval import aval_of, integer
 from afx.core.dtypes import is_inexact
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, ShapeError
+from afx.ops._basic import sum_dtype
 from afx.ops.creation.creation import asarray, full, ones, zeros
 from afx.ops.elementwise.where import maximum
 from afx.ops.manipulation.shape import astype, reshape
@@ -41,7 +42,7 @@ def segment_sum(x: ArrayLike, segments: ArrayLike, count: int | None = None) -> 
     """Return the sum of the elements of each segment; of an empty one 0.
 
     Args:
-        x: [elements, ...].
+        x: [elements, ...]; booleans and small integers are summed as int64.
         segments: int[elements], the segment of each element, from 0; in any order.
         count: the number of segments; without it one more than the largest, which `jit` does not know.
 
@@ -58,7 +59,8 @@ def segment_sum(x: ArrayLike, segments: ArrayLike, count: int | None = None) -> 
     Array([5., 0., 2.], dtype=float32)
     """
     y, index, size = _operands("segment_sum", x, segments, count)
-    return zeros((size, *y.shape[1:]), y.dtype).at[index].add(y)
+    dtype = sum_dtype(y.dtype)
+    return zeros((size, *y.shape[1:]), dtype).at[index].add(astype(y, dtype))
 
 
 def segment_mean(x: ArrayLike, segments: ArrayLike, count: int | None = None) -> Array:
@@ -81,7 +83,8 @@ def segment_prod(x: ArrayLike, segments: ArrayLike, count: int | None = None) ->
     Array([12.,  1.,  2.], dtype=float32)
     """
     y, index, size = _operands("segment_prod", x, segments, count)
-    return ones((size, *y.shape[1:]), y.dtype).at[index].multiply(y)
+    dtype = sum_dtype(y.dtype)
+    return ones((size, *y.shape[1:]), dtype).at[index].multiply(astype(y, dtype))
 
 
 def segment_max(x: ArrayLike, segments: ArrayLike, count: int | None = None) -> Array:

@@ -16,6 +16,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
+from afx.core.dtypes import promote
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.promotion import promote_operands
@@ -55,7 +56,7 @@ def einsum(
     """
     if not isinstance(subscripts, str):
         subscripts, operands = _join_subscripts((subscripts, *operands))
-    arrays = promote_operands(*operands)
+    arrays = _in_one_dtype(promote_operands(*operands))
     plan = _plan(subscripts, tuple([x.aval for x in arrays]), bool(optimize))
     work = [_single(x, p) for x, p in zip(arrays, plan.singles, strict=True)]
     for pair in plan.pairs:
@@ -64,6 +65,15 @@ def einsum(
         z = multiply(u, v) if pair.elementwise else matmul(u, v)
         work.append(z if z.shape == pair.shape else reshape(z, pair.shape))
     return _laid(work[0], plan.last)
+
+
+def _in_one_dtype(arrays: list[Array]) -> list[Array]:
+    """Return arrays in the result's dtype: sums over axes of one operand would leave its own."""
+    avals = [x.aval for x in arrays]
+    if len({a.dtype for a in avals}) < 2 or all([a.weak for a in avals]):  # noqa: C419  # a list is quicker
+        return arrays
+    dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]))
+    return [astype(x, dtype) for x in arrays]
 
 
 def _join_subscripts(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:

@@ -101,11 +101,12 @@ def _pull_first(ct: Array, y: Array, x: Aval) -> Array:
 
 def _pull_second(ct: Array, x: Array, y: Aval) -> Array:
     if y.ndim == 1:
-        return ct * x if x.ndim == 1 else ct.reshape((-1,)) @ x.reshape((-1, x.shape[-1]))
+        return ct * x if x.ndim == 1 else ct.reshape((-1,)) @ x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
     if x.ndim == 1:
         return x.reshape((-1, 1)) * ct.reshape((*ct.shape[:-1], 1, ct.shape[-1]))
     if y.ndim == 2 and x.ndim > 2:  # one product over all leading axes, instead of one for each
-        return x.reshape((-1, x.shape[-1])).swapaxes(0, 1) @ ct.reshape((-1, ct.shape[-1]))
+        count = math.prod(x.shape[:-1])
+        return x.reshape((count, x.shape[-1])).swapaxes(0, 1) @ ct.reshape((count, ct.shape[-1]))
     return x.swapaxes(-1, -2) @ ct
 
 

@@ -101,7 +101,7 @@ def _statistic(part: Array, axis: int, mode: str) -> Array:
         np.median if mode == "median" else mean
     )  # afx's own, found by NumPy's name: medians sort, sorting flips
     value: Array = middle(part, axis, keepdims=True)
-    return value if part.dtype.kind in "fc" else astype(rint(value), part.dtype)
+    return astype(rint(value) if part.dtype.kind in "iu" else value, part.dtype)  # as NumPy, booleans: any but 0
 
 
 def check_width(x: Aval, axis: int) -> None:

@@ -13,6 +13,7 @@ from afx.core.aval import aval_of, integer
 from afx.core.dtypes import float64, promote
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
+from afx.ops._basic import sum_dtype
 from afx.ops.creation.creation import Nested, as_array, asarray, ones
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.ranges import linspace
@@ -41,7 +42,7 @@ def bincount(x: Nested, /, weights: Nested | None = None, minlength: int = 0, *,
 
     Args:
         x: int[n], no negative ones.
-        weights: float[n]; differentiable.
+        weights: float[n]; differentiable. Booleans and integers are summed in float64.
         minlength: the number of bins at least.
         length: the number of bins; without it the largest element decides, which must be known then.
 
@@ -67,6 +68,8 @@ def bincount(x: Nested, /, weights: Nested | None = None, minlength: int = 0, *,
             )
         length = int(known.max(initial=minlength - 1)) + 1
     w = ones(index.shape, np.int64) if weights is None else asarray(weights)
+    if weights is not None and w.dtype.kind in "biu":
+        w = astype(w, float64)
     if w.shape != index.shape:
         raise ShapeError(f"bincount: a weight belongs to each element: got {w.aval} for {index.aval}; give as many")
     return scatter(w, index, shape=(length,))
@@ -78,7 +81,7 @@ def digitize(x: Nested, bins: Nested, right: bool = False) -> Array:
 
     Args:
         x: any shape.
-        bins: float[n], ascending or descending.
+        bins: float[n], ascending or descending; nan is the largest number.
         right: whether bins hold their right edge and not the left one.
 
     Raises:
@@ -92,8 +95,8 @@ def digitize(x: Nested, bins: Nested, right: bool = False) -> Array:
     if edges.ndim != 1:
         raise ShapeError(f"digitize: bins are a vector: got {edges.aval}; reshape it")
     try:
-        steps: Any = np.diff(stop_gradient(edges).concrete("digitize"))
-        if (steps < 0).any() and (steps > 0).any():
+        known: Any = stop_gradient(edges).concrete("digitize")
+        if _is_falling(known) and (known[1:] > known[:-1]).any():
             raise ArgumentError(
                 f"digitize: bins must be monotonically increasing or decreasing: got {edges!r}; sort them"
             )
@@ -103,7 +106,11 @@ def digitize(x: Nested, bins: Nested, right: bool = False) -> Array:
         return searchsorted(edges, y, side="left" if right else "right")
     rising = searchsorted(edges, y, side="left" if right else "right")
     falling = edges.shape[0] - searchsorted(flip(edges), y, side="left" if right else "right")
-    return where(edges[0] <= edges[-1], rising, falling)
+    return where(_is_falling(edges), falling, rising)
+
+
+def _is_falling(edges: Any) -> Any:
+    return (edges[:1] != edges[:1]).any() | (edges[1:] < edges[:-1]).any()  # nan in front: the largest comes first
 
 
 # -- edges --
@@ -197,7 +204,7 @@ def histogram(
         bins: see `histogram_bin_edges`; a number or edges under `jit`.
         range: see `histogram_bin_edges`; elements outside are not counted.
         density: divides by the widths of bins and the total, so that the integral is 1.
-        weights: of x's shape: what each element counts.
+        weights: of x's shape: what each element counts; booleans and small integers are summed as int64.
 
     Raises:
         ShapeError: weights of another shape.
@@ -223,7 +230,7 @@ def _weights(weights: Nested | None, x: Array, who: str) -> Array:
     w = promote_operands(weights, x)[0]
     if w.shape != x.shape:
         raise ShapeError(f"{who}: weights have the shape of x: got {w.aval} for {x.aval}; give one each")
-    return reshape(w, (-1,))
+    return reshape(astype(w, sum_dtype(w.dtype)), (-1,))
 
 
 def _count_in_boxes(columns: Sequence[Array], edges: Sequence[Array], w: Array) -> Array:

@@ -13,7 +13,7 @@ from afx.core.aval import aval_of, broadcast_avals, normalize_axis
 from afx.core.dtypes import float64, promote, real_dtype
 from afx.core.registry import register_function
 from afx.core.weakness import is_weak
-from afx.errors import ArgumentError, ShapeError
+from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import as_array, asarray
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -57,6 +57,7 @@ def interp(
 
     Raises:
         ShapeError: points and values are no vectors of one length, or there are none.
+        DtypeError: complex numbers or points.
 
     >>> interp(2.5, np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.0, 0.0]))
     Array(1., dtype=float64)
@@ -65,6 +66,10 @@ def interp(
     if points.ndim != 1 or points.shape != values.shape or not points.size:
         raise ShapeError(
             f"interp: points and values are vectors of one length: got {points.aval} and {values.aval}; reshape them"
+        )
+    if at.dtype.kind == "c" or points.dtype.kind == "c":
+        raise DtypeError(
+            f"interp: complex numbers have no order: got {at.aval} among {points.aval}; take the abs or a part"
         )
     weak = isinstance(x, (int, float))
     dtype = promote((at.dtype, points.dtype, values.dtype), (weak, False, False), floating=True)

@@ -44,7 +44,10 @@ def polyval(p: Nested, x: Nested) -> Array:
     coefficients = promote_operands(p, x)[0]
     at: Any = promote_operands(x, p)[0] if is_sequence(x) else x  # a number takes the dtype of what it meets
     coefficients = coefficients if coefficients.ndim else reshape(coefficients, (1,))
-    shape = broadcast_avals("polyval", [aval_of(at, "polyval"), Aval(coefficients.shape[1:], coefficients.dtype)])
+    point = aval_of(at, "polyval")
+    shape = broadcast_avals("polyval", [point, Aval(coefficients.shape[1:], coefficients.dtype)])
+    if not (point.weak or is_weak(coefficients)):
+        coefficients = astype(coefficients, promote((coefficients.dtype, point.dtype), (False, False)))
     if not coefficients.shape[0]:
         return zeros(shape, coefficients.dtype)
     z: Array = broadcast_to(coefficients[0], shape)

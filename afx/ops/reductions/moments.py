@@ -330,7 +330,10 @@ def average(
             any(a.dtype.kind in "iu" for a in avals) or natural == float16
         ):  # products and sums of which may be too large
             wide = float32 if natural == float16 else float64
-            found = average(astype(x, wide), axis, astype(weights, wide), returned=True, keepdims=keepdims)
+            u, v = (
+                astype(y, promote((a.dtype, wide), (False, False))) for y, a in zip((x, weights), avals, strict=True)
+            )
+            found = average(u, axis, v, returned=True, keepdims=keepdims)
             z, total = (astype(v, natural) for v in found)
             return (z, total) if returned else z
         weights = astype(weights, natural if weights.dtype.kind == "c" else real_dtype(natural))

@@ -227,7 +227,10 @@ def _fractions(q: Any, x: Aval, who: str) -> tuple[Array, DType]:
     traced = asarray(q) if listed else q
     if isinstance(traced, Tracer):
         return astype(traced, given.dtype if given.dtype.kind == "f" else get_default_dtype()), dtype
-    known = np.asarray(q, np.float64)
+    known: Any = np.asarray(q)
+    if known.dtype.kind == "f" and known.dtype.itemsize < 8:  # 0.2 is a fifth: no neighbour is picked for its rounding
+        known = known.astype(str)
+    known = known.astype(np.float64)
     if not ((known >= 0) & (known <= 1)).all():
         per = "percentages lie from 0 to 100" if "percentile" in who else "fractions lie from 0 to 1"
         raise ArgumentError(f"{who}: {per}: got {q!r}; clip or scale them")

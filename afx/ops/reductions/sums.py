@@ -67,7 +67,7 @@ def sum(
     Args:
         x: any shape; booleans and small integers are summed as int64.
         axis: one axis, several, or all (None).
-        dtype: converts x first, and is the result's.
+        dtype: converts x and ``initial`` first, and is the result's.
         out: None: results are not written into arrays.
         keepdims: keeps the summed axes, with length 1.
         initial: added to the sum.
@@ -79,6 +79,7 @@ def sum(
     if x.__class__ in SEQUENCES or out is not None:
         x = operand_of(x, out, "sum")
     if dtype is not None:
+        initial = initial if initial is None else astype(initial, dtype)
         return astype(sum(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
     if where is not None or initial is not None:
         z = sum(fill_where(beside(x, initial), where, 0), axis, keepdims=keepdims)
@@ -321,6 +322,7 @@ def prod(
     if x.__class__ in SEQUENCES or out is not None:
         x = operand_of(x, out, "prod")
     if dtype is not None:
+        initial = initial if initial is None else astype(initial, dtype)
         return astype(prod(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
     if where is not None or initial is not None:
         z = prod(fill_where(beside(x, initial), where, 1), axis, keepdims=keepdims)

@@ -15,7 +15,7 @@ from afx.ops._kinds.special import scipy
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sign, sqrt
 from afx.ops.elementwise.exponential import exp, log, log1p
-from afx.ops.elementwise.where import minimum, where
+from afx.ops.elementwise.where import maximum, minimum, where
 from afx.ops.special.fisher import fisher_slope
 from afx.ops.special.gamma import betaln, digamma_gap
 from afx.ops.special.incomplete_beta import betainc_slope_p
@@ -63,10 +63,16 @@ def stdtr(df: ArrayLike, t: ArrayLike) -> Array:
 
 def _by_df(_z: Array, df: Array, t: Array) -> Array:
     n = minimum(df, float(np.finfo(df.dtype).max))
-    share = exp(-log_square_plus_one(t / sqrt(n)))  # n / (n + t²)
-    few = n < MANY
-    far = bind_single(betainc_slope_p, where(few, n, MANY) / 2, 0.5, where(few, share, 0.5), m=1, n=0)
+    few, u = n < MANY, t / sqrt(n)
+    a, inner = where(few, n, MANY) / 2, few & (abs_(u) < 1)
+    share = exp(-log_square_plus_one(where(inner, 1, u)))  # n / (n + t²)
+    rest = u * u / (1 + u * u)  # of which 1 is the whole
+    far = bind_single(betainc_slope_p, a, 0.5, where(few & ~inner, share, 0.5), m=1, n=0)
+    far = where(inner, -bind_single(betainc_slope_p, 0.5, a, where(inner, rest, 0.5), m=0, n=1), far)
     near = -sign(t) * far / 4 - _density(n, t) * t / (2 * n)
+    least = abs_(t) < float(np.finfo(t.dtype).eps) ** 0.5  # where the density is that of 0, and a square may vanish
+    half = maximum(a, 4 * float(np.finfo(t.dtype).tiny))
+    near = where(least, _density(n, t) * t * (digamma_gap(half, 0.5) - 0.5 / half) / 2, near)
     square = minimum(t * t, float(np.finfo(t.dtype).max))
     return where(few, near, sign(t) * fisher_slope(0.5, where(few, MANY, n) / 2, where(few, 1, square), 0, 1) / 4)
 

@@ -131,6 +131,40 @@ def test_einsum_keeps_the_dtype(dtype: Any) -> None:
         assert afx.einsum(subscripts, *operands).dtype == np.einsum(subscripts, *operands).dtype == dtype
 
 
+MIXED: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "int8": ("i,j->j", (np.full(3, 100, np.int8), np.array([1.0, 2.0]))),
+    "int32": ("i,j->j", (np.full(3, 2**30, np.int32), np.array([1.0, 2.0]))),
+    "bool": ("i,j->j", (np.ones(19, bool), np.array([127, 1]))),
+    "float16": ("i,j->j", (np.full(5, 60000, np.float16), np.array([1.0]))),
+    "float32": ("i,j->j", (np.array([1e8, 1, -1e8], np.float32), np.array([1.0]))),
+    "three operands": ("i,i,j->j", (np.full(3, 100, np.int8), np.full(3, 100, np.int8), np.array([1.0]))),
+    "chain": ("ij,jk,kl->il", (*[np.full((2, 2), 100, np.int8)] * 2, np.array([[1.0], [2.0]]))),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_einsum_of_mixed_dtypes_sums_in_the_result(name: str) -> None:
+    """Axes of one operand are summed in the dtype of the result, which holds them; compiled and batched too."""
+    subscripts, xs = MIXED[name]
+    want = np.einsum(subscripts, *[x.astype(float) for x in xs])
+
+    def product(*operands: Any) -> Any:
+        return afx.einsum(subscripts, *operands)
+
+    for found in (product(*xs), afx.jit(product)(*xs), afx.vmap(product)(*[x[None] for x in xs])[0]):
+        np.testing.assert_array_equal(found, want)
+        assert found.dtype == np.einsum(subscripts, *xs).dtype
+
+
+@pytest.mark.parametrize("lead", [(3,), (2, 3)])
+def test_products_over_no_elements_have_gradients(lead: tuple[int, ...]) -> None:
+    """A sum over an axis of length 0 depends on nothing: the gradients are empty, or zeros."""
+    a = np.ones((*lead, 0))
+    for v in (np.ones(0), np.ones((0, 2))):
+        by_a, by_v = afx.grad(lambda a, v: afx.sum(a @ v), (0, 1))(a, v)
+        assert (by_a.shape, by_v.shape) == (a.shape, v.shape)
+
+
 @pytest.mark.parametrize(
     ("subscripts", "shapes"),
     [

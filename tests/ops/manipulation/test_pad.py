@@ -63,6 +63,13 @@ def test_widths_by_axis() -> None:
         same(afx.pad(x, widths, "edge"), np.pad(x, [(w, w) if isinstance(w, int) else w for w in want], "edge"))
 
 
+@pytest.mark.parametrize("mode", ["maximum", "mean", "median", "minimum"])
+def test_statistics_of_booleans(mode: Any) -> None:
+    """A share of half of them is true, as in NumPy, which rounds integers alone."""
+    for x in ([True, True, False, False], [True, False, False, False], [False, False]):
+        same(afx.pad(np.array(x), 1, mode), np.pad(np.array(x), 1, mode))
+
+
 def test_wrong_arguments() -> None:
     """Unknown modes and types of reflection raise, and so do empty axes."""
     with pytest.raises(errors.ArgumentError, match="pad: no such mode: got 'mirror'; use one of constant, edge"):

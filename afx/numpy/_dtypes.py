@@ -1,0 +1,155 @@
+"""Dtypes: calls whose results have NumPy's dtypes, where afx by itself keeps narrower ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from afx.core.aval import SCALARS, aval_of
+from afx.core.dispatch.numpy_dispatch import signature_of
+from afx.core.dtypes import SUPPORTED, DType, bool_, float64
+from afx.ops._basic import sum_dtype
+from afx.ops.creation.creation import SEQUENCES, asarray
+from afx.ops.manipulation.shape import astype
+from afx.ops.numerics.histograms import histogram
+from afx.ops.reductions.cumulative import diff
+from afx.ops.reductions.quantiles import PICKING
+from afx.ops.reductions.sums import sum
+
+__all__ = ["CONVERSIONS", "call_ufunc", "prepare"]
+
+Function = Callable[..., Any]
+Given = dict[str, Any]
+
+
+# -- ufuncs --
+def call_ufunc(call: Function, ufunc: np.ufunc, args: tuple[Any, ...]) -> Any:
+    """Return what ``call`` gives, of operands in the dtypes of NumPy's loop where its results have others."""
+    z = call(args)
+    kinds = tuple(map(_describe, args))
+    dtypes = None if None in kinds else _loop_dtypes(ufunc, kinds)
+    found = [getattr(v, "dtype", None) for v in (z if ufunc.nout > 1 else (z,))]
+    if dtypes is None or found == list(dtypes[ufunc.nin :]):
+        return z
+    z = call(tuple([astype(x, dtype) for x, dtype in zip(args, dtypes, strict=False)]))
+    return z if ufunc.nout > 1 else astype(z, dtypes[-1])  # the reciprocals of integers are integers in NumPy
+
+
+def _describe(x: Any) -> Any:
+    """Return an operand's dtype, the type of a Python number, or None for what afx converts by rules of its own."""
+    if x.__class__ in SEQUENCES:
+        return None
+    if x.__class__ in SCALARS:
+        return bool_ if x.__class__ is bool else x.__class__
+    if not hasattr(x, "dtype") or x.dtype.char not in SUPPORTED:
+        return None
+    weak = hasattr(x, "aval") and x.aval.weak
+    return {"i": int, "f": float, "c": complex}.get(x.dtype.kind, x.dtype) if weak else x.dtype
+
+
+@functools.lru_cache(maxsize=4096)
+def _loop_dtypes(ufunc: np.ufunc, operands: tuple[Any, ...]) -> tuple[DType, ...] | None:
+    try:
+        found: tuple[DType, ...] = ufunc.resolve_dtypes((*operands, *(None,) * ufunc.nout))
+    except TypeError:
+        return None
+    return found if all([d.char in SUPPORTED for d in found]) else None  # noqa: C419  # a list is quicker
+
+
+# -- functions --
+def prepare(func: Function, name: str, call: Function, args: tuple[Any, ...], kwargs: Given) -> Any:
+    """Return the result of a call, whose arguments are converted as NumPy's function of this name converts them."""
+    signature = signature_of(func)
+    assert signature is not None
+    given = signature.bind(*args, **kwargs)
+    finish = CONVERSIONS[name](given.arguments)
+    return finish(call, given.arguments) if finish is not None else call(*given.args, **given.kwargs)
+
+
+def _widen(given: Given, *names: str) -> None:
+    """Convert arguments to float64, complex ones to complex128."""
+    for name in names:
+        if given.get(name) is not None:
+            x = asarray(given[name])
+            given[name] = astype(x, np.result_type(x.dtype, float64))
+
+
+def _covariance(given: Given) -> None:
+    if given.get("dtype") is None:
+        _widen(given, "m", "x", "y")
+
+
+def _interp(given: Given) -> None:
+    _widen(given, "x", "xp", "fp")
+
+
+def _average(given: Given) -> None:
+    if given.get("weights") is not None and asarray(given["a"]).dtype.kind in "biu":
+        _widen(given, "a", "weights")
+
+
+def _bincount(given: Given) -> None:
+    _widen(given, "weights")
+
+
+def _extreme(given: Given) -> None:
+    if given.get("initial") is not None:
+        given["initial"] = astype(given["initial"], asarray(given["a"]).dtype)
+
+
+def _accumulate(given: Given) -> None:
+    if given.get("initial") is not None:
+        given["initial"] = astype(given["initial"], given.get("dtype") or sum_dtype(asarray(given["a"]).dtype))
+
+
+def _mean(given: Given) -> Any:
+    dtype = given.get("dtype")
+    return None if dtype is None else lambda call, given: astype(call(**given), dtype)
+
+
+def _polyval(given: Given) -> None:
+    given["p"], given["x"] = asarray(given["p"]), asarray(given["x"])
+
+
+def _quantile(given: Given) -> None:
+    x, q = asarray(given["a"]), given["q"]
+    if q.__class__ in SCALARS:
+        return
+    q = asarray(q)
+    given["q"] = q = q if q.dtype.kind == "f" else astype(q, float64)
+    if given.get("method", "linear") not in PICKING and aval_of(x).dtype.kind in "iu":
+        given["a"] = astype(x, np.result_type(x.dtype, q.dtype))
+
+
+def _histogram(given: Given) -> Any:
+    return _density if given.get("density") else None
+
+
+def _density(_call: Function, given: Given) -> Any:
+    counts, edges = histogram(given["a"], **{k: v for k, v in given.items() if k not in ("a", "density")})
+    return counts / astype(diff(edges), float64) / sum(counts), edges
+
+
+CONVERSIONS: dict[str, Callable[[Given], Any]] = {
+    "amax": _extreme,
+    "amin": _extreme,
+    "average": _average,
+    "bincount": _bincount,
+    "corrcoef": _covariance,
+    "cov": _covariance,
+    "histogram": _histogram,
+    "interp": _interp,
+    "max": _extreme,
+    "mean": _mean,
+    "min": _extreme,
+    "nanpercentile": _quantile,
+    "nanquantile": _quantile,
+    "percentile": _quantile,
+    "polyval": _polyval,
+    "prod": _accumulate,
+    "quantile": _quantile,
+    "sum": _accumulate,
+}
