@@ -23,7 +23,6 @@ from afx import testing as testing
 from afx import train as train
 from afx.control.associative_scan import *
 from afx.control.cond import *
-from afx.control.implicit_solution import nonzero as nonzero
 from afx.control.map import *
 from afx.control.scan import *
 from afx.control.while_loop import *
@@ -91,13 +90,7 @@ from afx.ops.reductions.quantiles import *
 from afx.ops.reductions.sums import *
 from afx.ops.sorting.partition import *
 from afx.ops.sorting.sets import *
-from afx.ops.sorting.sort import argmax as argmax
-from afx.ops.sorting.sort import argmin as argmin
-from afx.ops.sorting.sort import argsort as argsort
-from afx.ops.sorting.sort import argwhere as argwhere
-from afx.ops.sorting.sort import flatnonzero as flatnonzero
-from afx.ops.sorting.sort import searchsorted as searchsorted
-from afx.ops.sorting.sort import sort as sort
+from afx.ops.sorting.sort import *
 from afx.ops.sorting.unique import *
 from afx.pytree import non_trainable as non_trainable
 from afx.pytree import static as static

@@ -39,7 +39,7 @@ __all__ = [
     "Operator",
     "linear_solution",
     "matvec_of",
-    "nonzero",
+    "replace_zeros",
     "promote_system",
     "residual_bound",
     "solve_implicitly",
@@ -61,7 +61,7 @@ class IterativeResult(NamedTuple):
     converged: Array
 
 
-def nonzero(x: Array) -> Array:
+def replace_zeros(x: Array) -> Array:
     """Return a number, 1 in place of 0, for denominators whose numerators are 0 too."""
     return where(x == 0, 1, x)
 

@@ -9,7 +9,7 @@ from afx.control.implicit_solution import (
     IterativeResult,
     Matvec,
     Operator,
-    nonzero,
+    replace_zeros,
     residual_bound,
     solve_implicitly,
 )
@@ -63,11 +63,11 @@ def cg(
         def step(carry: Carry) -> Carry:
             x, r, p, rz, k = carry
             q = matvec(p)
-            length = rz / nonzero(_take_inner_product(p, q))
+            length = rz / replace_zeros(_take_inner_product(p, q))
             r = r - length * q
             z = inverse(r)
             fresh = _take_inner_product(r, z)
-            return x + length * p, r, z + fresh / nonzero(rz) * p, fresh, k + 1
+            return x + length * p, r, z + fresh / replace_zeros(rz) * p, fresh, k + 1
 
         r = rhs - matvec(x)
         z = inverse(r)
@@ -131,14 +131,14 @@ def bicgstab(
         def step(carry: Carry) -> Carry:
             x, r, p, v, rho, ratio, omega, k = carry
             fresh = _take_inner_product(shadow, r)
-            p = r + fresh / nonzero(rho) * ratio / nonzero(omega) * (p - omega * v)
+            p = r + fresh / replace_zeros(rho) * ratio / replace_zeros(omega) * (p - omega * v)
             direction = inverse(p)
             v = matvec(direction)
-            length = fresh / nonzero(_take_inner_product(shadow, v))
+            length = fresh / replace_zeros(_take_inner_product(shadow, v))
             half = r - length * v
             second = inverse(half)
             t = matvec(second)
-            omega = _take_inner_product(t, half) / nonzero(_take_inner_product(t, t))
+            omega = _take_inner_product(t, half) / replace_zeros(_take_inner_product(t, t))
             return x + length * direction + omega * second, half - omega * t, p, v, fresh, length, omega, k + 1
 
         one, nought = sum_(shadow) * 0 + 1, shadow * 0
@@ -179,7 +179,7 @@ def _take_inner_product(x: Array, y: Array) -> Array:
 def _least_residual(matvec: Matvec, r: Array, width: int) -> Array:
     """Return the change that makes the residual least, among combinations of ``width`` products with it (Arnoldi)."""
     size = vector_norm(r)
-    first = r / nonzero(size)
+    first = r / replace_zeros(size)
     basis = zeros((width + 1, r.shape[0]), r.dtype).at[0].set(first)
 
     def grow(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -191,7 +191,7 @@ def _least_residual(matvec: Matvec, r: Array, width: int) -> Array:
         v = v - again @ basis
         length = vector_norm(v)
         lost = length <= 1e-14 * vector_norm(along + again)
-        basis = basis.at[k + 1].set(where(lost, 0, v / nonzero(length)))
+        basis = basis.at[k + 1].set(where(lost, 0, v / replace_zeros(length)))
         return basis, heights.at[k].set((along + again).at[k + 1].set(where(lost, 0, length)))
 
     basis, heights = fori_loop(0, width, grow, (basis, zeros((width, width + 1), r.dtype)))

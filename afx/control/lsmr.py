@@ -15,7 +15,7 @@ from afx.control.implicit_solution import (
     describe,
     in_dtype,
     linear_solution,
-    nonzero,
+    replace_zeros,
     product_with,
     promote_system,
 )
@@ -151,10 +151,10 @@ def _bidiagonalize(
 ) -> tuple[Array, Array, Array]:
     """Return the solution of least squares, the iterations it took, and whether its slope is as small as asked."""
     beta = vector_norm(b)
-    u = b / nonzero(beta)
+    u = b / replace_zeros(beta)
     v = back(u)
     alpha = vector_norm(v)
-    v = v / nonzero(alpha)
+    v = v / replace_zeros(alpha)
     slope = alpha * beta
     bound = maximum(tol * slope, atol)
     one = slope * 0 + 1
@@ -163,18 +163,18 @@ def _bidiagonalize(
     def advance(s: Bidiagonal) -> Bidiagonal:
         u = forward(s.v) - s.alpha * s.u
         beta = vector_norm(u)
-        u = u / nonzero(beta)
+        u = u / replace_zeros(beta)
         v = back(u) - beta * s.v
         alpha = vector_norm(v)
-        v = v / nonzero(alpha)
+        v = v / replace_zeros(alpha)
         rho = hypot(s.alpha_bar, beta)
-        c, sine = s.alpha_bar / nonzero(rho), beta / nonzero(rho)
+        c, sine = s.alpha_bar / replace_zeros(rho), beta / replace_zeros(rho)
         theta = sine * alpha
         rho_bar = hypot(s.c_bar * rho, theta)
-        c_bar, s_bar = s.c_bar * rho / nonzero(rho_bar), theta / nonzero(rho_bar)
-        h_bar = s.h - s.s_bar * rho * rho / nonzero(s.rho * s.rho_bar) * s.h_bar
-        x = s.x + c_bar * s.zeta_bar / nonzero(rho * rho_bar) * h_bar
-        h = v - theta / nonzero(rho) * s.h
+        c_bar, s_bar = s.c_bar * rho / replace_zeros(rho_bar), theta / replace_zeros(rho_bar)
+        h_bar = s.h - s.s_bar * rho * rho / replace_zeros(s.rho * s.rho_bar) * s.h_bar
+        x = s.x + c_bar * s.zeta_bar / replace_zeros(rho * rho_bar) * h_bar
+        h = v - theta / replace_zeros(rho) * s.h
         scalars = alpha, c * alpha, rho, rho_bar, c_bar, s_bar, -s_bar * s.zeta_bar
         return Bidiagonal(x, u, v, h, h_bar, *scalars, s.count + 1)
 

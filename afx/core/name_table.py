@@ -3,7 +3,6 @@
 PUBLIC: dict[str, str] = {  # names by module, one space between them
     "afx.control.associative_scan": "associative_scan",
     "afx.control.cond": "cond switch",
-    "afx.control.implicit_solution": "nonzero",
     "afx.control.map": "map",
     "afx.control.scan": "scan",
     "afx.control.while_loop": "fori_loop while_loop",
@@ -87,7 +86,7 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
     "afx.ops.reductions.sums": "amax amin count_nonzero max mean min prod ptp sum",
     "afx.ops.sorting.partition": "TopK argpartition lexsort partition sort_complex top_k",
     "afx.ops.sorting.sets": "intersect1d isin setdiff1d setxor1d union1d unique",
-    "afx.ops.sorting.sort": "argmax argmin argsort argwhere flatnonzero searchsorted sort",
+    "afx.ops.sorting.sort": "argmax argmin argsort argwhere flatnonzero nonzero searchsorted sort",
     "afx.ops.sorting.unique": "unique_all unique_counts unique_inverse unique_values",
     "afx.pytree": "non_trainable static",
     "afx.runtime.buffer_cache": "set_cache_limit",

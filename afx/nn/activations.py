@@ -124,7 +124,8 @@ def hard_tanh(x: ArrayLike) -> Array:
     >>> hard_tanh(afx.asarray([-3.0, 0.5]))
     Array([-1. ,  0.5], dtype=float32)
     """
-    return clip(x, -1, 1)
+    y = asarray(x)
+    return clip(y, 0 if y.dtype.kind in "bu" else -1, 1)
 
 
 def hard_sigmoid(x: ArrayLike) -> Array:
@@ -142,7 +143,8 @@ def hard_silu(x: ArrayLike) -> Array:
     >>> hard_silu(afx.asarray([-3.0, 3.0]))
     Array([-0.,  3.], dtype=float32)
     """
-    return maximum(x, -3) * hard_sigmoid(x)
+    y = asarray(x)
+    return (maximum(y, 0) if y.dtype.kind == "u" else maximum(y, -3)) * hard_sigmoid(y)
 
 
 def soft_sign(x: ArrayLike) -> Array:

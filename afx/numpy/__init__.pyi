@@ -310,6 +310,7 @@ from afx.ops.sorting.sort import argmin as argmin
 from afx.ops.sorting.sort import argsort as argsort
 from afx.ops.sorting.sort import argwhere as argwhere
 from afx.ops.sorting.sort import flatnonzero as flatnonzero
+from afx.ops.sorting.sort import nonzero as nonzero
 from afx.ops.sorting.sort import searchsorted as searchsorted
 from afx.ops.sorting.sort import sort as sort
 from afx.ops.sorting.unique import unique_all as unique_all
@@ -435,7 +436,6 @@ from numpy import ndindex as ndindex
 from numpy import nditer as nditer
 from numpy import nested_iters as nested_iters
 from numpy import newaxis as newaxis
-from numpy import nonzero as nonzero
 from numpy import number as number
 from numpy import object_ as object_
 from numpy import ogrid as ogrid

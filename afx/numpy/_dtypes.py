@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core.aval import SCALARS, aval_of
 from afx.core.dispatch.numpy_dispatch import signature_of
-from afx.core.dtypes import SUPPORTED, DType, bool_, float64
+from afx.core.dtypes import SUPPORTED, DType, bool_, complex128, float16, float64, int64
 from afx.ops._basic import sum_dtype
 from afx.ops.creation.creation import SEQUENCES, asarray
 from afx.ops.manipulation.shape import astype
@@ -124,6 +124,35 @@ def _quantile(given: Given) -> None:
         given["a"] = astype(x, np.result_type(x.dtype, q.dtype))
 
 
+def _count(given: Given) -> None:
+    """Convert coefficients, and numbers whose powers are taken, to what they have beside int64."""
+    for name in given.keys() & {"p", "x"}:
+        x = asarray(given[name])
+        given[name] = astype(x, np.result_type(x.dtype, int64))
+
+
+def _divide(given: Given) -> None:
+    for name in ("u", "v"):
+        if asarray(given[name]).dtype.kind in "biu":
+            _widen(given, name)
+
+
+def _integrate(given: Given) -> None:
+    _widen(given, "p")
+
+
+def _round(given: Given) -> None:
+    name = "a" if "a" in given else "x"
+    x = asarray(given[name])
+    given[name] = astype(x, float16) if x.dtype == bool_ else x
+
+
+def _sort_complex(given: Given) -> Any:
+    dtype = asarray(given["a"]).dtype
+    wide = dtype.kind != "c" and dtype.char not in "bhBH"
+    return (lambda call, given: astype(call(**given), complex128)) if wide else None
+
+
 def _histogram(given: Given) -> Any:
     return _density if given.get("density") else None
 
@@ -136,6 +165,7 @@ def _density(_call: Function, given: Given) -> Any:
 CONVERSIONS: dict[str, Callable[[Given], Any]] = {
     "amax": _extreme,
     "amin": _extreme,
+    "around": _round,
     "average": _average,
     "bincount": _bincount,
     "corrcoef": _covariance,
@@ -149,7 +179,13 @@ CONVERSIONS: dict[str, Callable[[Given], Any]] = {
     "nanquantile": _quantile,
     "percentile": _quantile,
     "polyval": _polyval,
+    "polyder": _count,
+    "polydiv": _divide,
+    "polyint": _integrate,
     "prod": _accumulate,
     "quantile": _quantile,
+    "round": _round,
+    "sort_complex": _sort_complex,
     "sum": _accumulate,
+    "vander": _count,
 }

@@ -147,7 +147,7 @@ class Distribution:
         safe = where(inside, q, 0.5)
         y = self.ppf(safe) if not upper else self.isf(safe) if self.isf is not None else self.ppf(1 - safe)
         first, last = (self.high, low) if upper else (low, self.high)
-        return where(inside, y, where(q == 0, first, where(q == 1, last, math.nan)))
+        return where(inside, y, astype(where(q == 0, first, where(q == 1, last, math.nan)), y.dtype))
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -184,7 +184,7 @@ class ContinuousDistribution(Distribution):
             outside = outside | ((y >= self.high) if self.is_open else (y > self.high))
         z = self._scaled(name, where(outside, self.middle, y), scale)
         below, above = FILLS[name]
-        fill = below if below == above else where(y > self.middle, above, below)
+        fill = below if below == above else astype(where(y > self.middle, above, below), z.dtype)
         return where(self._holds(scale), where(outside, fill, z), math.nan)
 
     def _scaled(self, name: str, y: Array, scale: Array) -> Array:
@@ -227,7 +227,7 @@ class DiscreteDistribution(Distribution):
             outside = isnan(k) | (k < self.low) | (k >= self.high)
             fill = where(k < self.low, below, where(isnan(k), math.nan, above))
         z = self.of(name, where(outside, self.low, k))
-        return where(self.allowed, where(outside, fill, z), math.nan)
+        return where(self.allowed, where(outside, astype(fill, z.dtype), z), math.nan)
 
     def quantile(self, q: Array, upper: bool = False) -> Array:
         """Return the least number whose distribution function is q or more; of 0 it is one below the support."""

@@ -297,4 +297,5 @@ def log_sigmoid(x: ArrayLike) -> Array:
     >>> log_sigmoid(-1000.0)
     Array(-1000., dtype=float32)
     """
-    return -softplus(-x if isinstance(x, Array) else -as_array(x))
+    y = as_array(x)
+    return -softplus(y * -1.0 if y.dtype.kind in "bu" else -y)

@@ -132,6 +132,12 @@ def trapezoid(y: Numbers, x: Numbers | None = None, dx: ArrayLike = 1.0, axis: i
     Array(4., dtype=float64)
     """
     samples, points = promote_operands(y, dx if x is None else x)
+    given = [v for v in (samples, points if x is not None else None) if v is not None and v.dtype.kind in "biu"]
+    if given:  # sums and differences of which may be too large
+        a, b = (astype(v, float64) if v.dtype.kind in "biu" else v for v in (samples, points))
+        known = (samples.dtype,) if x is None else (samples.dtype, points.dtype)
+        natural = promote(known, (False,) * len(known), floating=True)
+        return astype(trapezoid(a, None if x is None else b, dx if x is None else 1.0, axis), natural)
     if x is not None and points.ndim > 1:
         shape = broadcast_avals("trapezoid", [samples.aval, points.aval])
         samples, points = broadcast_to(samples, shape), broadcast_to(points, shape)
@@ -267,6 +273,8 @@ def unwrap(x: Numbers, discont: ArrayLike | None = None, axis: int = -1, *, peri
     Array([0., 3., 3.], dtype=float64)
     """
     phases = promote_operands(x, period)[0]
+    if phases.dtype.kind == "u" and not is_weak(phases):  # differences of which are not negative
+        phases = astype(phases, promote((phases.dtype, aval_of(period, "unwrap").dtype), (False, True)))
     place = normalize_axis(axis, phases.ndim, "unwrap")
     steps, given = diff(phases, axis=place), aval_of(period, "unwrap")
     if not (is_weak(phases) and given.weak):

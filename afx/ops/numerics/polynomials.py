@@ -12,6 +12,7 @@ from afx.core.dtypes import promote
 from afx.core.registry import register_function
 from afx.core.weakness import is_weak, numbers_beside
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._basic import sum_dtype
 from afx.ops.creation.creation import Nested, as_array, asarray, zeros
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.indexing.index import is_sequence
@@ -125,9 +126,14 @@ def polydiv(u: Nested, v: Nested) -> tuple[Array, Array]:
     return stack(found), rest if n > 1 else zeros(1, dtype)
 
 
+def _widen(x: Array) -> Array:
+    """Return whole numbers in the dtype of their sums and products."""
+    return x if is_weak(x) else astype(x, sum_dtype(x.dtype))
+
+
 @register_function
 def polyder(p: Nested, m: int = 1) -> Array:
-    """Return the m-th derivative of a polynomial.
+    """Return the m-th derivative of a polynomial; booleans and small integers are multiplied as int64.
 
     Raises:
         ArgumentError: a negative m.
@@ -138,7 +144,7 @@ def polyder(p: Nested, m: int = 1) -> Array:
     m = integer(m, "polyder", "m")
     if m < 0:
         raise ArgumentError(f"polyder: derivatives are of order 0 or more: got m={m}; use polyint")
-    z = coefficients_of(p, "polyder")
+    z = _widen(coefficients_of(p, "polyder"))
     for _ in range(m):
         z = z[:-1] * numbers_beside(np.arange(max(z.shape[0] - 1, 0), 0, -1), z)
     return z
@@ -182,7 +188,7 @@ def vander(x: Nested, n: int | None = None, increasing: bool = False) -> Array:
     """Return the matrix of powers of the elements of a vector, the highest first.
 
     Args:
-        x: float[m].
+        x: float[m]; powers of booleans and small integers are int64.
         n: the number of powers, as many as elements unless given.
         increasing: whether the lowest come first.
 
@@ -194,7 +200,7 @@ def vander(x: Nested, n: int | None = None, increasing: bool = False) -> Array:
     Array([[1., 1., 1.],
            [4., 2., 1.]], dtype=float64)
     """
-    y = as_array(x)
+    y = _widen(as_array(x))
     if y.ndim != 1:
         raise ShapeError(f"vander: takes a vector: got {y.aval}; reshape it")
     count = y.shape[0] if n is None else integer(n, "vander", "n")
