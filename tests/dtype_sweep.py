@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ import scipy.special
 
 import afx
 import afx.numpy
-from afx import errors, fft, linalg, nn, special, stats
+from afx import errors, linalg, nn, special, stats
 
 CHARS = "?bhiqBHIQefdFD"
 PAIRS = tuple(itertools.product(CHARS, repeat=2))
@@ -347,13 +348,13 @@ special.log_betaincc(x + 1, y + 1, 0.25)
 special.log_gammainc(x + 1, y + 1)
 special.log_gammaincc(x + 1, y + 1)
 """
-SPECIAL_OF_ONE = (
-    "digamma entr erf erfc erfcinv erfcx erfinv exp1 expi expit gamma gammaln gammasgn i0 i0e i1 i1e j0 j1 log_expit "
-    "log_ndtr logit ndtr ndtri ndtri_exp psi rgamma y0 y1"
-).split()
-SPECIAL_OF_TWO = (
-    "beta betaln gammainc gammaincc gammainccinv gammaincinv kl_div rel_entr stdtr stdtrit xlog1py xlogy"
-).split()
+SPECIAL_OF_ONE = """
+digamma entr erf erfc erfcinv erfcx erfinv exp1 expi expit gamma gammaln gammasgn i0 i0e i1 i1e j0 j1
+log_expit log_ndtr logit ndtr ndtri ndtri_exp psi rgamma y0 y1
+"""
+SPECIAL_OF_TWO = """
+beta betaln gammainc gammaincc gammainccinv gammaincinv kl_div rel_entr stdtr stdtrit xlog1py xlogy
+"""
 LAWS = {  # each with numbers that its parameters may be
     **dict.fromkeys(["cauchy", "expon", "gumbel_r", "halfcauchy", "halfnorm", "laplace", "logistic", "norm"], ()),
     **dict.fromkeys(["rayleigh", "uniform"], ()),
@@ -426,6 +427,7 @@ class Row(NamedTuple):
 
 
 def compiled(text: str) -> Callable[..., Any]:
+    """Return a row's function of a namespace and the operands."""
     space = {"np": np, "afx": afx, "linalg": linalg, "nn": nn, "special": special}
     found: Callable[..., Any] = eval(f"lambda m, x, y, s, r, b: {text}", space)
     return found
@@ -461,7 +463,9 @@ def rows() -> list[Row]:
     texts = [*unary, *binary, *(PRODUCTS + SUMS + SHAPING + STATISTICS + LINALG).split("\n")]
     found = [_of(text, True) for text in texts if text]
     found += [_of(text, False) for text in OF_ITSELF.split("\n") if text]
-    found += [_special(name, 1) for name in SPECIAL_OF_ONE] + [_special(name, 2) for name in SPECIAL_OF_TWO]
+    found += [_special(name, 1) for name in SPECIAL_OF_ONE.split()] + [
+        _special(name, 2) for name in SPECIAL_OF_TWO.split()
+    ]
     for name, numbers in LAWS.items():
         density = "logpmf" if name == "poisson" else "logpdf"
         found += [_law(name, numbers, function) for function in (density, "cdf", "logcdf", "logsf", "sf")]
@@ -629,6 +633,7 @@ def main() -> None:
     parser.add_argument("--layouts", nargs="*", default=["plain"], choices=LAYOUTS)
     parser.add_argument("--first", type=int, default=0)
     given = parser.parse_args()
+    show = sys.stdout.write
     seen: set[str] = set()
     count = 0
     for seed in range(given.first, given.first + given.rounds):
@@ -638,8 +643,8 @@ def main() -> None:
                 found = check(row, pair, layout, road, seed)
                 if found and row.name + road not in seen:
                     seen.add(row.name + road)
-                    print(f"{row.name} of {''.join(pair)}, {layout}, {road}, seed {seed}: {found[:220]}", flush=True)
-    print(f"{count} calls, {len(seen)} rows differ")
+                    show(f"{row.name} of {''.join(pair)}, {layout}, {road}, seed {seed}: {found[:220]}\n")
+    show(f"{count} calls, {len(seen)} rows differ\n")
 
 
 if __name__ == "__main__":

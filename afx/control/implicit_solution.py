@@ -39,8 +39,8 @@ __all__ = [
     "Operator",
     "linear_solution",
     "matvec_of",
-    "replace_zeros",
     "promote_system",
+    "replace_zeros",
     "residual_bound",
     "solve_implicitly",
 ]

@@ -15,9 +15,9 @@ from afx.control.implicit_solution import (
     describe,
     in_dtype,
     linear_solution,
-    replace_zeros,
     product_with,
     promote_system,
+    replace_zeros,
 )
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array, ArrayLike

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from afx.core.array.array import Array
 from afx.core.aval import SCALARS, aval_of
 from afx.core.dispatch.numpy_dispatch import signature_of
 from afx.core.dtypes import SUPPORTED, DType, bool_, complex128, float16, float64, int64
@@ -19,10 +20,14 @@ from afx.ops.reductions.cumulative import diff
 from afx.ops.reductions.quantiles import PICKING
 from afx.ops.reductions.sums import sum
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 __all__ = ["CONVERSIONS", "call_ufunc", "prepare"]
 
 Function = Callable[..., Any]
 Given = dict[str, Any]
+Finish = Callable[[Function, Given], Any]
 
 
 # -- ufuncs --
@@ -107,7 +112,16 @@ def _accumulate(given: Given) -> None:
 
 def _mean(given: Given) -> Any:
     dtype = given.get("dtype")
-    return None if dtype is None else lambda call, given: astype(call(**given), dtype)
+    return None if dtype is None else _converting(dtype)
+
+
+def _converting(dtype: DTypeLike) -> Finish:
+    """Return a function that calls and converts the result."""
+
+    def finish(call: Function, given: Given) -> Array:
+        return astype(call(**given), dtype)
+
+    return finish
 
 
 def _polyval(given: Given) -> None:
@@ -150,7 +164,7 @@ def _round(given: Given) -> None:
 def _sort_complex(given: Given) -> Any:
     dtype = asarray(given["a"]).dtype
     wide = dtype.kind != "c" and dtype.char not in "bhBH"
-    return (lambda call, given: astype(call(**given), complex128)) if wide else None
+    return _converting(complex128) if wide else None
 
 
 def _histogram(given: Given) -> Any:

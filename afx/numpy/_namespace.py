@@ -164,7 +164,10 @@ class Ufunc:
             args, kwargs = args[:nin], {"out": args[nin:], **kwargs}
         if kwargs:
             return self._answer("__call__", args, kwargs)
-        return call_ufunc(lambda args: self._answer("__call__", args, {}), self.ufunc, args)
+        return call_ufunc(self._call, self.ufunc, args)
+
+    def _call(self, args: tuple[Any, ...]) -> Any:
+        return self._answer("__call__", args, {})
 
     def reduce(self, array: Any, *args: Any, **kwargs: Any) -> Any:
         """Reduce an array along axes by repeating the ufunc."""
