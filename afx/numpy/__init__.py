@@ -8,6 +8,7 @@ Arrays: ``x[i] = v`` and ``out=`` raise. ``ndarray`` is what `isinstance` asks: 
 
 A list beside an array of float32 takes its dtype. Operators (``n / 2`` of integers) and the numbers that `afx.grad` is
 given follow the default dtype: `afx.set_default_dtype` makes it float64 for these too.
+Histograms of boolean and small integer weights hold their sums, in 64 bits, where NumPy's wrap around.
 
 >>> import afx.numpy as np
 >>> np.mean([1.0, 2.0, 6.0])
