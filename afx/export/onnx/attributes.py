@@ -13,24 +13,32 @@ from afx.export.onnx.loading import FAULTS, read_tensor
 
 __all__ = ["Options", "read_options"]
 
+REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "LogSumExp", "L1", "L2", "LogSum", "SumSquare")
 REDUCED = ("axes", "keepdims", "noop_with_empty_axes")
 POOLED = ("auto_pad", "ceil_mode", "kernel_shape", "pads", "strides")
 READ: dict[str, tuple[str, ...]] = {  # by operator; those of no effect on what is read are among them
     **dict.fromkeys(("ArgMax", "ArgMin"), ("axis", "keepdims")),
-    **dict.fromkeys([f"Reduce{n}" for n in ("Sum", "Mean", "Max", "Min", "Prod", "LogSumExp")], REDUCED),
+    **dict.fromkeys([f"Reduce{n}" for n in REDUCTIONS], REDUCED),
     **dict.fromkeys(("Concat", "Flatten", "Gather", "LogSoftmax", "Softmax"), ("axis",)),
-    "AveragePool": (*POOLED, "count_include_pad"), "BatchNormalization": ("epsilon", "momentum"),
+    "AveragePool": (*POOLED, "count_include_pad"), "BatchNormalization": ("epsilon", "is_test", "momentum"),
+    **dict.fromkeys(("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor"), ("axis", "broadcast")),
+    **dict.fromkeys(("Elu", "LeakyRelu"), ("alpha",)), **dict.fromkeys(("GatherElements",), ("axis",)),
     "BitShift": ("direction",), "Cast": ("to", "saturate"), "ConstantOfShape": ("value",),
     "Constant": ("value", "value_float", "value_floats", "value_int", "value_ints"),
-    "Conv": ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"), "CumSum": ("exclusive", "reverse"),
-    "Dropout": ("seed",), "Gelu": ("approximate",), "Gemm": ("alpha", "beta", "transA", "transB"),
+    "Conv": ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"), "ConvTranspose": ("auto_pad", "dilations", "group", "kernel_shape", "output_padding", "pads", "strides"),
+    "CumSum": ("exclusive", "reverse"),
+    "Dropout": ("is_test", "seed"), "Gelu": ("approximate",), "Gemm": ("alpha", "beta", "broadcast", "transA", "transB"),
     "If": ("else_branch", "then_branch"), "IsInf": ("detect_negative", "detect_positive"),
-    "LayerNormalization": ("axis", "epsilon"), "LeakyRelu": ("alpha",), "Loop": ("body",),
+    "LayerNormalization": ("axis", "epsilon", "stash_type"), "InstanceNormalization": ("epsilon",), "LRN": ("alpha", "beta", "bias", "size"), "Loop": ("body",),
     "MaxPool": (*POOLED, "storage_order"), "Mod": ("fmod",), "Pad": ("mode",), "Reshape": ("allowzero",),
     "Scan": ("body", "num_scan_inputs", "scan_input_axes", "scan_input_directions", "scan_output_axes",
              "scan_output_directions"),
-    "ScatterND": ("reduction",), "Selu": ("alpha", "gamma"), "Shape": ("start", "end"),
+    "ScatterND": ("reduction",), "Selu": ("alpha", "gamma"), "Shrink": ("bias", "lambd"), "Shape": ("start", "end"),
     "Split": ("axis", "num_outputs"), "TopK": ("axis", "largest", "sorted"), "Transpose": ("perm",),
+}  # fmt: skip
+OPERANDS: dict[str, tuple[str, ...]] = {  # attributes of earlier opsets that became operands, in this order
+    "Clip": ("min", "max"), "Dropout": ("ratio",), "Pad": ("pads", "value"), "Slice": ("starts", "ends", "axes"),
+    "Split": ("split",), "Squeeze": ("axes",), "TopK": ("k",), "Unsqueeze": ("axes",), "Upsample": ("scales",),
 }  # fmt: skip
 CHOICES = {
     "approximate": ("none", "tanh"), "auto_pad": ("NOTSET", "SAME_LOWER", "SAME_UPPER", "VALID"),
@@ -42,11 +50,25 @@ TYPED = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.
 
 @attrs.frozen
 class Options:
-    """What a node says beside its operands: its attributes, apart from its kind and its number of outputs."""
+    """What a node says beside its operands: its attributes, apart from its kind and its number of outputs.
+
+    Attributes:
+        kind: the operator.
+        version: the opset that defined the operator as it is meant.
+        outputs: how many results there are.
+        attributes: by name.
+    """
 
     kind: str
+    version: int
     outputs: int
     attributes: dict[str, Any]
+
+    @property
+    def operands(self) -> list[Any]:
+        """Operands that the opset wrote as attributes; those that are left out are None."""
+        names = OPERANDS.get(self.kind, ())
+        return [self.get(name) for name in names] if any(name in self.attributes for name in names) else []
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return an attribute or, where it is left out, the default."""
@@ -75,7 +97,7 @@ def read_options(onnx: Any, node: Any, opset: int, read_graph: Callable[[Any], A
         raise ExportError(
             f"from_onnx: {node.op_type} lacks attributes: got {sorted(found)}; give {', '.join(missing) or 'one value'}"
         )
-    return Options(node.op_type, len(node.output), found)
+    return Options(node.op_type, schema.since_version, len(node.output), found)
 
 
 def _check_operands(node: Any, schema: Any) -> None:
@@ -94,7 +116,7 @@ def _read_attribute(onnx: Any, node: Any, schema: Any, a: Any, read_graph: Calla
         return read_graph(a.g)
     value = _read_value(onnx, node, a)
     is_right = known is not None and known.type.value == a.type and value in CHOICES.get(a.name, (value,))
-    if is_right and a.name in READ.get(node.op_type, ()):
+    if is_right and a.name in (*READ.get(node.op_type, ()), *OPERANDS.get(node.op_type, ())):
         return np.asarray(value, TYPED[a.name]) if a.name in TYPED else value
     if not is_right or not _is_default(onnx, known, a.name, value):
         raise ExportError(

@@ -16,7 +16,7 @@ from afx import nn
 from afx.core.array.array import Array
 from afx.core.registry import FUNCTIONS
 from afx.errors import AfxError, ArgumentError, ExportError, MissingExtraError
-from afx.export.onnx.attributes import Options, read_options
+from afx.export.onnx.attributes import REDUCTIONS, Options, read_options
 from afx.export.onnx.inner_graphs import HOLDERS
 from afx.export.onnx.loading import FAULTS, load_model, read_opset, read_tensor
 from afx.pytree.static import static
@@ -84,30 +84,31 @@ class OnnxFunction:
         """The names of its arguments, in order."""
         return self.program.inputs
 
-    def __call__(self, *args: Any) -> Any:
-        """Return the model's result of its inputs in order, a tuple where there are several results.
+    def __call__(self, /, *args: Any, **named: Any) -> Any:
+        """Return the model's result of its inputs in order or by name, a tuple where there are several results.
 
         Raises:
-            ArgumentError: another number of inputs.
+            ArgumentError: other inputs than the model's.
         """
-        if len(args) != len(self.inputs):
-            raise ArgumentError(
-                f"from_onnx: the model takes {', '.join(self.inputs)}: got {len(args)} arguments; give each"
-            )
-        found = self.program.arrays(self.params, *map(F.asarray, args))
+        rest = self.inputs[len(args) :]
+        if len(args) > len(self.inputs) or set(rest) != named.keys():
+            given = ", ".join([f"{len(args)} arguments", *named])
+            raise ArgumentError(f"from_onnx: the model takes {', '.join(self.inputs)}: got {given}; give each once")
+        found = self.program.arrays(self.params, *[F.asarray(x) for x in (*args, *[named[name] for name in rest])])
         return found[0] if len(found) == 1 else found
 
 
 def from_onnx(model: Any) -> OnnxFunction:
     """Return the function of a model of ONNX, which can be differentiated, compiled and trained.
 
-    Shapes that it computes of its inputs' shapes are known when it is traced; those of its inputs' numbers are refused.
+    Shapes that it computes of its inputs' shapes are known when it is traced; those of its inputs' numbers are refused. Opsets
+    from 6 on are read by their own rules.
 
     Args:
         model: a path, the bytes of a file, or an ``onnx.ModelProto``. Tensors in other files are read for a path alone.
 
     Raises:
-        ExportError: an operator or an attribute that is not read, an opset below 13, or a model that is not well formed.
+        ExportError: an operator or an attribute that is not read, an opset below 6, or a model that is not well formed.
         MissingExtraError: onnx is not installed.
 
     >>> import afx
@@ -128,7 +129,7 @@ def from_onnx(model: Any) -> OnnxFunction:
 
 
 def _apply(node: Node, names: Mapping[str, Any]) -> Sequence[Any]:
-    xs = [names[name] for name in node.inputs]
+    xs = [*[names[name] for name in node.inputs], *node.options.operands]
     if node.kind in HOLDERS:
         kept: Sequence[Any] = HOLDERS[node.kind](node.options, names, *xs)
         if len(kept) < len(node.outputs):
@@ -143,16 +144,24 @@ def _apply(node: Node, names: Mapping[str, Any]) -> Sequence[Any]:
 
 def _read(onnx: Any, graph: Any, opset: int, outer: set[str]) -> Program:
     known = {t.name: read_tensor(onnx, t) for t in graph.initializer}
-    inputs = tuple([i.name for i in graph.input if i.name not in known])
+    inputs = tuple([_check_input(i) for i in graph.input if i.name not in known])
     names, nodes = {*outer, *known, *inputs}, list[Node]()
     for node in graph.node:
         nodes.append(_node(onnx, node, opset, names))
         _check_new(node, names - outer)
-        several = node.op_type in {*HOLDERS, "Split", "TopK"}
-        names |= {*(node.output if several else node.output[:1])}
+        names |= {*node.output}
     outputs = tuple([o.name for o in graph.output])
     _check_names("the graph's results", outputs, names)
     return Program(inputs, outputs, tuple(nodes), known)
+
+
+def _check_input(found: Any) -> str:
+    kind = found.type.WhichOneof("value") or "tensor_type"  # of which inner graphs may say nothing
+    if kind != "tensor_type":
+        raise ExportError(
+            f"from_onnx: an input is no tensor: got {found.name}, {kind.removesuffix('_type')}; write the model without it"
+        )
+    return str(found.name)
 
 
 def _check_new(node: Any, names: set[str]) -> None:
@@ -175,6 +184,11 @@ def _node(onnx: Any, node: Any, opset: int, names: set[str]) -> Node:
             f"from_onnx: an operator is not read: got {node.domain}.{node.op_type}; write the model without it"
         )
     _check_names(f"operands of {node.op_type}", node.input, names)
+    more = [name for name in node.output[FIRST_RESULTS.get(node.op_type, 1) :] if name]
+    if more and node.op_type not in {*HOLDERS, "Split"}:
+        raise ExportError(
+            f"from_onnx: an optional result of {node.op_type} is not read: got {', '.join(more)}; write the model without it"
+        )
     options = read_options(onnx, node, opset, lambda graph: _read(onnx, graph, opset, {*names}))
     return Node(node.op_type, tuple(node.input), tuple(node.output), options)
 
@@ -189,7 +203,23 @@ def _ints(x: Any) -> list[int]:
     return [int(n) for n in np.ravel(x)]
 
 
-def _divide(_o: Options, x: Any, y: Any) -> Any:
+def _check_size(what: str, shape: Sequence[int]) -> None:
+    """Raise before memory is taken that no model asks for in earnest."""
+    if math.prod(shape) > MOST_ELEMENTS:
+        raise ExportError(
+            f"from_onnx: {what} makes more than {MOST_ELEMENTS} elements: got {[*shape]}; mend the model"
+        )
+
+
+def _align(o: Options, x: Any, y: Any) -> Any:
+    """Return an operand whose first axis is another's axis of this number, as opset 6 says it."""
+    if o.version >= 7 or "axis" not in o.attributes:
+        return y
+    return y.reshape((*y.shape, *[1] * (x.ndim - o["axis"] % x.ndim - y.ndim)))
+
+
+def _divide(o: Options, x: Any, y: Any) -> Any:
+    y = _align(o, x, y)
     if x.dtype.kind == "f":
         return x / y
     low = x // y
@@ -233,6 +263,7 @@ def _pad(o: Options, x: Any, pads: Any, value: Any = None, axes: Any = None) -> 
     widths, each = _ints(pads), [(0, 0)] * x.ndim
     for k, axis in enumerate(range(x.ndim) if axes is None else _ints(axes)):
         each[axis] = (widths[k], widths[k + len(widths) // 2])
+    _check_size("Pad", [n + sum(w) for n, w in zip(x.shape, each, strict=True)])
     mode = o.get("mode", "constant")
     return F.pad(x, each, mode, **({"constant_values": 0 if value is None else value} if mode == "constant" else {}))
 
@@ -247,7 +278,11 @@ def _reduce(function: str, o: Options, x: Any, axes: Any = None) -> Any:
     given = o.get("axes") if axes is None else _ints(axes)
     if not given and o.get("noop_with_empty_axes"):
         return x
-    return getattr(F, function)(x, axis=tuple(given) if given else None, keepdims=bool(o.get("keepdims", 1)))
+    before, name, after = NORMS.get(function, (None, function.lower(), None))
+    x = x if before is None else getattr(F, before)(x)
+    found = getattr(F, name)(x, axis=tuple(given) if given else None, keepdims=bool(o.get("keepdims", 1)))
+    found = found if after is None else getattr(F, after)(found)
+    return found if found.dtype == x.dtype else found.astype(x.dtype)
 
 
 def _place(function: str, o: Options, x: Any) -> Any:
@@ -255,8 +290,10 @@ def _place(function: str, o: Options, x: Any) -> Any:
 
 
 def _top(o: Options, x: Any, k: Any) -> Any:
-    axis = o.get("axis", -1)
-    order = F.take(F.argsort(x, axis=axis, descending=bool(o.get("largest", 1))), np.arange(_ints(k)[0]), axis=axis)
+    axis, count = o.get("axis", -1), _ints(k)[0]
+    if not 0 <= count <= x.shape[axis]:
+        raise ExportError(f"from_onnx: TopK takes more than there is: got k={count} of {x.aval}; mend the model")
+    order = F.take(F.argsort(x, axis=axis, descending=bool(o.get("largest", 1))), np.arange(count), axis=axis)
     return F.take_along_axis(x, order, axis=axis), order
 
 
@@ -289,14 +326,87 @@ def _gemm(o: Options, x: Any, y: Any, bias: Any = None) -> Any:
     return z if bias is None else z + bias * o.get("beta", 1.0)
 
 
+def _conv_transpose(o: Options, x: Any, kernel: Any, bias: Any = None) -> Any:
+    rank, groups = x.ndim - 2, o.get("group", 1)
+    turned = F.permute_dims(F.concat(F.split(kernel, groups), axis=1), [*range(2, rank + 2), 0, 1])
+    moves = {"stride": o.get("strides", 1), "dilation": o.get("dilations", 1), "groups": groups}
+    z = nn.conv_transpose(F.moveaxis(x, 1, -1), turned, **moves)
+    z = F.pad(z, [(0, 0), *[(0, n) for n in o.get("output_padding", [0] * rank)], (0, 0)])
+    z = z[tuple([slice(None), *[slice(a, n - b) for (a, b), n in zip(_padding(o, rank), z.shape[1:], strict=False)]])]
+    return F.moveaxis(z if bias is None else z + bias, -1, 1)
+
+
+def _shrink(o: Options, x: Any) -> Any:
+    bias, edge = o.get("bias", 0.0), o.get("lambd", 0.5)
+    return F.where(x < -edge, x + bias, F.where(x > edge, x - bias, 0)).astype(x.dtype)
+
+
+def _dropout(o: Options, x: Any, ratio: Any = None, trains: Any = None) -> Any:
+    """Return x and that all of it is kept: what is dropped in training is drawn, by numbers of no model."""
+    is_drawn = not o.get("is_test") if o.version < 7 else trains is not None and bool(_ints(trains)[0])
+    share = 0.5 if ratio is None else ratio
+    if is_drawn and (isinstance(share, Array) or np.asarray(share).item() != 0):
+        raise ExportError(
+            f"from_onnx: Dropout draws, as in training: got a ratio of {share}; write the model for inference"
+        )
+    return (x, F.broadcast_to(F.asarray(True), x.shape))[: o.outputs]
+
+
+def _normalize_channels(o: Options, x: Any) -> Any:
+    """Divide by powers of sums of squares of neighbouring channels (Krizhevsky et al. 2012, section 3.3)."""
+    size, n = o["size"], x.shape[1]
+    before = (size - 1) // 2
+    squares = F.pad(x * x, [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)])
+    total = sum([squares[:, k : k + n] for k in range(size)])
+    return x / (o.get("bias", 1.0) + o.get("alpha", 1e-4) / size * total) ** o.get("beta", 0.75)
+
+
+def _instance_norm(o: Options, x: Any, scale: Any, shift: Any) -> Any:
+    z = nn.standardize(x, tuple(range(2, x.ndim)), eps=o.get("epsilon", 1e-5))
+    return F.moveaxis(F.moveaxis(z, 1, -1) * scale + shift, -1, 1)
+
+
+def _slope(o: Options, x: Any, slope: Any) -> Any:
+    if o.version < 7 and slope.ndim == 1:  # one of each channel
+        slope = slope.reshape((-1, *[1] * (x.ndim - 2)))
+    return F.where(x < 0, x * slope, x)
+
+
+def _shares(function: Callable[..., Any], o: Options, x: Any) -> Any:
+    if o.version >= 13:
+        return function(x, o.get("axis", -1))
+    return function(x, tuple(range(o.get("axis", 1) % x.ndim, x.ndim)))
+
+
+def _tile(_o: Options, x: Any, times: Any) -> Any:
+    _check_size("Tile", [n * t for n, t in zip(x.shape, _ints(times), strict=True)])
+    return F.tile(x, tuple(_ints(times)))
+
+
+def _expand(_o: Options, x: Any, lengths: Any) -> Any:
+    shape = np.broadcast_shapes(x.shape, tuple(_ints(lengths)))
+    _check_size("Expand", shape)
+    return F.broadcast_to(x, shape)
+
+
+def _fill(o: Options, lengths: Any) -> Any:
+    _check_size("ConstantOfShape", _ints(lengths))
+    return F.broadcast_to(o.get("value", np.zeros(1, np.float32))[0], tuple(_ints(lengths)))
+
+
 def _batch_norm(o: Options, x: Any, scale: Any, shift: Any, mean: Any, variance: Any) -> Any:
+    if o.version < 7 and not o.get("is_test"):
+        raise ExportError("from_onnx: BatchNormalization trains: got is_test=0; write the model for inference")
     slope = scale / F.sqrt(variance + o.get("epsilon", 1e-5))
     return F.moveaxis((F.moveaxis(x, 1, -1) - mean) * slope + shift, -1, 1)
 
 
 def _layer_norm(o: Options, x: Any, scale: Any, shift: Any = None) -> Any:
-    z = nn.standardize(x, tuple(range(o.get("axis", -1) % x.ndim, x.ndim)), eps=o.get("epsilon", 1e-5)) * scale
-    return z if shift is None else z + shift
+    axes, eps = tuple(range(o.get("axis", -1) % x.ndim, x.ndim)), o.get("epsilon", 1e-5)
+    z = nn.standardize(x, axes, eps=eps) * scale
+    z = z if shift is None else z + shift
+    moments = [F.mean(x, axis=axes, keepdims=True), 1 / F.sqrt(F.var(x, axis=axes, keepdims=True) + eps)]
+    return (z, *moments)[: o.outputs]
 
 
 PLAIN = """Abs Acos Acosh Add Asin Asinh Atan Atanh Ceil Cos Cosh Equal Erf Exp Floor Greater IsNaN Less Log MatMul Round
@@ -306,39 +416,47 @@ NAMES = {  # and those of another name
     "BitwiseXor": "bitwise_xor", "GreaterOrEqual": "greater_equal", "LessOrEqual": "less_equal", "Mul": "multiply",
     "Neg": "negative", "Not": "logical_not", "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
 }  # fmt: skip
+NORMS = {  # what stands before a reduction and after it
+    "L1": ("abs", "sum", None), "L2": ("square", "sum", "sqrt"), "LogSum": (None, "sum", "log"), "SumSquare": ("square", "sum", None),
+}  # fmt: skip
+FIRST_RESULTS = {"Dropout": 2, "LayerNormalization": 3, "TopK": 2}  # that are read, where there are several
+MOST_ELEMENTS = 1 << 28  # 2 GiB of doubles, the largest file
 FOLDED = {"Max": F.maximum, "Min": F.minimum, "Sum": F.add}  # which take any number of operands
 OF_ONE: dict[str, Callable[[Options, Any], Any]] = {
     "Cast": lambda o, x: x.astype(o["to"]),
-    "ConstantOfShape": lambda o, n: F.broadcast_to(o.get("value", np.zeros(1, np.float32))[0], tuple(_ints(n))),
+    "ConstantOfShape": _fill,
+    "Elu": lambda o, x: nn.elu(x, o.get("alpha", 1.0)),
     "Flatten": lambda o, x: x.reshape((math.prod(x.shape[: o.get("axis", 1)]), -1)),
     "Gelu": lambda o, x: nn.gelu(x, approximate=o.get("approximate") == "tanh"),
+    "GlobalMaxPool": lambda _o, x: F.max(x, axis=tuple(range(2, x.ndim)), keepdims=True),
     "GlobalAveragePool": lambda _o, x: F.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True),
     "LeakyRelu": lambda o, x: F.where(x < 0, x * o.get("alpha", 0.01), x),
-    "LogSoftmax": lambda o, x: nn.log_softmax(x, o.get("axis", -1)),
+    "LRN": _normalize_channels,
+    "LogSoftmax": functools.partial(_shares, nn.log_softmax),
     "Relu": lambda _o, x: nn.relu(x),
     "Selu": lambda o, x: o.get("gamma", 1.05070098) * nn.elu(x, o.get("alpha", 1.67326324)),
     "Shape": lambda o, x: np.array(x.shape[o.get("start") : o.get("end")], np.int64),
     "Sigmoid": lambda _o, x: nn.sigmoid(x),
     "Size": lambda _o, x: np.array(math.prod(x.shape)),
-    "Softmax": lambda o, x: nn.softmax(x, o.get("axis", -1)),
+    "Shrink": _shrink,
+    "Softmax": functools.partial(_shares, nn.softmax),
     "Softplus": lambda _o, x: nn.softplus(x),
     "Transpose": lambda o, x: F.permute_dims(x, o.get("perm", range(x.ndim)[::-1])),
 }
 OF_TWO: dict[str, Callable[[Options, Any, Any], Any]] = {
     "BitShift": lambda o, x, y: getattr(F, f"bitwise_{o['direction'].lower()}_shift")(x, y),
-    "Expand": lambda _o, x, n: F.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(_ints(n)))),
+    "Expand": _expand,
     "Gather": lambda o, x, i: F.take(x, i, axis=o.get("axis", 0)),
+    "GatherElements": lambda o, x, i: F.take_along_axis(x, F.where(i < 0, i + x.shape[o.get("axis", 0)], i), o.get("axis", 0)),
     "GatherND": lambda _o, x, i: x[tuple([i[..., k] for k in range(i.shape[-1])])],
+    "PRelu": _slope,
+    "Tile": _tile,
     "Mod": lambda o, x, y: F.fmod(x, y) if o.get("fmod") else F.remainder(x, y),
 }
 
 
-def _call(function: str, _o: Options, *xs: Any) -> Any:
-    return getattr(F, function)(*xs)
-
-
-def _pass_on(_o: Options, x: Any, *_: Any) -> Any:
-    return x
+def _call(function: str, o: Options, *xs: Any) -> Any:
+    return getattr(F, function)(*([xs[0], _align(o, *xs)] if "axis" in o.attributes else xs))
 
 
 def _join(o: Options, *xs: Any) -> Any:
@@ -346,7 +464,9 @@ def _join(o: Options, *xs: Any) -> Any:
 
 
 def _count(_o: Options, *ends: Any) -> Any:
-    return np.arange(*[np.asarray(x).item() for x in ends], dtype=ends[0].dtype)
+    start, stop, step = [np.asarray(x).item() for x in ends]
+    _check_size("Range", [max(0, math.ceil((stop - start) / step))])
+    return np.arange(start, stop, step, dtype=ends[0].dtype)
 
 
 def _constant(o: Options) -> Any:
@@ -358,19 +478,20 @@ def _reaxis(o: Options, x: Any, axes: Any = None) -> Any:
     return (F.expand_dims if o.kind == "Unsqueeze" else F.squeeze)(x, None if given is None else tuple(given))
 
 
-def _power(_o: Options, x: Any, y: Any) -> Any:
-    return F.pow(x, y).astype(x.dtype)
+def _power(o: Options, x: Any, y: Any) -> Any:
+    return F.pow(x, _align(o, x, y)).astype(x.dtype)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
-    **OF_ONE, **OF_TWO, **dict.fromkeys(("Concat", *FOLDED), _join), **dict.fromkeys(("Dropout", "Identity"), _pass_on),
+    **OF_ONE, **OF_TWO, **dict.fromkeys(("Concat", *FOLDED), _join), "Dropout": _dropout, "Identity": lambda _o, x: x,
     **{n: functools.partial(_call, n.lower()) for n in PLAIN.split()},
     **{n: functools.partial(_call, function) for n, function in NAMES.items()},
     **{n: functools.partial(_place, n.lower()) for n in ("ArgMax", "ArgMin")},
-    **{f"Reduce{n}": functools.partial(_reduce, n.lower()) for n in ("Sum", "Mean", "Max", "Min", "Prod", "LogSumExp")},
+    **{f"Reduce{n}": functools.partial(_reduce, n) for n in REDUCTIONS},
     "AveragePool": functools.partial(_pool, nn.avg_pool), "BatchNormalization": _batch_norm,
-    "Clip": functools.partial(_call, "clip"), "Constant": _constant, "Conv": _conv, "CumSum": _cumulative, "Div": _divide,
-    "Gemm": _gemm, "LayerNormalization": _layer_norm, "MaxPool": functools.partial(_pool, nn.max_pool), "Pad": _pad,
+    "Clip": functools.partial(_call, "clip"), "Constant": _constant, "Conv": _conv, "ConvTranspose": _conv_transpose, "CumSum": _cumulative, "Div": _divide,
+    "Gemm": _gemm, "InstanceNormalization": _instance_norm, "LayerNormalization": _layer_norm,
+    "MaxPool": functools.partial(_pool, nn.max_pool), "Pad": _pad,
     "IsInf": _infinite, "Pow": _power,
     "Range": _count, "Reshape": _reshape, "ScatterND": _scatter, "Slice": _slice, "Split": _split, "Squeeze": _reaxis,
     "TopK": _top, "Unsqueeze": _reaxis,

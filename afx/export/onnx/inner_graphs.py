@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.core.array.array import Array
 from afx.core.registry import FUNCTIONS
-from afx.errors import ExportError
+from afx.errors import ExportError, TracerError
 from afx.export.onnx.attributes import Options
 
 __all__ = ["HOLDERS"]
@@ -60,9 +60,7 @@ def _loop(o: Options, names: Mapping[str, Any], count: Any = None, first: Any = 
         times = int(count) if first is None or np.asarray(first).item() else 0
         return _walk(steps, {**names, body.inputs[1]: np.array(True)}, carry, [np.arange(times)], False)
     if len(body.outputs) - 1 > len(carry):
-        raise ExportError(
-            "from_onnx: a loop of unknown length keeps results of its steps: got Loop; write the model without it"
-        )
+        return _run_steps(body, names, count, first, carry)
 
     def go_on(state: Any) -> Any:
         return state[1] if count is None else state[1] & (state[0] < count)
@@ -72,6 +70,24 @@ def _loop(o: Options, names: Mapping[str, Any], count: Any = None, first: Any = 
 
     start = [F.asarray(x) for x in (np.int64(0), True if first is None else first, *carry)]
     return F.while_loop(go_on, step, tuple(start))[2:]
+
+
+def _run_steps(body: Any, names: Mapping[str, Any], count: Any, first: Any, carry: Sequence[Any]) -> list[Any]:
+    """Run a loop that keeps results of its steps, one after the other: how many there are is known in a plain call alone."""
+    state, rows, goes = [F.asarray(x) for x in carry], list[Any](), True if first is None else first
+    try:
+        while (count is None or len(rows) < int(count)) and bool(goes):
+            goes, *found = body.arrays(names, np.int64(len(rows)), F.asarray(goes), *state)
+            state = found[: len(state)]
+            rows.append(found[len(state) :])
+    except TracerError as error:
+        raise ExportError(
+            "from_onnx: a loop of unknown length keeps results of its steps: got Loop under jit or vmap; call the model without"
+        ) from error
+    if not rows:
+        inner = attrs.evolve(body, inputs=(*body.inputs[2:], body.inputs[0]), outputs=body.outputs[1:])
+        return _walk(inner, {**names, body.inputs[1]: np.array(True)}, carry, [np.arange(0)], False)
+    return [*state, *map(F.stack, zip(*rows, strict=True))]
 
 
 HOLDERS: dict[str, Callable[..., Any]] = {"If": _choose, "Loop": _loop, "Scan": _scan}

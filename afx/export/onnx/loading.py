@@ -14,7 +14,7 @@ from afx.errors import ExportError
 
 __all__ = ["FAULTS", "load_model", "read_opset", "read_tensor"]
 
-OLDEST = 13  # opset: since then axes are operands, and Softmax takes one axis
+OLDEST = 6  # opset: the first that ONNX's own converter takes from PyTorch's early releases
 FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of a model that is not well formed
 
 
