@@ -14,35 +14,39 @@ from afx.export.onnx.loading import FAULTS, read_tensor
 __all__ = ["Options", "read_options"]
 
 REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "LogSumExp", "L1", "L2", "LogSum", "SumSquare")
+BROADCAST = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")  # by axis, in opset 6
 REDUCED = ("axes", "keepdims", "noop_with_empty_axes")
+CONVOLVED = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 POOLED = ("auto_pad", "ceil_mode", "kernel_shape", "pads", "strides")
 READ: dict[str, tuple[str, ...]] = {  # by operator; those of no effect on what is read are among them
     **dict.fromkeys(("ArgMax", "ArgMin"), ("axis", "keepdims")),
     **dict.fromkeys([f"Reduce{n}" for n in REDUCTIONS], REDUCED),
-    **dict.fromkeys(("Concat", "Flatten", "Gather", "LogSoftmax", "Softmax"), ("axis",)),
+    **dict.fromkeys(("Concat", "Flatten", "Gather", "GatherElements", "LogSoftmax", "Softmax"), ("axis",)),
     "AveragePool": (*POOLED, "count_include_pad"), "BatchNormalization": ("epsilon", "is_test", "momentum"),
-    **dict.fromkeys(("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor"), ("axis", "broadcast")),
-    **dict.fromkeys(("Elu", "LeakyRelu"), ("alpha",)), **dict.fromkeys(("GatherElements",), ("axis",)),
+    **dict.fromkeys(BROADCAST, ("axis", "broadcast")), **dict.fromkeys(("Elu", "LeakyRelu"), ("alpha",)),
     "BitShift": ("direction",), "Cast": ("to", "saturate"), "ConstantOfShape": ("value",),
     "Constant": ("value", "value_float", "value_floats", "value_int", "value_ints"),
-    "Conv": ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"), "ConvTranspose": ("auto_pad", "dilations", "group", "kernel_shape", "output_padding", "pads", "strides"),
-    "CumSum": ("exclusive", "reverse"),
+    "Conv": CONVOLVED, "ConvTranspose": (*CONVOLVED, "output_padding"), "CumSum": ("exclusive", "reverse"),
     "Dropout": ("is_test", "seed"), "Gelu": ("approximate",), "Gemm": ("alpha", "beta", "broadcast", "transA", "transB"),
     "If": ("else_branch", "then_branch"), "IsInf": ("detect_negative", "detect_positive"),
-    "LayerNormalization": ("axis", "epsilon", "stash_type"), "InstanceNormalization": ("epsilon",), "LRN": ("alpha", "beta", "bias", "size"), "Loop": ("body",),
+    "InstanceNormalization": ("epsilon",), "LayerNormalization": ("axis", "epsilon"), "Loop": ("body",),
+    "LRN": ("alpha", "beta", "bias", "size"),
     "MaxPool": (*POOLED, "storage_order"), "Mod": ("fmod",), "Pad": ("mode",), "Reshape": ("allowzero",),
+    "Resize": ("coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside", "extrapolation_value", "mode",
+               "nearest_mode"),
     "Scan": ("body", "num_scan_inputs", "scan_input_axes", "scan_input_directions", "scan_output_axes",
              "scan_output_directions"),
-    "ScatterND": ("reduction",), "Selu": ("alpha", "gamma"), "Shrink": ("bias", "lambd"), "Shape": ("start", "end"),
-    "Split": ("axis", "num_outputs"), "TopK": ("axis", "largest", "sorted"), "Transpose": ("perm",),
+    "ScatterND": ("reduction",), "Selu": ("alpha", "gamma"), "Shape": ("start", "end"), "Shrink": ("bias", "lambd"),
+    "Split": ("axis", "num_outputs"), "TopK": ("axis", "largest", "sorted"), "Transpose": ("perm",), "Upsample": ("mode",),
 }  # fmt: skip
 OPERANDS: dict[str, tuple[str, ...]] = {  # attributes of earlier opsets that became operands, in this order
     "Clip": ("min", "max"), "Dropout": ("ratio",), "Pad": ("pads", "value"), "Slice": ("starts", "ends", "axes"),
     "Split": ("split",), "Squeeze": ("axes",), "TopK": ("k",), "Unsqueeze": ("axes",), "Upsample": ("scales",),
 }  # fmt: skip
 CHOICES = {
+    "coordinate_transformation_mode": ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel"),
     "approximate": ("none", "tanh"), "auto_pad": ("NOTSET", "SAME_LOWER", "SAME_UPPER", "VALID"),
-    "direction": ("LEFT", "RIGHT"), "mode": ("constant", "edge", "reflect", "wrap"),
+    "direction": ("LEFT", "RIGHT"), "mode": ("constant", "edge", "linear", "nearest", "reflect", "wrap"),
     "reduction": ("none", "add", "max", "min", "mul"),
 }  # fmt: skip
 TYPED = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}

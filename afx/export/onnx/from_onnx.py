@@ -18,7 +18,7 @@ from afx.core.registry import FUNCTIONS
 from afx.errors import AfxError, ArgumentError, ExportError, MissingExtraError
 from afx.export.onnx.attributes import REDUCTIONS, Options, read_options
 from afx.export.onnx.inner_graphs import HOLDERS
-from afx.export.onnx.loading import FAULTS, load_model, read_opset, read_tensor
+from afx.export.onnx.loading import FAULTS, check_size, load_model, read_opset, read_tensor
 from afx.pytree.static import static
 
 __all__ = ["OnnxFunction", "from_onnx"]
@@ -55,7 +55,7 @@ class Program:
                 found = _apply(node, names)
             except AfxError:
                 raise
-            except FAULTS as error:
+            except (*FAULTS, MemoryError) as error:
                 raise ExportError(
                     f"from_onnx: operands of {node.kind} do not fit: got {', '.join(node.inputs)} ({error}); mend the model"
                 ) from error
@@ -122,7 +122,8 @@ def from_onnx(model: Any) -> OnnxFunction:
     onnx: Any = importlib.import_module("onnx")
     model = load_model(onnx, model)
     program = _read(onnx, model.graph, read_opset(model), {""})
-    params = {k: F.asarray(v) for k, v in program.known.items() if v.dtype.kind == "f"}
+    fixed = {name for node in program.nodes for name in node.inputs[1:] if node.kind in FIXED}
+    params = {k: F.asarray(v) for k, v in program.known.items() if v.dtype.kind == "f" and k not in fixed}
     return OnnxFunction(
         params, attrs.evolve(program, known={k: v for k, v in program.known.items() if k not in params})
     )
@@ -196,19 +197,15 @@ def _node(onnx: Any, node: Any, opset: int, names: set[str]) -> Node:
 # -- operators: their options, then operands, of which those that are left out are None --
 def _ints(x: Any) -> list[int]:
     """Return what must be known while the program is traced."""
+    return [int(n) for n in _known(x)]
+
+
+def _known(x: Any) -> np.ndarray[Any, Any]:
     if isinstance(x, Array):
         raise ExportError(
             f"from_onnx: a shape or an axis depends on an input's numbers: got {x.aval}; make it a constant"
         )
-    return [int(n) for n in np.ravel(x)]
-
-
-def _check_size(what: str, shape: Sequence[int]) -> None:
-    """Raise before memory is taken that no model asks for in earnest."""
-    if math.prod(shape) > MOST_ELEMENTS:
-        raise ExportError(
-            f"from_onnx: {what} makes more than {MOST_ELEMENTS} elements: got {[*shape]}; mend the model"
-        )
+    return np.ravel(x)
 
 
 def _align(o: Options, x: Any, y: Any) -> Any:
@@ -233,7 +230,7 @@ def _infinite(o: Options, x: Any) -> Any:
 
 def _cumulative(o: Options, x: Any, axis: Any) -> Any:
     place, back = _ints(axis)[0], o.get("reverse")
-    found = F.cumulative_sum(F.flip(x, axis=place) if back else x, axis=place)
+    found = F.cumulative_sum(F.flip(x, axis=place) if back else x, axis=place, dtype=x.dtype)
     found = F.flip(found, axis=place) if back else found
     return found - x if o.get("exclusive") else found
 
@@ -263,7 +260,7 @@ def _pad(o: Options, x: Any, pads: Any, value: Any = None, axes: Any = None) -> 
     widths, each = _ints(pads), [(0, 0)] * x.ndim
     for k, axis in enumerate(range(x.ndim) if axes is None else _ints(axes)):
         each[axis] = (widths[k], widths[k + len(widths) // 2])
-    _check_size("Pad", [n + sum(w) for n, w in zip(x.shape, each, strict=True)])
+    check_size("Pad", [n + sum(w) for n, w in zip(x.shape, each, strict=True)])
     mode = o.get("mode", "constant")
     return F.pad(x, each, mode, **({"constant_values": 0 if value is None else value} if mode == "constant" else {}))
 
@@ -292,32 +289,35 @@ def _place(function: str, o: Options, x: Any) -> Any:
 def _top(o: Options, x: Any, k: Any) -> Any:
     axis, count = o.get("axis", -1), _ints(k)[0]
     if not 0 <= count <= x.shape[axis]:
-        raise ExportError(f"from_onnx: TopK takes more than there is: got k={count} of {x.aval}; mend the model")
+        raise ExportError(f"from_onnx: TopK takes more than there is: got k={count} of {[*x.shape]}; mend the model")
     order = F.take(F.argsort(x, axis=axis, descending=bool(o.get("largest", 1))), np.arange(count), axis=axis)
     return F.take_along_axis(x, order, axis=axis), order
 
 
-def _padding(o: Options, rank: int) -> Any:
+def _padding(o: Options, shape: Sequence[int]) -> Any:
+    rank = len(shape)
     pads = o.get("pads", [0] * (2 * rank))
     counted = o.get("count_include_pad") and any(pads)
     if o.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or o.get("ceil_mode") or counted:
         raise ExportError(
             f"from_onnx: {o.kind} has padding that is not read: got {o.attributes}; write it with pads, uncounted"
         )
-    return list(zip(pads[:rank], pads[rank:], strict=True))
+    pairs = list(zip(pads[:rank], pads[rank:], strict=True))
+    check_size(f"padding of {o.kind}", [n + sum(pair) for n, pair in zip(shape, pairs, strict=True)])
+    return pairs
 
 
 def _conv(o: Options, x: Any, kernel: Any, bias: Any = None) -> Any:
     rank = x.ndim - 2
     moves = {"stride": o.get("strides", 1), "dilation": o.get("dilations", 1), "groups": o.get("group", 1)}
     turned = F.permute_dims(kernel, [*range(2, rank + 2), 1, 0])
-    z = nn.conv(F.moveaxis(x, 1, -1), turned, padding=_padding(o, rank), **moves)
+    z = nn.conv(F.moveaxis(x, 1, -1), turned, padding=_padding(o, x.shape[2:]), **moves)
     return F.moveaxis(z if bias is None else z + bias, -1, 1)
 
 
 def _pool(pool: Callable[..., Any], o: Options, x: Any) -> Any:
     window = o["kernel_shape"]
-    options = {"stride": o.get("strides", [1] * len(window)), "padding": _padding(o, len(window))}
+    options = {"stride": o.get("strides", [1] * len(window)), "padding": _padding(o, x.shape[2:])}
     return F.moveaxis(pool(F.moveaxis(x, 1, -1), window, **options), -1, 1)
 
 
@@ -329,10 +329,13 @@ def _gemm(o: Options, x: Any, y: Any, bias: Any = None) -> Any:
 def _conv_transpose(o: Options, x: Any, kernel: Any, bias: Any = None) -> Any:
     rank, groups = x.ndim - 2, o.get("group", 1)
     turned = F.permute_dims(F.concat(F.split(kernel, groups), axis=1), [*range(2, rank + 2), 0, 1])
-    moves = {"stride": o.get("strides", 1), "dilation": o.get("dilations", 1), "groups": groups}
+    strides, ends = o.get("strides", [1] * rank), o.get("output_padding", [0] * rank)
+    moves = {"stride": strides, "dilation": o.get("dilations", 1), "groups": groups}
+    cuts = _padding(o, x.shape[2:])
+    check_size("ConvTranspose", [n * s + end for n, s, end in zip(x.shape[2:], strides, ends, strict=True)])
     z = nn.conv_transpose(F.moveaxis(x, 1, -1), turned, **moves)
-    z = F.pad(z, [(0, 0), *[(0, n) for n in o.get("output_padding", [0] * rank)], (0, 0)])
-    z = z[tuple([slice(None), *[slice(a, n - b) for (a, b), n in zip(_padding(o, rank), z.shape[1:], strict=False)]])]
+    z = F.pad(z, [(0, 0), *[(0, end) for end in ends], (0, 0)])
+    z = z[(slice(None), *[slice(a, n - b) for (a, b), n in zip(cuts, z.shape[1:], strict=False)])]
     return F.moveaxis(z if bias is None else z + bias, -1, 1)
 
 
@@ -347,17 +350,49 @@ def _dropout(o: Options, x: Any, ratio: Any = None, trains: Any = None) -> Any:
     share = 0.5 if ratio is None else ratio
     if is_drawn and (isinstance(share, Array) or np.asarray(share).item() != 0):
         raise ExportError(
-            f"from_onnx: Dropout draws, as in training: got a ratio of {share}; write the model for inference"
+            "from_onnx: Dropout draws, as in training, by a ratio: got training_mode=1; write the model for inference"
         )
     return (x, F.broadcast_to(F.asarray(True), x.shape))[: o.outputs]
+
+
+def _resize(o: Options, x: Any, *more: Any) -> Any:
+    """Return x at other numbers of positions, along one axis after the other."""
+    is_old = o.version <= 10
+    scales, sizes = (more[0], None) if is_old else (*more, None, None)[1:3]
+    if scales is None or not np.size(scales):
+        lengths = _ints(sizes)
+        ratios = [m / n for m, n in zip(lengths, x.shape, strict=True)]
+    else:
+        ratios = [float(s) for s in _known(scales)]
+        lengths = [math.floor(n * s) for n, s in zip(x.shape, ratios, strict=True)]
+    check_size(o.kind, lengths)
+    way = o.get("coordinate_transformation_mode", "asymmetric" if is_old else "half_pixel")
+    for axis, (n, m, s) in enumerate(zip(x.shape, lengths, ratios, strict=True)):
+        if s != 1:
+            x = _read_between(
+                x, axis, PLACES[way](np.arange(m), n, m, s), o, "floor" if is_old else "round_prefer_floor"
+            )
+    return x
+
+
+def _read_between(x: Any, axis: int, places: np.ndarray[Any, Any], o: Options, nearest: str) -> Any:
+    last = x.shape[axis] - 1
+    if o.get("mode", "nearest") == "nearest":
+        found = NEAREST[o.get("nearest_mode", nearest)](places)
+        return F.take(x, np.clip(found, 0, last).astype(np.int64), axis=axis)
+    places = np.clip(places, 0, last)
+    low = np.floor(places).astype(np.int64)
+    share = (places - low).reshape((-1, *[1] * (x.ndim - axis - 1))).astype(x.dtype)
+    return F.take(x, low, axis=axis) * (1 - share) + F.take(x, np.minimum(low + 1, last), axis=axis) * share
 
 
 def _normalize_channels(o: Options, x: Any) -> Any:
     """Divide by powers of sums of squares of neighbouring channels (Krizhevsky et al. 2012, section 3.3)."""
     size, n = o["size"], x.shape[1]
     before = (size - 1) // 2
+    check_size("LRN", [size])
     squares = F.pad(x * x, [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)])
-    total = sum([squares[:, k : k + n] for k in range(size)])
+    total = sum([squares[:, k : k + n] for k in range(max(0, before + 1 - n), min(size, before + n))])
     return x / (o.get("bias", 1.0) + o.get("alpha", 1e-4) / size * total) ** o.get("beta", 0.75)
 
 
@@ -379,18 +414,18 @@ def _shares(function: Callable[..., Any], o: Options, x: Any) -> Any:
 
 
 def _tile(_o: Options, x: Any, times: Any) -> Any:
-    _check_size("Tile", [n * t for n, t in zip(x.shape, _ints(times), strict=True)])
+    check_size("Tile", [n * t for n, t in zip(x.shape, _ints(times), strict=True)])
     return F.tile(x, tuple(_ints(times)))
 
 
 def _expand(_o: Options, x: Any, lengths: Any) -> Any:
     shape = np.broadcast_shapes(x.shape, tuple(_ints(lengths)))
-    _check_size("Expand", shape)
+    check_size("Expand", shape)
     return F.broadcast_to(x, shape)
 
 
 def _fill(o: Options, lengths: Any) -> Any:
-    _check_size("ConstantOfShape", _ints(lengths))
+    check_size("ConstantOfShape", _ints(lengths))
     return F.broadcast_to(o.get("value", np.zeros(1, np.float32))[0], tuple(_ints(lengths)))
 
 
@@ -406,7 +441,7 @@ def _layer_norm(o: Options, x: Any, scale: Any, shift: Any = None) -> Any:
     z = nn.standardize(x, axes, eps=eps) * scale
     z = z if shift is None else z + shift
     moments = [F.mean(x, axis=axes, keepdims=True), 1 / F.sqrt(F.var(x, axis=axes, keepdims=True) + eps)]
-    return (z, *moments)[: o.outputs]
+    return (z, *[m.astype(np.float32) for m in moments])[: o.outputs]
 
 
 PLAIN = """Abs Acos Acosh Add Asin Asinh Atan Atanh Ceil Cos Cosh Equal Erf Exp Floor Greater IsNaN Less Log MatMul Round
@@ -417,10 +452,21 @@ NAMES = {  # and those of another name
     "Neg": "negative", "Not": "logical_not", "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
 }  # fmt: skip
 NORMS = {  # what stands before a reduction and after it
-    "L1": ("abs", "sum", None), "L2": ("square", "sum", "sqrt"), "LogSum": (None, "sum", "log"), "SumSquare": ("square", "sum", None),
+    "L1": ("abs", "sum", None), "L2": ("square", "sum", "sqrt"), "LogSum": (None, "sum", "log"),
+    "SumSquare": ("square", "sum", None),
 }  # fmt: skip
+PLACES: dict[str, Callable[..., Any]] = {  # where elements of a resized axis lie: i of m, among n, s times as many
+    "align_corners": lambda i, n, m, s: i * ((n - 1) / (n * s - 1)) if m > 1 else i * 0.0,
+    "asymmetric": lambda i, _n, _m, s: i / s,
+    "half_pixel": lambda i, _n, _m, s: (i + 0.5) / s - 0.5,
+    "pytorch_half_pixel": lambda i, _n, m, s: (i + 0.5) / s - 0.5 if m > 1 else i * 0.0,
+}
+NEAREST: dict[str, Callable[..., Any]] = {
+    "ceil": np.ceil, "floor": np.floor,
+    "round_prefer_ceil": lambda p: np.floor(p + 0.5), "round_prefer_floor": lambda p: np.ceil(p - 0.5),
+}  # fmt: skip
+FIXED = {"Dropout", "Range", "Resize", "Upsample"}  # whose floats decide what is computed, and are no parameters
 FIRST_RESULTS = {"Dropout": 2, "LayerNormalization": 3, "TopK": 2}  # that are read, where there are several
-MOST_ELEMENTS = 1 << 28  # 2 GiB of doubles, the largest file
 FOLDED = {"Max": F.maximum, "Min": F.minimum, "Sum": F.add}  # which take any number of operands
 OF_ONE: dict[str, Callable[[Options, Any], Any]] = {
     "Cast": lambda o, x: x.astype(o["to"]),
@@ -447,7 +493,9 @@ OF_TWO: dict[str, Callable[[Options, Any, Any], Any]] = {
     "BitShift": lambda o, x, y: getattr(F, f"bitwise_{o['direction'].lower()}_shift")(x, y),
     "Expand": _expand,
     "Gather": lambda o, x, i: F.take(x, i, axis=o.get("axis", 0)),
-    "GatherElements": lambda o, x, i: F.take_along_axis(x, F.where(i < 0, i + x.shape[o.get("axis", 0)], i), o.get("axis", 0)),
+    "GatherElements": lambda o, x, i: F.take_along_axis(
+        x, F.where(i < 0, i + x.shape[o.get("axis", 0)], i), o.get("axis", 0)
+    ),
     "GatherND": lambda _o, x, i: x[tuple([i[..., k] for k in range(i.shape[-1])])],
     "PRelu": _slope,
     "Tile": _tile,
@@ -465,7 +513,7 @@ def _join(o: Options, *xs: Any) -> Any:
 
 def _count(_o: Options, *ends: Any) -> Any:
     start, stop, step = [np.asarray(x).item() for x in ends]
-    _check_size("Range", [max(0, math.ceil((stop - start) / step))])
+    check_size("Range", [max(0, math.ceil((stop - start) / step))])
     return np.arange(start, stop, step, dtype=ends[0].dtype)
 
 
@@ -489,10 +537,11 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     **{n: functools.partial(_place, n.lower()) for n in ("ArgMax", "ArgMin")},
     **{f"Reduce{n}": functools.partial(_reduce, n) for n in REDUCTIONS},
     "AveragePool": functools.partial(_pool, nn.avg_pool), "BatchNormalization": _batch_norm,
-    "Clip": functools.partial(_call, "clip"), "Constant": _constant, "Conv": _conv, "ConvTranspose": _conv_transpose, "CumSum": _cumulative, "Div": _divide,
+    "Clip": functools.partial(_call, "clip"), "Constant": _constant, "Conv": _conv,
+    "ConvTranspose": _conv_transpose, "CumSum": _cumulative, "Div": _divide,
     "Gemm": _gemm, "InstanceNormalization": _instance_norm, "LayerNormalization": _layer_norm,
     "MaxPool": functools.partial(_pool, nn.max_pool), "Pad": _pad,
     "IsInf": _infinite, "Pow": _power,
-    "Range": _count, "Reshape": _reshape, "ScatterND": _scatter, "Slice": _slice, "Split": _split, "Squeeze": _reaxis,
-    "TopK": _top, "Unsqueeze": _reaxis,
+    "Range": _count, "Reshape": _reshape, "Resize": _resize, "ScatterND": _scatter, "Slice": _slice, "Split": _split,
+    "Squeeze": _reaxis, "TopK": _top, "Unsqueeze": _reaxis, "Upsample": _resize,
 }  # fmt: skip

@@ -13,6 +13,7 @@ from afx.core.array.array import Array
 from afx.core.registry import FUNCTIONS
 from afx.errors import ExportError, TracerError
 from afx.export.onnx.attributes import Options
+from afx.export.onnx.loading import check_size
 
 __all__ = ["HOLDERS"]
 
@@ -58,6 +59,7 @@ def _loop(o: Options, names: Mapping[str, Any], count: Any = None, first: Any = 
     ):
         steps = attrs.evolve(body, inputs=(*body.inputs[2:], body.inputs[0]), outputs=body.outputs[1:])
         times = int(count) if first is None or np.asarray(first).item() else 0
+        check_size("Loop", [times])
         return _walk(steps, {**names, body.inputs[1]: np.array(True)}, carry, [np.arange(times)], False)
     if len(body.outputs) - 1 > len(carry):
         return _run_steps(body, names, count, first, carry)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,9 +13,10 @@ import numpy as np
 
 from afx.errors import ExportError
 
-__all__ = ["FAULTS", "load_model", "read_opset", "read_tensor"]
+__all__ = ["FAULTS", "check_size", "load_model", "read_opset", "read_tensor"]
 
 OLDEST = 6  # opset: the first that ONNX's own converter takes from PyTorch's early releases
+MOST_ELEMENTS = 1 << 28  # of what numbers in a file ask for: 2 GiB of doubles, as the largest file has
 FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of a model that is not well formed
 
 
@@ -101,3 +103,13 @@ def read_tensor(onnx: Any, tensor: Any) -> np.ndarray[Any, Any]:
     except FAULTS as error:
         raise ExportError(f"from_onnx: the tensor {tensor.name!r} is damaged: got {error}; write it again") from error
     return found
+
+
+def check_size(what: str, shape: Sequence[int]) -> None:
+    """Raise before memory is taken for what numbers in a file ask for, and hardly mean.
+
+    Raises:
+        ExportError: it has too many elements.
+    """
+    if math.prod(shape) > MOST_ELEMENTS:
+        raise ExportError(f"from_onnx: {what} has more than {MOST_ELEMENTS} elements: got {[*shape]}; mend the model")
