@@ -27,7 +27,7 @@ from afx.export.exported import Exported
 from afx.export.header import write_header
 from afx.export.machines import Machine, find_machine
 from afx.export.note import read_note, write_note
-from afx.export.slots import C_TYPES, Slot, name_slots
+from afx.export.slots import C_TYPES, Slot, explain_name, name_slots
 from afx.export.traced import arguments_of, trace_arguments
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.backend import with_backend
@@ -146,8 +146,9 @@ def _check_name(fn: Callable[..., Any], name: str | None) -> str:
         raise ArgumentError(
             f"compile: the function needs a name in C: got {found!r}; give name=, of letters, digits and _"
         )
-    if found in SYMBOLS:  # which the module may call
-        raise ArgumentError(f"compile: the C library has a function of this name: got {found!r}; give another name=")
+    reason = "a function of the C library" if found in SYMBOLS else explain_name(found)
+    if reason is not None:
+        raise ArgumentError(f"compile: the function's name is {reason}: got {found!r}; give another name=")
     return found
 
 

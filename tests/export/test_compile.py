@@ -224,10 +224,57 @@ def test_wrong_arguments_are_named() -> None:
         export.compile(afx.sin, 1.0, name="f", target="toaster")
     with pytest.raises(ArgumentError, match="name="):
         export.compile(afx.sin, 1.0, name="no name")
-    with pytest.raises(ArgumentError, match="the C library has"):
+    with pytest.raises(ArgumentError, match="a function of the C library: got 'erf'"):
         export.compile(afx.special.erf, 1.0)
     with pytest.raises(ArgumentError, match="form"):
         exported("polynomial").save("nowhere", "tape")
+
+
+TAKEN = (
+    "double",
+    "int",
+    "main",
+    "while",
+    "printf",
+    "restrict",
+    "errno",
+    "class",
+    "size_t",
+    "INT8_MAX",
+    "NULL",
+    "__x",
+    "_Bool",
+    "y0",
+)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_names_of_c_are_refused(name: str) -> None:
+    """No function is called as a word, a macro, a type or a function of C, in whatever form, given or Python's own."""
+
+    def fn(x: Any) -> Any:
+        return x
+
+    fn.__name__ = name
+    for target, given in (("host", name), ("host", None), ("wasm32", name)):
+        with pytest.raises(ArgumentError, match=f"name is .*: got '{name}'; give another name="):
+            export.compile(fn, np.ones(3), name=given, target=target)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler is installed")
+def test_arguments_called_as_c_have_other_names(tmp_path: Path) -> None:
+    """Leaves that are called as words and macros are renamed, so that C and C++ read the header behind any other."""
+    made = export.compile(lambda tree: [x + 1 for x in tree.values()], {n: np.ones(2) for n in TAKEN}, name="every")
+    assert not {slot.name for slot in made.inputs} & {"double", "class", "errno", "NULL", "INT8_MAX", "size_t"}
+    made.save(tmp_path)
+    heads = "".join(
+        [f"#include <{n}.h>\n" for n in ("stdio", "stdlib", "errno", "complex", "math", "assert", "iso646")]
+    )
+    for language in ("c", "c++"):
+        source = tmp_path / f"user.{language}"
+        source.write_text(f'{heads}#include "every.h"\n')
+        command = ["gcc", "-x", language, "-Werror", "-Wall", "-fsyntax-only", "-I", str(tmp_path), str(source)]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 
 def test_code_of_another_machine_does_not_run_here() -> None:
