@@ -27,6 +27,8 @@ POINT = (np.array([0.37, -0.82, 1.21]), np.array([[0.51, -0.23, 0.94], [1.13, 0.
 SHALLOW = ("value", "grad", "jvp", "vmap_grad", "linearize")  # modes whose programs nest deeper
 MODES = ("value", "grad", "jvp", "hessian", "hvp", "jacfwd", "jacrev", "vmap_grad", "third", "jvp_grad", "linearize")
 
+TWICE = 0.25  # of operations of two operands, how many take one value twice
+
 
 class Program:
     """A random function of a vector and a matrix that returns a float64 scalar.
@@ -105,6 +107,11 @@ class _Writer:
         fit = [v for v in known if not shapes or v[1] in shapes]
         return self.rng.choice(fit[-4:] if self.rng.random() < 0.7 else fit) if fit else None
 
+    def pair(self, known: list[tuple[str, Shape]], *shapes: Shape) -> tuple[tuple[str, Shape], tuple[str, Shape]]:
+        """Return two values, which are often one."""
+        first = self.pick(known, *shapes) or ("", ())
+        return first, first if self.rng.random() < TWICE else self.pick(known, *shapes) or ("", ())
+
     def statement(self, known: list[tuple[str, Shape]], indent: str, depth: int) -> tuple[str, Shape]:
         rng = self.rng
         found = None
@@ -133,7 +140,7 @@ class _Writer:
         return self.fill(self.rng.choice(pool.ELEMENTWISE), name), shape
 
     def _pair(self, known: list[tuple[str, Shape]], *_: Any) -> tuple[str, Shape] | None:
-        (a, s), (b, t) = self.pick(known) or ("", ()), self.pick(known) or ("", ())
+        (a, s), (b, t) = self.pair(known)
         if s and t and len(s) == len(t) and s != t:
             return None
         return self.fill(self.rng.choice(pool.PAIRS), a, b), max(s, t, key=len)
@@ -158,8 +165,8 @@ class _Writer:
         return None if found is None else (self.fill(self.rng.choice(pool.REDUCED), found[0]), found[1][:-1])
 
     def _outer(self, known: list[tuple[str, Shape]], *_: Any) -> tuple[str, Shape] | None:
-        a, b = self.pick(known, (3,)), self.pick(known, (3,))
-        return None if a is None or b is None else (self.fill(self.rng.choice(pool.OUTER), a[0], b[0]), (3, 3))
+        a, b = self.pair(known, (3,))
+        return (self.fill(self.rng.choice(pool.OUTER), a[0], b[0]), (3, 3)) if a[0] else None
 
     def _square(self, known: list[tuple[str, Shape]], *_: Any) -> tuple[str, Shape] | None:
         found = self.pick(known, (3, 3))
@@ -170,8 +177,9 @@ class _Writer:
         return None if found is None else (self.fill(self.rng.choice(pool.FROM_SQUARE), found[0]), ())
 
     def _everyday(self, known: list[tuple[str, Shape]], *_: Any) -> tuple[str, Shape] | None:
-        a, b, m, s = (self.pick(known, shape) for shape in ((3,), (3,), (2, 3), (3, 3)))
-        if a is None or b is None or m is None:
+        a, b = self.pair(known, (3,))
+        m, s = self.pick(known, (2, 3)), self.pick(known, (3, 3))
+        if not a[0] or m is None:
             return None
         square = s[0] if s else f"({a[0]}[:, None] * {b[0]})"
         text, shape = self.rng.choice(pool.EVERYDAY)

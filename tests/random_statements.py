@@ -238,6 +238,9 @@ SQUARE = [  # 3 x 3 to 3 x 3
     "L.triu({a})",
     "L.cholesky(L.tanh({a}) @ L.tanh({a}).T + L.eye(3))",
     "L.tanh({a}) @ L.cos({a})",
+    "L.tanh({a} @ {a})",
+    "L.tanh({a}.T @ {a} @ {a}.T)",
+    "L.tanh({a}[::-1] @ {a})",
     "L.solve(L.l([[4, 1, 0.3], [0, 3, 1.1], [1, 0, 5]]), {a})",
     "L.expm(L.tanh({a}) * 0.3)",
 ]
