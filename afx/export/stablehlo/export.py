@@ -49,13 +49,14 @@ def to_stablehlo(fn: Callable[..., Any], /, *args: Any, name: str | None = None)
     names = Names()
     where = f"to_stablehlo: {program.name}"
     walk = Walk(STABLEHLO, names, where)
-    walk.check(program.graph)
+    graph = walk.expand(program.graph)
+    walk.check(graph)
     for slot in (*program.inputs, *program.outputs):
         if slot.dtype.name not in ELEMENTS:
             raise ExportError(f"{where}: {slot.path} has a dtype that StableHLO lacks: got {slot}; convert it")
     writer = HloWriter(walk)
     operands = [names.make(slot.path) for slot in program.inputs]
-    results = walk.write(writer, program.graph, operands)
+    results = walk.write(writer, graph, operands)
     types = [type_text(Aval(slot.shape, slot.dtype)) for slot in program.outputs]
     takes = [f"%{x}: {type_text(Aval(s.shape, s.dtype))}" for x, s in zip(operands, program.inputs, strict=True)]
     gives = types[0] if len(types) == 1 else f"({', '.join(types)})"

@@ -1,10 +1,9 @@
-"""Formulas: elementwise functions that StableHLO lacks, from those that it has, accurate near 0 and without overflow."""
+"""Formulas: what StableHLO has otherwise than NumPy, above all of integers."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,6 @@ from afx.core.aval import Aval
 from afx.export.stablehlo.writer import HloWriter
 
 __all__ = ["FORMULAS"]
-
-Binary: TypeAlias = "Callable[[Value, Value], Value]"
 
 
 class Value:
@@ -59,66 +56,13 @@ class Value:
         return self.of("negate")
 
 
-def _sinh(x: Value) -> Value:
-    e = x.of("exponential_minus_one")
-    near = (e + e / (e + 1.0)) * 0.5
-    far = (x.of("exponential") - (-x).of("exponential")) * 0.5
-    return x.of("abs").compare("LT", 1.0).where(near, far, x)
-
-
-def _asinh(x: Value) -> Value:
-    a = x.of("abs")
-    near = (a + a * a / ((a * a + 1.0).of("sqrt") + 1.0)).of("log_plus_one")
-    far = a.of("log") + math.log(2.0)
-    return x.of("sign") * a.compare("LT", 1e7).where(near, far, x)
-
-
-def _acosh(x: Value) -> Value:
-    t = x - 1.0
-    near = (t + (t * (t + 2.0)).of("sqrt")).of("log_plus_one")
-    found = x.compare("LT", 1e7).where(near, x.of("log") + math.log(2.0), x)
-    return x.compare("LT", 1.0).where(math.nan, found, x)
-
-
-def _leg(x: Value) -> Value:
-    return ((x.lift(1.0) - x) * (x + 1.0)).of("sqrt")
-
-
-def _hypot(x: Value, y: Value) -> Value:
-    a, b = x.of("abs"), y.of("abs")
-    high, low = a.of("maximum", b), a.of("minimum", b)
-    ratio = high.compare("EQ", 0.0).where(0.0, low / high, x)
-    found = high * (ratio * ratio + 1.0).of("sqrt")
-    is_far = a.compare("EQ", math.inf).of("or", b.compare("EQ", math.inf))
-    return is_far.where(math.inf, found, x)
-
-
-def _logaddexp(x: Value, y: Value) -> Value:
-    gap = (x - y).of("abs")
-    found = x.of("maximum", y) + (-gap).of("exponential").of("log_plus_one")
-    return x.compare("EQ", y).where(x + math.log(2.0), found, x)
-
-
 def _floor_divide(x: Value, y: Value) -> Value:
-    if x.aval.dtype.kind == "f":
-        return _floor_divide_real(x, y)
     x, y = y.compare("EQ", 0).where(0, x, x), _divisor(y)
     if x.aval.dtype.kind == "u":
         return x / y
     rest = x.of("remainder", y)
     crosses = rest.compare("NE", 0).of("and", rest.of("xor", y).compare("LT", 0))
     return x / y - crosses.where(1, 0, x)
-
-
-def _floor_divide_real(x: Value, y: Value) -> Value:
-    """Return what is left when C's remainder is taken away, as NumPy does, so that inf divides."""
-    rest = x.of("remainder", y)
-    quotient = (x - rest) / y
-    quotient = _crosses(rest, y).where(quotient - 1.0, quotient, x)
-    floor = quotient.of("floor")
-    floor = (quotient - floor).compare("GT", 0.5).where(floor + 1.0, floor, x)
-    signed = floor.compare("EQ", 0.0).where((x / y).of("sign") * 0.0, floor, x)
-    return y.compare("EQ", 0.0).where(x / y, signed, x)
 
 
 def _crosses(rest: Value, y: Value) -> Value:
@@ -137,10 +81,7 @@ def _remainder(x: Value, y: Value) -> Value:
     rest = x.of("remainder", y)
     if x.aval.dtype.kind == "u":
         return rest
-    found = _crosses(rest, y).where(rest + y, rest, x)
-    if x.aval.dtype.kind != "f":
-        return found
-    return rest.compare("EQ", 0.0).where(y.compare("LT", 0.0).where(-0.0, 0.0, x), found, x)
+    return _crosses(rest, y).where(rest + y, rest, x)
 
 
 def _sign(x: Value) -> Value:
@@ -149,55 +90,22 @@ def _sign(x: Value) -> Value:
     return x.compare("EQ", 0).where(0, x.of("sign"), x)
 
 
-def _isinf(x: Value) -> Value:
-    return x.compare("NE", x) if x.aval.dtype.kind in "iub" else x.of("abs").compare("EQ", math.inf)
+def _power(x: Value, y: Value) -> Value:
+    """Return a power; of unsigned integers, whose exponents XLA takes for negative, bit by bit."""
+    if x.aval.dtype.kind != "u":
+        return x.of("power", y)
+    found = x.lift(1)
+    for k in range(8 * x.aval.dtype.itemsize):
+        found = y.of("and", 1 << k).compare("NE", 0).where(found * x, found, x)
+        x = x * x
+    return found
 
 
-def _pick(op: str) -> Binary:
-    def pick(x: Value, y: Value) -> Value:
-        if x.aval.dtype.kind != "f":
-            return x.of(op, y)
-        both = y.compare("NE", y).where(x, x.of(op, y), x)
-        return x.compare("NE", x).where(y, both, x)
-
-    return pick
-
-
-def _xlogy(function: str) -> Binary:
-    return lambda x, y: x.compare("EQ", 0.0).of("and", y.compare("EQ", y)).where(x, x * y.of(function), x)
-
-
-UNARY: dict[str, Callable[[Value], Value]] = {
-    "acos": lambda x: _leg(x).of("atan2", x),
-    "acosh": _acosh,
-    "asin": lambda x: x.of("atan2", _leg(x)),
-    "asinh": _asinh,
-    "atan": lambda x: x.of("atan2", 1.0),
-    "atanh": lambda x: (x.of("log_plus_one") - (-x).of("log_plus_one")) * 0.5,
-    "cosh": lambda x: (x.of("exponential") + (-x).of("exponential")) * 0.5,
-    "deg2rad": lambda x: x * (math.pi / 180.0),
-    "exp2": lambda x: x.lift(2.0).of("power", x),
-    "isinf": _isinf,
-    "isnan": lambda x: x.compare("NE", x),
-    "log10": lambda x: x.of("log") / math.log(10.0),
-    "log2": lambda x: x.of("log") / math.log(2.0),
-    "positive": lambda x: x,
-    "rad2deg": lambda x: x * (180.0 / math.pi),
-    "reciprocal": lambda x: x.lift(1) / x,
-    "sign": _sign,
-    "sinh": _sinh,
-    "square": lambda x: x * x,
-    "trunc": lambda x: x.compare("LT", 0.0).where(x.of("ceil"), x.of("floor"), x),
-}
-BINARY: dict[str, Binary] = {
+FORMULAS: dict[str, Callable[..., Value]] = {  # of what StableHLO lacks for some dtypes, or has otherwise
+    "bitwise_count": lambda x: (x.of("abs") if x.aval.dtype.kind == "i" else x).of("popcnt"),
     "floor_divide": _floor_divide,
-    "fmax": _pick("maximum"),
-    "fmin": _pick("minimum"),
     "fmod": lambda x, y: x.of("remainder", _divisor(y)),
-    "hypot": _hypot,
-    "logaddexp": _logaddexp,
+    "pow": _power,
     "remainder": _remainder,
-    "xlog1py": _xlogy("log_plus_one"),
-    "xlogy": _xlogy("log"),
+    "sign": _sign,
 }
-FORMULAS: dict[str, Callable[..., Value]] = {**UNARY, **BINARY}

@@ -23,12 +23,12 @@ __all__ = ["STABLEHLO"]
 
 T = Template[HloWriter]
 SAME = {  # operations whose operands have the type of the result
-    "abs": "abs", "add": "add", "atan2": "atan2", "bitwise_and": "and", "bitwise_count": "popcnt",
+    "abs": "abs", "add": "add", "atan2": "atan2", "bitwise_and": "and",
     "bitwise_invert": "not", "bitwise_left_shift": "shift_left", "bitwise_or": "or", "bitwise_xor": "xor",
     "cbrt": "cbrt", "ceil": "ceil", "cos": "cosine", "divide": "divide", "exp": "exponential",
     "expm1": "exponential_minus_one", "floor": "floor", "log": "log", "log1p": "log_plus_one",
     "logical_and": "and", "logical_not": "not", "logical_or": "or", "logical_xor": "xor", "maximum": "maximum",
-    "minimum": "minimum", "multiply": "multiply", "negative": "negate", "pow": "power", "round": "round_nearest_even",
+    "minimum": "minimum", "multiply": "multiply", "negative": "negate", "round": "round_nearest_even",
     "sigmoid": "logistic", "sin": "sine", "sqrt": "sqrt", "subtract": "subtract", "tan": "tan",
     "tanh": "tanh",
 }  # fmt: skip
@@ -39,7 +39,7 @@ REDUCES: dict[str, tuple[str, Any]] = {
     "sum": ("add", 0), "prod": ("multiply", 1), "max": ("maximum", -math.inf), "min": ("minimum", math.inf),
     "all": ("and", True), "any": ("or", False),
 }  # fmt: skip
-WHOLE = {"abs": "ub", **dict.fromkeys(("ceil", "floor", "round", "trunc"), "iub")}  # what leaves these numbers alone
+WHOLE = {"abs": "ub", **dict.fromkeys(("ceil", "floor", "round"), "iub")}  # what leaves these numbers alone
 COMPLEX_LACKS = frozenset({"floor", "ceil", "round"})
 
 
@@ -64,7 +64,7 @@ def _elementwise(p: Primitive) -> T | None:
             _write_same(writer, p.name, names, space, out, zs[0])
         else:
             found = FORMULAS[p.name](*[Value(writer, x, space) for x in names])
-            _rename(writer, found.name, found.aval, zs[0])
+            writer.convert(found.name, found.aval, out.dtype, zs[0])
 
     return write
 
@@ -86,10 +86,7 @@ def _write_same(writer: HloWriter, op: str, names: Sequence[str], space: Aval, o
     if space.dtype.kind == "c" and op in COMPLEX_LACKS:
         raise NoTemplateError("of complex numbers")
     hlo = {"add": "or", "multiply": "and"}.get(op, SAME[op]) if space.dtype.kind == "b" else SAME[op]
-    if op == "bitwise_count" and out.dtype != space.dtype:
-        writer.convert(writer.same(hlo, names, space), space, out.dtype, z)
-    else:
-        writer.same(hlo, names, out, z)
+    writer.same(hlo, names, out, z)
 
 
 def _rename(writer: HloWriter, x: str, aval: Aval, z: str) -> None:
@@ -132,8 +129,9 @@ def _reduction(p: Primitive) -> T | None:
     return write
 
 
-STABLEHLO: Table[HloWriter] = Table("StableHLO", _elementwise, _reduction)
+STABLEHLO: Table[HloWriter] = Table("StableHLO", _elementwise, _reduction, has_formulas=True)
 STABLEHLO.rules |= LOOPS
+STABLEHLO.takes |= dict.fromkeys(("floor_divide", "remainder"), np.typecodes["AllInteger"] + "?")
 
 
 # -- casts, views and joins --

@@ -12,6 +12,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from afx.core.graph import Equation
 from afx.core.primitive import Primitive, primitives
+from afx.export.templates.formulas import FORMULAS, space_of
 
 __all__ = ["NoTemplateError", "Table", "Template"]
 
@@ -30,11 +31,15 @@ class Table(Generic[W]):
     Attributes:
         language: its name, for messages.
         rules: templates by the primitive's name.
+        takes: of elementwise operations whose template is of some dtypes alone, the letters of these.
+        has_formulas: whether formulas stand for elementwise operations that it lacks.
     """
 
-    def __init__(self, language: str, *fillers: Filler[W]) -> None:
+    def __init__(self, language: str, *fillers: Filler[W], has_formulas: bool = False) -> None:
         self.language = language
         self.rules: dict[str, Template[W]] = {}
+        self.takes: dict[str, str] = {}
+        self.has_formulas = has_formulas
         self._fillers = fillers
 
     def rule(self, *names: str) -> Callable[[Template[W]], Template[W]]:
@@ -57,6 +62,13 @@ class Table(Generic[W]):
             self.rules[primitive.name] = found
         return found
 
+    def lacks(self, eq: Equation) -> bool:
+        """Tell whether there is no template of an equation's primitive, or none of its dtype."""
+        p = eq.primitive
+        letters = self.takes.get(p.name)
+        return self.find(p) is None or (letters is not None and space_of(eq).char not in letters)
+
     def supported(self) -> list[str]:
-        """Return the names of all primitives that have a template, sorted."""
-        return [p.name for p in primitives() if self.find(p) is not None]
+        """Return the names of all primitives that have a template, or a formula that stands for it, sorted."""
+        formulas = FORMULAS if self.has_formulas else ()
+        return [p.name for p in primitives() if p.name in formulas or self.find(p) is not None]

@@ -11,6 +11,7 @@ from afx.compiler.control_flow import BranchSpec, ControlSpec, graphs_of
 from afx.compiler.target import Target
 from afx.core.graph import Atom, Equation, Graph, Literal
 from afx.errors import ExportError
+from afx.export.templates.formulas import expand
 from afx.export.templates.names import Names, wish_names
 from afx.export.templates.table import NoTemplateError, Table
 from afx.export.traced import prepare
@@ -69,8 +70,12 @@ class Walk(Generic[W]):
 
     def _prepare(self, graph: Graph) -> Graph:
         if id(graph) not in self._prepared:
-            self._prepared[id(graph)] = (graph, prepare(graph, self.target))
+            self._prepared[id(graph)] = (graph, self.expand(prepare(graph, self.target)))
         return self._prepared[id(graph)][1]
+
+    def expand(self, graph: Graph) -> Graph:
+        """Return a graph in which formulas stand for what the language lacks."""
+        return expand(graph, self.table.lacks, self.target) if self.table.has_formulas else graph
 
     def equations(self, graph: Graph) -> Iterator[Equation]:
         """Yield the equations of a graph and of those that it holds."""

@@ -1,0 +1,374 @@
+"""Formulas: elementwise operations in terms of others, for languages that lack them.
+
+Each is a function of Arrays of one dtype, accurate near 0 and where a part overflows. A language's table names the operations that
+it has; the equations of others become those of the traced formula.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.compiler.graph_builder import GraphBuilder
+from afx.compiler.strengthen import strengthen
+from afx.compiler.target import Target, current
+from afx.core.aval import Aval
+from afx.core.dtypes import promote
+from afx.core.graph import Atom, Equation, Graph, Var, number_variables
+from afx.core.registry import FUNCTIONS
+from afx.core.tracing.graph_trace import GraphTrace
+
+__all__ = ["FORMULAS", "expand", "space_of"]
+
+F: Any = FUNCTIONS
+DOUBLE = np.dtype(np.float64)
+ROOT_2, LOG_2, LOG_2PI = math.sqrt(2.0), math.log(2.0), math.log(2 * math.pi)
+
+
+# -- parts of numbers --
+def _is_float(x: Any) -> bool:
+    return bool(x.dtype.kind == "f")
+
+
+def _signbit(x: Any) -> Any:
+    return (x < 0) | ((x == 0) & (1 / x < 0)) if _is_float(x) else x < 0
+
+
+def _trunc(x: Any) -> Any:
+    return F.where(x < 0, F.ceil(x), F.floor(x)) if _is_float(x) else x
+
+
+def _fmax(x: Any, y: Any) -> Any:
+    return F.where((x > y) | (y != y), x, y)  # of zeros the second, as NumPy
+
+
+def _fmin(x: Any, y: Any) -> Any:
+    return F.where((x < y) | (y != y), x, y)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    rest = F.fmod(x, y)
+    found = F.where((rest != 0) & ((rest < 0) ^ (y < 0)), rest + y, rest)
+    return F.where(rest == 0, F.where(y < 0, -0.0, 0.0), found)
+
+
+def _floor_divide(x: Any, y: Any) -> Any:
+    """Return what is left when C's remainder is taken away, as NumPy does, so that inf divides."""
+    rest = F.fmod(x, y)
+    quotient = (x - rest) / y
+    quotient = F.where((rest != 0) & ((rest < 0) ^ (y < 0)), quotient - 1.0, quotient)
+    below = F.floor(quotient)
+    below = F.where(quotient - below > 0.5, below + 1.0, below)
+    found = F.where(below == 0, x / y * 0.0, below)
+    return F.where(y == 0, x / y, found)
+
+
+# -- exponentials --
+def _expm1(x: Any) -> Any:
+    """Return ``exp(x) - 1``: near 0 by half the argument's hyperbolic tangent."""
+    half = F.tanh(x * 0.5)
+    return F.where(F.abs(x) < 1.0, 2.0 * half / (1.0 - half), F.exp(x) - 1.0)
+
+
+def _log1p(x: Any) -> Any:
+    """Return ``log(1 + x)``: near 0 with the sum's rounding taken out (Goldberg 1991, theorem 4)."""
+    total = x + 1.0
+    near = F.where(total == 1.0, x, F.log(total) * x / (total - 1.0))
+    return F.where(F.abs(x) < 1.0, near, F.log(total))
+
+
+def _logaddexp(x: Any, y: Any) -> Any:
+    gap = F.where(x == y, 0.0, x - y)
+    return F.maximum(x, y) + F.log1p(F.exp(-F.abs(gap)))
+
+
+def _logaddexp2(x: Any, y: Any) -> Any:
+    return F.where(x == y, x + 1.0, _logaddexp(x * LOG_2, y * LOG_2) / LOG_2)
+
+
+def _hypot(x: Any, y: Any) -> Any:
+    a, b = F.abs(x), F.abs(y)
+    top, low = F.maximum(a, b), F.minimum(a, b)
+    regular = (top > 0) & (top < math.inf)
+    part = F.where(regular, low, 0.0) / F.where(regular, top, 1.0)
+    found = F.where(regular, top * F.sqrt(part * part + 1.0), top)
+    return F.where((a == math.inf) | (b == math.inf), math.inf, found)
+
+
+# -- functions of the circle, and of the hyperbola --
+def _sinh(x: Any) -> Any:
+    up, half = F.expm1(x), F.exp(F.abs(x) * 0.5)
+    far = F.sign(x) * (half * 0.5 * half)  # which overflows where the result does
+    near = (up + up / (up + 1.0)) * 0.5
+    return F.where(F.abs(x) < 1.0, near, F.where(F.abs(x) < 20.0, (F.exp(x) - F.exp(-x)) * 0.5, far))
+
+
+def _cosh(x: Any) -> Any:
+    half = F.exp(F.abs(x) * 0.5)
+    return F.where(F.abs(x) < 20.0, (F.exp(x) + F.exp(-x)) * 0.5, half * 0.5 * half)
+
+
+def _atan2(y: Any, x: Any) -> Any:
+    both = (F.abs(x) == math.inf) & (F.abs(y) == math.inf)
+    quotient = F.where(both, F.sign(y) * F.sign(x), y / F.where(x == 0, 1.0, x))
+    below = F.signbit(y)
+    angle = F.where(x == 0, F.where(below, -math.pi / 2, math.pi / 2), F.atan(quotient))
+    angle = F.where(y == 0, F.where(x != x, x, 0.0), F.where((x == 0) & (y != y), y, angle))
+    turned = angle + F.where(below, -math.pi, math.pi)
+    return F.where(F.signbit(x) & ~((x == 0) & (y != 0)), turned, F.where(y == 0, y + 0.0 * angle, angle))
+
+
+def _asinh(x: Any) -> Any:
+    size = F.abs(x)
+    near = F.where(size < 1e8, size, 1.0)
+    square = near * near
+    found = F.log1p(near + square / (F.sqrt(square + 1.0) + 1.0))
+    return F.sign(x) * F.where(size < 1e8, found, F.log(size) + LOG_2)
+
+
+def _acosh(x: Any) -> Any:
+    above = F.where(x > 1e8, 1.0, x - 1.0)
+    found = F.log1p(above + F.sqrt(above * (above + 2.0)))
+    return F.where(x > 1e8, F.log(x) + LOG_2, F.where(x < 1.0, math.nan, found))
+
+
+def _atanh(x: Any) -> Any:
+    size = F.abs(x)
+    return F.sign(x) * F.log1p(2.0 * size / (1.0 - size)) * 0.5
+
+
+def _sinc(x: Any) -> Any:
+    angle = F.where(x == 0, 1.0, x) * math.pi
+    return F.where(x == 0, 1.0, F.sin(angle) / angle)
+
+
+# -- error functions, in doubles --
+# (1 + 2 x) exp(x²) erfc(x) of x >= 0 in t = (x - 2) / (x + 2), by interpolation at Chebyshev's points
+# (the form of Shepherd & Laframboise 1981); relative error 4e-15
+ERFC = (
+    1.276978381552528, -0.09276382658574282, -0.16603039761511157, 0.16405128003299507, -0.0542200010015152,
+    -0.00803401506894144, 0.008722654073227731, 0.0012713387838584073, -0.001456816036292486, -0.00045433942632052863,
+    0.00020637996274817962, 0.00015103222023724484, -1.5579421730892988e-06, -3.639980086397072e-05,
+    -1.3377034483279394e-05, 3.654444559603514e-06, 5.04508915742431e-06, 1.6001422991224405e-06,
+    -5.2439202652125e-07, -9.516236273721383e-07, -3.542860066329134e-07, 2.357169363422332e-07,
+    1.810316692312155e-07, -2.5287633322309966e-08, -2.985396711717024e-08,
+)  # fmt: skip
+# erf(x) / x in x² up to 1/2, by Taylor's series
+ERF = tuple([2 / math.sqrt(math.pi) * (-1) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(13)])
+
+
+def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+    return functools.reduce(lambda found, c: x * found + c, coefficients[-2::-1], coefficients[-1])
+
+
+def _scaled_tail(x: Any) -> Any:
+    """Return ``exp(x²) erfc(x)`` of a number that is not negative."""
+    size = F.where(x < 1e300, x, 1e300)
+    return F.where(x < math.inf, _polynomial((size - 2.0) / (size + 2.0), ERFC) / (2.0 * size + 1.0), 0.0)
+
+
+def _far_erfc(x: Any) -> Any:
+    tail = F.exp(-(x * x)) * _scaled_tail(F.where(x != x, 0.0, F.abs(x)))
+    tail = F.where(x != x, x, tail)
+    return F.where(x < 0.0, 2.0 - tail, tail)
+
+
+def _erf(x: Any) -> Any:
+    near = x * _polynomial(F.where(F.abs(x) < 0.5, x * x, 0.0), ERF)
+    return F.where(F.abs(x) < 0.5, near, F.sign(x) * (1.0 - _far_erfc(F.abs(x))))
+
+
+def _erfc(x: Any) -> Any:
+    return F.where(F.abs(x) < 0.5, 1.0 - _erf(x), _far_erfc(x))
+
+
+def _erfcx(x: Any) -> Any:
+    tail = _scaled_tail(F.where(x != x, 0.0, F.abs(x)))
+    return F.where(x != x, x, F.where(x < 0.0, 2.0 * F.exp(x * x) - tail, tail))
+
+
+def _log_ndtr(x: Any) -> Any:
+    low = F.where(x < -1.0, x, -1.0)
+    below = F.log(_scaled_tail(low / -ROOT_2)) - LOG_2 - low * low * 0.5
+    return F.where(x < -1.0, below, F.log1p(_far_erfc(x / ROOT_2) * -0.5))
+
+
+# -- gamma functions: Stirling's series where the argument is large, reached by recurrence; reflection below 0 --
+LARGE = 10
+STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+
+
+def _climb(y: Any, step: Callable[[Any, Any], Any], start: float) -> tuple[Any, Any]:
+    """Return a number moved above 10 by ones, and what the steps there come to."""
+    total: Any = start
+    for _ in range(LARGE):
+        is_small = y < LARGE
+        total = step(total, F.where(is_small, y, 1.0 if start else math.inf))
+        y = F.where(is_small, y + 1.0, y)
+    return y, total
+
+
+def _log_gamma(y: Any) -> Any:
+    y, product = _climb(y, lambda total, x: total * x, 1.0)
+    inverse = 1.0 / y
+    series = inverse * _polynomial(inverse * inverse, STIRLING)
+    return (y - 0.5) * F.log(y) - y + LOG_2PI / 2 + series - F.log(product)
+
+
+def _sine(x: Any) -> Any:
+    """Return ``sin(pi x)``, exactly 0 of integers."""
+    nearest = F.round(x)
+    sine = F.sin((x - nearest) * math.pi)
+    return F.where(F.fmod(nearest, 2.0) == 0.0, sine, -sine)
+
+
+def _gammaln(x: Any) -> Any:
+    is_low = x < 0.5
+    found = _log_gamma(F.where(is_low, 1.0 - x, x))
+    low = math.log(math.pi) - F.log(F.abs(_sine(x))) - found
+    return F.where(F.abs(x) == math.inf, x, F.where(is_low, low, found))
+
+
+def _digamma(x: Any) -> Any:
+    is_low = x < 0.5
+    y, total = _climb(F.where(is_low, 1.0 - x, x), lambda total, x: total + 1.0 / x, 0.0)
+    inverse = 1.0 / y
+    square = inverse * inverse
+    found = F.log(y) - inverse * 0.5 - square * _polynomial(square, DIGAMMA) - total
+    angle = (x - F.round(x)) * math.pi
+    turn = F.where(angle == 0.0, math.nan, math.pi * F.cos(angle) / F.sin(angle))
+    return F.where(x == 0.0, -1.0 / x, F.where(is_low, found - turn, found))
+
+
+def _gammasgn(x: Any) -> Any:
+    sign = F.sign(_sine(x))
+    below = F.where(sign == 0.0, math.nan, sign)
+    at_least = F.where(x != x, x, F.where(F.signbit(x), -1.0, 1.0))
+    return F.where(F.signbit(x) & (x != 0.0), below, at_least)
+
+
+# -- products with logarithms --
+def _times_log(log: Callable[[Any], Any], x: Any, y: Any) -> Any:
+    return F.where((x == 0.0) & (y == y), x, x * log(y))
+
+
+def _divergence(x: Any, y: Any, at_zero: Any, rest: Any) -> Any:
+    """Return x log(x / y) and a rest, another value where x is 0, and inf where one is negative or y alone is 0."""
+    ratio = x / y
+    is_lost = (ratio < float(np.finfo(x.dtype).tiny)) | (ratio == math.inf)
+    logarithm = F.where(is_lost, F.log(x) - F.log(y), F.log(ratio))
+    found = F.where(x == 0.0, at_zero, x * logarithm + rest)
+    return F.where((x < 0.0) | (y < 0.0) | ((x > 0.0) & (y == 0.0)), math.inf, found)
+
+
+def _in_doubles(formula: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: formula(F.astype(x, DOUBLE))
+
+
+FORMULAS: dict[str, Callable[..., Any]] = {
+    "acos": lambda x: F.atan(F.sqrt((1.0 - x) / (x + 1.0))) * 2.0,
+    "acosh": _acosh,
+    "asin": lambda x: F.atan(x / F.sqrt((1.0 - x) * (x + 1.0))),
+    "asinh": _asinh,
+    "atan": lambda x: F.atan2(x, 1.0),
+    "atan2": _atan2,
+    "atanh": _atanh,
+    "cbrt": lambda x: F.sign(x) * F.pow(F.abs(x), 1 / 3),
+    "copysign": lambda x, y: F.where(F.signbit(x) ^ F.signbit(y), -x, x),
+    "cosh": _cosh,
+    "deg2rad": lambda x: x * (math.pi / 180.0),
+    "digamma": _in_doubles(_digamma),
+    "entr": lambda x: F.where(x == 0.0, 0.0, F.where(x < 0.0, -math.inf, -(x * F.log(x)))),
+    "erf": _in_doubles(_erf),
+    "erfc": _in_doubles(_erfc),
+    "erfcx": _in_doubles(_erfcx),
+    "exp2": lambda x: F.pow(2.0, x),
+    "expm1": _expm1,
+    "floor_divide": _floor_divide,
+    "fmax": _fmax,
+    "fmin": _fmin,
+    "gammaln": _in_doubles(_gammaln),
+    "gammasgn": _gammasgn,
+    "hypot": _hypot,
+    "isfinite": lambda x: F.abs(x) < math.inf if _is_float(x) else x == x,
+    "isinf": lambda x: F.abs(x) == math.inf if _is_float(x) else x != x,
+    "isnan": lambda x: x != x,
+    "kl_div": lambda x, y: _divergence(x, y, y, y - x),
+    "log10": lambda x: F.log(x) / math.log(10.0),
+    "log1p": _log1p,
+    "log2": lambda x: F.log(x) / LOG_2,
+    "log_ndtr": _in_doubles(_log_ndtr),
+    "logaddexp": _logaddexp,
+    "logaddexp2": _logaddexp2,
+    "logit": lambda x: F.log(x) - F.log1p(-x),
+    "ndtr": _in_doubles(lambda x: _far_erfc(x / -ROOT_2) * 0.5),
+    "positive": lambda x: x,
+    "rad2deg": lambda x: x * (180.0 / math.pi),
+    "reciprocal": lambda x: 1 / x,
+    "rel_entr": lambda x, y: _divergence(x, y, F.where(y != y, y, 0.0), 0.0),
+    "remainder": _remainder,
+    "signbit": _signbit,
+    "sinc": _sinc,
+    "sinh": _sinh,
+    "square": lambda x: x * x,
+    "tan": lambda x: F.sin(x) / F.cos(x),
+    "trunc": _trunc,
+    "xlog1py": functools.partial(_times_log, lambda y: F.log1p(y)),
+    "xlogy": functools.partial(_times_log, lambda y: F.log(y)),
+}
+OF_COMPLEX = frozenset({"exp2", "isnan", "log10", "log2", "positive", "reciprocal", "square"})
+
+
+# -- in place of equations --
+def space_of(eq: Equation) -> np.dtype[Any]:
+    """Return the dtype in which an elementwise operation computes."""
+    dtypes = tuple([x.aval.dtype for x in eq.inputs])
+    return promote(dtypes, (False,) * len(dtypes), eq.primitive.promotes_to_float)
+
+
+def expand(graph: Graph, lacks: Callable[[Equation], bool], target: Target | None = None) -> Graph:
+    """Return a graph in which formulas stand for the equations that a language lacks.
+
+    Args:
+        graph: a graph, as it is where nothing is lacking.
+        lacks: tells of an equation whether a formula is to stand for it.
+        target: what the graph is simplified for.
+    """
+    replaced = [lacks(eq) and _has_formula(eq) for eq in graph.equations]
+    if not any(replaced):
+        return graph
+    builder = GraphBuilder({}, target or current.target, expanding=False)
+    inputs = [builder.var(v.aval) for v in graph.inputs]
+    atoms: dict[int, Atom] = {v.index: new for v, new in zip(graph.inputs, inputs, strict=True)}
+    atoms |= {v.index: builder.constant(constant, v.aval) for v, constant in graph.constants}
+    for eq, is_replaced in zip(graph.equations, replaced, strict=True):
+        operands = tuple([atoms[a.index] if isinstance(a, Var) else a for a in eq.inputs])
+        found: Sequence[Atom]
+        if is_replaced:
+            found = builder.inline_graph(expand(_formula_of(eq), lacks, target), operands)
+        else:
+            found = builder.equation(eq, operands)
+        atoms |= {v.index: new for v, new in zip(eq.outputs, found, strict=True)}
+    outputs = [atoms[a.index] if isinstance(a, Var) else a for a in graph.outputs]
+    number_variables(inputs, builder.constants, builder.equations)
+    return Graph(tuple(inputs), tuple(builder.constants), tuple(builder.equations), tuple(outputs))
+
+
+def _has_formula(eq: Equation) -> bool:
+    return eq.primitive.name in (FORMULAS if space_of(eq).kind != "c" else OF_COMPLEX)
+
+
+def _formula_of(eq: Equation) -> Graph:
+    """Return the graph of an equation's formula, which stands at its line."""
+    trace, dtype, out = GraphTrace("formula"), space_of(eq), eq.outputs[0].aval
+    inputs = [trace.input(Aval(a.aval.shape, a.aval.dtype)) for a in eq.inputs]
+    found = FORMULAS[eq.primitive.name](*[F.astype(x, dtype) for x in inputs])
+    graph = strengthen(trace.finish((F.broadcast_to(F.astype(found, out.dtype), out.shape),)))
+    placed = [attrs.evolve(e, source=eq.source, ignored_fp_errors=eq.ignored_fp_errors) for e in graph.equations]
+    return attrs.evolve(graph, equations=tuple(placed))
