@@ -14,7 +14,7 @@ from afx.export.templates.table import Table
 __all__ = ["OPSET", "TABLE", "formulas", "rule", "rules"]
 
 OPSET = 18  # of December 2022, the first with all that the templates write
-TABLE: Table[OnnxWriter] = Table(f"ONNX (opset {OPSET})")
+TABLE: Table[OnnxWriter] = Table(f"ONNX (opset {OPSET})", has_formulas=True)
 F = TypeVar("F", bound="Callable[..., Value | Sequence[Value]]")
 
 

@@ -17,7 +17,7 @@ from afx.core.array.array import to_numpy_value
 from afx.core.aval import Aval
 from afx.core.graph import Equation, Graph
 from afx.errors import ArgumentError, ExportError, MissingExtraError
-from afx.export.onnx import elementwise, indexing, loops, matrices, shapes, special, windows
+from afx.export.onnx import elementwise, indexing, loops, matrices, shapes, windows
 from afx.export.onnx.dims import Grid, Length
 from afx.export.onnx.table import OPSET, TABLE
 from afx.export.onnx.writer import OnnxWriter, drop_copies
@@ -28,7 +28,7 @@ from afx.export.traced import Traceable, argument_names, trace_program
 
 __all__ = ["to_onnx"]
 
-FAMILIES = (elementwise, indexing, loops, matrices, shapes, special, windows)  # whose import enters their templates
+FAMILIES = (elementwise, indexing, loops, matrices, shapes, windows)  # whose import enters their templates
 ALWAYS = 1 << 62  # a threshold that no program meets
 IR_VERSION = 8  # of the file, that of the opset's release
 Axes = Mapping[str, Mapping[int, str]]
@@ -80,7 +80,9 @@ def to_onnx(
     target = _target(is_dynamic=bool(grid.axes))
     traces = [trace_program(fn, _resize(args, marks, point), "to_onnx", name, target) for point in grid.points]
     where = f"to_onnx: {traces[0].name}"
-    program, walk = traces[0], Walk(TABLE, Names(), where, target)
+    walk = Walk(TABLE, Names(), where, target)
+    traces = [attrs.evolve(t, graph=walk.expand(t.graph)) for t in traces]
+    program = traces[0]
     walk.check(program.graph)
     twins: dict[int, Sequence[Equation]] = {}
     constants: dict[int, Sequence[Any]] = {}

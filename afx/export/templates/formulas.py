@@ -1,7 +1,7 @@
 """Formulas: elementwise operations in terms of others, for languages that lack them.
 
-Each is a function of Arrays of one dtype, accurate near 0 and where a part overflows. A language's table names the operations that
-it has; the equations of others become those of the traced formula.
+Each is a function of Arrays of one dtype, accurate near 0 and where a part overflows. A language's table names the
+operations that it has; the equations of others become those of the traced formula.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def _trunc(x: Any) -> Any:
 
 
 def _fmax(x: Any, y: Any) -> Any:
-    return F.where((x > y) | (y != y), x, y)  # of zeros the second, as NumPy
+    return F.where((x > y) | F.isnan(y), x, y)  # of zeros the second, as NumPy
 
 
 def _fmin(x: Any, y: Any) -> Any:
-    return F.where((x < y) | (y != y), x, y)
+    return F.where((x < y) | F.isnan(y), x, y)
 
 
 def _remainder(x: Any, y: Any) -> Any:
@@ -118,7 +118,7 @@ def _atan2(y: Any, x: Any) -> Any:
     quotient = F.where(both, F.sign(y) * F.sign(x), y / F.where(x == 0, 1.0, x))
     below = F.signbit(y)
     angle = F.where(x == 0, F.where(below, -math.pi / 2, math.pi / 2), F.atan(quotient))
-    angle = F.where(y == 0, F.where(x != x, x, 0.0), F.where((x == 0) & (y != y), y, angle))
+    angle = F.where(y == 0, F.where(F.isnan(x), x, 0.0), F.where((x == 0) & F.isnan(y), y, angle))
     turned = angle + F.where(below, -math.pi, math.pi)
     return F.where(F.signbit(x) & ~((x == 0) & (y != 0)), turned, F.where(y == 0, y + 0.0 * angle, angle))
 
@@ -128,7 +128,7 @@ def _asinh(x: Any) -> Any:
     near = F.where(size < 1e8, size, 1.0)
     square = near * near
     found = F.log1p(near + square / (F.sqrt(square + 1.0) + 1.0))
-    return F.sign(x) * F.where(size < 1e8, found, F.log(size) + LOG_2)
+    return F.where(x == 0, x, F.sign(x) * F.where(size < 1e8, found, F.log(size) + LOG_2))
 
 
 def _acosh(x: Any) -> Any:
@@ -139,7 +139,7 @@ def _acosh(x: Any) -> Any:
 
 def _atanh(x: Any) -> Any:
     size = F.abs(x)
-    return F.sign(x) * F.log1p(2.0 * size / (1.0 - size)) * 0.5
+    return F.where(x == 0, x, F.sign(x) * F.log1p(2.0 * size / (1.0 - size)) * 0.5)
 
 
 def _sinc(x: Any) -> Any:
@@ -173,8 +173,8 @@ def _scaled_tail(x: Any) -> Any:
 
 
 def _far_erfc(x: Any) -> Any:
-    tail = F.exp(-(x * x)) * _scaled_tail(F.where(x != x, 0.0, F.abs(x)))
-    tail = F.where(x != x, x, tail)
+    tail = F.exp(-(x * x)) * _scaled_tail(F.where(F.isnan(x), 0.0, F.abs(x)))
+    tail = F.where(F.isnan(x), x, tail)
     return F.where(x < 0.0, 2.0 - tail, tail)
 
 
@@ -188,8 +188,8 @@ def _erfc(x: Any) -> Any:
 
 
 def _erfcx(x: Any) -> Any:
-    tail = _scaled_tail(F.where(x != x, 0.0, F.abs(x)))
-    return F.where(x != x, x, F.where(x < 0.0, 2.0 * F.exp(x * x) - tail, tail))
+    tail = _scaled_tail(F.where(F.isnan(x), 0.0, F.abs(x)))
+    return F.where(F.isnan(x), x, F.where(x < 0.0, 2.0 * F.exp(x * x) - tail, tail))
 
 
 def _log_ndtr(x: Any) -> Any:
@@ -231,7 +231,8 @@ def _sine(x: Any) -> Any:
 def _gammaln(x: Any) -> Any:
     is_low = x < 0.5
     found = _log_gamma(F.where(is_low, 1.0 - x, x))
-    low = math.log(math.pi) - F.log(F.abs(_sine(x))) - found
+    sine = F.abs(_sine(x))
+    low = F.where(sine == 0.0, math.inf, math.log(math.pi) - F.log(sine) - found)
     return F.where(F.abs(x) == math.inf, x, F.where(is_low, low, found))
 
 
@@ -249,13 +250,13 @@ def _digamma(x: Any) -> Any:
 def _gammasgn(x: Any) -> Any:
     sign = F.sign(_sine(x))
     below = F.where(sign == 0.0, math.nan, sign)
-    at_least = F.where(x != x, x, F.where(F.signbit(x), -1.0, 1.0))
+    at_least = F.where(F.isnan(x), x, F.where(F.signbit(x), -1.0, 1.0))
     return F.where(F.signbit(x) & (x != 0.0), below, at_least)
 
 
 # -- products with logarithms --
-def _times_log(log: Callable[[Any], Any], x: Any, y: Any) -> Any:
-    return F.where((x == 0.0) & (y == y), x, x * log(y))
+def _times_log(x: Any, y: Any, log: Any) -> Any:
+    return F.where((x == 0.0) & ~F.isnan(y), x, x * log)
 
 
 def _divergence(x: Any, y: Any, at_zero: Any, rest: Any) -> Any:
@@ -296,9 +297,9 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "gammaln": _in_doubles(_gammaln),
     "gammasgn": _gammasgn,
     "hypot": _hypot,
-    "isfinite": lambda x: F.abs(x) < math.inf if _is_float(x) else x == x,
-    "isinf": lambda x: F.abs(x) == math.inf if _is_float(x) else x != x,
-    "isnan": lambda x: x != x,
+    "isfinite": lambda x: F.abs(x) < math.inf if _is_float(x) else F.equal(x, x),
+    "isinf": lambda x: F.abs(x) == math.inf if _is_float(x) else F.not_equal(x, x),
+    "isnan": lambda x: F.not_equal(x, x),
     "kl_div": lambda x, y: _divergence(x, y, y, y - x),
     "log10": lambda x: F.log(x) / math.log(10.0),
     "log1p": _log1p,
@@ -311,7 +312,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "positive": lambda x: x,
     "rad2deg": lambda x: x * (180.0 / math.pi),
     "reciprocal": lambda x: 1 / x,
-    "rel_entr": lambda x, y: _divergence(x, y, F.where(y != y, y, 0.0), 0.0),
+    "rel_entr": lambda x, y: _divergence(x, y, F.where(F.isnan(y), y, 0.0), 0.0),
     "remainder": _remainder,
     "signbit": _signbit,
     "sinc": _sinc,
@@ -319,8 +320,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "square": lambda x: x * x,
     "tan": lambda x: F.sin(x) / F.cos(x),
     "trunc": _trunc,
-    "xlog1py": functools.partial(_times_log, lambda y: F.log1p(y)),
-    "xlogy": functools.partial(_times_log, lambda y: F.log(y)),
+    "xlog1py": lambda x, y: _times_log(x, y, F.log1p(y)),
+    "xlogy": lambda x, y: _times_log(x, y, F.log(y)),
 }
 OF_COMPLEX = frozenset({"exp2", "isnan", "log10", "log2", "positive", "reciprocal", "square"})
 
@@ -368,7 +369,8 @@ def _formula_of(eq: Equation) -> Graph:
     """Return the graph of an equation's formula, which stands at its line."""
     trace, dtype, out = GraphTrace("formula"), space_of(eq), eq.outputs[0].aval
     inputs = [trace.input(Aval(a.aval.shape, a.aval.dtype)) for a in eq.inputs]
-    found = FORMULAS[eq.primitive.name](*[F.astype(x, dtype) for x in inputs])
-    graph = strengthen(trace.finish((F.broadcast_to(F.astype(found, out.dtype), out.shape),)))
+    found = FORMULAS[eq.primitive.name](*[x if x.dtype == dtype else F.astype(x, dtype) for x in inputs])
+    found = found if found.dtype == out.dtype else F.astype(found, out.dtype)
+    graph = strengthen(trace.finish((found if found.shape == out.shape else F.broadcast_to(found, out.shape),)))
     placed = [attrs.evolve(e, source=eq.source, ignored_fp_errors=eq.ignored_fp_errors) for e in graph.equations]
     return attrs.evolve(graph, equations=tuple(placed))

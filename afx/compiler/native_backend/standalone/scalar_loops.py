@@ -102,7 +102,10 @@ def _remainder(x: Lanes, y: Lanes) -> Lanes:
 
 def _floor_divide(x: Lanes, y: Lanes) -> Lanes:
     """Return the quotient below, from the remainder, as NumPy computes it."""
-    exact = (x - _remainder(x, y)) / y
+    rest = _by_libm("fmod", x, y)
+    exact = (x - rest) / y
+    crosses = rest.compare("one", 0.0) & (rest.compare("olt", 0.0) ^ y.compare("olt", 0.0))
+    exact = crosses.choose(exact - 1.0, exact)
     below = _floats("floor", exact)
     near = (exact - below).compare("ogt", 0.5).choose(below + 1.0, below)
     quotient = x / y
