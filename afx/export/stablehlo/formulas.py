@@ -91,14 +91,15 @@ def _sign(x: Value) -> Value:
 
 
 def _power(x: Value, y: Value) -> Value:
-    """Return a power; of unsigned integers, whose exponents XLA takes for negative, bit by bit."""
-    if x.aval.dtype.kind != "u":
+    """Return a power; of integers bit by bit, as XLA errs at large exponents, and 0 for a negative one."""
+    if x.aval.dtype.kind not in "iu":
         return x.of("power", y)
+    is_signed, below = x.aval.dtype.kind == "i", y.compare("LT", 0)
     found = x.lift(1)
-    for k in range(8 * x.aval.dtype.itemsize):
+    for k in range(8 * x.aval.dtype.itemsize - is_signed):
         found = y.of("and", 1 << k).compare("NE", 0).where(found * x, found, x)
         x = x * x
-    return found
+    return below.where(0, found, found) if is_signed else found
 
 
 FORMULAS: dict[str, Callable[..., Value]] = {  # of what StableHLO lacks for some dtypes, or has otherwise

@@ -285,7 +285,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "cosh": _cosh,
     "deg2rad": lambda x: x * (math.pi / 180.0),
     "digamma": _in_doubles(_digamma),
-    "entr": lambda x: F.where(x == 0.0, 0.0, F.where(x < 0.0, -math.inf, -(x * F.log(x)))),
+    "entr": lambda x: F.where(x == 0.0, x, F.where(x < 0.0, -math.inf, -(x * F.log(x)))),
     "erf": _in_doubles(_erf),
     "erfc": _in_doubles(_erfc),
     "erfcx": _in_doubles(_erfcx),
