@@ -112,6 +112,15 @@ def results_of(target: str, calls: Sequence[Call]) -> Iterator[tuple[Call, Any]]
             yield from results_of(target, part)
 
 
+def is_written(target: str, call: Call) -> bool:
+    """Tell whether a target has a form of a call, where that is cheap to know."""
+    write: Any = {"onnx": export.to_onnx, "stablehlo": export.to_stablehlo}.get(target)
+    try:
+        return write is None or bool(write(lambda *xs: bind(call.p, *xs), *call.operands))
+    except ExportError:
+        return False
+
+
 def differ(target: str, call: Call, got: Any) -> np.ndarray[Any, Any]:
     """Return where a result is not the eager one: zeros of the other sign count but in ONNX, subnormal numbers but in XLA."""
     got, want = np.asarray(got), np.asarray(bind(call.p, *call.operands))
@@ -135,7 +144,7 @@ def differences(target: str, dtype: Any, rng: np.random.Generator | None = None)
     found, count = list[str](), 0
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        for call, got in results_of(target, [*calls_of(dtype, rng)]):
+        for call, got in results_of(target, [call for call in calls_of(dtype, rng) if is_written(target, call)]):
             count += 1
             places = np.flatnonzero(differ(target, call, got))
             want = np.asarray(bind(call.p, *call.operands))

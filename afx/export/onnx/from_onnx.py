@@ -455,13 +455,15 @@ NORMS = {  # what stands before a reduction and after it
     "L1": ("abs", "sum", None), "L2": ("square", "sum", "sqrt"), "LogSum": (None, "sum", "log"),
     "SumSquare": ("square", "sum", None),
 }  # fmt: skip
-PLACES: dict[str, Callable[..., Any]] = {  # where elements of a resized axis lie: i of m, among n, s times as many
+PLACES: dict[
+    str, Callable[[Any, int, int, float], Any]
+] = {  # where elements of a resized axis lie: i of m, among n, s times as many
     "align_corners": lambda i, n, m, s: i * ((n - 1) / (n * s - 1)) if m > 1 else i * 0.0,
     "asymmetric": lambda i, _n, _m, s: i / s,
     "half_pixel": lambda i, _n, _m, s: (i + 0.5) / s - 0.5,
     "pytorch_half_pixel": lambda i, _n, m, s: (i + 0.5) / s - 0.5 if m > 1 else i * 0.0,
 }
-NEAREST: dict[str, Callable[..., Any]] = {
+NEAREST: dict[str, Callable[[Any], Any]] = {
     "ceil": np.ceil, "floor": np.floor,
     "round_prefer_ceil": lambda p: np.floor(p + 0.5), "round_prefer_floor": lambda p: np.ceil(p - 0.5),
 }  # fmt: skip
@@ -476,6 +478,7 @@ OF_ONE: dict[str, Callable[[Options, Any], Any]] = {
     "Gelu": lambda o, x: nn.gelu(x, approximate=o.get("approximate") == "tanh"),
     "GlobalMaxPool": lambda _o, x: F.max(x, axis=tuple(range(2, x.ndim)), keepdims=True),
     "GlobalAveragePool": lambda _o, x: F.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True),
+    "Identity": lambda _o, x: x,
     "LeakyRelu": lambda o, x: F.where(x < 0, x * o.get("alpha", 0.01), x),
     "LRN": _normalize_channels,
     "LogSoftmax": functools.partial(_shares, nn.log_softmax),
@@ -531,7 +534,7 @@ def _power(o: Options, x: Any, y: Any) -> Any:
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
-    **OF_ONE, **OF_TWO, **dict.fromkeys(("Concat", *FOLDED), _join), "Dropout": _dropout, "Identity": lambda _o, x: x,
+    **OF_ONE, **OF_TWO, **dict.fromkeys(("Concat", *FOLDED), _join), "Dropout": _dropout,
     **{n: functools.partial(_call, n.lower()) for n in PLAIN.split()},
     **{n: functools.partial(_call, function) for n, function in NAMES.items()},
     **{n: functools.partial(_place, n.lower()) for n in ("ArgMax", "ArgMin")},

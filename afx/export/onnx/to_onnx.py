@@ -51,8 +51,9 @@ def to_onnx(
     functions and inverse functions of float64, which it lacks, are written by products and elementary functions. Complex
     numbers and float16 are refused. Where elements of an index repeat, ``x.at[i].set`` leaves any of the values. nan and
     infinities give what they give here, but that `softmax` of an infinity is nan and that sorting, and `searchsorted` after
-    it, place nan anywhere. The sign of a zero may be lost, as by `expm1`, `log1p`, `cbrt`, `trunc` and `copysign`. Solutions,
-    determinants and Cholesky factors are written for up to 32 rows; where a matrix has none, they are nan.
+    it, place nan anywhere. The sign of a zero may be lost, as by a choice (`where`), `expm1`, `trunc` and `copysign`. Integers
+    to a negative power, which is an error here, are 0. Solutions, determinants and Cholesky factors are written for up to 32
+    rows; where a matrix has none, they are nan.
 
     Args:
         fn: a function of arrays; it is traced, not run.

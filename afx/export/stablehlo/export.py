@@ -21,7 +21,8 @@ def to_stablehlo(fn: Callable[..., Any], /, *args: Any, name: str | None = None)
     """Return a function as a module of StableHLO, as text: what XLA, IREE and jax's own tools read.
 
     Its function is ``main``: the leaves of the arguments in, those of the result out, each with its path beside it. There are
-    elementwise operations, reductions, views, products, selections, casts, loops and branches.
+    elementwise operations, reductions, views, products, selections, casts, loops and branches. XLA takes subnormal numbers for 0.
+    Integers to a negative power, which is an error here, are 0.
 
     Args:
         fn: a function of arrays, such as ``afx.value_and_grad(loss)``; it is traced, not run.

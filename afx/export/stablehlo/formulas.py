@@ -76,12 +76,20 @@ def _divisor(y: Value) -> Value:
     return y if y.aval.dtype.kind == "f" else y.compare("EQ", 0).where(1, y, y)
 
 
+def _fmod(x: Value, y: Value) -> Value:
+    return x.of("remainder", _divisor(y))
+
+
 def _remainder(x: Value, y: Value) -> Value:
     y = _divisor(y)
     rest = x.of("remainder", y)
     if x.aval.dtype.kind == "u":
         return rest
     return _crosses(rest, y).where(rest + y, rest, x)
+
+
+def _count_bits(x: Value) -> Value:
+    return (x.of("abs") if x.aval.dtype.kind == "i" else x).of("popcnt")
 
 
 def _sign(x: Value) -> Value:
@@ -103,9 +111,9 @@ def _power(x: Value, y: Value) -> Value:
 
 
 FORMULAS: dict[str, Callable[..., Value]] = {  # of what StableHLO lacks for some dtypes, or has otherwise
-    "bitwise_count": lambda x: (x.of("abs") if x.aval.dtype.kind == "i" else x).of("popcnt"),
+    "bitwise_count": _count_bits,
     "floor_divide": _floor_divide,
-    "fmod": lambda x, y: x.of("remainder", _divisor(y)),
+    "fmod": _fmod,
     "pow": _power,
     "remainder": _remainder,
     "sign": _sign,

@@ -6,8 +6,8 @@ operations that it has; the equations of others become those of the traced formu
 
 from __future__ import annotations
 
-import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -163,7 +163,10 @@ ERF = tuple([2 / math.sqrt(math.pi) * (-1) ** k / (math.factorial(k) * (2 * k + 
 
 
 def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    return functools.reduce(lambda found, c: x * found + c, coefficients[-2::-1], coefficients[-1])
+    found: Any = coefficients[-1]
+    for c in coefficients[-2::-1]:
+        found = x * found + c
+    return found
 
 
 def _scaled_tail(x: Any) -> Any:
@@ -215,7 +218,7 @@ def _climb(y: Any, step: Callable[[Any, Any], Any], start: float) -> tuple[Any, 
 
 
 def _log_gamma(y: Any) -> Any:
-    y, product = _climb(y, lambda total, x: total * x, 1.0)
+    y, product = _climb(y, operator.mul, 1.0)
     inverse = 1.0 / y
     series = inverse * _polynomial(inverse * inverse, STIRLING)
     return (y - 0.5) * F.log(y) - y + LOG_2PI / 2 + series - F.log(product)
@@ -272,16 +275,14 @@ def _in_doubles(formula: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: formula(F.astype(x, DOUBLE))
 
 
-FORMULAS: dict[str, Callable[..., Any]] = {
+UNARY: dict[str, Callable[[Any], Any]] = {
     "acos": lambda x: F.atan(F.sqrt((1.0 - x) / (x + 1.0))) * 2.0,
     "acosh": _acosh,
     "asin": lambda x: F.atan(x / F.sqrt((1.0 - x) * (x + 1.0))),
     "asinh": _asinh,
     "atan": lambda x: F.atan2(x, 1.0),
-    "atan2": _atan2,
     "atanh": _atanh,
     "cbrt": lambda x: F.sign(x) * F.pow(F.abs(x), 1 / 3),
-    "copysign": lambda x, y: F.where(F.signbit(x) ^ F.signbit(y), -x, x),
     "cosh": _cosh,
     "deg2rad": lambda x: x * (math.pi / 180.0),
     "digamma": _in_doubles(_digamma),
@@ -291,38 +292,43 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "erfcx": _in_doubles(_erfcx),
     "exp2": lambda x: F.pow(2.0, x),
     "expm1": _expm1,
-    "floor_divide": _floor_divide,
-    "fmax": _fmax,
-    "fmin": _fmin,
     "gammaln": _in_doubles(_gammaln),
     "gammasgn": _gammasgn,
-    "hypot": _hypot,
     "isfinite": lambda x: F.abs(x) < math.inf if _is_float(x) else F.equal(x, x),
     "isinf": lambda x: F.abs(x) == math.inf if _is_float(x) else F.not_equal(x, x),
     "isnan": lambda x: F.not_equal(x, x),
-    "kl_div": lambda x, y: _divergence(x, y, y, y - x),
     "log10": lambda x: F.log(x) / math.log(10.0),
     "log1p": _log1p,
     "log2": lambda x: F.log(x) / LOG_2,
     "log_ndtr": _in_doubles(_log_ndtr),
-    "logaddexp": _logaddexp,
-    "logaddexp2": _logaddexp2,
     "logit": lambda x: F.log(x) - F.log1p(-x),
     "ndtr": _in_doubles(lambda x: _far_erfc(x / -ROOT_2) * 0.5),
     "positive": lambda x: x,
     "rad2deg": lambda x: x * (180.0 / math.pi),
     "reciprocal": lambda x: 1 / x,
-    "rel_entr": lambda x, y: _divergence(x, y, F.where(F.isnan(y), y, 0.0), 0.0),
-    "remainder": _remainder,
     "signbit": _signbit,
     "sinc": _sinc,
     "sinh": _sinh,
     "square": lambda x: x * x,
     "tan": lambda x: F.sin(x) / F.cos(x),
     "trunc": _trunc,
+}
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "atan2": _atan2,
+    "copysign": lambda x, y: F.where(F.signbit(x) ^ F.signbit(y), -x, x),
+    "floor_divide": _floor_divide,
+    "fmax": _fmax,
+    "fmin": _fmin,
+    "hypot": _hypot,
+    "kl_div": lambda x, y: _divergence(x, y, y, y - x),
+    "logaddexp": _logaddexp,
+    "logaddexp2": _logaddexp2,
+    "rel_entr": lambda x, y: _divergence(x, y, F.where(F.isnan(y), y, 0.0), 0.0),
+    "remainder": _remainder,
     "xlog1py": lambda x, y: _times_log(x, y, F.log1p(y)),
     "xlogy": lambda x, y: _times_log(x, y, F.log(y)),
 }
+FORMULAS: dict[str, Callable[..., Any]] = {**UNARY, **BINARY}
 OF_COMPLEX = frozenset({"exp2", "isnan", "log10", "log2", "positive", "reciprocal", "square"})
 
 
