@@ -1,4 +1,4 @@
-"""Operators of ONNX as functions of their options, then operands, of which those that are left out are None."""
+"""Operators: functions of a node's options, then of its operands, of which those that are left out are None."""
 
 from __future__ import annotations
 

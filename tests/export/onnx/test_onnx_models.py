@@ -92,6 +92,18 @@ def test_a_loop_over_a_dynamic_axis() -> None:
         assert_agrees(model, fn, draw(*shape))
 
 
+def test_formulas_stand_along_dynamic_axes() -> None:
+    """Operations that are written by formulas take any length, inside of loops too."""
+
+    def fn(x: Any, y: Any) -> Any:
+        last, rows = afx.scan(lambda c, row: (c + afx.sinh(row), afx.special.ndtr(row)), x[0] * 0.0, x)
+        return last, rows, afx.special.erf(x), x // y, afx.special.gammaln(x * x + 1.0), afx.hypot(x, y[0])
+
+    model = export.to_onnx(fn, draw(4, 3), draw(4, 3, seed=1), dynamic_axes={"x": {0: "n"}, "y": {0: "n"}})
+    for n in (4, 7, 1):
+        assert_agrees(model, fn, draw(n, 3), draw(n, 3, seed=1))
+
+
 def test_matrices_are_pivoted() -> None:
     """Zeros on a diagonal are no obstacle, a singular matrix has the determinant 0, a batch of any length is solved."""
     a = np.array([[0.0, 2.0, 1.0], [1.0, 0.0, 3.0], [4.0, 5.0, 0.0]])
