@@ -14,7 +14,7 @@ from typing import Any
 
 from afx.compiler.operands import Sources
 from afx.compiler.schedule import Call, Fused, Instruction
-from afx.core.tracing.source_info import SourceLocation
+from afx.core.tracing.source_info import SourceLocation, module_names
 
 __all__ = ["file_of", "module_globals", "relocate"]
 
@@ -81,18 +81,10 @@ def _table(rows: Sequence[tuple[int, SourceLocation | None]], file: str, first: 
 
 def module_globals(file: str) -> dict[str, Any]:
     """Return globals whose warnings count as those of the module of a file, which are shown once a line."""
-    name = _names.get(file)
-    if name is None:
-        _names.update({f: name for name, module in list(sys.modules.items()) if (f := _file_of(module))})
-        name = _names.setdefault(file, "__main__")  # such as a notebook's cells
+    name = module_names.get(file)
+    if name is None:  # of a graph from another process
+        files = {n: vars(m).get("__file__") for n, m in list(sys.modules.items()) if isinstance(m, ModuleType)}
+        name = module_names[file] = next((n for n, f in files.items() if f == file), "__main__")
     module = sys.modules.get(name)
-    registry: dict[Any, Any] = {} if module is None else vars(module).setdefault("__warningregistry__", {})
-    return {"__name__": name, "__warningregistry__": registry}
-
-
-_names: dict[str, str] = {}  # of modules, by file
-
-
-def _file_of(module: Any) -> str:
-    found = vars(module).get("__file__") if isinstance(module, ModuleType) else None
-    return found if isinstance(found, str) else ""
+    space: dict[str, Any] = vars(module) if isinstance(module, ModuleType) else {}
+    return {"__name__": name, "__warningregistry__": space.setdefault("__warningregistry__", {})}

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, cast
 
-__all__ = ["ORIGIN", "Source", "SourceLocation", "caller", "places_of", "stack_level"]
+__all__ = ["ORIGIN", "Source", "SourceLocation", "caller", "module_names", "places_of", "stack_level"]
 
 _PACKAGE = __name__.partition(".")[0] + "."
 
@@ -76,6 +76,7 @@ class _Origin(threading.local):
 
 ORIGIN = _Origin()
 _own: set[int] = set()  # the identities of the namespaces of afx's modules, as they are met
+module_names: dict[str, str] = {}  # of the users' files, as they are met
 
 
 def caller(depth: int = 2) -> Source | None:
@@ -102,7 +103,9 @@ def stack_level() -> int:
 
 
 def _is_own(frame: FrameType) -> bool:
-    if not frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+    name: str = frame.f_globals.get("__name__", "")
+    if not name.startswith(_PACKAGE):
+        module_names[frame.f_code.co_filename] = name
         return False
     _own.add(id(frame.f_globals))
     return True

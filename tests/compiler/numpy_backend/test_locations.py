@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.compiler.numpy_backend.locations import relocate
+from afx.compiler.numpy_backend.locations import module_globals, relocate
 from afx.core.tracing.source_info import SourceLocation
 
 X = np.array([-1.0, 2.0])
@@ -136,6 +136,24 @@ def test_filters_see_the_users_module() -> None:
         warnings.simplefilter("error")
         with pytest.raises(RuntimeWarning, match="invalid value encountered in log"):
             compiled(X)
+
+
+def test_filters_see_the_namespace_that_code_ran_in() -> None:
+    """A warning counts as one of the module by whose name its code ran, though no module has such a file."""
+    space: dict[str, Any] = {"__name__": "session.cells", "afx": afx}
+    exec(compile("def fn(x):\n    return afx.log(x) * 2", "<cell 7>", "exec"), space)
+    compiled = afx.jit(space["fn"], backend="numpy")
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", module=r"session\.cells")
+        compiled(X)
+    assert not found
+
+
+def test_files_of_graphs_from_elsewhere_are_those_of_modules() -> None:
+    """Where no code of a file was traced here, its module is looked up; a file of none counts as the main module's."""
+    assert module_globals(str(warnings.__file__))["__name__"] == "warnings"
+    assert module_globals("<none>")["__name__"] == "__main__"
 
 
 def test_error_states_and_tracebacks() -> None:
