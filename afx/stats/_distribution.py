@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import aval_of
-from afx.core.dtypes import promote
+from afx.core.dtypes import DType, promote
 from afx.errors import DtypeError
 from afx.ops.creation.creation import asarray
 from afx.ops.creation.promotion import promote_operands
@@ -55,14 +55,20 @@ def _is_column(x: Any) -> bool:
 
 def floating(who: str, *xs: ArrayLike) -> list[Array]:
     """Return operands as arrays of the real floating dtype that they have together; numbers take that of arrays."""
-    operands: list[Any] = [asarray(x) if _is_column(x) else x for x in xs]
-    if any(isinstance(x, (list, tuple)) for x in xs):
+    operands: list[Any] = [x if x.__class__ is float or not _is_column(x) else asarray(x) for x in xs]
+    if any([isinstance(x, (list, tuple)) for x in xs]):  # noqa: C419  # a list is quicker
         operands = list(promote_operands(*operands))
     avals = [aval_of(x, who) for x in operands]
     dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
     if dtype.kind != "f":
         raise DtypeError(f"{who}: not defined for {dtype}: got {', '.join(map(str, avals))}; take the abs or a part")
-    return [astype(x, dtype) if hasattr(x, "dtype") else asarray(x, dtype) for x in operands]
+    return [_in_dtype(x, dtype) for x in operands]
+
+
+def _in_dtype(x: Any, dtype: DType) -> Array:
+    if x.__class__ is float:  # the commonest parameter
+        return wrap(np.array(x, dtype))
+    return astype(x, dtype) if hasattr(x, "dtype") else asarray(x, dtype)
 
 
 def log1mexp(x: Array) -> Array:

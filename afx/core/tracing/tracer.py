@@ -259,7 +259,11 @@ def _may_be_weak(xs: tuple[Any, ...]) -> bool:
         return True
     if WEAK.isdisjoint(kinds):
         return False
-    return not any([kind not in WEAK and aval_of(x).dtype.kind in "fc" for kind, x in zip(kinds, xs, strict=True)])  # noqa: C419  # a list is quicker than a generator
+    for x in xs:
+        dtype = x._value.dtype if x.__class__ is Array else None if x.__class__ in WEAK else aval_of(x).dtype
+        if dtype is not None and dtype.kind in "fc":
+            return False
+    return True
 
 
 def _bind_weak(p: Primitive, xs: tuple[Any, ...], params: Params) -> Array:
