@@ -23,6 +23,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {  # by
     "cast: cast(cast(x)) is x.": (lambda x: x.astype("float64").astype("float32") + 1, (X.astype("float32"),)),
     "cast: cast(cast(x)) is cast(x).": (lambda x: x.astype("float32").astype("float64"), (X.astype("float16"),)),
     "reduces: no_axes": (lambda x: afx.sum(x, axis=()) + 1, (X,)),
+    "reduces: reduced_repeats": (lambda x: afx.sum(afx.broadcast_to(x[0, 0], (3, 4)), axis=0), (X,)),
     "reduces: sum_batched_matmul": (lambda x, y: afx.sum(afx.matrix_transpose(x) @ y, axis=0), (MANY, OTHERS)),
     "divide: x / 1.0 is x.": (lambda x: x / 1.0 + x, (X,)),
     "power: x ** 1 is x.": (lambda x: x**1 + x, (X,)),

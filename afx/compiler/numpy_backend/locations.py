@@ -83,7 +83,8 @@ def module_globals(file: str) -> dict[str, Any]:
     """Return globals whose warnings count as those of the module of a file, which are shown once a line."""
     name = module_names.get(file)
     if name is None:  # of a graph from another process
-        files = {n: vars(m).get("__file__") for n, m in list(sys.modules.items()) if isinstance(m, ModuleType)}
+        modules: dict[str, Any] = dict(sys.modules)  # some programs put other objects there
+        files = {n: vars(m).get("__file__") for n, m in modules.items() if isinstance(m, ModuleType)}
         name = module_names[file] = next((n for n, f in files.items() if f == file), "__main__")
     module = sys.modules.get(name)
     space: dict[str, Any] = vars(module) if isinstance(module, ModuleType) else {}
