@@ -15,6 +15,7 @@ AfxError
 │   ├── ConcreteValueError             its value is asked for (``bool(x)`` under jit, ``float(x)`` under grad)
 │   └── EscapedTracerError             its trace has ended
 ├── GraphError          (ValueError)   a Graph that is not well formed
+├── NestingError        (RecursionError)  loops and branches too deep within each other for Python's stack
 ├── ExportError         (ValueError)   a program that cannot leave Python in the form asked for
 ├── FileFormatError     (ValueError)   a file that is damaged, or not what `afx.io` wrote
 ├── NanError            (ArithmeticError)  the first nan, inside a `debug_nans` block
@@ -44,6 +45,7 @@ __all__ = [
     "IndexRangeError",
     "MissingExtraError",
     "NanError",
+    "NestingError",
     "OperandError",
     "PeerLost",
     "RetraceWarning",
@@ -122,6 +124,10 @@ class EscapedTracerError(TracerError):
 
 class GraphError(AfxError, ValueError):
     """A Graph that is not well formed."""
+
+
+class NestingError(AfxError, RecursionError):
+    """Functions given to loops and branches that stand within each other more deeply than Python's stack allows."""
 
 
 class ExportError(AfxError, ValueError):

@@ -1121,6 +1121,7 @@ NAMES: dict[str, list[str]] = {
         "IndexRangeError",
         "MissingExtraError",
         "NanError",
+        "NestingError",
         "OperandError",
         "PeerLost",
         "RetraceWarning",

@@ -14,7 +14,7 @@ from afx.core.interpreter import evaluate
 from afx.core.tracing.graph_trace import GraphTrace, GraphTracer, renumber
 from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError, to_concrete
 from afx.core.tracing.tracer import Tracer, to_array
-from afx.errors import ConcreteValueError
+from afx.errors import ConcreteValueError, NestingError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.manipulation.shape import broadcast_to
 from afx.pytree.compare import check_matching, check_structure
@@ -141,7 +141,9 @@ def body_of(fn: Callable[..., Any], treedef: Any, avals: Sequence[Aval], name: s
     """Trace a function of trees; tracers it closes over become inputs behind the others."""
     trace = GraphTrace(name)
     try:
-        out = fn(*pytree.unflatten(treedef, [trace.input(Aval(a.shape, a.dtype)) for a in avals]))
+        out = _unless_too_deep(
+            name, fn, *pytree.unflatten(treedef, [trace.input(Aval(a.shape, a.dtype)) for a in avals])
+        )
         leaves, out_tree = pytree.flatten(out)
         graph = trace.finish(as_strong_arrays(leaves))
     finally:
@@ -153,9 +155,23 @@ def build(name: str, avals: Sequence[Aval], fn: Callable[..., Sequence[Any]]) ->
     """Return the program of a function of flat leaves that closes over no tracers."""
     trace = GraphTrace(name)
     try:
-        return CompiledGraph(trace.finish([to_array(z) for z in fn(*[trace.input(a) for a in avals])]))
+        outs = _unless_too_deep(name, fn, *[trace.input(a) for a in avals])
+        return CompiledGraph(trace.finish([to_array(z) for z in outs]))
     finally:
         trace.alive = False
+
+
+def _unless_too_deep(name: str, fn: Callable[..., Any], *args: Any) -> Any:
+    """Return what a function gives, or raise where Python's stack ends in it."""
+    try:
+        return fn(*args)
+    except NestingError:
+        raise
+    except RecursionError:
+        raise NestingError(
+            f"{name}: functions within functions are nested too deeply: got no more of Python's stack; write the nesting as one "
+            "loop, or raise sys.setrecursionlimit"
+        ) from None
 
 
 def consts_first(body: Body, count: int) -> CompiledGraph:

@@ -119,7 +119,11 @@ def _list_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 def _map_file(path: Path) -> Any:
     try:
         found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except (
+        Exception
+    ) as error:  # whatever NumPy's reader makes of damaged bytes: errors of tokens and of syntax among them
         why = "a cut file" if "mmap length" in str(error) else "another format, or objects"  # NumPy advises pickles
         raise FileFormatError(
             f"open_shards: no array of numbers in NumPy's format: got {why}, {str(path)!r}; write it by write_shards"

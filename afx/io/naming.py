@@ -33,7 +33,7 @@ Allowed: TypeAlias = "str | ModuleType | type | FunctionType"
 
 # Packages of the closed list. A name of theirs counts where its home is one of HOMES: not what they show of others.
 FACES: Final = ("afx", "afx.nn", "afx.special", "afx.linalg", "afx.fft", "afx.random", "afx.optim", "afx.integrate")
-SELDOM_FACES: Final = ("afx.distributed", "afx.sample")  # imported for a name of theirs alone
+SELDOM_FACES: Final = ("afx.distributed", "afx.sample", "afx.stats")  # imported for a name of theirs alone
 HOMES: Final = (
     "afx.nn",
     "afx.ops",
@@ -41,10 +41,12 @@ HOMES: Final = (
     "afx.optim",
     "afx.integrate",
     "afx.sample",
+    "afx.stats",
     "afx.control.linear_solvers",
     "afx.control.solving",
     "afx.distributed.sharded_state",
 )
+MAKERS: Final = ("afx.nn", "afx.optim", "afx.integrate", "afx.sample", "afx.stats")  # of objects that files hold
 # What changes classes, prints, or hands memory of others on is no part of a model.
 LEFT_OUT: Final = frozenset({"afx:from_dlpack", "afx.nn:describe", "afx.nn:layer", "afx.nn:summary"})
 PLAIN_TYPES: Final = (bool, int, float, complex, str, bytes, tuple, list, dict)
@@ -102,7 +104,7 @@ def name_of(thing: Any, path: str) -> str:
         )
     if module.partition(".")[0] == "afx":
         module, name = _public_place(thing, module, name)
-    if _find(module, name) is not thing:
+    if thing not in (_find(module, name), _find_made(module, name)):
         raise TreeError(f"save: {module} has another object of this name, {where}; give it the name it is found by")
     return f"{module}:{name}"
 
@@ -117,7 +119,21 @@ def _public_place(thing: Any, module: str, name: str) -> tuple[str, str]:
         for other in getattr(face, "__all__", ()):
             if vars(face).get(other) is thing:
                 return face.__name__, other
-    return module, name
+    made = [face.__name__ for face in faces if is_tree_class(thing) and _find_made(face.__name__, name) is thing]
+    return (made[0], name) if made else (module, name)
+
+
+def _find_made(face: str, name: str) -> Any:
+    """Return the class of trees, in a package of the closed list, that its public functions make; None without one.
+
+    Files name it by the package, so that they outlive moves inside of it; of two classes of one name none is found.
+    """
+    if face not in MAKERS:
+        return None
+    modules = [module for path, module in list(sys.modules.items()) if path.startswith(f"{face}.")]
+    made = {id(vars(m)[name]): vars(m)[name] for m in modules if vars(m).get(name) is not None}
+    own = [thing for thing in made.values() if is_tree_class(thing) and thing.__module__.startswith(f"{face}.")]
+    return own[0] if len(own) == 1 and own[0].__qualname__ == name else None
 
 
 def _find(module: str, name: str) -> Any:
@@ -164,10 +180,12 @@ def find_public(text: str) -> Any:
         return found if isinstance(found, np.ufunc) else None
     if module == "builtins":
         return next((plain for plain in PLAIN_TYPES if plain.__name__ == name), None)
-    if module not in FACES + SELDOM_FACES or text in LEFT_OUT or name.startswith("_"):
+    if module not in FACES + SELDOM_FACES or text in LEFT_OUT:
         return None
     face = importlib.import_module(module)
-    found = getattr(face, name) if name in face.__all__ else None
+    if name not in face.__all__:
+        return _find_made(module, name)
+    found = getattr(face, name)
     is_own = module not in SELDOM_FACES or str(getattr(found, "__module__", "")).startswith(f"{module}.")
     return found if is_own and _is_public(found) else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from afx.core.array.array import Array, ArrayLike
@@ -17,7 +17,7 @@ from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.trigonometry import cos
 from afx.ops.elementwise.where import clip, maximum, where
 from afx.optim.hyperparameters import ArraySchedule, Schedule, check_numbers
-from afx.optim.schedules import check_steps
+from afx.optim.schedules import check_steps, plan, rule
 
 __all__ = ["cosine_restarts", "inverse_sqrt", "join", "one_cycle", "warmup"]
 
@@ -45,15 +45,16 @@ def join(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> ArraySched
             f"join: rising boundaries stand between schedules: got {len(schedules)} schedules and {list(boundaries)}; "
             "name the step at which each but the first takes over"
         )
+    return plan(_join, schedules=tuple(schedules), boundaries=tuple(boundaries))
 
-    def schedule(count: Array | float) -> Array:
-        count = count if isinstance(count, Array) else asarray(count, float64)
-        value = _double(schedules[0](count))
-        for boundary, following in zip(boundaries, schedules[1:], strict=True):
-            value = where(count < boundary, value, _double(following(count - boundary)))
-        return value
 
-    return schedule
+@rule
+def _join(count: Array | float, schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Array:
+    count = count if isinstance(count, Array) else asarray(count, float64)
+    value = _double(schedules[0](count))
+    for boundary, following in zip(boundaries, schedules[1:], strict=True):
+        value = where(count < boundary, value, _double(following(count - boundary)))
+    return value
 
 
 def warmup(schedule: Schedule, steps: int, *, start: float = 0.0) -> ArraySchedule:
@@ -72,11 +73,12 @@ def warmup(schedule: Schedule, steps: int, *, start: float = 0.0) -> ArraySchedu
     """
     check_steps(steps, "warmup")
     check_numbers("warmup", start=start)
+    return join([plan(_rising, schedule=schedule, steps=steps, start=start), schedule], [steps])
 
-    def rising(count: Array | float) -> Array:
-        return start + (_double(schedule(asarray(0.0, float64))) - start) * clip(count / steps, 0.0, 1.0)
 
-    return join([rising, schedule], [steps])
+@rule
+def _rising(count: Array | float, schedule: Schedule, steps: int, start: float) -> Array:
+    return start + (_double(schedule(asarray(0.0, float64))) - start) * clip(count / steps, 0.0, 1.0)
 
 
 def inverse_sqrt(peak: float, warmup: int) -> ArraySchedule:
@@ -94,7 +96,12 @@ def inverse_sqrt(peak: float, warmup: int) -> ArraySchedule:
     """
     check_steps(warmup, "inverse_sqrt")
     check_numbers("inverse_sqrt", peak=peak)
-    return lambda count: peak * where(count < warmup, count / warmup, sqrt(warmup / maximum(count, float(warmup))))
+    return plan(_inverse_sqrt, peak=peak, warmup=warmup)
+
+
+@rule
+def _inverse_sqrt(count: Array | float, peak: float, warmup: int) -> Array:
+    return peak * where(count < warmup, count / warmup, sqrt(warmup / maximum(count, float(warmup))))
 
 
 def cosine_restarts(start: float, steps: int, *, growth: float = 1.0, end: float = 0.0) -> ArraySchedule:
@@ -120,20 +127,21 @@ def cosine_restarts(start: float, steps: int, *, growth: float = 1.0, end: float
     check_numbers("cosine_restarts", start=start, growth=growth, end=end)
     if not growth >= 1:
         raise ArgumentError(f"cosine_restarts: the growth is 1 or more: got {growth}; 1 keeps the length of periods")
+    return plan(_restarts, start=start, steps=steps, growth=growth, end=end)
 
+
+@rule
+def _restarts(count: Array | float, start: float, steps: int, growth: float, end: float) -> Array:
     def begin(turn: Array) -> Array:
         return steps * (growth**turn - 1) / (growth - 1)
 
-    def schedule(count: Array | float) -> Array:
-        if growth == 1:
-            done = count / steps - floor(count / steps)
-        else:
-            turn = floor(log(count * (growth - 1) / steps + 1) / math.log(growth))
-            turn = where(count < begin(turn), turn - 1, where(count >= begin(turn + 1), turn + 1, turn))  # rounding
-            done = (count - begin(turn)) / (steps * growth**turn)
-        return end + (start - end) * 0.5 * (1 + cos(math.pi * done))
-
-    return schedule
+    if growth == 1:
+        done = count / steps - floor(count / steps)
+    else:
+        turn = floor(log(count * (growth - 1) / steps + 1) / math.log(growth))
+        turn = where(count < begin(turn), turn - 1, where(count >= begin(turn + 1), turn + 1, turn))  # rounding
+        done = (count - begin(turn)) / (steps * growth**turn)
+    return end + (start - end) * 0.5 * (1 + cos(math.pi * done))
 
 
 def one_cycle(
@@ -181,21 +189,19 @@ def one_cycle(
     parts = [(rise, peak)] + ([] if fall is None else [(fall, first)]) + [(1.0, first / final_div_factor)]
     at = [part * steps - k - 1 if inclusive else float(int(part * steps)) for k, (part, _) in enumerate(parts)]
     at = [*at[:-1], float(steps - 1)] if inclusive else at
-    places, values = [0.0, *at], [first, *[value for _, value in parts]]
-    between: Callable[[Array], Array] = _half_cosine if shape == "cosine" else lambda done: done
-
-    def schedule(count: Array | float) -> Array:
-        value = asarray(values[-1], float64)
-        for k in reversed(range(len(values) - 1)):
-            done = between(clip((count - places[k]) / max(places[k + 1] - places[k], 1e-300), 0.0, 1.0))
-            value = where(count < places[k + 1], values[k] + (values[k + 1] - values[k]) * done, value)
-        return value
-
-    return schedule
+    places, values = (0.0, *at), (first, *[value for _, value in parts])
+    return plan(_through, places=places, values=values, is_line=shape != "cosine")
 
 
-def _half_cosine(done: Array) -> Array:
-    return 0.5 * (1 - cos(math.pi * done))
+@rule
+def _through(count: Array | float, places: Sequence[float], values: Sequence[float], is_line: bool) -> Array:
+    """Return the rate on its way from value to value, which it has at these steps."""
+    value = asarray(values[-1], float64)
+    for k in reversed(range(len(values) - 1)):
+        done = clip((count - places[k]) / max(places[k + 1] - places[k], 1e-300), 0.0, 1.0)
+        done = done if is_line else 0.5 * (1 - cos(math.pi * done))
+        value = where(count < places[k + 1], values[k] + (values[k + 1] - values[k]) * done, value)
+    return value
 
 
 def _double(rate: ArrayLike) -> Array:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
 
 from afx.core.array.array import Array
 from afx.core.dtypes import float64
@@ -26,6 +29,34 @@ __all__ = [
 ]
 
 
+@attrs.frozen(eq=False)
+class Planned:
+    """A schedule as data, which files hold: the name of its rule, and its settings."""
+
+    rule: str
+    settings: tuple[tuple[str, Any], ...]
+
+    def __call__(self, count: Array | float) -> Any:
+        """Return the learning rate at a step."""
+        if self.rule not in RULES:
+            raise ArgumentError(f"schedule: no rule of this name: got {self.rule!r}; afx has {sorted(RULES)}")
+        return RULES[self.rule](count, **dict(self.settings))
+
+
+RULES: dict[str, Callable[..., Array | float]] = {}  # by name: the learning rate from a count and settings
+
+
+def plan(rule: Callable[..., Array | float], **settings: Any) -> Planned:
+    """Return a schedule by a rule and its settings."""
+    return Planned(rule.__name__.strip("_"), tuple(settings.items()))
+
+
+def rule(fn: Callable[..., Array | float]) -> Callable[..., Array | float]:
+    """Enter a rule under its name."""
+    RULES[fn.__name__.strip("_")] = fn
+    return fn
+
+
 def check_steps(steps: int, who: str) -> int:
     check_numbers(who, steps=steps)
     if not steps >= 1:
@@ -40,11 +71,12 @@ def constant(value: float) -> Callable[[Array | float], Array | float]:
     0.1
     """
     check_numbers("constant", value=value)
+    return plan(_constant, value=value)
 
-    def rate(count: Array | float) -> Array | float:
-        return asarray(value, float64) if isinstance(count, Array) and count.dtype == float64 else value
 
-    return rate
+@rule
+def _constant(count: Array | float, value: float) -> Array | float:
+    return asarray(value, float64) if isinstance(count, Array) and count.dtype == float64 else value
 
 
 def linear(start: float, end: float, steps: int, *, begin: int = 0) -> ArraySchedule:
@@ -61,7 +93,12 @@ def linear(start: float, end: float, steps: int, *, begin: int = 0) -> ArraySche
     """
     check_steps(steps, "linear")
     check_numbers("linear", start=start, end=end, begin=begin)
-    return lambda count: start + (end - start) * clip((count - begin) / steps, 0.0, 1.0)
+    return plan(_linear, start=start, end=end, steps=steps, begin=begin)
+
+
+@rule
+def _linear(count: Array | float, start: float, end: float, steps: int, begin: int) -> Array:
+    return start + (end - start) * clip((count - begin) / steps, 0.0, 1.0)
 
 
 def polynomial(start: float, end: float, power: float, steps: int, *, begin: int = 0) -> ArraySchedule:
@@ -81,7 +118,12 @@ def polynomial(start: float, end: float, power: float, steps: int, *, begin: int
     check_numbers("polynomial", start=start, end=end, power=power, begin=begin)
     if not power > 0:
         raise ArgumentError(f"polynomial: the power is above 0: got {power}; 1 goes in equal steps")
-    return lambda count: (start - end) * (1 - clip((count - begin) / steps, 0.0, 1.0)) ** power + end
+    return plan(_polynomial, start=start, end=end, power=power, steps=steps, begin=begin)
+
+
+@rule
+def _polynomial(count: Array | float, start: float, end: float, power: float, steps: int, begin: int) -> Array:
+    return (start - end) * (1 - clip((count - begin) / steps, 0.0, 1.0)) ** power + end
 
 
 def exponential_decay(
@@ -104,13 +146,16 @@ def exponential_decay(
     check_numbers("exponential_decay", start=start, rate=rate, begin=begin, end=0.0 if end is None else end)
     if not rate > 0:
         raise ArgumentError(f"exponential_decay: the rate is above 0: got {rate}; 1 keeps the learning rate")
+    return plan(_exponential, start=start, rate=rate, steps=steps, staircase=staircase, begin=begin, end=end)
 
-    def schedule(count: Array | float) -> Array:
-        turns = maximum(count - begin, 0.0) / steps
-        value = start * exp(math.log(rate) * (floor(turns) if staircase else turns))
-        return value if end is None else maximum(value, end) if rate < 1 else minimum(value, end)
 
-    return schedule
+@rule
+def _exponential(
+    count: Array | float, start: float, rate: float, steps: int, staircase: bool, begin: int, end: float | None
+) -> Array:
+    turns = maximum(count - begin, 0.0) / steps
+    value = start * exp(math.log(rate) * (floor(turns) if staircase else turns))
+    return value if end is None else maximum(value, end) if rate < 1 else minimum(value, end)
 
 
 def cosine_decay(start: float, steps: int, *, alpha: float = 0.0, exponent: float = 1.0) -> ArraySchedule:
@@ -129,13 +174,14 @@ def cosine_decay(start: float, steps: int, *, alpha: float = 0.0, exponent: floa
     """
     check_steps(steps, "cosine_decay")
     check_numbers("cosine_decay", start=start, alpha=alpha, exponent=exponent)
+    return plan(_cosine, start=start, steps=steps, alpha=alpha, exponent=exponent)
 
-    def schedule(count: Array | float) -> Array:
-        done = clip(count / steps, 0.0, 1.0)
-        fall = 0.5 * (1 + cos(math.pi * done))
-        return start * ((1 - alpha) * (fall if exponent == 1 else fall**exponent) + alpha)
 
-    return schedule
+@rule
+def _cosine(count: Array | float, start: float, steps: int, alpha: float, exponent: float) -> Array:
+    done = clip(count / steps, 0.0, 1.0)
+    fall = 0.5 * (1 + cos(math.pi * done))
+    return start * ((1 - alpha) * (fall if exponent == 1 else fall**exponent) + alpha)
 
 
 def warmup_cosine(peak: float, warmup: int, steps: int, *, start: float = 0.0, end: float = 0.0) -> ArraySchedule:
@@ -159,13 +205,14 @@ def warmup_cosine(peak: float, warmup: int, steps: int, *, start: float = 0.0, e
             f"warmup_cosine: the warm-up takes 1 step or more, fewer than the whole: got {warmup} of {steps} steps; "
             "cosine_decay has none"
         )
+    return plan(_warmup_cosine, peak=peak, warmup=warmup, steps=steps, start=start, end=end)
 
-    def schedule(count: Array | float) -> Array:
-        rising = start + (peak - start) * count / warmup
-        done = clip((count - warmup) / (steps - warmup), 0.0, 1.0)
-        return where(count < warmup, rising, end + (peak - end) * 0.5 * (1 + cos(math.pi * done)))
 
-    return schedule
+@rule
+def _warmup_cosine(count: Array | float, peak: float, warmup: int, steps: int, start: float, end: float) -> Array:
+    rising = start + (peak - start) * count / warmup
+    done = clip((count - warmup) / (steps - warmup), 0.0, 1.0)
+    return where(count < warmup, rising, end + (peak - end) * 0.5 * (1 + cos(math.pi * done)))
 
 
 def piecewise_constant(start: float, factors: Mapping[int, float]) -> ArraySchedule:
@@ -181,12 +228,12 @@ def piecewise_constant(start: float, factors: Mapping[int, float]) -> ArraySched
     check_numbers("piecewise_constant", start=start)
     for step, factor in factors.items():
         check_numbers("piecewise_constant", step=step, factor=factor)
-    pairs = sorted(factors.items())
+    return plan(_piecewise, start=start, pairs=tuple(sorted(factors.items())))
 
-    def schedule(count: Array | float) -> Array:
-        rate = asarray(start, float64)
-        for step, factor in pairs:
-            rate = where(count >= step, rate * factor, rate)
-        return rate
 
-    return schedule
+@rule
+def _piecewise(count: Array | float, start: float, pairs: tuple[tuple[int, float], ...]) -> Array:
+    rate = asarray(start, float64)
+    for step, factor in pairs:
+        rate = where(count >= step, rate * factor, rate)
+    return rate

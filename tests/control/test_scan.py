@@ -7,6 +7,7 @@ import pytest
 
 import afx
 from afx import Array
+from afx.errors import NestingError
 from tests.control.agreement import assert_close
 
 W = np.array([[0.5, 0.2], [0.1, 0.9]])
@@ -126,3 +127,17 @@ def test_integers_as_first_carry_stay_integers() -> None:
     """A counter that steps leave an integer is one."""
     assert afx.fori_loop(0, 3, lambda i, c: c + i, 0).dtype == np.int64
     assert afx.scan(lambda c, _: (c * 2, c), 1, None, 3)[0].dtype == np.int64
+
+
+def test_loops_nested_beyond_pythons_stack_are_named() -> None:
+    """A hundred and fifty loops within each other end in an error that says what to do; a few dozen run."""
+
+    def nested(depth: int) -> Any:
+        if not depth:
+            return lambda x: x * 0.5
+        inner = nested(depth - 1)
+        return lambda x: afx.scan(lambda c, _: (inner(c), None), x, None, length=1)[0]
+
+    with pytest.raises(NestingError, match="nested too deeply"):
+        afx.jit(nested(400))(afx.ones(2))
+    assert afx.jit(nested(20))(afx.ones(())) == 0.5

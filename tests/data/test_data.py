@@ -1,5 +1,6 @@
 """`afx.data`: batches as functions of key and step, splits that lose nothing, and prefetching that ends."""
 
+import contextlib
 import sys
 import threading
 import time
@@ -290,3 +291,19 @@ def test_tables_are_read_whole_or_not_at_all(content: bytes, message: str, tmp_p
         data.load_csv(tmp_path / "table.csv")
     with pytest.raises(ArgumentError, match="a delimiter is one character: got ', '"):
         data.load_csv(tmp_path / "table.csv", delimiter=", ")
+
+
+def test_damaged_files_of_arrays_are_named(tmp_path: Path) -> None:
+    """Whatever bytes are changed or cut off, a reader gives arrays, or one error of its own."""
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "a.npz", x=np.arange(4.0), s=np.ones((2, 2)))
+    np.save(tmp_path / "a.npy", np.arange(6.0).reshape(3, 2))
+    for name, read in (("a.npz", data.load_npz), ("a.npy", data.open_shards)):
+        whole = (tmp_path / name).read_bytes()
+        for k in range(400):
+            damaged = bytearray(whole)
+            for place in rng.integers(min(len(damaged), 300), size=3):
+                damaged[place] = rng.integers(256)
+            (tmp_path / "b").write_bytes(damaged[: rng.integers(len(damaged))] if k % 5 == 0 else damaged)
+            with contextlib.suppress(FileFormatError, ShapeError, DtypeError):
+                read(tmp_path / "b")

@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from afx.compiler.native_backend.child import ADDRESSES, load_llvm
+from afx.compiler.native_backend.helper import between_forks
 from afx.compiler.target import DEFAULT, current
 from afx.core.constants import __version__
 
@@ -202,7 +203,8 @@ def put_code(text: str, cpu: str, folder: str, code: bytes) -> None:
 @functools.cache
 def circumstances(cpu: str) -> tuple[str, ...]:
     """Return all else that code of other processes depends on: processor and versions."""
-    llvm = load_llvm()
-    host = (cpu, "") if cpu else (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-    versions = [__version__, np.__version__, importlib.import_module("llvmlite").__version__]
+    with between_forks():  # locks of imports would stay taken in a process forked off meanwhile
+        llvm = load_llvm()
+        host = (cpu, "") if cpu else (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+        versions = [__version__, np.__version__, importlib.import_module("llvmlite").__version__]
     return (*host, *versions, repr(llvm.llvm_version_info), repr(ADDRESSES), sys.version)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from afx.compiler.native_backend.child import load_llvm
+from afx.compiler.native_backend.helper import between_forks
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.program import (
     Program,
@@ -204,9 +205,10 @@ def load_code(code: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> 
 @functools.cache
 def load_linker() -> Any:
     """Return LLVM's linker, whose binding takes a while to load: best before there is code to be linked."""
-    llvm = load_llvm()
-    machine = llvm.Target.from_default_triple().create_target_machine(reloc="pic", codemodel="default")
-    return llvm.create_lljit_compiler(machine)
+    with between_forks():  # LLVM's locks, and those of imports, would stay taken in a process forked off meanwhile
+        llvm = load_llvm()
+        machine = llvm.Target.from_default_triple().create_target_machine(reloc="pic", codemodel="default")
+        return llvm.create_lljit_compiler(machine)
 
 
 def _symbols(program: Program) -> dict[str, int]:

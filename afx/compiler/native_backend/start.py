@@ -50,7 +50,8 @@ def start(code: NativeCode) -> None:
         _finish(code, made, reason)
 
     if code.is_awaited and len(schedule) <= target.native.await_max_instructions:
-        from afx.compiler.native_backend.build import compile_here  # lowering is for callers who wait alone
+        with between_forks():
+            from afx.compiler.native_backend.build import compile_here  # lowering is for callers who wait alone
 
         compile_here(code.schedule, target, where, code.key, done)
     else:

@@ -20,7 +20,7 @@ from typing import Any
 
 from afx.compiler.native_backend.code_folder import code_folder
 from afx.compiler.native_backend.failures import NOT_INSTALLED, REFUSED, log, warn
-from afx.compiler.native_backend.helper import ask_helper
+from afx.compiler.native_backend.helper import ask_helper, between_forks
 from afx.compiler.native_backend.trial import NumpyPlan, Run, Trial, run_numpy
 from afx.compiler.schedule import Schedule
 from afx.compiler.status import PlanStatus
@@ -118,7 +118,8 @@ class NativeCode:
 
     def text(self, form: str) -> str:
         """Return ``source``, ``llvm`` or ``assembly``, made in this process; empty where it has no native form."""
-        from afx.compiler.native_backend.build import text_of
+        with between_forks():
+            from afx.compiler.native_backend.build import text_of
 
         return text_of(self.schedule, self.target, form)
 
@@ -217,8 +218,12 @@ def _start_now(code: NativeCode) -> None:
 
 
 def _load_start() -> Any:
-    """Return the module that starts and links machine code, which a first call does without."""
-    from afx.compiler.native_backend import start
+    """Return the module that starts and links machine code, which a first call does without.
+
+    A process that is forked off during an import would wait for the lock of that module for ever.
+    """
+    with between_forks():
+        from afx.compiler.native_backend import start
 
     return start
 
@@ -259,7 +264,8 @@ def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:
 
     What refuses the whole stands beside the results; without the extra ``native`` nothing has one.
     """
-    from afx.compiler.native_backend import build
+    with between_forks():
+        from afx.compiler.native_backend import build
 
     pairs = build.explain(schedule, target)
     return pairs if is_installed() else tuple([(text, reason or NOT_INSTALLED) for text, reason in pairs])

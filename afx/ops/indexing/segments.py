@@ -88,7 +88,7 @@ def segment_prod(x: ArrayLike, segments: ArrayLike, count: int | None = None) ->
 
 
 def segment_max(x: ArrayLike, segments: ArrayLike, count: int | None = None) -> Array:
-    """Return the largest element of each segment; of an empty one -inf, of integers the least there is.
+    """Return the largest element of each segment; of an empty one -inf, of integers the least there is, of booleans False.
 
     Arguments and errors are `segment_sum`'s.
 
@@ -96,12 +96,12 @@ def segment_max(x: ArrayLike, segments: ArrayLike, count: int | None = None) -> 
     Array([  4., -inf,   2.], dtype=float32)
     """
     y, index, size = _operands("segment_max", x, segments, count)
-    least = -np.inf if is_inexact(y.dtype) else np.iinfo(y.dtype).min
+    least = -np.inf if is_inexact(y.dtype) else y.dtype.kind != "b" and np.iinfo(y.dtype).min
     return full((size, *y.shape[1:]), least, y.dtype).at[index].max(y)
 
 
 def segment_min(x: ArrayLike, segments: ArrayLike, count: int | None = None) -> Array:
-    """Return the smallest element of each segment; of an empty one inf, of integers the largest there is.
+    """Return the smallest element of each segment; of an empty one inf, of integers the largest there is, of booleans True.
 
     Arguments and errors are `segment_sum`'s.
 
@@ -109,5 +109,5 @@ def segment_min(x: ArrayLike, segments: ArrayLike, count: int | None = None) -> 
     Array([ 1., inf,  2.], dtype=float32)
     """
     y, index, size = _operands("segment_min", x, segments, count)
-    largest = np.inf if is_inexact(y.dtype) else np.iinfo(y.dtype).max
+    largest = np.inf if is_inexact(y.dtype) else y.dtype.kind == "b" or np.iinfo(y.dtype).max
     return full((size, *y.shape[1:]), largest, y.dtype).at[index].min(y)

@@ -190,8 +190,12 @@ def muon(
         weight_decay=adam_weight_decay,
         nesterov=nesterov,
     )
-    return partition({"muon": descent(rule, learning_rate, "muon", weight_decay, mask), "adam": others}, _label)
+    return partition({"muon": descent(rule, learning_rate, "muon", weight_decay, mask), "adam": others}, _Label())
 
 
-def _label(path: str, leaf: Leaf) -> str:
-    return "muon" if getattr(leaf, "ndim", 0) == 2 else "adam"
+@attrs.frozen
+class _Label:
+    """Says which leaves are matrices."""
+
+    def __call__(self, path: str, leaf: Leaf) -> str:
+        return "muon" if getattr(leaf, "ndim", 0) == 2 else "adam"

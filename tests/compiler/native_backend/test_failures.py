@@ -177,6 +177,38 @@ def test_a_forked_process_begins_a_compilation_of_its_own() -> None:
     assert run_python(script).split() == ["0"]
 
 
+def test_a_fork_during_the_first_imports_of_another_thread_hangs_nobody() -> None:
+    """While one thread imports the compiler and LLVM, processes are forked off; each compiles the function and ends."""
+    script = """
+        import os, threading, time
+        import numpy as np, afx
+        x = np.ones(1000)
+        fn = afx.jit(lambda x: afx.sum(afx.sin(x) * x), backend="native")
+        thread = threading.Thread(target=lambda: fn(x))
+        thread.start()
+        children = []
+        for pause in (0.003, 0.015, 0.02, 0.02, 0.04, 0.06):
+            time.sleep(pause)
+            children.append(os.fork())
+            if children[-1] == 0:
+                fn(x)
+                os._exit(0)
+        thread.join()
+        end = time.monotonic() + 60
+        while children and time.monotonic() < end:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid:
+                assert status == 0
+                children.remove(pid)
+            time.sleep(0.01)
+        for pid in children:
+            os.kill(pid, 9)
+        print("left", len(children), flush=True)
+        os._exit(0)
+    """
+    assert run_python(script).split() == ["left", "0"]
+
+
 def run_apart(script: str, folder: Path, **environment: str) -> str:
     """Return what a script prints in a process of its own in a folder."""
     done = subprocess.run(

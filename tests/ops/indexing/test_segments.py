@@ -49,3 +49,10 @@ def test_mistakes() -> None:
         afx.segment_max(x, np.array([0, 3, 1]), 2)
     with pytest.raises(afx.errors.ConcreteValueError, match="give count="):
         afx.jit(afx.segment_sum)(x, np.zeros(3, int))
+
+
+def test_extremes_of_booleans_are_any_and_all() -> None:
+    """The largest of booleans is whether one is true, the smallest whether all are; of none False and True."""
+    x, place = np.array([True, False, False]), np.array([0, 0, 2])
+    assert afx.segment_max(x, place, 4).tolist() == [True, False, False, False]
+    assert afx.segment_min(x, place, 4).tolist() == [False, True, False, True]
