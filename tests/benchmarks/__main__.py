@@ -16,6 +16,7 @@ from tests.benchmarks import (
     first_seconds,
     growth,
     importing,
+    settle,
 )
 from tests.benchmarks.c_library import C
 from tests.benchmarks.harness import available
@@ -31,6 +32,7 @@ TABLES = (
     "first_seconds",
     "growth",
     "importing",
+    "settle",
     "distributed",
     "exported",
 )
@@ -55,6 +57,7 @@ def _arguments() -> argparse.Namespace:
         default="default",
         help="whose threads compute afx's large products",
     )
+    parser.add_argument("--busy", type=int, default=0, help="threads that compute in Python beside the calls of settle (0)")
     parser.add_argument("--quick", action="store_true", help="one short round: to see that everything runs")
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
     parser.add_argument("--json", type=Path, help="also write every round to this file")
@@ -64,7 +67,7 @@ def _arguments() -> argparse.Namespace:
     if unknown := set(found.peers) - {*LIBRARIES[1:], NATIVE, C}:
         parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(LIBRARIES[1:])}")
     for part in found.only:
-        if not any(part.lower() in name.lower() for name in KNOWN):
+        if not any(part.lower() in name.lower() for name in (*KNOWN, *settle.NAMES)):
             parser.error(f"no workload's name holds {part!r}; --list prints them")
     return found
 
@@ -100,6 +103,9 @@ def main() -> int:
         exported.main(asked.quick)
     if "importing" in tables:
         importing.main(3 if asked.quick else 15)
+    if "settle" in tables:
+        chosen = [n for n in settle.NAMES if any(part.lower() in n.lower() for part in asked.only)]
+        settle.main(1 if asked.quick else asked.rounds, chosen or settle.NAMES, asked.busy)
     if "distributed" in asked.tables:  # started by name alone: it takes a launcher and both processors
         good &= distributed.main() == 0
     return 0 if good else 1

@@ -336,6 +336,7 @@ class _Emitter:
             self._scalar_loop(loop, name, (consts, carry, xs))
             return
         last, ys = [self.write(b) for b in loop.outputs], [self.write(b) for b in loop.ys]
+        (consts, xs, tests), own = self._once((consts, xs, tests))
         body = self._body("body", loop.body)
         if loop.condition is not None and loop.back is not None:
             functions = self._body("condition", loop.condition), body, self._body("back", loop.back)
@@ -358,6 +359,14 @@ class _Emitter:
         lines += [f"    {y}[t_] = {row}" for y, row in zip(ys, rows, strict=True)]
         lines += [f"{name} = {self.names.numpy('array')}({name})" for name in last]
         self._whole(lines, loop.error_state)
+        self._add([f"del {', '.join(own)}"] if own else [], ())
+
+    def _once(self, parts: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
+        """Return operands of a loop's steps, of which what makes one row-major runs once before; and the names of these."""
+        texts = dict.fromkeys([text for part in parts for text in part if not text.isidentifier()])
+        own = {text: f"rows_{len(self.bodies) + 1}_{k}" for k, text in enumerate(texts)}
+        self._add([f"{name} = {text}" for text, name in own.items()], ())
+        return [[own.get(text, text) for text in part] for part in parts], list(own.values())
 
     def _row_major(self, x: Operand) -> str:
         """Return an operand of a body, in row-major order as machine code has it: BLAS's last digits depend on that."""

@@ -1,0 +1,224 @@
+"""Machine code in time: seconds from a first call's start to the end of the first call by machine code.
+
+Each figure is from a process of its own. *Empty* and *filled* are the folders of kept code; *native* is what the first call
+takes that waits for machine code, with an empty folder. With ``--busy`` four threads compute in Python beside the calls.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.benchmarks.compiled import FORCED, duration
+
+__all__ = ["NAMES", "main", "measure"]
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 60.0  # seconds until machine code takes over
+BARS = {"empty": 1.3, "busy": 3.0}  # times the first call that waits; of the median, the worst may be twice as long
+Run = Callable[[], Any]
+
+
+def _runge_kutta(afx: Any, steps: int) -> Run:
+    """Return the gradient of an oscillator's end by its start and its constants."""
+
+    def rate(y: Any, p: Any) -> Any:
+        return afx.stack([y[1], -p[0] * afx.sin(y[0]) - p[1] * y[1]])
+
+    def step(now: Any, _: Any) -> Any:
+        y, p = now
+        a = rate(y, p)
+        b = rate(y + 0.005 * a, p)
+        c = rate(y + 0.005 * b, p)
+        d = rate(y + 0.01 * c, p)
+        return (y + 0.01 / 6 * (a + 2 * b + 2 * c + d), p), None
+
+    fn = afx.jit(afx.value_and_grad(lambda y, p: afx.sum(afx.scan(step, (y, p), None, steps)[0][0] ** 2), (0, 1)))
+    y, p = np.array([1.0, 0.0]), np.array([2.0, 0.1])
+    return lambda: fn(y, p)
+
+
+def _unrolled_gru(afx: Any) -> Run:
+    rng = np.random.default_rng(0)
+    p = [(0.1 * rng.normal(size=s)).astype(np.float32) for s in ((32, 192), (64, 192), (192,))]
+    xs, h = rng.normal(size=(100, 16, 32)).astype(np.float32), np.zeros((16, 64), np.float32)
+
+    def loss(p: Any, xs: Any, h: Any) -> Any:
+        for x in xs:
+            given, own = x @ p[0] + p[2], h @ p[1]
+            reset, keep = afx.nn.sigmoid(given[:, :64] + own[:, :64]), afx.nn.sigmoid(given[:, 64:128] + own[:, 64:128])
+            h = (1 - keep) * afx.tanh(given[:, 128:] + reset * own[:, 128:]) + keep * h
+        return afx.mean(h * h)
+
+    fn = afx.jit(afx.value_and_grad(loss))
+    return lambda: fn(p, xs, h)
+
+
+def _while_loop(afx: Any) -> Run:
+    def newton(a: Any) -> Any:
+        def step(s: Any) -> Any:
+            return s[0] - 0.05 * (s[0] ** 3 - a) / (3 * s[0] ** 2), s[1] + 1
+
+        return afx.sum(afx.while_loop(lambda s: s[1] < 2000, step, (a, 0))[0])
+
+    fn = afx.jit(newton)
+    a = np.linspace(1.0, 5.0, 16)
+    return lambda: fn(a)
+
+
+def _odeint(afx: Any) -> Run:
+    def end(y: Any, p: Any) -> Any:
+        found = afx.integrate.odeint(lambda t, y, p: afx.stack([p[0] * y[0] - y[0] * y[1], y[0] * y[1] - p[1] * y[1]]),
+                                     y, np.linspace(0.0, 10.0, 20), p, rtol=1e-6, atol=1e-9)  # fmt: skip
+        return afx.sum(found.ys**2)
+
+    fn = afx.jit(afx.value_and_grad(end, (0, 1)))
+    y, p = np.array([1.0, 0.5]), np.array([1.1, 0.9])
+    return lambda: fn(y, p)
+
+
+def _bfgs(afx: Any) -> Run:
+    def banana(x: Any) -> Any:
+        return afx.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+    fn = afx.jit(lambda x: afx.optim.minimize(banana, x, method="bfgs").x)
+    x = np.linspace(-1.0, 1.0, 8)
+    return lambda: fn(x)
+
+
+def _nuts(afx: Any) -> Run:
+    from tests.benchmarks.sampling import eight_schools
+
+    fn, n = eight_schools(afx)
+    sampler, keys = afx.sample.nuts(fn), iter(range(1 << 20))
+    return lambda: afx.sample.draw(sampler, afx.random.key(next(keys)), np.zeros(n), chains=4, draws=50, warmup=50)
+
+
+def _lenet(afx: Any) -> Run:
+    from tests.benchmarks.digits import in_afx
+
+    rng, numbers = np.random.default_rng(0), iter(range(1 << 20))
+    images = rng.random((1437, 8, 8)).astype(np.float32), rng.integers(0, 10, 1437)
+    epoch = in_afx(images, 100)()
+    return lambda: epoch(next(numbers))
+
+
+PROGRAMS: dict[str, Callable[[Any], Run]] = {
+    "scan of 100 RK4 steps, gradient": lambda afx: _runge_kutta(afx, 100),
+    "scan of 1,000 RK4 steps, gradient": lambda afx: _runge_kutta(afx, 1000),
+    "scan of 10,000 RK4 steps, gradient": lambda afx: _runge_kutta(afx, 10_000),
+    "GRU, 100 steps in a Python loop": _unrolled_gru,
+    "while_loop of 2,000 steps": _while_loop,
+    "odeint, gradient": _odeint,
+    "bfgs inside jit": _bfgs,
+    "NUTS, eight schools": _nuts,
+    "LeNet on digits, an epoch": _lenet,
+}
+NAMES = tuple(PROGRAMS)
+
+
+def _codes() -> list[Any]:
+    """Return the list that holds the machine code of each plan that is made from now on."""
+    executable: Any = importlib.import_module("afx.compiler.executable")
+    make, made = executable.native_code, list[Any]()
+
+    def make_and_note(*args: Any) -> Any:
+        code = make(*args)
+        made.extend([] if code is None else [code])
+        return code
+
+    executable.native_code = make_and_note
+    return made
+
+
+def measure(name: str, backend: str, busy: int) -> dict[str, float]:
+    """Return the seconds to the end of the first run that began when machine code was there, and of a later run."""
+    afx: Any = importlib.import_module("afx")
+    for module in ("nn", "optim", "sample", "integrate", "data"):
+        importlib.import_module(f"afx.{module}")
+    afx.set_backend(backend)
+    afx.asarray(np.zeros(1))
+    codes, run, ends = _codes(), PROGRAMS[name](afx), threading.Event()
+    for _ in range(busy):
+        threading.Thread(target=_keep_busy, args=(ends,), daemon=True).start()
+    calls, worst, start = 0, 0.0, time.perf_counter()
+    while time.perf_counter() - start < PATIENCE:
+        is_there = any(c.state != "waiting" for c in codes) and not any(c.state == "compiling" for c in codes)
+        before = time.perf_counter()
+        run()
+        worst, calls = max(worst, time.perf_counter() - before), calls + 1
+        if is_there or backend == "native":
+            break
+    taken = time.perf_counter() - start
+    ends.set()
+    times = []
+    for _ in range(20 if worst < 1 else 3):
+        before = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - before)
+    return {
+        "taken": taken,
+        "calls": calls,
+        "later": statistics.median(times),
+        "linked": sum(c.state == "linked" for c in codes),
+    }
+
+
+def _keep_busy(ends: threading.Event) -> None:
+    x = 1
+    while not ends.is_set():
+        for _ in range(1000):
+            x = x * 3 % 1_000_003
+
+
+def _apart(name: str, backend: str, folder: str, busy: int = 0) -> dict[str, float]:
+    environment = {k: v for k, v in os.environ.items() if k not in FORCED} | {"AFX_CODE_CACHE": folder}
+    command = [sys.executable, "-W", "ignore", "-m", __name__, name, backend, str(busy)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _rounds(name: str, busy: int, rounds: int) -> dict[str, list[float]]:
+    """Return the seconds of each round: waiting, with an empty folder, and with the one that these filled."""
+    found: dict[str, list[float]] = {"native": [], "empty": [], "filled": []}
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+            found["native"].append(_apart(name, "native", one)["taken"])
+            found["empty"].append(_apart(name, "auto", two, busy)["taken"])
+            found["filled"].append(_apart(name, "auto", two, busy)["taken"])
+    return found
+
+
+def main(rounds: int = 10, names: Sequence[str] = NAMES, busy: int = 0) -> None:
+    """Print the table: medians and the worst."""
+    print("\nSeconds to the first call by machine code" + (f", beside {busy} busy threads" if busy else ""))
+    print(f"{'':38}{'native':>10}{'empty':>10}{'worst':>10}{'ratio':>8}{'filled':>10}{'worst':>10}")
+    for name in names:
+        found = _rounds(name, busy, rounds)
+        cells = [statistics.median(found["native"])]
+        for kind in ("empty", "filled"):
+            cells += [statistics.median(found[kind]), max(found[kind])]
+        native, empty, worst, *filled = map(duration, cells)
+        ratio = cells[1] / cells[0]
+        print(
+            f"{name:38}{native:>10}{empty:>10}{worst:>10}{ratio:>7.2f}×" + "".join(f"{c:>10}" for c in filled),
+            flush=True,
+        )
+    print(f"bars: ratio {BARS['busy' if busy else 'empty']}, the worst twice that; filled 60 ms beyond tracing")
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
