@@ -10,14 +10,14 @@ from afx.compiler.native_backend.code_cache import get_code, put_code, remember_
 from afx.compiler.native_backend.code_folder import code_folder
 from afx.compiler.native_backend.failures import TOO_LONG, UNKNOWN_HERE, warn
 from afx.compiler.native_backend.kept import Done, keep_kernels
-from afx.compiler.native_backend.link import layout, load_linker
+from afx.compiler.native_backend.link import layout
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_plan, lower_schedule
 from afx.compiler.native_backend.process import service
 from afx.compiler.native_backend.program import Program
-from afx.compiler.native_backend.unit import make_unit
+from afx.compiler.native_backend.unit import lay_out, make_unit
 from afx.compiler.numpy_backend.exec import NumpyBackend
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
@@ -28,31 +28,30 @@ __all__ = ["compile_here", "explain", "text_of"]
 def compile_here(schedule: Schedule, target: Target, where: Layout, key: str, done: Done) -> None:
     """Lower a schedule within this process; the other one needs nothing but LLVM for the rest."""
     try:
-        mixed, pieces, text = make_unit(schedule, target, where)
+        unit = make_unit(schedule, target, where)
     except Exception as error:
         if not isinstance(error, UnsupportedError):
             warn("plan", f"a program could not be lowered ({type(error).__name__}: {error})")
         done(None, str(error))
         return
-    folder = code_folder()
+    folder, text = code_folder(), unit[2]
     known = get_code(text, target.cpu, folder)
     if known is not None:
-        done((mixed, pieces, known), "")
+        done(lay_out(unit, known), "")
         return
 
     def compiled(code: bytes | None, reason: str) -> None:
         if code is not None:
             with contextlib.suppress(Exception):  # before the caller goes on: its next function may give the same text
                 remember_code(text, target.cpu, code)
-        done(None if code is None else (mixed, pieces, code), reason)
+        made = None if code is None else lay_out(unit, code)
+        done(made, reason)
         if code is not None:
             with contextlib.suppress(Exception):  # the caller, who waits no longer, has it
                 put_code(text, target.cpu, folder, code)
-                keep_kernels(key, folder, (mixed, pieces, code))
+                keep_kernels(key, folder, made)
 
     service.submit((text, target.cpu), compiled, (0, len(schedule)))
-    with contextlib.suppress(Exception):  # linking meets it again
-        load_linker()
 
 
 def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:

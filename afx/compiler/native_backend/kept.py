@@ -21,7 +21,8 @@ import attrs
 from afx.compiler.native_backend.code_cache import CodeCache, circumstances, key_of
 from afx.compiler.native_backend.helper import ask_helper
 from afx.compiler.native_backend.llvm.flags import Layout
-from afx.compiler.native_backend.program import Program
+from afx.compiler.native_backend.image import Image
+from afx.compiler.native_backend.interface import Interface
 from afx.compiler.schedule import Branch, Loop, Schedule
 from afx.compiler.target import Target, current
 from afx.runtime.thread_pool import get_threads
@@ -30,8 +31,8 @@ __all__ = ["Done", "Kept", "Made", "find_kept", "keep_kernels", "keep_verdict", 
 
 BY_NUMPY, BY_KERNEL = b"NumPy ", b"kernel"  # the first with the time at which it was found, in seconds
 
-Made: TypeAlias = "tuple[Schedule | None, tuple[tuple[Program, tuple[Any, ...]], ...], bytes]"
-"""A schedule that calls kernels, None where one is the whole; their programs and captured arrays; the object code."""
+Made: TypeAlias = "tuple[Schedule | None, tuple[tuple[Interface, tuple[Any, ...]], ...], Image | bytes]"
+"""A schedule that calls kernels, None where one is the whole; their interfaces and captured arrays; their code."""
 
 Done: TypeAlias = "Callable[[Made | None, str], None]"
 

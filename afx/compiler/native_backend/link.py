@@ -10,17 +10,16 @@ import itertools
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from afx.compiler.native_backend.child import load_llvm
 from afx.compiler.native_backend.helper import between_forks
 from afx.compiler.native_backend.llvm.flags import Layout
-from afx.compiler.native_backend.program import (
-    Program,
-    UfuncLoop,
-)
+from afx.compiler.native_backend.elements import UfuncLoop
+from afx.compiler.native_backend.image import Image, load_image
+from afx.compiler.native_backend.interface import Interface
 
 __all__ = ["Kernel", "address_of", "find_ufunc", "layout", "link", "load_code", "load_linker", "ufunc_loop"]
 
@@ -167,28 +166,41 @@ def _sort_address(place: int, dtype: str) -> int | None:
 class Kernel:
     """Linked machine code: ``kernel(*arrays)`` gives the errors that were seen, or -1 where it refuses an argument."""
 
-    __slots__ = ("call", "program")
+    __slots__ = ("call", "interface")
 
-    def __init__(self, call: Callable[..., int], program: Program) -> None:
+    def __init__(self, call: Callable[..., int], interface: Interface) -> None:
         self.call: Callable[..., int] = call
-        self.program: Program = program
+        self.interface: Interface = interface
 
 
 def look() -> None:
     """Let Python run signal handlers and hand its lock to others, which it does where a function begins."""
 
 
-def link(programs: Sequence[Program], code: bytes) -> list[Kernel]:
-    """Link object code and return its functions; the code lives as long as one of them."""
-    symbols = {name: address for program in programs for name, address in _symbols(program).items()}
-    tracker = load_code(code, [f"kernel_{k}" for k in range(len(programs))], symbols)
+class HasInterface(Protocol):
+    """A program whose kernel is linked in the process that made it."""
+
+    @property
+    def interface(self) -> Interface:
+        """What its calls need to know."""
+        ...
+
+
+def link(programs: Sequence[Interface | HasInterface], code: Image | bytes) -> list[Kernel]:
+    """Link the code of programs and return its functions; the code lives as long as one of them."""
+    faces = [p if isinstance(p, Interface) else p.interface for p in programs]
+    symbols = {name: address for face in faces for name, address in _symbols(face).items()}
+    if isinstance(code, Image):
+        tracker, starts = load_image(code, symbols)
+    else:
+        tracker = starts = load_code(code, [f"kernel_{k}" for k in range(len(faces))], symbols)
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     found: list[Kernel] = []
-    for k, program in enumerate(programs):
-        method = _MethodDef(b"kernel", tracker[f"kernel_{k}"], FASTCALL, None)
+    for k, face in enumerate(faces):
+        method = _MethodDef(b"kernel", starts[f"kernel_{k}"], FASTCALL, None)
         # the builtin's own object holds code and definition, which Python reads while it frees the builtin
-        found.append(Kernel(new(ctypes.addressof(method), (tracker, method), None), program))
+        found.append(Kernel(new(ctypes.addressof(method), (tracker, method), None), face))
     return found
 
 
@@ -211,17 +223,22 @@ def load_linker() -> Any:
         return llvm.create_lljit_compiler(machine)
 
 
-def _symbols(program: Program) -> dict[str, int]:
-    """Return the addresses that a program's code names."""
+@functools.cache
+def _functions() -> dict[str, int]:
+    """Return the addresses of functions that any program's code may name."""
     found = {name: address_of(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
     found["python.look"] = id(look)
     found["type.ndarray"] = id(np.ndarray)
-    for param in program.params:
-        found[f"dtype.{param.dtype}"] = id(np.dtype(param.dtype))
     for function in C_FUNCTIONS:
         if hasattr(_process(), function):
             found[function] = address_of(_process(), function)
-    for loop in set(program.block.loops):
+    return found
+
+
+def _symbols(face: Interface) -> dict[str, int]:
+    """Return the addresses that a program's code names."""
+    found = {**_functions(), **{f"dtype.{p.dtype}": id(np.dtype(p.dtype)) for p in face.params}}
+    for loop in face.loops:
         address = _address(loop.ufunc, loop.dtypes)
         assert address is not None
         found[loop.symbol] = address[0]

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from afx.compiler.native_backend.elements import Fast, Load, Number, Op, Ref, Root, UfuncLoop, Value
+from afx.compiler.native_backend.interface import PARTS, Interface, Param
 from afx.compiler.native_backend.leaves import Inner, Product, Routine
 from afx.compiler.native_backend.loops import Arg, BlockLoop, Body, Choice, Loop
 from afx.compiler.native_backend.nests import Nest
 from afx.compiler.native_backend.steps import Leaf, Step
-from afx.core.aval import Shape
 
 __all__ = [
     "PARTS", "Arg", "Block", "BlockLoop", "Body", "Choice", "Fast", "Inner", "Leaf", "Load", "Loop", "Nest",
@@ -82,24 +82,6 @@ class Block:
 
 
 @attrs.frozen
-class Param:
-    """Array that the program's function takes from Python.
-
-    Attributes:
-        shape: its lengths.
-        dtype: as `Ref.dtype`.
-        checked: whether it comes from outside, so that type, layout and shape are looked at in each call.
-    """
-
-    shape: Shape
-    dtype: str
-    checked: bool
-
-
-PARTS = 8  # of each nest that is cut, shared out among threads
-
-
-@attrs.frozen
 class Phase:
     """Neighbouring steps of a block that run together.
 
@@ -129,6 +111,15 @@ class Program:
     block: Block
     params: tuple[Param, ...]
     releases_gil: bool
+
+    @property
+    def interface(self) -> Interface:
+        """What its calls need to know."""
+        block = self.block
+        calls_blas = any(step.calls_blas for step in block.all_steps())
+        loops = tuple(dict.fromkeys(block.loops))
+        called = frozenset(block.called_params)
+        return Interface(self.params, block.arena, block.donated, called, loops, calls_blas, block.is_shared)
 
     def text(self, number: int) -> str:
         """Return its parameters and steps; ``p0, p1 …`` are its arrays, ``m0, m64 …`` memory by its offset.

@@ -15,7 +15,7 @@ import numpy as np
 from afx.compiler.arena import ALIGNMENT
 from afx.compiler.native_backend.failures import log
 from afx.compiler.native_backend.link import Kernel
-from afx.compiler.native_backend.program import Program
+from afx.compiler.native_backend.interface import Interface
 from afx.compiler.native_backend.share import shared_call, team_memory
 from afx.compiler.native_backend.trial import NumpyPlan, Run
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
@@ -40,7 +40,7 @@ def _nothing() -> None:
 
 def _memory_of(kernel: Kernel) -> tuple[Any, ...]:
     """Return the last arguments of a kernel, one call's at a time: its arena, and a team's memory."""
-    return (_aligned(kernel.program.block.arena), *team_memory(kernel))
+    return (_aligned(kernel.interface.arena), *team_memory(kernel))
 
 
 def _warner(target: Target) -> Callable[[], None]:
@@ -62,24 +62,24 @@ class Runner:
     def __init__(
         self, schedule: Schedule, target: Target, kernel: Kernel, constants: tuple[Any, ...], plan: IdleBuffers
     ) -> None:
-        program = kernel.program
+        face = kernel.interface
         self.kernel = kernel
         self.call: Callable[..., int] = shared_call(kernel, target)
         self.constants = constants
         self.outputs: list[tuple[Shape, DType]] = [
             (p.shape, np.dtype(p.dtype))
-            for p in program.params[len(schedule.inputs) : len(program.params) - len(constants)]
+            for p in face.params[len(schedule.inputs) : len(face.params) - len(constants)]
         ]
         self.target = target
         self.count_warning: Callable[[], None] = _warner(target)
         self.keeps_bits: bool = target.tier > 1  # which are not those of NumPy's plan
         count = len(schedule.inputs)
-        self.donated: list[tuple[int, int]] = [(result - count, k) for result, k in program.block.donated]
+        self.donated: list[tuple[int, int]] = [(result - count, k) for result, k in face.donated]
         self.pools: list[bool] = [nbytes >= target.pool_min_bytes for nbytes in map(_nbytes, self.outputs)]
         pooled = [n for n, is_pooled in zip(map(_nbytes, self.outputs), self.pools, strict=True) if is_pooled]
-        set_bytes = program.block.arena + target.pool_max_arrays * sum(pooled)
+        set_bytes = face.arena + target.pool_max_arrays * sum(pooled)
         self.idle: IdleBuffers = IdleBuffers(set_bytes, target.bindings_max_sets, plan=plan)
-        self.scalars: list[int] = [k for k, p in enumerate(program.params) if p.checked and not p.shape]
+        self.scalars: list[int] = [k for k, p in enumerate(face.params) if p.checked and not p.shape]
 
     def bind(self) -> Run:
         """Return the function that calls the kernel; it gives None where NumPy's plan shall run."""
@@ -173,7 +173,7 @@ class MixedRunner:
         ]
         self.executable: Executable = NumpyBackend.compile(schedule, target, binds)
         pooled = pooled_bytes([r.operand.aval for r in schedule.results if isinstance(r.operand, Buffer)], target)
-        arenas = sum([kernel.program.block.arena for kernel in kernels])
+        arenas = sum([kernel.interface.arena for kernel in kernels])
         self.idle: IdleBuffers = IdleBuffers(
             schedule.arena_bytes + arenas + pooled, target.bindings_max_sets, plan=plan
         )
@@ -202,10 +202,10 @@ def _bound(
     kernel: Kernel, constants: tuple[Any, ...], target: Target, heard: threading.local | None
 ) -> Callable[..., None]:
     """Return a kernel with memory of its own; errors are left in ``heard``, or NumPy's plan shall run."""
-    program = kernel.program
+    face = kernel.interface
     call, rest = shared_call(kernel, target), (*constants, *_memory_of(kernel))
-    inputs = sum([param.checked for param in program.params])
-    copied = _copied_params(program)
+    inputs = sum([param.checked for param in face.params])
+    copied = _copied_params(face)
 
     def run(*arrays: Any) -> None:
         errors = call(*arrays, *rest)
@@ -237,13 +237,13 @@ def _keeps_order(x: Any) -> bool:
     return x.ndim == 1 or (steps == sorted(steps, reverse=True) and min(steps, default=1) > 0)
 
 
-def _copied_params(program: Program) -> set[int]:
+def _copied_params(face: Interface) -> set[int]:
     """Return the parameters of which a dense copy gives the same bits.
 
     Emitted operations alone read them: loops of NumPy may have other bits for other strides.
     """
-    copied = {k for k, param in enumerate(program.params) if param.checked and param.shape}
-    return copied - program.block.called_params
+    copied = {k for k, param in enumerate(face.params) if param.checked and param.shape}
+    return copied - face.called_params
 
 
 def _aligned(nbytes: int) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 
 from afx.compiler.native_backend.link import Kernel
 from afx.compiler.native_backend.llvm.team import DISMISSED, ENDED, JOB, MEMBERS, TEAM_BYTES, TICKET
-from afx.compiler.native_backend.program import PARTS
+from afx.compiler.native_backend.interface import PARTS
 from afx.compiler.target import Target, current
 from afx.runtime.autotune import Autotuner
 from afx.runtime.thread_pool import Worker, find_workers, get_threads, single_threaded
@@ -28,12 +28,12 @@ __all__ = ["SharedKernel", "run_on_threads", "shared_call", "team_memory"]
 
 def shared_call(kernel: Kernel, target: Target) -> Callable[..., int]:
     """Return what calls a kernel, on several threads where they share parts of it."""
-    return SharedKernel(kernel.call, target) if kernel.program.block.is_shared else kernel.call
+    return SharedKernel(kernel.call, target) if kernel.interface.is_shared else kernel.call
 
 
 def team_memory(kernel: Kernel) -> tuple[Any, ...]:
     """Return the last argument of a kernel whose parts threads share: one call's memory at a time."""
-    if not kernel.program.block.is_shared:
+    if not kernel.interface.is_shared:
         return ()
     return (_team(1),)
 

@@ -111,16 +111,15 @@ def _linked(made: Made, code: NativeCode) -> Run:
     """Return what runs the kernels that were made, with BLAS held to one thread where it is called."""
     mixed, pieces, image = made
     code.idle.fixed_bytes += IMAGE_COPIES * len(image) + INSTRUCTION_BYTES * len(code.schedule)
-    kernels = link([program for program, _ in pieces], image)
+    kernels = link([face for face, _ in pieces], image)
     if mixed is not None:
         several = MixedRunner(mixed, code.target, kernels, [constants for _, constants in pieces], code.idle)
         code.own_idle = several.idle
         return _held(several, code) if code.policy else several
-    ((program, constants),) = pieces
+    ((face, constants),) = pieces
     runner = Runner(code.schedule, code.target, kernels[0], constants, code.idle)
     code.own_idle = runner.idle
-    calls_blas = any(step.calls_blas for step in program.block.all_steps())
-    return _held(runner.bind(), code) if code.policy and calls_blas else runner.bind()
+    return _held(runner.bind(), code) if code.policy and face.calls_blas else runner.bind()
 
 
 def _held(run: Run, code: NativeCode) -> Run:

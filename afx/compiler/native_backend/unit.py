@@ -9,6 +9,7 @@ import numpy as np
 
 from afx.compiler.native_backend.child import compile_text
 from afx.compiler.native_backend.code_cache import get_code, put_code
+from afx.compiler.native_backend.image import make_image
 from afx.compiler.native_backend.kept import Made, keep_kernels
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.llvm.flags import Layout
@@ -19,7 +20,7 @@ from afx.compiler.native_backend.pieces import Lowered
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
 
-__all__ = ["Unit", "make_kernels", "make_unit"]
+__all__ = ["Unit", "lay_out", "make_kernels", "make_unit"]
 
 
 Unit: TypeAlias = "tuple[Schedule | None, tuple[Lowered, ...], str]"
@@ -60,10 +61,19 @@ def make_kernels(schedule: Schedule, target: Target, layout: Layout, folder: str
     Raises:
         UnsupportedError: it has no part that is worth it, or too many different ones.
     """
-    mixed, pieces, text = make_unit(schedule, target, layout)
+    unit = make_unit(schedule, target, layout)
+    text = unit[2]
     code = get_code(text, target.cpu, folder)
     if code is None:
         code = compile_text(text, target.cpu)
         put_code(text, target.cpu, folder, code)
-    keep_kernels(key, folder, (mixed, pieces, code))
-    return mixed, pieces, code
+    made = lay_out(unit, code)
+    keep_kernels(key, folder, made)
+    return made
+
+
+def lay_out(unit: Unit, code: bytes) -> Made:
+    """Return what the process that calls the kernels of a unit needs of it, with its object code."""
+    mixed, pieces, _ = unit
+    names = [f"kernel_{k}" for k in range(len(pieces))]
+    return mixed, tuple([(program.interface, own) for program, own in pieces]), make_image(code, names)
