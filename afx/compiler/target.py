@@ -35,6 +35,10 @@ class NativeTarget:
     # -- when --
     compile_min_seconds: float = 0.01  # time that calls of a plan took before it is compiled: a tenth of compiling
     lower_max_instructions: int = 20_000  # of a schedule that is compiled: lowering takes seconds for more
+    numpy_call_seconds: float = 5e-7  # of a call of NumPy on few numbers, at least
+    wait_min_seconds: float = (
+        0.4  # predicted for NumPy's plan, whose first call waits for machine code: twice compiling
+    )
     await_max_instructions: int = 2000  # lowered within this process, in less time than another needs to import afx
     piece_min_calls: int = 2  # calls of NumPy that a kernel must stand for which is part of a plan
     piece_loop_calls: int = 10  # as how many calls a loop counts there
@@ -50,6 +54,7 @@ class NativeTarget:
         4.0  # of NumPy's time and the kernel's, at which one call of each decides for the kernel
     )
     trial_single_min_seconds: float = 1e-3  # of that call of NumPy's plan: below, a switch of threads may be as long
+    trial_again_seconds: float = 120.0  # after which a trial that NumPy's plan won is repeated
     trial_max_other_share: float = 0.1  # processor time of other threads, of a call's own, of a call on one thread
 
     refused_max_calls: int = 3  # in a row, that a kernel leaves to NumPy's plan before it is given up
@@ -155,14 +160,14 @@ class ServiceTarget:
     grace_max_seconds: float = 2.0  # once more, as this process may have been stopped with it
     end_max_seconds: float = 5.0  # for a child that has closed its pipe to end
     child_max_ends: int = 2  # children in a row that ended over their work
-    fork_max_seconds: float = 5.0  # that a fork waits for a task, which takes milliseconds
     task_max_seconds: float = 2.0  # that the end of the program waits for one
     room_every_seconds: float = 1e-3  # between naps of a caller, until machine code is there
     room_seconds: float = 2e-5  # of a nap: a tenth of the time at most, with what waking up costs
     recent_max_bytes: int = 1 << 23  # of this process's own code: some hundred kernels
     cache_max_bytes: int = 1 << 28  # beyond, files that were not used for longest go: some ten thousand kernels
     writing_max_seconds: float = 3600.0  # then nobody is writing a new file any longer
-    verdict_max_seconds: float = 86400.0  # that a trial counts: machines and values change
+    verdict_max_seconds: float = 300.0  # that a trial counts: what was busy then may be idle now
+    trusted_max_seconds: float = 5e-3  # of a call that NumPy's plan answers because an earlier process found it faster
 
 
 @attrs.frozen

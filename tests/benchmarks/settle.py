@@ -106,7 +106,7 @@ def _nuts(afx: Any) -> Run:
     return lambda: afx.sample.draw(sampler, afx.random.key(next(keys)), np.zeros(n), chains=4, draws=50, warmup=50)
 
 
-def _lenet(afx: Any) -> Run:
+def _lenet(_: Any) -> Run:
     from tests.benchmarks.digits import in_afx
 
     rng, numbers = np.random.default_rng(0), iter(range(1 << 20))
@@ -143,11 +143,12 @@ def _codes() -> list[Any]:
     return made
 
 
-def measure(name: str, backend: str, busy: int) -> dict[str, float]:
+def measure(name: str, backend: str, folder: str, busy: int) -> dict[str, float]:
     """Return the seconds to the end of the first run that began when machine code was there, and of a later run."""
     afx: Any = importlib.import_module("afx")
     for module in ("nn", "optim", "sample", "integrate", "data"):
         importlib.import_module(f"afx.{module}")
+    importlib.import_module("afx.compiler.native_backend.code_folder").choose_folder(folder)
     afx.set_backend(backend)
     afx.asarray(np.zeros(1))
     codes, run, ends = _codes(), PROGRAMS[name](afx), threading.Event()
@@ -184,8 +185,8 @@ def _keep_busy(ends: threading.Event) -> None:
 
 
 def _apart(name: str, backend: str, folder: str, busy: int = 0) -> dict[str, float]:
-    environment = {k: v for k, v in os.environ.items() if k not in FORCED} | {"AFX_CODE_CACHE": folder}
-    command = [sys.executable, "-W", "ignore", "-m", __name__, name, backend, str(busy)]
+    environment = {k: v for k, v in os.environ.items() if k not in FORCED}
+    command = [sys.executable, "-W", "ignore", "-m", __name__, name, backend, folder, str(busy)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=300)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -221,4 +222,4 @@ def main(rounds: int = 10, names: Sequence[str] = NAMES, busy: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
+    print(json.dumps(measure(sys.argv[1], *sys.argv[2:4], int(sys.argv[4]))))

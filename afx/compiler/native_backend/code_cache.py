@@ -29,7 +29,7 @@ from afx.compiler.native_backend.helper import between_forks
 from afx.compiler.target import DEFAULT, current
 from afx.core.constants import __version__
 
-__all__ = ["CodeCache", "circumstances", "get_code", "key_of", "open_folder", "put_code", "remember_code"]
+__all__ = ["CodeCache", "circumstances", "get_code", "keep", "key_of", "open_folder", "put_code", "remember_code"]
 
 FAMILY = b"afx code "  # of files of all versions
 MAGIC = FAMILY + b"2\n"
@@ -198,6 +198,11 @@ def put_code(text: str, cpu: str, folder: str, code: bytes) -> None:
     remember_code(text, cpu, code)
     if folder:
         CodeCache(Path(folder)).put(key_of([text, *circumstances(cpu)]), code)
+
+
+def keep(folder: str, key: str, data: bytes) -> None:
+    """Keep something in a folder under a key: a job for the compiling process."""
+    CodeCache(Path(folder)).put(key, data)
 
 
 @functools.cache

@@ -1,36 +1,17 @@
-"""Helper: the thread that looks for kept machine code and hands plans to the compiler.
-
-It imports what a caller's thread need not wait for. A process is forked off between two of its tasks, as the locks of
-modules that it imports would stay taken in the new process.
-"""
+"""Helper: a thread that does tasks in the order of their ranks."""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import itertools
-import os
 import queue
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from afx.compiler.target import current
-
-__all__ = ["Worker", "ask_helper", "between_forks"]
+__all__ = ["Worker"]
 
 T = TypeVar("T")
-
-
-_working = [threading.RLock()]  # held by tasks, one within another, and around a fork
-_held_by_fork: list[bool] = []
-
-
-@contextlib.contextmanager
-def between_forks() -> Generator[None]:
-    """Let no process be forked off inside of the ``with`` block."""
-    with _working[0]:
-        yield
 
 
 class Worker(Generic[T]):
@@ -89,46 +70,3 @@ class Worker(Generic[T]):
         if self.thread is not None and self.thread is not threading.current_thread():
             self.thread.join(seconds)
         return left
-
-
-def _do(task: Callable[[], None]) -> None:
-    with between_forks(), contextlib.suppress(Exception):
-        task()
-
-
-def _new_helper() -> Worker[Callable[[], None]]:
-    return Worker("afx native helper", _do)
-
-
-_helper = [_new_helper()]
-
-
-def ask_helper(task: Callable[[], None]) -> None:
-    """Have a task done by the helper; whatever it raises is its own.
-
-    Raises:
-        RuntimeError: no thread can be started.
-    """
-    _helper[0].ask(task)
-
-
-def _before_fork() -> None:
-    _held_by_fork[:] = [_working[0].acquire(timeout=current.target.service.fork_max_seconds)]
-
-
-def _after_fork() -> None:
-    if _held_by_fork.pop():
-        _working[0].release()
-
-
-def _in_child() -> None:
-    _helper[0], _working[0] = _new_helper(), threading.RLock()
-
-
-@atexit.register
-def _close() -> None:
-    _helper[0].close(current.target.service.task_max_seconds)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)

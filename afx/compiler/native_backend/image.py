@@ -61,7 +61,7 @@ def _lay_out(code: bytes, names: Sequence[str]) -> Image:
     data, starts = bytearray(), dict[int, int]()
     for k, (_, kind, flags, _, offset, length, _, _, align, _) in enumerate(sections):
         if flags & ALLOC and kind != LINK_ORDER:
-            if flags & WRITE and length or kind == NOBITS:
+            if (flags & WRITE and length) or kind == NOBITS:
                 raise ValueError("memory that is written")
             data += bytes(-len(data) % max(align, 16))
             starts[k] = len(data)

@@ -15,11 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from afx.compiler.native_backend.child import load_llvm
-from afx.compiler.native_backend.helper import between_forks
-from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.elements import UfuncLoop
 from afx.compiler.native_backend.image import Image, load_image
 from afx.compiler.native_backend.interface import Interface
+from afx.compiler.native_backend.llvm.flags import Layout
 
 __all__ = ["Kernel", "address_of", "find_ufunc", "layout", "link", "load_code", "load_linker", "ufunc_loop"]
 
@@ -217,10 +216,9 @@ def load_code(code: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> 
 @functools.cache
 def load_linker() -> Any:
     """Return LLVM's linker, whose binding takes a while to load: best before there is code to be linked."""
-    with between_forks():  # LLVM's locks, and those of imports, would stay taken in a process forked off meanwhile
-        llvm = load_llvm()
-        machine = llvm.Target.from_default_triple().create_target_machine(reloc="pic", codemodel="default")
-        return llvm.create_lljit_compiler(machine)
+    llvm = load_llvm()
+    machine = llvm.Target.from_default_triple().create_target_machine(reloc="pic", codemodel="default")
+    return llvm.create_lljit_compiler(machine)
 
 
 @functools.cache

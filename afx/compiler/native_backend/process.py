@@ -30,7 +30,7 @@ from afx.compiler.native_backend.helper import Worker
 from afx.compiler.native_backend.jobs import load_compiler
 from afx.compiler.target import DEFAULT, current
 
-__all__ = ["CompileService", "service"]
+__all__ = ["LAST", "CompileService", "service"]
 
 
 Done: TypeAlias = "Callable[[Any, str], None]"
@@ -39,6 +39,7 @@ Job: TypeAlias = "tuple[tuple[Any, ...], Done | None]"
 
 WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy loads in three quarters of the time
 FIRST = (-1, 0)  # rank of what is foreseen
+LAST = (2, 0)  # of what nobody waits for
 CLOSED = "the compiling process was closed"
 
 
@@ -130,17 +131,20 @@ class CompileService:
         return Worker("afx native compiler", self._do)
 
     def start(self, modules: Sequence[str] = ()) -> None:
-        """Start the child without waiting, as a job will come; of a schedule that needs these modules, where any are named."""
+        """Start the child, in some milliseconds, as a job will come: of a schedule that needs these modules, if any."""
         with self._lock:
             if not self.broken and self.pid is None:
+                with contextlib.suppress(Exception):  # what is wrong is the first job's to meet
+                    self._child = self._begin()
                 self._ask((load_compiler, modules) if modules else (), None, FIRST)
 
-    def submit(self, call: tuple[Any, ...], done: Done, rank: tuple[int, int] = (1, 0)) -> None:
+    def submit(self, call: tuple[Any, ...], done: Done | None, rank: tuple[int, int] = (1, 0)) -> None:
         """Compile without waiting.
 
         Args:
             call: what the child is told: a module as `compile_text` takes it, or a function and its arguments.
-            done: called in another thread with what was made, or None, whatever goes wrong, and why there is nothing.
+            done: called in another thread with what was made, or None, whatever goes wrong, and why there is nothing; None
+                where nobody wants to know.
             rank: the smallest goes first: those that are awaited, then short ones.
         """
         with self._lock:
@@ -148,7 +152,7 @@ class CompileService:
                 self._ask(call, done, rank)
             if not self.broken:
                 return
-        done(None, self.broken)
+        _tell(done, None, self.broken)
 
     def _ask(self, call: tuple[Any, ...], done: Done | None, rank: tuple[int, int]) -> None:
         try:
@@ -243,20 +247,21 @@ class CompileService:
 
     def _running(self) -> _Child:
         """Return the child, started where none runs."""
-        child = self._child
-        if child is not None:
-            if child.process.poll() is None:
-                return child
-            child.close()
+        with self._lock:
+            child = self._child
+            if child is None or child.process.poll() is not None:
+                if child is not None:
+                    child.close()
+                if self._is_closed():
+                    raise RuntimeError(CLOSED)
+                child = self._child = self._begin()
+        return child
+
+    def _begin(self) -> _Child:
+        """Return a new child."""
         if getattr(sys, "frozen", False) or not sys.executable:
             raise RuntimeError("this program is no Python interpreter that could start another one")
         child = _Child(self._command or child_command(), self._patience)
-        with self._lock:
-            is_closed = self._is_closed()
-            self._child = None if is_closed else child
-        if is_closed:
-            child.end()
-            raise RuntimeError(CLOSED)
         with contextlib.suppress(OSError):  # it has ended, which the job will meet too
             child.write(encode(_search_path()))
         return child

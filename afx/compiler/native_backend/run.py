@@ -14,8 +14,8 @@ import numpy as np
 
 from afx.compiler.arena import ALIGNMENT
 from afx.compiler.native_backend.failures import log
-from afx.compiler.native_backend.link import Kernel
 from afx.compiler.native_backend.interface import Interface
+from afx.compiler.native_backend.link import Kernel
 from afx.compiler.native_backend.share import shared_call, team_memory
 from afx.compiler.native_backend.trial import NumpyPlan, Run
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
@@ -67,8 +67,7 @@ class Runner:
         self.call: Callable[..., int] = shared_call(kernel, target)
         self.constants = constants
         self.outputs: list[tuple[Shape, DType]] = [
-            (p.shape, np.dtype(p.dtype))
-            for p in face.params[len(schedule.inputs) : len(face.params) - len(constants)]
+            (p.shape, np.dtype(p.dtype)) for p in face.params[len(schedule.inputs) : len(face.params) - len(constants)]
         ]
         self.target = target
         self.count_warning: Callable[[], None] = _warner(target)

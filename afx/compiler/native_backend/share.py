@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from afx.compiler.native_backend.interface import PARTS
 from afx.compiler.native_backend.link import Kernel
 from afx.compiler.native_backend.llvm.team import DISMISSED, ENDED, JOB, MEMBERS, TEAM_BYTES, TICKET
-from afx.compiler.native_backend.interface import PARTS
 from afx.compiler.target import Target, current
 from afx.runtime.autotune import Autotuner
 from afx.runtime.thread_pool import Worker, find_workers, get_threads, single_threaded

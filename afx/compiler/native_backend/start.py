@@ -1,62 +1,76 @@
-"""Start of machine code: what is kept is linked, else a schedule goes to the child process, and what it makes is linked."""
+"""Start of machine code: what is kept is linked, else a schedule goes to the child process, and what it makes is linked.
+
+All of it happens in threads that call compiled functions: a thread beside them would wait for the interpreter's lock at
+each step. The one that waits for the child imports nothing, so that a process may be forked off at any time.
+"""
 
 from __future__ import annotations
 
+import pickle
+import platform
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from afx.compiler.native_backend.code_folder import code_folder
-from afx.compiler.native_backend.failures import FASTER_BY_NUMPY, TOO_LONG, UNKNOWN_HERE, warn
-from afx.compiler.native_backend.helper import between_forks
-from afx.compiler.native_backend.jobs import make_kernels
-from afx.compiler.native_backend.kept import Kept, Made, find_kept, keep_verdict, key_of_schedule
+from afx.compiler.native_backend.failures import TOO_LONG, UNKNOWN_HERE, warn
+from afx.compiler.native_backend.image import Image
+from afx.compiler.native_backend.jobs import make_described
+from afx.compiler.native_backend.kept import Kept, Made, describe, find_kept, keep_verdict, key_of_description
 from afx.compiler.native_backend.link import layout, link, load_linker
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.lowering.product_order import products_digest
-from afx.compiler.native_backend.process import service
+from afx.compiler.native_backend.process import LAST, service
 from afx.compiler.native_backend.run import MixedRunner, Runner
 from afx.compiler.native_backend.trial import NumpyPlan, Run, Trial
 from afx.compiler.schedule import Call, Instruction, Schedule
+from afx.compiler.target import current
 from afx.core.registry import loaded_modules
+from afx.runtime.buffer_cache import IdleBuffers
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.swap import NativeCode
 
-__all__ = ["load_linker", "look", "start"]
+__all__ = ["load", "look", "start", "take"]
 
 IMAGE_COPIES = 2  # of object code: sections in memory, and what the linker knows of them
 INSTRUCTION_BYTES = 3000  # of the programs of kernels, by instruction: measured
 PRODUCTS = frozenset({"dot", "flat_dot", "vecdot", "matmul"})  # methods and ufuncs
 
 
-def start(code: NativeCode) -> None:
-    """Have the machine code of a plan made; it settles in another thread, or at once where there is none.
+def load() -> None:
+    """Load what linking needs besides this module: LLVM, where object code is none that is laid out elsewhere."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        load_linker()
 
-    Where the caller waits for it, lowering it here stops nobody.
+
+def start(code: NativeCode) -> None:
+    """Have the machine code of a plan made, or link it where it is kept.
+
+    Where the caller waits for it, it is lowered here, in less time than another process needs to import afx.
     """
     if code.state != "compiling" or look(code):
         return
     where, schedule, target = _place(code.schedule), code.schedule, code.target
     if where is None:
         code.give_up(UNKNOWN_HERE)
-        return
-    if len(schedule) > target.native.lower_max_instructions:
+    elif len(schedule) > target.native.lower_max_instructions:
         code.give_up(TOO_LONG)
-        return
+    elif (code.is_awaited or code.is_long) and len(schedule) <= target.native.await_max_instructions:
+        from afx.compiler.native_backend.build import compile_here  # lowering is for callers who wait alone
 
-    def done(made: Made | None, reason: str) -> None:
-        _finish(code, made, reason)
-
-    if code.is_awaited and len(schedule) <= target.native.await_max_instructions:
-        with between_forks():
-            from afx.compiler.native_backend.build import compile_here  # lowering is for callers who wait alone
-
-        compile_here(code.schedule, target, where, code.key, done)
+        compile_here(code.schedule, target, where, code.key, code.arrive)
     else:
-        call = (make_kernels, loaded_modules(), schedule, target, where, code_folder(), code.key)
-        service.submit(call, done, (not code.is_awaited, len(schedule)))
+        try:
+            data = describe(schedule, where)
+        except Exception as error:  # of a function that the user's code holds, say: this job's fault alone
+            code.give_up(f"another process cannot have what it holds ({error})")
+            return
+        code.key = code.key or key_of_description(data, target)
+        call = (make_described, loaded_modules(), data, target, code_folder(), code.key)
+        service.submit(call, code.arrive, (not code.is_awaited, len(schedule)))
 
 
 def look(code: NativeCode) -> bool:
@@ -65,12 +79,15 @@ def look(code: NativeCode) -> bool:
     if where is None or not folder or code.has_looked or code.state not in ("waiting", "compiling"):
         return False
     code.has_looked = True
-    code.key = key_of_schedule(code.schedule, code.target, where)
-    found = find_kept(code.key, folder)
-    if found is not None:
-        _finish(code, found.made, "" if found.made else FASTER_BY_NUMPY, found)
-    elif not code.is_awaited:
-        service.start(loaded_modules())  # the calls that are to be counted will ask for it
+    try:
+        code.key = key_of_description(describe(code.schedule, where), code.target)
+    except Exception:  # a function of the user's
+        return False
+    found = find_kept(code.key, folder, code.trusts)
+    if found is not None and found.made is None:
+        code.trust_numpy(current.target.service.trusted_max_seconds)
+    elif found is not None:
+        take(code, found.made, "", found)
     return found is not None
 
 
@@ -87,39 +104,45 @@ def _is_product(instruction: Instruction) -> bool:
     return isinstance(instruction, Call) and bool({instruction.method, instruction.ufunc} & PRODUCTS)
 
 
-def _finish(code: NativeCode, made: Made | None, reason: str, kept: Kept | None = None) -> None:
+def take(code: NativeCode, made: Made | bytes | None, reason: str, kept: Kept | None = None) -> None:
     """Link what was made, and run it: at once where it was tried before, or has bits of its own."""
     if made is None:
         code.give_up(reason)
         return
     try:
-        with between_forks():
-            run = _linked(made, code)
+        found: Made = pickle.loads(made) if isinstance(made, bytes) else made
+        run, own_idle, nbytes = _linked(found, code)
     except Exception as error:
         warn("plan", f"machine code cannot be linked ({type(error).__name__}: {error})")
         code.give_up(f"it cannot be linked: {error}")
         return
-    is_chosen = code.target.tier > 1 or (made[0] is None and code.is_awaited) or (kept is not None and kept.is_tried)
-    if is_chosen:
+    code.own_idle = own_idle
+    code.idle.fixed_bytes += nbytes
+    is_whole = found[0] is None
+    is_chosen = code.target.tier > 1 or (kept is not None and kept.is_tried)
+    if is_chosen or (is_whole and (code.is_awaited or code.is_long)):
         code.settle("linked", run)
         return
     key, folder, schedule = code.key, code_folder(), code.schedule
-    code.settle("linked", Trial(code, run, lambda is_faster: keep_verdict(key, folder, schedule, is_faster)))
+    code.settle("linked", Trial(code, run, lambda is_faster: keep_verdict(key, folder, schedule, is_faster, _submit)))
 
 
-def _linked(made: Made, code: NativeCode) -> Run:
-    """Return what runs the kernels that were made, with BLAS held to one thread where it is called."""
+def _submit(call: tuple[Any, ...]) -> None:
+    service.submit(call, None, LAST)
+
+
+def _linked(made: Made, code: NativeCode) -> tuple[Run, IdleBuffers, int]:
+    """Return what runs the kernels that were made, with BLAS held to one thread where it is called; buffers; bytes."""
     mixed, pieces, image = made
-    code.idle.fixed_bytes += IMAGE_COPIES * len(image) + INSTRUCTION_BYTES * len(code.schedule)
+    nbytes = (1 if isinstance(image, Image) else IMAGE_COPIES) * len(image) + INSTRUCTION_BYTES * len(code.schedule)
     kernels = link([face for face, _ in pieces], image)
     if mixed is not None:
         several = MixedRunner(mixed, code.target, kernels, [constants for _, constants in pieces], code.idle)
-        code.own_idle = several.idle
-        return _held(several, code) if code.policy else several
+        return _held(several, code) if code.policy else several, several.idle, nbytes
     ((face, constants),) = pieces
     runner = Runner(code.schedule, code.target, kernels[0], constants, code.idle)
-    code.own_idle = runner.idle
-    return _held(runner.bind(), code) if code.policy and face.calls_blas else runner.bind()
+    run = _held(runner.bind(), code) if code.policy and face.calls_blas else runner.bind()
+    return run, runner.idle, nbytes
 
 
 def _held(run: Run, code: NativeCode) -> Run:

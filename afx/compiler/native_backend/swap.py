@@ -19,10 +19,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from afx.compiler.native_backend.code_folder import code_folder
-from afx.compiler.native_backend.failures import NOT_INSTALLED, REFUSED, log, warn
-from afx.compiler.native_backend.helper import ask_helper, between_forks
+from afx.compiler.native_backend.failures import FASTER_BY_NUMPY, NOT_INSTALLED, REFUSED, log, warn
 from afx.compiler.native_backend.trial import NumpyPlan, Run, Trial, run_numpy
-from afx.compiler.schedule import Schedule
+from afx.compiler.schedule import Loop, Schedule
 from afx.compiler.status import PlanStatus
 from afx.compiler.target import DEFAULT, Target, current
 from afx.core.registry import loaded_modules
@@ -61,6 +60,8 @@ class NativeCode:
         key: under which kernels are kept, an empty text where it is not known, or none are.
         has_looked: whether what earlier processes kept was looked for.
         is_awaited: whether the first call waits for it.
+        is_long: whether NumPy's plan is so slow that its first call waits, for as long as that would take at most.
+        trusts: whether what earlier processes found is believed: that NumPy's calls were faster.
         since: the time at which it was settled who runs, None before.
         refusals: calls that a kernel left to NumPy's plan.
     """
@@ -79,17 +80,51 @@ class NativeCode:
         self.own_idle: IdleBuffers | None = None
         self.key: str = ""
         self.has_looked: bool = False
+        self.is_long: bool = False
+        self.trusts: bool = True
         self._has_asked = False
+        self._arrived: tuple[Any, str] | None = None
         self.is_awaited: bool = target.backend == "native"
         self.run: Run | None = None
-        self.state: str = "waiting"
+        self._state: str = "waiting"
         self.since: float | None = None
         self.refusals: int = 0
         self._refused_in_a_row = 0
         self._seconds = 0.0
-        self._lock = threading.Lock()
+        self._lock, self._taking = threading.Lock(), threading.Lock()
         self._ready = threading.Event()
         renew_after_fork(self)
+
+    @property
+    def state(self) -> str:
+        """``waiting``, ``compiling``, ``linked``, or why there is none."""
+        if self._arrived is not None:
+            self._take()
+        return self._state
+
+    def arrive(self, made: Any, reason: str) -> None:
+        """Note what was made, or why nothing was: the next call links it, as nobody else takes the lock from it."""
+        self._arrived = made, reason
+        if self._state == "compiling" and not self.is_awaited:
+            self.run = self._run_arrived
+        self._ready.set()
+
+    def _run_arrived(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+        """Link what has arrived, unless another thread does, and run."""
+        self._take()
+        run = self.run
+        return plan.run_numpy(*values) if run is None or run == self._run_arrived else run(values, plan)
+
+    def _take(self) -> None:
+        """Link what has arrived; a call that is interrupted leaves it to the next one."""
+        if not self._taking.acquire(blocking=False):
+            return
+        try:
+            if self._arrived is not None and self._state == "compiling":
+                _load_start().take(self, *self._arrived)
+            self._arrived = None
+        finally:
+            self._taking.release()
 
     def compile(self) -> None:
         """Have it compiled beside the calls; where it is awaited, return when that is done."""
@@ -98,7 +133,13 @@ class NativeCode:
             if not self.is_awaited:
                 return
             self._ready.wait()
-            if self.state != "waiting":  # as it is again where another thread, which began, was interrupted
+            if self._arrived is not None:
+                with self._taking:  # where another thread links it, that has ended
+                    pass
+            if self.state not in (
+                "waiting",
+                "compiling",
+            ):  # as it is again where another thread, which began, was interrupted
                 return
 
     def _begin(self) -> None:
@@ -106,9 +147,9 @@ class NativeCode:
         begins = False
         try:
             with self._lock:
-                begins = self.state == "waiting"
+                begins = self._state == "waiting"
                 if begins:
-                    self.state, self.run = "compiling", None if self.is_awaited else leave_room
+                    self._state, self.run = "compiling", None if self.is_awaited else leave_room
             if begins:
                 start(self)
         except BaseException:
@@ -118,14 +159,13 @@ class NativeCode:
 
     def text(self, form: str) -> str:
         """Return ``source``, ``llvm`` or ``assembly``, made in this process; empty where it has no native form."""
-        with between_forks():
-            from afx.compiler.native_backend.build import text_of
+        from afx.compiler.native_backend.build import text_of
 
         return text_of(self.schedule, self.target, form)
 
     def settle(self, state: str, run: Run) -> None:
         """Run this from now on."""
-        self.state, self.run, self._refused_in_a_row = state, run, 0
+        self._state, self.run, self._refused_in_a_row = state, run, 0
         self.since = time.time()
         self._ready.set()
 
@@ -172,14 +212,51 @@ class NativeCode:
 
     def renew(self) -> None:
         """Take a new lock in a forked process, in which nobody compiles."""
-        self._lock = threading.Lock()
-        self._wait_again()
+        self._lock, self._taking = threading.Lock(), threading.Lock()
+        if self._arrived is None:
+            self._wait_again()
 
     def _wait_again(self) -> None:
-        if self.state == "compiling":
-            self.state, self.run = "waiting", None
+        if self._state == "compiling":
+            self._state, self.run = "waiting", None
             self._ready.set()
             self._ready = threading.Event()
+
+    def _begin_early(self) -> None:
+        """Link what earlier processes kept; where NumPy's plan is slow, wait for machine code as long as that would run."""
+        seconds = count_calls(self.schedule) * self.target.native.numpy_call_seconds
+        self.is_long = seconds >= self.target.native.wait_min_seconds
+        if has_kept():
+            try:
+                if not _load_start().look(self):
+                    _start_compiler()  # the calls that are to be counted will ask for it
+            except Exception as error:  # no memory, say
+                log(f"kept code could not be looked for ({error})", is_asked=False)
+        if self.is_long and self._state == "waiting":
+            self._begin()
+            self._ready.wait(seconds)
+            if self._arrived is not None:
+                self._take()
+
+    def trust_numpy(self, seconds: float) -> None:
+        """Run NumPy's plan, as an earlier process found it faster; a call that takes long asks again."""
+        code = weakref.ref(self)
+
+        def run(values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
+            start = time.perf_counter()
+            found = plan.run_numpy(*values)
+            owner = code()
+            if time.perf_counter() - start > seconds and owner is not None and owner.run is run:
+                owner._ask_again()
+            return found
+
+        self.settle(FASTER_BY_NUMPY, run)
+
+    def _ask_again(self) -> None:
+        """Forget who was faster: the next call looks for machine code once more, without a word of earlier processes."""
+        self.trusts = self.has_looked = self._has_asked = False
+        self._ready = threading.Event()
+        self._state, self.run = "waiting", None
 
     def count(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
         """Run NumPy's plan and ask for machine code once that has taken some time; wait for it where it is awaited."""
@@ -188,7 +265,9 @@ class NativeCode:
             return None if self.run is None else self.run(values, plan)
         if not self._has_asked:
             self._has_asked = True
-            look_for_kept(self)
+            self._begin_early()
+            if self.run is not None:
+                return self.run(values, plan)
         start = time.perf_counter()
         found = plan.run_numpy(*values)
         self._seconds += time.perf_counter() - start
@@ -198,18 +277,7 @@ class NativeCode:
 
 
 def start(code: NativeCode) -> None:
-    """Have machine code made, where nobody waits for it by another thread; whatever goes wrong, NumPy's plan runs."""
-    if code.is_awaited:
-        _start_now(code)
-        return
-    try:
-        ask_helper(lambda: _start_now(code))
-    except RuntimeError as error:  # a system without threads, or without one more
-        warn("compiler", f"no thread can be started ({error})")
-        code.give_up(f"no thread can be started: {error}")
-
-
-def _start_now(code: NativeCode) -> None:
+    """Have machine code made; whatever goes wrong, NumPy's plan runs."""
     try:
         _load_start().start(code)
     except Exception as error:  # no memory, say, or an llvmlite that cannot be loaded
@@ -218,21 +286,10 @@ def _start_now(code: NativeCode) -> None:
 
 
 def _load_start() -> Any:
-    """Return the module that starts and links machine code, which a first call does without.
-
-    A process that is forked off during an import would wait for the lock of that module for ever.
-    """
-    with between_forks():
-        from afx.compiler.native_backend import start
+    """Return the module that starts and links machine code, which a first call does without."""
+    from afx.compiler.native_backend import start
 
     return start
-
-
-def look_for_kept(code: NativeCode) -> None:
-    """Have another thread look for what earlier processes kept, where they kept anything."""
-    if has_kept():
-        with contextlib.suppress(RuntimeError):  # no thread: it is compiled, or not, later
-            ask_helper(lambda: _load_start().look(code))
 
 
 @functools.cache
@@ -248,9 +305,11 @@ def has_kept() -> bool:
 
 @functools.cache
 def foresee() -> None:
-    """Load what links kept machine code, or start the process that compiles, in another thread and once a process."""
-    with contextlib.suppress(RuntimeError):  # no thread: it is compiled, or not, later
-        ask_helper((lambda: _load_start().load_linker()) if has_kept() else _start_compiler)
+    """Start the process that compiles, where nothing is kept, and load what links: once a process, in its first call."""
+    with contextlib.suppress(Exception):  # what is wrong with it is the first plan's to meet
+        if not has_kept():
+            _start_compiler()
+        _load_start().load()
 
 
 def _start_compiler() -> None:
@@ -259,13 +318,18 @@ def _start_compiler() -> None:
     service.start(loaded_modules())
 
 
+def count_calls(schedule: Schedule) -> int:
+    """Return how many calls of NumPy a plan makes, where a condition ends a loop those of one step."""
+    loops = [i for i in schedule.instructions if isinstance(i, Loop)]
+    return len(schedule) + sum([(i.length or 1) * sum([1 + count_calls(body) for body in i.bodies]) for i in loops])
+
+
 def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:
     """Return each instruction with the reason why it has no native form, an empty text where it has one.
 
     What refuses the whole stands beside the results; without the extra ``native`` nothing has one.
     """
-    with between_forks():
-        from afx.compiler.native_backend import build
+    from afx.compiler.native_backend import build
 
     pairs = build.explain(schedule, target)
     return pairs if is_installed() else tuple([(text, reason or NOT_INSTALLED) for text, reason in pairs])

@@ -12,7 +12,7 @@ from afx.compiler.native_backend.failures import FASTER_BY_NUMPY
 if TYPE_CHECKING:
     from afx.compiler.native_backend.swap import NativeCode
 
-__all__ = ["NumpyPlan", "Run", "Trial", "run_numpy"]
+__all__ = ["Doubt", "NumpyPlan", "Run", "Trial", "run_numpy"]
 
 Run: TypeAlias = "Callable[[Sequence[Any], NumpyPlan], list[Any] | None]"
 
@@ -32,6 +32,23 @@ class NumpyPlan(Protocol):
 def run_numpy(values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
     """Leave a call to NumPy's plan."""
     return plan.run_numpy(*values)
+
+
+class Doubt:
+    """Leaves calls to NumPy's plan, for some minutes: who was faster on a busy machine is asked again."""
+
+    def __init__(self, code: NativeCode, trial: Trial) -> None:
+        self._code = weakref.ref(code)
+        self._trial = trial
+        self.end: float = time.perf_counter() + code.target.native.trial_again_seconds
+
+    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+        """Run NumPy's plan, or another trial."""
+        code = self._code()
+        if time.perf_counter() < self.end or code is None or code.run is not self:
+            return plan.run_numpy(*values)
+        code.settle("linked", self._trial.renew())
+        return code.run(values, plan) if code.run is not None else None
 
 
 def read_clocks() -> tuple[float, float, float]:
@@ -78,11 +95,17 @@ class Trial:
         code = self._code()
         assert code is not None
         if kernel_time > numpy_time:
-            code.give_up(FASTER_BY_NUMPY)
+            code.settle(FASTER_BY_NUMPY, Doubt(code, self))
         else:
             code.settle("linked", self.kernel_run)
             plan.drop_buffers()
         self._told(kernel_time <= numpy_time)
+
+    def renew(self) -> Trial:
+        """Return a trial of the same kernel."""
+        code = self._code()
+        assert code is not None
+        return Trial(code, self.kernel_run, self._told)
 
     def _seconds_between(self, before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
         """Return how long a call took, or would have taken alone, as far as its processor time tells."""

@@ -10,7 +10,7 @@ import numpy as np
 from afx.compiler.numpy_backend.names import Names
 from afx.compiler.schedule import Call, Params
 
-__all__ = ["applied", "call_lines", "view_text"]
+__all__ = ["applied", "call_lines", "named_once", "view_text"]
 
 BY_NAME = (np.maximum, np.minimum)  # NumPy 2.5 warns of an operand after their two
 
@@ -87,3 +87,9 @@ def view_text(op: str, params: Params, source: str, names: Names) -> str:
 
 def _keywords(params: Params, names: Names) -> list[str]:
     return [f"{key}={names.parameter(key, value)}" for key, value in params]
+
+
+def named_once(texts: Sequence[str], stem: str) -> dict[str, str]:
+    """Return names for operands of a loop that steps would make anew each time: what makes one row-major, for instance."""
+    made = dict.fromkeys([text for text in texts if not text.isidentifier()])
+    return {text: f"{stem}_{k}" for k, text in enumerate(made)}

@@ -22,7 +22,7 @@ from afx.compiler.numpy_backend.bindings import (
     pool_text,
     scratch_text,
 )
-from afx.compiler.numpy_backend.calls import applied, call_lines, view_text
+from afx.compiler.numpy_backend.calls import applied, call_lines, named_once, view_text
 from afx.compiler.numpy_backend.emit_fused import FusedEmitter
 from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
 from afx.compiler.numpy_backend.locations import file_of
@@ -336,7 +336,6 @@ class _Emitter:
             self._scalar_loop(loop, name, (consts, carry, xs))
             return
         last, ys = [self.write(b) for b in loop.outputs], [self.write(b) for b in loop.ys]
-        (consts, xs, tests), own = self._once((consts, xs, tests))
         body = self._body("body", loop.body)
         if loop.condition is not None and loop.back is not None:
             functions = self._body("condition", loop.condition), body, self._body("back", loop.back)
@@ -344,29 +343,25 @@ class _Emitter:
             walk = self.names.function("walk_back", walk_back)
             self._whole([f"{', '.join(last)}, = {walk}({given})"], loop.error_state)
             return
+        own = named_once((*consts, *xs, *tests), f"rows_{len(self.bodies)}")
+        consts, xs, tests = ([own.get(text, text) for text in part] for part in (consts, xs, tests))
+        self._add([f"{name} = {text}" for text, name in own.items()], ())
         lines = [f"{', '.join(last)}, = {', '.join(carry)},"] if last else []
-        for b, y in zip(loop.ys, ys, strict=True):
-            lines.append(f"{y} = {self.names.numpy('empty')}({b.shape}, {self._dtype(b.dtype)})")
-        rows = [f"row_{y}" for y in ys]
+        lines += self._stacks(loop.ys, ys)
         if loop.condition is None:
             lines.append(f"for t_ in range({loop.length}){'[::-1]' if loop.reverse else ''}:")
         else:
-            test = self._body("condition", loop.condition)
-            lines.append(f"while {test}({', '.join([*tests, *last])})[0]:")
+            lines.append(f"while {self._body('condition', loop.condition)}({', '.join([*tests, *last])})[0]:")
         given = ", ".join([*consts, *last, *[f"{x}[t_]" for x in xs]])
-        made = ", ".join([*last, *rows])
-        lines.append(f"    {f'{made}, = ' if made else ''}{body}({given})")
-        lines += [f"    {y}[t_] = {row}" for y, row in zip(ys, rows, strict=True)]
+        made = "".join([f"{name}, " for name in (*last, *[f"row_{y}" for y in ys])])
+        lines.append(f"    {made}{'= ' if made else ''}{body}({given})")
+        lines += [f"    {y}[t_] = row_{y}" for y in ys]
         lines += [f"{name} = {self.names.numpy('array')}({name})" for name in last]
-        self._whole(lines, loop.error_state)
-        self._add([f"del {', '.join(own)}"] if own else [], ())
+        self._whole([*lines, *[f"del {name}" for name in own.values()]], loop.error_state)
 
-    def _once(self, parts: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
-        """Return operands of a loop's steps, of which what makes one row-major runs once before; and the names of these."""
-        texts = dict.fromkeys([text for part in parts for text in part if not text.isidentifier()])
-        own = {text: f"rows_{len(self.bodies) + 1}_{k}" for k, text in enumerate(texts)}
-        self._add([f"{name} = {text}" for text, name in own.items()], ())
-        return [[own.get(text, text) for text in part] for part in parts], list(own.values())
+    def _stacks(self, buffers: Sequence[Buffer], names: Sequence[str]) -> list[str]:
+        both = zip(buffers, names, strict=True)
+        return [f"{y} = {self.names.numpy('empty')}({b.shape}, {self._dtype(b.dtype)})" for b, y in both]
 
     def _row_major(self, x: Operand) -> str:
         """Return an operand of a body, in row-major order as machine code has it: BLAS's last digits depend on that."""
@@ -378,15 +373,11 @@ class _Emitter:
         plain = f"plain_{steps}"
         self.fallbacks[plain] = loop.body
         last, ys = [self.write(b) for b in loop.outputs], [self.write(b) for b in loop.ys]
-        lines = [
-            f"{y} = {self.names.numpy('empty')}({b.shape}, {self._dtype(b.dtype)})"
-            for b, y in zip(loop.ys, ys, strict=True)
-        ]
         run = self.names.function("run_scalar_loop", run_scalar_loop)
         given = ", ".join([f"[{', '.join(part)}]" for part in operands])
         settings = f"{loop.length}, {self.target.scalar_chunk_steps}, {loop.reverse}"
         call = f"{run}({steps}, {self.names.use(plain)}, {settings}, ({given}), [{', '.join(ys)}])"
-        self._whole([*lines, f"{', '.join(last)}, = {call}" if last else call], loop.error_state)
+        self._whole([*self._stacks(loop.ys, ys), f"{', '.join(last)}, = {call}" if last else call], loop.error_state)
 
     def _whole(self, lines: list[str], state: ErrorState) -> None:
         """Add lines of which some stand inside of others."""

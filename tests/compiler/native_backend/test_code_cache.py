@@ -224,11 +224,8 @@ AUTO = PROGRAM.format(
     while time.monotonic() < end and (native.since is None or isinstance(native.run, make)):
         fn(x)
         time.sleep(1e-4)
-    import threading
-    from afx.compiler.native_backend import helper
-    written = threading.Event()
-    helper.ask_helper(written.set)  # behind what is written
-    assert written.wait(60)
+    while process.service.is_busy:  # what is written is its last job
+        time.sleep(0.01)
     print(native.state, len(trials))"""
 )
 
@@ -302,8 +299,8 @@ def test_a_second_run_begins_with_machine_code(tmp_path: Path) -> None:
 
 
 SLOWER = """
-    import sys, threading, time, numpy as np, afx
-    from afx.compiler.native_backend import failures, start, swap
+    import sys, time, numpy as np, afx
+    from afx.compiler.native_backend import failures, process, start
     from afx.compiler.target import NativeTarget, Target, current
     afx.set_code_cache(sys.argv[1])
     current.set(Target(native=NativeTarget(compile_min_seconds=0.0)))
@@ -322,9 +319,8 @@ SLOWER = """
     while time.monotonic() < end and native.state != failures.FASTER_BY_NUMPY:
         fn(*args)
         time.sleep(1e-3)
-    written = threading.Event()
-    swap.ask_helper(written.set)
-    assert written.wait(60)
+    while process.service.is_busy:
+        time.sleep(0.01)
     print(native.state, len(trials))
 """
 STRAIGHT = "lambda x, n: np.exp(x) * n + x"
@@ -340,16 +336,15 @@ def test_slow_kernels_of_other_values_bind_nobody(tmp_path: Path, text: str, tri
 
 
 def test_verdicts_for_numpy_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a day, however often they were read, the trial runs again; that a kernel was faster stays."""
-    monkeypatch.setattr(kept, "ask_helper", lambda task: task())
+    """After minutes, however often they were read, the trial runs again; that a kernel was faster stays."""
     folder, x = str(tmp_path / "code"), np.ones(3)
     keys = key_of(["slow"]), key_of(["fast"])
     now = time.time()
     for key, is_faster in zip(keys, (False, True), strict=True):
         keep_kernels(key, folder, "made")
-        keep_verdict(key, folder, schedule_of(np.exp, x), is_faster)
-    for hours, expected in ((0, (None, True)), (23, (None, True)), (25, ("made", False)), (-25, ("made", False))):
-        monkeypatch.setattr(time, "time", lambda hours=hours: now + 3600 * hours)
+        keep_verdict(key, folder, schedule_of(np.exp, x), is_faster, lambda call: call[0](*call[1:]))
+    for minutes, expected in ((0, (None, True)), (4, (None, True)), (6, ("made", False)), (-6, ("made", False))):
+        monkeypatch.setattr(time, "time", lambda minutes=minutes: now + 60 * minutes)
         slow, fast = [find_kept(key, folder) for key in keys]
         assert slow is not None
         assert (slow.made, slow.is_tried) == expected

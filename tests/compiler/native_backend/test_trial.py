@@ -7,7 +7,7 @@ import pytest
 
 from afx.compiler.native_backend import trial
 from afx.compiler.native_backend.swap import NativeCode
-from afx.compiler.native_backend.trial import Trial, run_numpy
+from afx.compiler.native_backend.trial import Doubt, Trial, run_numpy
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import DEFAULT, Target
 from afx.runtime.buffer_cache import IdleBuffers
@@ -56,7 +56,10 @@ def tried(clocks: Clocks, numpy_times: Taken, kernel_times: Taken, refuses: bool
         assert code.run is not None
         if code.run([], Plan()) is None:
             code.note_refusal()
-    assert code.run is (kernel if code.state == "linked" else run_numpy)
+    if code.state == "NumPy's calls were faster":
+        assert isinstance(code.run, Doubt)
+    else:
+        assert code.run is (kernel if code.state == "linked" else run_numpy)
     return code.state
 
 
@@ -118,3 +121,18 @@ def test_one_long_call_decides_for_a_kernel(clocks: Clocks) -> None:
     assert clocks.counts == [1 + TRIAL_CALLS, 1 + TRIAL_CALLS]
     first_is_slow = iter([(9.0, 9.0, 9.0)] + [(0.1, 0.1, 0.1)] * TRIAL_CALLS)
     assert tried(clocks, always(1.0, 1.0, 1.0), first_is_slow) == "linked"
+
+
+def test_who_was_faster_is_asked_again() -> None:
+    """Minutes after NumPy's calls were faster, which a busy machine may have said, the kernel is tried once more."""
+    code = NativeCode(Schedule((), (), (), ()), Target(), (), IdleBuffers(0, 1))
+    trial = Trial(code, lambda *_: [1])
+    doubt = Doubt(code, trial)
+    code.settle("NumPy's calls were faster", doubt)
+    plan: Any = type("Plan", (), {"run_numpy": lambda *_: [0]})()
+    assert code.run([], plan) == [0]  # type: ignore[misc]  # it runs
+    assert code.run is doubt
+    doubt.end = 0.0
+    assert code.run([], plan) == [1]
+    assert code.state == "linked"
+    assert isinstance(code.run, Trial)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from afx.compiler.native_backend.interface import PARTS
 from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.looks import STOPPED
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.interface import PARTS
 
 __all__ = ["DISMISSED", "ENDED", "JOB", "MEMBERS", "TEAM_BYTES", "TICKET", "Team"]
 
