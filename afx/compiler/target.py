@@ -160,6 +160,7 @@ class ServiceTarget:
     grace_max_seconds: float = 2.0  # once more, as this process may have been stopped with it
     end_max_seconds: float = 5.0  # for a child that has closed its pipe to end
     child_max_ends: int = 2  # children in a row that ended over their work
+    fork_max_seconds: float = 5.0  # that a fork waits for modules that another thread loads
     task_max_seconds: float = 2.0  # that the end of the program waits for one
     room_every_seconds: float = 1e-3  # between naps of a caller, until machine code is there
     room_seconds: float = 2e-5  # of a nap: a tenth of the time at most, with what waking up costs

@@ -29,6 +29,7 @@ from afx.compiler.schedule import Call, Instruction, Schedule
 from afx.compiler.target import current
 from afx.core.registry import loaded_modules
 from afx.runtime.buffer_cache import IdleBuffers
+from afx.runtime.forks import between_forks
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.swap import NativeCode
@@ -59,7 +60,8 @@ def start(code: NativeCode) -> None:
     elif len(schedule) > target.native.lower_max_instructions:
         code.give_up(TOO_LONG)
     elif (code.is_awaited or code.is_long) and len(schedule) <= target.native.await_max_instructions:
-        from afx.compiler.native_backend.build import compile_here  # lowering is for callers who wait alone
+        with between_forks():
+            from afx.compiler.native_backend.build import compile_here  # lowering is for callers who wait alone
 
         compile_here(code.schedule, target, where, code.key, code.arrive)
     else:

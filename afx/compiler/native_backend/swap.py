@@ -26,7 +26,7 @@ from afx.compiler.status import PlanStatus
 from afx.compiler.target import DEFAULT, Target, current
 from afx.core.registry import loaded_modules
 from afx.runtime.buffer_cache import IdleBuffers
-from afx.runtime.forks import renew_after_fork
+from afx.runtime.forks import between_forks, renew_after_fork
 
 __all__ = [
     "NativeCode",
@@ -287,7 +287,8 @@ def start(code: NativeCode) -> None:
 
 def _load_start() -> Any:
     """Return the module that starts and links machine code, which a first call does without."""
-    from afx.compiler.native_backend import start
+    with between_forks():
+        from afx.compiler.native_backend import start
 
     return start
 
@@ -313,7 +314,8 @@ def foresee() -> None:
 
 
 def _start_compiler() -> None:
-    from afx.compiler.native_backend.process import service
+    with between_forks():
+        from afx.compiler.native_backend.process import service
 
     service.start(loaded_modules())
 

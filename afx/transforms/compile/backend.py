@@ -12,6 +12,7 @@ from afx.compiler.native_backend.code_folder import choose_folder
 from afx.compiler.native_backend.swap import foresee, is_installed
 from afx.compiler.target import Target, current
 from afx.errors import ArgumentError, MissingExtraError
+from afx.runtime.forks import between_forks
 
 __all__ = ["Backend", "check_backend", "foresee_code", "get_backend", "set_backend", "set_code_cache", "with_backend"]
 
@@ -78,8 +79,8 @@ def foresee_code(backend: Backend | None) -> None:
     """Get ready to compile, without waiting: where the back end's first call will wait for it, by LLVM at once."""
     if is_installed():
         if backend == "native":
-            from afx.compiler.native_backend.process import service
-
+            with between_forks():
+                from afx.compiler.native_backend.process import service
             service.start()
         elif backend == "auto":
             foresee()
