@@ -45,7 +45,10 @@ def _runge_kutta(afx: Any, steps: int) -> Run:
         d = rate(y + 0.01 * c, p)
         return (y + 0.01 / 6 * (a + 2 * b + 2 * c + d), p), None
 
-    fn = afx.jit(afx.value_and_grad(lambda y, p: afx.sum(afx.scan(step, (y, p), None, steps)[0][0] ** 2), (0, 1)))
+    def loss(y: Any, p: Any) -> Any:
+        return afx.sum(afx.scan(step, (y, p), None, steps)[0][0] ** 2)
+
+    fn = afx.jit(afx.value_and_grad(loss, (0, 1)))
     y, p = np.array([1.0, 0.0]), np.array([2.0, 0.1])
     return lambda: fn(y, p)
 
@@ -71,7 +74,10 @@ def _while_loop(afx: Any) -> Run:
         def step(s: Any) -> Any:
             return s[0] - 0.05 * (s[0] ** 3 - a) / (3 * s[0] ** 2), s[1] + 1
 
-        return afx.sum(afx.while_loop(lambda s: s[1] < 2000, step, (a, 0))[0])
+        def is_open(s: Any) -> Any:
+            return s[1] < 2000
+
+        return afx.sum(afx.while_loop(is_open, step, (a, 0))[0])
 
     fn = afx.jit(newton)
     a = np.linspace(1.0, 5.0, 16)
@@ -80,8 +86,10 @@ def _while_loop(afx: Any) -> Run:
 
 def _odeint(afx: Any) -> Run:
     def end(y: Any, p: Any) -> Any:
-        found = afx.integrate.odeint(lambda t, y, p: afx.stack([p[0] * y[0] - y[0] * y[1], y[0] * y[1] - p[1] * y[1]]),
-                                     y, np.linspace(0.0, 10.0, 20), p, rtol=1e-6, atol=1e-9)  # fmt: skip
+        def rate(_: Any, y: Any, p: Any) -> Any:
+            return afx.stack([p[0] * y[0] - y[0] * y[1], y[0] * y[1] - p[1] * y[1]])
+
+        found = afx.integrate.odeint(rate, y, np.linspace(0.0, 10.0, 20), p, rtol=1e-6, atol=1e-9)
         return afx.sum(found.ys**2)
 
     fn = afx.jit(afx.value_and_grad(end, (0, 1)))
@@ -93,7 +101,10 @@ def _bfgs(afx: Any) -> Run:
     def banana(x: Any) -> Any:
         return afx.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
 
-    fn = afx.jit(lambda x: afx.optim.minimize(banana, x, method="bfgs").x)
+    def fit(x: Any) -> Any:
+        return afx.optim.minimize(banana, x, method="bfgs").x
+
+    fn = afx.jit(fit)
     x = np.linspace(-1.0, 1.0, 8)
     return lambda: fn(x)
 
@@ -164,7 +175,7 @@ def measure(name: str, backend: str, folder: str, busy: int) -> dict[str, float]
             break
     taken = time.perf_counter() - start
     ends.set()
-    times = []
+    times: list[float] = []
     for _ in range(20 if worst < 1 else 3):
         before = time.perf_counter()
         run()
@@ -222,4 +233,4 @@ def main(rounds: int = 10, names: Sequence[str] = NAMES, busy: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], *sys.argv[2:4], int(sys.argv[4]))))
+    print(json.dumps(measure(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))))

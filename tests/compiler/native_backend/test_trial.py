@@ -125,14 +125,40 @@ def test_one_long_call_decides_for_a_kernel(clocks: Clocks) -> None:
 
 def test_who_was_faster_is_asked_again() -> None:
     """Minutes after NumPy's calls were faster, which a busy machine may have said, the kernel is tried once more."""
+
+    class Plan:
+        def run_numpy(self, *_: Any) -> list[Any]:
+            return [0]
+
+        def drop_buffers(self) -> None: ...
+
+    def kernel(*_: Any) -> list[Any]:
+        return [1]
+
     code = NativeCode(Schedule((), (), (), ()), Target(), (), IdleBuffers(0, 1))
-    trial = Trial(code, lambda *_: [1])
-    doubt = Doubt(code, trial)
+    doubt = Doubt(code, Trial(code, kernel))
     code.settle("NumPy's calls were faster", doubt)
-    plan: Any = type("Plan", (), {"run_numpy": lambda *_: [0]})()
-    assert code.run([], plan) == [0]  # type: ignore[misc]  # it runs
+    assert doubt([], Plan()) == [0]
     assert code.run is doubt
     doubt.end = 0.0
-    assert code.run([], plan) == [1]
+    assert doubt([], Plan()) == [1]
     assert code.state == "linked"
     assert isinstance(code.run, Trial)
+
+
+def test_a_kept_verdict_is_no_reason_for_a_long_call() -> None:
+    """What an earlier process found is trusted for short calls: after a longer one, machine code is looked for."""
+
+    class Plan:
+        def run_numpy(self, *_: Any) -> list[Any]:
+            return [0]
+
+        def drop_buffers(self) -> None: ...
+
+    for seconds, state in ((60.0, "NumPy's calls were faster"), (0.0, "waiting")):
+        code = NativeCode(Schedule((), (), (), ()), Target(), (), IdleBuffers(0, 1))
+        code.trust_numpy(seconds)
+        assert code.run is not None
+        assert code.run([], Plan()) == [0]
+        assert code.state == state
+        assert code.trusts == (state != "waiting")
