@@ -57,7 +57,9 @@ def _arguments() -> argparse.Namespace:
         default="default",
         help="whose threads compute afx's large products",
     )
-    parser.add_argument("--busy", type=int, default=0, help="threads that compute in Python beside the calls of settle (0)")
+    parser.add_argument(
+        "--busy", type=int, default=0, help="threads that compute in Python beside the calls of settle (0)"
+    )
     parser.add_argument("--quick", action="store_true", help="one short round: to see that everything runs")
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
     parser.add_argument("--json", type=Path, help="also write every round to this file")

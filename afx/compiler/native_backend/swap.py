@@ -234,7 +234,7 @@ class NativeCode:
                 log(f"kept code could not be looked for ({error})", is_asked=False)
         if self.is_long and self._state == "waiting":
             self._begin()
-            self._ready.wait(seconds)
+            self._ready.wait(2 * seconds)  # which is the least that it takes
             if self._arrived is not None:
                 self._take()
 

@@ -50,8 +50,8 @@ def set_code_cache(folder: str | os.PathLike[str] | None) -> None:
 
     By default it is the folder ``afx`` in the user's cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``, ``~/Library/Caches``
     on macOS); the environment variable ``AFX_CODE_CACHE`` names another one, or none as ``0``. With machine code is kept
-    whether it was faster than NumPy's calls; that it was not, for a day, and not of functions that hold a while loop or a
-    branch, whose work depends on values. What lies there runs as code. So the folder belongs to the user, and no one
+    whether it was faster than NumPy's calls; that it was not, for minutes, and not of functions that hold a while loop or
+    a branch, whose work depends on values. What lies there runs as code. So the folder belongs to the user, and no one
     else may read or write it; it is made so where it does not exist. Files are named by the digest of program, processor and
     versions, and checked before they are loaded; beyond 256 MB those that were not used for longest go. Other files there
     are left alone.
