@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 
 from afx.compiler.native_backend.child import ADDRESSES, load_llvm
-from afx.compiler.native_backend.helper import between_forks
 from afx.compiler.target import DEFAULT, current
 from afx.core.constants import __version__
+from afx.runtime.forks import between_forks
 
 __all__ = ["CodeCache", "circumstances", "get_code", "keep", "key_of", "open_folder", "put_code", "remember_code"]
 
