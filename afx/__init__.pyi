@@ -101,6 +101,7 @@ from afx.transforms.checkpoint import *
 from afx.transforms.compile.backend import get_backend as get_backend
 from afx.transforms.compile.backend import set_backend as set_backend
 from afx.transforms.compile.backend import set_code_cache as set_code_cache
+from afx.transforms.compile.backend import set_denormals as set_denormals
 from afx.transforms.compile.jit import *
 from afx.transforms.compile.jit_cache import CacheInfo as CacheInfo
 from afx.transforms.compile.lowered import PlanStatus as PlanStatus

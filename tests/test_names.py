@@ -353,6 +353,7 @@ NAMES: dict[str, list[str]] = {
         "set_cache_limit",
         "set_code_cache",
         "set_default_dtype",
+        "set_denormals",
         "set_threads",
         "setdiff1d",
         "setxor1d",

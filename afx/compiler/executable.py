@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.buffers import BufferAssignment, assign
+from afx.compiler.denormals import flushes
 from afx.compiler.fusion import Groups, fuse
 from afx.compiler.lowering import lower
 from afx.compiler.lowering_rules import calls_blas
@@ -29,6 +30,7 @@ from afx.errors import AfxError, OperandError
 from afx.runtime.autotune import Autotuner
 from afx.runtime.blas import blas
 from afx.runtime.buffer_cache import IdleBuffers
+from afx.runtime.control_register import can_flush, keeps_underflow, run_in_mode
 from afx.runtime.output_pool import pooled_bytes
 from afx.runtime.thread_pool import get_threads, single_threaded
 
@@ -50,6 +52,7 @@ class Plan:
         donated: positions of inputs whose memory results may take.
         schedule: its instructions.
         idle: the sets of buffers that no call uses.
+        flushes: whether it computes without denormal numbers, unless the caller's ``np.errstate`` wants to hear of underflow.
     """
 
     graph: Graph
@@ -61,13 +64,22 @@ class Plan:
     _tuner: Autotuner | None = attrs.field(repr=False)
     idle: IdleBuffers = attrs.field(repr=False)
     _native: NativeCode | None = attrs.field(repr=False)
+    flushes: bool = False
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """Run it on bare values of the graph's input shapes and dtypes."""
         native = self._native
         if native is not None:
             run = native.run
-            found = native.count(inputs, self) if run is None else run(inputs, self)
+            if run is None and native.is_awaited:  # compiled before the register is set
+                native.compile()
+                run = native.run
+            if run is None:
+                found = native.count(inputs, self)
+            elif self.flushes and not keeps_underflow():
+                found = run_in_mode(True, run, inputs, self)
+            else:
+                found = run(inputs, self)
             if found is not None:
                 return found
             native.note_refusal()
@@ -95,10 +107,10 @@ class Plan:
         try:
             tuner = self._tuner
             if tuner is None:
-                return _within(self._policies[0], run, inputs)
+                return self._in_mode(self._policies[0], run, inputs)
             policy = tuner.pick()
             start = time.perf_counter()
-            found = _within(self._policies[policy], run, inputs)
+            found = self._in_mode(self._policies[policy], run, inputs)
             tuner.observe(policy, time.perf_counter() - start)
             return found
         except NUMPY_ERRORS as error:
@@ -106,6 +118,13 @@ class Plan:
         finally:
             if len(idle.recent) < idle.max_sets:
                 idle.recent.append(run)
+
+    def _in_mode(self, policy: ThreadPolicy, run: Run, inputs: tuple[Any, ...]) -> list[Any]:
+        """Run with or without denormals."""
+        if self.flushes and not keeps_underflow():
+            found: list[Any] = run_in_mode(True, _within, policy, run, inputs)
+            return found
+        return _within(policy, run, inputs)
 
     def _explain(self, inputs: Sequence[Any], error: Exception) -> NoReturn:
         """Raise the error of the op that refuses its operands, which a second run finds."""
@@ -200,7 +219,8 @@ def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None
     executable = NumpyBackend.compile(schedule, target)
     idle = _idle(schedule, graph, target)
     code = native_code(schedule, target, policies[0], idle)
-    return Plan(graph, target, tuple(donated), schedule, executable, policies, tuner, idle, code)
+    flushing = can_flush() and flushes(graph, target)
+    return Plan(graph, target, tuple(donated), schedule, executable, policies, tuner, idle, code, flushing)
 
 
 def _idle(schedule: Schedule, graph: Graph, target: Target) -> IdleBuffers:

@@ -93,7 +93,7 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
     "afx.runtime.thread_pool": "get_threads",
     "afx.runtime.threads": "set_threads",
     "afx.transforms.checkpoint": "checkpoint",
-    "afx.transforms.compile.backend": "get_backend set_backend set_code_cache",
+    "afx.transforms.compile.backend": "get_backend set_backend set_code_cache set_denormals",
     "afx.transforms.compile.jit": "JitFunction Lowered jit",
     "afx.transforms.compile.jit_cache": "CacheInfo",
     "afx.transforms.compile.lowered": "PlanStatus",

@@ -14,9 +14,13 @@ from afx.compiler.target import Target, current
 from afx.errors import ArgumentError, MissingExtraError
 from afx.runtime.forks import between_forks
 
-__all__ = ["Backend", "check_backend", "foresee_code", "get_backend", "set_backend", "set_code_cache", "with_backend"]
+__all__ = [
+    "Backend", "Denormals", "check_backend", "check_denormals", "foresee_code", "get_backend", "set_backend", "set_code_cache",
+    "set_denormals", "with_backend",
+]  # fmt: skip
 
 Backend: TypeAlias = Literal["auto", "numpy", "native"]
+Denormals: TypeAlias = Literal["keep", "flush"]
 
 
 def set_backend(backend: Backend) -> None:
@@ -103,10 +107,46 @@ def check_backend(who: str, backend: object) -> None:
         raise MissingExtraError(f'{who}: the back end "native" needs llvmlite: pip install "afx[native]"')
 
 
-def with_backend(target: Target, backend: Backend | None) -> Target:
-    """Return a target with another back end; None leaves it as it is.
+def with_backend(target: Target, backend: Backend | None, denormals: Denormals | None = None) -> Target:
+    """Return a target with another back end, or another treatment of denormals; None leaves it as it is.
 
     >>> with_backend(Target(), "native").backend
     'native'
     """
+    if denormals is not None:
+        target = attrs.evolve(target, denormals=denormals)
     return target if backend is None else attrs.evolve(target, backend=backend)
+
+
+def set_denormals(denormals: Denormals | None) -> None:
+    """Set what functions that are compiled from now on do with denormal numbers; `afx.jit` takes the word for one function.
+
+    Denormal numbers lie between 0 and the smallest normal one, 1.2e-38 of float32. On many processors an operation with
+    one takes a hundred times as long. "Flush" takes those of operands, and those of results, as zeros of their sign, in
+    NumPy's calls and machine code alike, while a compiled function runs; operations outside of `afx.jit` keep them.
+
+    Args:
+        denormals: ``"flush"``: all compiled functions flush, float64 too; ``"keep"``: none does; None, as it is in the
+            beginning: those flush that compute in float32 or complex64 alone, with more than some hundred numbers in
+            all. Within ``np.errstate(under=...)`` other than ``"ignore"`` all keep them, so that underflow is heard of.
+
+    Raises:
+        ArgumentError: another word.
+
+    >>> halve = afx.jit(lambda x: x / 2)
+    >>> x = afx.asarray([1.2e-38])
+    >>> set_denormals("flush")
+    >>> halve(x)
+    Array([0.], dtype=float32)
+    >>> set_denormals(None)
+    >>> halve(x)
+    Array([6.e-39], dtype=float32)
+    """
+    check_denormals("set_denormals", denormals)
+    current.set(attrs.evolve(current.target, denormals=denormals or "auto"))
+
+
+def check_denormals(who: str, denormals: object) -> None:
+    """Raise where a word does not say what becomes of denormals."""
+    if denormals is not None and denormals not in get_args(Denormals):
+        raise ArgumentError(f'{who}: denormals are "keep" or "flush": got {denormals!r}; give one of these')

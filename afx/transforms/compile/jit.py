@@ -27,7 +27,14 @@ from afx.pytree.treedef import orders
 from afx.runtime.output_pool import without_debugger_refs
 from afx.transforms._arguments import name_of, own_name
 from afx.transforms._positions import as_positions, check_positions, leaves_of, static_options
-from afx.transforms.compile.backend import Backend, check_backend, foresee_code, with_backend
+from afx.transforms.compile.backend import (
+    Backend,
+    Denormals,
+    check_backend,
+    check_denormals,
+    foresee_code,
+    with_backend,
+)
 from afx.transforms.compile.compiled_call import call
 from afx.transforms.compile.jit_cache import CacheEntry, CacheInfo, cache_info, forget_unused
 from afx.transforms.compile.lowered import Lowered
@@ -50,12 +57,13 @@ R = TypeVar("R")
 
 @attrs.frozen
 class Options:
-    """Static arguments, donated arguments, and the back end of a jitted function."""
+    """Static arguments, donated arguments, the back end of a jitted function, and what it does with denormals."""
 
     static_nums: tuple[int, ...] = ()
     static_names: tuple[str, ...] = ()
     donated: tuple[int, ...] = ()
     backend: Backend | None = None
+    denormals: Denormals | None = None
 
 
 class JitFunction(Generic[P, R]):
@@ -72,6 +80,7 @@ class JitFunction(Generic[P, R]):
         self._static_names = options.static_names
         self._donate = options.donated
         self._backend: Backend | None = options.backend
+        self._denormals: Denormals | None = options.denormals
         self._plain = not (options.static_nums or options.static_names or options.donated or options.backend)
 
     @overload
@@ -130,7 +139,7 @@ class JitFunction(Generic[P, R]):
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Return the name, as for functions, or where another function has that name what makes it anew."""
-        options = Options(self._static_nums, self._static_names, self._donate, self._backend)
+        options = Options(self._static_nums, self._static_names, self._donate, self._backend, self._denormals)
         return own_name(self, self._fn) or (JitFunction, (self._fn, options))
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered:
@@ -237,7 +246,7 @@ class JitFunction(Generic[P, R]):
     ) -> CacheEntry:
         """Return what runs arguments of a new kind, and keep it, where it depends on these alone."""
         avals = [aval_of(x, self._name) for x in leaves]
-        target = with_backend(current.target, self._backend)
+        target = with_backend(current.target, self._backend, self._denormals)
         foresee_code(target.backend)
         start = time.perf_counter()
         entry = CacheEntry(to_graph(fn, treedef, avals, self._name), leaves_of(args, given), target)
@@ -296,6 +305,7 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
     backend: Backend | None = None,
+    denormals: Denormals | None = None,
 ) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
 @overload
 def jit(
@@ -306,6 +316,7 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
     backend: Backend | None = None,
+    denormals: Denormals | None = None,
 ) -> JitFunction[P, R]: ...
 def jit(
     fn: Callable[..., Any] | None = None,
@@ -315,6 +326,7 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
     backend: Backend | None = None,
+    denormals: Denormals | None = None,
 ) -> JitFunction[..., Any] | Callable[[Callable[..., Any]], JitFunction[..., Any]]:
     """Return a function that traces ``fn`` once per kind of arguments and then runs its plan.
 
@@ -333,11 +345,15 @@ def jit(
             code that has overwritten an argument tells of floating-point errors at the line of the call.
         backend: who runs it: ``"auto"``, ``"numpy"`` or ``"native"``, as `afx.set_backend` says; None for what that
             has set. The first two give the same bits; ``"native"`` has its own, the same from the first call on.
+        denormals: ``"flush"``: numbers between 0 and the smallest normal one are zeros while it computes, whatever the
+            dtype; ``"keep"``: they are not; None: as `afx.set_denormals` says, by default the first where all its
+            arithmetic is float32 or complex64, of more than some hundred elements, and else the second.
 
     Raises:
         ConcreteValueError: the function asks for the value of a traced array.
         TreeError: a static argument does not hash.
-        ArgumentError: a position or name that the function's parameters do not have, no position at all, or no back end.
+        ArgumentError: a position or name that the function's parameters do not have, no position at all, no back end,
+            or a word for denormals that is none.
         MissingExtraError: the back end ``"native"`` without llvmlite.
 
     >>> import afx
@@ -354,15 +370,16 @@ def jit(
             f"beside static_argnums={static_argnums}; count from the front"
         )
 
+    check_denormals("jit", denormals)
     if backend is not None:
         check_backend("jit", backend)
         foresee_code(backend)
 
     def decorate(f: Callable[..., Any]) -> JitFunction[..., Any]:
         if not (nums or names or given):  # nothing that the signature need be read for
-            return JitFunction(f, Options(backend=backend))
+            return JitFunction(f, Options(backend=backend, denormals=denormals))
         check_positions(f, static_argnums=nums, donate_argnums=given)
-        return JitFunction(f, Options(*static_options(f, nums, names), given, backend))
+        return JitFunction(f, Options(*static_options(f, nums, names), given, backend, denormals))
 
     if fn is None:
         return decorate

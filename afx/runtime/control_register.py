@@ -1,0 +1,210 @@
+"""Control register: the processor's switch that takes denormal operands, and gives denormal results, as zeros.
+
+It is MXCSR (FTZ and DAZ) on x86-64 and FPCR (FZ) on ARM, one for each thread. It is read and written by the C library's
+``fegetenv`` and ``fesetenv``, on Linux and macOS; elsewhere nothing changes it. What runs within `run_in_mode` computes in that mode;
+then the register is the caller's again, however that ends. Threads that take part are given the caller's mode.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import attrs
+import numpy as np
+
+__all__ = ["can_flush", "is_flushing", "keeps_underflow", "met_denormals", "run_in_mode"]
+
+R = TypeVar("R")
+
+
+@attrs.frozen
+class _Layout:
+    """Where C's ``fenv_t`` holds the control register, in words of 32 bits.
+
+    Attributes:
+        words: of the structure.
+        control: the word of the control register.
+        flush: its bits that flush operands and results.
+        status: the word of flags.
+        met: the flag of denormal operands.
+        flags: all flags.
+    """
+
+    words: int
+    control: int
+    flush: int
+    status: int
+    met: int
+    flags: int
+
+
+_X86, _ARM = (0x8040, 0x02, 0x3F), (1 << 24, 0x80, 0x9F)
+_LAYOUTS = {
+    ("linux", "x86_64"): _Layout(8, 7, _X86[0], 7, *_X86[1:]),
+    ("darwin", "x86_64"): _Layout(4, 1, _X86[0], 1, *_X86[1:]),
+    ("linux", "aarch64"): _Layout(2, 0, _ARM[0], 1, *_ARM[1:]),
+    ("darwin", "arm64"): _Layout(4, 2, _ARM[0], 0, *_ARM[1:]),
+}
+
+
+class _Register:
+    """The register of the calling thread.
+
+    Attributes:
+        run: ``run(flushing, fn, *args)`` calls a function in a mode.
+    """
+
+    def __init__(self, layout: _Layout) -> None:
+        library = ctypes.PyDLL(None)  # whose calls keep the interpreter's lock
+        self._get: Any = library.fegetenv
+        self._set: Any = library.fesetenv
+        self._layout = layout
+        self._new: Any = ctypes.c_uint32 * (layout.words + 4)  # more than a libc needs
+        self.run: Callable[..., Any] = self._runner()
+
+    def _runner(self) -> Callable[..., Any]:
+        get, leave, new, control, free = self._get, self._set, self._new, self._layout.control, list[Any]()
+        modes: tuple[dict[int, Any], dict[int, Any]] = ({}, {})  # environments by the word that they stand in for
+
+        def run(flushing: bool, fn: Callable[..., R], *args: Any) -> R:
+            saved: Any = free.pop() if free else new()
+            get(saved)
+            word = saved[control]
+            try:
+                mode = modes[flushing][word]
+            except KeyError:
+                mode = modes[flushing][word] = self._changed(saved, flushing)
+            if mode is None:
+                free.append(saved)
+                return fn(*args)
+            try:
+                leave(mode)
+                return fn(*args)
+            finally:
+                leave(saved)  # at once: an interrupt may be raised behind any other call
+                free.append(saved)
+
+        return run
+
+    def read(self) -> Any:
+        """Return this thread's environment."""
+        saved = self._new()
+        self._get(saved)
+        return saved
+
+    def is_flushing(self) -> bool:
+        """Tell whether this thread flushes."""
+        return self._flushes(self.read())
+
+    def _flushes(self, saved: Any) -> bool:
+        return bool(saved[self._layout.control] & self._layout.flush == self._layout.flush)
+
+    def met(self, *, forgetting: bool) -> bool:
+        """Tell whether the flag of denormal operands is raised, and lower it."""
+        saved, layout = self.read(), self._layout
+        found = bool(saved[layout.status] & layout.met)
+        if found and forgetting:
+            saved[layout.status] &= ~layout.met
+            self._set(saved)
+        return found
+
+    def _changed(self, saved: Any, flushing: bool) -> Any:
+        """Return an environment like this one without flags, which flushes or does not; None where this one is so."""
+        if self._flushes(saved) is flushing:
+            return None
+        layout, found = self._layout, self._new(*saved)
+        found[layout.status] &= ~layout.flags
+        bits = layout.flush if flushing else 0
+        found[layout.control] = found[layout.control] & ~layout.flush | bits
+        return found
+
+
+@functools.cache
+def _register() -> _Register | None:
+    """Return the register, None where nothing is known of it or setting it does not flush."""
+    machine = {"AMD64": "x86_64"}.get(platform.machine(), platform.machine())
+    layout = _LAYOUTS.get((sys.platform, machine))
+    try:
+        found = None if layout is None else _Register(layout)
+    except (AttributeError, OSError, TypeError):  # no such functions
+        return None
+    return found if found is not None and _works(found) else None
+
+
+def _works(register: _Register) -> bool:
+    """Tell whether operands and results are flushed where the register is set, and kept where it is not."""
+    least = np.full(4, np.finfo(np.float32).smallest_normal)
+    denormal = np.full(4, 1, np.uint32).view(np.float32)
+
+    def compute() -> list[bool]:
+        return [bool(x.view(np.uint32).any()) for x in (least * np.float32(0.5), denormal * np.float32(2))]
+
+    return register.run(True, compute) == [False, False] and register.run(False, compute) == [True, True]
+
+
+def can_flush() -> bool:
+    """Tell whether this system's register can be set."""
+    return _register() is not None
+
+
+def is_flushing() -> bool:
+    """Tell whether this thread flushes denormals.
+
+    >>> is_flushing()
+    False
+    """
+    register = _register()
+    return register is not None and register.is_flushing()
+
+
+def met_denormals(*, forgetting: bool = False) -> bool:
+    """Tell whether this thread has had denormal operands, which is forgotten then where that is asked for."""
+    register = _register()
+    return register is not None and register.met(forgetting=forgetting)
+
+
+def run_in_mode(flushing: bool, fn: Callable[..., R], *args: Any) -> R:
+    """Return ``fn(*args)``, computed by this thread without denormals, or with them.
+
+    >>> x = np.full(1, 1e-40, np.float32)
+    >>> bool(run_in_mode(True, np.multiply, x, x.dtype.type(1))[0]) is not can_flush()
+    True
+    """
+    register = _register()
+    found: R = fn(*args) if register is None else register.run(flushing, fn, *args)
+    return found
+
+
+def keeps_underflow() -> bool:
+    """Tell whether the caller's ``np.errstate`` wants to hear of underflow, which flushing would hide.
+
+    >>> with np.errstate(under="warn"):
+    ...     keeps_underflow()
+    True
+    """
+    state = _context.get(None)
+    known = _heard.get(state)
+    if known is None:
+        known = np.geterr()["under"] != "ignore"
+        if _context is not _NO_CONTEXT:
+            if len(_heard) >= 64:
+                _heard.clear()
+            _heard[state] = known
+    return known
+
+
+class _NoContext:
+    """Stands for what another release of NumPy may not have: then each call asks."""
+
+    def get(self, default: None) -> None:
+        """Return nothing."""
+
+
+_NO_CONTEXT = _NoContext()
+_context: Any = getattr(np._core.umath, "_extobj_contextvar", _NO_CONTEXT)
+_heard: dict[Any, bool] = {}  # by NumPy's own records, which do not change and are held here
