@@ -22,7 +22,7 @@ def flushes(graph: Graph, target: Target) -> bool:
     >>> import afx
     >>> def times(x):
     ...     return flushes(afx.trace(lambda x: x * 0.5)(x), Target())
-    >>> times(afx.ones(1000)), times(afx.ones(1000, dtype=afx.float64)), times(afx.ones(2))
+    >>> times(afx.ones(2000)), times(afx.ones(2000, dtype=afx.float64)), times(afx.ones(2))
     (True, False, False)
     """
     if target.denormals != "auto":

@@ -14,6 +14,7 @@ from afx.core.tracing.batch_trace import Unbatched
 from afx.core.tracing.tracer import bind
 from afx.errors import GraphError, OperandError
 from afx.ops.creation.creation import asarray
+from afx.runtime.control_register import run_as_caller
 
 __all__ = ["callback"]
 
@@ -29,7 +30,7 @@ class Callback:
 
     def __call__(self, leaves: Sequence[Any]) -> None:
         args, kwargs = pytree.unflatten(self.treedef, list(leaves))
-        self.fn(*args, **kwargs)
+        run_as_caller(self.fn, *args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<{getattr(self.fn, '__qualname__', 'a function')}>"

@@ -1,8 +1,8 @@
 """Control register: the processor's switch that takes denormal operands, and gives denormal results, as zeros.
 
 It is MXCSR (FTZ and DAZ) on x86-64 and FPCR (FZ) on ARM, one for each thread. It is read and written by the C library's
-``fegetenv`` and ``fesetenv``, on Linux and macOS; elsewhere nothing changes it. What runs within `run_in_mode` computes in that mode;
-then the register is the caller's again, however that ends. Threads that take part are given the caller's mode.
+``fegetenv`` and ``fesetenv``, on Linux and macOS; elsewhere nothing changes it. What runs within `run_in_mode` computes in
+that mode; then the register is the caller's again, however that ends. Threads that take part are given the caller's mode.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import ctypes
 import functools
 import platform
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 
-__all__ = ["can_flush", "is_flushing", "keeps_underflow", "met_denormals", "run_in_mode"]
+__all__ = ["can_flush", "is_flushing", "keeps_underflow", "met_denormals", "run_as_caller", "run_in_mode"]
 
 R = TypeVar("R")
 
@@ -52,6 +53,19 @@ _LAYOUTS = {
 }
 
 
+class _Thread(threading.local):
+    """What a thread knows of itself.
+
+    Attributes:
+        mode: whether it flushed before `run_in_mode` changed that; None where nothing is changed.
+    """
+
+    mode: bool | None = None
+
+
+_thread = _Thread()
+
+
 class _Register:
     """The register of the calling thread.
 
@@ -82,10 +96,13 @@ class _Register:
             if mode is None:
                 free.append(saved)
                 return fn(*args)
+            outer = _thread.mode
             try:
+                _thread.mode = not flushing
                 leave(mode)
                 return fn(*args)
             finally:
+                _thread.mode = outer
                 leave(saved)  # at once: an interrupt may be raised behind any other call
                 free.append(saved)
 
@@ -178,6 +195,20 @@ def run_in_mode(flushing: bool, fn: Callable[..., R], *args: Any) -> R:
     register = _register()
     found: R = fn(*args) if register is None else register.run(flushing, fn, *args)
     return found
+
+
+def run_as_caller(fn: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+    """Call a function of the user's, for what it does, in the mode that its thread had before `run_in_mode`."""
+
+    def call() -> None:
+        _thread.mode = None
+        fn(*args, **kwargs)
+
+    mode = _thread.mode
+    if mode is None:
+        fn(*args, **kwargs)
+    else:
+        run_in_mode(mode, call)
 
 
 def keeps_underflow() -> bool:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from afx.runtime.control_register import is_flushing, run_in_mode
 from afx.runtime.processors import count_processors
 
 __all__ = ["Worker", "find_workers", "get_threads", "run_blocks", "single_threaded"]
@@ -36,6 +37,9 @@ class Worker:
         threading.Thread(target=self._serve, name="afx worker", daemon=True).start()
 
     def _serve(self) -> None:
+        run_in_mode(False, self._work)  # whatever the mode of the thread that started this one
+
+    def _work(self) -> None:
         while True:
             self.inbox.get()()
 
@@ -119,6 +123,7 @@ class _Share:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self.context = contextvars.copy_context()
+        self.is_flushing = is_flushing()
         self.work: Callable[[], None] | None = work  # None as soon as it is done: it holds what callers may give away
         self.error: BaseException | None = None
         self.begun = threading.Lock()  # taken by the helper, or by the caller, who then needs no helper any more
@@ -128,7 +133,7 @@ class _Share:
     def __call__(self) -> None:
         try:
             if self.begun.acquire(blocking=False) and self.work is not None:
-                self.context.run(self.work)
+                run_in_mode(self.is_flushing, self.context.run, self.work)
         except BaseException as error:  # handed to the caller
             self.error = error
         finally:

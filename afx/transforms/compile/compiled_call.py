@@ -117,20 +117,20 @@ class CompiledGraph:
             wanted: which inputs have derivatives.
             consts: of a loop's step, how many inputs, the first ones, do not change; it keeps as few residuals as it can.
         """
-        return _memoize(self._pairs, (wanted, consts), lambda: _split(self.graph, wanted, consts))
+        return _memoize(self._pairs, (wanted, consts), lambda: _split(self, wanted, consts))
 
     def batched(self, size: int, flags: tuple[bool, ...]) -> CompiledGraph:
         """Return the program mapped over a batch axis in front of these inputs, and of every output."""
         key = (size, flags)
-        return _memoize(self._batches, key, lambda: _batched(self.graph, size, flags, whole=True)[0])
+        return _memoize(self._batches, key, lambda: _batched(self, size, flags, whole=True)[0])
 
     def batched_where_needed(self, size: int, flags: tuple[bool, ...]) -> tuple[CompiledGraph, list[bool]]:
         """Return the program mapped over a batch axis in front of these inputs, and which outputs have one then."""
-        return _memoize(self._spreads, (size, flags), lambda: _batched(self.graph, size, flags, whole=False))
+        return _memoize(self._spreads, (size, flags), lambda: _batched(self, size, flags, whole=False))
 
     def jvp_graph(self, moving: tuple[bool, ...]) -> JvpGraph:
         """Return the program of outputs and tangents, where these inputs have tangents."""
-        return _memoize(self._pushes, moving, lambda: _push(self.graph, moving))
+        return _memoize(self._pushes, moving, lambda: _push(self, moving))
 
 
 def _memoize(known: dict[K, V], key: K, make: Callable[[], V]) -> V:
@@ -274,7 +274,7 @@ class VjpGraphs:
         marked = [n and i in masks and not masks[i].is_whole() for i, n in zip(inputs, needed, strict=True)]
         cts = [clean(masks.get(i), found[i]) for i, n in zip(inputs, needed, strict=True) if n]
         alive = [to_array(masks[i].get()) for i, m in zip(inputs, marked, strict=True) if m]
-        return Back(CompiledGraph(behind.finish([*cts, *alive])), needed, marked)
+        return Back(self.forward.with_graph(behind.finish([*cts, *alive])), needed, marked)
 
 
 class JvpGraph:
@@ -330,12 +330,12 @@ def _record(
     return found[:count], found[count:], GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_inlined=True)
 
 
-def _split(graph: Graph, wanted: tuple[bool, ...], consts: int | None) -> VjpGraphs:
+def _split(program: CompiledGraph, wanted: tuple[bool, ...], consts: int | None) -> VjpGraphs:
     """Trace a graph's forward run with a tape above; the walk back over that tape becomes graphs of their own."""
     front, tape = GraphTrace("forward pass"), Tape("jit")
-    inputs = [front.input(v.aval) for v in graph.inputs]
+    inputs = [front.input(v.aval) for v in program.graph.inputs]
     entered = [tape.input(x) if w else x for x, w in zip(inputs, wanted, strict=True)]
-    outs: list[Any] = [*evaluate(graph, *entered)]
+    outs: list[Any] = [*evaluate(program.graph, *entered)]
     tape.finish()
     owned = [isinstance(x, TapeTracer) and x._trace is tape for x in outs]
     plain = [x._value if o else x for x, o in zip(outs, owned, strict=True)]
@@ -344,7 +344,7 @@ def _split(graph: Graph, wanted: tuple[bool, ...], consts: int | None) -> VjpGra
     if consts is not None:
         fixed = [v for x in inputs[:consts] if (v := front.var_of(x)) is not None]
         residuals = choose_residuals(wanted_vars, front.equations, fixed)
-    forward = CompiledGraph(front.finish([*plain, *map(front.tracer, residuals.kept.values())]))
+    forward = program.with_graph(front.finish([*plain, *map(front.tracer, residuals.kept.values())]))
     return VjpGraphs(forward, tape.entries, residuals, (entered, outs, owned), tape.lines)
 
 
@@ -371,19 +371,19 @@ def _moved(entry: Entry, stand_in: dict[int, GraphTracer]) -> Entry:
     return entry._replace(z=z, xs=tuple([move(v) for v in entry.xs]))
 
 
-def _push(graph: Graph, moving: tuple[bool, ...]) -> JvpGraph:
+def _push(program: CompiledGraph, moving: tuple[bool, ...]) -> JvpGraph:
     front = GraphTrace("forward mode")
-    xs = [front.input(v.aval) for v in graph.inputs]
+    xs = [front.input(v.aval) for v in program.graph.inputs]
     forward = JVPTrace("jit")
     inputs = [
         forward.input(x, front.input(Aval(x.shape, x.dtype))) if m else x for x, m in zip(xs, moving, strict=True)
     ]
-    outs: list[Any] = [*evaluate(graph, *inputs)]
+    outs: list[Any] = [*evaluate(program.graph, *inputs)]
     moves = [isinstance(x, JVPTracer) and x._trace is forward for x in outs]
     values = [to_array(x._value) if m else x for x, m in zip(outs, moves, strict=True)]
     tangents = [to_array(x._tangent) for x, m in zip(outs, moves, strict=True) if m]
     forward.finish()
-    return JvpGraph(CompiledGraph(front.finish([*values, *tangents])), moves)
+    return JvpGraph(program.with_graph(front.finish([*values, *tangents])), moves)
 
 
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
@@ -395,20 +395,20 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
     return found[:count], [next(tangents) if m else None for m in pushed.moves]
 
 
-def _batched(graph: Graph, size: int, flags: tuple[bool, ...], whole: bool) -> tuple[CompiledGraph, list[bool]]:
+def _batched(program: CompiledGraph, size: int, flags: tuple[bool, ...], whole: bool) -> tuple[CompiledGraph, list[bool]]:
     """Trace a graph with a batch axis in front of some inputs; tell which outputs have one (all, where ``whole``)."""
     front = GraphTrace("vmap")
     batch = BatchTrace("jit", size)
-    shapes = [(size, *v.aval.shape) for v in graph.inputs]
-    avals = [Aval(s, v.aval.dtype) if f else v.aval for s, v, f in zip(shapes, graph.inputs, flags, strict=True)]
+    shapes = [(size, *v.aval.shape) for v in program.graph.inputs]
+    avals = [Aval(s, v.aval.dtype) if f else v.aval for s, v, f in zip(shapes, program.graph.inputs, flags, strict=True)]
     xs = [front.input(aval) for aval in avals]
-    outs: list[Any] = [*evaluate(graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])]
+    outs: list[Any] = [*evaluate(program.graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])]
     batch.alive = False
     own = [isinstance(x, BatchTracer) and x._trace is batch for x in outs]
     values = [
         x._value if o else broadcast_to(x, (size, *x.shape)) if whole else x for x, o in zip(outs, own, strict=True)
     ]
-    return CompiledGraph(front.finish(values)), own
+    return program.with_graph(front.finish(values)), own
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:

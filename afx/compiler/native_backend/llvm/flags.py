@@ -1,4 +1,4 @@
-"""Flags of floating-point errors as LLVM IR: read, cleared, and put back."""
+"""Flags as LLVM IR: those of floating-point errors, read, cleared and put back; and whether denormals are flushed."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ class Layout:
     over: int
     invalid: int
     products: str = ""
+
+
+FLUSH_X86, FLUSH_ARM = 0x8040, 1 << 24  # the bits of MXCSR, and of FPCR, that flush denormal operands and results
 
 
 class Flags:
@@ -130,6 +133,26 @@ class Flags:
         location = w.local("i32", 4)
         w.line(f"store volatile i32 {state}, ptr {location}")
         w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {location})")
+
+    def mode(self) -> str:
+        """Return the bits that say whether this thread flushes denormals."""
+        w = self.w
+        if self.layout.x86:
+            return w.let(f"zext i32 {w.let(f'and i32 {self._read_sse()}, {FLUSH_X86}')} to i64")
+        return w.let(f"and i64 {self._read_fpcr()}, {FLUSH_ARM}")
+
+    def set_mode(self, mode: str) -> None:
+        """Have this thread flush denormals or not, as another one does."""
+        w = self.w
+        if self.layout.x86:
+            others = w.let(f"and i32 {self._read_sse()}, {~FLUSH_X86}")
+            self._write(w.let(f"or i32 {others}, {w.let(f'trunc i64 {mode} to i32')}"))
+            return
+        others = w.let(f"and i64 {self._read_fpcr()}, {~FLUSH_ARM}")
+        w.line(f'call void asm sideeffect "msr fpcr, $0", "r"(i64 {w.let(f"or i64 {others}, {mode}")})')
+
+    def _read_fpcr(self) -> str:
+        return self.w.let('call i64 asm sideeffect "mrs $0, fpcr", "=r"()')
 
     def number(self, kinds: Sequence[str]) -> int:
         """Return the flags of these kinds of error, in NumPy's words."""

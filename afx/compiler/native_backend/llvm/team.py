@@ -20,7 +20,7 @@ from afx.compiler.native_backend.llvm.writer import Writer
 __all__ = ["DISMISSED", "ENDED", "JOB", "MEMBERS", "TEAM_BYTES", "TICKET", "Team"]
 
 # bytes of the team's memory: what helpers watch lies in one line of the cache
-TICKET, ENDED, WORK, ARGUMENTS, DISMISSED = 0, 8, 16, 24, 32
+TICKET, ENDED, WORK, ARGUMENTS, DISMISSED, MODE = 0, 8, 16, 24, 32, 40
 DONE, FAULTS, ERRORS, MEMBERS = 128, 136, 144, 256  # and behind the last one `STOPPED`
 TEAM_BYTES = 384
 JOB = 1 << 16  # in the ticket: the job's number; below it the end of the parts that are left, and the first one
@@ -75,6 +75,7 @@ class Team:
         w.label("together")
         w.line(f"store ptr %part, ptr {w.shifted('%team', WORK)}")
         w.line(f"store ptr %args, ptr {w.shifted('%team', ARGUMENTS)}")
+        w.line(f"store i64 {self.flags.mode()}, ptr {w.shifted('%team', MODE)}")
         self._store("%team", DONE, "0", "monotonic")
         self._store("%team", TICKET, w.let(f"or i64 {number}, {PARTS << 8}"), "release")
         self._take("%team", "0", "%fault")
@@ -152,9 +153,11 @@ class Team:
         w.line("ret void")
 
     def _forget(self) -> None:
-        """Forget a helper's faults and flags."""
-        self.w.line("store i64 0, ptr %fault")
+        """Forget a helper's faults and flags; denormals are to it what they are to the thread that it helps."""
+        w = self.w
+        w.line("store i64 0, ptr %fault")
         self.flags.clear(str(self.flags.all))
+        self.flags.set_mode(w.let(f"load i64, ptr {w.shifted('%team', MODE)}"))
 
     def _leave_errors(self) -> None:
         """Leave a helper's faults and flags in the team's memory."""
