@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
 
 from afx.compiler.cost import equation_costs
 from afx.compiler.target import Target
-from afx.core.graph import Equation, Graph
+from afx.core.graph import Graph
 
-__all__ = ["flushes", "may_meet"]
-
-WIDE = (np.dtype(np.float64), np.dtype(np.complex128))
+__all__ = ["flushes"]
 
 
 def flushes(graph: Graph, target: Target) -> bool:
     """Tell whether a plan takes denormal operands, and gives denormal results, as zeros.
 
-    By default it does where its arithmetic is float32 or complex64 alone, of more than some hundred elements in all: then
-    no value that an equation reads or makes, those of loops' bodies too, is float64 or complex128.
+    By default it does where it computes in float32 or complex64: equations, with those of loops' bodies in each step, read
+    and make a thousand such elements, and at most a sixteenth as many of float64 and complex128, as optimizers count in.
 
     >>> import afx
-    >>> def times(x):
+    >>> def halves(x):
     ...     return flushes(afx.trace(lambda x: x * 0.5)(x), Target())
-    >>> times(afx.ones(2000)), times(afx.ones(2000, dtype=afx.float64)), times(afx.ones(2))
+    >>> halves(afx.ones(2000)), halves(afx.ones(2000, dtype=afx.float64)), halves(afx.ones(2))
     (True, False, False)
     """
     if target.denormals != "auto":
-        return target.denormals == "flush" and may_meet(graph)
-    elements = 0
-    for eq in graph.equations:
-        for cost in equation_costs(eq):
-            dtypes, size = _reads(cost.equation)
-            if not dtypes.isdisjoint(WIDE):
-                return False
-            elements += cost.times * size if any(t.kind in "fc" for t in dtypes) else 0
-    return elements >= target.flush_min_elements
+        return target.denormals == "flush" and any(narrow or wide for narrow, wide in _elements(graph))
+    narrow, wide = map(sum, zip((0, 0), *_elements(graph), strict=True))
+    return narrow >= target.flush_min_elements and wide <= target.flush_max_wide_share * narrow
 
 
-def may_meet(graph: Graph) -> bool:
-    """Tell whether a graph computes with numbers that may be denormal."""
-    costs = [cost for eq in graph.equations for cost in equation_costs(eq)]
-    return any(t.kind in "fc" for cost in costs for t in _reads(cost.equation)[0])
-
-
-def _reads(eq: Equation) -> tuple[set[np.dtype[np.generic]], int]:
-    """Return the dtypes of what an equation reads and makes, and the elements of the largest of these."""
-    avals = [a.aval for a in (*eq.inputs, *eq.outputs)]
-    return {a.dtype for a in avals}, max([a.size for a in avals], default=0)
+def _elements(graph: Graph) -> Iterator[tuple[int, int]]:
+    """Yield, for each equation, the elements of the largest value of float32 or complex64, and of another inexact dtype."""
+    for cost in [cost for eq in graph.equations for cost in equation_costs(eq)]:
+        avals = [a.aval for a in (*cost.equation.inputs, *cost.equation.outputs) if a.aval.dtype.kind in "fc"]
+        sizes = [[a.size for a in avals if (a.dtype.char in "efF") is is_narrow] for is_narrow in (True, False)]
+        yield cost.times * max(sizes[0], default=0), cost.times * max(sizes[1], default=0)

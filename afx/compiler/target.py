@@ -184,9 +184,10 @@ class Target:
     # "native": machine code is compiled before the first call, in its second tier
     backend: Literal["auto", "numpy", "native"] = "auto"
     native_tier: Literal[1, 2] = 2  # of the back end "native"; 1: the bits of NumPy's plan, as by default
-    # denormals: "auto": flushed to zero where all arithmetic is float32 or complex64, and there is more than a little of it
+    # denormals: "auto": flushed to zero by what computes in float32 or complex64
     denormals: Literal["auto", "keep", "flush"] = "auto"
-    flush_min_elements: int = 1024  # read or written by all equations: below, setting the register costs more than 5 %
+    flush_min_elements: int = 1024  # of all equations: below, setting the register costs more than 5 %
+    flush_max_wide_share: float = 1 / 16  # elements of float64 beside these, such as counts of optimizers
     cpu: str = ""  # LLVM's name of the processor that machine code is made for; "": this one
     native: NativeTarget = NativeTarget()
     service: ServiceTarget = ServiceTarget()

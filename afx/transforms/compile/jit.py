@@ -346,8 +346,8 @@ def jit(
         backend: who runs it: ``"auto"``, ``"numpy"`` or ``"native"``, as `afx.set_backend` says; None for what that
             has set. The first two give the same bits; ``"native"`` has its own, the same from the first call on.
         denormals: ``"flush"``: numbers between 0 and the smallest normal one are zeros while it computes, whatever the
-            dtype; ``"keep"``: they are not; None: as `afx.set_denormals` says, by default the first where all its
-            arithmetic is float32 or complex64, of more than some hundred elements, and else the second.
+            dtype; ``"keep"``: they are not; None: as `afx.set_denormals` says, by default the first where it computes in
+            float32 or complex64, and else the second.
 
     Raises:
         ConcreteValueError: the function asks for the value of a traced array.
