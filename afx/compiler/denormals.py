@@ -8,7 +8,10 @@ from afx.compiler.cost import equation_costs
 from afx.compiler.target import Target
 from afx.core.graph import Graph
 
-__all__ = ["flushes"]
+__all__ = ["describe", "flushes", "is_worth_watching"]
+
+MET = 'kept; operands were denormal, which takes many processors a hundred times as long: jit(fn, denormals="flush") or scale'
+UNKNOWN = "kept: nothing is known of this system's control register"
 
 
 def flushes(graph: Graph, target: Target) -> bool:
@@ -27,6 +30,18 @@ def flushes(graph: Graph, target: Target) -> bool:
         return target.denormals == "flush" and any(narrow or wide for narrow, wide in _elements(graph))
     narrow, wide = map(sum, zip((0, 0), *_elements(graph), strict=True))
     return narrow >= target.flush_min_elements and wide <= target.flush_max_wide_share * narrow
+
+
+def is_worth_watching(graph: Graph, target: Target) -> bool:
+    """Tell whether a plan that keeps denormals computes so much that they might make it slow."""
+    return sum([narrow + wide for narrow, wide in _elements(graph)]) >= target.flush_min_elements
+
+
+def describe(*, flushing: bool, flushed: bool, has_met: bool) -> str:
+    """Return what a status says of a plan that should be flushing, is flushed, or has met denormal operands."""
+    if flushed:
+        return "flushed"
+    return UNKNOWN if flushing else MET if has_met else "kept"
 
 
 def _elements(graph: Graph) -> Iterator[tuple[int, int]]:

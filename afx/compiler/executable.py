@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.buffers import BufferAssignment, assign
-from afx.compiler.denormals import flushes
+from afx.compiler.denormals import describe, flushes, is_worth_watching
 from afx.compiler.fusion import Groups, fuse
 from afx.compiler.lowering import lower
 from afx.compiler.lowering_rules import calls_blas
@@ -30,7 +30,7 @@ from afx.errors import AfxError, OperandError
 from afx.runtime.autotune import Autotuner
 from afx.runtime.blas import blas
 from afx.runtime.buffer_cache import IdleBuffers
-from afx.runtime.control_register import can_flush, keeps_underflow, run_in_mode
+from afx.runtime.control_register import Watch, can_flush, keeps_underflow, run_in_mode
 from afx.runtime.output_pool import pooled_bytes
 from afx.runtime.thread_pool import get_threads, single_threaded
 
@@ -65,9 +65,13 @@ class Plan:
     idle: IdleBuffers = attrs.field(repr=False)
     _native: NativeCode | None = attrs.field(repr=False)
     flushes: bool = False
+    _watch: Watch | None = attrs.field(default=None, repr=False)
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """Run it on bare values of the graph's input shapes and dtypes."""
+        watch = self._watch
+        if watch is not None and watch.is_due():
+            return watch.run(self, *inputs)
         native = self._native
         if native is not None:
             run = native.run
@@ -169,7 +173,10 @@ class Plan:
     def status(self) -> PlanStatus:
         """Who answers the next call, since when, and why."""
         code = self._native
-        return status_without_code(self.schedule, self.target) if code is None else code.status
+        status = status_without_code(self.schedule, self.target) if code is None else code.status
+        flushing = not self.flushes and flushes(self.graph, self.target)
+        has_met = self._watch is not None and self._watch.has_met
+        return attrs.evolve(status, denormals=describe(flushing=flushing, flushed=self.flushes, has_met=has_met))
 
     @property
     def why_not_native(self) -> tuple[tuple[str, str], ...]:
@@ -220,7 +227,8 @@ def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None
     idle = _idle(schedule, graph, target)
     code = native_code(schedule, target, policies[0], idle)
     flushing = can_flush() and flushes(graph, target)
-    return Plan(graph, target, tuple(donated), schedule, executable, policies, tuner, idle, code, flushing)
+    watch = None if flushing or not is_worth_watching(graph, target) else Watch()
+    return Plan(graph, target, tuple(donated), schedule, executable, policies, tuner, idle, code, flushing, watch)
 
 
 def _idle(schedule: Schedule, graph: Graph, target: Target) -> IdleBuffers:

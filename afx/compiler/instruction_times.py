@@ -12,8 +12,9 @@ import numpy.typing as npt
 from afx.compiler.numpy_backend.exec import NumpyBackend
 from afx.compiler.schedule import Fused, Instruction, Schedule
 from afx.compiler.target import Target
+from afx.runtime.control_register import met_denormals
 
-__all__ = ["equations_of", "time_instructions"]
+__all__ = ["equations_of", "find_denormals", "time_instructions"]
 
 
 class _Clock:
@@ -55,6 +56,26 @@ def time_instructions(
         found.append(clock.seconds.copy())
     medians: npt.NDArray[np.float64] = np.median(found, axis=0)
     return medians
+
+
+def find_denormals(schedule: Schedule, target: Target, inputs: Sequence[Any]) -> set[int]:
+    """Return the numbers of the instructions that meet denormal operands, as far as the processor tells.
+
+    >>> import afx
+    >>> lowered = afx.jit(lambda x: afx.sin(x @ x) * 0.5).lower(afx.ones((3, 3)))
+    >>> find_denormals(lowered.schedule, Target(), [np.ones((3, 3), np.float32)])
+    set()
+    """
+    found = set[int]()
+
+    def look(number: int) -> None:
+        if met_denormals(forgetting=True):
+            found.add(number)
+
+    run = NumpyBackend.compile(schedule, target, clock=look).bind()
+    met_denormals(forgetting=True)
+    run(*inputs)
+    return found
 
 
 def equations_of(instruction: Instruction) -> list[int]:

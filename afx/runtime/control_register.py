@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import attrs
 import numpy as np
 
-__all__ = ["can_flush", "is_flushing", "keeps_underflow", "met_denormals", "run_as_caller", "run_in_mode"]
+__all__ = ["Watch", "can_flush", "is_flushing", "keeps_underflow", "met_denormals", "run_as_caller", "run_in_mode"]
 
 R = TypeVar("R")
 
@@ -183,6 +183,32 @@ def met_denormals(*, forgetting: bool = False) -> bool:
     """Tell whether this thread has had denormal operands, which is forgotten then where that is asked for."""
     register = _register()
     return register is not None and register.met(forgetting=forgetting)
+
+
+class Watch:
+    """Looks for denormal operands, at each call whose number is a power of two.
+
+    Attributes:
+        has_met: whether one was seen, by the thread that called.
+    """
+
+    __slots__ = ("_calls", "has_met")
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self.has_met: bool = False
+
+    def is_due(self) -> bool:
+        """Count a call, and tell whether it is one of those."""
+        self._calls = calls = self._calls + 1
+        return not calls & (calls - 1)
+
+    def run(self, fn: Callable[..., R], *args: Any) -> R:
+        """Return ``fn(*args)`` and note what it met."""
+        met_denormals(forgetting=True)
+        found = fn(*args)
+        self.has_met = met_denormals() or self.has_met
+        return found
 
 
 def run_in_mode(flushing: bool, fn: Callable[..., R], *args: Any) -> R:

@@ -16,17 +16,21 @@ import numpy.typing as npt
 from afx import pytree
 from afx.compiler.cost import EquationCost, equation_costs
 from afx.compiler.executable import Plan
-from afx.compiler.instruction_times import equations_of, time_instructions
+from afx.compiler.instruction_times import equations_of, find_denormals, time_instructions
 from afx.compiler.native_backend.swap import is_installed
 from afx.compiler.report import short_place, table
 from afx.compiler.schedule import Schedule
+from afx.core.graph import Equation
 from afx.core.weakness import argument_of
 from afx.errors import ArgumentError
+from afx.runtime.control_register import run_in_mode
 from afx.transforms._arguments import name_of
 from afx.transforms.compile.backend import Backend
 from afx.transforms.compile.jit import jit
 
 __all__ = ["LineTime", "Profile", "profile"]
+
+SLOW = 'they take many processors a hundred times as long; jit(fn, denormals="flush") takes them as zeros'
 
 
 @attrs.frozen
@@ -42,6 +46,7 @@ class LineTime:
         flops: arithmetic operations.
         nbytes: bytes read and written, were nothing kept in a cache.
         names: the operations, each once.
+        meets_denormals: whether an operand is denormal, and is not flushed, as far as the processor tells.
     """
 
     place: str
@@ -51,6 +56,7 @@ class LineTime:
     flops: int
     nbytes: int
     names: tuple[str, ...]
+    meets_denormals: bool = False
 
 
 @attrs.frozen
@@ -84,7 +90,9 @@ class Profile:
             for line in self.lines
         ]
         head = ("µs", "", "native", "line", "")
-        return f"{self.name}: {_micro(self.seconds)} µs NumPy, {native}\n{table(head, rows, right={0, 1, 2})}"
+        met = [short_place(line.place) or ", ".join(line.names) for line in self.lines if line.meets_denormals]
+        note = f"\ndenormal operands: {', '.join(met)}; {SLOW}" if met else ""
+        return f"{self.name}: {_micro(self.seconds)} µs NumPy, {native}\n{table(head, rows, right={0, 1, 2})}{note}"
 
 
 def profile(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> Profile:
@@ -117,11 +125,15 @@ def profile(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> Profile
     name = f"profile of {name_of(fn)}"
     values = [argument_of(x, name) for x in pytree.flatten(args)[0]]
     plan = _plan(fn, args, "numpy")
-    times = time_instructions(plan.schedule, plan.target, values, seconds)
+    times = run_in_mode(plan.flushes, time_instructions, plan.schedule, plan.target, values, seconds)
+    met = set() if plan.flushes else find_denormals(plan.schedule, plan.target, values)
+    slow = {n for k, i in enumerate(plan.schedule) if k in met for n in equations_of(i)}
     native, reason = _time_machine_code(fn, args, values, seconds)
     costs = {k: list(equation_costs(eq)) for k, eq in enumerate(plan.graph.equations)}
     spent = _divide(_spread_times(plan.schedule, times), costs)
-    return Profile(name, float(times.sum()), native, _sum_by_line(spent, native), reason)
+    sources = {_place(plan.graph.equations[n]) for n in slow}
+    lines = tuple([attrs.evolve(x, meets_denormals=x.place in sources) for x in _sum_by_line(spent, native)])
+    return Profile(name, float(times.sum()), native, lines, reason)
 
 
 def _plan(fn: Callable[..., Any], args: Sequence[Any], backend: Backend) -> Plan:
@@ -173,8 +185,7 @@ def _sum_by_line(spent: Sequence[tuple[EquationCost, float]], native: float) -> 
     """Return the lines that equations come from, the dearest first."""
     groups = defaultdict[str, list[tuple[EquationCost, float]]](list)
     for cost, seconds in spent:
-        source = cost.equation.source
-        groups["" if source is None else str(source)].append((cost, seconds))
+        groups[_place(cost.equation)].append((cost, seconds))
     whole = sum([cost.weight for cost, _ in spent])
     lines = [
         LineTime(
@@ -189,6 +200,10 @@ def _sum_by_line(spent: Sequence[tuple[EquationCost, float]], native: float) -> 
         for place, own in groups.items()
     ]
     return tuple(sorted(lines, key=lambda line: -line.seconds))
+
+
+def _place(eq: Equation) -> str:
+    return "" if eq.source is None else str(eq.source)
 
 
 def _read_line(place: str) -> str:

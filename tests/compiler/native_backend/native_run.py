@@ -24,6 +24,7 @@ from afx.compiler.native_backend.process import CompileService
 from afx.compiler.native_backend.share import run_on_threads, team_memory
 from afx.compiler.target import Target, current, use_target
 from afx.runtime import thread_pool
+from afx.runtime.control_register import run_in_mode
 
 FIRST_TIER = Target(backend="native", native_tier=1)  # NumPy's bits, compiled before the first call
 GUARD = 256  # bytes before and behind each array
@@ -76,11 +77,11 @@ class Native:
         arrays = [g.array for g in (*given, *outs)]
         given_all = (*arrays, *self.constants, arena.array)
         if self.program.block.is_shared:
-            errors = run_on_threads(
-                self.kernel.call, (*given_all, *team_memory(self.kernel)), thread_pool.get_threads()
-            )
+            given_all = (*given_all, *team_memory(self.kernel))
+            threads = thread_pool.get_threads()
+            errors = run_in_mode(self.plan.flushes, run_on_threads, self.kernel.call, given_all, threads)
         else:
-            errors = self.kernel.call(*given_all)
+            errors = run_in_mode(self.plan.flushes, self.kernel.call, *given_all)
         assert all(g.intact for g in (*given, *outs, arena))
         for g, a in zip(given, args, strict=True):
             assert g.array.tobytes() == np.ascontiguousarray(a).tobytes()

@@ -19,6 +19,7 @@ from afx.compiler.native_backend.lowering.lower import lower_plan
 from afx.compiler.native_backend.run import MixedRunner
 from afx.compiler.target import Target
 from afx.runtime.buffer_cache import IdleBuffers
+from afx.runtime.control_register import run_in_mode
 from tests.compiler.native_backend.native_run import by_numpy, same_bits
 
 OPS: tuple[Callable[[Any, Any], Any], ...] = (
@@ -50,7 +51,7 @@ class Mixed:
         self.run = MixedRunner(schedule, Target(), kernels, [constants for _, constants in pieces], IdleBuffers(0, 1))
 
     def __call__(self, *args: Any) -> list[Any] | None:
-        return self.run(args, self.plan)
+        return run_in_mode(self.plan.flushes, self.run, args, self.plan)
 
 
 def assert_mixed_bits(fn: Callable[..., Any], *args: Any) -> Mixed:
