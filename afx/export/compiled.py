@@ -30,7 +30,7 @@ from afx.export.note import read_note, write_note
 from afx.export.slots import C_TYPES, Slot, explain_name, name_slots
 from afx.export.traced import arguments_of, trace_arguments
 from afx.transforms._arguments import check_callable
-from afx.transforms.compile.backend import with_backend
+from afx.transforms.compile.backend import Denormals, check_denormals, with_backend
 from afx.transforms.compile.compiled_call import CompiledGraph
 from afx.transforms.compile.make_graph import Traced
 
@@ -49,6 +49,7 @@ def compile(
     target: str | Machine = "host",
     name: str | None = None,
     form: Form = "object",
+    denormals: Denormals = "keep",
 ) -> Exported:
     """Compile a function for arguments like these to a function of C that needs neither Python nor NumPy.
 
@@ -62,11 +63,13 @@ def compile(
             number is one of the default dtype, or int64, and takes part as weakly as in a call.
         target: ``host``, another name of `MACHINES`, an LLVM triple, or a `Machine`.
         name: of the function in C; by default the Python function's.
+        denormals: ``"keep"``: the function leaves the processor's control register alone, whatever `afx.set_denormals` says;
+            ``"flush"``: denormal numbers are zeros while it runs, on x86-64 and ARM of 64 bits, whatever the dtype.
         form: what is linked at once, so that a missing linker is found here; `Exported` links the others when asked.
 
     Raises:
         ExportError: something in it has no form outside of Python; the message names it and the user's line.
-        ArgumentError: a name that is none in C, or one of the C library's, or an unknown target.
+        ArgumentError: a name that is none in C, or one of the C library's, an unknown target, or another word for denormals.
         MissingExtraError: llvmlite, or what links the form that is asked for, is not there.
 
     >>> import afx
@@ -79,6 +82,7 @@ def compile(
     """
     check_callable(fn, "compile")
     machine, symbol = find_machine(target), _check_name(fn, name)
+    flushes = _register_of(machine, denormals, symbol)
     traced, avals, tree = trace_arguments(fn, args, "compile")
     schedule = _schedule(traced)
     program, constants = _lower(schedule, traced.graph, symbol)
@@ -93,7 +97,7 @@ def compile(
         symbol, machine, inputs, outputs, program.block.arena, b"", "", str(traced.graph), __version__, has_scalar,
         (tree, traced.out_tree),
     )  # fmt: skip
-    text = _emit(program, constants, found, schedule, traced.graph)
+    text = _emit(program, constants, found, schedule, traced.graph, flushes)
     found = attrs.evolve(found, object=_generate(text, machine), header=write_header(found, "@realloc(" in text))
     if form != "object":
         getattr(found, form)
@@ -180,7 +184,29 @@ def _lower(schedule: Schedule, graph: Graph, name: str) -> tuple[Program, tuple[
         _refuse(str(error), schedule, graph, name)
 
 
-def _emit(program: Program, constants: Sequence[Any], found: Exported, schedule: Schedule, graph: Graph) -> str:
+def _register_of(machine: Machine, denormals: Denormals, name: str) -> Literal["x86", "arm"] | None:
+    """Return whose control register a function sets; None where it keeps denormals."""
+    check_denormals("compile", denormals)
+    if denormals != "flush":
+        return None
+    if machine.architecture in ("x86_64", "amd64"):
+        return "x86"
+    if machine.architecture in ("aarch64", "arm64"):
+        return "arm"
+    raise ExportError(
+        f"compile: {name}: denormals are flushed on x86-64 and ARM of 64 bits: got {machine.architecture}; "
+        'leave denormals="keep"'
+    )
+
+
+def _emit(
+    program: Program,
+    constants: Sequence[Any],
+    found: Exported,
+    schedule: Schedule,
+    graph: Graph,
+    flushes: Literal["x86", "arm"] | None,
+) -> str:
     machine = found.machine
     allocates = any(isinstance(step, Loop) and step.rows is not None for step in program.block.all_steps())
     facts = {
@@ -192,6 +218,7 @@ def _emit(program: Program, constants: Sequence[Any], found: Exported, schedule:
         return emit_function(
             program, constants, found.name,
             fuses=machine.has_fma, size=machine.size_type, note=write_note(facts), has_scalar=found.has_scalar,
+            flushes=flushes,
         )  # fmt: skip
     except UnsupportedError as error:
         _refuse(str(error), schedule, graph, found.name)

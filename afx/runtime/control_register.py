@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import platform
 import sys
 import threading
@@ -161,7 +162,7 @@ def _works(register: _Register) -> bool:
     def compute() -> list[bool]:
         return [bool(x.view(np.uint32).any()) for x in (least * np.float32(0.5), denormal * np.float32(2))]
 
-    return register.run(True, compute) == [False, False] and register.run(False, compute) == [True, True]
+    return bool(register.run(True, compute) == [False, False] and register.run(False, compute) == [True, True])
 
 
 def can_flush() -> bool:
@@ -176,7 +177,7 @@ def is_flushing() -> bool:
     False
     """
     register = _register()
-    return register is not None and register.is_flushing()
+    return False if register is None else register.is_flushing()
 
 
 def met_denormals(*, forgetting: bool = False) -> bool:
@@ -263,5 +264,5 @@ class _NoContext:
 
 
 _NO_CONTEXT = _NoContext()
-_context: Any = getattr(np._core.umath, "_extobj_contextvar", _NO_CONTEXT)
+_context: Any = getattr(importlib.import_module("numpy._core.umath"), "_extobj_contextvar", _NO_CONTEXT)
 _heard: dict[Any, bool] = {}  # by NumPy's own records, which do not change and are held here

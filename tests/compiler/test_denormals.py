@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import afx
-from afx import optim
+from afx import export, optim
 from afx.compiler.native_backend.swap import is_installed
 from afx.compiler.target import Target, current, use_target
 from afx.core.scalar_ops import SCALAR_OPS
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, ExportError
 from afx.runtime import control_register
 from afx.runtime.control_register import can_flush, is_flushing, met_denormals, run_in_mode
 from tests.compiler.native_backend.native_run import FIRST_TIER
@@ -126,7 +126,11 @@ class TestRule:
 def test_another_word_names_both() -> None:
     """What is no word for denormals is refused where it is given."""
     wrong: Any = "zero"
-    for ask in (lambda: afx.jit(halve, denormals=wrong), lambda: afx.set_denormals(wrong)):
+    for ask in (
+        lambda: afx.jit(halve, denormals=wrong),
+        lambda: afx.set_denormals(wrong),
+        lambda: export.compile(halve, denormals(), name="halve", denormals=wrong),
+    ):
         with pytest.raises(ArgumentError, match=r'"keep" or "flush": got \'zero\''):
             ask()
 
@@ -345,22 +349,28 @@ class TestBits:
                 assert found[0] == found[1], (shape, share)
 
 
+STEPS: tuple[Callable[[Any, Any, float], Any], ...] = (
+    lambda a, b, _: (a + b) * 0.5,
+    lambda a, b, _: a - b * 0.25,
+    lambda a, b, _: afx.tanh(a),
+    lambda a, b, _: afx.maximum(a, b),
+    lambda a, b, number: abs(a) * number,
+    lambda a, b, _: afx.sin(a) * afx.cos(b),
+    lambda a, b, _: afx.clip(a, -1, b),
+    lambda a, b, _: a / (2 + b * b),
+    lambda a, b, _: a - afx.mean(b),
+)
+
+
 def random_program(seed: int) -> Callable[[Any, Any], Any]:
     """Return a program that enlarges no difference by much."""
     rng = random.Random(seed)
-    steps = [(rng.randrange(9), rng.random()) for _ in range(12)]
+    steps = [(rng.choice(STEPS), rng.random()) for _ in range(12)]
 
     def fn(x: Any, y: Any) -> Any:
         values = [x, y]
-        for kind, number in steps:
-            a, b = values[int(number * len(values))], values[-1]
-            values.append(
-                (
-                    lambda: (a + b) * 0.5, lambda: a - b * 0.25, lambda: afx.tanh(a), lambda: afx.maximum(a, b),
-                    lambda: abs(a) * number, lambda: afx.sin(a) * afx.cos(b), lambda: afx.clip(a, -1, b),
-                    lambda: a / (2 + b * b), lambda: a - afx.mean(b),
-                )[kind]()
-            )  # fmt: skip
+        for step, number in steps:
+            values.append(step(values[int(number * len(values))], values[-1], number))
         return values[2:]
 
     return fn
@@ -392,9 +402,22 @@ def test_moments_of_adam_become_zero() -> None:
         state = adam.step(x, afx.ones(2000), adam.init(x))[1]
         return fn(x, fn(x, state)[1])[1]
 
-    moment = [np.asarray(min(afx.pytree.leaves(steps(word))[1:], key=lambda m: float(afx.max(m)))) for word in ("keep", None)]
+    moment = [
+        np.asarray(min(afx.pytree.leaves(steps(word))[1:], key=lambda m: float(afx.max(m)))) for word in ("keep", None)
+    ]
     assert float(moment[0].max()) > 0
     assert not moment[1].any()
+
+
+@pytest.mark.skipif(not is_installed(), reason="machine code is an extra")
+def test_exported_functions_keep_unless_asked() -> None:
+    """They set the register where ``denormals="flush"`` is given, and set it back; some processors have none."""
+    x = denormals()
+    assert not is_flushed(export.compile(halve, x, name="halve")(x))
+    assert is_flushed(export.compile(halve, x, name="halve", denormals="flush")(x))
+    assert export.compile(halve, x, name="halve", denormals="flush", target="linux-aarch64").object
+    with pytest.raises(ExportError, match="riscv64"):
+        export.compile(halve, x, name="halve", denormals="flush", target="linux-riscv64")
 
 
 def test_the_status_tells_what_becomes_of_denormals() -> None:
@@ -419,4 +442,4 @@ def test_the_profile_names_the_line() -> None:
     found = afx.debug.profile(fn, wide, wide * 0 + 1, seconds=0.0)
     assert [line.names for line in found.lines if line.meets_denormals] == [("multiply",)]
     assert 'denormals="flush"' in str(found)
-    assert "denormal" not in str(afx.debug.profile(fn, denormals(), denormals(), seconds=0.0))
+    assert "denormal operands" not in str(afx.debug.profile(fn, denormals(), denormals(), seconds=0.0))

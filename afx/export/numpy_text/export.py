@@ -39,9 +39,9 @@ def to_numpy(fn: Callable[..., Any], /, *args: Any, name: str | None = None) -> 
     """Return a function as the text of one file of Python, which needs NumPy alone: afx need not be installed.
 
     The text reads as a person writes NumPy: names are those of your arguments and variables, your lines stand above what became
-    of them, loops are Python's. It gives the bits of the same function without ``jit``. Tuples, lists and dicts of
-    arguments and results stay what they are; an attrs class is a dict of its fields (``attrs.asdict``). What the function
-    closes over is in the file. Where a function of SciPy's is needed, the first lines say so.
+    of them, loops are Python's. It gives the bits of the same function without ``jit``, denormal numbers too. Tuples, lists
+    and dicts of arguments and results stay what they are; an attrs class is a dict of its fields (``attrs.asdict``). What the
+    function closes over is in the file. Where a function of SciPy's is needed, the first lines say so.
 
     What NumPy has no function for (`softmax`, a convolution, random bits) comes with the source of afx's own, under the
     Apache License 2.0.

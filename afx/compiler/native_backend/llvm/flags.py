@@ -149,10 +149,12 @@ class Flags:
             self._write(w.let(f"or i32 {others}, {w.let(f'trunc i64 {mode} to i32')}"))
             return
         others = w.let(f"and i64 {self._read_fpcr()}, {~FLUSH_ARM}")
-        w.line(f'call void asm sideeffect "msr fpcr, $0", "r"(i64 {w.let(f"or i64 {others}, {mode}")})')
+        w.declare("set.fpcr", "declare void @llvm.aarch64.set.fpcr(i64)")
+        w.line(f"call void @llvm.aarch64.set.fpcr(i64 {w.let(f'or i64 {others}, {mode}')})")
 
     def _read_fpcr(self) -> str:
-        return self.w.let('call i64 asm sideeffect "mrs $0, fpcr", "=r"()')
+        self.w.declare("get.fpcr", "declare i64 @llvm.aarch64.get.fpcr()")
+        return self.w.let("call i64 @llvm.aarch64.get.fpcr()")
 
     def number(self, kinds: Sequence[str]) -> int:
         """Return the flags of these kinds of error, in NumPy's words."""

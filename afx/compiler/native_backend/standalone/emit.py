@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.emit import Blocks
-from afx.compiler.native_backend.llvm.flags import Layout
+from afx.compiler.native_backend.llvm.flags import FLUSH_ARM, FLUSH_X86, Flags, Layout
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Program
 from afx.compiler.native_backend.standalone.matrix_loops import each
@@ -88,6 +88,7 @@ def emit_function(
     size: str = "i64",
     note: bytes = b"",
     has_scalar: bool = False,
+    flushes: Literal["x86", "arm"] | None = None,
 ) -> str:
     """Return the module of a program.
 
@@ -103,6 +104,8 @@ def emit_function(
         note: bytes that the module keeps.
         has_scalar: whether it has ``{name}_scalar(int n, double *x, void *data)`` too, which takes all inputs, doubles, one
             behind the other, and returns the only output, a double.
+        flushes: the kind of processor whose control register it sets while it runs, so that denormals are zeros; None
+            leaves that alone.
 
     Raises:
         UnsupportedError: it calls a loop of NumPy that has no form without NumPy.
@@ -132,12 +135,26 @@ def emit_function(
         found = w.let(f"load i64, ptr {fault}")
         w.line(f"ret i32 {w.let(f'trunc i64 {found} to i32')}")
 
-    w.function(f"i32 @{name}({', '.join([*params, 'ptr noalias %work'])})", body)
+    heads = ", ".join([*params, "ptr noalias %work"])
+    w.function(f"i32 @{name}({heads})" if flushes is None else f"internal i32 @as.flushed({heads}) noinline", body)
+    if flushes is not None:
+        args = ", ".join([f"ptr {p}" for p in (*[f"%p{k}" for k in range(count)], "%work")])
+        w.function(f"i32 @{name}({heads})", lambda: _call_flushed(w, args, is_x86=flushes == "x86"))
     w.function(f"{size} @{name}_work_bytes()", lambda: w.line(f"ret {size} {program.block.arena}"))
     if has_scalar:
         head = f"double @{name}_scalar(i32 %n, ptr %x, ptr %data)"
         w.function(head, lambda: _scalar(w, program, name, count - 1))
     return w.text()
+
+
+def _call_flushed(w: Writer, args: str, *, is_x86: bool) -> None:
+    """Call the function with the control register set, and set that back."""
+    flags = Flags(w, Layout(0, is_x86, 0, 0, 0))
+    before = flags.mode()
+    flags.set_mode(str(FLUSH_X86 if is_x86 else FLUSH_ARM))
+    found = w.let(f"call i32 @as.flushed({args})")
+    flags.set_mode(before)
+    w.line(f"ret i32 {found}")
 
 
 def _scalar(w: Writer, program: Program, name: str, inputs: int) -> None:
