@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.benchmarks import (
     compiled,
+    denormals,
     distributed,
     eager,
     everyday,
@@ -31,6 +32,7 @@ TABLES = (
     "first_calls",
     "first_seconds",
     "growth",
+    "denormals",
     "importing",
     "settle",
     "distributed",
@@ -101,6 +103,8 @@ def main() -> int:
         first_seconds.main(1 if asked.quick else asked.rounds, chosen or first_seconds.NAMES, marks)
     if "growth" in tables:
         growth.main(asked.quick)
+    if "denormals" in tables:
+        good &= denormals.main(asked.quick)
     if "exported" in tables:
         exported.main(asked.quick)
     if "importing" in tables:
