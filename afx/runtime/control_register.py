@@ -159,10 +159,11 @@ def _works(register: _Register) -> bool:
     least = np.full(4, np.finfo(np.float32).smallest_normal)
     denormal = np.full(4, 1, np.uint32).view(np.float32)
 
-    def compute() -> list[bool]:
+    def keeps() -> list[bool]:
         return [bool(x.view(np.uint32).any()) for x in (least * np.float32(0.5), denormal * np.float32(2))]
 
-    return bool(register.run(True, compute) == [False, False] and register.run(False, compute) == [True, True])
+    flushed, kept = [list(register.run(flushing, keeps)) for flushing in (True, False)]
+    return not any(flushed) and all(kept)
 
 
 def can_flush() -> bool:
