@@ -18,12 +18,12 @@ def flushes(graph: Graph, target: Target) -> bool:
     """Tell whether a plan takes denormal operands, and gives denormal results, as zeros.
 
     By default it does where it computes in float32 or complex64: equations, with those of loops' bodies in each step, read
-    and make a thousand such elements, and at most a sixteenth as many of float64 and complex128, as optimizers count in.
+    and make some thousand such elements, and at most a sixteenth as many of float64 and complex128, as optimizers count in.
 
     >>> import afx
     >>> def halves(x):
     ...     return flushes(afx.trace(lambda x: x * 0.5)(x), Target())
-    >>> halves(afx.ones(2000)), halves(afx.ones(2000, dtype=afx.float64)), halves(afx.ones(2))
+    >>> halves(afx.ones(5000)), halves(afx.ones(5000, dtype=afx.float64)), halves(afx.ones(2))
     (True, False, False)
     """
     if target.denormals != "auto":

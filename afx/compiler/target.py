@@ -186,7 +186,7 @@ class Target:
     native_tier: Literal[1, 2] = 2  # of the back end "native"; 1: the bits of NumPy's plan, as by default
     # denormals: "auto": flushed to zero by what computes in float32 or complex64
     denormals: Literal["auto", "keep", "flush"] = "auto"
-    flush_min_elements: int = 1024  # of all equations: below, setting the register costs more than 5 %
+    flush_min_elements: int = 4096  # of all equations: below, setting the register takes too much of a call
     flush_max_wide_share: float = 1 / 16  # elements of float64 beside these, such as counts of optimizers
     cpu: str = ""  # LLVM's name of the processor that machine code is made for; "": this one
     native: NativeTarget = NativeTarget()

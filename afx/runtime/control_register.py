@@ -53,6 +53,8 @@ _LAYOUTS = {
     ("darwin", "arm64"): _Layout(4, 2, _ARM[0], 0, *_ARM[1:]),
 }
 
+_MODES = {("linux", "x86_64"): 1}  # where glibc's ``femode_t`` holds the control register
+
 
 class _Thread(threading.local):
     """What a thread knows of itself.
@@ -75,16 +77,23 @@ class _Register:
     """
 
     def __init__(self, layout: _Layout) -> None:
-        library = ctypes.PyDLL(None)  # whose calls keep the interpreter's lock
+        library: Any = ctypes.PyDLL(None)  # whose calls keep the interpreter's lock
         self._get: Any = library.fegetenv
         self._set: Any = library.fesetenv
+        self._library = library
         self._layout = layout
         self._new: Any = ctypes.c_uint32 * (layout.words + 4)  # more than a libc needs
         self.run: Callable[..., Any] = self._runner()
 
     def _runner(self) -> Callable[..., Any]:
-        get, leave, new, control, free = self._get, self._set, self._new, self._layout.control, list[Any]()
-        modes: tuple[dict[int, Any], dict[int, Any]] = ({}, {})  # environments by the word that they stand in for
+        new, free = self._new, list[Any]()
+        get, leave, control = self._get, self._set, self._layout.control
+        place = _MODES.get((sys.platform, platform.machine()))
+        if place is not None and hasattr(
+            self._library, "fesetmode"
+        ):  # glibc's, which leave flags and the old unit alone
+            get, leave, control = self._library.fegetmode, self._library.fesetmode, place
+        modes: tuple[dict[int, Any], dict[int, Any]] = ({}, {})  # what to set, by the word that it stands in for
 
         def run(flushing: bool, fn: Callable[..., R], *args: Any) -> R:
             saved: Any = free.pop() if free else new()
@@ -93,7 +102,7 @@ class _Register:
             try:
                 mode = modes[flushing][word]
             except KeyError:
-                mode = modes[flushing][word] = self._changed(saved, flushing)
+                mode = modes[flushing][word] = self._changed(saved, flushing, control)
             if mode is None:
                 free.append(saved)
                 return fn(*args)
@@ -117,10 +126,10 @@ class _Register:
 
     def is_flushing(self) -> bool:
         """Tell whether this thread flushes."""
-        return self._flushes(self.read())
+        return self._flushes(self.read()[self._layout.control])
 
-    def _flushes(self, saved: Any) -> bool:
-        return bool(saved[self._layout.control] & self._layout.flush == self._layout.flush)
+    def _flushes(self, word: int) -> bool:
+        return word & self._layout.flush == self._layout.flush
 
     def met(self, *, forgetting: bool) -> bool:
         """Tell whether the flag of denormal operands is raised, and lower it."""
@@ -131,14 +140,15 @@ class _Register:
             self._set(saved)
         return found
 
-    def _changed(self, saved: Any, flushing: bool) -> Any:
-        """Return an environment like this one without flags, which flushes or does not; None where this one is so."""
-        if self._flushes(saved) is flushing:
+    def _changed(self, saved: Any, flushing: bool, control: int) -> Any:
+        """Return modes, or an environment without flags, like these but for flushing; None where these are so."""
+        if self._flushes(saved[control]) is flushing:
             return None
         layout, found = self._layout, self._new(*saved)
-        found[layout.status] &= ~layout.flags
+        if control == layout.control:
+            found[layout.status] &= ~layout.flags
         bits = layout.flush if flushing else 0
-        found[layout.control] = found[layout.control] & ~layout.flush | bits
+        found[control] = found[control] & ~layout.flush | bits
         return found
 
 

@@ -25,7 +25,7 @@ from tests.compiler.native_backend.native_run import FIRST_TIER
 pytestmark = pytest.mark.skipif(not can_flush(), reason="nothing is known of this system's control register")
 TINY = float(np.finfo(np.float32).smallest_normal)
 BACKENDS: list[Any] = ["numpy", *(["native"] if is_installed() else [])]
-COUNT = 3000
+COUNT = 6000
 
 
 def denormals(count: int = COUNT, dtype: Any = np.float32) -> Any:
@@ -82,7 +82,7 @@ class TestRule:
         """Setting the register would cost more than what they compute; elements of all equations count, also in loops."""
         x = denormals(20)
         assert not is_flushed(afx.jit(halve, backend=backend)(x))
-        assert is_flushed(afx.jit(lambda x: afx.fori_loop(0, 100, lambda k, c: c * 0.999, x), backend=backend)(x))
+        assert is_flushed(afx.jit(lambda x: afx.fori_loop(0, 300, lambda k, c: c * 0.999, x), backend=backend)(x))
 
     def test_words_decide_otherwise(self, backend: Any) -> None:
         """``jit(denormals=)`` and ``set_denormals`` hold for every dtype and size; each word has an entry of its own."""

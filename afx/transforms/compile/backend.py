@@ -127,7 +127,7 @@ def set_denormals(denormals: Denormals | None) -> None:
 
     Args:
         denormals: ``"flush"``: all compiled functions flush, float64 too; ``"keep"``: none does; None, as it is in the
-            beginning: those flush that compute in float32 or complex64, with a thousand numbers at least, in all
+            beginning: those flush that compute in float32 or complex64, with 4096 numbers at least, in all
             operations and steps of loops, and at most a sixteenth as many of float64 and complex128. Within
             ``np.errstate(under=...)`` other than ``"ignore"`` all keep them, so that underflow is heard of.
 
