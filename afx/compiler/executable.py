@@ -75,15 +75,7 @@ class Plan:
         native = self._native
         if native is not None:
             run = native.run
-            if run is None and native.is_awaited:  # compiled before the register is set
-                native.compile()
-                run = native.run
-            if run is None:
-                found = native.count(inputs, self)
-            elif self.flushes and not keeps_underflow():
-                found = run_in_mode(True, run, inputs, self)
-            else:
-                found = run(inputs, self)
+            found = native.count(inputs, self) if run is None else run(inputs, self)
             if found is not None:
                 return found
             native.note_refusal()

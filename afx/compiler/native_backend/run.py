@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,9 +27,12 @@ from afx.core.dtypes import DType
 from afx.core.tracing.source_info import stack_level
 from afx.core.tracing.tracer import NUMPY_ERRORS
 from afx.runtime.buffer_cache import IdleBuffers
+from afx.runtime.control_register import keeps_underflow, run_in_mode
 from afx.runtime.output_pool import OutputPool, donated_or_empty, pooled_bytes
 
 __all__ = ["MixedRunner", "Runner"]
+
+R = TypeVar("R")
 
 ERRORS = ((1, "divide", "divide by zero"), (2, "over", "overflow"), (8, "invalid", "invalid value"))
 
@@ -83,6 +86,7 @@ class Runner:
     def bind(self) -> Run:
         """Return the function that calls the kernel; it gives None where NumPy's plan shall run."""
         call, outputs, constants, scalars, donated = self.call, self.outputs, self.constants, self.scalars, self.donated
+        flushed, more = _flushing(self.kernel, call)
         idle, free, empty, ndarray = self.idle, self.idle.recent, np.empty, np.ndarray
         has_pools, max_free = any(self.pools), idle.max_sets
         taken = {out for out, _ in donated}
@@ -107,7 +111,10 @@ class Runner:
                     if values[k].__class__ is not ndarray:
                         values[k] = np.asarray(values[k])
             try:
-                errors = call(*values, *outs, *constants, *memory)
+                if plan.flushes and not keeps_underflow():
+                    errors = flushed(*values, *outs, *constants, *memory, *more)
+                else:
+                    errors = call(*values, *outs, *constants, *memory)
             finally:
                 if len(free) < max_free:
                     free.append(space)
@@ -124,7 +131,8 @@ class Runner:
         """Return results with which there is something the matter; ``is_given`` tells whether an argument is overwritten."""
         if errors < 0 and self.keeps_bits:  # once more, on copies of arguments that it refused as they lie
             copies = [np.array(x, order="C") for x in values]
-            errors = self.call(*copies, *outs, *self.constants, *_memory_of(self.kernel))
+            args = (*copies, *outs, *self.constants, *_memory_of(self.kernel))
+            errors = run_for(plan, self.call, args)
         if errors and (errors < 0 or are_heard(errors)):
             if errors < 0 or not (self.keeps_bits or is_given):
                 return None
@@ -144,6 +152,20 @@ class Runner:
         for out, _ in self.donated:
             pools[out] = _nothing  # which hands its memory on, as long as no pool remembers it
         return _memory_of(self.kernel), pools
+
+
+def _flushing(kernel: Kernel, call: Callable[..., int]) -> tuple[Callable[..., int], tuple[None, ...]]:
+    """Return what calls a kernel without denormals, and its last arguments: one alone sets the register itself."""
+    return (partial(run_in_mode, True, call), ()) if kernel.program.block.is_shared else (call, (None,))
+
+
+def run_for(plan: NumpyPlan, run: Callable[..., R], args: Sequence[Any]) -> R:
+    """Return ``run(*args)``, computed with denormals or without as a plan is."""
+    return run_in_mode(True, _run, run, args) if plan.flushes and not keeps_underflow() else run(*args)
+
+
+def _run(run: Callable[..., R], args: Sequence[Any]) -> R:
+    return run(*args)
 
 
 def _nbytes(output: tuple[Shape, DType]) -> int:
@@ -185,7 +207,7 @@ class MixedRunner:
         except IndexError:
             run = idle.take_older() or self.executable.bind()
         try:
-            found: list[Any] = run(*values)
+            found: list[Any] = run_for(plan, run, values)
             if self.heard is not None and self.heard.__dict__.pop("errors", 0):
                 self._count_warning()
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line

@@ -20,6 +20,11 @@ Run: TypeAlias = "Callable[[Sequence[Any], NumpyPlan], list[Any] | None]"
 class NumpyPlan(Protocol):
     """What a plan offers to its machine code; it is handed over at each call, so that neither keeps the other alive."""
 
+    @property
+    def flushes(self) -> bool:
+        """Whether it computes without denormals."""
+        ...
+
     def run_numpy(self, *inputs: Any) -> list[Any]:
         """Run NumPy's calls."""
         ...

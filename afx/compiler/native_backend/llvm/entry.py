@@ -3,7 +3,8 @@
 It follows the fast calling convention of CPython (``METH_FASTCALL``) and reads the data pointers of NumPy arrays itself. It
 returns -1 where an argument is not what the program was made for, or where an index or a conversion turns out to be NumPy's
 to decide, else NumPy's numbers of the floating-point errors that were seen (1 divide, 2 over, 8 invalid). It raises what a
-signal handler raised meanwhile. Called with a team and a thread's number alone, it helps this team.
+signal handler raised meanwhile. With one argument more it flushes denormals while it runs. Called with a team and a thread's
+number alone, it helps this team.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ class Entry:
         if program.releases_gil:
             self._declare_lock()
             w.line(f"store ptr {w.let('call ptr @PyEval_SaveThread()')}, ptr {w.shifted(fault, THREAD)}")
+        flushes = w.let(f"icmp eq i64 %count, {len(program.params) + 2 + program.block.is_shared}")
+        mode = self.flags.mode()
+        w.when(flushes, lambda: self.flags.set_mode(str(self.flags.flush)))
         members = Team(w, self.flags)
         if program.block.is_shared:
             members.begin(team)
@@ -57,6 +61,7 @@ class Entry:
         found = self.flags.read()
         if program.block.is_shared:
             found = w.let(f"or i32 {found}, {members.end(team, fault)}")
+        w.when(flushes, lambda: self.flags.set_mode(mode))
         if program.releases_gil:
             thread = w.let(f"load ptr, ptr {w.shifted(fault, THREAD)}")
             w.line(f"call void @PyEval_RestoreThread(ptr {thread})")

@@ -134,6 +134,11 @@ class Flags:
         w.line(f"store volatile i32 {state}, ptr {location}")
         w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {location})")
 
+    @property
+    def flush(self) -> int:
+        """The bits of the mode that flushes."""
+        return FLUSH_X86 if self.layout.x86 else FLUSH_ARM
+
     def mode(self) -> str:
         """Return the bits that say whether this thread flushes denormals."""
         w = self.w
