@@ -395,24 +395,20 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
     return found[:count], [next(tangents) if m else None for m in pushed.moves]
 
 
-def _batched(
-    program: CompiledGraph, size: int, flags: tuple[bool, ...], whole: bool
-) -> tuple[CompiledGraph, list[bool]]:
+def _batched(base: CompiledGraph, size: int, flags: tuple[bool, ...], whole: bool) -> tuple[CompiledGraph, list[bool]]:
     """Trace a graph with a batch axis in front of some inputs; tell which outputs have one (all, where ``whole``)."""
     front = GraphTrace("vmap")
     batch = BatchTrace("jit", size)
-    shapes = [(size, *v.aval.shape) for v in program.graph.inputs]
-    avals = [
-        Aval(s, v.aval.dtype) if f else v.aval for s, v, f in zip(shapes, program.graph.inputs, flags, strict=True)
-    ]
+    shapes = [(size, *v.aval.shape) for v in base.graph.inputs]
+    avals = [Aval(s, v.aval.dtype) if f else v.aval for s, v, f in zip(shapes, base.graph.inputs, flags, strict=True)]
     xs = [front.input(aval) for aval in avals]
-    outs: list[Any] = [*evaluate(program.graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])]
+    outs: list[Any] = [*evaluate(base.graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])]
     batch.alive = False
     own = [isinstance(x, BatchTracer) and x._trace is batch for x in outs]
     values = [
         x._value if o else broadcast_to(x, (size, *x.shape)) if whole else x for x, o in zip(outs, own, strict=True)
     ]
-    return program.with_graph(front.finish(values)), own
+    return base.with_graph(front.finish(values)), own
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
