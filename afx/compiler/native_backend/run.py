@@ -156,7 +156,7 @@ class Runner:
 
 def _flushing(kernel: Kernel, call: Callable[..., int]) -> tuple[Callable[..., int], tuple[None, ...]]:
     """Return what calls a kernel without denormals, and its last arguments: one alone sets the register itself."""
-    return (partial(run_in_mode, True, call), ()) if kernel.program.block.is_shared else (call, (None,))
+    return (partial(run_in_mode, True, call), ()) if kernel.interface.is_shared else (call, (None,))
 
 
 def run_for(plan: NumpyPlan, run: Callable[..., R], args: Sequence[Any]) -> R:
