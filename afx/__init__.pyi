@@ -21,12 +21,17 @@ from afx import special as special
 from afx import stats as stats
 from afx import testing as testing
 from afx import train as train
-from afx.control.associative_scan import *
-from afx.control.cond import *
-from afx.control.map import *
-from afx.control.scan import *
-from afx.control.while_loop import *
-from afx.core.array.array import *
+from afx.compiler.report import PlanStatus as PlanStatus
+from afx.compiler.threads import set_threads as set_threads
+from afx.control.cond import cond as cond
+from afx.control.cond import switch as switch
+from afx.control.map import map as map
+from afx.control.scan import associative_scan as associative_scan
+from afx.control.scan import scan as scan
+from afx.control.while_loop import fori_loop as fori_loop
+from afx.control.while_loop import while_loop as while_loop
+from afx.core.array.array import Array as Array
+from afx.core.array.array import ArrayLike as ArrayLike
 from afx.core.array_api import __array_namespace_info__ as __array_namespace_info__
 from afx.core.array_api import can_cast as can_cast
 from afx.core.array_api import finfo as finfo
@@ -34,91 +39,397 @@ from afx.core.array_api import iinfo as iinfo
 from afx.core.array_api import isdtype as isdtype
 from afx.core.array_api import result_type as result_type
 from afx.core.aval import Aval as Aval
-from afx.core.constants import *
-from afx.core.dtypes import *
-from afx.core.equation import Equation as Equation
-from afx.core.equation import Literal as Literal
-from afx.core.equation import Var as Var
+from afx.core.constants import bool as bool
+from afx.core.constants import e as e
+from afx.core.constants import inf as inf
+from afx.core.constants import nan as nan
+from afx.core.constants import newaxis as newaxis
+from afx.core.constants import pi as pi
+from afx.core.dtypes import DType as DType
+from afx.core.dtypes import bool_ as bool_
+from afx.core.dtypes import complex128 as complex128
+from afx.core.dtypes import complex64 as complex64
+from afx.core.dtypes import default_dtype as default_dtype
+from afx.core.dtypes import float16 as float16
+from afx.core.dtypes import float32 as float32
+from afx.core.dtypes import float64 as float64
+from afx.core.dtypes import get_default_dtype as get_default_dtype
+from afx.core.dtypes import int16 as int16
+from afx.core.dtypes import int32 as int32
+from afx.core.dtypes import int64 as int64
+from afx.core.dtypes import int8 as int8
+from afx.core.dtypes import set_default_dtype as set_default_dtype
+from afx.core.dtypes import uint16 as uint16
+from afx.core.dtypes import uint32 as uint32
+from afx.core.dtypes import uint64 as uint64
+from afx.core.dtypes import uint8 as uint8
+from afx.core.graph import Equation as Equation
 from afx.core.graph import Graph as Graph
+from afx.core.graph import Literal as Literal
+from afx.core.graph import Var as Var
 from afx.core.graph import check as check
-from afx.core.interpreter import evaluate as evaluate
-from afx.core.primitive import *
-from afx.core.tracing.debug_nans import debug_nans as debug_nans
+from afx.core.primitive import Primitive as Primitive
+from afx.core.primitive import primitives as primitives
+from afx.core.tracing.tape import debug_nans as debug_nans
 from afx.core.tracing.tracer import is_traced as is_traced
-from afx.ops.creation.creation import *
-from afx.ops.creation.matrices import *
-from afx.ops.creation.ranges import *
-from afx.ops.creation.stop_gradient import *
-from afx.ops.elementwise.arithmetic import *
-from afx.ops.elementwise.closeness import *
-from afx.ops.elementwise.comparison import *
-from afx.ops.elementwise.complex import *
-from afx.ops.elementwise.exponential import *
-from afx.ops.elementwise.floating_point import *
-from afx.ops.elementwise.rounding import *
-from afx.ops.elementwise.trigonometry import *
-from afx.ops.elementwise.where import *
-from afx.ops.indexing.getitem import *
-from afx.ops.indexing.index_tricks import *
-from afx.ops.indexing.segments import *
-from afx.ops.indexing.select import *
-from afx.ops.linalg.einsum import *
-from afx.ops.linalg.products import *
-from afx.ops.manipulation.axes import *
-from afx.ops.manipulation.diagonals import *
-from afx.ops.manipulation.edit import *
-from afx.ops.manipulation.join import *
-from afx.ops.manipulation.pad import *
-from afx.ops.manipulation.shape import *
-from afx.ops.manipulation.split import *
+from afx.core.tracing.traces import evaluate as evaluate
+from afx.ops.creation.creation import array as array
+from afx.ops.creation.creation import asarray as asarray
+from afx.ops.creation.creation import copy as copy
+from afx.ops.creation.creation import empty as empty
+from afx.ops.creation.creation import empty_like as empty_like
+from afx.ops.creation.creation import from_dlpack as from_dlpack
+from afx.ops.creation.creation import full as full
+from afx.ops.creation.creation import full_like as full_like
+from afx.ops.creation.creation import ones as ones
+from afx.ops.creation.creation import ones_like as ones_like
+from afx.ops.creation.creation import stop_gradient as stop_gradient
+from afx.ops.creation.creation import to_device as to_device
+from afx.ops.creation.creation import zeros as zeros
+from afx.ops.creation.creation import zeros_like as zeros_like
+from afx.ops.creation.matrices import eye as eye
+from afx.ops.creation.matrices import identity as identity
+from afx.ops.creation.matrices import tri as tri
+from afx.ops.creation.matrices import tril as tril
+from afx.ops.creation.matrices import triu as triu
+from afx.ops.creation.ranges import arange as arange
+from afx.ops.creation.ranges import geomspace as geomspace
+from afx.ops.creation.ranges import linspace as linspace
+from afx.ops.creation.ranges import logspace as logspace
+from afx.ops.creation.ranges import meshgrid as meshgrid
+from afx.ops.elementwise.arithmetic import abs as abs
+from afx.ops.elementwise.arithmetic import absolute as absolute
+from afx.ops.elementwise.arithmetic import add as add
+from afx.ops.elementwise.arithmetic import cbrt as cbrt
+from afx.ops.elementwise.arithmetic import divide as divide
+from afx.ops.elementwise.arithmetic import divmod as divmod
+from afx.ops.elementwise.arithmetic import exp as exp
+from afx.ops.elementwise.arithmetic import exp2 as exp2
+from afx.ops.elementwise.arithmetic import expm1 as expm1
+from afx.ops.elementwise.arithmetic import floor_divide as floor_divide
+from afx.ops.elementwise.arithmetic import hypot as hypot
+from afx.ops.elementwise.arithmetic import log as log
+from afx.ops.elementwise.arithmetic import log10 as log10
+from afx.ops.elementwise.arithmetic import log1p as log1p
+from afx.ops.elementwise.arithmetic import log2 as log2
+from afx.ops.elementwise.arithmetic import log_sigmoid as log_sigmoid
+from afx.ops.elementwise.arithmetic import logaddexp as logaddexp
+from afx.ops.elementwise.arithmetic import logaddexp2 as logaddexp2
+from afx.ops.elementwise.arithmetic import mod as mod
+from afx.ops.elementwise.arithmetic import multiply as multiply
+from afx.ops.elementwise.arithmetic import negative as negative
+from afx.ops.elementwise.arithmetic import positive as positive
+from afx.ops.elementwise.arithmetic import pow as pow
+from afx.ops.elementwise.arithmetic import power as power
+from afx.ops.elementwise.arithmetic import reciprocal as reciprocal
+from afx.ops.elementwise.arithmetic import remainder as remainder
+from afx.ops.elementwise.arithmetic import sigmoid as sigmoid
+from afx.ops.elementwise.arithmetic import sign as sign
+from afx.ops.elementwise.arithmetic import softplus as softplus
+from afx.ops.elementwise.arithmetic import sqrt as sqrt
+from afx.ops.elementwise.arithmetic import square as square
+from afx.ops.elementwise.arithmetic import subtract as subtract
+from afx.ops.elementwise.arithmetic import true_divide as true_divide
+from afx.ops.elementwise.comparison import bitwise_and as bitwise_and
+from afx.ops.elementwise.comparison import bitwise_invert as bitwise_invert
+from afx.ops.elementwise.comparison import bitwise_left_shift as bitwise_left_shift
+from afx.ops.elementwise.comparison import bitwise_not as bitwise_not
+from afx.ops.elementwise.comparison import bitwise_or as bitwise_or
+from afx.ops.elementwise.comparison import bitwise_right_shift as bitwise_right_shift
+from afx.ops.elementwise.comparison import bitwise_xor as bitwise_xor
+from afx.ops.elementwise.comparison import clip as clip
+from afx.ops.elementwise.comparison import equal as equal
+from afx.ops.elementwise.comparison import greater as greater
+from afx.ops.elementwise.comparison import greater_equal as greater_equal
+from afx.ops.elementwise.comparison import invert as invert
+from afx.ops.elementwise.comparison import isfinite as isfinite
+from afx.ops.elementwise.comparison import isinf as isinf
+from afx.ops.elementwise.comparison import isnan as isnan
+from afx.ops.elementwise.comparison import left_shift as left_shift
+from afx.ops.elementwise.comparison import less as less
+from afx.ops.elementwise.comparison import less_equal as less_equal
+from afx.ops.elementwise.comparison import logical_and as logical_and
+from afx.ops.elementwise.comparison import logical_not as logical_not
+from afx.ops.elementwise.comparison import logical_or as logical_or
+from afx.ops.elementwise.comparison import logical_xor as logical_xor
+from afx.ops.elementwise.comparison import maximum as maximum
+from afx.ops.elementwise.comparison import minimum as minimum
+from afx.ops.elementwise.comparison import not_equal as not_equal
+from afx.ops.elementwise.comparison import right_shift as right_shift
+from afx.ops.elementwise.comparison import signbit as signbit
+from afx.ops.elementwise.comparison import where as where
+from afx.ops.elementwise.complex import angle as angle
+from afx.ops.elementwise.complex import conj as conj
+from afx.ops.elementwise.complex import conjugate as conjugate
+from afx.ops.elementwise.complex import imag as imag
+from afx.ops.elementwise.complex import iscomplex as iscomplex
+from afx.ops.elementwise.complex import iscomplexobj as iscomplexobj
+from afx.ops.elementwise.complex import isreal as isreal
+from afx.ops.elementwise.complex import isrealobj as isrealobj
+from afx.ops.elementwise.complex import real as real
+from afx.ops.elementwise.floating_point import allclose as allclose
+from afx.ops.elementwise.floating_point import around as around
+from afx.ops.elementwise.floating_point import array_equal as array_equal
+from afx.ops.elementwise.floating_point import array_equiv as array_equiv
+from afx.ops.elementwise.floating_point import bitwise_count as bitwise_count
+from afx.ops.elementwise.floating_point import ceil as ceil
+from afx.ops.elementwise.floating_point import copysign as copysign
+from afx.ops.elementwise.floating_point import fabs as fabs
+from afx.ops.elementwise.floating_point import fix as fix
+from afx.ops.elementwise.floating_point import float_power as float_power
+from afx.ops.elementwise.floating_point import floor as floor
+from afx.ops.elementwise.floating_point import fmod as fmod
+from afx.ops.elementwise.floating_point import frexp as frexp
+from afx.ops.elementwise.floating_point import gcd as gcd
+from afx.ops.elementwise.floating_point import heaviside as heaviside
+from afx.ops.elementwise.floating_point import isclose as isclose
+from afx.ops.elementwise.floating_point import isneginf as isneginf
+from afx.ops.elementwise.floating_point import isposinf as isposinf
+from afx.ops.elementwise.floating_point import lcm as lcm
+from afx.ops.elementwise.floating_point import ldexp as ldexp
+from afx.ops.elementwise.floating_point import modf as modf
+from afx.ops.elementwise.floating_point import nextafter as nextafter
+from afx.ops.elementwise.floating_point import real_if_close as real_if_close
+from afx.ops.elementwise.floating_point import rint as rint
+from afx.ops.elementwise.floating_point import round as round
+from afx.ops.elementwise.floating_point import spacing as spacing
+from afx.ops.elementwise.floating_point import trunc as trunc
+from afx.ops.elementwise.trigonometry import acos as acos
+from afx.ops.elementwise.trigonometry import acosh as acosh
+from afx.ops.elementwise.trigonometry import arccos as arccos
+from afx.ops.elementwise.trigonometry import arccosh as arccosh
+from afx.ops.elementwise.trigonometry import arcsin as arcsin
+from afx.ops.elementwise.trigonometry import arcsinh as arcsinh
+from afx.ops.elementwise.trigonometry import arctan as arctan
+from afx.ops.elementwise.trigonometry import arctan2 as arctan2
+from afx.ops.elementwise.trigonometry import arctanh as arctanh
+from afx.ops.elementwise.trigonometry import asin as asin
+from afx.ops.elementwise.trigonometry import asinh as asinh
+from afx.ops.elementwise.trigonometry import atan as atan
+from afx.ops.elementwise.trigonometry import atan2 as atan2
+from afx.ops.elementwise.trigonometry import atanh as atanh
+from afx.ops.elementwise.trigonometry import cos as cos
+from afx.ops.elementwise.trigonometry import cosh as cosh
+from afx.ops.elementwise.trigonometry import deg2rad as deg2rad
+from afx.ops.elementwise.trigonometry import degrees as degrees
+from afx.ops.elementwise.trigonometry import rad2deg as rad2deg
+from afx.ops.elementwise.trigonometry import radians as radians
+from afx.ops.elementwise.trigonometry import sin as sin
+from afx.ops.elementwise.trigonometry import sinc as sinc
+from afx.ops.elementwise.trigonometry import sinh as sinh
+from afx.ops.elementwise.trigonometry import tan as tan
+from afx.ops.elementwise.trigonometry import tanh as tanh
+from afx.ops.indexing.getitem import take as take
+from afx.ops.indexing.getitem import take_along_axis as take_along_axis
+from afx.ops.indexing.scatter import segment_max as segment_max
+from afx.ops.indexing.scatter import segment_mean as segment_mean
+from afx.ops.indexing.scatter import segment_min as segment_min
+from afx.ops.indexing.scatter import segment_prod as segment_prod
+from afx.ops.indexing.scatter import segment_sum as segment_sum
+from afx.ops.indexing.select import c_ as c_
+from afx.ops.indexing.select import choose as choose
+from afx.ops.indexing.select import compress as compress
+from afx.ops.indexing.select import diag_indices as diag_indices
+from afx.ops.indexing.select import diag_indices_from as diag_indices_from
+from afx.ops.indexing.select import extract as extract
+from afx.ops.indexing.select import indices as indices
+from afx.ops.indexing.select import ix_ as ix_
+from afx.ops.indexing.select import piecewise as piecewise
+from afx.ops.indexing.select import r_ as r_
+from afx.ops.indexing.select import ravel_multi_index as ravel_multi_index
+from afx.ops.indexing.select import select as select
+from afx.ops.indexing.select import tril_indices as tril_indices
+from afx.ops.indexing.select import tril_indices_from as tril_indices_from
+from afx.ops.indexing.select import triu_indices as triu_indices
+from afx.ops.indexing.select import triu_indices_from as triu_indices_from
+from afx.ops.indexing.select import unravel_index as unravel_index
+from afx.ops.linalg.products import cross as cross
+from afx.ops.linalg.products import dot as dot
+from afx.ops.linalg.products import einsum as einsum
+from afx.ops.linalg.products import inner as inner
+from afx.ops.linalg.products import kron as kron
+from afx.ops.linalg.products import matmul as matmul
+from afx.ops.linalg.products import matvec as matvec
+from afx.ops.linalg.products import outer as outer
+from afx.ops.linalg.products import tensordot as tensordot
+from afx.ops.linalg.products import vdot as vdot
+from afx.ops.linalg.products import vecdot as vecdot
+from afx.ops.linalg.products import vecmat as vecmat
+from afx.ops.manipulation.edit import append as append
+from afx.ops.manipulation.edit import block as block
+from afx.ops.manipulation.edit import delete as delete
+from afx.ops.manipulation.edit import diag as diag
+from afx.ops.manipulation.edit import diagflat as diagflat
+from afx.ops.manipulation.edit import diagonal as diagonal
+from afx.ops.manipulation.edit import insert as insert
+from afx.ops.manipulation.edit import resize as resize
+from afx.ops.manipulation.edit import rollaxis as rollaxis
+from afx.ops.manipulation.edit import trim_zeros as trim_zeros
+from afx.ops.manipulation.join import array_split as array_split
+from afx.ops.manipulation.join import atleast_1d as atleast_1d
+from afx.ops.manipulation.join import atleast_2d as atleast_2d
+from afx.ops.manipulation.join import atleast_3d as atleast_3d
+from afx.ops.manipulation.join import broadcast_arrays as broadcast_arrays
+from afx.ops.manipulation.join import column_stack as column_stack
+from afx.ops.manipulation.join import concat as concat
+from afx.ops.manipulation.join import concatenate as concatenate
+from afx.ops.manipulation.join import dsplit as dsplit
+from afx.ops.manipulation.join import dstack as dstack
+from afx.ops.manipulation.join import hsplit as hsplit
+from afx.ops.manipulation.join import hstack as hstack
+from afx.ops.manipulation.join import matrix_transpose as matrix_transpose
+from afx.ops.manipulation.join import moveaxis as moveaxis
+from afx.ops.manipulation.join import repeat as repeat
+from afx.ops.manipulation.join import split as split
+from afx.ops.manipulation.join import stack as stack
+from afx.ops.manipulation.join import swapaxes as swapaxes
+from afx.ops.manipulation.join import tile as tile
+from afx.ops.manipulation.join import unstack as unstack
+from afx.ops.manipulation.join import vsplit as vsplit
+from afx.ops.manipulation.join import vstack as vstack
+from afx.ops.manipulation.pad import flip as flip
+from afx.ops.manipulation.pad import fliplr as fliplr
+from afx.ops.manipulation.pad import flipud as flipud
+from afx.ops.manipulation.pad import pad as pad
+from afx.ops.manipulation.pad import roll as roll
+from afx.ops.manipulation.pad import rot90 as rot90
+from afx.ops.manipulation.shape import astype as astype
+from afx.ops.manipulation.shape import broadcast_to as broadcast_to
+from afx.ops.manipulation.shape import expand_dims as expand_dims
+from afx.ops.manipulation.shape import permute_dims as permute_dims
+from afx.ops.manipulation.shape import ravel as ravel
+from afx.ops.manipulation.shape import reshape as reshape
+from afx.ops.manipulation.shape import squeeze as squeeze
+from afx.ops.manipulation.shape import transpose as transpose
+from afx.ops.nn.convolution import convolve as convolve
 from afx.ops.nn.convolution import correlate as correlate
-from afx.ops.nn.convolve import *
-from afx.ops.nn.windows import *
-from afx.ops.numerics.apply import *
-from afx.ops.numerics.histograms import *
-from afx.ops.numerics.interpolation import *
-from afx.ops.numerics.polyfit import *
-from afx.ops.numerics.polynomials import *
-from afx.ops.numerics.statistics import *
-from afx.ops.reductions.boolean import *
-from afx.ops.reductions.cumulative import *
-from afx.ops.reductions.logsumexp import *
-from afx.ops.reductions.moments import *
-from afx.ops.reductions.nan import *
-from afx.ops.reductions.nan_extremes import *
-from afx.ops.reductions.quantiles import *
-from afx.ops.reductions.sums import *
-from afx.ops.sorting.partition import *
-from afx.ops.sorting.sets import *
-from afx.ops.sorting.sort import *
-from afx.ops.sorting.unique import *
+from afx.ops.nn.windows import sliding_window_view as sliding_window_view
+from afx.ops.numerics.histograms import bincount as bincount
+from afx.ops.numerics.histograms import corrcoef as corrcoef
+from afx.ops.numerics.histograms import cov as cov
+from afx.ops.numerics.histograms import digitize as digitize
+from afx.ops.numerics.histograms import histogram as histogram
+from afx.ops.numerics.histograms import histogram2d as histogram2d
+from afx.ops.numerics.histograms import histogram_bin_edges as histogram_bin_edges
+from afx.ops.numerics.histograms import histogramdd as histogramdd
+from afx.ops.numerics.interpolation import apply_along_axis as apply_along_axis
+from afx.ops.numerics.interpolation import apply_over_axes as apply_over_axes
+from afx.ops.numerics.interpolation import ediff1d as ediff1d
+from afx.ops.numerics.interpolation import gradient as gradient
+from afx.ops.numerics.interpolation import interp as interp
+from afx.ops.numerics.interpolation import trapezoid as trapezoid
+from afx.ops.numerics.interpolation import unwrap as unwrap
+from afx.ops.numerics.polynomials import poly as poly
+from afx.ops.numerics.polynomials import polyadd as polyadd
+from afx.ops.numerics.polynomials import polyder as polyder
+from afx.ops.numerics.polynomials import polydiv as polydiv
+from afx.ops.numerics.polynomials import polyfit as polyfit
+from afx.ops.numerics.polynomials import polyint as polyint
+from afx.ops.numerics.polynomials import polymul as polymul
+from afx.ops.numerics.polynomials import polysub as polysub
+from afx.ops.numerics.polynomials import polyval as polyval
+from afx.ops.numerics.polynomials import roots as roots
+from afx.ops.numerics.polynomials import vander as vander
+from afx.ops.reductions.cumulative import cumlogsumexp as cumlogsumexp
+from afx.ops.reductions.cumulative import cummax as cummax
+from afx.ops.reductions.cumulative import cummin as cummin
+from afx.ops.reductions.cumulative import cumprod as cumprod
+from afx.ops.reductions.cumulative import cumsum as cumsum
+from afx.ops.reductions.cumulative import cumulative_prod as cumulative_prod
+from afx.ops.reductions.cumulative import cumulative_sum as cumulative_sum
+from afx.ops.reductions.cumulative import diff as diff
+from afx.ops.reductions.cumulative import logsumexp as logsumexp
+from afx.ops.reductions.moments import average as average
+from afx.ops.reductions.moments import std as std
+from afx.ops.reductions.moments import var as var
+from afx.ops.reductions.moments import vector_norm as vector_norm
+from afx.ops.reductions.nan import fmax as fmax
+from afx.ops.reductions.nan import fmin as fmin
+from afx.ops.reductions.nan import nan_to_num as nan_to_num
+from afx.ops.reductions.nan import nanargmax as nanargmax
+from afx.ops.reductions.nan import nanargmin as nanargmin
+from afx.ops.reductions.nan import nancumprod as nancumprod
+from afx.ops.reductions.nan import nancumsum as nancumsum
+from afx.ops.reductions.nan import nanmax as nanmax
+from afx.ops.reductions.nan import nanmean as nanmean
+from afx.ops.reductions.nan import nanmin as nanmin
+from afx.ops.reductions.nan import nanprod as nanprod
+from afx.ops.reductions.nan import nanstd as nanstd
+from afx.ops.reductions.nan import nansum as nansum
+from afx.ops.reductions.nan import nanvar as nanvar
+from afx.ops.reductions.quantiles import median as median
+from afx.ops.reductions.quantiles import nanmedian as nanmedian
+from afx.ops.reductions.quantiles import nanpercentile as nanpercentile
+from afx.ops.reductions.quantiles import nanquantile as nanquantile
+from afx.ops.reductions.quantiles import percentile as percentile
+from afx.ops.reductions.quantiles import quantile as quantile
+from afx.ops.reductions.sums import all as all
+from afx.ops.reductions.sums import amax as amax
+from afx.ops.reductions.sums import amin as amin
+from afx.ops.reductions.sums import any as any
+from afx.ops.reductions.sums import count_nonzero as count_nonzero
+from afx.ops.reductions.sums import max as max
+from afx.ops.reductions.sums import mean as mean
+from afx.ops.reductions.sums import min as min
+from afx.ops.reductions.sums import prod as prod
+from afx.ops.reductions.sums import ptp as ptp
+from afx.ops.reductions.sums import sum as sum
+from afx.ops.sorting.partition import TopK as TopK
+from afx.ops.sorting.partition import argpartition as argpartition
+from afx.ops.sorting.partition import lexsort as lexsort
+from afx.ops.sorting.partition import partition as partition
+from afx.ops.sorting.partition import sort_complex as sort_complex
+from afx.ops.sorting.partition import top_k as top_k
+from afx.ops.sorting.sets import intersect1d as intersect1d
+from afx.ops.sorting.sets import isin as isin
+from afx.ops.sorting.sets import setdiff1d as setdiff1d
+from afx.ops.sorting.sets import setxor1d as setxor1d
+from afx.ops.sorting.sets import union1d as union1d
+from afx.ops.sorting.sets import unique as unique
+from afx.ops.sorting.sets import unique_all as unique_all
+from afx.ops.sorting.sets import unique_counts as unique_counts
+from afx.ops.sorting.sets import unique_inverse as unique_inverse
+from afx.ops.sorting.sets import unique_values as unique_values
+from afx.ops.sorting.sort import argmax as argmax
+from afx.ops.sorting.sort import argmin as argmin
+from afx.ops.sorting.sort import argsort as argsort
+from afx.ops.sorting.sort import argwhere as argwhere
+from afx.ops.sorting.sort import flatnonzero as flatnonzero
+from afx.ops.sorting.sort import nonzero as nonzero
+from afx.ops.sorting.sort import searchsorted as searchsorted
+from afx.ops.sorting.sort import sort as sort
 from afx.pytree import non_trainable as non_trainable
 from afx.pytree import static as static
 from afx.runtime.buffer_cache import set_cache_limit as set_cache_limit
 from afx.runtime.thread_pool import get_threads as get_threads
-from afx.runtime.threads import set_threads as set_threads
-from afx.transforms.checkpoint import *
-from afx.transforms.compile.backend import get_backend as get_backend
-from afx.transforms.compile.backend import set_backend as set_backend
-from afx.transforms.compile.backend import set_code_cache as set_code_cache
-from afx.transforms.compile.backend import set_denormals as set_denormals
-from afx.transforms.compile.jit import *
-from afx.transforms.compile.jit_cache import CacheInfo as CacheInfo
-from afx.transforms.compile.lowered import PlanStatus as PlanStatus
-from afx.transforms.compile.make_graph import *
-from afx.transforms.compile.retracing import disable_jit as disable_jit
-from afx.transforms.custom.custom_derivatives import *
-from afx.transforms.derivatives.elementwise_grad import *
-from afx.transforms.derivatives.grad import *
-from afx.transforms.derivatives.hessian import *
+from afx.transforms.checkpoint import checkpoint as checkpoint
+from afx.transforms.compile.compiled_call import get_backend as get_backend
+from afx.transforms.compile.compiled_call import set_backend as set_backend
+from afx.transforms.compile.compiled_call import set_code_cache as set_code_cache
+from afx.transforms.compile.compiled_call import set_denormals as set_denormals
+from afx.transforms.compile.jit import JitFunction as JitFunction
+from afx.transforms.compile.jit import Lowered as Lowered
+from afx.transforms.compile.jit import jit as jit
+from afx.transforms.compile.make_graph import disable_jit as disable_jit
+from afx.transforms.compile.make_graph import eval_shape as eval_shape
+from afx.transforms.compile.make_graph import trace as trace
+from afx.transforms.compile.quick_call import CacheInfo as CacheInfo
+from afx.transforms.custom_derivatives import custom_jvp as custom_jvp
+from afx.transforms.custom_derivatives import custom_vjp as custom_vjp
+from afx.transforms.derivatives.grad import grad as grad
+from afx.transforms.derivatives.grad import value_and_grad as value_and_grad
+from afx.transforms.derivatives.grad import vjp as vjp
+from afx.transforms.derivatives.jacobian import elementwise_grad as elementwise_grad
+from afx.transforms.derivatives.jacobian import hessian as hessian
+from afx.transforms.derivatives.jacobian import hvp as hvp
 from afx.transforms.derivatives.jacobian import jacfwd as jacfwd
 from afx.transforms.derivatives.jacobian import jacrev as jacrev
-from afx.transforms.derivatives.jvp import *
-from afx.transforms.derivatives.linearize import *
-from afx.transforms.derivatives.vjp import *
-from afx.transforms.sparse.sparse_derivatives import *
-from afx.transforms.sparse.sparse_matrix import *
-from afx.transforms.vmap import *
+from afx.transforms.derivatives.jvp import jvp as jvp
+from afx.transforms.derivatives.jvp import linearize as linearize
+from afx.transforms.sparse.sparse_derivatives import sparse_hessian as sparse_hessian
+from afx.transforms.sparse.sparse_derivatives import sparse_jacobian as sparse_jacobian
+from afx.transforms.sparse.sparse_matrix import SparseMatrix as SparseMatrix
+from afx.transforms.vmap import vmap as vmap
 
 __version__: str
 __array_api_version__: str

@@ -2,8 +2,26 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.ops.fft.fft import fft, fftfreq, fftshift, hfft, ifft, ifftshift, ihfft, irfft, rfft, rfftfreq
-from afx.ops.fft.fftn import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
+from afx.ops.fft import (
+    fft,
+    fft2,
+    fftfreq,
+    fftn,
+    fftshift,
+    hfft,
+    ifft,
+    ifft2,
+    ifftn,
+    ifftshift,
+    ihfft,
+    irfft,
+    irfft2,
+    irfftn,
+    rfft,
+    rfft2,
+    rfftfreq,
+    rfftn,
+)
 from afx.other_names import missing_name
 
 __all__ = [

@@ -6,10 +6,9 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.control.linear_solvers import bicgstab, cg, gmres
-from afx.control.lsmr import lsmr
+from afx.control.linear_solvers import bicgstab, cg, gmres, lsmr
 from afx.other_names import missing_name
-from afx.transforms.sparse.csr import Csr, Pattern
+from afx.transforms.sparse.sparse_matrix import Csr, Pattern
 
 __all__ = ["Csr", "Pattern", "bicgstab", "cg", "gmres", "lsmr"]
 

@@ -7,14 +7,49 @@ function, not as a ufunc (``softmax``, ``logsumexp``, ``polygamma``), refuses tr
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.ops.elementwise.exponential import log_sigmoid as log_expit
-from afx.ops.elementwise.exponential import sigmoid as expit
-from afx.ops.nn.softmax import log_softmax, softmax
-from afx.ops.reductions.logsumexp import logsumexp
-from afx.ops.special.bessel import i0, i0e, i1, i1e, iv, ive, j0, j1, jv, kv, kve, y0, y1, yn, yv
-from afx.ops.special.entropy import entr, kl_div, logit, rel_entr, xlog1py, xlogy
-from afx.ops.special.errors import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri, ndtri_exp
-from afx.ops.special.exponential_integrals import exp1, expi, expn
+from afx.ops.elementwise.arithmetic import log_sigmoid as log_expit
+from afx.ops.elementwise.arithmetic import sigmoid as expit
+from afx.ops.nn.activations import log_softmax, softmax
+from afx.ops.reductions.cumulative import logsumexp
+from afx.ops.special.bessel import (
+    exp1,
+    expi,
+    expn,
+    i0,
+    i0e,
+    i1,
+    i1e,
+    iv,
+    ive,
+    j0,
+    j1,
+    jv,
+    kv,
+    kve,
+    y0,
+    y1,
+    yn,
+    yv,
+    zeta,
+)
+from afx.ops.special.distributions import stdtr, stdtrit
+from afx.ops.special.errors import (
+    entr,
+    erf,
+    erfc,
+    erfcinv,
+    erfcx,
+    erfinv,
+    kl_div,
+    log_ndtr,
+    logit,
+    ndtr,
+    ndtri,
+    ndtri_exp,
+    rel_entr,
+    xlog1py,
+    xlogy,
+)
 from afx.ops.special.gamma import (
     beta,
     betaln,
@@ -28,12 +63,17 @@ from afx.ops.special.gamma import (
     psi,
     rgamma,
 )
-from afx.ops.special.incomplete_beta import betainc, betaincc, betainccinv, betaincinv
-from afx.ops.special.incomplete_gamma import gammainc, gammaincc, gammainccinv, gammaincinv
-from afx.ops.special.log_incomplete_beta import log_betainc, log_betaincc
-from afx.ops.special.log_incomplete_gamma import log_gammainc, log_gammaincc
-from afx.ops.special.student import stdtr, stdtrit
-from afx.ops.special.zeta import zeta
+from afx.ops.special.incomplete import (
+    betainc,
+    betaincc,
+    betainccinv,
+    betaincinv,
+    gammainc,
+    gammaincc,
+    gammainccinv,
+    gammaincinv,
+)
+from afx.ops.special.log_incomplete import log_betainc, log_betaincc, log_gammainc, log_gammaincc
 from afx.other_names import missing_name
 
 __all__ = [

@@ -15,8 +15,8 @@ from afx.core.dtypes import complex128, float64
 from afx.errors import ArgumentError, DtypeError
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import name_of
+from afx.transforms.derivatives.grad import vjp
 from afx.transforms.derivatives.jvp import jvp
-from afx.transforms.derivatives.vjp import vjp
 
 __all__ = ["check_grads"]
 

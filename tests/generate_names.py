@@ -4,6 +4,7 @@
 ``tests/test_names.py``; those of `afx.numpy` are NumPy's.
 """
 
+import ast
 import importlib
 import pkgutil
 import textwrap
@@ -13,8 +14,8 @@ from types import ModuleType
 import numpy as np
 
 import afx
-from afx.core.dispatch.numpy_names import FUNCTIONS as SECOND_NAMES
-from afx.core.dispatch.numpy_names import UFUNCS
+from afx.core.numpy_names import FUNCTIONS as SECOND_NAMES
+from afx.core.numpy_names import UFUNCS
 from afx.core.registry import FUNCTIONS, load_all
 from afx.numpy._namespace import names
 from tests.test_names import NAMES
@@ -24,6 +25,7 @@ TABLE = PACKAGE / "core" / "name_table.py"
 STUB = PACKAGE / "__init__.pyi"
 
 SEARCHED = ("core", "pytree", "ops", "transforms", "control", "runtime")
+ELSEWHERE = {"PlanStatus": "afx.compiler.report", "set_threads": "afx.compiler.threads"}  # in modules not searched
 LAST = ("afx.ops.linalg", "afx.ops.fft", "afx.ops.special", "afx.ops.nn", "afx.ops.random", "afx.transforms.sparse")
 GENERATED = "generated: run python -m tests.generate_names"
 
@@ -32,14 +34,14 @@ OBJECTS = {  # names of `afx.numpy` that are neither functions of afx nor NumPy'
     "asanyarray": ("afx.ops.creation.creation", "asarray"),
     "ascontiguousarray": ("afx.ops.creation.creation", "asarray"),
     "asfortranarray": ("afx.ops.creation.creation", "asarray"),
-    "c_": ("afx.ops.indexing.index_tricks", "c_"),
+    "c_": ("afx.ops.indexing.select", "c_"),
     "fft": ("afx.numpy", "fft"),
     "linalg": ("afx.numpy", "linalg"),
     "ndarray": ("afx.core.array.array", "Array"),
-    "r_": ("afx.ops.indexing.index_tricks", "r_"),
+    "r_": ("afx.ops.indexing.select", "r_"),
     "random": ("afx.numpy", "random"),
     "row_stack": ("afx.ops.manipulation.join", "vstack"),
-    "vectorize": ("afx.numpy._objects", "vectorize"),
+    "vectorize": ("afx.numpy._namespace", "vectorize"),
 }
 UNTYPED = {"numpy.fft": {"test"}, "numpy.linalg": {"test"}}  # NumPy's stubs do not have them
 NUMPY_VERSION = ".".join(np.__version__.split(".")[:2])
@@ -53,6 +55,20 @@ def modules() -> list[ModuleType]:
     return [importlib.import_module(name) for name in names]
 
 
+def own_names(module: ModuleType) -> list[str]:
+    """Return the public names of a module: those that it lists, else those without underscore that it defines."""
+    if hasattr(module, "__all__"):
+        return list(module.__all__)
+    names: list[str] = []
+    for node in ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names += [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+    return [name for name in dict.fromkeys(names) if not name.startswith("_") or name in NAMES["afx"]]
+
+
 def families() -> list[str]:
     """Return the public modules of afx."""
     held = {m.name for m in pkgutil.iter_modules(afx.__path__)}
@@ -62,10 +78,11 @@ def families() -> list[str]:
 def homes() -> dict[str, str]:
     """Return the module of every public name that is no module, and of functions that operators and NumPy look up."""
     load_all()
-    found: dict[str, str] = {}
+    found: dict[str, str] = dict(ELSEWHERE)
     for module in modules():
-        for name in getattr(module, "__all__", ()):
-            found.setdefault(name, module.__name__)
+        if "._" not in module.__name__:
+            for name in own_names(module):
+                found.setdefault(name, module.__name__)
     public = set(NAMES["afx"]) - set(families())
     looked_up = {name: fn.__module__ for name, fn in vars(FUNCTIONS).items() if fn.__module__.startswith("afx.")}
     second = {name: home for name, home in found.items() if _registered_name(home, name) in looked_up}
@@ -110,10 +127,7 @@ def stub() -> str:
     lines = [f"# {GENERATED}", ""]
     for home in sorted({at[name] for name in public}):
         names = [name for name in public if at[name] == home]
-        if sorted(getattr(importlib.import_module(home), "__all__", ())) == names:
-            lines.append(f"from {home} import *")
-        else:
-            lines += [f"from {home} import {name} as {name}" for name in names]
+        lines += [f"from {home} import {name} as {name}" for name in names]
     return "\n".join([*lines, "", "__version__: str", "__array_api_version__: str", ""])
 
 

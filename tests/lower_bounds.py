@@ -34,8 +34,8 @@ CORE = (
     "tests/test_names.py",
 )
 BEYOND = (
-    "tests/core/dispatch/test_other_libraries.py",
-    "tests/core/dispatch/test_numpy_names.py",
+    "tests/core/test_other_libraries.py",
+    "tests/core/test_numpy_names.py",
     "tests/core/test_pickling.py",
     "tests/core/test_array_api.py",
 )

@@ -20,9 +20,9 @@ import numpy as np
 import afx
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.target import NativeTarget, current
+from tests.compiler.native_backend.lowering.test_pieces import Mixed
 from tests.compiler.native_backend.native_run import Native, same_bits
 from tests.compiler.native_backend.test_bits import random_program
-from tests.compiler.native_backend.test_pieces import Mixed
 from tests.random_everyday import random_everyday
 from tests.random_libraries import AFX
 from tests.random_programs import MODES, POINT, make_program

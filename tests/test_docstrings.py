@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import afx
+from tests.generate_names import own_names
 
 MODULES = ["afx", *sorted(info.name for info in pkgutil.walk_packages(afx.__path__, "afx."))]
 PUBLIC = [
     (name, attribute)
     for name in MODULES
     if not any(part.startswith("_") for part in name.split("."))
-    for attribute in getattr(importlib.import_module(name), "__all__", ())
+    for attribute in own_names(importlib.import_module(name))
 ]
 TERM = r"(?!(?:What|Which|Where|How|Whether|The|A|An)\b)[\w`'\-., ]{2,60}: \S"
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

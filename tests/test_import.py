@@ -37,7 +37,7 @@ def test_import_leaves_alone_what_costs_time() -> None:
     assert not {name for name in own if name.startswith(("afx.compiler", "afx.runtime"))}
     assert not own & {
         "afx.core.graph",
-        "afx.core.tracing.graph_trace",
+        "afx.core.tracing.traces",
         "afx.transforms.compile.jit",
         "afx.transforms.vmap",
     }

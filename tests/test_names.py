@@ -1152,3 +1152,9 @@ def test_completion_shows_the_public_names_alone(module: str) -> None:
     """`dir` of the package and its families lists their interface, loaded or not, and nothing that they are made of."""
     shown = [name for name in dir(importlib.import_module(module)) if not name.startswith("__")]
     assert shown == [name for name in NAMES[module] if not name.startswith("__")]
+
+
+def test_nonzero_is_numpys() -> None:
+    """The public `nonzero` gives indices, whatever helpers bear its name."""
+    afx = importlib.import_module("afx")
+    assert [index.tolist() for index in afx.nonzero(afx.asarray([0.0, 2.0]))] == [[1]]

@@ -16,7 +16,7 @@ import pytest
 
 import afx
 from afx import Array
-from afx.compiler.native_backend import process
+from afx.compiler.native_backend.service import process
 from afx.compiler.target import Target, use_target
 
 

@@ -1,40 +1,81 @@
-"""Plan: a graph compiled to straight-line NumPy on memory that is used again."""
+"""Plan: a graph compiled to straight-line NumPy on memory that is used again, with or without denormals."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn, TypeAlias
 
 import attrs
 import numpy as np
 
-from afx.compiler.buffers import BufferAssignment, assign
-from afx.compiler.denormals import describe, flushes, is_worth_watching
-from afx.compiler.fusion import Groups, fuse
-from afx.compiler.lowering import lower
-from afx.compiler.lowering_rules import calls_blas
-from afx.compiler.native_backend.swap import NativeCode, explain, native_code, status_without_code
+from afx.compiler.graph.strengthen import strengthen
+from afx.compiler.native_backend.run.swap import NativeCode, explain, native_code, status_without_code
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend, Run
-from afx.compiler.schedule import Branch, Call, Fused, Loop, Schedule
-from afx.compiler.status import PlanStatus
-from afx.compiler.strengthen import strengthen
+from afx.compiler.report import PlanStatus
+from afx.compiler.schedule.buffers import BufferAssignment, assign
+from afx.compiler.schedule.cost import equation_costs
+from afx.compiler.schedule.fusion import Groups, calls_blas, fuse
+from afx.compiler.schedule.lowering import lower
+from afx.compiler.schedule.schedule import Branch, Call, Fused, Loop, Schedule
 from afx.compiler.target import Target, current
 from afx.core.cached import Cached
 from afx.core.graph import Graph
-from afx.core.interpreter import evaluate
 from afx.core.tracing.tracer import NUMPY_ERRORS
+from afx.core.tracing.traces import evaluate
 from afx.errors import AfxError, OperandError
-from afx.runtime.autotune import Autotuner
 from afx.runtime.blas import blas
-from afx.runtime.buffer_cache import IdleBuffers
+from afx.runtime.buffer_cache import IdleBuffers, pooled_bytes
 from afx.runtime.control_register import Watch, can_flush, keeps_underflow, run_in_mode
-from afx.runtime.output_pool import pooled_bytes
-from afx.runtime.thread_pool import get_threads, single_threaded
+from afx.runtime.thread_pool import Autotuner, get_threads, single_threaded
 
-__all__ = ["Plan", "make_plan"]
+# --- Denormals: which plans compute without them, by their graph and target alone
+
+MET = 'kept; operands were denormal, which takes many processors a hundred times as long: jit(fn, denormals="flush") or scale'
+UNKNOWN = "kept: nothing is known of this system's control register"
+
+
+def flushes(graph: Graph, target: Target) -> bool:
+    """Tell whether a plan takes denormal operands, and gives denormal results, as zeros.
+
+    By default it does where it computes in float32 or complex64: equations, with those of loops' bodies in each step, read
+    and make some thousand such elements, and at most a sixteenth as many of float64 and complex128, as optimizers count in.
+
+    >>> import afx
+    >>> def halves(x):
+    ...     return flushes(afx.trace(lambda x: x * 0.5)(x), Target())
+    >>> halves(afx.ones(5000)), halves(afx.ones(5000, dtype=afx.float64)), halves(afx.ones(2))
+    (True, False, False)
+    """
+    if target.denormals != "auto":
+        return target.denormals == "flush" and any(narrow or wide for narrow, wide in _elements(graph))
+    narrow, wide = map(sum, zip((0, 0), *_elements(graph), strict=True))
+    return narrow >= target.flush_min_elements and wide <= target.flush_max_wide_share * narrow
+
+
+def is_worth_watching(graph: Graph, target: Target) -> bool:
+    """Tell whether a plan that keeps denormals computes so much that they might make it slow."""
+    return sum([narrow + wide for narrow, wide in _elements(graph)]) >= target.flush_min_elements
+
+
+def describe(*, flushing: bool, flushed: bool, has_met: bool) -> str:
+    """Return what a status says of a plan that should be flushing, is flushed, or has met denormal operands."""
+    if flushed:
+        return "flushed"
+    return UNKNOWN if flushing else MET if has_met else "kept"
+
+
+def _elements(graph: Graph) -> Iterator[tuple[int, int]]:
+    """Yield, for each equation, the elements of the largest value of float32 or complex64, and of another inexact dtype."""
+    for cost in [cost for eq in graph.equations for cost in equation_costs(eq)]:
+        avals = [a.aval for a in (*cost.equation.inputs, *cost.equation.outputs) if a.aval.dtype.kind in "fc"]
+        sizes = [[a.size for a in avals if (a.dtype.char in "efF") is is_narrow] for is_narrow in (True, False)]
+        yield cost.times * max(sizes[0], default=0), cost.times * max(sizes[1], default=0)
+
+
+# --- Plan: a graph compiled to straight-line NumPy on memory that is used again
 
 INSTRUCTION_BYTES = 3000  # of a graph, its schedule and the Python made of it, by instruction: measured
 ThreadPolicy: TypeAlias = "tuple[AbstractContextManager[None], ...]"  # what holds threads back while a plan runs

@@ -15,9 +15,8 @@ from typing import Literal
 
 import attrs
 
-from afx.core import reductions
-
-__all__ = ["DEFAULT", "NativeTarget", "ServiceTarget", "Target", "current", "use_target"]
+from afx.core import constants
+from afx.runtime.thread_pool import Thresholds
 
 
 def _can_pin_blas() -> bool:
@@ -160,7 +159,6 @@ class ServiceTarget:
     grace_max_seconds: float = 2.0  # once more, as this process may have been stopped with it
     end_max_seconds: float = 5.0  # for a child that has closed its pipe to end
     child_max_ends: int = 2  # children in a row that ended over their work
-    fork_max_seconds: float = 5.0  # that a fork waits for modules that another thread loads
     task_max_seconds: float = 2.0  # that the end of the program waits for one
     room_every_seconds: float = 1e-3  # between naps of a caller, until machine code is there
     room_seconds: float = 2e-5  # of a nap: a tenth of the time at most, with what waking up costs
@@ -172,7 +170,7 @@ class ServiceTarget:
 
 
 @attrs.frozen
-class Target:
+class Target(Thresholds):
     """Thresholds of decisions: ``<decision>_<bound>_<quantity>``, inclusive bounds.
 
     >>> Target().fuse_min_elements
@@ -228,11 +226,11 @@ class Target:
     # -- instruction selection --
     fill_min_elements: int = 129  # result: above, maximum and minimum with one number take five times as long
     fill_max_elements: int = 1 << 17  # array that holds that number everywhere: 1 MB
-    dot_sum_min_length: int = reductions.DOT_SUM_MIN_LENGTH
-    dot_sum_max_length: int = reductions.DOT_SUM_MAX_LENGTH
-    dot_sum_max_elements: int = reductions.DOT_SUM_MAX_ELEMENTS
-    turn_min_rows: int = reductions.TURN_MIN_ROWS
-    turn_max_columns: int = reductions.TURN_MAX_COLUMNS
+    dot_sum_min_length: int = constants.DOT_SUM_MIN_LENGTH
+    dot_sum_max_length: int = constants.DOT_SUM_MAX_LENGTH
+    dot_sum_max_elements: int = constants.DOT_SUM_MAX_ELEMENTS
+    turn_min_rows: int = constants.TURN_MIN_ROWS
+    turn_max_columns: int = constants.TURN_MAX_COLUMNS
     unroll_max_length: int = 4  # reduced axis, neither first nor last, that is taken slice by slice: measured
     unroll_last_max_length: int = 7  # the last axis: 10-40 times as fast, and up to here in NumPy's own order: measured
     unroll_min_rows: int = 32  # rows of that length: measured
@@ -252,8 +250,6 @@ class Target:
     # -- memory --
     arena_alignment_bytes: int = 64  # buffers begin at cache lines, and at AVX-512 vectors
     free_min_bytes: int = 1 << 14  # value whose name is deleted before the run ends: del costs 20 ns
-    pool_min_bytes: int = 1 << 16  # result whose memory is used again: new pages cost more than the arithmetic
-    pool_max_arrays: int = 2  # arrays remembered for each result: the last one is often an argument of the next call
     bindings_max_sets: int = 8  # sets of buffers that a plan keeps: more calls seldom run at once
 
     # -- Python --
@@ -261,16 +257,6 @@ class Target:
 
     scalar_max_lines: int = 1000  # operations of a step that runs on Python's floats: those of one function
     scalar_chunk_steps: int = 1024  # steps whose rows are Python's floats at once: 32 KB each
-
-    # -- autotuning: who computes, never what --
-    tune_warm_calls: int = 1  # calls that are not timed: new memory, threads that start
-    tune_tries: int = 2  # timed calls of each policy to begin with
-    tune_min_price_calls: float = 30.0  # time on the fastest policy before another is tried, in calls of that other
-    tune_max_price_calls: float = 500.0  # what that grows to while nothing changes
-    tune_better_ratio: float = 0.9  # time of another policy, of the present one's, at which it is chosen
-    tune_memory_ratio: float = 0.8  # weight of the past in a mean
-    tune_outlier_ratio: float = 3.0  # times the mean as which a longer call counts: two in a row change something
-    tune_changed_ratio: float = 1.5  # growth of the mean at which the others are tried at once
 
     @property
     def tier(self) -> int:

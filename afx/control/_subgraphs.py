@@ -10,29 +10,21 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of
-from afx.core.interpreter import evaluate
-from afx.core.tracing.graph_trace import GraphTrace, GraphTracer, renumber
-from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError, to_concrete
 from afx.core.tracing.tracer import Tracer, to_array
+from afx.core.tracing.traces import (
+    GraphTrace,
+    GraphTracer,
+    RecordingTrace,
+    UnknownValueError,
+    evaluate,
+    renumber,
+    to_concrete,
+)
 from afx.errors import ConcreteValueError, NestingError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.manipulation.shape import broadcast_to
-from afx.pytree.compare import check_matching, check_structure
+from afx.pytree.trees import check_matching, check_structure
 from afx.transforms.compile.compiled_call import CompiledGraph
-
-__all__ = [
-    "Body",
-    "as_strong_arrays",
-    "batched_body",
-    "body_of",
-    "build",
-    "consts_first",
-    "full_mask",
-    "inexact",
-    "is_abstract",
-    "resolve_weak_carry",
-    "zeros_of",
-]
 
 
 class Body:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from afx import pytree
-from afx.compiler.control_flow import BranchSpec
-from afx.compiler.cost import flops
+from afx.compiler.schedule.cost import flops
+from afx.compiler.schedule.schedule import BranchSpec
 from afx.control._subgraphs import (
     Body,
     as_strong_arrays,
@@ -23,24 +23,19 @@ from afx.control._subgraphs import (
 )
 from afx.core.array.array import ArrayLike
 from afx.core.aval import Aval, aval_of
-from afx.core.interpreter import evaluate
-from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
-from afx.core.tracing.batch_trace import BatchTracer
+from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value, to_argument
 from afx.core.tracing.tracer import Tracer, bind, to_array
-from afx.core.weakness import to_argument
+from afx.core.tracing.traces import BatchTracer, evaluate
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._kinds.higher_order import higher_order
+from afx.ops._kinds.linear import higher_order
 from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.comparison import not_equal
-from afx.ops.elementwise.where import clip, where
+from afx.ops.elementwise.comparison import clip, not_equal, where
 from afx.ops.manipulation.shape import astype
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, describe, name_of
 from afx.transforms.compile.compiled_call import CompiledGraph, VjpGraphs, call
 from afx.transforms.derivatives.cotangent_masks import MARKED, GraphPullback, kinds_of, owned_only
 from afx.transforms.derivatives.nan_check import check_nan
-
-__all__ = ["cond", "switch"]
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -16,8 +16,6 @@ from afx.ops.manipulation.shape import reshape
 from afx.transforms._arguments import check_callable
 from afx.transforms.vmap import vmap
 
-__all__ = ["map"]
-
 X = TypeVar("X")
 Y = TypeVar("Y")
 

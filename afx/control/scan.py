@@ -1,25 +1,371 @@
-"""Scan: a loop over the first axis of arrays that carries a value along."""
+"""Scan: a loop over the first axis of arrays that carries a value along, step by step or in logarithmic depth."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
+import numpy as np
+
 from afx import pytree
-from afx.control._subgraphs import as_strong_arrays, body_of, check_same, is_abstract, resolve_weak_carry
-from afx.control.scan_p import bind_scan, run_scan, step_of
+from afx.compiler.schedule.cost import flops
+from afx.compiler.schedule.schedule import ScanSpec
+from afx.control._subgraphs import (
+    Body,
+    as_strong_arrays,
+    batched_body,
+    body_of,
+    build,
+    check_same,
+    consts_first,
+    full_mask,
+    inexact,
+    is_abstract,
+    resolve_weak_carry,
+    zeros_of,
+)
 from afx.core.array.array import Array
-from afx.core.aval import Aval, aval_of, integer
+from afx.core.aval import Aval, aval_of, integer, normalize_axis
+from afx.core.graph import Var
+from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value, to_argument
+from afx.core.tracing.tracer import bind, to_array
+from afx.core.tracing.traces import Unbatched, evaluate
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError, TreeError
-from afx.ops.creation.creation import zeros
-from afx.ops.manipulation.join import stack
-from afx.ops.manipulation.split import unstack
+from afx.ops._kinds.linear import higher_order
+from afx.ops.creation.creation import asarray, zeros
+from afx.ops.manipulation.join import concat, moveaxis, stack, unstack
+from afx.ops.manipulation.pad import flip
+from afx.ops.manipulation.shape import broadcast_to, permute_dims, reshape
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, name_of, pair_of
 from afx.transforms.checkpoint import checkpoint as checkpointed
+from afx.transforms.compile.compiled_call import CompiledGraph, VjpGraphs
+from afx.transforms.derivatives.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, kinds_of
 from afx.transforms.derivatives.nan_check import check_nan
 
-__all__ = ["scan"]
+# --- Scan primitive: one equation that holds the graph of a step
+#
+# Operands are the values that the step closes over (constants), the first carry, and the arrays walked along. Its
+# derivatives are loops of the same kind: forward mode carries tangents beside values; reverse mode runs a loop that
+# stacks the residuals of the steps. A loop in the other direction then carries the cotangents of the carry and sums
+# those of the constants.
+
+
+def run_scan(body: Body, carry: Sequence[Any], xs: Sequence[Any], length: int, reverse: bool) -> list[Any]:
+    """Bind a traced step, whose inputs are carry, elements and lifted values, as a loop."""
+    return list(bind_scan(step_of(body), [*body.lifted], list(carry), list(xs), length, reverse))
+
+
+def step_of(body: Body) -> CompiledGraph:
+    """Return the program of a traced step with the lifted values in front."""
+    return consts_first(body, len(body.program.graph.inputs) - len(body.lifted))
+
+
+def bind_scan(
+    body: CompiledGraph, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], length: int, reverse: bool
+) -> tuple[Any, ...]:
+    """Bind a loop over a program of (constants, carry, elements) to (carry, results)."""
+    outs: tuple[Any, ...] = bind(
+        scan_p, *consts, *carry, *xs, body=body, counts=(len(consts), len(carry)), length=length, reverse=reverse
+    )
+    return outs
+
+
+def _run(*ops: Any, body: CompiledGraph, counts: tuple[int, int], length: int, reverse: bool) -> tuple[Any, ...]:
+    nc, nk = counts
+    consts, carry, xs = [*map(to_argument, ops[:nc])], list(ops[nc : nc + nk]), ops[nc + nk :]
+    plan = body.plan
+    ys = [np.empty((length, *a.aval.shape), a.aval.dtype) for a in body.graph.outputs[nk:]]
+    for t in range(length)[:: -1 if reverse else 1]:
+        outs = plan(*consts, *carry, *[x[t] for x in xs])
+        carry = outs[:nk]
+        for y, row in zip(ys, outs[nk:], strict=True):
+            y[t] = row
+    return (*[np.array(c) for c in carry], *ys)
+
+
+def _abstract(
+    *avals: Aval, body: CompiledGraph, counts: tuple[int, int], length: int, reverse: bool
+) -> tuple[Aval, ...]:
+    outs = [a.aval for a in body.graph.outputs]
+    return (*outs[: counts[1]], *[Aval((length, *a.shape), a.dtype) for a in outs[counts[1] :]])
+
+
+def _runs(values: Sequence[Any], *parts: Sequence[Any]) -> list[list[Any]]:
+    """Return consecutive runs of values, as many in each as a part has."""
+    ends = itertools.accumulate(map(len, parts))
+    return [list(values[end - len(part) : end]) for part, end in zip(parts, ends, strict=True)]
+
+
+def _spread(values: Sequence[Any], flags: Iterable[bool]) -> list[Any]:
+    """Return values one after another where flags are set, None elsewhere."""
+    given = iter(values)
+    return [next(given) if flag else None for flag in flags]
+
+
+def _parts(values: Sequence[Any], counts: tuple[int, int]) -> tuple[list[Any], list[Any], list[Any]]:
+    nc, nk = counts
+    return list(values[:nc]), list(values[nc : nc + nk]), list(values[nc + nk :])
+
+
+def _moving(body: CompiledGraph, counts: tuple[int, int], given: Sequence[bool]) -> tuple[bool, ...]:
+    """Return which inputs of the step have tangents: those that are given one, and every inexact carry."""
+    nc, nk = counts
+    return tuple(
+        [
+            (nc <= k < nc + nk or g) and inexact(v.aval)
+            for k, (v, g) in enumerate(zip(body.graph.inputs, given, strict=True))
+        ]
+    )
+
+
+def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    body: CompiledGraph = params["body"]
+    counts: tuple[int, int] = params["counts"]
+    nk = counts[1]
+    moving = _moving(body, counts, [t is not None for t in ts])
+    pushed = body.jvp_graph(moving)
+    consts, carry, rows = _parts(xs, counts)
+    tangents = [
+        to_array(t) if t is not None else zeros_of(x) if m else None for t, x, m in zip(ts, xs, moving, strict=True)
+    ]
+    tc, tk, tx = ([t for t in part if t is not None] for part in _parts(tangents, counts))
+    avals, ys = [v.aval for v in body.graph.inputs], body.graph.outputs[nk:]
+    ac, ak, ax = _parts(avals, counts)
+    dc, dk, dx = (
+        [a for a, m in zip(p, q, strict=True) if m]
+        for p, q in zip(_parts(avals, counts), _parts(moving, counts), strict=True)
+    )
+
+    def step(*v: Any) -> list[Any]:
+        c, uc, k, uk, x, ux = _runs(v, ac, dc, ak, dk, ax, dx)
+        outs = evaluate(pushed.program.graph, *c, *k, *x, *uc, *uk, *ux)
+        given = _spread(outs[nk + len(ys) :], pushed.moves)
+        slopes = [zeros_of(a.aval) if t is None else t for t, a in zip(given, body.graph.outputs, strict=True)]
+        kept = [t for t, a in zip(slopes[:nk], ak, strict=True) if inexact(a)]
+        return [*outs[:nk], *kept, *outs[nk : nk + len(ys)], *slopes[nk:]]
+
+    program = build("forward mode of scan", [*ac, *dc, *ak, *dk, *ax, *dx], step)
+    outs = bind_scan(program, [*consts, *tc], [*carry, *tk], [*rows, *tx], params["length"], params["reverse"])
+    last, slopes, found, rates = _runs(outs, ak, dk, ys, ys)
+    return last + found, _spread(slopes, map(inexact, ak)) + rates
+
+
+def _record(
+    xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
+) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+    body: CompiledGraph = params["body"]
+    counts: tuple[int, int] = params["counts"]
+    nc, _ = counts
+    length, reverse = params["length"], params["reverse"]
+    moving = _moving(body, counts, wanted)
+    pair = body.vjp_graphs(moving, nc)
+    consts, carry, rows = _parts(xs, counts)
+    count = len(body.graph.outputs)
+    residuals = pair.forward.graph.outputs[count:]
+    # a residual that is a constant of the loop is not stacked
+    fixed = [isinstance(a, Var) and a.index < nc for a in residuals]
+    stacked = build(
+        "forward pass of scan",
+        [v.aval for v in body.graph.inputs],
+        lambda *v: _unfixed(evaluate(pair.forward.graph, *v), count, fixed),
+    )
+    outs = list(bind_scan(stacked, consts, carry, rows, length, reverse))
+    invariant = [consts[a.index] for a, f in zip(residuals, fixed, strict=True) if f and isinstance(a, Var)]
+
+    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+        kinds, cts = kinds_of(ct), [to_array(c) for c in ct if c is not None]
+        back = _BackwardLoop(body, counts, pair, pair.living_inputs(kinds, *counts), fixed, kinds)
+        return back.pull([to_array(v) for v in kept], cts, (length, not reverse))
+
+    def masked(
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        back = _BackwardLoop(body, counts, pair, moving, fixed, kinds)
+        return back.pull_masked(kept, cts, masks, (length, not reverse))
+
+    return (
+        outs[:count],
+        [*invariant, *outs[count:]],
+        GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_bounded=pair.is_bounded),
+    )
+
+
+def _unfixed(outs: Sequence[Any], count: int, fixed: Sequence[bool]) -> list[Any]:
+    return [*outs[:count], *[z for z, f in zip(outs[count:], fixed, strict=True) if not f]]
+
+
+class _BackwardLoop:
+    """The loop that carries cotangents back, and where some of them are masked, where they are alive."""
+
+    def __init__(
+        self,
+        body: CompiledGraph,
+        counts: tuple[int, int],
+        pair: VjpGraphs,
+        needed: Sequence[bool],
+        fixed: Sequence[bool],
+        kinds: Sequence[int],
+    ) -> None:
+        self.inputs, self.outputs = body.graph.inputs, body.graph.outputs
+        self.nc, self.nk = counts
+        self.pair, self.fixed, self.kinds = pair, fixed, kinds
+        self.needed = needed
+        carry = self.inputs[self.nc : self.nc + self.nk]
+        self.carried = [k for k, v in enumerate(carry) if inexact(v.aval) and (kinds[k] or needed[self.nc + k])]
+        self.carry = [carry[k].aval for k in self.carried]
+        self.summed = [k for k in range(self.nc) if needed[k]]
+        self.sums = [self.inputs[k].aval for k in self.summed]
+        self.walked = [k for k in range(self.nc + self.nk, len(self.inputs)) if needed[k]]
+
+    def pull(self, kept: Sequence[Any], cts: Sequence[Any], steps: tuple[int, bool]) -> list[Any]:
+        """Return one cotangent per operand of the forward loop, None where only outputs without one read it."""
+        n = self.fixed.count(True)
+        given = self._by_output(cts, ALIVE)
+        state: Sequence[Any] = self._first_state(given)
+        rows = [*kept[n:], *self._owned_rows(given)]
+        alive = [ALIVE if k in self.carried else DEAD for k in range(self.nk)]
+        count, reverse = steps
+        ends: list[Sequence[Any]] = []
+        live = self.kinds[: self.nk]
+        while [*live] != alive and len(ends) < min(count, self.nk) and not self.pair.is_bounded:
+            # what no later step reads has no cotangent yet, and the partials of this one may be infinite
+            k = count - 1 - len(ends) if reverse else len(ends)
+            found = evaluate(self.step(live, marked=False).graph, *kept[:n], *state, *[r[k] for r in rows])
+            state = found[: len(state)]
+            ends.append(found[len(state) :])
+            needed = self.pair.partial([*live, *self.kinds[self.nk :]]).needed[self.nc : self.nc + self.nk]
+            live = [ALIVE if flag else DEAD for flag in needed]
+        rest = [r[: count - len(ends)] if reverse else r[len(ends) :] for r in rows] if ends else rows
+        outs = bind_scan(self.step(alive, marked=False), kept[:n], state, rest, count - len(ends), reverse)
+        columns = [[y] for y in outs[len(state) :]]
+        for end in ends[::-1]:
+            columns = [[*c, y[None]] if reverse else [y[None], *c] for c, y in zip(columns, end, strict=True)]
+        walked = [c[0] if len(c) == 1 else concat(c) for c in columns]
+        placed = self._placed(outs[: len(self.carried)], outs[len(self.carried) : len(state)], walked)
+        return [g if flag or count == 0 else None for g, flag in zip(placed, self.needed, strict=True)]
+
+    def pull_masked(
+        self, kept: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any], steps: tuple[int, bool]
+    ) -> tuple[list[Any], list[Any]]:
+        """Return one cotangent and one mask (or None) per operand of the forward loop."""
+        n = self.fixed.count(True)
+        found, alive = self._by_output(cts, ALIVE), self._by_output(masks, MARKED)
+        state = self._first_state(found)
+        state += [_first_mask(self.kinds[k], alive[k], a) for k, a in zip(self.carried, self.carry, strict=True)]
+        state += [np.zeros(a.shape, bool) for a in self.sums]
+        rows = [*kept[n:], *self._owned_rows(found), *self._owned_rows(alive)]
+        program = self.step([MARKED] * self.nk, marked=True)
+        outs = bind_scan(program, kept[:n], state, rows, *steps)
+        parts = (self.carried, self.summed, self.carried, self.summed, self.walked, self.walked)
+        carries, totals, own, seen, walked, marks = _runs(outs, *parts)
+        return self._placed(carries, totals, walked), self._placed(own, seen, marks)
+
+    def _by_output(self, values: Sequence[Any], least: int) -> list[Any]:
+        """Return the values that outputs of a kind have, None for the others."""
+        return _spread(values, [kind >= least for kind in self.kinds])
+
+    def _first_state(self, found: Sequence[Any]) -> list[Any]:
+        first = [zeros_of(a) if found[k] is None else found[k] for k, a in zip(self.carried, self.carry, strict=True)]
+        return [*first, *map(zeros_of, self.sums)]
+
+    def _owned_rows(self, values: Sequence[Any]) -> list[Any]:
+        pairs = list(zip(values, self.pair.owned, strict=True))[self.nk :]
+        return [v for v, own in pairs if v is not None and own]
+
+    def _placed(self, carries: Sequence[Any], totals: Sequence[Any], elements: Sequence[Any]) -> list[Any]:
+        places = [*[self.nc + k for k in self.carried], *self.summed, *self.walked]
+        found = dict(zip(places, [*carries, *totals, *elements], strict=True))
+        return [found.get(k) for k in range(len(self.inputs))]
+
+    def step(self, alive: Sequence[int], *, marked: bool) -> CompiledGraph:
+        """Return one step back, for a carry of which some parts are alive.
+
+        Its inputs are residuals that do not change; cotangents of the carry, sums for constants, and where marked the
+        masks of both; the other residuals, cotangents and masks of the results.
+        """
+        kept = [a.aval for a in self.pair.forward.graph.outputs[len(self.outputs) :]]
+        invariant = [a for a, f in zip(kept, self.fixed, strict=True) if f]
+        stacked = [a for a, f in zip(kept, self.fixed, strict=True) if not f]
+        kinds = [kind if own else DEAD for kind, own in zip(self.kinds, self.pair.owned, strict=True)][self.nk :]
+        ends = [(a.aval, kind) for a, kind in zip(self.outputs[self.nk :], kinds, strict=True)]
+        cts = [a for a, kind in ends if kind]
+        marks = [_mask_of(a) for a, kind in ends if kind >= MARKED]
+        masks = [_mask_of(a) for a in (*self.carry, *self.sums)] if marked else []
+        owned = [k for k in self.carried if self.pair.owned[k] and alive[k]]
+        inner = [alive[k] if k in owned else DEAD for k in range(self.nk)]
+        back = (self.pair.masked if marked else self.pair.partial)([*inner, *kinds])
+
+        parts = (invariant, self.carry, self.sums, masks, stacked, cts, marks)
+
+        def run(*v: Any) -> list[Any]:
+            same, ct_carry, acc, own, rows, ct_y, mask_y = _runs(v, *parts)
+            changing = _spread(rows, [not f for f in self.fixed])
+            residuals = [a if f else b for f, a, b in zip(self.fixed, _spread(same, self.fixed), changing, strict=True)]
+            given = [c for k, c in zip(self.carried, ct_carry, strict=True) if k in owned]
+            seen = [m for k, m in zip(self.carried, own, strict=False) if k in owned]
+            pulled, found = back.sort(evaluate(back.program.graph, *residuals, *given, *ct_y, *seen, *mask_y))
+            full = [zeros_of(x.aval) if g is None else g for g, x in zip(pulled, self.inputs, strict=True)]
+            total = [s if pulled[k] is None else s + pulled[k] for k, s in zip(self.summed, acc, strict=True)]
+            outs = [*[full[self.nc + k] for k in self.carried], *total]
+            if not marked:
+                return [*outs, *[full[k] for k in self.walked]]
+            each = [full_mask(g, m, x.aval) for g, m, x in zip(pulled, found, self.inputs, strict=True)]
+            outs += [each[self.nc + k] for k in self.carried]
+            outs += [s | each[k] for k, s in zip(self.summed, own[len(self.carry) :], strict=True)]
+            return [*outs, *[full[k] for k in self.walked], *[each[k] for k in self.walked]]
+
+        return build("backward pass of scan", [*itertools.chain.from_iterable(parts)], run)
+
+
+def _mask_of(aval: Aval) -> Aval:
+    return Aval(aval.shape, np.dtype(bool))
+
+
+def _first_mask(kind: int, mask: Any, aval: Aval) -> Any:
+    return np.full(aval.shape, kind == ALIVE) if mask is None else mask
+
+
+def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    body: CompiledGraph = params["body"]
+    counts: tuple[int, int] = params["counts"]
+    nc, nk = counts
+    consts, carry, rows = _parts(xs, counts)
+    program, flags = batched_body(body, size, batched, (nc, nc + nk))
+    spread = [f and not b for f, b in zip(flags, batched[nc : nc + nk], strict=False)]
+    carry = [broadcast_to(c, (size, *c.shape)) if s else c for c, s in zip(carry, spread, strict=True)]
+    rows = [_swap_axes(x) if b else x for x, b in zip(rows, batched[nc + nk :], strict=True)]
+    outs = bind_scan(program, consts, carry, rows, params["length"], params["reverse"])
+    found = [_swap_axes(z) if k >= nk and f else z for k, (z, f) in enumerate(zip(outs, flags, strict=True))]
+    return tuple([z if f else Unbatched(z) for z, f in zip(found, flags, strict=True)])
+
+
+def _swap_axes(x: Any) -> Any:
+    """Return x with its first two axes exchanged."""
+    return permute_dims(x, (1, 0, *range(2, x.ndim)))
+
+
+def _control(params: Params) -> ScanSpec:
+    consts, carry = params["counts"]
+    return ScanSpec(params["body"].graph, consts, carry, params["length"], params["reverse"])
+
+
+scan_p: Primitive = higher_order(
+    "scan",
+    _run,
+    _abstract,
+    _batch,
+    _record,
+    _jvp,
+    lowering=Lowering(
+        flops=lambda _, params: params["length"] * flops(params["body"].graph),
+        control=_control,
+    ),
+)
+
+
+# --- Scan: a loop over the first axis of arrays that carries a value along
 
 C = TypeVar("C")
 Y = TypeVar("Y")
@@ -239,3 +585,71 @@ def _piece(fn: Any, carry: Any, leaves: list[Array], tree: Any, reverse: bool) -
 def _stack_rows(parts: Sequence[Any]) -> Array:
     rows = [row for part in parts for row in unstack(part)]
     return stack(rows)
+
+
+# --- Associative scan: running results of an associative operation in logarithmic depth
+
+T = TypeVar("T")
+
+
+def associative_scan(fn: Callable[[T, T], T], elems: T, *, reverse: bool = False, axis: int = 0) -> T:
+    """Return the running results ``x0, fn(x0, x1), fn(fn(x0, x1), x2) …`` along an axis.
+
+    The pairs are combined as a tree (Blelloch 1990): ``fn`` is called about 2·log₂(n) times, on whole arrays.
+
+    Args:
+        fn: an associative function of two trees of arrays, elementwise along the axis.
+        elems: a tree of arrays of the same length along the axis.
+        reverse: runs from the last element to the first.
+        axis: the axis to run along.
+
+    Raises:
+        ShapeError, TreeError: the lengths differ, or ``fn`` returns another structure, shape or dtype than it got.
+
+    >>> import afx
+    >>> associative_scan(afx.add, afx.asarray([1.0, 2.0, 3.0]))
+    Array([1., 3., 6.], dtype=float32)
+    """
+    check_callable(fn, "associative_scan")
+    flat, tree = pytree.flatten(elems)
+    leaves = [asarray(x) for x in flat]
+    if not leaves:
+        raise ArgumentError("associative_scan: nothing to scan: got a tree without arrays; give at least one array")
+    fronts = [moveaxis(x, normalize_axis(axis, x.ndim, "associative_scan"), 0) for x in leaves]
+    if len({x.shape[0] for x in fronts}) > 1:
+        got = ", ".join(str(x.aval) for x in leaves)
+        raise ShapeError(f"associative_scan: lengths along the axis differ: got {got}; make them equal")
+
+    def combine(xs: list[Array], ys: list[Array]) -> list[Array]:
+        if reverse:
+            xs, ys = ys, xs
+        found, found_tree = pytree.flatten(fn(pytree.unflatten(tree, xs), pytree.unflatten(tree, ys)))
+        check_same(found, found_tree, xs, tree, "associative_scan", "the result")
+        return [asarray(z) for z in found]
+
+    rows = [flip(x, axis=0) for x in fronts] if reverse else fronts
+    found = _scan_pairs(combine, rows)
+    back = [flip(x, axis=0) for x in found] if reverse else found
+    return pytree.unflatten(tree, [moveaxis(x, 0, axis) for x in back])
+
+
+def _scan_pairs(combine: Callable[[list[Array], list[Array]], list[Array]], xs: list[Array]) -> list[Array]:
+    """Return the running results: of neighbours combined in pairs first, then of those in between."""
+    n = xs[0].shape[0]
+    if n < 2:
+        return xs
+    pairs = combine([x[: n - n % 2 : 2] for x in xs], [x[1::2] for x in xs])
+    odd = _scan_pairs(combine, pairs)
+    if n % 2:
+        between = combine(odd, [x[2::2] for x in xs])
+    else:
+        between = combine([x[:-1] for x in odd], [x[2::2] for x in xs]) if n > 2 else []
+    even = [concat([x[:1], b]) for x, b in zip(xs, between, strict=True)] if between else [x[:1] for x in xs]
+    return [_woven(e, o) for e, o in zip(even, odd, strict=True)]
+
+
+def _woven(even: Array, odd: Array) -> Array:
+    """Return the rows of two arrays in turn; the first may have one more."""
+    n = odd.shape[0]
+    both: Any = reshape(stack([even[:n], odd], axis=1), (2 * n, *odd.shape[1:]))
+    return concat([both, even[n:]]) if even.shape[0] > n else both

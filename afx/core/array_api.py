@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core.aval import NUMPY, SCALARS, aval_of
 from afx.core.dtypes import DType, check_dtype, default_complex, get_default_dtype, int64, promote
-from afx.core.options import CPU, check_device
+from afx.core.numpy_names import CPU, check_device
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, DtypeError
 
@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 
     from afx.core.array.array import ArrayLike
 
-__all__ = [
-    "FloatLimits",
-    "IntegerLimits",
-    "NamespaceInfo",
-    "__array_namespace_info__",
-    "can_cast",
-    "finfo",
-    "iinfo",
-    "isdtype",
-    "result_type",
-]
 
 # The standard's kinds of dtype, each by NumPy's letters.
 _KINDS = {

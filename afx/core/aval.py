@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from afx.core.array.operators import operand_values
 from afx.core.dtypes import SUPPORTED, DType, check_dtype, weak_dtype
 from afx.errors import ArgumentError, AxisError, OperandError, ShapeError, TracerError
-from afx.pytree.registry import is_table
-
-__all__ = ["Aval", "Shape", "aval_of", "broadcast_shapes"]
+from afx.pytree.nodes import is_table, table_values
 
 Shape = tuple[int, ...]
 
@@ -244,3 +243,23 @@ def integer(given: Any, who: str, what: str, kind: str = "an integer") -> int:
     except TypeError:
         pass
     raise ArgumentError(f"{who}: {what} is {kind}: got {given!r}; convert it")
+
+
+DEEPEST = 8  # calls between an operator and its operands' values
+
+
+def operand_values(table: Any, who: str) -> Any:
+    """Return the values of a table of pandas, or raise where it is beside a plain Array's operator, which it answers."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(DEEPEST):
+        if frame is None:
+            break
+        here = frame.f_locals
+        if frame.f_code.co_qualname.startswith("Operators.") and here.get("other") is table:
+            if not hasattr(here["self"], "_trace"):
+                raise OperandError(
+                    f"{who}: the table's operator is asked first: got {type(table).__name__}; use a function"
+                )
+            break
+        frame = frame.f_back
+    return table_values(table)

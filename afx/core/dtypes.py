@@ -19,26 +19,6 @@ from afx.errors import DtypeError
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-__all__ = [
-    "DType",
-    "bool_",
-    "complex64",
-    "complex128",
-    "default_dtype",
-    "float16",
-    "float32",
-    "float64",
-    "get_default_dtype",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "set_default_dtype",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-]
 
 DType: TypeAlias = "np.dtype[Any]"
 

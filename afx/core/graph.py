@@ -1,26 +1,426 @@
-"""Graphs: programs as frozen data, a flat list of equations in single-assignment form.
-
-Variables are numbered in the order of their definition: inputs, constants, then equation outputs. So two graphs of the
-same structure are equal as data, and comparing, hashing, printing and destroying one needs no recursion.
-"""
+"""Graphs: programs as frozen data in single-assignment form, and their drawings as text, SVG and HTML."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from html import escape
+from itertools import pairwise
 from typing import Any, cast
 
 import attrs
 import numpy as np
 
 from afx.core.aval import Aval, aval_of
-from afx.core.equation import Atom, Constant, Equation, Literal, Var, name_of
-from afx.core.primitive import Primitive
-from afx.core.weakness import infer, precise
+from afx.core.primitive import Primitive, infer, precise
 from afx.errors import GraphError
 
-__all__ = ["Atom", "Constant", "Equation", "Graph", "Literal", "Var", "check", "name_of", "walk"]
+# --- Equations: one operation of a graph, with the variables, literals and constants that it is made of
 
+
+def name_of(index: int) -> str:
+    """Return the name of a variable of this number.
+
+    >>> name_of(0), name_of(25), name_of(26)
+    ('a', 'z', 'ba')
+    """
+    letters, n = "", index
+    while True:
+        n, letter = divmod(n, 26)
+        letters = chr(97 + letter) + letters
+        if n == 0:
+            return letters
+
+
+@attrs.frozen
+class Var:
+    """A variable of a graph: its number and its Aval.
+
+    >>> str(Var(3, Aval((2,), np.dtype("float32"))))
+    'd:float32[2]'
+    """
+
+    index: int
+    aval: Aval
+
+    @property
+    def name(self) -> str:
+        """A short name, from a to z, then ba, bb and so on."""
+        return name_of(self.index)
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.aval}"
+
+
+@attrs.frozen
+class Literal:
+    """A number written into an equation; its Aval gives the dtype in which it is used."""
+
+    value: bool | int | float | complex
+    aval: Aval
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        # repr tells 0.0 from -0.0 and finds nan equal to itself
+        return isinstance(other, Literal) and repr(self.value) == repr(other.value) and self.aval == other.aval
+
+    def __hash__(self) -> int:
+        return hash((repr(self.value), self.aval))
+
+
+@attrs.frozen
+class Constant:
+    """An array captured by a graph, equal to another of the same dtype, shape and bytes."""
+
+    value: np.ndarray[Any, np.dtype[Any]]
+
+    def _key(self) -> tuple[str, tuple[int, ...], bytes]:
+        return (self.value.dtype.str, self.value.shape, self.value.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and (self.value is other.value or self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+Atom = Var | Literal
+
+
+@attrs.frozen
+class Equation:
+    """One operation: ``outputs = primitive[params](inputs)``.
+
+    Attributes:
+        primitive: the op.
+        inputs: variables and literals.
+        outputs: the variables it defines.
+        params: the op's static parameters, hashable, sorted by name.
+        source: the source location of the user's code that made it (its ``str`` is ``file:line``), or None; not part of
+            equality.
+        ignored_fp_errors: the floating-point warnings that ``np.errstate`` ignored around it within its function, such as
+            ``("divide", "invalid")``; not part of equality.
+    """
+
+    primitive: Primitive
+    inputs: tuple[Atom, ...]
+    outputs: tuple[Var, ...]
+    params: tuple[tuple[str, Any], ...] = ()
+    source: Any = attrs.field(default=None, eq=False, repr=False)
+    ignored_fp_errors: tuple[str, ...] = attrs.field(default=(), eq=False, repr=False)
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The parameters as a dict."""
+        return dict(self.params)
+
+    def __str__(self) -> str:
+        outs = ", ".join(map(str, self.outputs))
+        ins = ", ".join(a.name if isinstance(a, Var) else str(a) for a in self.inputs)
+        params = ", ".join(f"{k}={v}" for k, v in self.params)
+        return f"{outs} = {self.primitive.name}{f'[{params}]' if params else ''}({ins})"
+
+
+# --- Layered layout: positions of boxes in rows, so that arrows run downwards and cross little
+#
+# Sugiyama, Tagawa & Toda 1981, "Methods for visual understanding of hierarchical system structures": rows by the
+# longest path, boxes without content where an arrow passes a row, order by barycentres, then positions by relaxation.
+
+ROW_HEIGHT = 64.0
+BOX_GAP = 18.0
+PASSING_WIDTH = 6.0
+SWEEPS = 8
+
+
+@attrs.frozen
+class Layout:
+    """Positions of boxes and routes of arrows.
+
+    Attributes:
+        centers: x and y of each box.
+        routes: for each arrow, the points it passes, box to box.
+        width: of the whole drawing.
+        height: of the whole drawing.
+    """
+
+    centers: tuple[tuple[float, float], ...]
+    routes: tuple[tuple[tuple[float, float], ...], ...]
+    width: float
+    height: float
+
+
+def place_boxes(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
+    """Return positions of boxes of these widths.
+
+    Args:
+        widths: of the boxes, in an order in which every arrow runs forward.
+        edges: arrows, from one box to a later one.
+
+    >>> place_boxes([10, 10], [(0, 1)]).centers
+    ((5.0, 32.0), (5.0, 96.0))
+    """
+    rows = _rows(len(widths), edges)
+    all_widths, all_rows, chains = _cut_edges(list(widths), rows, edges)
+    neighbours = _neighbours(len(all_widths), chains)
+    order = _order(all_rows, neighbours)
+    x = _relax(order, all_widths, neighbours)
+    left = min((x[k] - all_widths[k] / 2 for k in range(len(x))), default=0.0)
+    points = [(x[k] - left, (all_rows[k] + 0.5) * ROW_HEIGHT) for k in range(len(x))]
+    return Layout(
+        tuple(points[: len(widths)]),
+        tuple(tuple(points[k] for k in chain) for chain in chains),
+        max((p[0] + w / 2 for p, w in zip(points, all_widths, strict=True)), default=0.0),
+        (max(all_rows, default=-1) + 1) * ROW_HEIGHT,
+    )
+
+
+def _rows(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the row of each box: below all that lead to it, and boxes that nothing leads to right above their first use."""
+    rows = [0] * count
+    for start, end in sorted(edges, key=lambda edge: edge[1]):
+        rows[end] = max(rows[end], rows[start] + 1)
+    is_entered = [False] * count
+    for _, end in edges:
+        is_entered[end] = True
+    for k in range(count):
+        if not is_entered[k]:
+            rows[k] = min((rows[end] - 1 for start, end in edges if start == k), default=0)
+    return rows
+
+
+def _cut_edges(
+    widths: list[float], rows: list[int], edges: Sequence[tuple[int, int]]
+) -> tuple[list[float], list[int], list[list[int]]]:
+    """Give an arrow a narrow box in each row that it passes; return widths, rows and the chains of boxes."""
+    widths, rows, chains = list(widths), list(rows), list[list[int]]()
+    for start, end in edges:
+        chain = [start]
+        for row in range(rows[start] + 1, rows[end]):
+            chain.append(len(rows))
+            rows.append(row)
+            widths.append(PASSING_WIDTH)
+        chains.append([*chain, end])
+    return widths, rows, chains
+
+
+def _neighbours(count: int, chains: Sequence[Sequence[int]]) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the boxes above and those below each box."""
+    above, below = [list[int]() for _ in range(count)], [list[int]() for _ in range(count)]
+    for chain in chains:
+        for upper, lower in pairwise(chain):
+            above[lower].append(upper)
+            below[upper].append(lower)
+    return above, below
+
+
+def _order(rows: Sequence[int], neighbours: tuple[list[list[int]], list[list[int]]]) -> list[list[int]]:
+    """Order the boxes of each row by the mean position of their neighbours, downwards and upwards in turn."""
+    order = [list[int]() for _ in range(max(rows, default=-1) + 1)]
+    for k, number in enumerate(rows):
+        order[number].append(k)
+    place = {k: float(i) for row in order for i, k in enumerate(row)}
+    for sweep in range(SWEEPS):
+        near = neighbours[sweep % 2]
+        for row in order if sweep % 2 == 0 else reversed(order):
+            means = {k: sum(place[n] for n in near[k]) / len(near[k]) if near[k] else place[k] for k in row}
+            row.sort(key=means.__getitem__)
+            place.update({k: float(i) for i, k in enumerate(row)})
+    return order
+
+
+def _relax(
+    order: Sequence[Sequence[int]], widths: Sequence[float], neighbours: tuple[list[list[int]], list[list[int]]]
+) -> list[float]:
+    """Return the x of each box: near the mean of its neighbours, without overlap within its row."""
+    x = [0.0] * len(widths)
+    for row in order:
+        _spread(row, [0.0] * len(row), widths, x)
+    for sweep in range(SWEEPS):
+        near = neighbours[sweep % 2]
+        for row in order if sweep % 2 == 0 else reversed(order):
+            wished = [sum(x[n] for n in near[k]) / len(near[k]) if near[k] else x[k] for k in row]
+            _spread(row, wished, widths, x)
+    return x
+
+
+def _spread(row: Sequence[int], wished: Sequence[float], widths: Sequence[float], x: list[float]) -> None:
+    """Write the positions of a row's boxes into ``x``: as near to the wished ones as the gaps allow, on average."""
+    places = list[float]()
+    for i, k in enumerate(row):
+        least = places[-1] + (widths[row[i - 1]] + widths[k]) / 2 + BOX_GAP if places else wished[i]
+        places.append(max(wished[i], least))
+    shift = sum(w - p for w, p in zip(wished, places, strict=True)) / max(len(row), 1)
+    for k, place in zip(row, places, strict=True):
+        x[k] = place + shift
+
+
+# --- Drawing: graphs as DOT and Mermaid text, as SVG and as HTML, without any program or package for it
+
+MAX_DRAWN_BOXES = 400  # larger graphs are pictures that nobody reads: notebooks show their text
+MAX_PARAMETER_LENGTH = 28  # characters
+BOX_HEIGHT = 38.0
+CHARACTER_WIDTH = 7.3
+MARGIN = 10.0
+COLORS = {"input": "#dbeafe", "constant": "#fef3c7", "equation": "#ffffff", "output": "#dcfce7"}
+
+
+@attrs.frozen
+class Box:
+    """An input, a constant, an equation or an output, with two lines of text."""
+
+    kind: str
+    title: str
+    value: str
+
+
+def boxes_and_edges(graph: Graph) -> tuple[list[Box], list[tuple[int, int]]]:
+    """Return the boxes of a graph, in the order of their computation, and the arrows between them."""
+    boxes, edges, maker = list[Box](), list[tuple[int, int]](), dict[int, int]()
+    for kind, variables in (("input", graph.inputs), ("constant", [var for var, _ in graph.constants])):
+        for var in variables:
+            maker[var.index] = len(boxes)
+            boxes.append(Box(kind, kind, str(var)))
+    for eq in graph.equations:
+        edges += [(maker[a.index], len(boxes)) for a in eq.inputs if isinstance(a, Var)]
+        maker |= {var.index: len(boxes) for var in eq.outputs}
+        boxes.append(Box("equation", _title(eq), ", ".join(map(str, eq.outputs))))
+    for atom in graph.outputs:
+        if isinstance(atom, Var):
+            edges.append((maker[atom.index], len(boxes)))
+        boxes.append(Box("output", "output", _text(atom)))
+    return boxes, list(dict.fromkeys(edges))
+
+
+def _text(atom: Atom) -> str:
+    return str(atom) if isinstance(atom, Literal) else atom.name
+
+
+def _title(eq: Equation) -> str:
+    """Return an equation's operation with its numbers and parameters."""
+    operands = [_text(a) for a in eq.inputs] if any(isinstance(a, Literal) for a in eq.inputs) else []
+    parameters = [f"{name}={_shorten(value)}" for name, value in eq.params]
+    called = f"({', '.join(operands)})" if operands else ""
+    return f"{eq.primitive.name}{called}{' [' + ', '.join(parameters) + ']' if parameters else ''}"
+
+
+def _shorten(value: Any) -> str:
+    """Return a parameter's text, or its beginning; of a graph its size."""
+    inner = _inner_graph(value)
+    if inner is not None:
+        return f"graph of {len(inner)} equations"
+    text = " ".join(str(value).split())
+    return text if len(text) <= MAX_PARAMETER_LENGTH else f"{text[: MAX_PARAMETER_LENGTH - 1]}…"
+
+
+def _inner_graph(value: Any) -> Graph | None:
+    """Return the graph that a parameter is or holds, such as the body of a loop."""
+    inner = getattr(value, "graph", value)
+    return inner if hasattr(inner, "equations") else None
+
+
+def to_dot(graph: Graph) -> str:
+    """Return a graph in the language of Graphviz."""
+    boxes, edges = boxes_and_edges(graph)
+    lines = ["digraph {", '  node [shape=box, style="filled,rounded", fontname="sans-serif"];']
+    for k, box in enumerate(boxes):
+        label = f"{box.title}\n{box.value}".replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        lines.append(f'  n{k} [label="{label}", fillcolor="{COLORS[box.kind]}"];')
+    lines += [f"  n{start} -> n{end};" for start, end in edges]
+    return "\n".join([*lines, "}"])
+
+
+def to_mermaid(graph: Graph) -> str:
+    """Return a graph in the language of Mermaid, which Markdown viewers draw."""
+    boxes, edges = boxes_and_edges(graph)
+    lines = ["flowchart TD"]
+    for k, box in enumerate(boxes):
+        opening, closing = ("[", "]") if box.kind == "equation" else ("([", "])")
+        lines.append(f'  n{k}{opening}"{_entities(box.title)}<br/>{_entities(box.value)}"{closing}')
+    return "\n".join([*lines, *[f"  n{start} --> n{end}" for start, end in edges]])
+
+
+def _entities(text: str) -> str:
+    """Return a text for Mermaid, whose entities begin with a number sign."""
+    signs = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
+    return "".join(signs.get(sign, sign) for sign in text)
+
+
+def to_svg(graph: Graph) -> str | None:
+    """Return a picture of a graph, None of one that is too large to read."""
+    boxes, edges = boxes_and_edges(graph)
+    if len(boxes) > MAX_DRAWN_BOXES:
+        return None
+    widths = [CHARACTER_WIDTH * max(len(box.title), len(box.value)) + 2 * MARGIN for box in boxes]
+    layout = place_boxes(widths, edges)
+    width, height = layout.width + 2 * MARGIN, layout.height + 2 * MARGIN
+    view = f"{-MARGIN:g} {-MARGIN:g} {width:.1f} {height:.1f}"
+    drawn = [_draw_box(box, w, *center) for box, w, center in zip(boxes, widths, layout.centers, strict=True)]
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="{view}"'
+        ' font-family="ui-monospace, monospace" font-size="12" text-anchor="middle">'
+    )
+    return "\n".join(
+        [
+            opening,
+            f'<rect x="{-MARGIN:g}" y="{-MARGIN:g}" width="100%" height="100%" fill="#ffffff"/>',
+            *_draw_arrows(layout),
+            *drawn,
+            "</svg>",
+        ]
+    )
+
+
+def _draw_box(box: Box, width: float, x: float, y: float) -> str:
+    left, top = x - width / 2, y - BOX_HEIGHT / 2
+    return (
+        f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{BOX_HEIGHT:g}" rx="6"'
+        f' fill="{COLORS[box.kind]}" stroke="#475569"/>'
+        f'<text x="{x:.1f}" y="{y - 4:.1f}" font-weight="bold" fill="#0f172a">{escape(box.title)}</text>'
+        f'<text x="{x:.1f}" y="{y + 12:.1f}" fill="#475569">{escape(box.value)}</text>'
+    )
+
+
+def _draw_arrows(layout: Layout) -> list[str]:
+    """Return a smooth line for each arrow, with its head where it arrives."""
+    found = list[str]()
+    for route in layout.routes:
+        points = [
+            (route[0][0], route[0][1] + BOX_HEIGHT / 2),
+            *route[1:-1],
+            (route[-1][0], route[-1][1] - BOX_HEIGHT / 2),
+        ]
+        path = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
+        for (x0, y0), (x1, y1) in pairwise(points):
+            middle = (y0 + y1) / 2
+            path += f" C{x0:.1f},{middle:.1f} {x1:.1f},{middle:.1f} {x1:.1f},{y1:.1f}"
+        x, y = points[-1]
+        found.append(f'<path d="{path}" fill="none" stroke="#94a3b8" stroke-width="1.4"/>')
+        found.append(f'<path d="M{x:.1f},{y:.1f} l-4,-7 l8,0 z" fill="#94a3b8"/>')
+    return found
+
+
+def to_html(graph: Graph) -> str:
+    """Return a picture of a graph with its text and its inner graphs folded below; of a large one no picture."""
+    picture, text = to_svg(graph), f"<pre>{escape(str(graph))}</pre>"
+    parts = [text] if picture is None else [f'<div style="overflow-x:auto">{picture}</div>', _fold(graph.label, text)]
+    for eq in graph.equations:
+        for name, value in eq.params:
+            inner = _inner_graph(value)
+            if inner is not None:
+                parts.append(_fold(f"{eq.primitive.name}: {name}", to_html(inner)))
+    return "".join(parts)
+
+
+def _fold(summary: str, content: str) -> str:
+    return f"<details><summary>{escape(summary)}</summary>{content}</details>"
+
+
+# --- Graphs: programs as frozen data, a flat list of equations in single-assignment form
+#
+# Variables are numbered in the order of their definition: inputs, constants, then equation outputs. So two graphs of
+# the same structure are equal as data, and comparing, hashing, printing and destroying one needs no recursion.
 
 _set_index: Callable[[Var, int], None] = vars(Var)["index"].__set__
 
@@ -102,8 +502,6 @@ class Graph:
         >>> afx.trace(afx.sin)(afx.ones(2)).to_dot().splitlines()[-2:]
         ['  n1 -> n2;', '}']
         """
-        from afx.core.graph_drawing import to_dot
-
         return to_dot(self)
 
     def to_mermaid(self) -> str:
@@ -118,8 +516,6 @@ class Graph:
           n0 --> n1
           n1 --> n2
         """
-        from afx.core.graph_drawing import to_mermaid
-
         return to_mermaid(self)
 
     def to_svg(self) -> str:
@@ -138,12 +534,10 @@ class Graph:
         return picture
 
     def _repr_svg_(self) -> str | None:
-        from afx.core.graph_drawing import to_svg
 
         return to_svg(self)
 
     def _repr_html_(self) -> str:
-        from afx.core.graph_drawing import to_html
 
         return to_html(self)
 

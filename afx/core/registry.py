@@ -16,7 +16,6 @@ from afx.core.name_table import INTERNAL, PUBLIC
 if TYPE_CHECKING:
     from afx.core.array.array import Array
 
-__all__ = ["FUNCTIONS", "loaded_modules", "register_function"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

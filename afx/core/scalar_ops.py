@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ALL", "COMPLEX", "SCALAR_OPS", "ScalarOp", "scalar_op"]
-
 REAL = frozenset({"f4", "f8"})
 INTEGERS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"})
 ARITHMETIC = REAL | INTEGERS

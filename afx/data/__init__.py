@@ -10,11 +10,9 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.data.batching import Batches, batches, padded_batches
-from afx.data.loading import load_csv, load_npz, load_sklearn
-from afx.data.prefetching import prefetch
+from afx.data.batching import Batches, batches, folds, padded_batches, split, time_folds
+from afx.data.loading import load_csv, load_npz, load_sklearn, prefetch
 from afx.data.sharding import Shards, open_shards, write_shards
-from afx.data.splitting import folds, split, time_folds
 
 __all__ = [
     "Batches",

@@ -1,21 +1,21 @@
-"""Batching: minibatches of a tree of arrays, each a pure function of key and step number."""
+"""Batching: minibatches and disjoint parts of a data set, each a pure function of its key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
-from afx.data._examples import Rows, read_rows
-from afx.data.sharding import Shards
+from afx.data.sharding import Rows, Shards, read_rows
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.random.bits import check_key
 from afx.random import fold_in, permutation, uniform
 from afx.transforms._arguments import whole_number
 
-__all__ = ["Batches", "batches", "padded_batches"]
+# --- Batching: minibatches of a tree of arrays, each a pure function of key and step number
 
 T = TypeVar("T")
 Last: TypeAlias = Literal["drop", "short"]
@@ -206,3 +206,199 @@ def _weighted_orders(length: int, key: Array | None, weights: ArrayLike) -> Call
         return np.minimum(np.searchsorted(bounds, words, side="right"), final)
 
     return draw
+
+
+# --- Splitting: disjoint parts of a data set, at random from a key, stratified by labels, by groups, or in time
+
+
+def split(
+    tree: T,
+    shares: Sequence[float],
+    *,
+    key: Array | None = None,
+    stratify: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+) -> tuple[T, ...]:
+    """Return disjoint parts of a data set, their sizes in proportion to shares.
+
+    Sizes are rounded by largest remainder, so that every example is in exactly one part. With labels, each part has
+    (to one example) the same share of each class.
+
+    Args:
+        tree: arrays float[examples, ...], in any structure.
+        shares: positive numbers, such as ``(0.8, 0.2)`` or ``(3, 1, 1)``.
+        key: shuffles first; None keeps the order.
+        stratify: labels [examples]; each class is split by itself.
+        groups: labels [examples], such as patients; all examples of a group are in the same part, so that sizes are as near
+            to the shares as whole groups allow.
+
+    Raises:
+        ArgumentError: shares that are not positive, or both ``stratify`` and ``groups``.
+        ShapeError: arrays of different lengths.
+
+    >>> import afx
+    >>> train, test = afx.data.split(afx.arange(10), (0.8, 0.2), key=afx.random.key(1))
+    >>> len(train), len(test), sorted(train.tolist() + test.tolist()) == list(range(10))
+    (8, 2, True)
+    """
+    rows = read_rows(tree, "split")
+    try:
+        weights = [float(share) for share in shares]
+    except (TypeError, ValueError):
+        weights = []
+    if not weights or not all(0 < weight < math.inf for weight in weights):
+        raise ArgumentError(f"split: shares are positive numbers: got {shares!r}; such as (0.8, 0.2)")
+    if groups is not None:
+        found = _whole_groups(rows, weights, key, stratify, groups, "split")
+        return tuple([rows.part(part) for part in found])
+    parts: list[list[Any]] = [[] for _ in weights]
+    for group in _groups(rows, key, stratify, "split"):
+        start = 0
+        for part, size in zip(parts, _sizes(len(group), weights), strict=True):
+            part.append(group[start : start + size])
+            start += size
+    return tuple([rows.part(_order(part, key, stratify)) for part in parts])
+
+
+def folds(
+    tree: T,
+    count: int,
+    *,
+    key: Array | None = None,
+    stratify: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+) -> list[tuple[T, T]]:
+    """Return pairs of a training and a test part for cross-validation: each example is tested once.
+
+    Args:
+        tree: arrays float[examples, ...], in any structure.
+        count: the number of folds, from 2 to the number of examples.
+        key: shuffles first; None keeps the order.
+        stratify: labels [examples]; each fold has (to one example) the same share of each class.
+        groups: labels [examples], such as patients; all examples of a group are tested in the same fold.
+
+    Raises:
+        ArgumentError: fewer than 2 folds, more than examples or groups, or both ``stratify`` and ``groups``.
+
+    >>> import afx
+    >>> [test.tolist() for _, test in afx.data.folds(afx.arange(5), 2)]
+    [[0, 2, 4], [1, 3]]
+    """
+    rows = read_rows(tree, "folds")
+    count = whole_number("count", count, "folds")
+    if not 2 <= count <= rows.length:
+        raise ArgumentError(f"folds: from 2 folds to one an example: got {count} for {rows.length} examples")
+    fold_of = np.empty(rows.length, np.int64)
+    if groups is None:
+        order = np.concatenate(_groups(rows, key, stratify, "folds"))
+        fold_of[order] = np.arange(rows.length) % count
+    else:
+        for k, part in enumerate(_whole_groups(rows, [1.0] * count, key, stratify, groups, "folds")):
+            fold_of[part] = k
+    return [(rows.part(np.flatnonzero(fold_of != k)), rows.part(np.flatnonzero(fold_of == k))) for k in range(count)]
+
+
+def time_folds(
+    tree: T, count: int, *, test_size: int | None = None, gap: int = 0, max_train_size: int | None = None
+) -> list[tuple[T, T]]:
+    """Return pairs of a training and a test part of a time series: each test part lies behind its training part.
+
+    Test parts are the last ones of the series, one behind the other; a training part is all that lies before its test part.
+
+    Args:
+        tree: arrays float[times, ...] in the order of time, in any structure.
+        count: the number of folds, at least 1.
+        test_size: the length of each test part; None for a (count + 1)-th of the series.
+        gap: how many examples are left out between training and test, where neighbours depend on each other.
+        max_train_size: the length of a training part at most, its last examples; None for all.
+
+    Raises:
+        ArgumentError: numbers below these, or a series too short for them.
+
+    >>> import afx
+    >>> [(train.tolist(), test.tolist()) for train, test in afx.data.time_folds(afx.arange(6), 2)]
+    [([0, 1], [2, 3]), ([0, 1, 2, 3], [4, 5])]
+    """
+    rows = read_rows(tree, "time_folds")
+    size = rows.length // (count + 1) if test_size is None and count > 0 else test_size
+    if count < 1 or size is None or size < 1 or gap < 0 or (max_train_size is not None and max_train_size < 1):
+        raise ArgumentError(
+            f"time_folds: at least one fold, of at least one example to train and to test: got count={count}, "
+            f"test_size={test_size}, gap={gap}, max_train_size={max_train_size} for {rows.length} examples"
+        )
+    starts = [rows.length - (count - k) * size for k in range(count)]
+    if starts[0] - gap < 1:
+        raise ArgumentError(
+            f"time_folds: the series is too short: got {rows.length} examples for {count} tests of {size} behind a gap of "
+            f"{gap}; take fewer or shorter ones"
+        )
+    found: list[tuple[T, T]] = []
+    for start in starts:
+        first = 0 if max_train_size is None else max(0, start - gap - max_train_size)
+        found.append((rows.part(np.arange(first, start - gap)), rows.part(np.arange(start, start + size))))
+    return found
+
+
+def _whole_groups(
+    rows: Rows | Shards,
+    weights: Sequence[float],
+    key: Array | None,
+    stratify: ArrayLike | None,
+    groups: ArrayLike,
+    who: str,
+) -> list[Any]:
+    """Return parts that hold whole groups: the largest group first, each to the part that lacks most of its share."""
+    if stratify is not None:
+        raise ArgumentError(
+            f"{who}: either stratify or groups: got both; split by groups, and weigh classes in the loss"
+        )
+    _, group_of, sizes = np.unique(_labels(rows, groups, who, "group"), return_inverse=True, return_counts=True)
+    if len(sizes) < len(weights):
+        raise ArgumentError(f"{who}: at least one group a part: got {len(sizes)} groups for {len(weights)} parts")
+    order = np.arange(len(sizes)) if key is None else np.asarray(permutation(key, len(sizes)))
+    lacking = np.asarray(weights) / math.fsum(weights) * rows.length
+    part_of = np.empty(len(sizes), np.int64)
+    for group in order[np.argsort(-sizes[order], kind="stable")]:
+        part_of[group] = int(np.argmax(lacking))
+        lacking[part_of[group]] -= sizes[group]
+    mine = part_of[group_of]
+    shuffled = np.arange(rows.length) if key is None else np.asarray(permutation(fold_in(key, 1), rows.length))
+    return [shuffled[mine[shuffled] == k] for k in range(len(weights))]
+
+
+def _groups(rows: Rows | Shards, key: Array | None, stratify: ArrayLike | None, who: str) -> list[Any]:
+    """Return the rows of each class, shuffled."""
+    order = np.arange(rows.length) if key is None else np.asarray(permutation(key, rows.length))
+    if stratify is None:
+        return [order]
+    labels = _labels(rows, stratify, who, "label")
+    mine = labels[order]
+    return [order[mine == label] for label in np.unique(labels)]
+
+
+def _labels(rows: Rows | Shards, given: ArrayLike, who: str, what: str) -> Any:
+    labels = np.asarray(given)
+    if labels.shape != (rows.length,):
+        raise ShapeError(
+            f"{who}: one {what} an example: got {list(labels.shape)} for {rows.length} examples; align them"
+        )
+    return labels
+
+
+def _sizes(length: int, weights: Sequence[float]) -> list[int]:
+    """Return whole numbers in proportion to weights that add up to a length, by largest remainder."""
+    total = math.fsum(weights)
+    exact = [length * weight / total for weight in weights]
+    sizes = [math.floor(x) for x in exact]
+    by_remainder = sorted(range(len(sizes)), key=lambda k: sizes[k] - exact[k])
+    for k in by_remainder[: length - sum(sizes)]:
+        sizes[k] += 1
+    return sizes
+
+
+def _order(groups: Sequence[Any], key: Array | None, stratify: ArrayLike | None) -> Any:
+    """Return the rows of a part: in the order of the data, or mixed among the classes."""
+    index = np.concatenate(groups)
+    if stratify is None:
+        return index
+    return np.sort(index) if key is None else index[np.asarray(permutation(key, len(index)))]

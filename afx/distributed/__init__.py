@@ -14,15 +14,11 @@
 
 from afx.distributed.graph.placement import Estimate, Machine, estimate, place
 from afx.distributed.graph.split import GraphSplit, split_graph
-from afx.distributed.local import local
-from afx.distributed.machines import Machines
-from afx.distributed.mapping import map_over
+from afx.distributed.machines import Machines, local, map_over
 from afx.distributed.mpi.connect import connect
-from afx.distributed.parts import by_slot
-from afx.distributed.sharded_state import ShardedState
+from afx.distributed.parts import ShardedState, Split, by_slot
 from afx.distributed.sharding import ShardedOptimizer, shard_optimizer
-from afx.distributed.split import Split
-from afx.distributed.spmd.values import SlotValues
+from afx.distributed.spmd import SlotValues
 from afx.ops.collectives import all_gather, psum, psum_scatter, shift
 
 __all__ = [

@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from afx.core.array.array import Array, ArrayLike
-from afx.distributed.digest import describe_items
 from afx.distributed.graph.run import GraphRunner
 from afx.distributed.graph.split import GraphSplit
-from afx.distributed.link import Link
-from afx.distributed.messages import decode_tree, encode_tree
-from afx.distributed.parts import part_of
+from afx.distributed.link import Link, LocalLink
+from afx.distributed.messages import decode_tree, describe_items, encode_tree, refuse_traced
+from afx.distributed.parts import Split, part_of
 from afx.distributed.pipeline import PipelineRun, Stage, make_stages
-from afx.distributed.progress import track
-from afx.distributed.ranks import Ranks
-from afx.distributed.slot_calls import SlotCalls
-from afx.distributed.split import Split
-from afx.distributed.spmd.meeting import run_slots
-from afx.distributed.spmd.values import SlotValues
+from afx.distributed.ranks import Ranks, SlotCalls
+from afx.distributed.spmd import SlotValues, run_slots
 from afx.distributed.sums.buffers import Layout, flatten_tree
-from afx.distributed.traced import refuse_traced
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, MissingExtraError
 from afx.runtime.blas import blas
-from afx.transforms._arguments import check_callable
+from afx.transforms._arguments import check_callable, whole_number
 
-__all__ = ["Machines"]
+# --- Progress: a bar over items, where tqdm is installed
+
+T = TypeVar("T")
+
+
+def track(items: Iterable[T], label: str) -> Iterable[T]:
+    """Return the items, with a bar on standard error that counts them.
+
+    Raises:
+        MissingExtraError: tqdm is not installed.
+    """
+    try:
+        tqdm: Any = importlib.import_module("tqdm").tqdm
+    except ImportError as error:
+        raise MissingExtraError(f'{label}: needs tqdm: got none; pip install "afx[progress]"') from error
+    shown: Iterable[T] = tqdm(items, desc=label)
+    return shown
+
+
+# --- Machines: the slots of a distributed computation, over one process or over MPI
 
 P = ParamSpec("P")
-T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R")
 X = TypeVar("X")
@@ -391,3 +404,39 @@ class Machines(Ranks):
         if runner is None:  # it keeps the split, so that no other one gets its id
             runner = self._runners[id(split), self.ranks] = GraphRunner(split, self.link)
         return runner.run(batches)
+
+
+# --- Local: all slots in one process, which defines the bits
+
+
+def local(slots: int) -> Machines:
+    """Return slots in this one process: no MPI is needed, and it defines the bits that any number of ranks gives.
+
+    Raises:
+        ArgumentError: fewer than one slot.
+
+    >>> from afx import distributed
+    >>> distributed.local(3)
+    Machines(slots=3, rank=0, ranks=1)
+    """
+    count = whole_number("slots", slots, "local")
+    return Machines(LocalLink(count), count)
+
+
+# --- Mapping: independent work spread over slots
+
+
+def map_over(machines: Machines, fn: Callable[[X], R], xs: Iterable[X], *, show_progress: bool = False) -> list[R]:
+    """Return what a function gives for each item, on every rank: `Machines.map` as a function.
+
+    Args:
+        machines: the slots.
+        fn: an item to a tree.
+        xs: the items, the same on every rank.
+        show_progress: whether rank 0 shows a bar of its own items (extra ``progress``).
+
+    >>> from afx import distributed
+    >>> [float(y) for y in distributed.map_over(distributed.local(2), lambda x: x * x, [1.0, 2.0, 3.0])]
+    [1.0, 4.0, 9.0]
+    """
+    return machines.map(fn, xs, show_progress=show_progress)

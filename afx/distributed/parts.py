@@ -1,20 +1,108 @@
-"""Parts: what each slot sees of an argument: its rows of a whole array, or what a function of the slot reads."""
+"""Parts: what each slot sees of a batch, an argument or a state."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar, cast
+import itertools
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar, cast
 
+import attrs
 import numpy as np
 
 from afx.core.array.array import Array, wrap
-from afx.distributed.split import Split
-from afx.distributed.traced import refuse_traced
+from afx.core.cached import Cached
+from afx.distributed.messages import refuse_traced
 from afx.errors import ArgumentError, ShapeError
-from afx.pytree import flatten_with_path, unflatten
+from afx.io.checkpoints import Shards
+from afx.pytree import flatten, flatten_with_path, unflatten
 
-__all__ = ["Parts", "by_slot", "cut", "part_of", "whole_places"]
+# --- Split: how many examples of a batch each slot gets, as pure data
+
+
+def _check_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
+    found = tuple(sizes)
+    if not found or any(type(size) is not int or size < 0 for size in found) or sum(found) == 0:
+        raise ArgumentError(
+            f"Split: sizes are whole numbers from 0 on, not all 0: got {found}; such as Split((128, 128))"
+        )
+    return found
+
+
+@attrs.frozen(slots=False)
+class Split:
+    """The sizes of the parts of a batch, one a slot.
+
+    A slot is a logical machine. Results depend on program and Split alone, not on how many processes share the slots.
+    A slot of size 0 takes no part.
+
+    Attributes:
+        sizes: the number of examples of each slot.
+
+    Raises:
+        ArgumentError: no size, a negative one, or none above 0.
+
+    >>> Split((3, 1)).bounds
+    ((0, 3), (3, 4))
+    """
+
+    sizes: tuple[int, ...] = attrs.field(converter=_check_sizes)
+
+    @classmethod
+    def proportional(cls, examples: int, speeds: Sequence[float]) -> Split:
+        """Return the split of a batch in proportion to the speeds of machines, rounded by largest remainder.
+
+        Args:
+            examples: of the whole batch.
+            speeds: one a slot, in any unit; 0 leaves a slot out.
+
+        Raises:
+            ArgumentError: negative or infinite speeds, or none above 0.
+
+        >>> Split.proportional(10, [1.0, 1.0, 2.0]).sizes
+        (3, 2, 5)
+        """
+        weights = [float(speed) for speed in speeds]
+        if not weights or not all(0 <= weight < math.inf for weight in weights) or not any(weights):
+            raise ArgumentError(
+                f"Split: speeds are finite, at least 0 and not all 0: got {list(speeds)}; measure them again"
+            )
+        return cls(divide_proportionally(examples, weights))
+
+    @property
+    def slots(self) -> int:
+        """The number of slots."""
+        return len(self.sizes)
+
+    @property
+    def total(self) -> int:
+        """The number of examples of the whole batch."""
+        return sum(self.sizes)
+
+    @property
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """Where each slot's examples begin and end in the whole batch."""
+        return tuple(itertools.pairwise((0, *itertools.accumulate(self.sizes))))
+
+    @Cached
+    def weights(self) -> dict[int, float]:
+        """The share of each slot that takes part in the whole batch, in their order."""
+        return {slot: size / self.total for slot, size in enumerate(self.sizes) if size}
+
+
+def divide_proportionally(total: int, weights: Sequence[float]) -> tuple[int, ...]:
+    """Return whole numbers in proportion to weights that add up to a total (Hamilton's method of largest remainders)."""
+    whole = math.fsum(weights)
+    exact = [total * weight / whole for weight in weights]
+    sizes = [math.floor(x) for x in exact]
+    by_remainder = sorted(range(len(sizes)), key=lambda k: sizes[k] - exact[k])
+    for k in by_remainder[: total - sum(sizes)]:
+        sizes[k] += 1
+    return tuple(sizes)
+
+
+# --- Parts: what each slot sees of an argument: its rows of a whole array, or what a function of the slot reads
 
 T = TypeVar("T")
 
@@ -116,3 +204,85 @@ def whole_places(
     places.update([known.index(place) for place in list(places) if isinstance(place, str) and place in known])
     places.update([known[place] for place in list(places) if isinstance(place, int) and place < len(known)])
     return places
+
+
+# --- Sharded state: an optimizer's states by slot, of which each rank has its own
+
+
+@attrs.frozen
+class ShardedState(Shards):
+    """The optimizer's states by slot: those of this rank's slots, or of all after `ShardedOptimizer.gather`.
+
+    `afx.io.Checkpoints` lets each rank write its own slots, and read those that it needs, on any number of ranks; a state of
+    all slots can be saved by `afx.io.save`. `SlotValues` are saved as ``ShardedState(values.by_slot)``, and used again
+    by ``by_slot(state.by_slot.__getitem__)``.
+
+    Attributes:
+        by_slot: the states.
+    """
+
+
+# --- Probe: a loss that is a sum over its examples, where a mean is needed, is found by its values on two halves
+
+MOST_ROWS: Final = 8
+TOLERANCE: Final = 1e-4  # float32 sums of few examples are as far apart
+
+
+def adds_up(
+    loss: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    places: Collection[int | str],
+    rows: int,
+    *,
+    has_aux: bool,
+) -> bool:
+    """Tell whether a loss of some examples is the sum of its values on two parts of them, and no mean.
+
+    Args:
+        loss: the program; run as it stands, on few examples.
+        args: of a slot.
+        kwargs: likewise.
+        places: positions and names of arguments whose rows are examples.
+        rows: how many examples the slot has.
+        has_aux: whether the loss returns a pair.
+    """
+    count = min(rows, MOST_ROWS) // 2 * 2
+    if count < 2 or not any(_has_rows(args[k] if isinstance(k, int) else kwargs[k], rows) for k in places):
+        return False
+
+    def value(start: int, stop: int) -> complex:
+        mine = [_cut(arg, rows, start, stop) if k in places else arg for k, arg in enumerate(args)]
+        named = {name: _cut(arg, rows, start, stop) if name in places else arg for name, arg in kwargs.items()}
+        found = loss(*mine, **named)
+        return complex(np.asarray(found[0] if has_aux else found))
+
+    try:
+        whole = value(0, count)
+        return all(_is_sum(whole, value(0, cut), value(cut, count), cut / count) for cut in {count // 2, 1})
+    except Exception:  # a loss that takes no fewer examples says so itself where it is right to
+        return False
+
+
+def _is_sum(whole: complex, first: complex, second: complex, share: float) -> bool:
+    size = abs(first) + abs(second)
+    if not math.isfinite(size) or not math.isfinite(abs(whole)) or abs(whole) <= TOLERANCE * size:
+        return False
+    mean = share * first + (1 - share) * second
+    return abs(whole - first - second) <= TOLERANCE * size and abs(whole - mean) > 0.1 * abs(whole)
+
+
+def _has_rows(tree: Any, rows: int) -> bool:
+    return any(np.shape(leaf)[:1] == (rows,) for leaf in flatten(tree)[0])
+
+
+def _cut(tree: Any, rows: int, start: int, stop: int) -> Any:
+    leaves, treedef = flatten(tree)
+    found: list[Any] = []
+    for leaf in leaves:
+        if np.shape(leaf)[:1] == (rows,):
+            part = np.asarray(leaf)[start:stop]
+            found.append(wrap(part) if isinstance(leaf, Array) else part)
+        else:
+            found.append(leaf)
+    return unflatten(treedef, found)

@@ -19,9 +19,7 @@ from afx.distributed.parts import part_of
 from afx.errors import ShapeError
 from afx.runtime.blas import blas
 from afx.transforms.compile.jit import jit
-from afx.transforms.derivatives.vjp import vjp
-
-__all__ = ["PipelinePort", "PipelineRun", "Stage", "make_stages", "order_passes"]
+from afx.transforms.derivatives.grad import vjp
 
 FORWARD_TAG: Final = 1 << 18  # and above: by receiving slot, in the order of microbatches
 BACKWARD_TAG: Final = FORWARD_TAG + (1 << 17)

@@ -15,14 +15,13 @@
 """
 
 from afx.export.compiled import compile, load
-from afx.export.exported import Exported
-from afx.export.machines import MACHINES, Machine
+from afx.export.exported import MACHINES, Exported, Machine
 from afx.export.numpy_text.export import to_numpy
 from afx.export.onnx.from_onnx import OnnxFunction, from_onnx
 from afx.export.onnx.to_onnx import to_onnx
-from afx.export.slots import Slot
 from afx.export.stablehlo.export import to_stablehlo
-from afx.export.sympy_form.export import to_sympy
+from afx.export.sympy_form import to_sympy
+from afx.export.traced import Slot
 
 __all__ = [
     "MACHINES",

@@ -14,7 +14,7 @@ import numpy as np
 from afx.core.aval import Aval
 from afx.errors import AfxError, ArgumentError
 from afx.export.compiled import compile
-from afx.export.machines import MACHINES
+from afx.export.exported import MACHINES
 from afx.transforms.derivatives.grad import value_and_grad
 
 __all__ = ["main"]

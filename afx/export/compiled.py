@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
@@ -15,26 +18,76 @@ import numpy as np
 from afx import pytree
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_schedule
-from afx.compiler.native_backend.program import Loop, Program
-from afx.compiler.native_backend.standalone.codegen import SYMBOLS, compile_module
-from afx.compiler.native_backend.standalone.emit import emit_function
-from afx.compiler.schedule import Schedule
+from afx.compiler.native_backend.program.loops import Loop
+from afx.compiler.native_backend.program.steps import Program
+from afx.compiler.native_backend.standalone.emit import SYMBOLS, compile_module, emit_function
+from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import Target, current
 from afx.core.constants import __version__
 from afx.core.graph import Equation, Graph
 from afx.errors import ArgumentError, ExportError, FileFormatError, MissingExtraError
-from afx.export.exported import Exported
-from afx.export.header import write_header
-from afx.export.machines import Machine, find_machine
-from afx.export.note import read_note, write_note
-from afx.export.slots import C_TYPES, Slot, explain_name, name_slots
-from afx.export.traced import arguments_of, trace_arguments
+from afx.export.exported import Exported, Machine, find_machine, write_header
+from afx.export.traced import C_TYPES, Slot, arguments_of, explain_name, name_slots, trace_arguments
 from afx.transforms._arguments import check_callable
-from afx.transforms.compile.backend import Denormals, check_denormals, with_backend
-from afx.transforms.compile.compiled_call import CompiledGraph
+from afx.transforms.compile.compiled_call import CompiledGraph, Denormals, check_denormals, with_backend
 from afx.transforms.compile.make_graph import Traced
 
-__all__ = ["compile", "load"]
+# --- Note: what an exported file says of itself, as bytes that stand in its code's constants, wherever a linker puts
+# them
+#
+# Layout: a mark, the length of what follows as eight bytes, a JSON text that is compressed by zlib, and its CRC.
+# Reading it runs nothing of the file.
+
+FORMAT = 1  # of the note; later versions read all earlier ones
+MARK = b"afx.export\x00\x01"
+HEAD = struct.Struct("<QI")
+MAX_BYTES = 1 << 26  # of the text: a file that claims more is not ours
+
+
+def write_note(content: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a note."""
+    data = zlib.compress(json.dumps({"format": FORMAT, **content}).encode(), 9)
+    return MARK + HEAD.pack(len(data), zlib.crc32(data)) + data
+
+
+def read_note(file: bytes, where: str) -> dict[str, Any]:
+    """Return the first note in a file that is whole.
+
+    Raises:
+        FileFormatError: there is none, or it is of a later format.
+    """
+    start = file.find(MARK)
+    while start >= 0:
+        content = _read(file, start + len(MARK))
+        if content is not None:
+            if content.get("format", FORMAT + 1) > FORMAT:
+                raise FileFormatError(
+                    f"load: {where} was made by a later version of afx: got format {content.get('format')}; update afx"
+                )
+            return content
+        start = file.find(MARK, start + 1)
+    raise FileFormatError(f"load: {where} holds no note of afx.export: got {len(file)} bytes; give a file that it made")
+
+
+def _read(file: bytes, at: int) -> dict[str, Any] | None:
+    if len(file) < at + HEAD.size:
+        return None
+    length, crc = HEAD.unpack_from(file, at)
+    data = file[at + HEAD.size : at + HEAD.size + length]
+    if len(data) != length or zlib.crc32(data) != crc:
+        return None
+    try:
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(data, MAX_BYTES)
+        found: Any = json.loads(text)
+    except (zlib.error, ValueError, RecursionError):
+        return None
+    is_note = found.__class__ is dict and isinstance(found.get("format"), int)
+    return found if is_note else None
+
+
+# --- Compilation of exported functions: traced, lowered for one thread, and made an object file with a note about
+# itself
 
 Form: TypeAlias = Literal["object", "shared", "static", "wasm"]
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

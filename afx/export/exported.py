@@ -1,12 +1,18 @@
-"""Exported: a compiled function with its header, arguments and results; callable here where it was made for this machine."""
+"""Exported: a compiled function with its header, arguments and results, its machines, and its library."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import importlib
+import importlib.util
 import os
-from collections.abc import Callable
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +20,206 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.compiler.native_backend.standalone.codegen import load_function
-from afx.compiler.native_backend.standalone.emit import FACTORIZATION, INDEX
+from afx.compiler.native_backend.standalone.emit import FACTORIZATION, INDEX, load_function
 from afx.core.array.array import to_numpy_value, wrap
 from afx.errors import ArgumentError, ExportError, IndexRangeError, MissingExtraError, ShapeError
-from afx.export.linking import link_shared, link_static, link_wasm, shared_suffix
-from afx.export.machines import Machine
-from afx.export.slots import Slot
+from afx.export.traced import Slot, escape_line
 
-__all__ = ["Exported"]
+# --- Machines: what LLVM calls the processors that code is made for
+
+
+@attrs.frozen
+class Machine:
+    """A processor and its system.
+
+    Attributes:
+        triple: LLVM's name, such as ``aarch64-unknown-linux-gnu``; an empty one stands for the machine that compiles.
+        cpu: LLVM's name of the processor.
+        features: LLVM's names of features beyond it, such as ``+simd128``.
+        has_fma: whether it rounds a multiplication with an addition once; elsewhere both are rounded.
+        is_freestanding: whether nothing loads the code, so that it lies where it was linked.
+    """
+
+    triple: str
+    cpu: str = "generic"
+    features: str = ""
+    has_fma: bool = True
+    is_freestanding: bool = False
+
+    @property
+    def architecture(self) -> str:
+        """The first part of the triple.
+
+        >>> Machine("aarch64-unknown-linux-gnu").architecture
+        'aarch64'
+        """
+        return self.triple.partition("-")[0] if self.triple else platform.machine().lower()
+
+    @property
+    def is_wasm(self) -> bool:
+        """Whether it is WebAssembly."""
+        return self.architecture.startswith("wasm")
+
+    @property
+    def size_type(self) -> str:
+        """LLVM's type of ``size_t``."""
+        wide = (
+            "x86_64",
+            "amd64",
+            "aarch64",
+            "arm64",
+            "riscv64",
+            "wasm64",
+            "powerpc64",
+            "ppc64",
+            "s390x",
+            "loongarch64",
+        )
+        return "i64" if self.architecture.startswith(wide) else "i32"
+
+    @property
+    def is_host(self) -> bool:
+        """Whether its code runs in this process."""
+        return not self.triple
+
+
+HOST = Machine("", "")
+
+MACHINES: dict[str, Machine] = {
+    "host": HOST,
+    "linux-x86_64": Machine("x86_64-unknown-linux-gnu", "x86-64-v3"),
+    "linux-x86_64-baseline": Machine("x86_64-unknown-linux-gnu", "x86-64", has_fma=False),
+    "linux-aarch64": Machine("aarch64-unknown-linux-gnu"),
+    "linux-riscv64": Machine("riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c"),
+    "linux-armhf": Machine("armv7-unknown-linux-gnueabihf", "generic", "+vfp3,+neon", has_fma=False),
+    "macos-arm64": Machine("arm64-apple-macosx12.0.0", "apple-m1"),
+    "macos-x86_64": Machine("x86_64-apple-macosx12.0.0", "x86-64-v3"),
+    "windows-x86_64": Machine("x86_64-pc-windows-msvc", "x86-64-v3"),
+    "cortex-m7": Machine("thumbv7em-none-eabihf", "cortex-m7", is_freestanding=True),
+    "wasm32": Machine("wasm32-unknown-unknown", "generic", "+simd128,+bulk-memory", has_fma=False),
+}
+"""Names of common machines."""
+
+
+def find_machine(target: str | Machine) -> Machine:
+    """Return the machine of a name or a triple.
+
+    Raises:
+        ArgumentError: neither is known.
+    """
+    if isinstance(target, Machine):
+        return target
+    found = MACHINES.get(target)
+    if found is not None:
+        return found
+    if target.count("-") < 2:
+        raise ArgumentError(
+            f"compile: unknown target: got {target!r}; name one of {', '.join(MACHINES)}, an LLVM triple such as "
+            "aarch64-unknown-linux-gnu, or an afx.export.Machine"
+        )
+    return Machine(target, has_fma=target.startswith(("aarch64", "arm64")))
+
+
+# --- Linking: object files become libraries, by the C compiler that is there or by the one that the package ziglang
+# brings
+
+SECONDS = 300.0
+ZIG_SYSTEMS = {  # LLVM's names of systems: those of zig
+    "unknown-linux-gnu": "linux-gnu", "unknown-linux-gnueabihf": "linux-gnueabihf", "apple": "macos",
+    "pc-windows-msvc": "windows-gnu", "unknown-linux-musl": "linux-musl",
+}  # fmt: skip
+
+
+def shared_suffix(machine: Machine) -> str:
+    """Return how the name of a shared library ends there."""
+    where = machine.triple or sys.platform
+    return (
+        ".dll"
+        if "windows" in where or where == "win32"
+        else ".dylib"
+        if "apple" in where or where == "darwin"
+        else ".so"
+    )
+
+
+def link_shared(code: bytes, machine: Machine, name: str) -> bytes:
+    """Return the shared library of an object file.
+
+    Raises:
+        MissingExtraError: neither a C compiler nor ziglang is there.
+        RuntimeError: the linker refuses it.
+    """
+    compiler = _compiler(machine)
+    flags = ["-shared", *([] if machine.is_host and sys.platform == "darwin" else ["-Wl,--build-id=none"])]
+    return _run([*compiler, *flags], code, f"lib{name}{shared_suffix(machine)}", ["-lm"])
+
+
+def link_wasm(code: bytes, name: str, exports: Sequence[str]) -> bytes:
+    """Return a module of WebAssembly with these functions and its memory, whose free part begins at ``__heap_base``.
+
+    Raises:
+        MissingExtraError: ziglang, which brings the linker and libm, is not there.
+        RuntimeError: the linker refuses it.
+    """
+    flags = [
+        "-target",
+        "wasm32-wasi",
+        "-mexec-model=reactor",
+        "-nostartfiles",
+        "-Wl,--no-entry",
+        "-Wl,--gc-sections",
+        "-Wl,--strip-debug",
+    ]
+    flags += [f"-Wl,--export={symbol}" for symbol in (*exports, "__heap_base")]
+    return _run([*_zig(), "cc", *flags], code, f"{name}.wasm", ["-lm"])
+
+
+def link_static(code: bytes, machine: Machine, name: str) -> bytes:
+    """Return the archive of an object file.
+
+    Raises:
+        MissingExtraError: neither ``ar`` nor ziglang is there.
+    """
+    ar = shutil.which("ar")
+    command = [ar] if ar and machine.is_host else [*_zig(), "ar"]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / f"{name}.o").write_bytes(code)
+        _call([*command, "rcs", f"lib{name}.a", f"{name}.o"], folder)
+        return (Path(folder) / f"lib{name}.a").read_bytes()
+
+
+def _compiler(machine: Machine) -> list[str]:
+    if machine.is_host:
+        found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        return [found] if found else [*_zig(), "cc"]
+    system = next((zig for llvm, zig in ZIG_SYSTEMS.items() if llvm in machine.triple), "freestanding")
+    architecture = {"arm64": "aarch64", "armv7": "arm"}.get(machine.architecture, machine.architecture)
+    return [*_zig(), "cc", "-target", f"{architecture}-{system}"]
+
+
+def _zig() -> list[str]:
+    if importlib.util.find_spec("ziglang") is None:
+        raise MissingExtraError("compile: linking needs a C compiler, or ziglang: pip install 'afx[export]'")
+    return [sys.executable, "-m", "ziglang"]
+
+
+def _run(command: Sequence[str], code: bytes, output: str, libraries: Sequence[str]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "code.o").write_bytes(code)
+        _call([*command, "-o", output, "code.o", *libraries], folder)
+        return (Path(folder) / output).read_bytes()
+
+
+def _call(command: Sequence[str], folder: str) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, timeout=SECONDS, check=False)
+    if done.returncode:
+        raise RuntimeError(
+            f"compile: the linker refuses the code: {done.stderr.decode(errors='replace').strip()[:2000]}"
+        )
+
+
+# --- Exported: a compiled function with its header, arguments and results; callable here where it was made for this
+# machine
 
 ALIGNMENT = 64
 
@@ -204,3 +401,81 @@ class Exported:
         if not np.can_cast(value.dtype, slot.dtype, "same_kind"):
             raise ArgumentError(f"{self.name}: {slot.path} has another dtype: got {value.dtype}; it takes {slot}")
         return np.ascontiguousarray(value, slot.dtype).reshape(slot.shape)
+
+
+# --- Header: the declaration of an exported function in C, with what a caller must know
+
+TEMPLATE = """/* {name}: compiled by afx {version} for {triple}.
+ *
+ * All arrays are dense, in row-major order, and overlap nowhere; `work` has {name}_work_bytes() bytes, aligned to 64,
+ * and may be NULL where these are 0. The function keeps no state{memory}: threads may call it at once, each with its own `work`.
+ *
+ * Inputs:
+{inputs}
+ * Outputs:
+{outputs}
+ *
+ * Returns 0, or the sum of
+ *   1  an index out of range, or a float that its integer type cannot hold
+ *   2  a matrix without the factorization that was asked for (singular, or not positive definite)
+ * and the outputs are unspecified then.
+ */
+#ifndef AFX_{guard}_H
+#define AFX_{guard}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+size_t {name}_work_bytes(void);
+
+int {name}({parameters});
+{scalar}
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+SCALAR = """
+/* The same for SciPy's integrators: all inputs one behind the other; a result that failed is nan. */
+double {name}_scalar(int n, double *x, void *user_data);
+"""
+
+
+def write_header(exported: Exported, allocates: bool) -> str:
+    """Return the header of a function, which may take memory from the C library."""
+    e = exported
+    parameters = [f"const {slot.c_type} *{slot.name}" for slot in e.inputs]
+    parameters += [f"{slot.c_type} *{slot.name}" for slot in e.outputs]
+    return TEMPLATE.format(
+        name=e.name,
+        version=_escape_comment(e.version),
+        triple=_escape_comment(e.machine.triple or "this machine"),
+        guard=e.name.upper(),
+        memory=", but takes memory by realloc() and gives it back" if allocates else " and allocates nothing",
+        inputs=_list(e.inputs),
+        outputs=_list(e.outputs),
+        parameters=", ".join([*parameters, "void *work"]),
+        scalar=SCALAR.format(name=e.name) if e.has_scalar else "",
+    )
+
+
+def _list(slots: Sequence[Slot]) -> str:
+    lines = [
+        f" *   {slot.name}  {slot.dtype}[{','.join(map(str, slot.shape))}]  {_escape_comment(slot.path)}".rstrip()
+        for slot in slots
+    ]
+    return "\n".join(lines) or " *   none"
+
+
+def _escape_comment(text: str) -> str:
+    """Return a text that neither ends nor begins a comment of C, nor joins lines."""
+    line = escape_line(text)
+    for mark in ("*/", "/*", "??/"):
+        while mark in line:
+            line = line.replace(mark, f"{mark[:-1]} {mark[-1]}")
+    return f"{line} ." if line.endswith("\\") else line

@@ -9,12 +9,11 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.control.solving.report import Status
+from afx.control.solving import Status
 from afx.integrate.odeint import odeint
 from afx.integrate.quad import quad
-from afx.integrate.results import OdeEvents, OdeResult, QuadResult
 from afx.integrate.sdeint import SdeResult, sdeint
-from afx.integrate.trail import OdeSolution
+from afx.integrate.step import OdeEvents, OdeResult, OdeSolution, QuadResult
 
 __all__ = [
     "OdeEvents",

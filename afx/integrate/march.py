@@ -1,31 +1,255 @@
-"""March: the steps of an initial value problem, up to the last of the requested times."""
+"""March: the steps of an initial value problem up to the last requested time, and events along them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import attrs
 import numpy as np
 
 from afx.control.scan import scan
-from afx.control.solving.compiled import are_plain, run_or_compile
-from afx.control.solving.report import Status, choose_status
-from afx.control.while_loop import while_loop
-from afx.core.array.array import Array
-from afx.core.tracing.tracer import Tracer
-from afx.integrate.crossings import Crossings
-from afx.integrate.event import Direction, Happening, crossed
-from afx.integrate.step import Field, Method, Step, System, error_norm, initial_step, interpolate, step_factor
-from afx.integrate.trail import Trail
-from afx.ops.creation.creation import asarray, zeros_like
-from afx.ops.creation.stop_gradient import stop_gradient
+from afx.control.solving import (
+    Status,
+    are_plain,
+    attach_implicit_derivative,
+    choose_status,
+    parametrize,
+    run_or_compile,
+)
+from afx.control.while_loop import fori_loop, while_loop
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval
+from afx.core.tracing.tracer import Tracer, is_traced
+from afx.errors import ArgumentError
+from afx.integrate.step import (
+    Field,
+    Method,
+    OdeEvents,
+    Step,
+    System,
+    Trail,
+    error_norm,
+    initial_step,
+    interpolate,
+    step_factor,
+)
+from afx.ops.creation.creation import asarray, ones_like, stop_gradient, zeros, zeros_like
+from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.comparison import isfinite
-from afx.ops.elementwise.where import minimum, where
-from afx.ops.reductions.boolean import all as all_
+from afx.ops.elementwise.comparison import isfinite, isnan, minimum, where
+from afx.ops.indexing.getitem import take_along_axis
+from afx.ops.reductions.sums import all as all_
+from afx.ops.reductions.sums import any as any_
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.sorting.sort import argmax, argsort
+from afx.transforms.vmap import vmap
 
-__all__ = ["Control", "March", "integrate", "march"]
+# --- Events: where along a step a function of the state changes its sign
+
+EventFn = Callable[..., Any]
+Direction = int | tuple[int, ...]  # that of the time of integration
+
+
+@attrs.frozen
+class Happening:
+    """The values of the event function at both ends of the last step."""
+
+    before: Array
+    after: Array
+
+
+class OneStep(Protocol):
+    """A step with its interpolant."""
+
+    @property
+    def begin(self) -> Array:
+        """When it began."""
+        ...
+
+    @property
+    def start(self) -> Array:
+        """The state then."""
+        ...
+
+    @property
+    def length(self) -> Array:
+        """Its length."""
+        ...
+
+    @property
+    def dense(self) -> tuple[Array, ...]:
+        """What its interpolant is made of."""
+        ...
+
+    @property
+    def happening(self) -> Happening | None:
+        """The values of the event function at both ends."""
+        ...
+
+
+@attrs.frozen
+class Located:
+    """When an event happened, the state then, and which value changed its sign; nan, nan and -1 if none did."""
+
+    t: Array
+    y: Array
+    index: Array
+
+
+def crossed(happening: Happening, direction: Direction = 0) -> Array:
+    """Tell of each value whether it changed its sign or became 0; one that begins at 0 does not count.
+
+    Args:
+        happening: the values at both ends.
+        direction: of each value, or of all: 1 counts rising ones alone, -1 falling ones, 0 both.
+    """
+    a, b, way = happening.before, happening.after, np.asarray(direction)
+    rises, falls = (a < 0) & (b >= 0), (a > 0) & (b <= 0)
+    return (rises & (way >= 0)) | (falls & (way <= 0)) if way.any() else rises | falls
+
+
+def locate(watched: Field | None, step: OneStep, direction: Direction, counted: ArrayLike = True) -> Located:
+    """Return the first event within a step, by bisection of the interpolant; differentiable by its parameters.
+
+    Args:
+        watched: the event function, if there is one.
+        step: along which it may have happened.
+        direction: of events.
+        counted: of which values changes of sign count.
+    """
+    happening = step.happening
+    if watched is None or happening is None or not happening.before.shape[0]:
+        return Located(step.begin * np.nan, step.start * np.nan, asarray(-1))
+    before = happening.before
+
+    def at(s: Array) -> tuple[Array, Array]:
+        t, y = step.begin + s * step.length, interpolate(step.start, step.dense, s)
+        return t, y
+
+    def values_at(s: Array) -> Array:
+        return watched(*at(s))
+
+    def halve(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = 0.5 * (low + high)
+        hit = (crossed(Happening(before, values_at(middle)), direction) & counted).any()
+        return where(hit, low, middle), where(hit, middle, high)
+
+    bits = int(np.finfo(step.start.dtype).nmant) + 2
+    s = stop_gradient(fori_loop(0, bits, halve, (zeros_like(step.length), ones_like(step.length)))[1])
+    index = argmax(crossed(Happening(before, stop_gradient(values_at(s))), direction) & counted)
+    happened = (crossed(happening, direction) & counted).any()
+
+    def gap(at: Array) -> Array:
+        return where(happened, values_at(at[0])[index], at[0])[None]
+
+    problem = parametrize(gap, [lambda v: v], [Aval((1,), s.dtype)], (), "odeint: event")
+    s = attach_implicit_derivative(problem.fn, s[None], problem.params, asarray(True))[0]
+    t, y = at(s)
+    return Located(where(happened, t, np.nan), where(happened, y, np.nan), where(happened, index, -1))
+
+
+# --- Crossings: the steps of an integration along which events happened that did not end it, and when they happened
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Crossings:
+    """The steps with events so far, in buffers; the last row is written over, and belongs to none.
+
+    Attributes:
+        trail: these steps.
+        happening: float[steps, values], the values of the event function at both ends of each.
+        steps: int, how many there were.
+        counts: int[values], how often each value changed its sign.
+    """
+
+    trail: Trail
+    happening: Happening
+    steps: Array
+    counts: Array
+
+    @classmethod
+    def create(cls, most: int, t: Array, y: Array, values: Array, coefficients: int) -> Crossings:
+        """Return buffers for so many steps."""
+        rows = zeros((most + 1, *values.shape), values.dtype)
+        trail = Trail.create(most + 1, t, y, coefficients)
+        return cls(trail, Happening(rows, rows), asarray(0), zeros(values.shape, np.dtype(np.int64)))
+
+    def put(self, hit: Array, step: OneStep, dense: tuple[Array, ...]) -> Crossings:
+        """Return the crossings with a step, which counts where a value changed its sign."""
+        k = minimum(self.steps, self.trail.begins.shape[0] - 1)
+        before, after = self.happening.before, self.happening.after
+        assert step.happening is not None, "events are watched"
+        return Crossings(
+            self.trail.put(k, step.begin, step.start, step.length, dense),
+            Happening(before.at[k].set(step.happening.before), after.at[k].set(step.happening.after)),
+            self.steps + any_(hit),
+            self.counts + hit,
+        )
+
+
+@attrs.frozen
+class _Step:
+    """One step with its interpolant."""
+
+    begin: Array
+    start: Array
+    length: Array
+    dense: tuple[Array, ...]
+    happening: Happening
+
+
+def events_of(
+    found: Crossings, watched: Field, direction: Direction, end: Array, sign: Array, unravel: Callable[[Array], T]
+) -> OdeEvents[T]:
+    """Return when each event happened, up to the end of the integration, and the states then.
+
+    Args:
+        found: the steps.
+        watched: the event function.
+        direction: of events.
+        end: when an event ended the integration, infinite if none did.
+        sign: of the direction of time.
+        unravel: a vector to the user's tree.
+
+    Raises:
+        ArgumentError: there were more steps with events than are kept.
+    """
+    most = found.trail.begins.shape[0] - 1
+    if not is_traced(found.steps):
+        if int(found.steps) > most:
+            raise ArgumentError(
+                f"odeint: more events than are recorded: got {int(found.steps)} steps with events and max_events={most}; "
+                "raise max_events"
+            )
+        most = int(found.steps)
+    trail = found.trail.cut(most)
+    happening = Happening(found.happening.before[:most], found.happening.after[:most])
+    steps = _Step(trail.begins, trail.starts, trail.lengths, trail.dense, happening)
+    values = found.counts.shape[0]
+    used = arange(most) < found.steps
+
+    def place(step: _Step, is_used: Array, k: Array) -> Located:
+        return locate(watched, step, direction, (arange(values) == k) & is_used)
+
+    by_value = vmap(vmap(place, in_axes=(0, 0, None)), in_axes=(None, None, 0))(steps, used, arange(values))
+    t = by_value.t
+    late = ~isnan(t) & ~(t <= end)
+    t = where(late, np.nan, t)
+    order = argsort(stop_gradient(t), axis=1)  # what did not happen, nan, comes last
+    times = take_along_axis(t, order, axis=1)
+    states = take_along_axis(where(late[..., None], np.nan, by_value.y), order[..., None], axis=1)
+    counts = found.counts - sum_(late, axis=1)
+    if not is_traced(counts):
+        largest = int(np.max(np.asarray(counts), initial=0))
+        times, states = times[:, :largest], states[:, :largest]
+    return OdeEvents(sign * times, vmap(vmap(unravel))(states), counts)
+
+
+# --- March: the steps of an initial value problem, up to the last of the requested times
 
 EAGER_STEPS = 10  # measured: tracing a march takes the time of about ten of its steps
 

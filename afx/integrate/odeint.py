@@ -1,4 +1,4 @@
-"""`odeint`: the solution of a system of ordinary differential equations at requested times."""
+"""`odeint`: the solution of ordinary differential equations at requested times, and its adjoint gradients."""
 
 from __future__ import annotations
 
@@ -9,34 +9,98 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.control.solving.functions import flatten_to_vector, parametrize, stopped
-from afx.control.solving.report import Status
-from afx.control.solving.vectors import as_vector
+from afx.control.scan import scan
+from afx.control.solving import Status, as_vector, attach_pullback, flatten_to_vector, parametrize, stopped
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
-from afx.integrate.adjoint import attach_adjoint
-from afx.integrate.crossings import events_of
-from afx.integrate.event import EventFn, locate
-from afx.integrate.march import Control, March, integrate, march
-from afx.integrate.methods.dop853 import DOP853
-from afx.integrate.methods.radau import RADAU
-from afx.integrate.methods.rosenbrock import RODAS
-from afx.integrate.methods.runge_kutta import DOPRI5, EULER, RK4
-from afx.integrate.methods.symplectic import LEAPFROG, YOSHIDA4
-from afx.integrate.results import OdeResult
-from afx.integrate.step import Field, Method, System
-from afx.integrate.times import requested_times
-from afx.integrate.trail import solution_of
-from afx.ops.creation.creation import asarray
-from afx.ops.creation.stop_gradient import stop_gradient
-from afx.ops.elementwise.where import where
-from afx.ops.manipulation.diagonals import diag
+from afx.integrate.march import Control, EventFn, March, events_of, integrate, locate, march
+from afx.integrate.methods import DOP853, DOPRI5, EULER, LEAPFROG, RADAU, RK4, RODAS, YOSHIDA4
+from afx.integrate.step import Field, Method, OdeResult, System, requested_times, solution_of
+from afx.ops.creation.creation import asarray, stop_gradient, zeros
+from afx.ops.elementwise.comparison import where
+from afx.ops.linalg.products import vecdot
+from afx.ops.manipulation.edit import diag
+from afx.ops.manipulation.join import concat, stack
+from afx.ops.manipulation.shape import reshape
 from afx.transforms._arguments import check_callable, whole_number
+from afx.transforms.derivatives.grad import vjp
 from afx.transforms.vmap import vmap
 
-__all__ = ["OdeMethod", "odeint"]
+# --- Adjoint: gradients of differential equations by a differential equation that runs backwards
+#
+# Source: Pontryagin et al. 1962; Chen, Rubanova, Bettencourt & Duvenaud 2018, "Neural ordinary differential
+# equations", algorithm 1. Memory does not grow with the number of steps; the gradient is that of the exact solution,
+# up to tolerance.
+
+Solve = Callable[
+    [Callable[[Array, Array], Array], Array, Array], Array
+]  # (field, y, two times) to the state at the last
+
+
+def attach_adjoint(
+    field: Callable[..., Array], solve: Solve, states: Array, y: Array, times: Array, params: Sequence[Any]
+) -> Array:
+    """Return states of a solution as a function of its start, times and parameters, for reverse mode.
+
+    Args:
+        field: (t, y, *params) to dy/dt.
+        solve: integrates another field between two times.
+        states: float[times, n], what was found, a constant for derivatives.
+        y: the first state.
+        times: float[times].
+        params: what the field depends on.
+    """
+    floating = [aval_of(p).dtype.kind in "fc" for p in params]
+
+    def pull(found: Array, inputs: Sequence[Any], ct: Array) -> Sequence[Any]:
+        _, ts, *ps = inputs
+        moving = [p for p, f in zip(ps, floating, strict=True) if f]
+        n = found.shape[1]
+
+        def along(t: Array, v: Array, *some: Any) -> Array:
+            given = iter(some)
+            return field(t, v, *[next(given) if f else p for p, f in zip(ps, floating, strict=True)])
+
+        def augmented(t: Array, z: Array) -> Array:
+            v, adjoint = z[:n], z[n : 2 * n]
+
+            def here(u: Array, *some: Any) -> Array:
+                return along(t, u, *some)
+
+            slope, pull_back = vjp(here, v, *moving)
+            return concat([slope, *[-reshape(g, (-1,)).astype(z.dtype) for g in pull_back(adjoint)]])
+
+        sizes = [p.size for p in moving]
+
+        def interval(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], Array]:
+            adjoint, total = carry
+            v, seed, late, early = x
+            adjoint = adjoint + seed
+            rate = vecdot(seed, along(late, v, *moving))
+            z = solve(augmented, concat([v, adjoint, zeros(sum(sizes), v.dtype)]), stack([late, early]))
+            return (z[n : 2 * n], total + z[2 * n :]), rate
+
+        start = (zeros(n, found.dtype), zeros(sum(sizes), found.dtype))
+        (adjoint, total), rates = scan(
+            interval, start, (found[1:], ct[1:], ts[1:], ts[:-1]), length=found.shape[0] - 1, reverse=True
+        )
+        # the first state is the start at any time, and a later start is a shorter way
+        first = -vecdot(adjoint, along(ts[0], found[0], *moving))
+        ct_ts = concat([reshape(first, (1,)), asarray(rates)])
+        cuts: list[Array] = []
+        position = 0
+        for p in moving:
+            cuts.append(reshape(total[position : position + p.size], p.shape).astype(p.dtype))
+            position += p.size
+        back = iter(cuts)
+        return [adjoint + ct[0], ct_ts, *[next(back) if f else None for f in floating]]
+
+    return attach_pullback("odeint", states, [y, times, *params], pull)
+
+
+# --- `odeint`: the solution of a system of ordinary differential equations at requested times
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

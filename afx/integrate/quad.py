@@ -1,4 +1,4 @@
-"""`quad`: the integral of a function of one number over a range."""
+"""`quad`: the integral of a function of one number over a range, on a mesh that is halved."""
 
 from __future__ import annotations
 
@@ -11,33 +11,205 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.control.solving.functions import Parametrized, attach_derivative, parametrize, stopped
-from afx.control.solving.report import Status, choose_status, is_converged
-from afx.control.solving.vectors import as_vector, iterate, norm_of
+from afx.control.cond import cond
+from afx.control.solving import (
+    Parametrized,
+    Status,
+    as_vector,
+    attach_derivative,
+    choose_status,
+    is_converged,
+    iterate,
+    norm_of,
+    parametrize,
+    stopped,
+)
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import DType, get_default_dtype
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.integrate.kronrod import GAUSS_WEIGHTS, NODES, WEIGHTS
-from afx.integrate.mesh import Mesh, settled, with_ends
-from afx.integrate.results import QuadResult
-from afx.ops.creation.creation import asarray, zeros
+from afx.integrate.step import QuadResult
+from afx.ops.creation.creation import asarray, stop_gradient, zeros
 from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.comparison import isfinite
-from afx.ops.elementwise.where import maximum, minimum, where
+from afx.ops.elementwise.comparison import isfinite, maximum, minimum, where
 from afx.ops.manipulation.shape import reshape
-from afx.ops.reductions.boolean import all as all_
+from afx.ops.reductions.sums import all as all_
 from afx.ops.reductions.sums import max as max_
+from afx.ops.reductions.sums import min as min_
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sort import argmax
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.make_graph import eval_shape
-from afx.transforms.derivatives.flat_functions import push_through
+from afx.transforms.derivatives.jvp import push_through
 from afx.transforms.vmap import vmap
 
-__all__ = ["quad"]
+# --- Gauss-Kronrod rule: nodes and weights of 10 and 21 points on [0, 1]
+#
+# Source: QUADPACK's ``qk21`` (Piessens, de Doncker-Kapenga, Überhuber & Kahaner 1983).
+
+_POSITIVE = (
+    0.995657163025808080735527280689003,
+    0.973906528517171720077964012084452,
+    0.930157491355708226001207180059508,
+    0.865063366688984510732096688423493,
+    0.780817726586416897063717578345042,
+    0.679409568299024406234327365114874,
+    0.562757134668604683339000099272694,
+    0.433395394129247190799265943165784,
+    0.294392862701460198131126603103866,
+    0.148874338981631210884826001129720,
+)
+_KRONROD = (
+    0.011694638867371874278064396062192,
+    0.032558162307964727478818972459390,
+    0.054755896574351996031381300244580,
+    0.075039674810919952767043140916190,
+    0.093125454583697605535065465083366,
+    0.109387158802297641899210590325805,
+    0.123491976262065851077958109585166,
+    0.134709217311473325928054001771707,
+    0.142775938577060080797094273138717,
+    0.147739104901338491374841515972068,
+)
+_MIDDLE = 0.149445554002916905664936468389821
+_GAUSS = (
+    0.066671344308688137593568809893332,
+    0.149451349150580593145863396957658,
+    0.219086362515982043995534934228163,
+    0.269266719309996355091226921569469,
+    0.295524224714752870173815619188769,
+)
+_SPARSE = [w for g in _GAUSS for w in (0.0, g)]
+
+NODES = 0.5 + 0.5 * np.array([*[-x for x in _POSITIVE], 0.0, *_POSITIVE[::-1]])
+WEIGHTS = 0.5 * np.array([*_KRONROD, _MIDDLE, *_KRONROD[::-1]])
+GAUSS_WEIGHTS = 0.5 * np.array([*_SPARSE, 0.0, *_SPARSE[::-1]])
+
+
+# --- Extrapolation of slowly converging sequences: limits of sums near an end of a range where a function is singular
+#
+# Source: Wynn 1956, "On a device for computing the e_m(S_n) transformation", as in QUADPACK's ``qelg`` (Piessens et
+# al. 1983). Sums up to ever nearer to x**p log(x)**k fall geometrically, and so does what is left: the algorithm is
+# exact of few such terms. Written in afx's own operations, it has derivatives of every order.
+
+
+def limit_of(sums: Array) -> tuple[Array, Array]:
+    """Return the limit of a sequence and an estimate of its error, infinite where terms do not shrink.
+
+    Args:
+        sums: float[terms, values], an odd number of terms, 5 or more.
+    """
+    before, row = 0.0 * sums, sums
+    best, error = sums[-1], abs_(sums[-1] - sums[-2])
+    last = best
+    for column in range(1, sums.shape[0]):
+        gaps = row[1:] - row[:-1]
+        still = gaps == 0
+        following = before[1 : len(row)] + where(still, 0.0, 1 / where(still, 1.0, gaps))
+        before, row = row, following
+        if column % 2 == 0:
+            known = stop_gradient(row)
+            near = abs_(known[-1] - stop_gradient(last)) + (abs_(known[-1] - known[-2]) if len(row) > 1 else 0.0)
+            last = row[-1]
+            better = near < error
+            best, error = where(better, row[-1], best), where(better, near, error)
+    terms = stop_gradient(abs_(sums[1:] - sums[:-1]))
+    shrinks = (terms[-1] < terms[-2]) | (terms[-1] == 0)
+    rounding = 10 * float(np.finfo(sums.dtype).eps) * abs_(stop_gradient(best))
+    return where(shrinks, best, sums[-1]), where(shrinks, maximum(stop_gradient(error), rounding), np.inf)
+
+
+# --- Meshes of `quad`: intervals that were halved, and integrals near ends where a function is singular
+
+
+@attrs.frozen
+class Mesh:
+    """The intervals so far: [0, 1] in pieces; those that are not used yet are empty.
+
+    Attributes:
+        lower: float[intervals].
+        upper: float[intervals].
+        values: float[intervals, values], the integral over each.
+        errors: float[intervals], an estimate of its error.
+        iterations: the number of intervals that were halved.
+        evaluations: of the integrand.
+        status: a `Status`.
+    """
+
+    lower: Array
+    upper: Array
+    values: Array
+    errors: Array
+    iterations: Array
+    evaluations: Array
+    status: Array
+
+
+def _terms(dtype: DType) -> int:
+    """Return how many sums are extrapolated, an odd number: what is halved as often at an end may be singular there."""
+    return 13 if np.finfo(dtype).nmant > 23 else 7
+
+
+def settled(lower: Array, upper: Array) -> Array:
+    """Tell of each interval whether it stands at an end and is as small as intervals there become.
+
+    Numbers near 1 are less exact than those near 0.
+    """
+    digits = int(np.finfo(lower.dtype).nmant)
+    left, right = digits // 2, max(digits // 2 - 8, _terms(lower.dtype))
+    at_left, at_right = (lower == 0) & (upper <= 2.0**-left), (upper == 1) & (lower >= 1 - 2.0**-right)
+    return (upper > lower) & (at_left | at_right)
+
+
+def with_ends(mesh: Mesh, values: Array) -> tuple[Array, Array]:
+    """Return the integral and its error, with that near an end by extrapolation where it was halved often."""
+    found: tuple[Array, Array] = sum_(values, axis=0), sum_(mesh.errors) + 0.0 * stop_gradient(values[0])
+    left = mesh.upper <= 0.5, mesh.lower == 0, mesh.lower, mesh.upper
+    right = mesh.lower >= 0.5, mesh.upper == 1, 1 - mesh.upper, 1 - mesh.lower
+    for side, at_end, near, far in (left, right):
+        used = mesh.upper > mesh.lower
+        width = min_(where(used & at_end, far, 1.0))
+
+        def extrapolated(
+            z: Array, error: Array, v: Array, s: Array = side & used, n: Array = near, w: Array = width
+        ) -> tuple[Array, Array]:
+            return _extrapolate_end(z, error, v, mesh.errors, s, n, w)
+
+        def plain(z: Array, error: Array, _: Array) -> tuple[Array, Array]:
+            return z, error
+
+        deep = width * 2.0 ** (_terms(values.dtype) - 1) <= 0.5
+        found = cond(deep, extrapolated, plain, *found, values)
+    return found
+
+
+def _extrapolate_end(
+    z: Array, error: Array, values: Array, errors: Array, side: Array, near: Array, width: Array
+) -> tuple[Array, Array]:
+    """Return the integral with its part at one side of the range extrapolated, where that is more exact.
+
+    Args:
+        z: the integral so far.
+        error: of it.
+        values: of the intervals.
+        errors: of the intervals.
+        side: which intervals are on that side.
+        near: how far each is from the end.
+        width: of the interval at the end.
+    """
+    cuts = width * asarray(2.0 ** np.arange(_terms(values.dtype) - 1, -1, -1), values.dtype)
+    beyond = side & (near >= cuts[:, None])
+    limit, rest = limit_of(sum_(where(beyond[:, :, None], values, 0.0), axis=1))
+    known = sum_(where(beyond[-1], 0.0, where(side, errors, 0.0)))
+    small = width <= 2.0 ** -(int(np.finfo(values.dtype).nmant) // 2 - 8)
+    better = small | (rest < known)
+    part = sum_(where(side[:, None], values, 0.0), axis=0)
+    return where(better, z - part + limit, z), where(better, error - known + rest, error)
+
+
+# --- `quad`: the integral of a function of one number over a range
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -1,8 +1,4 @@
-"""`sdeint`: paths of stochastic differential equations at requested times.
-
-Sources: Maruyama 1955; Milstein 1974; Rümelin 1982; Rößler 2010, "Runge-Kutta methods for the strong approximation of
-solutions of stochastic differential equations", whose SRA1 and SRI W1 have strong order 1.5.
-"""
+"""`sdeint`: paths of stochastic differential equations at requested times, along Brownian motion."""
 
 from __future__ import annotations
 
@@ -11,31 +7,87 @@ from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar, TypeVarTuple
 
 import attrs
+import numpy as np
 
 from afx.control.scan import scan
-from afx.control.solving.compiled import run_or_compile
-from afx.control.solving.functions import flatten_to_vector
-from afx.control.solving.vectors import as_vector
+from afx.control.solving import as_vector, flatten_to_vector, run_or_compile
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError, ShapeError
-from afx.integrate.brownian import Increment, increments
-from afx.integrate.times import requested_times
-from afx.ops.creation.creation import asarray, zeros
+from afx.integrate.step import requested_times
+from afx.ops.creation.creation import asarray, stop_gradient, zeros
 from afx.ops.creation.matrices import eye
 from afx.ops.creation.ranges import arange
-from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.where import where
+from afx.ops.elementwise.comparison import where
 from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.join import concat, stack
+from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.sums import sum as sum_
-from afx.random.keys import fold_in
+from afx.random.keys import fold_in, normal
 from afx.transforms._arguments import check_callable, whole_number
 from afx.transforms.derivatives.jvp import jvp
 from afx.transforms.vmap import vmap
 
-__all__ = ["SdeForm", "SdeMethod", "SdeResult", "sdeint"]
+# --- Brownian motion: its changes over equal steps, as a function of a key
+#
+# Steps are halved level by level: the halves of a step are drawn given the whole (its change, and the area below it),
+# so that twice as many steps follow the same motion. Source: Lévy 1948; with areas Foster, Lyons & Oberhauser 2020,
+# "An optimal polynomial approximation of Brownian motion", whose H is the area over the length less half of the
+# change.
+
+
+@attrs.frozen
+class Increment:
+    """What Brownian motion does over each step.
+
+    Attributes:
+        change: float[steps, noises], by how much it changes.
+        mean: float[steps, noises], the mean over the step of its change since the beginning.
+    """
+
+    change: Array
+    mean: Array
+
+
+def increments(key: Any, h: Array, steps: int, noises: int) -> Increment:
+    """Return the increments over steps of length h.
+
+    Args:
+        key: of the motion.
+        h: the length.
+        steps: how many; those of an odd number times a power of two are halves of those of half the number.
+        noises: how many motions there are.
+    """
+    levels = (steps & -steps).bit_length() - 1
+    whole = steps >> levels
+    length = h * 2**levels
+    w, lag = sqrt(length) * _draw(key, 0, whole, noises, h), sqrt(length / 12) * _draw(key, 1, whole, noises, h)
+    for level in range(levels):
+        length = 0.5 * length
+        n = w.shape[0]
+        gap = 3 * lag + sqrt(0.5 * length) * _draw(key, 2 * level + 2, n, noises, h)
+        lean = sqrt(length / 6) * _draw(key, 2 * level + 3, n, noises, h)
+        both = 2 * lag - 0.5 * gap
+        w = _interleave(0.5 * (w + gap), 0.5 * (w - gap))
+        lag = _interleave(0.5 * (both + lean), 0.5 * (both - lean))
+    return Increment(w, 0.5 * w + lag)
+
+
+def _draw(key: Any, number: int, n: int, noises: int, like: Array) -> Array:
+    return normal(fold_in(key, number), (n, noises), dtype=np.dtype(like.dtype))
+
+
+def _interleave(left: Array, right: Array) -> Array:
+    """Return the halves of steps in order of time."""
+    n, noises = left.shape
+    return reshape(stack([left, right], axis=1), (2 * n, noises))
+
+
+# --- `sdeint`: paths of stochastic differential equations at requested times
+#
+# Sources: Maruyama 1955; Milstein 1974; Rümelin 1982; Rößler 2010, "Runge-Kutta methods for the strong approximation
+# of solutions of stochastic differential equations", whose SRA1 and SRI W1 have strong order 1.5.
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

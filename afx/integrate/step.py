@@ -1,33 +1,30 @@
-"""Steps: what a one-step method gives, the interpolant over a step, and the control of the step size."""
+"""Steps: one-step methods, the control of their size, the accepted steps and what is reported of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import attrs
+import numpy as np
 
-from afx.core.array.array import Array
-from afx.ops.creation.creation import asarray
+from afx import pytree
+from afx.control.solving import Report
+from afx.core.array.array import Array, ArrayLike
+from afx.core.tracing.tracer import Tracer, is_traced
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops.creation.creation import asarray, stop_gradient, zeros
+from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import isfinite
-from afx.ops.elementwise.where import clip, maximum, minimum, where
+from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
 from afx.ops.linalg.products import matmul
+from afx.ops.manipulation.join import concat
 from afx.ops.reductions.sums import mean
+from afx.ops.sorting.sort import searchsorted
+from afx.transforms.vmap import vmap
 
-__all__ = [
-    "Field",
-    "Method",
-    "Step",
-    "System",
-    "error_norm",
-    "hermite",
-    "initial_step",
-    "interpolate",
-    "scaled_norm",
-    "step_factor",
-]
+# --- Steps: what a one-step method gives, the interpolant over a step, and the control of the step size
 
 Field = Callable[[Array, Array], Array]  # (t, y) to dy/dt
 
@@ -59,21 +56,44 @@ class Past(Protocol):
     """Where an integration has come to, and the last step that led there."""
 
     @property
-    def t(self) -> Array: ...
+    def t(self) -> Array:
+        """The time it has come to."""
+        ...
+
     @property
-    def y(self) -> Array: ...
+    def y(self) -> Array:
+        """The state there."""
+        ...
+
     @property
-    def slope(self) -> Array: ...
+    def slope(self) -> Array:
+        """Its derivative there."""
+        ...
+
     @property
-    def begin(self) -> Array: ...
+    def begin(self) -> Array:
+        """The time at which the last step began."""
+        ...
+
     @property
-    def start(self) -> Array: ...
+    def start(self) -> Array:
+        """The state at which it began."""
+        ...
+
     @property
-    def length(self) -> Array: ...
+    def length(self) -> Array:
+        """How long it was."""
+        ...
+
     @property
-    def dense(self) -> tuple[Array, ...]: ...
+    def dense(self) -> tuple[Array, ...]:
+        """What its interpolant is made of."""
+        ...
+
     @property
-    def accepted(self) -> Array: ...
+    def accepted(self) -> Array:
+        """Whether it was accepted."""
+        ...
 
 
 @attrs.frozen
@@ -184,3 +204,195 @@ def initial_step(system: System, t: Array, y: Array, slope: Array, span: Array, 
     h1 = where(flat, maximum(1e-6, h0 * 1e-3), (0.01 / where(flat, 1.0, steep)) ** (1 / order))
     h = minimum(minimum(100 * h0, h1), span)
     return where(isfinite(h), h, minimum(1e-6, span))
+
+
+# --- Trail: the accepted steps of an integration, and the solution between them as a function of time
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Trail:
+    """The steps so far, in buffers for as many as there can be.
+
+    Attributes:
+        begins: float[steps], when each began.
+        starts: float[steps, n], the state there.
+        lengths: float[steps], their lengths.
+        dense: float[steps, kept, n], their interpolants.
+    """
+
+    begins: Array
+    starts: Array
+    lengths: Array
+    dense: tuple[Array, ...]
+
+    @classmethod
+    def create(cls, steps: int, t: Array, y: Array, kept: int) -> Trail:
+        """Return a trail without steps, that stands at its beginning."""
+        times, states = zeros(steps, y.dtype), zeros((steps, *y.shape), y.dtype)
+        return cls(times.at[0].set(t), states.at[0].set(y), times, (states,) * kept)
+
+    def put(self, k: Array, begin: Array, start: Array, length: Array, dense: tuple[Array, ...]) -> Trail:
+        """Return the trail with a step at k."""
+        return Trail(
+            self.begins.at[k].set(begin),
+            self.starts.at[k].set(start),
+            self.lengths.at[k].set(length),
+            tuple([rows.at[k].set(row) for rows, row in zip(self.dense, dense, strict=True)]),
+        )
+
+    def cut(self, count: int) -> Trail:
+        """Return the first steps alone."""
+        found: Trail = pytree.map(lambda rows: rows[:count], self)
+        return found
+
+
+@attrs.frozen
+class OdeSolution(Generic[T]):
+    """A solution as a function of time, differentiable by it and by what the integration depends on.
+
+    Attributes:
+        ts: float[steps + 1], when each step began, and when the integration ended; nan where no step was taken.
+        ys: the states then, a tree as the first state with the times as first axis.
+    """
+
+    ts: Array
+    ys: T
+    _trail: Trail
+    _sign: Array
+    _count: Array
+    _unravel: Callable[[Array], T] = pytree.static()  # noqa: RUF009  # a field specifier
+
+    def __call__(self, t: ArrayLike) -> T:
+        """Return the states at times, a tree as the first state with the axes of the times in front.
+
+        Times outside of the integration, or after the event that ended it, give nan.
+        """
+        times = asarray(t)
+        flat = times.astype(self.ts.dtype).reshape((-1,)) * self._sign
+        trail, count = self._trail, self._count
+        steps = arange(trail.begins.shape[0])
+        begins = where(steps < count, stop_gradient(trail.begins), np.inf)
+        end = stop_gradient(self.ts[count]) * self._sign
+        index = clip(searchsorted(begins, stop_gradient(flat), side="right") - 1, 0, None)
+
+        def state(k: Array, time: Array) -> T:
+            since, margin = time - trail.begins[k], 1e-9 * trail.lengths[k]
+            outside = (since < -margin) | (time - end > margin)
+            s = since / where(count > 0, trail.lengths[k], 1.0)
+            y = interpolate(trail.starts[k], tuple([rows[k] for rows in trail.dense]), s)
+            return self._unravel(where(outside, np.nan, y))
+
+        found = vmap(state)(index, flat)
+        return pytree.map(lambda rows: rows.reshape((*times.shape, *rows.shape[1:])), found)
+
+
+def solution_of(
+    trail: Trail, count: Array, sign: Array, end: tuple[Array, Array], unravel: Callable[[Array], T]
+) -> OdeSolution[T]:
+    """Return the solution of a trail of so many steps, whose buffers are cut where that number is known.
+
+    Args:
+        trail: the steps, in the direction of growing time.
+        count: how many there are.
+        sign: of the direction of time.
+        end: when the integration ended, and the state then.
+        unravel: a vector to the user's tree.
+    """
+    if not is_traced(count):
+        trail = trail.cut(max(int(count), 1))
+    rows = trail.begins.shape[0]
+    known = arange(rows + 1) < count
+    last = arange(rows + 1) == count
+    times, states = _append_row(trail.begins), _append_row(trail.starts)
+    ts = where(known, times, where(last, end[0], np.nan))
+    ys = where(known[:, None], states, where(last[:, None], end[1], np.nan))
+    return OdeSolution(sign * ts, vmap(unravel)(ys), trail, sign, count, unravel)
+
+
+def _append_row(rows: Array) -> Array:
+    """Return rows with one more behind."""
+    return concat([rows, zeros((1, *rows.shape[1:]), rows.dtype)])
+
+
+# --- Results of integration: a solution, beside the report of the work it took
+
+
+@attrs.frozen
+class OdeEvents(Generic[T]):
+    """When the values of an event function changed their signs; under `jit` rows are as long as there can be events.
+
+    Attributes:
+        times: float[values, events], when each did, in the order of the integration; nan behind the last.
+        ys: the states then, a tree as the first state with the values and events as first axes.
+        counts: int[values], how often each did; more than there are times where those of a compiled run were too many.
+    """
+
+    times: Array
+    ys: T
+    counts: Array
+
+
+@attrs.frozen
+class OdeResult(Report, Generic[T]):
+    """What `odeint` found; ``iterations`` counts the accepted steps.
+
+    Attributes:
+        ts: float[times], the requested times.
+        ys: the states there, a tree as the first state with the times as first axis; nan at times that were not reached.
+        rejected: int, the number of steps that were tried in vain.
+        event_time: float, when the event happened, nan if none did.
+        event_y: the state then.
+        event_index: int, which of the values of ``event`` changed its sign, -1 if none did.
+        solution: the solution at any time of the integration, if ``dense`` asked for it.
+        events: all events, if some of them do not end the integration.
+    """
+
+    ts: Array
+    ys: T
+    rejected: Array
+    event_time: Array
+    event_y: T
+    event_index: Array
+    solution: OdeSolution[T] | None = None
+    events: OdeEvents[T] | None = None
+
+
+@attrs.frozen
+class QuadResult(Report, Generic[T]):
+    """What `quad` found; ``iterations`` counts the intervals that were halved.
+
+    Attributes:
+        value: the integral, a tree as the function returns.
+        error: float, an estimate of the largest absolute error.
+    """
+
+    value: T
+    error: Array
+
+
+# --- Times: those at which a solution is asked for
+
+
+def requested_times(ts: ArrayLike, y: Array, who: str, *, backwards: bool = True) -> Array:
+    """Return times in the state's dtype, if they are a vector that goes one way.
+
+    Args:
+        ts: the user's times.
+        y: the state.
+        who: for messages.
+        backwards: whether they may descend.
+    """
+    times = asarray(ts)
+    if times.ndim != 1 or not times.shape[0]:
+        raise ShapeError(f"{who}: ts are times, the first that of the start: got {times.aval}; give a vector")
+    if times.dtype.kind not in "fiu":
+        raise DtypeError(f"{who}: times are real: got {times.aval}")
+    if not isinstance(times, Tracer):
+        steps = np.diff(np.asarray(times))
+        if not ((steps >= 0).all() or (steps <= 0).all()):
+            raise ArgumentError(f"{who}: times turn back: got neither ascending nor descending ts; sort them")
+        if not backwards and not (steps >= 0).all():
+            raise ArgumentError(f"{who}: times ascend: got descending ts; turn them round")
+    return asarray(ts, y.dtype)  # Python's numbers keep all of their digits

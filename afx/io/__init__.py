@@ -16,8 +16,7 @@ True
 from typing import TYPE_CHECKING, NoReturn
 
 from afx.io.checkpoints import Checkpoint, Checkpoints
-from afx.io.files import load, save
-from afx.io.interchange import load_safetensors, save_safetensors
+from afx.io.files import load, load_safetensors, save, save_safetensors
 from afx.io.naming import allow
 
 __all__ = ["Checkpoint", "Checkpoints", "allow", "load", "load_safetensors", "save", "save_safetensors"]

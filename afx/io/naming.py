@@ -15,19 +15,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 import numpy as np
 
+from afx import moved
 from afx.errors import FileFormatError, TreeError
-
-__all__ = [
-    "Allowed",
-    "ImportedNames",
-    "Names",
-    "RefusedNameError",
-    "allow",
-    "find_public",
-    "is_tree_class",
-    "name_of",
-    "public_names",
-]
 
 Allowed: TypeAlias = "str | ModuleType | type | FunctionType"
 
@@ -44,7 +33,7 @@ HOMES: Final = (
     "afx.stats",
     "afx.control.linear_solvers",
     "afx.control.solving",
-    "afx.distributed.sharded_state",
+    "afx.distributed.parts:ShardedState",
 )
 MAKERS: Final = ("afx.nn", "afx.optim", "afx.integrate", "afx.sample", "afx.stats")  # of objects that files hold
 # What changes classes, prints, or hands memory of others on is no part of a model.
@@ -193,7 +182,8 @@ def find_public(text: str) -> Any:
 def _is_public(thing: Any) -> bool:
     if not (isinstance(thing, FunctionType) or is_tree_class(thing)):
         return False
-    return any(thing.__module__ == home or thing.__module__.startswith(f"{home}.") for home in HOMES)
+    names = (f"{thing.__module__}.", f"{thing.__module__}:{thing.__qualname__}")
+    return any(names[0].startswith(f"{home}.") or names[1] == home for home in HOMES)
 
 
 class RefusedNameError(FileFormatError):
@@ -222,6 +212,7 @@ class Names:
     def find_allowed(self, text: object, what: str) -> Any:
         """Return the class or function of this name, which must have been allowed; raises as `find` does."""
         module, _, name = _check_text(text, what).partition(":")
+        module = moved.HOMES.get(module, module)
         if self.entries.get(f"{module}:{name}") is not None:
             return self.entries[f"{module}:{name}"]
         if not self._is_allowed(module):

@@ -16,29 +16,20 @@ from afx.nn.activations import (
     hard_silu,
     hard_tanh,
     leaky_relu,
-    log_softmax,
     mish,
-    relu,
     relu6,
     selu,
-    silu,
     soft_sign,
-    softmax,
 )
-from afx.nn.attention import MultiHeadAttention, dot_product_attention, rotary
-from afx.nn.bidirectional import Bidirectional
-from afx.nn.class_metrics import (
-    Calibration,
-    calibration,
-    calibration_error,
-    f1_score,
-    log_loss,
-    precision,
-    recall,
+from afx.nn.attention import (
+    DecoderBlock,
+    KeyValueCache,
+    MultiHeadAttention,
+    TransformerBlock,
+    dot_product_attention,
+    rotary,
 )
-from afx.nn.convolution import Conv, ConvTranspose
-from afx.nn.dropout import Dropout
-from afx.nn.elementwise import Identity, PReLU
+from afx.nn.convolution import Conv, ConvTranspose, pixel_shuffle, upsample
 from afx.nn.initializers import (
     delta_orthogonal,
     glorot_normal,
@@ -55,9 +46,8 @@ from afx.nn.initializers import (
     uniform,
     variance_scaling,
 )
-from afx.nn.key_value_cache import KeyValueCache
-from afx.nn.layer import count_parameters, describe, layer
-from afx.nn.linear import Embedding, EmbeddingBag, Linear, one_hot
+from afx.nn.layer import count_parameters, describe, layer, summary, train
+from afx.nn.linear import MLP, Dropout, Embedding, EmbeddingBag, Identity, Linear, PReLU, Sequential, one_hot
 from afx.nn.losses import (
     contrastive,
     cosine_distance,
@@ -79,22 +69,27 @@ from afx.nn.losses import (
     softmax_cross_entropy,
     triplet,
 )
-from afx.nn.metrics import accuracy, confusion_matrix, r2_score, roc_auc, top_k_accuracy
-from afx.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
-from afx.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, LSTMState, RNNCell
-from afx.nn.reparameterized import SpectralNorm, WeightNorm
-from afx.nn.resampling import pixel_shuffle, upsample
-from afx.nn.sequential import MLP, Sequential
-from afx.nn.summary import summary
-from afx.nn.training import train
-from afx.nn.transformer import DecoderBlock, TransformerBlock
-from afx.ops.elementwise.exponential import log_sigmoid, sigmoid, softplus
+from afx.nn.metrics import (
+    Calibration,
+    accuracy,
+    calibration,
+    calibration_error,
+    confusion_matrix,
+    f1_score,
+    log_loss,
+    precision,
+    r2_score,
+    recall,
+    roc_auc,
+    top_k_accuracy,
+)
+from afx.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm, SpectralNorm, WeightNorm
+from afx.nn.recurrent import GRU, LSTM, RNN, Bidirectional, GRUCell, LSTMCell, LSTMState, RNNCell
+from afx.ops.elementwise.arithmetic import log_sigmoid, sigmoid, softplus
 from afx.ops.elementwise.trigonometry import tanh
-from afx.ops.nn.adaptive_pooling import adaptive_avg_pool, adaptive_max_pool
-from afx.ops.nn.convolution import conv
-from afx.ops.nn.normalization import standardize
-from afx.ops.nn.pooling import avg_pool, max_pool
-from afx.ops.nn.transposed_convolution import conv_transpose
+from afx.ops.nn.activations import log_softmax, relu, silu, softmax, standardize
+from afx.ops.nn.convolution import conv, conv_transpose
+from afx.ops.nn.pooling import adaptive_avg_pool, adaptive_max_pool, avg_pool, max_pool
 
 __all__ = [
     "GRU",

@@ -8,33 +8,12 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import multiply, sign
-from afx.ops.elementwise.exponential import sigmoid, softplus
+from afx.ops.elementwise.arithmetic import multiply, sigmoid, sign, softplus
+from afx.ops.elementwise.comparison import clip, maximum, where
 from afx.ops.elementwise.trigonometry import tanh
-from afx.ops.elementwise.where import clip, maximum, where
-from afx.ops.manipulation.split import split
+from afx.ops.manipulation.join import split
 from afx.ops.nn import activations as ops
-from afx.ops.nn.activations import gelu_exact, gelu_tanh, relu, silu
-from afx.ops.nn.softmax import log_softmax, softmax
-
-__all__ = [
-    "celu",
-    "elu",
-    "gelu",
-    "glu",
-    "hard_sigmoid",
-    "hard_silu",
-    "hard_tanh",
-    "leaky_relu",
-    "log_softmax",
-    "mish",
-    "relu",
-    "relu6",
-    "selu",
-    "silu",
-    "soft_sign",
-    "softmax",
-]
+from afx.ops.nn.activations import gelu_exact, gelu_tanh, relu
 
 
 def leaky_relu(x: ArrayLike, slope: ArrayLike = 0.01) -> Array:

@@ -21,35 +21,11 @@ from afx.ops.creation.creation import full
 from afx.ops.creation.creation import ones as ones_
 from afx.ops.creation.creation import zeros as zeros_
 from afx.ops.creation.matrices import eye
-from afx.ops.elementwise.where import where
-from afx.ops.linalg.qr import qr
-from afx.ops.manipulation.diagonals import diagonal
+from afx.ops.elementwise.comparison import where
+from afx.ops.linalg.factorizations import qr
+from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.shape import astype, reshape
 from afx.ops.sorting.sort import argsort
-
-__all__ = [
-    "Initializer",
-    "Seed",
-    "constant",
-    "delta_orthogonal",
-    "glorot_normal",
-    "glorot_uniform",
-    "he_normal",
-    "he_uniform",
-    "identity",
-    "kaiming_normal",
-    "kaiming_uniform",
-    "lecun_normal",
-    "lecun_uniform",
-    "normal",
-    "ones",
-    "orthogonal",
-    "sparse",
-    "truncated_normal",
-    "uniform",
-    "variance_scaling",
-    "zeros",
-]
 
 Seed = int | Array | np.random.Generator
 Initializer = Callable[[Seed, Shape], Array]

@@ -1,21 +1,30 @@
-"""Layer classes: readable text and checked construction for frozen classes of parameters."""
+"""Layer classes: checked construction, training of layers within layers, and a table of them."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TextIO, TypeVar, cast
 
 import attrs
 
-from afx.errors import ArgumentError
+from afx import pytree
+from afx.core.array.array import Array
+from afx.core.tracing.tracer import Tracer
+from afx.errors import ArgumentError, ConcreteValueError
+from afx.ops.random.bits import check_key
 from afx.pytree.static import is_non_trainable, is_static
+from afx.random import fold_in
+from afx.transforms._arguments import check_callable
+from afx.transforms.compile.make_graph import eval_shape
 
-__all__ = ["children", "count_numbers", "count_parameters", "describe", "layer", "text_of"]
+# --- Layer classes: readable text and checked construction for frozen classes of parameters
 
 T = TypeVar("T")
 SIZES = ("int", "bool", "float", "str", "Literal")  # in annotations of fields that may hold numbers or words
@@ -212,3 +221,255 @@ def _indent(words: list[str]) -> str:
 
 def _is_array(value: object) -> bool:
     return all(hasattr(value, name) for name in ("dtype", "shape", "size"))
+
+
+# --- Training of classes of one's own: the layers inside of them get their keys, and give their new state, by path
+
+M = TypeVar("M")
+R = TypeVar("R")
+
+
+class _InTraining:
+    """What stands for a layer in training: called, it calls the layer's ``train`` and keeps the new layer."""
+
+    def __init__(self, layer: Any, key: Array | None, path: str) -> None:
+        self._layer, self._key, self._path, self._calls = layer, key, path, 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        _check_state(self._layer, self._path)
+        bound = inspect.signature(self._layer.__call__).bind(*args, **kwargs)
+        given, own = dict(bound.arguments), self._key
+        if own is not None and self._calls:
+            own = fold_in(own, self._calls)
+        self._calls += 1
+        by_hand = given.pop("key", None)
+        x = given.pop(next(iter(given)))
+        out, self._layer = self._layer.train(x, own if by_hand is None else by_hand, **given)
+        return out
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._layer, name)
+
+
+def train(fn: Callable[[M], R], model: M, key: Array | None = None) -> tuple[R, M]:
+    """Return ``fn`` of a model whose layers are in training, and the model with their new state.
+
+    Every layer with a method ``train(x, key)``, wherever it stands in the model, works as in training where ``fn`` calls
+    it: `Dropout` draws, `BatchNorm` uses the batch and moves its statistics. Its key is ``key`` folded with its path, and
+    with the number of the call where it is called again; so a new layer changes no other's numbers. Inside of
+    `afx.scan` or `afx.vmap` a layer has one key for all elements, and may not have state.
+
+    Args:
+        fn: a function of the model, such as ``lambda model: model(x)``.
+        model: any tree of layers, with frozen classes, lists, tuples, dicts.
+        key: a random key; None where no layer draws.
+
+    Raises:
+        ArgumentError: a layer draws, and there is no key; a layer with state is called inside of a transformation.
+
+    >>> import attrs
+    >>> @attrs.frozen
+    ... class Residual:
+    ...     inner: afx.nn.Sequential
+    ...     def __call__(self, x: afx.Array) -> afx.Array:
+    ...         return x + self.inner(x)
+    >>> model = Residual(afx.nn.Sequential(afx.nn.Linear.create(0, 3, 3), afx.nn.Dropout(0.5), afx.nn.BatchNorm.create(3)))
+    >>> y, model = train(lambda model: model(afx.ones((5, 3))), model, afx.random.key(0))
+    >>> y.shape, type(model).__name__
+    ((5, 3), 'Residual')
+    """
+    check_callable(fn, "train")
+    if key is not None:
+        check_key(key, "train")
+    prepared = _map_children(model, "", lambda child, path: _stand_for_layer(child, path, key))
+    return fn(prepared), _map_children(prepared, "", _wrap_layer)
+
+
+def _stand_for_layer(value: Any, path: str, key: Array | None) -> Any:
+    """Return what stands for a layer, None for what is none."""
+    if isinstance(value, type) or not (callable(value) and callable(getattr(value, "train", None))):
+        return None
+    return _InTraining(value, None if key is None else fold_in(key, zlib.crc32(path.encode())), path)
+
+
+def _wrap_layer(value: Any, path: str) -> Any:
+    if type(value) is not _InTraining:
+        return None
+    layer = value._layer  # pyright: ignore[reportPrivateUsage]  # the trace's name stands nowhere else  # its own record
+    _check_state(layer, path)
+    return layer
+
+
+def _check_state(layer: Any, path: str) -> None:
+    """Raise where the state of a layer was made inside of a transformation that has ended."""
+    for x in pytree.leaves(layer):
+        if isinstance(x, Tracer) and not x._trace.alive:  # pyright: ignore[reportPrivateUsage]  # the trace's name stands nowhere else  # of the package
+            raise ArgumentError(
+                f"nn.train: a layer with state is called inside of {x._trace.name}: "  # pyright: ignore[reportPrivateUsage]  # the trace's name stands nowhere else
+                f"got {type(layer).__name__} at model{path}; call it on the whole batch, outside of the transformation, or "
+                "call its train there by hand and return the new layer"
+            )
+
+
+def _map_children(value: Any, path: str, change: Callable[[Any, str], Any]) -> Any:
+    """Return a tree with what ``change`` gives in place of values; where it gives None, its children are changed."""
+    made = change(value, path)
+    if made is not None:
+        return made
+    old = children(value)
+    new = {step: _map_children(child, path + step, change) for step, child in old.items()}
+    return value if all(new[step] is child for step, child in old.items()) else _replace_children(value, new)
+
+
+def _replace_children(value: Any, new: Mapping[str, Any]) -> Any:
+    """Return a tree of the same class with other children; constructors and their checks are passed over."""
+    values = list(new.values())
+    if isinstance(value, dict):
+        return dict(zip(value, values, strict=True))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's value
+    if isinstance(value, list | tuple):
+        kind: Any = type(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's value
+        return kind(*values) if hasattr(kind, "_fields") else kind(values)
+    if isinstance(value, functools.partial):
+        func, args, keywords = values
+        return functools.partial(func, *args, **keywords)
+    if inspect.ismethod(value):
+        return getattr(values[0], value.__name__)
+    made = copy.copy(value)
+    for step, child in new.items():
+        object.__setattr__(made, step[1:], child)
+    return made
+
+
+# --- Model summary: a table of layers with their outputs and numbers of parameters
+
+
+class Row(NamedTuple):
+    """A layer of the table."""
+
+    path: str
+    kind: str
+    output: str
+    trained: int
+    held: int  # numbers that are not trained, such as running statistics
+
+
+def summary(model: object, *args: object, file: TextIO | None = None) -> None:
+    """Print a table of a model's layers: where each stands, its class, its output and its number of parameters.
+
+    Args:
+        model: any tree of frozen attrs classes.
+        args: what the model would be called with, arrays or `afx.Aval`s; without them there is no column of outputs.
+            Nothing is computed: shapes alone are traced.
+        file: where the table goes; standard output without one.
+
+    Raises:
+        ArgumentError: there are arguments, but the model is no function.
+
+    >>> summary(afx.nn.MLP.create(0, [3, 8, 2]), afx.ones((5, 3)))
+    Layer      Type    Output        Parameters
+    -------------------------------------------
+    layers[0]  Linear  float32[5,8]          32
+    layers[1]  Linear  float32[5,2]          18
+    -------------------------------------------
+    MLP: 50 parameters
+    """
+    outputs = _outputs(model, args) if args else {}
+    rows = list(_rows(model, "", outputs))
+    trained, held = sum([r.trained for r in rows]), sum([r.held for r in rows])
+    cells = [("Layer", "Type", "Output", "Parameters")]
+    cells += [(r.path or ".", r.kind, r.output, f"{r.trained + r.held:,}") for r in rows]
+    columns = [k for k in range(4) if args or k != 2]
+    widths = [max(len(cell[k]) for cell in cells) for k in columns]
+    lines = [_line([cell[k] for k in columns], widths) for cell in cells]
+    rule = "-" * max(map(len, lines))
+    rest = f", and {held:,} numbers that are not trained" if held else ""
+    total = f"{type(model).__name__}: {trained:,} parameter{'s' * (trained != 1)}{rest}"
+    print("\n".join([lines[0], rule, *lines[1:], rule, total]), file=file)
+
+
+def _line(words: list[str], widths: list[int]) -> str:
+    left = [word.ljust(width) for word, width in zip(words[:-1], widths, strict=False)]
+    return "  ".join([*left, words[-1].rjust(widths[-1])])
+
+
+def _rows(value: Any, path: str, outputs: dict[str, str]) -> Iterator[Row]:
+    """Yield a row for each instance that holds numbers itself or holds no other layer."""
+    kind: type[Any] = value.__class__
+    inside = list(_children(value, path))
+    if attrs.has(kind):
+        below = [count_numbers(child) for _, child in _layers(inside)]
+        trained, held = count_numbers(value)
+        parts = (f"{path}.", f"{path}[") if path else ""
+        if path in outputs and not any(
+            name.startswith(parts) for name in outputs if name != path
+        ):  # no part was called
+            yield Row(path, kind.__name__, outputs[path], trained, held)
+            return
+        own = trained - sum([a for a, _ in below]), held - sum([b for _, b in below])
+        if any(own) or not below:
+            yield Row(path, kind.__name__, outputs.get(path, ""), *own)
+    for child_path, child in inside:
+        yield from _rows(child, child_path, outputs)
+
+
+def _layers(children: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield the nearest instances of attrs classes below some values."""
+    for path, child in children:
+        if attrs.has(child.__class__):
+            yield path, child
+        else:
+            yield from _layers(list(_children(child, path)))
+
+
+def _children(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    kind: type[Any] = value.__class__
+    if attrs.has(kind):
+        for field in attrs.fields(kind):
+            yield f"{path}.{field.name}".lstrip("."), getattr(value, field.name, None)
+    elif kind is dict:
+        for key, item in value.items():
+            yield f"{path}[{key!r}]", item
+    elif isinstance(value, tuple | list):
+        for k, item in enumerate(cast("Sequence[Any]", value)):
+            yield f"{path}[{k}]", item
+
+
+def _outputs(model: Any, args: tuple[Any, ...]) -> dict[str, str]:
+    """Return what each layer returns when the model is called, by its path."""
+    if not callable(model):
+        name = type(model).__name__
+        raise ArgumentError(f"summary: the model is no function: got {name}; leave the arguments out, or add __call__")
+    found: dict[str, str] = {}
+    watched = _watch_layers(model, "", found)
+    try:
+        eval_shape(watched, *args)
+    except ConcreteValueError:  # Python control flow needs values
+        watched(*args)
+    return found
+
+
+def _watch_layers(value: Any, path: str, found: dict[str, str]) -> Any:
+    """Return a copy of a model whose layers note what they return."""
+    kind: type[Any] = value.__class__
+    if attrs.has(kind):
+        copy: Any = object.__new__(_noting(kind, path, found) if callable(value) else kind)
+        for child_path, child in _children(value, path):
+            object.__setattr__(copy, child_path.rpartition(".")[2], _watch_layers(child, child_path, found))
+        return copy
+    if kind is dict:
+        return {key: _watch_layers(item, f"{path}[{key!r}]", found) for key, item in value.items()}
+    if kind in (tuple, list):
+        items = [_watch_layers(item, f"{path}[{k}]", found) for k, item in enumerate(value)]
+        return tuple(items) if kind is tuple else items
+    return value
+
+
+def _noting(cls: type[Any], path: str, found: dict[str, str]) -> type[Any]:
+    call: Callable[..., Any] = getattr(cls, "__call__")  # noqa: B004, B009 - the method, to be called with another self
+
+    def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        out = call(self, *args, **kwargs)
+        found.setdefault(path, text_of(out))
+        return out
+
+    return type(cls.__name__, (cls,), {"__slots__": (), "__call__": noted})

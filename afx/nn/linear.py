@@ -1,9 +1,11 @@
-"""Linear layers: products with a weight, and rows of a table."""
+"""Linear layers: products with a weight, rows of a table, dropout, elementwise layers and chains of them."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Callable, Sequence
+from operator import methodcaller
+from typing import Any, Final, Literal
 
 import attrs
 from numpy.typing import DTypeLike
@@ -11,21 +13,79 @@ from numpy.typing import DTypeLike
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, checked_shape, integer
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.nn.initializers import Initializer, Seed, glorot_uniform, normal
-from afx.nn.layer import layer
+from afx.nn.activations import leaky_relu
+from afx.nn.initializers import Initializer, Seed, glorot_uniform, he_normal, key_of, normal
+from afx.nn.layer import layer, train
 from afx.ops.creation.creation import asarray, full, zeros
 from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.comparison import equal
-from afx.ops.elementwise.where import maximum, where
+from afx.ops.elementwise.comparison import equal, less, maximum, where
 from afx.ops.indexing.getitem import take
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.shape import astype, expand_dims
-from afx.ops.reductions.boolean import any as any_
+from afx.ops.nn.activations import relu, scale_kept
+from afx.ops.reductions.sums import any as any_
 from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import sum as sum_
 from afx.pytree import static
+from afx.random import bits, split
+from afx.transforms._arguments import check_callable
 
-__all__ = ["Embedding", "EmbeddingBag", "Linear", "one_hot"]
+# --- Dropout: noise that multiplies by 0 or more
+
+WORDS: Final = 2**32  # of random bits
+
+
+@layer
+@attrs.frozen
+class Dropout:
+    """Zero each element with a probability, and scale the others so that means stay (Srivastava et al. 2014).
+
+    Attributes:
+        rate: the probability of zero, from 0 to below 1 (at 1 nothing would be left to scale).
+        axes: along which elements are dropped together, such as the spatial axes (1, 2) of images.
+
+    >>> drop = Dropout(0.5)
+    >>> drop(afx.ones(4))
+    Array([1., 1., 1., 1.], dtype=float32)
+    >>> sorted(set(drop(afx.ones(100), afx.random.key(0)).tolist()))
+    [0.0, 2.0]
+    """
+
+    rate: float = static()
+    axes: tuple[int, ...] = static(default=())
+
+    def __attrs_post_init__(self) -> None:
+        """Check the rate where the layer is made."""
+        if isinstance(self.rate, bool) or not 0 <= self.rate < 1:
+            raise ArgumentError(f"Dropout: the rate is from 0 to below 1: got {self.rate}; write nn.Dropout(0.5)")
+
+    def __call__(self, x: ArrayLike, key: Array | None = None) -> Array:
+        """Return x with elements dropped; without a key, in evaluation, x itself.
+
+        Args:
+            x: float[...].
+            key: a random key, a new one at each call in training; None in evaluation.
+        """
+        if key is None or self.rate == 0:
+            return asarray(x)
+        y = asarray(x)
+        together = {a % max(y.ndim, 1) for a in self.axes}
+        shape = tuple([1 if a in together else n for a, n in enumerate(y.shape)])
+        kept = less(bits(key, shape), min(round((1 - self.rate) * WORDS), WORDS - 1))
+        return scale_kept(y, kept.astype(y.dtype) / (1 - self.rate))
+
+    def train(self, x: ArrayLike, key: Array | None) -> tuple[Array, Dropout]:
+        """Return x with elements dropped, and the layer, as every layer's ``train`` does.
+
+        Raises:
+            ArgumentError: there is no key to draw from.
+        """
+        if key is None and self.rate:
+            raise ArgumentError("Dropout: training draws numbers: got no key; give one, as in model.train(x, key)")
+        return self(x, key), self
+
+
+# --- Linear layers: products with a weight, and rows of a table
 
 
 def _sizes(who: str, **sizes: int) -> tuple[int, ...]:
@@ -205,3 +265,147 @@ def one_hot(index: ArrayLike, classes: int, *, dtype: DTypeLike | None = None) -
         raise ShapeError(f"one_hot: classes is a number of 0 or more: got {classes}; give the length of the new axis")
     found = equal(expand_dims(asarray(index), -1), arange(classes))
     return astype(found, zeros(()).dtype if dtype is None else dtype)
+
+
+# --- Elementwise layers: nothing at all, and an activation that learns its slope
+
+
+@layer
+@attrs.frozen
+class Identity:
+    """What it is given, where a layer has to stand.
+
+    >>> Identity()(afx.ones(2))
+    Array([1., 1.], dtype=float32)
+    """
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Return x."""
+        return asarray(x)
+
+
+@layer
+@attrs.frozen
+class PReLU:
+    """`leaky_relu` with learned slopes (He et al. 2015).
+
+    Attributes:
+        slope: float[channels], or float[1] for one slope.
+
+    >>> PReLU.create()(afx.asarray([-2.0, 2.0]))
+    Array([-0.5,  2. ], dtype=float32)
+    """
+
+    slope: Array
+
+    @classmethod
+    def create(cls, channels: int = 1, *, slope: float = 0.25) -> PReLU:
+        """Return a layer of one slope, or of one for each channel, the last axis."""
+        return cls(full(channels, slope))
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Return float[..., channels]."""
+        y = asarray(x)
+        if self.slope.shape != (1,) and y.shape[-1:] != self.slope.shape:
+            raise ShapeError(
+                f"PReLU: a slope for each channel: got {y.aval} and {self.slope.aval}; write PReLU.create()"
+            )
+        return leaky_relu(y, self.slope)
+
+
+# --- Chains of layers: each gets what the one before returns
+
+
+@layer
+@attrs.frozen(init=False)
+class Sequential:
+    """Layers and functions, called one after the other.
+
+    Layers that work differently in training (`Dropout`, `BatchNorm`, one's own) have a method
+    ``train(x, key) -> (output, new layer)``; `train` of the chain calls it.
+
+    Attributes:
+        layers: callables of one array.
+
+    >>> model = Sequential(afx.nn.Linear.create(0, 3, 8), afx.nn.relu, afx.nn.Dropout(0.1), afx.nn.Linear.create(1, 8, 2))
+    >>> model(afx.ones((5, 3))).shape
+    (5, 2)
+    >>> y, model = model.train(afx.ones((5, 3)), afx.random.key(0))
+    """
+
+    layers: tuple[Callable[..., Any], ...]
+
+    def __init__(self, *layers: Callable[..., Any]) -> None:
+        """Chain layers, first to last."""
+        for k, item in enumerate(layers):
+            if isinstance(item, list | tuple):
+                raise ArgumentError("Sequential: takes layers, not a list of them; write nn.Sequential(*layers)")
+            if isinstance(item, type):
+                name = item.__name__
+                raise ArgumentError(f"Sequential: layer {k} is a class: got {name}; write nn.{name}.create(key, …)")
+            check_callable(item, f"Sequential: layer {k}")
+        self.__attrs_init__(layers)  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType]  # attrs writes it
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Return the output in evaluation: nothing is dropped, running statistics are used."""
+        for item in self.layers:
+            x = item(x)
+        return asarray(x)
+
+    def train(self, x: ArrayLike, key: Array | None = None) -> tuple[Array, Sequential]:
+        """Return the output in training and the chain of new layers.
+
+        Args:
+            x: what the first layer takes.
+            key: a random key, split among the layers; None where no layer draws. Layers inside of classes without
+                ``train`` get theirs as `afx.nn.train` gives them.
+        """
+        keys = [None] * len(self.layers) if key is None else split(key, max(len(self.layers), 1))
+        layers: list[Any] = []
+        for item, own in zip(self.layers, keys, strict=False):
+            step = getattr(item, "train", None)
+            x, new = train(methodcaller("__call__", x), item, own) if step is None else step(x, own)
+            layers.append(new)
+        return asarray(x), Sequential(*layers)
+
+
+@layer
+@attrs.frozen
+class MLP:
+    """Linear layers with an activation between them.
+
+    Attributes:
+        layers: the layers.
+        activation: applied behind each but the last.
+
+    >>> MLP.create(0, [3, 8, 2])(afx.ones((5, 3))).shape
+    (5, 2)
+    """
+
+    layers: tuple[Linear, ...]
+    activation: Callable[[Array], Array] = relu
+
+    @classmethod
+    def create(
+        cls,
+        seed: Seed,
+        sizes: Sequence[int],
+        *,
+        activation: Callable[[Array], Array] = relu,
+        bias: bool = True,
+        init: Initializer = he_normal,
+    ) -> MLP:
+        """Return layers between these sizes, inputs first, with drawn weights."""
+        if len(checked_shape(sizes, "MLP")) < 2:
+            raise ArgumentError(f"MLP: needs the sizes of inputs and outputs: got {sizes}; give two sizes or more")
+        check_callable(activation, "MLP")
+        keys = split(key_of(seed), len(sizes) - 1)
+        pairs = zip(keys, sizes, sizes[1:], strict=False)
+        return cls(tuple([Linear.create(key, a, b, bias=bias, init=init) for key, a, b in pairs]), activation)
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Return float[..., outputs] for float[..., inputs]."""
+        y = asarray(x)
+        for linear in self.layers[:-1]:
+            y = self.activation(linear(y))
+        return self.layers[-1](y)

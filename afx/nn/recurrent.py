@@ -1,10 +1,10 @@
-"""Recurrent layers: cells that carry a state from step to step, and whole sequences of steps."""
+"""Recurrent layers: cells that carry a state from step to step, and whole sequences in one or both directions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import attrs
 
@@ -15,14 +15,13 @@ from afx.errors import ArgumentError, ShapeError
 from afx.nn.initializers import Initializer, Seed, key_of, uniform
 from afx.nn.layer import layer
 from afx.ops.creation.creation import asarray, zeros
-from afx.ops.elementwise.exponential import sigmoid
+from afx.ops.elementwise.arithmetic import sigmoid
 from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.axes import moveaxis
-from afx.ops.manipulation.split import split
+from afx.ops.manipulation.join import concat, moveaxis, split
 from afx.random import split as split_key
 
-__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "LSTMState", "RNNCell"]
+# --- Recurrent layers: cells that carry a state from step to step, and whole sequences of steps
 
 
 class LSTMState(NamedTuple):
@@ -342,3 +341,58 @@ class LSTM:
     def __call__(self, x: ArrayLike, state: LSTMState | None = None) -> tuple[Array, LSTMState]:
         """Return float[..., time, hidden] for float[..., time, inputs], and the last state; it starts from zeros."""
         return _walk(self.cell, x, state, self.reverse)
+
+
+# --- Bidirectional recurrence: two nets over the same sequence, one from each end
+
+L = TypeVar("L", RNN, GRU, LSTM)
+
+
+@layer
+@attrs.frozen
+class Bidirectional(Generic[L]):
+    """Two recurrent nets whose outputs stand side by side: each step sees what is before and behind it.
+
+    Source: Schuster & Paliwal 1997.
+
+    Attributes:
+        forward: walks from the first step to the last.
+        backward: walks from the last step to the first.
+
+    Raises:
+        ArgumentError: the nets do not walk in these directions.
+
+    >>> outputs, (first, last) = Bidirectional.create(0, LSTM, 3, 4)(afx.ones((5, 7, 3)))
+    >>> outputs.shape, first.hidden.shape
+    ((5, 7, 8), (5, 4))
+    """
+
+    forward: L
+    backward: L
+
+    def __attrs_post_init__(self) -> None:
+        """Check the directions where the layer is made."""
+        if self.forward.reverse or not self.backward.reverse:
+            raise ArgumentError(
+                f"Bidirectional: one net walks forward, the other backward: got reverse={self.forward.reverse} and "
+                f"reverse={self.backward.reverse}; make the second with reverse=True"
+            )
+
+    @classmethod
+    def create(cls, seed: Seed, kind: type[L], inputs: int, hidden: int, **options: Any) -> Bidirectional[L]:
+        """Return two nets of one kind (`RNN`, `GRU`, `LSTM`); options are those of its ``create``."""
+        first, second = split_key(key_of(seed))
+        forward = kind.create(first, inputs, hidden, **options)
+        return Bidirectional(forward, kind.create(second, inputs, hidden, reverse=True, **options))
+
+    def __call__(self, x: ArrayLike, state: tuple[Any, Any] | None = None) -> tuple[Array, tuple[Any, Any]]:
+        """Return float[..., time, 2·hidden] for float[..., time, inputs], and the last state of each net.
+
+        Args:
+            x: the sequences.
+            state: where each net starts; zeros without it.
+        """
+        start = (None, None) if state is None else state
+        ahead, last = self.forward(x, start[0])
+        back, first = self.backward(x, start[1])
+        return concat((ahead, back), axis=-1), (last, first)

@@ -22,8 +22,7 @@ from typing import Any
 import numpy
 
 from afx.numpy import fft, linalg, random
-from afx.numpy._namespace import lookup, names
-from afx.numpy._objects import OBJECTS
+from afx.numpy._namespace import OBJECTS, lookup, names
 
 __all__: list[str]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from afx.core.array.array import Array
 from afx.core.aval import SCALARS, aval_of
-from afx.core.dispatch.numpy_dispatch import signature_of
 from afx.core.dtypes import SUPPORTED, DType, bool_, complex128, float16, float64, int64
+from afx.core.numpy_dispatch import signature_of
 from afx.ops._basic import sum_dtype
 from afx.ops.creation.creation import SEQUENCES, asarray
 from afx.ops.manipulation.shape import astype
@@ -23,7 +23,6 @@ from afx.ops.reductions.sums import sum
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-__all__ = ["CONVERSIONS", "call_ufunc", "prepare"]
 
 Function = Callable[..., Any]
 Given = dict[str, Any]

@@ -23,16 +23,13 @@ from afx.core.primitive import (
     Primitive,
     Value,
     define,
+    is_weak,
     record_reduction,
     register,
 )
 from afx.core.tracing.tracer import bind_single, to_lower_level
-from afx.core.weakness import is_weak
 from afx.errors import ShapeError
-from afx.ops._kinds.batching import batch_along_axes, batch_elementwise, batch_unchanged
-from afx.ops._kinds.linear import linear
-
-__all__ = ["broadcast", "cast", "reshape_as", "select_where", "sum_over"]
+from afx.ops._kinds.linear import batch_along_axes, batch_elementwise, batch_unchanged, linear
 
 
 def cast(x: Any, dtype: DType) -> Array:

@@ -10,13 +10,11 @@ import numpy as np
 from afx import pytree
 from afx.core.aval import Aval
 from afx.core.primitive import Params, Primitive, Value, register
-from afx.core.tracing.batch_trace import Unbatched
 from afx.core.tracing.tracer import bind
+from afx.core.tracing.traces import Unbatched
 from afx.errors import GraphError, OperandError
 from afx.ops.creation.creation import asarray
 from afx.runtime.control_register import run_as_caller
-
-__all__ = ["callback"]
 
 
 class Callback:
@@ -29,6 +27,7 @@ class Callback:
         self.treedef: Any = treedef
 
     def __call__(self, leaves: Sequence[Any]) -> None:
+        """Call the function with the leaves put together."""
         args, kwargs = pytree.unflatten(self.treedef, list(leaves))
         run_as_caller(self.fn, *args, **kwargs)
 

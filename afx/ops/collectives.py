@@ -14,9 +14,7 @@ from afx.core.primitive import Params, Primitive, Value
 from afx.core.tracing.tracer import bind as bind_any
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import linear
-from afx.ops.manipulation.axes import moveaxis
-
-__all__ = ["Collective", "Place", "all_gather", "current", "psum", "psum_scatter", "shift"]
+from afx.ops.manipulation.join import moveaxis
 
 
 @attrs.frozen

@@ -21,102 +21,168 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.control.solving.report import Status
-from afx.optim.chain import Chain, TransformationChain, chain
+from afx.control.solving import Status
 from afx.optim.clipping import (
+    Projected,
     adaptive_clip,
+    add_noise,
+    centralize,
     clip_by_block_rms,
     clip_by_global_norm,
     clip_by_norm,
     clip_by_value,
     global_norm,
-)
-from afx.optim.cycles import cosine_restarts, inverse_sqrt, join, one_cycle, warmup
-from afx.optim.descent import Descent, DescentState
-from afx.optim.gradients import add_noise, centralize, private_grad, sharpness_aware
-from afx.optim.hyperparameters import LearningRate, Schedule
-from afx.optim.leaves import map_trained
-from afx.optim.masks import Labels, Mask
-from afx.optim.plateau import PlateauState, reduce_on_plateau
-from afx.optim.projections import (
-    Projected,
+    private_grad,
     project_box,
     project_l1_ball,
     project_l2_ball,
     project_nonnegative,
     project_simplex,
     projected,
+    sharpness_aware,
 )
-from afx.optim.protocols import EmptyState, Optimizer, Rescaling, Transformation
-from afx.optim.rules.adafactor import Adafactor, AdafactorState, FactoredState, adafactor, scale_by_factored_rms
-from afx.optim.rules.adagrad import AdadeltaState, RssState, adadelta, adagrad, scale_by_adadelta, scale_by_rss
-from afx.optim.rules.adam import Adam, AdamState, MomentsState, adam, adamw, scale_by_adam
-from afx.optim.rules.amsgrad import (
+from afx.optim.hyperparameters import LearningRate, Schedule
+from afx.optim.rules.adagrad import (
+    AdadeltaState,
+    Adafactor,
+    AdafactorState,
+    FactoredState,
+    Rmsprop,
+    RmspropState,
+    RmsState,
+    RssState,
+    adabelief,
+    adadelta,
+    adafactor,
+    adagrad,
+    novograd,
+    rmsprop,
+    scale_by_adadelta,
+    scale_by_factored_rms,
+    scale_by_rms,
+    scale_by_rss,
+)
+from afx.optim.rules.adam import (
+    Adam,
+    AdamState,
     AmsgradState,
+    MomentsState,
+    NadamState,
+    adam,
     adamax,
+    adamw,
     amsgrad,
+    nadam,
+    radam,
+    scale_by_adam,
     scale_by_adamax,
     scale_by_amsgrad,
+    scale_by_nadam,
+    scale_by_radam,
     scale_by_yogi,
     yogi,
 )
-from afx.optim.rules.arrayflow import Arrayflow, ArrayflowState, arrayflow
-from afx.optim.rules.belief import adabelief, novograd
-from afx.optim.rules.layerwise import Lars, LarsState, lamb, lars
-from afx.optim.rules.lbfgs import LbfgsState, lbfgs
-from afx.optim.rules.lion import LionState, lion, scale_by_lion
-from afx.optim.rules.muon import MuonState, muon, scale_by_muon
-from afx.optim.rules.nadam import NadamState, nadam, radam, scale_by_nadam, scale_by_radam
-from afx.optim.rules.prodigy import Prodigy, ProdigyState, prodigy
-from afx.optim.rules.rmsprop import Rmsprop, RmspropState, RmsState, rmsprop, scale_by_rms
-from afx.optim.rules.rprop import Rprop, RpropState, rprop
-from afx.optim.rules.schedule_free import (
+from afx.optim.rules.free_rates import (
+    Arrayflow,
+    ArrayflowState,
+    Prodigy,
+    ProdigyState,
     ScheduleFree,
     ScheduleFreeState,
+    arrayflow,
+    prodigy,
     schedule_free,
     schedule_free_adamw,
     schedule_free_sgd,
 )
-from afx.optim.rules.sgd import LearningRateState, Sgd, SgdState, TraceState, scale_by_learning_rate, sgd, trace
+from afx.optim.rules.muon import LbfgsState, MuonState, lbfgs, muon, scale_by_muon
+from afx.optim.rules.sgd import (
+    Lars,
+    LarsState,
+    LearningRateState,
+    LionState,
+    Rprop,
+    RpropState,
+    Sgd,
+    SgdState,
+    TraceState,
+    lamb,
+    lars,
+    lion,
+    rprop,
+    scale_by_learning_rate,
+    scale_by_lion,
+    sgd,
+    trace,
+)
 from afx.optim.schedules import (
+    PlateauState,
     constant,
     cosine_decay,
+    cosine_restarts,
     exponential_decay,
+    inverse_sqrt,
+    join,
     linear,
+    one_cycle,
     piecewise_constant,
     polynomial,
+    reduce_on_plateau,
+    warmup,
     warmup_cosine,
 )
-from afx.optim.solvers.curve_fit import curve_fit
-from afx.optim.solvers.fixed_point import fixed_point
-from afx.optim.solvers.least_squares import least_squares
+from afx.optim.solvers.least_squares import curve_fit, least_squares
 from afx.optim.solvers.minimize import minimize
-from afx.optim.solvers.results import (
+from afx.optim.solvers.root import (
     ConstrainedResult,
     CurveFitResult,
     FixedPointResult,
     LeastSquaresResult,
     MinimizeResult,
     RootResult,
+    fixed_point,
+    root,
+    root_scalar,
 )
-from afx.optim.solvers.root import root, root_scalar
 from afx.optim.solvers.scipy_bridge import ScipyResult, scipy_least_squares, scipy_minimize, scipy_root
+from afx.optim.step import EmptyState, Labels, Mask, Optimizer, Rescaling, Transformation, map_trained
 from afx.optim.transforms import (
+    Chain,
+    Descent,
+    DescentState,
     EmaState,
     ScheduleState,
+    TransformationChain,
     add_decayed_weights,
+    chain,
     ema,
     scale,
     scale_by_param_block_rms,
     scale_by_schedule,
     scale_by_trust_ratio,
 )
-from afx.optim.wrappers.accumulation import Accumulate, AccumulateState, accumulate
-from afx.optim.wrappers.adjustable import Adjustable, AdjustableState, adjustable
-from afx.optim.wrappers.averaging import AverageState, ParamsEma, ParamsMean, params_ema, params_mean
-from afx.optim.wrappers.lookahead import Lookahead, LookaheadState, lookahead
+from afx.optim.wrappers.accumulation import (
+    Accumulate,
+    AccumulateState,
+    Adjustable,
+    AdjustableState,
+    SkipNonfinite,
+    SkipNonfiniteState,
+    accumulate,
+    adjustable,
+    skip_nonfinite,
+)
+from afx.optim.wrappers.averaging import (
+    AverageState,
+    Lookahead,
+    LookaheadState,
+    ParamsEma,
+    ParamsMean,
+    lookahead,
+    params_ema,
+    params_mean,
+)
 from afx.optim.wrappers.masking import Frozen, Masked, Partition, PartitionState, freeze, masked, partition, set_to_zero
-from afx.optim.wrappers.nonfinite import SkipNonfinite, SkipNonfiniteState, skip_nonfinite
 
 __all__ = [
     "Accumulate",

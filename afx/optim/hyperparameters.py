@@ -1,10 +1,11 @@
-"""Hyperparameters: the learning rate, a number in the state or a schedule, and the ranges of the others."""
+"""Hyperparameters: the learning rate, a number in the state or a schedule, and the checked ranges of the others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
+import attrs
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
@@ -14,7 +15,7 @@ from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, zeros
 
-__all__ = ["LearningRate", "Schedule"]
+# --- Hyperparameters: the learning rate, a number in the state or a schedule, and the ranges of the others
 
 Schedule: TypeAlias = Callable[[Array], ArrayLike]
 ArraySchedule: TypeAlias = Callable[[Array | float], Array]  # what afx's own are: of any count, and always an Array
@@ -101,3 +102,39 @@ def fraction(name: str, value: float | Array, who: str) -> None:
     check_numbers(who, **{name: value})
     if not is_within(value, lambda v: 0 <= v < 1):
         raise ArgumentError(f"{who}: {name} is from 0 up to, not including, 1: got {value}; choose one in that range")
+
+
+# --- Checks: validators of the fields of rules, so that a rule is right however it is made, by `attrs.evolve` too
+
+
+def _name_of(rule: object) -> str:
+    """Return the name of the function that makes a rule."""
+    who: str | None = getattr(rule, "who", None)
+    return who or type(rule).__name__.removeprefix("ScaleBy").lower()
+
+
+def check_positive(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
+    """Raise where a field is no number above 0, nor a schedule where it is a learning rate."""
+    positive(field.name, value, _name_of(rule))
+
+
+def check_not_negative(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
+    """Raise where a field is no number of 0 or more."""
+    positive(field.name, value, _name_of(rule), zero=True)
+
+
+def check_fraction(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
+    """Raise where a field is no number in [0, 1)."""
+    fraction(field.name, value, _name_of(rule))
+
+
+def check_positive_or_none(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
+    """Raise where a field is neither None nor a number above 0."""
+    if value is not None:
+        check_positive(rule, field, value)
+
+
+def check_not_negative_or_none(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
+    """Raise where a field is neither None nor a number of 0 or more."""
+    if value is not None:
+        check_not_negative(rule, field, value)

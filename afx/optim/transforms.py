@@ -1,41 +1,273 @@
-"""Transformations: scaling, weight decay and averaging of gradients."""
+"""Transformations: scaling, weight decay and averaging of gradients, chained with a learning rate."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, TypeVar, cast, overload
 
 import attrs
 
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.tracing.tracer import Tracer
-from afx.errors import ArgumentError
-from afx.ops.elementwise.where import maximum, where
+from afx.errors import ArgumentError, TreeError
+from afx.ops.elementwise.comparison import maximum, where
 from afx.ops.reductions.moments import vector_norm
-from afx.optim import checks
-from afx.optim.hyperparameters import Schedule, check_numbers, count_zero, is_nonzero, rate_at
-from afx.optim.leaves import as_real, average, is_trained, map_trained, times, zeros_of
-from afx.optim.masks import Mask, mask_leaves
-from afx.optim.protocols import EmptyState, Rescaling, Transformation
-from afx.optim.shards import norm_of_shards
-from afx.optim.step import check_kind
+from afx.optim import hyperparameters
+from afx.optim.hyperparameters import (
+    LearningRate,
+    Schedule,
+    check_numbers,
+    count_zero,
+    first_rate,
+    is_nonzero,
+    next_rate,
+    rate_at,
+)
+from afx.optim.step import (
+    EmptyState,
+    Mask,
+    Optimizer,
+    Rescaling,
+    Steps,
+    Transformation,
+    as_real,
+    average,
+    check_kind,
+    check_params,
+    is_trained,
+    map_trained,
+    mask_leaves,
+    norm_of_shards,
+    times,
+    zeros_of,
+)
 
-__all__ = [
-    "Ema",
-    "EmaState",
-    "ScheduleState",
-    "Stateless",
-    "StatelessRescaling",
-    "add_decayed_weights",
-    "decay_weights",
-    "ema",
-    "scale",
-    "scale_by_param_block_rms",
-    "scale_by_schedule",
-    "scale_by_trust_ratio",
-]
+# --- Chains: transformations, one optimizer, then rescalings of its updates
 
 T = TypeVar("T")
+S = TypeVar("S")
+S1 = TypeVar("S1")
+S2 = TypeVar("S2")
+S3 = TypeVar("S3")
+S4 = TypeVar("S4")
+S5 = TypeVar("S5")
+
+
+@attrs.frozen
+class Chain(Steps[S]):
+    """An optimizer between transformations; made by `chain`. ``S`` is the tuple of the states of all links."""
+
+    links: tuple[Transformation[Any] | Optimizer[Any], ...]
+
+    def init(self, params: Any) -> S:
+        """Return the state of each link."""
+        return cast(S, tuple([link.init(params) for link in self.links]))
+
+    def descend(self, grads: T, state: S, params: T, value: ArrayLike | None = None, /) -> tuple[T, S]:
+        """Return what to add to the parameters, and the next state of each link."""
+        return _through(self.links, grads, state, params, value)
+
+
+@attrs.frozen
+class TransformationChain(Generic[S]):
+    """Transformations in turn; made by `chain`. ``S`` is the tuple of their states."""
+
+    links: tuple[Transformation[Any], ...]
+
+    def init(self, params: Any) -> S:
+        """Return the state of each link."""
+        return cast(S, tuple([link.init(params) for link in self.links]))
+
+    def update(self, grads: T, state: S, params: T, value: ArrayLike | None = None, /) -> tuple[T, S]:
+        """Return the changed gradients, and the next state of each link."""
+        return _through(self.links, grads, state, params, value)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name == "step":
+                raise AttributeError(
+                    f"chain: there is no step, for no link is an optimizer: got {_names(self.links)}; end it with "
+                    "scale_by_learning_rate(learning_rate), or with an optimizer such as sgd"
+                )
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+
+def _through(links: tuple[Any, ...], grads: T, state: Any, params: T, value: ArrayLike | None) -> tuple[T, Any]:
+    """Pass gradients through all links."""
+    after: list[Any] = []
+    for link, old in zip(links, _states(state, len(links)), strict=True):
+        turn = link.descend if is_optimizer(link) else link.update
+        grads, new = turn(grads, old, params, value)
+        after.append(new)
+    return grads, tuple(after)
+
+
+def _states(state: Any, count: int) -> tuple[Any, ...]:
+    if not isinstance(state, tuple) or len(state) != count:  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+        got = f"{len(state)}" if isinstance(state, tuple) else type(state).__name__  # pyright: ignore[reportUnknownArgumentType]  # as above
+        raise TreeError(f"chain: {count} links have a tuple of as many states: got {got}; call init(params)")
+    return state  # pyright: ignore[reportUnknownVariableType]  # as above
+
+
+# --- the kinds
+
+
+def is_optimizer(x: Any) -> bool:
+    """Tell whether something makes steps."""
+    return not isinstance(x, type) and hasattr(x, "descend")
+
+
+def _is_transformation(x: Any) -> bool:
+    return not isinstance(x, type) and hasattr(x, "update") and hasattr(x, "init") and not is_optimizer(x)
+
+
+def _name_of_link(x: Any) -> str:
+    return str(getattr(x, "__name__", type(x).__name__)).strip("_")
+
+
+def _names(links: tuple[Any, ...]) -> str:
+    return ", ".join([_name_of_link(link) for link in links])
+
+
+def check_optimizer(x: object, who: str) -> None:
+    """Raise where what should be an optimizer is something else."""
+    if is_optimizer(x):
+        return
+    if _is_transformation(x):
+        raise ArgumentError(
+            f"{who}: needs an optimizer: got the transformation {_name_of_link(x)}, which makes no steps; write "
+            "chain(it, scale_by_learning_rate(learning_rate))"
+        )
+    raise ArgumentError(f"{who}: needs an optimizer: got {_name_of_link(x)}; call it if it makes one")
+
+
+def check_transformation(x: object, who: str, way: str) -> None:
+    """Raise where what should be a transformation is something else."""
+    if is_optimizer(x):
+        raise ArgumentError(f"{who}: takes a transformation: got the optimizer {_name_of_link(x)}; {way}")
+    if not _is_transformation(x):
+        raise ArgumentError(f"{who}: takes a transformation: got {_name_of_link(x)}; call it if it makes one")
+
+
+@overload
+def chain(first: Optimizer[S1], /) -> Chain[tuple[S1]]: ...
+@overload
+def chain(first: Transformation[S1], second: Optimizer[S2], /) -> Chain[tuple[S1, S2]]: ...
+@overload
+def chain(
+    first: Transformation[S1], second: Transformation[S2], third: Optimizer[S3], /
+) -> Chain[tuple[S1, S2, S3]]: ...
+@overload
+def chain(
+    first: Transformation[S1], second: Transformation[S2], third: Transformation[S3], fourth: Optimizer[S4], /
+) -> Chain[tuple[S1, S2, S3, S4]]: ...
+@overload
+def chain(
+    first: Transformation[S1],
+    second: Transformation[S2],
+    third: Transformation[S3],
+    fourth: Transformation[S4],
+    fifth: Optimizer[S5],
+    /,
+) -> Chain[tuple[S1, S2, S3, S4, S5]]: ...
+@overload
+def chain(first: Optimizer[S1], second: Rescaling[S2], /) -> Chain[tuple[S1, S2]]: ...
+@overload
+def chain(first: Transformation[S1], second: Optimizer[S2], third: Rescaling[S3], /) -> Chain[tuple[S1, S2, S3]]: ...
+@overload
+def chain(
+    first: Transformation[S1], second: Transformation[S2], third: Optimizer[S3], fourth: Rescaling[S4], /
+) -> Chain[tuple[S1, S2, S3, S4]]: ...
+@overload
+def chain(
+    first: Transformation[S1],
+    second: Transformation[S2],
+    third: Transformation[S3],
+    fourth: Optimizer[S4],
+    fifth: Rescaling[S5],
+    /,
+) -> Chain[tuple[S1, S2, S3, S4, S5]]: ...
+@overload
+def chain(first: Optimizer[S1], second: Rescaling[S2], third: Rescaling[S3], /) -> Chain[tuple[S1, S2, S3]]: ...
+@overload
+def chain(
+    first: Transformation[S1], second: Optimizer[S2], third: Rescaling[S3], fourth: Rescaling[S4], /
+) -> Chain[tuple[S1, S2, S3, S4]]: ...
+@overload
+def chain(
+    first: Transformation[S1],
+    second: Transformation[S2],
+    third: Optimizer[S3],
+    fourth: Rescaling[S4],
+    fifth: Rescaling[S5],
+    /,
+) -> Chain[tuple[S1, S2, S3, S4, S5]]: ...
+@overload
+def chain(first: Transformation[S1], /) -> TransformationChain[tuple[S1]]: ...
+@overload
+def chain(first: Transformation[S1], second: Transformation[S2], /) -> TransformationChain[tuple[S1, S2]]: ...
+@overload
+def chain(
+    first: Transformation[S1], second: Transformation[S2], third: Transformation[S3], /
+) -> TransformationChain[tuple[S1, S2, S3]]: ...
+@overload
+def chain(
+    first: Transformation[S1], second: Transformation[S2], third: Transformation[S3], fourth: Transformation[S4], /
+) -> TransformationChain[tuple[S1, S2, S3, S4]]: ...
+@overload
+def chain(
+    first: Transformation[Any],
+    second: Transformation[Any],
+    third: Transformation[Any],
+    fourth: Transformation[Any],
+    fifth: Transformation[Any],
+    /,
+    *rest: Transformation[Any] | Optimizer[Any],
+) -> Chain[tuple[Any, ...]]: ...
+def chain(*links: Transformation[Any] | Optimizer[Any]) -> Chain[Any] | TransformationChain[Any]:
+    """Return the optimizer that passes gradients through transformations, then an optimizer.
+
+    Transformations in front of the optimizer change gradients. Behind it may stand only those that rescale its updates:
+    `scale`, `scale_by_schedule`, `scale_by_trust_ratio`, `reduce_on_plateau` and clips. A chain without an optimizer is a
+    transformation, to stand in other chains. The state is the tuple of the links' states.
+
+    Raises:
+        ArgumentError: no parts, or a part of another kind; two optimizers, of which the second would go uphill;
+            a transformation behind the optimizer that would do so.
+
+    >>> import afx
+    >>> from afx import optim
+    >>> optimizer = chain(optim.clip_by_global_norm(1.0), optim.sgd(1.0))
+    >>> params, state = optimizer.step(afx.zeros(2), afx.asarray([3.0, 4.0]), optimizer.init(afx.zeros(2)))
+    >>> params
+    Array([-0.6, -0.8], dtype=float32)
+    """
+    if not links:
+        raise ArgumentError("chain: there is nothing to chain: got no links; name one optimizer at least")
+    for link in links:
+        if not (is_optimizer(link) or _is_transformation(link)):
+            raise ArgumentError(
+                f"chain: a link is a transformation or an optimizer: got {_name_of_link(link)}; call it if it makes one"
+            )
+    places = [k for k, link in enumerate(links) if is_optimizer(link)]
+    if not places:
+        return TransformationChain(cast("tuple[Transformation[Any], ...]", links))
+    if len(places) > 1:
+        raise ArgumentError(
+            f"chain: two optimizers would go uphill together: got {_names(links)}; keep one, or write the transformation "
+            "(scale_by_adam for adam, trace for momentum) in place of the other"
+        )
+    for link in links[places[0] + 1 :]:
+        if getattr(link, "rescales", False) is not True:
+            raise ArgumentError(
+                f"chain: behind an optimizer stand only transformations that rescale: got {_name_of_link(link)} behind "
+                f"{_name_of_link(links[places[0]])}; put it in front, and scale_by_learning_rate(learning_rate) last"
+            )
+    return Chain(links)
+
+
+# --- Transformations: scaling, weight decay and averaging of gradients
 
 
 class Stateless:
@@ -147,8 +379,8 @@ def scale_by_schedule(schedule: Schedule) -> Rescaling[ScheduleState]:
 @attrs.frozen
 class _ScaleByTrustRatio(StatelessRescaling):
     who: ClassVar[str] = "scale_by_trust_ratio"
-    coefficient: float = attrs.field(validator=checks.positive)
-    eps: float = attrs.field(validator=checks.not_negative)
+    coefficient: float = attrs.field(validator=hyperparameters.check_positive)
+    eps: float = attrs.field(validator=hyperparameters.check_not_negative)
 
     def change(self, grads: T, params: T) -> T:
         def scaled(u: Array, p: Array) -> Array:
@@ -183,7 +415,7 @@ def scale_by_trust_ratio(coefficient: float = 1.0, *, eps: float = 0.0) -> Resca
 @attrs.frozen
 class _ScaleByParamBlockRms(StatelessRescaling):
     who: ClassVar[str] = "scale_by_param_block_rms"
-    least: float = attrs.field(validator=checks.positive)
+    least: float = attrs.field(validator=hyperparameters.check_positive)
 
     def change(self, grads: T, params: T) -> T:
         def scaled(u: Array, p: Array) -> Array:
@@ -234,7 +466,7 @@ def _decay(update: Array, param: Array, strength: float | Array, mask: bool | Ar
 @attrs.frozen
 class _AddDecayedWeights(Stateless):
     who: ClassVar[str] = "add_decayed_weights"
-    strength: float = attrs.field(validator=checks.not_negative)
+    strength: float = attrs.field(validator=hyperparameters.check_not_negative)
     mask: Mask
 
     def change(self, grads: T, params: T) -> T:
@@ -284,7 +516,7 @@ class EmaState(Generic[T]):
 class Ema:
     """The moving average of gradients; made by `ema`."""
 
-    decay: float = attrs.field(validator=checks.fraction)
+    decay: float = attrs.field(validator=hyperparameters.check_fraction)
     debias: bool = True
 
     def init(self, params: T) -> EmaState[T]:
@@ -316,3 +548,67 @@ def ema(decay: float, *, debias: bool = True) -> Ema:
     Array([1.], dtype=float32)
     """
     return Ema(decay, debias)
+
+
+# --- Descent: a transformation, a decoupled weight decay and a learning rate together, as most optimizers are made
+
+
+@attrs.frozen
+class DescentState(Generic[S]):
+    """The state of an optimizer made of a transformation.
+
+    Attributes:
+        count: the number of steps taken.
+        rule: the state of the transformation.
+        learning_rate: the step size of the last step (of the first one, before it); a new one may be put here, where
+            the optimizer was given a number.
+    """
+
+    count: Array
+    rule: S
+    learning_rate: Array
+
+
+@attrs.frozen
+class Descent(Steps[DescentState[S]], Generic[S]):
+    """Steps of ``-learning_rate · (what a transformation gives + weight_decay · parameter)``.
+
+    Attributes:
+        rule: the transformation.
+        learning_rate: a number, a scalar array, or a schedule.
+        weight_decay: the strength of the decay, 0 or more.
+        mask: what decays.
+        who: the function that made it, for messages.
+    """
+
+    rule: Transformation[S]
+    learning_rate: LearningRate = attrs.field(validator=hyperparameters.check_positive)
+    weight_decay: float = attrs.field(default=0.0, validator=hyperparameters.check_not_negative)
+    mask: Mask = True
+    who: str = attrs.field(default="descent", repr=False)
+
+    def init(self, params: Any) -> DescentState[S]:
+        """Return the state before the first step."""
+        check_params(*pytree.flatten(params), _name_of_rule(self.rule))
+        return DescentState(count_zero(), self.rule.init(params), first_rate(self.learning_rate))
+
+    def descend(
+        self, grads: T, state: DescentState[S], params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, DescentState[S]]:
+        """Return what to add to the parameters, and the next state."""
+        check_kind(state, DescentState, _name_of_rule(self.rule))
+        rate = next_rate(self.learning_rate, state)
+        direction, rule = self.rule.update(grads, state.rule, params, value)
+        direction = decay_weights(direction, params, self.weight_decay, self.mask)
+        return times(direction, -rate), DescentState(state.count + 1, rule, rate)
+
+
+def _name_of_rule(rule: object) -> str:
+    return type(rule).__name__.strip("_")
+
+
+def descent(
+    rule: Transformation[S], learning_rate: LearningRate, who: str, weight_decay: float = 0.0, mask: Mask = True
+) -> Descent[S]:
+    """Return the optimizer of a transformation, its arguments checked."""
+    return Descent(rule, learning_rate, weight_decay, mask, who)

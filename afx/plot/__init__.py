@@ -11,12 +11,8 @@ opens and pyplot's state stays as it is. From a terminal: ``python -m afx.plot h
 True
 """
 
-from afx.plot.chains import pairs, traces
-from afx.plot.classes import confusion_matrix
-from afx.plot.figures import STYLE
-from afx.plot.parameters import filters, weights
-from afx.plot.profile import profile
-from afx.plot.training import losses
+from afx.plot.figures import STYLE, losses, profile
+from afx.plot.parameters import confusion_matrix, filters, pairs, traces, weights
 
 __all__ = ["STYLE", "confusion_matrix", "filters", "losses", "pairs", "profile", "traces", "weights"]
 

@@ -12,13 +12,10 @@ from afx.core.array.array import Array
 from afx.errors import AfxError, ArgumentError, FileFormatError
 from afx.io import load
 from afx.ops.creation.creation import asarray
-from afx.plot.classes import confusion_matrix
-from afx.plot.parameters import filters, weights
-from afx.plot.training import losses
+from afx.plot.figures import losses
+from afx.plot.parameters import confusion_matrix, filters, weights
 from afx.pytree import flatten_with_path
 from afx.train import History
-
-__all__ = ["main"]
 
 KINDS = ("losses", "weights", "filters", "confusion")
 

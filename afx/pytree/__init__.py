@@ -31,15 +31,33 @@ The same array may stand at two key paths (weight tying); each is a leaf of its 
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.pytree.compare import equal
-from afx.pytree.edit import combine, partition, reduce, update_at
-from afx.pytree.flatten import flatten, flatten_with_path, is_leaf, leaves, structure, unflatten
-from afx.pytree.map import map, map_with_path
-from afx.pytree.prefix import broadcast_prefix
-from afx.pytree.ravel import Unravel, ravel
-from afx.pytree.register import register, register_dataclass
+from afx.pytree.nodes import register, register_dataclass
 from afx.pytree.static import non_trainable, static
-from afx.pytree.treedef import Leaf, Tree, TreeDef, marked_leaves, paths
+from afx.pytree.treedef import (
+    Leaf,
+    Tree,
+    TreeDef,
+    flatten,
+    flatten_with_path,
+    is_leaf,
+    leaves,
+    marked_leaves,
+    paths,
+    structure,
+    unflatten,
+)
+from afx.pytree.trees import (
+    Unravel,
+    broadcast_prefix,
+    combine,
+    equal,
+    map,
+    map_with_path,
+    partition,
+    ravel,
+    reduce,
+    update_at,
+)
 
 __all__ = [
     "Leaf",

@@ -1,25 +1,38 @@
-"""Tree structure: `TreeDef`, a tree without its leaves, and the key paths in it."""
+"""Tree structure: `TreeDef`, key paths, and `flatten` and `unflatten`, one loop each, so that depth is not limited."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, cast
 
-from afx.errors import ImmutableError
-from afx.pytree.nodes import LEAF, MARKING_NODES, DictNode, Node, RecordNode, SequenceNode, Token, slot_setter
+from afx.errors import ImmutableError, TreeError
+from afx.pytree.nodes import (
+    INSIDE,
+    IS_INSTANCE,
+    IS_LEAF,
+    IS_MARKED,
+    IS_STATIC,
+    IS_TABLE,
+    LEAF,
+    MARKING_NODES,
+    NOTHING,
+    OUTSIDE,
+    DictNode,
+    Kind,
+    Marked,
+    Mode,
+    Node,
+    RecordNode,
+    RefusedError,
+    SequenceNode,
+    Token,
+    is_unique,
+    learn,
+    slot_setter,
+    static_token,
+    table_values,
+)
 from afx.pytree.static import fields_of, is_non_trainable, is_static
 
-__all__ = [
-    "Leaf",
-    "Tree",
-    "TreeDef",
-    "depth_of_next",
-    "difference",
-    "marked_leaves",
-    "orders",
-    "path_of_next",
-    "paths",
-    "static_values",
-    "trails",
-]
+# --- Tree structure: `TreeDef`, a tree without its leaves, and the key paths in it
 
 # Leaves are arrays and numbers. The type of arrays is defined in a layer above this one, and a tree's leaves may stand
 # for something else for a while (an axis, a dtype), so that no narrower type would be true.
@@ -246,3 +259,277 @@ def _describe_token(token: Token) -> str:
     if isinstance(token, Node):
         return token.show(["…"] * token.arity)
     return repr(token[1]) if isinstance(token, tuple) else "a leaf"
+
+
+# --- Flattening: `flatten` and `unflatten`, one loop each, so that neither depth nor length is limited
+
+T = TypeVar("T")
+
+_LEAF_TYPES, _LEAF_TYPES_INSIDE = OUTSIDE.leaf_types, INSIDE.leaf_types
+_kind_outside = OUTSIDE.kinds.get
+_ONE_LEAF: TreeDef[Any] = TreeDef((LEAF,), 1)
+
+_CHECK_AFTER = 100_000  # tokens after which the depth is looked at, and again at each doubling
+_DEEPEST = 50_000  # levels: what is deeper is a list or a dict that contains itself
+
+
+def flatten(tree: T) -> tuple[list[Leaf], TreeDef[T]]:
+    """Take a tree apart into its leaves and its structure.
+
+    Args:
+        tree: frozen attrs classes, tuples, named tuples, lists, dicts and None, in any depth, of leaves.
+
+    Returns:
+        The leaves, in the order of fields, items and sorted keys, and the structure, from which `unflatten` builds
+        the tree again.
+
+    Raises:
+        TreeError: a part of the tree is mutable, unknown, unhashable though static, or contains itself.
+
+    >>> from afx import pytree
+    >>> pytree.flatten({"w": [1.0, 2.0], "b": None})
+    ([1.0, 2.0], {'b': None, 'w': [*, *]})
+    """
+    if type(tree) in _LEAF_TYPES:
+        return [tree], _ONE_LEAF
+    mode = INSIDE if _kind_outside(type(tree)) is IS_INSTANCE else OUTSIDE
+    while True:
+        known = len(_LEAF_TYPES) + len(_LEAF_TYPES_INSIDE)
+        found: list[Leaf] = []
+        tokens: list[Token] = []
+        _walk([tree], mode, found, tokens)
+        if known == len(_LEAF_TYPES) + len(_LEAF_TYPES_INSIDE):  # else nodes were met before their leaves were known
+            return found, _SEEN.get(tuple(map(id, tokens))) or _new_treedef(tokens, len(found))
+
+
+_SEEN: dict[tuple[int, ...], TreeDef[Any]] = {}  # by the identities of their tokens, which live as long
+_SEEN_MAX, _SEEN_MAX_TOKENS = 1024, 64
+
+
+def _new_treedef(tokens: list[Token], count: int) -> TreeDef[Any]:
+    """Make a structure, and remember it where all of its tokens are the only ones of their kind: it need not hash again."""
+    made: TreeDef[Any] = TreeDef(tuple(tokens), count)
+    if len(tokens) <= _SEEN_MAX_TOKENS and all(map(is_unique, tokens)):
+        if len(_SEEN) >= _SEEN_MAX:
+            _SEEN.clear()
+        _SEEN[tuple(map(id, tokens))] = made
+    return made
+
+
+def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Token]) -> None:
+    """Append the leaves and tokens of the values that wait, the last of them first."""
+    kind_of, all_leaves = mode.kinds.get, mode.all_leaves
+    check = len(tokens) + _CHECK_AFTER
+    while waiting:
+        value = waiting.pop()
+        kind = kind_of(type(value)) or _learn_value(value, mode, tokens)
+        if kind is IS_LEAF:
+            found.append(value)
+            tokens.append(LEAF)
+        elif value is None:
+            tokens.append(NOTHING)
+        elif kind is IS_STATIC:
+            tokens.append(_static(value, tokens))
+        elif kind is IS_MARKED:
+            tokens.append(_marked(value, tokens))
+        elif kind is IS_INSTANCE:
+            _walk([value], INSIDE, found, tokens)
+        elif kind is IS_TABLE:
+            found.append(table_values(value))
+            tokens.append(LEAF)
+        else:
+            try:
+                node, children = kind(value)
+            except AttributeError as error:
+                raise _error(f"a field is not set ({error})", tokens, value, "give every field a value") from None
+            if all_leaves(map(type, children)):
+                found.extend(children)
+                tokens.append(node.flat)
+            else:
+                tokens.append(node)
+                waiting.extend(reversed(children))
+                if len(tokens) > check:
+                    check = _checked_depth(tokens)
+
+
+def flatten_until(tree: T, is_leaf: Callable[[Any], bool]) -> tuple[list[Leaf], TreeDef[T]]:
+    """Take a tree apart as `flatten` does, but not below what a function calls a leaf."""
+    found: list[Leaf] = []
+    tokens: list[Token] = []
+    waiting: list[tuple[Any, Mode]] = [(tree, OUTSIDE)]
+    while waiting:
+        value, mode = waiting.pop()
+        cls: type = value.__class__
+        marked = mode.kinds.get(cls) is IS_MARKED
+        kind = IS_LEAF if not marked and is_leaf(value) else mode.kinds.get(cls) or _learn_value(value, mode, tokens)
+        if kind is IS_LEAF:
+            found.append(value)
+            tokens.append(LEAF)
+        elif kind is IS_INSTANCE:
+            waiting.append((value, INSIDE))
+        elif kind is IS_MARKED:
+            tokens.append(_marked(value, tokens))
+        elif kind is IS_STATIC:
+            tokens.append((cls, value))
+        elif kind is IS_TABLE:
+            found.append(table_values(value))
+            tokens.append(LEAF)
+        else:
+            node, children = cast("Any", kind)(value)
+            tokens.append(node)
+            waiting.extend([(child, mode) for child in reversed(children)])
+    return found, TreeDef(_flatten_nodes(tokens), len(found))
+
+
+def _flatten_nodes(tokens: list[Token]) -> tuple[Token, ...]:
+    """Write nodes all of whose children are leaves as flat ones."""
+    short: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        at += 1
+        if isinstance(token, Node) and all(child is LEAF for child in tokens[at : at + token.arity]):
+            at += token.arity
+            token = token.flat
+        short.append(token)
+    return tuple(short)
+
+
+def _learn_value(value: object, mode: Mode, tokens: list[Token]) -> Kind:
+    """Find out what a value of a type never met before is."""
+    try:
+        return learn(type(value), mode)
+    except RefusedError as refused:
+        raise _error(refused.reason, tokens, value, refused.remedy) from None
+
+
+def _static(value: object, tokens: list[Token]) -> Token:
+    """Give the token of a value that is part of the structure by nature."""
+    token = (type(value), value)
+    try:
+        hash(token)
+    except TypeError:
+        raise _unhashable(value, tokens) from None
+    return token
+
+
+def _marked(mark: object, tokens: list[Token]) -> Token:
+    """Give the token of a field marked with `static`."""
+    value = cast("Marked", mark).value
+    try:
+        return static_token(value)
+    except TypeError:
+        raise _unhashable(value, tokens) from None
+
+
+def _unhashable(value: object, tokens: list[Token]) -> TreeError:
+    """Make the error about a part of the structure that does not hash."""
+    if is_leaf(value):
+        remedy = "take the mark afx.static() off the field"
+    elif issubclass(type(value), list):
+        remedy = "use a tuple"
+    else:
+        remedy = "use a value that hashes, such as a tuple or a frozen class of such values"
+    return _error("a part of the structure that does not hash", tokens, value, remedy)
+
+
+def _checked_depth(tokens: list[Token]) -> int:
+    """Refuse a tree without end; give the number of tokens at which to look again."""
+    if depth_of_next(tokens) > _DEEPEST:
+        raise TreeError(
+            f"pytree: more than {_DEEPEST} levels: got a list or dict that contains itself, or a chain of nodes; "
+            "hold the items in one flat list"
+        )
+    return 2 * len(tokens)
+
+
+def _error(reason: str, tokens: list[Token], value: object, remedy: str) -> TreeError:
+    """Make the error about the value that would come after these tokens."""
+    path = path_of_next(tokens)
+    return TreeError(f"pytree: {reason}, at {path or 'the top'}: got {type(value).__qualname__}; {remedy}")
+
+
+def unflatten(treedef: TreeDef[T], leaves: Iterable[Leaf]) -> T:
+    """Build a tree from its structure and new leaves, which may be of any kind.
+
+    Classes are built without their `__init__`, converters and validators: a leaf may stand for something else.
+
+    Raises:
+        TreeError: the number of leaves is not that of the structure.
+
+    >>> from afx import pytree
+    >>> pytree.unflatten(pytree.structure({"w": [1.0, 2.0], "b": None}), ["x", "y"])
+    {'w': ['x', 'y'], 'b': None}
+    """
+    rest: list[Leaf] = leaves if isinstance(leaves, list) else list(leaves)
+    if treedef is _ONE_LEAF and len(rest) == 1:
+        only: T = rest[0]
+        return only
+    if len(rest) != treedef.num_leaves:
+        raise TreeError(
+            f"unflatten: the number of leaves differs: got {len(rest)} for the {treedef.num_leaves} of {treedef!r}; "
+            "give one for each leaf"
+        )
+    built: list[object] = []  # what is built, the last in front
+    at = len(rest)
+    for token in reversed(treedef.tokens):
+        if token is LEAF:
+            at -= 1
+            built.append(rest[at])
+        elif type(token) is tuple:
+            built.append(token[1])
+        else:
+            node: Node = token  # type: ignore[assignment]  # what is neither a leaf nor a static value is a node
+            arity = node.arity
+            if node.is_flat:
+                at -= arity
+                built.append(node.build(rest[at : at + arity]))
+            else:
+                children = built[: -arity - 1 : -1]
+                del built[-arity:]
+                built.append(node.build(children))
+    return cast("T", built[0])
+
+
+def leaves(tree: object) -> list[Leaf]:
+    """List the leaves of a tree.
+
+    >>> from afx import pytree
+    >>> pytree.leaves([1.0, (2.0, None)])
+    [1.0, 2.0]
+    """
+    return flatten(tree)[0]
+
+
+def structure(tree: T) -> TreeDef[T]:
+    """Give the structure of a tree.
+
+    >>> from afx import pytree
+    >>> pytree.structure([1.0, (2.0, None)])
+    [*, (*, None)]
+    """
+    return flatten(tree)[1]
+
+
+def flatten_with_path(tree: T) -> tuple[list[tuple[str, Leaf]], TreeDef[T]]:
+    """Take a tree apart into pairs of key path and leaf, and its structure.
+
+    >>> from afx import pytree
+    >>> pytree.flatten_with_path({"w": [1.0, 2.0]})[0]
+    [("['w'][0]", 1.0), ("['w'][1]", 2.0)]
+    """
+    found, treedef = flatten(tree)
+    return list(zip(paths(treedef), found, strict=True)), treedef
+
+
+def is_leaf(value: object) -> bool:
+    """Tell whether a value by itself is a leaf: an array, a float, a complex number, an int or a bool.
+
+    >>> from afx import pytree
+    >>> pytree.is_leaf(1.0), pytree.is_leaf((1.0,)), pytree.is_leaf(None), pytree.is_leaf("relu")
+    (True, False, False, False)
+    """
+    try:
+        return (OUTSIDE.kinds.get(type(value)) or learn(type(value), OUTSIDE)) is IS_LEAF
+    except RefusedError:
+        return False

@@ -18,24 +18,40 @@ no derivative.
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.random.basic import bernoulli, bits, normal, rademacher, randint, uniform
 from afx.random.continuous import (
+    beta,
     cauchy,
+    chisquare,
+    dirichlet,
     exponential,
+    f,
+    gamma,
     gumbel,
     laplace,
+    loggamma,
     logistic,
     lognormal,
     pareto,
     rayleigh,
+    t,
     truncated_normal,
     weibull,
 )
-from afx.random.discrete import binomial, geometric, multinomial, negative_binomial, poisson
-from afx.random.gamma_family import beta, chisquare, dirichlet, f, gamma, loggamma, t
-from afx.random.keys import fold_in, key, split
-from afx.random.multivariate import ball, multivariate_normal, orthogonal, sphere
-from afx.random.sampling import categorical, choice, permutation
+from afx.random.discrete import (
+    ball,
+    binomial,
+    categorical,
+    choice,
+    geometric,
+    multinomial,
+    multivariate_normal,
+    negative_binomial,
+    orthogonal,
+    permutation,
+    poisson,
+    sphere,
+)
+from afx.random.keys import bernoulli, bits, fold_in, key, normal, rademacher, randint, split, uniform
 
 __all__ = [
     "ball",

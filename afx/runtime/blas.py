@@ -1,51 +1,27 @@
-"""BLAS: products in pieces, and libraries limited to one thread while plans run.
-
-BLAS libraries keep threads of their own. They cut a product by the number of processors, on which its last digits then
-depend. They spin while they wait: beside other busy threads products become many times slower. Where threadpoolctl is
-installed, plans limit BLAS to one thread while they run, and compute the pieces of large products on their own threads.
-The limit ends with each call, so that the caller's own NumPy stays as it was.
-"""
+"""BLAS: products in pieces, libraries limited to one thread while plans run, and its triangular solver."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
-import attrs
 import numpy as np
 
-from afx.compiler.target import current
-from afx.errors import ArgumentError, MissingExtraError
 from afx.runtime.thread_pool import run_blocks
 
-__all__ = ["blas", "product", "set_products"]
-
-Who: TypeAlias = Literal["auto", "blas", "plan"]
-
-
-def set_products(who: Who) -> None:
-    """Set whose threads compute the large products of plans made from now on.
-
-    Args:
-        who: ``"auto"``: the plan's own threads, each product in pieces of one BLAS thread, where threadpoolctl is
-            installed, else BLAS's threads; ``"plan"``: the same, but threadpoolctl must be there; ``"blas"``: BLAS's
-            threads, whose number then decides about last digits.
-
-    Raises:
-        ArgumentError: another word.
-        MissingExtraError: threadpoolctl, which ``"plan"`` needs, is not installed.
-    """
-    if who not in ("auto", "blas", "plan"):
-        raise ArgumentError(f"set_threads: products is 'auto', 'blas' or 'plan': got {who!r}; take one of them")
-    if who == "plan" and not _installed():
-        raise MissingExtraError("set_threads: products='plan' needs threadpoolctl: pip install 'afx[threads]'")
-    current.set(attrs.evolve(current.target, pins_blas=who != "blas" and _installed()))
+# --- BLAS: products in pieces, and libraries limited to one thread while plans run
+#
+# BLAS libraries keep threads of their own. They cut a product by the number of processors, on which its last digits
+# then depend. They spin while they wait: beside other busy threads products become many times slower. Where
+# threadpoolctl is installed, plans limit BLAS to one thread while they run, and compute the pieces of large products
+# on their own threads. The limit ends with each call, so that the caller's own NumPy stays as it was.
 
 
 def product(x: Any, y: Any, out: Any, axis: int, stops: tuple[int, ...]) -> None:
@@ -63,7 +39,8 @@ def _columns(_k: int, start: int, stop: int, _own: tuple[Any, ...], x: Any, y: A
 
 
 @functools.cache
-def _installed() -> bool:
+def is_installed() -> bool:
+    """Tell whether threadpoolctl, which holds BLAS to one thread, is installed."""
     return importlib.util.find_spec("threadpoolctl") is not None
 
 
@@ -153,3 +130,72 @@ def _nothing(force: bool) -> None:
 blas: Blas = Blas()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=blas.forget)
+
+
+# --- Triangular solver: BLAS's ``trsm`` and ``trsv``, in the library that NumPy itself has loaded
+
+Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Solver: TypeAlias = Callable[[Ndarray, Ndarray, bool, bool], None]
+
+# The routines' names, and their integers: those of NumPy's wheels, of 64 bits under the usual name, of C's.
+NAMES: Final = (
+    ("scipy_cblas_{}64_", ctypes.c_int64),
+    ("cblas_{}64_", ctypes.c_int64),
+    ("cblas_{}", ctypes.c_int),
+)
+LETTERS: Final = {"d": "d", "D": "z"}  # of NumPy's dtypes
+ROW_MAJOR, LEFT = 101, 141
+NO_TRANSPOSE, TRANSPOSE = 111, 112
+UPPER, LOWER = 121, 122
+NON_UNIT, UNIT = 131, 132
+
+
+@functools.cache
+def find_solver(char: str) -> Solver | None:
+    """Return a function that solves triangular systems in place; None where BLAS's routines cannot be found.
+
+    The function takes a matrix in either order, right-hand sides in C's order, which become the solution, whether the
+    lower triangle is read, and whether the diagonal counts as ones.
+
+    Args:
+        char: the dtype's character, of float64 or complex128.
+    """
+    library = _library()
+    for name, integer in NAMES if char in LETTERS else ():
+        of_matrices, of_vectors = (
+            getattr(library, name.format(LETTERS[char] + routine), None) for routine in ("trsm", "trsv")
+        )
+        if of_matrices is not None and of_vectors is not None:
+            return _solver(of_matrices, of_vectors, integer, is_complex=char == "D")
+    return None
+
+
+@functools.cache
+def _library() -> Any:
+    """Return the module of NumPy's products; where the system looks for symbols so, those of its BLAS are among its own."""
+    try:
+        return ctypes.CDLL(importlib.import_module("numpy._core._multiarray_umath").__file__)
+    except (ImportError, OSError):
+        return None
+
+
+def _solver(of_matrices: Any, of_vectors: Any, integer: Any, *, is_complex: bool) -> Solver:
+    number, pointer = ctypes.c_int, ctypes.c_void_p
+    one = (ctypes.c_double * 2)(1.0, 0.0) if is_complex else 1.0
+    of_matrices.restype = of_vectors.restype = None
+    scale = pointer if is_complex else ctypes.c_double
+    of_matrices.argtypes = [*[number] * 5, integer, integer, scale, pointer, integer, pointer, integer]
+    of_vectors.argtypes = [*[number] * 4, integer, pointer, integer, pointer, integer]
+
+    def solve(a: Ndarray, b: Ndarray, lower: bool, unit: bool) -> None:
+        n, k = b.shape
+        form = NO_TRANSPOSE
+        if not a.flags.c_contiguous:  # it is so when seen from the other side
+            form, a, lower = TRANSPOSE, a.T, not lower
+        triangle, diagonal = LOWER if lower else UPPER, UNIT if unit else NON_UNIT
+        if k == 1:
+            of_vectors(ROW_MAJOR, triangle, form, diagonal, n, a.ctypes.data, n, b.ctypes.data, 1)
+        else:
+            of_matrices(ROW_MAJOR, LEFT, triangle, form, diagonal, n, k, one, a.ctypes.data, n, b.ctypes.data, k)
+
+    return solve

@@ -19,8 +19,6 @@ from typing import Any, TypeVar
 import attrs
 import numpy as np
 
-__all__ = ["Watch", "can_flush", "is_flushing", "keeps_underflow", "met_denormals", "run_as_caller", "run_in_mode"]
-
 R = TypeVar("R")
 
 

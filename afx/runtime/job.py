@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-__all__ = ["Job", "begin", "current", "decide", "end", "is_writer", "outline", "share"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

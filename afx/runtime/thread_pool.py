@@ -1,24 +1,176 @@
-"""Thread pool: blocks of a fused loop are shared out among workers and the caller.
-
-NumPy releases the interpreter's lock inside its loops, so that threads on large blocks run side by side. Which thread
-computes a block changes nothing in the result. A caller that finds the workers busy computes all its blocks itself.
-"""
+"""Thread pool: blocks shared out among workers, after forks too, as many as processors allow and timed calls favour."""
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
 import itertools
+import math
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import weakref
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import attrs
 
 from afx.runtime.control_register import is_flushing, run_in_mode
-from afx.runtime.processors import count_processors
 
-__all__ = ["Worker", "find_workers", "get_threads", "run_blocks", "single_threaded"]
+# --- Thresholds of the runtime: memory of results that is used again, and the autotuner; `Target` holds them
+
+
+@attrs.frozen
+class Thresholds:
+    """Bounds of what runs plans: ``<decision>_<bound>_<quantity>``, inclusive bounds.
+
+    >>> Thresholds().tune_tries
+    2
+    """
+
+    # -- memory --
+    pool_min_bytes: int = 1 << 16  # result whose memory is used again: new pages cost more than the arithmetic
+    pool_max_arrays: int = 2  # arrays remembered for each result: the last one is often an argument of the next call
+
+    # -- forks --
+    fork_max_seconds: float = 5.0  # that a fork waits for what another thread does, such as loading modules
+
+    # -- autotuning: who computes, never what --
+    tune_warm_calls: int = 1  # calls that are not timed: new memory, threads that start
+    tune_tries: int = 2  # timed calls of each policy to begin with
+    tune_min_price_calls: float = 30.0  # time on the fastest policy before another is tried, in calls of that other
+    tune_max_price_calls: float = 500.0  # what that grows to while nothing changes
+    tune_better_ratio: float = 0.9  # time of another policy, of the present one's, at which it is chosen
+    tune_memory_ratio: float = 0.8  # weight of the past in a mean
+    tune_outlier_ratio: float = 3.0  # times the mean as which a longer call counts: two in a row change something
+    tune_changed_ratio: float = 1.5  # growth of the mean at which the others are tried at once
+
+
+# --- Forks: what holds locks, or waits for threads, begins anew in a forked process, which has one thread alone
+#
+# The locks of modules that another thread imports would stay taken there for ever: a fork waits until they are
+# loaded.
+
+
+class Renewable(Protocol):
+    """What has a state that a fork may leave behind half changed."""
+
+    def renew(self) -> None:
+        """Take new locks, and forget what other threads were about to do."""
+        ...
+
+
+_loading = [threading.RLock()]
+_held_by_fork: list[bool] = []
+
+
+@contextlib.contextmanager
+def between_forks() -> Generator[None]:
+    """Let no process be forked off inside of the ``with`` block, which loads modules."""
+    with _loading[0]:
+        yield
+
+
+def _before_fork() -> None:
+    _held_by_fork[:] = [_loading[0].acquire(timeout=Thresholds().fork_max_seconds)]
+
+
+def _after_fork() -> None:
+    if _held_by_fork.pop():
+        _loading[0].release()
+
+
+_known: weakref.WeakSet[Renewable] = weakref.WeakSet()
+
+
+def renew_after_fork(thing: Renewable) -> None:
+    """Have ``thing.renew()`` called in each process that is forked off while it exists."""
+    _known.add(thing)
+
+
+def _renew_all() -> None:
+    _loading[0] = threading.RLock()
+    for thing in list(_known):
+        thing.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_renew_all)
+
+
+# --- Processors: how many this process may use, by its affinity and by the quota of its control group
+
+GROUPS: Final = Path("/proc/self/cgroup")
+ROOT: Final = Path("/sys/fs/cgroup")
+
+
+def allowed_processors() -> list[int]:
+    """Return the numbers of the processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def machine_processors() -> int:
+    """Return how many processors the machine has."""
+    return os.cpu_count() or 1
+
+
+def count_processors(groups: Path = GROUPS, root: Path = ROOT) -> int:
+    """Return how many threads can run at a time: a container's quota counts as well as the affinity.
+
+    Args:
+        groups: the file that names this process's control groups.
+        root: where control groups are mounted.
+    """
+    quota = quota_of(groups, root)
+    allowed = len(allowed_processors())
+    return max(1, min(allowed, math.ceil(quota) if math.isfinite(quota) else allowed))
+
+
+def quota_of(groups: Path, root: Path) -> float:
+    """Return the processors that the control groups around this process allow; infinity without a quota.
+
+    Version 2 writes ``cpu.max`` ("200000 100000": two), version 1 ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``; a quota
+    of any group above holds as well (Linux, Documentation/admin-guide/cgroup-v2.rst).
+    """
+    try:
+        lines = groups.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return math.inf
+    found = math.inf
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        base = root / "cpu" if controllers else root
+        here = base / path.lstrip("/")
+        for folder in [here, *here.parents]:
+            found = min(found, _read_quota(folder))
+            if folder == base:
+                break
+    return found
+
+
+def _read_quota(folder: Path) -> float:
+    try:
+        if (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
+        else:
+            quota = (folder / "cpu.cfs_quota_us").read_text(encoding="ascii").strip()
+            period = (folder / "cpu.cfs_period_us").read_text(encoding="ascii").strip()
+        return int(quota) / int(period) if quota not in ("max", "-1") else math.inf
+    except (OSError, ValueError):
+        return math.inf
+
+
+# --- Thread pool: blocks of a fused loop are shared out among workers and the caller
+#
+# NumPy releases the interpreter's lock inside its loops, so that threads on large blocks run side by side. Which
+# thread computes a block changes nothing in the result. A caller that finds the workers busy computes all its blocks
+# itself.
 
 Block = Callable[..., None]
 
@@ -201,3 +353,119 @@ def _end(numbers: Iterator[int], shares: Sequence[_Share]) -> None:
             interrupt = error
     if interrupt is not None:
         raise interrupt
+
+
+# --- Autotuner: picks the fastest thread policy of a plan from timed calls
+#
+# The plan's threads hand the interpreter to each other at each call of NumPy. That pays where calls are long, and not
+# where other programs are busy; the best policy changes with time. So a plan that could use threads times its calls,
+# and now and then one call under another policy. Policies differ in the threads that compute, never in the result's
+# bits.
+
+
+class Autotuner:
+    """The times of some ways, 0, 1 …, of which 0 comes first.
+
+    >>> tuner = Autotuner(2)
+    >>> for seconds in (5.0, 9.0, 1.0, 9.0, 1.0, 9.0, 1.0):
+    ...     tuner.observe(tuner.pick(), seconds)
+    >>> tuner.pick()
+    1
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_calls",
+        "_compared",
+        "_lock",
+        "_means",
+        "_next",
+        "_now",
+        "_prices",
+        "_spent",
+        "_target",
+        "_tries",
+    )
+
+    def __init__(self, ways: int, target: Thresholds | None = None) -> None:
+        self._target = target or Thresholds()
+        self._calls = 0
+        self._lock = threading.Lock()  # calls from several threads may end together
+        self._tries: list[int] | None = [0] * ways  # of each way, until all have been tried
+        self._means = [0.0] * ways
+        self._prices = [self._target.tune_min_price_calls] * ways
+        self._now = 0
+        self._next = 0  # the other way that is tried next
+        self._spent = 0.0
+        self._compared = 0.0
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Take a new lock, in a forked process."""
+        self._lock = threading.Lock()
+
+    def pick(self) -> int:
+        """Return the way to run the next call."""
+        if self._calls < self._target.tune_warm_calls:
+            return 0
+        tries = self._tries
+        if tries is not None:
+            return tries.index(min(tries))
+        other = self._next
+        return other if self._spent > self._prices[other] * self._means[other] else self._now
+
+    def observe(self, way: int, seconds: float) -> None:
+        """Remember how long a call took."""
+        with self._lock:
+            self._calls += 1
+            if self._tries is not None:
+                self._begin(way, seconds, self._tries)
+            else:
+                self._follow(way, seconds)
+
+    def _begin(self, way: int, seconds: float, tries: list[int]) -> None:
+        """Remember a call from before all ways were tried."""
+        if self._calls <= self._target.tune_warm_calls:
+            return
+        self._means[way] = min(self._means[way], seconds) if tries[way] else seconds
+        tries[way] += 1
+        if min(tries) >= self._target.tune_tries:
+            self._tries = None
+            self._settle(self._means.index(min(self._means)))
+
+    def _follow(self, way: int, seconds: float) -> None:
+        means = self._means
+        if way == self._now:
+            means[way] = self._target.tune_memory_ratio * means[way] + (1 - self._target.tune_memory_ratio) * min(
+                seconds, self._target.tune_outlier_ratio * means[way]
+            )
+            self._spent += seconds
+            if means[way] > self._target.tune_changed_ratio * self._compared:
+                self._prices = [0.0] * len(means)
+        else:
+            self._tried(way, seconds)
+
+    def _tried(self, way: int, seconds: float) -> None:
+        """Remember how long a call took another way than the present one."""
+        self._means[way] = seconds
+        self._spent = 0.0
+        self._prices[way] = min(
+            max(2 * self._prices[way], self._target.tune_min_price_calls), self._target.tune_max_price_calls
+        )
+        self._compared = self._means[self._now]
+        if seconds < self._target.tune_better_ratio * self._compared:
+            self._settle(way)
+        else:
+            self._next = self._after(way)
+
+    def _settle(self, way: int) -> None:
+        self._now = way
+        self._next = self._after(way)
+        self._compared = self._means[way]
+        self._spent = 0.0
+        self._prices = [self._target.tune_min_price_calls] * len(self._means)
+
+    def _after(self, way: int) -> int:
+        """Return the way after this one, and not the present one."""
+        way = (way + 1) % len(self._means)
+        return way if way != self._now else (way + 1) % len(self._means)

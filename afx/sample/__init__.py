@@ -18,7 +18,6 @@ A model is a function from parameters to the logarithm of their density. A sampl
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.sample.adaptation import Adaptation, Schedule
 from afx.sample.approximations import AdviState, Approximation, advi, laplace
 from afx.sample.bijectors import (
     Bijector,
@@ -30,14 +29,13 @@ from afx.sample.bijectors import (
     Simplex,
     UnitVector,
     Upper,
+    constrain,
+    log_det,
+    unconstrain,
 )
-from afx.sample.chains import Chains
-from afx.sample.constraints import constrain, log_det, unconstrain
 from afx.sample.diagnostics import Summary, e_bfmi, ess_bulk, ess_tail, r_hat, summary, to_arviz
-from afx.sample.draw import Draws, draw, extend
-from afx.sample.hamiltonian import Info, Sampler, State
-from afx.sample.hmc import hmc
-from afx.sample.nuts import nuts
+from afx.sample.draw import Adaptation, Chains, Draws, Schedule, draw, extend
+from afx.sample.hamiltonian import Info, Sampler, State, hmc, nuts
 
 __all__ = [
     "Adaptation",

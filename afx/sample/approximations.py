@@ -10,29 +10,24 @@ import numpy as np
 
 from afx import pytree
 from afx.control.scan import scan
-from afx.control.solving.compiled import run_or_compile
-from afx.control.solving.functions import flatten_to_vector
+from afx.control.solving import flatten_to_vector, run_or_compile
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros_like
 from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.exponential import exp, log
-from afx.ops.manipulation.diagonals import diagonal
+from afx.ops.elementwise.arithmetic import exp, log
+from afx.ops.manipulation.edit import diagonal
 from afx.ops.reductions.sums import mean
 from afx.ops.reductions.sums import sum as sum_
 from afx.optim.rules.adam import AdamState, adam
 from afx.optim.solvers.minimize import minimize
-from afx.random.basic import normal
-from afx.random.keys import fold_in
-from afx.sample.checks import check_dependence, position_of_start
-from afx.sample.constraints import Constraints, constrain
+from afx.random.keys import fold_in, normal
+from afx.sample.bijectors import Constraints, check_dependence, constrain, position_of_start
 from afx.sample.hamiltonian import LogDensity, Sampler, push
 from afx.transforms._arguments import whole_number
 from afx.transforms.derivatives.grad import value_and_grad
-from afx.transforms.derivatives.hessian import hessian
+from afx.transforms.derivatives.jacobian import hessian
 from afx.transforms.vmap import vmap
-
-__all__ = ["AdviState", "Approximation", "advi", "laplace"]
 
 T = TypeVar("T")
 

@@ -1,41 +1,35 @@
-"""Bijectors: smooth ways from unconstrained numbers to constrained parameters, with their log-determinants.
-
-Simplexes and Cholesky factors are as in Stan's reference manual, chapter "Constraint transforms".
-"""
+"""Bijectors: from real numbers to constrained parameters, trees of them, and checks of what a sampler is given."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 import numpy as np
 
+from afx import pytree
 from afx.core.array.array import Array
-from afx.core.tracing.tracer import is_traced
-from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import ones_like, zeros, zeros_like
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.exponential import exp, log, log_sigmoid, logaddexp, sigmoid
+from afx.core.aval import aval_of
+from afx.core.graph import Var
+from afx.core.tracing.tracer import Tracer, is_traced
+from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
+from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
+from afx.ops.elementwise.arithmetic import exp, log, log_sigmoid, logaddexp, sigmoid, sqrt
 from afx.ops.elementwise.trigonometry import arctanh, tanh
 from afx.ops.linalg.products import vecdot
 from afx.ops.manipulation.join import concat
 from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import sum as sum_
+from afx.transforms._arguments import check_callable
+from afx.transforms.compile.make_graph import trace
 
-__all__ = [
-    "Bijector",
-    "CholeskyCorrelation",
-    "Interval",
-    "Lower",
-    "Ordered",
-    "Positive",
-    "Simplex",
-    "UnitVector",
-    "Upper",
-]
+# --- Bijectors: smooth ways from unconstrained numbers to constrained parameters, with their log-determinants
+#
+# Simplexes and Cholesky factors are as in Stan's reference manual, chapter "Constraint transforms".
 
 
 @attrs.frozen
@@ -260,3 +254,135 @@ class UnitVector(Bijector):
     def log_det(self, x: Array) -> Array:
         """Return the logarithm of the density with which lengths are drawn: that of standard normal numbers."""
         return -0.5 * sum_(vecdot(x, x))
+
+
+# --- Constraints: trees of bijectors over the parameters of a model
+
+T = TypeVar("T")
+
+Constraints: TypeAlias = Any
+"""A bijector, None, or a tree of them in the structure of the parameters; one stands for all leaves below it."""
+
+
+def constrain(constraints: Constraints, position: T) -> T:
+    """Return the parameters of an unconstrained position.
+
+    Args:
+        constraints: bijectors, or None where a parameter has no constraint, in the structure of the parameters from the
+            top; a dict may leave out what has none.
+        position: a tree of unconstrained arrays.
+
+    Raises:
+        TreeError: the constraints have another structure.
+
+    >>> from afx import sample
+    >>> constrain({"scale": sample.Positive()}, {"mean": np.zeros(1), "scale": np.zeros(1)})
+    {'mean': Array([0.], dtype=float64), 'scale': Array([1.], dtype=float64)}
+    """
+    return _apply(constraints, position, lambda bijector, x: bijector.forward(x))
+
+
+def unconstrain(constraints: Constraints, params: T) -> T:
+    """Return the unconstrained position of parameters, which keep the constraints.
+
+    >>> from afx import sample
+    >>> unconstrain(sample.Interval(0.0, 2.0), np.ones(1))
+    Array([0.], dtype=float64)
+    """
+    return _apply(constraints, params, lambda bijector, y: bijector.inverse(y))
+
+
+def log_det(constraints: Constraints, position: Any) -> Array:
+    """Return the logarithm of the determinant of `constrain`, by which a density of parameters becomes one of positions.
+
+    >>> from afx import sample
+    >>> log_det(sample.Positive(), np.array([1.0, 2.0]))
+    Array(3., dtype=float64)
+    """
+    found = asarray(0.0)
+    for bijector, x in zip(bijectors_of(constraints, position), pytree.leaves(position), strict=True):
+        if bijector is not None:
+            found = bijector.log_det(asarray(x)) + found
+    return found
+
+
+def _apply(constraints: Constraints, tree: T, fn: Callable[[Bijector, Array], Array]) -> T:
+    """Return a tree with a function of each bijector and its leaf applied."""
+    leaves, treedef = pytree.flatten(tree)
+    pairs = zip(bijectors_of(constraints, tree), leaves, strict=True)
+    return pytree.unflatten(treedef, [asarray(x) if b is None else fn(b, asarray(x)) for b, x in pairs])
+
+
+def bijectors_of(constraints: Constraints, tree: Any) -> list[Bijector | None]:
+    """Return the bijector of each leaf of a tree."""
+    if type(constraints) is type(tree) is dict:
+        constraints = {**dict.fromkeys(tree), **constraints}
+    return pytree.broadcast_prefix(constraints, tree, is_leaf=_is_bijector, who="constraints")
+
+
+def _is_bijector(x: object) -> bool:
+    return x is None or isinstance(x, Bijector)
+
+
+# --- Checks of what a sampler is given: the density's result, its parameters, and where it starts
+
+SLACK = 1e-3  # of the largest element: shares that add up to 0.999 are meant to add up to 1
+
+
+def checked_density(found: Any) -> Array:
+    """Return what a log density gave, if it is one real number."""
+    if found is None or isinstance(found, tuple | list | dict | str):
+        raise OperandError(f"sample: a log density is one real number: got {type(found).__name__}; return it alone")  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+    aval = aval_of(found, "sample: the log density")
+    if aval.shape:
+        raise ShapeError(f"sample: a log density is one number: got {aval}; sum those of the observations")
+    if aval.dtype.kind == "c":
+        raise DtypeError(f"sample: a log density is a real number: got {aval}; take the real part")
+    return asarray(found)
+
+
+def check_dependence(log_density: Callable[[T], Any], constraints: Constraints, position: T, who: str) -> None:
+    """Raise where a density does not read a parameter, which then has no law: it could be anywhere.
+
+    Args:
+        log_density: of the constrained parameters.
+        constraints: of the parameters; one that has bounds gives a law by itself.
+        position: the unconstrained parameters.
+        who: for messages.
+    """
+    check_callable(log_density, who)
+
+    def density(position: T) -> Array:
+        return checked_density(log_density(constrain(constraints, position))) + log_det(constraints, position)
+
+    graph = trace(density)(position)
+    read = {atom.index for atom in graph.outputs if isinstance(atom, Var)}
+    for eq in reversed(graph.equations):
+        if any(var.index in read for var in eq.outputs):
+            read |= {atom.index for atom in eq.inputs if isinstance(atom, Var)}
+    for path, var in zip(pytree.paths(pytree.structure(position)), graph.inputs, strict=True):
+        if var.index not in read and var.aval.size:
+            raise ArgumentError(
+                f"{who}: the log density does not depend on a parameter: got {var.aval} at {path or 'the start'}; "
+                "give it a prior, or leave it out"
+            )
+
+
+def position_of_start(constraints: Constraints, start: T, who: str) -> T:
+    """Return the unconstrained position of a start that keeps its constraints."""
+    with np.errstate(all="ignore"):
+        position = unconstrain(constraints, start)
+        again = constrain(constraints, position)
+    leaves = zip(*map(pytree.leaves, (start, again)), strict=True)
+    pairs = zip(pytree.paths(pytree.structure(start)), bijectors_of(constraints, start), leaves, strict=True)
+    for path, bijector, (x, y) in pairs:
+        if bijector is not None and not isinstance(y, Tracer) and not _is_near(np.asarray(x), np.asarray(y)):
+            raise ArgumentError(
+                f"{who}: a start lies within its constraints: got {np.asarray(x).tolist()} at {path or 'the start'} "
+                f"for {bijector!r}; begin within it"
+            )
+    return position
+
+
+def _is_near(x: Any, y: Any) -> bool:
+    return x.shape == y.shape and (not x.size or bool(np.allclose(x, y, rtol=0.0, atol=SLACK * np.abs(x).max())))

@@ -19,8 +19,6 @@ from afx.core.array.array import ArrayLike
 from afx.errors import ArgumentError, ShapeError
 from afx.sample.draw import Draws, check_draws
 
-__all__ = ["Summary", "columns_of", "e_bfmi", "ess_bulk", "ess_tail", "r_hat", "summary", "to_arviz"]
-
 Numbers: TypeAlias = "npt.NDArray[np.float64]"
 
 FEWEST = 4  # draws of a chain

@@ -1,31 +1,315 @@
-"""`draw` and `extend`: whole runs of several chains, from their start through the warm-up to their draws."""
+"""Draws: `draw` and `extend`, whole runs of several chains from their start through the warm-up."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import attrs
 import numpy as np
 
 from afx import pytree
-from afx.control.solving.compiled import are_plain, compile_for
-from afx.control.solving.functions import flatten_to_vector
+from afx.control.cond import cond
+from afx.control.solving import are_plain, compile_for, flatten_to_vector
+from afx.control.while_loop import while_loop
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError, MissingExtraError
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import asarray, zeros, zeros_like
+from afx.ops.creation.matrices import eye
+from afx.ops.elementwise.arithmetic import exp, log, sqrt
+from afx.ops.elementwise.comparison import isfinite, maximum, where
+from afx.ops.linalg.factorizations import cholesky
+from afx.ops.linalg.products import outer
 from afx.ops.random.bits import check_key
-from afx.sample.chains import BLOCK, Chains, Row, advance_block, begin_chains
-from afx.sample.hamiltonian import Sampler
+from afx.ops.reductions.sums import any as any_
+from afx.random.keys import fold_in, split, uniform
+from afx.sample.bijectors import check_dependence, position_of_start
+from afx.sample.hamiltonian import Info, Sampler, State, choose, find_step_size
 from afx.transforms._arguments import describe, whole_number
 from afx.transforms.vmap import vmap
 
-__all__ = ["Draws", "check_draws", "draw", "extend"]
+# --- Adaptation: step sizes by dual averaging, and scales from the draws of windows that grow, as in Stan
+#
+# Sources: Hoffman & Gelman 2014, section 3.2; Stan reference manual, chapter "MCMC sampling", "Automatic parameter
+# tuning".
 
 T = TypeVar("T")
+
+FIRST, WINDOW, LAST = 75, 25, 50  # the lengths of Stan's phases, of 1,000 steps
+SHRINKAGE: Final = 0.05  # gamma, t0 and kappa of Hoffman & Gelman
+OFFSET: Final = 10
+DECAY: Final = 0.75
+WINDOWS_MAX: Final = 32
+
+
+@attrs.frozen
+class Schedule:
+    """When a warm-up learns what.
+
+    Attributes:
+        warmup: its number of steps.
+        slow: the first step whose draw is learned from, and the one behind the last.
+        closes: int[32], the steps before which the scale is set from the draws since then, -1 behind the last.
+    """
+
+    warmup: Array
+    slow: Array
+    closes: Array
+
+
+@attrs.frozen
+class Adaptation:
+    """What a chain has learned.
+
+    Attributes:
+        log_step: the logarithm of the step size.
+        log_step_mean: that of the step size to keep.
+        error: the mean of how much acceptance falls short of its target.
+        center: the logarithm of the step size that dual averaging shrinks to.
+        steps: learned from since the scale was set.
+        draws: learned from since then.
+        mean: float[n], of these.
+        spread: float[n] or float[n, n], the sum of their squared deviations, or of products of these.
+    """
+
+    log_step: Array
+    log_step_mean: Array
+    error: Array
+    center: Array
+    steps: Array
+    draws: Array
+    mean: Array
+    spread: Array
+
+
+def schedule_windows(warmup: int) -> Schedule:
+    """Return Stan's schedule: 75 steps, windows of 25, 50, 100 … draws, and 50 steps; in proportion if it is short."""
+    first, last, width = FIRST, LAST, WINDOW
+    if warmup < first + width + last:
+        first, last = int(0.15 * warmup), int(0.1 * warmup)
+        width = warmup - first - last
+    closes = list[int]()
+    end = first
+    while warmup >= 20 and width and end + width <= warmup - last:
+        # a window that would leave too little for the next one takes it too
+        end = warmup - last if end + 3 * width > warmup - last else end + width
+        closes.append(end)
+        width *= 2
+    slow = (first, closes[-1]) if closes else (0, 0)
+    return Schedule(asarray(warmup), asarray(slow), asarray([*closes, *[-1] * (WINDOWS_MAX - len(closes))]))
+
+
+def begin(position: Array, step_size: Array, is_dense: bool) -> Adaptation:
+    """Return what is known before the first step."""
+    n, dtype = position.shape[0], position.dtype
+    nought = zeros_like(step_size)
+    none = Adaptation(
+        nought, nought, nought, nought, nought, nought, zeros(n, dtype), zeros((n, n) if is_dense else n, dtype)
+    )
+    return restart(none, step_size)
+
+
+def restart(a: Adaptation, step_size: Array) -> Adaptation:
+    """Return an adaptation that has learned nothing but a step size to begin with."""
+    nought = zeros_like(a.steps)
+    return Adaptation(
+        log(step_size),
+        log(step_size),
+        nought,
+        log(10 * step_size),
+        nought,
+        nought,
+        zeros_like(a.mean),
+        zeros_like(a.spread),
+    )
+
+
+def learn_step(a: Adaptation, acceptance: Array, target: Any) -> Adaptation:
+    """Return the adaptation after a step was accepted with a probability: one step of dual averaging."""
+    t = a.steps + 1
+    weight = 1 / (t + OFFSET)
+    error = (1 - weight) * a.error + weight * (target - acceptance)
+    log_step = a.center - sqrt(t) / SHRINKAGE * error
+    share = exp(-DECAY * log(t))
+    mean = share * log_step + (1 - share) * a.log_step_mean
+    return attrs.evolve(a, log_step=log_step, log_step_mean=mean, error=error, steps=t)
+
+
+def learn_draw(a: Adaptation, x: Array) -> Adaptation:
+    """Return the adaptation after one more draw (Welford 1962)."""
+    count = a.draws + 1
+    change = x - a.mean
+    mean = a.mean + change / count
+    rest = x - mean
+    product = change * rest if a.spread.ndim == 1 else outer(change, rest)
+    return attrs.evolve(a, draws=count, mean=mean, spread=a.spread + product)
+
+
+def scale_of(a: Adaptation, old: Array) -> Array:
+    """Return the scale that draws have taught: the estimate shrunk to 0.001 as in Stan; the old one of less than two."""
+    count = a.draws
+    spread = a.spread / maximum(count - 1, 1)
+    unit: Any = 1.0 if a.spread.ndim == 1 else eye(a.mean.shape[0], dtype=a.mean.dtype)
+    shrunk = (count * spread + 5e-3 * unit) / (count + 5)
+    return where(count > 1, sqrt(shrunk) if a.spread.ndim == 1 else cholesky(shrunk), old)
+
+
+# --- Chains: several of them that step together, and what they learn in their warm-up
+
+BLOCK: Final = 100  # steps at most in one call of the compiled program
+ATTEMPTS: Final = 20
+FIRST_STEP: Final = 1.0
+
+
+@attrs.frozen
+class Chains(Generic[T]):
+    """Chains on their way: a tree, from which they go on with the same bits.
+
+    Attributes:
+        state: of each chain, with an axis in front.
+        adaptation: what each has learned.
+        keys: uint32[chains, 2], of each.
+        count: how many steps each has made, those of the warm-up included.
+        schedule: of the warm-up.
+        target: the acceptance that step sizes are adapted to.
+    """
+
+    state: State[T]
+    adaptation: Adaptation
+    keys: Array
+    count: Array
+    schedule: Schedule
+    target: Array
+
+
+@attrs.frozen
+class Row(Generic[T]):
+    """What one step of all chains gives.
+
+    Attributes:
+        position: the unconstrained draws.
+        log_density: of these.
+        info: of the step.
+    """
+
+    position: T
+    log_density: Array
+    info: Info
+
+
+def begin_chains(
+    sampler: Sampler[T], key: Array, start: T, chains: int, spread: float, warmup: int, is_dense: bool, target: float
+) -> Chains[T]:
+    """Return chains that begin near a start, each at its own place.
+
+    Raises:
+        ArgumentError: the density is not finite at the start itself.
+    """
+    position = position_of_start(sampler.constraints, start, "draw")
+    center, unravel = flatten_to_vector(position, "draw")
+    check_dependence(sampler.log_density, sampler.constraints, unravel(center), "draw")
+    seeds = split(fold_in(key, 1), chains)
+    moves = [uniform(k, center.shape, -spread, spread, dtype=center.dtype) for k in seeds]
+    places, states = _find_starts(sampler, center, unravel, moves)
+    state: State[T] = pytree.map(lambda *xs: asarray(np.stack(xs)), *states)
+    if is_dense:
+        n = center.shape[0]
+        state = attrs.evolve(state, scale=asarray(np.broadcast_to(np.eye(n, dtype=center.dtype), (chains, n, n))))
+
+    def learn_nothing(x: Array, step: Array) -> Adaptation:
+        return begin(x, step, is_dense)
+
+    learned = vmap(learn_nothing)(places, state.step_size)
+    aim = asarray(target, center.dtype)
+    return Chains(state, learned, split(key, chains), asarray(0), schedule_windows(warmup), aim)
+
+
+def _find_starts(
+    sampler: Sampler[T], center: Array, unravel: Callable[[Array], T], moves: Sequence[Array]
+) -> tuple[Array, list[State[T]]]:
+    """Return vectors and states that are moved from the center as far as the density is finite."""
+    for share in (*[0.5**attempt for attempt in range(ATTEMPTS)], 0.0):
+        places = [center + share * move for move in moves]
+        states = [sampler.begin(unravel(x), step_size=FIRST_STEP) for x in places]
+        if all(isfinite(x).all() for s in states for x in [s.log_density, *pytree.leaves(s.gradient)]):
+            return asarray(np.stack(places)), states
+    raise ArgumentError(
+        f"draw: the log density, or its gradient, is not finite at the start: got {center.aval}; "
+        "begin where it is, and give constraints to what has bounds"
+    )
+
+
+def advance_block(sampler: Sampler[T], chains: Chains[T], steps: Array) -> tuple[Chains[T], Row[T]]:
+    """Return the chains after some steps, at most ``BLOCK``, and what each gave, in the first rows of a block."""
+    shapes = Row(chains.state.position, chains.state.log_density, _no_info(chains))
+    block = pytree.map(lambda x: zeros((BLOCK, *x.shape), x.dtype), shapes)
+
+    def going(carry: tuple[Array, Chains[T], Row[T]]) -> Array:
+        return carry[0] < steps
+
+    def advance(carry: tuple[Array, Chains[T], Row[T]]) -> tuple[Array, Chains[T], Row[T]]:
+        k, now, rows = carry
+        new, row = _step(sampler, now)
+        return k + 1, new, pytree.map(lambda xs, x: xs.at[k].set(x), rows, row)
+
+    with np.errstate(all="ignore"):  # trajectories may leave the support: warnings would make machine code run again
+        _, chains, block = while_loop(going, advance, (asarray(0), chains, block))
+    return chains, block
+
+
+def _no_info(chains: Chains[Any]) -> Info:
+    count, value = chains.keys.shape[0], chains.state.log_density
+    whole, places = zeros(count, int), chains.adaptation.mean
+    return Info(value, value, whole, whole, zeros(count, bool), places)
+
+
+def _step(sampler: Sampler[T], chains: Chains[T]) -> tuple[Chains[T], Row[T]]:
+    """Return the chains after one step of each."""
+    plan, count = chains.schedule, chains.count
+
+    def renew(key: Array) -> Array:
+        return split(fold_in(key, count))
+
+    def retune(state: State[T], learned: Adaptation, keys: Array) -> tuple[State[T], Adaptation]:
+        return _retune(sampler, state, learned, keys[1])
+
+    def move(state: State[T], learned: Adaptation, keys: Array) -> tuple[State[T], Adaptation, Info]:
+        state, info = sampler.step(state, keys[0])
+        return (*_learn(chains, state, learned, info), info)
+
+    def keep(state: State[T], learned: Adaptation, _: Array) -> tuple[State[T], Adaptation]:
+        return state, learned
+
+    keys = vmap(renew)(chains.keys)
+    retunes = any_(plan.closes == count) | ((count == 0) & (plan.warmup > 0))
+    state, learned = cond(retunes, vmap(retune), keep, chains.state, chains.adaptation, keys)
+    state, learned, info = vmap(move)(state, learned, keys)
+    row = Row(state.position, state.log_density, info)
+    return attrs.evolve(chains, state=state, adaptation=learned, count=count + 1), row
+
+
+def _retune(sampler: Sampler[T], state: State[T], learned: Adaptation, key: Array) -> tuple[State[T], Adaptation]:
+    """Return a chain with the scale that it has learned, and a step size to begin with there."""
+    state = attrs.evolve(state, scale=scale_of(learned, state.scale))
+    state = attrs.evolve(state, step_size=find_step_size(sampler, state, key))
+    return state, restart(learned, state.step_size)
+
+
+def _learn(chains: Chains[Any], state: State[T], learned: Adaptation, info: Info) -> tuple[State[T], Adaptation]:
+    """Return a chain that has learned from its step, where it still does."""
+    plan, count = chains.schedule, chains.count
+    learning = count < plan.warmup
+    stepped = choose(learning, learn_step(learned, info.acceptance, chains.target), learned)
+    is_slow = (count >= plan.slow[0]) & (count < plan.slow[1])
+    seen = choose(is_slow, learn_draw(stepped, flatten_to_vector(state.position, "draw")[0]), stepped)
+    wanted = exp(where(count == plan.warmup - 1, seen.log_step_mean, seen.log_step))
+    return attrs.evolve(state, step_size=where(learning, wanted, state.step_size)), seen
+
+
+# --- `draw` and `extend`: whole runs of several chains, from their start through the warm-up to their draws
 
 PER_DRAW: Final = ("params", "log_density", "energy", "acceptance", "leaps", "depth", "diverged")
 SETTLING_CALLS: Final = 24  # of one step each: machine code is made and compared with NumPy's calls meanwhile

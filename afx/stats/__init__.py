@@ -15,14 +15,25 @@ True
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.stats.beta_family import beta, f, t
-from afx.stats.elementary import cauchy, expon, laplace, logistic, uniform, weibull_min
-from afx.stats.gamma_family import chi2, gamma, gennorm, invgamma
+from afx.stats.elementary import (
+    cauchy,
+    expon,
+    gumbel_r,
+    halfcauchy,
+    halfnorm,
+    laplace,
+    logistic,
+    lognorm,
+    norm,
+    pareto,
+    rayleigh,
+    uniform,
+    weibull_min,
+)
+from afx.stats.gamma_family import beta, chi2, f, gamma, gennorm, invgamma, t
 from afx.stats.kernel_density import GaussianKde, gaussian_kde
 from afx.stats.matrices import lkj, multinomial, wishart
 from afx.stats.multivariate import dirichlet, multivariate_normal
-from afx.stats.normal import lognorm, norm
-from afx.stats.one_sided import gumbel_r, halfcauchy, halfnorm, pareto, rayleigh
 from afx.stats.skewed import skewnorm, truncnorm, vonmises
 from afx.stats.whole_numbers import bernoulli, betabinom, binom, geom, nbinom, poisson
 

@@ -1,43 +1,89 @@
-"""Distributions at given parameters: the record of a standard form, and what location, scale and support make of it.
-
-A distribution describes its standard form (location 0, scale 1) inside of the support; location, scale, values outside of
-the support and parameters that are not allowed are seen to here.
-"""
+"""Distributions at given parameters: the record of a standard form, families of them, and maximum likelihood."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias
+from typing import Any, Generic, ParamSpec, TypeAlias
 
 import attrs
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import aval_of
-from afx.core.dtypes import DType, promote
-from afx.errors import DtypeError
-from afx.ops.creation.creation import asarray
-from afx.ops.creation.promotion import promote_operands
-from afx.ops.creation.stop_gradient import stop_gradient
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import isinf, isnan
-from afx.ops.elementwise.exponential import exp, expm1, log, log1p
-from afx.ops.elementwise.rounding import floor
-from afx.ops.elementwise.where import maximum, minimum, where
-from afx.ops.manipulation.shape import astype
-from afx.stats._whole_sums import sum_whole
+from afx.core.dtypes import DType, float64, promote
+from afx.core.tracing.tracer import Tracer
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops.creation.creation import asarray, promote_operands, stop_gradient
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import exp, expm1, log, log1p, sigmoid, sqrt
+from afx.ops.elementwise.comparison import isfinite, isinf, isnan, maximum, minimum, where
+from afx.ops.elementwise.floating_point import floor
+from afx.ops.manipulation.join import broadcast_arrays, concat, stack
+from afx.ops.manipulation.shape import astype, expand_dims, reshape
+from afx.ops.reductions.quantiles import median
+from afx.ops.reductions.sums import max as max_
+from afx.ops.reductions.sums import mean
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.sorting.sort import sort
+from afx.ops.special.gamma import gammaln
+from afx.optim.solvers.minimize import minimize
+from afx.random import uniform
+from afx.random.keys import ShapeLike
 
-__all__ = [
-    "ContinuousDistribution",
-    "DiscreteDistribution",
-    "Distribution",
-    "floating",
-    "is_endless",
-    "log1mexp",
-    "quiet",
-]
+# --- Sums over whole numbers: of functions that are smooth between their ends, and may be powers of the distance from
+# these
+
+APART = 512  # terms at each end that are taken one by one
+EVEN = np.linspace(0.0, 1.0, 33)[1:-1]
+GROWING = 4.0 ** np.arange(1, 22)
+_rule: Any = np.polynomial.legendre.leggauss(16)
+
+
+def sum_whole(fn: Callable[[Array], Array], first: Array, last: Array) -> Array:
+    """Return the sum of a function over the whole numbers from ``first`` to ``last``, which bear no derivatives.
+
+    Many terms are an integral between halves (Euler and Maclaurin), by Gauss's rule on pieces that grow with the distance
+    from both ends, and of which none is longer than a 32nd of the whole.
+    """
+    first, last = stop_gradient(first), stop_gradient(last)
+    steps = _column(np.arange(APART), first.ndim)
+    low, high = first + steps, last - steps
+    start = first + (APART - 0.5)
+    end = maximum(last - (APART - 0.5), start)
+    ends = where(low <= last, fn(minimum(low, last)), 0.0) + where(high > start, fn(maximum(high, first)), 0.0)
+    return sum_(ends, axis=0) + where(end > start, _integrate(fn, start, end), 0.0)
+
+
+def _column(values: Any, rank: int) -> Array:
+    return reshape(asarray(values, np.dtype("float64")), (-1,) + (1,) * rank)
+
+
+def _integrate(fn: Callable[[Array], Array], start: Array, end: Array) -> Array:
+    """Return the sum over the whole numbers between two halves, as an integral and its corrections."""
+    growing = (APART / 4) * _column(np.concatenate([[0.0], GROWING - 1]), start.ndim)
+    even = start + (end - start) * _column(EVEN, start.ndim)
+    places = sort(concat([minimum(start + growing, end), maximum(end - growing, start), even], axis=0), axis=0)
+    nodes, weights = (_column(v / 2, start.ndim) for v in _rule)
+    length = expand_dims(places[1:] - places[:-1], 1)
+    values = fn(reshape(expand_dims(places[:-1], 1) + length * (nodes + 0.5), (-1, *start.shape)))
+    whole = sum_(reshape(length * weights, (-1, *start.shape)) * values, axis=0)
+    return whole + _correct(fn, end) - _correct(fn, start)
+
+
+def _correct(fn: Callable[[Array], Array], end: Array) -> Array:
+    """Return the first two corrections at one end, by differences between the whole numbers around it."""
+    near, far = fn(end + 0.5) - fn(end - 0.5), fn(end + 1.5) - fn(end - 1.5)
+    return (17 * far - 291 * near) / 5760
+
+
+# --- Distributions at given parameters: the record of a standard form, and what location, scale and support make of
+# it
+#
+# A distribution describes its standard form (location 0, scale 1) inside of the support; location, scale, values
+# outside of the support and parameters that are not allowed are seen to here.
 
 Fn: TypeAlias = Callable[[Array], Array]
 Number: TypeAlias = Callable[[], Array | float]
@@ -267,3 +313,421 @@ class DiscreteDistribution(Distribution):
 def is_endless(end: Array | float) -> bool:
     """Tell whether an end of a support is infinite."""
     return isinstance(end, float) and math.isinf(end)
+
+
+# --- Maximum likelihood: the parameters of a law under which data are likeliest
+
+PROBES = {(True, True, True): "real", (False, True, True): "positive", (False, True, False): "share"}
+WAYS: dict[str, tuple[Callable[[Array], Array], Callable[[float], float]]] = {  # from free numbers, and back
+    "real": (lambda z: z, lambda v: v),
+    "positive": (exp, lambda v: float(np.log(v))),
+    "share": (sigmoid, lambda v: float(np.log(v) - np.log1p(-v))),
+}
+ENDS = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf), "share": (0.0, 1.0)}  # between which numbers lie
+FIRST = {"real": 0.5, "positive": 2.0, "share": 0.5}  # where shapes start
+STEEPEST = 1e-4  # the slope, by numbers of the data's own scale, up to which a minimum counts as found
+
+
+def fit(
+    who: str,
+    distribution: Callable[..., Distribution],
+    names: tuple[str, ...],
+    defaults: Mapping[str, Any],
+    x: ArrayLike,
+    start: Mapping[str, float],
+    fixed: Mapping[str, ArrayLike],
+) -> dict[str, Array]:
+    """Return all parameters of the greatest likelihood; what the arguments are stands in `Family.fit`."""
+    for name in (*start, *fixed):
+        if name not in names:
+            raise ArgumentError(f"{who}.fit: there is no parameter {name!r}: its parameters are {', '.join(names)}")
+    data = read_real(x, who)
+    if not data.size:
+        raise ArgumentError(f"{who}.fit: no data: got {data.aval}; give one number or more")
+    check_data(data, np.isfinite, who, "data are finite numbers", "leave them out")
+    held = {name: read_real(value, who) for name, value in fixed.items()}
+    kinds = _free(who, distribution, names, defaults, held)
+    if not kinds:
+        raise ArgumentError(f"{who}.fit: nothing is left to fit: got {', '.join(held)}; leave a parameter out")
+    _check_given(who, kinds, start)
+    ways = {name: WAYS[kind] for name, kind in kinds.items() if name not in ("loc", "scale")}
+    first = {name: asarray(way[1](start.get(name, FIRST[kinds[name]])), float64) for name, way in ways.items()}
+    first |= {name: asarray(0.0, float64) for name in ("loc", "scale") if name in kinds}
+
+    def parameters(z: dict[str, Array], known: dict[str, Array], place: tuple[Array, Array]) -> dict[str, Array]:
+        free = {name: way[0](z[name]) for name, way in ways.items()}
+        if "loc" in z:
+            free["loc"] = place[0] + place[1] * z["loc"]
+        if "scale" in z:
+            free["scale"] = place[1] * exp(z["scale"])
+        return {name: free[name] if name in z else known[name] for name in names}
+
+    def loss(z: dict[str, Array], data: Array, known: dict[str, Array], place: tuple[Array, Array]) -> Array:
+        with quiet():
+            return -mean(distribution(**parameters(z, known, place)).value("logpdf", data))
+
+    place = _place(data, kinds, held, start)
+    before = stop_gradient(loss(first, data, held, place))
+    if not isinstance(before, Tracer) and not np.isfinite(before):
+        raise _misfit(who, distribution(**parameters(first, held, place)), data)
+    with quiet():
+        result = minimize(loss, first, data, held, place, method="bfgs", tolerance=1e-8, max_iterations=500)
+    slope = max_(abs_(stack([stop_gradient(g) for g in result.gradient.values()])))
+    if not isinstance(slope, Tracer) and not slope <= STEEPEST:
+        raise ArgumentError(
+            f"{who}.fit: no maximum of the likelihood was found: got a slope of {float(slope):.1e} ({result.reason}); give "
+            "start=, or fix a parameter"
+        )
+    found = isfinite(before) & (slope <= STEEPEST)
+    fitted = parameters(result.x, held, place)
+    return {name: where(found, value, math.nan) if name in kinds else value for name, value in fitted.items()}
+
+
+def fit_shares(x: Array) -> Array:
+    """Return the parameters of the likeliest Dirichlet law, from where its moments are those of the data (Minka 2000)."""
+    if x.ndim != 2 or min(x.shape) < 2:
+        raise ShapeError(f"dirichlet.fit: data are float[k, n] of two components and points at least: got {x.aval}")
+    check_data(x, lambda y: y > 0, "dirichlet", "data are shares above 0 with the sum 1", "leave such points out")
+    sums, support = sum_(x, axis=0), "data are shares with the sum 1"
+    check_data(sums, lambda y: np.abs(y - 1) < 1e-6, "dirichlet", support, "divide by it", name="sums")
+    first, second = mean(x, axis=1), mean(x * x, axis=1)
+    total = mean((first - second) / where(second > first * first, second - first * first, 1e-12))
+    start = log(stop_gradient(first * where(total > 0, total, 1.0)))
+
+    def loss(z: Array, logs: Array) -> Array:
+        a = exp(z)
+        return sum_(gammaln(a)) - gammaln(sum_(a)) - sum_((a - 1) * logs)
+
+    with quiet():
+        result = minimize(loss, start, mean(log(x), axis=1), method="bfgs", tolerance=1e-10, max_iterations=500)
+    slope = max_(abs_(stop_gradient(result.gradient)))
+    if not isinstance(slope, Tracer) and not slope <= STEEPEST:
+        raise ArgumentError(
+            f"dirichlet.fit: no maximum of the likelihood was found: got a slope of {float(slope):.1e} ({result.reason}); "
+            "give points that differ"
+        )
+    return where(slope <= STEEPEST, exp(result.x), math.nan)
+
+
+def _check_given(who: str, kinds: Mapping[str, str], start: Mapping[str, float]) -> None:
+    """Raise an error for starts of parameters that are not fitted, and for those that are outside of their range."""
+    for name, value in start.items():
+        if name not in kinds:
+            raise ArgumentError(
+                f"{who}.fit: {name} is not fitted, and has no start: got {value}; leave it out of start"
+            )
+        low, high = ENDS[kinds[name]]
+        if not low < value < high:
+            raise ArgumentError(f"{who}.fit: {name} lies between {low:g} and {high:g}: got {value}; start inside")
+
+
+def _misfit(who: str, law: Distribution, data: Array) -> ArgumentError:
+    """Return the error that names the first number of the data without a finite likelihood, and the support."""
+    x = np.asarray(data)
+    with quiet():
+        heights = np.asarray(law.value("logpdf", data))
+    shape = np.broadcast_shapes(heights.shape, x.shape)  # parameters may have axes of their own
+    places = np.argwhere(~np.isfinite(np.broadcast_to(heights, shape)))
+    if not len(places):
+        return ArgumentError(
+            f"{who}.fit: the likelihood at the start is beyond all numbers: got {data.aval}; give start="
+        )
+    low, high, support = _support(law, tuple(places[0].tolist()), shape)
+    own: list[list[int]] = np.minimum(places[:, len(shape) - x.ndim :], np.array(x.shape, int) - 1).tolist()
+    rows: list[tuple[int, ...]] = list(dict.fromkeys(map(tuple, own)))
+    places = np.array(rows, int).reshape(len(rows), x.ndim)
+    first = float(x[tuple(places[0].tolist())])
+    if not isinstance(law, ContinuousDistribution) and not first.is_integer():
+        way = "round them"
+    elif low < first < high:
+        way = "leave them out, or give start="
+    elif isinstance(law, ContinuousDistribution):
+        ends = "loc=" if law.low == 0 and is_endless(law.high) else "loc= and scale="
+        way = f"leave them out, or give {ends} of a support that holds them"
+    else:
+        way = "leave them out, or give other known parameters"
+    return ArgumentError(
+        f"{who}.fit: data outside of the support have no likelihood: got {name_first(x, places)}, and the support "
+        f"{support}; {way}"
+    )
+
+
+def name_first(x: np.ndarray[Any, Any], places: np.ndarray[Any, Any], name: str = "x") -> str:
+    """Return the first of some numbers of the data with its position, and how many more there are."""
+    place = tuple(places[0].tolist())
+    named = f"{name}[{', '.join(map(str, place))}] = {x[place]}" if place else f"{name} = {x}"
+    return named + (f" and {len(places) - 1} more" if len(places) > 1 else "")
+
+
+def read_real(x: ArrayLike, who: str) -> Array:
+    """Return data or parameters as float64, or raise `DtypeError` where they are complex."""
+    return floating(f"{who}.fit", x)[0].astype(float64)
+
+
+def check_data(x: Array, holds: Callable[[Any], Any], who: str, support: str, way: str, name: str = "x") -> None:
+    """Raise where a number of known data does not lie in a support, naming the first."""
+    if isinstance(x, Tracer):
+        return
+    data = np.asarray(x)
+    places = np.argwhere(~holds(data))
+    if len(places):
+        raise ArgumentError(f"{who}.fit: {support}: got {name_first(data, places, name)}; {way}")
+
+
+def _support(law: Distribution, place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[float, float, str]:
+    """Return the ends of a law's support at one number of the data, and how the support is written."""
+    scale = law.scale if isinstance(law, ContinuousDistribution) else 1.0
+    low, high = (
+        float(np.broadcast_to(np.asarray(law.loc) + np.asarray(scale) * np.asarray(end), shape)[place])
+        for end in (law.low, law.high)
+    )
+    if not isinstance(law, ContinuousDistribution):
+        return low, high, f"whole numbers from {low:g} to {high:g}"
+    left = "(" if law.is_open or math.isinf(low) else "["
+    return low, high, f"{left}{low:g}, {high:g}{')' if law.is_open or math.isinf(high) else ']'}"
+
+
+def _free(
+    who: str,
+    distribution: Callable[..., Distribution],
+    names: tuple[str, ...],
+    defaults: Mapping[str, Any],
+    held: dict[str, Array],
+) -> dict[str, str]:
+    """Return of each parameter that is to be fitted what numbers it may be, found by trying some; hold the others."""
+    shapes = [name for name in names if name not in ("loc", "scale") and name not in held]
+    known: dict[str, Any] = {name: 1.0 for name in ("loc", "scale") if name in names} | dict(held)
+
+    def allows(name: str, value: float) -> bool:
+        others = dict.fromkeys(shapes, 0.5)
+        allowed = distribution(**{**others, **known, name: asarray(value, float64)}).allowed
+        return bool(np.all(np.asarray(allowed)))
+
+    kinds = dict[str, str]()
+    for name in shapes:
+        kind = PROBES.get((allows(name, -0.5), allows(name, 0.5), allows(name, 1.5)))
+        if kind is None:
+            raise ArgumentError(f"{who}.fit: {name} is not fitted: it is no real number; give {name}=")
+        kinds[name] = kind
+    law = distribution(**{**{name: asarray(FIRST[kinds[name]], float64) for name in shapes}, **known})
+    if isinstance(law, ContinuousDistribution):
+        if isinstance(law.low, Array) or isinstance(law.high, Array):
+            raise ArgumentError(
+                f"{who}.fit: its ends are parameters, and are not fitted by slopes; use afx.optim.minimize"
+            )
+        free = is_endless(law.low) and is_endless(law.high)
+        if "loc" not in held and free:
+            kinds["loc"] = "real"
+        if "scale" not in held and (is_endless(law.low) or is_endless(law.high)):
+            kinds["scale"] = "positive"
+    for name in names:
+        if name not in kinds and name not in held:
+            held[name] = asarray(defaults[name], float64)
+    return kinds
+
+
+def _place(
+    data: Array, kinds: Mapping[str, str], held: Mapping[str, Array], start: Mapping[str, float]
+) -> tuple[Array, Array]:
+    """Return the location and scale to start from: the median of the data, and their mean distance from the location.
+
+    What is fitted is a step from there in units of this scale, so that slopes do not depend on the unit of the data.
+    """
+    x = stop_gradient(data)
+    if "loc" in kinds:
+        loc = asarray(start["loc"], float64) if "loc" in start else median(x)
+    else:
+        loc = stop_gradient(held["loc"]) if "loc" in held else asarray(0.0, float64)
+    if "scale" in start:
+        return loc, asarray(start["scale"], float64)
+    scale = mean(abs_(x - loc)) if "scale" in kinds or "scale" not in held else mean(stop_gradient(held["scale"]))
+    return loc, where(scale > 0, scale, 1.0)
+
+
+# --- Families: distributions as functions of their parameters, which differentiate by the argument and by every
+# parameter
+#
+# A family is one function from parameters to a `Distribution`, decorated with `continuous` or `discrete`; it adds
+# dtypes and checks of parameters, and has the methods that all laws share.
+
+P = ParamSpec("P")
+
+
+class Family(Generic[P]):
+    """A distribution as a function of its parameters; those follow the argument in every method.
+
+    Parameters that are not allowed give nan, as in SciPy.
+    """
+
+    def __init__(self, distribution: Callable[P, Distribution]) -> None:
+        self.__doc__, self.__module__ = distribution.__doc__, distribution.__module__
+        self.__name__: str = distribution.__name__
+        self._distribution: Callable[..., Distribution] = distribution
+        self._signature = inspect.signature(distribution)
+        parameters = self._signature.parameters.values()
+        self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        self._names, self._keys = tuple(self._signature.parameters), self._signature.parameters.keys()
+
+    def __repr__(self) -> str:
+        return f"<distribution {self.__name__}({', '.join(self._names)})>"
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+    def _arrays(self, xs: tuple[ArrayLike, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Array]:
+        """Return arguments, and behind them the parameters, all in one floating dtype."""
+        given = {**dict(zip(self._names, args, strict=False)), **kwargs}
+        values = {**self._defaults, **given}
+        if len(given) < len(args) + len(kwargs) or values.keys() != self._keys:
+            self._refuse(args, kwargs)
+        return floating(self.__name__, *xs, *[values[name] for name in self._names])
+
+    def _bind(self, x: ArrayLike, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, Distribution]:
+        """Return the argument and the distribution."""
+        y, *parameters = self._arrays((x,), args, kwargs)
+        with quiet():
+            return y, self._distribution(*parameters)
+
+    def _refuse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            names = ", ".join(self._names)
+            raise TypeError(f"{self.__name__}: {error}; its parameters, behind the argument, are {names}") from None
+
+    def _value(self, name: str, x: ArrayLike, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+        y, distribution = self._bind(x, args, kwargs)
+        with quiet():
+            return distribution.value(name, y)
+
+    def _number(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+        """Return a number of the parameters: computed in float64, as it may be a small rest of large terms."""
+        parameters = self._arrays((), args, kwargs)
+        with quiet():
+            distribution = self._distribution(*[astype(p, float64) for p in parameters])
+            z = sqrt(distribution.number("var")) if name == "std" else distribution.number(name)
+            return astype(z, parameters[0].dtype)
+
+    def _quantile(self, q: ArrayLike, args: tuple[Any, ...], kwargs: dict[str, Any], upper: bool = False) -> Array:
+        y, distribution = self._bind(q, args, kwargs)
+        with quiet():
+            return distribution.quantile(y, upper)
+
+    def cdf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the distribution function: the probability of at most x."""
+        return self._value("cdf", x, args, kwargs)
+
+    def logcdf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the logarithm of `cdf`, finite where that underflows."""
+        return self._value("logcdf", x, args, kwargs)
+
+    def sf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the survival function: the probability of more than x, accurate where it is small."""
+        return self._value("sf", x, args, kwargs)
+
+    def logsf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the logarithm of `sf`, finite where that underflows."""
+        return self._value("logsf", x, args, kwargs)
+
+    def ppf(self, q: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the quantile: the least x whose `cdf` is q or more."""
+        return self._quantile(q, args, kwargs)
+
+    def isf(self, q: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the inverse of `sf`: the quantile of 1 - q, with the digits of small q."""
+        return self._quantile(q, args, kwargs, upper=True)
+
+    def median(self, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the quantile of one half."""
+        return self._quantile(0.5, args, kwargs)
+
+    def interval(self, confidence: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> tuple[Array, Array]:
+        """Return the ends of the interval around the median that has this probability, with equal tails."""
+        tail = (1 - confidence) / 2 if isinstance(confidence, int | float) else (1 - asarray(confidence)) / 2
+        return self._quantile(tail, args, kwargs), self._quantile(tail, args, kwargs, upper=True)
+
+    def mean(self, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the mean; inf or nan where there is none, as in SciPy."""
+        return self._number("mean", args, kwargs)
+
+    def var(self, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the variance; inf or nan where there is none, as in SciPy."""
+        return self._number("var", args, kwargs)
+
+    def std(self, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the standard deviation."""
+        return self._number("std", args, kwargs)
+
+    def entropy(self, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the differential entropy, in nats; of whole numbers the sum of ``-p log p``."""
+        return self._number("entropy", args, kwargs)
+
+    def rvs(self, key: ArrayLike, shape: ShapeLike = None, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return draws: quantiles of uniform numbers, which differentiate by the parameters as `ppf` does.
+
+        `afx.random` draws from the commoner laws more quickly. Whole numbers come as floats.
+
+        Args:
+            key: a random key.
+            shape: of the draws; that of the parameters without it.
+            *args: the parameters.
+            **kwargs: the parameters, by name.
+
+        >>> afx.stats.gamma.rvs(afx.random.key(0), (2, 3), 2.5, scale=2.0).shape
+        (2, 3)
+        """
+        parameters = self._arrays((), args, kwargs)
+        lead = broadcast_arrays(*parameters)[0].shape
+        dtype = parameters[0].dtype
+        q = uniform(key, lead if shape is None else shape, dtype=dtype)
+        with quiet():
+            return self._distribution(*parameters).quantile(maximum(q, float(np.finfo(dtype).eps) / 8))
+
+    def fit(self, x: ArrayLike, *, start: Mapping[str, float] | None = None, **fixed: ArrayLike) -> dict[str, Array]:
+        """Return the parameters of the greatest likelihood, by name, in float64, with derivatives by the data.
+
+        The location of laws whose support has an end is not fitted: the likelihood has its maximum at the data's own
+        ends there, or none. It is 0, and on an interval the scale 1, unless they are given.
+
+        Args:
+            x: the data, any shape.
+            start: where to begin, for parameters that have a better start than the usual one.
+            **fixed: parameters that are known.
+
+        Raises:
+            ArgumentError: a fixed parameter is none of this law's, one with a start is not fitted or starts outside of its
+                range, one is needed that cannot be fitted, there are no data, data
+                lie outside of the support, or no maximum was found.
+
+        >>> found = afx.stats.expon.fit(np.array([1.0, 2.0, 6.0]))
+        >>> found["scale"].round(6)
+        Array(3., dtype=float64)
+        """
+        return fit(self.__name__, self._distribution, self._names, self._defaults, x, start or {}, fixed)
+
+
+class continuous(Family[P]):  # named as the decorator that it is
+    """Make a distribution of real numbers from a function of its parameters to its `ContinuousDistribution`."""
+
+    def pdf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the density."""
+        return self._value("pdf", x, args, kwargs)
+
+    def logpdf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the logarithm of the density, finite where that underflows."""
+        return self._value("logpdf", x, args, kwargs)
+
+
+class discrete(Family[P]):  # named as the decorator that it is
+    """Make a distribution of whole numbers from a function of its parameters to its `DiscreteDistribution`.
+
+    Values have no derivative by the numbers themselves, nor quantiles any.
+    """
+
+    def pmf(self, k: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the probability of a number."""
+        return self._value("pdf", k, args, kwargs)
+
+    def logpmf(self, k: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the logarithm of the probability of a number, finite where that underflows."""
+        return self._value("logpdf", k, args, kwargs)

@@ -1,29 +1,93 @@
-"""Gamma family: the gamma distribution and chi squared, as sums of squares and waiting times; its inverse; powers of it."""
+"""Gamma and beta families: gamma, chi squared, beta, F and Student's t."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeAlias
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.exponential import exp, log, log1p
-from afx.ops.elementwise.where import where
-from afx.ops.special.gamma import gammaln
-from afx.ops.special.incomplete_gamma import density, gammainc, gammaincc, gammainccinv, gammaincinv
-from afx.ops.special.log_incomplete_gamma import log_gamma_density, log_gammainc, log_gammaincc
-from afx.stats._distribution import ContinuousDistribution
-from afx.stats._family import continuous
-from afx.stats._stirling import digamma_rest, gammaln_rest
-from afx.stats.normal import HALF_LOG_2PI
+from afx.ops.elementwise.arithmetic import exp, log, log1p, sqrt
+from afx.ops.elementwise.comparison import where
+from afx.ops.manipulation.join import broadcast_arrays, stack
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.special import distributions
+from afx.ops.special.distributions import fisher, fisherc
+from afx.ops.special.gamma import betaln, digamma, digamma_gap, gammaln
+from afx.ops.special.incomplete import (
+    betainc,
+    betaincc,
+    betainccinv,
+    betaincinv,
+    density_beta,
+    density_gamma,
+    gammainc,
+    gammaincc,
+    gammainccinv,
+    gammaincinv,
+)
+from afx.ops.special.log_incomplete import (
+    log_beta_density,
+    log_betainc,
+    log_betaincc,
+    log_gamma_density,
+    log_gammainc,
+    log_gammaincc,
+)
+from afx.stats._distribution import ContinuousDistribution, continuous
+from afx.stats.elementary import HALF_LOG_2PI
 
-__all__ = ["chi2", "gamma", "gennorm", "invgamma"]
+# --- Stirling's series: what is left of log-gamma and digamma behind their large terms, with derivatives by the
+# argument
+#
+# Entropies are sums in which these large terms cancel, so that they are written in what is left.
+
+FAR = 10.0  # from here on eight terms of either series are exact to the last digit of float64
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+OF_GAMMALN = tuple(b / (2 * k * (2 * k - 1)) for k, b in enumerate(BERNOULLI, 1))
+OF_DIGAMMA = tuple(b / (2 * k) for k, b in enumerate(BERNOULLI, 1))
+
+
+def _sum_series(coefficients: tuple[float, ...], square: Array) -> Array:
+    total = 0.0 * square
+    for coefficient in reversed(coefficients):
+        total = total * square + coefficient
+    return total
+
+
+def gammaln_rest(a: Array) -> Array:
+    """Return the logarithm of the gamma function less ``(a - ½) log a - a + ½ log 2π``, for numbers above 0."""
+    far = a > FAR
+    inverse, near = 1 / where(far, a, FAR), where(far, 1.0, a)
+    direct = gammaln(near) + near - (near - 0.5) * log(near) - HALF_LOG_2PI
+    return where(far, inverse * _sum_series(OF_GAMMALN, inverse * inverse), direct)
+
+
+def digamma_rest(a: Array) -> Array:
+    """Return ``log a - digamma(a)``, for numbers above 0."""
+    far = a > FAR
+    inverse, near = 1 / where(far, a, FAR), where(far, 1.0, a)
+    series = 0.5 * inverse + inverse * inverse * _sum_series(OF_DIGAMMA, inverse * inverse)
+    return where(far, series, log(near) - digamma(near))
+
+
+def shares_entropy(a: Array) -> Array:
+    """Return the entropy of shares that follow a Dirichlet law of parameters ``a``, along the first axis."""
+    total = sum_(a, axis=0)
+    terms = 0.5 * log(a / total) + gammaln_rest(a) + (a - 1) * (digamma_rest(a) - digamma_rest(total))
+    return sum_(terms, axis=0) - gammaln_rest(total) + (a.shape[0] - 1) * (HALF_LOG_2PI - 0.5 * log(total))
+
+
+# --- Gamma family: the gamma distribution and chi squared, as sums of squares and waiting times; its inverse; powers
+# of it
 
 
 def _gamma(a: Array, loc: ArrayLike, scale: ArrayLike) -> ContinuousDistribution:
     return ContinuousDistribution(
         logpdf=lambda y: log_gamma_density(a, y),
-        pdf=lambda y: density(a, y),
+        pdf=lambda y: density_gamma(a, y),
         cdf=lambda y: gammainc(a, y),
         sf=lambda y: gammaincc(a, y),
         logcdf=lambda y: log_gammainc(a, y),
@@ -110,6 +174,128 @@ def gennorm(beta: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Co
         var=lambda: exp(gammaln(3 * c) - gammaln(c)),
         entropy=lambda: c - log(b / 2) + gammaln(c),
         allowed=b > 0,
+        loc=loc,
+        scale=scale,
+    )
+
+
+# --- Beta family: the beta distribution, and F and Student's t, whose odds follow it
+
+Fn: TypeAlias = Callable[[Array, Array, Array], Array]
+
+
+@continuous
+def beta(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
+    """Beta distribution: density ``xᵃ⁻¹ (1 - x)ᵇ⁻¹ / B(a, b)`` for x from 0 to 1."""
+    c, d = asarray(a), asarray(b)
+    return ContinuousDistribution(
+        logpdf=lambda y: log_beta_density(c, d, y),
+        pdf=lambda y: density_beta(c, d, y),
+        cdf=lambda y: betainc(c, d, y),
+        sf=lambda y: betaincc(c, d, y),
+        logcdf=lambda y: log_betainc(c, d, y),
+        logsf=lambda y: log_betaincc(c, d, y),
+        ppf=lambda q: betaincinv(c, d, q),
+        isf=lambda q: betainccinv(c, d, q),
+        mean=lambda: c / (c + d),
+        var=lambda: c / (c + d) * (d / (c + d)) / (c + d + 1),
+        entropy=lambda: shares_entropy(stack(broadcast_arrays(c, d))),
+        low=0.0,
+        high=1.0,
+        allowed=(c > 0) & (d > 0),
+        loc=loc,
+        scale=scale,
+    )
+
+
+# -- odds --
+def _shares(odds: Array) -> tuple[Array, Array]:
+    """Return ``odds / (1 + odds)`` and its complement, both to the last digit."""
+    large = odds > 1
+    u = where(large, 1 / (1 + 1 / where(large, odds, 1)), where(large, 1, odds) / (1 + where(large, 1, odds)))
+    return u, 1 / (1 + odds)
+
+
+def _choose_side(low: Fn, high: Fn, a: Array, b: Array, odds: Array) -> Array:
+    """Return ``low(a, b, u)``, which is ``high(b, a, 1 - u)``, for the share u of odds, by the smaller of the two."""
+    u, v = _shares(odds)
+    small = odds < 1
+    return where(small, low(a, b, where(small, u, 0.5)), high(b, a, where(small, 0.5, v)))
+
+
+def _odds(a: Array, b: Array, q: Array) -> Array:
+    """Return the odds at which the beta distribution function is q."""
+    u = betaincinv(a, b, q)
+    large = u > 0.5
+    v = betainccinv(b, a, where(large, q, 0.5))
+    low = where(large, 0.5, u)
+    return where(large, (1 - v) / v, low / (1 - low))
+
+
+@continuous
+def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
+    """F distribution: of the ratio of two chi-squared numbers, each over its degrees of freedom."""
+    m, n = asarray(dfn), asarray(dfd)
+    a, b, ratio = m / 2, n / 2, m / n
+
+    def logpdf(y: Array) -> Array:
+        odds = ratio * y
+        return _choose_side(log_beta_density, log_beta_density, a, b, odds) + log(ratio) - 2 * log1p(odds)
+
+    def entropy() -> Array:
+        rest, first, second = digamma_rest(a + b), digamma_rest(a), digamma_rest(b)
+        large = HALF_LOG_2PI + gammaln_rest(a) + gammaln_rest(b) - gammaln_rest(a + b) + 0.5 * log(1 / a + 1 / b)
+        return large + a * (first - rest) + b * (second - rest) - first + second
+
+    return ContinuousDistribution(
+        logpdf=logpdf,
+        cdf=lambda y: fisher(a, b, y),
+        sf=lambda y: fisherc(a, b, y),
+        logcdf=lambda y: _choose_side(log_betainc, log_betaincc, a, b, ratio * y),
+        logsf=lambda y: _choose_side(log_betaincc, log_betainc, a, b, ratio * y),
+        ppf=lambda q: _odds(a, b, q) / ratio,
+        isf=lambda q: 1 / (ratio * _odds(b, a, q)),
+        mean=lambda: where(n > 2, n / where(n > 2, n - 2, 1), math.inf),
+        var=lambda: where(n > 4, 2 * (m + n - 2) * (n / (n - 2)) ** 2 / (m * where(n > 4, n - 4, 1)), math.inf),
+        entropy=entropy,
+        low=0.0,
+        allowed=(m > 0) & (n > 0),
+        loc=loc,
+        scale=scale,
+    )
+
+
+# -- Student's t --
+_FAR = 1e12  # whose square a float32 holds, and beside which one rounds to one
+
+
+@continuous
+def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
+    """Student's t distribution of ``df`` degrees of freedom."""
+    n = asarray(df)
+    half = asarray(0.5, n.dtype)
+
+    def logcdf(y: Array) -> Array:
+        far = y < -1
+        ratio = -where(far, y, -1) / sqrt(n)
+        near = where(ratio < _FAR, ratio, 1)
+        tail = _choose_side(log_betaincc, log_betainc, half, n / 2, near**2)
+        # farther out the leading term is all: ratio**-n / (a B(a, 1/2)), a = n / 2
+        tail = where(ratio < _FAR, tail, -n * log(where(ratio < _FAR, _FAR, ratio)) - log(n / 2) - betaln(n / 2, half))
+        return where(far, tail - math.log(2), log1p(-distributions.stdtr(n, -where(far, -1, y))))
+
+    return ContinuousDistribution(
+        logpdf=lambda y: distributions.log_density(n, y),
+        cdf=lambda y: distributions.stdtr(n, y),
+        sf=lambda y: distributions.stdtr(n, -y),
+        logcdf=logcdf,
+        logsf=lambda y: logcdf(-y),
+        ppf=lambda q: distributions.stdtrit(n, q),
+        isf=lambda q: -distributions.stdtrit(n, q),
+        mean=lambda: where(n > 1, 0.0, math.inf),
+        var=lambda: where(n > 2, n / where(n > 2, n - 2, 1), where(n > 1, math.inf, math.nan)),
+        entropy=lambda: (n + 1) / 2 * digamma_gap(n / 2, half) + 0.5 * log(n) + betaln(n / 2, half),
+        allowed=n > 0,
         loc=loc,
         scale=scale,
     )

@@ -12,20 +12,17 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import full
-from afx.ops.elementwise.exponential import exp, log
-from afx.ops.linalg.cholesky import cholesky
+from afx.ops.elementwise.arithmetic import exp, log
+from afx.ops.linalg.factorizations import cholesky, solve_triangular
 from afx.ops.linalg.products import matmul
-from afx.ops.linalg.triangular import solve_triangular
-from afx.ops.manipulation.diagonals import diagonal
+from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.shape import expand_dims, reshape
-from afx.ops.reductions.logsumexp import logsumexp
+from afx.ops.reductions.cumulative import logsumexp
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.errors import ndtr
 from afx.random import categorical, normal, split
-from afx.random._arguments import ShapeLike
+from afx.random.keys import ShapeLike
 from afx.stats._distribution import floating
-
-__all__ = ["GaussianKde", "gaussian_kde"]
 
 
 @attrs.frozen

@@ -10,31 +10,25 @@ from afx.core.array.array import Array, ArrayLike
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.exponential import exp, log
-from afx.ops.elementwise.rounding import floor
-from afx.ops.elementwise.where import where
-from afx.ops.linalg.cholesky import cholesky
+from afx.ops.elementwise.arithmetic import exp, log, sqrt
+from afx.ops.elementwise.comparison import where
+from afx.ops.elementwise.floating_point import floor
+from afx.ops.linalg.factorizations import cholesky, solve_triangular
 from afx.ops.linalg.products import matmul
-from afx.ops.linalg.triangular import solve_triangular
-from afx.ops.manipulation.axes import moveaxis
-from afx.ops.manipulation.diagonals import diagonal
-from afx.ops.manipulation.join import concat, stack
+from afx.ops.manipulation.edit import diagonal
+from afx.ops.manipulation.join import concat, moveaxis, stack
 from afx.ops.manipulation.shape import broadcast_to, expand_dims
-from afx.ops.reductions.boolean import all as all_
+from afx.ops.reductions.sums import all as all_
 from afx.ops.reductions.sums import sum as sum_
-from afx.ops.special.entropy import xlogy
+from afx.ops.special.errors import xlogy
 from afx.ops.special.gamma import betaln, gammaln, multigammaln
 from afx.random import beta as draw_beta
 from afx.random import chisquare, normal, split
 from afx.random import multinomial as draw_multinomial
-from afx.random._arguments import ShapeLike
-from afx.stats._distribution import floating, quiet
-from afx.stats._fitting import check_data, read_real
-from afx.stats._stirling import digamma_rest, gammaln_rest
-from afx.stats.normal import HALF_LOG_2PI
-
-__all__ = ["lkj", "multinomial", "wishart"]
+from afx.random.keys import ShapeLike
+from afx.stats._distribution import check_data, floating, quiet, read_real
+from afx.stats.elementary import HALF_LOG_2PI
+from afx.stats.gamma_family import digamma_rest, gammaln_rest
 
 
 class _Multinomial:

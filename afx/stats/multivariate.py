@@ -1,8 +1,9 @@
-"""Multivariate distributions: Dirichlet and multivariate normal."""
+"""Multivariate distributions: normal, Student's t, Dirichlet and multinomial, with the normal's distribution function."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -10,39 +11,240 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_shapes
 from afx.core.dtypes import float64
 from afx.errors import ShapeError
-from afx.ops.creation.creation import zeros
+from afx.ops.creation.creation import stop_gradient, zeros
 from afx.ops.creation.matrices import eye
-from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import isnan
-from afx.ops.elementwise.exponential import exp, log
-from afx.ops.elementwise.where import where
-from afx.ops.linalg.cholesky import cholesky
-from afx.ops.linalg.eigen import eigh
+from afx.ops.elementwise.arithmetic import exp, log, sqrt
+from afx.ops.elementwise.comparison import clip, isnan, maximum, where
+from afx.ops.elementwise.trigonometry import asin, sin
+from afx.ops.indexing.getitem import take_along_axis
+from afx.ops.linalg.factorizations import cholesky, solve_triangular
 from afx.ops.linalg.products import matmul
-from afx.ops.linalg.triangular import solve_triangular
-from afx.ops.manipulation.diagonals import diagonal
+from afx.ops.linalg.spectra import eigh
+from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.join import broadcast_arrays, concat
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
-from afx.ops.reductions.boolean import all as all_
 from afx.ops.reductions.cumulative import cumsum
+from afx.ops.reductions.sums import all as all_
 from afx.ops.reductions.sums import max as max_
+from afx.ops.reductions.sums import mean
 from afx.ops.reductions.sums import sum as sum_
-from afx.ops.special.entropy import xlogy
-from afx.ops.special.errors import ndtr
+from afx.ops.sorting.sort import argsort
+from afx.ops.special.errors import ndtr, ndtri, xlogy
 from afx.ops.special.gamma import gammaln
 from afx.random import dirichlet as draw_dirichlet
 from afx.random import multivariate_normal as draw_normal
 from afx.random import normal as draw_standard
-from afx.random._arguments import ShapeLike
-from afx.stats._bivariate_normal import bivariate_cdf
-from afx.stats._distribution import floating, quiet
-from afx.stats._fitting import check_data, fit_shares, read_real
-from afx.stats._multivariate_normal_cdf import lattice_cdf, trivariate_cdf
-from afx.stats._stirling import shares_entropy
+from afx.random.keys import ShapeLike
+from afx.stats._distribution import check_data, fit_shares, floating, quiet, read_real
+from afx.stats.gamma_family import shares_entropy
+from afx.transforms.custom_derivatives import custom_jvp
 
-__all__ = ["dirichlet", "multivariate_normal"]
+# --- Bivariate normal: the distribution function by Genz's method, with its exact derivatives
+
+_nodes: Any = np.polynomial.legendre.leggauss(20)
+TWO_NODES, TWO_WEIGHTS = (_nodes[0] + 1) / 2, _nodes[1] / 2  # from 0 to 1
+STEEP = 0.925  # correlations from which on the integrand by the angle has a peak (Genz 2004, section 2.4)
+FAR = 40.0  # numbers beyond which a normal one never lies, in float64
+LEAST = -100.0  # exponents below which a term counts for nothing
+
+
+def _upper(h: Array, k: Array, r: Array) -> Array:
+    """Return the probability that two normal numbers of correlation r lie above h and k, to 1e-15."""
+    with quiet():
+        return where(abs(r) < STEEP, _integrate_by_angle(h, k, where(abs(r) < STEEP, r, 0.0)), _near_line(h, k, r))
+
+
+def _integrate_by_angle(h: Array, k: Array, r: Array) -> Array:
+    """Return the integral of the density from independence to correlation r, by the angle (Drezner & Wesolowsky 1990)."""
+    angle = asin(r)
+    sines = sin(expand_dims(angle, -1) * TWO_NODES)
+    products, squares = expand_dims(h * k, -1), expand_dims((h * h + k * k) / 2, -1)
+    heights = exp((sines * products - squares) / (1 - sines * sines))
+    return sum_(heights * TWO_WEIGHTS, axis=-1) * angle / (2 * math.pi) + ndtr(-h) * ndtr(-k)
+
+
+def _near_line(h: Array, k: Array, r: Array) -> Array:
+    """Return the probability for numbers that nearly lie on a line: a series and the rest of it (Genz 2004, equation 12)."""
+    k = where(r < 0, -k, k)
+    product, gap = h * k, (h - k) ** 2
+    rest = (1 - r) * (1 + r)
+    is_line = rest <= 0
+    rest = where(is_line, 1.0, rest)
+    width, distance = sqrt(rest), sqrt(gap)
+    c, d = (4 - product) / 8, (12 - product) / 16
+    height = -(gap / rest + product) / 2
+    series = width * exp(height) * (1 - c * (gap - rest) * (1 - d * gap / 5) / 3 + c * d * rest**2 / 5)
+    tail = exp(-product / 2) * math.sqrt(2 * math.pi) * ndtr(-distance / width) * distance
+    tail = tail * (1 - c * gap * (1 - d * gap / 5) / 3)
+    x = expand_dims(rest, -1) * TWO_NODES**2
+    wide, cc, dd = (expand_dims(v, -1) for v in (product, c, d))
+    exponent = -(expand_dims(gap, -1) / x + wide) / 2
+    root = sqrt(1 - x)
+    bracket = exp(-wide * (1 - root) / (2 * (1 + root))) / root - (1 + cc * x * (1 + dd * x))
+    integral = sum_(where(exponent > LEAST, exp(exponent) * bracket, 0.0) * TWO_WEIGHTS, axis=-1) * width
+    total = where(height > LEAST, series, 0.0) - where(product > LEAST, tail, 0.0) + integral
+    total = where(is_line, 0.0, total) / (-2 * math.pi)
+    between = where(k > h, where(h < 0, ndtr(k) - ndtr(h), ndtr(-h) - ndtr(-k)), 0.0)
+    return where(r < 0, between - total, total + ndtr(-maximum(h, k)))
+
+
+def _cdf_of_two(h: Array, k: Array, r: Array) -> Array:
+    found = _upper(-clip(h, -FAR, FAR), -clip(k, -FAR, FAR), r)
+    return astype(clip(found, 0.0, 1.0), h.dtype)
+
+
+def _rule_of_two(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    """Return the value, and its derivative: by a bound the density there times that the other number lies below its own."""
+    h, k, r = primals
+    by_h, by_k, by_r = tangents
+    width = sqrt((1 - r) * (1 + r))
+    slope = (
+        density(h) * ndtr((k - r * h) / width) * by_h
+        + density(k) * ndtr((h - r * k) / width) * by_k
+        + density(h) * density((k - r * h) / width) / width * by_r
+    )
+    return _bivariate_cdf(h, k, r), slope
+
+
+def density(x: Array) -> Array:
+    """Return the density of a normal number."""
+    return exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+
+
+_bivariate_cdf = custom_jvp(_cdf_of_two, _rule_of_two)
+
+
+# --- Multivariate normal: the distribution function in three dimensions by Plackett's formula, in more by a lattice
+
+
+# -- three dimensions --
+def _graded_rule(edges: tuple[float, ...], order: int) -> tuple[Any, Any]:
+    """Return the nodes and weights of Gauss and Legendre's rule on each of several intervals."""
+    found: Any = np.polynomial.legendre.leggauss(order)
+    starts, widths = np.array(edges[:-1])[:, None], np.diff(edges)[:, None]
+    return (starts + widths * (found[0] + 1) / 2).reshape(-1), (widths * found[1] / 2).reshape(-1)
+
+
+# finer towards 1, where the integrand has its peak if the correlations are nearly singular
+THREE_NODES, THREE_WEIGHTS = _graded_rule((0.0, *[1 - 2.0**-k for k in range(1, 14, 2)], 1.0), 20)
+LEAST_VARIANCE = 1e-32  # of a number when the other two are known; rounding may leave less, or nothing
+
+
+def _cdf_of_three(a: Array, b: Array, c: Array, ab: Array, ac: Array, bc: Array) -> Array:
+    """Return the probability that numbers lie below a, b and c, from their correlations.
+
+    The derivative by the correlations with the first number, integrated from independence (Plackett 1954; Genz 2004,
+    section 3.2). The first number is the one behind the two whose correlation is largest.
+    """
+    a, b, c = (clip(v, -FAR, FAR) for v in (a, b, c))
+    last, middle = (abs(ab) > abs(bc)) & (abs(ab) >= abs(ac)), (abs(ac) > abs(bc)) & (abs(ac) > abs(ab))
+    a, c, ab, bc = where(last, c, a), where(last, a, c), where(last, bc, ab), where(last, ab, bc)
+    a, b, ac, bc = where(middle, b, a), where(middle, a, b), where(middle, bc, ac), where(middle, ac, bc)
+    with quiet():
+        total = ndtr(a) * _bivariate_cdf(b, c, bc) + _integrate_from_independence(a, b, c, ab, ac, bc)
+        total = total + _integrate_from_independence(a, c, b, ac, ab, bc)
+    return astype(clip(total, 0.0, 1.0), a.dtype)
+
+
+def _integrate_from_independence(a: Array, b: Array, c: Array, ab: Array, ac: Array, bc: Array) -> Array:
+    """Return the share of the correlation of a and b, when both correlations of a grow from 0 together."""
+    a, b, c, ab, ac, bc = (expand_dims(v, -1) for v in (a, b, c, ab, ac, bc))
+    angle = asin(ab)
+    r = sin(angle * THREE_NODES)
+    s = ac * where(ab == 0, THREE_NODES, r / where(ab == 0, 1.0, ab))
+    rest = (1 - r) * (1 + r)
+    height = exp((r * a * b - (a * a + b * b) / 2) / rest)
+    centre = ((s - r * bc) * a + (bc - r * s) * b) / rest
+    variance = (1 - r * r - s * s - bc * bc + 2 * r * s * bc) / rest
+    below = ndtr((c - centre) / sqrt(maximum(variance, LEAST_VARIANCE)))
+    return sum_(height * below * THREE_WEIGHTS, axis=-1) * angle[..., 0] / (2 * math.pi)
+
+
+def _rule_of_three(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    """Return the value and its derivative: densities of one number or two, times what the others do then."""
+    a, b, c, ab, ac, bc = primals
+    slope = (
+        _slope_by_bound(a, b, c, ab, ac, bc) * tangents[0]
+        + _slope_by_bound(b, a, c, ab, bc, ac) * tangents[1]
+        + _slope_by_bound(c, a, b, ac, bc, ab) * tangents[2]
+        + _slope_by_correlation(a, b, c, ab, ac, bc) * tangents[3]
+        + _slope_by_correlation(a, c, b, ac, ab, bc) * tangents[4]
+        + _slope_by_correlation(b, c, a, bc, ab, ac) * tangents[5]
+    )
+    return _trivariate_cdf(a, b, c, ab, ac, bc), slope
+
+
+def _slope_by_bound(a: Array, b: Array, c: Array, ab: Array, ac: Array, bc: Array) -> Array:
+    """Return the derivative by a: the density there, times the probability of the others when it is known."""
+    wide, long = sqrt((1 - ab) * (1 + ab)), sqrt((1 - ac) * (1 + ac))
+    rest = clip((bc - ab * ac) / (wide * long), -1.0, 1.0)
+    return density(a) * _bivariate_cdf((b - ab * a) / wide, (c - ac * a) / long, rest)
+
+
+def _slope_by_correlation(a: Array, b: Array, c: Array, ab: Array, ac: Array, bc: Array) -> Array:
+    """Return the derivative by the correlation of a and b: their density, times the probability of c when both are known."""
+    rest = (1 - ab) * (1 + ab)
+    variance = (1 - ab * ab - ac * ac - bc * bc + 2 * ab * ac * bc) / rest
+    centre = ((ac - ab * bc) * a + (bc - ab * ac) * b) / rest
+    height = density(a) * density((b - ab * a) / sqrt(rest)) / sqrt(rest)
+    return height * ndtr((c - centre) / sqrt(maximum(variance, LEAST_VARIANCE)))
+
+
+_trivariate_cdf = custom_jvp(_cdf_of_three, _rule_of_three)
+
+
+# -- more dimensions --
+POINTS = 1 << 14  # of the lattice
+LEAST_PROBABILITY = 1e-300  # whose quantile is finite
+
+
+def lattice_cdf(z: Array, r: Array) -> Array:
+    """Return the probability that no number lies above its bound, float[..., n], with correlations float[..., n, n].
+
+    One number after the other is drawn below its bound; the mean of the product of their probabilities is the result
+    (Genz 1992). Points are Richtmyer's sequence of roots of primes, folded, so that the mean of N is off by about 1 / N
+    where the integrand is smooth. The least likely bounds come first, and the points are always the same.
+    """
+    z = clip(z, -FAR, FAR)
+    order = argsort(z, axis=-1)
+    z = take_along_axis(z, order, axis=-1)
+    r = take_along_axis(take_along_axis(r, expand_dims(order, -1), axis=-2), expand_dims(order, -2), axis=-1)
+    factor = cholesky(r)
+    n = z.shape[-1]
+    points = _points(n - 1)
+    with quiet():
+        share = expand_dims(ndtr(z[..., 0]), -1)
+        total, drawn = share, list[Array]()
+        for i in range(1, n):
+            drawn.append(ndtri(maximum(share * points[i - 1], LEAST_PROBABILITY)))
+            row = [expand_dims(factor[..., i, j], -1) for j in range(i + 1)]
+            centre = row[0] * drawn[0]
+            for weight, y in zip(row[1:-1], drawn[1:], strict=True):
+                centre = centre + weight * y
+            share = ndtr((expand_dims(z[..., i], -1) - centre) / row[-1])
+            total = total * share
+        return astype(mean(total, axis=-1), z.dtype)
+
+
+def _points(n: int) -> Any:
+    """Return float[n, POINTS] between 0 and 1: multiples of roots of primes, folded so that their ends meet."""
+    roots = np.sqrt(np.array(_primes(n), float))
+    u = np.outer(roots, np.arange(POINTS) + 0.5) % 1.0
+    return 1 - np.abs(2 * u - 1)
+
+
+def _primes(n: int) -> list[int]:
+    found: list[int] = []
+    candidate = 2
+    while len(found) < n:
+        if all(candidate % p for p in found):
+            found.append(candidate)
+        candidate += 1
+    return found
+
+
+# --- Multivariate distributions: Dirichlet and multivariate normal
 
 
 class _Dirichlet:
@@ -263,10 +465,10 @@ class _MultivariateNormal:
             return ndtr(z[..., 0])
         r = c / (expand_dims(widths, -1) * expand_dims(widths, -2))
         if n == 2:
-            return bivariate_cdf(*broadcast_arrays(z[..., 0], z[..., 1], r[..., 0, 1]))
+            return _bivariate_cdf(*broadcast_arrays(z[..., 0], z[..., 1], r[..., 0, 1]))
         if n == 3:
             bounds = [z[..., k] for k in range(3)]
-            return trivariate_cdf(*broadcast_arrays(*bounds, r[..., 0, 1], r[..., 0, 2], r[..., 1, 2]))
+            return _trivariate_cdf(*broadcast_arrays(*bounds, r[..., 0, 1], r[..., 0, 2], r[..., 1, 2]))
         lead = broadcast_shapes([z.shape[:-1], r.shape[:-2]])
         assert lead is not None  # they went through `z` together
         return lattice_cdf(broadcast_to(z, (*lead, n)), broadcast_to(r, (*lead, n, n)))

@@ -10,26 +10,20 @@ import numpy as np
 
 from afx.control.while_loop import fori_loop
 from afx.core.array.array import Array, ArrayLike
-from afx.ops.creation.creation import asarray, full, zeros_like
-from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.creation.creation import asarray, full, stop_gradient, zeros_like
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import isinf, isnan
-from afx.ops.elementwise.exponential import exp, log, log1p, logaddexp
-from afx.ops.elementwise.rounding import floor
+from afx.ops.elementwise.arithmetic import exp, log, log1p, logaddexp, sqrt
+from afx.ops.elementwise.comparison import clip, isinf, isnan, maximum, minimum, where
+from afx.ops.elementwise.floating_point import floor
 from afx.ops.elementwise.trigonometry import sin
-from afx.ops.elementwise.where import clip, maximum, minimum, where
 from afx.ops.manipulation.join import broadcast_arrays, concat
 from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.bessel import i0e, i0e_fall
 from afx.ops.special.errors import log_ndtr, ndtri_exp
-from afx.stats._bivariate_normal import bivariate_cdf
-from afx.stats._distribution import ContinuousDistribution, log1mexp
-from afx.stats._family import continuous
-from afx.stats.normal import HALF_LOG_2PI
-
-__all__ = ["skewnorm", "truncnorm", "vonmises"]
+from afx.stats._distribution import ContinuousDistribution, continuous, log1mexp
+from afx.stats.elementary import HALF_LOG_2PI
+from afx.stats.multivariate import _bivariate_cdf
 
 _rule: Any = np.polynomial.legendre.leggauss(96)
 NODES, WEIGHTS = (_rule[0] + 1) / 2, _rule[1] / 2  # from 0 to 1
@@ -180,7 +174,7 @@ def skewnorm(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Cont
     def logcdf(y: Array, slant: Array = slant) -> Array:
         light = (y < 0) & (slant > 0)
         tail = _log_light_tail(where(light, y, -1.0), where(light, slant, 1.0))
-        whole = 2 * bivariate_cdf(
+        whole = 2 * _bivariate_cdf(
             *broadcast_arrays(where(light, 0.0, y), zeros_like(y), -slant / sqrt(1 + slant * slant))
         )
         return where(light, tail, where(isnan(y), math.nan, log(whole)))

@@ -9,27 +9,27 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ConcreteValueError
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import asarray, stop_gradient
 from afx.ops.creation.ranges import arange
-from afx.ops.creation.stop_gradient import stop_gradient
-from afx.ops.elementwise.exponential import exp, expm1, log, log1p
-from afx.ops.elementwise.rounding import floor
-from afx.ops.elementwise.where import maximum, minimum, where
+from afx.ops.elementwise.arithmetic import exp, expm1, log, log1p
+from afx.ops.elementwise.comparison import maximum, minimum, where
+from afx.ops.elementwise.floating_point import floor
 from afx.ops.manipulation.join import broadcast_arrays
 from afx.ops.manipulation.shape import reshape
-from afx.ops.reductions.cumulative import cumsum
-from afx.ops.reductions.logsumexp import logsumexp
+from afx.ops.reductions.cumulative import cumsum, logsumexp
 from afx.ops.reductions.sums import sum as sum_
-from afx.ops.special.entropy import xlog1py, xlogy
-from afx.ops.special.incomplete_beta import betainc, betaincc
-from afx.ops.special.incomplete_gamma import gammainc, gammaincc
-from afx.ops.special.log_incomplete_beta import log_beta_density, log_betainc, log_betaincc
-from afx.ops.special.log_incomplete_gamma import log_gamma_density, log_gammainc, log_gammaincc
-from afx.ops.special.whole_quantiles import binomial_quantile, geometric_quantile, nbinom_quantile, poisson_quantile
-from afx.stats._distribution import DiscreteDistribution, log1mexp
-from afx.stats._family import discrete
-
-__all__ = ["bernoulli", "betabinom", "binom", "geom", "nbinom", "poisson"]
+from afx.ops.special.distributions import binomial_quantile, geometric_quantile, nbinom_quantile, poisson_quantile
+from afx.ops.special.errors import xlog1py, xlogy
+from afx.ops.special.incomplete import betainc, betaincc, gammainc, gammaincc
+from afx.ops.special.log_incomplete import (
+    log_beta_density,
+    log_betainc,
+    log_betaincc,
+    log_gamma_density,
+    log_gammainc,
+    log_gammaincc,
+)
+from afx.stats._distribution import DiscreteDistribution, discrete, log1mexp
 
 
 @discrete

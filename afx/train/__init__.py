@@ -22,14 +22,9 @@ A plain ``for`` loop over batches is always enough. These pieces add to it, one 
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.train.checkpointing import resume, save_checkpoints
-from afx.train.history import History
-from afx.train.measuring import measure_over, predict_over
-from afx.train.rate_search import RateSearch, find_learning_rate
-from afx.train.run import Step, finish, steps
-from afx.train.stopping import guard_finite, limit_steps, limit_time, stop_early
-from afx.train.watching import evaluate, show_progress
-from afx.train.writing import write_csv, write_tensorboard
+from afx.train.measuring import RateSearch, find_learning_rate, measure_over, predict_over
+from afx.train.run import History, Step, finish, guard_finite, limit_steps, limit_time, steps, stop_early
+from afx.train.watching import evaluate, resume, save_checkpoints, show_progress, write_csv, write_tensorboard
 
 __all__ = [
     "History",

@@ -7,7 +7,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,21 +19,24 @@ from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
 from afx.pytree.treedef import integers_in_number_fields
 
-__all__ = [
-    "check_callable",
-    "check_holomorphic",
-    "check_integers",
-    "describe",
-    "moving_leaves",
-    "name_of",
-    "own_name",
-    "pair_of",
-    "result_tree",
-    "scalar_output",
-    "transformed",
-    "untraced",
-    "whole_number",
-]
+# --- Function types: what type checkers see of a transformed function
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Function(Protocol[P, R_co]):
+    """A function of these parameters, as ``Callable[P, R]`` is.
+
+    Unlike that, it remains a typed function where a checker cannot tell which overload a lambda means.
+    """
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call it."""
+        ...
+
+
+# --- Arguments: the differentiated leaves of a transformation's arguments, checked at the border
 
 ARGUMENT = re.compile(r"\[\d+\]")  # the path of an argument that is an array by itself
 ONE_LEAF = pytree.structure(0.0)  # of an argument that is an array by itself

@@ -10,13 +10,10 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops._kinds.matrix import floating
-from afx.ops.linalg._divided_differences import Sampled
-from afx.ops.linalg.eigen import eig
-from afx.ops.linalg.hermitian_functions import hermitian_function
+from afx.ops.linalg.matrix_functions import Sampled, hermitian_function
 from afx.ops.linalg.solve import solve
+from afx.ops.linalg.spectra import eig
 from afx.transforms.derivatives.jvp import jvp
-
-__all__ = ["funm"]
 
 
 @attrs.frozen

@@ -11,16 +11,14 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import aval_of, normalize_axis
-from afx.core.tracing.batch_trace import BatchTrace, BatchTracer
-from afx.core.tracing.debug_nans import OPEN_BLOCKS
+from afx.core.tracing.tape import OPEN_BLOCKS
+from afx.core.tracing.traces import BatchTrace, BatchTracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import broadcast_to, permute_dims
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, name_of, transformed
 from afx.transforms.derivatives.nan_check import check_nan
-
-__all__ = ["vmap"]
 
 P = ParamSpec("P")
 R = TypeVar("R")

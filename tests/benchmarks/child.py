@@ -107,7 +107,7 @@ def wait_for_machine_code(run: Callable[[], Any]) -> None:
     """Run until afx has compiled what it wants to, and has chosen between machine code and NumPy's calls."""
     if importlib.util.find_spec("llvmlite") is None:
         return
-    service = importlib.import_module("afx.compiler.native_backend.process").service
+    service = importlib.import_module("afx.compiler.native_backend.service.process").service
     begin = time.perf_counter()
     while time.perf_counter() - begin < WARM_SECONDS or (
         service.is_busy and time.perf_counter() - begin < COMPILE_SECONDS
@@ -128,7 +128,7 @@ def measure(library: str, name: str, seconds: float, products: str) -> dict[str,
     for module in IMPORTS[library]:
         importlib.import_module(module)
     if library == "afx" and products != "default":
-        importlib.import_module("afx.runtime.blas").set_products(products)
+        importlib.import_module("afx.compiler.threads").set_products(products)
     if backend == "native":
         importlib.import_module("afx").set_backend(backend)
     arrays(library, [np.zeros(1, np.float32)])  # whatever a library sets up at its first array

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import afx
-from afx.compiler.native_backend.swap import is_installed
+from afx.compiler.native_backend.run.swap import is_installed
 from tests.benchmarks.harness import available, interleaved
 
 __all__ = ["BAR", "PROGRAMS", "main"]

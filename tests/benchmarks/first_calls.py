@@ -54,7 +54,7 @@ def _warm_up(library: str) -> None:
 
 def _until_taken_over(run: Callable[[], Any]) -> float:
     """Run until all machine code that was begun has come; return the seconds from the first call to the last code."""
-    swap: Any = importlib.import_module("afx.compiler.native_backend.swap")
+    swap: Any = importlib.import_module("afx.compiler.native_backend.run.swap")
     settle, times = swap.NativeCode.settle, list[float]()
 
     def settle_and_note(code: Any, state: str, run: Any) -> None:
@@ -62,7 +62,7 @@ def _until_taken_over(run: Callable[[], Any]) -> float:
         times.append(time.perf_counter())
 
     swap.NativeCode.settle = settle_and_note
-    service: Any = importlib.import_module("afx.compiler.native_backend.process").service
+    service: Any = importlib.import_module("afx.compiler.native_backend.service.process").service
     start = time.perf_counter()
     try:
         while (not times or service.is_busy) and time.perf_counter() - start < PATIENCE:

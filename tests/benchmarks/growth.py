@@ -11,7 +11,7 @@ import numpy as np
 
 import afx
 from afx.compiler.executable import make_plan
-from afx.compiler.simplify import simplify
+from afx.compiler.graph.rewrite_rules import simplify
 from tests.benchmarks.compiled import duration
 
 __all__ = ["chain", "main"]

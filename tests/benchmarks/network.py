@@ -1,7 +1,7 @@
 """Sums on 1-4 ranks beside the model of a network: `python -m tests.benchmarks.network` starts ``mpiexec`` itself.
 
 Latency and bandwidth of messages between two ranks of this machine are measured first, and that of adding; with them
-`afx.distributed.sums.simulate` tells what the same messages should take. Beside it stands what sums take by messages, and in
+`afx.distributed.sums.packets` tells what the same messages should take. Beside it stands what sums take by messages, and in
 memory that the ranks share. Fastest of many: a busy machine, and more ranks than processors, leave nothing else to compare.
 """
 
@@ -21,7 +21,7 @@ from afx import distributed
 from afx.distributed import Machines, Split
 from afx.distributed.graph.placement import Machine
 from afx.distributed.mpi import link as mpi_link
-from afx.distributed.sums.simulate import exchange_seconds
+from afx.distributed.sums.packets import exchange_seconds
 from tests.distributed.jobs import ENVIRONMENT
 
 SIZES = (1000, 10**6, 10**7)

@@ -159,7 +159,7 @@ def measure(name: str, backend: str, folder: str, busy: int) -> dict[str, float]
     afx: Any = importlib.import_module("afx")
     for module in ("nn", "optim", "sample", "integrate", "data"):
         importlib.import_module(f"afx.{module}")
-    importlib.import_module("afx.compiler.native_backend.code_folder").choose_folder(folder)
+    importlib.import_module("afx.compiler.native_backend.service.helper").choose_folder(folder)
     afx.set_backend(backend)
     afx.asarray(np.zeros(1))
     codes, run, ends = _codes(), PROGRAMS[name](afx), threading.Event()

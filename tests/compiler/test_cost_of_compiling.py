@@ -9,9 +9,9 @@ import pytest
 
 import afx
 from afx import Array, stats
-from afx.compiler.native_backend.link import layout
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.lowering.lower import lower_schedule
+from afx.compiler.native_backend.service.link import layout
 from afx.compiler.target import current, use_target
 from afx.control._subgraphs import body_of, consts_first
 from afx.core import graph as graphs

@@ -14,7 +14,7 @@ import pytest
 
 import afx
 from afx import export, optim
-from afx.compiler.native_backend.swap import is_installed
+from afx.compiler.native_backend.run.swap import is_installed
 from afx.compiler.target import Target, current, use_target
 from afx.core.scalar_ops import SCALAR_OPS
 from afx.errors import ArgumentError, ExportError

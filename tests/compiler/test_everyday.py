@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.compiler.schedule import Loop
+from afx.compiler.schedule.schedule import Loop
 from tests.benchmarks.everyday import DTYPES, PROGRAMS, Program
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")

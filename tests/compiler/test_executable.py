@@ -13,8 +13,8 @@ import pytest
 
 import afx
 from afx import Array, nn
-from afx.compiler.arena import Arena
 from afx.compiler.executable import make_plan
+from afx.compiler.schedule.buffers import Arena
 from afx.compiler.target import Target, use_target
 from afx.runtime.thread_pool import get_threads, run_blocks, set_threads
 from tests.compiler.programs import inputs, program

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import afx
-from afx.compiler.graph_builder import Rule
-from afx.compiler.rewrite_rules import RULES
+from afx.compiler.graph.builder import Rule
+from afx.compiler.graph.rewrite_rules import RULES
 
 X = np.linspace(0.1, 1, 12).reshape(3, 4)
 IMAGES, COLORS = np.ones((8, 64, 64, 3)), np.arange(3.0)
@@ -56,7 +56,7 @@ def test_rules_apply_to_programs_that_people_write(rule: str, monkeypatch: pytes
     """Each rule applies to its program, whose values stay."""
     applied: set[str] = set()
     table = {op: tuple([noted(op, r, applied) for r in rules]) for op, rules in RULES.items()}
-    monkeypatch.setattr(importlib.import_module("afx.compiler.simplify"), "RULES", table)
+    monkeypatch.setattr(importlib.import_module("afx.compiler.graph.rewrite_rules"), "RULES", table)
     fn, arguments = PROGRAMS[rule]
     values = [afx.asarray(x) for x in arguments]
     compiled = afx.jit(fn, backend="numpy")(*values)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.compiler.native_backend import swap, trial
+from afx.compiler.native_backend.run import swap, trial
 from afx.compiler.target import use_target
 from afx.errors import MissingExtraError
 from tests.compiler.native_backend.native_run import FIRST_TIER, wait_for

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.control.solving import compiled
+from afx.control import solving
 from afx.core.graph import Constant
 from afx.integrate import odeint
 from afx.transforms.compile.compiled_call import CompiledGraph
@@ -21,11 +21,11 @@ TIMES = np.linspace(0.0, 5.0, 21)
 
 @pytest.fixture(autouse=True)
 def _empty() -> Iterator[None]:
-    compiled._programs.clear()
-    compiled._met.clear()
+    solving._programs.clear()
+    solving._met.clear()
     yield
-    compiled._programs.clear()
-    compiled._met.clear()
+    solving._programs.clear()
+    solving._met.clear()
 
 
 def _decay(shift: Any = 0.0) -> Any:
@@ -94,9 +94,9 @@ def test_large_constants_are_not_kept_for_one_call() -> None:
     table = np.linspace(1.0, 2.0, 200_000)
     found = odeint(lambda t, y: -y + 0.0 * afx.sum(table * y[0]), np.ones(2), TIMES).ys
     np.testing.assert_allclose(found[:, 0], np.exp(-TIMES), rtol=1e-4)
-    assert not compiled._programs
+    assert not solving._programs
     _decay(np.linspace(1.0, 2.0, 2))
-    assert len(compiled._programs) == 1
+    assert len(solving._programs) == 1
 
 
 @pytest.mark.parametrize("make", [afx.asarray, np.array])
@@ -107,7 +107,7 @@ def test_large_constants_are_planned_twice_at_most(make: Callable[[Any], Any]) -
     def integrated(factor: float) -> tuple[Any, int]:
         held = make(factor * table)
         found = odeint(lambda t, y: 0.0 * y - afx.max(held * y[0]), np.ones(1), TIMES).ys
-        return np.asarray(found)[:, 0], len(compiled._programs)
+        return np.asarray(found)[:, 0], len(solving._programs)
 
     first, second, third, other = map(integrated, (1.0, 1.0, 1.0, 2.0))
     assert [first[1], second[1], third[1], other[1]] == [0, 1, 1, 1]
@@ -123,7 +123,7 @@ def test_programs_that_differ_in_constants_are_not_compared(monkeypatch: pytest.
     for shift in (0.0, 1.0, 2.0, 1.0):
         np.testing.assert_allclose(_decay(np.array([0.0, shift]))[-1, 1], shift, atol=0.01 + abs(1 - shift) / 99)
     assert False not in compared
-    assert len(compiled._programs) == 3
+    assert len(solving._programs) == 3
 
 
 def test_forgotten_programs_are_dropped() -> None:
@@ -133,7 +133,7 @@ def test_forgotten_programs_are_dropped() -> None:
     try:
         _decay(np.array([0.0, 1.0]))
         _decay(np.array([0.0, 2.0]))
-        assert len(compiled._programs) <= 2  # of three: the last, and what was forgotten when it ran
+        assert len(solving._programs) <= 2  # of three: the last, and what was forgotten when it ran
     finally:
         afx.set_cache_limit(before)
 

@@ -8,7 +8,7 @@ import pytest
 
 import afx
 from afx import optim
-from afx.control.solving import compiled
+from afx.control import solving
 from afx.integrate import odeint
 
 TIMES = np.linspace(0.0, 20.0, 21)
@@ -42,14 +42,14 @@ def test_a_long_integration_has_the_bits_of_a_jitted_one() -> None:
 
 def test_functions_that_are_written_anew_share_a_plan() -> None:
     """A closure for each call has the plan of the one before, whatever values its arguments have."""
-    compiled._programs.clear()
+    solving._programs.clear()
     for rate in (1.0, 1.1, 1.2):
         odeint(lambda t, y, r: Field()(t, y, r), START, TIMES, np.float64(rate))
-    assert len(compiled._programs) == 1
-    compiled._programs.clear()
+    assert len(solving._programs) == 1
+    solving._programs.clear()
     for _ in range(2):
         optim.minimize(lambda x: (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2, np.array([-1.2, 1.0]))
-    assert len(compiled._programs) == 1
+    assert len(solving._programs) == 1
 
 
 def test_python_branches_still_work() -> None:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.core.graph_drawing import MAX_DRAWN_BOXES, boxes_and_edges, to_svg
-from afx.core.graph_layout import BOX_GAP, place_boxes
+from afx.core.graph import BOX_GAP, MAX_DRAWN_BOXES, boxes_and_edges, place_boxes, to_svg
 from afx.errors import GraphError
 
 

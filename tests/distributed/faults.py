@@ -14,7 +14,7 @@ import afx
 from afx import distributed, optim, train
 from afx.distributed import Machines, Split
 from afx.errors import ArgumentError
-from afx.io import shards
+from afx.io import checkpoints
 from tests.distributed.programs import (
     SLOTS,
     SPLITS,
@@ -213,7 +213,7 @@ def go_on() -> None:
     """Train with a sharded state from where a folder's checkpoints end; rank 1 may be killed behind its part of one."""
     folder, steps, victim = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     machines = distributed.connect(SLOTS, deadline=60.0)
-    real = shards.write_archive
+    real = checkpoints.write_archive
 
     def write(path: Path, *args: Any) -> str:
         digest = real(path, *args)
@@ -221,7 +221,7 @@ def go_on() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return digest
 
-    shards.write_archive = write
+    checkpoints.write_archive = write
     start, state = train_saved(machines, folder, steps)
     report(machines, start + len(state) > 0)
 

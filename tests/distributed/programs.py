@@ -18,7 +18,7 @@ from afx import Array, Graph, distributed, optim, random
 from afx.compiler.target import Target, current
 from afx.distributed import Machines, Split
 from afx.distributed.mpi import link as mpi_link
-from afx.distributed.sums import packets, two_levels
+from afx.distributed.sums import packets, plan
 from afx.runtime.thread_pool import get_threads
 
 X = np.random.default_rng(0).normal(size=(37, 5))
@@ -219,7 +219,7 @@ def machines_of() -> None:
     sizes = [int(text) for text in sys.argv[2].split(",")]
     names = [f"machine {k}" for k, size in enumerate(sizes) for _ in range(size)]
     platform.node = lambda: names[int(os.environ["OMPI_COMM_WORLD_RANK"])]
-    two_levels.MachineNodes.saves = lambda self, others: self.are_shared  # type: ignore[method-assign]  # also of few
+    plan.MachineNodes.saves = lambda self, others: self.are_shared  # type: ignore[method-assign]  # also of few
     slots = 2 * sum(sizes) + 1
     machines, local = distributed.connect(slots, deadline=60.0), distributed.local(slots)
     ok = machines.link.hosts == tuple(sizes)  # type: ignore[attr-defined]  # of the link over MPI

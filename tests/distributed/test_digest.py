@@ -10,7 +10,7 @@ import numpy as np
 
 import afx
 from afx import nn
-from afx.distributed.digest import describe_program, shape_text, stable_repr
+from afx.distributed.messages import describe_program, shape_text, stable_repr
 from tests.markdown import ROOT
 
 MODEL = "nn.Sequential(nn.Linear.create(afx.random.key(0), 3, 4), nn.relu, nn.MLP.create(afx.random.key(1), [4, 2, 1]))"
@@ -19,7 +19,9 @@ MODEL = "nn.Sequential(nn.Linear.create(afx.random.key(0), 3, 4), nn.relu, nn.ML
 def test_models_with_functions_read_the_same_in_every_process() -> None:
     """Activations in fields are named, not shown by their address."""
     model = eval(MODEL)
-    code = f"import afx; from afx import nn; from afx.distributed.digest import shape_text; print(shape_text({MODEL}))"
+    code = (
+        f"import afx; from afx import nn; from afx.distributed.messages import shape_text; print(shape_text({MODEL}))"
+    )
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert shape_text(model) == result.stdout.strip()
     assert "0x" not in shape_text(model) + describe_program(lambda x: (model, nn.relu, x))
@@ -44,7 +46,7 @@ class Tagged:
 
 def test_sets_in_static_fields_read_the_same_in_every_process() -> None:
     """Their order differs from process to process; so it does within other values."""
-    code = "from tests.distributed.test_digest import Tagged; from afx.distributed.digest import shape_text\n"
+    code = "from tests.distributed.test_digest import Tagged; from afx.distributed.messages import shape_text\n"
     code += "print(shape_text([Tagged(1.0), Tagged(2.0, (frozenset('xyz'), 3))]))"
     texts = {
         subprocess.run(

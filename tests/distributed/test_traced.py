@@ -1,4 +1,4 @@
-"""`afx.distributed.traced`: what exchanges numbers says so where it is called inside of a transformation."""
+"""`afx.distributed.messages`: what exchanges numbers says so where it is called inside of a transformation."""
 
 from collections.abc import Callable
 from typing import Any

@@ -7,7 +7,7 @@ import pytest
 
 import afx
 from afx.integrate import quad
-from afx.integrate.kronrod import GAUSS_WEIGHTS, NODES, WEIGHTS
+from afx.integrate.quad import GAUSS_WEIGHTS, NODES, WEIGHTS
 
 INF = np.float64(np.inf)
 

@@ -7,7 +7,7 @@ import pytest
 
 import afx
 from afx.integrate import sdeint
-from afx.integrate.brownian import increments
+from afx.integrate.sdeint import increments
 
 KEY = afx.random.key(3)
 KEYS = afx.random.split(KEY, 300)

@@ -58,14 +58,14 @@ def start_writer(folder: Path, seconds: float) -> "subprocess.Popen[bytes]":
 @pytest.mark.skipif(os.name != "posix", reason="locks of files")
 def test_looking_at_a_folder_deletes_nothing(tmp_path: Path) -> None:
     """A reader leaves the unfinished file of a live writer alone, and those of dead ones too; a writer sweeps these."""
-    left = tmp_path / f".step_0000000003.npz.abc{io.atomic.TEMPORARY}"
+    left = tmp_path / f".step_0000000003.npz.abc{io.archive.TEMPORARY}"
     left.write_bytes(b"left by a killed process")
     with start_writer(tmp_path, 1.5) as process:
         reader = io.Checkpoints(tmp_path)
         assert (reader.steps(), reader.latest(), reader.best()) == ([], None, None)
         io.Checkpoints(tmp_path).save(7, 1.0)  # even another writer takes the dead one's file alone
         assert not left.exists()
-        assert len(list(tmp_path.glob(f".step_*{io.atomic.TEMPORARY}"))) == 1
+        assert len(list(tmp_path.glob(f".step_*{io.archive.TEMPORARY}"))) == 1
         assert process.wait() == 0, process.stderr and process.stderr.read()
     assert reader.steps() == [1, 7]
     left.write_bytes(b"again")
@@ -78,11 +78,11 @@ def test_the_next_save_sweeps_what_killed_ones_left(tmp_path: Path) -> None:
     """`io.save` removes the unfinished files of dead processes for its own path, and no others."""
     with start_writer(tmp_path, 60.0) as process:
         process.kill()
-    (left,) = tmp_path.glob(f".step_*{io.atomic.TEMPORARY}")
-    other = tmp_path / f".other.npz.abc{io.atomic.TEMPORARY}"
+    (left,) = tmp_path.glob(f".step_*{io.archive.TEMPORARY}")
+    other = tmp_path / f".other.npz.abc{io.archive.TEMPORARY}"
     other.write_bytes(b"")
-    (tmp_path / f".step_0000000001.npz.link{io.atomic.TEMPORARY}").symlink_to(other)
-    os.mkfifo(tmp_path / f".step_0000000001.npz.pipe{io.atomic.TEMPORARY}")
+    (tmp_path / f".step_0000000001.npz.link{io.archive.TEMPORARY}").symlink_to(other)
+    os.mkfifo(tmp_path / f".step_0000000001.npz.pipe{io.archive.TEMPORARY}")
     io.save(tmp_path / "step_0000000001.npz", 1.0)
     assert not left.exists()
     assert other.exists()

@@ -87,11 +87,11 @@ PRIVATE = [
     "afx.compiler.numpy_backend.exec:_compiled",
     "afx.compiler.executable:make_plan",
     "afx.runtime.thread_pool:get_threads",
-    "afx.transforms.custom.custom_rules:CustomRules",
-    "afx.transforms.custom.custom_call:custom_call",
-    "afx.control.while_graphs:WhileLoop",
-    "afx.ops.linalg._divided_differences:Power",
-    "afx.ops.linalg._divided_differences:Sampled",
+    "afx.transforms.custom_call:CustomRules",
+    "afx.transforms.custom_call:custom_call",
+    "afx.control.while_loop:WhileLoop",
+    "afx.ops.linalg.matrix_functions:Power",
+    "afx.ops.linalg.matrix_functions:Sampled",
     "afx.ops.callback:callback",
     "afx.ops.callback:Callback",
     "afx.distributed:map_over",
@@ -411,7 +411,7 @@ INJECTED = "__import__('os').system('x')"
             "primitive": "custom_call",
             "params": {
                 "rules": {
-                    "record": "afx.transforms.custom.custom_rules:CustomRules",
+                    "record": "afx.transforms.custom_call:CustomRules",
                     "values": {
                         key: {"function": "afx.nn:relu"} for key in ["name", "fn", "forward", "backward", "push"]
                     },
@@ -422,7 +422,7 @@ INJECTED = "__import__('os').system('x')"
             "primitive": "hermitian_function",
             "params": {
                 "fn": {
-                    "record": "afx.ops.linalg._divided_differences:Sampled",
+                    "record": "afx.ops.linalg.matrix_functions:Sampled",
                     "values": {"derivative": {"function": f"{HERE}:canary"}},
                 }
             },
@@ -449,7 +449,7 @@ def graph(inputs: list[Any], outputs: list[int]) -> Any:
 def loop(test: list[Any], body: list[Any]) -> Any:
     """Return a while loop of float graphs with these inputs."""
     values = {"test": {"program": graph(test, [0])}, "body": {"program": graph(body, [0])}, "a": 0, "b": 0}
-    return {"record": "afx.control.while_graphs:WhileLoop", "values": values}
+    return {"record": "afx.control.while_loop:WhileLoop", "values": values}
 
 
 SCAN: dict[str, Any] = {"counts": {"tuple": [0, 1]}, "length": 2, "reverse": False}

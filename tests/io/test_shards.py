@@ -15,7 +15,7 @@ import afx
 from afx import distributed, io, train
 from afx.errors import ArgumentError, FileFormatError, PeerLost
 from afx.io import checkpoints as saving
-from afx.io import shards
+from afx.io import checkpoints as shards
 from afx.runtime import job
 
 SLOTS = 4

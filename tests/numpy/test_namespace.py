@@ -16,7 +16,7 @@ import pytest
 import afx
 import afx.numpy as np
 from afx import Array, errors
-from tests.core.dispatch.test_numpy_names import CONSTANT, DIFFERENTIABLE
+from tests.core.test_numpy_names import CONSTANT, DIFFERENTIABLE
 from tests.ops.test_numpy_forms import FORMS, leaves
 
 X = numpy.array([[0.3, 0.7, 0.2], [0.9, 0.4, 0.6]])

@@ -113,7 +113,7 @@ def is_real(p: Primitive, sample: Sample) -> bool:
 
 def holds_function(p: Primitive) -> bool:
     """Tell whether a primitive is made of functions; those are tested where they are called."""
-    among_slots = {"psum", "slot_gather", "psum_scatter", "slot_shift"}  # tests/distributed/spmd/test_spmd.py
+    among_slots = {"psum", "slot_gather", "psum_scatter", "slot_shift"}  # tests/distributed/test_spmd.py
     return p.derivative.concrete_vjp is not None or p.name == "callback" or p.name in among_slots
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from afx.ops.linalg._divided_differences import Exponential, Logarithm, Power, Sampled
+from afx.ops.linalg.matrix_functions import Exponential, Logarithm, Power, Sampled
 from tests.ops.samples import Sample
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import afx
 from afx import random
-from afx.ops.random.philox import BLOCKS, FEW, block_words, philox, philox_few, philox_first
+from afx.ops.random.bits import BLOCKS, FEW, block_words, philox, philox_few, philox_first
 from tests.random.draws import DRAWS
 
 KEY = random.key(42)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from afx.runtime.autotune import Autotuner
+from afx.runtime.thread_pool import Autotuner
 
 
 @pytest.mark.parametrize("policies", [2, 3, 4])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import afx
+from afx.compiler.threads import set_products
 from afx.errors import MissingExtraError
-from afx.runtime.blas import set_products
 from afx.runtime.thread_pool import get_threads, set_threads
 
 

@@ -18,7 +18,7 @@ import pytest
 import afx
 from afx.runtime import thread_pool as workers
 from afx.runtime.blas import Blas, blas
-from afx.runtime.output_pool import without_debugger_refs
+from afx.runtime.buffer_cache import without_debugger_refs
 from afx.runtime.thread_pool import get_threads, run_blocks, set_threads
 
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from afx.ops.linalg import triangular
-from afx.runtime.triangular_solver import find_solver
+from afx.ops.linalg import factorizations
+from afx.runtime.blas import find_solver
 
-LENGTH = triangular.BLOCK + 6
+LENGTH = factorizations.BLOCK + 6
 
 
 def systems(dtype: str, batch: tuple[int, ...], sides: int) -> tuple[Any, Any]:
@@ -25,7 +25,7 @@ def systems(dtype: str, batch: tuple[int, ...], sides: int) -> tuple[Any, Any]:
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take each way in turn."""
     if request.param == "halves":
-        monkeypatch.setattr(triangular, "find_solver", lambda _: None)
+        monkeypatch.setattr(factorizations, "find_solver", lambda _: None)
 
 
 @pytest.mark.usefixtures("_way")
@@ -40,7 +40,7 @@ def test_solutions_solve(dtype: str, batch: tuple[int, ...], sides: int) -> None
             for unit in (False, True):
                 other = np.triu(np.full(a.shape, np.nan, dtype), 1)
                 hidden = np.where(np.isnan(other if lower else np.swapaxes(other, -1, -2)), dtype_nan(dtype), matrix)
-                x = triangular.solved(hidden, b, lower=lower, unit=unit)
+                x = factorizations.solved(hidden, b, lower=lower, unit=unit)
                 full = np.tril(a) if lower else np.triu(a)
                 if unit:
                     full[..., range(LENGTH), range(LENGTH)] = 1
@@ -58,9 +58,9 @@ def test_stacks_are_broadcast() -> None:
     """One matrix for many right-hand sides, and the other way round; neither operand is written."""
     a, b = systems("d", (3,), 2)
     before = a.copy(), b.copy()
-    one = triangular.solved(a[0], b, lower=True, unit=False)
+    one = factorizations.solved(a[0], b, lower=True, unit=False)
     np.testing.assert_allclose(np.tril(a[0]) @ one, b, atol=1e-13)
-    many = triangular.solved(a, b[0], lower=True, unit=False)
+    many = factorizations.solved(a, b[0], lower=True, unit=False)
     np.testing.assert_allclose(np.tril(a) @ many, np.broadcast_to(b[0], many.shape), atol=1e-13)
     assert all(np.array_equal(x, y) for x, y in zip((a, b), before, strict=True))
 
@@ -71,8 +71,8 @@ def test_a_zero_on_the_diagonal_is_refused() -> None:
     a, b = systems("d", (), 2)
     a[4, 4] = 0
     with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
-        triangular.solved(a, b, lower=True, unit=False)
-    assert np.isfinite(triangular.solved(a, b, lower=True, unit=True)).all()
+        factorizations.solved(a, b, lower=True, unit=False)
+    assert np.isfinite(factorizations.solved(a, b, lower=True, unit=True)).all()
 
 
 @pytest.mark.usefixtures("_way")
@@ -80,7 +80,7 @@ def test_special_values_spread_as_in_substitution() -> None:
     """What depends on a nan or an infinity is not finite, and the rest is as it was."""
     a, b = systems("d", (), 1)
     b[LENGTH // 2] = np.nan
-    x = triangular.solved(a, b, lower=True, unit=False)
+    x = factorizations.solved(a, b, lower=True, unit=False)
     assert np.isfinite(x[: LENGTH // 2]).all()
     assert np.isnan(x[LENGTH // 2 :]).all()
 

@@ -11,7 +11,7 @@ import pytest
 
 import afx
 from afx import pytree
-from afx.transforms.compile.jit_cache import QUICK_CALLS
+from afx.transforms.compile.quick_call import QUICK_CALLS
 
 
 @attrs.frozen

@@ -1,17 +1,26 @@
-"""Code generation: a schedule as Python that calls NumPy.
-
-The program is one function, or several in a row: Python's time to compile a function grows faster than its length.
-What a part reads from outside is bound to it once for each set of buffers, so that all
-names are local, or nearly so. What is shown is what runs.
-"""
+"""Code generation: a schedule as Python that calls NumPy, at the lines of the user's code."""
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from types import CodeType, ModuleType
+from typing import Any
 
-from afx.compiler.numpy_backend.bindings import (
+from afx.compiler.numpy_backend.loops import FusedEmitter, emit_scalar_steps, run_scalar_loop, walk_back
+from afx.compiler.numpy_backend.program import (
+    Bind,
+    Clock,
+    Line,
+    Names,
+    Part,
+    Program,
+    applied,
     arena_text,
+    call_lines,
+    common_errstate,
     copies,
     in_arena,
     kernel_text,
@@ -19,40 +28,123 @@ from afx.compiler.numpy_backend.bindings import (
     made_pool,
     made_scratch,
     made_view,
+    make_line,
+    named_once,
     pool_text,
     scratch_text,
+    view_text,
+    wrap_errstate,
 )
-from afx.compiler.numpy_backend.calls import applied, call_lines, named_once, view_text
-from afx.compiler.numpy_backend.emit_fused import FusedEmitter
-from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
-from afx.compiler.numpy_backend.locations import file_of
-from afx.compiler.numpy_backend.names import Names
-from afx.compiler.numpy_backend.program import Bind, Clock, Line, Part, Program, make_line
-from afx.compiler.numpy_backend.reverse_loops import walk_back
-from afx.compiler.numpy_backend.scalar_loops import emit_scalar_steps, run_scalar_loop
-from afx.compiler.operands import Buffer, Number, Operand
-from afx.compiler.schedule import (
+from afx.compiler.schedule.schedule import (
     Alloc,
     Branch,
+    Buffer,
     Call,
     ErrorState,
     Free,
     Fused,
     Instruction,
     Loop,
+    Number,
+    Operand,
     Params,
     Result,
     Schedule,
+    Sources,
     View,
 )
 from afx.compiler.target import Target
 from afx.core.dtypes import DType, dtype_name
 from afx.core.primitive import lookup, primitive_for_role
+from afx.core.tracing.tracer import SourceLocation, module_names
 from afx.runtime.blas import product
-from afx.runtime.output_pool import donated_or_empty
+from afx.runtime.buffer_cache import donated_or_empty
 from afx.runtime.thread_pool import run_blocks
 
-__all__ = ["emit"]
+# --- Locations: generated code takes the file and the lines of the user's code that it computes
+#
+# NumPy warns at the line of Python that calls it, in the module of its globals. So the calls of a plan carry the
+# user's lines, and nothing has to be done when a call does not warn: filters, ``-W error`` and tracebacks see the
+# user's code.
+
+NO_COLUMNS = 13  # the code of an entry that holds a line alone (Objects/locations.md of CPython)
+MAX_UNITS = 8  # instructions of two bytes that an entry stands for
+
+
+def file_of(instruction: Instruction, sources: Sources) -> str:
+    """Return the user's file that warnings of an instruction point to, an empty text where it gives none."""
+    first: Any = instruction
+    if isinstance(instruction, Fused):
+        first = instruction.body[0] if instruction.body else None
+    if not isinstance(first, Call) or first.error_state is None or first.equation < 0 or not sources:
+        return ""
+    source = sources[first.equation]
+    code = getattr(source, "code", None)
+    return "" if source is None else str(source.file if code is None else code.co_filename)
+
+
+def relocate(code: CodeType, locations: Sequence[SourceLocation | None]) -> CodeType:
+    """Return code whose lines are those of a user's file.
+
+    A function has one file: where locations lie in several, it is that of most of them. Lines of no location in it take the
+    location before.
+
+    Args:
+        code: of a text, with the functions inside of it.
+        locations: of each line of the text.
+    """
+    constants = tuple([relocate(c, locations) if isinstance(c, CodeType) else c for c in code.co_consts])
+    code = code.replace(co_consts=constants)
+    rows = [(end - start, None if line is None else locations[line - 1]) for start, end, line in code.co_lines()]
+    known = [(location.file, location.line) for _, location in rows if location is not None]
+    if not known:
+        return code
+    file, first = known[0]
+    if any([f != file for f, _ in known]):  # noqa: C419  # a list is quicker
+        file = Counter([f for f, _ in known]).most_common(1)[0][0]
+        first = next(line for f, line in known if f == file)
+    return code.replace(co_filename=file, co_firstlineno=first, co_linetable=_table(rows, file, first))
+
+
+def _table(rows: Sequence[tuple[int, SourceLocation | None]], file: str, first: int) -> bytes:
+    """Return the table of lines of code whose ranges of bytes have these locations, in CPython's format.
+
+    Steps from line to line are signed numbers in pieces of six bits, the lowest first. All of it stands in one function, as
+    every first call waits for it.
+    """
+    table, last = bytearray(), first
+    for size, location in rows:
+        line = location.line if location is not None and location.file == file else last
+        units, step, last = size // 2, line - last, line
+        while units > 0:
+            count = min(units, MAX_UNITS)
+            table.append(0x80 | NO_COLUMNS << 3 | count - 1)
+            rest = -step << 1 | 1 if step < 0 else step << 1
+            while rest >= 64:
+                table.append(0x40 | rest & 63)
+                rest >>= 6
+            table.append(rest)
+            units, step = units - count, 0
+    return bytes(table)
+
+
+def module_globals(file: str) -> dict[str, Any]:
+    """Return globals whose warnings count as those of the module of a file, which are shown once a line."""
+    name = module_names.get(file)
+    if name is None:  # of a graph from another process
+        modules: dict[str, Any] = dict(sys.modules)  # some programs put other objects there
+        files = {n: vars(m).get("__file__") for n, m in modules.items() if isinstance(m, ModuleType)}
+        name = module_names[file] = next((n for n, f in files.items() if f == file), "__main__")
+    module = sys.modules.get(name)
+    space: dict[str, Any] = vars(module) if isinstance(module, ModuleType) else {}
+    return {"__name__": name, "__warningregistry__": space.setdefault("__warningregistry__", {})}
+
+
+# --- Code generation: a schedule as Python that calls NumPy
+#
+# The program is one function, or several in a row: Python's time to compile a function grows faster than its length.
+# What a part reads from outside is bound to it once for each set of buffers, so that all names are local, or nearly
+# so. What is shown is what runs.
 
 
 def emit(schedule: Schedule, target: Target, kernels: Sequence[Bind] = (), clock: Clock | None = None) -> Program:

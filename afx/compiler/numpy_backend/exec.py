@@ -7,15 +7,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afx.compiler.numpy_backend.emit import emit
-from afx.compiler.numpy_backend.listing import head, shared_lines
-from afx.compiler.numpy_backend.locations import module_globals, relocate
-from afx.compiler.numpy_backend.program import Bind, Clock, Line, Part, Program, make_line
-from afx.compiler.schedule import Schedule
+from afx.compiler.numpy_backend.emit import emit, module_globals, relocate
+from afx.compiler.numpy_backend.program import Bind, Clock, Line, Part, Program, head, make_line, shared_lines
+from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import Target
-from afx.core.tracing.source_info import SourceLocation, places_of
-
-__all__ = ["Executable", "NumpyBackend", "Run"]
+from afx.core.tracing.tracer import SourceLocation, places_of
 
 Run: TypeAlias = "Callable[..., list[Any]]"
 
@@ -32,7 +28,7 @@ class NumpyBackend:
         A clock is called after each instruction of the schedule, not within loops and branches.
 
         >>> import afx
-        >>> from afx.compiler.lowering import schedule_graph
+        >>> from afx.compiler.schedule.lowering import schedule_graph
         >>> schedule = schedule_graph(afx.trace(lambda x: x + 1.0)(afx.ones(2)), Target())
         >>> NumpyBackend.compile(schedule, Target()).bind()(np.ones(2, np.float32))
         [array([2., 2.], dtype=float32)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from afx.core.options import Order, refuse_out
+from afx.core.numpy_names import Order, refuse_out
 from afx.core.registry import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from afx.core.array.array import Array, ArrayLike
 
-__all__ = ["Methods"]
 
 Axis = int | Sequence[int] | None
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from afx.core.registry import FUNCTIONS
 from afx.errors import OperandError
-from afx.pytree.registry import table_values
 
 if TYPE_CHECKING:
     from afx.core.array.array import Array, ArrayLike
 
-__all__ = ["Operators", "answers_itself", "operand_values"]
 
-DEEPEST = 8  # calls between an operator and its operands' values
 KNOWN = (str, bytes, list, tuple, dict, set, frozenset, type(None), np.ndarray, np.generic, bool, int, float, complex)
 
 
@@ -26,23 +21,6 @@ def not_implemented(other: object, error: OperandError) -> Array:
     if isinstance(other, (*KNOWN, Operators)):
         raise error
     return cast("Array", NotImplemented)
-
-
-def operand_values(table: Any, who: str) -> Any:
-    """Return the values of a table of pandas, or raise where it is beside a plain Array's operator, which it answers."""
-    frame: FrameType | None = sys._getframe(1)
-    for _ in range(DEEPEST):
-        if frame is None:
-            break
-        here = frame.f_locals
-        if frame.f_globals.get("__name__") == __name__ and here.get("other") is table:
-            if not hasattr(here["self"], "_trace"):
-                raise OperandError(
-                    f"{who}: the table's operator is asked first: got {type(table).__name__}; use a function"
-                )
-            break
-        frame = frame.f_back
-    return table_values(table)
 
 
 def answers_itself(other: object) -> bool:

@@ -7,13 +7,11 @@ from typing import Literal
 
 import attrs
 
-from afx.compiler.cost import bytes_moved, flops
+from afx.compiler.schedule.cost import bytes_moved, flops
 from afx.core.graph import Equation, Graph, Var
 from afx.distributed.graph.split import GraphSplit, Receive, Run, Send, check_graph
 from afx.errors import ArgumentError
 from afx.transforms._arguments import describe
-
-__all__ = ["Estimate", "Machine", "estimate", "place"]
 
 
 @attrs.frozen

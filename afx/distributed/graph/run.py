@@ -17,8 +17,6 @@ from afx.distributed.sums.buffers import Ndarray
 from afx.errors import ArgumentError
 from afx.transforms.compile.compiled_call import CompiledGraph
 
-__all__ = ["GraphRunner"]
-
 Values: TypeAlias = dict[int, Any]  # of the variables that this rank has
 Step: TypeAlias = Callable[[Values], bool]  # tells whether it is done; one that is not is tried again
 Reads: TypeAlias = Sequence[int]  # the variables that a step reads

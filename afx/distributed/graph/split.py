@@ -20,8 +20,6 @@ from afx.core.graph import Constant, Equation, Graph, Literal, Var
 from afx.errors import ArgumentError
 from afx.transforms._arguments import describe
 
-__all__ = ["GraphSplit", "Instruction", "Receive", "Run", "Send", "SlotProgram", "check_graph", "split_graph"]
-
 
 @attrs.frozen
 class Run:

@@ -9,23 +9,14 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from afx.distributed.link import RankLostError
-from afx.distributed.mpi.collectives import Collectives
-from afx.distributed.mpi.exchange import Traffic
-from afx.distributed.mpi.flood import Flood
-from afx.distributed.mpi.reduction import MpiReduction, Participation
+from afx.distributed.link import RankLostError, wait_until
+from afx.distributed.mpi.exchange import Flood, Traffic
 from afx.distributed.mpi.shared_memory import SharedMemory, share_memory
-from afx.distributed.mpi.shared_parts import SharedGather, SharedParts
-from afx.distributed.mpi.shared_sum import SharedSum
-from afx.distributed.mpi.watch import Peer, Watch
-from afx.distributed.sums.buffers import Layout, Memory, Ndarray
-from afx.distributed.sums.plan import DIRECT_MOST_RANKS, plan_gather, plan_sum
-from afx.distributed.sums.rounds import Exchange
-from afx.distributed.sums.tree import tree_over
-from afx.distributed.waiting import wait_until
+from afx.distributed.mpi.shared_sums import MpiReduction, Participation, SharedGather, SharedParts, SharedSum
+from afx.distributed.mpi.watch import Collectives, Peer, Watch
+from afx.distributed.sums.buffers import Layout, Memory, Ndarray, tree_over
+from afx.distributed.sums.plan import DIRECT_MOST_RANKS, Exchange, plan_gather, plan_sum
 from afx.errors import ArgumentError, PeerLost
-
-__all__ = ["MpiLink"]
 
 PIECE_BYTES: Final = 1 << 30  # Open MPI takes at most 2**31 - 1 elements a call
 SIZE_TAG, DATA_TAG, SHARE_TAG = 1, 2, 4  # and 5

@@ -1,27 +1,205 @@
-"""Shared memory: what ranks of one machine write for each other, and counters that say how far each has come.
-
-A rank's memory is a ring of chunks. It writes the next chunk as soon as all others have read the one whose place that takes,
-and then raises its counter; so nothing but memory carries what ranks of one machine add up. This relies on stores that
-become visible in the order of the program, as those of x86-64 do (Intel 64 Architectures Software Developer's Manual,
-volume 3A, section "Memory Ordering in P6 and More Recent Processor Families"); elsewhere messages are sent.
-"""
+"""Shared memory: what ranks of one machine write for each other, and counters that say how far each has come."""
 
 from __future__ import annotations
 
+import itertools
 import mmap
+import os
+import platform
+import secrets
 import struct
+import sys
+import weakref
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import numpy as np
 
-from afx.distributed.mpi.memory_files import FilePort, map_memory
-from afx.distributed.mpi.shared_blocks import SharedBlocks
 from afx.distributed.mpi.watch import Watch
-from afx.distributed.sums.buffers import Layout, Memory, Ndarray
+from afx.distributed.sums.buffers import ALIGNMENT_BYTES, Layout, Memory, Ndarray
 from afx.errors import ArgumentError
+from afx.runtime.buffer_cache import ALONE
 
-__all__ = ["RING", "SIGN", "SLOT_BYTES", "SharedMemory", "share_memory"]
+# --- Memory files: memory that all ranks of one machine see, as a file without a name, which ends with the last of
+# them
+
+TOKEN_BYTES: Final = 32
+ORDERED: Final = ("x86_64", "AMD64")  # whose stores become visible in the order of the program
+
+
+class FilePort(Protocol):
+    """What memory files need of the link."""
+
+    rank: int
+
+    def broadcast(self, data: bytes | None, root: int) -> bytes:
+        """Return the bytes that the root has."""
+        ...
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """Return the bytes of all ranks."""
+        ...
+
+
+def map_memory(port: FilePort, size: int) -> mmap.mmap | None:
+    """Return memory that all ranks share, None where one of them cannot; every rank calls it."""
+    is_root = port.rank == 0
+    file, token = _create(size) if is_root else None, secrets.token_bytes(TOKEN_BYTES)
+    name = b"" if file is None else f"/proc/{os.getpid()}/fd/{file}".encode()
+    data = port.broadcast(token + name if is_root else None, 0)
+    token, path = data[:TOKEN_BYTES], data[TOKEN_BYTES:].decode()
+    memory: mmap.mmap | None = None
+    if file is not None:
+        memory = _map(file, size)
+    if memory is not None:
+        memory[:TOKEN_BYTES] = token
+    port.gather(b"")  # the token is written
+    if not is_root:
+        memory = _open(path, size, token)
+    found = port.gather(b"" if memory is None else b"shared")
+    if file is not None:
+        os.close(file)
+    return memory if memory is not None and all(found) else None
+
+
+def _create(size: int) -> int | None:
+    """Return a file of memory without a name."""
+    create: Any = getattr(os, "memfd_create", None)
+    if create is None or platform.machine() not in ORDERED:
+        return None
+    try:
+        file: int = create("afx")
+    except OSError:
+        return None
+    try:
+        os.posix_fallocate(file, 0, size)
+    except OSError:  # there is no such memory
+        os.close(file)
+        return None
+    return file
+
+
+def _map(file: int, size: int) -> mmap.mmap | None:
+    """Return the memory of a file."""
+    try:
+        return mmap.mmap(file, size)
+    except (OSError, ValueError):
+        return None
+
+
+def _open(path: str, size: int, token: bytes) -> mmap.mmap | None:
+    """Return the memory of another process, if it is the one that was told."""
+    if not path or platform.machine() not in ORDERED:
+        return None
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    memory = _map(file, size)
+    os.close(file)
+    return memory if memory is not None and memory[:TOKEN_BYTES] == token else None
+
+
+# --- Shared blocks: memory of results that all ranks of one machine read, and of which each writes its part
+#
+# So nobody copies what others have added up. A block is written again as soon as no rank refers to a result in it:
+# ranks tell each other as bits of a whole number, and choose the same one. Results are views that nobody can make
+# writeable.
+
+MOST_OF_SIZE: Final = 4  # results of one size that live at a time; what more there are is copied
+MOST_BLOCKS: Final = 62  # bits of a whole number
+PAGE_BYTES: Final = 1 << 12
+
+_all: weakref.WeakSet[SharedBlocks] = weakref.WeakSet()
+
+
+class SharedBlocks:
+    """Blocks that ranks have in common, in the same order on each of them.
+
+    Args:
+        make: a size to memory that all ranks share, None where they cannot; every rank calls it.
+    """
+
+    def __init__(self, make: Callable[[int], mmap.mmap | None]) -> None:
+        self._make = make
+        self._sizes: list[int] = []
+        self._memories: list[Ndarray] = []
+        self._bases: list[Ndarray] = []  # the same, read-only: all results are views of these
+        self._used_by_forks: list[Ndarray] = []
+        _all.add(self)
+
+    def list_free(self) -> int:
+        """Return the blocks to which nobody in this process refers, as bits."""
+        bits, bit = 0, 1
+        for base in self._bases:
+            if sys.getrefcount(base) == ALONE:
+                bits |= bit
+            bit <<= 1
+        return bits
+
+    def choose(self, layout: Layout, free: int) -> int | None:
+        """Return the number of a block for a result, None where there is none.
+
+        Args:
+            layout: of the result.
+            free: the blocks to which no rank refers, as bits.
+        """
+        size = -(-_list_starts(layout)[-1] // PAGE_BYTES) * PAGE_BYTES
+        if not size:
+            return None
+        alike = [number for number, found in enumerate(self._sizes) if found == size]
+        chosen = next((number for number in alike if free >> number & 1), None)
+        if chosen is not None or len(alike) >= MOST_OF_SIZE or len(self._sizes) >= MOST_BLOCKS:
+            return chosen
+        memory = self._make(size)
+        if memory is None:
+            return None
+        self._sizes.append(size)
+        self._memories.append(np.frombuffer(memory, np.uint8))
+        self._bases.append(np.frombuffer(memoryview(memory).toreadonly(), np.uint8))
+        return len(self._sizes) - 1
+
+    def writeable(self, number: int, layout: Layout) -> list[Ndarray]:
+        """Return the buffers of a block, of which each rank writes its part."""
+        return _cut(self._memories[number], layout)
+
+    def readable(self, number: int, layout: Layout) -> list[Ndarray]:
+        """Return the buffers of a block as a result: it is not written again while anybody refers to them."""
+        return _cut(self._bases[number], layout)
+
+    def keep_used(self) -> None:
+        """Write nothing again to which this process refers: a process that is forked off would see it change."""
+        free = self.list_free()
+        self._used_by_forks = [base for number, base in enumerate(self._bases) if not free >> number & 1]
+
+
+def _list_starts(layout: Layout) -> list[int]:
+    """Return where the buffer of each dtype begins in a block, and where the last one ends."""
+    sizes = [length * dtype.itemsize for length, dtype in zip(layout.lengths, layout.dtypes, strict=True)]
+    return [0, *itertools.accumulate(-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in sizes)]
+
+
+def _cut(memory: Ndarray, layout: Layout) -> list[Ndarray]:
+    kinds = zip(_list_starts(layout), layout.lengths, layout.dtypes, strict=False)
+    return [memory[start : start + length * dtype.itemsize].view(dtype) for start, length, dtype in kinds]
+
+
+def _keep_used() -> None:
+    for blocks in list(_all):
+        blocks.keep_used()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_keep_used)
+
+
+# --- Shared memory: what ranks of one machine write for each other, and counters that say how far each has come
+#
+# A rank's memory is a ring of chunks. It writes the next chunk as soon as all others have read the one whose place
+# that takes, and then raises its counter; so nothing but memory carries what ranks of one machine add up. This relies
+# on stores that become visible in the order of the program, as those of x86-64 do (Intel 64 Architectures Software
+# Developer's Manual, volume 3A, section "Memory Ordering in P6 and More Recent Processor Families"); elsewhere
+# messages are sent.
 
 RING: Final = 4  # chunks that a rank may be ahead of the others
 SLOT_BYTES: Final = 1 << 18  # of a chunk: what is written, read and added lies in a processor's second cache

@@ -1,4 +1,4 @@
-"""Buffers: the leaves of a tree as one flat array a dtype, and back."""
+"""Buffers: leaves of a tree as flat arrays, and the binary tree over slots whose order fixes the bits of sums."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import functools
 import itertools
 import operator
 import zlib
-from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
+import attrs
 import numpy as np
 
 from afx.core.array.array import wrap
 from afx.core.aval import Aval
 from afx.core.dtypes import DType
-from afx.distributed.traced import name_traced
+from afx.distributed.messages import name_traced
 from afx.errors import ArgumentError, TracerError
 from afx.pytree import flatten, paths, unflatten
-from afx.runtime.output_pool import OutputPool
+from afx.runtime.buffer_cache import OutputPool
 
-__all__ = ["Layout", "Memory", "Ndarray", "flatten_tree"]
+# --- Buffers: the leaves of a tree as one flat array a dtype, and back
 
 Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -170,3 +171,232 @@ def flatten_tree(tree: Any) -> tuple[Layout, list[Ndarray]]:
     except TracerError as error:
         raise name_traced("distributed", leaves, error) from None
     return _layout(treedef, tuple(map(_kind_of, arrays))), arrays
+
+
+# --- Tree: the binary tree over slots whose order of additions fixes the bits of every sum
+#
+# The slots are halved again and again, at ``ceil(k · slots / 2^level)``. A node is the range of those slots of it
+# that take part, numbered from 0 on; a node of which only one half takes part is that half. So the tree depends on
+# the Split alone, and a contiguous block of slots consists of few whole nodes: of one where the ranks are a power of
+# two.
+
+Node: TypeAlias = tuple[int, int]  # the first slot that takes part, and the one behind the last
+
+
+@attrs.frozen
+class Branch:
+    """A sum of two nodes, the left one first."""
+
+    parent: Node
+    left: Node
+    right: Node
+
+
+@attrs.frozen(eq=False)
+class Tree:
+    """The sums of a tree.
+
+    Attributes:
+        count: how many slots take part.
+        branches: by parent.
+        above: by child, the branch that it belongs to.
+    """
+
+    count: int
+    branches: dict[Node, Branch]
+    above: dict[Node, Branch]
+
+    @property
+    def root(self) -> Node:
+        """The sum over all slots."""
+        return (0, self.count)
+
+    def cover(self, start: int, stop: int, tops: Iterable[Node] = ()) -> list[Node]:
+        """Return the largest nodes of which a range of slots consists, from left to right.
+
+        Args:
+            start: the number of its first slot among those that take part.
+            stop: that behind its last.
+            tops: nodes above which nothing is added.
+        """
+        left_to_others = self.ancestors(tops)
+        found: list[Node] = []
+        waiting = [self.root] if start < stop else []
+        while waiting:
+            node = waiting.pop()
+            if node[1] <= start or stop <= node[0]:
+                continue
+            if start <= node[0] and node[1] <= stop and node not in left_to_others:
+                found.append(node)
+            else:
+                branch = self.branches[node]
+                waiting += [branch.right, branch.left]
+        return found
+
+    def ancestors(self, nodes: Iterable[Node]) -> set[Node]:
+        """Return the nodes that have one of these below them."""
+        found: set[Node] = set()
+        for node in nodes:
+            while (branch := self.above.get(node)) is not None and branch.parent not in found:
+                node = branch.parent
+                found.add(node)
+        return found
+
+
+@functools.lru_cache(maxsize=256)
+def tree_over(slots: int, present: tuple[int, ...]) -> Tree:
+    """Return the tree of a number of slots of which some take part.
+
+    >>> sorted(tree_over(4, (0, 1, 3)).branches)
+    [(0, 2), (0, 3)]
+    """
+    branches: dict[Node, Branch] = {}
+    places = {slot: place for place, slot in enumerate(present)}
+
+    def build(level: int, index: int) -> Node | None:
+        members = _members(slots, level, index)
+        found = [places[slot] for slot in members if slot in places]
+        if len(found) < 2:
+            return (found[0], found[0] + 1) if found else None
+        left, right = build(level + 1, 2 * index), build(level + 1, 2 * index + 1)
+        if left is None or right is None:
+            return left or right
+        parent = (left[0], right[1])
+        branches[parent] = Branch(parent, left, right)
+        return parent
+
+    build(0, 0)
+    above = {child: branch for branch in branches.values() for child in (branch.left, branch.right)}
+    return Tree(len(present), branches, above)
+
+
+def _members(slots: int, level: int, index: int) -> range:
+    """Return the slots of a node."""
+    return range(-(-index * slots // 2**level), -(-(index + 1) * slots // 2**level))
+
+
+def nodes_of_level(slots: int, level: int) -> Sequence[Node]:
+    """Return the nodes of a level, where all slots take part and none of them is empty."""
+    return [(found.start, found.stop) for k in range(2**level) for found in [_members(slots, level, k)]]
+
+
+# --- Partial sums: what one process adds up of its own slots, in the order of the tree
+
+BLOCK_BYTES: Final = 1 << 18  # a block, its weighted summand and the sum lie in a processor's second cache
+
+
+class Partial:
+    """The nodes of a tree that one process has added up so far.
+
+    Attributes:
+        held: their buffers.
+        is_refused: whether integers differed, of which all ranks hear in the end.
+
+    Args:
+        tree: of the slots that take part.
+        weights: by slot that takes part, in their order.
+        memory: where sums are kept.
+        tops: nodes above which nothing is added.
+    """
+
+    def __init__(self, tree: Tree, weights: Mapping[int, float], memory: Memory, tops: Sequence[Node] = ()) -> None:
+        self._tree = tree
+        self._weights = weights
+        self._places = {slot: place for place, slot in enumerate(weights)}
+        self._memory = memory
+        self._ends = tree.ancestors(tops)  # left to others
+        self.held: dict[Node, list[Ndarray]] = {}
+        self.is_refused: bool = False
+
+    def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
+        """Take in the leaves of the next slot, which are read alone, and add what belongs together."""
+        place, weight = self._places[slot], self._weights[slot]
+        node = (place, place + 1)
+        before = self._before(node)
+        buffers = layout.empty(self._memory) if before is None else before
+        take = weigh if before is None else _add_weighted
+        for into, leaf in zip(layout.views(buffers), leaves, strict=True):
+            try:
+                take(into, leaf.reshape(-1), weight)
+            except ArgumentError:
+                self.is_refused = True
+        if before is not None:
+            node = self._climb(node)
+        self.held[node] = buffers
+        while (before := self._before(node)) is not None:
+            for total, part in zip(before, self.held.pop(node), strict=True):
+                try:
+                    add_up(total, total, part)
+                except ArgumentError:
+                    self.is_refused = True
+            node = self._climb(node)
+            self.held[node] = before
+
+    def _before(self, node: Node) -> list[Ndarray] | None:
+        """Return the sum of the left neighbour that this node is to be added to, if it is here."""
+        branch = self._tree.above.get(node)
+        if branch is None or node != branch.right or branch.parent in self._ends:
+            return None
+        return self.held.get(branch.left)
+
+    def _climb(self, node: Node) -> Node:
+        """Return the parent, which takes the place of the left neighbour."""
+        branch = self._tree.above[node]
+        del self.held[branch.left]
+        return branch.parent
+
+
+def weigh(out: Ndarray, part: Ndarray, weight: float) -> None:
+    """Write a slot's weighted numbers; integers stay as they are."""
+    dtype = out.dtype
+    if dtype.kind == "f":
+        np.multiply(part, _scale(dtype, weight), out)
+    elif dtype.kind == "c":  # parts for themselves: inf times a weight's imaginary 0 is nan
+        into, parts = cast("Any", out), cast("Any", part)
+        weigh(into.real, parts.real, weight)
+        weigh(into.imag, parts.imag, weight)
+    else:
+        out[...] = part
+
+
+@functools.lru_cache(maxsize=1024)
+def _scale(dtype: DType, weight: float) -> Ndarray:
+    """Return a weight as an array without axes, which products take faster than a number."""
+    return np.array(weight, dtype)
+
+
+def _add_weighted(total: Ndarray, part: Ndarray, weight: float) -> None:
+    """Add a slot's weighted numbers; integers are the same, or are refused."""
+    if total.dtype.kind not in "fc":
+        if not np.array_equal(total, part):
+            refuse_unequal()
+        return
+    block = BLOCK_BYTES // total.itemsize
+    scratch = np.empty(min(block, total.size), total.dtype)
+    for start in range(0, total.size, block):
+        into = total[start : start + block]
+        weighted = scratch[: into.size]
+        weigh(weighted, part[start : start + block], weight)
+        np.add(into, weighted, into)
+
+
+def add_up(out: Ndarray, left: Ndarray, right: Ndarray) -> None:
+    """Write the sum of two nodes; integers are the same in both, or are refused."""
+    if out.dtype.kind in "fc":
+        np.add(left, right, out)
+    elif not np.array_equal(left, right):
+        refuse_unequal()
+    elif out is not left:
+        out[...] = left
+
+
+def refuse_unequal() -> NoReturn:
+    """Refuse integers that differ among slots.
+
+    Raises:
+        ArgumentError: always.
+    """
+    raise ArgumentError(
+        "distributed: integers or keys that a function returned differ among the slots: got different values; return "
+        "counts as floating means, which are averaged by the sizes of the slots"
+    )

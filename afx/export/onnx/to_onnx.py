@@ -11,24 +11,20 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.compiler.control_flow import graphs_of
+from afx.compiler.schedule.schedule import graphs_of
 from afx.compiler.target import Target, current
 from afx.core.array.array import to_numpy_value
 from afx.core.aval import Aval
 from afx.core.graph import Equation, Graph
 from afx.errors import ArgumentError, ExportError, MissingExtraError
-from afx.export.onnx import elementwise, indexing, loops, matrices, shapes, windows
-from afx.export.onnx.dims import Grid, Length
-from afx.export.onnx.table import OPSET, TABLE
-from afx.export.onnx.writer import OnnxWriter, drop_copies
-from afx.export.slots import Slot
-from afx.export.templates.names import Names
-from afx.export.templates.walk import Walk
-from afx.export.traced import Traceable, argument_names, trace_program
+from afx.export.onnx import arrays, elementwise, loops
+from afx.export.onnx import loops as matrices
+from afx.export.onnx.elementwise import OPSET, TABLE
+from afx.export.onnx.writer import Grid, Length, OnnxWriter, drop_copies
+from afx.export.templates import Names, Walk
+from afx.export.traced import Slot, Traceable, argument_names, trace_program
 
-__all__ = ["to_onnx"]
-
-FAMILIES = (elementwise, indexing, loops, matrices, shapes, windows)  # whose import enters their templates
+FAMILIES = (elementwise, arrays, loops, matrices, arrays, arrays)  # whose import enters their templates
 ALWAYS = 1 << 62  # a threshold that no program meets
 IR_VERSION = 8  # of the file, that of the opset's release
 Axes = Mapping[str, Mapping[int, str]]

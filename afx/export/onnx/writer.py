@@ -1,8 +1,11 @@
-"""Writer: the nodes, initializers and graphs within graphs of an ONNX model that is being made."""
+"""Writer: nodes, values and graphs of an ONNX model that is being made, with lengths in terms of dynamic axes."""
 
 from __future__ import annotations
 
+import functools
 import importlib
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -12,14 +15,365 @@ import numpy as np
 from afx.core.dtypes import DType
 from afx.core.graph import Atom, Equation, Literal
 from afx.errors import ExportError
-from afx.export.onnx.dims import Dim, Grid, Length, Ratio
-from afx.export.onnx.patterns import find_slopes, is_triangle, same_bytes
-from afx.export.onnx.value import BOOL, INT64, Operand, Value
-from afx.export.templates.names import Names
-from afx.export.templates.table import NoTemplateError
-from afx.export.templates.walk import Walk
+from afx.export.templates import Names, NoTemplateError, Walk
 
-__all__ = ["DTYPES", "Kind", "Named", "OnnxWriter", "Shaped", "drop_copies"]
+# --- Lengths: what a program's numbers are in terms of its dynamic axes, found by tracing it at several of their
+# lengths
+#
+# A length is a polynomial that is linear in each axis (``batch``, ``2*batch + 1``, ``batch*time``): a flattened axis
+# is a product, a joined one a sum. Its coefficients follow from a trace at each corner of a grid; one more trace
+# verifies them.
+
+Term: TypeAlias = tuple[str, ...]
+PLAIN = {
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    tuple,
+    type(None),
+    *[type(np.dtype(c)) for c in np.typecodes["All"] if c not in "OVSUMm"],
+}  # parameters that compare by value
+MOST_FACTOR = 64  # of a length, within a float that is a ratio of numbers and lengths
+
+
+@attrs.frozen
+class Dim:
+    """A length that depends on dynamic axes.
+
+    Attributes:
+        terms: coefficients of products of axes; that of no axis stands under ``()``.
+
+    >>> batch = Dim(((("batch",), 1),))
+    >>> print(2 * batch + 1, "|", batch - batch)
+    2*batch + 1 | 0
+    """
+
+    terms: tuple[tuple[Term, int], ...]
+
+    @property
+    def known(self) -> dict[Term, int]:
+        """The coefficients by products of axes."""
+        return dict(self.terms)
+
+    def __add__(self, other: Length) -> Length:
+        found = self.known
+        for term, c in _terms(other).items():
+            found[term] = found.get(term, 0) + c
+        return _make(found)
+
+    def __mul__(self, other: Length) -> Length:
+        found: dict[Term, int] = {}
+        for (one, c), (two, d) in itertools.product(self.terms, _terms(other).items()):
+            term = tuple(sorted((*one, *two)))
+            found[term] = found.get(term, 0) + c * d
+        return _make(found)
+
+    def __neg__(self) -> Length:
+        return self * -1
+
+    def __sub__(self, other: Length) -> Length:
+        return self + -other
+
+    def __rsub__(self, other: Length) -> Length:
+        return -self + other
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        parts = [
+            "*".join([*([str(c)] if c != 1 or not term else []), *term])
+            for term, c in sorted(self.terms, key=lambda item: -len(item[0]))
+        ]
+        return " + ".join(parts)
+
+    def at(self, lengths: Mapping[str, int]) -> int:
+        """Return the length at lengths of the axes."""
+        return sum([c * math.prod([lengths[axis] for axis in term]) for term, c in self.terms])
+
+
+Length: TypeAlias = int | Dim
+
+
+@attrs.frozen
+class Ratio:
+    """A float that is a length times or divided by: a mean's factor.
+
+    Attributes:
+        factor: a number.
+        length: what it is multiplied with, or divided by.
+        divides: whether it is divided.
+    """
+
+    factor: float
+    length: Length
+    divides: bool
+
+
+def product(lengths: Sequence[Length]) -> Length:
+    """Return the number of elements of a shape."""
+    found: Length = 1
+    for n in lengths:
+        found = found * n
+    return found
+
+
+def _terms(x: Length) -> dict[Term, int]:
+    return x.known if isinstance(x, Dim) else {(): x}
+
+
+def _make(terms: Mapping[Term, int]) -> Length:
+    kept = {term: c for term, c in terms.items() if c}
+    if kept.keys() <= {()}:
+        return kept.get((), 0)
+    return Dim(tuple(sorted(kept.items())))
+
+
+class Grid:
+    """The lengths at which a program is traced: two of each dynamic axis in all combinations, and a third of all.
+
+    Attributes:
+        points: the lengths of the axes of each trace.
+    """
+
+    def __init__(self, axes: Sequence[str]) -> None:
+        self.axes: tuple[str, ...] = tuple(axes)
+        # lengths that are divided by few of the same numbers, and apart from another's
+        low, high, third = ([start + 30 * k for k in range(len(axes))] for start in (12, 17, 23))
+        corners = itertools.product(*zip(low, high, strict=True)) if axes else [()]
+        self.points: list[dict[str, int]] = [dict(zip(self.axes, corner, strict=True)) for corner in corners]
+        if axes:
+            self.points.append(dict(zip(self.axes, third, strict=True)))
+
+    def fit(self, values: Sequence[int]) -> Length | None:
+        """Return the length that has these values at the points, None where no polynomial has."""
+        if all(v == values[0] for v in values):
+            return values[0]
+        found = self._fit(list(values[:-1]), 0)
+        if found is None or any(_value(found, p) != v for p, v in zip(self.points, values, strict=True)):
+            return None
+        return found
+
+    def _fit(self, values: list[int], k: int) -> Length | None:
+        if len(values) == 1:
+            return values[0]
+        half, axis = len(values) // 2, self.axes[k]
+        low, high = self._fit(values[:half], k + 1), self._fit(values[half:], k + 1)
+        if low is None or high is None:
+            return None
+        first, last = self.points[0][axis], self.points[len(self.points) - 2][axis]
+        slope = _terms(high - low)
+        if any(c % (last - first) for c in slope.values()):
+            return None
+        steep = _make({term: c // (last - first) for term, c in slope.items()})
+        return low - steep * first + steep * Dim((((axis,), 1),))
+
+    def fit_float(self, values: Sequence[float]) -> float | Ratio | None:
+        """Return the number, or the ratio, that has these values at the points."""
+        if all(repr(v) == repr(values[0]) for v in values):
+            return values[0]
+        if not all(math.isfinite(v) and v for v in values):
+            return None
+        near = 1e-6 if all(np.float32(v) == v for v in values) else 1e-12  # literals of float32 are rounded to it
+        for factor, divides in itertools.product(range(1, MOST_FACTOR + 1), (False, True)):
+            whole = [factor / v if divides else factor * v for v in values]
+            if all(math.isclose(v, round(v), rel_tol=near) for v in whole):
+                length = self.fit([round(v) for v in whole])
+                if length is not None:
+                    return Ratio(float(factor) if divides else 1.0 / factor, length, divides)
+        return self._fit_factor(values)
+
+    def _fit_factor(self, values: Sequence[float]) -> Ratio | None:
+        some = [c for n in range(1, len(self.axes) + 1) for c in itertools.combinations(self.axes, n)]
+        for term, divides in itertools.product(some, (True, False)):
+            lengths = [math.prod([p[axis] for axis in term]) for p in self.points]
+            factors = [v * n if divides else v / n for v, n in zip(values, lengths, strict=True)]
+            if all(math.isclose(f, factors[0], rel_tol=1e-6) for f in factors):
+                return Ratio(factors[0], Dim(((tuple(sorted(term)), 1),)), divides)
+        return None
+
+    def merge(self, values: Sequence[Any], refuse: Callable[[str], ExportError]) -> Any:
+        """Return a parameter in terms of the axes, from what it is at each point.
+
+        Raises:
+            ExportError: of ``refuse``, where it is no polynomial.
+        """
+        first: Any = values[0]
+        found: Any = None
+        lengths = {len(v) if v.__class__ is tuple else -1 for v in values}
+        if len(lengths) == 1 and -1 not in lengths:
+            return tuple([self.merge(items, refuse) for items in zip(*values, strict=True)])
+        if all(type(v) is int for v in values):
+            found = self.fit(values)
+        elif all(type(v) is float for v in values):
+            found = self.fit_float(values)
+        elif first.__class__ not in PLAIN or all(v == first for v in values):
+            return first  # of graphs, the equations are merged by themselves
+        if found is None:
+            points = [tuple(p.values()) for p in self.points]
+            raise refuse(f"{list(values)} where {' and '.join(self.axes)} are {points}")
+        return found
+
+
+def _value(length: Length, point: Mapping[str, int]) -> int:
+    return length.at(point) if isinstance(length, Dim) else length
+
+
+# --- Patterns: what captured arrays are in terms of their indices, where their lengths are dynamic
+
+
+def find_slopes(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+    """Return c and d, e … of an array whose elements are c + d i + e j … at their indices; None of other arrays.
+
+    >>> find_slopes(np.arange(6).reshape(2, 3) + 1), find_slopes(np.array([0, 1, 4]))
+    ((1, 3, 1), None)
+    """
+    if x.dtype.kind not in "iuf" or not x.size or not np.array_equal(x, np.rint(x)):
+        return None
+    origin = (0,) * x.ndim
+    start = int(x[origin])
+    steps = [int(x[tuple(np.eye(x.ndim, dtype=int)[k])]) - start if n > 1 else 0 for k, n in enumerate(x.shape)]
+    rows: list[Any] = [step * np.arange(n) for step, n in zip(steps, x.shape, strict=True)]
+    wanted: Any = start + functools.reduce(np.add.outer, rows, np.zeros((), np.int64))
+    return (start, *steps) if np.array_equal(x, wanted) else None
+
+
+def is_triangle(x: np.ndarray[Any, Any]) -> bool:
+    """Tell whether matrices hold where the column is not behind the row, and nowhere else."""
+    return bool(np.array_equal(x, np.broadcast_to(np.tri(*x.shape[-2:]) > 0, x.shape)))
+
+
+def same_bytes(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
+    """Tell whether arrays are equal, nan to itself too."""
+    return x is y or (x.shape == y.shape and x.tobytes() == y.tobytes())
+
+
+# --- Values: arithmetic on the names of an ONNX graph, each operation of which writes a node
+
+BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
+
+
+@attrs.frozen(eq=False)
+class Value:
+    """A tensor of the graph that is being written.
+
+    Attributes:
+        writer: of the graph.
+        name: in it.
+        dtype: of its elements.
+        shape: its lengths where they are known; of what formulas make, those of their first operand.
+    """
+
+    writer: OnnxWriter
+    name: str
+    dtype: DType
+    shape: tuple[Length, ...] = ()
+
+    # -- nodes --
+    def op(self, kind: str, *others: Operand, dtype: Any = None, **attributes: Any) -> Value:
+        """Return what an operator makes of it and others, of this dtype or its own; Python numbers have its dtype."""
+        made = np.dtype(dtype) if dtype is not None else self.dtype
+        names = [self.writer.like(x, self.dtype).name for x in others]
+        return Value(self.writer, self.writer.op(kind, self.name, *names, **attributes), made, self.shape)
+
+    def cast(self, dtype: Any) -> Value:
+        """Return it in another dtype."""
+        to = np.dtype(dtype)
+        if to == self.dtype:
+            return self
+        return Value(self.writer, self.writer.op("Cast", self.name, to=self.writer.kind(to)), to, self.shape)
+
+    def reshape(self, shape: Sequence[Length]) -> Value:
+        """Return it in another shape."""
+        return self.writer.reshape(self, shape)
+
+    def transpose(self, axes: Sequence[int]) -> Value:
+        """Return it with its axes in another order."""
+        shape = tuple([self.shape[a] for a in axes])
+        if tuple(axes) == tuple(range(len(axes))):
+            return self
+        return attrs.evolve(self.op("Transpose", perm=list(axes)), shape=shape)
+
+    # -- arithmetic --
+    def _binary(self, kind: str, other: Operand, flipped: bool = False) -> Value:
+        return self.writer.arithmetic(kind, other, self) if flipped else self.writer.arithmetic(kind, self, other)
+
+    def __add__(self, other: Operand) -> Value:
+        return self._binary("Add", other)
+
+    def __sub__(self, other: Operand) -> Value:
+        return self._binary("Sub", other)
+
+    def __mul__(self, other: Operand) -> Value:
+        return self._binary("Mul", other)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return self._binary("Div", other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return self._binary("Add", other, True)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return self._binary("Sub", other, True)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return self._binary("Mul", other, True)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return self._binary("Div", other, True)
+
+    def __neg__(self) -> Value:
+        return self.writer.arithmetic("Neg", self)
+
+    def __abs__(self) -> Value:
+        return self.op("Abs")
+
+    # -- comparisons --
+    def __lt__(self, other: Operand) -> Value:
+        return self.writer.compare("Less", self, other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return self.writer.compare("Greater", self, other)
+
+    def __ge__(self, other: Operand) -> Value:
+        return self.writer.compare("GreaterOrEqual", self, other)
+
+    def __le__(self, other: Operand) -> Value:
+        return self.writer.compare("LessOrEqual", self, other)
+
+    def equals(self, other: Operand) -> Value:
+        """Return where it equals another."""
+        return self.writer.compare("Equal", self, other)
+
+    def is_nan(self) -> Value:
+        """Return where it is nan."""
+        return self.op("IsNaN", dtype=BOOL) if self.dtype.kind == "f" else ~self.equals(self)
+
+    # -- truths --
+    def __and__(self, other: Value) -> Value:
+        return self.op("And", other)
+
+    def __or__(self, other: Value) -> Value:
+        return self.op("Or", other)
+
+    def __xor__(self, other: Value) -> Value:
+        return self.op("Xor", other)
+
+    def __invert__(self) -> Value:
+        return self.op("Not")
+
+
+Operand: TypeAlias = Value | int | float
+
+
+def where(test: Value, yes: Operand, no: Operand) -> Value:
+    """Return one operand where a test holds, and the other elsewhere."""
+    return test.writer.choose(test, yes, no)
+
+
+# --- Writer: the nodes, initializers and graphs within graphs of an ONNX model that is being made
 
 DTYPES = (
     "float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",

@@ -7,14 +7,10 @@ from typing import Any
 
 from afx.core.aval import Aval
 from afx.errors import ExportError
-from afx.export.slots import escape_line
 from afx.export.stablehlo.table import STABLEHLO
 from afx.export.stablehlo.writer import ELEMENTS, HloWriter, type_text
-from afx.export.templates.names import Names, name_function
-from afx.export.templates.walk import Walk
-from afx.export.traced import trace_program
-
-__all__ = ["to_stablehlo"]
+from afx.export.templates import Names, Walk, name_function
+from afx.export.traced import escape_line, trace_program
 
 
 def to_stablehlo(fn: Callable[..., Any], /, *args: Any, name: str | None = None) -> str:

@@ -4,16 +4,28 @@ Predictions come first, targets second. Shapes must agree: a silent broadcast wo
 """
 
 from afx.nn.losses.classification import (
+    dice,
     focal,
+    gaussian_nll,
     hinge,
     kl_divergence,
+    margin_ranking,
+    poisson_nll,
     sigmoid_binary_cross_entropy,
     softmax_cross_entropy,
 )
 from afx.nn.losses.ctc import ctc
-from afx.nn.losses.embedding import contrastive, cosine_distance, cosine_similarity, info_nce, triplet
-from afx.nn.losses.likelihood import dice, gaussian_nll, margin_ranking, poisson_nll
-from afx.nn.losses.regression import huber, log_cosh, mae, mse
+from afx.nn.losses.regression import (
+    contrastive,
+    cosine_distance,
+    cosine_similarity,
+    huber,
+    info_nce,
+    log_cosh,
+    mae,
+    mse,
+    triplet,
+)
 
 __all__ = [
     "contrastive",

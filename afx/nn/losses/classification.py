@@ -1,26 +1,94 @@
-"""Classification losses: scores (logits) beside classes, shares or signs."""
+"""Classification and likelihood losses: scores beside classes, and parameters of distributions, with checked targets."""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike, to_numpy_value
 from afx.core.aval import aval_of
+from afx.core.dtypes import is_inexact, promote
 from afx.core.tracing.tracer import Tracer
-from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.nn.losses._targets import as_numbers, check_classes, check_positive, check_same_shape, check_shares, known
+from afx.errors import ArgumentError, DtypeError, IndexRangeError, ShapeError
 from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import multiply
-from afx.ops.elementwise.exponential import exp, log, log_sigmoid, sigmoid
-from afx.ops.elementwise.where import where
+from afx.ops.elementwise.arithmetic import exp, log, log_sigmoid, multiply, sigmoid, subtract
+from afx.ops.elementwise.comparison import maximum, where
 from afx.ops.indexing.getitem import take_along_axis
-from afx.ops.manipulation.shape import expand_dims
-from afx.ops.nn import softmax as likelihoods
-from afx.ops.nn.activations import relu
-from afx.ops.nn.softmax import log_softmax
+from afx.ops.manipulation.shape import astype, expand_dims
+from afx.ops.nn import activations as likelihoods
+from afx.ops.nn.activations import log_softmax, relu
 from afx.ops.reductions.sums import mean, sum
+from afx.ops.special.gamma import gammaln
 
-__all__ = ["focal", "hinge", "kl_divergence", "sigmoid_binary_cross_entropy", "softmax_cross_entropy"]
+# --- Target checks: shapes, dtypes and ranges of targets beside predictions, where values are known
+
+ROUNDING = 1e-3  # by which sums of shares in half precision may miss 1
+
+
+def known(targets: ArrayLike) -> Any:
+    """Return the values of targets as NumPy's, None where they are not known or there are none."""
+    if isinstance(targets, Tracer) or not aval_of(targets).size:
+        return None
+    return to_numpy_value(targets, "targets")
+
+
+def _extremes(targets: ArrayLike) -> list[Any]:
+    """Return the smallest and the largest target, none where they are not known or there are none."""
+    value = known(targets)
+    return [] if value is None else [np.minimum.reduce(value, None), np.maximum.reduce(value, None)]
+
+
+def check_classes(targets: ArrayLike, count: int, who: str) -> None:
+    """Raise where targets are no classes."""
+    for extreme in _extremes(targets):
+        if not 0 <= extreme < count:
+            raise IndexRangeError(
+                f"{who}: a target is no class: got {extreme} for {count} classes; leave such examples "
+                "out, or give them the weight 0"
+            )
+
+
+def check_shares(targets: ArrayLike, who: str) -> None:
+    """Raise where targets are no probabilities."""
+    aval = aval_of(targets)
+    if aval.dtype.kind == "c":
+        raise DtypeError(f"{who}: targets are probabilities: got {aval}; take a part first")
+    found = _extremes(targets)
+    if any(extreme < -ROUNDING or extreme > 1 + ROUNDING for extreme in found):  # nan passes, as it does elsewhere
+        raise ArgumentError(
+            f"{who}: targets are probabilities, from 0 to 1: got numbers from {found[0]} to {found[-1]}; "
+            "labels of -1 and 1 become (labels + 1) / 2"
+        )
+
+
+def as_numbers(targets: ArrayLike, beside: ArrayLike) -> Array:
+    """Return targets that are integers or booleans in the dtype of what they are compared with."""
+    t, a = aval_of(targets), aval_of(beside)
+    return asarray(targets) if is_inexact(t.dtype) else astype(targets, promote((a.dtype,), (a.weak,), True))
+
+
+def check_same_shape(who: str, x: ArrayLike, y: ArrayLike, names: str = "predictions and targets") -> None:
+    """Raise where shapes differ; one number for all is fine."""
+    a, b = aval_of(x, who), aval_of(y, who)
+    if a.shape != b.shape and b.ndim:
+        raise ShapeError(f"{who}: {names} differ in shape: got {a} and {b}; reshape one of them")
+
+
+def difference(who: str, predictions: ArrayLike, targets: ArrayLike) -> Array:
+    """Return predictions less targets, in the predictions' dtype."""
+    check_same_shape(who, predictions, targets)
+    return subtract(predictions, targets if aval_of(targets).weak else as_numbers(targets, predictions))
+
+
+def check_positive(who: str, name: str, value: Any, advice: str) -> None:
+    """Raise where a parameter is no positive number, as far as it is known."""
+    if isinstance(value, str) or (not isinstance(value, Tracer) and not value > 0):
+        raise ArgumentError(f"{who}: {name} is positive: got {value}; {advice}")
+
+
+# --- Classification losses: scores (logits) beside classes, shares or signs
 
 
 def softmax_cross_entropy(
@@ -186,3 +254,121 @@ def kl_divergence(logits: ArrayLike, targets: ArrayLike) -> Array:
     is_there = weights > 0
     gap = log(where(is_there, weights, 1)) - where(is_there, log_softmax(logits), 0)
     return sum(weights * gap, axis=-1)
+
+
+# --- Likelihood losses: what is predicted are the parameters of a distribution, or two scores in an order
+
+
+def gaussian_nll(
+    predictions: ArrayLike, targets: ArrayLike, variance: ArrayLike, *, eps: float = 1e-6, full: bool = False
+) -> Array:
+    """Return ``½ (log variance + (prediction - target)² / variance)``, minus the logarithm of a normal density.
+
+    Source: Nix & Weigend 1994.
+
+    Args:
+        predictions: any shape, the means.
+        targets: of the same shape.
+        variance: of the same shape, or one number for all.
+        eps: the least variance that counts, below which it has no derivative.
+        full: with the constant ``½ log 2π``.
+
+    Raises:
+        ShapeError: the shapes differ.
+        ArgumentError: a negative variance, where it is known, or an eps that is not positive.
+
+    >>> gaussian_nll(afx.asarray([3.0]), afx.asarray([1.0]), afx.asarray([4.0])).round(4)
+    Array([1.1931], dtype=float32)
+    """
+    check_positive("gaussian_nll", "eps", eps, "use 1e-6")
+    check_same_shape("gaussian_nll", predictions, variance, "predictions and variances")
+    value = known(variance)
+    if value is not None and (value < 0).any():
+        raise ArgumentError(
+            f"gaussian_nll: variances are 0 or more: got {value.min()}; predict their logarithm, and exp it"
+        )
+    spread = maximum(variance, eps)
+    loss = 0.5 * (log(spread) + difference("gaussian_nll", predictions, targets) ** 2 / spread)
+    return loss + 0.5 * math.log(2 * math.pi) if full else loss
+
+
+def poisson_nll(predictions: ArrayLike, targets: ArrayLike, *, log_input: bool = True, full: bool = False) -> Array:
+    """Return ``exp(y) - target · y``, minus the logarithm of a Poisson probability, for the logarithm y of a rate.
+
+    Args:
+        predictions: any shape, logarithms of rates.
+        targets: of the same shape, or one number for all: counts.
+        log_input: False for predictions that are rates, above 0.
+        full: with the constant ``log target!`` (PyTorch takes Stirling's approximation of it).
+
+    Raises:
+        ShapeError: the shapes differ.
+
+    >>> poisson_nll(afx.asarray([0.0, 1.0]), afx.asarray([2, 2])).round(4)
+    Array([1.    , 0.7183], dtype=float32)
+    """
+    check_same_shape("poisson_nll", predictions, targets)
+    y, t = asarray(predictions), as_numbers(targets, predictions)
+    loss = exp(y) - t * y if log_input else y - t * log(y)
+    return loss + gammaln(t + 1) if full else loss
+
+
+def dice(
+    logits: ArrayLike, targets: ArrayLike, *, axis: int | tuple[int, ...] | None = None, smooth: float = 1.0
+) -> Array:
+    """Return 1 less the overlap ``(2 Σ p t + smooth) / (Σ p + Σ t + smooth)`` of shares p = sigmoid(logits) and targets t.
+
+    Source: Milletari et al. 2016, equation 2, without their squares.
+
+    Args:
+        logits: float[batch, ...].
+        targets: of the same shape, in [0, 1].
+        axis: what is summed over; all axes but the first without it.
+        smooth: 0 or more; keeps what is empty on both sides at 0.
+
+    Returns:
+        float[batch], or the axes that are left.
+
+    Raises:
+        ShapeError: the shapes differ, or there is no axis to sum over.
+        ArgumentError: targets outside of [0, 1], where they are known, or a negative smooth.
+
+    >>> dice(afx.asarray([[99.0, -99.0]]), afx.asarray([[1, 1]]), smooth=0.0).round(4)
+    Array([0.3333], dtype=float32)
+    """
+    check_same_shape("dice", logits, targets)
+    check_shares(targets, "dice")
+    a = aval_of(logits)
+    if not isinstance(smooth, Tracer) and not smooth >= 0:
+        raise ArgumentError(f"dice: smooth is 0 or more: got {smooth}; use 1")
+    if axis is None and a.ndim < 2:
+        raise ShapeError(f"dice: logits are [batch, ...]: got {a}; give axis=")
+    axes = tuple(range(1, a.ndim)) if axis is None else axis
+    p, t = sigmoid(logits), as_numbers(targets, logits)
+    return 1 - (2 * sum(p * t, axis=axes) + smooth) / (sum(p, axis=axes) + sum(t + 0 * p, axis=axes) + smooth)
+
+
+def margin_ranking(x: ArrayLike, y: ArrayLike, targets: ArrayLike, margin: float = 0.0) -> Array:
+    """Return ``max(0, margin - target · (x - y))``: x should be larger where the target is 1, y where it is -1.
+
+    Args:
+        x: any shape, scores.
+        y: of the same shape.
+        targets: of the same shape, or one number for all: 1 or -1.
+        margin: by how much, 0 or more.
+
+    Raises:
+        ShapeError: the shapes differ.
+        ArgumentError: targets other than -1 and 1, where they are known.
+
+    >>> margin_ranking(afx.asarray([1.0, 1.0]), afx.asarray([3.0, 0.5]), afx.asarray([1, 1]))
+    Array([2., 0.], dtype=float32)
+    """
+    check_same_shape("margin_ranking", x, targets, "scores and targets")
+    gap = difference("margin_ranking", x, y)
+    value = known(targets)
+    if value is not None and not (abs(value) == 1).all():
+        raise ArgumentError(
+            "margin_ranking: targets are -1 and 1: got other numbers; labels of 0 and 1 become 2 * labels - 1"
+        )
+    return relu(margin - as_numbers(targets, gap) * gap)

@@ -11,18 +11,15 @@ from afx.control.scan import scan
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, integer
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.nn.losses._targets import known
+from afx.nn.losses.classification import known
 from afx.ops.creation.creation import asarray, full
 from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.exponential import logaddexp
-from afx.ops.elementwise.where import maximum, where
+from afx.ops.elementwise.arithmetic import logaddexp
+from afx.ops.elementwise.comparison import maximum, where
 from afx.ops.indexing.getitem import take_along_axis
-from afx.ops.manipulation.axes import moveaxis
-from afx.ops.manipulation.join import concat, stack
+from afx.ops.manipulation.join import concat, moveaxis, stack
 from afx.ops.manipulation.shape import broadcast_to, expand_dims, reshape
-from afx.ops.nn.softmax import log_softmax
-
-__all__ = ["ctc"]
+from afx.ops.nn.activations import log_softmax
 
 
 def ctc(

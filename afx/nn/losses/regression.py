@@ -1,17 +1,32 @@
-"""Regression losses: differences between predictions and targets."""
+"""Regression and embedding losses: differences between predictions and targets, distances and angles of vectors."""
 
 from __future__ import annotations
 
 import math
 
 from afx.core.array.array import Array, ArrayLike
-from afx.nn.losses._targets import check_positive, difference
+from afx.core.aval import aval_of
+from afx.errors import ShapeError
+from afx.nn.losses.classification import (
+    as_numbers,
+    check_positive,
+    check_same_shape,
+    check_shares,
+    difference,
+    softmax_cross_entropy,
+)
+from afx.ops.creation.creation import asarray
+from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.exponential import exp, log1p
+from afx.ops.elementwise.arithmetic import exp, log1p
+from afx.ops.elementwise.comparison import clip, where
 from afx.ops.elementwise.trigonometry import sinh
-from afx.ops.elementwise.where import clip, where
+from afx.ops.linalg.products import matmul
+from afx.ops.nn.activations import relu
+from afx.ops.reductions.moments import vector_norm
+from afx.ops.reductions.sums import sum
 
-__all__ = ["huber", "log_cosh", "mae", "mse"]
+# --- Regression losses: differences between predictions and targets
 
 
 def mse(predictions: ArrayLike, targets: ArrayLike) -> Array:
@@ -73,3 +88,133 @@ def log_cosh(predictions: ArrayLike, targets: ArrayLike) -> Array:
     is_small = abs_(d) < 1
     small, large = where(is_small, d, 0), abs_(where(is_small, 1, d))
     return where(is_small, 0.5 * log1p(sinh(small) ** 2), large + (log1p(exp(-2 * large)) - math.log(2)))
+
+
+# --- Embedding losses: distances and angles between vectors
+
+
+def _unit(x: ArrayLike, axis: int) -> tuple[Array, Array]:
+    """Return vectors of length 1, zero vectors as they are, and which are zero; nothing overflows."""
+    size = vector_norm(x, axis, keepdims=True)
+    is_zero = size == 0
+    return asarray(x) / where(is_zero, 1, size), is_zero
+
+
+def cosine_similarity(x: ArrayLike, y: ArrayLike, axis: int = -1) -> Array:
+    """Return the cosine of the angle between vectors; a zero vector has the similarity 0 and no derivative.
+
+    Args:
+        x: float[..., features].
+        y: of the same shape.
+        axis: that of the features.
+
+    Raises:
+        ShapeError: the shapes differ.
+
+    >>> cosine_similarity(afx.asarray([3.0, 4.0]), afx.asarray([4.0, 3.0])).round(2)
+    Array(0.96, dtype=float32)
+    """
+    _check_same("cosine_similarity", x, y)
+    return sum(_unit(x, axis)[0] * _unit(y, axis)[0], axis=axis)
+
+
+def cosine_distance(x: ArrayLike, y: ArrayLike, axis: int = -1) -> Array:
+    """Return 1 less `cosine_similarity`, with all digits where vectors are nearly parallel.
+
+    It is half the squared distance of the vectors of length 1. Arguments and errors are those of `cosine_similarity`.
+
+    >>> cosine_distance(afx.asarray([1.0, 0.0]), afx.asarray([0.0, 1.0]))
+    Array(1., dtype=float32)
+    """
+    _check_same("cosine_distance", x, y)
+    (u, no_x), (v, no_y) = _unit(x, axis), _unit(y, axis)
+    found = sum((u - v) ** 2, axis=axis, keepdims=True) / 2
+    return where(no_x | no_y, 1, found).squeeze(axis)
+
+
+def triplet(anchor: ArrayLike, positive: ArrayLike, negative: ArrayLike, margin: float = 1.0) -> Array:
+    """Return ``max(0, |a - p| - |a - n| + margin)`` (Schroff et al. 2015, with distances that are not squared).
+
+    Args:
+        anchor: float[..., features].
+        positive: of the same shape, vectors that should be near.
+        negative: of the same shape, vectors that should be further, by the margin.
+        margin: positive.
+
+    Returns:
+        float[...].
+
+    Raises:
+        ShapeError: the shapes differ.
+        ArgumentError: the margin is not positive.
+
+    >>> triplet(afx.asarray([0.0]), afx.asarray([1.0]), afx.asarray([1.5]))
+    Array(0.5, dtype=float32)
+    """
+    _check_same("triplet", anchor, positive)
+    _check_same("triplet", anchor, negative)
+    check_positive("triplet", "margin", margin, "use 1")
+    a = asarray(anchor)
+    return relu(vector_norm(a - positive, -1) - vector_norm(a - negative, -1) + margin)
+
+
+def contrastive(x: ArrayLike, y: ArrayLike, same: ArrayLike, margin: float = 1.0) -> Array:
+    """Return ½d² for pairs that belong together and ½max(0, margin - d)² for others (Hadsell et al. 2006, equation 4).
+
+    Args:
+        x: float[..., features].
+        y: of the same shape; d is the distance to it.
+        same: [...], 1 or True for pairs that belong together, 0 or False for others.
+        margin: positive.
+
+    Returns:
+        float[...].
+
+    Raises:
+        ShapeError: the shapes differ.
+        ArgumentError: the margin is not positive.
+
+    >>> contrastive(afx.asarray([[0.0], [0.0]]), afx.asarray([[0.5], [0.5]]), afx.asarray([True, False]))
+    Array([0.125, 0.125], dtype=float32)
+    """
+    _check_same("contrastive", x, y)
+    check_positive("contrastive", "margin", margin, "use 1")
+    d = vector_norm(asarray(x) - y, -1)
+    check_same_shape("contrastive", d, same, "distances and labels")
+    check_shares(same, "contrastive")
+    share = as_numbers(same, d)
+    return (share * d**2 + (1 - share) * relu(margin - d) ** 2) / 2
+
+
+def info_nce(x: ArrayLike, y: ArrayLike, temperature: float = 0.1) -> Array:
+    """Return the cross entropy of finding each x's own y among all by cosine (van den Oord et al. 2018).
+
+    Add it to that of ``(y, x)`` for the symmetric loss of CLIP.
+
+    Args:
+        x: float[batch, features].
+        y: float[batch, features], of which row i belongs to row i of x.
+        temperature: divides the cosines; positive.
+
+    Returns:
+        float[batch].
+
+    Raises:
+        ShapeError: the shapes differ, or are no matrices.
+        ArgumentError: the temperature is not positive.
+
+    >>> info_nce(afx.eye(2), afx.eye(2), 1.0).round(4)
+    Array([0.3133, 0.3133], dtype=float32)
+    """
+    _check_same("info_nce", x, y)
+    check_positive("info_nce", "temperature", temperature, "use 0.1")
+    a = aval_of(x)
+    if a.ndim != 2:
+        raise ShapeError(f"info_nce: x and y are [batch, features]: got {a}; reshape them")
+    return softmax_cross_entropy(matmul(_unit(x, -1)[0], _unit(y, -1)[0].T) / temperature, arange(a.shape[0]))
+
+
+def _check_same(who: str, x: ArrayLike, y: ArrayLike) -> None:
+    a, b = aval_of(x, who), aval_of(y, who)
+    if a.shape != b.shape or not a.ndim:
+        raise ShapeError(f"{who}: takes vectors of one shape: got {a} and {b}; reshape or broadcast one of them")

@@ -1,19 +1,4 @@
-"""Elementwise kinds: every rule of a primitive, derived from one derivative formula.
-
-============================  ==========================================================  =====================
-kind                          the formula it is given                                     examples
-============================  ==========================================================  =====================
-`unary`, `binary`,            one partial derivative per operand, of output and operands  ``sin``, ``multiply``
-`elementwise`
-`linear`                      the transpose: cotangent and operand's Aval to cotangent    ``reshape``, ``sum``
-`bilinear`                    two transposes                                              ``matmul``, ``conv``
-`reduction`                   the partial derivative by each element of the operand       ``max``, ``logsumexp``
-`nondifferentiable`           none                                                        ``floor``, ``less``
-============================  ==========================================================  =====================
-
-A formula's parameters are ``z`` (the output), ``x, y`` (operands), ``ct`` (cotangent). One whose name begins with an
-underscore is not read, and its value is not kept until the backward pass.
-"""
+"""Elementwise ops and reductions: every rule of a primitive, derived from one derivative formula."""
 
 from __future__ import annotations
 
@@ -25,13 +10,109 @@ import numpy as np
 
 from afx.core.array.array import Array
 from afx.core.aval import SCALARS, Aval, Shape, aval_of, broadcast_avals, widest_of_alike
-from afx.core.dtypes import DType, bool_, promote, real_dtype
-from afx.core.primitive import Params, Primitive, Value, define
+from afx.core.dtypes import DType, bool_, promote, real_dtype, strengthen
+from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, define
+from afx.core.tracing.tracer import to_lower_level
 from afx.errors import DtypeError
-from afx.ops._kinds.batching import batch_elementwise
-from afx.ops._kinds.partials import Partial, elementwise_jvp, elementwise_pullback, reads_of
+from afx.ops._basic import broadcast, select_where, sum_over
+from afx.ops._kinds.linear import batch_along_axes, batch_elementwise
 
-__all__ = ["binary", "elementwise", "elementwise_impl", "nondifferentiable", "unary"]
+# --- Partial derivatives: their operands and dtype, and the rules of elementwise ops made of them
+
+Partial: TypeAlias = Callable[..., Array] | float
+
+
+def reads_of(rule: Callable[..., Any], first: int, count: int) -> int:
+    """Return the bit mask of the ``count`` parameters from ``first`` on whose names have no leading underscore."""
+    names = rule.__code__.co_varnames[first : first + count]
+    return sum(1 << k for k, name in enumerate(names) if not name.startswith("_"))
+
+
+def typed(partial: Callable[..., Any], arity: int) -> Callable[..., Any]:
+    """Return a partial of several operands, given the result's dtype first, that reads operands in that dtype.
+
+    A Python number or an integer by itself would compute in the default dtype, and float32 beside float64 in its own.
+    """
+    reads = reads_of(partial, 0, arity + 1) >> 1
+    places = [k for k in range(arity) if reads >> k & 1]
+
+    def read(dtype: DType, z: Value, *xs: Value, **params: Any) -> Any:
+        for k in places:
+            if getattr(xs[k], "dtype", None) is not dtype:
+                return partial(z, *[_convert(x, dtype) if reads >> j & 1 else x for j, x in enumerate(xs)], **params)
+        return partial(z, *xs, **params)
+
+    return read
+
+
+def _convert(x: Value, dtype: DType) -> Value:
+    """Return an operand in a dtype, a real one beside complex numbers in the dtype of their parts."""
+    if x.__class__ in SCALARS:
+        return strengthen(x, dtype)
+    want = dtype if x.dtype.kind == "c" else real_dtype(dtype)
+    return x if x.dtype == want or dtype.kind not in "fc" else to_lower_level(x.astype(want))
+
+
+def elementwise_pullback(partial: Partial, arity: int, exact: bool) -> Pullback:
+    if not callable(partial):
+        sign = partial
+
+        def scale(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+            return ct if sign == 1.0 else -ct if sign == -1.0 else ct * sign
+
+        return scale
+
+    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+        d = partial(z, *xs)
+        return ct * (d._value if d.__class__ is Array else d)
+
+    if exact or arity == 1:
+        return pull
+    read = typed(partial, arity)
+
+    def pull_typed(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+        d = read(ct.dtype, z, *xs)
+        return ct * (d._value if d.__class__ is Array else d)
+
+    return pull_typed
+
+
+def elementwise_jvp(partials: Sequence[Partial], masks: bool, exact: bool) -> Pushforward:
+    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+        total: Value | None = None
+        if not exact and len(xs) > 1:
+            xs = tuple([_convert(x, z.dtype) for x in xs])
+        for t, partial in zip(ts, partials, strict=True):
+            if t is None:
+                continue
+            if callable(partial):
+                d = to_lower_level(partial(z, *xs))
+                term = to_lower_level(
+                    (to_lower_level(select_where(d != 0, t, np.zeros((), t.dtype))) if masks else t) * d
+                )
+            else:
+                term = t if partial == 1.0 else t * partial
+            total = term if total is None else total + term
+        if total is not None and total.shape != z.shape:
+            total = broadcast(total, z.shape)
+        return total
+
+    return push
+
+
+# --- Elementwise kinds: every rule of a primitive, derived from one derivative formula
+#
+# ============================ ========================================================== ===================== kind
+# the formula it is given examples ============================
+# ========================================================== ===================== `unary`, `binary`, one partial
+# derivative per operand, of output and operands ``sin``, ``multiply`` `elementwise` `linear` the transpose: cotangent
+# and operand's Aval to cotangent ``reshape``, ``sum`` `bilinear` two transposes ``matmul``, ``conv`` `reduction` the
+# partial derivative by each element of the operand ``max``, ``logsumexp`` `nondifferentiable` none ``floor``,
+# ``less`` ============================ ==========================================================
+# =====================
+#
+# A formula's parameters are ``z`` (the output), ``x, y`` (operands), ``ct`` (cotangent). One whose name begins with
+# an underscore is not read, and its value is not kept until the backward pass.
 
 Partial1: TypeAlias = Callable[[Array, Array], Array] | float
 Partial2: TypeAlias = Callable[[Array, Array, Array], Array] | float
@@ -285,5 +366,48 @@ def nondifferentiable(
         batch=batch_elementwise(name) if plain else batch,
         ufunc=ufunc,
         promotes_to_float=promotes_to_float,
+        **tags,
+    )
+
+
+# --- Reductions: the kind of op whose derivative is given by each element's partial
+
+
+def reduction(
+    name: str,
+    impl: Callable[..., Any],
+    abstract_eval: Shaper,
+    partial: ReductionRule,
+    **tags: Any,
+) -> Primitive:
+    """Make a reduction over axes from ``partial(z, x, axis=…)``, dz/dx in the shape of x; z has its axes kept."""
+    reads = reads_of(partial, 0, 2)
+
+    def kept(z: Value, axis: tuple[int, ...], ndim: int) -> Value:
+        shape = iter(z.shape)
+        return z.reshape(tuple([1 if a in axis else next(shape) for a in range(ndim)]))
+
+    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+        axis = params["axis"]
+        d = partial(kept(z, axis, len(shape)) if reads & 1 else z, xs[0], **params)
+        return to_lower_level(kept(ct, axis, len(shape)) * to_lower_level(d))
+
+    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+        axis, x, t = params["axis"], xs[0], ts[0]
+        assert t is not None
+        d = to_lower_level(partial(kept(z, axis, x.ndim), x, **params))
+        if tags.get("selects"):  # what is not chosen has no share, whatever its tangent is
+            t = to_lower_level(select_where(d != 0, t, np.zeros((), t.dtype)))
+        return to_lower_level(sum_over(t * d, axis))
+
+    return define(
+        name=name,
+        kind="reduction",
+        impl=impl,
+        abstract_eval=abstract_eval,
+        vjps=(pull,),
+        reads=(reads,),
+        jvp=push,
+        batch=batch_along_axes(name),
         **tags,
     )

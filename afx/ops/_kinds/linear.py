@@ -1,4 +1,4 @@
-"""Linear ops: kinds whose derivative is given by a transpose."""
+"""Linear and higher-order ops: rules that move a batch axis, derivatives by a transpose, ops that hold graphs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,75 @@ from collections.abc import Callable
 from typing import Any, Concatenate, TypeAlias
 
 from afx.core.array.array import Array
-from afx.core.aval import Aval, Shape
+from afx.core.aval import Aval, Shape, shape_of
 from afx.core.dtypes import DType
-from afx.core.primitive import Params, Primitive, Pullback, Value, define, lookup
+from afx.core.primitive import (
+    Algebra,
+    BatchRule,
+    ConcreteVjp,
+    DecomposeRule,
+    Derivative,
+    Lowering,
+    Params,
+    Primitive,
+    Pullback,
+    Pushforward,
+    Value,
+    define,
+    lookup,
+    register,
+)
 from afx.core.tracing.tracer import bind, to_lower_level
 
-__all__ = ["bilinear", "linear"]
+# --- Batching rules: the kinds' rules that move a batch axis through an op
+
+
+def batch_elementwise(name: str) -> Any:
+    """Return the batching rule of an elementwise op: unbatched axes broadcast."""
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        p = lookup(name)
+        rank = max([len(shape_of(x)) - b for x, b in zip(xs, batched, strict=True)])
+        ys = [
+            x.reshape((size,) + (1,) * (rank - x.ndim + 1) + x.shape[1:]) if b and x.ndim <= rank else x
+            for x, b in zip(xs, batched, strict=True)
+        ]
+        return bind(p, *ys, **params)
+
+    return batch
+
+
+def batch_unchanged(name: str) -> Any:
+    """Return the batching rule of an op of one operand that leaves leading axes alone: its axes count from the back."""
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return bind(lookup(name), *xs, **params)
+
+    return batch
+
+
+def batch_along_axes(name: str) -> Any:
+    """Return the batching rule of an op whose parameter ``axis``, if it has one, counts axes from the front.
+
+    Each operand gets the batch axis in front, and ``axis``, an integer or several, moves by one.
+    """
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        ys = [with_batch_axis(size, x, b) for x, b in zip(xs, batched, strict=True)]
+        if "axis" in params:
+            axis = params["axis"]
+            params = {**params, "axis": tuple([a + 1 for a in axis]) if axis.__class__ is tuple else axis + 1}
+        return bind(lookup(name), *ys, **params)
+
+    return batch
+
+
+def with_batch_axis(size: int, x: Value, batched: bool) -> Value:
+    """Return an operand with the batch axis in front, repeated where it is the same for all."""
+    return x if batched else bind(lookup("broadcast_to"), x, shape=(size, *shape_of(x)))
+
+
+# --- Linear ops: kinds whose derivative is given by a transpose
 
 LinearRule: TypeAlias = Callable[Concatenate[Array, Aval, ...], Array]
 BilinearRule: TypeAlias = Callable[Concatenate[Array, Array, Aval, ...], Array]
@@ -79,4 +142,51 @@ def bilinear(
         jvp=push,
         batch=batch,
         **tags,
+    )
+
+
+# --- Higher-order ops: primitives whose parameters hold graphs or functions, and which return several values
+
+
+def higher_order(
+    name: str,
+    impl: Callable[..., Any],
+    abstract_eval: Callable[..., Any],
+    batch: BatchRule,
+    concrete_vjp: ConcreteVjp,
+    jvp: Pushforward,
+    *,
+    lowering: Lowering | None = None,
+    decompose: DecomposeRule | None = None,
+    opaque: bool = False,
+    canonical: str = "",
+) -> Primitive:
+    """Register an op that runs what its parameters hold.
+
+    Args:
+        name: its name.
+        impl: runs it on bare values.
+        abstract_eval: the shape rule.
+        batch: the batching rule.
+        concrete_vjp: ``(xs, params, …)`` to the results and their pullback, with concrete operands.
+        jvp: the forward rule.
+        lowering: how it is compiled: its cost, and its control flow with the graphs in sight.
+        decompose: inlines the graph into others.
+        opaque: whether it stays one equation until the graph is compiled.
+        canonical: its role in simplification.
+    """
+    return register(
+        Primitive(
+            name=name,
+            kind="custom",
+            impl=impl,
+            abstract_eval=abstract_eval,
+            batch=batch,
+            decompose=decompose,
+            opaque=opaque,
+            multiple_results=True,
+            derivative=Derivative(concrete_vjp=concrete_vjp, jvp=jvp),
+            lowering=lowering or Lowering(),
+            algebra=Algebra(canonical=canonical),
+        )
     )

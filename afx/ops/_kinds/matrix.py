@@ -13,20 +13,18 @@ from afx.core.dtypes import DType, promote
 from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, define, register
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._kinds.batching import batch_unchanged
-from afx.ops.creation.creation import as_array
+from afx.ops._kinds.linear import batch_unchanged
+from afx.ops.creation.creation import as_array, promote_operands
 from afx.ops.creation.matrices import tril
-from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.where import where
+from afx.ops.elementwise.comparison import where
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
-from afx.ops.reductions.boolean import any as any_
+from afx.ops.reductions.sums import any as any_
 from afx.ops.reductions.sums import max as max_
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
-__all__ = ["matrix_op", "matrix_pair_op"]
 
 Rule = Callable[..., Any]
 

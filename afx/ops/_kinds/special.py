@@ -17,11 +17,8 @@ from afx.core.primitive import Params, Primitive, Value, define
 from afx.core.tracing.tracer import to_lower_level
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops._basic import broadcast
-from afx.ops._kinds.batching import batch_elementwise
-from afx.ops._kinds.elementwise import elementwise_impl, elementwise_shape_rule
-from afx.ops._kinds.partials import reads_of, typed
-
-__all__ = ["check_order", "ignore_fp_errors", "parametric", "scipy"]
+from afx.ops._kinds.elementwise import elementwise_impl, elementwise_shape_rule, reads_of, typed
+from afx.ops._kinds.linear import batch_elementwise
 
 Partial = Callable[..., Array]
 

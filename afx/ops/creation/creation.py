@@ -1,49 +1,39 @@
-"""Creation: arrays from data, numbers and shapes.
-
-Wherever a ``device`` can be named it is ``"cpu"``, the only one; another raises `ArgumentError`.
-"""
+"""Creation: arrays from data, numbers and shapes, promotion of operands, and stopped gradients."""
 
 from __future__ import annotations
 
 from array import array as PythonArray
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from afx import pytree
 from afx.core.array.array import Array, ArrayLike, is_owned, snapshot, wrap
-from afx.core.aval import aval_of, checked_shape, integer
+from afx.core.aval import Aval, aval_of, checked_shape, integer
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
-from afx.core.options import Order, check_device, check_memory_order, refuse_out
+from afx.core.numpy_names import Order, check_device, check_memory_order, refuse_out
+from afx.core.primitive import NUMPY_OF, Primitive, weak_or_strong
 from afx.core.registry import register_function
-from afx.core.tracing.tracer import Tracer
-from afx.core.weakness import NUMPY_OF, weak_or_strong
+from afx.core.tracing.tracer import Tracer, bind
 from afx.errors import CopyError, OperandError
 from afx.ops._basic import broadcast, cast
-from afx.pytree.ravel import use_converter
+from afx.ops._kinds.elementwise import nondifferentiable
+from afx.ops._kinds.linear import batch_unchanged
+from afx.ops.indexing.index import is_sequence
+from afx.pytree.trees import use_converter
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
     from typing_extensions import Buffer
 
+
+# --- Creation: arrays from data, numbers and shapes
+#
+# Wherever a ``device`` can be named it is ``"cpu"``, the only one; another raises `ArgumentError`.
+
 Nested: TypeAlias = "ArrayLike | Sequence[Nested]"
 SEQUENCES: frozenset[Any] = frozenset({list, tuple})  # types of operands that become arrays
-
-__all__ = [
-    "array",
-    "asarray",
-    "copy",
-    "empty",
-    "empty_like",
-    "from_dlpack",
-    "full",
-    "full_like",
-    "ones",
-    "ones_like",
-    "to_device",
-    "zeros",
-    "zeros_like",
-]
 
 
 @register_function
@@ -392,3 +382,75 @@ def to_device(x: ArrayLike, device: str, /, *, stream: object = None) -> Array:
 
 
 use_converter(asarray)
+
+
+# --- Promotion of operands: nested Python numbers take the dtype of the arrays they meet
+
+
+@register_function
+def promote_operands(*operands: Any) -> list[Array]:
+    """Return operands as arrays; Python's floats, nested in lists too, take the floating dtype of those that have one.
+
+    By themselves they would take the default dtype, and lose digits where they meet float64.
+
+    >>> promote_operands(np.array([1.0]), [0.1, 0.2])[1]
+    Array([0.1, 0.2], dtype=float64)
+    """
+    if all(x.__class__ is Array for x in operands):
+        return list(operands)
+    found = [x.dtype for x in operands if hasattr(x, "dtype") and x.dtype.kind in "fc" and not _is_weak_array(x)]
+    if not found:
+        return [as_array(x) for x in operands]
+    dtype = np.result_type(*found)
+    real = np.finfo(dtype).dtype
+    return [asarray(x, {"f": real, "c": np.result_type(dtype, np.complex64)}.get(_kind(x))) for x in operands]
+
+
+def _kind(x: Any) -> str:
+    """Return the kind of dtype that Python's numbers have, the empty string where there are arrays among them."""
+    if not is_sequence(x):
+        if hasattr(x, "dtype"):
+            return x.dtype.kind if _is_weak_array(x) else ""
+        return np.dtype(type(x)).kind if isinstance(x, (int, float, complex)) else ""
+    kinds = {_kind(item) for item in x}
+    return "" if "" in kinds else max(kinds, key="biufc".index, default="")
+
+
+def _is_weak_array(x: Any) -> bool:
+    return isinstance(x, Array) and x.aval.weak
+
+
+# --- Stopped gradients: `stop_gradient` gives a value that derivatives see as a constant
+
+T = TypeVar("T")
+
+
+@register_function
+def stop_gradient(x: T) -> T:
+    """Return a tree of arrays with the same values, whose derivative is 0.
+
+    Under `grad` the result is a plain value: ``float(stop_gradient(x))`` and ``np.asarray(stop_gradient(x))`` work.
+
+    >>> import afx
+    >>> afx.grad(lambda x: x * stop_gradient(x))(3.0)
+    Array(3., dtype=float32)
+    """
+    return pytree.map(lambda leaf: bind(stop_gradient_p, leaf), x)
+
+
+def _run(x: Any) -> Any:
+    return np.asarray(x, aval_of(x).dtype)
+
+
+def _abstract(x: Aval) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
+stop_gradient_p: Primitive = nondifferentiable(
+    "stop_gradient",
+    _run,
+    _abstract,
+    batch=batch_unchanged("stop_gradient"),
+    may_alias=True,
+    canonical="stop_gradient",
+)

@@ -11,23 +11,20 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, to_numpy_value, wrap
 from afx.core.aval import aval_of, broadcast_avals, integer, normalize_axis
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, promote, real_dtype
-from afx.core.options import check_device
+from afx.core.numpy_names import check_device
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
-from afx.ops.creation.creation import Nested, asarray
-from afx.ops.creation.promotion import promote_operands
+from afx.ops.creation.creation import Nested, asarray, promote_operands
 from afx.ops.elementwise.arithmetic import divide, pow, subtract
-from afx.ops.elementwise.rounding import floor
-from afx.ops.elementwise.where import where
+from afx.ops.elementwise.comparison import where
+from afx.ops.elementwise.floating_point import floor
 from afx.ops.indexing.index import is_sequence
-from afx.ops.manipulation.axes import moveaxis
+from afx.ops.manipulation.join import moveaxis
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
-
-__all__ = ["arange", "geomspace", "linspace", "logspace", "meshgrid"]
 
 
 def _as(numbers: Any, dtype: DType) -> Any:

@@ -16,24 +16,11 @@ from afx.core.dtypes import real_dtype
 from afx.core.primitive import Params, Primitive, record_into
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
-from afx.ops._kinds.batching import batch_unchanged
-from afx.ops._kinds.linear import linear
+from afx.ops._kinds.linear import batch_unchanged, linear
 from afx.ops.creation.creation import as_array, zeros_like
 from afx.ops.elementwise.comparison import equal, not_equal
 from afx.ops.elementwise.trigonometry import atan2, rad2deg
 from afx.ops.manipulation.shape import astype
-
-__all__ = [
-    "angle",
-    "conj",
-    "conjugate",
-    "imag",
-    "iscomplex",
-    "iscomplexobj",
-    "isreal",
-    "isrealobj",
-    "real",
-]
 
 
 def _take_part(x: Aval) -> Aval:

@@ -14,35 +14,7 @@ from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, unary
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import hypot, sqrt
-from afx.ops.elementwise.where import where
-
-__all__ = [
-    "acos",
-    "acosh",
-    "arccos",
-    "arccosh",
-    "arcsin",
-    "arcsinh",
-    "arctan",
-    "arctan2",
-    "arctanh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cos",
-    "cosh",
-    "deg2rad",
-    "degrees",
-    "rad2deg",
-    "radians",
-    "sin",
-    "sinc",
-    "sinh",
-    "tan",
-    "tanh",
-]
+from afx.ops.elementwise.comparison import where
 
 
 @register_function

@@ -11,19 +11,16 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, normalize_axis
-from afx.core.options import refuse_out
+from afx.core.numpy_names import refuse_out
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import remainder
-from afx.ops.elementwise.where import clip
-from afx.ops.indexing.gather import gather, selection
+from afx.ops.elementwise.comparison import clip
+from afx.ops.indexing.gather import gather, selection, slice_
 from afx.ops.indexing.index import Basic, basic, basic_entry, expanded, is_array, is_basic, is_sequence, trimmed, whole
-from afx.ops.indexing.slice import slice_
 from afx.ops.manipulation.shape import permute_dims, reshape
-
-__all__ = ["take", "take_along_axis"]
 
 Item: TypeAlias = SupportsIndex | slice | EllipsisType | ArrayLike | Sequence[Any] | None
 Index: TypeAlias = Item | tuple[Item, ...]

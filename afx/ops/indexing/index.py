@@ -17,8 +17,6 @@ from afx.core.array.array import Array
 from afx.core.aval import Aval, Shape, integer
 from afx.errors import IndexRangeError, OperandError, TracerError
 
-__all__ = ["Basic", "Entry", "basic", "basic_entry", "expanded", "is_basic", "native", "selected_shape", "whole"]
-
 Entry: TypeAlias = int | tuple[int, int, int] | None
 Basic: TypeAlias = tuple[Entry, ...]
 

@@ -1,29 +1,33 @@
-"""Selection among arrays: by conditions, by index, by functions of pieces."""
+"""Selection and index tricks: choices among arrays, and indices of diagonals, triangles and grids."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of, broadcast_avals, normalize_axis
-from afx.core.dtypes import promote
-from afx.core.options import refuse_out
+from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core.aval import Shape, aval_of, broadcast_avals, checked_shape, integer, normalize_axis
+from afx.core.dtypes import check_dtype, promote
+from afx.core.numpy_names import check_memory_order, refuse_out
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
-from afx.ops.creation.creation import Nested, as_array, asarray, zeros
-from afx.ops.creation.promotion import promote_operands
-from afx.ops.elementwise.arithmetic import remainder
-from afx.ops.elementwise.comparison import not_equal
-from afx.ops.elementwise.where import clip, where
+from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, zeros
+from afx.ops.elementwise.arithmetic import floor_divide, remainder
+from afx.ops.elementwise.comparison import clip, not_equal, where
 from afx.ops.indexing.gather import gather
-from afx.ops.indexing.getitem import getitem
-from afx.ops.indexing.index import is_sequence
+from afx.ops.indexing.getitem import getitem, take
+from afx.ops.indexing.index import ints, is_sequence
+from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 
-__all__ = ["choose", "compress", "extract", "piecewise", "select"]
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+
+# --- Selection among arrays: by conditions, by index, by functions of pieces
 
 
 @register_function
@@ -101,7 +105,7 @@ def choose(
     elif mode == "clip":
         index = clip(index, 0, n - 1)
     elif mode == "raise":
-        index = _check_range(index, n)
+        index = _check_choice(index, n)
     else:
         raise ArgumentError(f"choose: mode is 'raise', 'wrap' or 'clip': got {mode!r}; take one of them")
     parts = [promote_operands(v, *parts)[0] if is_sequence(v) else v for v in parts]
@@ -112,7 +116,7 @@ def _list_choices(choices: Any) -> list[Any]:
     return list(choices if is_sequence(choices) else asarray(choices))
 
 
-def _check_range(index: Array, n: int) -> Array:
+def _check_choice(index: Array, n: int) -> Array:
     """Return indices after checking their range: now where they are known, else when the compiled function runs."""
     wrong = (index < 0) | (index >= n)
     try:
@@ -230,3 +234,284 @@ def extract(condition: ArrayLike | Sequence[bool], x: ArrayLike) -> Array:
     Array([1.], dtype=float64)
     """
     return compress(reshape(_truth(condition), (-1,)), x)
+
+
+# --- Index tricks: flat indices and those by axis, of diagonals and triangles, of grids
+
+Lengths: TypeAlias = "int | Sequence[int]"
+Mode: TypeAlias = Literal["raise", "wrap", "clip"]
+
+
+def _integers(x: Nested, who: str) -> Array:
+    index = asarray(x)
+    if index.dtype.kind not in "iu" and index.size:
+        raise DtypeError(f"{who}: indices are integers: got {index.aval}; convert them with astype")
+    return astype(index, np.int64)
+
+
+def _check_flat_index(index: Array, n: int, who: str) -> Array:
+    """Return indices after checking their range, where they are known."""
+    try:
+        if ((index < 0) | (index >= n)).any():
+            raise IndexRangeError(f"{who}: an index is out of bounds: got {index!r} for a length of {n}; correct it")
+    except ConcreteValueError:
+        pass  # compiled, they cannot be checked
+    return index
+
+
+@register_function
+def unravel_index(indices: Nested, shape: Lengths, order: Literal["C", "F"] = "C") -> tuple[Array, ...]:
+    """Return the indices along each axis of elements that are numbered by rows.
+
+    Args:
+        indices: integers of any shape.
+        shape: of the array they count through.
+        order: ``"C"`` numbers by rows, ``"F"`` by columns.
+
+    Raises:
+        DtypeError: not integers.
+        IndexRangeError: more than there are elements, where the indices are known.
+
+    >>> unravel_index(np.array([1, 5]), (2, 3))
+    (Array([0, 1], dtype=int64), Array([1, 2], dtype=int64))
+    """
+    lengths = ints(shape, "unravel_index", "shape")
+    if order != "C":
+        check_memory_order(order, "unravel_index", "CF")
+        return unravel_index(indices, lengths[::-1])[::-1]
+    rest = _check_flat_index(_integers(indices, "unravel_index"), math.prod(lengths), "unravel_index")
+    found: list[Array] = []
+    for n in reversed(lengths):
+        found.append(remainder(rest, n))
+        rest = floor_divide(rest, n)
+    return tuple(reversed(found))
+
+
+@register_function
+def ravel_multi_index(
+    multi_index: Sequence[Nested] | ArrayLike,
+    dims: Lengths,
+    mode: Mode | Sequence[Mode] = "raise",
+    order: Literal["C", "F"] = "C",
+) -> Array:
+    """Return the numbers, by rows, of elements given by their indices along each axis.
+
+    Args:
+        multi_index: integers, one array an axis.
+        dims: the lengths of the axes.
+        mode: what becomes of indices out of range: ``"raise"`` an error, where they are known, ``"wrap"`` counts them
+            around, ``"clip"`` takes the nearest.
+        order: ``"C"`` numbers by rows, ``"F"`` by columns.
+
+    Raises:
+        ArgumentError: not as many indices as axes.
+        DtypeError: not integers.
+        IndexRangeError: an index out of range.
+
+    >>> ravel_multi_index(([0, 1], [1, 2]), (2, 3))
+    Array([1, 5], dtype=int64)
+    """
+    lengths = ints(dims, "ravel_multi_index", "dims")
+    parts = _list_arrays(multi_index)
+    modes: list[Any] = [mode] * len(lengths) if isinstance(mode, str) else list(mode)
+    if len(parts) != len(lengths) or len(modes) != len(lengths):
+        raise ArgumentError(
+            f"ravel_multi_index: takes an index for each axis: got {len(parts)} for {lengths}; give as many"
+        )
+    if order != "C":
+        check_memory_order(order, "ravel_multi_index", "CF")
+        return ravel_multi_index(parts[::-1], lengths[::-1], modes[::-1])
+    number: Any = 0
+    for part, n, how in zip(parts, lengths, modes, strict=True):
+        index = _integers(part, "ravel_multi_index")
+        if how == "wrap":
+            index = remainder(index, n)
+        elif how == "clip":
+            index = clip(index, 0, n - 1)
+        elif how == "raise":
+            index = _check_flat_index(index, n, "ravel_multi_index")
+        else:
+            raise ArgumentError(f"ravel_multi_index: mode is 'raise', 'wrap' or 'clip': got {how!r}; take one of them")
+        number = number * n + index
+    return asarray(number)
+
+
+def _list_arrays(arrays: Any) -> list[Any]:
+    return list(arrays if is_sequence(arrays) else asarray(arrays))
+
+
+@register_function
+def ix_(*arrays: Nested) -> tuple[Array, ...]:
+    """Return index vectors laid along axes of their own, so that ``x[ix_(rows, columns)]`` is the grid of them.
+
+    A boolean vector stands for the indices where it is true.
+
+    Raises:
+        ShapeError: one that is no vector.
+
+    >>> [i.shape for i in ix_([0, 2], [1])]
+    [(2, 1), (1, 1)]
+    """
+    found: list[Array] = []
+    for axis, given in enumerate(arrays):
+        index = asarray(given)
+        if index.ndim != 1:
+            raise ShapeError(f"ix_: takes vectors: got {index.aval}; reshape it")
+        if index.dtype.kind == "b":
+            index = wrap(np.flatnonzero(index.concrete("ix_")))
+        elif not index.size:
+            index = astype(index, np.int64)
+        found.append(reshape(index, (1,) * axis + (-1,) + (1,) * (len(arrays) - axis - 1)))
+    return tuple(found)
+
+
+@register_function
+def indices(dimensions: Lengths, dtype: DTypeLike = int, sparse: bool = False) -> Array | tuple[Array, ...]:
+    """Return the indices of a grid, one array an axis, stacked along a new first axis.
+
+    Args:
+        dimensions: the lengths of the axes.
+        dtype: of the indices.
+        sparse: returns a tuple of arrays that broadcast instead.
+
+    >>> indices((2, 2))[0]
+    Array([[0, 0],
+           [1, 1]], dtype=int64)
+    """
+    shape, target = checked_shape(dimensions, "indices"), check_dtype(dtype, "indices")
+    if sparse:
+        return tuple([wrap(v) for v in np.indices(shape, target, sparse=True)])
+    return wrap(np.indices(shape, target))
+
+
+# -- diagonals and triangles --
+def _pair(found: Any) -> tuple[Array, ...]:
+    return tuple([wrap(i) for i in found])
+
+
+def _matrix(x: ArrayLike, who: str) -> Shape:
+    aval = aval_of(x, who)
+    if aval.ndim != 2:
+        raise ShapeError(f"{who}: takes a matrix: got {aval}; reshape it")
+    return aval.shape
+
+
+@register_function
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
+    """Return the indices of the main diagonal of an array of ``ndim`` axes of length n.
+
+    >>> diag_indices(2)
+    (Array([0, 1], dtype=int64), Array([0, 1], dtype=int64))
+    """
+    (size,) = checked_shape(n, "diag_indices")
+    return _pair(np.diag_indices(size, integer(ndim, "diag_indices", "ndim")))
+
+
+@register_function
+def diag_indices_from(x: ArrayLike) -> tuple[Array, ...]:
+    """Return the indices of the main diagonal of x, whose axes all have one length.
+
+    Raises:
+        ShapeError: they have not, or there are fewer than two.
+
+    >>> diag_indices_from(np.eye(2))
+    (Array([0, 1], dtype=int64), Array([0, 1], dtype=int64))
+    """
+    aval = aval_of(x, "diag_indices_from")
+    if aval.ndim < 2 or len(set(aval.shape)) > 1:
+        raise ShapeError(f"diag_indices_from: takes axes of one length, two or more: got {aval}; cut it")
+    return diag_indices(aval.shape[0], aval.ndim)
+
+
+@register_function
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
+    """Return the indices of the elements on and below the k-th diagonal of an n × m matrix.
+
+    >>> tril_indices(2)
+    (Array([0, 1, 1], dtype=int64), Array([0, 0, 1], dtype=int64))
+    """
+    rows, columns = checked_shape((n, n if m is None else m), "tril_indices")
+    return _pair(np.tril_indices(rows, integer(k, "tril_indices", "k"), columns))
+
+
+@register_function
+def tril_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, ...]:
+    """Return the indices of the elements on and below the k-th diagonal of a matrix.
+
+    Raises:
+        ShapeError: no matrix.
+
+    >>> tril_indices_from(np.eye(2), -1)
+    (Array([1], dtype=int64), Array([0], dtype=int64))
+    """
+    n, m = _matrix(x, "tril_indices_from")
+    return tril_indices(n, k, m)
+
+
+@register_function
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
+    """Return the indices of the elements on and above the k-th diagonal of an n × m matrix.
+
+    >>> triu_indices(2)
+    (Array([0, 0, 1], dtype=int64), Array([0, 1, 1], dtype=int64))
+    """
+    rows, columns = checked_shape((n, n if m is None else m), "triu_indices")
+    return _pair(np.triu_indices(rows, integer(k, "triu_indices", "k"), columns))
+
+
+@register_function
+def triu_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, ...]:
+    """Return the indices of the elements on and above the k-th diagonal of a matrix.
+
+    Raises:
+        ShapeError: no matrix.
+
+    >>> triu_indices_from(np.eye(2), 1)
+    (Array([0], dtype=int64), Array([1], dtype=int64))
+    """
+    n, m = _matrix(x, "triu_indices_from")
+    return triu_indices(n, k, m)
+
+
+# -- joining by index --
+class Concatenator:
+    """NumPy's ``r_`` and ``c_`` for traced arrays too: what stands in the brackets, joined along an axis."""
+
+    __slots__ = ("_layout", "_name")
+
+    def __init__(self, name: str, layout: Any) -> None:
+        self._name = name
+        self._layout = layout
+
+    def __getitem__(self, key: Any, /) -> Array:
+        """Return the parts joined: arrays, numbers, lists, and slices, which stand for ranges.
+
+        Raises:
+            ArgumentError: the letters that ask for matrices.
+        """
+        items: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)  # pyright: ignore[reportUnknownVariableType]  # a user's tuple
+        layout: list[Any] = []
+        parts: list[Any] = []
+        start = 0
+        for item in items:
+            if isinstance(item, str):
+                layout.append(item)
+                continue
+            part: Any = self._layout[item].reshape(-1).tolist() if isinstance(item, slice) else item
+            shape: Shape = np.shape(part) if is_sequence(part) else aval_of(part, self._name).shape
+            stop = start + math.prod(shape)
+            is_number = isinstance(part, (int, float, complex))
+            layout.append(start if is_number else np.arange(start, stop).reshape(shape))
+            parts.append(part)
+            start = stop
+        if isinstance(layout[0], str) and layout[0] in ("r", "c"):
+            raise ArgumentError(f"{self._name}: afx has no matrices: got {layout[0]!r}; leave it out")
+        flat = concat([reshape(x, (-1,)) for x in promote_operands(*parts)])
+        return take(flat, self._layout[tuple(layout)])
+
+    def __repr__(self) -> str:
+        return f"afx.{self._name}"
+
+
+r_: Concatenator = Concatenator("r_", np.r_)
+c_: Concatenator = Concatenator("c_", np.c_)

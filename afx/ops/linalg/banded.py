@@ -1,4 +1,4 @@
-"""Banded systems: matrices in LAPACK's diagonal storage, with leading axes as batches."""
+"""Banded and sparse systems: LAPACK's diagonal storage, and compressed rows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, broadcast_shapes
 from afx.core.primitive import Params, Primitive, Value, define
 from afx.core.tracing.tracer import bind_single, to_lower_level
-from afx.errors import ArgumentError, MissingExtraError, ShapeError
-from afx.ops._kinds.batching import batch_along_axes
+from afx.errors import ArgumentError, DtypeError, MissingExtraError, ShapeError
+from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.matrix import matrices, promote_pair
+from afx.ops.creation.creation import asarray
+from afx.ops.indexing.gather import scatter
+from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.manipulation.join import concat, stack
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.sums import sum as sum_
 
-__all__ = ["solve_banded"]
+# --- Banded systems: matrices in LAPACK's diagonal storage, with leading axes as batches
 
 
 def solve_banded(l_and_u: tuple[int, int], ab: ArrayLike, b: ArrayLike) -> Array:
@@ -55,12 +58,12 @@ def solve_banded(l_and_u: tuple[int, int], ab: ArrayLike, b: ArrayLike) -> Array
     return z[..., 0] if y.ndim == 1 else z
 
 
-def _abstract(ab: Aval, b: Aval, *, lower: int, upper: int) -> Aval:
+def _abstract_banded(ab: Aval, b: Aval, *, lower: int, upper: int) -> Aval:
     matrices(b, "solve_banded")
     return b
 
 
-def _impl(ab: Any, b: Any, *, lower: int, upper: int) -> Any:
+def _impl_banded(ab: Any, b: Any, *, lower: int, upper: int) -> Any:
     try:
         module: Any = importlib.import_module("scipy.linalg")
     except ImportError as error:
@@ -104,7 +107,7 @@ def _transpose_storage(ab: Array, upper: int) -> Array:
     return stack(rows[::-1], axis=-2)
 
 
-def _push(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _push_banded(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     t, tb = tangents
     total = tb
     if t is not None:
@@ -113,7 +116,7 @@ def _push(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], p
     return to_lower_level(bind_single(solve_banded_p, xs[0], total, **params))
 
 
-def _pull(
+def _pull_banded(
     ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
 ) -> list[Value | None]:
     lower, upper = params["lower"], params["upper"]
@@ -127,11 +130,112 @@ def _pull(
 solve_banded_p: Primitive = define(
     name="solve_banded",
     kind="custom",
-    impl=_impl,
-    abstract_eval=_abstract,
-    vjp_all=_pull,
+    impl=_impl_banded,
+    abstract_eval=_abstract_banded,
+    vjp_all=_pull_banded,
     reads=(3, 2),
-    jvp=_push,
+    jvp=_push_banded,
     batch=batch_along_axes("solve_banded"),
+    calls_lapack=True,
+)
+
+
+# --- Sparse systems: solutions by SciPy's SuperLU, given the entries of the matrix, with leading axes as batches
+
+
+def solve_entries(values: Array, rows: Array, columns: Array, b: Array) -> Array:
+    """Return x with ``a @ x = b`` for the square matrix of these entries; nan where it is singular.
+
+    Args:
+        values: float[..., entries]; those at one position add up.
+        rows: int[..., entries].
+        columns: int[..., entries].
+        b: float[..., n, k].
+    """
+    return bind_single(sparse_solve_p, values, rows, columns, b)
+
+
+def _abstract_sparse(values: Aval, rows: Aval, columns: Aval, b: Aval) -> Aval:
+    matrices(b, "sparse_solve")
+    if not values.shape == rows.shape == columns.shape or values.shape[:-1] != b.shape[:-2] or not values.shape:
+        raise ShapeError(
+            f"sparse_solve: each entry has a row and a column: got {values}, {rows} and {columns} for {b}; align them"
+        )
+    if values.dtype != b.dtype or rows.dtype.kind not in "iu" or columns.dtype.kind not in "iu":
+        raise DtypeError(
+            f"sparse_solve: entries and right sides are of one dtype, positions integers: got {values}, {rows}, "
+            f"{columns} and {b}; use astype"
+        )
+    return b
+
+
+def _impl_sparse(values: Any, rows: Any, columns: Any, b: Any) -> Any:
+    _abstract_sparse(*[Aval(x.shape, x.dtype) for x in (values, rows, columns, b)])
+    try:
+        sparse: Any = importlib.import_module("scipy.sparse")
+        solvers: Any = importlib.import_module("scipy.sparse.linalg")
+    except ImportError as error:
+        raise MissingExtraError(
+            "sparse_solve: needs SciPy, which is not installed; pip install 'afx[scipy]'"
+        ) from error
+    z = np.full(b.shape, np.nan, b.dtype)
+    n = b.shape[-2]
+    for k in np.ndindex(b.shape[:-2]):
+        if not np.isfinite(values[k]).all() or not n:
+            continue
+        matrix = sparse.csc_array((np.array(values[k]), (np.array(rows[k]), np.array(columns[k]))), shape=(n, n))
+        try:
+            z[k] = solvers.splu(matrix).solve(np.ascontiguousarray(b[k]))
+        except RuntimeError:  # exactly singular
+            continue
+    return z
+
+
+def _product(values: Array, rows: Array, columns: Array, x: Array) -> Array:
+    """Return the product of the matrix of these entries with columns."""
+    *lead, n, k = x.shape
+    terms = reshape(values, (*values.shape, 1)) * _rows_at(x, columns)
+    count = int(np.prod(lead))
+    offsets = np.arange(count).reshape((*lead, 1)) * n
+    flat = scatter(reshape(terms, (-1, k)), reshape(rows + offsets, (-1,)), shape=(count * n, k))
+    return reshape(flat, x.shape)
+
+
+def _rows_at(x: Array, positions: Array) -> Array:
+    """Return the rows of columns at positions."""
+    index = reshape(asarray(positions), (*positions.shape, 1))
+    return take_along_axis(x, broadcast_to(index, (*positions.shape, x.shape[-1])), axis=-2)
+
+
+def _push_sparse(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    values, rows, columns, _ = xs
+    t, tb = tangents[0], tangents[3]
+    total = tb
+    if t is not None:
+        moved = _product(t, rows, columns, z)
+        total = -moved if tb is None else tb - moved
+    return to_lower_level(bind_single(sparse_solve_p, values, rows, columns, total))
+
+
+def _pull_sparse(
+    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+) -> list[Value | None]:
+    values, rows, columns, _ = xs
+    y = bind_single(sparse_solve_p, values, columns, rows, ct)  # of the transpose
+    found: list[Value | None] = [None, None, None, to_lower_level(y) if avals[3] is not None else None]
+    if avals[0] is not None:
+        found[0] = to_lower_level(-sum_(_rows_at(y, rows) * _rows_at(z, columns), axis=-1))
+    return found
+
+
+sparse_solve_p: Primitive = define(
+    name="sparse_solve",
+    kind="custom",
+    impl=_impl_sparse,
+    abstract_eval=_abstract_sparse,
+    vjp_all=_pull_sparse,
+    reads=(15, 0, 0, 14),
+    jvp=_push_sparse,
+    batch=batch_along_axes("sparse_solve"),
     calls_lapack=True,
 )

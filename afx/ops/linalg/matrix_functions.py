@@ -1,32 +1,383 @@
-"""Matrix functions: powers, the exponential, and chained products."""
+"""Matrix functions: powers, the exponential, roots and logarithms, and functions of Hermitian matrices."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import math
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+import attrs
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
-from afx.core.primitive import Primitive
-from afx.core.tracing.tracer import bind_single
-from afx.errors import ArgumentError, ShapeError
-from afx.ops._kinds.matrix import floating, matrix_op, plain, square, transposed
-from afx.ops.creation.creation import as_array
+from afx.core.primitive import Params, Primitive, Value, define
+from afx.core.tracing.tracer import bind_single, to_lower_level
+from afx.errors import ArgumentError, MissingExtraError, ShapeError
+from afx.ops._kinds.linear import batch_along_axes
+from afx.ops._kinds.matrix import floating, hermitian, matrix_op, plain, square, transposed
+from afx.ops.creation.creation import as_array, stop_gradient
 from afx.ops.creation.matrices import eye
-from afx.ops.linalg._divided_differences import Exponential
-from afx.ops.linalg.hermitian_functions import hermitian_function
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.comparison import where
 from afx.ops.linalg.products import matmul
-from afx.ops.linalg.roots import frechet
 from afx.ops.linalg.solve import inv
+from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import broadcast_to, reshape
+from afx.ops.reductions.sums import max as max_
 
-__all__ = ["expm", "matrix_power", "multi_dot"]
+# --- Divided differences: of any order, accurate for equal, near and far points, on bare float64 values
+#
+# ``f[x0, …, xk]`` is the recursion's quotient where the points are far apart. Where they are near it is the Taylor
+# series around their middle, whose m-th term holds the complete homogeneous symmetric polynomial of the distances;
+# functions that know only their first derivatives take the integral over a simplex instead (Hermite and Genocchi).
+
+TERMS = 22  # of the series: near points leave less than 1e-16
+NEAR = 0.25  # how far apart near points are, at most, by the size of the smallest
+TRUSTED = 1e-12  # two rules of integration that agree so well are right
+_where: Any = np.where  # its result type is not known to checkers
+
+
+class Scalar(Protocol):
+    """A function of numbers, hashable, that computes with bare arrays."""
+
+    def value(self, x: Any) -> Any:
+        """Return the function."""
+        ...
+
+    def near(self, x: Any) -> tuple[Any, Any]:
+        """Return ``f[x0, …, xk]`` of points along the last axis, sorted, and where it is right: where they are near."""
+        ...
+
+
+def divided_differences(fn: Scalar, w: Any, order: int) -> Any:
+    """Return ``f[w_i, w_j, …]`` of eigenvalues float[..., n] as float[..., n, n, …], with order + 1 axes."""
+    grids: Any = np.indices((w.shape[-1],) * (order + 1))
+    with np.errstate(all="ignore"):
+        return _differences(fn, np.sort(np.stack([w[..., g] for g in grids], axis=-1), axis=-1))
+
+
+def _differences(fn: Scalar, x: Any) -> Any:
+    if x.shape[-1] == 1:
+        return fn.value(x[..., 0])
+    found, near = fn.near(x)
+    if np.all(near):
+        return found
+    far = (_differences(fn, x[..., 1:]) - _differences(fn, x[..., :-1])) / (x[..., -1] - x[..., 0])
+    return _where(near, found, far)
+
+
+def _series(x: Any, middle: Any, unit: Any, coefficient: Callable[[int], Any]) -> Any:
+    """Return the Taylor series: ``Σ c_{k+m} h_m``, of distances and coefficients by a unit of length."""
+    order = x.shape[-1] - 1
+    distances = (x - middle[..., None]) / unit[..., None]
+    powers: list[Any] = [np.ones_like(middle)] + [np.zeros_like(middle)] * TERMS  # h_m of the points so far
+    for i in range(order + 1):
+        for m in range(1, TERMS + 1):
+            powers[m] = powers[m] + distances[..., i] * powers[m - 1]
+    total: Any = sum(coefficient(order + m) * powers[m] for m in range(TERMS, -1, -1))
+    return total / unit**order
+
+
+def _are_near(x: Any) -> Any:
+    """Tell where points are near by their distance to 0."""
+    low, high = x[..., 0], x[..., -1]
+    return (low * high > 0) & (high - low <= NEAR * np.minimum(np.abs(low), np.abs(high)))
+
+
+def _middle(x: Any) -> Any:
+    return x[..., 0] + (x[..., -1] - x[..., 0]) / 2
+
+
+@attrs.frozen
+class Power:
+    """A real power."""
+
+    p: float
+
+    def value(self, x: Any) -> Any:
+        """Return the power."""
+        return np.sqrt(x) if self.p == 0.5 else x**self.p
+
+    def near(self, x: Any) -> tuple[Any, Any]:
+        """Return the series of binomial coefficients; of equal zeros, the derivative."""
+        middle = _middle(x)
+        choose: list[float] = [1.0]
+        for j in range(x.shape[-1] + TERMS):
+            choose.append(choose[-1] * (self.p - j) / (j + 1))
+        order = int(x.shape[-1]) - 1
+        found = _series(x, middle, middle, lambda j: choose[j]) * self.value(middle)
+        zero = x[..., 0] == x[..., -1]
+        slope = choose[order] * (0 * middle) ** (self.p - order) if choose[order] else 0.0
+        return _where(zero & (middle == 0), slope, found), _are_near(x) | zero
+
+
+@attrs.frozen
+class Logarithm:
+    """The natural logarithm."""
+
+    def value(self, x: Any) -> Any:
+        """Return the logarithm."""
+        return np.log(x)
+
+    def near(self, x: Any) -> tuple[Any, Any]:
+        """Return the series of the logarithm."""
+        middle = _middle(x)
+        return _series(x, middle, middle, lambda j: (-1) ** (j - 1) / j), _are_near(x)
+
+
+@attrs.frozen
+class Exponential:
+    """The exponential function."""
+
+    def value(self, x: Any) -> Any:
+        """Return the exponential."""
+        return np.exp(x)
+
+    def near(self, x: Any) -> tuple[Any, Any]:
+        """Return the exponential series of points less than 1 apart."""
+        middle = _middle(x)
+        found = _series(x, middle, np.ones_like(middle), lambda j: 1 / math.factorial(j)) * np.exp(middle)
+        return found, x[..., -1] - x[..., 0] <= 1
+
+
+@attrs.frozen
+class Sampled:
+    """A function given by its derivatives.
+
+    Attributes:
+        derivative: ``(order, x)`` to the derivative of an order at bare values.
+    """
+
+    derivative: Callable[[int, Any], Any]
+
+    def value(self, x: Any) -> Any:
+        """Return the function."""
+        return self.derivative(0, x)
+
+    def near(self, x: Any) -> tuple[Any, Any]:
+        """Return the integral over the simplex, where two rules agree on it."""
+        fine, coarse = self._integral(x, 12), self._integral(x, 8)
+        same = np.abs(fine - coarse) <= TRUSTED * np.abs(fine)
+        close = x[..., -1] - x[..., 0] <= 1e-3 * np.maximum(np.abs(x[..., 0]), np.abs(x[..., -1]))
+        return fine, same | close
+
+    def _integral(self, x: Any, count: int) -> Any:
+        order = x.shape[-1] - 1
+        nodes, weights = np.polynomial.legendre.leggauss(count)
+        t = np.meshgrid(*[(nodes + 1) / 2] * order, indexing="ij")
+        weight: Any = math.prod(np.meshgrid(*[weights / 2] * order, indexing="ij"))
+        steps, point = np.diff(x, axis=-1), x[..., 0].reshape(*x.shape[:-1], *[1] * order)
+        share: Any = 1.0
+        for i in range(order):
+            share = share * t[i]
+            weight = weight * t[i] ** (order - 1 - i)
+            point = point + share * steps[..., i].reshape(*x.shape[:-1], *[1] * order)
+        return np.sum(self.derivative(order, point) * weight, axis=tuple(range(-order, 0)))
+
+
+# --- Hermitian matrix functions: derivatives of every order, at equal eigenvalues too
+#
+# With eigenvalues w, projectors P and divided differences f[…], the operation of order k is
+#
+#     M(a; t1, …, tk) = Σ f[w_0, …, w_k] P_0 t1 P_1 t2 … tk P_k,
+#
+# linear in each t; order 0 is f(a). Its derivative by a is the sum of those with one more direction at every position
+# (Daleckii & Krein 1965). Its transposes are itself with exchanged operands. No eigenvector is differentiated.
+
+LETTERS = "abcdefghijklm"
+
+
+def hermitian_function(a: Array, fn: Scalar) -> Array:
+    """Return a function of the symmetric (Hermitian) part of matrices."""
+    return bind_single(hermitian_function_p, a, fn=fn)
+
+
+def _abstract(a: Aval, *ts: Aval, fn: Scalar) -> Aval:
+    square(a, "hermitian_function")
+    return a
+
+
+def _impl(a: Any, *ts: Any, fn: Scalar) -> Any:
+    square(Aval(a.shape, a.dtype), "hermitian_function")
+    half = a.astype(np.result_type(a.dtype, np.float64)) / 2
+    w, v = np.linalg.eigh(half + half.swapaxes(-1, -2).conj())
+    rounding = w.shape[-1] * np.finfo(a.dtype).eps * np.abs(w).max(axis=-1, keepdims=True, initial=0)
+    w = w * ~((w < 0) & (w >= -rounding))  # of a semidefinite matrix, 0 up to rounding
+    vh = v.swapaxes(-1, -2).conj()
+    f = divided_differences(fn, w, len(ts))
+    if not ts:
+        return ((v * f[..., None, :]) @ vh).astype(a.dtype)
+    axes = LETTERS[: len(ts) + 1]
+    pairs = [f"...{axes[k : k + 2]}" for k in range(len(ts))]
+    inner = np.einsum(f"...{axes},{','.join(pairs)}->...{axes[0]}{axes[-1]}", f, *[vh @ t @ v for t in ts])
+    return (v @ inner @ vh).astype(a.dtype)
+
+
+def _bind(fn: Scalar, a: Array, ts: list[Array]) -> Array:
+    return bind_single(hermitian_function_p, a, *ts, fn=fn)
+
+
+def _push(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    a, *ts = xs
+    fn: Scalar = params["fn"]
+    terms = [_bind(fn, a, [*ts[:k], t, *ts[k + 1 :]]) for k, t in enumerate(tangents[1:]) if t is not None]
+    if tangents[0] is not None:
+        t = hermitian(tangents[0])
+        terms += [_bind(fn, a, [*ts[:k], t, *ts[k:]]) for k in range(len(ts) + 1)]
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return to_lower_level(total)
+
+
+def _pull(
+    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+) -> list[Value | None]:
+    a, *ts = xs
+    fn: Scalar = params["fn"]
+    g = transposed(ct)
+    found: list[Value | None] = [None] * len(xs)
+    if avals[0] is not None:
+        total = _bind(fn, a, [*ts, g])
+        for k in range(1, len(ts) + 1):
+            total = total + _bind(fn, a, [*ts[k:], g, *ts[:k]])
+        found[0] = to_lower_level(hermitian(transposed(total)))
+    for k in range(len(ts)):
+        if avals[k + 1] is not None:
+            found[k + 1] = to_lower_level(transposed(_bind(fn, a, [*ts[k + 1 :], g, *ts[:k]])))
+    return found
+
+
+hermitian_function_p: Primitive = define(
+    name="hermitian_function",
+    kind="custom",
+    impl=_impl,
+    abstract_eval=_abstract,
+    vjp_all=_pull,
+    reads=(-1,),
+    jvp=_push,
+    batch=batch_along_axes("hermitian_function"),
+    calls_lapack=True,
+)
+
+
+# --- Matrix roots: principal square roots, logarithms and real powers of stacks of matrices
+#
+# General matrices are SciPy's business: by their Schur form (Björck & Hammarling 1983; Al-Mohy & Higham 2012; Higham
+# & Lin 2013). Symmetric (Hermitian) ones go by their eigenvalues, with derivatives by divided differences.
+
+
+def frechet(p: Primitive, a: Array, t: Array, **params: Any) -> Array:
+    """Return a matrix function's derivative in a direction: a block of the function of [[a, t], [0, a]]."""
+    n = a.shape[-1]
+    if not n:
+        return t
+    top = stop_gradient(max_(abs_(t), axis=(-2, -1), keepdims=True))
+    scale = where(top == 0, 1, top)  # so that a large direction asks for no more work
+    upper = concat([a, t / scale], axis=-1)
+    lower = concat([a * 0, a], axis=-1)
+    return bind_single(p, concat([upper, lower], axis=-2), **params)[..., :n, n:] * scale
+
+
+def sqrtm(a: ArrayLike, hermitian: bool = False) -> Array:
+    """Return the principal square root of square matrices.
+
+    Real matrices have a real one; where there is none the result is nan: make them complex.
+
+    Args:
+        a: float[..., n, n], real or complex, without eigenvalues on the negative axis.
+        hermitian: whether to take the symmetric (Hermitian) part, positive semidefinite, and compute by its
+            eigenvalues; all derivatives are right at equal ones. The extra ``scipy`` is needed where not.
+
+    Raises:
+        ShapeError: not square.
+        MissingExtraError: SciPy is not installed, and the matrices are not Hermitian.
+
+    >>> sqrtm(np.diag([4.0, 9.0]), hermitian=True)
+    Array([[2., 0.],
+           [0., 3.]], dtype=float64)
+    """
+    x = floating(a, "sqrtm")
+    return hermitian_function(x, Power(0.5)) if hermitian else bind_single(sqrtm_p, x)
+
+
+def logm(a: ArrayLike, hermitian: bool = False) -> Array:
+    """Return the principal logarithm of square matrices; arguments are `sqrtm`'s.
+
+    >>> logm(np.eye(2), hermitian=True)
+    Array([[0., 0.],
+           [0., 0.]], dtype=float64)
+    """
+    x = floating(a, "logm")
+    return hermitian_function(x, Logarithm()) if hermitian else bind_single(logm_p, x)
+
+
+def fractional_matrix_power(a: ArrayLike, t: float, hermitian: bool = False) -> Array:
+    """Return square matrices to a real power t, a Python number; the other arguments are `sqrtm`'s.
+
+    >>> fractional_matrix_power(np.diag([4.0, 9.0]), -0.5, hermitian=True).round(4)
+    Array([[0.5   , 0.    ],
+           [0.    , 0.3333]], dtype=float64)
+    """
+    x = floating(a, "fractional_matrix_power")
+    power = float(t)
+    return hermitian_function(x, Power(power)) if hermitian else bind_single(fractional_matrix_power_p, x, power=power)
+
+
+# -- general matrices --
+def _schur_op(name: str) -> Primitive:
+    """Make an op of SciPy's function of this name, of stacks of matrices too."""
+
+    def impl(a: Any, **params: float) -> Any:
+        fn = _find_function(name)
+        double = a.astype(np.result_type(a.dtype, np.float64))  # SciPy warns of what single precision loses
+        z: Any = np.empty(a.shape, np.complex128)
+        with np.errstate(all="ignore"):
+            for k in np.ndindex(a.shape[:-2]):
+                z[k] = fn(double[k], *params.values())
+        if a.dtype.kind == "c":
+            return z.astype(a.dtype)
+        noise = float(np.finfo(np.float64).eps) * 1e3 * np.abs(z).max(axis=(-2, -1), keepdims=True, initial=0)
+        lost: Any = (np.abs(z.imag) > noise).any(axis=(-2, -1), keepdims=True)
+        found: Any = np.where(lost, np.nan, z.real)
+        return found.astype(a.dtype)
+
+    def abstract(a: Aval, **_params: float) -> Aval:
+        square(a, name)
+        return Aval(a.shape, a.dtype)
+
+    def push(t: Array, z: Any, a: Array, **params: float) -> Array:
+        return frechet(op, a, t, **params)
+
+    def pull(ct: Array, z: Any, a: Array, **params: float) -> Array:
+        return frechet(op, transposed(a), ct, **params)
+
+    op = matrix_op(name, impl, abstract, push, pull, reads=2)
+    return op
+
+
+def _find_function(name: str) -> Callable[..., Any]:
+    try:
+        module: Any = importlib.import_module("scipy.linalg")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{name}: needs SciPy for matrices that are not Hermitian; pip install 'afx[scipy]', or pass hermitian=True"
+        ) from error
+    found: Callable[..., Any] = getattr(module, name)
+    return found
+
+
+sqrtm_p: Primitive = _schur_op("sqrtm")
+logm_p: Primitive = _schur_op("logm")
+fractional_matrix_power_p: Primitive = _schur_op("fractional_matrix_power")
+
+
+# --- Matrix functions: powers, the exponential, and chained products
 
 
 def matrix_power(a: ArrayLike, n: int) -> Array:

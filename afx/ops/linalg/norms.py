@@ -1,34 +1,249 @@
-"""Matrix norms: norms, condition numbers and ranks from singular values."""
+"""Norms and least squares: condition numbers, ranks, polar factors, Sylvester's equation, pseudo-inverses."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import normalize_axes
-from afx.core.dtypes import float32, float64, real_dtype
-from afx.core.tracing.tracer import bind_single
+from afx.core.aval import Aval, aval_of, broadcast_shapes, normalize_axes
+from afx.core.dtypes import float32, float64, promote, real_dtype
+from afx.core.primitive import Params, Primitive, Value, define
+from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError, ShapeError
-from afx.ops._kinds.matrix import choice, floating, matrices, square, symmetrize_lower
+from afx.ops._kinds.linear import batch_along_axes
+from afx.ops._kinds.matrix import (
+    adjoint,
+    choice,
+    conjugate,
+    floating,
+    hermitian,
+    matrices,
+    matrix_op,
+    plain,
+    promote_pair,
+    square,
+    symmetrize_lower,
+    transposed,
+)
 from afx.ops.creation.creation import SEQUENCES, asarray, zeros
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.where import where
-from afx.ops.linalg.determinants import slogdet
-from afx.ops.linalg.polar import nuclear_norm
-from afx.ops.linalg.solve import inv
-from afx.ops.linalg.svd import svdvals_p
-from afx.ops.manipulation.axes import moveaxis
-from afx.ops.manipulation.shape import astype, reshape
+from afx.ops.elementwise.comparison import where
+from afx.ops.elementwise.complex import real
+from afx.ops.linalg.solve import inv, slogdet, solve
+from afx.ops.linalg.spectra import svdvals_p
+from afx.ops.manipulation.join import concat, moveaxis
+from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 from afx.ops.reductions.moments import vector_norm, vector_norm_p
 from afx.ops.reductions.sums import count_nonzero, reduce_over
 from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import min as min_
 from afx.ops.reductions.sums import sum as sum_
 
-__all__ = ["cond", "matrix_norm", "matrix_rank", "norm"]
+# --- Sylvester's equation: solutions for stacks of matrices
+#
+# Its solution X of ``A X + X B = C`` differentiates by the same equation: ``A dX + dX B = dC - dA X - X dB``.
+
+
+def solve_sylvester(a: ArrayLike, b: ArrayLike, q: ArrayLike) -> Array:
+    """Return x with ``a @ x + x @ b = q``, as one linear system of m·n unknowns.
+
+    Args:
+        a: float[..., m, m], real or complex.
+        b: float[..., n, n]; no eigenvalue of it is minus one of a.
+        q: float[..., m, n].
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        numpy.linalg.LinAlgError: there is no solution, or more than one.
+
+    >>> solve_sylvester(np.array([[2.0]]), np.array([[1.0]]), np.array([[6.0]]))
+    Array([[2.]], dtype=float64)
+    """
+    operands = [floating(x, "solve_sylvester") for x in (a, b, q)]
+    dtype = promote(tuple([x.dtype for x in operands]), (False,) * 3)
+    x, y, z = [astype(x, dtype) for x in operands]
+    square(x.aval, "solve_sylvester")
+    square(y.aval, "solve_sylvester")
+    lead = broadcast_shapes([x.shape[:-2], y.shape[:-2], z.shape[:-2]])
+    if lead is None or z.shape[-2:] != (x.shape[-1], y.shape[-1]):
+        raise ShapeError(
+            f"solve_sylvester: q has the rows of a and the columns of b: got {x.aval}, {y.aval} and {z.aval}; reshape q"
+        )
+    full = [broadcast_to(v, (*lead, *v.shape[-2:])) for v in (x, y, z)]
+    return bind_single(sylvester_p, *full, hermitian=False)
+
+
+def solve_lyapunov(h: Array, q: Array) -> Array:
+    """Return x with ``h @ x + x @ h = q`` for symmetric (Hermitian) h; what is undetermined is 0."""
+    return bind_single(sylvester_p, h, h, q, hermitian=True)
+
+
+def _abstract_sylvester(a: Aval, b: Aval, q: Aval, *, hermitian: bool) -> Aval:
+    square(a, "solve_sylvester")
+    return q
+
+
+def _impl(a: Any, b: Any, q: Any, *, hermitian: bool) -> Any:
+    square(Aval(a.shape, a.dtype), "solve_sylvester")
+    if hermitian:
+        w, v = np.linalg.eigh(a)
+        vh = v.swapaxes(-1, -2).conj()
+        sums = w[..., :, None] + w[..., None, :]
+        inner = vh @ q @ v
+        return v @ np.divide(inner, sums, out=np.zeros_like(inner), where=sums != 0) @ vh
+    m, n = q.shape[-2:]
+    one, other = np.eye(m, dtype=a.dtype), np.eye(n, dtype=a.dtype)
+    system = np.einsum("...ij,kl->...ikjl", a, other) + np.einsum("ij,...lk->...ikjl", one, b)
+    right = q.reshape(*q.shape[:-2], m * n, 1)
+    return plain(np.linalg.solve(system.reshape(*q.shape[:-2], m * n, m * n), right)).reshape(q.shape)
+
+
+def _push_sylvester(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    ta, tb, tq = tangents
+    terms = [tq] if tq is not None else []
+    terms += [-(ta @ z)] if ta is not None else []
+    terms += [-(z @ tb)] if tb is not None else []
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return to_lower_level(bind_single(sylvester_p, xs[0], xs[1], total, **params))
+
+
+def _pull_sylvester(
+    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+) -> list[Value | None]:
+    y = bind_single(sylvester_p, transposed(xs[0]), transposed(xs[1]), ct, **params)
+    found = [
+        -(y @ transposed(z)) if avals[0] is not None else None,
+        -(transposed(z) @ y) if avals[1] is not None else None,
+        y if avals[2] is not None else None,
+    ]
+    return [None if v is None else to_lower_level(v) for v in found]
+
+
+sylvester_p: Primitive = define(
+    name="solve_sylvester",
+    kind="custom",
+    impl=_impl,
+    abstract_eval=_abstract_sylvester,
+    vjp_all=_pull_sylvester,
+    reads=(7, 7, 6),
+    jvp=_push_sylvester,
+    batch=batch_along_axes("solve_sylvester"),
+    calls_lapack=True,
+)
+
+
+# --- Polar decomposition: the factors, and the nuclear norm, whose derivative is the unitary one
+#
+# With ``a = u h``, u with orthonormal columns and h positive semidefinite, the factor turns by
+#
+#     du = u Ω + (1 - u uᴴ) da h⁻¹,    h Ω + Ω h = uᴴ da - daᴴ u
+#
+# (Kenney & Laub 1991): sums of singular values divide, no differences, so that equal ones are like any others.
+
+
+class PolarResult(NamedTuple):
+    """The factor with orthonormal columns (rows, of wide matrices), and the positive semidefinite one behind it."""
+
+    u: Array
+    p: Array
+
+
+def polar(a: ArrayLike) -> PolarResult:
+    """Return u and p with ``u @ p = a``: u has orthonormal columns or rows, p is symmetric and positive semidefinite.
+
+    Derivatives of every order are right where singular values are equal; at matrices without full rank there are none.
+
+    Args:
+        a: float[..., m, n], real or complex.
+
+    Raises:
+        ShapeError: no matrices.
+        numpy.linalg.LinAlgError: it does not converge, as with nan.
+
+    >>> polar(np.diag([2.0, -3.0])).p
+    Array([[2., 0.],
+           [0., 3.]], dtype=float64)
+    """
+    x = floating(a, "polar")
+    matrices(x.aval, "polar")
+    u = polar_factor(x, partial=False)
+    return PolarResult(u, hermitian(adjoint(u) @ x))
+
+
+def polar_factor(x: Array, partial: bool) -> Array:
+    """Return the factor with orthonormal columns; ``partial`` leaves out directions of singular value 0."""
+    if x.shape[-2] < x.shape[-1]:
+        return adjoint(bind_single(polar_p, adjoint(x), partial=partial))
+    return bind_single(polar_p, x, partial=partial)
+
+
+def _polar_abstract(a: Aval, *, partial: bool) -> Aval:
+    matrices(a, "polar")
+    return a
+
+
+def _polar_run(a: Any, *, partial: bool) -> Any:
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    if partial:
+        u = u * (s != 0)[..., None, :]
+    return u @ vh
+
+
+def _turn_factor(t: Array, u: Array, a: Array) -> Array:
+    """Return how the factor turns: a linear function of t that is its own adjoint."""
+    h = hermitian(adjoint(u) @ a)
+    inner = adjoint(u) @ t
+    found = u @ solve_lyapunov(h, inner - adjoint(inner))
+    if a.shape[-2] == a.shape[-1]:
+        return found
+    outside = t - u @ inner
+    return found + adjoint(solve(h, adjoint(outside)))
+
+
+def _polar_push(t: Array, z: Array, a: Array, *, partial: bool) -> Array:
+    return _turn_factor(t, z, a)
+
+
+def _polar_pull(ct: Array, z: Array, a: Array, *, partial: bool) -> Array:
+    return conjugate(_turn_factor(conjugate(ct), z, a))
+
+
+polar_p: Primitive = matrix_op("polar", _polar_run, _polar_abstract, _polar_push, _polar_pull, reads=3)
+
+
+def nuclear_norm(x: Array) -> Array:
+    """Return the sum of the singular values."""
+    return bind_single(nuclear_norm_p, x)
+
+
+def _nuclear_abstract(a: Aval) -> Aval:
+    matrices(a, "matrix_norm")
+    return Aval(a.shape[:-2], real_dtype(a.dtype))
+
+
+def _nuclear_run(a: Any) -> Any:
+    return np.sum(np.linalg.svd(a, compute_uv=False), axis=-1)
+
+
+def _nuclear_push(t: Array, z: Any, a: Array) -> Array:
+    return sum_(real(conjugate(polar_factor(a, partial=True)) * t), axis=(-2, -1))
+
+
+def _nuclear_pull(ct: Array, z: Any, a: Array) -> Array:
+    return reshape(ct, (*ct.shape, 1, 1)) * conjugate(polar_factor(a, partial=True))
+
+
+nuclear_norm_p: Primitive = matrix_op(
+    "nuclear_norm", _nuclear_run, _nuclear_abstract, _nuclear_push, _nuclear_pull, reads=2
+)
+
+
+# --- Matrix norms: norms, condition numbers and ranks from singular values
 
 MatrixOrd: TypeAlias = float | Literal["fro", "nuc"]
 
@@ -167,3 +382,146 @@ def matrix_rank(
     relative = max(x.shape[-2:]) * float(np.finfo(real_dtype(x.dtype)).eps) if rtol is None else rtol
     bound: Any = max_(s, axis=-1) * asarray(relative, dtype=s.dtype) if tol is None else asarray(tol)
     return count_nonzero(s > reshape(bound, (*bound.shape, 1)), axis=-1)
+
+
+# --- Least squares: minimum-norm solutions and pseudo-inverses of stacks of matrices
+#
+# The rules are those of Golub & Pereyra 1973, "The differentiation of pseudo-inverses and nonlinear least squares
+# problems whose variables separate", for complex matrices with the conjugate transpose.
+
+
+class LstsqResult(NamedTuple):
+    """The solution, the sums of squared residuals, the rank, and the singular values of the matrix."""
+
+    x: Array
+    residuals: Array
+    rank: Array
+    singular_values: Array
+
+
+def pinv(
+    a: ArrayLike, rcond: ArrayLike | None = None, hermitian: bool = False, *, rtol: ArrayLike | None = None
+) -> Array:
+    """Return the Moore-Penrose pseudo-inverse of matrices.
+
+    Its derivative is that among matrices of the same rank: where the rank changes there is none.
+
+    Args:
+        a: float[..., m, n], real or complex.
+        rcond: singular values up to this share of the largest count as 0; max(m, n) times the dtype's resolution by
+            default. One number, or one for each matrix, float[...], whose values must be known.
+        hermitian: whether a is symmetric (Hermitian), so that only its lower triangle is read.
+        rtol: the standard's name of rcond.
+
+    Raises:
+        ShapeError: no matrices, or other tolerances than one for each.
+        ArgumentError: rcond is no number, or given twice.
+        ConcreteValueError: rcond is not known yet.
+        numpy.linalg.LinAlgError: it does not converge, as with nan.
+
+    >>> pinv(afx.asarray([[2.0, 0.0], [0.0, 0.0]]))
+    Array([[0.5, 0. ],
+           [0. , 0. ]], dtype=float32)
+    """
+    x = floating(a, "pinv")
+    matrices(x.aval, "pinv")
+    if hermitian:
+        square(x.aval, "pinv")
+    if rcond is not None and rtol is not None:
+        raise ArgumentError("pinv: takes one tolerance: got rcond and rtol; leave one out")
+    given = rtol if rcond is None else rcond
+    full = symmetrize_lower(x) if hermitian else x
+    if given is not None and aval_of(given, "pinv").ndim:
+        return _one_by_one(full, asarray(given))
+    return bind_single(pinv_p, full, rcond=_cutoff(x.aval, given, "pinv"))
+
+
+def _one_by_one(x: Array, rcond: Array) -> Array:
+    """Return the pseudo-inverses with a tolerance for each matrix: those that share one are taken together."""
+    *batch, m, n = x.shape
+    if broadcast_shapes([rcond.shape, tuple(batch)]) != tuple(batch):
+        raise ShapeError(
+            f"pinv: takes one tolerance, or one for each matrix: got {rcond.aval} for {x.aval}; reshape it"
+        )
+    cutoffs: Any = np.broadcast_to(rcond.concrete("pinv"), batch).ravel()
+    if not cutoffs.size:
+        return bind_single(pinv_p, x, rcond=0.0)
+    flat = reshape(x, (cutoffs.size, m, n))
+    shared: tuple[Any, Any] = np.unique(cutoffs, return_inverse=True)
+    places = [np.flatnonzero(shared[1] == k) for k in range(shared[0].size)]
+    found = concat([bind_single(pinv_p, flat[at], rcond=float(cutoffs[at[0]])) for at in places])
+    return reshape(found[np.argsort(np.concatenate(places))], (*batch, n, m))
+
+
+def _cutoff(a: Aval, given: Any, who: str) -> float:
+    if given is None:
+        return max(a.shape[-2:]) * float(np.finfo(real_dtype(a.dtype)).eps)
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{who}: the tolerance is one number: got {given!r}; call it for each matrix") from None
+
+
+def _abstract_lstsq(a: Aval, *, rcond: float) -> Aval:
+    matrices(a, "pinv")
+    return Aval((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+
+
+def _run(a: Any, *, rcond: float) -> Any:
+    return plain(np.linalg.pinv(a, rcond))
+
+
+def _push_lstsq(t: Array, z: Array, a: Array, *, rcond: float) -> Array:
+    back = adjoint(z) @ z
+    right = adjoint(t) - (adjoint(t) @ a) @ z
+    left = adjoint(t) @ back
+    return (z @ adjoint(z)) @ right + left - z @ (a @ left) - z @ t @ z
+
+
+def _pull_lstsq(ct: Array, z: Array, a: Array, *, rcond: float) -> Array:
+    g, h = conjugate(ct), adjoint(conjugate(ct))
+    right = (h @ z) @ adjoint(z)
+    left = (adjoint(z) @ z) @ h
+    found = right - a @ (z @ right) + left - (left @ z) @ a - adjoint(z) @ g @ adjoint(z)
+    return conjugate(found)
+
+
+pinv_p: Primitive = matrix_op("pinv", _run, _abstract_lstsq, _push_lstsq, _pull_lstsq, reads=3)
+
+
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult:
+    """Return the x of least length that makes ``a @ x - b`` shortest.
+
+    Args:
+        a: float[..., m, n], real or complex, of any rank.
+        b: float[..., m, k], or a vector float[m].
+        rcond: singular values up to this share of the largest count as 0; max(m, n) times the dtype's resolution by
+            default.
+
+    Returns:
+        x[..., n, k], the sums of squared residuals[..., k] (none of them, [..., 0], where m <= n; unlike NumPy's they are
+        given for matrices without full rank too, as shapes do not depend on values), the rank, and the singular values.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        ArgumentError: rcond is no number.
+        numpy.linalg.LinAlgError: it does not converge, as with nan.
+
+    >>> lstsq(afx.asarray([[1.0], [1.0]]), afx.asarray([1.0, 3.0])).x.round(3)
+    Array([2.], dtype=float32)
+    """
+    x, y = promote_pair(a, b, "lstsq")
+    matrices(x.aval, "lstsq")
+    vector = y.ndim == 1
+    if y.ndim < 1 or y.shape[0 if vector else -2] != x.shape[-2]:
+        raise ShapeError(f"lstsq: rows of b are as many as those of a: got a {x.aval} and b {y.aval}; reshape b")
+    cutoff = _cutoff(x.aval, rcond, "lstsq")
+    right = reshape(y, (-1, 1)) if vector else y
+    found = bind_single(pinv_p, x, rcond=cutoff) @ right
+    rank, s = matrix_rank(x, rtol=cutoff), bind_single(svdvals_p, x)
+    if x.shape[-2] > x.shape[-1]:
+        off = right - x @ found
+        residuals = sum_(real(off * conjugate(off)), axis=-2)
+    else:
+        residuals = zeros((*found.shape[:-2], 0), dtype=s.dtype)
+    return LstsqResult(found[..., 0] if vector else found, residuals, rank, s)

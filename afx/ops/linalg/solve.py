@@ -1,24 +1,25 @@
-"""Linear systems: solutions and inverses of stacks of matrices.
-
-Rules are those of Giles 2008, "Collected matrix derivative results for forward and reverse mode algorithmic
-differentiation", written in afx's own operations.
-"""
+"""Systems of equations: general and small ones, inverses and determinants."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from afx.compiler.schedule.arrays import NUMPY, Arrays
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, integer, normalize_axes
-from afx.core.primitive import Primitive
-from afx.core.tracing.tracer import bind_single
+from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axes
+from afx.core.dtypes import real_dtype
+from afx.core.primitive import Derivative, Lowering, Params, Primitive, Value, register
+from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.matrix import (
+    arrays,
     by_lapack,
+    column,
     floating,
     matrix_op,
     matrix_pair_op,
@@ -29,14 +30,169 @@ from afx.ops._kinds.matrix import (
     square,
     transposed,
 )
-from afx.ops.linalg.small_systems import eliminate, is_small, pays, solve_small
-from afx.ops.manipulation.axes import moveaxis
+from afx.ops.elementwise.complex import imag, real
+from afx.ops.manipulation.join import moveaxis
 from afx.ops.manipulation.shape import reshape
+from afx.ops.reductions.sums import sum as sum_
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
-__all__ = ["inv", "solve", "tensorinv", "tensorsolve"]
+
+# --- Stacks of small systems: Gaussian elimination of all of them at once, element by element
+#
+# LAPACK is called for each system, which costs more than the few operations of a small one. Here an operation works
+# on the same element of all systems, so that eager calls and plans make few calls of NumPy, and machine code one loop
+# without any. Rows are exchanged as in LAPACK: the largest element of a column is the pivot (Golub & Van Loan 2013,
+# section 3.4).
+
+MAX_LENGTH, MAX_COLUMNS = 4, 4
+WIDTH = 8  # rows of a triangle that are written out; those before them are one product
+BLOCK = 1024  # systems, whose elements stay in the cache
+MIN_SYSTEMS = 48  # times n², from which on NumPy's calls for all systems cost less than LAPACK's for each: measured
+MIN_TRIANGLES = 24  # times n, for substitution: measured
+WIDE = np.dtype(np.float64)  # in which `np.linalg.solve` computes all real systems
+
+
+def is_small(a: Shape, b: Shape, dtype: Any) -> bool:
+    """Tell whether systems are small."""
+    return 0 < a[-1] <= MAX_LENGTH and 0 < b[-1] <= MAX_COLUMNS and np.dtype(dtype).char in "fd"
+
+
+def _are_many(a: Shape, b: Shape) -> bool:
+    return math.prod(np.broadcast_shapes(a[:-2], b[:-2])) >= MIN_SYSTEMS * a[-1] ** 2
+
+
+def pays(a: Any, b: Any) -> bool:
+    """Tell whether elimination of all systems at once is how they are solved."""
+    return a.dtype == b.dtype and is_small(a.shape, b.shape, a.dtype) and _are_many(a.shape, b.shape)
+
+
+def solve_small(a: Any, b: Any, keeps_nan: bool) -> Any:
+    """Return the solutions of ``a @ x = b``; of singular systems nan, where that is wanted.
+
+    Raises:
+        numpy.linalg.LinAlgError: a system is singular, and nan is not wanted.
+    """
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    x, y = [np.broadcast_to(v, (*batch, *v.shape[-2:])).reshape(-1, *v.shape[-2:]) for v in (a, b)]
+    z = np.empty(y.shape, b.dtype)
+    for start in range(0, len(z), BLOCK):
+        rows = slice(start, start + BLOCK)
+        with np.errstate(all="ignore"):
+            singular = eliminate(NUMPY, x[rows], y[rows], z[rows], keeps_nan)
+        if not keeps_nan and singular.any():
+            raise np.linalg.LinAlgError("Singular matrix")
+    return z.reshape(*batch, *b.shape[-2:])
+
+
+def triangles_pay(a: Any, b: Any) -> bool:
+    """Tell whether substitution in all triangular systems at once is how they are solved."""
+    count = math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
+    is_short = 0 < a.shape[-1] <= WIDTH and 0 < b.shape[-1] <= MAX_COLUMNS
+    return is_short and a.dtype == b.dtype and b.dtype.char in "fd" and count >= MIN_TRIANGLES * a.shape[-1]
+
+
+def eliminate(xp: Arrays, a: Any, b: Any, out: Any, keeps_nan: bool) -> Any:
+    """Write the solutions of ``a @ x = b``; return which systems are singular.
+
+    Args:
+        xp: what arrays are computed with; floating-point errors are ignored.
+        a: float[..., n, n].
+        b: float[..., n, k].
+        out: float[..., n, k].
+        keeps_nan: whether solutions of singular systems are nan; of others nobody looks at them.
+    """
+    n, k = a.shape[-1], b.shape[-1]
+    rows = [
+        [xp.cast(x, WIDE) for x in (*[a[..., i, j] for j in range(n)], *[b[..., i, c] for c in range(k)])]
+        for i in range(n)
+    ]
+    singular = None
+    for j in range(n):
+        for i in range(j + 1, n):
+            _exchange(xp, rows, i, j)
+        is_zero = xp.ufunc("equal", rows[j][j], 0.0)
+        singular = is_zero if singular is None else xp.ufunc("logical_or", singular, is_zero)
+        for i in range(j + 1, n):
+            factor = xp.ufunc("divide", rows[i][j], rows[j][j])
+            for c in range(j + 1, n + k):
+                rows[i][c] = _less(xp, rows[i][c], factor, rows[j][c])
+    for c in range(n, n + k):
+        for i in reversed(range(n)):
+            for j in range(i + 1, n):
+                rows[i][c] = _less(xp, rows[i][c], rows[i][j], rows[j][c])
+            rows[i][c] = xp.ufunc("divide", rows[i][c], rows[i][i])
+            found = xp.where(singular, math.nan, rows[i][c]) if keeps_nan else rows[i][c]
+            xp.give(out[..., i, c - n], xp.cast(found, out.dtype))
+    return singular
+
+
+def _exchange(xp: Arrays, rows: list[list[Any]], i: int, j: int) -> None:
+    """Exchange two rows where the lower one has the larger element in column j."""
+    is_larger = xp.ufunc("greater", xp.ufunc("absolute", rows[i][j]), xp.ufunc("absolute", rows[j][j]))
+    for c in range(j, len(rows[j])):
+        x, y = rows[j][c], rows[i][c]
+        rows[j][c], rows[i][c] = xp.where(is_larger, y, x), xp.where(is_larger, x, y)
+
+
+def _less(xp: Arrays, x: Any, factor: Any, y: Any) -> Any:
+    return xp.ufunc("subtract", x, xp.ufunc("multiply", factor, y))
+
+
+# -- triangles --
+def substitute(xp: Arrays, a: Any, b: Any, out: Any, *, lower: bool, unit: bool) -> Any:
+    """Write the solutions of triangular systems, row by row; return where the diagonal is 0.
+
+    Args:
+        xp: what arrays are computed with; floating-point errors are ignored.
+        a: float64[..., n, n], of which one triangle is read.
+        b: float64[..., n, k].
+        out: float[..., n, k].
+        lower: whether that is the lower triangle.
+        unit: whether the diagonal counts as ones and is not read.
+    """
+    n = a.shape[-1]
+    order = list(range(n)) if lower else list(range(n))[::-1]
+    z = out if out.dtype == WIDE else xp.new(out.shape, WIDE)
+    for start in range(0, n, WIDTH):
+        block = order[start : start + WIDTH]
+        low, high, sums = min(block), max(block) + 1, None
+        if start:
+            done = slice(0, low) if lower else slice(high, n)
+            sums = xp.new((*out.shape[:-2], high - low, out.shape[-1]), WIDE)
+            xp.multiply(a[..., low:high, done], z[..., done, :], sums)
+        rows: dict[int, Any] = {}
+        for i in block:
+            row = b[..., i, :] if sums is None else xp.ufunc("subtract", b[..., i, :], sums[..., i - low, :])
+            for j, x in rows.items():
+                row = _less(xp, row, a[..., i, j : j + 1], x)
+            rows[i] = row if unit else xp.ufunc("divide", row, a[..., i, i : i + 1])
+            xp.give(z[..., i, :], rows[i])
+    if z is not out:
+        xp.copy(out, z)
+    return xp.ufunc("equal", xp.view(a, lambda v: v.diagonal(axis1=-2, axis2=-1)), 0.0)
+
+
+def substitute_small(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
+    """Return the solutions of triangular systems.
+
+    Raises:
+        numpy.linalg.LinAlgError: the diagonal has a 0.
+    """
+    out = np.empty((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
+    x, y = a.astype(WIDE, copy=False), b.astype(WIDE, copy=False)
+    with np.errstate(all="ignore"):
+        is_zero = substitute(NUMPY, x, y, out, lower=lower, unit=unit)
+    if not unit and is_zero.any():
+        raise np.linalg.LinAlgError("Singular matrix")
+    return out
+
+
+# --- Linear systems: solutions and inverses of stacks of matrices
+#
+# Rules are those of Giles 2008, "Collected matrix derivative results for forward and reverse mode algorithmic
+# differentiation", written in afx's own operations.
 
 
 # -- systems --
@@ -208,3 +364,202 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int] | None = N
             "reshape a, or name axes to move"
         )
     return reshape(solve(reshape(x, (size, size)), reshape(y, (size,))), shape)
+
+
+# --- Determinants: of stacks of matrices, with signs and logarithms
+#
+# The derivative of the determinant is the matrix of cofactors (Jacobi's formula). It is a polynomial of the elements,
+# and so are its own derivatives: they are computed without dividing by the determinant, so that they exist at
+# singular matrices too.
+
+
+class SlogdetResult(NamedTuple):
+    """The sign and the logarithm of the absolute value of a determinant."""
+
+    sign: Array
+    logabsdet: Array
+
+
+def det(a: ArrayLike) -> Array:
+    """Return the determinant of square matrices; `slogdet` does not overflow.
+
+    Its derivative is the matrix of cofactors, det(a)·a⁻ᵀ, which is finite and right at singular matrices too, and so
+    are the derivatives of higher order.
+
+    Raises:
+        ShapeError: not square.
+
+    >>> det(afx.asarray([[2.0, 0.0], [0.0, 4.0]]))
+    Array(8., dtype=float32)
+    """
+    return bind_single(det_p, floating(a, "det"))
+
+
+def _det_abstract(a: Aval) -> Aval:
+    square(a, "det")
+    return Aval(a.shape[:-2], a.dtype)
+
+
+def _det_run(a: Any) -> Any:
+    return np.asarray(np.linalg.det(a))
+
+
+def _det_push(t: Array, z: Any, a: Array) -> Array:
+    return sum_(bind_single(cofactors_p, a) * t, axis=(-2, -1))
+
+
+def _det_pull(ct: Array, z: Any, a: Array) -> Array:
+    return column(column(ct)) * bind_single(cofactors_p, a)
+
+
+det_p: Primitive = matrix_op(
+    "det", _det_run, _det_abstract, _det_push, _det_pull, reads=2, native=by_lapack("det", refuses=False)
+)
+
+
+# -- cofactors --
+# The cofactors' derivative of order k in the directions t1 … tk. Its product with a matrix is the determinant's
+# derivative of order k + 1, which is symmetric in its directions: hence each rule is the op itself.
+def _cofactors_abstract(a: Aval, *ts: Aval) -> Aval:
+    square(a, "cofactors")
+    if any(t != a for t in ts):
+        raise ShapeError(f"cofactors: directions are like the matrices: got {a} and {ts}; broadcast them")
+    return Aval(a.shape, a.dtype)
+
+
+def _cofactors_run(a: Any, *ts: Any) -> Any:
+    _cofactors_abstract(aval_of(a), *map(aval_of, ts))
+    if len(ts) > 1:
+        return _interpolate_derivative(a, *ts).astype(a.dtype)
+    if not ts:
+        found = _cofactors_by_inverse(a)
+        if found is not None:
+            return found
+    u, s, vh = np.linalg.svd(a)
+    phase = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+    inner = _cofactors_of_diagonal(
+        s, None if not ts else u.conj().swapaxes(-1, -2) @ ts[0] @ vh.conj().swapaxes(-1, -2)
+    )
+    return (phase * (u.conj() @ inner @ vh.conj())).astype(a.dtype)
+
+
+def _cofactors_by_inverse(a: Any) -> Any:
+    """Return det(a)·a⁻ᵀ where all matrices are well conditioned."""
+    try:
+        inverse = plain(np.linalg.inv(a))
+    except np.linalg.LinAlgError:
+        return None
+    condition = np.abs(a).max(axis=(-2, -1), initial=0) * np.abs(inverse).max(axis=(-2, -1), initial=0)
+    if not (condition < np.finfo(a.dtype).eps ** -0.5 / max(a.shape[-1], 1)).all():
+        return None
+    return np.linalg.det(a)[..., None, None].astype(a.dtype) * inverse.swapaxes(-1, -2)
+
+
+def _cofactors_of_diagonal(s: Any, t: Any) -> Any:
+    """Return the cofactors of diagonal matrices, or their derivative in a direction, by products of elements."""
+    n = s.shape[-1]
+    later = plain(np.tri(n, dtype=bool).T & ~np.eye(n, dtype=bool))
+    if t is None:
+        others = np.where(plain(np.eye(n, dtype=bool)), 1, s[..., None, :])
+        return np.prod(others, axis=-1)[..., None] * np.eye(n, dtype=s.dtype)
+    # the products of all elements but i and l: of those before i, those between, and those after l
+    runs = np.cumprod(np.where(later, s[..., None, :], 1), axis=-1)
+    between = np.concatenate([np.ones_like(runs[..., :1]), runs[..., :-1]], axis=-1)
+    before = np.cumprod(np.concatenate([np.ones_like(s[..., :1]), s[..., :-1]], axis=-1), axis=-1)
+    after = np.cumprod(np.concatenate([np.ones_like(s[..., :1]), s[..., :0:-1]], axis=-1), axis=-1)[..., ::-1]
+    pairs = np.triu(before[..., :, None] * between * after[..., None, :], 1)
+    pairs = pairs + pairs.swapaxes(-1, -2)
+    on = np.einsum("...il,...ll->...i", pairs, t)
+    return on[..., None] * np.eye(n, dtype=s.dtype) - pairs * t.swapaxes(-1, -2)
+
+
+def _interpolate_derivative(a: Any, *ts: Any) -> Any:
+    """Return the derivative in the last direction: a coefficient of a polynomial, from its values on a circle."""
+    t, rest = ts[-1], ts[:-1]
+    n = a.shape[-1]
+    tops = [np.abs(v).max(axis=(-2, -1), keepdims=True, initial=0) for v in (a, t)]
+    radius = np.where(tops[0] > 0, tops[0], 1) / np.where(tops[1] > 0, tops[1], 1)
+    roots = np.exp(2j * np.pi * plain(np.arange(n)) / max(n, 1)).reshape((n,) + (1,) * a.ndim)
+    points = plain(a + roots * (radius * t))
+    values = _cofactors_run(points, *[np.broadcast_to(v, points.shape).astype(points.dtype) for v in rest])
+    found = (values * roots.conj()).sum(axis=0) / (max(n, 1) * radius)
+    return found if a.dtype.kind == "c" else found.real
+
+
+def _cofactors_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    a, *rest = (to_array(x) for x in xs)
+    total: Any = None
+    for k, t in enumerate(ts):
+        if t is not None:
+            new = [*rest[: k - 1], to_array(t), *rest[k:]] if k else [*rest, to_array(t)]
+            term = bind_single(cofactors_p, a, *new)
+            total = term if total is None else total + term
+    return to_lower_level(total)
+
+
+def _cofactors_joint(
+    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+) -> list[Value]:
+    a, *rest = (to_array(x) for x in xs)
+    found: list[Value] = []
+    for k, aval in enumerate(avals):
+        new = [*rest[: k - 1], to_array(ct), *rest[k:]] if k else [*rest, to_array(ct)]
+        found.append(None if aval is None else to_lower_level(bind_single(cofactors_p, a, *new)))
+    return found
+
+
+cofactors_p: Primitive = register(
+    Primitive(
+        name="cofactors",
+        kind="custom",
+        impl=_cofactors_run,
+        abstract_eval=_cofactors_abstract,
+        batch=batch_along_axes("cofactors"),
+        lowering=Lowering(calls_lapack=True),
+        derivative=Derivative(vjp_all=_cofactors_joint, reads=(-2,), jvp=_cofactors_push),  # it reads all operands
+    )
+)
+
+
+# -- logarithms --
+def slogdet(a: ArrayLike) -> SlogdetResult:
+    """Return the sign and the logarithm of the absolute value of the determinant, which does not overflow.
+
+    At a singular matrix the logarithm is -inf and has no derivative.
+
+    Args:
+        a: float[..., n, n]; where it is complex, so is the sign, a number of absolute value 1.
+
+    Raises:
+        ShapeError: not square.
+        numpy.linalg.LinAlgError: where it is differentiated, at a singular matrix.
+
+    >>> float(slogdet(afx.asarray([[-2.0]])).sign)
+    -1.0
+    """
+    return SlogdetResult(*bind(slogdet_p, floating(a, "slogdet")))
+
+
+def _slogdet_abstract(a: Aval) -> tuple[Aval, Aval]:
+    square(a, "slogdet")
+    return Aval(a.shape[:-2], a.dtype), Aval(a.shape[:-2], real_dtype(a.dtype))
+
+
+def _slogdet_run(a: Any) -> Any:
+    return arrays(np.linalg.slogdet(a))
+
+
+def _slogdet_push(t: Array, z: tuple[Array, Array], a: Array) -> tuple[Any, Array]:
+    # d log det a = trace(a⁻¹ da); the sign of a real matrix does not move
+    slope = sum_(transposed(bind_single(inv_p, a)) * t, axis=(-2, -1))
+    return (1j * z[0] * imag(slope), real(slope)) if slope.dtype.kind == "c" else (None, slope)
+
+
+def _slogdet_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Array) -> Array:
+    slope = ct[1] + 1j * imag(ct[0] * z[0]) if a.dtype.kind == "c" else ct[1]
+    return column(column(slope)) * transposed(bind_single(inv_p, a))
+
+
+slogdet_p: Primitive = matrix_op(
+    "slogdet", _slogdet_run, _slogdet_abstract, _slogdet_push, _slogdet_pull, reads=3, multiple_results=True
+)

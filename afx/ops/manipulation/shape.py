@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis, shape_of
 from afx.core.dtypes import check_dtype
-from afx.core.options import Order, check_device, check_memory_order
+from afx.core.numpy_names import Order, check_device, check_memory_order
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
@@ -19,17 +19,6 @@ from afx.ops.indexing.index import ints
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
-
-__all__ = [
-    "astype",
-    "broadcast_to",
-    "expand_dims",
-    "permute_dims",
-    "ravel",
-    "reshape",
-    "squeeze",
-    "transpose",
-]
 
 
 @register_function

@@ -1,7 +1,4 @@
-"""Convolution: cross-correlation with stride, dilation, padding and groups.
-
-`conv`, its transpose by the input and its transpose by the kernel are a family: the transposes of each are in it.
-"""
+"""Convolution: cross-correlation with stride, dilation, padding and groups, its adjoint, and `convolve`."""
 
 from __future__ import annotations
 
@@ -12,24 +9,37 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of
+from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import bilinear
-from afx.ops.creation.creation import zeros
+from afx.ops.creation.creation import asarray, promote_operands, zeros
 from afx.ops.elementwise.complex import conj
 from afx.ops.linalg.products import same_dtype
-from afx.ops.manipulation.axes import moveaxis
-from afx.ops.manipulation.shape import broadcast_to, expand_dims, reshape
-from afx.ops.nn._convolution import Into, convolving, summing_input, summing_kernel
-from afx.ops.nn.windows import Padding, each_axis, padded_by, positions
+from afx.ops.manipulation.join import moveaxis
+from afx.ops.manipulation.pad import flip
+from afx.ops.manipulation.shape import broadcast_to, expand_dims, permute_dims, reshape
+from afx.ops.nn.windows import (
+    Into,
+    Padding,
+    Pairs,
+    convolving,
+    each_axis,
+    padded_by,
+    positions,
+    summing_input,
+    summing_kernel,
+)
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
-__all__ = ["conv", "correlate"]
+
+# --- Convolution: cross-correlation with stride, dilation, padding and groups
+#
+# `conv`, its transpose by the input and its transpose by the kernel are a family: the transposes of each are in it.
 
 Mode = Literal["valid", "same", "full"]
 
@@ -318,6 +328,7 @@ def correlate(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "valid") -> Arr
 
 
 def check_vectors(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> tuple[Aval, Aval]:
+    """Return the avals of a signal and a kernel, once they and the mode are valid."""
     a, k = aval_of(signal, who), aval_of(kernel, who)
     if a.ndim != 1 or k.ndim != 1 or not a.size or not k.size:
         raise ShapeError(f"{who}: takes two vectors of 1 element or more: got {a} and {k}; use nn.conv for batches")
@@ -327,6 +338,7 @@ def check_vectors(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) ->
 
 
 def slide(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> Array:
+    """Return the correlation of a signal with a kernel."""
     x, y = same_dtype(signal, kernel, who)
     return bind_single(correlate_p, x, y, full=mode != "valid")
 
@@ -372,3 +384,185 @@ correlate_p: Primitive = bilinear(
     batch=_correlate_batch,
     flops=_correlate_flops,
 )
+
+
+# --- Transposed convolution: the adjoint of `conv`, from few positions to many
+
+
+def conv_transpose(
+    x: ArrayLike,
+    kernel: ArrayLike,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: Padding = "valid",
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Array:
+    """Return elements times kernels, summed where windows overlap: the adjoint of `conv`, often called deconvolution.
+
+    Element i of x adds ``x[i] * kernel[j]`` to position ``stride·i + dilation·j`` (Dumoulin & Visin 2016, chapter 4).
+
+    Args:
+        x: float[batch, *spatial, channels].
+        kernel: float[*window, channels/groups, out], not flipped.
+        stride: from one element's window to the next in the result.
+        padding: cut off at both ends: ``"valid"`` for none, so that n elements give ``stride·(n - 1) + span``
+            positions; ``"same"`` for ``stride·n``; or numbers as in `conv`.
+        dilation: from one element of the window to the next.
+        groups: channels and outputs are split into so many groups that do not mix.
+
+    Returns:
+        float[batch, *positions, out].
+
+    Raises:
+        ShapeError: the axes do not fit, or more is cut off than there is.
+        ArgumentError: stride, padding, dilation or groups out of range.
+
+    >>> import afx
+    >>> conv_transpose(afx.ones((1, 2, 1)), afx.ones((3, 1, 1)), stride=2)[0, :, 0]
+    Array([1., 1., 2., 1., 1.], dtype=float32)
+    """
+    a, k = aval_of(x, "conv_transpose"), aval_of(kernel, "conv_transpose")
+    rank = k.ndim - 2
+    if rank < 1 or a.ndim != k.ndim:
+        raise ShapeError(
+            f"conv_transpose: x is [batch, *spatial, channels] and kernel [*window, channels, out]: got x {a} and "
+            f"kernel {k}; reshape"
+        )
+    (groups,) = each_axis(groups, 1, "groups", "conv_transpose")
+    if a.shape[-1] != groups * k.shape[-2] or k.shape[-1] % groups:
+        raise ShapeError(
+            f"conv_transpose: channels differ: got x {a} and kernel {k} with groups={groups}; the kernel's last axes "
+            "are [channels/groups, out], and groups divide out"
+        )
+    stride = each_axis(stride, rank, "stride", "conv_transpose")
+    dilation = each_axis(dilation, rank, "dilation", "conv_transpose")
+    spans = tuple([(w - 1) * d + 1 for w, d in zip(k.shape[:rank], dilation, strict=True)])
+    spatial, pads = _result(a, k, padding, stride, dilation, spans)
+    x, weights = same_dtype(x, kernel, "conv_transpose")
+    shape = (a.shape[0], *spatial, k.shape[-1])
+    params = {"stride": stride, "padding": pads, "dilation": dilation, "groups": groups}
+    return bind_single(conv_input_p, x, _adjoint(asarray(weights), groups), shape=shape, **params)
+
+
+def _result(x: Aval, k: Aval, padding: Padding, stride: Shape, dilation: Shape, spans: Shape) -> tuple[Shape, Pairs]:
+    """Return the spatial shape of the result, and what the convolution back is padded by."""
+    lengths, window = x.shape[1:-1], k.shape[: len(stride)]
+    if not all(window) or not all(lengths):
+        raise ShapeError(f"conv_transpose: no elements: got x {x} and kernel {k}; use 1 or more along each axis")
+    if padding == "same":
+        spatial = tuple([n * s for n, s in zip(lengths, stride, strict=True)])
+        return spatial, padded_by("same", spatial, window, stride, dilation, "conv_transpose")
+    pads = padded_by(padding, lengths, window, stride, dilation, "conv_transpose")
+    whole = [s * (n - 1) + span for n, s, span in zip(lengths, stride, spans, strict=True)]
+    spatial = tuple([n - front - behind for n, (front, behind) in zip(whole, pads, strict=True)])
+    if any(n < 1 for n in spatial):
+        raise ArgumentError(f"conv_transpose: padding cuts off all: got x {x}, kernel {k} and {padding=}; cut off less")
+    return spatial, pads
+
+
+def _adjoint(kernel: Array, groups: int) -> Array:
+    """Return float[*window, out/groups, channels], the kernel of the convolution whose adjoint is wanted."""
+    *window, channels, out = kernel.shape
+    parts = reshape(kernel, (*window, channels, groups, out // groups))
+    return reshape(moveaxis(parts, -1, -3).swapaxes(-1, -2), (*window, out // groups, groups * channels))
+
+
+# --- Convolution: `convolve` of vectors, and along chosen axes of arrays
+
+Axes = tuple[Sequence[int], Sequence[int]] | Sequence[Sequence[int]]
+
+
+@register_function
+def convolve(
+    signal: ArrayLike, kernel: ArrayLike, mode: Mode = "full", *, axes: Axes | None = None, dot_axes: Axes = ((), ())
+) -> Array:
+    """Return the convolution of two vectors, element i of which is Σⱼ signal[i - j]·kernel[j], or of arrays along axes.
+
+    Args:
+        signal: float[n], or an array.
+        kernel: float[m], or an array.
+        mode: as in `correlate`, except that the order of the operands does not matter. Of arrays ``"same"`` keeps the
+            lengths of ``signal`` (as `scipy.signal.convolve` does).
+        axes: the axes of each operand to convolve along, in pairs; all of arrays of two axes or more unless given.
+        dot_axes: the axes of each operand to sum products over, in pairs.
+
+    Returns:
+        The axes of ``signal`` that are in neither, those of ``kernel``, and the convolved ones behind them, as
+        ``autograd.scipy.signal.convolve`` orders them.
+
+    Raises:
+        ShapeError: an operand is empty, axes do not pair up, or neither operand is the longer one where the mode is
+            ``"valid"``.
+        ArgumentError: another mode.
+
+    >>> import afx
+    >>> convolve(afx.asarray([1.0, 2.0]), afx.asarray([1.0, 10.0]))
+    Array([ 1., 12., 20.], dtype=float32)
+    """
+    x, k = promote_operands(signal, kernel)
+    if axes is None and x.ndim <= 1 and k.ndim <= 1:
+        return _convolve_vectors(x, k, mode)
+    if mode not in ("valid", "same", "full"):
+        raise ArgumentError(f"convolve: mode is 'valid', 'same' or 'full': got {mode!r}; choose one of them")
+    along = (range(x.ndim), range(k.ndim)) if axes is None else axes
+    pairs = _pair_axes(x, k, along, dot_axes)
+    roles = [(normalize_axes(a, v.ndim, "convolve"), normalize_axes(d, v.ndim, "convolve")) for v, a, d in pairs]
+    return _along(x, k, mode, roles[0], roles[1])
+
+
+def _convolve_vectors(x: Array, k: Array, mode: Mode) -> Array:
+    check_vectors("convolve", x, k, mode)
+    if k.size > x.size:
+        x, k = k, x
+    z = slide("convolve", x, k[::-1], mode)
+    start = (k.size - 1) // 2
+    return z if mode != "same" else z[start : start + x.size]
+
+
+def _pair_axes(x: Array, k: Array, axes: Axes, dot_axes: Axes) -> list[tuple[Array, Sequence[int], Sequence[int]]]:
+    """Return each operand with its convolved and its contracted axes, which come in pairs."""
+    (a, b), (d, e) = axes, dot_axes
+    lengths = [x.shape[i] == k.shape[j] for i, j in zip(d, e, strict=False)]
+    if len(a) != len(b) or len(d) != len(e) or not len(a) or not all(lengths) or not x.size or not k.size:
+        raise ShapeError(
+            f"convolve: axes do not pair up, or an operand is empty: got {x.aval} and {k.aval} with axes={axes!r} and "
+            f"dot_axes={dot_axes!r}; give as many axes of each, of the same lengths where they are summed over"
+        )
+    return [(x, a, d), (k, b, e)]
+
+
+Roles = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _along(x: Array, k: Array, mode: Mode, of_x: Roles, of_k: Roles) -> Array:
+    """Return a convolution as that of a batch with kernels: axes apart are examples and outputs, contracted ones channels."""
+    lengths = [[v.shape[i] for i in conv_axes] for v, (conv_axes, _) in ((x, of_x), (k, of_k))]
+    if mode == "valid" and any(n < m for n, m in zip(*lengths, strict=True)):
+        if any(n > m for n, m in zip(*lengths, strict=True)):
+            raise ShapeError(
+                f"convolve: one operand is the longer one along all axes: got {x.aval} and {k.aval}; use mode='full'"
+            )
+        z = _along(k, x, mode, of_k, of_x)
+        first, second = k.ndim - sum(map(len, of_k)), x.ndim - sum(map(len, of_x))
+        order = (*range(first, first + second), *range(first), *range(first + second, z.ndim))
+        return permute_dims(z, order)
+    (left, spatial, channels), (right, window, _) = _apart(x, of_x), _apart(k, of_k)
+    rows = permute_dims(x, (*left, *of_x[0], *of_x[1]))
+    columns = permute_dims(flip(k, axis=of_k[0]), (*of_k[0], *of_k[1], *right))
+    lead, out = [x.shape[i] for i in left], [k.shape[i] for i in right]
+    pads = [(0, 0) if mode == "valid" else (m // 2, (m - 1) // 2) if mode == "same" else (m - 1, m - 1) for m in window]
+    z = conv(
+        reshape(rows, (math.prod(lead), *spatial, channels)),
+        reshape(columns, (*window, channels, math.prod(out))),
+        padding=pads,
+    )
+    z = reshape(z, (*lead, *z.shape[1:-1], *out))
+    n, m = len(lead), len(spatial)
+    return permute_dims(z, (*range(n), *range(n + m, z.ndim), *range(n, n + m)))
+
+
+def _apart(v: Array, roles: Roles) -> tuple[list[int], list[int], int]:
+    """Return the axes in neither role, the lengths of the convolved ones, and the product of the contracted ones."""
+    rest = [i for i in range(v.ndim) if i not in (*roles[0], *roles[1])]
+    return rest, [v.shape[i] for i in roles[0]], math.prod([v.shape[i] for i in roles[1]])

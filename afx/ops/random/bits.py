@@ -1,32 +1,200 @@
-"""Random bits: a function of a key and a counter; every sampler draws from them.
-
-A draw takes the words of its key's blocks in their order, 64-bit words as pairs of them, the lower half first. Draws by
-rejection give each element a block of its own in each round instead.
-"""
+"""Random bits: Philox4x32-10 (Salmon et al. 2011), a function of key and counter; integers and permutations."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from afx.compiler.schedule.arrays import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
-from afx.core.dtypes import DType, uint32, uint64
+from afx.core.dtypes import DType, int64, uint32, uint64
 from afx.core.primitive import Params, Primitive, Value, lookup
 from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import broadcast
 from afx.ops._kinds.elementwise import nondifferentiable
-from afx.ops.random.philox import BLOCKS, DRAW, FEW, FOLD, as_words, block_words, philox, philox_few, philox_first
 from afx.runtime.thread_pool import get_threads, run_blocks
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
-__all__: list[str] = []
+
+# --- Philox: the counter-based generator Philox4x32-10 (Salmon et al. 2011)
+#
+# A key is two 32-bit words. Under one key the generator is a table of blocks of four 32-bit words, and any block can
+# be computed by itself, from its counter: block ``i`` of a draw has the counter ``(i mod 2³², i / 2³², round,
+# purpose)``. All is integer arithmetic: the same on every machine.
+
+MASK = 0xFFFFFFFF
+LOW, HALF = np.uint64(MASK), np.uint64(32)
+FACTORS = np.array(PHILOX_FACTORS, np.uint64)[:, None]
+SCHEDULE = np.arange(PHILOX_ROUNDS, dtype=np.uint64)[:, None, None] * np.array(PHILOX_STEPS, np.uint64)[:, None]
+DRAW, SPLIT, FOLD, BOOST = 0, 1, 2, 3  # purposes: the last word of the counter
+
+FEW = 80  # blocks that Python's integers compute sooner than NumPy's arrays
+BLOCKS = 16384  # computed at a time: they stay in the cache
+
+
+def philox(blocks: Any, keys: Any, round_: Any, purpose: int, scratch: Any) -> Any:
+    """Return uint64[2, n], the words of n blocks: words 0 and 1 in the first row, 2 and 3 in the second.
+
+    Args:
+        blocks: uint64[n], their numbers.
+        keys: uint64[2, 1], or [2, n] with a key for each block.
+        round_: the third word of the counter.
+        purpose: the fourth.
+        scratch: uint64[3, 2, n or more], overwritten; the result is a part of it.
+    """
+    x, q, p = scratch[:, :, : len(blocks)]
+    np.bitwise_and(blocks, LOW, out=x[0])
+    x[1] = round_
+    np.right_shift(blocks, HALF, out=q[0])
+    q[1] = purpose
+    for k in (keys + SCHEDULE) & LOW if keys.shape[1] == 1 else _schedule(keys):
+        np.multiply(x, FACTORS, out=p)
+        swapped = p[::-1]
+        np.right_shift(swapped, HALF, out=x)
+        np.bitwise_xor(x, q, out=x)  # the upper halves of q are what is left of a product, and are cut off below
+        np.bitwise_xor(x, k, out=x)
+        np.bitwise_and(x, LOW, out=x)
+        p, q = q, swapped
+    np.left_shift(q, HALF, out=q)
+    return np.bitwise_or(q, x, out=q)
+
+
+def _schedule(keys: Any) -> Iterator[Any]:
+    """Yield the keys of the rounds; one array serves them all."""
+    k = keys.copy()
+    for _ in range(PHILOX_ROUNDS):
+        yield k
+        np.add(k, SCHEDULE[1], out=k)
+        np.bitwise_and(k, LOW, out=k)
+
+
+def philox_few(blocks: Any, keys: Any, round_: int, purpose: int) -> Any:
+    """Return uint32[n, 4], the words of n blocks, by one of Python's integers for each word of all blocks.
+
+    A block has 128 bits of it. A product of two words takes 64, so that no block runs into the next.
+
+    Args:
+        blocks: uint64[n], their numbers.
+        keys: uint32[1, 2], or [n, 2] with a key for each block.
+        round_: the third word of the counter.
+        purpose: the fourth.
+    """
+    n = len(blocks)
+    lanes = _lanes(n)
+    counters = np.empty((n, 2), "<u8")
+    counters[:, 0], counters[:, 1] = blocks, round_ | purpose << 32
+    x, mask = int.from_bytes(counters.tobytes(), "little"), lanes.mask
+    if len(keys) == 1:
+        k0, k1 = [int(k) * lanes.ones for k in keys[0]]
+    else:
+        wide = np.zeros((n, 4), "<u4")
+        wide[:, :2] = keys
+        both = int.from_bytes(wide.tobytes(), "little")
+        k0, k1 = both & mask, both >> 32 & mask
+    return _rounds((x & mask, x >> 32 & mask, x >> 64 & mask, x >> 96 & mask), k0, k1, PHILOX_ROUNDS, lanes).reshape(
+        n, 4
+    )
+
+
+def philox_first(n: int, key: Any, purpose: int) -> Any:
+    """Return uint32[4 n], the words of the first n blocks of a key in round 0, as `philox_few` computes them.
+
+    Args:
+        n: how many, 2³² at most.
+        key: uint32[2].
+        purpose: the fourth word of the counter.
+    """
+    lanes = _lanes(n)
+    first, second = key.tolist()
+    k0, k1 = first * lanes.ones, second * lanes.ones
+    # of the first round, all but the key and the purpose is the same in every draw
+    state = (k0, 0, lanes.upper ^ k1 ^ purpose * lanes.ones, lanes.lower)
+    return _rounds(state, k0 + lanes.steps[0], k1 + lanes.steps[1], PHILOX_ROUNDS - 1, lanes)
+
+
+def _rounds(state: tuple[int, ...], k0: int, k1: int, count: int, lanes: Lanes) -> Any:
+    """Return uint32[4 n], the words after so many rounds from integers that hold one word of every block each.
+
+    Words of the key grow into the space above them, which is cut off with that of the products.
+    """
+    (x0, x1, x2, x3), mask, (step0, step1), (factor0, factor1) = state, lanes.mask, lanes.steps, PHILOX_FACTORS
+    for _ in range(count):
+        p0, p1 = x0 * factor0, x2 * factor1
+        x0, x1, x2, x3 = (p1 >> 32 ^ x1 ^ k0) & mask, p1 & mask, (p0 >> 32 ^ x3 ^ k1) & mask, p0 & mask
+        k0, k1 = k0 + step0, k1 + step1
+    words = (x0 | x1 << 32 | x2 << 64 | x3 << 96).to_bytes(16 * lanes.n, "little")
+    return np.frombuffer(bytearray(words), "<u4")
+
+
+class Lanes(NamedTuple):
+    """What integers that hold one word of each of n blocks are made with.
+
+    Attributes:
+        n: the number of blocks.
+        ones: 1 in each block.
+        mask: the bits of a word in each block.
+        steps: what each round adds to the words of the key.
+        upper: the upper halves of the products of the first round of blocks 0, 1, 2 ….
+        lower: their lower halves.
+    """
+
+    n: int
+    ones: int
+    mask: int
+    steps: tuple[int, int]
+    upper: int
+    lower: int
+
+
+@functools.lru_cache(maxsize=FEW)
+def _lanes(n: int) -> Lanes:
+    ones = sum([1 << 128 * i for i in range(n)])
+    mask, products = MASK * ones, sum([i * PHILOX_FACTORS[0] << 128 * i for i in range(n)])
+    return Lanes(
+        n, ones, mask, (PHILOX_STEPS[0] * ones, PHILOX_STEPS[1] * ones), products >> 32 & mask, products & mask
+    )
+
+
+def block_words(keys: Any, blocks: Any, round_: Any, purpose: int = DRAW) -> Any:
+    """Return uint32[n, 4]: the words of one block each for keys uint32[n, 2], or [1, 2] for one key for all.
+
+    Args:
+        keys: the keys.
+        blocks: uint64[n], the blocks' numbers.
+        round_: the third word of the counter, one number or uint64[n].
+        purpose: the fourth.
+    """
+    n = len(blocks)
+    if 0 < n <= FEW and not np.ndim(round_):
+        return philox_few(blocks, keys, int(round_), purpose)
+    out = np.empty((n, 2), np.uint64)
+    scratch = np.empty((3, 2, min(n, BLOCKS)), np.uint64)
+    wide = np.ascontiguousarray(keys.T, np.uint64)
+    for start in range(0, n, BLOCKS):
+        part = slice(start, start + BLOCKS)
+        k = wide if wide.shape[1] == 1 else wide[:, part]
+        r = round_[part] if np.ndim(round_) else round_
+        out[part] = philox(blocks[part], k, r, purpose, scratch).T
+    return as_words(out, uint32).reshape(n, 4)
+
+
+def as_words(pairs: Any, word: DType) -> Any:
+    """Return uint64 words as they are, or as pairs of uint32 words, the lower first."""
+    return pairs if word == uint64 else pairs.astype("<u8", copy=False).view("<u4")
+
+
+# --- Random bits: a function of a key and a counter; every sampler draws from them
+#
+# A draw takes the words of its key's blocks in their order, 64-bit words as pairs of them, the lower half first.
+# Draws by rejection give each element a block of its own in each round instead.
 
 SHARED = 8 * BLOCKS  # blocks that are worth the wait for other threads
 Finish: TypeAlias = Callable[[Any, Any], None]
@@ -282,3 +450,119 @@ def _generate_rows(keys: Any, blocks: int, out: Any, word: DType, finish: Finish
     pairs = np.ascontiguousarray(philox(numbers, wide, 0, purpose, np.empty((3, 2, len(numbers)), np.uint64)).T)
     words = as_words(pairs.reshape(-1), word).reshape(len(keys), -1)[:, : out.shape[1]]
     finish(np.ascontiguousarray(words), out)
+
+
+# --- Integer samplers: uniform integers below a bound, and permutations
+
+
+def random_integers(key: ArrayLike, low: ArrayLike, high: ArrayLike, shape: Shape, dtype: DType) -> Array:
+    """Return integers from low up to, not including, high, without bias: int[*keys, *shape].
+
+    Words that would favour some integers are rejected (Lemire 2019 for words of 32 bits), and the element's next block
+    is taken.
+
+    Raises:
+        ArgumentError: there is no integer between the bounds, or the dtype does not hold them.
+    """
+    return bind_single(random_integers_p, key, low, high, shape=shape, dtype=dtype)
+
+
+def _integers_run(key: Any, low: Any, high: Any, *, shape: Shape, dtype: DType) -> Any:
+    check_key(key, "randint")
+    first, bound = np.asarray(low), np.asarray(high)
+    _check_bounds(first, bound, dtype)
+    full = key.shape[:-1] + shape
+    span = bound.astype(uint64) - first.astype(uint64)
+    narrow = dtype.itemsize <= 4
+    if span.size > 1:
+        span = np.broadcast_to(span, full).reshape(-1)
+    found = _below(key, span.reshape(-1), shape, uint32 if narrow else uint64).reshape(full)
+    if not first.any():
+        return found.astype(dtype)
+    with np.errstate(over="ignore"):  # bounds of both signs meet modulo 2⁶⁴
+        return (found + first.astype(uint64)).astype(dtype)
+
+
+def _check_bounds(low: Any, high: Any, dtype: DType) -> None:
+    if np.any(low >= high):
+        raise ArgumentError(f"randint: low lies below high: got {_least(low)} and {_least(high)}; exchange them")
+    limits = np.iinfo(dtype)
+    if np.any(low < limits.min) or np.any(high - 1 > limits.max):
+        raise ArgumentError(f"randint: {dtype} does not hold these bounds: got {_least(low)}, {_least(high)}; widen it")
+
+
+def _least(x: Any) -> Any:
+    return x.item() if x.size == 1 else f"an array from {x.min()} to {x.max()}"
+
+
+def _below(key: Any, span: Any, shape: Shape, word: DType) -> Any:
+    """Return uint64 numbers below the spans, flat; one span for all is met while the words are in the cache."""
+    rejections: list[bool] = []
+
+    def reduce(words: Any, out: Any) -> None:
+        found, wrong = _reduce(words.astype(uint64), span, word)
+        np.copyto(out, found)
+        if wrong.any():
+            rejections.append(True)
+
+    if span.size == 1:
+        reduced = generate(key, shape, uint64, word, reduce).reshape(-1)
+        if not rejections:
+            return reduced
+    return _below_each(key, span, shape, word)
+
+
+def _below_each(key: Any, span: Any, shape: Shape, word: DType) -> Any:
+    n, keys = math.prod(shape), key.reshape(-1, 2)
+    words = generate(key, shape, uint64, word, copied).reshape(-1)
+    found, wrong = _reduce(words, span, word)
+    rejected = np.flatnonzero(wrong)
+    round_ = 1
+    while rejected.size:
+        block = words_of(keys, n, rejected, round_)
+        words = block[:, 0].astype(uint64) if word == uint32 else block.view("<u8")[:, 0]
+        found[rejected], wrong = _reduce(words, span if span.size == 1 else span[rejected], word)
+        rejected, round_ = rejected[wrong], round_ + 1
+    return found
+
+
+def _reduce(words: Any, span: Any, word: DType) -> tuple[Any, Any]:
+    """Return numbers below the span, and where they must be drawn again."""
+    if word == uint32:
+        product = words * span
+        return product >> np.uint64(32), (product & LOW) < (np.uint64(2**32) - span) % span
+    found = words - words // span * span
+    return found, words - found > ~span + np.uint64(1)
+
+
+def _integers_abstract(key: Aval, low: Aval, high: Aval, *, shape: Shape, dtype: DType) -> Aval:
+    check_key(key, "randint")
+    return Aval(key.shape[:-1] + shape, dtype)
+
+
+random_integers_p: Primitive = nondifferentiable(
+    "random_integers", _integers_run, _integers_abstract, batch=batch_draw("random_integers")
+)
+
+
+def random_order(key: ArrayLike, n: int) -> Array:
+    """Return the integers below n in an order, each order as likely as the others: int64[*keys, n]."""
+    return bind_single(random_order_p, key, shape=(n,))
+
+
+def _order_run(key: Any, *, shape: Shape) -> Any:
+    check_key(key, "permutation")
+    words = generate(key, shape, uint64, uint64, copied)
+    order = np.argsort(words, axis=-1)  # the quickest way, which treats equal words as the machine likes
+    placed = np.take_along_axis(words, order, axis=-1)
+    return np.argsort(words, axis=-1, kind="stable") if np.any(placed[..., 1:] == placed[..., :-1]) else order
+
+
+def _order_abstract(key: Aval, *, shape: Shape) -> Aval:
+    check_key(key, "permutation")
+    return Aval(key.shape[:-1] + shape, int64)
+
+
+random_order_p: Primitive = nondifferentiable(
+    "random_order", _order_run, _order_abstract, batch=batch_draw("random_order")
+)

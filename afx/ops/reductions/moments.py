@@ -12,28 +12,32 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
-from afx.core.primitive import Primitive
+from afx.core.primitive import Primitive, is_weak
 from afx.core.registry import register_function
-from afx.core.weakness import is_weak
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import in_floats, numpy_of, reduced
-from afx.ops._kinds.reduction import reduction
-from afx.ops.creation.creation import SEQUENCES, Nested, as_array, asarray, operand_of
-from afx.ops.creation.promotion import promote_operands
-from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops._kinds.elementwise import reduction
+from afx.ops.creation.creation import SEQUENCES, Nested, as_array, asarray, operand_of, promote_operands, stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import divide, multiply, sqrt, subtract
-from afx.ops.elementwise.where import clip, maximum, minimum, where
+from afx.ops.elementwise.comparison import clip, maximum, minimum, where
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
-from afx.ops.reductions._numpy import accumulation_dtype
-from afx.ops.reductions.sums import Axis, count_nonzero, fill_where, max, mean, min, reduce_over, sum
+from afx.ops.reductions.sums import (
+    Axis,
+    accumulation_dtype,
+    count_nonzero,
+    fill_where,
+    max,
+    mean,
+    min,
+    reduce_over,
+    sum,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from afx.compiler.native_backend.lowering.recorder import Recorder
-
-__all__ = ["average", "std", "var", "vector_norm"]
 
 
 def _spread(

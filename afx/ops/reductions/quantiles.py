@@ -11,23 +11,20 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import DType, get_default_dtype, promote
+from afx.core.primitive import is_weak, numbers_beside
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
-from afx.core.weakness import is_weak, numbers_beside
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import reduced
 from afx.ops.creation.creation import SEQUENCES, asarray, operand_of
-from afx.ops.elementwise.comparison import isinf, isnan
-from afx.ops.elementwise.rounding import ceil, floor, rint
-from afx.ops.elementwise.where import clip, maximum, where
+from afx.ops.elementwise.comparison import clip, isinf, isnan, maximum, where
+from afx.ops.elementwise.floating_point import ceil, floor, rint
 from afx.ops.indexing.gather import gather
 from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
 from afx.ops.reductions.sums import Axis
 from afx.ops.sorting.sort import sort
-
-__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
 Fractions = ArrayLike | Sequence[float]
 Count = int | Array

@@ -15,11 +15,9 @@ from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.indexing.index import ints, is_sequence
+from afx.ops.manipulation.join import unstack
 from afx.ops.manipulation.shape import astype, reshape
-from afx.ops.manipulation.split import unstack
 from afx.ops.sorting.sort import argsort, check_kind, sort
-
-__all__ = ["TopK", "argpartition", "lexsort", "partition", "sort_complex", "top_k"]
 
 
 class TopK(NamedTuple):

@@ -15,18 +15,15 @@ from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of
-from afx.ops._kinds.batching import batch_unchanged
 from afx.ops._kinds.elementwise import nondifferentiable
-from afx.ops.creation.creation import SEQUENCES, asarray, ones_like, operand_of
-from afx.ops.creation.promotion import promote_operands
+from afx.ops._kinds.linear import batch_unchanged
+from afx.ops.creation.creation import SEQUENCES, asarray, ones_like, operand_of, promote_operands
 from afx.ops.elementwise.arithmetic import negative
-from afx.ops.elementwise.comparison import not_equal
+from afx.ops.elementwise.comparison import maximum, not_equal
 from afx.ops.elementwise.complex import real
-from afx.ops.elementwise.where import maximum
 from afx.ops.indexing.gather import gather, scatter
 from afx.ops.indexing.getitem import along_axis, take, take_along_axis
-from afx.ops.manipulation.axes import moveaxis
-from afx.ops.manipulation.join import concat, stack
+from afx.ops.manipulation.join import concat, moveaxis, stack
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.cumulative import cumulative_sum_p
@@ -34,12 +31,13 @@ from afx.ops.reductions.cumulative import cumulative_sum_p
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
-__all__ = ["argmax", "argmin", "argsort", "argwhere", "flatnonzero", "nonzero", "searchsorted", "sort"]
 
 Kind = Literal["quicksort", "mergesort", "heapsort", "stable"]  # NumPy's names
 
 
 def arg_reduction(name: str, run: Any, fn: Any, native: Any = None) -> Primitive:
+    """Return the primitive of a reduction to indices along one axis."""
+
     def abstract(x: Aval, *, axis: int) -> Aval:
         if not x.shape[axis]:
             raise ShapeError(
@@ -64,6 +62,7 @@ def _without(shape: Shape, axis: int) -> Shape:
 
 
 def arg_extremum(p: Primitive, x: ArrayLike, axis: int | None, keepdims: bool) -> Array:
+    """Bind a search for an extreme's index, in the flat array where no axis is given."""
     aval = aval_of(x, p.name)
     if axis is None:
         z: Array = bind(p, reshape(x, (-1,)), axis=-1)

@@ -1,13 +1,4 @@
-"""Parameter derivatives: incomplete gamma and beta functions by their parameters, in every order, by quadrature.
-
-The n-th derivative of a density f by its parameter is f times a polynomial of the derivatives of log f. Its integral over
-the whole axis is 0, so it may be taken from either end; from the nearer one nearly all of the integrand has one sign.
-On the axis of log t (or of the log-odds of t) the integrand falls smoothly from the end of the interval. Its logarithm
-says where it has become negligible. Parameters below 1, where it would fall too slowly, are raised by 1, and the
-difference that makes has a closed form.
-
-Everything here takes and gives float64 arrays of one shape.
-"""
+"""Parameter derivatives: incomplete gamma and beta functions, their tails and Fisher's function, by quadrature."""
 
 from __future__ import annotations
 
@@ -18,22 +9,18 @@ from typing import Any
 import numpy as np
 
 from afx.ops._kinds.special import scipy
-from afx.ops.special._polygamma import psi, psi_gap
 from afx.ops.special._quadrature import integral
-from afx.ops.special._stirling import HALF_LOG_2PI, log_beta, stirling
+from afx.ops.special.gamma import HALF_LOG_2PI, bare_psi, log_beta, psi_gap, psi_rest, stirling
 
-__all__ = [
-    "TINY",
-    "bell",
-    "beta_by_parameters",
-    "beta_front",
-    "beta_logs",
-    "beta_width",
-    "gamma_by_parameter",
-    "gamma_front",
-    "gamma_width",
-    "log_less",
-]
+# --- Parameter derivatives: incomplete gamma and beta functions by their parameters, in every order, by quadrature
+#
+# The n-th derivative of a density f by its parameter is f times a polynomial of the derivatives of log f. Its
+# integral over the whole axis is 0, so it may be taken from either end; from the nearer one nearly all of the
+# integrand has one sign. On the axis of log t (or of the log-odds of t) the integrand falls smoothly from the end of
+# the interval. Its logarithm says where it has become negligible. Parameters below 1, where it would fall too slowly,
+# are raised by 1, and the difference that makes has a closed form.
+#
+# Everything here takes and gives float64 arrays of one shape.
 
 TINY = 1e-30  # what a parameter of 0 stands for: near enough to the limit, and its reciprocal is finite in float32 too
 DEPTH = 45.0  # what is exp(-45) times the largest is left out
@@ -99,7 +86,7 @@ def gamma_front(a: Any, x: Any) -> Any:
 
 def _gamma_terms(order: int, log_t: Any, a: Any) -> list[Any]:
     """Return the derivatives of the logarithm of ``t**a / Γ(a)`` by a, from the first on."""
-    return [(log_t if k == 0 else 0.0) - psi(k, a) for k in range(order)]
+    return [(log_t if k == 0 else 0.0) - bare_psi(k, a) for k in range(order)]
 
 
 def gamma_width(a: Any, x: Any, sign: Any) -> Any:
@@ -114,7 +101,7 @@ def gamma_width(a: Any, x: Any, sign: Any) -> Any:
 
 def _gamma_tail(a: Any, x: Any, order: int) -> Any:
     """Return the derivative of the regularised function by a, which is large or has x far from 0."""
-    sign = _where(np.log(x) <= psi(0, a), -1.0, 1.0)  # towards 0, or towards infinity
+    sign = _where(np.log(x) <= bare_psi(0, a), -1.0, 1.0)  # towards 0, or towards infinity
     width = gamma_width(a, x, sign)
 
     def integrand(u: Any, a: Any, x: Any, end: Any, *terms: Any) -> Any:
@@ -158,7 +145,7 @@ def _beta_terms(m: int, n: int, a: Any, b: Any, x: Any, up: int = 0) -> dict[tup
 
     That is ``Γ(a + up) Γ(b + up) / Γ(a + b)``.
     """
-    g = {(i, j): psi(i + j - 1, a + b) for i in range(1, m + 1) for j in range(1, n + 1)}
+    g = {(i, j): bare_psi(i + j - 1, a + b) for i in range(1, m + 1) for j in range(1, n + 1)}
     g |= {(i, 0): psi_gap(i - 1, a + up, b - up, a + b) for i in range(1, m + 1)}
     g |= {(0, j): psi_gap(j - 1, b + up, a - up, a + b) for j in range(1, n + 1)}
     return _replace_first(g, np.log(x), np.log1p(-x))
@@ -239,3 +226,179 @@ def beta_by_parameters(a: Any, b: Any, x: Any, *, m: int, n: int) -> Any:
     z = _where(up_a | up_b, z + _beta_step(low_a, low_b, x, m, n, up_a, up_b), z)
     outside = (a < 0) | (b < 0) | (x < 0) | (x > 1)
     return _where(outside, math.nan, _where((x == 0) | (x == 1), 0.0 * (a + b), z))
+
+
+# --- Relative tails: gamma and beta integrals over their integrands, finite where the integrals underflow
+#
+# The gamma integral is taken over log t, the beta integral over the log-odds of t. From x to the near end of that
+# axis it is the integrand at x times a tail. The tail's logarithm and its moments, the derivatives, come from Gauss's
+# rule on the interval where the integrand is not negligible, as in `afx.ops.special._incomplete`.
+#
+# Everything here takes and gives float64 arrays of one shape.
+
+DEEP = 1e-200  # shares below this are computed as the integrand times a tail
+
+
+def _tail(log_weight: Callable[..., Any], moment: Callable[..., Any] | None, width: Any, *xs: Any) -> Any:
+    """Return the mean of ``moment`` under the weight, or the logarithm of the weight's integral where there is none."""
+
+    def weight(u: Any, width: Any, *ys: Any) -> Any:
+        return np.exp(log_weight(u * width, *ys))
+
+    def weighted(u: Any, width: Any, *ys: Any) -> Any:
+        assert moment
+        return weight(u, width, *ys) * moment(u * width, *ys)
+
+    total = integral(weight, width, *xs)
+    return integral(weighted, width, *xs) / total if moment else np.log(width * total)
+
+
+def gamma_tail(a: Any, x: Any, *, upper: bool, m: int, n: int) -> Any:
+    """Return the mean of ``sᵐ (1 - eˢ)ⁿ`` under ``exp(a s - x (eˢ - 1))``, s from 0 to infinity, or to -infinity.
+
+    Without powers it is the logarithm of the weight's integral, the tail.
+    """
+    sign = 1.0 if upper else -1.0
+
+    def log_weight(v: Any, a: Any, x: Any) -> Any:
+        return a * (sign * v) - x * np.expm1(sign * v)
+
+    def moment(v: Any, _a: Any, _x: Any) -> Any:
+        return (sign * v) ** m * (-np.expm1(sign * v)) ** n
+
+    return _tail(log_weight, moment if m or n else None, gamma_width(a, x, sign), a, x)
+
+
+def beta_tail(a: Any, b: Any, x: Any, *, upper: bool, m: int, n: int) -> Any:
+    """Return the mean of ``log(t / x)ᵐ log((1 - t) / (1 - x))ⁿ`` under ``(t / x)ᵃ ((1 - t) / (1 - x))ᵇ``.
+
+    The log-odds of t run from those of x to infinity, or to -infinity. Without powers it is the logarithm of the
+    weight's integral, the tail. It is nan unless a, b > 0 and 0 < x < 1.
+    """
+
+    def log_weight(v: Any, a: Any, b: Any, x: Any) -> Any:
+        first, second = beta_logs(x, not upper, v)
+        return a * first + b * second
+
+    def moment(v: Any, _a: Any, _b: Any, x: Any) -> Any:
+        first, second = beta_logs(x, not upper, v)
+        return first**m * second**n
+
+    z = _tail(log_weight, moment if m or n else None, beta_width(a, b, x, not upper), a, b, x)
+    return _where((a > 0) & (b > 0) & (x > 0) & (x < 1), z, np.nan)
+
+
+def log_of_share(upper: bool, share: Any, rest: Any, *xs: Any) -> Any:
+    """Return the logarithm of an incomplete function from its value, that of its complement, and its operands."""
+    z = _where(share > 0.5, np.log1p(-rest), np.log(share))
+    *parameters, x = xs
+    inside = (x > 0) & (x < (1 if len(parameters) == 2 else np.inf))
+    for parameter in parameters:
+        inside &= (parameter > 0) & (parameter < np.inf)
+    deep = (share < DEEP) & inside
+    if deep.any():
+        chosen = [y[deep] for y in xs]
+        front, tail = (gamma_front, gamma_tail) if len(chosen) == 2 else (beta_front, beta_tail)
+        z[deep] = front(*chosen) + tail(*chosen, upper=upper, m=0, n=0)
+    return z
+
+
+# --- Fisher's distribution function by its degrees of freedom: quadrature in which no large terms cancel
+#
+# F(a, b, s) is the regularised incomplete beta function of a and b at the share ``a s / (a s + b)``, half the degrees
+# of freedom being a and b. Its density by log s has a logarithm whose derivative by a is ``log r + 1 - r + c`` with
+# ``r = s (a + b) / (a s + b)`` and ``c = ψ(a + b) - ψ(a) - log((a + b) / a)``. For large a or b the derivatives of
+# the beta function by a and by its share, whose sum this is, cancel.
+
+LARGE = 15.0  # from here on the terms cancel more than the quadrature loses
+BEND = 45.0  # how far the integrand is more than a power of s
+
+
+def degree_terms(
+    m: int, n: int, first: tuple[Any, Any], own: tuple[Any, Any, Any, Any], polygamma: Callable[[int, Any], Any]
+) -> dict[tuple[int, int], Any]:
+    """Return the derivatives of the logarithm of the density by a and b, up to the orders m and n.
+
+    Args:
+        m: the highest order by a.
+        n: the highest order by b.
+        first: the derivatives of order 1.
+        own: a, b, ``1 / (a s + b)`` and ``s / (a s + b)``.
+        polygamma: (order, x) to its value.
+    """
+    a, b, inverse, share = own
+    total = a + b
+
+    def log_by(i: int, j: int) -> Any:
+        """Return a derivative of ``-log(a s + b)``."""
+        return (-1) ** (i + j) * math.factorial(i + j - 1) * share**i * inverse**j
+
+    def power_by(i: int, x: Any) -> Any:
+        """Return a derivative of ``x log x - log Γ(x)``."""
+        return (-1) ** i * math.factorial(i - 2) / x ** (i - 1) - polygamma(i - 1, x)
+
+    g = {(1, 0): first[0], (0, 1): first[1]}
+    for i in range(m + 1):
+        for j in range(n + 1):
+            if i + j > 1:
+                z = total * log_by(i, j) + polygamma(i + j - 1, total)
+                z = z + (i * log_by(i - 1, j) if i else 0.0) + (j * log_by(i, j - 1) if j else 0.0)
+                g[i, j] = z + (power_by(i, a) if j == 0 else 0.0) + (power_by(j, b) if i == 0 else 0.0)
+    return g
+
+
+def fisher_by_degrees(a: Any, b: Any, s: Any, *, m: int, n: int) -> Any:
+    """Return the derivative of Fisher's distribution function, of order m by a and n by b, one of them not 0."""
+    allowed = (a > 0) & (b > 0) & (s >= 0)
+    a, b = np.maximum(a, TINY), np.maximum(b, TINY)
+    inside = allowed & np.isfinite(a + b + s) & (sides(a, b, s)[3] > 0)
+    large = inside & (np.maximum(a, b) > LARGE) if m + n == 1 else inside
+    z = np.array(_where(allowed, 0.0, math.nan))
+    for where, compute in ((inside & ~large, _add_beta_slopes), (large, _integrate)):
+        if np.any(where):
+            z[where] = compute(a[where], b[where], s[where], m, n)
+    return z
+
+
+def sides(a: Any, b: Any, s: Any) -> tuple[Any, Any, Any, Any]:
+    """Return whether to exchange the parameters, so that the share is at most a half, these, and the share."""
+    swap = a * s > b
+    odds = _where(swap, b / (a * s), a * s / b)
+    return swap, _where(swap, b, a), _where(swap, a, b), odds / (1 + odds)
+
+
+def _add_beta_slopes(a: Any, b: Any, s: Any, m: int, n: int) -> Any:
+    """Return a first derivative as the sum of those by the parameter and by the share."""
+    swap, c, d, x = sides(a, b, s)
+    own = beta_by_parameters(c, d, x, m=1, n=0), beta_by_parameters(c, d, x, m=0, n=1)
+    moved = _where(x == 0, 0.0, np.exp(beta_front(c, d, x)))
+    return _where(swap, -own[m], own[n]) + (moved / a if m else -moved / b)
+
+
+def _integrate(a: Any, b: Any, s: Any, m: int, n: int) -> Any:
+    """Return the integral from the nearer end, towards which the integrand falls."""
+    swap, c, d, x = sides(a, b, s)
+    down = s <= 1
+    low = down != swap  # the direction of the share that is at most a half
+    width = beta_width(c, d, x, low)
+    bend = np.minimum(width, BEND)
+
+    def integrand(u: Any, start: Any, length: Any, *given: Any) -> Any:
+        a, b, s, c, d, x, swap, low, down, by_a, by_b = given
+        v = start + u * length
+        first, second = beta_logs(x, low, v)
+        there = s * np.exp(_where(down, -v, v))
+        inverse, share = 1 / (a * there + b), 1 / (a + b / there)
+        near, far = np.log(x * (c + d) / c) + first, np.log((1 - x) * (c + d) / d) + second
+        slopes = (
+            log_less(_where(swap, far, near), b * (share - inverse)) + by_a,
+            log_less(_where(swap, near, far), a * (inverse - share)) + by_b,
+        )
+        return np.exp(c * first + d * second) * bell(m, n, degree_terms(m, n, slopes, (a, b, inverse, share), bare_psi))
+
+    given = (a, b, s, c, d, x, swap, low, down, psi_rest(a, b), psi_rest(b, a))
+    z = bend * integral(integrand, 0 * bend, bend, *given)
+    if np.any(width > bend):
+        z = z + (width - bend) * integral(integrand, bend, width - bend, *given)
+    front = beta_front(c, d, x)
+    return _where(front < -745, 0.0, np.exp(front) * _where(down, z, -z))

@@ -1,9 +1,11 @@
-"""Gamma functions: gamma and beta, their logarithms, and the derivatives of those."""
+"""Gamma functions: gamma and beta, their logarithms and derivatives, by Stirling's series where numbers are large."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
+
+import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
@@ -12,26 +14,91 @@ from afx.core.tracing.tracer import bind1, bind2, bind_single
 from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
 from afx.ops._kinds.special import check_order, parametric, scipy
 from afx.ops.elementwise.arithmetic import add, subtract
+from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.trigonometry import cos, sin
-from afx.ops.elementwise.where import where
-from afx.ops.special._polygamma import psi as bare_psi
-from afx.ops.special._polygamma import psi_gap
 from afx.ops.special._quadrature import double, record_double
-from afx.ops.special._stirling import log_beta
 
-__all__ = [
-    "beta",
-    "betaln",
-    "digamma",
-    "factorial",
-    "gamma",
-    "gammaln",
-    "gammasgn",
-    "multigammaln",
-    "polygamma",
-    "psi",
-    "rgamma",
-]
+# --- Stirling's series: logarithms of gamma and beta functions in which no large numbers cancel, on bare float64
+# values
+
+FAR = 100.0  # from here on logarithms of gamma functions cancel in that of the beta function
+STIRLING_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+_where: Any = np.where  # its result type is not known to checkers
+
+
+def stirling(a: Any) -> Any:
+    """Return the logarithm of the gamma function less ``(a - ½) log a - a + ½ log 2π``."""
+    far = a > 12
+    inverse = 1 / _where(far, a, math.inf)
+    total = np.zeros_like(inverse)
+    for coefficient in reversed(STIRLING_SERIES):
+        total = total * inverse * inverse + coefficient
+    near = _where(far, 1.0, a)
+    return _where(far, total * inverse, scipy("gammaln")(near) + near - (near - 0.5) * np.log(near) - HALF_LOG_2PI)
+
+
+def log_beta(a: Any, b: Any) -> Any:
+    """Return the logarithm of the beta function; for large parameters no large logarithms cancel in it."""
+    far = (a > 0) & (b > 0) & (np.maximum(a, b) > FAR) & (np.maximum(a, b) < math.inf)
+    c, d = _where(far, np.maximum(a, b), 2 * FAR), _where(far, np.minimum(a, b), 1.0)
+    total = HALF_LOG_2PI + stirling(c) - stirling(c + d) + stirling(d)
+    total = total - (c + d - 0.5) * np.log1p(d / c) + (d - 0.5) * np.log(d) - d * np.log(c)
+    return _where(far, total, scipy("betaln")(a, b))
+
+
+# --- Polygamma: digamma, its derivatives and their differences on plain arrays
+
+LARGE = 20.0  # from here on the asymptotic series is exact to the last digit
+PSI_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132)
+
+
+def bare_psi(n: int, x: Any) -> Any:
+    """Return the n-th derivative of digamma: ``(-1)ⁿ⁺¹ n! ζ(n + 1, x)`` from the first on."""
+    if n == 0:
+        return scipy("digamma")(x)
+    return scipy("zeta")(n + 1.0, x) * ((-1.0) ** (n + 1) * math.factorial(n))
+
+
+def psi_gap(n: int, x: Any, d: Any, y: Any = None) -> Any:
+    """Return ``psi(n, x + d) - psi(n, x)``, accurate for small d beside a large x, too.
+
+    Where both have a pole it is the limit for an integer d; where the first alone has, -inf. Where d cancels nearly
+    all of x, y says what is left.
+    """
+    y = x + d if y is None else y
+    pole = (y <= 0) & (np.floor(y) == y)
+    both = pole & (x <= 0) & (np.floor(x) == x)
+    x, y = _where(both, 1 - x, _where(pole, 1.0, x)), _where(both, 1 - y, _where(pole, 1.0, y))
+    low = bare_psi(n, x)
+    gap = _where(x == y, 0.0, _where(np.isinf(low), -low, bare_psi(n, y) - low))
+    if n == 0:
+        first, second = _where(x > 1, x, 1.0), _where(y > 1, y, 1.0)
+        gap = _where((x > LARGE) & (y > LARGE), np.log1p(d / first) + _asymptotic_rest(first, second, d), gap)
+    return _where(pole & ~both, -math.inf, _where(both, (-1) ** n, 1) * gap)
+
+
+def psi_rest(x: Any, d: Any) -> Any:
+    """Return ``psi(0, x + d) - psi(0, x) - log((x + d) / x)`` of positive numbers, accurate for large x, too."""
+    y, far = x + d, x > LARGE
+    return _where(
+        far,
+        _asymptotic_rest(_where(far, x, 1.0), _where(far, y, 1.0), d),
+        bare_psi(0, y) - bare_psi(0, x) - np.log1p(d / x),
+    )
+
+
+def _asymptotic_rest(x: Any, y: Any, d: Any) -> Any:
+    u, v = 1 / (x * x), 1 / (y * y)
+    total, power, mixed = np.zeros_like(u), 1.0, 1.0  # mixed is (uᵏ - vᵏ) / (u - v)
+    for coefficient in PSI_SERIES:
+        total = total + coefficient * mixed
+        power = power * v
+        mixed = mixed * u + power
+    return d / x / y / 2 + total * (d / x * (x + y) / x / y / y)
+
+
+# --- Gamma functions: gamma and beta, their logarithms, and the derivatives of those
 
 
 @register_function

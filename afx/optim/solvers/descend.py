@@ -1,29 +1,416 @@
-"""Descent: directions and line searches alternate until the gradient is small."""
+"""Descent: directions (BFGS, truncated Newton) and line searches alternate until the gradient is small."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 import numpy as np
 
-from afx.control.solving.functions import attach_implicit_derivative, stopped
-from afx.control.solving.report import Status, choose_status, is_converged
-from afx.control.solving.vectors import bound_vector, iterate, norm_of
+from afx import pytree
+from afx.control.solving import (
+    Status,
+    attach_implicit_derivative,
+    bound_vector,
+    choose_status,
+    is_converged,
+    iterate,
+    norm_of,
+    stopped,
+)
+from afx.control.while_loop import while_loop
 from afx.core.array.array import Array
 from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray, ones_like
-from afx.ops.elementwise.where import minimum, where
-from afx.ops.linalg.products import vecdot
-from afx.ops.reductions.boolean import all as all_
-from afx.optim.solvers.directions import Direction, first_step
-from afx.optim.solvers.line_search import Objective, Point, choose, search_projected, search_strong_wolfe
+from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
+from afx.ops.creation.matrices import eye
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
+from afx.ops.linalg.products import outer, vecdot
+from afx.ops.manipulation.join import concat
+from afx.ops.reductions.moments import vector_norm
+from afx.ops.reductions.sums import all as all_
 
-__all__ = ["Box", "State", "attach_minimum", "box_of", "descend", "free_unknowns", "optimality", "status_of"]
+# --- Truncated conjugate gradients: the minimizer of a quadratic model, inside a ball if there is one
+
+
+@attrs.frozen
+class Iterate:
+    """The state of conjugate gradients: the step, the residual, the direction, and whether it has ended."""
+
+    step: Array
+    residual: Array
+    direction: Array
+    square: Array
+    ended: Array
+    count: Array
+
+
+def truncated_cg(
+    product: Callable[[Array], Array], gradient: Array, tolerance: Array, radius: Array | None = None
+) -> tuple[Array, Array]:
+    """Return a step that lowers the model ``gradient·p + p·H·p/2``, and the number of products with H.
+
+    Steihaug 1983, "The conjugate gradient method and trust regions in large scale optimization": ends at the boundary
+    of the ball, at negative curvature (on the boundary; without a ball where it stands, or with steepest descent), at
+    the tolerance, or after twice as many products as there are unknowns.
+
+    Args:
+        product: a vector to the Hessian's product with it.
+        gradient: of the model.
+        tolerance: of the norm of the model's gradient.
+        radius: of the ball.
+    """
+    n = gradient.shape[0]
+
+    def going(it: Iterate) -> Array:
+        return ~it.ended & (it.count < 2 * n) & (sqrt(it.square) > tolerance)
+
+    def advance(it: Iterate) -> Iterate:
+        hd = product(it.direction)
+        curve = vecdot(it.direction, hd)
+        bent = ~(curve > np.finfo(curve.dtype).eps * vecdot(it.direction, it.direction))
+        alpha = it.square / where(bent, 1.0, curve)
+        step = it.step + alpha * it.direction
+        if radius is None:
+            first = it.count == 0
+            ended = bent
+            step = where(bent, where(first, -gradient, it.step), step)
+        else:
+            ended = bent | (vector_norm(step) >= radius)
+            step = where(ended, it.step + _to_boundary(it.step, it.direction, radius) * it.direction, step)
+        residual = it.residual + alpha * hd
+        square = vecdot(residual, residual)
+        direction = -residual + square / maximum(it.square, np.finfo(square.dtype).smallest_normal) * it.direction
+        return Iterate(step, residual, direction, square, ended | ~isfinite(square), it.count + 1)
+
+    begin = Iterate(
+        zeros(n, gradient.dtype), gradient, -gradient, vecdot(gradient, gradient), asarray(False), asarray(0)
+    )
+    end = while_loop(going, advance, begin)
+    return end.step, end.count
+
+
+def _to_boundary(step: Array, direction: Array, radius: Array) -> Array:
+    """Return how far a direction leads from a step inside of a ball to its boundary."""
+    a = vecdot(direction, direction)
+    b = vecdot(step, direction)
+    c = maximum(radius * radius - vecdot(step, step), 0.0)
+    root = sqrt(b * b + a * c)
+    # the form without cancellation
+    return where(b > 0, c / maximum(b + root, np.finfo(a.dtype).smallest_normal), (root - b) / where(a > 0, a, 1.0))
+
+
+# --- Directions of descent: BFGS, limited-memory BFGS and truncated Newton, each with the memory it learns from
+#
+# Sources: Nocedal & Wright 2006, algorithms 6.1, 7.4 and 7.1.
 
 M = TypeVar("M")
+
+HessianProduct = Callable[[Array, Array], Array]  # (point, vector) to the Hessian's product with the vector
+
+
+class Direction(Protocol[M]):
+    """A way to find directions of descent: pure functions of a memory, a pytree."""
+
+    def init(self, x: Array) -> M:
+        """Return the memory before the first step."""
+        ...
+
+    def propose(self, memory: M, x: Array, gradient: Array, free: Array) -> tuple[Array, Array]:
+        """Return a direction, and how many evaluations it took; where not ``free`` it is 0."""
+        ...
+
+    def learn(self, memory: M, step: Array, change: Array) -> M:
+        """Return the memory after a step, in which the gradient changed."""
+        ...
+
+
+def _has_curvature(step: Array, change: Array) -> Array:
+    """Tell whether the curvature along a step is positive beyond rounding, so that it keeps the matrix definite."""
+    return vecdot(step, change) > float(np.finfo(step.dtype).eps) * vector_norm(step) * vector_norm(change)
+
+
+def first_step(gradient: Array) -> Array:
+    """Return the length of the first step of steepest descent, for which nothing is known: at most 1."""
+    return minimum(1.0, 1 / maximum(vector_norm(gradient), np.finfo(gradient.dtype).smallest_normal))
+
+
+@attrs.frozen
+class Pairs:
+    """Steps and changes of the gradient, the newest first; empty ones are zeros."""
+
+    steps: Array
+    changes: Array
+    weights: Array
+
+
+@attrs.frozen
+class Lbfgs:
+    """Limited-memory BFGS: the last pairs of steps and changes of the gradient (Liu & Nocedal 1989)."""
+
+    memory: int
+
+    def init(self, x: Array) -> Pairs:
+        """Return a memory without pairs."""
+        shape = (self.memory, x.shape[0])
+        return Pairs(zeros(shape, x.dtype), zeros(shape, x.dtype), zeros(self.memory, x.dtype))
+
+    def propose(self, memory: Pairs, x: Array, gradient: Array, free: Array) -> tuple[Array, Array]:
+        """Return the two-loop recursion's direction."""
+        del x
+        q = where(free, gradient, 0.0)
+        alphas: list[Array] = []
+        for i in range(self.memory):
+            alphas.append(memory.weights[i] * vecdot(memory.steps[i], q))
+            q = q - alphas[i] * memory.changes[i]
+        curved = vecdot(memory.changes[0], memory.changes[0])
+        known = (memory.weights[0] > 0) & (curved > 0)
+        scale = where(known, 1 / where(known, memory.weights[0] * curved, 1.0), first_step(gradient))
+        r = scale * q
+        for i in reversed(range(self.memory)):
+            r = r + memory.steps[i] * (alphas[i] - memory.weights[i] * vecdot(memory.changes[i], r))
+        return where(free, -r, 0.0), asarray(0)
+
+    def learn(self, memory: Pairs, step: Array, change: Array) -> Pairs:
+        """Return the memory with a pair in front, where it has positive curvature."""
+        keep = _has_curvature(step, change)
+        weight = 1 / where(keep, vecdot(step, change), 1.0)
+
+        def push(old: Array, new: Array) -> Array:
+            return where(keep, concat([new[None], old[:-1]]), old)
+
+        return Pairs(push(memory.steps, step), push(memory.changes, change), push(memory.weights, weight))
+
+
+@attrs.frozen
+class InverseHessian:
+    """An estimate of the inverse Hessian, and whether it has learned anything yet."""
+
+    matrix: Array
+    learned: Array
+
+
+@attrs.frozen
+class Bfgs:
+    """BFGS: a dense estimate of the inverse Hessian."""
+
+    def init(self, x: Array) -> InverseHessian:
+        """Return the unit matrix."""
+        return InverseHessian(eye(x.shape[0], dtype=x.dtype), asarray(False))
+
+    def propose(self, memory: InverseHessian, x: Array, gradient: Array, free: Array) -> tuple[Array, Array]:
+        """Return minus the estimate times the gradient."""
+        del x
+        scale = where(memory.learned, 1.0, first_step(gradient))
+        return where(free, -scale * (memory.matrix @ where(free, gradient, 0.0)), 0.0), asarray(0)
+
+    def learn(self, memory: InverseHessian, step: Array, change: Array) -> InverseHessian:
+        """Return the updated estimate; before its first update it takes the size of the curvature."""
+        keep = _has_curvature(step, change)
+        curve = where(keep, vecdot(step, change), 1.0)
+        length = vecdot(change, change)
+        size = where(memory.learned | ~keep, 1.0, curve / where(keep, length, 1.0))
+        h = size * memory.matrix
+        hy = h @ change
+        cross = outer(hy, step)
+        new = h + (1 + vecdot(change, hy) / curve) * outer(step, step) / curve - (cross + cross.T) / curve
+        return InverseHessian(where(keep, new, memory.matrix), memory.learned | keep)
+
+
+@attrs.frozen(eq=False)
+class NewtonCg:
+    """Truncated Newton: conjugate gradients on the Hessian, ended at negative curvature or a relative tolerance."""
+
+    product: HessianProduct
+
+    def init(self, x: Array) -> tuple[Any, ...]:
+        """Return no memory."""
+        return ()
+
+    def propose(self, memory: tuple[Any, ...], x: Array, gradient: Array, free: Array) -> tuple[Array, Array]:
+        """Return the direction and the number of products with the Hessian."""
+        g = where(free, gradient, 0.0)
+        size = vector_norm(g)
+        step, count = truncated_cg(
+            lambda v: where(free, self.product(x, where(free, v, 0.0)), 0.0), g, minimum(0.5, sqrt(size)) * size
+        )
+        return step, count
+
+    def learn(self, memory: tuple[Any, ...], step: Array, change: Array) -> tuple[Any, ...]:
+        """Return no memory."""
+        return ()
+
+
+# --- Line searches: strong Wolfe conditions along a ray, sufficient decrease along a projected path
+
+DECREASE = 1e-4  # c1 of the Wolfe conditions (Nocedal & Wright 2006, section 3.1)
+CURVATURE = 0.9  # c2: loose, as quasi-Newton directions come with a good length
+MAX_EVALUATIONS = 30
+SHORTEST = 0.1  # how near to an end of the interval a trial may be, as a fraction
+ROUNDING = 16  # ulps by which two values may differ through rounding alone
+
+T = TypeVar("T")
+
+Objective = Callable[[Array], tuple[Array, Array]]
+
+
+@attrs.frozen
+class Point:
+    """A point with the value and the gradient of the objective there."""
+
+    x: Array
+    value: Array
+    gradient: Array
+
+    def is_finite(self) -> Array:
+        """Tell whether value and gradient are finite."""
+        return isfinite(self.value) & all_(isfinite(self.gradient))
+
+
+def choose(condition: Array, first: T, second: T) -> T:
+    """Return one of two trees of arrays."""
+    return pytree.map(lambda x, y: where(condition, x, y), first, second)
+
+
+@attrs.frozen
+class End:
+    """An end of an interval of steps: the step, the objective there and its derivative along the ray."""
+
+    step: Array
+    value: Array
+    slope: Array
+
+
+@attrs.frozen
+class Bracket:
+    """The state of a search.
+
+    Attributes:
+        low: the step with the lowest value that decreases enough.
+        high: the other end of the interval; only once ``closed``.
+        closed: whether the interval has another end yet.
+        step: the next trial.
+        best: the point of ``low``.
+        accepted: whether the last trial satisfies the conditions.
+        evaluations: how many trials there were.
+    """
+
+    low: End
+    high: End
+    closed: Array
+    step: Array
+    best: Point
+    accepted: Array
+    evaluations: Array
+
+
+def search_strong_wolfe(
+    objective: Objective, start: Point, direction: Array, first: Array
+) -> tuple[Point, Array, Array]:
+    """Return a point on a ray that satisfies the strong Wolfe conditions, whether one was found, and the evaluations.
+
+    Nocedal & Wright 2006, algorithms 3.5 and 3.6 as one loop with a trial a round; steps are minimizers of the cubic
+    through both ends. Values that differ by rounding alone are compared by their slopes (Hager & Zhang 2005, the
+    approximate Wolfe conditions).
+
+    Args:
+        objective: a point to value and gradient.
+        start: where the ray begins.
+        direction: a direction of descent.
+        first: the first step to try.
+    """
+    slope = vecdot(start.gradient, direction)
+    eps = float(np.finfo(slope.dtype).eps)
+    slack = ROUNDING * eps * abs_(start.value)
+
+    def going(b: Bracket) -> Array:
+        wide = abs_(b.high.step - b.low.step) > eps * maximum(b.low.step, b.high.step)
+        return ~b.accepted & (b.evaluations < MAX_EVALUATIONS) & (~b.closed | wide)
+
+    def advance(b: Bracket) -> Bracket:
+        x = start.x + b.step * direction
+        value, gradient = objective(x)
+        steep = vecdot(gradient, direction)
+        usable = isfinite(value) & isfinite(steep)
+        enough = value <= start.value + DECREASE * b.step * slope
+        near = (value <= start.value + slack) & (steep <= (2 * DECREASE - 1) * slope)
+        worse = ~usable | ~(enough | near) | (value > b.low.value + slack)
+        accepted = ~worse & (abs_(steep) <= -CURVATURE * slope)
+        turned = ~worse & where(b.closed, steep * (b.high.step - b.low.step) >= 0, steep >= 0)
+        # a value beyond all numbers ends the interval too
+        end = End(b.step, where(usable, value, b.low.value), where(usable, steep, 0.0))
+        high = choose(worse, end, choose(turned, b.low, b.high))
+        low = choose(worse, b.low, end)
+        closed = b.closed | worse | turned
+        inside = low.step + (high.step - low.step) * where(usable, _cubic_fraction(low, high), SHORTEST)
+        best = choose(worse, b.best, Point(x, value, gradient))
+        return Bracket(low, high, closed, where(closed, inside, 4 * b.step), best, accepted, b.evaluations + 1)
+
+    here = End(zeros_like(slope), start.value, slope)
+    no = asarray(False)
+    end = while_loop(going, advance, Bracket(here, here, no, first, start, no, asarray(0)))
+    return end.best, end.accepted, end.evaluations
+
+
+def _cubic_fraction(low: End, high: End) -> Array:
+    """Return where between two ends the cubic through their values and slopes has its minimum, kept off both ends."""
+    width = high.step - low.step
+    rise, start, end = high.value - low.value, low.slope * width, high.slope * width
+    theta = start + end - 3 * rise
+    size = maximum(maximum(abs_(theta), maximum(abs_(start), abs_(end))), float(np.finfo(width.dtype).tiny))
+    root = size * sqrt(maximum((theta / size) ** 2 - (start / size) * (end / size), 0.0))
+    below = end - start + 2 * root
+    fraction = 1 - (end + root - theta) / where(below == 0, 1.0, below)
+    return clip(where(isfinite(fraction) & (below != 0), fraction, 0.5), SHORTEST, 1 - SHORTEST)
+
+
+@attrs.frozen
+class Backtrack:
+    """The state of a search along a projected path: the next step, the last trial and whether it decreases enough."""
+
+    step: Array
+    trial: Point
+    accepted: Array
+    evaluations: Array
+
+
+def search_projected(
+    objective: Objective, project: Callable[[Array], Array], start: Point, direction: Array, first: Array
+) -> tuple[Point, Array, Array]:
+    """Return a point on the projection of a ray with a sufficient decrease, whether one was found, and the evaluations.
+
+    Bertsekas 1982, "Projected Newton methods for optimization problems with simple constraints".
+
+    Args:
+        objective: a point to value and gradient.
+        project: a point to the nearest allowed one.
+        start: where the ray begins.
+        direction: a direction of descent.
+        first: the first step to try.
+    """
+    slack = ROUNDING * float(np.finfo(first.dtype).eps) * abs_(start.value)
+
+    def going(b: Backtrack) -> Array:
+        return ~b.accepted & (b.evaluations < MAX_EVALUATIONS)
+
+    def advance(b: Backtrack) -> Backtrack:
+        x = project(start.x + b.step * direction)
+        value, gradient = objective(x)
+        expected = vecdot(start.gradient, x - start.x)
+        near = (value <= start.value + slack) & (vecdot(gradient, x - start.x) <= (2 * DECREASE - 1) * expected)
+        accepted = isfinite(value) & (expected < 0) & ((value <= start.value + DECREASE * expected) | near)
+        curve = value - start.value - expected
+        shrink = where(isfinite(curve) & (curve > 0), -expected / (2 * where(curve > 0, curve, 1.0)), 0.1)
+        return Backtrack(b.step * clip(shrink, 0.1, 0.5), Point(x, value, gradient), accepted, b.evaluations + 1)
+
+    end = while_loop(going, advance, Backtrack(first, start, asarray(False), asarray(0)))
+    return end.trial, end.accepted, end.evaluations
+
+
+# --- Descent: directions and line searches alternate until the gradient is small
 
 NEAR = 1e-6  # how near to a bound it can be active (Bertsekas 1982, equation 32)
 

@@ -1,38 +1,304 @@
-"""`least_squares`: a tree of arrays for which a vector of residuals is smallest."""
+"""Least squares: trees of arrays for which residuals are smallest, robust losses, and `curve_fit`."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, Literal, TypeVar, TypeVarTuple
 
 import attrs
 import numpy as np
 
-from afx.control.solving.functions import flatten_to_vector, parametrize, stopped
-from afx.control.solving.report import Status, choose_status
-from afx.control.solving.vectors import as_vector, iterate, norm_of
-from afx.core.array.array import Array
-from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import isfinite
-from afx.ops.elementwise.where import maximum, where
+from afx.control.solving import (
+    Status,
+    as_vector,
+    choose_status,
+    flatten_to_vector,
+    iterate,
+    norm_of,
+    parametrize,
+    stopped,
+)
+from afx.control.while_loop import fori_loop
+from afx.core.array.array import Array, ArrayLike
+from afx.errors import ArgumentError, ShapeError
+from afx.ops.creation.creation import asarray, full
+from afx.ops.creation.matrices import eye
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import log1p, sqrt
+from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
+from afx.ops.elementwise.trigonometry import arctan
+from afx.ops.linalg.factorizations import qr
+from afx.ops.linalg.norms import lstsq
 from afx.ops.linalg.products import vecdot
-from afx.ops.reductions.boolean import all as all_
+from afx.ops.linalg.solve import solve_or_nan
+from afx.ops.linalg.spectra import svd
+from afx.ops.manipulation.edit import diagonal
+from afx.ops.manipulation.join import concat, stack
 from afx.ops.reductions.moments import vector_norm
-from afx.optim.solvers.descend import Box, attach_minimum, box_of, free_unknowns
-from afx.optim.solvers.gauss_newton_steps import DAMPED, GAUSS_NEWTON, WITHIN, Iterate, Rule, squared_columns, transpose
-from afx.optim.solvers.line_search import choose
-from afx.optim.solvers.results import LeastSquaresResult
-from afx.optim.solvers.robust import Loss, robust_residuals
-from afx.transforms.derivatives.grad import grad
+from afx.ops.reductions.sums import all as all_
+from afx.ops.reductions.sums import max as max_
+from afx.ops.reductions.sums import min as min_
+from afx.ops.reductions.sums import sum as sum_
+from afx.optim.solvers.descend import Box, attach_minimum, box_of, choose, free_unknowns, truncated_cg
+from afx.optim.solvers.root import CurveFitResult, LeastSquaresResult
+from afx.transforms.derivatives.grad import grad, vjp
 from afx.transforms.derivatives.jacobian import jacfwd
-from afx.transforms.derivatives.vjp import vjp
 from afx.transforms.sparse.sparse_derivatives import sparse_jacobian
 from afx.transforms.sparse.sparse_matrix import SparseMatrix
+from afx.transforms.vmap import vmap
 
-__all__ = ["LeastSquaresMethod", "least_squares"]
+# --- Robust losses: residuals whose squares add up to less than squares, so that outliers count for less
+#
+# Source: Triggs, McLauchlan, Hartley & Fitzgibbon 2000, section 3; the losses and their scale are SciPy's.
+
+Loss = Literal["linear", "huber", "soft_l1", "cauchy", "arctan"]
+
+SMALL = 1e-8  # below, a share is its series up to rounding
+
+
+def _huber(z: Array) -> Array:
+    far = where(z > 1, z, 1.0)
+    return where(z > 1, (2 * sqrt(far) - 1) / far, 1.0)
+
+
+def _over(fn: Callable[[Array], Array], slope: float, z: Array) -> Array:
+    """Return ``fn(z) / z``, near 0 the beginning of its series."""
+    far = where(z > SMALL, z, 1.0)
+    return where(z > SMALL, fn(far) / far, 1 + slope * z)
+
+
+# the loss of a squared residual, over that
+SHARES: dict[str, Callable[[Array], Array]] = {
+    "huber": _huber,
+    "soft_l1": lambda z: 2 / (sqrt(1 + z) + 1),
+    "cauchy": lambda z: _over(log1p, -0.5, z),
+    "arctan": lambda z: _over(arctan, 0.0, z),
+}
+
+
+def robust_residuals(residuals: Array, loss: Loss, scale: float) -> Array:
+    """Return residuals whose squares are the losses of the given ones.
+
+    Args:
+        residuals: float[residuals].
+        loss: its name.
+        scale: the size from which on a residual counts for less.
+    """
+    if loss == "linear":
+        return residuals
+    if loss not in SHARES:
+        names = ", ".join(map(repr, SHARES))
+        raise ArgumentError(f"least_squares: no such loss: got {loss!r}; use 'linear', {names}")
+    if not scale > 0:
+        raise ArgumentError(
+            f"least_squares: the scale of the loss is above 0: got {scale}; give a usual residual's size"
+        )
+    small = residuals / scale
+    return residuals * sqrt(SHARES[loss](small * small))
+
+
+# --- Radius step: the minimizer of a linear least squares model inside a ball, in units of the unknowns' scales
+#
+# Sources: Moré 1978, "The Levenberg-Marquardt algorithm: implementation and theory"; the Newton iteration for the
+# damping is that of section 5, with singular values in place of factorizations, as in SciPy.
+
+ITERATIONS = 10  # of the damping, which is as near then as it needs to be
+SLACK = 1.1  # how far beyond the radius a step may end
+
+
+def scaled_length(step: Array, scale: Array) -> Array:
+    """Return the length of a step in units of the squared scales' roots."""
+    return vector_norm(step * sqrt(scale))
+
+
+def radius_step(jacobian: Array, residuals: Array, scale: Array, radius: Array) -> Array:
+    """Return the step p for which ``|residuals + jacobian p|`` is least where ``|sqrt(scale) p|`` is up to the radius.
+
+    Args:
+        jacobian: float[residuals, unknowns].
+        residuals: float[residuals].
+        scale: float[unknowns], squared, above 0.
+        radius: float.
+    """
+    units = sqrt(scale)
+    q, triangle = qr(jacobian)
+    usable = all_(isfinite(triangle))  # what is not finite has no singular values
+    u, s, v = svd(where(usable, triangle / units, 0.0), full_matrices=False)
+    eps = float(np.finfo(s.dtype).eps)
+    kept = s > eps * jacobian.shape[1] * s[0]
+    right = where(kept, s * (u.T @ (q.T @ residuals)), 0.0)
+    squares = where(kept, s * s, 1.0)
+
+    def length_at(damping: Array) -> tuple[Array, Array]:
+        parts = right / (squares + damping)
+        length = vector_norm(parts)
+        slope = sum_(parts * parts / (squares + damping)) / where(length > 0, length, 1.0)
+        return length, slope
+
+    full, steep = length_at(0.0 * radius)
+    upper = vector_norm(right) / radius
+    lower = maximum(full - radius, 0.0) / where(steep > 0, steep, 1.0)
+
+    def improve(_: Array, damping: Array) -> Array:
+        length, slope = length_at(damping)
+        change = (length - radius) / where(slope > 0, slope, 1.0) * (length / radius)
+        return clip(damping + change, lower, upper)
+
+    damping = fori_loop(0, ITERATIONS, improve, maximum(0.001 * upper, sqrt(lower * upper)))
+    damping = where(full <= SLACK * radius, 0.0, damping)
+    return -(v.T @ (right / (squares + damping))) / units
+
+
+# --- Gauss-Newton steps: how `least_squares` finds a step, and how it changes the damping after it
+#
+# Sources: Moré 1978; Madsen, Nielsen & Tingleff 2004, "Methods for non-linear least squares problems", section 3.2.
+
+FIRST_DAMPING = 1e-3  # in units of the largest squared column
+
+
+@attrs.frozen
+class Iterate:
+    """The state of a method.
+
+    Attributes:
+        x: the point.
+        residuals: there.
+        jacobian: there, dense or sparse.
+        gradient: of the cost.
+        scale: the largest squared length that each column had (Moré 1978): the units of the unknowns.
+        damping: the radius in these units; with a sparse Jacobian what is added to the squared columns, also in them; of
+            ``gauss_newton`` the fraction of a step.
+        growth: the factor of the damping after the next rejection.
+        iterations: trials so far.
+        evaluations: of the residuals so far.
+        status: a `Status`.
+    """
+
+    x: Array
+    residuals: Array
+    jacobian: Array | SparseMatrix
+    gradient: Array
+    scale: Array
+    damping: Array
+    growth: Array
+    iterations: Array
+    evaluations: Array
+    status: Array
+
+
+def transpose(matrix: Array | SparseMatrix) -> Array | SparseMatrix:
+    """Return the transpose of a dense or a sparse matrix."""
+    if isinstance(matrix, SparseMatrix):
+        rows, columns = matrix.shape
+        return SparseMatrix(matrix.values, matrix.indices[:, ::-1], (columns, rows))
+    return matrix.T
+
+
+def squared_columns(matrix: Array | SparseMatrix) -> Array:
+    """Return the squared lengths of the columns."""
+    if isinstance(matrix, SparseMatrix):
+        flipped = transpose(matrix)
+        assert isinstance(flipped, SparseMatrix)
+        return SparseMatrix(flipped.values**2, flipped.indices, flipped.shape) @ _ones(matrix)
+    return sum_(matrix * matrix, axis=0)
+
+
+def _ones(matrix: SparseMatrix) -> Array:
+    return asarray(np.ones(matrix.shape[0]), matrix.values.dtype)
+
+
+def _damping(s: Iterate, _: Array, good: Array, gain: Array) -> tuple[Array, Array]:
+    """Return the next damping, and its growth after a rejection, by Nielsen's rule."""
+    shrink = maximum(1 / 3, 1 - (2 * gain - 1) ** 3)
+    return where(good, s.damping * shrink, s.damping * s.growth), where(good, 2.0, 2 * s.growth)
+
+
+def _fraction(s: Iterate, _: Array, good: Array, gain: Array) -> tuple[Array, Array]:
+    """Return the next fraction of a step."""
+    return where(good, 1.0, 0.5 * s.damping), s.growth
+
+
+def _radius(s: Iterate, step: Array, good: Array, gain: Array) -> tuple[Array, Array]:
+    """Return the next radius, as in SciPy."""
+    length = scaled_length(step, s.scale)
+    shrinks, grows = ~good | ~(gain > 0.25), (gain > 0.75) & (length > 0.95 * s.damping)
+    return where(shrinks, 0.25 * minimum(length, s.damping), where(grows, 2 * s.damping, s.damping)), s.growth
+
+
+def _least_norm_step(s: Iterate) -> Array:
+    """Return the step of least norm that solves the linear model, or the part of it that is tried."""
+    assert not isinstance(s.jacobian, SparseMatrix)
+    return s.damping * -lstsq(s.jacobian, s.residuals).x
+
+
+def _weights(s: Iterate) -> Array:
+    """Return the squared scales of the unknowns, above 0."""
+    squares = s.scale
+    floor = float(np.finfo(squares.dtype).eps) * max_(squares, initial=0.0) + float(np.finfo(squares.dtype).tiny)
+    return maximum(squares, floor)
+
+
+def _step_within(s: Iterate) -> Array:
+    """Return the minimizer of the linear model within the radius."""
+    assert not isinstance(s.jacobian, SparseMatrix)
+    return radius_step(s.jacobian, s.residuals, _weights(s), s.damping)
+
+
+def _damped_step(s: Iterate) -> Array:
+    """Return the minimizer of the damped linear model, in which each unknown counts in units of its scale."""
+    assert isinstance(s.jacobian, SparseMatrix)
+    matrix, flipped, weights = s.jacobian, transpose(s.jacobian), s.damping * _weights(s)
+    if find_spec("scipy"):
+        return _solve_augmented(matrix, weights, s.residuals)
+
+    def product(v: Array) -> Array:
+        return flipped @ (matrix @ v) + weights * v
+
+    return truncated_cg(product, s.gradient, 1e-8 * vector_norm(s.gradient))[0]
+
+
+def _solve_augmented(matrix: SparseMatrix, weights: Array, residuals: Array) -> Array:
+    """Return the same step by a sparse factorization of residuals and unknowns together, which squares no column."""
+    m, n = matrix.shape
+    rows, columns = matrix.indices[:, 0], matrix.indices[:, 1] + m
+    ones, first, last = _ones(matrix), np.arange(m), np.arange(m, m + n)
+    values = concat([ones, matrix.values, matrix.values, -weights])
+    indices = stack([concat([first, rows, columns, last]), concat([first, columns, rows, last])], axis=1)
+    return SparseMatrix(values, indices, (m + n, m + n)).solve(concat([-residuals, 0 * weights]))[m:]
+
+
+def _one(start: Array, _: Array) -> Array:
+    return asarray(1.0, start.dtype)
+
+
+def _first_radius(start: Array, scale: Array) -> Array:
+    length = scaled_length(start, scale)
+    return where((length > 0) & isfinite(length), length, 1.0)
+
+
+@attrs.frozen(eq=False)
+class Rule:
+    """How steps are found.
+
+    Attributes:
+        find: a state to a step.
+        adapt: (state, step, whether it is good, the ratio of actual to expected decrease) to the next damping and growth.
+        first: (start, scale) to the first damping.
+    """
+
+    find: Callable[[Iterate], Array]
+    adapt: Callable[[Iterate, Array, Array, Array], tuple[Array, Array]]
+    first: Callable[[Array, Array], Array]
+
+
+GAUSS_NEWTON = Rule(_least_norm_step, _fraction, _one)
+DAMPED = Rule(_damped_step, _damping, lambda start, _: asarray(FIRST_DAMPING, start.dtype))
+WITHIN = Rule(_step_within, _radius, _first_radius)
+
+
+# --- `least_squares`: a tree of arrays for which a vector of residuals is smallest
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -215,3 +481,92 @@ def _bounded_step(s: Iterate, find: Callable[[Iterate], Array], box: Box) -> Arr
         masked = matrix * moving
     step = find(attrs.evolve(s, jacobian=masked, gradient=s.gradient * moving))
     return box.project(where(free, s.x + step, where(s.gradient > 0, box.lower, box.upper)))
+
+
+# --- `curve_fit`: the parameters of a model that fit measurements, and how well they are known
+
+X = TypeVar("X")
+
+
+def curve_fit(
+    fn: Callable[[T, X], Any],
+    init: T,
+    x: X,
+    y: ArrayLike,
+    *,
+    sigma: ArrayLike | None = None,
+    absolute_sigma: bool = False,
+    method: LeastSquaresMethod = "levenberg_marquardt",
+    bounds: tuple[Any, Any] | None = None,
+    loss: Loss = "linear",
+    loss_scale: float = 1.0,
+    tolerance: float | None = None,
+    max_iterations: int = 2000,
+) -> CurveFitResult[T]:
+    """Return parameters p near a start for which ``fn(p, x)`` is nearest to y, with their covariance.
+
+    The fit is `least_squares`', and so are its derivatives by x, y and sigma; parameters come first, where SciPy's
+    ``curve_fit`` has them last, and are a tree.
+
+    Args:
+        fn: a model of a tree of parameters, and x.
+        init: the start, a tree of arrays.
+        x: what the model takes beside parameters, any tree.
+        y: measurements, of the shape that the model returns.
+        sigma: the standard deviation of each measurement, which broadcasts with y; without it all are alike.
+        absolute_sigma: whether sigma is known; otherwise its scale is that of the residuals, as in SciPy.
+        method: as in `least_squares`.
+        bounds: as in `least_squares`.
+        loss: as in `least_squares`.
+        loss_scale: as in `least_squares`.
+        tolerance: as in `least_squares`.
+        max_iterations: as in `least_squares`.
+
+    Raises:
+        ShapeError: the model returns another shape than y's.
+
+    >>> import afx
+    >>> times = np.arange(5.0)
+    >>> fit = curve_fit(lambda p, t: p["a"] * t + p["b"], {"a": 0.5, "b": 0.5}, times, 2 * times + np.array([1.0, 0, 1, 2, 1]))
+    >>> fit.x["a"].round(2), fit.errors["a"].round(2)
+    (Array(2.2, dtype=float32), Array(0.23, dtype=float32))
+    """
+
+    def residuals(p: T, of_x: X, measured: Array, spread: ArrayLike) -> Array:
+        model = asarray(fn(p, of_x))
+        if model.shape != measured.shape:
+            raise ShapeError(
+                f"curve_fit: the model has the shape of y: got {model.aval} for {measured.aval}; reshape one"
+            )
+        return (model - measured) / spread
+
+    args = (x, asarray(y), 1.0 if sigma is None else sigma)
+    options: Any = {"bounds": bounds, "loss": loss, "loss_scale": loss_scale, "tolerance": tolerance}
+    found = least_squares(residuals, init, *args, method=method, max_iterations=max_iterations, **options)
+    vector, unravel = flatten_to_vector(found.x, "curve_fit")
+
+    def at(v: Array) -> Array:
+        return as_vector(residuals(unravel(v), *args), v.dtype, "curve_fit")
+
+    jacobian = jacfwd(at)(vector)
+    m, n = jacobian.shape
+    scale: Any = 1.0 if absolute_sigma else 2 * found.cost / max(m - n, 1)
+    is_known = m > n or (m == n and absolute_sigma)
+    covariance = _covariance(jacobian, scale) if is_known else full((n, n), np.inf, vector.dtype)
+    errors = unravel(sqrt(diagonal(covariance)))
+    work = found.iterations, found.evaluations, found.status
+    return CurveFitResult(*work, found.x, found.cost, found.residuals, found.gradient, covariance, errors)
+
+
+def _covariance(jacobian: Array, scale: Any) -> Array:
+    """Return the inverse of ``Jᵀ J`` times a scale, infinite where columns depend on each other."""
+    triangle = qr(jacobian)[1]
+    n = triangle.shape[0]
+
+    def column(unit: Array) -> Array:
+        return solve_or_nan(triangle, unit)
+
+    rows = vmap(column)(eye(n, dtype=triangle.dtype))  # the transposed inverse
+    pivots = abs_(diagonal(triangle))
+    lost = ~(min_(pivots) > n * float(np.finfo(triangle.dtype).eps) * max_(pivots))
+    return where(lost, np.inf, rows.T @ rows * scale)

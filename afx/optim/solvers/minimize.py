@@ -1,29 +1,362 @@
-"""`minimize`: a minimum of a scalar function of a tree of arrays."""
+"""Minima: `minimize` by descent, trust regions or simplices, within constraints too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, TypeVarTuple
 
+import attrs
 import numpy as np
 
-from afx.control.solving.functions import flatten_to_vector, parametrize, stopped
-from afx.control.solving.vectors import as_vector
+from afx.control.cond import cond
+from afx.control.solving import (
+    Status,
+    as_vector,
+    attach_implicit_derivative,
+    choose_status,
+    flatten_to_vector,
+    is_converged,
+    iterate,
+    norm_of,
+    parametrize,
+    stopped,
+)
 from afx.core.array.array import Array
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import asarray, full
-from afx.optim.solvers.constrained import Problem, constrain
-from afx.optim.solvers.descend import State, attach_minimum, box_of, descend
-from afx.optim.solvers.directions import Bfgs, Direction, Lbfgs, NewtonCg
-from afx.optim.solvers.nelder_mead import shrink_simplex
-from afx.optim.solvers.results import ConstrainedResult, MinimizeResult
-from afx.optim.solvers.trust_region import Region, trust
+from afx.ops.creation.creation import asarray, full, ones_like, zeros
+from afx.ops.creation.matrices import eye
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.comparison import isfinite, isnan, maximum, minimum, where
+from afx.ops.linalg.products import vecdot
+from afx.ops.manipulation.join import concat
+from afx.ops.reductions.moments import vector_norm
+from afx.ops.reductions.sums import max as max_
+from afx.ops.reductions.sums import mean
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.sorting.sort import argsort
+from afx.optim.solvers.descend import (
+    Bfgs,
+    Box,
+    Direction,
+    HessianProduct,
+    Lbfgs,
+    NewtonCg,
+    Objective,
+    Point,
+    State,
+    attach_minimum,
+    box_of,
+    choose,
+    descend,
+    free_unknowns,
+    optimality,
+    status_of,
+    truncated_cg,
+)
+from afx.optim.solvers.root import ConstrainedResult, MinimizeResult, newton
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.make_graph import eval_shape
 from afx.transforms.derivatives.grad import grad, value_and_grad
 from afx.transforms.derivatives.jvp import jvp
+from afx.transforms.vmap import vmap
 
-__all__ = ["MinimizeMethod", "minimize"]
+# --- Trust regions: Newton steps on the part of a quadratic model that has proved right
+#
+# Source: Nocedal & Wright 2006, algorithms 4.1 and 7.2 (Steihaug).
+
+ACCEPT = 1e-4  # the least ratio of actual to predicted decrease
+
+
+@attrs.frozen
+class Region:
+    """The state of a trust-region method: the point and the radius around it in which the model is trusted."""
+
+    point: Point
+    radius: Array
+    iterations: Array
+    evaluations: Array
+    status: Array
+
+
+def trust(
+    objective: Objective, product: HessianProduct, start: Array, tolerance: float, limit: int, box: Box | None
+) -> Region:
+    """Return the last state of a trust-region method; arguments are those of `descend`."""
+    x = start if box is None else box.project(start)
+    first = Point(x, *objective(x))
+    eps = float(np.finfo(x.dtype).eps)
+
+    def advance(s: Region) -> Region:
+        here = s.point
+        free = ones_like(here.x, dtype=bool) if box is None else free_unknowns(here.x, here.gradient, box)
+        g = where(free, here.gradient, 0.0)
+        size = vector_norm(g)
+
+        def curved(v: Array) -> Array:
+            return where(free, product(here.x, where(free, v, 0.0)), 0.0)
+
+        step, count = truncated_cg(curved, g, minimum(0.5, sqrt(size)) * size, s.radius)
+        there = here.x + step if box is None else box.project(here.x + where(free, step, -here.gradient))
+        moved = there - here.x
+        expected = -vecdot(here.gradient, moved) - 0.5 * vecdot(moved, product(here.x, moved))
+        found = Point(there, *objective(there))
+        # rounding of the values is no disagreement with the model
+        slack = 10 * eps * maximum(abs_(here.value), abs_(found.value))
+        ratio = (here.value - found.value + slack) / where(expected + slack > 0, expected + slack, 1.0)
+        good = (ratio > ACCEPT) & (expected > 0) & found.is_finite()
+        length = vector_norm(step)
+        wide = (ratio > 0.75) & (length > 0.99 * s.radius)
+        narrow = ~(ratio > 0.25) | ~found.is_finite() | ~(expected > 0)
+        radius = where(narrow, 0.25 * minimum(length, s.radius), where(wide, 2 * s.radius, s.radius))
+        useless = ~(found.value < here.value) & (optimality(found, box) >= optimality(here, box))
+        stuck = (radius <= eps * vector_norm(here.x)) | (radius <= float(np.finfo(x.dtype).tiny))
+        stuck = stuck | (good & useless & (expected <= slack))
+        status = where(good & ~useless, status_of(found, tolerance, box), int(Status.RUNNING))
+        status = where(stuck & (status == int(Status.RUNNING)), int(Status.STALLED), status)
+        point = choose(good & ~useless, found, here)
+        return Region(point, radius, s.iterations + 1, s.evaluations + count + 2, status)
+
+    radius = maximum(1.0, vector_norm(x)) * 0.5
+    radius = where(isfinite(radius), radius, 1.0).astype(x.dtype)
+    begin = Region(first, radius, asarray(0), asarray(1), status_of(first, tolerance, box))
+    return iterate(begin, advance, limit)
+
+
+# --- Nelder and Mead's method: a simplex that reflects, expands, contracts and shrinks, by values alone
+#
+# Source: Nelder & Mead 1965, with the coefficients of Gao & Han 2012, which follow the number of unknowns.
+
+FIRST_STEP, STEP_FROM_ZERO = 0.05, 0.00025  # SciPy's
+NEAR, FEW = 100, 4  # tolerances, and ulps
+
+
+@attrs.frozen
+class Simplex:
+    """The state: corners from the best one to the worst, their values, and the work."""
+
+    corners: Array
+    values: Array
+    iterations: Array
+    evaluations: Array
+    status: Array
+
+
+def shrink_simplex(
+    objective: Callable[[Array], Array], start: Array, tolerance: float, limit: int, box: Box | None
+) -> Simplex:
+    """Return the last simplex.
+
+    Args:
+        objective: a point to its value; nan counts as infinite.
+        start: the first corner.
+        tolerance: of the size of the simplex, relative to its best corner where that is above 1.
+        limit: of iterations.
+        box: the bounds, to which corners are moved, or None.
+    """
+    n = start.shape[0]
+    expand, contract, shrink = 1 + 2 / max(n, 2), 0.75 - 0.5 / max(n, 2), 1 - 1 / max(n, 2)
+
+    def at(x: Array) -> Array:
+        value = objective(x)
+        return where(isnan(value), np.inf, value)
+
+    def inside(x: Array) -> Array:
+        return x if box is None else box.project(x)
+
+    def ordered(corners: Array, values: Array, iterations: Array, evaluations: Array) -> Simplex:
+        order = argsort(values)
+        corners, values = corners[order], values[order]
+        size = max_(abs_(corners - corners[0]))
+        unit = tolerance * maximum(norm_of(corners[0]), 1.0)
+        spread, level = values[-1] - values[0], abs_(values[0])
+        # where values differ by rounding alone no corner is better than another
+        equal = (size <= NEAR * unit) & (spread <= FEW * float(np.finfo(start.dtype).eps) * level)
+        small = (size <= unit) & (spread <= tolerance * maximum(level, tolerance))
+        status = choose_status(small | equal, Status.CONVERGED, Status.RUNNING)
+        status = where((size == 0) & ~small, int(Status.STALLED), status)
+        status = where(isfinite(values[0]), status, int(Status.NONFINITE))
+        return Simplex(corners, values, iterations, evaluations, status)
+
+    def advance(s: Simplex) -> Simplex:
+        centre, worst = mean(s.corners[:-1], axis=0), s.corners[-1]
+
+        def along(length: Array | float) -> Array:
+            return inside(centre + length * (centre - worst))
+
+        first = along(1.0)
+        value = at(first)
+        outside = value < s.values[-1]
+        length = where(value < s.values[0], expand, where(outside, contract, -contract))
+        second = along(length.astype(start.dtype))
+        other = at(second)
+        best, plain = value < s.values[0], value < s.values[-2]
+        takes_second = where(best, other < value, ~plain & (other <= where(outside, value, s.values[-1])))
+        found, known = where(takes_second, second, first), where(takes_second, other, value)
+        fails = ~(best | plain | takes_second)
+
+        def replaced(corners: Array, values: Array) -> tuple[Array, Array]:
+            return concat([corners[:-1], found[None]]), concat([values[:-1], known[None]])
+
+        def shrunk(corners: Array, values: Array) -> tuple[Array, Array]:
+            moved = corners[0] + shrink * (corners[1:] - corners[0])
+            return concat([corners[:1], moved]), concat([values[:1], vmap(at)(moved)])
+
+        corners, values = cond(fails, shrunk, replaced, s.corners, s.values)
+        return ordered(corners, values, s.iterations + 1, s.evaluations + 2 + where(fails, n, 0))
+
+    corners = _first_corners(start, box)
+    begin = ordered(corners, vmap(at)(corners), asarray(0), asarray(n + 1))
+    return iterate(begin, advance, limit)
+
+
+def _first_corners(start: Array, box: Box | None) -> Array:
+    """Return the start and a step along each axis from it, inside of the bounds."""
+    x = start if box is None else box.project(start)
+    steps = eye(x.shape[0], dtype=x.dtype) * where(x == 0, STEP_FROM_ZERO, FIRST_STEP * x)
+    others = x + steps
+    if box is not None:  # a corner beyond its bound goes the other way
+        others = vmap(box.project)(where((others > box.upper) | (others < box.lower), x - steps, others))
+    return concat([x[None], others])
+
+
+# --- Constrained minima: augmented Lagrangians, and Newton's method on the conditions of optimality at the end
+#
+# Source: Powell 1969 and Rockafellar 1973, as in Nocedal & Wright 2006, framework 17.3; the conditions, in which a
+# multiplier and its inequality stand as ``min(multiplier, inequality) = 0``, are Fischer's 1992 in form.
+
+Joint = Callable[..., tuple[Array, Array, Array]]  # (x, *params) to value, equalities and inequalities
+
+FIRST_PENALTY, LARGEST_PENALTY = 10.0, 1e8
+NEWTON_BELOW = 1e-3  # from where on Newton's method takes over
+OUTER, POLISH, MANY = 40, 30, 100
+
+
+@attrs.frozen(eq=False)
+class Problem:
+    """What is minimized: the joint function, how many conditions there are, and bounds."""
+
+    joint: Joint
+    equalities: int
+    inequalities: int
+    box: Box | None
+
+    def lagrangian(self, x: Array, of_c: Array, of_g: Array, *params: Any) -> Array:
+        """Return the value less multipliers times conditions."""
+        value, c, g = self.joint(x, *params)
+        return value - vecdot(of_c, c) - vecdot(of_g, g)
+
+    def split(self, z: Array) -> tuple[Array, Array, Array]:
+        """Return point and multipliers, which stand one after the other."""
+        n = z.shape[0] - self.equalities - self.inequalities
+        return z[:n], z[n : n + self.equalities], z[n + self.equalities :]
+
+    def conditions(self, z: Array, *given: Any) -> Array:
+        """Return what is 0 at a minimum (Karush, Kuhn & Tucker)."""
+        x, of_c, of_g = self.split(z)
+        params = given if self.box is None else given[:-2]
+        slope = grad(self.lagrangian)(x, of_c, of_g, *params)
+        _, c, g = self.joint(x, *params)
+        still = slope if self.box is None else x - Box(*given[-2:]).project(x - slope)
+        return concat([still, c, minimum(of_g, g)])
+
+
+@attrs.frozen
+class Outer:
+    """The state between two minimizations.
+
+    Attributes:
+        x: the point.
+        of_c: the multipliers of equalities.
+        of_g: those of inequalities, 0 or more.
+        penalty: of violated conditions.
+        violation: the largest one.
+        iterations: minimizations so far.
+        evaluations: of the function so far.
+        status: a `Status`.
+    """
+
+    x: Array
+    of_c: Array
+    of_g: Array
+    penalty: Array
+    violation: Array
+    iterations: Array
+    evaluations: Array
+    status: Array
+
+
+@attrs.frozen
+class Optimum:
+    """What was found: the point with its multipliers, differentiable, and the work."""
+
+    x: Array
+    of_c: Array
+    of_g: Array
+    iterations: Array
+    evaluations: Array
+    status: Array
+
+
+def constrain(
+    problem: Problem, start: Array, params: Sequence[Any], tolerance: float, limit: int, memory: int
+) -> Optimum:
+    """Return a minimum under conditions, as a differentiable function of parameters and bounds."""
+    box = problem.box
+    given = [*params] if box is None else [*params, box.lower, box.upper]
+    held = stopped(given)
+    end = _march(problem, start, held, limit, memory)
+    z = concat([end.x, end.of_c, end.of_g])
+    last = newton(lambda v: problem.conditions(v, *held), z, tolerance, POLISH)
+    lost = where(end.status == int(Status.CONVERGED), int(Status.STALLED), end.status)
+    status = where(norm_of(last.residual) <= tolerance, int(Status.CONVERGED), lost)
+    found = attach_implicit_derivative(problem.conditions, last.x, given, is_converged(status))
+    return Optimum(*problem.split(found), end.iterations + last.iterations, end.evaluations + last.evaluations, status)
+
+
+def _march(problem: Problem, start: Array, held: Sequence[Any], limit: int, memory: int) -> Outer:
+    """Return the last of the minimizations with ever better multipliers, near enough for Newton's method."""
+    inside = None if problem.box is None else Box(*held[-2:])
+    params = held if problem.box is None else held[:-2]
+    direction: Any = Bfgs() if start.shape[0] <= MANY else Lbfgs(memory)
+
+    def advance(s: Outer) -> Outer:
+        def penalized(x: Array) -> Array:
+            value, c, g = problem.joint(x, *params)
+            short = maximum(s.of_g - s.penalty * g, 0.0)
+            equal = 0.5 * s.penalty * vecdot(c, c) - vecdot(s.of_c, c)
+            return value + equal + 0.5 * sum_(short * short - s.of_g * s.of_g) / s.penalty
+
+        inner = descend(value_and_grad(penalized), direction, s.x, 0.1 * NEWTON_BELOW, limit, inside)
+        x = inner.point.x
+        _, c, g = problem.joint(x, *params)
+        violation = norm_of(concat([c, minimum(g, s.of_g / s.penalty)]))
+        worse = ~(violation <= 0.25 * s.violation)
+        near = (violation <= NEWTON_BELOW) & is_converged(inner.status)
+        failed = inner.status == int(Status.NONFINITE)
+        status = where(failed, inner.status, choose_status(near, Status.CONVERGED, Status.RUNNING))
+        return Outer(
+            x,
+            s.of_c - s.penalty * c,
+            maximum(s.of_g - s.penalty * g, 0.0),
+            where(worse, minimum(10 * s.penalty, LARGEST_PENALTY), s.penalty),
+            violation,
+            s.iterations + 1,
+            s.evaluations + inner.evaluations,
+            status,
+        )
+
+    x = start if inside is None else inside.project(start)
+    of_c, of_g = zeros(problem.equalities, x.dtype), zeros(problem.inequalities, x.dtype)
+    penalty, unknown = asarray(FIRST_PENALTY, x.dtype), asarray(np.inf, x.dtype)
+    value, c, g = problem.joint(x, *params)
+    finite = isfinite(value + sum_(c) + sum_(g))
+    status = choose_status(finite, Status.RUNNING, Status.NONFINITE)
+    begin = Outer(x, of_c, of_g, penalty, unknown, asarray(0), asarray(1), status)
+    return iterate(begin, advance, OUTER)
+
+
+# --- `minimize`: a minimum of a scalar function of a tree of arrays
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

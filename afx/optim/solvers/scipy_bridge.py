@@ -10,8 +10,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.control.solving.functions import flatten_to_vector
-from afx.control.solving.vectors import as_vector, bound_vector
+from afx.control.solving import as_vector, bound_vector, flatten_to_vector
 from afx.core.array.array import Array
 from afx.core.aval import aval_of
 from afx.core.dtypes import is_inexact
@@ -22,8 +21,6 @@ from afx.transforms.compile.jit import jit
 from afx.transforms.derivatives.grad import grad, value_and_grad
 from afx.transforms.derivatives.jacobian import jacfwd, jacrev
 from afx.transforms.derivatives.jvp import jvp
-
-__all__ = ["ScipyResult", "scipy_least_squares", "scipy_minimize", "scipy_root"]
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -1,22 +1,37 @@
-"""Accumulation: one step for the gradients of several small batches."""
+"""Accumulation: one step for several batches, steps left out at nan, and settings changed while training."""
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import attrs
 
 from afx import pytree
 from afx.control.cond import cond
 from afx.core.array.array import Array, ArrayLike
+from afx.core.dtypes import float64
 from afx.errors import ArgumentError, ShapeError
-from afx.optim.chain import check_optimizer
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.comparison import isfinite, where
+from afx.ops.manipulation.join import stack
+from afx.ops.reductions.sums import all as every
 from afx.optim.hyperparameters import Schedule, check_numbers, count_zero, is_within, rate_at
-from afx.optim.leaves import as_real, check_params, filled, map_trained, to_numbers, zeros_of
-from afx.optim.protocols import Optimizer
-from afx.optim.step import Steps, check_kind
+from afx.optim.step import (
+    Optimizer,
+    Steps,
+    as_real,
+    check_kind,
+    check_params,
+    filled,
+    is_trained,
+    map_trained,
+    to_numbers,
+    zeros_of,
+)
+from afx.optim.transforms import Chain, check_optimizer
+from afx.pytree import Tree
 
-__all__ = ["Accumulate", "AccumulateState", "accumulate"]
+# --- Accumulation: one step for the gradients of several small batches
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -115,3 +130,167 @@ def accumulate(optimizer: Optimizer[S], every: int | Schedule, *, mean: bool = T
     """
     check_optimizer(optimizer, "accumulate")
     return Accumulate(optimizer, every, mean)
+
+
+# --- Non-finite steps: gradients that hold nan or inf are left out
+
+
+@attrs.frozen
+class SkipNonfiniteState(Generic[S]):
+    """The state of an optimizer that leaves out non-finite steps.
+
+    Attributes:
+        consecutive: the number of steps left out since the last finite one.
+        skipped: the number of all steps left out.
+        inner: the optimizer's state.
+    """
+
+    consecutive: Array
+    skipped: Array
+    inner: S
+
+
+@attrs.frozen
+class SkipNonfinite(Steps[SkipNonfiniteState[S]], Generic[S]):
+    """An optimizer that leaves out non-finite steps; made by `skip_nonfinite`."""
+
+    inner: Optimizer[S]
+    limit: int
+
+    def __attrs_post_init__(self) -> None:
+        check_numbers("skip_nonfinite", limit=self.limit)
+        if not is_within(self.limit, lambda n: n >= 0):
+            raise ArgumentError(
+                f"skip_nonfinite: the limit is 0 or more: got {self.limit}; count the steps in a row to leave out"
+            )
+
+    def init(self, params: Any) -> SkipNonfiniteState[S]:
+        """Return the state before the first step."""
+        return SkipNonfiniteState(count_zero(), count_zero(), self.inner.init(params))
+
+    def descend(
+        self, grads: T, state: SkipNonfiniteState[S], params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, SkipNonfiniteState[S]]:
+        """Return what to add to the parameters, 0 where the gradients are not finite, and the next state."""
+        check_kind(state, SkipNonfiniteState, "skip_nonfinite")
+        finite = _all_finite(grads)
+        consecutive = where(finite, 0.0, state.consecutive + 1)
+
+        def step(grads: T, inner: S, params: T) -> tuple[T, S]:
+            updates, after = self.inner.descend(grads, inner, params, value)
+            return to_numbers(updates, params), after
+
+        def skip(grads: T, inner: S, params: T) -> tuple[T, S]:
+            return filled(params, -0.0), inner
+
+        taken = finite | (consecutive > self.limit)
+        updates, inner = cond(taken, step, skip, grads, state.inner, params)
+        return updates, SkipNonfiniteState(consecutive, where(taken, state.skipped, state.skipped + 1), inner)
+
+
+def _all_finite(tree: Tree) -> Array:
+    checks = [every(isfinite(x)) for x in pytree.leaves(tree) if is_trained(x)]
+    return every(stack(checks)) if checks else asarray(True)
+
+
+def skip_nonfinite(optimizer: Optimizer[S], limit: int = 10) -> SkipNonfinite[S]:
+    """Return an optimizer that leaves out steps whose gradients hold nan or inf.
+
+    Parameters and the inner state then stay exactly as they are. After ``limit`` such steps in a row the next one is taken
+    all the same, so that a training that has failed shows; the state counts. Optax calls this ``apply_if_finite``.
+
+    Args:
+        optimizer: what takes the steps.
+        limit: how many steps in a row are left out, 0 or more.
+
+    Raises:
+        ArgumentError: the limit is below 0, or no optimizer.
+
+    >>> import afx
+    >>> from afx import optim
+    >>> optimizer = skip_nonfinite(optim.sgd(1.0))
+    >>> params, state = optimizer.step(afx.zeros(1), afx.asarray([afx.nan]), optimizer.init(afx.zeros(1)))
+    >>> params, state.skipped
+    (Array([0.], dtype=float32), Array(1., dtype=float64))
+    """
+    check_optimizer(optimizer, "skip_nonfinite")
+    return SkipNonfinite(optimizer, limit)
+
+
+# --- Adjustable settings: every number of an optimizer in its state, where it can be changed while training
+
+O = TypeVar("O", bound=Optimizer[Any])  # noqa: E741 - an optimizer
+
+
+@attrs.frozen
+class AdjustableState(Generic[O]):
+    """The state of an optimizer whose settings can be changed.
+
+    Attributes:
+        settings: the optimizer, its numbers as float64 scalars; a new one may be put here.
+        inner: the optimizer's state.
+    """
+
+    settings: O
+    inner: Any
+
+
+@attrs.frozen
+class Adjustable(Steps[AdjustableState[O]], Generic[O]):
+    """An optimizer whose settings are in its state; made by `adjustable`."""
+
+    optimizer: O
+
+    def init(self, params: Any) -> AdjustableState[O]:
+        """Return the state before the first step."""
+        return AdjustableState(pytree.map(_convert_setting, self.optimizer), self.optimizer.init(params))
+
+    def descend(
+        self, grads: T, state: AdjustableState[O], params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, AdjustableState[O]]:
+        """Return what to add to the parameters, and the next state."""
+        check_kind(state, AdjustableState, "adjustable")
+        settings = pytree.map(_convert_setting, state.settings)
+        updates, inner = settings.descend(grads, _replace_rates(settings, state.inner), params, value)
+        return updates, AdjustableState(settings, inner)
+
+
+def _convert_setting(leaf: Any) -> Any:
+    """Return a number as a scalar array, which is traced without the number; masks stay."""
+    return asarray(leaf, float64) if isinstance(leaf, float) else leaf
+
+
+def _replace_rates(optimizer: Any, state: Any) -> Any:
+    """Return a state with the learning rates of the settings, where these are numbers."""
+    if isinstance(optimizer, Chain):
+        links = cast("tuple[Any, ...]", optimizer.links)
+        return tuple([_replace_rates(link, own) for link, own in zip(links, state, strict=True)])
+    rate = getattr(optimizer, "learning_rate", None)
+    if isinstance(rate, (float, Array)) and hasattr(state, "learning_rate"):
+        return attrs.evolve(state, learning_rate=asarray(rate).astype(float64))
+    return state
+
+
+def adjustable(optimizer: O) -> Adjustable[O]:
+    """Return an optimizer whose state holds all its settings, so that they can be changed while training.
+
+    ``state.settings`` is the optimizer itself: ``attrs.evolve(state, settings=attrs.evolve(state.settings, b1=0.8))`` makes
+    the next steps with another b1, without a new trace. Learning rates alone need no wrapper: they stand in every state.
+    Optax calls this ``inject_hyperparams``.
+
+    Args:
+        optimizer: any optimizer; its numbers become settings, its schedules and flags stay.
+
+    Raises:
+        ArgumentError: no optimizer is given.
+
+    >>> import attrs, afx
+    >>> from afx import optim
+    >>> optimizer = adjustable(optim.sgd(1.0, momentum=0.5))
+    >>> state = optimizer.init(afx.zeros(1))
+    >>> state = attrs.evolve(state, settings=attrs.evolve(state.settings, learning_rate=0.25))
+    >>> optimizer.step(afx.zeros(1), afx.ones(1), state)[0]
+    Array([-0.25], dtype=float32)
+    """
+    check_optimizer(optimizer, "adjustable")
+    return Adjustable(optimizer)

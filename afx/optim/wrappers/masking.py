@@ -13,25 +13,27 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.errors import ArgumentError, TreeError
 from afx.ops.creation.creation import ones_like, zeros
-from afx.ops.elementwise.where import where
-from afx.optim.chain import check_optimizer, check_transformation
-from afx.optim.leaves import check_params, hidden, hide, is_trained, still, trained_leaves
-from afx.optim.masks import Labels, Mask, label_leaves, mask_leaves, takes_one
-from afx.optim.protocols import EmptyState, Optimizer, Transformation
-from afx.optim.step import Steps, check_kind
-from afx.transforms.derivatives.vjp import vjp
-
-__all__ = [
-    "Frozen",
-    "Masked",
-    "Partition",
-    "PartitionState",
-    "SetToZero",
-    "freeze",
-    "masked",
-    "partition",
-    "set_to_zero",
-]
+from afx.ops.elementwise.comparison import where
+from afx.optim.step import (
+    EmptyState,
+    Labels,
+    Mask,
+    Optimizer,
+    Steps,
+    Transformation,
+    check_kind,
+    check_params,
+    hidden,
+    hide,
+    is_trained,
+    label_leaves,
+    mask_leaves,
+    still,
+    takes_one,
+    trained_leaves,
+)
+from afx.optim.transforms import check_optimizer, check_transformation
+from afx.transforms.derivatives.grad import vjp
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -1,11 +1,13 @@
-"""Compilation: `jit` traces a function once per kind of arguments and then runs its plan."""
+"""Compilation: `jit` traces a function once per kind of arguments and then runs its plan; each step can be had."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from operator import is_
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
@@ -13,39 +15,204 @@ import attrs
 import numpy as np
 
 from afx import pytree
+from afx.compiler.executable import Plan
+from afx.compiler.report import PlanStatus, Report, make_report
+from afx.compiler.schedule.buffers import BufferAssignment
+from afx.compiler.schedule.cost import bytes_moved, flops
+from afx.compiler.schedule.fusion import Groups
+from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import current
 from afx.core.array.array import DONATED, Array, ArrayLike, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
-from afx.core.tracing.debug_nans import OPEN_BLOCKS
-from afx.core.tracing.graph_trace import GraphTracer
+from afx.core.graph import Graph
+from afx.core.primitive import WeakArray, argument_of
+from afx.core.tracing.tape import OPEN_BLOCKS
 from afx.core.tracing.tracer import Tracer
-from afx.core.weakness import WeakArray, argument_of
+from afx.core.tracing.traces import GraphTracer
 from afx.errors import ArgumentError, TreeError
 from afx.pytree.nodes import static_token
 from afx.pytree.treedef import orders
-from afx.runtime.output_pool import without_debugger_refs
+from afx.runtime.buffer_cache import without_debugger_refs
 from afx.transforms._arguments import name_of, own_name
-from afx.transforms._positions import as_positions, check_positions, leaves_of, static_options
-from afx.transforms.compile.backend import (
+from afx.transforms.compile.compiled_call import (
     Backend,
     Denormals,
+    call,
     check_backend,
     check_denormals,
     foresee_code,
     with_backend,
 )
-from afx.transforms.compile.compiled_call import call
-from afx.transforms.compile.jit_cache import CacheEntry, CacheInfo, cache_info, forget_unused
-from afx.transforms.compile.lowered import Lowered
-from afx.transforms.compile.make_graph import to_graph
-from afx.transforms.compile.retracing import Retracing, is_disabled
+from afx.transforms.compile.make_graph import Retracing, is_disabled, to_graph
+from afx.transforms.compile.quick_call import CacheEntry, CacheInfo, cache_info, forget_unused
 from afx.transforms.derivatives.nan_check import check_inside
-
-__all__ = ["JitFunction", "Lowered", "jit"]
 
 if TYPE_CHECKING:
     from attrs import AttrsInstance
+
+
+# --- Positions: the parameters of a function that options of `afx.jit` name
+
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def as_positions(numbers: int | Sequence[int], name: str) -> tuple[int, ...]:
+    """Return an option of `afx.jit` that is one position or several as a tuple."""
+    found: tuple[Any, ...] = tuple(numbers) if isinstance(numbers, (Sequence, AbstractSet)) else (numbers,)
+    if not all(isinstance(n, int) for n in found):
+        raise ArgumentError(f"jit: {name} are positions: got {numbers!r}; give integers, or use static_argnames=")
+    return found
+
+
+def _parameters(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    """Return the parameters of a function, None of one that does not tell them, as some in C."""
+    try:
+        return inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return None
+
+
+def check_positions(fn: Callable[..., Any], **positions: tuple[int, ...]) -> None:
+    """Refuse positions behind the last parameter, as far as a function's signature is known."""
+    parameters = _parameters(fn)
+    if parameters is None:
+        return
+    kinds = [p.kind for p in parameters.values()]
+    count = sum([k in POSITIONAL for k in kinds])
+    for name, numbers in positions.items():
+        beyond = [n for n in numbers if not -count <= n < count]
+        if beyond and inspect.Parameter.VAR_POSITIONAL not in kinds:
+            raise ArgumentError(
+                f"jit: {name} has a position that {name_of(fn)} does not take: got {beyond[0]} for {count} positional "
+                "parameters; count from 0"
+            )
+
+
+def static_options(
+    fn: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return positions and names of static arguments, each parameter by both where it can be passed either way.
+
+    Positions from the end count the function's own parameters, or where it takes any number the arguments of a call.
+
+    Raises:
+        ArgumentError: a name that is not among the parameters.
+    """
+    parameters = _parameters(fn)
+    if parameters is None:
+        return nums, names
+    kinds = [p.kind for p in parameters.values()]
+    missing = [n for n in names if n not in parameters]
+    if missing and inspect.Parameter.VAR_KEYWORD not in kinds:
+        raise ArgumentError(f"jit: static_argnames={missing[0]!r} is not an argument of {name_of(fn)}; check its name")
+    places = [n for n, p in parameters.items() if p.kind in POSITIONAL]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        nums = tuple([n % len(places) for n in nums])
+    also = [places[n] for n in nums if 0 <= n < len(places) and parameters[places[n]].kind is POSITIONAL[1]]
+    return (*nums, *[places.index(n) for n in names if n in places]), (*names, *also)
+
+
+def leaves_of(args: tuple[Any, ...], given: tuple[int, ...]) -> list[int]:
+    """Return which leaves of all arguments those of these positions hold."""
+    if not given:
+        return []
+    ends = [0]
+    for x in args:
+        ends.append(ends[-1] + len(pytree.leaves(x)))
+    return [k for n in given for k in range(ends[n], ends[n + 1])]
+
+
+# --- Lowered: each step of compiling a jitted function for given arguments
+
+
+@attrs.frozen(eq=False, repr=False)
+class Lowered:
+    """Each step of the compiler for some arguments; all of them print.
+
+    Attributes:
+        graph: the simplified graph.
+        plan: how it runs: ``plan.source``, ``plan.memory``, ``plan.scratch``.
+
+    >>> import afx
+    >>> lowered = afx.jit(lambda x: afx.sin(x) * 2.0).lower(afx.ones(3))
+    >>> print(lowered.schedule)
+    schedule(a:float32[3]#0) {  # 64 bytes of arena
+      b:float32[3]@0 = sin(a)
+      c:float32[3] := multiply(b, 2.0)
+      return c
+    }
+    """
+
+    graph: Graph
+    plan: Plan
+
+    @property
+    def groups(self) -> Groups:
+        """The equations that run together, block by block."""
+        return self.plan.groups
+
+    @property
+    def buffers(self) -> BufferAssignment:
+        """The memory of each value."""
+        return self.plan.buffers
+
+    @property
+    def schedule(self) -> Schedule:
+        """The instructions in the order in which they run; loops and branches hold schedules of their own."""
+        return self.plan.schedule
+
+    @property
+    def flops(self) -> int:
+        """The arithmetic operations of one call."""
+        return flops(self.graph)
+
+    @property
+    def bytes_moved(self) -> int:
+        """The bytes that the equations read and write, were nothing kept in a cache."""
+        return bytes_moved(self.graph)
+
+    @property
+    def report(self) -> Report:
+        """Operations, bytes and arithmetic intensity of each equation, and the memory that is alive there, as a table.
+
+        >>> import afx
+        >>> report = afx.jit(lambda x: x @ x).lower(afx.ones((64, 64))).report
+        >>> report.rows[0].name, report.rows[0].flops, report.rows[0].nbytes, report.peak_bytes
+        ('matmul', 524288, 49152, 32768)
+        """
+        return make_report(self.groups, self.buffers)
+
+    @property
+    def status(self) -> PlanStatus:
+        """Who answers the next call, NumPy or machine code, since when, after how many refusals, and why.
+
+        >>> import afx
+        >>> afx.jit(lambda x: x, backend="numpy").lower(afx.ones(3)).status.backend
+        'numpy'
+        """
+        return self.plan.status
+
+    @property
+    def native(self) -> tuple[tuple[str, str], ...]:
+        """Each instruction of the plan, and why it has no native form: an empty text where it has one.
+
+        What refuses the plan as a whole stands in a last pair, beside its results.
+        """
+        return self.plan.why_not_native
+
+    def __repr__(self) -> str:
+        """Return one line; ``graph``, ``schedule``, ``report`` and ``plan.source`` print the steps."""
+        return f"<lowered: {self}>"
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.graph)} equations, {self.flops} flops, {self.bytes_moved} bytes moved, "
+            f"{self.plan.memory} bytes of buffers, {self.plan.scratch} of scratch a thread"
+        )
+
+
+# --- Compilation: `jit` traces a function once per kind of arguments and then runs its plan
 
 _NumPy: TypeAlias = "np.ndarray[Any, np.dtype[Any]] | np.generic | bool | int | float | complex"
 _Batch: TypeAlias = "tuple[_NumPy, *tuple[ArrayLike, ...]] | Mapping[str, _NumPy]"

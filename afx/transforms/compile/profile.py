@@ -14,21 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from afx import pytree
-from afx.compiler.cost import EquationCost, equation_costs
 from afx.compiler.executable import Plan
-from afx.compiler.instruction_times import equations_of, find_denormals, time_instructions
-from afx.compiler.native_backend.swap import is_installed
+from afx.compiler.native_backend.run.swap import is_installed
 from afx.compiler.report import short_place, table
-from afx.compiler.schedule import Schedule
+from afx.compiler.schedule.cost import EquationCost, equation_costs, equations_of, find_denormals, time_instructions
+from afx.compiler.schedule.schedule import Schedule
 from afx.core.graph import Equation
-from afx.core.weakness import argument_of
+from afx.core.primitive import argument_of
 from afx.errors import ArgumentError
 from afx.runtime.control_register import run_in_mode
 from afx.transforms._arguments import name_of
-from afx.transforms.compile.backend import Backend
+from afx.transforms.compile.compiled_call import Backend
 from afx.transforms.compile.jit import jit
-
-__all__ = ["LineTime", "Profile", "profile"]
 
 SLOW = 'they take many processors a hundred times as long; jit(fn, denormals="flush") takes them as zeros'
 

@@ -15,10 +15,8 @@ import numpy as np
 
 from afx.core.aval import Aval, Shape
 from afx.core.primitive import Primitive, Value
-from afx.core.tracing.debug_nans import LocatedTape, has_nan, nan_error
-from afx.core.tracing.source_info import ORIGIN
-from afx.core.tracing.tape import Entry, Tape
-from afx.core.tracing.tracer import to_array, to_lower_level
+from afx.core.tracing.tape import Entry, LocatedTape, Tape, has_nan, nan_error
+from afx.core.tracing.tracer import ORIGIN, to_array, to_lower_level
 from afx.ops.elementwise.comparison import not_equal
 from afx.transforms.derivatives.cotangent_masks import (
     BARE,
@@ -29,24 +27,13 @@ from afx.transforms.derivatives.cotangent_masks import (
     add_masks,
     clean,
     constant,
-    through,
-)
-from afx.transforms.derivatives.masked_pullbacks import (
     pull_elements,
     pull_graphs,
     pull_product,
     pull_slice,
     pull_slices,
+    through,
 )
-
-__all__ = [
-    "backward",
-    "backward_with_masks",
-    "entries_with_finite_partials",
-    "leaves_out",
-    "makes_masks",
-    "unbroadcast",
-]
 
 
 class Masks(dict[int, Mask]):

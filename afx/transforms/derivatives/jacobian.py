@@ -1,4 +1,4 @@
-"""Jacobians: `jacfwd`, `jacrev`, `hessian` and `hvp` of functions with many outputs."""
+"""Jacobians: `jacfwd`, `jacrev`, `hessian`, `hvp`, and derivatives element by element."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, aval_of
+from afx.core.dtypes import get_default_dtype
 from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError, DtypeError
-from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.creation import asarray, ones_like, zeros
 from afx.ops.manipulation.join import stack
-from afx.ops.manipulation.shape import reshape
+from afx.ops.manipulation.shape import astype, reshape
+from afx.pytree import Tree
 from afx.transforms._arguments import (
     bound_position,
     check_callable,
@@ -26,16 +28,24 @@ from afx.transforms._arguments import (
     pair_of,
     transformed,
 )
-from afx.transforms.derivatives._diff_arguments import DiffArguments, either_argnums
+from afx.transforms.derivatives.grad import (
+    DiffArguments,
+    differentiated,
+    either_argnums,
+    grad,
+    pullback_of,
+    run_grad,
+    vjp,
+)
 from afx.transforms.derivatives.jvp import jvp
 from afx.transforms.derivatives.nan_check import check_nan
-from afx.transforms.derivatives.vjp import pullback_of
 from afx.transforms.vmap import vmap
 
 if TYPE_CHECKING:
-    from afx.transforms._function import Function
+    from afx.transforms._arguments import Function
 
-__all__ = ["check_real", "checked", "forward_jacobian", "is_few", "jacfwd", "jacrev", "reverse_jacobian"]
+
+# --- Jacobians: `jacfwd`, `jacrev`, `hessian` and `hvp` of functions with many outputs
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -346,3 +356,138 @@ def _rows(rows: Any, avals: Sequence[Aval], k: int) -> Any:
     start = sum(a.size for a in avals[:k])
     stop = start + avals[k].size
     return pytree.map(lambda r: reshape(r[start:stop], (*avals[k].shape, *r.shape[1:])), rows)
+
+
+# --- Hessians: `hessian` and `hvp` of scalar functions
+
+
+@overload
+def hessian(
+    fn: Callable[Concatenate[Array, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Function[Concatenate[Array, P], Array]: ...
+@overload
+def hessian(
+    fn: Callable[Concatenate[Array, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
+) -> Function[Concatenate[Array, P], tuple[Array, A]]: ...
+@overload
+def hessian(
+    fn: Callable[Concatenate[T0, Array, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
+) -> Function[Concatenate[T0, Array, P], Array]: ...
+@overload
+def hessian(
+    fn: Callable[Concatenate[Array, Array, P], Array],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: Literal[False] = False,
+) -> Function[Concatenate[Array, Array, P], tuple[tuple[Array, Array], tuple[Array, Array]]]: ...
+@overload
+def hessian(
+    fn: Callable[Q, Any],
+    argnums: int | Sequence[int] | None = None,
+    argnames: str | Sequence[str] = (),
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Function[Q, Any]: ...
+@overload
+def hessian(
+    fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
+) -> Function[Q, Any]: ...
+def hessian(
+    fn: Callable[..., Any],
+    argnums: int | Sequence[int] | None = None,
+    argnames: str | Sequence[str] = (),
+    *,
+    argnum: int | Sequence[int] | None = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """Return the function of second derivatives of a scalar ``fn``: forward mode over reverse mode.
+
+    Up to four numbers outside of other transformations take reverse mode twice, which is quicker there. The result has
+    the structure of the argument twice over; for an array of shape s it has shape ``s + s``. Arguments are those of
+    `jacfwd`.
+
+    >>> import afx
+    >>> hessian(lambda x: afx.sum(x**3))(afx.asarray([1.0, 2.0]))
+    Array([[ 6.,  0.],
+           [ 0., 12.]], dtype=float32)
+    """
+    argnums = either_argnums(argnums, argnum, "hessian")
+    gradient = differentiated(run_grad, fn, argnums, argnames, has_aux, holomorphic, "hessian")
+    chosen, of_gradient = (DiffArguments(each, argnums, argnames, "hessian") for each in (fn, gradient))
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        leaves, treedef = pytree.flatten(chosen.split(args, kwargs)[0])
+        few = is_few(leaves, leaves)
+        few = few and moving_leaves(leaves, treedef, "hessian", chosen.label) is None
+        few = few and all(aval_of(x).dtype.kind == "f" for x in leaves)
+        return (reverse_jacobian if few else forward_jacobian)(of_gradient, has_aux, holomorphic, *args, **kwargs)
+
+    make = functools.partial(hessian, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
+    found: Callable[..., Any] = checked(run, make)
+    return found
+
+
+def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> Tree:
+    """Return the product of the Hessian of ``fn`` by its first argument with a direction, without forming it.
+
+    Args:
+        fn: a scalar function.
+        primals: its arguments.
+        tangents: the direction, of the same structure; those of the other arguments move them as well.
+
+    >>> import afx
+    >>> hvp(lambda x: afx.sum(x**3), (afx.ones(2),), (afx.ones(2),))
+    Array([6., 6.], dtype=float32)
+    """
+    check_callable(fn, "hvp")
+    return jvp(grad(fn), primals, tangents)[1]
+
+
+# --- Elementwise derivatives: `elementwise_grad` of functions that work element by element
+
+
+def elementwise_grad(
+    fn: Callable[P, Array],
+    argnums: int | Sequence[int] | None = None,
+    argnames: str | Sequence[str] = (),
+    *,
+    argnum: int | Sequence[int] | None = None,
+) -> Callable[P, Any]:
+    """Return the derivative of a function that works element by element: each result's by its own operand.
+
+    It is the gradient of the sum of the results, as autograd's function of this name: where a result depends on other
+    elements too, their derivatives are added up. Integers are taken as floats, in the default dtype.
+
+    Args:
+        fn: returns an array.
+        argnums: the positional argument to differentiate, the first by default; a tuple of them gives a tuple.
+        argnames: keyword arguments to differentiate, as in `afx.grad`.
+        argnum: autograd's name of ``argnums``.
+
+    >>> import afx
+    >>> elementwise_grad(afx.sin)(afx.zeros(3))
+    Array([1., 1., 1.], dtype=float32)
+    """
+    check_callable(fn, "elementwise_grad")
+    argnums = either_argnums(argnums, argnum, "elementwise_grad")
+    chosen = DiffArguments(fn, argnums, argnames, "elementwise_grad")
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+        x, call = chosen.split(args, kwargs)
+        x = pytree.map(_as_float, x)
+        moving_leaves(*pytree.flatten(x), "elementwise_grad", chosen.label)
+        out, pullback = vjp(call, x)
+        for leaf in pytree.leaves(out):
+            check_real([leaf], "elementwise_grad", "result", "take its parts apart")
+        return chosen.arrange(pullback(pytree.map(ones_like, out))[0])
+
+    make = functools.partial(elementwise_grad, fn, argnums, argnames)
+    found: Callable[P, Any] = transformed(run, "elementwise_grad", fn, make)
+    return found
+
+
+def _as_float(x: Any) -> Any:
+    """Return integers as floats in the default dtype, and any other leaf as it is."""
+    return astype(x, get_default_dtype()) if aval_of(x, "elementwise_grad").dtype.kind in "iu" else x

@@ -14,15 +14,12 @@ import numpy as np
 
 from afx import pytree
 from afx.core.graph import Equation, Graph, Literal
-from afx.core.interpreter import silent
-from afx.core.tracing.debug_nans import has_nan
-from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError
+from afx.core.tracing.tape import has_nan
 from afx.core.tracing.tracer import Tracer
+from afx.core.tracing.traces import RecordingTrace, UnknownValueError, silent
 from afx.ops.creation.creation import asarray
-from afx.transforms.compile.retracing import disable_jit
+from afx.transforms.compile.make_graph import disable_jit
 from afx.transforms.derivatives.cotangent_masks import live_operand
-
-__all__ = ["origin_of_nan"]
 
 
 def origin_of_nan(name: str, fn: Callable[..., Any], leaves: Sequence[Any], treedef: Any) -> Equation | None:

@@ -1,9 +1,4 @@
-"""Residuals of a loop's step: which values the way back reads from memory, and which it computes anew.
-
-What a step moves or adds up is made again of residuals that are kept anyway, of constants of the loop, or of smaller
-values: the loop then stacks less, and the way back reads less (as rematerialisation does, Griewank & Walther 2008, ch. 12,
-but for single cheap operations). The same operations give the same bits.
-"""
+"""Residuals of a loop's step: which values the way back reads from memory, and where inputs of graphs are alive."""
 
 from __future__ import annotations
 
@@ -13,12 +8,19 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.core.graph import Equation, Literal, Var
-from afx.core.interpreter import number_of, silent
-from afx.core.tracing.graph_trace import GraphTrace, GraphTracer
-from afx.core.tracing.tracer import bind
+from afx.core.aval import Aval, Shape
+from afx.core.graph import Equation, Graph, Literal, Var
+from afx.core.primitive import Params, Primitive, Value
+from afx.core.tracing.tracer import bind, to_lower_level
+from afx.core.tracing.traces import GraphTrace, GraphTracer, number_of, silent
+from afx.ops.elementwise.comparison import logical_or, not_equal
+from afx.transforms.derivatives.cotangent_masks import live_operand
 
-__all__ = ["Residuals", "choose_residuals"]
+# --- Residuals of a loop's step: which values the way back reads from memory, and which it computes anew
+#
+# What a step moves or adds up is made again of residuals that are kept anyway, of constants of the loop, or of
+# smaller values: the loop then stacks less, and the way back reads less (as rematerialisation does, Griewank &
+# Walther 2008, ch. 12, but for single cheap operations). The same operations give the same bits.
 
 MOVES = frozenset({"permute", "reshape", "broadcast", "slice", "stack", "concat"})
 ARITHMETIC: Collection[Any] = (np.add, np.subtract, np.multiply, np.negative)
@@ -101,3 +103,50 @@ def _is_cheap(eq: Equation) -> bool:
     p = eq.primitive
     is_move = p.algebra.canonical in MOVES
     return (is_move or p.lowering.ufunc in ARITHMETIC) and not p.has_effects and not p.opaque
+
+
+# --- Masks through graphs: where the inputs of a graph are alive, by its structure alone
+
+
+def live_inputs(graph: Graph, alive: Sequence[Value]) -> list[Value]:
+    """Return where the inputs of a graph are alive, None where nowhere: derivatives or not.
+
+    Args:
+        graph: the function.
+        alive: the mask of each output, None where it is dead.
+    """
+    masks: dict[int, Value] = {}
+
+    def note(index: int, alive: Value) -> None:
+        masks[index] = alive if index not in masks else to_lower_level(logical_or(masks[index], alive))
+
+    for atom, mask in zip(graph.outputs, alive, strict=True):
+        if not isinstance(atom, Literal) and mask is not None:
+            note(atom.index, mask)
+    for eq in reversed(graph.equations):
+        own = [masks.pop(v.index, None) for v in eq.outputs]
+        if all(m is None for m in own):
+            continue
+        avals, outs = [a.aval for a in eq.inputs], [v.aval.shape for v in eq.outputs]
+        for k, atom in enumerate(eq.inputs):
+            if not isinstance(atom, Literal):
+                note(atom.index, _live_of(eq.primitive, k, own, avals, eq.keywords, outs))
+    return [masks.get(v.index) for v in graph.inputs]
+
+
+def _live_of(
+    p: Primitive, k: int, alive: Sequence[Value], avals: Sequence[Aval], params: Params, outs: Sequence[Shape]
+) -> Value:
+    """Return where an operand is alive of an op whose values are unknown."""
+    plain = (
+        p.masking.nonnegative_linear
+        and p.derivative.vjps is not None
+        and len(p.derivative.vjps) == len(avals)
+        and not any(p.derivative.reads)
+    )
+    if not plain or alive[0] is None:
+        return live_operand(p, k, alive, avals, params, outs)
+    assert p.derivative.vjps is not None
+    marks = to_lower_level(alive[0].astype(np.float32))
+    found = p.derivative.vjps[k](marks, None, (None,) * len(avals), params, avals[k].shape, np.dtype(np.float32))
+    return to_lower_level(not_equal(found, 0))

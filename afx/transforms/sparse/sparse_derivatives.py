@@ -28,17 +28,12 @@ from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import reshape
 from afx.transforms._arguments import moving_leaves, transformed
 from afx.transforms.compile.make_graph import to_graph
-from afx.transforms.derivatives.grad import grad
+from afx.transforms.derivatives.grad import grad, vjp
 from afx.transforms.derivatives.jacobian import function_of
 from afx.transforms.derivatives.jvp import jvp
-from afx.transforms.derivatives.vjp import vjp
-from afx.transforms.sparse.coloring import color, dense_rows
-from afx.transforms.sparse.dependency import dependence
-from afx.transforms.sparse.pattern import count_each, distinct, identity
+from afx.transforms.sparse.pattern import color, count_each, dense_rows, dependence, distinct, identity
 from afx.transforms.sparse.sparse_matrix import SparseMatrix
 from afx.transforms.vmap import vmap
-
-__all__ = ["sparse_hessian", "sparse_jacobian"]
 
 P = ParamSpec("P")
 Ints = np.ndarray[Any, np.dtype[np.int64]]

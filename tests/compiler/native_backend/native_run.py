@@ -15,13 +15,12 @@ import attrs
 import numpy as np
 
 import afx
-from afx.compiler.native_backend.child import compile_text
-from afx.compiler.native_backend.jobs import make_kernels
-from afx.compiler.native_backend.link import Kernel, layout, link
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.lowering.lower import lower_schedule
-from afx.compiler.native_backend.process import CompileService
-from afx.compiler.native_backend.share import run_on_threads, team_memory
+from afx.compiler.native_backend.run.run import run_on_threads, team_memory
+from afx.compiler.native_backend.service.child import compile_text
+from afx.compiler.native_backend.service.link import Kernel, layout, link
+from afx.compiler.native_backend.service.process import CompileService, make_kernels
 from afx.compiler.target import Target, current, use_target
 from afx.runtime import thread_pool
 from afx.runtime.control_register import run_in_mode

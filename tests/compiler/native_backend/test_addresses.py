@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.compiler.native_backend.child import compile_text
+from afx.compiler.native_backend.service.child import compile_text
 
 X = np.linspace(0.5, 1, 64)
 ABSOLUTE, RELATIVE = (

@@ -10,15 +10,18 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.child import compile_text
-from afx.compiler.native_backend.link import layout, link, ufunc_loop
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
-from afx.compiler.native_backend.program import Block, Inner, Nest, Param, Program, Ref, Root
+from afx.compiler.native_backend.program.elements import Ref, Root
+from afx.compiler.native_backend.program.interface import Param
+from afx.compiler.native_backend.program.leaves import Inner, Nest
+from afx.compiler.native_backend.program.steps import Block, Program
+from afx.compiler.native_backend.service.child import compile_text
+from afx.compiler.native_backend.service.link import layout, link, ufunc_loop
 from afx.core.aval import broadcast_shapes
 from afx.core.scalar_ops import SCALAR_OPS
+from tests.compiler.native_backend.lowering.test_pieces import Mixed
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
-from tests.compiler.native_backend.test_pieces import Mixed
 from tests.random_everyday import random_everyday
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-310, -1e-310, 1e300, -1e300, np.inf, -np.inf, np.nan]

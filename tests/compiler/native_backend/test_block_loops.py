@@ -11,7 +11,8 @@ from afx import nn
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.program import BlockLoop, Nest
+from afx.compiler.native_backend.program.leaves import Nest
+from afx.compiler.native_backend.program.loops import BlockLoop
 from afx.compiler.target import NativeTarget, Target, use_target
 from afx.runtime import thread_pool
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits, use_threads

@@ -11,7 +11,7 @@ from afx import nn, optim
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.schedule import Fused
+from afx.compiler.schedule.schedule import Fused
 from afx.compiler.target import use_target
 from tests.compiler.native_backend.native_run import FIRST_TIER, Native, assert_same_bits, same_bits
 

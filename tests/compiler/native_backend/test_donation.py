@@ -12,9 +12,9 @@ from afx import optim
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.link import layout
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.lowering.lower import lower_schedule
+from afx.compiler.native_backend.service.link import layout
 from afx.compiler.target import Target, use_target
 from tests.compiler.native_backend.native_run import same_bits
 

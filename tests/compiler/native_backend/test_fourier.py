@@ -10,7 +10,7 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.lowering import recorder
-from afx.compiler.native_backend.program import Product
+from afx.compiler.native_backend.program.leaves import Product
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, use_limits, use_threads
 
 fft, ifft, rfft, irfft = afx.fft.fft, afx.fft.ifft, afx.fft.rfft, afx.fft.irfft

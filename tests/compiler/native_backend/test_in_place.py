@@ -9,7 +9,7 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.program import Loop
+from afx.compiler.native_backend.program.loops import Loop
 from tests.compiler.native_backend.native_run import assert_same_bits
 
 

@@ -9,7 +9,7 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.ops.linalg.cholesky import giving_nan
+from afx.ops.linalg.factorizations import giving_nan
 from afx.ops.linalg.solve import solve_or_nan
 from tests.compiler.native_backend.native_run import Native, assert_same_bits
 

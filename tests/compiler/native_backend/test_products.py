@@ -15,7 +15,7 @@ pytest.importorskip("threadpoolctl", reason="plans cut products where they can h
 
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import lower_schedule
-from afx.compiler.native_backend.program import Product
+from afx.compiler.native_backend.program.leaves import Product
 from afx.compiler.target import DEFAULT, Target, use_target
 from afx.runtime import thread_pool
 from afx.runtime.blas import blas

@@ -9,7 +9,7 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.ops.special import _normal
+from afx.ops.special import _quadrature
 from tests.compiler.native_backend.native_run import assert_same_bits
 
 KEY = np.asarray(afx.random.key(7))
@@ -54,7 +54,7 @@ def test_distributions(dtype: str) -> None:
 
 def test_far_tails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The formula of far tails, which one draw in 10^11 meets, is right where both back ends begin it earlier."""
-    monkeypatch.setattr(_normal, "FAR", 1.3)
+    monkeypatch.setattr(_quadrature, "FAR", 1.3)
     for dtype in ("float32", "float64"):
         assert_same_bits(lambda key, dtype=dtype: afx.random.normal(key, 500, dtype=dtype), KEY)
 

@@ -10,7 +10,7 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.lowering.lower import lower_schedule
-from afx.compiler.native_backend.program import Nest
+from afx.compiler.native_backend.program.leaves import Nest
 from tests.compiler.native_backend.native_run import FIRST_TIER, Native, assert_same_bits, schedule_of
 
 X = np.random.default_rng(0).normal(size=3000)

@@ -12,7 +12,7 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.program import Loop
+from afx.compiler.native_backend.program.loops import Loop
 from afx.compiler.target import NativeTarget
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits, use_limits
 

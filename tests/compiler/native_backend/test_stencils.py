@@ -10,7 +10,7 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.program import BlockLoop
+from afx.compiler.native_backend.program.loops import BlockLoop
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, use_limits
 
 

@@ -9,8 +9,7 @@ import afx
 from afx import Array
 from afx.compiler.numpy_backend.emit import emit
 from afx.compiler.numpy_backend.exec import NumpyBackend
-from afx.compiler.operands import Buffer, Number
-from afx.compiler.schedule import Alloc, Call, Result, Schedule
+from afx.compiler.schedule.schedule import Alloc, Buffer, Call, Number, Result, Schedule
 from afx.compiler.target import Target
 from afx.core.aval import Aval
 from afx.core.graph import Literal

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import afx
-from afx.compiler.numpy_backend.locations import module_globals, relocate
-from afx.core.tracing.source_info import SourceLocation
+from afx.compiler.numpy_backend.emit import module_globals, relocate
+from afx.core.tracing.tracer import SourceLocation
 
 X = np.array([-1.0, 2.0])
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from afx.distributed.mpi.launch import asked_ranks, check_launch, is_one_machine
+from afx.distributed.mpi.connect import asked_ranks, check_launch, is_one_machine
 from afx.errors import ArgumentError
-from afx.runtime.processors import count_processors, quota_of
+from afx.runtime.thread_pool import count_processors, quota_of
 from tests.distributed.jobs import ROOT
 
 
@@ -80,7 +80,7 @@ def test_the_job_script_starts_a_rank_a_task_with_all_its_cores(tmp_path: Path, 
 @pytest.mark.skipif(shutil.which("sh") is None, reason="needs a shell")
 def test_a_script_under_srun_is_refused(cluster: dict[str, str]) -> None:
     """Each process would be a job of its own; the line that works is in the error."""
-    words = ["srun", sys.executable, "-c", "from afx.distributed.mpi import launch; launch.check_launch(1)"]
+    words = ["srun", sys.executable, "-c", "from afx.distributed.mpi import connect as launch; launch.check_launch(1)"]
     done = subprocess.run(words, env=cluster, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert 'start by mpiexec -n "$SLURM_NTASKS" python -m mpi4py train.py' in done.stderr, done.stderr

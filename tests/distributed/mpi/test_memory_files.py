@@ -1,4 +1,4 @@
-"""`afx.distributed.mpi.memory_files`: where there is no memory to share, nothing is left open."""
+"""`afx.distributed.mpi.shared_memory`: where there is no memory to share, nothing is left open."""
 
 import errno
 import os
@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from afx.distributed.mpi import memory_files
-from afx.distributed.mpi.memory_files import map_memory
-from afx.distributed.mpi.shared_blocks import SharedBlocks
+from afx.distributed.mpi import shared_memory
+from afx.distributed.mpi.shared_memory import SharedBlocks, map_memory
 from afx.distributed.sums.buffers import flatten_tree
 
 SIZE = 1 << 12
@@ -42,7 +41,7 @@ def refuse(*_: Any) -> Any:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("place", [(os, "posix_fallocate"), (memory_files.mmap, "mmap")], ids=["file", "map"])
+@pytest.mark.parametrize("place", [(os, "posix_fallocate"), (shared_memory.mmap, "mmap")], ids=["file", "map"])
 def test_full_memory_is_no_memory(monkeypatch: pytest.MonkeyPatch, place: tuple[Any, str]) -> None:
     """Sums go another way, and each of them may ask again."""
     before = count_files()

@@ -1,4 +1,4 @@
-"""`afx.distributed.mpi.shared_blocks`: memory of results that ranks share is written again where nobody sees it."""
+"""`afx.distributed.mpi.shared_memory`: memory of results that ranks share is written again where nobody sees it."""
 
 import mmap
 import os
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from afx.distributed.mpi import shared_blocks
-from afx.distributed.mpi.shared_blocks import SharedBlocks
+from afx.distributed.mpi import shared_memory
+from afx.distributed.mpi.shared_memory import SharedBlocks
 from afx.distributed.sums.buffers import Layout, flatten_tree
 
 LAYOUT: Layout = flatten_tree({"w": np.ones(1000), "b": np.ones(3, np.float32)})[0]
@@ -47,7 +47,7 @@ def test_a_block_is_free_when_no_view_of_it_is_left() -> None:
 def test_no_more_blocks_than_some_of_a_size_are_made() -> None:
     """The next result stands elsewhere."""
     blocks = make_blocks()
-    held = [take(blocks, 1.0) for _ in range(shared_blocks.MOST_OF_SIZE)]
+    held = [take(blocks, 1.0) for _ in range(shared_memory.MOST_OF_SIZE)]
     assert blocks.choose(LAYOUT, blocks.list_free()) is None
     held.pop()
     assert blocks.choose(LAYOUT, blocks.list_free()) is not None

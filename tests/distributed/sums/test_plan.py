@@ -13,13 +13,9 @@ import pytest
 from afx.distributed.graph.placement import Machine
 from afx.distributed.mpi.exchange import Traffic
 from afx.distributed.sums import packets
-from afx.distributed.sums.buffers import Layout, Memory, flatten_tree
-from afx.distributed.sums.partial import Partial
-from afx.distributed.sums.plan import plan_gather, plan_sum
-from afx.distributed.sums.rounds import Exchange, slot_span
-from afx.distributed.sums.simulate import exchange_seconds
-from afx.distributed.sums.tree import tree_over
-from afx.distributed.sums.two_levels import MachineNodes, find_nodes
+from afx.distributed.sums.buffers import Layout, Memory, Partial, flatten_tree, tree_over
+from afx.distributed.sums.packets import exchange_seconds
+from afx.distributed.sums.plan import Exchange, MachineNodes, find_nodes, plan_gather, plan_sum, slot_span
 
 SECONDS = 60.0
 

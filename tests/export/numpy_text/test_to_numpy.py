@@ -17,12 +17,12 @@ import pytest
 
 import afx
 from afx import export
-from afx.compiler.control_flow import BranchSpec, ScanSpec, WhileBackSpec, WhileSpec
-from afx.compiler.numpy_backend.reverse_loops import walk_back
+from afx.compiler.numpy_backend.loops import walk_back
+from afx.compiler.schedule.schedule import BranchSpec, ScanSpec, WhileBackSpec, WhileSpec
 from afx.core.aval import Aval
 from afx.core.graph import Atom, Graph, Literal
-from afx.core.interpreter import silent
 from afx.core.primitive import Primitive
+from afx.core.tracing.traces import silent
 from afx.errors import ExportError
 from afx.export.traced import prepare, trace_program
 from tests.export.numpy_cases import FUNCTIONS

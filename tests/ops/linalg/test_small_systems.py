@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.ops.linalg.small_systems import pays, triangles_pay
-from afx.ops.linalg.solve import solve_or_nan
+from afx.ops.linalg.solve import pays, solve_or_nan, triangles_pay
 
 RNG = np.random.default_rng(7)
 

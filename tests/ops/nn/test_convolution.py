@@ -8,7 +8,7 @@ import pytest
 
 import afx
 from afx import Array, nn
-from afx.ops.nn import _bands as convolutions
+from afx.ops.nn import windows as convolutions
 
 RNG = np.random.default_rng(9)
 EPS = 1e-6

@@ -13,7 +13,7 @@ from afx import Array
 from afx.core.primitive import Primitive, register
 from afx.errors import ArgumentError, ConcreteValueError, RetraceWarning
 from afx.runtime import buffer_cache
-from afx.transforms.compile import jit_cache
+from afx.transforms.compile import quick_call
 from tests.compiler.native_backend.native_run import run_python
 
 
@@ -163,7 +163,7 @@ def test_plans_are_forgotten_beyond_the_limit() -> None:
 
 def test_many_kinds_forget_what_was_not_used_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the number of kinds that are kept, the one goes that ran least lately, not the first one."""
-    monkeypatch.setattr(jit_cache, "CACHE_SIZE", 3)
+    monkeypatch.setattr(quick_call, "CACHE_SIZE", 3)
     fn = afx.jit(lambda x: afx.sin(x) * 2, backend="numpy")
     for n in (1, 2, 3, 1, 4, 1, 5, 1):
         fn(np.ones(n))

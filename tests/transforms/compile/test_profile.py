@@ -13,7 +13,7 @@ import pytest
 
 import afx
 from afx import Array, plot
-from afx.compiler.native_backend.swap import is_installed
+from afx.compiler.native_backend.run.swap import is_installed
 from afx.errors import ArgumentError
 
 

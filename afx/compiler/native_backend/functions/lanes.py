@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 from afx.compiler.native_backend.llvm.writer import Writer, compute_strictly
 
-__all__ = ["Lanes", "Term", "bits_of"]
-
 Term: TypeAlias = "Lanes | float"
 
 BITS = {"double": "i64", "float": "i32"}

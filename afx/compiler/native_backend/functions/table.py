@@ -1,21 +1,84 @@
-"""Table of the second tier's functions, and their emission: each a function of LLVM that is joined to its callers.
-
-Lanes of which a function says that they are hard are computed by NumPy's own loop, so that they are NumPy's in value
-and flags; where none is, that costs one test.
-"""
+"""Table of the second tier: its functions, their emission, and values rewritten in forms that they compute better."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from afx.compiler.native_backend.functions import exponential, logarithm, power, trigonometry
-from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.llvm.nested import call_loop
-from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import Fast, UfuncLoop
+import attrs
 
-__all__ = ["emit_fast", "has_fast"]
+from afx.compiler.native_backend.functions import elementary
+from afx.compiler.native_backend.functions.lanes import Lanes
+from afx.compiler.native_backend.llvm.loops import call_loop
+from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.program.elements import Fast, Number, Op, UfuncLoop, Value
+from afx.compiler.native_backend.program.leaves import Nest
+
+# --- Rewrites: a nest's values in forms that the second tier computes better
+
+
+def rewrite(nest: Nest) -> Nest:
+    """Return a nest that computes the same better."""
+    wanted = [*[k for k, _ in nest.stores], *[k for k, *_ in nest.folds]]
+    values, numbers = keep_needed(join_logistic(nest.values), wanted)
+    stores = tuple([(numbers[k], ref) for k, ref in nest.stores])
+    folds = tuple([(numbers[k], ufunc, ref) for k, ufunc, ref in nest.folds])
+    return attrs.evolve(nest, values=values, stores=stores, folds=folds)
+
+
+def join_logistic(values: Sequence[Value]) -> tuple[Value, ...]:
+    """Return values with the logistic function in place of ``1 / (1 + exp(-x))``, which is less accurate."""
+    found = [_logistic_of(values, k) for k in range(len(values))]
+    pairs = zip(values, found, strict=True)
+    return tuple([Op(Fast("logistic", None), v.dtype, (x,)) if isinstance(v, Op) and x >= 0 else v for v, x in pairs])
+
+
+def _logistic_of(values: Sequence[Value], k: int) -> int:
+    """Return the number of x, -1 where a value has another form."""
+    quotient = _operands(values, k, "divide")
+    if not quotient or not _is_one(values[quotient[0]]):
+        return -1
+    terms = _operands(values, quotient[1], "add")
+    if not terms or not any(_is_one(values[t]) for t in terms):
+        return -1
+    powers = [e for t in terms for e in _operands(values, t, "exp")]
+    return next((x for e in powers for x in _operands(values, e, "negative")), -1)
+
+
+def _operands(values: Sequence[Value], k: int, name: str) -> tuple[int, ...]:
+    """Return the operands of a value where it is this operation."""
+    value = values[k]
+    if not isinstance(value, Op):
+        return ()
+    own = value.name.name if isinstance(value.name, Fast) else value.name
+    return value.args if own == name else ()
+
+
+def _is_one(value: Value) -> bool:
+    return isinstance(value, Number) and value.value == 1
+
+
+def keep_needed(values: Sequence[Value], wanted: Sequence[int]) -> tuple[tuple[Value, ...], dict[int, int]]:
+    """Return the values that others are made of, and their new numbers.
+
+    >>> keep_needed((Number(1.0, "f4"), Number(2.0, "f4")), [1])
+    ((Number(value=2.0, dtype='f4'),), {1: 0})
+    """
+    needed = set(wanted)
+    for k in reversed(range(len(values))):
+        value = values[k]
+        if k in needed and isinstance(value, Op):
+            needed |= set(value.args)
+    numbers = {k: n for n, k in enumerate(sorted(needed))}
+    kept = [values[k] for k in numbers]
+    moved = [attrs.evolve(v, args=tuple([numbers[k] for k in v.args])) if isinstance(v, Op) else v for v in kept]
+    return tuple(moved), numbers
+
+
+# --- Table of the second tier's functions, and their emission: each a function of LLVM that is joined to its callers
+#
+# Lanes of which a function says that they are hard are computed by NumPy's own loop, so that they are NumPy's in
+# value and flags; where none is, that costs one test.
 
 KINDS = {"f4": "float", "f8": "double"}
 BOTH, SINGLE = ("f4", "f8"), ("f4",)
@@ -24,17 +87,17 @@ Function: TypeAlias = "Callable[..., Lanes]"
 
 # name: dtypes, the function, which lanes another one computes: NumPy's loop where none is named
 FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., Lanes | None] | None]] = {
-    "exp": (BOTH, exponential.exp, exponential.exp_is_hard, exponential.exp_of_all),
-    "expm1": (BOTH, exponential.expm1, exponential.expm1_is_hard, exponential.expm1_of_all),
-    "tanh": (BOTH, exponential.tanh, None, None),
-    "logistic": (BOTH, exponential.logistic, None, None),
-    "log": (BOTH, logarithm.log, logarithm.log_is_hard, None),
-    "log1p": (BOTH, logarithm.log1p, logarithm.log1p_is_hard, None),
-    "sin": (BOTH, trigonometry.sin, trigonometry.is_far, None),
-    "cos": (BOTH, trigonometry.cos, trigonometry.is_far, None),
-    "erf": (SINGLE, exponential.erf, None, None),
-    "power": (SINGLE, power.power, power.power_is_hard, None),
-    "hypot": (SINGLE, power.hypot, power.hypot_is_hard, None),
+    "exp": (BOTH, elementary.exp, elementary.exp_is_hard, elementary.exp_of_all),
+    "expm1": (BOTH, elementary.expm1, elementary.expm1_is_hard, elementary.expm1_of_all),
+    "tanh": (BOTH, elementary.tanh, None, None),
+    "logistic": (BOTH, elementary.logistic, None, None),
+    "log": (BOTH, elementary.log, elementary.log_is_hard, None),
+    "log1p": (BOTH, elementary.log1p, elementary.log1p_is_hard, None),
+    "sin": (BOTH, elementary.sin, elementary.is_far, None),
+    "cos": (BOTH, elementary.cos, elementary.is_far, None),
+    "erf": (SINGLE, elementary.erf, None, None),
+    "power": (SINGLE, elementary.power, elementary.power_is_hard, None),
+    "hypot": (SINGLE, elementary.hypot, elementary.hypot_is_hard, None),
 }
 
 

@@ -1,40 +1,210 @@
-"""Native programs as LLVM IR: blocks of steps, and loops over blocks, behind the builtin functions that Python calls."""
+"""Native programs as LLVM IR: a function for each step, blocks, and the passes that a module needs."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TypeVar
 
 import attrs
 
-from afx.compiler.native_backend.llvm.entry import Entry
-from afx.compiler.native_backend.llvm.flags import Flags, Layout
-from afx.compiler.native_backend.llvm.looks import Looks, leave_long
-from afx.compiler.native_backend.llvm.loops import Loops, pointers_of, root_of
-from afx.compiler.native_backend.llvm.op import memory_type
-from afx.compiler.native_backend.llvm.passes import choose_passes
-from afx.compiler.native_backend.llvm.step import emit_step
-from afx.compiler.native_backend.llvm.team import Team
-from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import (
-    PARTS,
-    Block,
-    BlockLoop,
-    Choice,
-    Leaf,
-    Load,
-    Loop,
-    Nest,
-    Phase,
-    Product,
-    Program,
-    Step,
+from afx.compiler.native_backend.llvm.loops import (
+    Looks,
+    Loops,
+    call_loop,
+    element_at,
+    leave_long,
+    over,
+    pointers_of,
+    root_of,
+    start_of,
 )
+from afx.compiler.native_backend.llvm.nests import NestEmitter
+from afx.compiler.native_backend.llvm.op import emit, memory_type, read, written
+from afx.compiler.native_backend.llvm.products import emit_small_product, emit_tiles
+from afx.compiler.native_backend.llvm.reductions import (
+    PAIRWISE_MIN_ELEMENTS,
+    combine_rows,
+    emit_extreme,
+    emit_ordered_extreme,
+    emit_sum,
+    is_row_reduction,
+)
+from afx.compiler.native_backend.llvm.strips import emit_indexed, emit_search, emit_words
+from afx.compiler.native_backend.llvm.team import Entry, Team
+from afx.compiler.native_backend.llvm.writer import Flags, Layout, Writer
+from afx.compiler.native_backend.program.elements import Load, UfuncLoop
+from afx.compiler.native_backend.program.interface import PARTS
+from afx.compiler.native_backend.program.leaves import Inner, Nest, Product, Routine
+from afx.compiler.native_backend.program.loops import BlockLoop, Choice, Loop
+from afx.compiler.native_backend.program.steps import Block, Leaf, Phase, Program, Step
+from afx.compiler.native_backend.service.child import FEW_PASSES, UNROLL
 from afx.compiler.target import DEFAULT, NativeTarget
 
-__all__ = ["Blocks", "emit_programs"]
+# --- Passes: which of LLVM's passes a module needs, as its first line says
+#
+# Loops over vectors that are written out gain nothing from the stock pipeline, which takes five to ten times as long
+# as the few passes that join functions and keep values in registers: measured on the benchmarks, whose times stay
+# within 2 %. Loops over single elements gain up to a quarter from being unrolled, which takes as long again as those
+# few passes, and nothing from the rest. Loops of the program, whose turns are short, gain up to half their time from
+# LLVM's own pipeline.
+
+
+def choose_passes(programs: Sequence[Program], characters: int, limits: NativeTarget) -> str:
+    """Return the first line of a module that is so long, empty where it needs LLVM's own pipeline."""
+    if all(_is_written_out(program, limits) for program in programs):
+        needs_stock = characters < limits.passes_loop_min_characters and _has_loops(programs)
+        return "" if needs_stock else FEW_PASSES
+    return "" if _has_loops(programs) else UNROLL
+
+
+def _has_loops(programs: Sequence[Program]) -> bool:
+    return any(isinstance(step, Loop) for program in programs for step in program.block.all_steps())
+
+
+def _is_written_out(program: Program, limits: NativeTarget) -> bool:
+    """Tell whether what takes time in a program is loops over vectors that are written out."""
+    short = sum([_short_nanoseconds(step, limits) for step in program.block.steps])
+    return short <= limits.passes_short_max_share * program.block.nanoseconds
+
+
+def _short_nanoseconds(step: Step, limits: NativeTarget) -> float:
+    """Return about how long a step spends in loops over single elements, or over short rows."""
+    bodies = step.repeated_blocks()
+    if not bodies:
+        return 0.0 if step.is_written_out(limits) else step.nanoseconds
+    return step.turns * sum([_inner_nanoseconds(body, limits) for body in bodies])
+
+
+def _inner_nanoseconds(block: Block, limits: NativeTarget) -> float:
+    """Return the same of a block within a loop, where nests of short rows count however few they are."""
+    found = 0.0
+    for step in block.steps:
+        if not isinstance(step, Nest):
+            found += _short_nanoseconds(step, limits)
+        elif step.operations and not step.is_dense(limits):
+            found += step.nanoseconds
+    return found
+
+
+# --- Steps as LLVM IR: a function for each, whose parameters are the memory that it reads and writes
+
+ROUTINES: dict[str, Callable[[Writer, Routine], None]] = {
+    "gather": emit_indexed,
+    "set": emit_indexed,
+    "add": emit_indexed,
+    "argmax": emit_extreme,
+    "argmin": emit_extreme,
+    "maximum": emit_ordered_extreme,
+    "minimum": emit_ordered_extreme,
+    "philox": emit_words,
+    "search.left": emit_search,
+    "search.right": emit_search,
+}
+
+
+def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared: Collection[int] = frozenset()) -> str:
+    """Add the function of a step, whose parameters are its roots, of which some may be shared; return its name."""
+    name = f"@{type(step).__name__.lower()}{w.fresh()}"
+    roots = ", ".join([f"ptr {'' if k in shared else 'noalias '}%r{k}" for k in step.touched])
+
+    def body() -> None:
+        if isinstance(step, Nest):
+            NestEmitter(w, step, flags).emit()
+        elif isinstance(step, Inner):
+            if is_row_reduction(step):
+                combine_rows(w, step)
+            else:
+                flags.keep(step.loop, partial(_inner, w, step))
+        elif isinstance(step, Routine):
+            ROUTINES[step.name](w, step)
+        elif isinstance(step, Product):
+            _product(w, step, flags)
+        w.hand_over_faults()
+        w.line("ret void")
+
+    bounds = ", i64 %low, i64 %high" if step.is_cut else ""
+    w.function(f"internal void {name}({roots}, ptr noalias %fault{bounds}) {attributes}", body)
+    return name
+
+
+def _product(w: Writer, step: Product, flags: Flags) -> None:
+    if step.orders is not None:
+        emit_small_product(w, step)
+    elif step.loop is None:
+        emit_tiles(w, step)
+    elif step.is_sort:
+        _sort(w, step, step.loop, flags)
+    else:
+        _call_pieces(w, step, step.loop)
+
+
+def _sort(w: Writer, step: Product, loop: UfuncLoop, flags: Flags) -> None:
+    """Add a loop over rows, each sorted by NumPy's function; flags of comparisons are dropped, short memory is a fault."""
+    symbol, (rows, length) = f'@"{loop.symbol}"', step.sizes
+    w.declare(symbol, f"declare i32 {symbol}({', '.join(['ptr'] * len(step.operands))}, i64, ptr)")
+
+    def row(number: str) -> None:
+        pointers = [element_at(w, start_of(w, ref), number, length * ref.size) for ref in step.operands]
+        for out in pointers[1:]:
+            w.loop("0", str(length), 1, partial(_store_index, w, out))
+        call = f"call i32 {symbol}({', '.join([f'ptr {p}' for p in pointers])}, i64 {length}, ptr null)"
+        w.fault(w.let(f"icmp ne i32 {flags.keep_around(lambda: w.let(call))}, 0"))
+
+    w.loop("0", str(rows), 1, row)
+
+
+def _store_index(w: Writer, out: str, i: str) -> None:
+    w.line(f"store i64 {i}, ptr {w.element('i64', out, i)}")
+
+
+def _call_pieces(w: Writer, step: Product, loop: UfuncLoop) -> None:
+    """Call a generalized ufunc's loop, or its pieces from one to another."""
+    steps = [ref.strides[-1] if ref.strides else 0 for ref in step.operands] + [*step.core_strides]
+    if not step.is_cut:
+        call = partial(call_loop, w, loop, sizes=list(map(str, step.sizes)), steps=steps)
+        over(w, step.outer, step.operands, call, nanoseconds=step.nanoseconds / math.prod(step.outer))
+        return
+    pointers = [start_of(w, ref) for ref in step.operands]
+    by = steps[: len(pointers)]  # bytes, of each operand
+    if step.axis:
+        by = [steps[3], 0, steps[7]] if step.axis == 1 else [0, steps[6], steps[8]]
+    for number, (start, stop) in enumerate(itertools.pairwise((0, *step.stops))):
+        sizes = [str(stop - start if k == step.axis else n) for k, n in enumerate(step.sizes)]
+        at = [w.shifted(p, start * stride) for p, stride in zip(pointers, by, strict=True)]
+        is_asked = w.let(f"and i1 {w.let(f'icmp sle i64 %low, {number}')}, {w.let(f'icmp sgt i64 %high, {number}')}")
+        w.when(is_asked, partial(call_loop, w, loop, at, sizes, steps))
+
+
+def _inner(w: Writer, step: Inner) -> None:
+    if _is_sum(step):
+        over(w, step.space[:-1], step.operands, lambda pointers: _sum(w, step, pointers))
+        return
+    length = str(step.space[-1]) if step.space else "1"
+    strides = [ref.strides[-1] if ref.strides else 0 for ref in step.operands]
+    over(w, step.space[:-1], step.operands, lambda pointers: call_loop(w, step.loop, pointers, [length], strides))
+
+
+def _is_sum(step: Inner) -> bool:
+    """Tell whether a loop adds up neighbouring floats."""
+    (out, x, into), n = step.operands, step.space[-1] if step.space else 1
+    is_dense = n >= PAIRWISE_MIN_ELEMENTS and x.strides[-1] == int(x.dtype[1:]) and out.strides[-1] == 0
+    return is_dense and step.loop.ufunc == "add" and x.dtype in ("f4", "f8") and out == into
+
+
+def _sum(w: Writer, step: Inner, pointers: list[str]) -> None:
+    """Add the sum of a row to what its result holds."""
+    out, x, _ = pointers
+    dtype = step.operands[0].dtype
+    before = read(w, dtype, out)
+    total = emit_sum(w, dtype, x, step.space[-1])
+    written(w, dtype, emit(w, "add", [before, total], [dtype, dtype], dtype), out)
+
+
+# --- Native programs as LLVM IR: blocks of steps, and loops over blocks, behind the builtin functions that Python
+# calls
 
 R = TypeVar("R")
 

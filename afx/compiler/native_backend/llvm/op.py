@@ -7,13 +7,8 @@ import struct
 from collections.abc import Callable, Sequence
 
 from afx.compiler.native_backend.llvm.writer import Writer, compare_strictly, compute_strictly
-from afx.compiler.native_backend.program import Number
+from afx.compiler.native_backend.program.elements import Number
 from afx.core.scalar_ops import SCALAR_OPS
-
-__all__ = [
-    "EMIT", "element_type", "emit", "memory_type", "number", "read", "read_apart", "read_one",
-    "shuffled", "spread", "written",
-]  # fmt: skip
 
 FLOATS = {"f4": "float", "f8": "double"}
 COMPLEX = {"c8": "<ff", "c16": "<dd"}  # how struct packs them

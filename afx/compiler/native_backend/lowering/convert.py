@@ -8,28 +8,36 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.compiler.native_backend.functions.rewrites import rewrite
-from afx.compiler.native_backend.lowering.items import Group, Item, Recipe, made_by, recipe_of, with_views_first
+from afx.compiler.native_backend.functions.table import rewrite
 from afx.compiler.native_backend.lowering.memory import (
+    Group,
+    Item,
     Location,
+    Recipe,
     copy_nest,
     dense,
     dtype_name,
+    made_by,
     of_array,
     part_of,
     place_memory,
+    recipe_of,
+    with_views_first,
 )
-from afx.compiler.native_backend.lowering.phases import shared_rows
-from afx.compiler.native_backend.lowering.short_rows import cut_at_calls, has_short_calls
-from afx.compiler.native_backend.lowering.tiles import fuse_rows, tile_stencils
-from afx.compiler.native_backend.program import Block, Load, Nest, Number, Ref, Step
-from afx.compiler.operands import Buffer, Operand
-from afx.compiler.schedule import Instruction, Schedule
+from afx.compiler.native_backend.lowering.tiles import (
+    cut_at_calls,
+    fuse_rows,
+    has_short_calls,
+    shared_rows,
+    tile_stencils,
+)
+from afx.compiler.native_backend.program.elements import Load, Number, Ref
+from afx.compiler.native_backend.program.leaves import Nest
+from afx.compiler.native_backend.program.steps import Block, Step
+from afx.compiler.schedule.schedule import Buffer, Instruction, Operand, Schedule
 from afx.compiler.target import DEFAULT, NativeTarget, Target
 from afx.core.aval import Shape
 from afx.core.primitive import lookup
-
-__all__ = ["BlockBuilder", "Converted", "Group", "Item", "UnsupportedError"]
 
 
 class UnsupportedError(Exception):

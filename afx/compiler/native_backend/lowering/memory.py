@@ -1,32 +1,158 @@
-"""Memory of native blocks: slots of values, their lifetimes in the arena, and iteration spaces with merged axes."""
+"""Memory of native blocks: what they are built of, slots and lifetimes of values, and which of them may share memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
 
-from afx.compiler.arena import Arena
-from afx.compiler.native_backend.lowering.items import Item
-from afx.compiler.native_backend.program import Block, Load, Nest, Number, Op, Ref, Root, Value
+from afx.compiler.native_backend.program.elements import Fast, Load, Number, Op, Ref, Root, UfuncLoop, Value
+from afx.compiler.native_backend.program.leaves import Nest
+from afx.compiler.native_backend.program.steps import Block, Step
+from afx.compiler.schedule.buffers import Arena
+from afx.compiler.schedule.schedule import (
+    Alloc,
+    Branch,
+    Buffer,
+    Call,
+    Fused,
+    Instruction,
+    Loop,
+    Operand,
+    Schedule,
+    View,
+)
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
 
-__all__ = [
-    "Location",
-    "broadcast",
-    "copy_nest",
-    "dense",
-    "dtype_name",
-    "fill_nest",
-    "look",
-    "of_array",
-    "part_of",
-    "place_memory",
-]
+# --- Items: what a block is built of, steps that run together and groups of calls that share one loop
+
+
+@attrs.define(eq=False)
+class Item:
+    """Steps that run together, and the memory that they read and write, by the index of its owner."""
+
+    steps: list[Step] = attrs.field(factory=list)
+    reads: set[int] = attrs.field(factory=set)
+    writes: list[int] = attrs.field(factory=list)
+    arena: int = 0  # bytes of scratch that it needs beside
+
+    @property
+    def touched(self) -> set[int]:
+        """All memory that they read or write."""
+        return self.reads.union(self.writes)
+
+
+@attrs.define(eq=False)
+class Group(Item):
+    """Fused calls over one space."""
+
+    space: Shape = ()
+    quiet: tuple[str, ...] | None = None
+    values: list[Value] = attrs.field(factory=list)
+    known: dict[Any, int] = attrs.field(factory=dict)
+    folds: list[tuple[int, str, Ref]] = attrs.field(factory=list)  # as in `Nest`
+    parts: list[tuple[int, Ref]] = attrs.field(factory=list)  # values that are also written into parts of other arrays
+    made: dict[int, int] = attrs.field(factory=dict)  # buffer index to the number of its value
+
+    def add(self, value: Value) -> int:
+        """Return the number of a value, entered once."""
+        if value not in self.known:
+            self.known[value] = len(self.values)
+            self.values.append(value)
+        return self.known[value]
+
+
+Recipe: TypeAlias = "Callable[[Group, Callable[[Operand], int]], int]"
+"""Adds an operation to a group, given what gives the numbers of its operands there."""
+
+
+def recipe_of(
+    out: Buffer,
+    operands: Sequence[Operand],
+    quiet: tuple[str, ...] | None,
+    make: Callable[[Group, list[int]], int],
+    known: Container[int],
+) -> dict[int, Recipe]:
+    """Return how a value is made, where loops that read it better read its only array, which is no larger, and make it again.
+
+    So it is with signs, sizes and choices between numbers, which raise no errors; but not with what is made of such ones,
+    whose indices are known: loops would make whole chains again.
+    """
+    arrays = [x for x in operands if isinstance(x, Buffer)]
+    is_cheap = quiet is None and len(arrays) == 1 and arrays[0].dtype.itemsize <= out.dtype.itemsize
+    is_cheap = is_cheap and arrays[0].index not in known
+    return {out.index: lambda group, number_of: make(group, [number_of(x) for x in operands])} if is_cheap else {}
+
+
+def call_of(loop: UfuncLoop | Fast | str, dtype: str) -> Callable[[Group, list[int]], int]:
+    """Return what adds an operation to a group."""
+    return lambda group, args: group.add(Op(loop, dtype, tuple(args)))
+
+
+READ: dict[type[Any], tuple[str, ...]] = {
+    Call: ("operands",),
+    View: ("source",),
+    Fused: ("sliced", "whole"),
+    Branch: ("operands", "index"),
+    Loop: ("tests", "consts", "carry", "xs", "carry_back"),
+}
+MADE: dict[type[Any], tuple[str, ...]] = {
+    Call: ("outputs",),
+    View: ("out",),
+    Fused: ("outputs",),
+    Branch: ("outputs",),
+    Loop: ("outputs", "ys"),
+}
+
+
+def made_by(instruction: Instruction) -> tuple[Buffer, ...]:
+    """Return the buffers that an instruction defines."""
+    return tuple(_buffers_of(instruction, MADE))
+
+
+def reads_of(instruction: Instruction) -> list[int]:
+    """Return the numbers of the buffers that an instruction reads."""
+    return [x.index for x in _buffers_of(instruction, READ)]
+
+
+def _buffers_of(instruction: Instruction, fields: Mapping[type[Any], tuple[str, ...]]) -> list[Buffer]:
+    found: list[Any] = []
+    for name in fields.get(type(instruction), ()):
+        value: Any = getattr(instruction, name)
+        found += value if isinstance(value, tuple) else (value,)
+    return [x for x in found if isinstance(x, Buffer)]
+
+
+def with_views_first(instructions: Iterable[Instruction]) -> list[Instruction]:
+    """Return instructions with each view right behind what it looks at: one that copies keeps no loops apart then."""
+    found = list[Instruction]()
+    waiting: dict[int, list[View]] = {}
+    known, made = list(instructions), set[int]()
+    for instruction in known:
+        made.update([x.index for x in made_by(instruction)])
+        if isinstance(instruction, View):
+            waiting.setdefault(instruction.source.index, []).append(instruction)
+
+    def add(instruction: Instruction) -> None:
+        found.append(instruction)
+        for x in made_by(instruction):
+            for view in waiting.pop(x.index, ()):
+                add(view)
+
+    for source in [index for index in waiting if index not in made]:
+        for view in waiting.pop(source):
+            add(view)
+    for instruction in known:
+        if not isinstance(instruction, View):
+            add(instruction)
+    return found
+
+
+# --- Memory of native blocks: slots of values, their lifetimes in the arena, and iteration spaces with merged axes
 
 
 @attrs.frozen
@@ -161,3 +287,133 @@ def fill_nest(out: Location, value: complex = 0) -> Nest:
     """Return the nest that fills memory with a number."""
     number = Number(np.dtype(out.dtype).type(value).item(), out.dtype)
     return Nest(out.shape, (number,), ((0, out.ref),))
+
+
+# --- Alias analysis: which memory steps may share, so that results take that of arguments, and carries stay in place
+#
+# A kernel of which an argument is half overwritten can neither refuse nor be run again by NumPy. So programs with
+# steps that may fault, such as those with indices, take new memory for their results.
+
+
+def keep_in_place(block: Block, carries: Sequence[tuple[int, int, int]]) -> tuple[Block, set[int]]:
+    """Return the body of a loop without copies of carries that can stay where they are, and which of them those are.
+
+    A carry stays where one step copies it whole, and the steps behind it read the copy alone, or only read.
+
+    Args:
+        block: the body.
+        carries: for each its parameter, that of the next one, and its bytes.
+    """
+    kept: set[int] = set()
+    touching = _steps_by_root(block)
+    for number, (old, new, nbytes) in enumerate(carries):
+        writers = touching.get(new, [])
+        if not writers or not _copies(block.steps[writers[0]], old, new, nbytes):
+            continue
+        first = writers[0]
+        if len(writers) > 1 and touching[old][-1] > first:
+            continue
+        kept.add(number)
+        shared = (*block.shared, old, new)
+        block = attrs.evolve(block, steps=(*block.steps[:first], *block.steps[first + 1 :]), shared=shared)
+        touching = _steps_by_root(block)
+    return block, kept
+
+
+def rotate_carries(block: Block, carries: Sequence[tuple[int, int, int]]) -> tuple[Block, dict[int, int]]:
+    """Return the body of a loop without copies of carries to others, and by whose memory each such pair takes turns.
+
+    Where one carry becomes the old value of another one, which nothing but the step that makes the latter anew reads,
+    element by element, the two exchange their memory: as in steps of second order, which know the state before.
+
+    Args:
+        block: the body.
+        carries: for each its parameter, that of the next one, and its bytes.
+    """
+    partners: dict[int, int] = {}
+    touching = _steps_by_root(block)
+    for i, (old, new, nbytes) in enumerate(carries):
+        for j, (before, copied, size) in enumerate(carries):
+            if i == j or size != nbytes or {i, j} & partners.keys():
+                continue
+            copies, readers = touching.get(copied, []), touching.get(before, [])
+            is_copied = len(copies) == 1 and _copies(block.steps[copies[0]], old, copied, nbytes)
+            if not is_copied or len(readers) != 1 or not _can_overwrite(block, new, before):
+                continue
+            steps = (*block.steps[: copies[0]], *block.steps[copies[0] + 1 :])
+            shared, donated = (*block.shared, old, copied), (*block.donated, (new, before))
+            block = attrs.evolve(block, steps=steps, shared=shared, donated=donated)
+            touching = _steps_by_root(block)
+            partners |= {i: j, j: i}
+    return block, partners
+
+
+def _steps_by_root(block: Block) -> dict[int, list[int]]:
+    """Return which steps touch each root, in their order."""
+    steps: dict[int, list[int]] = {}
+    for k, step in enumerate(block.steps):
+        for root in step.touched:
+            steps.setdefault(root, []).append(k)
+    return steps
+
+
+def _copies(step: Step, old: int, new: int, nbytes: int) -> bool:
+    """Tell whether a step copies one parameter to another, and does nothing else."""
+    if not isinstance(step, Nest) or step.folds or len(step.values) != 1 or len(step.stores) != 1:
+        return False
+    (value,), ((_, target),) = step.values, step.stores
+    if not isinstance(value, Load) or (value.ref.root, target.root) != (old, new):
+        return False
+    size, lies = int(target.dtype[1:]), dense(step.space, int(target.dtype[1:]))
+    whole = size
+    for n in step.space:
+        whole *= n
+    same = value.ref.offset == target.offset == 0 and value.ref.strides == target.strides == lies
+    return same and value.ref.dtype == target.dtype and whole == nbytes
+
+
+def donate_memory(block: Block, schedule: Schedule) -> Block:
+    """Return a program's block that says which results may be the memory of which arguments.
+
+    NumPy's plan has chosen them; here those are left whose every element is read before, or where, it is written.
+    """
+    if any(step.may_fault for step in block.all_steps()) or any(step.has_turns for step in block.steps):
+        return block
+    pairs = [pair for pair in _chosen(schedule) if _can_overwrite(block, *pair)]
+    return attrs.evolve(block, donated=tuple(pairs))
+
+
+def _chosen(schedule: Schedule) -> list[tuple[int, int]]:
+    """Return the parameters of a program that NumPy's plan writes into others: results and arguments."""
+    given = {
+        i.buffer.index: i.buffer.location
+        for i in schedule.instructions
+        if isinstance(i, Alloc) and i.buffer.storage == "donated"
+    }
+    results = [r.operand.index if isinstance(r.operand, Buffer) else -1 for r in schedule.results]
+    return [
+        (len(schedule.inputs) + k, given[index])
+        for k, index in enumerate(results)
+        if index in given and results.count(index) == 1
+    ]
+
+
+def _can_overwrite(block: Block, result: int, argument: int) -> bool:
+    """Tell whether nothing reads an element of an argument once that of the result is written."""
+    first = next((k for k, step in enumerate(block.steps) if result in step.touched), -1)
+    if first < 0 or any(argument in step.touched for step in block.steps[first + 1 :]):
+        return False
+    step = block.steps[first]
+    return argument not in step.touched or (isinstance(step, Nest) and _is_elementwise(step, result, argument))
+
+
+def _is_elementwise(nest: Nest, result: int, argument: int) -> bool:
+    """Tell whether a nest reads from an argument what it writes to a result, element by element, and in one loop."""
+    if any(op.is_call for op in nest.operations):
+        return False
+    targets = [ref for ref in nest.refs if ref.root == result]
+    stores = [ref for _, ref in nest.stores if ref.root == result]
+    if len(targets) != 1 or len(stores) != 1:
+        return False
+    read = [ref for ref in nest.refs if ref.root == argument]
+    return all(attrs.evolve(ref, root=result) == targets[0] for ref in read)

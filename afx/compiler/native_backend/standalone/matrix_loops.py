@@ -12,8 +12,6 @@ from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.op import FLOATS
 from afx.compiler.native_backend.llvm.writer import Writer
 
-__all__ = ["MATRIX_LOOPS", "Elements", "each"]
-
 FACTORIZATION = 2
 
 

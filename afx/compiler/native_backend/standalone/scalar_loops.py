@@ -7,15 +7,13 @@ import struct
 from collections.abc import Callable
 from functools import partial
 
-from afx.compiler.native_backend.elements import UfuncLoop
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.op import EMIT, FLOATS, element_type, read, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
+from afx.compiler.native_backend.program.elements import UfuncLoop
 from afx.compiler.native_backend.standalone.matrix_loops import MATRIX_LOOPS, Elements, each
 from afx.core.scalar_ops import scalar_op
-
-__all__ = ["define_loop"]
 
 # NumPy's name: libm's for doubles; those for floats end in f
 LIBM = {

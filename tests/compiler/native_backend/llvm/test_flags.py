@@ -13,7 +13,7 @@ import afx
 from afx import optim
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import lower_schedule
-from afx.compiler.native_backend.run import Runner
+from afx.compiler.native_backend.run.run import Runner
 from afx.compiler.target import Target, use_target
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind

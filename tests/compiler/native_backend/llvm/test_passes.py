@@ -9,8 +9,8 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.child import FEW_PASSES, UNROLL, compile_text
-from afx.compiler.native_backend.link import link
+from afx.compiler.native_backend.service.child import FEW_PASSES, UNROLL, compile_text
+from afx.compiler.native_backend.service.link import link
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, use_limits
 
 LONG = np.linspace(-1, 1, 20_000)

@@ -13,7 +13,7 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.llvm.team import DISMISSED, ENDED, JOB, MEMBERS, TICKET
-from afx.compiler.native_backend.share import run_on_threads, team_memory
+from afx.compiler.native_backend.run.run import run_on_threads, team_memory
 from afx.runtime import thread_pool
 from tests.compiler.native_backend.native_run import (
     Native,

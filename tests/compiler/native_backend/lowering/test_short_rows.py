@@ -7,7 +7,8 @@ import pytest
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.program import Nest, UfuncLoop
+from afx.compiler.native_backend.program.elements import UfuncLoop
+from afx.compiler.native_backend.program.leaves import Nest
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, use_limits
 
 DTYPES = ["float32", "float64"]

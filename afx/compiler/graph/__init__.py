@@ -1,0 +1,1 @@
+"""Graphs of the compiler: building and rewriting."""

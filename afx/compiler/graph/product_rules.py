@@ -1,0 +1,337 @@
+"""Product rules: matrix products, and exponentials of masked numbers, as what computes them fastest."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from afx.compiler.graph.builder import GraphBuilder, Params, number_of
+from afx.compiler.target import Target
+from afx.core.aval import Aval, Shape
+from afx.core.graph import Atom, Equation, Graph, Literal
+from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
+from afx.core.tracing.traces import FP_ERRORS
+
+# --- Product rules: many small products, sums of outer products and products of inner length one as what computes
+# them fastest
+
+BLAS = "fdFD"
+
+
+def _reshape(b: GraphBuilder, x: Atom, shape: Shape) -> Atom:
+    return b.make(primitive_for_role("reshape"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
+
+
+def _permute(b: GraphBuilder, x: Atom, axes: Sequence[int]) -> Atom:
+    return b.make(primitive_for_role("permute"), (x,), (("axes", tuple(axes)),))
+
+
+# -- products --
+def collapse_batched_matmul(
+    b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
+) -> Atom | None:
+    """Many matrices times one matrix are one tall matrix times it."""
+    x, y = xs
+    if x.aval.ndim < 3 or y.aval.ndim != 2 or not x.aval.size or x.aval.dtype != y.aval.dtype:
+        return None
+    tall = (math.prod(x.aval.shape[:-1]), x.aval.shape[-1])
+    return _reshape(b, b.make(p, (_reshape(b, x, tall), y)), aval.shape)
+
+
+def collapse_batched_columns(
+    b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
+) -> Atom | None:
+    """One matrix times many columns is one tall matrix of these as rows times its transpose."""
+    x, y = xs
+    if x.aval.ndim != 2 or y.aval.ndim < 3 or y.aval.shape[-1] != 1 or not y.aval.size or x.aval.dtype != y.aval.dtype:
+        return None
+    rows = _reshape(b, y, (math.prod(y.aval.shape[:-2]), y.aval.shape[-2]))
+    return _reshape(b, b.make(p, (rows, _permute(b, x, (1, 0)))), aval.shape)
+
+
+def outer_product(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """A product of inner length one is one of elements, which loops over elements take in."""
+    x, y = xs
+    is_outer = min(x.aval.ndim, y.aval.ndim) > 1 and x.aval.shape[-1] == 1 and x.aval.dtype == y.aval.dtype
+    if not is_outer or aval.dtype.char not in BLAS:
+        return None
+    return b.make(with_ufunc(np.multiply), xs, (), aval)
+
+
+# -- sums of products --
+def sum_batched_matmul(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """A sum of many products, whose left matrices are transposes, is one product of these on top of each other."""
+    product = b.defining_equation(xs[0]) if p.lowering.reduce_ufunc is np.add else None
+    if product is None or product.primitive.lowering.ufunc is not np.matmul or aval.dtype.char not in BLAS:
+        return None
+    x, y = product.inputs
+    batch, axes = x.aval.shape[:-2], (*range(x.aval.ndim - 2), x.aval.ndim - 1, x.aval.ndim - 2)
+    turned = b.made_by(x, "permute")
+    fits = turned is not None and turned.keywords["axes"] == axes and batch and y.aval.shape[:-2] == batch
+    if not fits or turned is None or dict(params)["axis"] != tuple(range(len(batch))) or not xs[0].aval.size:
+        return None
+    left, right = [_reshape(b, z, (math.prod(z.aval.shape[:-1]), z.aval.shape[-1])) for z in (turned.inputs[0], y)]
+    return b.make(product.primitive, (_permute(b, left, (1, 0)), right), product.params, aval)
+
+
+def contract_sum(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """A sum over the axes that both factors of larger products have is a product of matrices: they are not written out."""
+    product = b.defining_equation(xs[0]) if p.lowering.reduce_ufunc is np.add else None
+    if product is None or product.primitive.lowering.ufunc is not np.multiply or aval.dtype.char not in BLAS:
+        return None
+    whole = xs[0].aval.shape
+    summed: tuple[int, ...] = dict(params)["axis"]
+    if xs[0].aval.size < b.target.collapse_min_elements or any(x.aval.dtype != aval.dtype for x in product.inputs):
+        return None
+    padded = [(1,) * (len(whole) - x.aval.ndim) + x.aval.shape for x in product.inputs]
+    own = [[a for a, n in enumerate(shape) if n > 1 and a not in summed] for shape in padded]
+    shared = [a for a in summed if whole[a] > 1]
+    if set(own[0]) & set(own[1]) or any(shape[a] == 1 for shape in padded for a in shared):
+        return None
+    lengths = [math.prod([whole[a] for a in axes]) for axes in own]
+    order = sorted((0, 1), key=lambda k: own[k])
+    free = [a for k in order for a in own[k]]
+    if min(lengths) < b.target.contract_min_length or free != sorted(free):
+        return None
+    left, right = [_as_matrix(b, _reshape(b, product.inputs[k], padded[k]), own[k], shared) for k in order]
+    return _reshape(b, b.make(with_ufunc(np.matmul), (left, _permute(b, right, (1, 0)))), aval.shape)
+
+
+def _as_matrix(b: GraphBuilder, x: Atom, rows: Sequence[int], columns: Sequence[int]) -> Atom:
+    """Return a matrix of some axes as rows and the others as columns, without a copy where either lie behind the others."""
+    m, n = [math.prod([x.aval.shape[a] for a in axes]) for axes in (rows, columns)]
+    if [*columns, *rows] == sorted([*columns, *rows]):
+        return _permute(b, _reshape(b, x, (n, m)), (1, 0))
+    rest = [a for a in range(x.aval.ndim) if a not in (*rows, *columns)]
+    return _reshape(b, _permute(b, x, (*rest, *rows, *columns)), (m, n))
+
+
+# -- many small products --
+def expand_gram(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """Many small matrices times their own transposes are sums of few terms: BLAS's routine for them is called for each.
+
+    Products with other matrices of that size take NumPy a third of the time, and stay.
+    """
+    x, y = xs
+    if x.aval.ndim < 3:  # a vector, or one product
+        return None
+    (m, k), batch = x.aval.shape[-2:], aval.shape[:-2]
+    most, calls = b.target.expand_max_length, m * (m + 1) // 2 * (2 * k - 1)
+    if not (batch and m and k) or aval.dtype.char not in "fd" or max(m, k) > most or not _are_transposes(b, x, y):
+        return None
+    if math.prod(batch) < b.target.expand_call_products * calls:
+        return None
+    elements = [[_element(b, x, i, t) for t in range(k)] for i in range(m)]
+    found = [_dot(b, left, right) for left in elements for right in elements]
+    joined = b.make(primitive_for_role("stack"), tuple(found), (("axis", len(batch)),))
+    return _reshape(b, joined, aval.shape)
+
+
+def _are_transposes(b: GraphBuilder, x: Atom, y: Atom) -> bool:
+    swapped = (*range(x.aval.ndim - 2), x.aval.ndim - 1, x.aval.ndim - 2)
+    pairs = [(b.made_by(z, "permute"), other) for z, other in ((x, y), (y, x))]
+    return any(eq is not None and eq.keywords["axes"] == swapped and eq.inputs[0] is other for eq, other in pairs)
+
+
+def _element(b: GraphBuilder, x: Atom, i: int, j: int) -> Atom:
+    """Return one element of each matrix of a stack."""
+    index = (*[(0, n, 1) for n in x.aval.shape[:-2]], i, j)
+    return b.make(primitive_for_role("slice"), (x,), (("index", index),))
+
+
+def _dot(b: GraphBuilder, xs: Sequence[Atom], ys: Sequence[Atom]) -> Atom:
+    """Return the sum of the products of operands, element by element."""
+    terms = [b.make(with_ufunc(np.multiply), pair) for pair in zip(xs, ys, strict=True)]
+    return functools.reduce(lambda total, term: b.make(with_ufunc(np.add), (total, term)), terms)
+
+
+# --- Masked products: a matrix of which zeros of the other operand leave rows out is multiplied before these are
+# masked
+#
+# The derivative of a choice masks both operands of a product, so that infinities and nan among what was not chosen
+# count as nothing. To copy a matrix for that takes longer than its product with a vector. Where both operands are 0
+# there, a product without the mask is the same if it is finite; if it is not, the plan multiplies again, with the
+# mask.
+
+DEPTH = 8  # equations that are looked through for the zeros of an operand
+
+
+class Masked(NamedTuple):
+    """A matrix with zeros in some rows or columns.
+
+    Attributes:
+        matrix: the same without them.
+        chosen: the condition that keeps a row, or an element of the other operand.
+        axes: along which any of these keeps it; none where there is one condition for each row.
+        shape: of the mask.
+        turned: the permutation behind the choice, where there is one.
+    """
+
+    matrix: Atom
+    chosen: Atom
+    axes: Shape
+    shape: Shape
+    turned: Equation | None
+
+
+def multiply_unmasked(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """A product with a masked matrix is one with the matrix itself, where that is finite."""
+    if not b.expanding or aval.dtype.kind not in "fc" or max(x.aval.ndim for x in xs) > 2:
+        return None
+    for k, other in enumerate(xs[::-1]):
+        found = _masked(b, xs[k], 1 - k, other.aval.ndim - 1 if k else 0)
+        if found is not None and _is_worth(found, aval, b.target) and _is_zero_outside(b, other, found, DEPTH):
+            return _guarded(b, p, params, aval, found, other, k)
+    return None
+
+
+def _is_worth(x: Masked, aval: Aval, target: Target) -> bool:
+    size = x.matrix.aval.size
+    return size >= target.unmask_min_elements and aval.size <= target.unmask_max_share * size
+
+
+# -- masks --
+def _masked(b: GraphBuilder, x: Atom, axis: int, kept: int) -> Masked | None:
+    """Return the matrix of which an operand is a choice along the axis that a product sums over.
+
+    Args:
+        b: the graph so far.
+        x: the operand.
+        axis: the one that is summed over.
+        kept: the same axis of the other operand.
+    """
+    turned = b.made_by(x, "permute")
+    choice = b.made_by(x if turned is None else turned.inputs[0], "select")
+    if x.aval.ndim != 2 or choice is None or number_of(b, choice.inputs[2]) != 0:
+        return None
+    mask, matrix, _ = choice.inputs
+    if matrix.aval != choice.outputs[0].aval:
+        return None
+    axis = axis if turned is None else 1 - axis
+    repeated = b.made_by(mask, "broadcast")
+    mask = mask if repeated is None else repeated.inputs[0]
+    shape = (1,) * (2 - mask.aval.ndim) + mask.aval.shape
+    if shape[1 - axis] != 1 or shape[axis] != matrix.aval.shape[axis]:
+        return None
+    rows = _reshaped(b, mask)
+    some = b.made_by(rows, "reduce_or")
+    if some is None or some.keywords["axis"] != (1 - kept,) or some.inputs[0].aval.ndim != 2:
+        return Masked(matrix, rows, (), shape, turned)
+    return Masked(matrix, some.inputs[0], (1 - kept,), shape, turned)
+
+
+def _reshaped(b: GraphBuilder, mask: Atom) -> Atom:
+    """Return what a mask was before its elements got another shape, which is whether any of one is true, too."""
+    while True:
+        eq = b.made_by(mask, "reshape") or b.made_by(mask, "reduce_or")
+        if eq is None or eq.inputs[0].aval.size != mask.aval.size or eq.inputs[0].aval.dtype != mask.aval.dtype:
+            return mask
+        mask = eq.inputs[0]
+
+
+def _is_zero_outside(b: GraphBuilder, x: Atom, found: Masked, depth: int) -> bool:
+    """Tell whether an operand has zeros, or what is not finite, wherever a mask leaves something out."""
+    eq = b.defining_equation(x)
+    if eq is None or not depth or x.aval.size != found.chosen.aval.size:
+        return False
+    role, ufunc, xs = eq.primitive.algebra.canonical, eq.primitive.lowering.ufunc, eq.inputs
+    if role == "select":
+        is_same = (xs[0] if found.axes else _reshaped(b, xs[0])) == found.chosen
+        return number_of(b, xs[2]) == 0 and (is_same or _is_zero_outside(b, xs[1], found, depth - 1))
+    if ufunc in (np.negative, np.multiply, np.divide) or (role == "reshape" and not found.axes):
+        factors = xs[:1] if ufunc is np.divide else xs
+        return any(_is_zero_outside(b, v, found, depth - 1) for v in factors)
+    return False
+
+
+# -- products --
+def _guarded(b: GraphBuilder, p: Primitive, params: Params, aval: Aval, found: Masked, other: Atom, k: int) -> Atom:
+    """Return the product without the mask, and the one with it where that is not finite."""
+    matrix, turned = found.matrix, found.turned
+    plain = matrix if turned is None else b.make(turned.primitive, (matrix,), turned.params)
+    with b.ignoring(FP_ERRORS):
+        product = b.make(p, (other, plain) if k else (plain, other), params, aval)
+    is_odd = b.make(with_ufunc(np.logical_not), (b.make(with_ufunc(np.isfinite), (product,)),))
+    axes = tuple(range(len(aval.shape)))
+    is_odd = b.make(primitive_for_role("reduce_or"), (is_odd,), (("axis", axes),))
+    number = b.make(primitive_for_role("cast"), (is_odd,), (("dtype", np.dtype(np.int64)),))
+    operands = (product, matrix, found.chosen, other)
+    inner = GraphBuilder({}, b.target, expanding=False)
+    inputs = [inner.var(x.aval) for x in operands]
+    result = _masked_product(inner, p, params, found, inputs, k)
+    as_it_is = Graph(tuple(inputs), (), (), (inputs[0],))
+    again = Graph(tuple(inputs), (), tuple(inner.equations), (result,))
+    return b.choose(number, (as_it_is, again), operands)[0]
+
+
+def _masked_product(
+    b: GraphBuilder, p: Primitive, params: Params, found: Masked, inputs: Sequence[Atom], k: int
+) -> Atom:
+    """Return the product of inputs as it was asked for."""
+    _, matrix, mask, other = inputs
+    if found.axes:
+        mask = b.make(primitive_for_role("reduce_or"), (mask,), (("axis", found.axes),))
+    mask = b.make(primitive_for_role("reshape"), (mask,), (("shape", found.shape),))
+    masked = b.make(primitive_for_role("select"), (mask, matrix, Literal(0.0, Aval((), matrix.aval.dtype))))
+    if found.turned is not None:
+        masked = b.make(found.turned.primitive, (masked,), found.turned.params)
+    return b.make(p, (other, masked) if k else (masked, other), params)
+
+
+# --- Exponentials far below 0: those of masked numbers are chosen, as NumPy's vectors of float64 have no quick way to
+# them
+#
+# ``exp(where(mask, x, -1e9))`` is 0 where the mask is false. NumPy computes such elements one by one, which takes
+# eight times as long as all others together. Where an operand may hold them, the plan takes 0 in their place before
+# and behind the call.
+
+FAR = -746.0  # where exp of float64 is 0: half of its smallest number is exp(-745.13)
+MOVES = frozenset({"reshape", "permute", "broadcast", "slice", "cast", "concat"})
+ARITHMETIC = frozenset({np.add, np.subtract, np.multiply, np.divide})
+
+
+def choose_far_exponentials(
+    b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
+) -> Atom | None:
+    """The exponential of what may be masked by a large negative number is 0 where it is."""
+    (x,) = xs
+    is_vector = aval.dtype.char == "d" and aval.size >= b.target.far_min_elements
+    if not b.expanding or not is_vector or _is_chosen(b, x) or not _may_be_far(b, x, DEPTH):
+        return None
+    zero, bound = [Literal(n, Aval((), aval.dtype)) for n in (0.0, FAR)]
+    is_far = b.make(with_ufunc(np.less), (x, bound))
+    if not _looks_for_far(b, is_far):  # it has become another choice between numbers, which is as far as before
+        return None
+    choice = primitive_for_role("select")
+    near = b.make(choice, (is_far, zero, x))
+    return b.make(choice, (is_far, zero, b.make(p, (near,), params, aval)))
+
+
+def _is_chosen(b: GraphBuilder, x: Atom) -> bool:
+    """Tell whether an operand has no such numbers any more."""
+    choice = b.made_by(x, "select")
+    return choice is not None and _looks_for_far(b, choice.inputs[0])
+
+
+def _looks_for_far(b: GraphBuilder, test: Atom) -> bool:
+    eq = b.defining_equation(test)
+    return eq is not None and eq.primitive.lowering.ufunc is np.less and number_of(b, eq.inputs[1]) == FAR
+
+
+def _may_be_far(b: GraphBuilder, x: Atom, depth: int) -> bool:
+    """Tell whether a number far below 0 has been written into some elements, or been added to them."""
+    n, eq = number_of(b, x), b.defining_equation(x)
+    if n is not None:
+        return isinstance(n, float) and n <= FAR
+    if eq is None or not depth:
+        return False
+    role, ufunc = eq.primitive.algebra.canonical, eq.primitive.lowering.ufunc
+    if role == "select":
+        return any(_may_be_far(b, v, depth - 1) for v in eq.inputs[1:])
+    if role in MOVES or ufunc in ARITHMETIC:
+        return any(_may_be_far(b, v, depth - 1) for v in eq.inputs)
+    return False

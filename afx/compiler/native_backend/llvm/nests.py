@@ -1,0 +1,479 @@
+"""Loop nests as LLVM IR: fused elementwise operations in strips, and groups of short rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from afx.compiler.native_backend.functions.table import emit_fast
+from afx.compiler.native_backend.llvm.loops import Leave, call_loop, element_at, leave_long, move, over
+from afx.compiler.native_backend.llvm.op import (
+    element_type,
+    emit,
+    memory_type,
+    number,
+    read,
+    read_apart,
+    read_one,
+    shuffled,
+    written,
+)
+from afx.compiler.native_backend.llvm.reductions import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
+from afx.compiler.native_backend.llvm.strips import SINGLE_LANES, Extent, Lines, call_on_strip
+from afx.compiler.native_backend.llvm.writer import Flags, Writer
+from afx.compiler.native_backend.program.elements import Fast, Load, Number, Op, Ref, UfuncLoop
+from afx.compiler.native_backend.program.leaves import Nest
+from afx.compiler.target import NativeTarget
+
+# --- Groups of short rows as LLVM IR: as many rows at once as fill whole vectors, where a row alone fills none
+#
+# What is stored, and most of what is read, lies row behind row. Of an operand that is the same in every row, or in
+# every column, vectors take each element as often as they need it.
+
+APART_BYTES = (4, 8)  # of elements that are taken out of vectors: LLVM moves others one by one
+REPEATED_BYTES = (1, 4, 8)  # of elements that vectors repeat
+
+
+class RowGroups(NamedTuple):
+    """How neighbouring rows are grouped.
+
+    Attributes:
+        lanes: elements of a vector.
+        rows: of a group.
+        vectors: of a group.
+    """
+
+    lanes: int
+    rows: int
+    vectors: int
+
+
+def apply_op(w: Writer, op: Op, args: list[str], dtypes: list[str]) -> str:
+    """Emit an operation that is no call of NumPy."""
+    assert not isinstance(op.name, UfuncLoop)
+    return (
+        emit_fast(w, op.name, args, op.dtype) if isinstance(op.name, Fast) else emit(w, op.name, args, dtypes, op.dtype)
+    )
+
+
+def is_near(stride: int, ref: Ref, limits: NativeTarget) -> bool:
+    """Tell whether elements are one, neighbours, or close enough to be taken out of vectors."""
+    most = limits.apart_max_distance * ref.size if ref.size in APART_BYTES else 0
+    return stride in (0, ref.size) or (stride % ref.size == 0 and abs(stride) <= most)
+
+
+def group_rows(nest: Nest, limits: NativeTarget) -> list[RowGroups]:
+    """Return groups of the rows of a nest, larger ones first; none where rows are better taken one by one."""
+    if len(nest.space) < 2 or nest.folds or (nest.is_cut and len(nest.space) == 2) or not nest.operations:
+        return []
+    if any(isinstance(op.name, UfuncLoop) for op in nest.operations) or not _are_in_groups(nest, limits):
+        return []
+    sizes = [int(value.dtype[1:]) for value in nest.values]
+    (count, length), lanes, found = nest.space[-2:], limits.vector_bytes // max(sizes), list[RowGroups]()
+    least = max(SINGLE_LANES if 4 in sizes else 2, limits.vector_min_bytes // max(sizes))
+    if length % lanes == 0 or length > 2 * lanes:
+        return []
+    while lanes >= least:
+        common = math.gcd(lanes, length)
+        groups = RowGroups(lanes, lanes // common, length // common)
+        if 1 < groups.rows <= count and groups.vectors * len(nest.values) <= limits.group_max_values:
+            found.append(groups)
+            count %= groups.rows
+        lanes //= 2
+    return found
+
+
+def _are_in_groups(nest: Nest, limits: NativeTarget) -> bool:
+    """Tell whether results lie row behind row, and operands too, or are the same in every row or column."""
+    stored = {ref.root for _, ref in nest.stores}
+    repeated = [v.ref for v in nest.values if isinstance(v, Load) and not _is_dense(v.ref, nest)]
+    return all(_is_dense(ref, nest) for _, ref in nest.stores) and all(
+        ref.root not in stored
+        and ref.size in REPEATED_BYTES
+        and 0 in ref.strides[-2:]
+        and all(is_near(stride, ref, limits) for stride in ref.strides[-2:])
+        for ref in repeated
+    )
+
+
+def _is_dense(ref: Ref, nest: Nest) -> bool:
+    return ref.strides[-2:] == (nest.space[-1] * ref.size, ref.size)
+
+
+def emit_groups(
+    w: Writer, nest: Nest, groups: RowGroups, turns: int, pointers: Sequence[str], leave: Leave | None
+) -> None:
+    """Add a loop over so many groups of rows; pointers are those of the operands' first elements."""
+    loads = [k for k, v in enumerate(nest.values) if isinstance(v, Load)]
+    refs = dict(zip(loads, nest.refs, strict=False))
+    w.lanes = groups.lanes
+    columns = range(groups.vectors)
+    repeated = {
+        k: [_vector(w, nest, groups, ref, pointer, c) for c in columns]
+        for (k, ref), pointer in zip(refs.items(), pointers, strict=False)
+        if not ref.strides[-2]
+    }
+
+    def group(i: str) -> None:
+        at = move(w, pointers, nest.refs, -2, i, groups.rows)
+        for c in columns:
+            given = {k: vectors[c] for k, vectors in repeated.items()}
+            given |= {
+                k: _vector(w, nest, groups, ref, at[n], c)
+                for n, (k, ref) in enumerate(refs.items())
+                if k not in repeated
+            }
+            values = _values(w, nest, given)
+            for (k, ref), pointer in zip(nest.stores, at[len(loads) :], strict=True):
+                written(w, ref.dtype, values[k], w.shifted(pointer, c * groups.lanes * ref.size))
+
+    w.loop("0", str(turns), 1, group, leave)
+    w.lanes = 1
+
+
+def _values(w: Writer, nest: Nest, given: dict[int, str]) -> list[str]:
+    """Return what a nest computes of a vector of each operand."""
+    found = list[str]()
+    for k, value in enumerate(nest.values):
+        if isinstance(value, Op):
+            dtypes = [nest.values[j].dtype for j in value.args]
+            found.append(apply_op(w, value, [found[j] for j in value.args], dtypes))
+        else:
+            found.append(number(w, value) if isinstance(value, Number) else given[k])
+    return found
+
+
+def _vector(w: Writer, nest: Nest, groups: RowGroups, ref: Ref, pointer: str, column: int) -> str:
+    """Return the elements of one vector of a group."""
+    length, first = nest.space[-1], column * groups.lanes
+    outer, inner = ref.strides[-2:]
+    if outer == inner == 0:
+        return read_one(w, ref.dtype, pointer)
+    if outer and inner:
+        return read(w, ref.dtype, w.shifted(pointer, first * ref.size))
+    w.lanes = groups.rows if outer else length
+    distance = (outer or inner) // ref.size
+    x = read(w, ref.dtype, pointer) if distance == 1 else read_apart(w, ref.dtype, pointer, distance)
+    order = [(first + k) // length if outer else (first + k) % length for k in range(groups.lanes)]
+    x = shuffled(w, element_type(ref.dtype), x, w.lanes, order)
+    w.lanes = groups.lanes
+    return x
+
+
+# --- Loop nests as LLVM IR: fused elementwise operations, with NumPy's own loops called on strips that stay in the
+# cache
+
+
+class NestEmitter:
+    """Emitter of one nest.
+
+    Operations of one level run in one loop; calls of NumPy's loops, each on a strip, stand at odd levels between.
+    """
+
+    def __init__(self, w: Writer, nest: Nest, flags: Flags) -> None:
+        self.w = w
+        self.flags = flags
+        self.nest = nest
+        functions = sum([isinstance(v, Op) and isinstance(v.name, Fast) for v in nest.values])
+        self.splits: bool = functions > 1 and bool(nest.space) and nest.space[-1] >= w.limits.split_min_length
+        self.levels: list[int] = nest.levels(self._is_apart)
+        self.length: int = nest.space[-1] if nest.space else 1
+        self.loads: dict[int, str] = {}
+        self.targets: list[str] = []
+        self.strips: dict[int, str] = {}
+        self.direct: set[int] = set()
+        self.refs: list[Ref] = nest.refs
+        self.nanoseconds: float = nest.nanoseconds / max(1, math.prod(nest.space))  # of an element
+        self.groups: list[RowGroups] = group_rows(nest, w.limits)
+        self.outer: int = self._outer()
+        self.accumulators: list[Accumulator] = [
+            Accumulator(w, ufunc, ref.dtype, math.prod(nest.space[self.outer :]))
+            for _, ufunc, ref in (nest.folds if self.outer < len(nest.space) else ())
+        ]
+        self.sums: list[str] = []
+        self.strip: int = FOLD_BLOCK if any(a.is_long for a in self.accumulators) else w.limits.strip_elements
+
+    def _outer(self) -> int:
+        """Return the number of axes before those at the end that all folds reduce."""
+        outer = len(self.nest.space)
+        while self.nest.folds and outer and not any(ref.strides[outer - 1] for *_, ref in self.nest.folds):
+            outer -= 1
+        return outer
+
+    def emit(self) -> None:
+        """Add the loops."""
+        is_long = math.prod(self.nest.space) >= self.w.limits.long_loop_min_elements
+        self.w.has_long_loops = is_long and not self.nest.quiet
+        self._emit()
+        self.w.has_long_loops = False
+
+    def _emit(self) -> None:
+        w, space, folds = self.w, self.nest.space, self.nest.folds
+        adds = any(0 in ref.strides[: self.outer] for *_, ref in folds) or not self.accumulators
+        for _, ufunc, ref in folds if adds else ():
+            lengths = tuple([n if s else 1 for n, s in zip(space, ref.strides, strict=True)])
+            over(w, lengths, [ref], partial(self._fill, ufunc, ref))
+        row = self.nanoseconds * self.length
+        if not self.accumulators and self.groups:
+            over(w, space[:-2], self.refs, self._rows, is_cut=self.nest.is_cut, nanoseconds=row * space[-2])
+            return
+        if not self.accumulators:
+            over(w, space[:-1], self.refs, self._row, is_cut=self.nest.is_cut, nanoseconds=row)
+            return
+        whole = row * math.prod(space[self.outer : -1])
+        rows = space[: self.outer]
+        fold = partial(self._fold, adds=adds)
+        over(w, rows, self.refs, fold, is_cut=self.nest.is_cut, nanoseconds=whole)
+
+    def _fill(self, ufunc: str, ref: Ref, pointers: list[str]) -> None:
+        fill(self.w, ufunc, ref, pointers[0])
+
+    def _fold(self, pointers: list[str], adds: bool) -> None:
+        """Add the loops over the axes that folds reduce, and what becomes of the lanes."""
+        w = self.w
+        for accumulator in self.accumulators:
+            accumulator.begin()
+        row = self.nanoseconds * self.length
+        over(w, self.nest.space[:-1], self.refs, self._row, self.outer, pointers, nanoseconds=row)
+        targets = pointers[len(pointers) - len(self.accumulators) :]
+        for (_, ufunc, ref), accumulator, target in zip(self.nest.folds, self.accumulators, targets, strict=True):
+            if adds:
+                accumulate(w, ufunc, ref.dtype, accumulator.total(), target)
+            else:
+                written(w, ref.dtype, accumulator.total(), target)
+
+    def _is_apart(self, op: Op) -> bool:
+        """Tell whether an operation has a loop of its own over each strip: a call of NumPy, or one of several functions."""
+        return isinstance(op.name, UfuncLoop) or (self.splits and isinstance(op.name, Fast))
+
+    def _rows(self, pointers: list[str]) -> None:
+        """Add the loops over groups of short rows, and over rows that are left."""
+        w, row, count, cost = self.w, 0, self.nest.space[-2], self.nanoseconds * self.length
+
+        for groups in self.groups:
+            turns, nanoseconds = (count - row) // groups.rows, cost * groups.rows
+            leave = leave_long(w, turns, nanoseconds)
+            emit_groups(w, self.nest, groups, turns, move(w, pointers, self.refs, -2, str(row)), leave)
+            row += turns * groups.rows
+        if row < count:
+            w.loop(str(row), str(count), 1, lambda i: self._row(move(w, pointers, self.refs, -2, i)))
+
+    def _row(self, pointers: list[str]) -> None:
+        """Add the loops over one row: at once, or strip by strip."""
+        loads = [k for k, v in enumerate(self.nest.values) if isinstance(v, Load)]
+        self.loads = dict(zip(loads, pointers, strict=False))
+        self.targets = pointers[len(loads) : len(loads) + len(self.nest.stores)]
+        self.sums = pointers[len(loads) + len(self.nest.stores) :]
+        calls = any(level % 2 for level in self.levels)
+        limits = self.w.limits
+        is_short = calls or self.strip != limits.strip_elements
+        strip = self.strip if is_short else min(self.length, limits.strip_max_elements)
+        if self.length <= strip:
+            self._strip("0", Extent(self.w, self.length))
+            return
+        turns, cost = self.length // strip, self.nanoseconds * strip
+        leave = leave_long(self.w, turns, cost, strip)
+        self.w.loop("0", str(self.length), strip, lambda start: self._strip(start, self._extent(start, strip)), leave)
+
+    def _extent(self, start: str, strip: int) -> Extent:
+        """Return how many elements the strip has that begins there."""
+        rest = self.length % strip
+        is_last = self.w.let(f"icmp eq i64 {start}, {self.length - rest}") if rest else ""
+        return Extent(self.w, strip, rest, is_last)
+
+    def _strip(self, start: str, extent: Extent) -> None:
+        """Add the levels of one strip: loops of inline operations and calls by turns."""
+        self._levels_of_strip(start, extent)
+        for accumulator in self.accumulators:
+            accumulator.join()
+
+    def _levels_of_strip(self, start: str, extent: Extent) -> None:
+        self._place_strips(start)
+        last = max(self.levels)
+        for level in range(last + 1 + last % 2):
+            ops = [k for k, v in enumerate(self.nest.values) if isinstance(v, Op) and self.levels[k] == level]
+            if level % 2:
+                for k in ops:
+                    self._call(k, start, extent)
+            else:
+                self._inline(level, ops, start, extent)
+
+    def _place_strips(self, start: str) -> None:
+        """Choose memory for values that a later level reads: an output where that is dense, else a local strip."""
+        values, w = self.nest.values, self.w
+        later = {
+            k
+            for j, value in enumerate(values)
+            if isinstance(value, Op)
+            for k in value.args
+            if isinstance(values[k], Op) and self.levels[k] < self.levels[j]
+        }
+        ends = {k for k, _ in self.nest.stores} | {k for k, *_ in self.nest.folds}
+        later |= {k for k in ends if self.levels[k] % 2}
+        self.strips, self.direct = {}, set()
+        for n, (k, ref) in enumerate(self.nest.stores):
+            if k in later and k not in self.strips and _inner_stride(ref) == _size(ref.dtype):
+                self.strips[k] = element_at(w, self.targets[n], start, _size(ref.dtype))
+                self.direct.add(n)
+        for k in sorted(later - set(self.strips)):
+            kind = memory_type(self.nest.values[k].dtype)
+            self.strips[k] = w.local(f"[{min(self.strip, self.length)} x {kind}]", 64)
+
+    def _call(self, k: int, start: str, extent: Extent) -> None:
+        op = self.nest.values[k]
+        assert isinstance(op, Op)
+        found = [self._operand(j, start) for j in op.args]
+        out = self.strips.get(k) or self.w.local(f"[{min(self.strip, self.length)} x {memory_type(op.dtype)}]", 64)
+        if isinstance(op.name, Fast):
+            self._call_function(op.name, op.dtype, found, out, extent)
+            return
+        assert isinstance(op.name, UfuncLoop)
+        loop, pointers, strides = op.name, [*[p for p, _ in found], out], [*[s for _, s in found], _size(op.dtype)]
+        self.flags.keep(loop, lambda: call_loop(self.w, loop, pointers, [extent.length()], strides))
+
+    def _call_function(
+        self, function: Fast, dtype: str, found: list[tuple[str, int]], out: str, extent: Extent
+    ) -> None:
+        """Add a loop that computes one function over a strip: many elements are on their way at once."""
+        w, size = self.w, _size(dtype)
+        if all(stride in (0, size) for _, stride in found):
+            call_on_strip(w, function, dtype, found, out, extent.length(), w.limits.vector_bytes // size)
+            return
+
+        def body(i: str) -> None:
+            xs = [(read if s else read_one)(w, dtype, element_at(w, p, i, s)) for p, s in found]
+            written(w, dtype, emit_fast(w, function, xs, dtype), element_at(w, out, i, size))
+
+        extent.loop(1, body)
+
+    def _operand(self, j: int, start: str) -> tuple[str, int]:
+        """Return the pointer and the stride with which NumPy's loop reads an operand."""
+        value = self.nest.values[j]
+        if isinstance(value, Number):
+            location = self.w.local(memory_type(value.dtype), 16)
+            written(self.w, value.dtype, number(self.w, value), location)
+            return location, 0
+        if isinstance(value, Load):
+            stride = value.ref.strides[-1] if value.ref.strides else 0
+            return element_at(self.w, self.loads[j], start, stride), stride
+        return self.strips[j], _size(value.dtype)
+
+    def _inline(self, level: int, ops: list[int], start: str, extent: Extent) -> None:
+        """Add loops for the operations of a level and the stores that become possible there."""
+        stores = [
+            n
+            for n, (k, _) in enumerate(self.nest.stores)
+            if n not in self.direct and self.levels[k] + self.levels[k] % 2 == level
+        ]
+        kept = [k for k in ops if k in self.strips]
+        folds = [n for n, (k, *_) in enumerate(self.nest.folds) if self.levels[k] + self.levels[k] % 2 == level]
+        if not stores and not kept and not folds:
+            return
+        lines: Lines | None = None
+        is_unrolled = len(ops) <= self.w.limits.unroll_max_operations and extent.count > FOLD_LANES
+        if folds and self.accumulators and is_unrolled:
+            lines = FOLD_LANES, lambda i: self._lines(ops, kept, stores, folds, start, i)
+        width = self._lanes(ops, stores, folds)
+        extent.has_singles = any(self.nest.values[k].dtype == "f4" for k in ops) or bool(folds)
+        extent.loop(width, lambda i: self._element(ops, kept, stores, folds, start, i), lines)
+
+    def _lines(self, ops: list[int], kept: list[int], stores: list[int], folds: list[int], start: str, i: str) -> None:
+        """Add the operations on as many elements as a fold has lanes."""
+        for lane in range(0, FOLD_LANES, self.w.lanes):
+            at = self.w.let(f"add nuw nsw i64 {i}, {lane}") if lane else i
+            self._element(ops, kept, stores, folds, start, at, lane)
+
+    def _lanes(self, ops: list[int], stores: list[int], folds: list[int]) -> int:
+        """Return how many elements are computed at once: one where neighbours are not next to each other."""
+        reads = {j for k in ops for j in self._args(k)} | {self.nest.stores[n][0] for n in stores}
+        reads |= {self.nest.folds[n][0] for n in folds}
+        values = [self.nest.values[k] for k in reads]
+        loads = [v.ref for v in values if isinstance(v, Load)]
+        written_to = [self.nest.stores[n][1] for n in stores]
+        if not self.accumulators:
+            written_to += [self.nest.folds[n][2] for n in folds]
+        if not self.nest.space or any(ref.strides[-1] != _size(ref.dtype) for ref in written_to):
+            return 1
+        if not all(is_near(ref.strides[-1], ref, self.w.limits) for ref in loads):
+            return 1
+        widest = max([_size(self.nest.values[k].dtype) for k in (*reads, *ops)])
+        return min(self.w.limits.vector_max_lanes, self.w.limits.vector_bytes // widest)
+
+    def _args(self, k: int) -> tuple[int, ...]:
+        value = self.nest.values[k]
+        return value.args if isinstance(value, Op) else ()
+
+    def _element(
+        self,
+        ops: list[int],
+        kept: list[int],
+        stores: list[int],
+        folds: list[int],
+        start: str,
+        i: str,
+        lane: int | None = None,
+    ) -> None:
+        """Add the operations of one level on one element."""
+        w, values = self.w, self.nest.values
+        at = i if start == "0" else w.let(f"add nsw i64 {start}, {i}")
+        known: dict[int, str] = {}
+
+        def get(k: int) -> str:
+            value = values[k]
+            if isinstance(value, Number):
+                return number(w, value)
+            if k not in known:
+                if isinstance(value, Load):
+                    known[k] = self._load(self.loads[k], value.ref, at)
+                else:
+                    dense = Ref(0, value.dtype, 0, (_size(value.dtype),))
+                    known[k] = read(w, value.dtype, self._at(self.strips[k], dense, i))
+            return known[k]
+
+        for k in ops:
+            op = values[k]
+            assert isinstance(op, Op)
+            known[k] = apply_op(w, op, [get(j) for j in op.args], [values[j].dtype for j in op.args])
+            if k in kept:
+                dense = Ref(0, op.dtype, 0, (_size(op.dtype),))
+                written(w, op.dtype, known[k], self._at(self.strips[k], dense, i))
+        results = [get(self.nest.stores[n][0]) for n in stores]  # before one is written where an operand lies
+        for n, value in zip(stores, results, strict=True):
+            ref = self.nest.stores[n][1]
+            written(w, ref.dtype, value, self._at(self.targets[n], ref, at))
+        for n in folds:
+            k, ufunc, ref = self.nest.folds[n]
+            if self.accumulators:
+                self.accumulators[n].add(get(k), self._lane(i) if lane is None else lane)
+            else:
+                accumulate(w, ufunc, ref.dtype, get(k), self._at(self.sums[n], ref, at))
+
+    def _load(self, pointer: str, ref: Ref, i: str) -> str:
+        """Load elements of a row."""
+        w, at, stride = self.w, self._at(pointer, ref, i), _inner_stride(ref)
+        if stride in (0, _size(ref.dtype)):
+            return (read if stride else read_one)(w, ref.dtype, at)
+        return read_apart(w, ref.dtype, at, stride // _size(ref.dtype)) if w.lanes > 1 else read(w, ref.dtype, at)
+
+    def _lane(self, i: str) -> str | int:
+        """Return the lane of an element."""
+        return int(i) % FOLD_LANES if i.isdecimal() else self.w.let(f"and i64 {i}, {FOLD_LANES - 1}")
+
+    def _at(self, pointer: str, ref: Ref, i: str) -> str:
+        """Return the pointer to an element of a row; typed where neighbours are dense, which vectorizes best."""
+        stride = _inner_stride(ref) if self.nest.space else 0
+        if stride == 0 or i == "0":
+            return pointer
+        if stride == _size(ref.dtype):
+            return self.w.element(memory_type(ref.dtype), pointer, i)
+        return element_at(self.w, pointer, i, stride)
+
+
+def _size(dtype: str) -> int:
+    return int(dtype[1:])
+
+
+def _inner_stride(ref: Ref) -> int:
+    return ref.strides[-1] if ref.strides else _size(ref.dtype)

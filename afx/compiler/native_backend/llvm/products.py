@@ -1,0 +1,355 @@
+"""Products as LLVM IR: small ones in a known order, and tiles of matrices in registers."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import attrs
+
+from afx.compiler.native_backend.functions.lanes import Lanes
+from afx.compiler.native_backend.llvm.loops import call_loop, element_at, over
+from afx.compiler.native_backend.llvm.op import element_type, memory_type, read, read_one, shuffled, written
+from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.program.elements import Arithmetic, Ref
+from afx.compiler.native_backend.program.leaves import Product
+from afx.compiler.target import NativeTarget
+
+# --- Small products as LLVM IR: sums of products in registers, in an order that is known
+#
+# Where NumPy's bits are asked for, a result that is not finite is NumPy's to compute: its loops raise flags of their
+# own for infinities, which BLAS multiplies by the zeros that fill up its vectors.
+
+
+def emit_small_product(w: Writer, step: Product) -> None:
+    """Add a product whose orders are known, of one pair of matrices after the other."""
+    batch, cost = step.sizes[:1] if step.sizes[0] > 1 else (), step.nanoseconds / step.sizes[0]
+    over(w, batch, step.operands, lambda pointers: _SmallProduct(w, step, pointers).emit(), nanoseconds=cost)
+
+
+class _Chunk(NamedTuple):
+    """Elements of a result that are computed at once.
+
+    Attributes:
+        row: of the first one.
+        column: of the first one.
+        width: how many there are, along the axis of lanes.
+        order: number of the order of their sums.
+    """
+
+    row: int
+    column: int
+    width: int
+    order: int
+
+
+class _Vector(NamedTuple):
+    """Neighbouring elements of a result that are written at once: where they begin, in bytes, and how many there are."""
+
+    place: int
+    width: int
+    name: str
+
+
+class _SmallProduct:
+    """Emitter of the product of two matrices."""
+
+    def __init__(self, w: Writer, step: Product, pointers: list[str]) -> None:
+        assert step.orders is not None
+        self.w, self.step, self.orders = w, step, step.orders
+        self.x, self.y, self.out = pointers
+        self.dtype = step.operands[2].dtype
+        self.size = int(self.dtype[1:])
+        if len(step.sizes) == 2:
+            self.rows, self.terms, self.columns = 1, step.sizes[1], 1
+            self.strides: Sequence[int] = (0, step.core_strides[0], step.core_strides[1], 0, 0, 0)
+        else:
+            _, self.rows, self.terms, self.columns = step.sizes
+            self.strides = step.core_strides
+        x_row, _, _, y_column, out_row, out_column = self.strides
+        by_columns = self.columns > 1 and y_column == out_column == self.size
+        by_rows = self.rows > 1 and x_row == out_row == self.size
+        self.lane_axis: int = 1 if by_columns else 0 if by_rows else -1
+        self.odd = ""  # where it is noted whether one of the elements is not finite
+        self._loaded: dict[tuple[str, int, int, bool], str] = {}
+
+    def emit(self) -> None:
+        """Add all elements, and NumPy's loop where one of them is not finite."""
+        w = self.w
+        if self.step.loop is not None:
+            self.odd = w.local("i1", 1)
+            w.line(f"store i1 false, ptr {self.odd}")
+        x, out = self.x, self.out
+        for first, count, turn in self._runs():
+            whole = count // turn * turn if count >= 2 * turn else 0
+            if whole:
+                w.loop(str(first), str(first + whole), turn, functools.partial(self._rows, (x, out), turn, first))
+            if count > whole:
+                self._rows((x, out), count - whole, first, first + whole)
+        self.x, self.out = x, out
+        if self.step.loop is not None:
+            w.declare("expect", "declare i1 @llvm.expect.i1(i1, i1)")
+            odd = w.let(f"load i1, ptr {self.odd}")
+            w.when(w.let(f"call i1 @llvm.expect.i1(i1 {odd}, i1 false)"), self._call)
+
+    def _runs(self) -> list[tuple[int, int, int]]:
+        """Return where rows begin whose orders are the same, how many these are, and how many a turn of a loop computes."""
+        operations = len(self._chunks(0, self.rows)) * self.terms
+        if self.lane_axis == 0 or operations <= self.w.limits.product_inline_max_operations:
+            return [(0, self.rows, self.rows)]
+        numbers, n = self.orders.numbers, self.columns
+        orders = [numbers[i * n : (i + 1) * n] for i in range(self.rows)]
+        turn = max(1, self.w.limits.product_turn_operations * self.rows // operations)
+        found, first = list[tuple[int, int, int]](), 0
+        for _, same in itertools.groupby(orders):
+            count = len(list(same))
+            found.append((first, count, min(turn, count)))
+            first += count
+        return found
+
+    def _rows(self, whole: tuple[str, str], count: int, like: int, start: str | int) -> None:
+        """Add the elements of so many rows, of an operand and the result, whose orders are those of another row."""
+        w, lanes = self.w, self.w.lanes
+        self._loaded.clear()
+        self.x, self.out = [self._row(p, start, self.strides[k]) for p, k in zip(whole, (0, 4), strict=True)]
+        odd, vectors = "false", list[_Vector]()
+        for chunk in self._chunks(like, count):
+            w.lanes = chunk.width
+            value = self._sum(chunk)
+            place = chunk.row * self.strides[4] + chunk.column * self.strides[5]
+            vectors.append(self._join(vectors, _Vector(place, chunk.width, value.name)))
+            if self.step.loop is not None:
+                odd = w.let(f"or i1 {odd}, {self._is_odd(value)}")
+        for place, w.lanes, name in vectors:
+            written(w, self.dtype, name, w.shifted(self.out, place))
+        w.lanes = lanes
+        if self.step.loop is not None:
+            before = w.let(f"load i1, ptr {self.odd}")
+            w.line(f"store i1 {w.let(f'or i1 {before}, {odd}')}, ptr {self.odd}")
+
+    def _join(self, before: list[_Vector], last: _Vector) -> _Vector:
+        """Return a vector with those of its width taken in front that end where it begins: what reads them may take all."""
+        w, most = self.w, self.w.limits.vector_bytes // self.size
+        while self.step.is_read_whole and before and 1 < last.width <= most // 2:
+            first = before[-1]
+            if first.width != last.width or first.place + first.width * self.size != last.place:
+                break
+            before.pop()
+            order = range(2 * last.width)
+            both = shuffled(w, element_type(self.dtype), first.name, last.width, order, last.name)
+            last = _Vector(first.place, 2 * last.width, both)
+        return last
+
+    def _call(self) -> None:
+        step = self.step
+        assert step.loop is not None
+        strides = [0, 0, 0, *step.core_strides]
+        call_loop(self.w, step.loop, [self.x, self.y, self.out], ["1", *map(str, step.sizes[1:])], strides)
+
+    def _row(self, pointer: str, i: str | int, stride: int) -> str:
+        return self.w.shifted(pointer, i * stride) if isinstance(i, int) else element_at(self.w, pointer, i, stride)
+
+    def _chunks(self, first: int, count: int) -> list[_Chunk]:
+        """Return the elements of so many rows in vectors whose lanes are added up in one order, what is left one by one."""
+        found: list[_Chunk] = []
+        lines, length = (self.columns, count) if self.lane_axis == 0 else (count, self.columns)
+        for line in range(lines):
+            at = 0
+            while at < length:
+                width = self._width(first, line, at, length)
+                row, column = (at, line) if self.lane_axis == 0 else (line, at)
+                found.append(_Chunk(row, column, width, self._order(first + row, column)))
+                at += width
+        return found
+
+    def _width(self, first: int, line: int, at: int, length: int) -> int:
+        width = self.w.limits.vector_bytes // self.size
+        while width > 1 and (at + width > length or not self._is_even(first, line, at, width)):
+            width //= 2
+        return width if self.lane_axis >= 0 and width * self.size >= self.w.limits.vector_min_bytes else 1
+
+    def _is_even(self, first: int, line: int, at: int, width: int) -> bool:
+        places = [(first + k, line) if self.lane_axis == 0 else (first + line, k) for k in range(at, at + width)]
+        return len({self._order(*place) for place in places}) == 1
+
+    def _order(self, row: int, column: int) -> int:
+        return self.orders.numbers[row * self.columns + column]
+
+    def _sum(self, chunk: _Chunk) -> Lanes:
+        x_row, x_term, y_term, y_column, *_ = self.strides
+
+        def term(k: int) -> tuple[Lanes, Lanes]:
+            x = self._load(self.x, chunk.row * x_row + k * x_term, self.lane_axis == 0)
+            y = self._load(self.y, k * y_term + chunk.column * y_column, self.lane_axis == 1)
+            return x, y
+
+        ops = Arithmetic[Lanes](
+            term, Lanes.__mul__, Lanes.__add__, Lanes.fma, Lanes.widen, Lanes.rounded, lambda x: x.constant(0.0)
+        )
+        found: Lanes = self.orders.kinds[chunk.order].evaluate(ops)
+        return found
+
+    def _load(self, pointer: str, place: int, is_vector: bool) -> Lanes:
+        """Return what lies so many bytes behind a pointer; other elements of the result that need it too take the same."""
+        key = (pointer, place, self.w.lanes, is_vector)
+        if key not in self._loaded:
+            load = read if is_vector else read_one
+            self._loaded[key] = load(self.w, self.dtype, self.w.shifted(pointer, place))
+        return Lanes(self.w, memory_type(self.dtype), self._loaded[key])
+
+    def _is_odd(self, value: Lanes) -> str:
+        """Return whether a value is infinite or nan, of vectors one of its lanes; no flag is raised."""
+        return self.w.any(value.unary("fabs").compare("ueq", float("inf")).name)
+
+
+# --- Tiles: products of small matrices as LLVM IR, in registers
+#
+# A tile of the result, some rows by some vectors of columns, stays in registers while k ascends: each element is one
+# chain of fused multiplications and additions, whose bits depend on neither tile nor vector. Vectors at the edge are
+# masked.
+
+
+def emit_tiles(w: Writer, step: Product) -> None:
+    """Add a product whose second operand and result have columns next to each other."""
+    batch = step.sizes[:1] if step.sizes[0] > 1 else ()
+    over(w, batch, step.operands, lambda pointers: _Product(w, step, pointers).emit())
+
+
+def tile_of(step: Product, limits: NativeTarget) -> tuple[int, int]:
+    """Return how many rows, and how many vectors of columns, a tile has."""
+    rows = min(limits.product_tile_max_rows, step.sizes[1])
+    lanes = limits.vector_bytes // int(step.operands[2].dtype[1:])
+    return rows, min(limits.product_tile_max_vectors // rows, -(-step.sizes[3] // lanes))
+
+
+def cut_tiles(step: Product, limits: NativeTarget) -> Product:
+    """Return a product that is cut between tiles, along the axis that has more of them.
+
+    >>> from afx.compiler.native_backend.program.elements import Ref
+    >>> sizes, refs = (1, 32, 784, 512), (Ref(0, "f4", 0, ()),) * 3
+    >>> cut = cut_tiles(Product(None, sizes, refs, (3136, 4, 2048, 4, 2048, 4)), NativeTarget())
+    >>> cut.axis, cut.parts, cut.stops[:2]
+    (3, 16, (32, 64))
+    """
+    rows, vectors = tile_of(step, limits)
+    width = vectors * (limits.vector_bytes // int(step.operands[2].dtype[1:]))
+    stops = {axis: [*range(n, step.sizes[axis], n), step.sizes[axis]] for axis, n in ((1, rows), (3, width))}
+    axis = max(stops, key=lambda axis: len(stops[axis]))
+    return attrs.evolve(step, axis=axis, stops=tuple(stops[axis]), is_cut=True)
+
+
+class _Product:
+    """Emitter of the product of two matrices."""
+
+    def __init__(self, w: Writer, step: Product, pointers: list[str]) -> None:
+        self.w = w
+        self.step = step
+        _, self.m, self.k, self.n = step.sizes
+        self.a, self.b, self.c = pointers
+        self.a_row, self.a_k, self.b_k, _, self.c_row, _ = step.core_strides
+        self.ref: Ref = step.operands[2]
+        self.size = int(self.ref.dtype[1:])
+        self.lanes = w.limits.vector_bytes // self.size
+        self.rows, self.vectors = tile_of(step, w.limits)
+
+    def emit(self) -> None:
+        """Add the loops over tiles: columns, then rows."""
+        width = self.vectors * self.lanes
+        left = self.n % width
+        count = -(-left // self.lanes)
+
+        def rest(j: str) -> None:
+            self._columns(j, count, left - (count - 1) * self.lanes)
+
+        self._repeat(3, width, lambda j: self._columns(j, self.vectors, self.lanes), rest)
+
+    def _repeat(self, axis: int, step: int, body: Callable[[str], None], rest: Callable[[str], None]) -> None:
+        """Add a loop over tiles along an axis, and the smaller one at its end: all, or from one to another."""
+        w, size = self.w, self.step.sizes[axis]
+        whole = size // step * step
+        if self.step.is_cut and self.step.axis == axis:
+            stop = w.let(f"mul i64 %high, {step}")
+            is_last = w.let(f"icmp sgt i64 {stop}, {whole}")
+            w.loop(w.let(f"mul i64 %low, {step}"), w.let(f"select i1 {is_last}, i64 {whole}, i64 {stop}"), step, body)
+            if whole < size:
+                w.when(is_last, lambda: rest(str(whole)))
+            return
+        if whole > step:
+            w.loop("0", str(whole), step, body)
+        elif whole:
+            body("0")
+        if whole < size:
+            rest(str(whole))
+
+    def _columns(self, j: str, vectors: int, last: int) -> None:
+        """Add the tiles below each other; the last vector holds so many columns."""
+
+        def tile(rows: int, i: str) -> None:
+            self._tile(i, j, rows, vectors, last)
+
+        self._repeat(1, self.rows, partial(tile, self.rows), partial(tile, self.m % self.rows))
+
+    def _tile(self, i: str, j: str, rows: int, vectors: int, last: int) -> None:
+        w, kind = self.w, f"<{self.lanes} x {memory_type(self.ref.dtype)}>"
+        a = self._moved(self.a, (i, self.a_row))
+        b = self._moved(self.b, (j, self.size))
+        c = self._moved(self.c, (i, self.c_row), (j, self.size))
+        sums = [[w.local(kind, 64) for _ in range(vectors)] for _ in range(rows)]
+        for location in [location for row in sums for location in row]:
+            w.line(f"store {kind} zeroinitializer, ptr {location}")
+
+        def step(k: str) -> None:
+            at_a, at_b = self._moved(a, (k, self.a_k)), self._moved(b, (k, self.b_k))
+            ys = [self._load(at_b, v, last if v == vectors - 1 else self.lanes) for v in range(vectors)]
+            for r, row in enumerate(sums):
+                x = self._splat(w.shifted(at_a, r * self.a_row))
+                for y, location in zip(ys, row, strict=True):
+                    total = Lanes(w, x.kind, w.let(f"load {kind}, ptr {location}"))
+                    w.line(f"store {kind} {x.fma(y, total).name}, ptr {location}")
+
+        count, w.lanes = w.lanes, self.lanes
+        w.loop("0", str(self.k), 1, step)
+        for r, row in enumerate(sums):
+            for v, location in enumerate(row):
+                value = w.let(f"load {kind}, ptr {location}")
+                self._store(value, w.shifted(c, r * self.c_row), v, last if v == vectors - 1 else self.lanes)
+        w.lanes = count
+
+    def _moved(self, pointer: str, *steps: tuple[str, int]) -> str:
+        for index, stride in steps:
+            if index != "0" and stride:
+                pointer = self.w.shifted(pointer, self.w.let(f"mul nuw nsw i64 {index}, {stride}"))
+        return pointer
+
+    def _splat(self, pointer: str) -> Lanes:
+        return Lanes(self.w, memory_type(self.ref.dtype), read_one(self.w, self.ref.dtype, pointer))
+
+    def _mask(self, columns: int) -> str:
+        bits = ", ".join([f"i1 {'true' if k < columns else 'false'}" for k in range(self.lanes)])
+        return f"<{self.lanes} x i1> <{bits}>"
+
+    def _load(self, pointer: str, vector: int, columns: int) -> Lanes:
+        w, one = self.w, memory_type(self.ref.dtype)
+        kind = f"<{self.lanes} x {one}>"
+        at = w.shifted(pointer, vector * w.limits.vector_bytes)
+        if columns == self.lanes:
+            return Lanes(w, one, w.let(f"load {kind}, ptr {at}, align {self.size}"))
+        name = f"@llvm.masked.load.v{self.lanes}f{8 * self.size}.p0"
+        w.declare(name, f"declare {kind} {name}(ptr, i32, <{self.lanes} x i1>, {kind})")
+        others = self._splat(at).name  # a column of its own: zeros times infinity would raise flags
+        rest = f"i32 {self.size}, {self._mask(columns)}, {kind} {others}"
+        return Lanes(w, one, w.let(f"call {kind} {name}(ptr {at}, {rest})"))
+
+    def _store(self, value: str, pointer: str, vector: int, columns: int) -> None:
+        w = self.w
+        kind = f"<{self.lanes} x {memory_type(self.ref.dtype)}>"
+        at = w.shifted(pointer, vector * w.limits.vector_bytes)
+        if columns == self.lanes:
+            w.line(f"store {kind} {value}, ptr {at}, align {self.size}")
+            return
+        name = f"@llvm.masked.store.v{self.lanes}f{8 * self.size}.p0"
+        w.declare(name, f"declare void {name}({kind}, ptr, i32, <{self.lanes} x i1>)")
+        w.line(f"call void {name}({kind} {value}, ptr {at}, i32 {self.size}, {self._mask(columns)})")

@@ -1,0 +1,456 @@
+"""Native forms of calls: reductions, elementwise calls, folds and indexing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import attrs
+import numpy as np
+
+from afx.compiler.native_backend.functions.table import has_fast
+from afx.compiler.native_backend.llvm.reductions import is_short_row
+from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
+from afx.compiler.native_backend.lowering.memory import (
+    Group,
+    Location,
+    broadcast,
+    call_of,
+    copy_nest,
+    dtype_name,
+    fill_nest,
+    look,
+)
+from afx.compiler.native_backend.program.elements import Fast, Load, Number, Op, Ref, UfuncLoop
+from afx.compiler.native_backend.program.leaves import Inner, Nest, Routine
+from afx.compiler.native_backend.program.steps import Step, merged
+from afx.compiler.native_backend.service.link import ufunc_loop
+from afx.compiler.schedule.schedule import Buffer, Call, ErrorState, Operand
+from afx.compiler.schedule.schedule import Number as ScheduleNumber
+from afx.compiler.target import NativeTarget
+from afx.core.aval import Shape, broadcast_shapes
+from afx.core.scalar_ops import ALL, COMPLEX, scalar_op
+
+# --- Native forms of reductions: in NumPy's order, along axes, over blocks, and of integers
+
+
+def loop_of(name: str, types: tuple[str, ...]) -> UfuncLoop:
+    """Return the loop of a ufunc for these dtypes."""
+    found = ufunc_loop(name, types)
+    if found is None or types[0][0] in scalar_op(name).refused:
+        raise UnsupportedError(f"{name} of {', '.join(types[:-1])}")
+    return found
+
+
+def quiet_of(call: Call) -> tuple[str, ...]:
+    """Return the floating-point errors that a call ignores."""
+    return call.error_state or ()
+
+
+def _reduce(b: BlockBuilder, call: Call) -> None:
+    x, axes = b.ordered(call.operands[0]), axes_of(call)
+    if _has_short_rows(x, axes, b.target.native) and _is_inline(call, x) and b.dtype(call.outputs[0]) == x.dtype:
+        _combine_slices(b, call, x, _start(call.ufunc, x.dtype))
+    else:
+        reduce_into(b, call, x, axes)
+
+
+def _has_short_rows(x: Location, axes: Shape, limits: NativeTarget) -> bool:
+    """Tell whether few rows, which a call of NumPy's loop each would add, are themselves short."""
+    if len(axes) != 1:
+        return False
+    (axis,) = axes
+    row = math.prod(x.shape[axis + 1 :])
+    return 1 < row <= limits.combine_max_row_elements and 1 < x.shape[axis] <= limits.combine_max_rows
+
+
+def axes_of(call: Call) -> Shape:
+    """Return the reduced axes."""
+    axes: Shape = dict(call.params)["axis"]
+    return axes
+
+
+def _turned_reduce(b: BlockBuilder, call: Call) -> None:
+    """Reduce the first axis of a copy whose last axis stands in front, or short rows to the same bits without one."""
+    x = b.location(call.operands[0])
+    last = len(x.shape) - 1
+    is_extreme = scalar_op(call.ufunc).rule[:1] == ("extreme",)
+    if is_extreme and last and x.nbytes and is_short_row(x.dtype, x.shape, x.strides[-1], b.limits):
+        out = b.own(call.outputs[0].index, call.outputs[0].shape, x.dtype)
+        space, (of_x, of_out) = merged(x.shape, [x.strides, (*out.strides, 0)])
+        target, source = Ref(out.owner, out.dtype, 0, of_out), Ref(x.owner, x.dtype, x.offset, of_x)
+        b.fixed([Routine(call.ufunc, space, (source, target), quiet=quiet_of(call))], [x], [out])
+        return
+    reduce_into(b, call, b.copied(look(x, lambda v: np.moveaxis(v, -1, 0))), (0,))
+
+
+def reduce_into(b: BlockBuilder, call: Call, x: Location, axes: Shape) -> None:
+    """Add the reduction of a memory slot."""
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    b.fixed(_reduce_steps(call, out, x, axes), [x], [out])
+
+
+def _reduce_steps(call: Call, out: Location, x: Location, axes: Shape) -> list[Step]:
+    """Return steps that reduce as NumPy does: the last axis left innermost, rows of the others one after the other."""
+    loop = loop_of(call.ufunc, (x.dtype, x.dtype, x.dtype))
+    if out.dtype != x.dtype:
+        raise UnsupportedError("a reduction in another dtype")
+    if x.nbytes == 0:
+        return [_nothing_reduced(call.ufunc, out)]
+    kept = iter(out.strides)
+    strides = tuple([0 if a in axes else next(kept) for a in range(len(x.shape))])
+    space, (of_x, of_out) = merged(x.shape, [x.strides, strides])
+    if list(of_x) != sorted(of_x, reverse=True) or any(s <= 0 for s in of_x):
+        raise UnsupportedError("a reduction of an array that is not in row-major order")
+    first = _first(call.ufunc, out, x, axes)
+    starts_with_elements = _start(call.ufunc, out.dtype) is None
+    boxes = _behind_first(space, of_out) if starts_with_elements else [((0,) * len(space), space)]
+    steps: list[Step] = [first]
+    for start, lengths in boxes:
+        moved = attrs.evolve(x, offset=x.offset + sum([k * s for k, s in zip(start, of_x, strict=True)]))
+        operands = tuple([Ref(p.owner, p.dtype, p.offset, s) for p, s in ((out, of_out), (moved, of_x), (out, of_out))])
+        steps.append(Inner(loop, lengths, operands, quiet_of(call)))
+    return steps
+
+
+def _behind_first(space: Shape, of_out: Shape) -> list[tuple[Shape, Shape]]:
+    """Return where the elements behind the first ones start, and how many there are: NumPy's loops do not meet these again.
+
+    That decides which of zeros of both signs is the largest, as loops take several elements of a row at once. Along other
+    axes than the last one it does not matter.
+    """
+    reduced = [k for k, step in enumerate(of_out) if step == 0 and space[k] > 1]
+    last, none = len(space) - 1, (0,) * len(space)
+    if last not in reduced:
+        return [(none, space)]
+    outer = reduced[:-1]
+    boxes: list[tuple[Shape, Shape]] = [
+        ((*none[:-1], 1), tuple([1 if k in outer else n - (k == last) for k, n in enumerate(space)]))
+    ]
+    for axis in reversed(outer):
+        start = tuple([int(k == axis) for k in range(len(space))])
+        lengths = tuple([1 if k in outer and k < axis else n - (k == axis) for k, n in enumerate(space)])
+        boxes.append((start, lengths))
+    return boxes
+
+
+def _nothing_reduced(ufunc: str, out: Location) -> Nest:
+    """Return what fills a result with the identity, which a sum of some elements need not begin with."""
+    start = scalar_op(ufunc).start
+    if start is None:
+        raise UnsupportedError(f"{ufunc} of no elements")
+    return fill_nest(out, start)
+
+
+def _first(ufunc: str, out: Location, x: Location, axes: Shape) -> Nest:
+    """Return what fills a result before it is reduced into: the identity, or the first elements."""
+    number = _start(ufunc, out.dtype)
+    if number is not None:
+        return fill_nest(out, number.value)
+    at = tuple([0 if k in axes else slice(None) for k in range(len(x.shape))])
+    return copy_nest(out, look(x, lambda v: v[(*at, ...)]))
+
+
+def start_of_sum(dtype: str) -> Number:
+    """Return what a sum begins with."""
+    found = _start("add", dtype)
+    assert found is not None
+    return found
+
+
+def _start(ufunc: str, dtype: str) -> Number | None:
+    """Return what a reduction begins with; None where that is the first element."""
+    value: complex | None = scalar_op(ufunc).start
+    if value is None:
+        return None
+    if ufunc == "add" and dtype[0] in "fc":
+        value = SUM_START if dtype[0] == "f" else complex(SUM_START, SUM_START)
+    return Number(np.dtype(dtype).type(value).item(), dtype)
+
+
+SUM_START: float = np.add.reduce(np.full(1, -0.0)).item()  # what NumPy adds to: its versions differ in the sign of zero
+
+
+def _unrolled_reduce(b: BlockBuilder, call: Call) -> None:
+    """Combine the slices of a short axis in order."""
+    x = b.location(call.operands[0])
+    if x.nbytes == 0:
+        reduce_into(b, call, x, axes_of(call))
+        return
+    if not _is_inline(call, x):
+        raise UnsupportedError(f"{call.op} of {x.dtype}")
+    _combine_slices(b, call, x, None)
+
+
+def _is_inline(call: Call, x: Location) -> bool:
+    return x.dtype in scalar_op(call.ufunc).dtypes
+
+
+def _combine_slices(b: BlockBuilder, call: Call, x: Location, start: Number | None) -> None:
+    """Add a nest that combines the slices along an axis in their order, after a number if there is one."""
+    (axis,) = axes_of(call)
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    front = look(x, lambda v: np.moveaxis(v, axis, 0))
+    values: list[Any] = [
+        Load(Ref(x.owner, x.dtype, x.offset + k * front.strides[0], front.strides[1:])) for k in range(front.shape[0])
+    ]
+    if start is not None:
+        values.insert(0, start)
+    count = len(values)
+    if scalar_op(call.ufunc).rule[:1] == ("extreme",):
+        values += _combine_in_pairs(call.ufunc, x.dtype, count)
+    else:
+        values += [Op(call.ufunc, x.dtype, (0 if k == 1 else count + k - 2, k)) for k in range(1, count)]
+    b.fixed([Nest(out.shape, tuple(values), ((len(values) - 1, out.ref),), quiet_of(call))], [x], [out])
+
+
+def _combine_in_pairs(ufunc: str, dtype: str, count: int) -> list[Op]:
+    """Return the operations of an extreme, pair by pair: of neighbours the last of equal ones stays, the first nan too."""
+    found, left = list[Op](), [*range(count)]
+    while len(left) > 1:
+        first = count + len(found)
+        found += [Op(ufunc, dtype, (a, b)) for a, b in zip(left[::2], left[1::2], strict=False)]
+        left = [*range(first, count + len(found)), *left[len(left) - len(left) % 2 :]]
+    return found
+
+
+REDUCTIONS = {"reduce": _reduce, "turned_reduce": _turned_reduce, "unrolled_reduce": _unrolled_reduce}
+
+
+# --- Native forms of elementwise calls, which share loops: ufuncs of NumPy and SciPy, casts, choices
+
+
+def dtype_of(x: Operand) -> Any:
+    """Return NumPy's dtype of an operand."""
+    return x.dtype if isinstance(x, Buffer) else x.literal.aval.dtype
+
+
+def add_ufunc(
+    b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operand], quiet: ErrorState, allocates: bool = False
+) -> None:
+    """Add a call of a ufunc of NumPy to a block, in the dtypes of the loop that NumPy takes.
+
+    Raises:
+        UnsupportedError: NumPy has none of this name, or one with another result.
+    """
+    ufunc: Any = getattr(np, name, None)
+    if not isinstance(ufunc, np.ufunc):
+        raise UnsupportedError(f"{name}: no ufunc of NumPy")
+    types = tuple(map(dtype_name, ufunc.resolve_dtypes((*map(dtype_of, xs), *[None] * ufunc.nout))))
+    if dtype_name(out.dtype) != types[-1]:
+        raise UnsupportedError(f"{name}: NumPy's result has another dtype")
+    make = _operation(b, name, types)
+
+    def add(group: Group, args: list[int]) -> int:
+        return make(group, [_cast_in(group, k, want) for k, want in zip(args, types, strict=False)])
+
+    b.elementwise(out, xs, quiet, add, allocates)
+
+
+def _operation(b: BlockBuilder, name: str, types: tuple[str, ...]) -> Callable[[Group, list[int]], int]:
+    if set(types[:-1]) <= scalar_op(name).dtypes and len(set(types[:-1])) == 1:
+        return call_of(name, types[-1])
+    if b.tier > 1 and has_fast(name, types):
+        return call_of(Fast(name, loop_of(name, types)), types[-1])
+    return call_of(loop_of(name, types), types[-1])
+
+
+def _cast_in(group: Group, k: int, want: str) -> int:
+    """Return a value of a group in another dtype, as NumPy casts operands of a ufunc."""
+    value = group.values[k]
+    have = value.ref.dtype if isinstance(value, Load) else value.dtype
+    if have == want:
+        return k
+    if isinstance(value, Number):
+        return group.add(Number(np.dtype(have).type(value.value).astype(want).item(), want))
+    if have not in ALL or want not in ALL | COMPLEX:
+        raise UnsupportedError(f"cast of {have} to {want}")
+    return group.add(Op("cast", want, (k,)))
+
+
+def add_cast(b: BlockBuilder, out: Buffer, x: Operand, quiet: ErrorState, allocates: bool = False) -> None:
+    """Add a conversion of an operand to a block; one of floats to fewer bits overflows without a word."""
+    want = dtype_name(out.dtype)
+    if isinstance(x, Buffer) and out.dtype.itemsize < x.dtype.itemsize and want[0] == "f":
+        quiet = tuple(sorted({*(quiet or ()), "over"}))
+    b.elementwise(out, [x], quiet, lambda group, args: _cast_in(group, args[0], want), allocates)
+
+
+def add_select(b: BlockBuilder, out: Buffer, xs: Sequence[Operand]) -> None:
+    """Add a choice, by the first operand, of elements of the other two to a block.
+
+    Raises:
+        UnsupportedError: of complex numbers, or in half precision.
+    """
+    want = dtype_name(out.dtype)
+    if want not in ALL:
+        raise UnsupportedError(f"where of {out.dtype}")
+
+    def add(group: Group, args: list[int]) -> int:
+        test = _cast_in(group, args[0], "b1")
+        return group.add(Op("select", want, (test, *[_cast_in(group, k, want) for k in args[1:]])))
+
+    b.elementwise(out, xs, None, add)
+
+
+def add_fast(
+    b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operand], quiet: ErrorState, allocates: bool
+) -> bool:
+    """Add a call of a function of the second tier to a block; tell whether there is one of this name."""
+    types = [dtype_name(x.dtype) for x in (out, *xs) if isinstance(x, Buffer)]
+    if b.tier == 1 or not has_fast(name, tuple(types)):
+        return False
+    b.elementwise(out, xs, quiet, call_of(Fast(name, None), types[0]), allocates)
+    return True
+
+
+def add_scipy_ufunc(
+    b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operand], quiet: ErrorState, allocates: bool = False
+) -> None:
+    """Add a call of SciPy's loop on strips, as of NumPy's, to a block.
+
+    Raises:
+        UnsupportedError: operands are of several dtypes.
+    """
+    types = [dtype_name(dtype_of(x)) for x in (*xs, out)]
+    if len(set(types)) > 1:
+        raise UnsupportedError(f"{name} of operands of several dtypes")
+    loop = loop_of(f"special.{name}", tuple(types))
+    b.elementwise(out, xs, quiet, call_of(loop, types[-1]), allocates)
+
+
+# --- Folds: reductions in the order of the second tier, joined to the loops that make what they reduce
+
+
+def lower_fold(b: BlockBuilder, call: Call) -> bool:
+    """Add a call that is a reduction of floats; tell whether it was one."""
+    found = _reduction_of(call)
+    if found is None:
+        return False
+    x, ufunc, axes = found
+    out = call.outputs[0]
+    dtype = x.literal.aval.dtype if isinstance(x, ScheduleNumber) else x.dtype
+    if 0 in x.shape or scalar_op(ufunc).lane is None or dtype != out.dtype or out.dtype.char not in "fd":
+        return False
+    if call.method == "reduce" and _is_lone_reduction(b, x, axes):
+        return False
+    _fold(b, call, x, ufunc, axes)
+    return True
+
+
+def _is_lone_reduction(b: BlockBuilder, x: Operand, axes: Shape) -> bool:
+    """Tell whether a large array that nothing here makes is reduced along other axes than the last one.
+
+    That has a form of its own, whose pieces threads share; the order is the same, one row after the other.
+    """
+    if not isinstance(x, Buffer) or not axes or len(x.shape) - 1 in axes:
+        return False
+    location = b.locations[x.index]
+    is_ordered = list(location.strides) == sorted(location.strides, reverse=True) and location.strides[-1] > 0
+    is_large = math.prod(x.shape) >= b.limits.share_min_elements
+    return is_large and is_ordered and location.owner not in b.defined
+
+
+def _fold(b: BlockBuilder, call: Call, x: Operand, ufunc: str, axes: Shape) -> None:
+    """Add a reduction to the group that makes its operand, or to one that reads it."""
+    out = call.outputs[0]
+    space = (b.locations[x.index] if isinstance(x, Buffer) else b.location(x)).shape
+    location = b.own(out.index, out.shape, b.dtype(out))
+    kept = iter(location.strides)
+    strides = tuple([0 if axis in axes else next(kept) for axis in range(len(space))])
+    k, group = b.group_of(space, [x], call.error_state, tuple([s == 0 for s in strides]))
+    group.folds.append((b.value(group, k, x), ufunc, Ref(location.owner, location.dtype, 0, strides)))
+    group.writes.append(location.owner)
+    b.stored.add(location.owner)
+    b.defined[location.owner] = k
+
+
+def _reduction_of(call: Call) -> tuple[Operand, str, Shape] | None:
+    """Return what a call reduces, by which ufunc, along which axes; None where it does something else."""
+    if call.method in ("reduce", "turned_reduce"):
+        axes: Shape = dict(call.params)["axis"]
+        return call.operands[0], call.ufunc, axes
+    if call.method not in ("dot", "flat_dot", "vecdot"):
+        return None
+    x, y = call.operands
+    rank = len(x.shape)
+    if _is_ones(y):
+        return x, "add", tuple(range(rank)) if call.method == "flat_dot" else (rank - 1,)
+    if _is_ones(x) and call.method == "dot" and len(x.shape) == 1:
+        return y, "add", (max(len(y.shape) - 2, 0),)
+    return None
+
+
+def _is_ones(x: Operand) -> bool:
+    return isinstance(x, ScheduleNumber) and x.form == "filled" and x.literal.value == 1
+
+
+# --- Native forms of indexing: elements at indices, running sums and extremes, places of extremes
+
+
+def index(
+    kind: Literal["gather", "set", "add"], part: Location, whole: Location, indices: Sequence[Location], axis: int,
+    quiet: tuple[str, ...],
+) -> Routine:  # fmt: skip
+    """Return the step between the elements that indices name along axes from one on, and the array that they are part of.
+
+    Raises:
+        UnsupportedError: of other indices than integers, or sums of complex numbers.
+    """
+    wrong = [i.dtype for i in indices if i.dtype[0] not in "iu" or i.dtype == "u8"]
+    if wrong:
+        raise UnsupportedError(f"indices of {wrong[0]}")
+    if kind == "add" and whole.dtype not in scalar_op("add").dtypes:
+        raise UnsupportedError(f"a scattered sum of {whole.dtype}")
+    common = broadcast_shapes([i.shape for i in indices])
+    assert common is not None
+    count, behind = len(indices), axis + len(indices)
+    space: Shape = (*whole.shape[:axis], *common, *whole.shape[behind:])
+    if 0 in space and 0 not in common:  # indices are looked at all the same
+        raise UnsupportedError("no elements at indices")
+    lead, rest = (0,) * axis, (0,) * (len(whole.shape) - behind)
+    strides: Shape = (*whole.strides[:axis], *(0,) * len(common), *whole.strides[behind:])
+    locations = [Ref(i.owner, i.dtype, i.offset, (*lead, *broadcast(i, common), *rest)) for i in indices]
+    refs = [part.over(space), Ref(whole.owner, whole.dtype, whole.offset, strides), *locations]
+    space, joined = merged(space, [ref.strides for ref in refs])
+    first, second, *others = [attrs.evolve(ref, strides=s) for ref, s in zip(refs, joined, strict=True)]
+    ends = (second, first) if kind == "gather" else (first, second)
+    sizes = (*whole.strides[axis : axis + count], *whole.shape[axis : axis + count])
+    return Routine(kind, space, (*others, *ends), sizes, quiet)
+
+
+def accumulate(
+    ufunc: str, x: Location, out: Location, axis: int, quiet: tuple[str, ...], limits: NativeTarget
+) -> list[Step]:
+    """Return what calls NumPy's loop as its ``accumulate`` does: each result is an operand of the next."""
+    loop, (x, out) = loop_of(ufunc, (out.dtype,) * 3), [look(p, lambda v: np.moveaxis(v, axis, -1)) for p in (x, out)]
+    steps: list[Step] = [copy_nest(look(out, lambda v: v[..., 0]), look(x, lambda v: v[..., 0]))]
+    if x.shape[-1] < 2:
+        return steps
+    space, size = (*x.shape[:-1], x.shape[-1] - 1), int(out.dtype[1:])
+    # along the axis, or, where so many neighbours lie beside it, step by step over these
+    has_rows = len(space) > 1 and space[-2] >= limits.cumulative_min_neighbours
+    has_rows = has_rows and out.strides[-2] == size != abs(out.strides[-1])
+    order = (len(space) - 1, *range(len(space) - 1)) if has_rows else range(len(space))
+
+    def ref(p: Location, offset: int) -> Ref:
+        return Ref(p.owner, p.dtype, p.offset + offset, tuple([p.strides[k] for k in order]))
+
+    operands = (ref(out, 0), ref(x, x.strides[-1]), ref(out, out.strides[-1]))
+    return [*steps, Inner(loop, tuple([space[k] for k in order]), operands, quiet)]
+
+
+def find_extreme(is_max: bool, x: Location, out: Location, axis: int, limits: NativeTarget) -> Routine:
+    """Return what writes the places of the first largest or smallest elements along an axis.
+
+    Raises:
+        UnsupportedError: of complex numbers, or of a large array along another axis than the last one.
+    """
+    if x.dtype not in ALL:
+        raise UnsupportedError(f"places of extremes of {x.dtype}")
+    rows = look(x, lambda v: np.moveaxis(v, axis, -1))
+    if abs(rows.strides[-1]) != int(x.dtype[1:]) and math.prod(x.shape) > limits.extreme_max_elements:
+        raise UnsupportedError("places of extremes of large arrays along another axis than the last one")
+    refs = rows.ref, Ref(out.owner, out.dtype, out.offset, (*out.strides, 0))
+    return Routine("argmax" if is_max else "argmin", rows.shape, refs)

@@ -1,1 +1,0 @@
-"""Native forms of calls: a family of ops a file, and the table that finds them."""

@@ -1,0 +1,1 @@
+"""Native programs: steps over pointers as frozen data."""

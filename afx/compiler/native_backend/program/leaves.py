@@ -1,0 +1,460 @@
+"""Leaves of native programs: fused loop nests, calls of NumPy's loops, products, and routines of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import attrs
+
+from afx.compiler.native_backend.program.elements import (
+    Access,
+    Load,
+    Mode,
+    Names,
+    Op,
+    Orders,
+    Ref,
+    UfuncLoop,
+    Value,
+    axis_names,
+)
+from afx.compiler.native_backend.program.steps import Leaf, RowAccess, join_lengths, merged
+from afx.core.aval import Shape
+from afx.core.scalar_ops import scalar_op
+
+if TYPE_CHECKING:
+    from afx.compiler.target import NativeTarget
+
+
+# --- Loop nests: fused elementwise operations over one iteration space, with reductions of what they compute
+
+
+@attrs.frozen
+class Nest(Leaf):
+    """Fused elementwise operations over one iteration space.
+
+    Attributes:
+        space: lengths of the axes, neighbours merged as far as all strides allow.
+        values: what is computed for each element, operands before their use.
+        stores: which values are written, and where.
+        quiet: floating-point warnings that its equations ignore.
+        folds: values that are reduced, by which ufunc, and where to: strides are 0 along reduced axes.
+        is_cut: whether it runs part by part, along its first axis.
+    """
+
+    space: Shape
+    values: tuple[Value, ...]
+    stores: tuple[tuple[int, Ref], ...]
+    quiet: tuple[str, ...] = ()
+    folds: tuple[tuple[int, str, Ref], ...] = ()
+    is_cut: bool = False
+
+    def accesses(self) -> list[Access]:
+        """Return values that are loaded, stores, folds."""
+        found = [Access(v.ref, "r") for v in self.values if isinstance(v, Load)]
+        return [*found, *[Access(ref, "w") for _, ref in self.stores], *[Access(ref, "w") for *_, ref in self.folds]]
+
+    def map_refs(self, change: Callable[[Ref], Ref]) -> Nest:
+        """Return the nest with other memory, changed in the order of its accesses."""
+        values = tuple([Load(change(v.ref)) if isinstance(v, Load) else v for v in self.values])
+        stores = tuple([(k, change(ref)) for k, ref in self.stores])
+        folds = tuple([(k, ufunc, change(ref)) for k, ufunc, ref in self.folds])
+        return attrs.evolve(self, values=values, stores=stores, folds=folds)
+
+    def place(self, numbers: Mapping[int, int], arena: int) -> Nest:  # it has none
+        """Return the nest in its block, with neighbouring axes joined over which all operands walk evenly."""
+        return self.with_roots(numbers).with_merged_axes()
+
+    def with_merged_axes(self) -> Nest:
+        """Return the same with neighbouring axes joined over which all operands walk evenly."""
+        space, strides = merged(self.space, [ref.strides for ref in self.refs])
+        left = iter(strides)
+        found = self.map_refs(lambda ref: attrs.evolve(ref, strides=next(left)))
+        return attrs.evolve(found, space=space)
+
+    @property
+    def parts(self) -> int:
+        """Number of parts that it can be cut into."""
+        return self.space[0]
+
+    @property
+    def folds_rows(self) -> bool:
+        """Whether each of its folds reduces the same axes, the last ones, and not the first one: then rows are apart."""
+        kept = {tuple(map(bool, ref.strides)) for *_, ref in self.folds}
+        (pattern,) = kept if len(kept) == 1 else ((),)
+        return bool(pattern) and pattern[0] and not pattern[-1] and list(pattern) == sorted(pattern, reverse=True)
+
+    @property
+    def operations(self) -> list[Op]:
+        """What it computes; nothing, where it copies."""
+        return [v for v in self.values if isinstance(v, Op)]
+
+    def levels(self, is_apart: Callable[[Op], bool]) -> list[int]:
+        """Return of each value in which loop it is computed: operations at even levels, those that stand apart at odd ones."""
+        found: list[int] = []
+        for value in self.values:
+            if not isinstance(value, Op):
+                found.append(0)
+                continue
+            calls = is_apart(value)
+            level = 1 if calls else 0
+            for k in value.args:
+                arg = self.values[k]
+                if isinstance(arg, Op):
+                    odd = is_apart(arg)
+                    level = max(level, found[k] + (odd != calls) + 2 * (odd and calls))
+            found.append(level)
+        return found
+
+    @property
+    def may_fault(self) -> bool:
+        """Whether floats become integers, which may be out of range."""
+        return any(op.name == "cast" and self._drops_digits(op) for op in self.operations)
+
+    def _drops_digits(self, op: Op) -> bool:
+        return self.values[op.args[0]].dtype[0] == "f" and op.dtype[0] in "iu"
+
+    @property
+    def nanoseconds(self) -> float:
+        """About how long it takes."""
+        return 5 + self.elements * (0.1 * len(self.values) + sum([op.is_call for op in self.operations]))
+
+    @property
+    def loops(self) -> Iterator[UfuncLoop]:
+        """The loops of NumPy that it calls."""
+        return iter([op.loop for op in self.operations if op.loop is not None])
+
+    @property
+    def called_roots(self) -> set[int]:
+        """The roots that functions read."""
+        called = {k for op in self.operations if op.is_call for k in op.args}
+        return {v.ref.root for k, v in enumerate(self.values) if isinstance(v, Load) and k in called}
+
+    def is_written_out(self, limits: NativeTarget) -> bool:
+        """Tell whether it copies, is short, or runs over vectors."""
+        few = limits.passes_few_folded_elements if self._has_lanes else limits.passes_few_elements
+        return not self.operations or self.elements <= few or self.is_dense(limits)
+
+    def is_dense(self, limits: NativeTarget) -> bool:
+        """Tell whether its rows are long, and their elements neighbours."""
+        row = limits.passes_fold_row_min_elements if self._has_lanes else limits.passes_row_min_elements
+        is_long = bool(self.space) and self.space[-1] >= row
+        return is_long and all([ref.strides[-1] in (0, ref.size) for ref in self.refs])  # noqa: C419  # it is quicker
+
+    @property
+    def _has_lanes(self) -> bool:
+        return any(ref.strides and not ref.strides[-1] for *_, ref in self.folds)
+
+    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
+        """Return the loop over its elements."""
+        inside = self._inside(names)
+        if not self.space:
+            return inside
+        notes = [f"ignores {', '.join(self.quiet)}"] if self.quiet else []
+        notes += ["shared by threads"] if self.is_cut else []
+        comment = f"  # {', '.join(notes)}" if notes else ""
+        axes = ", ".join(axis_names(len(self.space)))
+        return [f"for {axes} in {join_lengths(self.space)}:{comment}", *["    " + line for line in inside]]
+
+    def _inside(self, names: Names) -> list[str]:
+        rank, texts, lines = len(self.space), [""] * len(self.values), list[str]()
+        ends = {k for k, _ in self.stores} | {k for k, *_ in self.folds}
+        uses = [sum([k in op.args for op in self.operations]) for k in range(len(self.values))]
+        for k, value in enumerate(self.values):
+            text = value.text(texts, names, rank)
+            if isinstance(value, Op) and (uses[k] > 1 or (k in ends and uses[k]) or len(text) > 60):
+                lines.append(f"t{k} = {text}")
+                text = f"t{k}"
+            texts[k] = text
+        lines += [f"{ref.text(names, rank)} = {texts[k]}" for k, ref in self.stores]
+        for k, ufunc, ref in self.folds:
+            axes = [axis for axis, stride in zip(axis_names(rank), ref.strides, strict=True) if not stride]
+            along = ", ".join(axes) or "nothing"
+            lines.append(
+                f"{ref.text(names, rank)} = {scalar_op(ufunc).fold} of {texts[k]}  # along {along}, in 32 lanes"
+            )
+        return lines
+
+
+# --- Leaves of native programs beside loop nests: NumPy's loops, products, and routines of their own
+
+ADDED_UP = ((0,), (0,), ())  # core axes of the operands of a product of vectors
+TRANSFORMS_TOGETHER = 16  # at most, in a vector of NumPy's loops
+MULTIPLIED = ((0, 1), (1, 2), (0, 2))  # the same of matrices
+
+
+@attrs.frozen
+class Inner(Leaf):
+    """Inner loop of a ufunc run over strided operands: a reduction where the result has strides of 0.
+
+    Attributes:
+        loop: the ufunc's loop.
+        space: lengths of the axes; the last one is the loop's own.
+        operands: in the order of the loop.
+        quiet: floating-point warnings that it ignores.
+        pieces: how many pieces its rows have that are reduced one after the other, or by several threads.
+        is_cut: whether threads share them.
+    """
+
+    loop: UfuncLoop
+    space: Shape
+    operands: tuple[Ref, ...]
+    quiet: tuple[str, ...] = ()
+    pieces: int = 0
+    is_cut: bool = False
+
+    @property
+    def parts(self) -> int:
+        """Number of pieces."""
+        return self.pieces
+
+    def row_accesses(self, rows: int) -> list[RowAccess] | None:
+        """Return what it touches in each row; a reduction over rows adds to its result."""
+        found, out = super().row_accesses(rows), self.operands[-1]
+        if found is None or out.strides[0]:
+            return found
+        if len(self.space) < 2 or self.operands[0] != out:
+            return None
+        return [attrs.evolve(a, adds=a.ref == out) for a in found]
+
+    @property
+    def loops(self) -> Iterator[UfuncLoop]:
+        """Its loop."""
+        return iter((self.loop,))
+
+    @property
+    def nanoseconds(self) -> float:
+        """About how long it takes."""
+        return 20 + 0.3 * self.elements
+
+    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
+        """Return the call."""
+        out, *xs = [names[ref.root] for ref in (self.operands[-1], *self.operands[:-1])]
+        shared = ", shared by threads" if self.is_cut else ""
+        return [
+            f"np.{self.loop.ufunc}({', '.join(xs)}, out={out})  # NumPy's loop over {join_lengths(self.space)}{shared}"
+        ]
+
+
+@attrs.frozen
+class Product(Leaf):
+    """Call of a generalized ufunc's loop, such as that of ``np.matmul``, the same product in tiles, or rows that NumPy sorts.
+
+    Attributes:
+        loop: its loop; None for tiles. A function that sorts takes a row, and its indices where it has two operands.
+        sizes: the number of core calls, then the core dimensions.
+        operands: with the outer strides alone, of which the last one is the loop's own.
+        core_strides: strides of the core dimensions, operand by operand.
+        quiet: floating-point warnings that it ignores.
+        refuses: whether it marks operands without a result as invalid operations: a fault, as NumPy raises then.
+        axis: along what a product in pieces is cut: core calls (0), or rows (1) or columns (3) of the result.
+        stops: where the pieces end, each a call of the loop; none for one piece.
+        is_cut: whether it runs piece by piece.
+        changes: how many of its operands it changes, from the first one on.
+        outputs: how many of its operands are results, to the last one.
+        outer: lengths of the axes around the loop's own.
+        orders: how its elements are added up, where they are computed without a call.
+        is_read_whole: whether what reads the result of such a one takes several of its rows at once.
+    """
+
+    loop: UfuncLoop | None
+    sizes: Shape
+    operands: tuple[Ref, ...]
+    core_strides: Shape
+    quiet: tuple[str, ...] = ()
+    refuses: bool = False
+    axis: int = 0
+    stops: Shape = ()
+    is_cut: bool = False
+    changes: int = 0
+    outputs: int = 1
+    outer: Shape = ()
+    orders: Orders | None = None
+    is_read_whole: bool = False
+
+    @property
+    def modes(self) -> str:
+        """How it touches its operands."""
+        return "a" * self.changes + "r" * (len(self.operands) - self.changes - self.outputs) + "w" * self.outputs
+
+    @property
+    def parts(self) -> int:
+        """Number of pieces."""
+        return len(self.stops)
+
+    @property
+    def is_transform(self) -> bool:
+        """Whether it is a Fourier transform."""
+        return self.loop is not None and self.loop.ufunc.startswith("fft.")
+
+    @property
+    def is_sum_of_products(self) -> bool:
+        """Whether it multiplies rows by vectors, each by itself."""
+        return self.loop is not None and self.loop.ufunc == "vecdot"
+
+    @property
+    def is_sort(self) -> bool:
+        """Whether it sorts rows, or finds the indices that sort them; memory may be short, which is a fault."""
+        return self.loop is not None and self.loop.ufunc.startswith(("sort.", "argsort."))
+
+    def in_pieces(self, count: int) -> Product:
+        """Return transforms, or sums, of many rows in so many pieces for threads, in which vectors hold the same rows."""
+        groups = -(-self.sizes[0] // TRANSFORMS_TOGETHER)
+        if not (self.is_transform or self.is_sum_of_products) or self.outer or groups < 2:
+            return self
+        ends = {min(-(-groups * part // count) * TRANSFORMS_TOGETHER, self.sizes[0]) for part in range(1, count + 1)}
+        return attrs.evolve(self, stops=tuple(sorted(ends)), is_cut=True)
+
+    @property
+    def elements(self) -> int:
+        """How many elements of the first operand it reads."""
+        return math.prod(self.sizes[:2])
+
+    def on_rows(self, count: int, rows: int) -> Product:
+        """Return the same of so many of all rows."""
+        return attrs.evolve(self, sizes=(count * (self.sizes[0] // rows), *self.sizes[1:]))
+
+    def row_accesses(self, rows: int) -> list[RowAccess] | None:
+        """Return what it touches in each row: of products of rows with vectors, or of as many matrices."""
+        if self.loop is None or self.sizes[0] % rows or self.loop.ufunc not in ("vecdot", "matmul") or self.is_cut:
+            return None
+        each, core = self.sizes[0] // rows, self.sizes[1:]
+        strides, found = iter(self.core_strides), list[RowAccess]()
+        axes = ADDED_UP if len(core) == 1 else MULTIPLIED
+        for (ref, mode), own in zip(self.accesses(), axes, strict=True):
+            outer = ref.strides[0] if ref.strides else 0
+            reach = [(each - 1) * outer, *[(core[axis] - 1) * next(strides) for axis in own]]
+            found.append(RowAccess.of(ref, each * outer, reach, mode != "r"))
+        return found
+
+    @property
+    def loops(self) -> Iterator[UfuncLoop]:
+        """Its loop."""
+        return iter(() if self.loop is None else (self.loop,))
+
+    @property
+    def may_fault(self) -> bool:
+        """Whether operands may have no result."""
+        return self.refuses or self.is_sort
+
+    @property
+    def calls_blas(self) -> bool:
+        """Whether it calls a loop of linear algebra."""
+        return self.loop is not None and not self.is_transform and not self.is_sort
+
+    @property
+    def nanoseconds(self) -> float:
+        """About how long it takes."""
+        if self.is_transform:
+            count, n = math.prod(self.outer) * self.sizes[0], max(self.sizes[1:])
+            return count * (100 + n * math.log2(n + 1))
+        if self.is_sort:
+            return 20 * self.sizes[0] + 2.0 * self.elements * self.sizes[1].bit_length()
+        return (100 if self.orders is None else 5) + 0.03 * math.prod(self.outer) * math.prod(self.sizes)
+
+    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
+        """Return the product."""
+        *xs, out = [names[ref.root] for ref in self.operands]
+        if self.loop is not None and "." in self.loop.ufunc:
+            written = len(self.operands) - (self.outputs or self.changes)
+            given, made = [*xs, out][:written] or [out], [*xs, out][written:]
+            sizes = join_lengths((*self.outer, *self.sizes))
+            return [f"{', '.join(made)} = np.{self.loop.ufunc}({', '.join(given)})  # {sizes}: NumPy's loop"]
+        how = "tiles in registers" if self.loop is None else f"NumPy's {self.loop.ufunc}"
+        how = how if self.orders is None else "sums in registers"
+        pieces = f", {self.parts} pieces" if self.is_cut else ""
+        return [f"{out} = {' @ '.join(xs)}  # {join_lengths(self.sizes)}: {how}{pieces}"]
+
+
+class Form(NamedTuple):
+    """What a routine does.
+
+    Attributes:
+        text: the call, of the names of what it reads and writes, its sizes and its space.
+        nanoseconds: for each element.
+        has_rows: whether it works on each row by itself, the last axis.
+        may_fault: whether it may find that NumPy has to decide.
+        mode: how it touches its last operand.
+    """
+
+    text: str
+    nanoseconds: float
+    has_rows: bool = False
+    may_fault: bool = False
+    mode: Mode = "w"
+
+
+FORMS = {
+    "gather": Form("{out} = {x}[{others}]  # {space} elements, bounds checked", 1.5, may_fault=True),
+    "set": Form("{out}[{others}] = {x}  # {space} elements, bounds checked", 1.5, may_fault=True),
+    "add": Form("{out}[{others}] += {x}  # {space} elements, bounds checked", 1.5, may_fault=True, mode="a"),
+    "argmax": Form("{out} = argmax({x})  # along the last of {space}", 1.5, has_rows=True),
+    "argmin": Form("{out} = argmin({x})  # along the last of {space}", 1.5, has_rows=True),
+    "maximum": Form("{out} = maximum of {x}  # along the last of {space}", 0.3, has_rows=True),
+    "minimum": Form("{out} = minimum of {x}  # along the last of {space}", 0.3, has_rows=True),
+    "philox": Form("{out} = philox({all})  # {space}: keys, blocks, words", 7.5),
+    "search.left": Form("{out} = searchsorted({x}, {others}, 'left')  # {space} values in {sizes[0]} elements", 20.0),
+    "search.right": Form("{out} = searchsorted({x}, {others}, 'right')  # {space} values in {sizes[0]} elements", 20.0),
+}
+
+
+@attrs.frozen
+class Routine(Leaf):
+    """Rows or elements that a routine of its own computes.
+
+    ``gather`` reads elements of an array at indices, ``set`` and ``add`` write them, in row-major order: its operands are
+    an array of integers for each indexed axis, of which negative ones count from its end and others outside of it are
+    faults, then what is read and what is written; the array that is indexed has strides of 0 along axes of the indices
+    alone. ``argmax`` and ``argmin`` find the place of the first extreme of each row as int64, nan counting as one;
+    ``maximum`` and ``minimum`` the extreme, as comparing elements one after the other gives it. ``search.left`` and
+    ``search.right`` find the place of values in a sorted vector as int64, nan standing behind all numbers. ``philox``
+    makes the words of blocks of Philox4x32-10 for each key of two words, by the numbers of blocks or from 0 on.
+
+    Attributes:
+        name: which one it is.
+        space: lengths of the axes.
+        operands: what it reads, and behind that what it writes.
+        sizes: of indices the bytes between neighbours along the indexed axes, and the lengths of these; of a search the
+            elements of the vector and the bytes between them; of words the last word of the counter.
+        quiet: floating-point warnings that it ignores.
+    """
+
+    name: str
+    space: Shape
+    operands: tuple[Ref, ...]
+    sizes: Shape = ()
+    quiet: tuple[str, ...] = ()
+    is_by_element = True
+
+    @property
+    def modes(self) -> str:
+        """How it touches its operands."""
+        return "r" * (len(self.operands) - 1) + FORMS[self.name].mode
+
+    @property
+    def may_fault(self) -> bool:
+        """Whether indices may lie outside of their axes."""
+        return FORMS[self.name].may_fault
+
+    @property
+    def row_space(self) -> Shape:
+        """The lengths of its axes, where it works on rows."""
+        return self.space if FORMS[self.name].has_rows else ()
+
+    def row_accesses(self, rows: int) -> list[RowAccess] | None:
+        """Return what it touches in each row, where it works within rows."""
+        return super().row_accesses(rows) if len(self.row_space) > 1 else None
+
+    @property
+    def nanoseconds(self) -> float:
+        """About how long it takes."""
+        return 10 + FORMS[self.name].nanoseconds * self.elements
+
+    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
+        """Return the call."""
+        *others, x, out = [names[ref.root] for ref in self.operands]
+        words = {"x": x, "others": ", ".join(others), "all": ", ".join([*others, x])}
+        space = join_lengths(self.space) or "1"
+        return [FORMS[self.name].text.format(out=out, space=space, sizes=self.sizes, **words)]

@@ -1,0 +1,1 @@
+"""Runs: machine code in place of NumPy's plan, from none to linked."""

@@ -1,0 +1,442 @@
+"""Runs of kernels: whole plans, pieces between NumPy's calls, and threads that run one kernel together."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from afx.compiler.native_backend.llvm.team import DISMISSED, ENDED, JOB, MEMBERS, TEAM_BYTES, TICKET
+from afx.compiler.native_backend.program.interface import PARTS, Interface
+from afx.compiler.native_backend.run.trial import NumpyPlan, Run
+from afx.compiler.native_backend.service.helper import log
+from afx.compiler.native_backend.service.link import Kernel
+from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
+from afx.compiler.schedule.buffers import ALIGNMENT
+from afx.compiler.schedule.schedule import Buffer, Schedule
+from afx.compiler.target import Target, current
+from afx.core.aval import Aval, Shape
+from afx.core.dtypes import DType
+from afx.core.tracing.tracer import NUMPY_ERRORS, stack_level
+from afx.runtime.buffer_cache import IdleBuffers, OutputPool, donated_or_empty, pooled_bytes
+from afx.runtime.control_register import keeps_underflow, run_in_mode
+from afx.runtime.thread_pool import Autotuner, Worker, find_workers, get_threads, single_threaded
+
+# --- Shares: threads that run a kernel together, each some parts of its large loop nests
+#
+# The threads of this process's one crew help whoever calls first; who calls meanwhile runs alone. A helper that is
+# done goes on watching in machine code for the next call, for about as long as it would take to wake it up.
+
+
+def shared_call(kernel: Kernel, target: Target) -> Callable[..., int]:
+    """Return what calls a kernel, on several threads where they share parts of it."""
+    return SharedKernel(kernel.call, target) if kernel.interface.is_shared else kernel.call
+
+
+def team_memory(kernel: Kernel) -> tuple[Any, ...]:
+    """Return the last argument of a kernel whose parts threads share: one call's memory at a time."""
+    if not kernel.interface.is_shared:
+        return ()
+    return (_team(1),)
+
+
+def _team(members: int) -> Any:
+    """Return the memory of a team of one, or of several, for which no program runs."""
+    raw = np.zeros(2 * TEAM_BYTES // 8, np.int64)
+    start = -raw.ctypes.data % 128 // 8
+    team = raw[start : start + TEAM_BYTES // 8]
+    team[MEMBERS // 8], team[ENDED // 8] = members, 1
+    return team
+
+
+class SharedKernel:
+    """A kernel whose parts threads share; how many run it is what was faster, which changes no bit."""
+
+    def __init__(self, call: Callable[..., int], target: Target) -> None:
+        self._call = call
+        self._tuner = Autotuner(2, target) if get_threads() > 1 else None
+
+    def __call__(self, *args: Any) -> int:
+        """Return the errors seen, -1 where the kernel refuses."""
+        tuner = self._tuner
+        if tuner is None or single_threaded.depth:
+            return self._call(*args)
+        policy = tuner.pick()
+        start = time.perf_counter()
+        errors, jobs = _run_share(self._call, args, 1 if policy else get_threads())
+        if jobs:  # calls of loops do one chunk, of more steps or fewer
+            tuner.observe(policy, (time.perf_counter() - start) / jobs)
+        return errors
+
+
+def run_on_threads(call: Callable[..., int], args: tuple[Any, ...], threads: int = 1) -> int:
+    """Call a kernel on so many threads at once; return the errors seen, -1 where it refuses.
+
+    Args:
+        call: the kernel.
+        args: of the kernel, the last one the memory of the team.
+        threads: how many; none of them waits for one that does not come.
+    """
+    return _run_share(call, args, 1 if single_threaded.depth else threads)[0]
+
+
+def _run_share(call: Callable[..., int], args: tuple[Any, ...], threads: int) -> tuple[int, int]:
+    """Call a kernel, with the crew's help where it is free; return the errors seen, and how many jobs there were."""
+    crew = _crew[0]
+    if threads < 2 or not crew.lock.acquire(blocking=False):
+        return _counted(call, args, args[-1])
+    try:
+        crew.summon(call, threads)
+        return _counted(call, (*args[:-1], crew.team), crew.team)
+    finally:
+        crew.lock.release()
+
+
+def _counted(call: Callable[..., int], args: tuple[Any, ...], team: Any) -> tuple[int, int]:
+    before = int(team[TICKET // 8])
+    errors = call(*args)
+    return errors, (int(team[TICKET // 8]) - before) // JOB
+
+
+class _Crew:
+    """The threads that help, with the memory that they watch; one call at a time has the lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.team: Any = _team(2)
+        self._numbers = [np.array([k]) for k in range(1, PARTS)]
+        self._is_closed = False
+
+    def summon(self, call: Callable[..., int], threads: int) -> None:
+        """Have workers help who are not watching, by way of a kernel that is about to be called."""
+        workers: Sequence[Worker] = () if self._is_closed else find_workers(min(threads, PARTS) - 1)
+        for number, worker in zip(self._numbers, workers, strict=False):
+            if worker.leave is None:
+                worker.leave = self._dismiss
+                worker.inbox.put(partial(_help, call, self.team, number, worker))
+        self.team[DISMISSED // 8] = 0
+
+    def _dismiss(self) -> None:
+        """Let helpers stop watching."""
+        self.team[DISMISSED // 8] = 1
+
+    def close(self) -> None:
+        """Wait until nobody is in machine code, which is about to go."""
+        self._is_closed = True
+        self._dismiss()
+        end = time.perf_counter() + current.target.service.task_max_seconds
+        while any(worker.leave for worker in find_workers(0)) and time.perf_counter() < end:
+            time.sleep(current.target.service.room_seconds)
+
+
+def _help(call: Callable[..., int], team: Any, number: Any, worker: Worker) -> None:
+    """Help the team; called by a worker."""
+    try:
+        call(team, number)
+    finally:
+        worker.leave = None
+
+
+_crew = [_Crew()]
+
+
+def _forget() -> None:
+    """A forked child has none of its parent's threads."""
+    _crew[0] = _Crew()
+
+
+@atexit.register
+def _close() -> None:
+    _crew[0].close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+# --- Runs of kernels: whole plans, and pieces between NumPy's calls; the caller's ``np.errstate`` hears of their
+# errors
+
+R = TypeVar("R")
+
+ERRORS = ((1, "divide", "divide by zero"), (2, "over", "overflow"), (8, "invalid", "invalid value"))
+
+
+def _nothing() -> None:
+    """Return no memory for a result, as it is an argument's."""
+
+
+def _memory_of(kernel: Kernel) -> tuple[Any, ...]:
+    """Return the last arguments of a kernel, one call's at a time: its arena, and a team's memory."""
+    return (_aligned(kernel.interface.arena), *team_memory(kernel))
+
+
+def _warner(target: Target) -> Callable[[], None]:
+    """Return what counts calls with floating-point errors, which run twice: the logger hears of it once."""
+    calls = itertools.count(1)
+
+    def count() -> None:
+        if next(calls) == target.native.refused_max_calls:
+            log(
+                "calls with floating-point errors run twice: machine code, and NumPy's plan, which warns", is_asked=True
+            )
+
+    return count
+
+
+class Runner:
+    """Calls a kernel: makes the arrays of the results, looks at errors."""
+
+    def __init__(
+        self, schedule: Schedule, target: Target, kernel: Kernel, constants: tuple[Any, ...], plan: IdleBuffers
+    ) -> None:
+        face = kernel.interface
+        self.kernel = kernel
+        self.call: Callable[..., int] = shared_call(kernel, target)
+        self.constants = constants
+        self.outputs: list[tuple[Shape, DType]] = [
+            (p.shape, np.dtype(p.dtype)) for p in face.params[len(schedule.inputs) : len(face.params) - len(constants)]
+        ]
+        self.target = target
+        self.count_warning: Callable[[], None] = _warner(target)
+        self.keeps_bits: bool = target.tier > 1  # which are not those of NumPy's plan
+        count = len(schedule.inputs)
+        self.donated: list[tuple[int, int]] = [(result - count, k) for result, k in face.donated]
+        self.pools: list[bool] = [nbytes >= target.pool_min_bytes for nbytes in map(_nbytes, self.outputs)]
+        pooled = [n for n, is_pooled in zip(map(_nbytes, self.outputs), self.pools, strict=True) if is_pooled]
+        set_bytes = face.arena + target.pool_max_arrays * sum(pooled)
+        self.idle: IdleBuffers = IdleBuffers(set_bytes, target.bindings_max_sets, plan=plan)
+        self.scalars: list[int] = [k for k, p in enumerate(face.params) if p.checked and not p.shape]
+
+    def bind(self) -> Run:
+        """Return the function that calls the kernel; it gives None where NumPy's plan shall run."""
+        call, outputs, constants, scalars, donated = self.call, self.outputs, self.constants, self.scalars, self.donated
+        flushed, more = _flushing(self.kernel, call)
+        idle, free, empty, ndarray = self.idle, self.idle.recent, np.empty, np.ndarray
+        has_pools, max_free = any(self.pools), idle.max_sets
+        taken = {out for out, _ in donated}
+        fresh = [(0, dtype) if k in taken else (shape, dtype) for k, (shape, dtype) in enumerate(outputs)]
+
+        def run(values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+            try:
+                space = free.pop()
+            except IndexError:
+                space = idle.take_older() or self._space()
+            memory, pools = space
+            if has_pools:
+                made = zip(outputs, pools, strict=True)
+                outs = [empty(shape, dtype) if pool is None else pool() for (shape, dtype), pool in made]
+            else:
+                outs = [empty(shape, dtype) for shape, dtype in fresh]
+            for out, k in donated:
+                outs[out] = donated_or_empty(values[k])
+            if scalars:  # NumPy's scalars and Python's numbers
+                values = list(values)
+                for k in scalars:
+                    if values[k].__class__ is not ndarray:
+                        values[k] = np.asarray(values[k])
+            try:
+                if plan.flushes and not keeps_underflow():
+                    errors = flushed(*values, *outs, *constants, *memory, *more)
+                else:
+                    errors = call(*values, *outs, *constants, *memory)
+            finally:
+                if len(free) < max_free:
+                    free.append(space)
+            if errors:
+                is_given = any(outs[out] is values[k] for out, k in donated)
+                return self._checked(errors, values, outs, plan, is_given)
+            return outs
+
+        return run
+
+    def _checked(
+        self, errors: int, values: Sequence[Any], outs: list[Any], plan: NumpyPlan, is_given: bool
+    ) -> list[Any] | None:
+        """Return results with which there is something the matter; ``is_given`` tells whether an argument is overwritten."""
+        if errors < 0 and self.keeps_bits:  # once more, on copies of arguments that it refused as they lie
+            copies = [np.array(x, order="C") for x in values]
+            args = (*copies, *outs, *self.constants, *_memory_of(self.kernel))
+            errors = run_for(plan, self.call, args)
+        if errors and (errors < 0 or are_heard(errors)):
+            if errors < 0 or not (self.keeps_bits or is_given):
+                return None
+            if is_given:
+                tell(errors)
+            else:
+                self.count_warning()
+                plan.run_numpy(*values)  # which warns, or raises, at the user's line; results stay those of the kernel
+        return outs
+
+    def _space(self) -> tuple[tuple[Any, ...], list[Callable[[], Any] | None]]:
+        """Return memory of one call at a time: a kernel's last arguments, and where arrays of results come from."""
+        pools: list[Callable[[], Any] | None] = [
+            OutputPool(Aval(shape, dtype), self.target.pool_max_arrays) if pooled else None
+            for (shape, dtype), pooled in zip(self.outputs, self.pools, strict=True)
+        ]
+        for out, _ in self.donated:
+            pools[out] = _nothing  # which hands its memory on, as long as no pool remembers it
+        return _memory_of(self.kernel), pools
+
+
+def _flushing(kernel: Kernel, call: Callable[..., int]) -> tuple[Callable[..., int], tuple[None, ...]]:
+    """Return what calls a kernel without denormals, and its last arguments: one alone sets the register itself."""
+    return (partial(run_in_mode, True, call), ()) if kernel.interface.is_shared else (call, (None,))
+
+
+def run_for(plan: NumpyPlan, run: Callable[..., R], args: Sequence[Any]) -> R:
+    """Return ``run(*args)``, computed with denormals or without as a plan is."""
+    return run_in_mode(True, _run_run, run, args) if plan.flushes and not keeps_underflow() else run(*args)
+
+
+def _run_run(run: Callable[..., R], args: Sequence[Any]) -> R:
+    return run(*args)
+
+
+def _nbytes(output: tuple[Shape, DType]) -> int:
+    return Aval(*output).nbytes
+
+
+class LeaveError(Exception):
+    """A kernel cannot go on: NumPy's plan shall run."""
+
+
+class MixedRunner:
+    """Calls a plan of NumPy's calls with kernels between them."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        target: Target,
+        kernels: Sequence[Kernel],
+        constants: Sequence[tuple[Any, ...]],
+        plan: IdleBuffers,
+    ) -> None:
+        self._count_warning = _warner(target)
+        self.heard: threading.local | None = threading.local() if target.tier > 1 else None
+        binds = [
+            partial(_bound, kernel, own, target, self.heard) for kernel, own in zip(kernels, constants, strict=True)
+        ]
+        self.executable: Executable = NumpyBackend.compile(schedule, target, binds)
+        pooled = pooled_bytes([r.operand.aval for r in schedule.results if isinstance(r.operand, Buffer)], target)
+        arenas = sum([kernel.interface.arena for kernel in kernels])
+        self.idle: IdleBuffers = IdleBuffers(
+            schedule.arena_bytes + arenas + pooled, target.bindings_max_sets, plan=plan
+        )
+
+    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+        """Return the results, or None where NumPy's plan shall run, which finds what is wrong."""
+        idle = self.idle
+        try:
+            run = idle.recent.pop()
+        except IndexError:
+            run = idle.take_older() or self.executable.bind()
+        try:
+            found: list[Any] = run_for(plan, run, values)
+            if self.heard is not None and self.heard.__dict__.pop("errors", 0):
+                self._count_warning()
+                plan.run_numpy(*values)  # which warns, or raises, at the user's line
+            return found
+        except (LeaveError, *NUMPY_ERRORS):
+            return None
+        finally:
+            if len(idle.recent) < idle.max_sets:
+                idle.recent.append(run)
+
+
+def _bound(
+    kernel: Kernel, constants: tuple[Any, ...], target: Target, heard: threading.local | None
+) -> Callable[..., None]:
+    """Return a kernel with memory of its own; errors are left in ``heard``, or NumPy's plan shall run."""
+    face = kernel.interface
+    call, rest = shared_call(kernel, target), (*constants, *_memory_of(kernel))
+    inputs = sum([param.checked for param in face.params])
+    copied = _copied_params(face)
+
+    def run(*arrays: Any) -> None:
+        errors = call(*arrays, *rest)
+        if errors < 0:
+            given = arrays[:inputs]
+            if heard is not None:  # bits of its own: of anything a copy
+                given = tuple([np.array(a, order="C") for a in given])
+            else:
+                given = tuple([_dense(a, k in copied) for k, a in enumerate(given)])
+            errors = call(*given, *arrays[inputs:], *rest)
+        if errors and (errors < 0 or are_heard(errors)):
+            if errors < 0 or heard is None:
+                raise LeaveError
+            heard.errors = errors
+
+    return run
+
+
+def _dense(x: Any, is_copied: bool) -> Any:
+    """Return what a kernel takes for an operand: of NumPy's scalars arrays, of arrays whose strides do not matter copies."""
+    if np.ndim(x) == 0:
+        return np.array(x)
+    return np.ascontiguousarray(x) if is_copied and _keeps_order(x) else x
+
+
+def _keeps_order(x: Any) -> bool:
+    """Tell whether NumPy lays out results of an array as those of its dense copy: in row-major order."""
+    steps = [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1 and s]
+    return x.ndim == 1 or (steps == sorted(steps, reverse=True) and min(steps, default=1) > 0)
+
+
+def _copied_params(face: Interface) -> set[int]:
+    """Return the parameters of which a dense copy gives the same bits.
+
+    Emitted operations alone read them: loops of NumPy may have other bits for other strides.
+    """
+    copied = {k for k, param in enumerate(face.params) if param.checked and param.shape}
+    return copied - face.called_params
+
+
+def _aligned(nbytes: int) -> Any:
+    """Return memory that begins at a line of the cache."""
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes]
+
+
+# -- floating-point errors --
+def are_heard(errors: int) -> bool:
+    """Tell whether the caller's ``np.errstate`` ignores not all of these errors."""
+    state: dict[str, Any] = {**np.geterr()}
+    return any(errors & flag and state[kind] != "ignore" for flag, kind, _ in ERRORS)
+
+
+def tell(errors: int) -> None:
+    """Do what the caller's ``np.errstate`` says, for a call that cannot run again to find the line.
+
+    Raises:
+        FloatingPointError: the caller wants these errors raised.
+    """
+    state: dict[str, Any] = {**np.geterr()}
+    for flag, kind, words in ERRORS:
+        if errors & flag:
+            _tell(state[kind], flag, words)
+
+
+def _tell(mode: str, flag: int, words: str) -> None:
+    message = f"{words} encountered in a compiled call that donates its arguments"
+    handler: Any = np.geterrcall()
+    if mode == "raise":
+        raise FloatingPointError(message)
+    if mode == "warn":
+        warnings.warn(message, RuntimeWarning, stacklevel=stack_level())
+    elif mode == "print":
+        sys.stderr.write(f"Warning: {message}\n")
+    elif mode == "call":
+        handler(words, flag)
+    elif mode == "log":
+        handler.write(f"Warning: {message}\n")

@@ -1,0 +1,1 @@
+"""Service: the compiling process, kept code, and its linking."""

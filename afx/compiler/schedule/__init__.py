@@ -1,0 +1,1 @@
+"""Schedules: fusion, buffers and instructions that compute a graph."""

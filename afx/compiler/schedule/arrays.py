@@ -1,0 +1,104 @@
+"""Arrays that implementations compute with: NumPy's, or those of a recorder; with the constants of Philox."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.aval import Shape
+
+# --- Arrays that implementations compute with: NumPy's, or those of a recorder, of which machine code is made
+#
+# An implementation that is written for `Arrays` stands once: eager calls and plans run it on NumPy's arrays, and the
+# native back end records what it does, in the same order and hence with the same bits. Views are taken as of any
+# array of NumPy. What depends on values is asked by a method, so that a recorder can answer for all values, or leave
+# the call to NumPy.
+
+
+class Arrays:
+    """NumPy's arrays, and the calls that a recorder takes down."""
+
+    __slots__ = ()
+
+    def new(self, shape: Shape, dtype: Any, _like: Any = None) -> Any:
+        """Return memory for an array; that of another one of this shape whose elements are no longer read."""
+        return np.empty(shape, dtype) if _like is None or _like.shape != shape else _like
+
+    def clear(self, x: Any) -> None:
+        """Fill an array with zeros."""
+        x[...] = 0
+
+    def copy(self, to: Any, x: Any) -> None:
+        """Write elements."""
+        np.copyto(to, x)
+
+    def give(self, to: Any, x: Any) -> None:
+        """Write a result into memory that nothing else reads or writes."""
+        np.copyto(to, x)
+
+    def write_parts(self, out: Any, parts: Iterable[tuple[Any, Any]]) -> None:
+        """Write disjoint parts of an array, each at an index."""
+        for place, x in parts:
+            out[place] = x
+
+    def ufunc(self, name: str, *xs: Any) -> Any:
+        """Return what a ufunc makes of arrays, and numbers of their dtype."""
+        return getattr(np, name)(*xs)
+
+    def where(self, test: Any, x: Any, y: Any) -> Any:
+        """Return elements of one of two arrays."""
+        return np.where(test, x, y)  # pyright: ignore[reportUnknownVariableType]  # of arrays of any dtype
+
+    def cast(self, x: Any, dtype: Any) -> Any:
+        """Return an array in another dtype."""
+        return x.astype(dtype, copy=False)
+
+    def add(self, to: Any, x: Any) -> None:
+        """Add elements to others."""
+        to += x
+
+    def multiply(self, x: Any, y: Any, out: Any) -> None:
+        """Write the product of two matrices."""
+        np.matmul(x, y, out=out)
+
+    def add_up(self, x: Any, axes: Sequence[int], out: Any) -> None:
+        """Write the sums along axes, one element after the other."""
+        np.add.reduce(x, tuple(axes), out=out)
+
+    def dense(self, x: Any) -> Any:
+        """Return an array whose elements lie next to each other, a copy where they do not."""
+        return np.ascontiguousarray(x)
+
+    def ordered(self, x: Any) -> Any:
+        """Return an array, whose order of elements in memory decides about NumPy's bits."""
+        return x
+
+    def view(self, x: Any, look: Callable[[Any], Any]) -> Any:
+        """Return a view that a function takes of an array."""
+        return look(x)
+
+    def is_finite(self, x: Any) -> bool:
+        """Tell that no element is inf or nan, of neighbouring elements; false where their squares overflow, too."""
+        flat = x.reshape(-1)
+        return x.dtype.char in "fd" and x.flags.c_contiguous and math.isfinite(np.dot(flat, flat))
+
+    def refuse(self, _what: str) -> None:
+        """Leave what follows to NumPy, where it is recorded."""
+
+    def prepare(self, make: Callable[[], tuple[Any, ...]], _is_cleared: bool = True) -> Callable[[], tuple[Any, ...]]:
+        """Return what gives an array of zeros and views of it, which are made once; nobody else writes into them."""
+        made = make()
+        return lambda: made
+
+
+NUMPY: Arrays = Arrays()
+
+
+# --- Philox: constants of the generator Philox4x32-10 (Salmon et al. 2011), which back ends share
+
+PHILOX_FACTORS = (0xD2511F53, 0xCD9E8D57)
+PHILOX_STEPS = (0x9E3779B9, 0xBB67AE85)  # what each round adds to the two words of the key
+PHILOX_ROUNDS = 10

@@ -1,0 +1,503 @@
+"""Solving: the ground under solvers of equations, minima, integrals and differential equations."""
+
+from __future__ import annotations
+
+import enum
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+import attrs
+import numpy as np
+
+from afx import pytree
+from afx.compiler.target import current
+from afx.control.linear_solvers import gmres
+from afx.control.while_loop import while_loop
+from afx.core.array.array import Array, wrap
+from afx.core.aval import Aval, aval_of
+from afx.core.dtypes import DType, float32, get_default_dtype
+from afx.core.graph import Graph, walk
+from afx.core.primitive import argument_of
+from afx.core.tracing.tracer import Tracer, places_of
+from afx.core.tracing.traces import GraphTrace, evaluate
+from afx.errors import AfxError, ConcreteValueError, DtypeError, ShapeError, TracerError
+from afx.ops.creation.creation import asarray, full, stop_gradient, zeros
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.comparison import where
+from afx.ops.linalg.solve import solve_or_nan
+from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.shape import reshape
+from afx.ops.reductions.sums import max as max_
+from afx.pytree.treedef import orders
+from afx.transforms._arguments import check_callable, moving_leaves, name_of
+from afx.transforms.compile.compiled_call import CompiledGraph, foresee_code
+from afx.transforms.compile.make_graph import is_disabled, to_graph
+from afx.transforms.custom_call import CustomRules, custom_call
+from afx.transforms.derivatives.jacobian import jacfwd
+from afx.transforms.derivatives.jvp import Transposed, jvp, push_through
+from afx.transforms.sparse.sparse_derivatives import sparse_jacobian
+
+# --- Reports of solvers: how much work a solution took, and why the solver stopped
+
+
+class Status(enum.IntEnum):
+    """Why a solver stopped."""
+
+    RUNNING = 0
+    CONVERGED = 1
+    ITERATION_LIMIT = 2
+    STALLED = 3
+    NONFINITE = 4
+    NO_BRACKET = 5
+    EVENT = 6
+
+    @property
+    def sentence(self) -> str:
+        """The reason in words."""
+        return SENTENCES[self]
+
+
+SENTENCES = {
+    Status.RUNNING: "still running",
+    Status.CONVERGED: "the tolerance is met",
+    Status.ITERATION_LIMIT: "the limit of iterations was reached",
+    Status.STALLED: "no step leads further in this precision",
+    Status.NONFINITE: "the function is not finite",
+    Status.NO_BRACKET: "the function has the same sign at both ends of the bracket",
+    Status.EVENT: "an event ended it",
+}
+
+
+def is_converged(status: Array) -> Array:
+    """Tell whether a status is that of a solution, up to an event that ended it."""
+    return (status == int(Status.CONVERGED)) | (status == int(Status.EVENT))
+
+
+def choose_status(test: Array, then: Status, other: Status) -> Array:
+    """Return one status or the other, of which one is an array: a choice of two Python numbers has no machine code."""
+    return where(test, asarray(int(then)), int(other))
+
+
+@attrs.frozen
+class Report:
+    """How a solver ended; under `vmap` each array has the batch axis in front.
+
+    Attributes:
+        iterations: int, the number of steps.
+        evaluations: int, the number of evaluations of the function, with its derivatives where the method takes them.
+        status: int, a `Status`.
+    """
+
+    iterations: Array
+    evaluations: Array
+    status: Array
+
+    @property
+    def converged(self) -> Array:
+        """Whether the tolerance is met (up to an event, if one ended it)."""
+        return is_converged(self.status)
+
+    @property
+    def reason(self) -> str:
+        """Why the solver stopped, in words; of a batch, how often for which reason.
+
+        Raises:
+            ConcreteValueError: inside a compiled function, where it is not known yet.
+        """
+        found = np.asarray(self.status)
+        if found.ndim == 0:
+            return Status(int(found)).sentence
+        kinds, counts = np.unique(found, return_counts=True)
+        return "; ".join(f"{n} of {found.size}: {Status(int(k)).sentence}" for k, n in zip(kinds, counts, strict=True))
+
+
+# --- Solver functions: a user's function of trees as one of a vector and parameters, and implicit derivatives of its
+# roots
+#
+# A solution x(p) of F(x, p) = 0 has the derivative -(dF/dx)⁻¹ dF/dp (implicit function theorem), however it was
+# found. So a solver runs on plain values, without being recorded, and `attach_implicit_derivative` makes its result
+# depend on the parameters again: in forward and reverse mode and in every order, since the rule is written in terms
+# of the solution.
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+DENSE_MAX_UNKNOWNS = 512  # beyond, a Jacobian takes more memory and time than products with it
+
+Slope = Callable[[Array, Sequence[Any], Sequence[Any]], Array]
+Pull = Callable[[Array, Sequence[Any], Array], Sequence[Any]]
+
+
+def flatten_to_vector(tree: T, who: str) -> tuple[Array, Callable[[Array], T]]:
+    """Return the trained leaves of a tree as one vector, and the function that puts a vector in their place.
+
+    The vector has the widest dtype of the leaves, float32 at least; leaves keep their own.
+
+    Raises:
+        DtypeError: a leaf is complex, or none is floating.
+    """
+    leaves, treedef = pytree.flatten(tree)
+    moving = moving_leaves(leaves, treedef, who, lambda path: f"the start{path}") or [True] * len(leaves)
+    own = [asarray(x) for x, m in zip(leaves, moving, strict=True) if m]
+    for x in own:
+        if x.dtype.kind == "c":
+            raise DtypeError(f"{who}: unknowns are real: got {x.aval}; pass real and imaginary parts")
+    dtype = np.result_type(float32, *[x.dtype for x in own])
+    ends = np.cumsum([x.size for x in own]).tolist()
+
+    def unravel(vector: Array) -> T:
+        parts = iter([reshape(vector[e - x.size : e], x.shape).astype(x.dtype) for x, e in zip(own, ends, strict=True)])
+        return pytree.unflatten(treedef, [next(parts) if m else x for x, m in zip(leaves, moving, strict=True)])
+
+    return concat([reshape(x, (-1,)).astype(dtype) for x in own]), unravel
+
+
+@attrs.frozen(eq=False)
+class Parametrized(Generic[R]):
+    """A function of a vector that names everything it has derivatives by.
+
+    Attributes:
+        fn: (vector, *params) to the result.
+        params: the floating arguments and all traced arrays that the user's function closes over.
+    """
+
+    fn: Callable[..., R]
+    params: list[Any]
+
+    def plain(self) -> Callable[..., R]:
+        """Return the function of the vector alone, in which nothing is recorded."""
+        held = stopped(self.params)
+        return lambda *xs: self.fn(*xs, *held)
+
+
+def stopped(leaves: Sequence[Any]) -> list[Any]:
+    """Return values that no derivative flows through; untraced ones as they are."""
+    return [stop_gradient(x) if isinstance(x, Tracer) else x for x in leaves]
+
+
+def parametrize(
+    fn: Callable[..., R], inputs: Sequence[Callable[[Array], Any]], avals: Sequence[Aval], args: Any, who: str
+) -> Parametrized[R]:
+    """Return ``fn(*inputs, *args)`` as a function of vectors and of all that it has derivatives by.
+
+    Args:
+        fn: a user's function.
+        inputs: how each vector becomes one of the function's first arguments.
+        avals: of the vectors.
+        args: the function's other arguments, a tuple of trees; what is not floating stays as it is.
+        who: the solver, for messages.
+    """
+    check_callable(fn, who)
+    leaves, treedef = pytree.flatten(args)
+    floating = [aval_of(x, f"{who}: args").dtype.kind in "fc" for x in leaves]
+    params = [asarray(x) for x, f in zip(leaves, floating, strict=True) if f]
+    count = len(inputs)
+
+    def flat(*values: Any) -> R:
+        given = iter(values[count:])
+        rest = pytree.unflatten(treedef, [next(given) if f else x for x, f in zip(leaves, floating, strict=True)])
+        return fn(*[make(v) for make, v in zip(inputs, values[:count], strict=True)], *rest)
+
+    return _lift_closure(flat, [*avals, *[p.aval for p in params]], params, f"{who} of {name_of(fn)}")
+
+
+def _lift_closure(fn: Callable[..., R], avals: Sequence[Aval], params: list[Any], name: str) -> Parametrized[R]:
+    """Make what a function closes over a parameter; one with Python branches stays as it is."""
+    trace = GraphTrace(name)
+    try:
+        leaves, tree = pytree.flatten(fn(*[trace.input(Aval(a.shape, a.dtype)) for a in avals]))
+        graph = trace.finish([asarray(z) for z in leaves])
+    except ConcreteValueError:
+        _check_closed_over(fn, avals, params, name)
+        return Parametrized(fn, params)
+    finally:
+        trace.alive = False
+    if not trace.lifted:
+        return Parametrized(fn, params)
+    return Parametrized(lambda *v: pytree.unflatten(tree, evaluate(graph, *v)), [*params, *trace.lifted])
+
+
+def _check_closed_over(fn: Callable[..., Any], avals: Sequence[Aval], params: list[Any], name: str) -> None:
+    """Raise where a function with Python branches closes over a traced array, since derivatives by it would be lost."""
+    count = len(avals) - len(params)
+    out = fn(*[zeros(a.shape, a.dtype) for a in avals[:count]], *stopped(params))
+    if any(isinstance(z, Tracer) for z in pytree.leaves(out)):
+        raise TracerError(
+            f"{name}: the function closes over a traced array and asks for the value of another; "
+            "pass the array as one of args, or write the branch with afx.cond or afx.where"
+        )
+
+
+def attach_implicit_derivative(
+    residual: Callable[..., Array], solution: Array, params: Sequence[Any], converged: Array, *, sparse: bool = False
+) -> Array:
+    """Return a solution as a differentiable function of its parameters.
+
+    Args:
+        residual: (vector, *params) to a vector of the same length that is 0 at the solution.
+        solution: what a solver found, a constant for derivatives.
+        params: what the residual depends on; leaves that are not floating have no derivatives.
+        converged: bool, whether it is a solution; the derivatives of what is none are nan.
+        sparse: whether the residual's Jacobian is.
+    """
+
+    def slope(z: Array, given: Sequence[Any], tangents: Sequence[Any]) -> Array:
+        ps, ts = given[:-1], tangents[:-1]
+        found = push_through(lambda *v: [residual(z, *v)], ps, ts)[1][0]
+        found = found * where(given[-1], asarray(1, found.dtype), np.nan)  # a product: its transpose is nan too
+
+        def at(x: Array) -> Array:
+            return residual(x, *ps)
+
+        if sparse:
+            return -sparse_jacobian(at)(z).solve(found)
+        if z.shape[0] <= DENSE_MAX_UNKNOWNS:
+            return -solve_or_nan(jacfwd(at)(z), found)
+
+        def product(v: Array) -> Array:
+            return jvp(at, (z,), (v,))[1]
+
+        return -gmres(product, found, tol=100 * float(np.finfo(z.dtype).eps)).x
+
+    return attach_derivative("implicit solution", solution, [*params, converged], slope)
+
+
+def attach_derivative(name: str, value: Array, params: Sequence[Any], slope: Slope) -> Array:
+    """Return a value as a function of parameters with a given derivative.
+
+    Unlike `custom_jvp` of the identity, every level of differentiation sees the value as such a function.
+
+    Args:
+        name: of the function, for messages.
+        value: a constant for derivatives.
+        params: what it depends on.
+        slope: (value, params, tangents) to the value's tangent, linear in the tangents.
+    """
+
+    def attached(xs: Sequence[Any]) -> list[Any]:
+        return custom_call(rules, xs) if any(isinstance(x, Tracer) for x in xs) else [xs[0]]
+
+    def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        (z,) = attached(xs)
+        return [z], [ts[0] + slope(z, xs[1:], ts[1:])]
+
+    def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        return attached(xs), xs
+
+    back = Transposed(push)
+    rules = CustomRules(name, lambda *xs: [xs[0]], forward, back.backward, push, 0, back.masked, back.left_out)
+    found: Array = attached([value, *params])[0]
+    return found
+
+
+def attach_pullback(name: str, value: Array, params: Sequence[Any], pull: Pull) -> Array:
+    """Return a value as a function of parameters with a given reverse-mode derivative; it has no other mode.
+
+    Args:
+        name: of the function, for messages.
+        value: a constant for derivatives.
+        params: what it depends on.
+        pull: (value, params, cotangent) to one cotangent (or None) per parameter.
+    """
+
+    def attached(xs: Sequence[Any]) -> list[Any]:
+        return custom_call(rules, xs) if any(isinstance(x, Tracer) for x in xs) else [xs[0]]
+
+    def backward(xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        (z,) = attached(xs)  # which outer derivatives see as a function of the parameters, too
+        return [None, *pull(z, xs[1:], cts[0])]
+
+    def masked(xs: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        # the value does not show on what it depends: every parameter is alive
+        return backward(xs, [where(m, c, 0.0) for m, c in zip(masks, cts, strict=True)]), [None] * len(xs)
+
+    rules = CustomRules(name, lambda *xs: [xs[0]], lambda xs: (attached(xs), xs), backward, None, masked=masked)
+    found: Array = attached([value, *params])[0]
+    return found
+
+
+# --- Compiled runs: what solvers compute from plain values runs as it does under `jit`, without being asked for
+#
+# Plans are kept by their graphs: a function that is written anew for each call, as closures are, has the plan, and
+# with it the machine code, of the one before. One that holds large constants is kept where it is met again.
+
+PROGRAMS_MAX: Final = 64
+KEPT_BYTES_MAX: Final = 1 << 20  # of the constants of a program that is kept from its first call on
+COMPARED_BYTES_MAX: Final = 1 << 26  # of those of one that is kept at all: comparing more costs what planning does
+
+# the last used behind; no lock, which a signal's handler or a forked process would wait for: single calls of a dict are
+# whole, and what another thread has taken out meanwhile is made again
+_programs: dict[Hashable, CompiledGraph] = {}
+_owned: dict[int, tuple[Callable[[], object], dict[Hashable, Callable[..., Any]]]] = {}  # by the objects' addresses
+_met: dict[Hashable, bool] = {}  # programs with large constants, which are kept where they are met again
+
+
+def are_plain(*trees: Any) -> bool:
+    """Tell whether values are known and watched by no transformation, where functions are compiled at all."""
+    return not is_disabled() and not any(isinstance(leaf, Tracer) for leaf in pytree.leaves(trees))
+
+
+def run_compiled(fn: Callable[..., T], *trees: Any, name: str) -> T:
+    """Return ``fn(*trees)`` of plain values, by a plan.
+
+    Raises:
+        AfxError: the function asks for values, as it may outside of transformations, or closes over traced ones.
+    """
+    return compile_run(fn, *trees, name=name)(*trees)
+
+
+def compile_run(fn: Callable[..., T], *trees: Any, name: str) -> Callable[..., T]:
+    """Return a function, traced once, of plain values of the same structure, shapes and dtypes as these.
+
+    Raises:
+        AfxError: as `run_compiled`.
+    """
+    foresee_code(current.target.backend)
+    given: tuple[tuple[Any, ...], dict[str, Any]] = (trees, {})
+    leaves, treedef = pytree.flatten(given)
+    traced = to_graph(fn, treedef, [aval_of(x, name) for x in leaves], name)
+    if traced.lifted:
+        raise TracerError(f"{name}: the function closes over a traced array; run it in Python")
+    program = _program(CompiledGraph(traced.graph))
+
+    def run(*trees: Any) -> T:
+        outs = program.plan(*[argument_of(x, name) for x in pytree.leaves(trees)])
+        found: T = pytree.unflatten(traced.out_tree, [wrap(v) for v in outs])
+        return found
+
+    return run
+
+
+def compile_for(owner: object, fn: Callable[..., T], *trees: Any, name: str) -> Callable[..., T]:
+    """Return what `compile_run` does, kept for as long as an object lives that determines what the function computes.
+
+    As of a function under `jit`, what it closes over is read once.
+
+    Raises:
+        AfxError: as `run_compiled`.
+    """
+    leaves, treedef = pytree.flatten(trees)
+    key = (get_default_dtype(), current.key, name, treedef, orders(treedef), *[aval_of(x, name) for x in leaves])
+    place = id(owner)
+    known = _owned.get(place)
+    if known is None or known[0]() is not owner:
+        known = _owned[place] = weakref.ref(owner, lambda _: _owned.pop(place, None)), {}
+    run = known[1].get(key)
+    if run is None:
+        run = known[1][key] = compile_run(fn, *trees, name=name)
+    return run
+
+
+def run_or_compile(fn: Callable[..., T], *trees: Any, name: str) -> T:
+    """Return ``fn(*trees)``: by a plan where values are plain and the function can be traced, in Python otherwise."""
+    if are_plain(*trees):
+        try:
+            return run_compiled(fn, *trees, name=name)
+        except AfxError:
+            pass  # Python's run says what is wrong, if anything is
+    return fn(*trees)
+
+
+def _program(new: CompiledGraph) -> CompiledGraph:
+    """Return the program of a graph that was met before, else this one."""
+    graphs = list(walk(new.graph))
+    held = [c for graph in graphs for _, c in graph.constants]
+    total = sum([c.value.nbytes for c in held])
+    _drop_forgotten()
+    if total > COMPARED_BYTES_MAX:
+        return new
+    key = (current.key, tuple(map(hash, held)), _lines(graphs))
+    if total > KEPT_BYTES_MAX and key not in _met:
+        _met[key] = True
+        _drop_first(_met)
+        return new
+    found = _programs.pop((*key, new), new)
+    _programs[*key, new] = found
+    _drop_first(_programs)
+    return found
+
+
+def _drop_first(known: dict[Hashable, Any]) -> None:
+    for old in list(known)[:-PROGRAMS_MAX]:
+        known.pop(old, None)
+
+
+def _drop_forgotten() -> None:
+    """Let go of programs whose plans have been forgotten."""
+    for key, program in list(_programs.items()):
+        if program.is_forgotten:
+            _programs.pop(key, None)
+
+
+def _lines(graphs: Sequence[Graph]) -> Hashable:
+    """Return what equal graphs may differ in: their lines and silenced warnings.
+
+    Lines, as the offsets of instructions change when Python specializes them.
+    """
+    equations = [eq for graph in graphs for eq in graph]
+    return tuple(places_of([eq.source for eq in equations])), tuple([eq.ignored_fp_errors for eq in equations])
+
+
+# --- Pieces that solvers share: results and bounds as vectors, norms, and the loop that runs until a status is
+# reached
+
+EAGER_STEPS: Final = 10  # measured: tracing and compiling a solver's step takes the time of about ten of its steps
+
+
+S = TypeVar("S", bound=Any)
+
+
+def iterate(state: S, advance: Callable[[S], S], limit: int) -> S:
+    """Return the last state of a solver that advances until its status is another than running, or up to a limit.
+
+    On concrete values the first steps are Python's, and those that follow are compiled.
+    """
+
+    def run(s: S, last: int) -> S:
+        def going(s: S) -> Array:
+            running: Array = (s.status == int(Status.RUNNING)) & (s.iterations < last)
+            return running
+
+        return while_loop(going, advance, s)
+
+    is_known = are_plain(state)
+    end = run(state, min(limit, EAGER_STEPS) if is_known else limit)
+    if is_known and bool((end.status == int(Status.RUNNING)) & (end.iterations < limit)):
+
+        def go_on(s: S) -> S:
+            return run(s, limit)
+
+        end = run_or_compile(go_on, end, name="solver")
+    over = end.status == int(Status.RUNNING)
+    done: S = attrs.evolve(end, status=where(over, int(Status.ITERATION_LIMIT), end.status))
+    return done
+
+
+def norm_of(x: Array) -> Array:
+    """Return the largest absolute value, 0 of no elements."""
+    return max_(abs_(x), initial=0.0)
+
+
+def as_vector(out: Any, dtype: DType, who: str) -> Array:
+    """Return what a user's function returns, a tree of real numbers, as a vector."""
+    leaves = [asarray(z) for z in pytree.leaves(out)]
+    for z in leaves:
+        if z.dtype.kind not in "fiu":
+            raise DtypeError(f"{who}: the function returns real numbers: got {z.aval}; return real and imaginary parts")
+    return concat([reshape(z, (-1,)).astype(dtype) for z in leaves]) if leaves else zeros(0, dtype)
+
+
+def bound_vector(bound: Any, default: float, like: Array, who: str) -> Array:
+    """Return a bound as a vector: None gives the default, a number is for all."""
+    if bound is None:
+        return full(like.shape, default, like.dtype)
+    leaves = pytree.leaves(bound)
+    if len(leaves) == 1 and not aval_of(leaves[0], f"{who}: bounds").shape:
+        return full(like.shape, leaves[0], like.dtype)
+    vector = flatten_to_vector(
+        pytree.map(lambda x: asarray(x, np.result_type(aval_of(x).dtype, np.float32)), bound), f"{who}: bounds"
+    )[0]
+    if vector.shape != like.shape:
+        raise ShapeError(f"{who}: bounds have as many elements as the start: got {vector.aval}, for {like.aval}")
+    return vector.astype(like.dtype)

@@ -1,1 +1,0 @@
-"""Solving: the ground under solvers of equations, minima, integrals and differential equations."""

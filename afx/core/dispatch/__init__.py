@@ -1,1 +1,0 @@
-"""Dispatch: NumPy's protocols on arrays."""

@@ -1,1 +1,0 @@
-"""SPMD: one function on every slot, whose slots exchange values inside of it (single program, multiple data)."""

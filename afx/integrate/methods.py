@@ -1,0 +1,443 @@
+"""Methods: steps of ordinary differential equations, explicit, implicit and symplectic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+from afx.control.solving import attach_implicit_derivative, parametrize
+from afx.control.while_loop import while_loop
+from afx.core.array.array import Array
+from afx.core.aval import Aval
+from afx.core.tracing.tracer import Tracer
+from afx.integrate.step import Field, Method, Past, Step, System, hermite, interpolate
+from afx.ops.creation.creation import asarray, ones_like, stop_gradient, zeros_like
+from afx.ops.creation.matrices import eye
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.comparison import isfinite, where
+from afx.ops.linalg.products import matmul
+from afx.ops.linalg.solve import solve_or_nan
+from afx.ops.manipulation.join import concat, stack
+from afx.ops.manipulation.shape import reshape
+from afx.ops.reductions.sums import all as all_
+from afx.ops.reductions.sums import mean
+from afx.transforms.derivatives.jacobian import jacfwd
+from afx.transforms.derivatives.jvp import jvp
+
+# --- Explicit Runge-Kutta methods: Dormand and Prince's pair of orders 5 and 4, and two without an error estimate
+#
+# Sources: Dormand & Prince 1980, "A family of embedded Runge-Kutta formulae"; the dense output of order 4 is that of
+# Hairer, Nørsett & Wanner 1993, "Solving Ordinary Differential Equations I", section II.6. Methods without an error
+# estimate, Euler's and Kutta's of 1901, have cubic interpolants.
+
+
+@attrs.frozen
+class Tableau:
+    """The coefficients of a method whose last stage is the end of the step.
+
+    Attributes:
+        nodes: when each stage after the first is, as a fraction of the step.
+        stages: how each is made of the slopes before.
+    """
+
+    nodes: tuple[float, ...]
+    stages: tuple[tuple[float, ...], ...]
+
+
+DOPRI5_TABLEAU = Tableau(
+    (1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0),
+    (
+        (1 / 5,),
+        (3 / 40, 9 / 40),
+        (44 / 45, -56 / 15, 32 / 9),
+        (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+        (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+        (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+    ),
+)
+DOPRI5_ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
+DOPRI5_DENSE = (
+    -12715105075 / 11282082432,
+    0.0,
+    87487479700 / 32700410799,
+    -10690763975 / 1880347072,
+    701980252875 / 199316789632,
+    -1453857185 / 822651844,
+    69997945 / 29380423,
+)
+
+
+def combine(weights: tuple[float, ...], slopes: list[Array]) -> Array:
+    """Return the weighted sum of the first slopes."""
+    first, *rest = [w * k for w, k in zip(weights, slopes, strict=False) if w]
+    total = first
+    for term in rest:
+        total = total + term
+    return total
+
+
+def stages_of(tableau: Tableau, field: Field, past: Past, h: Array) -> tuple[Array, list[Array]]:
+    """Return the end of a step, and the slopes of its stages, that at the end included."""
+    slopes, end = [past.slope], past.y
+    for node, weights in zip(tableau.nodes, tableau.stages, strict=True):
+        end = past.y + h * combine(weights, slopes)
+        slopes.append(field(past.t + node * h, end))
+    return end, slopes
+
+
+def _dopri5(system: System, past: Past, h: Array) -> Step:
+    end, slopes = stages_of(DOPRI5_TABLEAU, system.field, past, h)
+    dense = (*hermite(past.y, past.slope, end, slopes[-1], h), h * combine(DOPRI5_DENSE, slopes))
+    return Step(end, (h * combine(DOPRI5_ERROR, slopes),), slopes[-1], dense, 6)
+
+
+def _make_fixed_method(tableau: Tableau, order: int) -> Method:
+    """Return the method of a tableau that has no error estimate."""
+
+    def step(system: System, past: Past, h: Array) -> Step:
+        end, slopes = stages_of(tableau, system.field, past, h)
+        dense = hermite(past.y, past.slope, end, slopes[-1], h)
+        return Step(end, (), slopes[-1], dense, len(tableau.nodes))
+
+    return Method(step, order, adaptive=False)
+
+
+DOPRI5 = Method(_dopri5, order=5, damping=0.04, kept=4, coefficients=4)
+EULER = _make_fixed_method(Tableau((1.0,), ((1.0,),)), 1)
+RK4 = _make_fixed_method(
+    Tableau((0.5, 0.5, 1.0, 1.0), ((0.5,), (0.0, 0.5), (0.0, 0.0, 1.0), (1 / 6, 1 / 3, 1 / 3, 1 / 6))), 4
+)
+
+
+# --- Dormand-Prince method: an explicit one of order 8, with error estimates of orders 5 and 3, and dense output of
+# order 7
+#
+# Source: Hairer, Nørsett & Wanner 1993, "Solving Ordinary Differential Equations I", sections II.5, II.6 and II.10
+# (DOP853). The dense output takes three more evaluations, made where a state between steps is asked for.
+
+# fmt: off
+DOP853_NODES = (0.05260015195876773, 0.0789002279381516, 0.1183503419072274, 0.2816496580927726, 0.3333333333333333, 0.25,
+    0.3076923076923077, 0.6512820512820513, 0.6, 0.8571428571428571, 1.0, 1.0)
+DOP853_STAGES = (
+    (0.05260015195876773,),
+    (0.0197250569845379, 0.0591751709536137),
+    (0.02958758547680685, 0.0, 0.08876275643042054),
+    (0.2413651341592667, 0.0, -0.8845494793282861, 0.924834003261792),
+    (0.037037037037037035, 0.0, 0.0, 0.17082860872947386, 0.12546768756682242),
+    (0.037109375, 0.0, 0.0, 0.17025221101954405, 0.06021653898045596, -0.017578125),
+    (0.03709200011850479, 0.0, 0.0, 0.17038392571223998, 0.10726203044637328, -0.015319437748624402,
+     0.008273789163814023),
+    (0.6241109587160757, 0.0, 0.0, -3.3608926294469414, -0.868219346841726, 27.59209969944671, 20.154067550477894,
+     -43.48988418106996),
+    (0.47766253643826434, 0.0, 0.0, -2.4881146199716677, -0.590290826836843, 21.230051448181193, 15.279233632882423,
+     -33.28821096898486, -0.020331201708508627),
+    (-0.9371424300859873, 0.0, 0.0, 5.186372428844064, 1.0914373489967295, -8.149787010746927, -18.52006565999696,
+     22.739487099350505, 2.4936055526796523, -3.0467644718982196),
+    (2.273310147516538, 0.0, 0.0, -10.53449546673725, -2.0008720582248625, -17.9589318631188, 27.94888452941996,
+     -2.8589982771350235, -8.87285693353063, 12.360567175794303, 0.6433927460157636),
+    (0.054293734116568765, 0.0, 0.0, 0.0, 0.0, 4.450312892752409, 1.8915178993145003, -5.801203960010585,
+     0.3111643669578199, -0.1521609496625161, 0.20136540080403034, 0.04471061572777259),
+)
+DOP853_ERROR = (0.01312004499419488, 0.0, 0.0, 0.0, 0.0, -1.2251564463762044, -0.4957589496572502, 1.6643771824549864,
+    -0.35032884874997366, 0.3341791187130175, 0.08192320648511571, -0.022355307863886294)
+ROUGH_ERROR = (-0.18980075407240762, 0.0, 0.0, 0.0, 0.0, 4.450312892752409, 1.8915178993145003, -5.801203960010585,
+    -0.4226823213237919, -0.1521609496625161, 0.20136540080403034, 0.02265179219836082)
+MORE_NODES = (0.1, 0.2, 0.7777777777777778)
+MORE_STAGES = (
+    (0.056167502283047954, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25350021021662483, -0.2462390374708025, -0.12419142326381637,
+     0.15329179827876568, 0.00820105229563469, 0.007567897660545699, -0.008298),
+    (0.03183464816350214, 0.0, 0.0, 0.0, 0.0, 0.028300909672366776, 0.053541988307438566, -0.05492374857139099, 0.0,
+     0.0, -0.00010834732869724932, 0.0003825710908356584, -0.00034046500868740456, 0.1413124436746325),
+    (-0.42889630158379194, 0.0, 0.0, 0.0, 0.0, -4.697621415361164, 7.683421196062599, 4.06898981839711,
+     0.3567271874552811, 0.0, 0.0, 0.0, -0.0013990241651590145, 2.9475147891527724, -9.15095847217987),
+)
+DOP853_DENSE = (
+    (-8.428938276109013, 0.0, 0.0, 0.0, 0.0, 0.5667149535193777, -3.0689499459498917, 2.38466765651207,
+     2.117034582445028, -0.871391583777973, 2.2404374302607883, 0.6315787787694688, -0.08899033645133331,
+     18.148505520854727, -9.194632392478356, -4.436036387594894),
+    (10.427508642579134, 0.0, 0.0, 0.0, 0.0, 242.28349177525817, 165.20045171727028, -374.5467547226902,
+     -22.113666853125306, 7.733432668472264, -30.674084731089398, -9.332130526430229, 15.697238121770845,
+     -31.139403219565178, -9.35292435884448, 35.81684148639408),
+    (19.985053242002433, 0.0, 0.0, 0.0, 0.0, -387.0373087493518, -189.17813819516758, 527.8081592054236,
+     -11.57390253995963, 6.8812326946963, -1.0006050966910838, 0.7777137798053443, -2.778205752353508,
+     -60.19669523126412, 84.32040550667716, 11.99229113618279),
+    (-25.69393346270375, 0.0, 0.0, 0.0, 0.0, -154.18974869023643, -231.5293791760455, 357.6391179106141,
+     93.40532418362432, -37.45832313645163, 104.0996495089623, 29.8402934266605, -43.53345659001114,
+     96.32455395918828, -39.17726167561544, -149.72683625798564),
+)
+# fmt: on
+
+TABLEAU = Tableau(DOP853_NODES, DOP853_STAGES)
+
+
+def _step_dop853(system: System, past: Past, h: Array) -> Step:
+    end, slopes = stages_of(TABLEAU, system.field, past, h)
+    errors = (h * combine(DOP853_ERROR, slopes), h * combine(ROUGH_ERROR, slopes))
+    return Step(end, errors, slopes[-1], tuple(slopes), 12)
+
+
+def _finish(system: System, past: Past) -> tuple[Array, ...]:
+    """Return the interpolant of the last step from its slopes."""
+    slopes = list(past.dense)
+    first, last = slopes[0], slopes[12]
+    h = where(past.accepted > 0, past.length, 0.0)
+    for node, weights in zip(MORE_NODES, MORE_STAGES, strict=True):
+        slopes.append(system.field(past.begin + node * h, past.start + h * combine(weights, slopes)))
+    return (*hermite(past.start, first, past.y, last, h), *[h * combine(weights, slopes) for weights in DOP853_DENSE])
+
+
+DOP853 = Method(_step_dop853, order=8, kept=13, coefficients=7, finish=_finish)
+
+
+# --- Rodas: a stiffly accurate Rosenbrock method of order 4 with an error estimate of order 3 and dense output
+#
+# Each step solves six linear systems with the same matrix and no nonlinear one, which suits small and medium stiff
+# systems. Source: Hairer & Wanner 1996, "Solving Ordinary Differential Equations II", section VI.4 (RODAS).
+
+GAMMA = 0.25
+RODAS_NODES = (0.0, 0.386, 0.21, 0.63, 1.0, 1.0)
+TIME_WEIGHTS = (0.25, -0.1043, 0.1035, -0.0362, 0.0, 0.0)  # of df/dt
+RODAS_STAGES = (
+    (),
+    (1.544,),
+    (0.9466785280815826, 0.2557011698983284),
+    (3.314825187068521, 2.896124015972201, 0.9986419139977817),
+    (1.221224509226641, 6.019134481288629, 12.53708332932087, -0.6878860361058950),
+)
+COUPLINGS = (
+    (-5.6688,),
+    (-2.430093356833875, -0.2063599157091915),
+    (-0.1073529058151375, -9.594562251023355, -20.47028614809616),
+    (7.496443313967647, -10.24680431464352, -33.99990352819905, 11.70890893206160),
+    (8.083246795921522, -7.981132988064893, -31.52159432874371, 16.31930543123136, -6.058818238834054),
+)
+RODAS_DENSE = (
+    (10.12623508344586, -7.487995877610167, -34.80091861555747, -7.992771707568823, 1.025137723295662),
+    (-0.6762803392801253, 6.087714651680015, 16.43084320892478, 24.76722511418386, -6.594389125716872),
+)
+
+
+def _add(start: Array, weights: tuple[float, ...], vectors: list[Array], scale: Array | float = 1.0) -> Array:
+    """Return a vector plus a weighted sum."""
+    for w, v in zip(weights, vectors, strict=False):
+        start = start + (w * scale) * v
+    return start
+
+
+def _step_rodas(system: System, past: Past, h: Array) -> Step:
+    field, t, y = system.field, past.t, past.y
+
+    def of_time(s: Array) -> Array:
+        return field(s, y)
+
+    jacobian = jacfwd(field, 1)(t, y)
+    drift = jvp(of_time, (t,), (ones_like(t),))[1]
+    mass = eye(y.shape[0], dtype=y.dtype) if system.mass is None else system.mass
+    matrix = mass / (h * GAMMA) - jacobian
+    stages: list[Array] = []
+    end = y
+    for k, node in enumerate(RODAS_NODES):
+        end = _add(y, RODAS_STAGES[k], stages) if k < len(RODAS_STAGES) else end + stages[-1]
+        force = (past.slope if k == 0 else field(t + node * h, end)) + (h * TIME_WEIGHTS[k]) * drift
+        coupled = COUPLINGS[k - 1] if k else ()
+        right = force if not coupled else force + system.weigh(_add(0 * y, coupled, stages, 1 / h))
+        stages.append(solve_or_nan(matrix, right))
+    end = end + stages[-1]
+    dense = (end - y, *[_add(0 * y, weights, stages) for weights in RODAS_DENSE])
+    return Step(end, (stages[-1],), field(t + h, end), dense, 6)
+
+
+RODAS = Method(_step_rodas, order=4, implicit=True)
+
+
+# --- Radau IIA: the implicit Runge-Kutta method of order 5 with three stages, an error estimate of order 3 and dense
+# output
+#
+# Its collocation equations are solved by simplified Newton steps, in coordinates in which they are one real system of
+# n equations and one of 2 n. Source: Hairer & Wanner 1996, "Solving Ordinary Differential Equations II", section IV.8
+# (RADAU5), whose numbers these are; the test of convergence is as in SciPy. Derivatives of a step are those of the
+# equations (implicit function theorem), not of the iterations.
+
+ROOT = 6**0.5
+RADAU_NODES = ((4 - ROOT) / 10, (4 + ROOT) / 10, 1.0)
+WEIGHTS = np.array(
+    [
+        [(88 - 7 * ROOT) / 360, (296 - 169 * ROOT) / 1800, (-2 + 3 * ROOT) / 225],
+        [(296 + 169 * ROOT) / 1800, (88 + 7 * ROOT) / 360, (-2 - 3 * ROOT) / 225],
+        [(16 - ROOT) / 36, (16 + ROOT) / 36, 1 / 9],
+    ]
+)
+INVERSE = np.linalg.inv(WEIGHTS)
+RADAU_ERROR = ((-13 - 7 * ROOT) / 3, (-13 + 7 * ROOT) / 3, -1 / 3)
+REAL = 3 + 3 ** (2 / 3) - 3 ** (1 / 3)  # the inverse has this eigenvalue and a complex pair
+PAIR = (3 + 0.5 * (3 ** (1 / 3) - 3 ** (2 / 3)), -0.5 * (3 ** (5 / 6) + 3 ** (7 / 6)))
+FROM = np.array(
+    [
+        [0.09443876248897524, -0.14125529502095421, 0.03002919410514742],
+        [0.25021312296633332, 0.20412935229379994, -0.38294211275726192],
+        [1.0, 1.0, 0.0],
+    ]
+)
+TO = np.array(
+    [
+        [4.17871859155190428, 0.32768282076106237, 0.52337644549944951],
+        [-4.17871859155190428, -0.32768282076106237, 0.47662355450055044],
+        [0.50287263494578682, -2.57192694985560522, 0.59603920482822492],
+    ]
+)
+NEWTON_STEPS: Final = 6
+
+
+@attrs.frozen
+class Newton:
+    """The state of the iteration: the stages in its coordinates, the size of the last step, whether it is done, count."""
+
+    w: Array
+    size: Array
+    converged: Array
+    failed: Array
+    count: Array
+
+
+def _step_radau(system: System, past: Past, h: Array) -> Step:
+    t, y, n = past.t, past.y, past.y.shape[0]
+    now, here, start = stop_gradient(t), stop_gradient(y), stop_gradient(past.start)
+    scale = stop_gradient(system.atol + system.rtol * abs_(y))
+    inverse = _inverse_systems(system, now, here, h)
+    ahead = [(now + c * h - stop_gradient(past.begin)) / past.length for c in RADAU_NODES]
+    dense = tuple([stop_gradient(v) for v in past.dense])
+    guess = stack([where(past.accepted > 0, interpolate(start, dense, s) - here, 0.0) for s in ahead])
+
+    def slopes(z: Array, t: Array, y: Array) -> Array:
+        return stack([system.field(t + c * h, y + z[k]) for k, c in enumerate(RADAU_NODES)])
+
+    end = _solve(lambda z: stop_gradient(slopes(z, now, here)), system, inverse, guess, h, scale)
+    z = _attach(slopes, system, matmul(_as(FROM, y), end.w), t, y, h)
+    finish = y + z[2]
+    slope = system.field(t + h, finish)
+    error = matmul(inverse[0], past.slope + system.weigh(matmul(_as(np.array(RADAU_ERROR), y), z) / h))
+    error = where(end.converged, error, np.nan)
+    work = 3 * end.count + n + 1
+    return Step(finish, (error,), slope, _dense_of(z), work)
+
+
+def _as(numbers: np.ndarray[Any, Any], like: Array) -> Array:
+    return asarray(numbers, like.dtype)
+
+
+def _inverse_systems(system: System, t: Array, y: Array, h: Array) -> tuple[Array, Array]:
+    """Return the inverses of the matrices of the real system and of the pair, at the beginning of the step."""
+    n = y.shape[0]
+    jacobian = stop_gradient(jacfwd(system.field, 1)(t, y))
+    mass = eye(n, dtype=y.dtype) if system.mass is None else stop_gradient(system.mass)
+    real = mass * (REAL / h) - jacobian
+    diagonal, across = mass * (PAIR[0] / h) - jacobian, mass * (PAIR[1] / h)
+    pair = concat([concat([diagonal, -across], axis=1), concat([across, diagonal], axis=1)])
+    return solve_or_nan(real, eye(n, dtype=y.dtype)), solve_or_nan(pair, eye(2 * n, dtype=y.dtype))
+
+
+def _solve(
+    slopes: Callable[[Array], Array], system: System, inverse: tuple[Array, Array], guess: Array, h: Array, scale: Array
+) -> Newton:
+    """Return the last state of the simplified Newton iteration of the collocation equations."""
+    n = guess.shape[1]
+    eps = float(np.finfo(guess.dtype).eps)
+    tolerance = max(10 * eps / system.rtol, min(0.03, system.rtol**0.5)) if system.rtol else 10 * eps
+    back, forth = _as(FROM, guess), _as(TO, guess)
+    eigen = _as(np.array([[REAL, 0, 0], [0, PAIR[0], -PAIR[1]], [0, PAIR[1], PAIR[0]]]), guess)
+
+    def weigh(w: Array) -> Array:
+        return w if system.mass is None else matmul(w, stop_gradient(system.mass).T)
+
+    def advance(s: Newton) -> Newton:
+        residual = matmul(forth, slopes(matmul(back, s.w))) - weigh(matmul(eigen, s.w)) / h
+        first = matmul(inverse[0], residual[0])
+        pair = matmul(inverse[1], concat([residual[1], residual[2]]))
+        change = stack([first, pair[:n], pair[n:]])
+        scaled = change / scale
+        size = sqrt(mean(scaled * scaled)) if change.size else asarray(0.0, change.dtype)
+        known = s.count > 0
+        rate = where(known, size / where(s.size > 0, s.size, 1.0), 0.0)
+        left = rate / where(rate < 1, 1 - rate, 1.0) * size
+        hopeless = rate ** (NEWTON_STEPS - 1 - s.count) / where(rate < 1, 1 - rate, 1.0) * size > tolerance
+        failed = ~isfinite(size) | (known & ((rate >= 1) | hopeless))
+        converged = ~failed & ((size == 0) | (known & (left < tolerance)))
+        return Newton(where(failed, s.w, s.w + change), size, converged, failed, s.count + 1)
+
+    def going(s: Newton) -> Array:
+        return ~(s.converged | s.failed) & (s.count < NEWTON_STEPS)
+
+    no = asarray(False)
+    return while_loop(going, advance, Newton(matmul(forth, guess), zeros_like(h), no, no, asarray(0)))
+
+
+def _attach(
+    slopes: Callable[[Array, Array, Array], Array], system: System, z: Array, t: Array, y: Array, h: Array
+) -> Array:
+    """Return stages as a differentiable function of what the equations depend on."""
+    shape = z.shape
+
+    def residual(v: Array, t: Array, y: Array) -> Array:
+        stages = reshape(v, shape)
+        weighed = stages if system.mass is None else matmul(stages, system.mass.T)
+        return reshape(h * slopes(stages, t, y) - matmul(_as(INVERSE, v), weighed), (-1,))
+
+    flat = reshape(z, (-1,))
+    if not isinstance(residual(flat, t, y), Tracer):
+        return z
+    problem = parametrize(residual, [_same], [Aval(flat.shape, flat.dtype)], (t, y), "odeint")
+    return reshape(
+        attach_implicit_derivative(problem.fn, stop_gradient(flat), problem.params, all_(isfinite(flat))), shape
+    )
+
+
+def _same(v: Array) -> Array:
+    return v
+
+
+def _dense_of(z: Array) -> tuple[Array, ...]:
+    """Return the collocation polynomial as an interpolant."""
+    near, far = [(z[k] / RADAU_NODES[k] - z[2]) / (1 - RADAU_NODES[k]) for k in (0, 1)]
+    bend = (far - near) / (RADAU_NODES[1] - RADAU_NODES[0])
+    return z[2], near - RADAU_NODES[0] * bend, bend
+
+
+RADAU = Method(_step_radau, order=4, implicit=True)
+
+
+# --- Symplectic methods for separable systems: leapfrog, of order 2, and Yoshida's composition of it, of order 4
+#
+# The state is a pair of positions and momenta (or velocities) of one form; the positions' slope depends on the
+# momenta alone, and the momenta's on the positions alone. Energies then stay near their first values for very long
+# times. Source: Yoshida 1990, "Construction of higher order symplectic integrators"; Hairer, Lubich & Wanner 2006,
+# section I.1.
+
+OUTER = 1 / (2 - 2 ** (1 / 3))
+
+
+def _composition(parts: tuple[float, ...], order: int) -> Method:
+    """Return leapfrog steps over fractions of a step, one after the other."""
+
+    def step(system: System, past: Past, h: Array) -> Step:
+        n = past.y.shape[0] // 2
+        t, q, p, force = past.t, past.y[:n], past.y[n:], past.slope[n:]
+        for part in parts:
+            part_h = part * h
+            p = p + 0.5 * part_h * force
+            q = q + part_h * system.field(t + 0.5 * part_h, concat([q, p]))[:n]
+            t = t + part_h
+            force = system.field(t, concat([q, p]))[n:]
+            p = p + 0.5 * part_h * force
+        end = concat([q, p])
+        slope = system.field(past.t + h, end)
+        return Step(end, (), slope, hermite(past.y, past.slope, end, slope, h), 2 * len(parts) + 1)
+
+    return Method(step, order, adaptive=False, halved=True)
+
+
+LEAPFROG = _composition((1.0,), 2)
+YOSHIDA4 = _composition((OUTER, 1 - 2 * OUTER, OUTER), 4)

@@ -1,1 +1,0 @@
-"""Methods: steps of ordinary differential equations, by family."""

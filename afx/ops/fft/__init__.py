@@ -1,1 +1,0 @@
-"""Fourier transforms: one axis and several."""

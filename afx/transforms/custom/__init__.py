@@ -1,1 +1,0 @@
-"""Custom rules: functions with derivatives and batch rules of their own."""

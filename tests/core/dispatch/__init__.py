@@ -1,1 +1,0 @@
-"""Tests of NumPy's protocols."""
