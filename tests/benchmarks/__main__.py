@@ -101,11 +101,9 @@ def main() -> int:
         chosen = [n for n in first_seconds.NAMES if any(part.lower() in n.lower() for part in asked.only)]
         marks = (0.1, 0.3) if asked.quick else first_seconds.MARKS
         first_seconds.main(1 if asked.quick else asked.rounds, chosen or first_seconds.NAMES, marks)
-    for name, table in (("growth", growth), ("exported", exported)):
+    for name, table in (("growth", growth), ("denormals", denormals), ("exported", exported)):
         if name in tables:
-            table.main(asked.quick)
-    if "denormals" in tables:
-        good &= denormals.main(asked.quick)
+            good &= table.main(asked.quick) is not False
     if "importing" in tables:
         importing.main(3 if asked.quick else 15)
     if "settle" in tables:
