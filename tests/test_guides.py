@@ -9,6 +9,7 @@ import pytest
 
 from examples.__main__ import EXAMPLES
 from tests.markdown import ROOT, blocks, can_be_had, failures_of_sessions, run_python
+from tests.test_layers import LAYERS
 
 FOLDER = ROOT / "examples" / "guides"
 TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
@@ -71,8 +72,15 @@ def test_the_new_operation_is_a_file_of_its_own(tmp_path: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_the_floors_are_drawn_as_they_are() -> None:
+    """The drawing for contributors shows the layers that the test of layers holds files to, the highest first."""
+    drawing = re.search(r"## The floors.*?```text\n(.*?)```", TEXTS["contributing"], re.DOTALL)
+    assert drawing is not None
+    assert [tuple(line.split()) for line in drawing[1].splitlines()] == list(reversed(LAYERS))
+
+
 def test_the_map_names_what_exists() -> None:
-    """Every path in the map of the house exists."""
-    paths = re.findall(r"`((?:afx|examples|tests)/[\w/.]*)`", TEXTS["house"])
-    assert len(paths) > 30
+    """Every path in the map of the house, and in the way in for contributors, exists."""
+    paths = re.findall(r"`((?:afx|examples|tests)/[\w/.]*)`", TEXTS["house"] + TEXTS["contributing"])
+    assert len(paths) > 50
     assert [path for path in paths if not (ROOT / path).exists()] == []
