@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn, TypeAlias
 
@@ -16,13 +16,12 @@ from afx.compiler.native_backend.run.swap import NativeCode, explain, native_cod
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend, Run
 from afx.compiler.report import PlanStatus
 from afx.compiler.schedule.buffers import BufferAssignment, assign
-from afx.compiler.schedule.cost import equation_costs
 from afx.compiler.schedule.fusion import Groups, calls_blas, fuse
 from afx.compiler.schedule.lowering import lower
-from afx.compiler.schedule.schedule import Branch, Call, Fused, Loop, Schedule
+from afx.compiler.schedule.schedule import Branch, Call, Fused, Loop, ScanSpec, Schedule, graphs_of
 from afx.compiler.target import Target, current
 from afx.core.cached import Cached
-from afx.core.graph import Graph
+from afx.core.graph import Equation, Graph
 from afx.core.tracing.tracer import NUMPY_ERRORS
 from afx.core.tracing.traces import evaluate
 from afx.errors import AfxError, OperandError
@@ -49,15 +48,15 @@ def flushes(graph: Graph, target: Target) -> bool:
     >>> halves(afx.ones(5000)), halves(afx.ones(5000, dtype=afx.float64)), halves(afx.ones(2))
     (True, False, False)
     """
+    narrow, wide = _elements(graph.equations)
     if target.denormals != "auto":
-        return target.denormals == "flush" and any(narrow or wide for narrow, wide in _elements(graph))
-    narrow, wide = map(sum, zip((0, 0), *_elements(graph), strict=True))
+        return target.denormals == "flush" and narrow + wide > 0
     return narrow >= target.flush_min_elements and wide <= target.flush_max_wide_share * narrow
 
 
 def is_worth_watching(graph: Graph, target: Target) -> bool:
     """Tell whether a plan that keeps denormals computes so much that they might make it slow."""
-    return sum([narrow + wide for narrow, wide in _elements(graph)]) >= target.flush_min_elements
+    return sum(_elements(graph.equations)) >= target.flush_min_elements
 
 
 def describe(*, flushing: bool, flushed: bool, has_met: bool) -> str:
@@ -67,12 +66,26 @@ def describe(*, flushing: bool, flushed: bool, has_met: bool) -> str:
     return UNKNOWN if flushing else MET if has_met else "kept"
 
 
-def _elements(graph: Graph) -> Iterator[tuple[int, int]]:
-    """Yield, for each equation, the elements of the largest value of float32 or complex64, and of another inexact dtype."""
-    for cost in [cost for eq in graph.equations for cost in equation_costs(eq)]:
-        avals = [a.aval for a in (*cost.equation.inputs, *cost.equation.outputs) if a.aval.dtype.kind in "fc"]
-        sizes = [[a.size for a in avals if (a.dtype.char in "efF") is is_narrow] for is_narrow in (True, False)]
-        yield cost.times * max(sizes[0], default=0), cost.times * max(sizes[1], default=0)
+def _elements(equations: Iterable[Equation], times: int = 1) -> tuple[int, int]:
+    """Return the elements of equations' largest values of float32 or complex64, and of other inexact dtypes, over all steps."""
+    totals = [0, 0]
+    for eq in equations:
+        rule = eq.primitive.lowering.control
+        if rule is not None:
+            spec = rule(eq.keywords)
+            steps = times * spec.length if isinstance(spec, ScanSpec) else times
+            for graph in graphs_of(spec):
+                inner = _elements(graph.equations, steps)
+                totals = [totals[0] + inner[0], totals[1] + inner[1]]
+            continue
+        largest = [0, 0]
+        for atom in (*eq.inputs, *eq.outputs):  # loops: comprehensions are calls for each equation
+            aval = atom.aval
+            if aval.dtype.kind in "fc":
+                is_wide = aval.dtype.char not in "efF"
+                largest[is_wide] = max(largest[is_wide], aval.size)
+        totals = [totals[0] + times * largest[0], totals[1] + times * largest[1]]
+    return totals[0], totals[1]
 
 
 # --- Plan: a graph compiled to straight-line NumPy on memory that is used again
