@@ -49,6 +49,10 @@ class RankLostError(Exception):
     """A rank was lost and the connection goes on without it: what was under way is done again."""
 
 
+class CallFailedError(ArgumentError):
+    """Another rank had an error in the call that is under way."""
+
+
 class Reduction(Protocol):
     """One weighted sum over slots under way."""
 
@@ -189,6 +193,10 @@ class Link(Protocol):
         """Agree whether all ranks finished; False where one was lost and the rest must do the step again."""
         ...
 
+    def settle(self, error: Exception | None) -> list[str]:
+        """Wait until all ranks are at the end of a call, and return errors of some; after one all are in step again."""
+        ...
+
     def close(self) -> None:
         """End the connection."""
         ...
@@ -278,6 +286,10 @@ class LocalLink:
     def commit(self, is_done: bool) -> bool:
         """Return True: nothing can be lost."""
         return is_done
+
+    def settle(self, error: Exception | None) -> list[str]:
+        """Return nothing: there is no other rank."""
+        return []
 
     def close(self) -> None:
         """Do nothing."""

@@ -279,7 +279,8 @@ class Machines(Ranks):
             others reach each slot whole. It returns the `SlotValues` of what the slots return.
 
         Raises:
-            ArgumentError: slots that make other collectives.
+            ArgumentError: slots that make other collectives, or an error in a slot of another rank. It is an error on all
+                ranks, as in one process, and a program that catches it goes on.
 
         >>> import afx
         >>> from afx import distributed
@@ -303,9 +304,7 @@ class Machines(Ranks):
             with refuse_traced(name, (*args, *kwargs.values())):
                 return SlotValues(
                     self,
-                    self.repeat_until_committed(
-                        name, lambda: run_slots(self.link, self.slots, self.own_slots, compute)
-                    ),
+                    self.run_together(name, lambda: run_slots(self.link, self.slots, self.own_slots, compute)),
                 )
 
         return run

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from types import CodeType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from afx.pytree import TreeDef, flatten, flatten_with_path, leaves
 from afx.pytree.nodes import Node
 
 # --- Traced values: machines exchange numbers, so that what a transformation watches is refused, by name
+
+OF_LOSSES: Final = "each slot's part is compiled, and differentiated by value_and_grad"
+OF_PROGRAMS: Final = "write machines.spmd(afx.jit(fn)) instead of afx.jit(machines.spmd(fn))"
 
 
 @contextmanager
@@ -49,9 +52,10 @@ def name_traced(who: str, trees: Iterable[Any], error: TracerError) -> TracerErr
         except TreeError:  # no tree, such as what each slot reads for itself
             continue
         if found is not None:
+            is_program = who.startswith("spmd")
             return TracerError(
                 f"{who}: machines exchange numbers, not traced values: got {found.aval} in {found._trace.name}; call it outside "
-                "of afx.jit, grad and vmap: each slot's part is compiled, and differentiated by value_and_grad"
+                f"of afx.jit, grad and vmap: {OF_PROGRAMS if is_program else OF_LOSSES}"
             )
     return error
 

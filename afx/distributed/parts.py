@@ -108,12 +108,21 @@ T = TypeVar("T")
 
 
 class Parts(Generic[T]):
-    """An argument that differs from slot to slot; each part is made when its slot computes, on its rank alone."""
+    """An argument that differs from slot to slot; each part is made when its slot computes, on its rank alone.
 
-    __slots__ = ("_read",)
+    Attributes:
+        dtypes: those of the whole arrays that are cut, where there are such: every rank has the same.
+    """
 
-    def __init__(self, read: Callable[[int], T]) -> None:
+    __slots__ = ("_read", "dtypes")
+    __afx_remedy__ = (
+        "values of slots are for functions of Machines: write machines.spmd(afx.jit(fn)) instead of afx.jit(machines.spmd(fn)), "
+        "likewise afx.grad and vmap, and take .first or .gather() of what it returns"
+    )
+
+    def __init__(self, read: Callable[[int], T], dtypes: str = "") -> None:
         self._read = read
+        self.dtypes: str = dtypes
 
     def part(self, slot: int) -> T:
         """Return the part of a slot."""
@@ -171,7 +180,7 @@ def cut(tree: Any, split: Split, who: str) -> Parts[Any]:
         rows = [(array[start:stop], is_array) for array, is_array in arrays]
         return unflatten(treedef, [wrap(part) if is_array else part for part, is_array in rows])
 
-    return Parts(read)
+    return Parts(read, ", ".join([f"{path} {x.dtype}" for (path, _), (x, _) in zip(leaves, arrays, strict=True)]))
 
 
 def whole_places(

@@ -16,7 +16,7 @@ from afx.compiler.target import current
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import get_default_dtype
 from afx.distributed.graph.split import GraphSplit
-from afx.distributed.link import Link, RankLostError
+from afx.distributed.link import CallFailedError, Link, RankLostError
 from afx.distributed.messages import (
     decode_tree,
     describe_graph,
@@ -24,6 +24,7 @@ from afx.distributed.messages import (
     describe_values,
     encode_tree,
     shape_text,
+    stable_repr,
 )
 from afx.distributed.parts import Parts, ShardedState, Split, adds_up, cut, whole_places
 from afx.errors import AfxError, ArgumentError, PeerLost
@@ -50,6 +51,7 @@ class Program:
         options: how the gradient was made.
         split: the sizes.
         whole: arguments that are whole on every rank, with their names.
+        data: the dtypes of the arrays that are cut.
         example: the arguments of a slot of this rank, if it has one with examples.
         is_sum: whether the loss turns out to be no mean.
     """
@@ -60,6 +62,7 @@ class Program:
     options: str
     split: Split
     whole: Sequence[tuple[str, Any]]
+    data: str
     example: Callable[[], tuple[list[Any], dict[str, Any]] | None]
     is_sum: Callable[[], bool]
 
@@ -168,6 +171,7 @@ class Agreement:
         Raises:
             ArgumentError: the ranks differ, or the loss is a sum over its examples.
         """
+        self._link.detail_call(program.data)
         key = self._key(program)
         entry = self._known.get(key)
         if entry is None:
@@ -179,7 +183,8 @@ class Agreement:
     def _key(self, program: Program) -> Any:
         leaves, treedef = flatten([value for _, value in program.whole])
         avals = tuple([aval_of(leaf) for leaf in leaves])
-        return (id(program.loss), program.options, program.split, treedef, avals, get_default_dtype(), current.key)
+        settings = (program.options, program.split, program.data, get_default_dtype(), current.key)
+        return (id(program.loss), treedef, avals, *settings)
 
     def _add(self, key: object, held: object) -> None:
         self._known.setdefault(key, _Entry(len(self._known), held))
@@ -194,6 +199,7 @@ class Agreement:
             self.check_same(
                 f"{describe_program(program.loss)} {program.options} {settings}", "program, Split and settings"
             )
+            self.check_same(self._describe_data(program), "structure and dtypes of the data")
             self.check_same(self._describe_trace(program), "traced graph")
         verdicts = self._link.gather(b"sum" if program.is_sum() else b"")
         if any(verdicts):
@@ -201,6 +207,14 @@ class Agreement:
                 f"{program.name}: a loss that is a sum over its examples: got the sum of its values on two parts of them; "
                 "return a mean (afx.mean): slots are weighted by their share of the batch"
             )
+
+    def _describe_data(self, program: Program) -> str | None:
+        """Return structure and dtypes of the arguments of this rank's first slot; other dtypes give other bits."""
+        example = program.example()
+        if example is None:
+            return None
+        leaves, treedef = flatten(example)
+        return f"{stable_repr(treedef)} {[(aval.dtype.str, aval.weak) for aval in map(aval_of, leaves)]}"
 
     def _describe_trace(self, program: Program) -> str | None:
         """Return the graph for the shapes of the first slot that has examples; None where there is nothing to trace."""
@@ -298,6 +312,32 @@ class Ranks:
                 self.agreement.keep()
                 return result
             self.agreement.drop()
+
+    def run_together(self, name: str, attempt: Callable[[], R]) -> R:
+        """Return the result of an attempt as `repeat_until_committed` does; an error on one rank is one on all of them.
+
+        Raises:
+            ArgumentError: the attempt failed on another rank; the next call finds all ranks in step.
+        """
+
+        def settled() -> R:
+            found: list[R] = []
+            failure: Exception | None = None
+            try:
+                found.append(attempt())
+            except (PeerLost, RankLostError):
+                raise
+            except Exception as error:
+                failure = error
+            told = self.link.settle(failure)
+            if failure is None and not told:
+                return found[0]
+            self.agreement.drop()
+            if failure is None or (told and isinstance(failure, CallFailedError)):
+                raise ArgumentError(f"{name}: {told[0]}; the next call finds all ranks in step") from None
+            raise failure
+
+        return self.repeat_until_committed(name, settled)
 
     def gather_by_slot(self, trees: Mapping[int, T]) -> dict[int, T]:
         """Return the trees of all slots, of which each rank gives those of its own, on every rank."""
@@ -561,5 +601,6 @@ class SlotCalls(Generic[A]):
             return result
 
         whole = [(f"argument {place}", value) for place, value in given if place not in parts]
-        program = Program(self.name, self._loss, self._plain, self._options, self._split, whole, example, is_sum)
+        data = "; ".join([f"data {place}{part.dtypes}" for place, part in parts.items()])
+        program = Program(self.name, self._loss, self._plain, self._options, self._split, whole, data, example, is_sum)
         return BoundCall(compute, program)

@@ -15,6 +15,7 @@ from afx.distributed.parts import Parts
 from afx.distributed.ranks import Ranks
 from afx.distributed.sums.buffers import Ndarray, flatten_tree
 from afx.errors import ArgumentError, PeerLost
+from afx.ops._basic import sum_dtype
 from afx.ops.collectives import Collective, current
 
 # --- Meeting: where slots of one process wait for each other in a collective, and one of them exchanges for all
@@ -142,7 +143,7 @@ def _sum(link: Port, slots: int, values: dict[int, Ndarray], what: Collective) -
     first = next(iter(values.values()))
     if first.dtype.kind not in "fc":
         gathered = _gather(link, slots, values, what)
-        return {slot: all_.sum(axis=0, dtype=first.dtype) for slot, all_ in gathered.items()}
+        return {slot: all_.sum(axis=0, dtype=sum_dtype(first.dtype)) for slot, all_ in gathered.items()}
     reduction = link.reduction(dict.fromkeys(range(slots), 1.0))
     for slot, x in values.items():
         reduction.add(slot, *flatten_tree(x))

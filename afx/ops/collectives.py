@@ -13,6 +13,7 @@ from afx.core.aval import Aval
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.tracing.tracer import bind as bind_any
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._basic import sum_dtype
 from afx.ops._kinds.linear import linear
 from afx.ops.manipulation.join import moveaxis
 
@@ -73,7 +74,7 @@ def psum(x: ArrayLike) -> Array:
     each slot return its own share of the loss, or divide a loss that all slots hold by their number.
 
     Args:
-        x: of one shape on every slot.
+        x: of one shape and dtype on every slot; booleans and small integers add up to the dtypes of `afx.sum`.
 
     Raises:
         ArgumentError: outside of `Machines.spmd`.
@@ -86,8 +87,8 @@ def psum(x: ArrayLike) -> Array:
     return _bind(psum_p, x)
 
 
-def _keep_aval(x: Aval) -> Aval:
-    return Aval(x.shape, x.dtype)
+def _add_up(x: Aval) -> Aval:
+    return Aval(x.shape, sum_dtype(x.dtype))
 
 
 def _psum_run(x: Any) -> Any:
@@ -102,7 +103,7 @@ def _psum_back(ct: Array, aval: Aval) -> Array:
     return psum(ct)
 
 
-psum_p: Primitive = linear("psum", _psum_run, _keep_aval, _psum_back, batch=_psum_batch, has_effects=True)
+psum_p: Primitive = linear("psum", _psum_run, _add_up, _psum_back, batch=_psum_batch, has_effects=True)
 
 
 def all_gather(x: ArrayLike) -> Array:
@@ -147,7 +148,7 @@ def psum_scatter(x: ArrayLike) -> Array:
     """Return on each slot the sum of all slots' parts for it: of ``x[slot]``; its derivative is `all_gather`.
 
     Args:
-        x: one part for each slot along the first axis.
+        x: one part for each slot along the first axis; dtypes are those of `psum`.
 
     Raises:
         ArgumentError: outside of `Machines.spmd`.
@@ -165,7 +166,7 @@ def psum_scatter(x: ArrayLike) -> Array:
 def _drop_slots(x: Aval, slots: int) -> Aval:
     if x.shape[:1] != (slots,):
         raise ShapeError(f"psum_scatter: one part for each of {slots} slots: got {x}; give a first axis of that length")
-    return Aval(x.shape[1:], x.dtype)
+    return Aval(x.shape[1:], sum_dtype(x.dtype))
 
 
 def _scatter_run(x: Any, slots: int) -> Any:

@@ -558,7 +558,8 @@ def _remedy(cls: type) -> str:
         return "convert it with afx.asarray"
     if _is_a(cls, set, frozenset):
         return "use a tuple or a dict, whose items have an order, or mark its field with afx.static()"
-    return f"mark its field with afx.static(), or write {cls.__name__} as an @attrs.frozen class"
+    other = f"mark its field with afx.static(), or write {cls.__name__} as an @attrs.frozen class"
+    return str(getattr(cls, "__afx_remedy__", other))
 
 
 OUTSIDE: Final = Mode(IS_LEAF)

@@ -13,7 +13,7 @@ import numpy as np
 import afx
 from afx import distributed, optim, train
 from afx.distributed import Machines, Split
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, PeerLost
 from afx.io import checkpoints
 from tests.distributed.programs import (
     SLOTS,
@@ -78,6 +78,7 @@ def misfits(machines: Machines) -> dict[str, Any]:
     graph = afx.trace(lambda x: afx.sin(x) + afx.cos(x))(np.ones(2))
     split = distributed.split_graph(graph, [0, SLOTS - 1, 0])
     optimizer = distributed.shard_optimizer(machines, optim.adam(0.1))
+    step, data = machines.value_and_grad(cost, split=QUARTERS), "data 1 float(32|64)"
     long, w = np.ones(50_000), {"w": afx.ones(8) * (1 + rank)}
     return {
         r"average over \(1, 1, 1, 1\): \['.'\]float64": lambda: machines.average(
@@ -90,6 +91,15 @@ def misfits(machines: Machines) -> dict[str, Any]:
             lambda slot: np.ones((2 + rank, 3 - rank)), QUARTERS
         ),
         "average over .*(5, 1|1, 5)": lambda: machines.average(float, Split((1, 1, 1 + 4 * rank, 5 - 4 * rank))),
+        f"value_and_grad of cost: {data},.* value_and_grad of cost: {data}": lambda: step(
+            {"w": afx.asarray(0.5)}, np.arange(4.0).astype("fd"[rank])
+        ),
+        f"value_and_grad of cost: {data}.* value_and_grad of cost: {data}": lambda: [
+            step({"w": afx.asarray(0.5)}, np.arange(4.0).astype(dtype)) for dtype in ["d", "d", "d", "fd"[rank]]
+        ],
+        "the same structure and dtypes of the data": lambda: step(
+            {"w": afx.asarray(0.5)}, distributed.by_slot(lambda slot: np.ones(1, "fd"[rank]))
+        ),
         "an array of objects": lambda: machines.average(lambda slot: np.array([None]), QUARTERS),
         "the same items of map": lambda: machines.map(lambda x: x, [1, 2, 3 + rank]),
         "the same items of map: got": lambda: machines.map(lambda x: x, [1, 2, 3, 4][: 4 - rank]),
@@ -155,6 +165,54 @@ def left_alone() -> None:
         machines.check_same("", "end")
     except ArgumentError as error:
         sys.stdout.write(f"rank {machines.rank}: {error}\n")
+
+
+def errors_in_slots() -> None:
+    """Slots of one rank or of all fail before, between and behind collectives, or make others; all ranks are told and go on."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    x, last = distributed.by_slot(lambda slot: afx.asarray(float(slot))), SLOTS - 1.0
+
+    def fails(before: int, behind: int, odd: tuple[float, ...]) -> Any:
+        def work(x: Any) -> Any:
+            for _ in range(before):
+                x = x + 0 * distributed.psum(x)
+            if float(x) in odd:
+                raise ZeroDivisionError("on purpose")
+            for _ in range(behind):
+                x = x + 0 * distributed.psum(x)
+            return x
+
+        return work
+
+    everyone = (0.0, 1.0, 2.0, last)
+    programs = [fails(*counts, odd) for counts in [(0, 1), (1, 1), (1, 0)] for odd in [(last,), everyone]]
+    programs += [
+        lambda x: distributed.psum(x.astype("f8") if machines.rank else x),
+        lambda x: distributed.psum(x) if machines.rank else distributed.all_gather(x),
+        lambda x: distributed.psum(distributed.psum(x)) if machines.rank else distributed.psum(x),
+    ]
+    told = 0
+    for program in programs:
+        try:
+            machines.spmd(program)(x)
+        except (ArgumentError, ZeroDivisionError):
+            told += 1
+        found = [float(machines.spmd(distributed.psum)(x).first), float(machines.average(float, QUARTERS))]
+        told += found == [6.0, 1.5]
+    report(machines, told == 2 * len(programs))
+
+
+def over() -> None:
+    """Rank 1 makes other calls than rank 0, in which a slot fails; each is told so, and the next call that it cannot go on."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    for _ in range(2):
+        try:
+            if machines.rank:
+                machines.map(lambda x: x, [1, 2])
+            else:
+                machines.spmd(lambda x: distributed.psum(1 // int(x)))(0.0)
+        except (ArgumentError, PeerLost, ZeroDivisionError) as error:
+            sys.stdout.write(f"rank {machines.rank}: {error}\n")
 
 
 def missing_call() -> None:

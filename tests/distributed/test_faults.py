@@ -44,10 +44,13 @@ def test_ranks_that_differ_are_told_so(program: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("other_calls", "rank . in (map|value_and_grad of cost), rank . in (map|value_and_grad of cost)"),
+        (
+            "other_calls",
+            "rank . in (map|value_and_grad of cost: data 1 float64), rank . in (map|value_and_grad of cost: data 1)",
+        ),
         (
             "missing_call",
-            "rank . in (broadcast of rank 0|value_and_grad of cost), rank . in (broadcast of rank 0|value_and_grad of cost)",
+            "rank . in (broadcast of rank 0|value_and_grad of cost: data 1 float64), rank . in (broadcast|value_and_grad)",
         ),
         ("leave", "rank 1 ended its program after value_and_grad of loss"),
     ],
@@ -73,6 +76,22 @@ def test_integers_that_differ_are_refused_by_all_ranks() -> None:
     assert printed(result.stdout) == same_lines(2), result.stderr
 
 
+def test_an_error_in_a_slot_is_one_on_all_ranks() -> None:
+    """As in one process: a program that catches it goes on, with all ranks in step."""
+    result = run(3, "errors_in_slots", module=FAULTS)
+    assert printed(result.stdout) == same_lines(3), result.stderr
+
+
+def test_a_connection_that_cannot_go_on_says_so() -> None:
+    """Where ranks make other calls, and an error keeps them from coming together again."""
+    result = run(2, "over", module=FAULTS)
+    lines = printed(result.stdout)
+    assert re.search("rank 0: spmd of .* rank 1 does not come to the end of the call: got it in map", lines[0]), lines
+    assert re.search("rank 0: spmd of .* the connection is over: got spmd of .*; start the job again", lines[1]), lines
+    assert re.search("rank 1: .* ranks make other calls: got rank 0 in spmd of .*, rank 1 in map", lines[3]), lines
+    assert re.search("rank 1: .* rank 0 ended its program after spmd", lines[2]), lines
+
+
 def test_a_rank_does_not_wait_in_a_call_that_others_have_left() -> None:
     """It is told long before the deadline of ten minutes; what it waited for keeps its memory until the process ends."""
     begin = time.monotonic()
@@ -80,7 +99,7 @@ def test_a_rank_does_not_wait_in_a_call_that_others_have_left() -> None:
     assert result.returncode == 0, result.stderr
     first, second = printed(result.stdout)
     assert re.search("rank 1 in spmd of .*: 2. psum of float32.3., rank 0 in spmd of .*: 1. psum", first), first
-    assert re.search("a call that the other ranks have left: got rank 1 in spmd of .*: 2. psum of float32.3.", second)
+    assert re.search("rank 1: spmd of .*: 2. psum of float32.3.: a call that rank 0 has left", second), second
     assert time.monotonic() - begin < 120
 
 

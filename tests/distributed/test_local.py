@@ -1,6 +1,7 @@
 """`afx.distributed` in one process: what defines the bits of every number of ranks."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import attrs
@@ -71,6 +72,17 @@ def test_argnums_names_and_shared_arguments() -> None:
     step = distributed.local(2).value_and_grad(fn, (0,), ("b",), split=Split((3, 1)), shared=["table"])
     value, (grads, named) = step(2.0, np.arange(4.0), b=3.0, table=np.zeros(7))
     assert (float(value), float(grads[0]), float(named["b"])) == (16.0, 4.5, 3.0)
+
+
+def test_sums_over_many_slots_leave_one_copy() -> None:
+    """What the levels of the tree need for a while is given back: between steps there is the sum alone."""
+    machines, x = distributed.local(8), np.ones(1 << 18)
+    tracemalloc.start()
+    mean = machines.average(lambda slot: x * slot, Split((1,) * 8))
+    left = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert left < 1.2 * x.nbytes
+    assert float(mean[0]) == 3.5
 
 
 def test_metrics_and_running_statistics_are_averaged() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import afx
 from afx import distributed
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, TracerError, TreeError
 
 SLOTS = 4
 X = np.random.default_rng(0).normal(size=(SLOTS, 3, 5))
@@ -44,6 +44,20 @@ def test_a_scattered_sum_is_a_part_of_the_sum() -> None:
     counts = np.arange(SLOTS * SLOTS).reshape(SLOTS, SLOTS)
     assert run(distributed.psum_scatter, counts).tolist() == counts.sum(0).tolist()
     assert run(distributed.psum, counts)[0].tolist() == counts.sum(0).tolist()
+
+
+@pytest.mark.parametrize("dtype", "?bBhHiIlLefdFD")
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_dtypes_are_those_of_sums(dtype: str, is_compiled: bool) -> None:
+    """Booleans are counted and small integers do not wrap, as by `afx.sum`; what is gathered or shifted keeps its dtype."""
+    values = (np.arange(SLOTS * SLOTS).reshape(SLOTS, SLOTS) % 3 * 100).astype(dtype)
+    expected = np.asarray(afx.sum(afx.asarray(values), 0))
+    for op in (distributed.psum, distributed.psum_scatter):
+        found = run(afx.jit(op) if is_compiled else op, values)
+        assert found.dtype == expected.dtype
+        assert (found == expected).all()
+    for op in (distributed.all_gather, distributed.shift):
+        assert run(afx.jit(op) if is_compiled else op, values).dtype == dtype
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -146,3 +160,17 @@ def test_errors_of_one_slot_reach_the_caller() -> None:
         distributed.local(3).spmd(fn)(distributed.by_slot(lambda slot: afx.asarray(float(slot))))
     with pytest.raises(ArgumentError, match="outside of an SPMD program"):
         distributed.psum(afx.ones(2))
+
+
+@pytest.mark.parametrize("transform", [afx.jit, afx.grad, afx.vmap])
+def test_transformations_around_a_program_are_refused(transform: Any) -> None:
+    """The error says what to write, for arrays, for parts of slots, and for values that leave a compiled function."""
+    program = distributed.local(2).spmd(lambda x: distributed.psum(x))
+    with pytest.raises(TracerError, match=r"write machines\.spmd\(afx\.jit\(fn\)\)"):
+        transform(program)(afx.ones(()) if transform is afx.grad else afx.ones(2))
+    for call in (
+        lambda: transform(program)(distributed.by_slot(lambda slot: afx.ones(2))),
+        afx.jit(lambda: program(1.0)),
+    ):
+        with pytest.raises(TreeError, match=r"write machines\.spmd\(afx\.jit\(fn\)\)"):
+            call()

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from afx.distributed.machines import Machines
+from afx.distributed.machines import Machines, local
 from afx.distributed.mpi.link import MpiLink
 from afx.distributed.mpi.watch import Peer, Watch
 from afx.errors import ArgumentError, MissingExtraError, PeerLost
@@ -31,6 +31,14 @@ from afx.runtime.thread_pool import allowed_processors, count_processors, get_th
 # By launcher: Open MPI's mpiexec; PMI (MPICH, Intel MPI, srun --mpi=pmi2); a step of SLURM
 RANK_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 HERE_COUNT = "OMPI_COMM_WORLD_LOCAL_SIZE"
+# What launchers of MPI set: Open MPI, PMI and PMIx, MVAPICH, SLURM, PALS of Cray, jsrun, Flux
+LAUNCHERS = ("OMPI_COMM_", "PMI", "MPI_", "MV2_", "SLURM_", "PALS_", "JSM_", "FLUX_")
+TORCH_RANK, TORCH_COUNT = "RANK", "WORLD_SIZE"  # of torchrun and its kin, which start processes without MPI
+
+
+def is_launched(environment: Mapping[str, str] | None = None) -> bool:
+    """Tell whether a launcher of MPI may have started this process."""
+    return any(name.startswith(LAUNCHERS) for name in (os.environ if environment is None else environment))
 
 
 def asked_ranks(environment: Mapping[str, str] | None = None) -> int:
@@ -62,7 +70,10 @@ def check_launch(seen: int, environment: Mapping[str, str] | None = None) -> Non
     """
     env = os.environ if environment is None else environment
     asked = asked_ranks(env)
-    if seen > 1 or asked <= 1:
+    if seen > 1:
+        return
+    if asked <= 1:
+        _refuse_torch(env)
         return
     if "SLURM_STEP_NUM_TASKS" in env and "OMPI_COMM_WORLD_SIZE" not in env:
         raise ArgumentError(
@@ -74,6 +85,16 @@ def check_launch(seen: int, environment: Mapping[str, str] | None = None) -> Non
         f"connect: the launcher started {asked} ranks or more and MPI sees {seen}: got an mpiexec of another MPI than "
         "mpi4py's; use the one that the extra distributed installs"
     )
+
+
+def _refuse_torch(env: Mapping[str, str]) -> None:
+    text = env.get(TORCH_COUNT, "")
+    if text.isdigit() and int(text) > 1 and TORCH_RANK in env:
+        raise ArgumentError(
+            f"connect: a launcher such as torchrun started {text} processes, which MPI does not join: got {TORCH_RANK}="
+            f"{env[TORCH_RANK]} and {TORCH_COUNT}={text}, all of them rank 0; start by mpiexec -n {text} python -m mpi4py "
+            f"train.py, or unset {TORCH_COUNT} for one process"
+        )
 
 
 # --- Start: MPI begins, and a rank that never comes there is an error instead of a wait for ever
@@ -151,6 +172,7 @@ def connect(
     """Return the slots of a job that ``mpiexec`` started, shared by its ranks.
 
     Start it by ``mpiexec -n 2 python -m mpi4py train.py``. An exception on one rank ends all ranks with its traceback.
+    A script that no launcher started is one process, in which no MPI begins.
     Ranks that share a machine's processors get an equal part of its threads (`afx.set_threads`); ranks of one machine are
     neighbours, whatever order the launcher gave them.
 
@@ -163,19 +185,18 @@ def connect(
 
     Raises:
         MissingExtraError: mpi4py is not installed.
-        ArgumentError: more ranks than slots, or a launcher that starts separate jobs of one rank each.
+        ArgumentError: more ranks than slots, or a launcher that starts separate jobs of one rank each, such as torchrun.
         PeerLost: a rank was lost meanwhile.
     """
     if on_loss not in ("stop", "shrink"):
         raise ArgumentError(f'connect: on_loss is "stop" or "shrink": got {on_loss!r}')
+    if "mpi4py.MPI" not in sys.modules and not is_launched():  # Open MPI would leave 16 MB in /dev/shm behind
+        check_launch(1)
+        return _begin_alone(_count_slots(1, slots))
     with limit_wait(deadline):
         mpi = import_mpi()
     check_launch(mpi.COMM_WORLD.size)
-    count = mpi.COMM_WORLD.size if slots is None else slots
-    if not 1 <= mpi.COMM_WORLD.size <= count:
-        raise ArgumentError(
-            f"connect: at most one rank a slot: got {mpi.COMM_WORLD.size} ranks for {count} slots; add slots"
-        )
+    count = _count_slots(mpi.COMM_WORLD.size, slots)
     _abort_on_error(mpi.COMM_WORLD)
     try:
         with limit_wait(deadline):
@@ -191,6 +212,19 @@ def connect(
     return machines
 
 
+def _count_slots(ranks: int, slots: int | None) -> int:
+    count = ranks if slots is None else slots
+    if not 1 <= ranks <= count:
+        raise ArgumentError(f"connect: at most one rank a slot: got {ranks} ranks for {count} slots; add slots")
+    return count
+
+
+def _begin_alone(slots: int) -> Machines:
+    machines = local(slots)
+    job.begin(machines)
+    return machines
+
+
 def _meet(link: MpiLink, machines: Machines) -> None:
     """Tell each other where the ranks run, make those of one machine neighbours, and compare slots and versions."""
     processors = allowed_processors()
@@ -202,6 +236,7 @@ def _meet(link: MpiLink, machines: Machines) -> None:
     if order != list(range(len(found))):
         comm = comm.Split(0, order.index(link.rank))
     link.use(comm, [Peer(found[rank][0], found[rank][1]) for rank in order])
+    link.add_control()
     _share_processors(processors, sum(one[0] == mine[0] and one[2] == processors for one in found))
     versions = f"{machines.slots} {sys.version_info[:2]} {np.__version__}"
     machines.agreement.check_same(versions, "number of slots and versions")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from afx.distributed.link import RankLostError, wait_until
+from afx.distributed.link import CallFailedError, RankLostError, wait_until
 from afx.distributed.mpi.exchange import Flood, Traffic
 from afx.distributed.mpi.shared_memory import SharedMemory, share_memory
 from afx.distributed.mpi.shared_sums import MpiReduction, Participation, SharedGather, SharedParts, SharedSum
-from afx.distributed.mpi.watch import Collectives, Peer, Watch
+from afx.distributed.mpi.watch import Collectives, Peer, Watch, refuse_calls
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray, tree_over
 from afx.distributed.sums.plan import DIRECT_MOST_RANKS, Exchange, plan_gather, plan_sum
 from afx.errors import ArgumentError, PeerLost
@@ -22,6 +23,8 @@ PIECE_BYTES: Final = 1 << 30  # Open MPI takes at most 2**31 - 1 elements a call
 SIZE_TAG, DATA_TAG, SHARE_TAG = 1, 2, 4  # and 5
 MOST_PROGRAMS: Final = 4096  # whose messages are kept
 GRAPH_TAG: Final = 1 << 20
+VOTE: Final = struct.Struct("<qq240s")  # number of the call, how it ended, the error
+FINE, FAILED, LEFT = range(3)  # ends of a call: without an error, by one here, by one of another rank
 
 
 class MpiLink:
@@ -48,6 +51,8 @@ class MpiLink:
         self._collectives = Collectives(self)
         self.memory: Memory = Memory()
         self._posts: list[tuple[Any, Ndarray]] = []  # with what is being sent
+        self._control: Any = None  # a communicator for what follows an error
+        self._over = ""  # why the connection is over
         self.use(comm)
 
     def use(self, comm: Any, peers: list[Peer] | None = None) -> None:
@@ -71,8 +76,18 @@ class MpiLink:
         """Return the rank that computes a slot."""
         return self._owners[slot]
 
+    def add_control(self) -> None:
+        """Make the communicator over which ranks settle how a call ended; all ranks call it."""
+        self._control = None if self.shrinks else self.comm.Dup()
+
     def begin_call(self, name: str) -> None:
-        """Note what all ranks do next."""
+        """Note what all ranks do next.
+
+        Raises:
+            PeerLost: the connection is over.
+        """
+        if self._over:
+            raise PeerLost(f"{name}: the connection is over: got {self._over}; start the job again")
         self.watch.begin(name)
 
     def detail_call(self, text: str) -> None:
@@ -289,6 +304,54 @@ class MpiLink:
         self.losses += 1
         self.use(comm, [peers[place] for place in places] if peers else None)
 
+    def settle(self, error: Exception | None) -> list[str]:
+        """Wait until all ranks are at the end of a call, and return the errors of other ranks; after one all are in step again.
+
+        Raises:
+            ArgumentError: another rank waits for a collective that this one has not made.
+            PeerLost: another rank does not come to the end of the call; the connection is over.
+        """
+        if self._control is None or self.ranks == 1:
+            return []
+        if error is not None:
+            self.watch.say_failed()
+        state = FINE if error is None else LEFT if isinstance(error, CallFailedError) else FAILED
+        text = f"{type(error).__name__}: {error}".encode("ascii", "replace") if state == FAILED else b""
+        mine = np.frombuffer(VOTE.pack(self.watch.number, state, text), np.uint8)
+        votes, refusal = self._collect(mine, is_failed=error is not None)
+        ends = [VOTE.unpack(vote.tobytes()) for vote in votes]
+        for rank, (number, _, _) in enumerate(ends):
+            if number != self.watch.number:
+                self._over = f"another call on rank {rank} than on rank {self.rank}"
+                refuse_calls(self.rank, self.watch.name, rank, "another call", number)
+        if any(end for _, end, _ in ends):  # messages of the old communicator may never be fetched
+            self.use(self._control.Dup(), self.watch.peers)
+        if refusal is not None and error is None:
+            raise refusal
+        texts = [(rank, text.rstrip(b"\0").decode()) for rank, (_, end, text) in enumerate(ends) if end == FAILED]
+        return [f"an error on rank {rank}: got {text}" for rank, text in texts if rank != self.rank]
+
+    def _collect(self, mine: Ndarray, *, is_failed: bool) -> tuple[Ndarray, ArgumentError | None]:
+        """Return what all ranks say of the end of a call, and why this one ends it after all for others that wait."""
+        votes: Ndarray = np.empty((self.ranks, VOTE.size), np.uint8)
+        request = self._control.Iallgather([mine, self.byte], [votes, self.byte])
+        refusals: list[ArgumentError] = []
+
+        def look(waited: float) -> None:
+            try:
+                self.watch.look_at_end(waited, is_failed=is_failed or bool(refusals))
+            except ArgumentError as error:
+                refusals.append(error)
+                self.watch.say_failed()
+
+        try:
+            wait_until(request.Test, look)
+        except PeerLost as error:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(request))
+            self._over = str(error)
+            raise
+        return votes, refusals[0] if refusals else None
+
     def close(self) -> None:
         """Say goodbye, and free the communicator where nothing is on its way: the next one may get its number."""
         self._shared_sums.clear()
@@ -297,6 +360,8 @@ class MpiLink:
             self.watch.say_goodbye()
         elif self.watch.part():
             self.comm.Free()
+            if self._control is not None:
+                self._control.Free()
 
     # -- bytes --
     def broadcast(self, data: bytes | None, root: int) -> bytes:

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn, Protocol
 import attrs
 import numpy as np
 
+from afx.distributed.link import CallFailedError
 from afx.distributed.sums.buffers import Ndarray
 from afx.errors import ArgumentError, PeerLost
 
@@ -27,7 +28,8 @@ LEFT_LOOKS: Final = 100  # as many tests in between: after a pause of this proce
 SHED_FACTOR: Final = 2.0  # deadlines until a rank that hangs, and that nobody could end, is an error
 WORD_TAG: Final = 3
 NAME_BYTES: Final = 112
-WORD: Final = struct.Struct(f"<qqq{NAME_BYTES}s")  # number of the call, of its part, whether the program ended, name
+WORD: Final = struct.Struct(f"<qqq{NAME_BYTES}s")  # number of the call, of its part, state, name
+WAITS, ENDED, FAILED = range(3)  # states of a rank: it waits in the call, its program ended, or the call failed on it
 MANY_RANKS: Final = 64  # above, a word goes to neighbours at distances that double
 KEPT_NAMES: Final = 256
 END_SECONDS: Final = 1.0
@@ -53,14 +55,19 @@ class _Word:
     Attributes:
         number: of the call in which it waits, or of its last one.
         part: of that call: how many details it had noted.
-        is_end: whether its program ended.
-        name: of the call, with the last detail.
+        state: whether it waits, its program ended, or the call failed.
+        name: of the call, with the last detail where it waits.
     """
 
     number: int
     part: int
-    is_end: bool
+    state: int
     name: str
+
+    @property
+    def is_end(self) -> bool:
+        """Whether its program ended."""
+        return self.state == ENDED
 
 
 def refuse_calls(rank: int, name: str, other: int, other_name: str, number: int) -> NoReturn:
@@ -142,7 +149,7 @@ class Watch:
             return
         if self._told != (self.number, self._part):
             self._told = (self.number, self._part)
-            self._tell(is_end=False)
+            self._tell(WAITS)
         self._hear()
         if waited >= LEFT_SECONDS:
             self._check_left()
@@ -158,10 +165,40 @@ class Watch:
             "their output, or give connect() a longer deadline="
         )
 
+    def say_failed(self) -> None:
+        """Tell the others that the call that is under way failed here, so that they end it, too."""
+        with contextlib.suppress(self._mpi.Exception):
+            self._tell(FAILED)
+
+    def look_at_end(self, waited: float, *, is_failed: bool) -> None:
+        """Hear what the others say while this rank waits for all of them to end the call.
+
+        Raises:
+            ArgumentError: another rank waits in a collective that this one does not make, or is in a later call.
+            PeerLost: another one has ended, or gave no answer in time.
+        """
+        if waited < TELL_SECONDS:
+            return
+        self._receive_words()
+        rank = self._comm.rank
+        for other, word in self._words.items():
+            if not is_failed and word.number == self.number and word.state == WAITS and word.part > self._part:
+                refuse_calls(rank, self.name, other, word.name, word.number)
+            if word.number > self.number or (word.is_end and word.number <= self.number):
+                raise PeerLost(
+                    f"{self.name}: rank {other} does not come to the end of the call: got it in {word.name} (call "
+                    f"{word.number}); every rank makes the same calls"
+                )
+        if waited >= self._deadline:
+            raise PeerLost(
+                f"{self.name}: no answer within the deadline: got {waited:.1f} s of waiting for the end of the call on all "
+                "ranks; look at their output"
+            )
+
     def say_goodbye(self) -> None:
         """Tell the others that this rank's program ends, after which it takes part in nothing."""
         with contextlib.suppress(self._mpi.Exception):
-            self._tell(is_end=True)
+            self._tell(ENDED)
             end = time.monotonic() + END_SECONDS
             while not self._has_told() and time.monotonic() < end:
                 time.sleep(0.001)
@@ -169,7 +206,7 @@ class Watch:
     def part(self) -> bool:
         """Say goodbye, and hear it from the others; tell whether no word is on its way any more."""
         with contextlib.suppress(self._mpi.Exception):
-            self._tell(is_end=True)
+            self._tell(ENDED)
             end, others = time.monotonic() + self._deadline, self._listeners()
             while time.monotonic() < end:
                 self._receive_words()
@@ -196,8 +233,9 @@ class Watch:
             return [other for other in range(size) if other != rank]
         return sorted({(rank + sign * 2**k) % size for k in range(size.bit_length()) for sign in (1, -1)} - {rank})
 
-    def _tell(self, *, is_end: bool) -> None:
-        word = np.frombuffer(WORD.pack(self.number, self._part, is_end, self.name.encode()), np.uint8)
+    def _tell(self, state: int) -> None:
+        name = self.name if state != FAILED else _plain(self._call)
+        word = np.frombuffer(WORD.pack(self.number, self._part, state, name.encode()), np.uint8)
         self._sent = [request for request in self._sent if not request.Test()]
         self._sent += [self._comm.Isend([word, self._mpi.BYTE], other, WORD_TAG) for other in self._listeners()]
 
@@ -207,8 +245,8 @@ class Watch:
             memory: Ndarray = np.zeros(WORD.size, np.uint8)
             other = status.Get_source()
             self._comm.Recv([memory, self._mpi.BYTE], other, WORD_TAG)
-            number, part, is_end, name = WORD.unpack(memory.tobytes())
-            self._words[other] = _Word(number, part, bool(is_end), name.rstrip(b"\0").decode(errors="replace"))
+            number, part, state, name = WORD.unpack(memory.tobytes())
+            self._words[other] = _Word(number, part, state, name.rstrip(b"\0").decode(errors="replace"))
 
     def _hear(self) -> None:
         self._receive_words()
@@ -216,13 +254,23 @@ class Watch:
             self._compare(other, word)
 
     def _compare(self, other: int, word: _Word) -> None:
-        rank, mine = self._comm.rank, self._find_name(word)
+        rank = self._comm.rank
+        if word.state == FAILED:
+            if word.number == self.number:
+                if word.name != _plain(self._call):
+                    refuse_calls(rank, self.name, other, word.name, word.number)
+                raise CallFailedError(
+                    f"{self.name}: a call that rank {other} has left: got an error there, or its end without this part; every "
+                    "rank makes the same calls, with the same arguments"
+                )
+            return
+        mine = self._find_name(word)
         if word.is_end and word.number < self.number:
             raise PeerLost(
                 f"distributed: rank {other} ended its program after {word.name} (call {word.number}): got no answer to rank "
                 f"{rank} in {self.name} (call {self.number}); every rank makes the same calls"
             )
-        if not word.is_end and mine is not None and _plain(mine) != word.name:
+        if word.state == WAITS and mine is not None and _plain(mine) != word.name:
             refuse_calls(rank, _plain(mine), other, word.name, word.number)
 
     def _find_name(self, word: _Word) -> str | None:

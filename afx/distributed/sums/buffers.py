@@ -304,6 +304,9 @@ class Partial:
         self._weights = weights
         self._places = {slot: place for place, slot in enumerate(weights)}
         self._memory = memory
+        self._between = (
+            Memory()
+        )  # for sums of later slots, which goes with this object: a copy for each level of the tree
         self._ends = tree.ancestors(tops)  # left to others
         self.held: dict[Node, list[Ndarray]] = {}
         self.is_refused: bool = False
@@ -313,7 +316,8 @@ class Partial:
         place, weight = self._places[slot], self._weights[slot]
         node = (place, place + 1)
         before = self._before(node)
-        buffers = layout.empty(self._memory) if before is None else before
+        memory = self._between if self.held else self._memory
+        buffers = layout.empty(memory) if before is None else before
         take = weigh if before is None else _add_weighted
         for into, leaf in zip(layout.views(buffers), leaves, strict=True):
             try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from afx.distributed.mpi.connect import asked_ranks, check_launch, is_one_machine
+from afx.distributed.mpi.connect import LAUNCHERS, asked_ranks, check_launch, is_one_machine
 from afx.errors import ArgumentError
 from afx.runtime.thread_pool import count_processors, quota_of
 from tests.distributed.jobs import ROOT
@@ -26,6 +26,7 @@ from tests.distributed.jobs import ROOT
         ({"PMIX_RANK": "2"}, "started 3 ranks or more and MPI sees 1"),
         ({"PMI_SIZE": "2", "PMI_RANK": "0"}, "an mpiexec of another MPI"),
         ({"OMPI_COMM_WORLD_SIZE": "2"}, "an mpiexec of another MPI"),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, "such as torchrun started 2 .* RANK=1 and WORLD_SIZE=2"),
     ],
 )
 def test_separate_jobs_of_one_rank_are_refused(environment: dict[str, str], message: str) -> None:
@@ -35,11 +36,36 @@ def test_separate_jobs_of_one_rank_are_refused(environment: dict[str, str], mess
     check_launch(4, environment)
 
 
-@pytest.mark.parametrize("environment", [{}, {"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, {"OMPI_COMM_WORLD_SIZE": "1"}])
+@pytest.mark.parametrize(
+    "environment",
+    [{}, {"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, {"OMPI_COMM_WORLD_SIZE": "1"}, {"RANK": "0", "WORLD_SIZE": "1"}],
+)
 def test_one_process_is_fine(environment: dict[str, str]) -> None:
     """So is a script that sbatch runs without srun, in an allocation of many tasks."""
     assert asked_ranks(environment) == 1
     check_launch(1, environment)
+
+
+ALONE = """
+import sys
+from afx import distributed
+with distributed.connect(3) as machines:
+    print(machines, "mpi4py.MPI" in sys.modules, machines.average(float, distributed.Split((1, 1, 2))))
+"""
+
+
+def run_alone(**variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run a script in a process that no launcher of MPI started."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
+    words = [sys.executable, "-c", ALONE]
+    return subprocess.run(words, env=kept | variables, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_one_process_begins_no_mpi() -> None:
+    """`connect` gives all slots to the process, and Open MPI leaves no memory behind; processes of torchrun are refused."""
+    assert run_alone().stdout == "Machines(slots=3, rank=0, ranks=1) False 1.25\n"
+    refused = run_alone(RANK="0", WORLD_SIZE="2")
+    assert "ArgumentError: connect: a launcher such as torchrun started 2 processes" in refused.stderr
 
 
 def script_of_the_guide() -> str:
