@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -16,7 +17,6 @@ EARLIER = {
     "afx.core.cached": "named_tuples",
     "afx.core.constants": "reductions",
     "afx.core.graph": "equation graph_layout graph_drawing",
-    "afx.core.numpy_dispatch": "dispatch.numpy_dispatch",
     "afx.core.numpy_names": "options",
     "afx.core.primitive": "weakness",
     "afx.core.tracing.tape": "debug_nans",
@@ -118,8 +118,6 @@ EARLIER = {
     "afx.transforms.compile.jit": "lowered",
     "afx.transforms.compile.make_graph": "retracing",
     "afx.transforms.compile.quick_call": "jit_cache",
-    "afx.transforms.custom_call": "custom.custom_rules custom.custom_call",
-    "afx.transforms.custom_derivatives": "custom.custom_recording custom.custom_derivatives",
     "afx.transforms.derivatives.cotangent_masks": "masked_pullbacks",
     "afx.transforms.derivatives.grad": "_diff_arguments vjp",
     "afx.transforms.derivatives.jacobian": "hessian elementwise_grad",
@@ -142,9 +140,17 @@ class _Loader(Loader):
         return ModuleType(spec.name, f"See `{self._home}`.")
 
     def exec_module(self, module: ModuleType) -> None:
-        """Let it look up its attributes."""
-        home = self._home
-        vars(module)["__getattr__"] = lambda name: getattr(importlib.import_module(home), name)
+        """Let it look up its attributes, and leave its package's public name alone, which may be the same."""
+        parent, _, child = module.__name__.rpartition(".")
+        package = sys.modules[parent]
+        public = vars(package).get(child)
+
+        def look_up(name: str) -> object:
+            if public is not None:  # the import has put the module in its place
+                setattr(package, child, public)
+            return getattr(importlib.import_module(self._home), name)
+
+        vars(module)["__getattr__"] = look_up
 
 
 def find_spec(name: str) -> ModuleSpec | None:

@@ -86,7 +86,7 @@ def test_what_has_no_template_is_refused_at_its_line() -> None:
     def step(carry: Any, _: None) -> tuple[Any, None]:
         return afx.sort(carry), None
 
-    with pytest.raises(ExportError, match=r"to_toy: f: .*toy: got scan at .*test_walk.py:\d+"):
+    with pytest.raises(ExportError, match=r"to_toy: f: .*toy: got scan at .*test_templates.py:\d+"):
         toy(partial(repeat, step), np.ones(3))
 
 
