@@ -395,7 +395,7 @@ LEFT_OUT = {  # what no row calls, by the reason
     "asks, or sets an option": (
         "__array_namespace_info__ can_cast debug_nans default_dtype disable_jit finfo get_backend get_default_dtype "
         "get_threads iinfo is_traced iscomplexobj isdtype isrealobj primitives result_type set_backend set_cache_limit "
-        "set_code_cache set_default_dtype set_threads count_parameters describe summary"
+        "set_code_cache set_default_dtype set_denormals set_threads count_parameters describe summary"
     ),
     "makes numbers of shapes, lengths or keys": (
         "arange diag_indices diag_indices_from empty eye geomspace identity indices logspace ones tri tril_indices "

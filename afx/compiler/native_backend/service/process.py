@@ -285,15 +285,15 @@ class CompileService:
         with self._lock:
             child = self._child
             if child is None or child.process.poll() is not None:
-                if child is not None:
-                    child.close()
                 if self._is_closed():
                     raise RuntimeError(CLOSED)
                 child = self._child = self._begin()
         return child
 
     def _begin(self) -> _Child:
-        """Return a new child."""
+        """Return a new child, in place of one that has ended, whose socket is closed."""
+        if self._child is not None:
+            self._child.close()
         if getattr(sys, "frozen", False) or not sys.executable:
             raise RuntimeError("this program is no Python interpreter that could start another one")
         child = _Child(self._command or child_command(), self._patience)

@@ -282,6 +282,21 @@ def test_an_idle_compiler_starts_again() -> None:
     service.close()
 
 
+def test_a_compiler_that_has_ended_leaves_no_socket() -> None:
+    """The socket of a child that ended is closed where the next one is started before there is a job."""
+    service = CompileService()
+    service.start()
+    first, child = service.pid, service._child
+    assert first is not None
+    assert child is not None
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: service.pid is None)
+    service.start()
+    assert service.pid not in (None, first)
+    assert child._socket.fileno() == -1
+    service.close()
+
+
 ENDS_ONCE = """
 import pathlib, runpy, sys
 mark = pathlib.Path(sys.argv[1])
