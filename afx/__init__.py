@@ -57,15 +57,15 @@ if _EarlierNames not in sys.meta_path:
 
 def __getattr__(name: str) -> Any:
     if name in FAMILIES:
-        found: Any = importlib.import_module(f"afx.{name}")
+        value: Any = importlib.import_module(f"afx.{name}")
     elif name in LAZY and name in __all__:
-        found = getattr(importlib.import_module(LAZY[name]), name)
+        value = getattr(importlib.import_module(LAZY[name]), name)
     else:
         from afx.other_names import missing_name
 
         raise missing_name("afx", name)
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -104,8 +104,8 @@ def advice_on(dotted: str) -> str:
     """Return what to write instead of a name that has another form."""
     parts = dotted.split(".")
     prefixes = [".".join(parts[:n]) for n in range(len(parts), 1, -1)]
-    found = next((ADVICE[p] for p in prefixes if p in ADVICE), None)
-    return f"write {found}" if found else "afx has nothing of this name; see examples/guides/from_autograd.md"
+    advice = next((ADVICE[p] for p in prefixes if p in ADVICE), None)
+    return f"write {advice}" if advice else "afx has nothing of this name; see examples/guides/from_autograd.md"
 
 
 class Migration(ast.NodeVisitor):
@@ -178,12 +178,12 @@ class Migration(ast.NodeVisitor):
     def _look_up(self, node: ast.Attribute, chain: list[str], target: str) -> None:
         """Remark on a name that `afx.numpy` does not have."""
         path = target.split(".")
-        found: Any = namespace
+        value: Any = namespace
         if path[:2] != ["afx", "numpy"]:
             return
         try:
             for name in path[2:]:
-                found = getattr(found, name)
+                value = getattr(value, name)
         except AttributeError as error:
             self.remarks.append(Remark(node.lineno, ".".join(chain), str(error)))
 
@@ -268,15 +268,15 @@ def _migrate_file(path: Path, only_show: bool) -> int:
     """Rewrite one file, and return how much is left."""
     source = path.read_bytes().decode("utf-8")
     try:
-        found, remarks = migrate_source(source)
+        migrated, remarks = migrate_source(source)
     except SyntaxError as error:
         print(f"{path}:{error.lineno}: not read as Python: {error.msg}")
         return 1
     if only_show:
-        old, new = (text.splitlines(keepends=True) for text in (source, found))
+        old, new = (text.splitlines(keepends=True) for text in (source, migrated))
         print("".join(difflib.unified_diff(old, new, str(path), str(path))), end="")
-    elif found != source:
-        path.write_bytes(found.encode())
+    elif migrated != source:
+        path.write_bytes(migrated.encode())
         print(f"{path}: imports are rewritten")
     for remark in remarks:
         print(f"{path}:{remark.line}: {remark.name}: {remark.advice}")

@@ -141,16 +141,16 @@ def _check(fn: Flat, points: Values, limits: Limits, name: str, order: int, last
     cts = limits.like(slopes)
     source = "central differences"
     if "fwd" in limits.modes:
-        found = jvp(fn, points, ts)[1]
-        for k, (t, want, error) in enumerate(zip(found, slopes, lost, strict=True)):
+        rates = jvp(fn, points, ts)[1]
+        for k, (t, want, error) in enumerate(zip(rates, slopes, lost, strict=True)):
             limits.compare(t, want, error, f"forward mode of {name}, order {order}, output {k}, differs from {source}")
-        slopes, source = found, "forward mode"
-        lost = [1e3 * EPS * np.abs(t) for t in map(np.asarray, found)]
+        slopes, source = rates, "forward mode"
+        lost = [1e3 * EPS * np.abs(t) for t in map(np.asarray, rates)]
     if "rev" in limits.modes:
-        found = vjp(fn, *points)[1](cts)
+        rates = vjp(fn, *points)[1](cts)
         what = f"reverse mode of {name}, order {order}, is not the adjoint of {source}"
         error = sum([float(np.sum(np.abs(np.asarray(ct)) * e)) for ct, e in zip(cts, lost, strict=True)])
-        limits.compare(_take_inner_product(found, ts), _take_inner_product(cts, slopes), error, what)
+        limits.compare(_take_inner_product(rates, ts), _take_inner_product(cts, slopes), error, what)
     if order < last:
         firsts: dict[str, Flat] = {
             "fwd": lambda *xs: jvp(fn, xs, ts)[1],

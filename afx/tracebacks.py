@@ -69,11 +69,11 @@ def _print_error(kind: type[BaseException], error: BaseException, trace: Traceba
 
 
 def _frames(trace: TracebackType | None) -> list[TracebackType]:
-    found: list[TracebackType] = []
+    frames: list[TracebackType] = []
     while trace is not None:
-        found.append(trace)
+        frames.append(trace)
         trace = trace.tb_next
-    return found
+    return frames
 
 
 def _chain_frames(frames: list[TracebackType]) -> TracebackType | None:

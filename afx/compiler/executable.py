@@ -129,9 +129,9 @@ class Plan:
         native = self._native
         if native is not None:
             run = native.run
-            found = native.count(inputs, self) if run is None else run(inputs, self)
-            if found is not None:
-                return found
+            results = native.count(inputs, self) if run is None else run(inputs, self)
+            if results is not None:
+                return results
             native.note_refusal()
         return self.run_numpy(*inputs)
 
@@ -160,9 +160,9 @@ class Plan:
                 return self._in_mode(self._policies[0], run, inputs)
             policy = tuner.pick()
             start = time.perf_counter()
-            found = self._in_mode(self._policies[policy], run, inputs)
+            results = self._in_mode(self._policies[policy], run, inputs)
             tuner.observe(policy, time.perf_counter() - start)
-            return found
+            return results
         except NUMPY_ERRORS as error:
             self._explain(inputs, error)
         finally:
@@ -172,8 +172,8 @@ class Plan:
     def _in_mode(self, policy: ThreadPolicy, run: Run, inputs: tuple[Any, ...]) -> list[Any]:
         """Run with or without denormals."""
         if self.flushes and not keeps_underflow():
-            found: list[Any] = run_in_mode(True, _within, policy, run, inputs)
-            return found
+            results: list[Any] = run_in_mode(True, _within, policy, run, inputs)
+            return results
         return _within(policy, run, inputs)
 
     def _explain(self, inputs: Sequence[Any], error: Exception) -> NoReturn:

@@ -68,10 +68,10 @@ def resolve_weak_carry(
     for _ in avals:
         if not any(a.weak for a in avals):
             break
-        found = _after(step, avals, treedef, name, first, elements)
-        if found == avals:
+        avals_after = _after(step, avals, treedef, name, first, elements)
+        if avals_after == avals:
             break
-        avals = found
+        avals = avals_after
     return [asarray(x, a.dtype if aval_of(x).weak else None) for x, a in zip(first, avals, strict=True)]
 
 
@@ -108,8 +108,8 @@ def _traced_avals(
 ) -> list[Aval]:
     """Return the Avals, weak ones too, of what a step gives for a traced carry of so many leaves, and the others."""
     try:
-        found = pytree.leaves(step(pytree.unflatten(treedef, list(inputs[:count])), *inputs[count:]))
-        return [aval_of(z) if (var := trace.var_of(z)) is None else var.aval for z in found]
+        results = pytree.leaves(step(pytree.unflatten(treedef, list(inputs[:count])), *inputs[count:]))
+        return [aval_of(z) if (var := trace.var_of(z)) is None else var.aval for z in results]
     finally:
         trace.alive = False
 
@@ -205,8 +205,8 @@ def batched_body(
     return build("vmap", [v.aval for v in program.graph.inputs], step), ends
 
 
-def check_same(found: Sequence[Any], found_tree: Any, leaves: Sequence[Any], treedef: Any, who: str, what: str) -> None:
+def check_same(given: Sequence[Any], found_tree: Any, leaves: Sequence[Any], treedef: Any, who: str, what: str) -> None:
     """Raise where one tree of arrays differs from another in structure, shape or dtype, naming the path."""
     check_structure(found_tree, treedef, who, what, "return the same")
-    have, want = [aval_of(x, who) for x in found], [aval_of(x, who) for x in leaves]
+    have, want = [aval_of(x, who) for x in given], [aval_of(x, who) for x in leaves]
     check_matching(have, want, treedef, who, what, "return the same shape and dtype (astype)")

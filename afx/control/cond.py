@@ -142,9 +142,9 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Tr
 
 def _call(fn: Callable[..., R], operands: tuple[Any, ...], who: str) -> R:
     """Return the result of the branch that was chosen; `debug_nans` looks at it."""
-    found = fn(*operands)
-    check_nan(f"{who} of {name_of(fn)}", fn, operands, {}, found)
-    return found
+    result = fn(*operands)
+    check_nan(f"{who} of {name_of(fn)}", fn, operands, {}, result)
+    return result
 
 
 def _take_operand(x: Any) -> Any:
@@ -226,8 +226,8 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
 
     given = [to_array(t) for t in ts[1:] if t is not None]
     outs = bind(switch_p, *xs, *given, branches=tuple([program(b) for b in branches]))
-    found = dict(zip(slopes, outs[len(outputs) :], strict=True))
-    return outs[: len(outputs)], [found.get(k) for k in range(len(outputs))]
+    by_output = dict(zip(slopes, outs[len(outputs) :], strict=True))
+    return outs[: len(outputs)], [by_output.get(k) for k in range(len(outputs))]
 
 
 def _record(
@@ -270,7 +270,7 @@ def _record(
         first = [next(results) if n else None for n in needed]
         return [None, *first], [None, *[next(results) if n and marked else None for n in needed]]
 
-    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, found: tuple[Aval | None, ...]) -> list[Value]:
+    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, reached: tuple[Aval | None, ...]) -> list[Value]:
         given = [to_array(c) for c in ct if c is not None]
         return pulled(kinds_of(ct), given, (), [to_array(v) for v in kept], marked=False)[0]
 

@@ -94,19 +94,19 @@ def promote_system(who: str, *operands: Any) -> tuple[list[Any], DType]:
     Raises:
         OperandError: the matrix is None or another library's sparse matrix, or the right side no array.
     """
-    found = list(operands)
-    if found[0] is None or (hasattr(found[0], "tocoo") and not callable(found[0])):
+    system = list(operands)
+    if system[0] is None or (hasattr(system[0], "tocoo") and not callable(system[0])):
         raise OperandError(
-            f"{who}: needs a matrix, a Csr or a function: got {type(found[0]).__name__}; Csr.from_sparse takes SciPy's"
+            f"{who}: needs a matrix, a Csr or a function: got {type(system[0]).__name__}; Csr.from_sparse takes SciPy's"
         )
-    if found[1] is None or callable(found[1]) or isinstance(found[1], SPARSE):
-        raise OperandError(f"{who}: the right side is an array: got {found[1]!r}; take .todense() of a sparse matrix")
-    plain = [k for k, x in enumerate(found) if x is not None and not callable(x) and not isinstance(x, SPARSE)]
-    arrays = promote_operands(*[found[k] for k in plain])
+    if system[1] is None or callable(system[1]) or isinstance(system[1], SPARSE):
+        raise OperandError(f"{who}: the right side is an array: got {system[1]!r}; take .todense() of a sparse matrix")
+    plain = [k for k, x in enumerate(system) if x is not None and not callable(x) and not isinstance(x, SPARSE)]
+    arrays = promote_operands(*[system[k] for k in plain])
     dtype = promote(tuple([x.dtype for x in arrays]), (False,) * len(arrays), floating=True)
     for k, x in zip(plain, arrays, strict=True):
-        found[k] = astype(x, dtype)
-    return found, dtype
+        system[k] = astype(x, dtype)
+    return system, dtype
 
 
 def in_dtype(fn: Matvec, dtype: DType) -> Matvec:
@@ -127,8 +127,8 @@ class Operand:
         """Return the function, or its transpose, with these values instead of its closed-over ones."""
 
         def forth(v: Array) -> Array:
-            found: Array = to_array(call(self._program, v, *consts)[0])
-            return found
+            product: Array = to_array(call(self._program, v, *consts)[0])
+            return product
 
         def back(v: Array) -> Array:
             return vjp(forth, zeros(self._like.shape, self._like.dtype))[1](v)[0]
@@ -157,8 +157,8 @@ def linear_solution(run: Callable[..., Array], who: str) -> Callable[..., Array]
         def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
             return [linear(transposed, *xs)], [linear(transposed, ts[0], *xs[1:])]
 
-        found: Array = to_array(custom_call(CustomRules(who, fn, forward, backward, push), [v, *consts])[0])
-        return found
+        solution: Array = to_array(custom_call(CustomRules(who, fn, forward, backward, push), [v, *consts])[0])
+        return solution
 
     return linear
 
@@ -347,8 +347,8 @@ def _solve(
         bound = residual_bound(rhs, *tolerance)
         last = 10 * rhs.shape[0] if most is None else most
         first, step = begin(matvec, inverse, rhs, x)
-        found = while_loop(lambda carry: (vector_norm(carry[1]) > bound) & (carry[-1] < last), step, first)
-        return found[0], found[-1] * min(width, rhs.shape[0])
+        last_carry = while_loop(lambda carry: (vector_norm(carry[1]) > bound) & (carry[-1] < last), step, first)
+        return last_carry[0], last_carry[-1] * min(width, rhs.shape[0])
 
     return solve_implicitly(solve, a, b, x0, M, tolerance, symmetric, who)
 

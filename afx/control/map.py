@@ -52,8 +52,8 @@ def map(fn: Callable[[X], Y], xs: X, *, block: int | None = None) -> Y:
     rest = pytree.map(lambda x: x[count * block :], arrays)
     if not count:
         return many(rest)
-    found = pytree.map(lambda y: reshape(y, (-1, *y.shape[2:])), map(many, blocks))
-    return found if (count * block,) in lengths else pytree.map(_join_blocks, found, many(rest))
+    results = pytree.map(lambda y: reshape(y, (-1, *y.shape[2:])), map(many, blocks))
+    return results if (count * block,) in lengths else pytree.map(_join_blocks, results, many(rest))
 
 
 def _join_blocks(x: Any, y: Any) -> Array:

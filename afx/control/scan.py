@@ -148,8 +148,8 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
 
     program = build("forward mode of scan", [*ac, *dc, *ak, *dk, *ax, *dx], step)
     outs = bind_scan(program, [*consts, *tc], [*carry, *tk], [*rows, *tx], params["length"], params["reverse"])
-    last, slopes, found, rates = _runs(outs, ak, dk, ys, ys)
-    return last + found, _spread(slopes, map(inexact, ak)) + rates
+    last, slopes, running, rates = _runs(outs, ak, dk, ys, ys)
+    return last + running, _spread(slopes, map(inexact, ak)) + rates
 
 
 def _record(
@@ -232,9 +232,9 @@ class _BackwardLoop:
         while [*live] != alive and len(ends) < min(count, self.nk) and not self.pair.is_bounded:
             # what no later step reads has no cotangent yet, and the partials of this one may be infinite
             k = count - 1 - len(ends) if reverse else len(ends)
-            found = evaluate(self.step(live, marked=False).graph, *kept[:n], *state, *[r[k] for r in rows])
-            state = found[: len(state)]
-            ends.append(found[len(state) :])
+            results = evaluate(self.step(live, marked=False).graph, *kept[:n], *state, *[r[k] for r in rows])
+            state = results[: len(state)]
+            ends.append(results[len(state) :])
             needed = self.pair.partial([*live, *self.kinds[self.nk :]]).needed[self.nc : self.nc + self.nk]
             live = [ALIVE if flag else DEAD for flag in needed]
         rest = [r[: count - len(ends)] if reverse else r[len(ends) :] for r in rows] if ends else rows
@@ -251,11 +251,11 @@ class _BackwardLoop:
     ) -> tuple[list[Any], list[Any]]:
         """Return one cotangent and one mask (or None) per operand of the forward loop."""
         n = self.fixed.count(True)
-        found, alive = self._by_output(cts, ALIVE), self._by_output(masks, MARKED)
-        state = self._first_state(found)
+        by_output, alive = self._by_output(cts, ALIVE), self._by_output(masks, MARKED)
+        state = self._first_state(by_output)
         state += [_first_mask(self.kinds[k], alive[k], a) for k, a in zip(self.carried, self.carry, strict=True)]
         state += [np.zeros(a.shape, bool) for a in self.sums]
-        rows = [*kept[n:], *self._owned_rows(found), *self._owned_rows(alive)]
+        rows = [*kept[n:], *self._owned_rows(by_output), *self._owned_rows(alive)]
         program = self.step([MARKED] * self.nk, marked=True)
         outs = bind_scan(program, kept[:n], state, rows, *steps)
         parts = (self.carried, self.summed, self.carried, self.summed, self.walked, self.walked)
@@ -266,8 +266,10 @@ class _BackwardLoop:
         """Return the values that outputs of a kind have, None for the others."""
         return _spread(values, [kind >= least for kind in self.kinds])
 
-    def _first_state(self, found: Sequence[Any]) -> list[Any]:
-        first = [zeros_of(a) if found[k] is None else found[k] for k, a in zip(self.carried, self.carry, strict=True)]
+    def _first_state(self, by_output: Sequence[Any]) -> list[Any]:
+        first = [
+            zeros_of(a) if by_output[k] is None else by_output[k] for k, a in zip(self.carried, self.carry, strict=True)
+        ]
         return [*first, *map(zeros_of, self.sums)]
 
     def _owned_rows(self, values: Sequence[Any]) -> list[Any]:
@@ -276,8 +278,8 @@ class _BackwardLoop:
 
     def _placed(self, carries: Sequence[Any], totals: Sequence[Any], elements: Sequence[Any]) -> list[Any]:
         places = [*[self.nc + k for k in self.carried], *self.summed, *self.walked]
-        found = dict(zip(places, [*carries, *totals, *elements], strict=True))
-        return [found.get(k) for k in range(len(self.inputs))]
+        by_place = dict(zip(places, [*carries, *totals, *elements], strict=True))
+        return [by_place.get(k) for k in range(len(self.inputs))]
 
     def step(self, alive: Sequence[int], *, marked: bool) -> CompiledGraph:
         """Return one step back, for a carry of which some parts are alive.
@@ -305,13 +307,13 @@ class _BackwardLoop:
             residuals = [a if f else b for f, a, b in zip(self.fixed, _spread(same, self.fixed), changing, strict=True)]
             given = [c for k, c in zip(self.carried, ct_carry, strict=True) if k in owned]
             seen = [m for k, m in zip(self.carried, own, strict=False) if k in owned]
-            pulled, found = back.sort(evaluate(back.program.graph, *residuals, *given, *ct_y, *seen, *mask_y))
+            pulled, alive = back.sort(evaluate(back.program.graph, *residuals, *given, *ct_y, *seen, *mask_y))
             full = [zeros_of(x.aval) if g is None else g for g, x in zip(pulled, self.inputs, strict=True)]
             total = [s if pulled[k] is None else s + pulled[k] for k, s in zip(self.summed, acc, strict=True)]
             outs = [*[full[self.nc + k] for k in self.carried], *total]
             if not marked:
                 return [*outs, *[full[k] for k in self.walked]]
-            each = [full_mask(g, m, x.aval) for g, m, x in zip(pulled, found, self.inputs, strict=True)]
+            each = [full_mask(g, m, x.aval) for g, m, x in zip(pulled, alive, self.inputs, strict=True)]
             outs += [each[self.nc + k] for k in self.carried]
             outs += [s | each[k] for k, s in zip(self.summed, own[len(self.carry) :], strict=True)]
             return [*outs, *[full[k] for k in self.walked], *[each[k] for k in self.walked]]
@@ -337,8 +339,8 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     carry = [broadcast_to(c, (size, *c.shape)) if s else c for c, s in zip(carry, spread, strict=True)]
     rows = [_swap_axes(x) if b else x for x, b in zip(rows, batched[nc + nk :], strict=True)]
     outs = bind_scan(program, consts, carry, rows, params["length"], params["reverse"])
-    found = [_swap_axes(z) if k >= nk and f else z for k, (z, f) in enumerate(zip(outs, flags, strict=True))]
-    return tuple([z if f else Unbatched(z) for z, f in zip(found, flags, strict=True)])
+    results = [_swap_axes(z) if k >= nk and f else z for k, (z, f) in enumerate(zip(outs, flags, strict=True))]
+    return tuple([z if f else Unbatched(z) for z, f in zip(results, flags, strict=True)])
 
 
 def _swap_axes(x: Any) -> Any:
@@ -437,13 +439,13 @@ def scan(
         return _scan_in_chunks(fn, pytree.unflatten(carry_tree, carry), leaves, tree, count, checkpoint, reverse)
     if any(map(is_abstract, [*carry, *leaves])):
         return _bind_scan(fn, carry, carry_tree, leaves, tree, count, reverse)
-    found = _plain(fn, carry, carry_tree, leaves, tree, count, reverse)
+    result = _plain(fn, carry, carry_tree, leaves, tree, count, reverse)
 
     def again(c: Any, x: Any) -> Any:
         return scan(fn, c, x, length, reverse=reverse)
 
-    check_nan("scan", again, (init, xs), {}, found)
-    return found
+    check_nan("scan", again, (init, xs), {}, result)
+    return result
 
 
 def _resolve_weak_carry(
@@ -462,17 +464,17 @@ def _resolve_weak_carry(
 
 
 def _length(leaves: Sequence[Array], tree: Any, length: int | None) -> int:
-    found = {} if length is None else {"length": length}
+    lengths = {} if length is None else {"length": length}
     for path, x in zip(pytree.paths(tree), leaves, strict=True):
         if not x.ndim:
             raise ShapeError(f"scan: xs{path} has no axis to walk along: got {x.aval}; close over it instead")
-        found[f"xs{path}"] = x.shape[0]
-    if not found:
+        lengths[f"xs{path}"] = x.shape[0]
+    if not lengths:
         raise ArgumentError("scan: the number of steps is unknown: got xs without arrays; give length=")
-    if len(set(found.values())) > 1:
-        got = ", ".join(f"{k} {n}" for k, n in found.items())
+    if len(set(lengths.values())) > 1:
+        got = ", ".join(f"{k} {n}" for k, n in lengths.items())
         raise ShapeError(f"scan: lengths of the first axis differ: got {got}; make them equal")
-    return next(iter(found.values()))
+    return next(iter(lengths.values()))
 
 
 def _pair(out: Any, fn: Any) -> tuple[Any, Any]:
@@ -490,9 +492,9 @@ def _plain(
     for t in range(count)[:: -1 if reverse else 1]:
         x = pytree.unflatten(tree, [r[t] for r in rows])
         new, y = _pair(fn(pytree.unflatten(carry_tree, carry), x), fn)
-        found, found_tree = pytree.flatten(new)
-        check_same(found, found_tree, carry, carry_tree, "scan", "the carry")
-        carry = as_strong_arrays(found)
+        new_leaves, found_tree = pytree.flatten(new)
+        check_same(new_leaves, found_tree, carry, carry_tree, "scan", "the carry")
+        carry = as_strong_arrays(new_leaves)
         row, out_tree = pytree.flatten(y)
         if ys and out_tree != ys_tree:
             raise TreeError(
@@ -514,9 +516,9 @@ def _body(fn: Any, carry: Sequence[Array], carry_tree: Any, leaves: Sequence[Arr
 
     def step(c: Any, x: Any) -> Any:
         new, y = _pair(fn(c, x), fn)
-        found, found_tree = pytree.flatten(new)
-        check_same(found, found_tree, carry, carry_tree, "scan", "the carry")
-        return found, y
+        new_leaves, found_tree = pytree.flatten(new)
+        check_same(new_leaves, found_tree, carry, carry_tree, "scan", "the carry")
+        return new_leaves, y
 
     return body_of(step, pair, avals, f"scan of {name_of(fn)}")
 
@@ -527,8 +529,8 @@ def _bind_scan(
     """Run the loop as one equation."""
     body = _body(fn, carry, carry_tree, leaves, tree)
     outs = run_scan(body, carry, leaves, count, reverse)
-    found, ys = pytree.unflatten(body.out_tree, outs)
-    return pytree.unflatten(carry_tree, found), ys
+    last, ys = pytree.unflatten(body.out_tree, outs)
+    return pytree.unflatten(carry_tree, last), ys
 
 
 def _empty(fn: Any, carry: list[Array], carry_tree: Any, leaves: list[Array], tree: Any) -> tuple[Any, Any]:
@@ -576,8 +578,8 @@ def _piece(fn: Any, carry: Any, leaves: list[Array], tree: Any, reverse: bool) -
         def run(consts: list[Any], flat: list[Any], xs: list[Any]) -> list[Any]:
             return list(bind_scan(step, consts, flat, xs, length, reverse))
 
-        found, ys = pytree.unflatten(body.out_tree, run(body.lifted, pytree.leaves(c), part))
-        return pytree.unflatten(carry_tree, found), ys
+        last, ys = pytree.unflatten(body.out_tree, run(body.lifted, pytree.leaves(c), part))
+        return pytree.unflatten(carry_tree, last), ys
 
     return fast
 
@@ -623,13 +625,13 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, *, reverse: bool = False
     def combine(xs: list[Array], ys: list[Array]) -> list[Array]:
         if reverse:
             xs, ys = ys, xs
-        found, found_tree = pytree.flatten(fn(pytree.unflatten(tree, xs), pytree.unflatten(tree, ys)))
-        check_same(found, found_tree, xs, tree, "associative_scan", "the result")
-        return [asarray(z) for z in found]
+        results, found_tree = pytree.flatten(fn(pytree.unflatten(tree, xs), pytree.unflatten(tree, ys)))
+        check_same(results, found_tree, xs, tree, "associative_scan", "the result")
+        return [asarray(z) for z in results]
 
     rows = [flip(x, axis=0) for x in fronts] if reverse else fronts
-    found = _scan_pairs(combine, rows)
-    back = [flip(x, axis=0) for x in found] if reverse else found
+    results = _scan_pairs(combine, rows)
+    back = [flip(x, axis=0) for x in results] if reverse else results
     return pytree.unflatten(tree, [moveaxis(x, 0, axis) for x in back])
 
 

@@ -105,11 +105,13 @@ class Report:
         Raises:
             ConcreteValueError: inside a compiled function, where it is not known yet.
         """
-        found = np.asarray(self.status)
-        if found.ndim == 0:
-            return Status(int(found)).sentence
-        kinds, counts = np.unique(found, return_counts=True)
-        return "; ".join(f"{n} of {found.size}: {Status(int(k)).sentence}" for k, n in zip(kinds, counts, strict=True))
+        statuses = np.asarray(self.status)
+        if statuses.ndim == 0:
+            return Status(int(statuses)).sentence
+        kinds, counts = np.unique(statuses, return_counts=True)
+        return "; ".join(
+            f"{n} of {statuses.size}: {Status(int(k)).sentence}" for k, n in zip(kinds, counts, strict=True)
+        )
 
 
 # --- Solver functions: a user's function of trees as one of a vector and parameters, and implicit derivatives of its
@@ -244,21 +246,21 @@ def attach_implicit_derivative(
 
     def slope(z: Array, given: Sequence[Any], tangents: Sequence[Any]) -> Array:
         ps, ts = given[:-1], tangents[:-1]
-        found = push_through(lambda *v: [residual(z, *v)], ps, ts)[1][0]
-        found = found * where(given[-1], asarray(1, found.dtype), np.nan)  # a product: its transpose is nan too
+        rate = push_through(lambda *v: [residual(z, *v)], ps, ts)[1][0]
+        rate = rate * where(given[-1], asarray(1, rate.dtype), np.nan)  # a product: its transpose is nan too
 
         def at(x: Array) -> Array:
             return residual(x, *ps)
 
         if sparse:
-            return -sparse_jacobian(at)(z).solve(found)
+            return -sparse_jacobian(at)(z).solve(rate)
         if z.shape[0] <= DENSE_MAX_UNKNOWNS:
-            return -solve_or_nan(jacfwd(at)(z), found)
+            return -solve_or_nan(jacfwd(at)(z), rate)
 
         def product(v: Array) -> Array:
             return jvp(at, (z,), (v,))[1]
 
-        return -gmres(product, found, tol=100 * float(np.finfo(z.dtype).eps)).x
+        return -gmres(product, rate, tol=100 * float(np.finfo(z.dtype).eps)).x
 
     return attach_derivative("implicit solution", solution, [*params, converged], slope)
 
@@ -287,8 +289,8 @@ def attach_derivative(name: str, value: Array, params: Sequence[Any], slope: Slo
 
     back = Transposed(push)
     rules = CustomRules(name, lambda *xs: [xs[0]], forward, back.backward, push, 0, back.masked, back.left_out)
-    found: Array = attached([value, *params])[0]
-    return found
+    attached_value: Array = attached([value, *params])[0]
+    return attached_value
 
 
 def attach_pullback(name: str, value: Array, params: Sequence[Any], pull: Pull) -> Array:
@@ -313,8 +315,8 @@ def attach_pullback(name: str, value: Array, params: Sequence[Any], pull: Pull) 
         return backward(xs, [where(m, c, 0.0) for m, c in zip(masks, cts, strict=True)]), [None] * len(xs)
 
     rules = CustomRules(name, lambda *xs: [xs[0]], lambda xs: (attached(xs), xs), backward, None, masked=masked)
-    found: Array = attached([value, *params])[0]
-    return found
+    attached_value: Array = attached([value, *params])[0]
+    return attached_value
 
 
 # --- Compiled runs: what solvers compute from plain values runs as it does under `jit`, without being asked for
@@ -363,8 +365,8 @@ def compile_run(fn: Callable[..., T], *trees: Any, name: str) -> Callable[..., T
 
     def run(*trees: Any) -> T:
         outs = program.plan(*[argument_of(x, name) for x in pytree.leaves(trees)])
-        found: T = pytree.unflatten(traced.out_tree, [wrap(v) for v in outs])
-        return found
+        result: T = pytree.unflatten(traced.out_tree, [wrap(v) for v in outs])
+        return result
 
     return run
 
@@ -412,10 +414,10 @@ def _program(new: CompiledGraph) -> CompiledGraph:
         _met[key] = True
         _drop_first(_met)
         return new
-    found = _programs.pop((*key, new), new)
-    _programs[*key, new] = found
+    known = _programs.pop((*key, new), new)
+    _programs[*key, new] = known
     _drop_first(_programs)
-    return found
+    return known
 
 
 def _drop_first(known: dict[Hashable, Any]) -> None:

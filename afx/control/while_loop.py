@@ -96,8 +96,8 @@ class WhileLoop:
         known = self.vjp_graphs(consts).step_graphs
         if masked not in known:
             known[masked] = _make_steps(self, consts, masked)
-        found: StepGraphs = known[masked]
-        return found
+        graphs: StepGraphs = known[masked]
+        return graphs
 
     def jvp_loop(self, consts: tuple[bool, ...]) -> WhileLoop:
         """Return the loop with tangents: of these constants behind the constants, of the carry behind the carry."""
@@ -281,8 +281,8 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
     consts = tuple([t is not None for t in loop.parts(ts)[1]])
     outs = run_while(loop.jvp_loop(consts), *_append_tangents(loop, xs, ts, consts))
     n = len(loop.carry)
-    found = dict(zip(loop.differentiated_carry, outs[n:], strict=True))
-    return outs[:n], [found.get(k) for k in range(n)]
+    by_carry = dict(zip(loop.differentiated_carry, outs[n:], strict=True))
+    return outs[:n], [by_carry.get(k) for k in range(n)]
 
 
 def _record(
@@ -292,10 +292,10 @@ def _record(
     consts = tuple(loop.parts(wanted)[1])
 
     def pull(cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-        found = bind(back_p, *kept, *cts, *masks, loop=loop, consts=consts, masked=bool(masks))
+        results = bind(back_p, *kept, *cts, *masks, loop=loop, consts=consts, masked=bool(masks))
         count = sum(consts) + len(loop.differentiated_carry)
-        return _place_cotangents(loop, consts, found[:count]), _place_cotangents(
-            loop, consts, found[count:] if masks else [None] * count
+        return _place_cotangents(loop, consts, results[:count]), _place_cotangents(
+            loop, consts, results[count:] if masks else [None] * count
         )
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
@@ -303,10 +303,10 @@ def _record(
         if all(ct[k] is not None for k in moved):
             return pull([to_array(ct[k]) for k in moved], (), held)[0]
         kinds = kinds_of(ct)
-        found = masked(kinds, [to_array(c) for c in ct if c is not None], (), held)[0]
+        cotangents = masked(kinds, [to_array(c) for c in ct if c is not None], (), held)[0]
         needed = loop.vjp_graphs(consts).living_inputs(kinds, loop.b, len(loop.carry))
         living = [*needed[: loop.b], *[n or kind for n, kind in zip(needed[loop.b :], kinds, strict=True)]]
-        return [g if n else None for g, n in zip(found, [*[False] * loop.a, *living], strict=True)]
+        return [g if n else None for g, n in zip(cotangents, [*[False] * loop.a, *living], strict=True)]
 
     def masked(
         kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
@@ -327,9 +327,9 @@ def _makes_masks(loop: WhileLoop, consts: tuple[bool, ...]) -> bool:
     return loop.vjp_graphs(consts).makes_masks
 
 
-def _place_cotangents(loop: WhileLoop, consts: Sequence[bool], found: Sequence[Any]) -> list[Any]:
+def _place_cotangents(loop: WhileLoop, consts: Sequence[bool], cotangents: Sequence[Any]) -> list[Any]:
     """Return the results of the backward pass at the positions of their operands, None at the others."""
-    values = iter(found)
+    values = iter(cotangents)
     of_body = [next(values) if m else None for m in consts]
     return [*[None] * loop.a, *of_body, *[next(values) if inexact(c) else None for c in loop.carry]]
 
@@ -391,8 +391,8 @@ def _starts_as_zeros(loop: WhileLoop, consts: Sequence[bool], masked: bool) -> l
 
 
 def _back_abstract(*avals: Aval, loop: WhileLoop, consts: tuple[bool, ...], masked: bool) -> tuple[Aval, ...]:
-    found = [c for c, m in zip(loop.of_body, consts, strict=True) if m]
-    outs = [*found, *[loop.carry[k] for k in loop.differentiated_carry]]
+    own = [c for c, m in zip(loop.of_body, consts, strict=True) if m]
+    outs = [*own, *[loop.carry[k] for k in loop.differentiated_carry]]
     masks = [Aval(c.shape, np.dtype(bool)) for c in outs] if masked else []
     return (*[Aval(c.shape, c.dtype) for c in outs], *masks)
 
@@ -419,11 +419,11 @@ def _back_pushed(
     moving = tuple([m or t is not None for m, t in zip(consts, loop.parts(ts)[1], strict=True)])
     both = (*wanted, *[m for m, t in zip(consts, moving, strict=True) if t])
     full = [*_append_tangents(loop, xs, ts, moving), *cts[1], *cts[0], *masks, *masks]
-    found = list(bind(back_p, *full, loop=loop.jvp_loop(moving), consts=both, masked=bool(masks)))
-    found, alive = (found[: len(found) // 2], found[len(found) // 2 :]) if masks else (found, [])
-    n, m = sum(wanted), len(found) - len(loop.differentiated_carry)
+    results = list(bind(back_p, *full, loop=loop.jvp_loop(moving), consts=both, masked=bool(masks)))
+    results, alive = (results[: len(results) // 2], results[len(results) // 2 :]) if masks else (results, [])
+    n, m = sum(wanted), len(results) - len(loop.differentiated_carry)
     k = m - len(loop.differentiated_carry)
-    return [*found[n:k], *found[m:], *alive[n:k], *alive[m:]], [*found[:n], *found[k:m]]
+    return [*results[n:k], *results[m:], *alive[n:k], *alive[m:]], [*results[:n], *results[k:m]]
 
 
 def _back_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
@@ -470,11 +470,11 @@ def _back_record(
         assert isinstance(outs, tuple)
         full = [next(given) if kind else zeros_of(a) for kind, a in zip(kinds, outs, strict=True)]
         count = len(outs) // 2 if params["masked"] else len(outs)
-        found = joint(tuple(full), None, tuple(kept), params, ())
+        cotangents = joint(tuple(full), None, tuple(kept), params, ())
         given_cts, given_masks = _cotangents_and_masks(kept[n:], params)
         masks = given_masks or [np.ones(c.shape, bool) for c in given_cts]
         alive = bind(back_p, *kept[: n + len(given_cts)], *masks, loop=loop, consts=consts, masked=True)[count:]
-        return found, [*_place_cotangents(loop, consts, alive), *masks, *[None] * len(given_masks)]
+        return cotangents, [*_place_cotangents(loop, consts, alive), *masks, *[None] * len(given_masks)]
 
     makes_masks = params["masked"] or _makes_masks(loop, consts)
     return bind(back_p, *xs, **params), list(xs), GraphPullback(joint, masked, makes_masks=makes_masks)
@@ -541,11 +541,11 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
             return pytree.unflatten(tree, carry)
         if unknown or any(map(is_abstract, carry)):
             break
-        found, found_tree = pytree.flatten(body_fn(pytree.unflatten(tree, carry)))
-        check_same(found, found_tree, carry, tree, "while_loop", "the carry")
-        if any(map(is_abstract, found)):  # the step closes over unknown values
+        new_leaves, found_tree = pytree.flatten(body_fn(pytree.unflatten(tree, carry)))
+        check_same(new_leaves, found_tree, carry, tree, "while_loop", "the carry")
+        if any(map(is_abstract, new_leaves)):  # the step closes over unknown values
             break
-        carry = as_strong_arrays(found)
+        carry = as_strong_arrays(new_leaves)
     last: C = _bind_loop(cond_fn, body_fn, carry, tree)
     return last
 
@@ -576,9 +576,9 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fn: Callable[[Array, C], 
     @functools.wraps(body_fn)
     def body(state: Any) -> Any:
         i, carry = state
-        found = body_fn(i, carry)
-        _check_kept(found, carry)
-        return i + 1, found
+        new = body_fn(i, carry)
+        _check_kept(new, carry)
+        return i + 1, new
 
     if not _unknown(lower) and not _unknown(upper):
         start: Any = (asarray(_int(lower)), init)
@@ -595,9 +595,9 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fn: Callable[[Array, C], 
     return end
 
 
-def _check_kept(found: Any, carry: Any) -> None:
+def _check_kept(new: Any, carry: Any) -> None:
     """Raise where a step gives another kind of carry; numbers take their dtype from the first step."""
-    (leaves, tree), (old, old_tree) = pytree.flatten(found), pytree.flatten(carry)
+    (leaves, tree), (old, old_tree) = pytree.flatten(new), pytree.flatten(carry)
     if not any(aval_of(x, "fori_loop").weak for x in (*leaves, *old)):
         check_same(leaves, tree, old, old_tree, "fori_loop", "the carry")
 
@@ -620,9 +620,9 @@ def _bind_loop(cond_fn: Any, body_fn: Any, carry: list[Any], tree: Any) -> Any:
     pair = pytree.structure((pytree.unflatten(tree, carry),))
 
     def step(c: Any) -> Any:
-        found, found_tree = pytree.flatten(body_fn(c))
-        check_same(found, found_tree, carry, tree, "while_loop", "the carry")
-        return found
+        new_leaves, found_tree = pytree.flatten(body_fn(c))
+        check_same(new_leaves, found_tree, carry, tree, "while_loop", "the carry")
+        return new_leaves
 
     test = body_of(cond_fn, pair, avals, f"while_loop's condition {name_of(cond_fn)}")
     body = body_of(step, pair, avals, f"while_loop of {name_of(body_fn)}")

@@ -100,9 +100,9 @@ def finfo(type: DTypeLike | ArrayLike, /) -> FloatLimits:
 def _floats(dtype: DType) -> FloatLimits:
     if dtype.kind not in "fc":
         raise DtypeError(f"finfo: not a floating dtype: got {dtype}; iinfo knows the limits of integers")
-    found = np.finfo(dtype)
-    numbers = [float(v) for v in (found.eps, found.max, found.min, found.smallest_normal)]
-    return FloatLimits(np.dtype(found.dtype), int(found.bits), *numbers)
+    info = np.finfo(dtype)
+    numbers = [float(v) for v in (info.eps, info.max, info.min, info.smallest_normal)]
+    return FloatLimits(np.dtype(info.dtype), int(info.bits), *numbers)
 
 
 def iinfo(type: DTypeLike | ArrayLike, /) -> IntegerLimits:
@@ -121,8 +121,8 @@ def iinfo(type: DTypeLike | ArrayLike, /) -> IntegerLimits:
 def _integers(dtype: DType) -> IntegerLimits:
     if dtype.kind not in "iu":
         raise DtypeError(f"iinfo: not an integer dtype: got {dtype}; finfo knows the limits of floats")
-    found = np.iinfo(dtype)
-    return IntegerLimits(dtype, int(found.bits), int(found.max), int(found.min))
+    info = np.iinfo(dtype)
+    return IntegerLimits(dtype, int(info.bits), int(info.max), int(info.min))
 
 
 # -- how dtypes combine --
@@ -140,9 +140,9 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     >>> isdtype(np.dtype("int8"), ("bool", "integral"))
     True
     """
-    found = check_dtype(dtype, "isdtype")
+    own = check_dtype(dtype, "isdtype")
     kinds: tuple[Any, ...] = kind if isinstance(kind, tuple) else (kind,)
-    return any([_is_kind(found, k) for k in kinds])  # noqa: C419  # each is checked, even behind the first that fits
+    return any([_is_kind(own, k) for k in kinds])  # noqa: C419  # each is checked, even behind the first that fits
 
 
 def _is_kind(dtype: DType, kind: Any) -> bool:

@@ -87,25 +87,21 @@ def default_dtype(dtype: DTypeLike) -> Generator[None]:
 
 
 def _floating(dtype: DTypeLike | None, who: str) -> DType:
-    found = None if dtype is None else check_dtype(dtype, who)
-    if found is None or found.kind != "f":
-        raise DtypeError(
-            f"{who}: the default dtype is a real floating one: got {found}; use afx.float32 or afx.float64"
-        )
-    return found
+    own = None if dtype is None else check_dtype(dtype, who)
+    if own is None or own.kind != "f":
+        raise DtypeError(f"{who}: the default dtype is a real floating one: got {own}; use afx.float32 or afx.float64")
+    return own
 
 
 def check_dtype(dtype: DTypeLike, who: str) -> DType:
     """Return ``dtype`` as a NumPy dtype in native byte order, or raise `DtypeError` where afx does not hold it."""
     try:
-        found = np.dtype(dtype)
+        own = np.dtype(dtype)
     except TypeError as error:
         raise DtypeError(f"{who}: not a dtype: got {dtype!r}; use afx.float32, afx.int64, bool …") from error
-    if found.char not in SUPPORTED:
-        raise DtypeError(f"{who}: afx holds booleans, integers, floats and complex numbers: got {found}; convert first")
-    return (
-        found if found.isnative else found.newbyteorder("=")
-    )  # the dtype itself: NumPy's fast paths compare by identity
+    if own.char not in SUPPORTED:
+        raise DtypeError(f"{who}: afx holds booleans, integers, floats and complex numbers: got {own}; convert first")
+    return own if own.isnative else own.newbyteorder("=")  # the dtype itself: NumPy's fast paths compare by identity
 
 
 @functools.lru_cache(maxsize=64)

@@ -384,7 +384,7 @@ def _draw_box(box: Box, width: float, x: float, y: float) -> str:
 
 def _draw_arrows(layout: Layout) -> list[str]:
     """Return a smooth line for each arrow, with its head where it arrives."""
-    found = list[str]()
+    lines = list[str]()
     for route in layout.routes:
         points = [
             (route[0][0], route[0][1] + BOX_HEIGHT / 2),
@@ -396,9 +396,9 @@ def _draw_arrows(layout: Layout) -> list[str]:
             middle = (y0 + y1) / 2
             path += f" C{x0:.1f},{middle:.1f} {x1:.1f},{middle:.1f} {x1:.1f},{y1:.1f}"
         x, y = points[-1]
-        found.append(f'<path d="{path}" fill="none" stroke="#94a3b8" stroke-width="1.4"/>')
-        found.append(f'<path d="M{x:.1f},{y:.1f} l-4,-7 l8,0 z" fill="#94a3b8"/>')
-    return found
+        lines.append(f'<path d="{path}" fill="none" stroke="#94a3b8" stroke-width="1.4"/>')
+        lines.append(f'<path d="M{x:.1f},{y:.1f} l-4,-7 l8,0 z" fill="#94a3b8"/>')
+    return lines
 
 
 def to_html(graph: Graph) -> str:
@@ -490,10 +490,10 @@ class Graph:
 
     def counts(self) -> Mapping[str, int]:
         """Return how often each op occurs, most frequent first."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for eq in self.equations:
-            found[eq.primitive.name] = found.get(eq.primitive.name, 0) + 1
-        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+            counts[eq.primitive.name] = counts.get(eq.primitive.name, 0) + 1
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def to_dot(self) -> str:
         """Return the graph in the language of Graphviz, as text: no program is run.

@@ -233,9 +233,9 @@ def _is_complex(x: Any) -> bool:
 
 def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """Return arrays in their common shape; None stays NumPy's array of None, as Matplotlib asks of what is left out."""
-    found: Any = FUNCTIONS.broadcast_arrays(*[x for x in args if x is not None])
-    rest = iter(found)
-    nothing = np.broadcast_to(np.array(None), found[0].shape)
+    arrays: Any = FUNCTIONS.broadcast_arrays(*[x for x in args if x is not None])
+    rest = iter(arrays)
+    nothing = np.broadcast_to(np.array(None), arrays[0].shape)
     return tuple([nothing if x is None else next(rest) for x in args])
 
 

@@ -413,8 +413,8 @@ def infer(p: Primitive, avals: Sequence[Aval], params: Params) -> tuple[Aval, ..
     Raises:
         AfxError: what the op's shape rule raises.
     """
-    found = p.abstract_eval(*avals, **params)
-    outs = found if isinstance(found, tuple) else (found,)
+    inferred = p.abstract_eval(*avals, **params)
+    outs = inferred if isinstance(inferred, tuple) else (inferred,)
     for a in avals:  # a loop: any() of all would be another call in every trace
         if a.weak:
             break

@@ -31,8 +31,8 @@ class _Functions:
         if name not in LAZY:
             raise AttributeError(f"afx has no function named {name}")
         module = importlib.import_module(LAZY[name])  # enters its functions here, but for second names
-        found: Callable[..., Array] = vars(self).get(name) or getattr(module, name)
-        return found
+        function: Callable[..., Array] = vars(self).get(name) or getattr(module, name)
+        return function
 
 
 FUNCTIONS = _Functions()
@@ -54,8 +54,8 @@ def load_all() -> None:
     """Load every module that makes primitives, however deep its folder."""
     pkgutil: Any = importlib.import_module("pkgutil")  # a plain import does without it
     for package in PACKAGES:
-        for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-            importlib.import_module(found.name)
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(module.name)
 
 
 def loaded_modules() -> tuple[str, ...]:

@@ -332,11 +332,11 @@ def time_folds(
             f"time_folds: the series is too short: got {rows.length} examples for {count} tests of {size} behind a gap of "
             f"{gap}; take fewer or shorter ones"
         )
-    found: list[tuple[T, T]] = []
+    folds: list[tuple[T, T]] = []
     for start in starts:
         first = 0 if max_train_size is None else max(0, start - gap - max_train_size)
-        found.append((rows.part(np.arange(first, start - gap)), rows.part(np.arange(start, start + size))))
-    return found
+        folds.append((rows.part(np.arange(first, start - gap)), rows.part(np.arange(start, start + size))))
+    return folds
 
 
 def _whole_groups(

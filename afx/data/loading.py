@@ -99,12 +99,12 @@ def load_csv(
                 f"load_csv: line {number} has {len(cells)} cells: got {len(names)} names; mend the line"
             )
     kind = get_default_dtype() if dtype is None else np.dtype(dtype)
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for name in wanted:
         place = names.index(name)
         values = [_number(cells[place], number, name) for number, cells in rows[1:]]
-        found[name] = asarray(np.asarray(values, np.float64).astype(kind))
-    return found
+        arrays[name] = asarray(np.asarray(values, np.float64).astype(kind))
+    return arrays
 
 
 def _number(cell: str, line: int, name: str) -> float:
@@ -212,12 +212,12 @@ class _Prefetching(Iterator[T]):
             self._start()
         if self._direct is not None:
             return next(self._direct)
-        found = self._waiting.get()
-        if isinstance(found, _Item):
-            return found.value
+        item = self._waiting.get()
+        if isinstance(item, _Item):
+            return item.value
         self.close()
-        if isinstance(found, _Raised):
-            raise found.error
+        if isinstance(item, _Raised):
+            raise item.error
         raise StopIteration
 
     def _start(self) -> None:

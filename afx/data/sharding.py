@@ -48,15 +48,15 @@ class Shards:
             IndexError: an index outside of the set.
         """
         rows = self._rows(index)
-        found: Any = np.empty((len(rows), *self._files[0].shape[1:]), self._files[0].dtype)
+        examples: Any = np.empty((len(rows), *self._files[0].shape[1:]), self._files[0].dtype)
         of = np.searchsorted(self._starts, rows, side="right") - 1
         for shard in np.unique(of):
             mine = np.flatnonzero(of == shard)
             ordered = mine[np.argsort(rows[mine], kind="stable")]  # in the order of the file
-            found[ordered] = self._files[shard][rows[ordered] - self._starts[shard]]
-        if found.dtype.names is None:
-            return wrap(found)
-        return {name: wrap(np.ascontiguousarray(found[name])) for name in found.dtype.names}
+            examples[ordered] = self._files[shard][rows[ordered] - self._starts[shard]]
+        if examples.dtype.names is None:
+            return wrap(examples)
+        return {name: wrap(np.ascontiguousarray(examples[name])) for name in examples.dtype.names}
 
     def part(self, index: ArrayLike) -> Any:
         """Return a part of the set, which is not read."""
@@ -112,13 +112,13 @@ def open_shards(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 def _list_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
     if not isinstance(paths, str | os.PathLike):
         return [Path(path) for path in paths]
-    found = Path(paths)
-    return sorted(found.glob("*.npy")) if found.is_dir() else [found]
+    path_or_folder = Path(paths)
+    return sorted(path_or_folder.glob("*.npy")) if path_or_folder.is_dir() else [path_or_folder]
 
 
 def _map_file(path: Path) -> Any:
     try:
-        found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        mapped: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     except (FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except (
@@ -128,11 +128,11 @@ def _map_file(path: Path) -> Any:
         raise FileFormatError(
             f"open_shards: no array of numbers in NumPy's format: got {why}, {str(path)!r}; write it by write_shards"
         ) from None
-    if type(found) is not np.memmap or found.ndim == 0:  # pyright: ignore[reportUnknownMemberType]  # of any dtype
+    if type(mapped) is not np.memmap or mapped.ndim == 0:  # pyright: ignore[reportUnknownMemberType]  # of any dtype
         raise FileFormatError(
             f"open_shards: no array of examples: got {str(path)!r}; write it by write_shards or np.save"
         )
-    return found
+    return mapped
 
 
 def write_shards(folder: str | os.PathLike[str], parts: Iterable[ArrayLike | Mapping[str, ArrayLike]]) -> list[Path]:

@@ -217,10 +217,10 @@ class Machines(Ranks):
         reduction = self.link.reduction(split.weights, number)
         layout: Layout | None = None
         for slot in reduction.slots:
-            found, leaves = flatten_tree(compute(slot))
+            summand, leaves = flatten_tree(compute(slot))
             if layout is None and not is_compared and not reduction.has_idle:
-                self.link.detail_call(found.text)  # before anything is exchanged
-            layout = found.check_like(layout)
+                self.link.detail_call(summand.text)  # before anything is exchanged
+            layout = summand.check_like(layout)
             reduction.add(slot, layout, leaves)
             del leaves  # before what others send takes memory
         tree: Any = None if layout is None else layout.unpack(reduction.finish())
@@ -261,8 +261,8 @@ class Machines(Ranks):
         with blas:
             done = [(k, fn(items[k])) for k in shown]
         gathered = [decode_tree(data) for data in self.link.gather(encode_tree(done))]
-        found = {int(k): tree for pairs in gathered for k, tree in pairs}
-        return [found[k] for k in range(len(items))]
+        results = {int(k): tree for pairs in gathered for k, tree in pairs}
+        return [results[k] for k in range(len(items))]
 
     def spmd(self, fn: Callable[..., R]) -> Callable[..., SlotValues[R]]:
         """Return a function that every slot runs, and in which slots exchange values (single program, multiple data).

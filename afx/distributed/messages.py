@@ -48,14 +48,14 @@ def name_traced(who: str, trees: Iterable[Any], error: TracerError) -> TracerErr
     """Return the error that names machines and the first traced leaf; where there is none, the error itself."""
     for tree in trees:
         try:
-            found = next((leaf for leaf in leaves(tree) if isinstance(leaf, Tracer)), None)
+            tracer = next((leaf for leaf in leaves(tree) if isinstance(leaf, Tracer)), None)
         except TreeError:  # no tree, such as what each slot reads for itself
             continue
-        if found is not None:
+        if tracer is not None:
             is_program = who.startswith("spmd")
             return TracerError(
-                f"{who}: machines exchange numbers, not traced values: got {found.aval} in {found._trace.name}; call it outside "
-                f"of afx.jit, grad and vmap: {OF_PROGRAMS if is_program else OF_LOSSES}"
+                f"{who}: machines exchange numbers, not traced values: got {tracer.aval} in {tracer._trace.name}; call it "
+                f"outside of afx.jit, grad and vmap: {OF_PROGRAMS if is_program else OF_LOSSES}"
             )
     return error
 
@@ -192,24 +192,24 @@ def describe_values(trees: Sequence[tuple[str, Any]]) -> list[list[str]]:
     >>> describe_values([("w", {"a": 1.0})])
     [["w['a']", 'float64[] c7f813e9']]
     """
-    found: list[list[str]] = []
+    checksums: list[list[str]] = []
     for name, tree in trees:
         for path, leaf in flatten_with_path(tree)[0]:
             array: Any = np.asarray(leaf)
             data: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            found.append([f"{name}{path}", f"{array.dtype}{list(array.shape)} {zlib.crc32(data):08x}"])
-    return found
+            checksums.append([f"{name}{path}", f"{array.dtype}{list(array.shape)} {zlib.crc32(data):08x}"])
+    return checksums
 
 
 def describe_items(items: Sequence[Any]) -> str:
     """Return the items of a list: structure and values of trees, of others their types."""
-    found: list[str] = []
+    descriptions: list[str] = []
     for item in items:
         try:
-            found.append(f"{shape_text(item)} {describe_values([('', item)])}")
+            descriptions.append(f"{shape_text(item)} {describe_values([('', item)])}")
         except (TreeError, TypeError, ValueError):  # no tree of numbers, such as a Graph or an open file
-            found.append(type(item).__qualname__)
-    return repr(found)
+            descriptions.append(type(item).__qualname__)
+    return repr(descriptions)
 
 
 def stable_repr(value: object) -> str:

@@ -22,12 +22,12 @@ from afx.pytree import flatten, flatten_with_path, unflatten
 
 
 def _check_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
-    found = tuple(sizes)
-    if not found or any(type(size) is not int or size < 0 for size in found) or sum(found) == 0:
+    lengths = tuple(sizes)
+    if not lengths or any(type(size) is not int or size < 0 for size in lengths) or sum(lengths) == 0:
         raise ArgumentError(
-            f"Split: sizes are whole numbers from 0 on, not all 0: got {found}; such as Split((128, 128))"
+            f"Split: sizes are whole numbers from 0 on, not all 0: got {lengths}; such as Split((128, 128))"
         )
-    return found
+    return lengths
 
 
 @attrs.frozen(slots=False)
@@ -263,8 +263,8 @@ def adds_up(
     def value(start: int, stop: int) -> complex:
         mine = [_cut(arg, rows, start, stop) if k in places else arg for k, arg in enumerate(args)]
         named = {name: _cut(arg, rows, start, stop) if name in places else arg for name, arg in kwargs.items()}
-        found = loss(*mine, **named)
-        return complex(np.asarray(found[0] if has_aux else found))
+        result = loss(*mine, **named)
+        return complex(np.asarray(result[0] if has_aux else result))
 
     try:
         whole = value(0, count)
@@ -287,11 +287,11 @@ def _has_rows(tree: Any, rows: int) -> bool:
 
 def _cut(tree: Any, rows: int, start: int, stop: int) -> Any:
     leaves, treedef = flatten(tree)
-    found: list[Any] = []
+    cut_leaves: list[Any] = []
     for leaf in leaves:
         if np.shape(leaf)[:1] == (rows,):
             part = np.asarray(leaf)[start:stop]
-            found.append(wrap(part) if isinstance(leaf, Array) else part)
+            cut_leaves.append(wrap(part) if isinstance(leaf, Array) else part)
         else:
-            found.append(leaf)
-    return unflatten(treedef, found)
+            cut_leaves.append(leaf)
+    return unflatten(treedef, cut_leaves)

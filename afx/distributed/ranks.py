@@ -107,9 +107,9 @@ class Agreement:
             ArgumentError: the ranks hold different ones; all of them raise.
         """
         digest = None if description is None else hashlib.sha256(description.encode()).hexdigest()
-        found: list[str | None] = [decode_tree(data) for data in self._link.gather(encode_tree(digest))]
-        if len(set(found) - {None}) > 1:
-            shown = [None if text is None else text[:8] for text in found]
+        digests: list[str | None] = [decode_tree(data) for data in self._link.gather(encode_tree(digest))]
+        if len(set(digests) - {None}) > 1:
+            shown = [None if text is None else text[:8] for text in digests]
             raise ArgumentError(
                 f"distributed: the ranks do not run the same {what}: got digests {shown} by rank; "
                 "start all ranks with the same script, arguments, settings and versions"
@@ -146,8 +146,8 @@ class Agreement:
         """
         mine = describe_values(whole)
         digest = hashlib.sha256(repr(mine).encode()).hexdigest()
-        found = [data.decode() for data in self._link.gather(digest.encode())]
-        if len(set(found)) == 1:
+        digests = [data.decode() for data in self._link.gather(digest.encode())]
+        if len(set(digests)) == 1:
             return
         tables: list[list[list[str]]] = [decode_tree(data) for data in self._link.gather(encode_tree(mine))]
         for rank, table in enumerate(tables):
@@ -321,17 +321,17 @@ class Ranks:
         """
 
         def settled() -> R:
-            found: list[R] = []
+            results: list[R] = []
             failure: Exception | None = None
             try:
-                found.append(attempt())
+                results.append(attempt())
             except (PeerLost, RankLostError):
                 raise
             except Exception as error:
                 failure = error
             told = self.link.settle(failure)
             if failure is None and not told:
-                return found[0]
+                return results[0]
             self.agreement.drop()
             if failure is None or (told and isinstance(failure, CallFailedError)):
                 raise ArgumentError(f"{name}: {told[0]}; the next call finds all ranks in step") from None
@@ -382,12 +382,12 @@ class Ranks:
         self.check_root(root, "broadcast")
         data = encode_tree(tree) if self.rank == root and tree is not None else None
         has_data, losses = self.rank == root, self.link.losses
-        found: T = decode_tree(
+        result: T = decode_tree(
             self.repeat_until_committed(
                 f"broadcast of rank {root}", lambda: self.link.broadcast(data, self._root(root, has_data, losses))
             )
         )
-        return found
+        return result
 
     def check_root(self, root: int, who: str) -> None:
         """Refuse what is no rank.
@@ -402,12 +402,12 @@ class Ranks:
         """Return the rank that has the data now, where ranks were lost since a call began."""
         if self.link.losses == losses:
             return root
-        found = self.link.gather(b"root" if is_root else b"")
-        if not any(found):
+        marks = self.link.gather(b"root" if is_root else b"")
+        if not any(marks):
             raise PeerLost(
                 "distributed: the rank that has the data was lost: got it nowhere; restart from a checkpoint"
             )
-        return next(rank for rank, data in enumerate(found) if data)
+        return next(rank for rank, data in enumerate(marks) if data)
 
     def decide(self, verdict: bool) -> bool:
         """Return rank 0's verdict, on every rank: when to stop goes by one clock."""
@@ -440,12 +440,12 @@ class Ranks:
         has_data, losses = self.rank == root, self.link.losses
 
         def attempt() -> dict[int, Any]:
-            source, found = self._root(root, has_data, losses), dict[int, Any]()
+            source, received_parts = self._root(root, has_data, losses), dict[int, Any]()
             for slot in range(self.slots):
                 data = encode_tree(parts.part(slot)) if parts is not None else None
                 if (received := self.link.send(data, source, self.link.owner(slot))) is not None:
-                    found[slot] = decode_tree(received)
-            return found
+                    received_parts[slot] = decode_tree(received)
+            return received_parts
 
         mine = self.repeat_until_committed(f"scatter of rank {root} by {split.sizes}", attempt)
 
@@ -588,11 +588,11 @@ class SlotCalls(Generic[A]):
             return None if slot is None else read[slot]
 
         def is_sum() -> bool:
-            found, slot = example(), first_slot()
-            if found is None or slot is None or len(self._split.weights) == 1:
+            arguments, slot = example(), first_slot()
+            if arguments is None or slot is None or len(self._split.weights) == 1:
                 return False
             rows = self._split.sizes[slot]
-            return adds_up(self._loss, *found, parts.keys(), rows, has_aux=self._has_aux)
+            return adds_up(self._loss, *arguments, parts.keys(), rows, has_aux=self._has_aux)
 
         def compute(slot: int) -> A:
             mine, named = read.pop(slot) if slot in read else arguments(slot)

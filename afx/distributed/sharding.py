@@ -80,19 +80,19 @@ class Flat:
     def chunk_of(self, part: Any) -> tuple[Array, ...]:
         """Return the flat vectors of which a slot's parts of leaves consist."""
         leaves = [x for x, is_trained in zip(pytree.leaves(part), self._trained, strict=True) if is_trained]
-        found: list[list[Ndarray]] = [[] for _ in self.layout.dtypes]
+        vectors: list[list[Ndarray]] = [[] for _ in self.layout.dtypes]
         for leaf, (kind, _) in zip(leaves, self.layout.places(), strict=True):
-            found[kind].append(np.asarray(leaf))
-        return tuple([wrap(np.concatenate(parts)) for parts in found])
+            vectors[kind].append(np.asarray(leaf))
+        return tuple([wrap(np.concatenate(parts)) for parts in vectors])
 
     def cut(self, buffers: Sequence[Ndarray], slot: int, first: int = 0) -> list[Ndarray]:
         """Return a slot's part of buffers, which begin with that of another slot."""
-        found: list[Ndarray] = []
+        parts: list[Ndarray] = []
         for buffer, size in zip(buffers, self.layout.lengths, strict=True):
             start, span = self._span(size, first).start, self._span(size, slot)
             part = slice(span.start - start, span.stop - start)
-            found.append(buffer if part == slice(0, buffer.size) else buffer[part])
-        return found
+            parts.append(buffer if part == slice(0, buffer.size) else buffer[part])
+        return parts
 
     def write(self, buffers: Sequence[Ndarray], slot: int, chunk: Sequence[Array]) -> None:
         """Copy a slot's numbers to their part of each buffer."""
@@ -274,7 +274,7 @@ class ShardedOptimizer(Generic[T]):
     ) -> tuple[T, ShardedState]:
         """Update the chunks of this rank's slots, and exchange them."""
         link, own = self._machines.link, self._machines.own_slots
-        found: dict[int, Any] = {}
+        by_slot: dict[int, Any] = {}
 
         def update(slot: int, buffers: Sequence[Ndarray]) -> Any:
             if not self._is_elementwise and slot not in self._updates:
@@ -286,14 +286,14 @@ class ShardedOptimizer(Generic[T]):
 
         def write(buffers: list[Ndarray]) -> None:
             if self._is_elementwise:
-                found.update({slot: update(slot, buffers) for slot in own})
+                by_slot.update({slot: update(slot, buffers) for slot in own})
             else:  # slots exchange norms
-                found.update(run_slots(link, self._machines.slots, own, lambda slot: update(slot, buffers)))
+                by_slot.update(run_slots(link, self._machines.slots, own, lambda slot: update(slot, buffers)))
 
         buffers = link.gather_parts(flat.layout, write)
         if link.shrinks and link.ranks > 1:  # each state lives on two ranks
-            found |= decode_tree(link.pass_on(encode_tree(found)))
-        return flat.replace(buffers), ShardedState(found)
+            by_slot |= decode_tree(link.pass_on(encode_tree(by_slot)))
+        return flat.replace(buffers), ShardedState(by_slot)
 
     def _own_states(self, state: ShardedState) -> dict[int, Any]:
         """Return the states of this rank's slots; those of a rank that was lost come from its neighbour.
@@ -339,8 +339,8 @@ class ShardedOptimizer(Generic[T]):
         whole, optimizer = _probe(), ShardedOptimizer[Any](local(2), self._optimizer)
         for scale in PROBE_SCALES:
             expected = _two_steps(self._optimizer.step, self._optimizer.init(whole), whole, scale)
-            found = _two_steps(optimizer.step, optimizer.init(whole), whole, scale)
-            if not all(np.allclose(found[name], expected[name], rtol=1e-9, atol=1e-12) for name in whole):
+            stepped = _two_steps(optimizer.step, optimizer.init(whole), whole, scale)
+            if not all(np.allclose(stepped[name], expected[name], rtol=1e-9, atol=1e-12) for name in whole):
                 raise ArgumentError(
                     f"shard_optimizer: an optimizer that looks at more than elements and norms: got "
                     f"{type(self._optimizer).__name__}; shard one such as optim.adam or optim.lamb"
@@ -390,9 +390,9 @@ def shard_optimizer(machines: Machines, optimizer: Optimizer[Any]) -> ShardedOpt
     Array([0.9, 0.9, 0.9], dtype=float32)
     """
     check_optimizer(optimizer, "shard_optimizer")
-    found: ShardedOptimizer[Any] = ShardedOptimizer(machines, optimizer)
-    found.check()
-    return found
+    sharded: ShardedOptimizer[Any] = ShardedOptimizer(machines, optimizer)
+    sharded.check()
+    return sharded
 
 
 def _probe() -> dict[str, Any]:
@@ -407,13 +407,13 @@ def _is_elementwise(optimizer: Any) -> bool:
     whole = _probe()
     flat = Flat(whole, 2)
     for scale in PROBE_SCALES:
-        found = _two_steps(optimizer.step, optimizer.init(whole), whole, scale)
+        stepped = _two_steps(optimizer.step, optimizer.init(whole), whole, scale)
         buffers = flat.layout.empty(Memory())
         for slot in range(2):
             chunk = tuple(map(wrap, flat.chunk(slot)))
             flat.write(buffers, slot, _two_steps(optimizer.step, optimizer.init(chunk), chunk, scale))
         expected = flat.replace(buffers)
-        if not all(np.array_equal(np.asarray(found[name]), np.asarray(expected[name])) for name in whole):
+        if not all(np.array_equal(np.asarray(stepped[name]), np.asarray(expected[name])) for name in whole):
             return False
     return True
 

@@ -178,7 +178,7 @@ def _sum_scatter(link: Port, slots: int, values: dict[int, Ndarray], what: Colle
 
 
 def _shift(link: Port, slots: int, values: dict[int, Ndarray], what: Collective) -> dict[int, Ndarray]:
-    found: dict[int, Ndarray] = {}
+    shifted: dict[int, Ndarray] = {}
     sends: list[tuple[Ndarray, int, int]] = []
     receives: list[tuple[Ndarray, int, int]] = []
     kind = _checksum(next(iter(values.values())), what)
@@ -191,16 +191,16 @@ def _shift(link: Port, slots: int, values: dict[int, Ndarray], what: Collective)
         if what.wrap:
             source, target = source % slots, target % slots
         if not 0 <= source < slots:
-            found[slot] = np.zeros_like(x)
+            shifted[slot] = np.zeros_like(x)
         elif source in values:
-            found[slot] = values[source].copy()
+            shifted[slot] = values[source].copy()
         else:
-            found[slot] = np.empty(x.shape, x.dtype)
-            receives.append((found[slot], link.owner(source), tag(slot)))
+            shifted[slot] = np.empty(x.shape, x.dtype)
+            receives.append((shifted[slot], link.owner(source), tag(slot)))
         if 0 <= target < slots and target not in values:
             sends.append((np.ascontiguousarray(x), link.owner(target), tag(target)))
     link.trade(sends, receives)
-    return found
+    return shifted
 
 
 def _checksum(value: Ndarray, what: Collective) -> int:
@@ -222,13 +222,13 @@ def run_slots(link: Port, slots: int, own: Sequence[int], compute: Callable[[int
     One slot runs in the caller's own thread, several take turns in threads of their own.
     """
     meeting = Meeting(link, slots, own)
-    found: dict[int, R] = {}
+    results: dict[int, R] = {}
 
     def work(slot: int) -> None:
         token, error = current.set((meeting, slot)), None
         with meeting.turn:
             try:
-                found[slot] = compute(slot)
+                results[slot] = compute(slot)
             except BaseException as raised:
                 error = raised
         current.reset(token)
@@ -249,7 +249,7 @@ def run_slots(link: Port, slots: int, own: Sequence[int], compute: Callable[[int
             thread.join()
     if meeting.error is not None:
         raise meeting.error
-    return found
+    return results
 
 
 # --- Slot values: what an SPMD program returns, of which each rank holds that of its own slots
@@ -286,8 +286,8 @@ class SlotValues(Parts[T], Generic[T]):
 
     def gather(self) -> list[T]:
         """Return the values of all slots in their order, on every rank; all ranks call it."""
-        found = self._machines.gather_by_slot(self.by_slot)
-        return [found[slot] for slot in range(self._machines.slots)]
+        values = self._machines.gather_by_slot(self.by_slot)
+        return [values[slot] for slot in range(self._machines.slots)]
 
     def map(self, fn: Callable[[T], Any]) -> SlotValues[Any]:
         """Return what a function gives for each value, where it is."""

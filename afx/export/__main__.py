@@ -60,11 +60,11 @@ def read_aval(text: str) -> Aval:
     >>> print(read_aval("float64[8,3]"), read_aval("int32"))
     float64[8,3] int32[]
     """
-    found = SHAPE.fullmatch(text.strip())
+    match = SHAPE.fullmatch(text.strip())
     try:
-        assert found is not None
-        lengths = tuple([int(n) for n in (found[2] or "").split(",") if n.strip()])
-        return Aval(lengths, np.dtype(found[1]))
+        assert match is not None
+        lengths = tuple([int(n) for n in (match[2] or "").split(",") if n.strip()])
+        return Aval(lengths, np.dtype(match[1]))
     except (AssertionError, TypeError, ValueError):
         raise ArgumentError(f"export: no dtype and shape: got {text!r}; write them as float64[8,3]") from None
 
@@ -74,12 +74,12 @@ def _find(text: str) -> Any:
     if not module or not name:
         raise ArgumentError(f"export: no function: got {text!r}; write module:function")
     sys.path.insert(0, "")
-    found: Any = importlib.import_module(module)
+    function: Any = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
-        raise ArgumentError(f"export: {module} has no function {name}: got {found!r}; name one that it defines")
-    return found
+        function = getattr(function, part, None)
+    if not callable(function):
+        raise ArgumentError(f"export: {module} has no function {name}: got {function!r}; name one that it defines")
+    return function
 
 
 if __name__ == "__main__":

@@ -79,11 +79,11 @@ def _read(file: bytes, at: int) -> dict[str, Any] | None:
     try:
         unpacker = zlib.decompressobj()
         text = unpacker.decompress(data, MAX_BYTES)
-        found: Any = json.loads(text)
+        note: Any = json.loads(text)
     except (zlib.error, ValueError, RecursionError):
         return None
-    is_note = found.__class__ is dict and isinstance(found.get("format"), int)
-    return found if is_note else None
+    is_note = note.__class__ is dict and isinstance(note.get("format"), int)
+    return note if is_note else None
 
 
 # --- Compilation of exported functions: traced, lowered for one thread, and made an object file with a note about
@@ -146,15 +146,17 @@ def compile(
     outputs = name_slots([(f"result{path}", p.shape, np.dtype(p.dtype)) for path, p in paths], used)
     _check_dtypes((*inputs, *outputs), symbol)
     has_scalar = _is_scalar(inputs, outputs) and program.block.arena <= SCALAR_MAX_BYTES
-    found = Exported(
+    exported = Exported(
         symbol, machine, inputs, outputs, program.block.arena, b"", "", str(traced.graph), __version__, has_scalar,
         (tree, traced.out_tree),
     )  # fmt: skip
-    text = _emit(program, constants, found, schedule, traced.graph, flushes)
-    found = attrs.evolve(found, object=_generate(text, machine), header=write_header(found, "@realloc(" in text))
+    text = _emit(program, constants, exported, schedule, traced.graph, flushes)
+    exported = attrs.evolve(
+        exported, object=_generate(text, machine), header=write_header(exported, "@realloc(" in text)
+    )
     if form != "object":
-        getattr(found, form)
-    return found
+        getattr(exported, form)
+    return exported
 
 
 def load(path: str | os.PathLike[str]) -> Exported:
@@ -180,13 +182,13 @@ def load(path: str | os.PathLike[str]) -> Exported:
     try:
         machine = Machine(**note["machine"])
         inputs, outputs = [tuple([_read_slot(item) for item in note[key]]) for key in ("inputs", "outputs")]
-        found = Exported(
+        exported = Exported(
             str(note["name"]), machine, inputs, outputs, int(note["work_bytes"]), data, "", str(note["graph"]),
             str(note["version"]), bool(note["has_scalar"]),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(f"load: the note of {path} lacks something: got {error!r}; export it again") from error
-    return attrs.evolve(found, header=write_header(found, bool(note.get("allocates"))))
+    return attrs.evolve(exported, header=write_header(exported, bool(note.get("allocates"))))
 
 
 def _read_slot(item: Any) -> Slot:
@@ -198,15 +200,15 @@ def _read_slot(item: Any) -> Slot:
 
 # -- what comes in --
 def _check_name(fn: Callable[..., Any], name: str | None) -> str:
-    found = name if name is not None else re.sub(r"\W", "_", str(getattr(fn, "__name__", "")), flags=re.ASCII)
-    if not IDENTIFIER.fullmatch(found):
+    symbol = name if name is not None else re.sub(r"\W", "_", str(getattr(fn, "__name__", "")), flags=re.ASCII)
+    if not IDENTIFIER.fullmatch(symbol):
         raise ArgumentError(
-            f"compile: the function needs a name in C: got {found!r}; give name=, of letters, digits and _"
+            f"compile: the function needs a name in C: got {symbol!r}; give name=, of letters, digits and _"
         )
-    reason = "a function of the C library" if found in SYMBOLS else explain_name(found)
+    reason = "a function of the C library" if symbol in SYMBOLS else explain_name(symbol)
     if reason is not None:
-        raise ArgumentError(f"compile: the function's name is {reason}: got {found!r}; give another name=")
-    return found
+        raise ArgumentError(f"compile: the function's name is {reason}: got {symbol!r}; give another name=")
+    return symbol
 
 
 def _check_dtypes(slots: Sequence[Slot], name: str) -> None:
@@ -255,26 +257,26 @@ def _register_of(machine: Machine, denormals: Denormals, name: str) -> Literal["
 def _emit(
     program: Program,
     constants: Sequence[Any],
-    found: Exported,
+    exported: Exported,
     schedule: Schedule,
     graph: Graph,
     flushes: Literal["x86", "arm"] | None,
 ) -> str:
-    machine = found.machine
+    machine = exported.machine
     allocates = any(isinstance(step, Loop) and step.rows is not None for step in program.block.all_steps())
     facts = {
-        "version": found.version, "name": found.name, "machine": attrs.asdict(machine), "work_bytes": found.work_bytes,
-        "inputs": _list(found.inputs), "outputs": _list(found.outputs), "has_scalar": found.has_scalar,
-        "allocates": allocates, "graph": found.graph,
+        "version": exported.version, "name": exported.name, "machine": attrs.asdict(machine), "work_bytes": exported.work_bytes,
+        "inputs": _list(exported.inputs), "outputs": _list(exported.outputs), "has_scalar": exported.has_scalar,
+        "allocates": allocates, "graph": exported.graph,
     }  # fmt: skip
     try:
         return emit_function(
-            program, constants, found.name,
-            fuses=machine.has_fma, size=machine.size_type, note=write_note(facts), has_scalar=found.has_scalar,
+            program, constants, exported.name,
+            fuses=machine.has_fma, size=machine.size_type, note=write_note(facts), has_scalar=exported.has_scalar,
             flushes=flushes,
         )  # fmt: skip
     except UnsupportedError as error:
-        _refuse(str(error), schedule, graph, found.name)
+        _refuse(str(error), schedule, graph, exported.name)
 
 
 def _list(slots: Sequence[Slot]) -> list[Any]:

@@ -109,9 +109,9 @@ def find_machine(target: str | Machine) -> Machine:
     """
     if isinstance(target, Machine):
         return target
-    found = MACHINES.get(target)
-    if found is not None:
-        return found
+    machine = MACHINES.get(target)
+    if machine is not None:
+        return machine
     if target.count("-") < 2:
         raise ArgumentError(
             f"compile: unknown target: got {target!r}; name one of {', '.join(MACHINES)}, an LLVM triple such as "
@@ -190,8 +190,8 @@ def link_static(code: bytes, machine: Machine, name: str) -> bytes:
 
 def _compiler(machine: Machine) -> list[str]:
     if machine.is_host:
-        found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-        return [found] if found else [*_zig(), "cc"]
+        command = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        return [command] if command else [*_zig(), "cc"]
     system = next((zig for llvm, zig in ZIG_SYSTEMS.items() if llvm in machine.triple), "freestanding")
     architecture = {"arm64": "aarch64", "armv7": "arm"}.get(machine.architecture, machine.architecture)
     return [*_zig(), "cc", "-target", f"{architecture}-{system}"]
@@ -320,9 +320,9 @@ class Exported:
         """
         _, addresses = self._functions
         count = len(self.inputs) + len(self.outputs) + 1
-        found: Any = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * count)(addresses[self.name])
-        found.exported = self
-        return found  # type: ignore[no-any-return]  # SciPy has no types
+        function: Any = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * count)(addresses[self.name])
+        function.exported = self
+        return function  # type: ignore[no-any-return]  # SciPy has no types
 
     def low_level_callable(self) -> Any:
         """Return a ``scipy.LowLevelCallable`` of signature ``double (int, double *, void *)``, as SciPy's integrators take it.

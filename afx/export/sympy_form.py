@@ -62,8 +62,8 @@ def to_number(value: Any, dtype: DType) -> Any:
     root = sympy.sqrt(sympy.pi)
     for unit in (sympy.Integer(1), sympy.pi, sympy.log(2), sympy.sqrt(2), root, 1 / root, sympy.sqrt(2) / root):
         fraction = Fraction(number / float(unit)).limit_denominator(DENOMINATOR)
-        found = float(fraction) * float(unit)
-        if abs(found - number) <= ROUNDING * float(np.spacing(dtype.type(abs(number)))):
+        candidate = float(fraction) * float(unit)
+        if abs(candidate - number) <= ROUNDING * float(np.spacing(dtype.type(abs(number)))):
             return sympy.Rational(fraction.numerator, fraction.denominator) * unit
     return sympy.Float(str(dtype.type(number)))
 
@@ -90,10 +90,10 @@ class Expressions:
 
 def each(fn: Callable[..., Any], *xs: Any) -> Any:
     """Apply a function of expressions to arrays of them, which broadcast."""
-    found = np.empty(np.broadcast_shapes(*[np.shape(x) for x in xs]), object)
-    for place, values in zip(np.ndindex(found.shape), np.broadcast(*xs), strict=True):
-        found[place] = fn(*values)
-    return found
+    results = np.empty(np.broadcast_shapes(*[np.shape(x) for x in xs]), object)
+    for place, values in zip(np.ndindex(results.shape), np.broadcast(*xs), strict=True):
+        results[place] = fn(*values)
+    return results
 
 
 # -- elementwise --
@@ -192,10 +192,10 @@ def _over(fn: Callable[[Sequence[Any]], Any]) -> Template[Expressions]:
         x, axis = writer.values[xs[0]], eq.keywords["axis"]
         kept = [a for a in range(x.ndim) if a not in axis]
         rows = x.transpose((*kept, *axis)).reshape((*[x.shape[a] for a in kept], -1))
-        found = np.empty(rows.shape[:-1], object)
-        for place in np.ndindex(found.shape):
-            found[place] = fn(list(rows[place]))
-        writer.values[zs[0]] = found
+        results = np.empty(rows.shape[:-1], object)
+        for place in np.ndindex(results.shape):
+            results[place] = fn(list(rows[place]))
+        writer.values[zs[0]] = results
 
     return write
 
@@ -220,9 +220,9 @@ def _plain(compute: Callable[..., Any]) -> Template[Expressions]:
     """Return the template of what NumPy does with arrays of anything."""
 
     def write(writer: Expressions, eq: Equation, xs: list[str], zs: list[str]) -> None:
-        found = np.empty(eq.outputs[0].aval.shape, object)
-        found[...] = compute(*[writer.values[x] for x in xs], **eq.keywords)
-        writer.values[zs[0]] = found
+        results = np.empty(eq.outputs[0].aval.shape, object)
+        results[...] = compute(*[writer.values[x] for x in xs], **eq.keywords)
+        writer.values[zs[0]] = results
 
     return write
 
@@ -317,8 +317,8 @@ def to_sympy(fn: Callable[..., Any], /, *args: Any, simplify: bool = True) -> An
     for name, slot in zip(operands, program.inputs, strict=True):
         writer.values[name] = _symbols(sympy, name, slot, where)
     shorten = sympy.simplify if simplify else _keep
-    found = [_result(sympy, writer.values[name], shorten) for name in walk.write(writer, program.graph, operands)]
-    return pytree.unflatten(program.out_tree, found)
+    results = [_result(sympy, writer.values[name], shorten) for name in walk.write(writer, program.graph, operands)]
+    return pytree.unflatten(program.out_tree, results)
 
 
 def _keep(expression: Any) -> Any:
@@ -331,11 +331,11 @@ def _symbols(sympy: Any, name: str, slot: Slot, where: str) -> Any:
     kinds: dict[str, dict[str, bool]] = {"f": {"real": True}, "i": {"integer": True}, "u": {"integer": True}}
     if slot.dtype.kind == "b":
         raise ExportError(f"{where}: {slot.path} is a condition, no number: got {slot}; close over it")
-    found = np.empty(slot.shape, object)
+    symbols = np.empty(slot.shape, object)
     for place in np.ndindex(slot.shape):
         label = "_".join([name, *map(str, place)])
-        found[place] = sympy.Symbol(label, **kinds.get(slot.dtype.kind, {}))
-    return found
+        symbols[place] = sympy.Symbol(label, **kinds.get(slot.dtype.kind, {}))
+    return symbols
 
 
 def _result(sympy: Any, value: Any, shorten: Callable[[Any], Any]) -> Any:

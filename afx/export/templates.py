@@ -86,7 +86,7 @@ def assigned_names(file: str) -> dict[int, tuple[str, ...]]:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return {}
-    found: dict[int, tuple[str, ...]] = {}
+    by_line: dict[int, tuple[str, ...]] = {}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             continue
@@ -94,8 +94,8 @@ def assigned_names(file: str) -> dict[int, tuple[str, ...]]:
         parts = target.elts if isinstance(target, ast.Tuple) else [target]
         names = tuple([part.id for part in parts if isinstance(part, ast.Name)])
         if len(names) == len(parts):
-            found |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), names)
-    return found
+            by_line |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), names)
+    return by_line
 
 
 def source_text(place: SourceLocation | None) -> str:
@@ -146,8 +146,8 @@ def _fmin(x: Any, y: Any) -> Any:
 
 def _remainder(x: Any, y: Any) -> Any:
     rest = F.fmod(x, y)
-    found = F.where((rest != 0) & ((rest < 0) ^ (y < 0)), rest + y, rest)
-    return F.where(rest == 0, F.where(y < 0, -0.0, 0.0), found)
+    remainder = F.where((rest != 0) & ((rest < 0) ^ (y < 0)), rest + y, rest)
+    return F.where(rest == 0, F.where(y < 0, -0.0, 0.0), remainder)
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
@@ -157,8 +157,8 @@ def _floor_divide(x: Any, y: Any) -> Any:
     quotient = F.where((rest != 0) & ((rest < 0) ^ (y < 0)), quotient - 1.0, quotient)
     below = F.floor(quotient)
     below = F.where(quotient - below > 0.5, below + 1.0, below)
-    found = F.where(below == 0, x / y * 0.0, below)
-    return F.where(y == 0, x / y, found)
+    floored = F.where(below == 0, x / y * 0.0, below)
+    return F.where(y == 0, x / y, floored)
 
 
 # -- exponentials --
@@ -189,8 +189,8 @@ def _hypot(x: Any, y: Any) -> Any:
     top, low = F.maximum(a, b), F.minimum(a, b)
     regular = (top > 0) & (top < math.inf)
     part = F.where(regular, low, 0.0) / F.where(regular, top, 1.0)
-    found = F.where(regular, top * F.sqrt(part * part + 1.0), top)
-    return F.where((a == math.inf) | (b == math.inf), math.inf, found)
+    length = F.where(regular, top * F.sqrt(part * part + 1.0), top)
+    return F.where((a == math.inf) | (b == math.inf), math.inf, length)
 
 
 # -- functions of the circle, and of the hyperbola --
@@ -220,14 +220,14 @@ def _asinh(x: Any) -> Any:
     size = F.abs(x)
     near = F.where(size < 1e8, size, 1.0)
     square = near * near
-    found = F.log1p(near + square / (F.sqrt(square + 1.0) + 1.0))
-    return F.where(x == 0, x, F.sign(x) * F.where(size < 1e8, found, F.log(size) + LOG_2))
+    small = F.log1p(near + square / (F.sqrt(square + 1.0) + 1.0))
+    return F.where(x == 0, x, F.sign(x) * F.where(size < 1e8, small, F.log(size) + LOG_2))
 
 
 def _acosh(x: Any) -> Any:
     above = F.where(x > 1e8, 1.0, x - 1.0)
-    found = F.log1p(above + F.sqrt(above * (above + 2.0)))
-    return F.where(x > 1e8, F.log(x) + LOG_2, F.where(x < 1.0, math.nan, found))
+    small = F.log1p(above + F.sqrt(above * (above + 2.0)))
+    return F.where(x > 1e8, F.log(x) + LOG_2, F.where(x < 1.0, math.nan, small))
 
 
 def _atanh(x: Any) -> Any:
@@ -256,10 +256,10 @@ ERF = tuple([2 / math.sqrt(math.pi) * (-1) ** k / (math.factorial(k) * (2 * k + 
 
 
 def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    found: Any = coefficients[-1]
+    total: Any = coefficients[-1]
     for c in coefficients[-2::-1]:
-        found = x * found + c
-    return found
+        total = x * total + c
+    return total
 
 
 def _scaled_tail(x: Any) -> Any:
@@ -326,10 +326,10 @@ def _sine(x: Any) -> Any:
 
 def _gammaln(x: Any) -> Any:
     is_low = x < 0.5
-    found = _log_gamma(F.where(is_low, 1.0 - x, x))
+    logarithm = _log_gamma(F.where(is_low, 1.0 - x, x))
     sine = F.abs(_sine(x))
-    low = F.where(sine == 0.0, math.inf, math.log(math.pi) - F.log(sine) - found)
-    return F.where(F.abs(x) == math.inf, x, F.where(is_low, low, found))
+    low = F.where(sine == 0.0, math.inf, math.log(math.pi) - F.log(sine) - logarithm)
+    return F.where(F.abs(x) == math.inf, x, F.where(is_low, low, logarithm))
 
 
 def _digamma(x: Any) -> Any:
@@ -337,10 +337,10 @@ def _digamma(x: Any) -> Any:
     y, total = _climb(F.where(is_low, 1.0 - x, x), lambda total, x: total + 1.0 / x, 0.0)
     inverse = 1.0 / y
     square = inverse * inverse
-    found = F.log(y) - inverse * 0.5 - square * _polynomial(square, DIGAMMA) - total
+    psi = F.log(y) - inverse * 0.5 - square * _polynomial(square, DIGAMMA) - total
     angle = (x - F.round(x)) * math.pi
     turn = F.where(angle == 0.0, math.nan, math.pi * F.cos(angle) / F.sin(angle))
-    return F.where(x == 0.0, -1.0 / x, F.where(is_low, found - turn, found))
+    return F.where(x == 0.0, -1.0 / x, F.where(is_low, psi - turn, psi))
 
 
 def _gammasgn(x: Any) -> Any:
@@ -360,8 +360,8 @@ def _divergence(x: Any, y: Any, at_zero: Any, rest: Any) -> Any:
     ratio = x / y
     is_lost = (ratio < float(np.finfo(x.dtype).tiny)) | (ratio == math.inf)
     logarithm = F.where(is_lost, F.log(x) - F.log(y), F.log(ratio))
-    found = F.where(x == 0.0, at_zero, x * logarithm + rest)
-    return F.where((x < 0.0) | (y < 0.0) | ((x > 0.0) & (y == 0.0)), math.inf, found)
+    divergence = F.where(x == 0.0, at_zero, x * logarithm + rest)
+    return F.where((x < 0.0) | (y < 0.0) | ((x > 0.0) & (y == 0.0)), math.inf, divergence)
 
 
 def _in_doubles(formula: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -449,12 +449,12 @@ def expand(graph: Graph, lacks: Callable[[Equation], bool], target: Target | Non
     atoms |= {v.index: builder.constant(constant, v.aval) for v, constant in graph.constants}
     for eq, is_replaced in zip(graph.equations, replaced, strict=True):
         operands = tuple([atoms[a.index] if isinstance(a, Var) else a for a in eq.inputs])
-        found: Sequence[Atom]
+        results: Sequence[Atom]
         if is_replaced:
-            found = builder.inline_graph(expand(_formula_of(eq), lacks, target), operands)
+            results = builder.inline_graph(expand(_formula_of(eq), lacks, target), operands)
         else:
-            found = builder.equation(eq, operands)
-        atoms |= {v.index: new for v, new in zip(eq.outputs, found, strict=True)}
+            results = builder.equation(eq, operands)
+        atoms |= {v.index: new for v, new in zip(eq.outputs, results, strict=True)}
     outputs = [atoms[a.index] if isinstance(a, Var) else a for a in graph.outputs]
     number_variables(inputs, builder.constants, builder.equations)
     return Graph(tuple(inputs), tuple(builder.constants), tuple(builder.equations), tuple(outputs))
@@ -468,9 +468,9 @@ def _formula_of(eq: Equation) -> Graph:
     """Return the graph of an equation's formula, which stands at its line."""
     trace, dtype, out = GraphTrace("formula"), space_of(eq), eq.outputs[0].aval
     inputs = [trace.input(Aval(a.aval.shape, a.aval.dtype)) for a in eq.inputs]
-    found = FORMULAS[eq.primitive.name](*[x if x.dtype == dtype else F.astype(x, dtype) for x in inputs])
-    found = found if found.dtype == out.dtype else F.astype(found, out.dtype)
-    graph = strengthen(trace.finish((found if found.shape == out.shape else F.broadcast_to(found, out.shape),)))
+    result = FORMULAS[eq.primitive.name](*[x if x.dtype == dtype else F.astype(x, dtype) for x in inputs])
+    result = result if result.dtype == out.dtype else F.astype(result, out.dtype)
+    graph = strengthen(trace.finish((result if result.shape == out.shape else F.broadcast_to(result, out.shape),)))
     placed = [attrs.evolve(e, source=eq.source, ignored_fp_errors=eq.ignored_fp_errors) for e in graph.equations]
     return attrs.evolve(graph, equations=tuple(placed))
 
@@ -519,14 +519,14 @@ class Table(Generic[W]):
 
     def find(self, primitive: Primitive) -> Template[W] | None:
         """Return the template of a primitive: a rule, or what a filler makes; None where there is none."""
-        found = self.rules.get(primitive.name)
-        if found is not None:
-            return found
+        rule = self.rules.get(primitive.name)
+        if rule is not None:
+            return rule
         made = (filler(primitive) for filler in self._fillers)
-        found = next((template for template in made if template is not None), None)
-        if found is not None:
-            self.rules[primitive.name] = found
-        return found
+        rule = next((template for template in made if template is not None), None)
+        if rule is not None:
+            self.rules[primitive.name] = rule
+        return rule
 
     def lacks(self, eq: Equation) -> bool:
         """Tell whether there is no template of an equation's primitive, or none of its dtype."""

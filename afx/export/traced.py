@@ -130,7 +130,7 @@ def name_slots(items: Sequence[tuple[str, tuple[int, ...], DType]], taken: Itera
     >>> [slot.name for slot in name_slots([("w[0]", (2,), double), ("w[1]", (), double), ("int", (), double)])]
     ['w_0', 'w_1', 'int_2']
     """
-    used, found = {*taken, *RESERVED}, list[Slot]()
+    used, slots = {*taken, *RESERVED}, list[Slot]()
     for path, shape, dtype in items:
         stem = re.sub(r"\W+", "_", path, flags=re.ASCII).strip("_") or "x"
         stem = f"_{stem}" if stem[0].isdigit() else stem
@@ -139,8 +139,8 @@ def name_slots(items: Sequence[tuple[str, tuple[int, ...], DType]], taken: Itera
             k += 1
             name = f"{stem}_{k}"
         used.add(name)
-        found.append(Slot(path, name, shape, dtype))
-    return tuple(found)
+        slots.append(Slot(path, name, shape, dtype))
+    return tuple(slots)
 
 
 # --- Tracing for export: a function's graph, with its arguments and results as named slots
@@ -221,9 +221,9 @@ def trace_arguments(fn: Callable[..., Any], args: tuple[Any, ...], who: str) -> 
 def _aval(x: Any, who: str) -> Aval:
     if isinstance(x, Aval):
         return Aval(x.shape, x.dtype)
-    found = aval_of(x, who)
-    if not found.weak:
-        return found
+    aval = aval_of(x, who)
+    if not aval.weak:
+        return aval
     kind = np.asarray(to_numpy_value(x, who)).dtype.kind
     return Aval((), np.dtype(get_default_dtype()) if kind == "f" else np.asarray(x).dtype, True)
 

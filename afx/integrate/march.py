@@ -203,12 +203,12 @@ class _Step:
 
 
 def events_of(
-    found: Crossings, watched: Field, direction: Direction, end: Array, sign: Array, unravel: Callable[[Array], T]
+    crossings: Crossings, watched: Field, direction: Direction, end: Array, sign: Array, unravel: Callable[[Array], T]
 ) -> OdeEvents[T]:
     """Return when each event happened, up to the end of the integration, and the states then.
 
     Args:
-        found: the steps.
+        crossings: the steps.
         watched: the event function.
         direction: of events.
         end: when an event ended the integration, infinite if none did.
@@ -218,19 +218,19 @@ def events_of(
     Raises:
         ArgumentError: there were more steps with events than are kept.
     """
-    most = found.trail.begins.shape[0] - 1
-    if not is_traced(found.steps):
-        if int(found.steps) > most:
+    most = crossings.trail.begins.shape[0] - 1
+    if not is_traced(crossings.steps):
+        if int(crossings.steps) > most:
             raise ArgumentError(
-                f"odeint: more events than are recorded: got {int(found.steps)} steps with events and max_events={most}; "
+                f"odeint: more events than are recorded: got {int(crossings.steps)} steps with events and max_events={most}; "
                 "raise max_events"
             )
-        most = int(found.steps)
-    trail = found.trail.cut(most)
-    happening = Happening(found.happening.before[:most], found.happening.after[:most])
+        most = int(crossings.steps)
+    trail = crossings.trail.cut(most)
+    happening = Happening(crossings.happening.before[:most], crossings.happening.after[:most])
     steps = _Step(trail.begins, trail.starts, trail.lengths, trail.dense, happening)
-    values = found.counts.shape[0]
-    used = arange(most) < found.steps
+    values = crossings.counts.shape[0]
+    used = arange(most) < crossings.steps
 
     def place(step: _Step, is_used: Array, k: Array) -> Located:
         return locate(watched, step, direction, (arange(values) == k) & is_used)
@@ -242,7 +242,7 @@ def events_of(
     order = argsort(stop_gradient(t), axis=1)  # what did not happen, nan, comes last
     times = take_along_axis(t, order, axis=1)
     states = take_along_axis(where(late[..., None], np.nan, by_value.y), order[..., None], axis=1)
-    counts = found.counts - sum_(late, axis=1)
+    counts = crossings.counts - sum_(late, axis=1)
     if not is_traced(counts):
         largest = int(np.max(np.asarray(counts), initial=0))
         times, states = times[:, :largest], states[:, :largest]
@@ -363,12 +363,12 @@ def integrate(
 
     given = (y, times, list(params), mass)
     if are_plain(*given) and times.shape[0] <= EAGER_STEPS and not control.dense:
-        found = run(*given, min(control.max_steps, EAGER_STEPS))
-        status = found[0].status
+        marched = run(*given, min(control.max_steps, EAGER_STEPS))
+        status = marched[0].status
         if isinstance(status, Tracer):  # it closes over what is traced
             return run(*given)
         if control.max_steps <= EAGER_STEPS or int(status) != int(Status.ITERATION_LIMIT):
-            return found
+            return marched
     return run_or_compile(run, *given, name="odeint")
 
 

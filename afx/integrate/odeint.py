@@ -54,10 +54,10 @@ def attach_adjoint(
     """
     floating = [aval_of(p).dtype.kind in "fc" for p in params]
 
-    def pull(found: Array, inputs: Sequence[Any], ct: Array) -> Sequence[Any]:
+    def pull(states: Array, inputs: Sequence[Any], ct: Array) -> Sequence[Any]:
         _, ts, *ps = inputs
         moving = [p for p, f in zip(ps, floating, strict=True) if f]
-        n = found.shape[1]
+        n = states.shape[1]
 
         def along(t: Array, v: Array, *some: Any) -> Array:
             given = iter(some)
@@ -82,12 +82,12 @@ def attach_adjoint(
             z = solve(augmented, concat([v, adjoint, zeros(sum(sizes), v.dtype)]), stack([late, early]))
             return (z[n : 2 * n], total + z[2 * n :]), rate
 
-        start = (zeros(n, found.dtype), zeros(sum(sizes), found.dtype))
+        start = (zeros(n, states.dtype), zeros(sum(sizes), states.dtype))
         (adjoint, total), rates = scan(
-            interval, start, (found[1:], ct[1:], ts[1:], ts[:-1]), length=found.shape[0] - 1, reverse=True
+            interval, start, (states[1:], ct[1:], ts[1:], ts[:-1]), length=states.shape[0] - 1, reverse=True
         )
         # the first state is the start at any time, and a later start is a shorter way
-        first = -vecdot(adjoint, along(ts[0], found[0], *moving))
+        first = -vecdot(adjoint, along(ts[0], states[0], *moving))
         ct_ts = concat([reshape(first, (1,)), asarray(rates)])
         cuts: list[Array] = []
         position = 0
@@ -230,12 +230,12 @@ def odeint(
     def now(t: Array, v: Array) -> Array:
         return watch(t, v, sign, *floating)
 
-    found = locate(None if event is None else now, last, control.direction, np.asarray(control.terminal))
-    before = sign * times <= where(found.index >= 0, found.t, np.inf)
+    crossing = locate(None if event is None else now, last, control.direction, np.asarray(control.terminal))
+    before = sign * times <= where(crossing.index >= 0, crossing.t, np.inf)
     states = where((reached & before)[:, None], states, np.nan)
     ended = where(last.status == int(Status.RUNNING), int(Status.CONVERGED), last.status)
-    happened = found.index >= 0
-    finish = where(happened, found.t, last.t), where(happened, found.y, last.y)
+    happened = crossing.index >= 0
+    finish = where(happened, crossing.t, last.t), where(happened, crossing.y, last.y)
     return OdeResult(
         last.accepted,
         last.evaluations,
@@ -243,14 +243,14 @@ def odeint(
         times,
         vmap(unravel)(states),
         last.rejected,
-        sign * found.t,
-        unravel(found.y),
-        found.index,
+        sign * crossing.t,
+        unravel(crossing.y),
+        crossing.index,
         None if last.trail is None else solution_of(last.trail, last.accepted, sign, finish, unravel),
         None
         if last.crossings is None
         else events_of(
-            last.crossings, now, control.direction, stop_gradient(where(happened, found.t, np.inf)), sign, unravel
+            last.crossings, now, control.direction, stop_gradient(where(happened, crossing.t, np.inf)), sign, unravel
         ),
     )
 
@@ -382,8 +382,8 @@ def _march_with_adjoint(
         def mirrored(t: Array, v: Array) -> Array:
             return -reverse(-t, v)
 
-        end, found = march(control, System(mirrored, None, control.rtol, control.atol), None, z, -ends)
-        return where(end.t >= -ends[-1], found[-1], np.nan)
+        end, states = march(control, System(mirrored, None, control.rtol, control.atol), None, z, -ends)
+        return where(end.t >= -ends[-1], states[-1], np.nan)
 
     return last, attach_adjoint(along, back, states, y, times, problem.params)
 

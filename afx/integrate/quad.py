@@ -165,7 +165,7 @@ def settled(lower: Array, upper: Array) -> Array:
 
 def with_ends(mesh: Mesh, values: Array) -> tuple[Array, Array]:
     """Return the integral and its error, with that near an end by extrapolation where it was halved often."""
-    found: tuple[Array, Array] = sum_(values, axis=0), sum_(mesh.errors) + 0.0 * stop_gradient(values[0])
+    estimate: tuple[Array, Array] = sum_(values, axis=0), sum_(mesh.errors) + 0.0 * stop_gradient(values[0])
     left = mesh.upper <= 0.5, mesh.lower == 0, mesh.lower, mesh.upper
     right = mesh.lower >= 0.5, mesh.upper == 1, 1 - mesh.upper, 1 - mesh.lower
     for side, at_end, near, far in (left, right):
@@ -181,8 +181,8 @@ def with_ends(mesh: Mesh, values: Array) -> tuple[Array, Array]:
             return z, error
 
         deep = width * 2.0 ** (_terms(values.dtype) - 1) <= 0.5
-        found = cond(deep, extrapolated, plain, *found, values)
-    return found
+        estimate = cond(deep, extrapolated, plain, *estimate, values)
+    return estimate
 
 
 def _extrapolate_end(
@@ -331,9 +331,9 @@ def _between(
     values = [*ends, *problem.params]
     adaptive = Adaptive(_rule_of(integrand, stopped(values), dtype), *tolerance, float(np.finfo(dtype).eps))
     end = iterate(_first_mesh(adaptive, dtype, limit), functools.partial(_halve_worst, adaptive), limit - 1)
-    found, error = with_ends(end, end.values)
+    total, error = with_ends(end, end.values)
 
-    small = max_(error, initial=0.0) <= maximum(tolerance[1], tolerance[0] * norm_of(found))
+    small = max_(error, initial=0.0) <= maximum(tolerance[1], tolerance[0] * norm_of(total))
     failed = where(end.status == int(Status.CONVERGED), int(Status.STALLED), end.status)
     finite = end.status != int(Status.NONFINITE)
     status = where(finite & small, int(Status.CONVERGED), failed)
@@ -342,7 +342,7 @@ def _between(
         pushed: Array = push_through(lambda *v: [with_ends(end, _integrals(integrand, end, v))[0]], ps, ts)[1][0]
         return pushed * where(is_converged(status), asarray(1, dtype), np.nan)
 
-    value = attach_derivative("quad", found, values, slope)
+    value = attach_derivative("quad", total, values, slope)
     return Integral(value, error, end.iterations, end.evaluations, status)
 
 
@@ -484,8 +484,8 @@ def _integrals(integrand: Integrand, mesh: Mesh, values: Sequence[Any]) -> Array
     def at(v: Array) -> Array:
         return integrand(v, *values)
 
-    found = vmap(at)(u)
-    parts = reshape(found, (width.shape[0], len(NODES), *found.shape[1:]))
+    values_at = vmap(at)(u)
+    parts = reshape(values_at, (width.shape[0], len(NODES), *values_at.shape[1:]))
     return width * sum_(parts * WEIGHTS.astype(width.dtype)[:, None], axis=1)
 
 

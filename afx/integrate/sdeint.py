@@ -230,10 +230,10 @@ def sdeint(
             return _check_derivative(as_vector(fns[0](t, unravel(v), *args), v.dtype, "sdeint: drift"), v)
 
         def diffusion_of(t: Array, v: Array) -> Array:
-            found = fns[1](t, unravel(v), *args)
+            diffusion = fns[1](t, unravel(v), *args)
             if noise == "general":
-                return _check_derivative(_matrix_of(found, v), v)
-            return _check_derivative(as_vector(found, v.dtype, "sdeint: diffusion"), v)
+                return _check_derivative(_matrix_of(diffusion, v), v)
+            return _check_derivative(as_vector(diffusion, v.dtype, "sdeint: diffusion"), v)
 
         own = "stratonovich" if method == "heun" else "ito"
         change = 0.0 if form == own else 0.5 if own == "ito" else -0.5
@@ -259,9 +259,9 @@ def _check_method(method: str, noise: str, form: str) -> None:
         )
 
 
-def _matrix_of(found: Any, y: Array) -> Array:
+def _matrix_of(value: Any, y: Array) -> Array:
     """Return a diffusion of general noise, if it is a matrix."""
-    matrix = asarray(found)
+    matrix = asarray(value)
     if matrix.ndim != 2:
         raise ShapeError(
             f"sdeint: the diffusion of general noise is float[elements of y, noises]: got {matrix.aval} for {y.aval}; "
@@ -270,11 +270,11 @@ def _matrix_of(found: Any, y: Array) -> Array:
     return matrix.astype(y.dtype)
 
 
-def _check_derivative(found: Array, y: Array) -> Array:
+def _check_derivative(slope: Array, y: Array) -> Array:
     """Return what a function found, if it fits the state."""
-    if found.shape[:1] != y.shape:
-        raise ShapeError(f"sdeint: drift and diffusion have as many elements as y: got {found.aval} for {y.aval}")
-    return found
+    if slope.shape[:1] != y.shape:
+        raise ShapeError(f"sdeint: drift and diffusion have as many elements as y: got {slope.aval} for {y.aval}")
+    return slope
 
 
 Field = Callable[[Array, Array], Array]

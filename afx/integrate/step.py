@@ -244,8 +244,8 @@ class Trail:
 
     def cut(self, count: int) -> Trail:
         """Return the first steps alone."""
-        found: Trail = pytree.map(lambda rows: rows[:count], self)
-        return found
+        first_steps: Trail = pytree.map(lambda rows: rows[:count], self)
+        return first_steps
 
 
 @attrs.frozen
@@ -284,8 +284,8 @@ class OdeSolution(Generic[T]):
             y = interpolate(trail.starts[k], tuple([rows[k] for rows in trail.dense]), s)
             return self._unravel(where(outside, np.nan, y))
 
-        found = vmap(state)(index, flat)
-        return pytree.map(lambda rows: rows.reshape((*times.shape, *rows.shape[1:])), found)
+        states = vmap(state)(index, flat)
+        return pytree.map(lambda rows: rows.reshape((*times.shape, *rows.shape[1:])), states)
 
 
 def solution_of(

@@ -89,9 +89,9 @@ def _open_new(target: Path) -> tuple[int, str]:
 
 def _set_mode(name: str, mode: int | None) -> None:
     """Give a new file the permissions of the one that it replaces; its owner can read it under any umask."""
-    found = stat.S_IMODE(Path(name).stat().st_mode)
-    wanted = found | 0o600 if mode is None else mode | 0o400
-    if wanted != found:
+    given = stat.S_IMODE(Path(name).stat().st_mode)
+    wanted = given | 0o600 if mode is None else mode | 0o400
+    if wanted != given:
         Path(name).chmod(wanted)
 
 
@@ -253,14 +253,14 @@ def _write_member(archive: zipfile.ZipFile, name: str, pieces: Sequence[bytes | 
     """
     info = zipfile.ZipInfo(name)  # dated 1980: the same tree gives the same bytes
     is_large = sum(len(piece) for piece in pieces) >= ZIP64_MIN_BYTES
-    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     with archive.open(info, "w", force_zip64=is_large) as member:
         for piece in pieces:
             for start in range(0, len(piece), CHUNK_BYTES):
                 chunk = bytes(piece[start : start + CHUNK_BYTES])
-                found.update(chunk)
+                digest.update(chunk)
                 member.write(chunk)
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def _overwrite_header(file: IO[bytes], header: bytes) -> None:
@@ -346,10 +346,10 @@ def _front(file: IO[bytes], expected: str | None = None) -> tuple[Any, list[Memb
     if not comment.startswith(MARK) or length != struct.pack("<H", COMMENT_BYTES):
         raise FileFormatError("the file does not end as an archive of afx does (cut off, or written by something else)")
     members = _members(file, COMMENT_BYTES)
-    found = _outer_digest(file, members, COMMENT_BYTES)
-    if found != comment[len(MARK) :].decode("ascii", "replace"):
+    digest = _outer_digest(file, members, COMMENT_BYTES)
+    if digest != comment[len(MARK) :].decode("ascii", "replace"):
         raise FileFormatError("its header or directory is damaged")
-    if found != (expected or found):
+    if digest != (expected or digest):
         raise FileFormatError("it is another file than the one that was written with the checkpoint")
     return _header(file, members[0]), members
 
@@ -390,10 +390,10 @@ def _outer_digest(file: IO[bytes], members: Sequence[Member], comment_bytes: int
 
 
 def _digest(pieces: Iterable[bytes | memoryview]) -> str:
-    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def _pieces(file: IO[bytes], start: int, stop: int) -> Iterator[bytes]:
@@ -462,15 +462,15 @@ def _array(file: IO[bytes], entry: Entry, member: Member) -> Ndarray:
     """Read one array, compare its digest, and then its own header with what is declared."""
     start = member.stop - entry.nbytes
     front = b"".join(_pieces(file, member.start, start))
-    found = hashlib.blake2b(front, digest_size=DIGEST_BYTES)
+    digest = hashlib.blake2b(front, digest_size=DIGEST_BYTES)
     array = np.empty(entry.shape, entry.dtype)
     view = _bytes_of(array)
     begin = 0
     for piece in _pieces(file, start, member.stop):
         view[begin : begin + len(piece)] = piece
         begin += len(piece)
-        found.update(piece)
-    if found.hexdigest() != entry.digest:
+        digest.update(piece)
+    if digest.hexdigest() != entry.digest:
         raise FileFormatError(f"{entry.name!r} is damaged: its checksum differs")
     if _unpad(front) != _unpad(_npy_header(entry.dtype, entry.shape)):
         raise FileFormatError(f"{entry.name!r} holds another array than its header declares")

@@ -116,13 +116,13 @@ def agree(ranks: Job, work: Callable[[], object]) -> list[Any]:
         told: dict[str, Any] = {"done": work()}
     except OSError as error:
         told = {"fault": str(error)}
-    found = [json.loads(text) for text in ranks.gather_texts(json.dumps(told))]
-    for rank, one in enumerate(found):
+    results = [json.loads(text) for text in ranks.gather_texts(json.dumps(told))]
+    for rank, one in enumerate(results):
         if "fault" in one:
             raise OSError(
                 f"save: rank {rank} could not write its part of a checkpoint: got {one['fault']}; what was saved before is whole"
             )
-    return [one["done"] for one in found]
+    return [one["done"] for one in results]
 
 
 def write_shards(
@@ -172,17 +172,17 @@ def _path(folder: Path, step: int, save: str, rank: int) -> Path:
 
 def _choose_writers(told: Sequence[Mapping[str, Any]], slots: int) -> dict[int, int]:
     """Return the rank that writes each slot: its own where that has it, else the first one that does."""
-    found: dict[int, int] = {}
+    writers: dict[int, int] = {}
     for kind in ("own", "held"):
         for rank, one in enumerate(told):
             for slot in one[kind]:
-                found.setdefault(slot, rank)
-    missing = [slot for slot in range(slots) if slot not in found]
+                writers.setdefault(slot, rank)
+    missing = [slot for slot in range(slots) if slot not in writers]
     if missing:
         raise PeerLost(
             f"save: states of slots that no rank has: got none of {missing}; restart from the last checkpoint"
         )
-    return found
+    return writers
 
 
 def _write_file(
@@ -273,16 +273,16 @@ def read_shards(tree: T, files: Sequence[ShardFile], allow: Sequence[Allowed], p
         )
     wanted = set(range(slots) if ranks is None else ranks.held_slots)
     count = len(take_shards(tree)[1])
-    found: list[dict[int, Any]] = [{} for _ in range(count)]
+    shards: list[dict[int, Any]] = [{} for _ in range(count)]
     for file in files:
         for slot, states in _read_file(path.parent / file.name, file, wanted, allow).items():
             if len(states) != count:
                 raise FileFormatError(
                     f"load: shards of another tree: got {str(path.parent / file.name)!r}; save it anew"
                 )
-            for by_slot, state in zip(found, states, strict=True):
+            for by_slot, state in zip(shards, states, strict=True):
                 by_slot[slot] = state
-    return put_shards(tree, found)
+    return put_shards(tree, shards)
 
 
 def _read_file(
@@ -299,15 +299,15 @@ def _read_file(
         raise FileFormatError(
             f"load: a file of the checkpoint is missing: got no {str(path)!r}; bring it back, or load another step"
         ) from None
-    found: dict[int, tuple[Any, ...]] = {}
+    shards: dict[int, tuple[Any, ...]] = {}
     for slot in slots:
         mine = {name.partition(".")[2]: x for name, x in arrays.items() if name.partition(".")[0] == str(slot)}
         try:
             part = content["slots"][str(slot)]
         except (LookupError, TypeError):
             raise FileFormatError(f"load: no shards of slot {slot}: got {str(path)!r}; save it anew") from None
-        found[slot] = build_content(part, mine, tuple, allow, path)
-    return found
+        shards[slot] = build_content(part, mine, tuple, allow, path)
+    return shards
 
 
 # --- Checkpoint header: what the file of a checkpoint says beside its state, and the settings that a folder remembers
@@ -336,10 +336,10 @@ def settle(remembered: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str,
         ArgumentError: values that are none, or another mode than that of the files.
     """
     standard = {"mode": "min", "keep": 3, "keep_best": 1}
-    found = {
+    settings = {
         name: remembered.get(name, value) if asked[name] is None else asked[name] for name, value in standard.items()
     }
-    mode, keep, keep_best = found.values()
+    mode, keep, keep_best = settings.values()
     if keep < 1 or keep_best < 0:
         raise ArgumentError(f"Checkpoints: keep at least the last one: got keep={keep}, keep_best={keep_best}")
     if mode not in ("min", "max"):
@@ -596,8 +596,8 @@ class Checkpoints:
 
     def _version(self, step: int) -> tuple[int, ...]:
         """Return what tells versions of a step's file apart."""
-        found = self.path(step).stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        status = self.path(step).stat()
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     @overload
     def load(self, step: int, kind: type[T], *, allow: Sequence[Allowed] = ()) -> Checkpoint[T]: ...

@@ -133,19 +133,19 @@ def build_content(
     """
     decoder = Decoder(arrays, Names([*allow, *_allowed_by(kind)]))
     try:
-        found = decoder.value(content["graph"]) if "graph" in content else read_tree(content["tree"], decoder)
+        built = decoder.value(content["graph"]) if "graph" in content else read_tree(content["tree"], decoder)
     except FileFormatError:
         raise
     except Exception as error:  # what the header says is no structure: too deep, of other types, with other keys
         raise FileFormatError(
             f"load: no structure of afx ({error!r:.200}): got {os.fspath(path)!r}; save it anew"
         ) from error
-    if kind is not None and not isinstance(found, kind):
+    if kind is not None and not isinstance(built, kind):
         raise FileFormatError(
-            f"load: the file holds another kind than asked for: got {type(found).__qualname__} for {kind.__qualname__}; "
+            f"load: the file holds another kind than asked for: got {type(built).__qualname__} for {kind.__qualname__}; "
             "load it without the kind"
         )
-    return found
+    return built
 
 
 def _allowed_by(kind: type[Any] | None) -> list[Allowed]:

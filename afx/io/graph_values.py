@@ -146,8 +146,8 @@ def _is_within(item: Any, length: int) -> bool:
 
 
 def _result(op: str, avals: Avals, **params: Any) -> tuple[int, ...]:
-    found: Any = lookup(op).abstract_eval(*avals, **params)
-    shape: tuple[int, ...] = found.shape
+    inferred: Any = lookup(op).abstract_eval(*avals, **params)
+    shape: tuple[int, ...] = inferred.shape
     return shape
 
 

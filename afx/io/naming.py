@@ -126,10 +126,10 @@ def _find_made(face: str, name: str) -> Any:
 
 
 def _find(module: str, name: str) -> Any:
-    found: Any = sys.modules.get(module)
+    thing: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        thing = getattr(thing, part, None)
+    return thing
 
 
 # --- the closed list
@@ -165,8 +165,8 @@ def find_public(text: str) -> Any:
     """
     module, _, name = text.partition(":")
     if module == "numpy":
-        found = vars(np).get(name)
-        return found if isinstance(found, np.ufunc) else None
+        thing = vars(np).get(name)
+        return thing if isinstance(thing, np.ufunc) else None
     if module == "builtins":
         return next((plain for plain in PLAIN_TYPES if plain.__name__ == name), None)
     if module not in FACES + SELDOM_FACES or text in LEFT_OUT:
@@ -174,9 +174,9 @@ def find_public(text: str) -> Any:
     face = importlib.import_module(module)
     if name not in face.__all__:
         return _find_made(module, name)
-    found = getattr(face, name)
-    is_own = module not in SELDOM_FACES or str(getattr(found, "__module__", "")).startswith(f"{module}.")
-    return found if is_own and _is_public(found) else None
+    thing = getattr(face, name)
+    is_own = module not in SELDOM_FACES or str(getattr(thing, "__module__", "")).startswith(f"{module}.")
+    return thing if is_own and _is_public(thing) else None
 
 
 def _is_public(thing: Any) -> bool:
@@ -206,8 +206,8 @@ class Names:
         Raises:
             FileFormatError: no name, one that is neither on the closed list nor allowed, or no such object.
         """
-        found = find_public(_check_text(text, what))
-        return self.find_allowed(text, what) if found is None else found
+        thing = find_public(_check_text(text, what))
+        return self.find_allowed(text, what) if thing is None else thing
 
     def find_allowed(self, text: object, what: str) -> Any:
         """Return the class or function of this name, which must have been allowed; raises as `find` does."""
@@ -228,15 +228,15 @@ class Names:
 
     def _member(self, module: str, name: str, what: str) -> Any:
         self._import(module, name, what)
-        found = _find(module, name)
-        owner = getattr(found, "__module__", None)
+        thing = _find(module, name)
+        owner = getattr(thing, "__module__", None)
         same = owner == module or (isinstance(owner, str) and module.startswith("afx") and owner.startswith("afx"))
-        if found is None or not same or getattr(found, "__qualname__", None) != name:
+        if thing is None or not same or getattr(thing, "__qualname__", None) != name:
             raise RefusedNameError(
                 f"load: {module} defines no {what} of this name: got {name!r}; was it renamed? pass it in allow=[...] "
                 "under its old name, or load with the version that saved the file"
             )
-        return found
+        return thing
 
     def _import(self, module: str, name: str, what: str) -> None:
         """Import a module that was allowed by its full name; of others inside a package, none is imported for a file."""
@@ -270,11 +270,11 @@ class ImportedNames(Names):
         return module in sys.modules and module.partition(".")[0] not in sys.stdlib_module_names
 
     def _member(self, module: str, name: str, what: str) -> Any:
-        found = super()._member(module, name, what)
-        is_function = isinstance(found, FunctionType) and module.partition(".")[0] not in ("afx", "numpy")
-        if not (is_function or is_tree_class(found)):
+        thing = super()._member(module, name, what)
+        is_function = isinstance(thing, FunctionType) and module.partition(".")[0] not in ("afx", "numpy")
+        if not (is_function or is_tree_class(thing)):
             raise FileFormatError(f"load: {module} has no {what} that a tree can hold under this name: got {name!r}")
-        return found
+        return thing
 
 
 def _check_text(text: object, what: str) -> str:

@@ -177,10 +177,10 @@ class Decoder:
 
     def record(self, name: object) -> Any:
         """Return a class that may stand in a tree: a frozen attrs class or a named tuple."""
-        found: Any = self.names.find(name, "class")
-        if not is_tree_class(found) or issubclass(found, Enum):
-            raise FileFormatError(f"load: {name} is no frozen class: got {found!r}; {_FORGED}")
-        return found
+        cls: Any = self.names.find(name, "class")
+        if not is_tree_class(cls) or issubclass(cls, Enum):
+            raise FileFormatError(f"load: {name} is no frozen class: got {cls!r}; {_FORGED}")
+        return cls
 
     def build(self, value: Json) -> Any:
         """Build the instance of a class without its ``__init__``."""
@@ -189,10 +189,10 @@ class Decoder:
 
     def function(self, name: object) -> Any:
         """Return a function of the closed list, or one that is allowed."""
-        found = self.names.find(name, "function")
-        if not callable(found):
-            raise FileFormatError(f"load: {name} is no function: got {found!r}; {_FORGED}")
-        return found
+        function = self.names.find(name, "function")
+        if not callable(function):
+            raise FileFormatError(f"load: {name} is no function: got {function!r}; {_FORGED}")
+        return function
 
     def parameter(self, value: Json) -> Any:
         """Return a parameter of an equation: plain data, and what was allowed by name."""

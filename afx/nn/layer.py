@@ -439,37 +439,37 @@ def _outputs(model: Any, args: tuple[Any, ...]) -> dict[str, str]:
     if not callable(model):
         name = type(model).__name__
         raise ArgumentError(f"summary: the model is no function: got {name}; leave the arguments out, or add __call__")
-    found: dict[str, str] = {}
-    watched = _watch_layers(model, "", found)
+    outputs: dict[str, str] = {}
+    watched = _watch_layers(model, "", outputs)
     try:
         eval_shape(watched, *args)
     except ConcreteValueError:  # Python control flow needs values
         watched(*args)
-    return found
+    return outputs
 
 
-def _watch_layers(value: Any, path: str, found: dict[str, str]) -> Any:
+def _watch_layers(value: Any, path: str, outputs: dict[str, str]) -> Any:
     """Return a copy of a model whose layers note what they return."""
     kind: type[Any] = value.__class__
     if attrs.has(kind):
-        copy: Any = object.__new__(_noting(kind, path, found) if callable(value) else kind)
+        copy: Any = object.__new__(_noting(kind, path, outputs) if callable(value) else kind)
         for child_path, child in _children(value, path):
-            object.__setattr__(copy, child_path.rpartition(".")[2], _watch_layers(child, child_path, found))
+            object.__setattr__(copy, child_path.rpartition(".")[2], _watch_layers(child, child_path, outputs))
         return copy
     if kind is dict:
-        return {key: _watch_layers(item, f"{path}[{key!r}]", found) for key, item in value.items()}
+        return {key: _watch_layers(item, f"{path}[{key!r}]", outputs) for key, item in value.items()}
     if kind in (tuple, list):
-        items = [_watch_layers(item, f"{path}[{k}]", found) for k, item in enumerate(value)]
+        items = [_watch_layers(item, f"{path}[{k}]", outputs) for k, item in enumerate(value)]
         return tuple(items) if kind is tuple else items
     return value
 
 
-def _noting(cls: type[Any], path: str, found: dict[str, str]) -> type[Any]:
+def _noting(cls: type[Any], path: str, outputs: dict[str, str]) -> type[Any]:
     call: Callable[..., Any] = getattr(cls, "__call__")  # noqa: B004, B009 - the method, to be called with another self
 
     def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
         out = call(self, *args, **kwargs)
-        found.setdefault(path, text_of(out))
+        outputs.setdefault(path, text_of(out))
         return out
 
     return type(cls.__name__, (cls,), {"__slots__": (), "__call__": noted})

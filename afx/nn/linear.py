@@ -263,8 +263,8 @@ def one_hot(index: ArrayLike, classes: int, *, dtype: DTypeLike | None = None) -
         raise DtypeError(f"one_hot: needs integers: got {a}; use astype(int)")
     if integer(classes, "one_hot", "classes") < 0:
         raise ShapeError(f"one_hot: classes is a number of 0 or more: got {classes}; give the length of the new axis")
-    found = equal(expand_dims(asarray(index), -1), arange(classes))
-    return astype(found, zeros(()).dtype if dtype is None else dtype)
+    is_class = equal(expand_dims(asarray(index), -1), arange(classes))
+    return astype(is_class, zeros(()).dtype if dtype is None else dtype)
 
 
 # --- Elementwise layers: nothing at all, and an activation that learns its slope

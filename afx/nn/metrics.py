@@ -117,15 +117,15 @@ def confusion_matrix(predictions: ArrayLike, targets: ArrayLike, classes: int | 
     Array([[1, 1],
            [0, 1]], dtype=int64)
     """
-    found = _predict_classes("confusion_matrix", predictions, targets)
+    predicted = _predict_classes("confusion_matrix", predictions, targets)
     a, t = aval_of(predictions), aval_of(targets)
     if classes is None:
         if a.ndim == t.ndim:
             raise ArgumentError(f"confusion_matrix: predictions are classes of unknown number: got {a}; give classes=")
         classes = a.shape[-1]
-    for x in (found, targets):
+    for x in (predicted, targets):
         check_classes(x, classes, "confusion_matrix")
-    rows, columns = (astype(reshape(x, -1), int64) for x in (targets, found))
+    rows, columns = (astype(reshape(x, -1), int64) for x in (targets, predicted))
     return zeros((classes, classes), int64).at[rows, columns].add(1)
 
 
@@ -188,8 +188,8 @@ def r2_score(predictions: ArrayLike, targets: ArrayLike) -> Array:
     rest = sum((y - predictions) ** 2, axis=0)
     total = sum((y - mean(y, axis=0)) ** 2, axis=0)
     is_constant = total == 0
-    found = 1 - rest / where(is_constant, 1, total)
-    return mean(where(is_constant, where(rest == 0, 1.0, 0.0), found))
+    share = 1 - rest / where(is_constant, 1, total)
+    return mean(where(is_constant, where(rest == 0, 1.0, 0.0), share))
 
 
 # --- Metrics of classes and probabilities: precision, recall, their mean, log loss, calibration
@@ -224,12 +224,12 @@ def _ratio(part: Array, whole: Array) -> Array:
 def _average_classes(values: Array, wanted: Array, average: Average | None) -> Array:
     """Return the value of class 1, a mean over classes, or all values, in the default dtype."""
     if average == "binary":
-        found = values[1]
+        value = values[1]
     elif average == "weighted":
-        found = _ratio(sum(values * wanted), sum(wanted))
+        value = _ratio(sum(values * wanted), sum(wanted))
     else:
-        found = values if average is None else mean(values)
-    return astype(found, zeros(()).dtype)
+        value = values if average is None else mean(values)
+    return astype(value, zeros(()).dtype)
 
 
 def precision(

@@ -35,8 +35,8 @@ def call_ufunc(call: Function, ufunc: np.ufunc, args: tuple[Any, ...]) -> Any:
     z = call(args)
     kinds = tuple(map(_describe, args))
     dtypes = None if None in kinds else _loop_dtypes(ufunc, kinds)
-    found = [getattr(v, "dtype", None) for v in (z if ufunc.nout > 1 else (z,))]
-    if dtypes is None or found == list(dtypes[ufunc.nin :]):
+    result_dtypes = [getattr(v, "dtype", None) for v in (z if ufunc.nout > 1 else (z,))]
+    if dtypes is None or result_dtypes == list(dtypes[ufunc.nin :]):
         return z
     z = call(tuple([astype(x, dtype) for x, dtype in zip(args, dtypes, strict=False)]))
     return z if ufunc.nout > 1 else astype(z, dtypes[-1])  # the reciprocals of integers are integers in NumPy
@@ -57,10 +57,10 @@ def _describe(x: Any) -> Any:
 @functools.lru_cache(maxsize=4096)
 def _loop_dtypes(ufunc: np.ufunc, operands: tuple[Any, ...]) -> tuple[DType, ...] | None:
     try:
-        found: tuple[DType, ...] = ufunc.resolve_dtypes((*operands, *(None,) * ufunc.nout))
+        resolved: tuple[DType, ...] = ufunc.resolve_dtypes((*operands, *(None,) * ufunc.nout))
     except TypeError:
         return None
-    return found if all([d.char in SUPPORTED for d in found]) else None  # noqa: C419  # a list is quicker
+    return resolved if all([d.char in SUPPORTED for d in resolved]) else None  # noqa: C419  # a list is quicker
 
 
 # -- functions --

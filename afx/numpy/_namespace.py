@@ -110,10 +110,10 @@ def answer(call: Function, func: Function, args: tuple[Any, ...], kwargs: dict[s
             raise
         failure = error
     try:
-        found = _numpys(func, args, kwargs)
+        result = _numpys(func, args, kwargs)
     except Exception:  # afx's error says more than NumPy's
         raise failure from None
-    return adopt(found)
+    return adopt(result)
 
 
 def _numpys(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -354,8 +354,8 @@ def _where_pull(k: int) -> Any:
 
 def _where_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     zero = np.zeros((), z.dtype)
-    found = to_lower_level(select_where(xs[0], *[zero if t is None else t for t in ts[1:]]))
-    return found if found.shape == z.shape else to_lower_level(broadcast(found, z.shape))
+    tangent = to_lower_level(select_where(xs[0], *[zero if t is None else t for t in ts[1:]]))
+    return tangent if tangent.shape == z.shape else to_lower_level(broadcast(tangent, z.shape))
 
 
 def _where_mask(k: int, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape) -> Value:

@@ -51,15 +51,15 @@ current: Final[contextvars.ContextVar[tuple[Place, int] | None]] = contextvars.C
 
 
 def _find_exchange(who: str) -> tuple[Place, int]:
-    found = current.get()
-    if found is None:
+    place = current.get()
+    if place is None:
         raise ArgumentError(f"{who}: outside of an SPMD program: got no slot; call it inside of machines.spmd(fn)")
-    return found
+    return place
 
 
 def _bind(p: Primitive, x: Any, **params: Any) -> Array:
-    found: Array = bind_any(p, x, **params)
-    return found
+    z: Array = bind_any(p, x, **params)
+    return z
 
 
 def _exchange(x: Any, what: Collective) -> Any:

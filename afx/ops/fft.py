@@ -423,8 +423,11 @@ def _steps(x: ArrayLike, s: Ints, axes: Ints, who: str) -> list[Step]:
     places = tuple(range(-count, 0)) if axes is None else ints(axes, who, "axes")
     if lengths is not None and len(lengths) != len(places):
         raise ArgumentError(f"{who}: lengths and axes differ in number: got s={s} and axes={axes}; give one for each")
-    found = [normalize_axis(a, len(shape), who) for a in places]
-    return [(shape[a] if n == -1 else n, a) for n, a in zip(lengths or (-1,) * len(found), found, strict=True)]
+    axes_of_steps = [normalize_axis(a, len(shape), who) for a in places]
+    return [
+        (shape[a] if n == -1 else n, a)
+        for n, a in zip(lengths or (-1,) * len(axes_of_steps), axes_of_steps, strict=True)
+    ]
 
 
 def _transform_in_turn(transform: Transform, x: ArrayLike, steps: Sequence[Step], norm: Norm) -> Array:

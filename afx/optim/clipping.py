@@ -452,10 +452,10 @@ class Projected(Generic[S]):
         moved, after = apply_rule(self.inner.descend, params, grads, state, value)
         target: T = self.projection(moved)
         before, treedef = pytree.flatten(moved)
-        found = pytree.flatten(target)
-        _check_projection((before, treedef), found)
+        projected = pytree.flatten(target)
+        _check_projection((before, treedef), projected)
         trained = trained_leaves(before, treedef)
-        kept = [y if t else x for x, y, t in zip(before, found[0], trained, strict=True)]
+        kept = [y if t else x for x, y, t in zip(before, projected[0], trained, strict=True)]
         return pytree.unflatten(treedef, kept), after
 
 
@@ -463,8 +463,8 @@ def _check_projection(before: tuple[list[Any], TreeDef[Any]], after: tuple[list[
     """Raise where a projection changes the structure, a shape or a dtype."""
     what = "the projection of params"
     check_structure(after[1], before[1], "projected", what, "keep it")
-    found, wanted = [aval_of(x, "projected") for x in after[0]], [aval_of(x) for x in before[0]]
-    check_matching(found, wanted, before[1], "projected", what, "keep it")
+    given, wanted = [aval_of(x, "projected") for x in after[0]], [aval_of(x) for x in before[0]]
+    check_matching(given, wanted, before[1], "projected", what, "keep it")
 
 
 def projected(optimizer: Optimizer[S], projection: Callable[[T], T]) -> Projected[S]:

@@ -32,13 +32,13 @@ def count_zero() -> Array:
 
 def rate_at(rate: LearningRate, count: Array) -> Array:
     """Return the learning rate at a step, as a float64 scalar that states show."""
-    found = rate(count) if callable(rate) else rate
-    aval = aval_of(found, "learning_rate")
+    value = rate(count) if callable(rate) else rate
+    aval = aval_of(value, "learning_rate")
     if aval.shape != ():
         raise ShapeError(f"learning_rate: a scalar: got {aval}; scale gradients to move parameters differently")
     if aval.dtype.kind == "c":
         raise DtypeError(f"learning_rate: a real number: got {aval}; take its real part")
-    return asarray(found).astype(float64) if isinstance(found, Array) else asarray(found, float64)
+    return asarray(value).astype(float64) if isinstance(value, Array) else asarray(value, float64)
 
 
 class HasRate(Protocol):

@@ -258,11 +258,11 @@ def mask_leaves(mask: Mask, params: Tree, who: str) -> list[Any]:
         TreeError, ShapeError, DtypeError: the mask does not fit the parameters; the message names the path.
     """
     leaves, treedef = pytree.flatten(params)
-    found = [_as_bool(m) for m in _spread(mask, params, who, _is_mask)]
-    for k, (m, leaf) in enumerate(zip(found, leaves, strict=True)):
+    masks = [_as_bool(m) for m in _spread(mask, params, who, _is_mask)]
+    for k, (m, leaf) in enumerate(zip(masks, leaves, strict=True)):
         if not isinstance(m, bool) and is_trained(leaf):
             _check_mask(m, leaf, pytree.paths(treedef)[k], who)
-    return found
+    return masks
 
 
 def label_leaves(labels: Labels, params: Tree, who: str) -> list[str]:
@@ -272,12 +272,12 @@ def label_leaves(labels: Labels, params: Tree, who: str) -> list[str]:
         TreeError: the labels do not fit the parameters; the message names the path.
         ArgumentError: a label is no string.
     """
-    found = _spread(labels, params, who, lambda x: isinstance(x, str))
-    for k, label in enumerate(found):
+    names = _spread(labels, params, who, lambda x: isinstance(x, str))
+    for k, label in enumerate(names):
         if not isinstance(label, str):
             path = pytree.paths(pytree.structure(params))[k]
             raise ArgumentError(f"{who}: a label is a string: got {label!r} for params{path}; return a name")
-    return found
+    return names
 
 
 def _spread(prefix: Any, params: Tree, who: str, is_value: Callable[[Any], bool]) -> list[Any]:
@@ -292,10 +292,10 @@ def _spread(prefix: Any, params: Tree, who: str, is_value: Callable[[Any], bool]
 def takes_one(fn: Callable[..., Any]) -> bool:
     """Tell whether a function needs one argument alone: the parameters, where others take path and leaf."""
     try:
-        found = inspect.signature(fn).parameters.values()
+        parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
         return True
-    positional = [p for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
     return len([p for p in positional if p.default is p.empty]) == 1
 
 
@@ -424,8 +424,8 @@ def _gradients(grads: Any, leaves: Sequence[Any], treedef: TreeDef[Any]) -> list
     """Return the leaves of the gradients, or raise where they differ from the parameters', naming the path."""
     slopes, slope_tree = pytree.flatten(grads)
     check_structure(slope_tree, treedef, "step", "grads", "pass what afx.grad returns")
-    found, wanted = [aval_of(g, "step") for g in slopes], [aval_of(p, "step") for p in leaves]
-    check_matching(found, wanted, treedef, "step", "grads", "pass what afx.grad returns")
+    given, wanted = [aval_of(g, "step") for g in slopes], [aval_of(p, "step") for p in leaves]
+    check_matching(given, wanted, treedef, "step", "grads", "pass what afx.grad returns")
     return [asarray(g) for g in slopes]
 
 
@@ -434,8 +434,8 @@ def check_state(before: Any, after: Any) -> None:
     old, treedef = pytree.flatten(before)
     new, structure = pytree.flatten(after)
     check_structure(treedef, structure, "step", "state", OTHER_PARAMS)
-    found, wanted = [aval_of(x, "step") for x in old], [aval_of(x, "step") for x in new]
-    check_matching(found, wanted, treedef, "step", "state", OTHER_PARAMS, dtypes="weak")  # numbers may replace settings
+    given, wanted = [aval_of(x, "step") for x in old], [aval_of(x, "step") for x in new]
+    check_matching(given, wanted, treedef, "step", "state", OTHER_PARAMS, dtypes="weak")  # numbers may replace settings
 
 
 def _check_updates(leaves: Sequence[Array], updates: Sequence[Array], treedef: TreeDef[Any]) -> None:

@@ -451,8 +451,8 @@ def decay_weights(updates: T, params: T, strength: float | Array, mask: Mask = T
     if not is_nonzero(strength):
         return updates
     chosen = mask_leaves(mask, params, "weight decay")
-    found, treedef = pytree.flatten(updates)
-    pairs = zip(found, pytree.leaves(params), chosen, strict=True)
+    leaves, treedef = pytree.flatten(updates)
+    pairs = zip(leaves, pytree.leaves(params), chosen, strict=True)
     return pytree.unflatten(treedef, [_decay(u, p, strength, m) for u, p, m in pairs])
 
 

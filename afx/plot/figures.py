@@ -184,8 +184,8 @@ def _smooth(values: Numbers, count: int) -> Numbers:
     counted = np.concatenate([np.zeros(count - 1), is_finite.astype(np.float64)])
     windows = np.lib.stride_tricks.sliding_window_view
     sums, counts = windows(padded, count).sum(axis=-1), windows(counted, count).sum(axis=-1)
-    found: Numbers = np.divide(sums, counts, out=np.full(len(values), np.nan), where=counts > 0)
-    return found
+    means: Numbers = np.divide(sums, counts, out=np.full(len(values), np.nan), where=counts > 0)
+    return means
 
 
 # --- Profiles as figures: the time of each line of a function's code

@@ -46,8 +46,8 @@ def weights(tree: object, *, bins: int = 50, save: SavePath = None) -> Figure:
     """
     if bins < 1:
         raise ArgumentError(f"weights: a number of bins: got {bins=}; give 1 or more")
-    found = {path: np.asarray(leaf) for path, leaf in flatten_with_path(tree)[0]}
-    arrays = {path: x for path, x in found.items() if is_inexact(x.dtype) and x.size}
+    leaves = {path: np.asarray(leaf) for path, leaf in flatten_with_path(tree)[0]}
+    arrays = {path: x for path, x in leaves.items() if is_inexact(x.dtype) and x.size}
     if not arrays:
         raise ArgumentError("weights: no array of real or complex numbers: got none; give a model or its parameters")
     columns = min(COLUMNS, len(arrays))
@@ -247,7 +247,7 @@ def pairs(draws: Draws[Any], *, names: list[str] | None = None, save: SavePath =
 
 def _choose(tree: Any, names: list[str] | None, who: str) -> dict[str, Any]:
     """Return draws [chains, draws] of the numbers of these names."""
-    found = columns_of(tree)
-    if missing := [name for name in names or [] if name not in found]:
-        raise ArgumentError(f"{who}: no such number: got {missing}; there are {list(found)}")
-    return found if names is None else {name: found[name] for name in names}
+    columns = columns_of(tree)
+    if missing := [name for name in names or [] if name not in columns]:
+        raise ArgumentError(f"{who}: no such number: got {missing}; there are {list(columns)}")
+    return columns if names is None else {name: columns[name] for name in names}

@@ -574,11 +574,11 @@ _known: dict[type, bool] = {}
 
 def is_table(cls: type) -> bool:
     """Tell whether a class is one of pandas' tables, or derives from one."""
-    found = _known.get(cls)
-    if found is None:
+    is_known = _known.get(cls)
+    if is_known is None:
         own = [base for base in cls.__mro__ if base.__module__.partition(".")[0] == "pandas"]
-        found = _known[cls] = any(base.__name__ in TABLES for base in own)
-    return found
+        is_known = _known[cls] = any(base.__name__ in TABLES for base in own)
+    return is_known
 
 
 def table_values(table: Any) -> "np.ndarray[Any, Any]":

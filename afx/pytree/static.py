@@ -66,9 +66,9 @@ def is_attrs_class(cls: type) -> bool:
 
 def fields_of(cls: type) -> "tuple[attrs.Attribute[Any], ...]":
     """Return the fields of an attrs class or a dataclass."""
-    found: Any = getattr(cls, "__attrs_attrs__", None)
+    own: Any = getattr(cls, "__attrs_attrs__", None)
     fields: tuple[attrs.Attribute[Any], ...] = (
-        importlib.import_module("dataclasses").fields(cls) if found is None else found
+        importlib.import_module("dataclasses").fields(cls) if own is None else own
     )
     return fields
 

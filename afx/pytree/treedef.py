@@ -135,8 +135,8 @@ def orders(treedef: TreeDef[object]) -> tuple[tuple[int, tuple[object, ...]], ..
     try:
         return treedef._orders
     except AttributeError:
-        found = [(k, t.order) for k, t in enumerate(treedef.tokens) if isinstance(t, DictNode) and t.order != t.keys]
-        _set_orders(treedef, tuple(found))
+        by_token = [(k, t.order) for k, t in enumerate(treedef.tokens) if isinstance(t, DictNode) and t.order != t.keys]
+        _set_orders(treedef, tuple(by_token))
         return treedef._orders
 
 
@@ -144,20 +144,20 @@ def marked_leaves(treedef: TreeDef[object]) -> Sequence[bool]:
     """Tell of each leaf whether it stands in a field marked with `non_trainable`; () where none is."""
     if not MARKING_NODES or MARKING_NODES.isdisjoint(treedef.tokens):
         return ()
-    found: list[bool] = []
+    marked_ones: list[bool] = []
     waiting: list[Iterator[bool]] = [iter((False,))]
     for token in treedef.tokens:
         while (marked := next(waiting[-1], None)) is None:
             waiting.pop()
         if token is LEAF:
-            found.append(marked)
+            marked_ones.append(marked)
         elif isinstance(token, Node):
             marks = token.marks(marked)
             if token.is_flat:
-                found.extend(marks)
+                marked_ones.extend(marks)
             else:
                 waiting.append(iter(marks))
-    return found
+    return marked_ones
 
 
 NUMBER_FIELDS = frozenset(
@@ -169,7 +169,7 @@ def integers_in_number_fields(treedef: TreeDef[object]) -> list[str]:
     """List the key paths of Python integers in unmarked fields that are annotated as a float or an array."""
     if not any(type(token) is tuple and token[0] is int for token in treedef.tokens):
         return []
-    found: list[bool] = []
+    are_numbers: list[bool] = []
     waiting: list[Iterator[bool]] = [iter((False,))]
     for token in treedef.tokens:
         while (is_number := next(waiting[-1], None)) is None:
@@ -178,8 +178,8 @@ def integers_in_number_fields(treedef: TreeDef[object]) -> list[str]:
             if not token.is_flat:
                 waiting.append(iter(_number_fields(token)))
         elif token is not LEAF:
-            found.append(is_number and type(token) is tuple and token[0] is int)
-    return [path for (path, _), is_one in zip(static_values(treedef), found, strict=True) if is_one]
+            are_numbers.append(is_number and type(token) is tuple and token[0] is int)
+    return [path for (path, _), is_one in zip(static_values(treedef), are_numbers, strict=True) if is_one]
 
 
 def _number_fields(node: Node) -> Sequence[bool]:
@@ -295,11 +295,11 @@ def flatten(tree: T) -> tuple[list[Leaf], TreeDef[T]]:
     mode = INSIDE if _kind_outside(type(tree)) is IS_INSTANCE else OUTSIDE
     while True:
         known = len(_LEAF_TYPES) + len(_LEAF_TYPES_INSIDE)
-        found: list[Leaf] = []
+        leaves: list[Leaf] = []
         tokens: list[Token] = []
-        _walk([tree], mode, found, tokens)
+        _walk([tree], mode, leaves, tokens)
         if known == len(_LEAF_TYPES) + len(_LEAF_TYPES_INSIDE):  # else nodes were met before their leaves were known
-            return found, _SEEN.get(tuple(map(id, tokens))) or _new_treedef(tokens, len(found))
+            return leaves, _SEEN.get(tuple(map(id, tokens))) or _new_treedef(tokens, len(leaves))
 
 
 _SEEN: dict[tuple[int, ...], TreeDef[Any]] = {}  # by the identities of their tokens, which live as long
@@ -316,7 +316,7 @@ def _new_treedef(tokens: list[Token], count: int) -> TreeDef[Any]:
     return made
 
 
-def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Token]) -> None:
+def _walk(waiting: list[object], mode: Mode, leaves: list[Leaf], tokens: list[Token]) -> None:
     """Append the leaves and tokens of the values that wait, the last of them first."""
     kind_of, all_leaves = mode.kinds.get, mode.all_leaves
     check = len(tokens) + _CHECK_AFTER
@@ -324,7 +324,7 @@ def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Tok
         value = waiting.pop()
         kind = kind_of(type(value)) or _learn_value(value, mode, tokens)
         if kind is IS_LEAF:
-            found.append(value)
+            leaves.append(value)
             tokens.append(LEAF)
         elif value is None:
             tokens.append(NOTHING)
@@ -333,9 +333,9 @@ def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Tok
         elif kind is IS_MARKED:
             tokens.append(_marked(value, tokens))
         elif kind is IS_INSTANCE:
-            _walk([value], INSIDE, found, tokens)
+            _walk([value], INSIDE, leaves, tokens)
         elif kind is IS_TABLE:
-            found.append(table_values(value))
+            leaves.append(table_values(value))
             tokens.append(LEAF)
         else:
             try:
@@ -343,7 +343,7 @@ def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Tok
             except AttributeError as error:
                 raise _error(f"a field is not set ({error})", tokens, value, "give every field a value") from None
             if all_leaves(map(type, children)):
-                found.extend(children)
+                leaves.extend(children)
                 tokens.append(node.flat)
             else:
                 tokens.append(node)
@@ -354,7 +354,7 @@ def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Tok
 
 def flatten_until(tree: T, is_leaf: Callable[[Any], bool]) -> tuple[list[Leaf], TreeDef[T]]:
     """Take a tree apart as `flatten` does, but not below what a function calls a leaf."""
-    found: list[Leaf] = []
+    leaves: list[Leaf] = []
     tokens: list[Token] = []
     waiting: list[tuple[Any, Mode]] = [(tree, OUTSIDE)]
     while waiting:
@@ -363,7 +363,7 @@ def flatten_until(tree: T, is_leaf: Callable[[Any], bool]) -> tuple[list[Leaf], 
         marked = mode.kinds.get(cls) is IS_MARKED
         kind = IS_LEAF if not marked and is_leaf(value) else mode.kinds.get(cls) or _learn_value(value, mode, tokens)
         if kind is IS_LEAF:
-            found.append(value)
+            leaves.append(value)
             tokens.append(LEAF)
         elif kind is IS_INSTANCE:
             waiting.append((value, INSIDE))
@@ -372,13 +372,13 @@ def flatten_until(tree: T, is_leaf: Callable[[Any], bool]) -> tuple[list[Leaf], 
         elif kind is IS_STATIC:
             tokens.append((cls, value))
         elif kind is IS_TABLE:
-            found.append(table_values(value))
+            leaves.append(table_values(value))
             tokens.append(LEAF)
         else:
             node, children = cast("Any", kind)(value)
             tokens.append(node)
             waiting.extend([(child, mode) for child in reversed(children)])
-    return found, TreeDef(_flatten_nodes(tokens), len(found))
+    return leaves, TreeDef(_flatten_nodes(tokens), len(leaves))
 
 
 def _flatten_nodes(tokens: list[Token]) -> tuple[Token, ...]:
@@ -518,8 +518,8 @@ def flatten_with_path(tree: T) -> tuple[list[tuple[str, Leaf]], TreeDef[T]]:
     >>> pytree.flatten_with_path({"w": [1.0, 2.0]})[0]
     [("['w'][0]", 1.0), ("['w'][1]", 2.0)]
     """
-    found, treedef = flatten(tree)
-    return list(zip(paths(treedef), found, strict=True)), treedef
+    leaves, treedef = flatten(tree)
+    return list(zip(paths(treedef), leaves, strict=True)), treedef
 
 
 def is_leaf(value: object) -> bool:

@@ -88,8 +88,8 @@ def map(fn: Callable[..., object], tree: T, /, *rest: object, is_leaf: IsLeaf = 
     >>> pytree.map(lambda p, g: p - 0.5 * g, {"w": [1.0, 2.0]}, {"w": [2.0, 2.0]})
     {'w': [0.0, 1.0]}
     """
-    found, treedef = flatten(tree) if is_leaf is None else flatten_until(tree, is_leaf)
-    columns = [found]
+    leaves, treedef = flatten(tree) if is_leaf is None else flatten_until(tree, is_leaf)
+    columns = [leaves]
     for number, other in enumerate(rest, 2):
         others, structure = flatten(other) if is_leaf is None else flatten_until(other, is_leaf)
         if structure != treedef:
@@ -109,8 +109,8 @@ def map_with_path(fn: Callable[[str, Leaf], object], tree: T) -> T:
     >>> pytree.map_with_path(lambda path, p: 0.0 if path.endswith("['b']") else p, {"w": 3.0, "b": 2.0})
     {'w': 3.0, 'b': 0.0}
     """
-    found, treedef = flatten(tree)
-    return unflatten(treedef, builtins.map(fn, paths(treedef), found))
+    leaves, treedef = flatten(tree)
+    return unflatten(treedef, builtins.map(fn, paths(treedef), leaves))
 
 
 # --- Tree comparison: `equal` for values, and checks that name the path at which a tree does not fit
@@ -168,24 +168,24 @@ def _same(x: Leaf, y: Leaf) -> bool:
 _PYTHON_NUMBERS = frozenset((bool, int, float, complex))
 
 
-def check_structure(found: Structure, wanted: Structure, who: str, what: str, advice: str) -> None:
+def check_structure(given: Structure, wanted: Structure, who: str, what: str, advice: str) -> None:
     """Raise `TreeError` where a tree has another structure than it should, naming the first path.
 
     Args:
-        found: the structure of the tree that is checked.
+        given: the structure of the tree that is checked.
         wanted: the structure that it should have.
         who: the function, for messages.
         what: the name of the tree, which paths follow: ``grads``, ``the carry``.
         advice: what to do.
     """
-    if found != wanted:
-        path, theirs, mine = difference(wanted, found)
+    if given != wanted:
+        path, theirs, mine = difference(wanted, given)
         place = f"{what}{path}" if path else what
         raise TreeError(f"{who}: the structure of {place} differs: got {mine} for {theirs}; {advice}")
 
 
 def check_matching(
-    found: Sequence[Described],
+    given: Sequence[Described],
     wanted: Sequence[Described],
     treedef: Structure,
     who: str,
@@ -197,7 +197,7 @@ def check_matching(
     """Raise where a leaf has another shape or dtype than it should, naming its path.
 
     Args:
-        found: the abstract values of the leaves that are checked.
+        given: the abstract values of the leaves that are checked.
         wanted: those that they should have.
         treedef: the structure of both.
         who: the function, for messages.
@@ -208,7 +208,7 @@ def check_matching(
     Raises:
         ShapeError, DtypeError: a leaf differs.
     """
-    for k, (a, b) in enumerate(zip(found, wanted, strict=True)):
+    for k, (a, b) in enumerate(zip(given, wanted, strict=True)):
         if a.shape != b.shape:
             raise ShapeError(f"{who}: the shape of {what}{paths(treedef)[k]} differs: got {a} for {b}; {advice}")
         if a.dtype != b.dtype and (dtypes == "same" or (dtypes == "weak" and not a.weak and not b.weak)):
@@ -332,13 +332,13 @@ def partition(tree: T, predicate: Tree | Callable[[str, Leaf], bool]) -> tuple[T
     >>> chosen, rest, pytree.combine(chosen, rest)
     ({'w': 1.0, 'n': None}, {'w': None, 'n': 3}, {'w': 1.0, 'n': 3})
     """
-    found, treedef = flatten(tree)
+    leaves, treedef = flatten(tree)
     if callable(predicate):
-        holds = [bool(predicate(path, leaf)) for path, leaf in zip(paths(treedef), found, strict=True)]
+        holds = [bool(predicate(path, leaf)) for path, leaf in zip(paths(treedef), leaves, strict=True)]
     else:
         holds = broadcast_prefix(predicate, tree, is_leaf=lambda x: isinstance(x, bool), who="partition")
-    chosen = [leaf if h else None for leaf, h in zip(found, holds, strict=True)]
-    rest = [None if h else leaf for leaf, h in zip(found, holds, strict=True)]
+    chosen = [leaf if h else None for leaf, h in zip(leaves, holds, strict=True)]
+    rest = [None if h else leaf for leaf, h in zip(leaves, holds, strict=True)]
     return unflatten(treedef, chosen), unflatten(treedef, rest)
 
 
@@ -359,9 +359,9 @@ def combine(tree: T, *others: T) -> T:
     first, treedef = flatten_until(tree, _is_none)
     columns = [first]
     for other in others:
-        found, structure = flatten_until(other, _is_none)
+        leaves, structure = flatten_until(other, _is_none)
         check_structure(structure, treedef, "combine", "a tree", "pass what pytree.partition returns")
-        columns.append(found)
+        columns.append(leaves)
     chosen = [[x for x in column if x is not None] for column in zip(*columns, strict=True)]
     for k, several in enumerate(chosen):
         if len(several) > 1:
@@ -400,20 +400,20 @@ def update_at(tree: T, where: str | Callable[[T], object], new: Tree | Callable[
     >>> pytree.update_at({"w": [1.0, 2.0], "b": 0.0}, lambda tree: tree["w"], lambda leaf: 10 * leaf)
     {'w': [10.0, 20.0], 'b': 0.0}
     """
-    found, treedef = flatten(tree)
+    leaves, treedef = flatten(tree)
     if isinstance(where, str):
         chosen = [k for k, path in enumerate(paths(treedef)) if _starts_with(path, where)]
         shape = None
     else:
-        marks, shape = flatten(where(unflatten(treedef, [_Mark(k) for k in range(len(found))])))
+        marks, shape = flatten(where(unflatten(treedef, [_Mark(k) for k in range(len(leaves))])))
         if not all(isinstance(mark, _Mark) for mark in marks):
             raise TreeError("update_at: the function returns parts of the tree it is given: got something else; select")
         chosen = [cast("_Mark", mark).index for mark in marks]
     if not chosen:
         raise TreeError(f"update_at: there are no leaves at {where!r}: got {treedef}; see pytree.paths")
-    after: list[Any] = list(found)
+    after: list[Any] = list(leaves)
     if callable(new):
-        values = [new(found[k]) for k in chosen]
+        values = [new(leaves[k]) for k in chosen]
     else:
         values, structure = flatten(new)
         if len(values) != len(chosen) or (shape is not None and structure != shape):
@@ -465,17 +465,17 @@ class Unravel(Generic[T]):
             raise ShapeError(
                 f"unravel: the vector has {sum(sizes)} elements: got shape {vector.shape}; keep its length"
             )
-        found: list[Any] = []
+        parts: list[Any] = []
         start = 0
         for shape, dtype, other, size in zip(shapes, dtypes, self.others, sizes, strict=True):
             if shape is None:
-                found.append(other)
+                parts.append(other)
                 continue
             part = vector[start : start + size].reshape(shape)
             part = part.real if part.dtype.kind == "c" and dtype.kind != "c" else part
-            found.append(part.astype(dtype))
+            parts.append(part.astype(dtype))
             start += size
-        return unflatten(treedef, found)
+        return unflatten(treedef, parts)
 
 
 register(Unravel, lambda back: (back.others, back.layout), lambda layout, others: Unravel(layout, tuple(others)))

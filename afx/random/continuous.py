@@ -120,9 +120,9 @@ def gumbel(
     >>> gumbel(afx.random.key(0), 3).shape
     (3,)
     """
-    lengths, found, (centre, width) = resolve_arguments("gumbel", key, shape, dtype, loc, scale)
+    lengths, target, (centre, width) = resolve_arguments("gumbel", key, shape, dtype, loc, scale)
     require_scale("gumbel", width)
-    z = -log(random_draw(key, "exponential", lengths, found))
+    z = -log(random_draw(key, "exponential", lengths, target))
     if not is_number(width, 1):
         z = z * width
     return z if is_number(centre, 0) else z + centre
@@ -156,9 +156,9 @@ def rayleigh(
     >>> rayleigh(afx.random.key(0), 3).shape
     (3,)
     """
-    lengths, found, (width,) = resolve_arguments("rayleigh", key, shape, dtype, scale)
+    lengths, target, (width,) = resolve_arguments("rayleigh", key, shape, dtype, scale)
     require_scale("rayleigh", width)
-    z = sqrt(2 * random_draw(key, "exponential", lengths, found))
+    z = sqrt(2 * random_draw(key, "exponential", lengths, target))
     return z if is_number(width, 1) else z * width
 
 
@@ -187,10 +187,10 @@ def weibull(
     >>> weibull(afx.random.key(0), 1.5, 3).shape
     (3,)
     """
-    lengths, found, (power, width) = resolve_arguments("weibull", key, shape, dtype, concentration, scale)
+    lengths, target, (power, width) = resolve_arguments("weibull", key, shape, dtype, concentration, scale)
     require_positive("weibull", "a concentration", power)
     require_scale("weibull", width)
-    z: Array = random_draw(key, "exponential", lengths, found) ** (1 / power)
+    z: Array = random_draw(key, "exponential", lengths, target) ** (1 / power)
     return z if is_number(width, 1) else z * width
 
 
@@ -209,10 +209,10 @@ def pareto(
     >>> pareto(afx.random.key(0), 3.0, 3).shape
     (3,)
     """
-    lengths, found, (power, width) = resolve_arguments("pareto", key, shape, dtype, concentration, scale)
+    lengths, target, (power, width) = resolve_arguments("pareto", key, shape, dtype, concentration, scale)
     require_positive("pareto", "a concentration", power)
     require_scale("pareto", width)
-    z = exp(random_draw(key, "exponential", lengths, found) / power)
+    z = exp(random_draw(key, "exponential", lengths, target) / power)
     return z if is_number(width, 1) else z * width
 
 
@@ -248,12 +248,12 @@ def truncated_normal(
     >>> bool(afx.min(x) >= -1 and afx.max(x) <= 2)
     True
     """
-    lengths, found, (a, b, centre, width) = resolve_arguments(
+    lengths, target, (a, b, centre, width) = resolve_arguments(
         "truncated_normal", key, shape, dtype, low, high, loc, scale
     )
     require_positive("truncated_normal", "a scale", width)
     require_order("truncated_normal", a, b)
-    z = random_between(key, (a - centre) / width, (b - centre) / width, lengths, found)
+    z = random_between(key, (a - centre) / width, (b - centre) / width, lengths, target)
     if is_number(centre, 0) and is_number(width, 1):
         return z
     return clip(centre + width * z, a, b)  # rounding may step over a bound
@@ -287,10 +287,10 @@ def gamma(
     >>> gamma(afx.random.key(0), 2.0, 3).shape
     (3,)
     """
-    lengths, found, (power, width) = resolve_arguments("gamma", key, shape, dtype, a, scale)
+    lengths, target, (power, width) = resolve_arguments("gamma", key, shape, dtype, a, scale)
     require_positive("gamma", "a shape parameter", power)
     require_scale("gamma", width)
-    z = random_gamma(key, power, lengths, found)
+    z = random_gamma(key, power, lengths, target)
     return z if is_number(width, 1) else z * width
 
 
@@ -302,9 +302,9 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike = None, *, dtype: DT
     >>> bool(afx.all(afx.isfinite(loggamma(afx.random.key(0), 1e-6, 3))))
     True
     """
-    lengths, found, (power,) = resolve_arguments("loggamma", key, shape, dtype, a)
+    lengths, target, (power,) = resolve_arguments("loggamma", key, shape, dtype, a)
     require_positive("loggamma", "a shape parameter", power)
-    return random_gamma(key, power, lengths, found, logarithm=True)
+    return random_gamma(key, power, lengths, target, logarithm=True)
 
 
 def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike = None, *, dtype: DTypeLike | None = None) -> Array:
@@ -313,9 +313,9 @@ def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike = None, *, dtype: 
     >>> chisquare(afx.random.key(0), 3, 2).shape
     (2,)
     """
-    lengths, found, (freedom,) = resolve_arguments("chisquare", key, shape, dtype, df)
+    lengths, target, (freedom,) = resolve_arguments("chisquare", key, shape, dtype, df)
     require_positive("chisquare", "a number of degrees of freedom", freedom)
-    return 2 * random_gamma(key, freedom / 2, lengths, found)
+    return 2 * random_gamma(key, freedom / 2, lengths, target)
 
 
 def t(
@@ -334,14 +334,14 @@ def t(
     >>> t(afx.random.key(0), 5.0, 3).shape
     (3,)
     """
-    lengths, found, (freedom, centre, width) = resolve_arguments("t", key, shape, dtype, df, loc, scale)
+    lengths, target, (freedom, centre, width) = resolve_arguments("t", key, shape, dtype, df, loc, scale)
     require_positive("t", "a number of degrees of freedom", freedom)
     require_scale("t", width)
     first, second = split(key)
     half = freedom / 2
     # in logarithms: for few degrees of freedom the gamma number underflows
-    root: Array = exp((log(half) - random_gamma(second, half, lengths, found, logarithm=True)) / 2)
-    z: Array = random_draw(first, "normal", lengths, found) * root * width + centre
+    root: Array = exp((log(half) - random_gamma(second, half, lengths, target, logarithm=True)) / 2)
+    z: Array = random_draw(first, "normal", lengths, target) * root * width + centre
     return z
 
 
@@ -360,10 +360,10 @@ def f(
     >>> f(afx.random.key(0), 5.0, 7.0, 3).shape
     (3,)
     """
-    lengths, found, (above, below) = resolve_arguments("f", key, shape, dtype, dfnum, dfden)
+    lengths, target, (above, below) = resolve_arguments("f", key, shape, dtype, dfnum, dfden)
     require_positive("f", "a number of degrees of freedom", above)
     require_positive("f", "a number of degrees of freedom", below)
-    return exp(_log_ratio(key, above / 2, below / 2, lengths, found) + log(below) - log(above))
+    return exp(_log_ratio(key, above / 2, below / 2, lengths, target) + log(below) - log(above))
 
 
 def _log_ratio(key: ArrayLike, a: Any, b: Any, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -382,10 +382,10 @@ def beta(
     >>> beta(afx.random.key(0), 2.0, 3.0, 4).shape
     (4,)
     """
-    lengths, found, (first, second) = resolve_arguments("beta", key, shape, dtype, a, b)
+    lengths, target, (first, second) = resolve_arguments("beta", key, shape, dtype, a, b)
     require_positive("beta", "a shape parameter", first)
     require_positive("beta", "a shape parameter", second)
-    return sigmoid(_log_ratio(key, first, second, lengths, found))
+    return sigmoid(_log_ratio(key, first, second, lengths, target))
 
 
 def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike = None, *, dtype: DTypeLike | None = None) -> Array:
@@ -409,6 +409,6 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike = None, *, dtyp
     if not aval.ndim:
         raise ShapeError(f"dirichlet: one alpha for each share: got {aval}; give a vector")
     full = None if shape is None else (*checked_shape(shape, "dirichlet"), aval.shape[-1])
-    lengths, found, (powers,) = resolve_arguments("dirichlet", key, full, dtype, alpha)
+    lengths, target, (powers,) = resolve_arguments("dirichlet", key, full, dtype, alpha)
     require_positive("dirichlet", "an alpha", powers)
-    return softmax(random_gamma(key, powers, lengths, found, logarithm=True), -1)
+    return softmax(random_gamma(key, powers, lengths, target, logarithm=True), -1)

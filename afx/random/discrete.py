@@ -344,13 +344,13 @@ def multivariate_normal(
     a, b = aval_of(mean, who), aval_of(cov, who)
     if not a.ndim or b.ndim < 2 or b.shape[-2:] != (a.shape[-1],) * 2:
         raise ShapeError(f"{who}: a vector and a matrix of its length: got {a} and {b}; transpose or reshape them")
-    found = floating(dtype, who, mean, cov)
+    target = floating(dtype, who, mean, cov)
     parts = [a.shape[:-1], b.shape[:-2]]
     lengths = broadcast_shapes(parts) if shape is None else checked_shape(shape, who)
     if lengths is None or broadcast_shapes([lengths, *parts]) != lengths:
         raise ShapeError(f"{who}: parameters do not broadcast to the shape: got {a}, {b} and shape {shape}; widen it")
-    z = random_draw(key, "normal", (*lengths, a.shape[-1], 1), found)
-    return matmul(cholesky(astype(cov, found)), z)[..., 0] + astype(mean, found)
+    z = random_draw(key, "normal", (*lengths, a.shape[-1], 1), target)
+    return matmul(cholesky(astype(cov, target)), z)[..., 0] + astype(mean, target)
 
 
 def orthogonal(key: ArrayLike, n: int, shape: ShapeLike = None, *, dtype: DTypeLike | None = None) -> Array:
@@ -360,9 +360,9 @@ def orthogonal(key: ArrayLike, n: int, shape: ShapeLike = None, *, dtype: DTypeL
     >>> bool(afx.max(afx.abs(q @ q.T - afx.eye(3))) < 1e-5)
     True
     """
-    found = floating(dtype, "orthogonal", 0.0)
+    target = floating(dtype, "orthogonal", 0.0)
     lengths = checked_shape(() if shape is None else shape, "orthogonal")
-    return random_orthogonal(checked_key(key, "orthogonal"), (*lengths, *checked_shape((n, n), "orthogonal")), found)
+    return random_orthogonal(checked_key(key, "orthogonal"), (*lengths, *checked_shape((n, n), "orthogonal")), target)
 
 
 def sphere(key: ArrayLike, n: int, shape: ShapeLike = None, *, dtype: DTypeLike | None = None) -> Array:
@@ -371,9 +371,9 @@ def sphere(key: ArrayLike, n: int, shape: ShapeLike = None, *, dtype: DTypeLike 
     >>> sphere(afx.random.key(0), 3, 5).shape
     (5, 3)
     """
-    found = floating(dtype, "sphere", 0.0)
+    target = floating(dtype, "sphere", 0.0)
     lengths = checked_shape(() if shape is None else shape, "sphere")
-    z = random_draw(checked_key(key, "sphere"), "normal", (*lengths, *checked_shape(n, "sphere")), found)
+    z = random_draw(checked_key(key, "sphere"), "normal", (*lengths, *checked_shape(n, "sphere")), target)
     return z / vector_norm(z, axis=-1, keepdims=True)
 
 

@@ -42,12 +42,12 @@ def floating(dtype: DTypeLike | None, who: str, *params: ArrayLike) -> DType:
     """Return the real floating dtype that is asked for, or that the parameters have together."""
     if dtype is None:
         avals = [aval_of(x, who) for x in params]
-        found = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
+        target = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
     else:
-        found = check_dtype(dtype, who)
-    if found.kind != "f":
-        raise DtypeError(f"{who}: draws real floating numbers: got {found}; use afx.float32 or afx.float64")
-    return found
+        target = check_dtype(dtype, who)
+    if target.kind != "f":
+        raise DtypeError(f"{who}: draws real floating numbers: got {target}; use afx.float32 or afx.float64")
+    return target
 
 
 def resolve_arguments(
@@ -63,10 +63,10 @@ def resolve_arguments(
     checked_key(key, who)
     if dtype is None and shape is not None and all(x.__class__ is float for x in params):
         return checked_shape(shape, who), get_default_dtype(), list(params)
-    found = floating(dtype, who, *params)
+    target = floating(dtype, who, *params)
     lengths = drawn_shape(who, shape, *params)
-    cast = [float(x) if isinstance(x, (int, float)) else astype(x, found) for x in params]
-    return lengths, found, cast
+    cast = [float(x) if isinstance(x, (int, float)) else astype(x, target) for x in params]
+    return lengths, target, cast
 
 
 def drawn_shape(who: str, shape: ShapeLike, *params: ArrayLike) -> Shape:
@@ -217,10 +217,10 @@ def bits(key: ArrayLike, shape: ShapeLike = None, *, dtype: DTypeLike = uint32) 
     >>> bits(afx.random.key(0), 2)
     Array([1713891541, 3781805453], dtype=uint32)
     """
-    found = check_dtype(dtype, "bits")
-    if found.kind != "u":
-        raise DtypeError(f"bits: fill unsigned integers: got {found}; use afx.uint32 or afx.uint64")
-    return random_bits(checked_key(key, "bits"), checked_shape(() if shape is None else shape, "bits"), found)
+    target = check_dtype(dtype, "bits")
+    if target.kind != "u":
+        raise DtypeError(f"bits: fill unsigned integers: got {target}; use afx.uint32 or afx.uint64")
+    return random_bits(checked_key(key, "bits"), checked_shape(() if shape is None else shape, "bits"), target)
 
 
 def uniform(
@@ -251,14 +251,14 @@ def uniform(
     >>> uniform(afx.random.key(0), 2)
     Array([0.39904642, 0.88052016], dtype=float32)
     """
-    lengths, found, (a, b) = resolve_arguments("uniform", key, shape, dtype, low, high)
+    lengths, target, (a, b) = resolve_arguments("uniform", key, shape, dtype, low, high)
     require_order("uniform", a, b)
-    z = random_draw(key, "uniform", lengths, found)
+    z = random_draw(key, "uniform", lengths, target)
     if is_number(a, 0):
         return z if is_number(b, 1) else z * b
     x: Array = a + (b - a) * z
-    end = astype(b, found)
-    return where(less(x, end), x, nextafter(end, astype(a, found)))  # rounding may reach the bound
+    end = astype(b, target)
+    return where(less(x, end), x, nextafter(end, astype(a, target)))  # rounding may reach the bound
 
 
 def is_number(x: ArrayLike, value: float) -> bool:
@@ -301,9 +301,9 @@ def loc_scale_sample(
     who: str, distribution: str, key: ArrayLike, shape: ShapeLike, loc: Any, scale: Any, dtype: Any
 ) -> Array:
     """Return ``loc + scale · z`` for draws z from a standard distribution."""
-    lengths, found, (centre, width) = resolve_arguments(who, key, shape, dtype, loc, scale)
+    lengths, target, (centre, width) = resolve_arguments(who, key, shape, dtype, loc, scale)
     require_scale(who, width)
-    z = random_draw(key, distribution, lengths, found)
+    z = random_draw(key, distribution, lengths, target)
     if not is_number(width, 1):
         z = z * width
     return z if is_number(centre, 0) else z + centre
@@ -329,12 +329,12 @@ def randint(
     >>> randint(afx.random.key(0), 0, 10, 5)
     Array([9, 8, 8, 1, 9], dtype=int64)
     """
-    found = check_dtype(dtype, "randint")
-    for kind in (found, aval_of(low, "randint").dtype, aval_of(high, "randint").dtype):
-        if kind.kind not in "iu":
-            raise DtypeError(f"randint: draws integers between integers: got {kind}; convert with astype")
+    asked = check_dtype(dtype, "randint")
+    for target in (asked, aval_of(low, "randint").dtype, aval_of(high, "randint").dtype):
+        if target.kind not in "iu":
+            raise DtypeError(f"randint: draws integers between integers: got {target}; convert with astype")
     lengths = drawn_shape("randint", shape, low, high)
-    return random_integers(checked_key(key, "randint"), low, high, lengths, found)
+    return random_integers(checked_key(key, "randint"), low, high, lengths, asked)
 
 
 def bernoulli(key: ArrayLike, p: ArrayLike, shape: ShapeLike = None) -> Array:
@@ -364,8 +364,8 @@ def rademacher(key: ArrayLike, shape: ShapeLike = None, *, dtype: DTypeLike | No
     Array([-1, -1,  1], dtype=int64)
     """
     checked_key(key, "rademacher")
-    found = resolve_arguments("rademacher", key, (), None)[1] if dtype is None else check_dtype(dtype, "rademacher")
-    if found.kind not in "ifc":
-        raise DtypeError(f"rademacher: draws 1 and -1: got {found}; use a signed dtype")
+    target = resolve_arguments("rademacher", key, (), None)[1] if dtype is None else check_dtype(dtype, "rademacher")
+    if target.kind not in "ifc":
+        raise DtypeError(f"rademacher: draws 1 and -1: got {target}; use a signed dtype")
     signs = random_bits(key, checked_shape(() if shape is None else shape, "rademacher"), uint32)
-    return astype(1 - 2 * astype(signs & 1, int64), found)
+    return astype(1 - 2 * astype(signs & 1, int64), target)

@@ -132,22 +132,22 @@ class _Register:
     def met(self, *, forgetting: bool) -> bool:
         """Tell whether the flag of denormal operands is raised, and lower it."""
         saved, layout = self.read(), self._layout
-        found = bool(saved[layout.status] & layout.met)
-        if found and forgetting:
+        is_raised = bool(saved[layout.status] & layout.met)
+        if is_raised and forgetting:
             saved[layout.status] &= ~layout.met
             self._set(saved)
-        return found
+        return is_raised
 
     def _changed(self, saved: Any, flushing: bool, control: int) -> Any:
         """Return modes, or an environment without flags, like these but for flushing; None where these are so."""
         if self._flushes(saved[control]) is flushing:
             return None
-        layout, found = self._layout, self._new(*saved)
+        layout, changed = self._layout, self._new(*saved)
         if control == layout.control:
-            found[layout.status] &= ~layout.flags
+            changed[layout.status] &= ~layout.flags
         bits = layout.flush if flushing else 0
-        found[control] = found[control] & ~layout.flush | bits
-        return found
+        changed[control] = changed[control] & ~layout.flush | bits
+        return changed
 
 
 @functools.cache
@@ -156,10 +156,10 @@ def _register() -> _Register | None:
     machine = {"AMD64": "x86_64"}.get(platform.machine(), platform.machine())
     layout = _LAYOUTS.get((sys.platform, machine))
     try:
-        found = None if layout is None else _Register(layout)
+        register = None if layout is None else _Register(layout)
     except (AttributeError, OSError, TypeError):  # no such functions
         return None
-    return found if found is not None and _works(found) else None
+    return register if register is not None and _works(register) else None
 
 
 def _works(register: _Register) -> bool:
@@ -216,9 +216,9 @@ class Watch:
     def run(self, fn: Callable[..., R], *args: Any) -> R:
         """Return ``fn(*args)`` and note what it met."""
         met_denormals(forgetting=True)
-        found = fn(*args)
+        result = fn(*args)
         self.has_met = met_denormals() or self.has_met
-        return found
+        return result
 
 
 def run_in_mode(flushing: bool, fn: Callable[..., R], *args: Any) -> R:
@@ -229,8 +229,8 @@ def run_in_mode(flushing: bool, fn: Callable[..., R], *args: Any) -> R:
     True
     """
     register = _register()
-    found: R = fn(*args) if register is None else register.run(flushing, fn, *args)
-    return found
+    result: R = fn(*args) if register is None else register.run(flushing, fn, *args)
+    return result
 
 
 def run_as_caller(fn: Callable[..., object], *args: Any, **kwargs: Any) -> None:

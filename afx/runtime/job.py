@@ -105,8 +105,8 @@ def outline(tree: T) -> T:
     >>> outline((1, 2))
     (1, 2)
     """
-    found: T = _current[-1].outline(tree) if _current else tree
-    return found
+    outlined: T = _current[-1].outline(tree) if _current else tree
+    return outlined
 
 
 def is_writer() -> bool:

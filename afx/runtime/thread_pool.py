@@ -140,7 +140,7 @@ def quota_of(groups: Path, root: Path) -> float:
         lines = groups.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return math.inf
-    found = math.inf
+    quota = math.inf
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
@@ -148,10 +148,10 @@ def quota_of(groups: Path, root: Path) -> float:
         base = root / "cpu" if controllers else root
         here = base / path.lstrip("/")
         for folder in [here, *here.parents]:
-            found = min(found, _read_quota(folder))
+            quota = min(quota, _read_quota(folder))
             if folder == base:
                 break
-    return found
+    return quota
 
 
 def _read_quota(folder: Path) -> float:

@@ -88,15 +88,17 @@ def laplace(log_density: LogDensity[T], start: T, constraints: Constraints = Non
     def loss(x: Array) -> Array:
         return -density(x)
 
-    found = minimize(loss, vector, method="bfgs")
-    if not found.converged:
-        raise ArgumentError(f"laplace: no mode near the start: {found.reason}; begin elsewhere, or look at the density")
-    curvature = np.asarray(hessian(loss)(found.x))
+    optimum = minimize(loss, vector, method="bfgs")
+    if not optimum.converged:
+        raise ArgumentError(
+            f"laplace: no mode near the start: {optimum.reason}; begin elsewhere, or look at the density"
+        )
+    curvature = np.asarray(hessian(loss)(optimum.x))
     if not np.linalg.eigvalsh(curvature)[0] > 0:
         raise ArgumentError("laplace: no normal law at the mode: got a singular curvature; give priors, or use nuts")
     scale = asarray(np.linalg.cholesky(np.linalg.inv(curvature)))
     half = sum_(log(diagonal(scale))) + 0.5 * vector.shape[0] * math.log(2 * math.pi)
-    return Approximation(unravel(found.x), scale, density(found.x) + half, constraints)
+    return Approximation(unravel(optimum.x), scale, density(optimum.x) + half, constraints)
 
 
 @attrs.frozen
@@ -176,10 +178,10 @@ class advi(Generic[T]):  # named as what it reads as
         steps = whole_number("steps", steps, "advi")
         begun = self.init(params)
         check_dependence(self.log_density, self.constraints, begun.position, "advi")
-        found = run_or_compile(run, begun, arange(steps), name="advi")
+        fitted = run_or_compile(run, begun, arange(steps), name="advi")
 
         def settle(x: Array) -> Array:
             return mean(x[-max(steps // 4, 1) :], axis=0)
 
-        position, log_scale, bound = pytree.map(settle, found)
+        position, log_scale, bound = pytree.map(settle, fitted)
         return Approximation(position, exp(flatten_to_vector(log_scale, "advi")[0]), bound, self.constraints)

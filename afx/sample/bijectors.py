@@ -57,8 +57,8 @@ class Lower(Bijector):
 
     def forward(self, x: Array) -> Array:
         """Return the numbers above the bound."""
-        found: Array = exp(x) + self.bound
-        return found
+        y: Array = exp(x) + self.bound
+        return y
 
     def inverse(self, y: Array) -> Array:
         """Return the logarithm of the distance."""
@@ -87,8 +87,8 @@ class Upper(Bijector):
 
     def forward(self, x: Array) -> Array:
         """Return the numbers below the bound."""
-        found: Array = self.bound - exp(x)
-        return found
+        y: Array = self.bound - exp(x)
+        return y
 
     def inverse(self, y: Array) -> Array:
         """Return the logarithm of the distance."""
@@ -126,8 +126,8 @@ class Interval(Bijector):
 
     def forward(self, x: Array) -> Array:
         """Return the numbers between the bounds."""
-        found: Array = sigmoid(x) * (self.high - self.low) + self.low
-        return found
+        y: Array = sigmoid(x) * (self.high - self.low) + self.low
+        return y
 
     def inverse(self, y: Array) -> Array:
         """Return the logits of the place between the bounds."""
@@ -159,8 +159,8 @@ class Simplex(Bijector):
         """Return the logits of the breaks."""
         left = cumsum(y[..., :0:-1], axis=-1)[..., ::-1]
         z = log(y[..., :-1]) - log(left)
-        found: Array = z + _even_odds(z)
-        return found
+        logits: Array = z + _even_odds(z)
+        return logits
 
     def log_det(self, x: Array) -> Array:
         """Return the sum of the logarithms of the slopes of breaks."""
@@ -299,11 +299,11 @@ def log_det(constraints: Constraints, position: Any) -> Array:
     >>> log_det(sample.Positive(), np.array([1.0, 2.0]))
     Array(3., dtype=float64)
     """
-    found = asarray(0.0)
+    total = asarray(0.0)
     for bijector, x in zip(bijectors_of(constraints, position), pytree.leaves(position), strict=True):
         if bijector is not None:
-            found = bijector.log_det(asarray(x)) + found
-    return found
+            total = bijector.log_det(asarray(x)) + total
+    return total
 
 
 def _apply(constraints: Constraints, tree: T, fn: Callable[[Bijector, Array], Array]) -> T:
@@ -329,16 +329,16 @@ def _is_bijector(x: object) -> bool:
 SLACK = 1e-3  # of the largest element: shares that add up to 0.999 are meant to add up to 1
 
 
-def checked_density(found: Any) -> Array:
+def checked_density(value: Any) -> Array:
     """Return what a log density gave, if it is one real number."""
-    if found is None or isinstance(found, tuple | list | dict | str):
-        raise OperandError(f"sample: a log density is one real number: got {type(found).__name__}; return it alone")  # pyright: ignore[reportUnknownArgumentType]  # a user's value
-    aval = aval_of(found, "sample: the log density")
+    if value is None or isinstance(value, tuple | list | dict | str):
+        raise OperandError(f"sample: a log density is one real number: got {type(value).__name__}; return it alone")  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+    aval = aval_of(value, "sample: the log density")
     if aval.shape:
         raise ShapeError(f"sample: a log density is one number: got {aval}; sum those of the observations")
     if aval.dtype.kind == "c":
         raise DtypeError(f"sample: a log density is a real number: got {aval}; take the real part")
-    return asarray(found)
+    return asarray(value)
 
 
 def check_dependence(log_density: Callable[[T], Any], constraints: Constraints, position: T, who: str) -> None:

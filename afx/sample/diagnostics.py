@@ -63,8 +63,8 @@ def e_bfmi(energy: ArrayLike) -> Numbers:
     e = np.asarray(energy, np.float64)
     if e.ndim != 2:
         raise ShapeError(f"e_bfmi: energies have an axis of chains and one of draws: got shape {e.shape}")
-    found: Numbers = np.sum(np.diff(e, axis=1) ** 2, axis=1) / (e.shape[1] * np.var(e, axis=1))
-    return found
+    shares: Numbers = np.sum(np.diff(e, axis=1) ** 2, axis=1) / (e.shape[1] * np.var(e, axis=1))
+    return shares
 
 
 def _for_each(who: str, x: ArrayLike, fn: Callable[[Numbers], float]) -> Numbers:
@@ -72,8 +72,8 @@ def _for_each(who: str, x: ArrayLike, fn: Callable[[Numbers], float]) -> Numbers
     draws = np.asarray(x, np.float64)
     if draws.ndim < 2 or draws.shape[1] < FEWEST:
         raise ShapeError(f"{who}: takes draws float[chains, draws, ...], four at least: got shape {draws.shape}")
-    found = [fn(draws[(..., *index)]) for index in np.ndindex(draws.shape[2:])]
-    return np.reshape(np.asarray(found, np.float64), draws.shape[2:])
+    values = [fn(draws[(..., *index)]) for index in np.ndindex(draws.shape[2:])]
+    return np.reshape(np.asarray(values, np.float64), draws.shape[2:])
 
 
 def _split(x: Numbers) -> Numbers:
@@ -203,12 +203,12 @@ def summary(draws: Any) -> Summary:
 
 def columns_of(tree: Any) -> dict[str, Numbers]:
     """Return draws [chains, draws] of each number of a tree of draws, by its path."""
-    found = dict[str, Numbers]()
+    columns = dict[str, Numbers]()
     for path, leaf in pytree.flatten_with_path(tree)[0]:
         x = np.asarray(leaf, np.float64)
         for index in np.ndindex(x.shape[2:]):
-            found[path + (f"[{', '.join(map(str, index))}]" if index else "")] = x[(..., *index)]
-    return found
+            columns[path + (f"[{', '.join(map(str, index))}]" if index else "")] = x[(..., *index)]
+    return columns
 
 
 def to_arviz(draws: Draws[Any]) -> dict[str, dict[str, npt.NDArray[Any]]]:

@@ -111,8 +111,8 @@ def leap(target: Target, scale: Array, point: Point, step: Array) -> Point:
 
 def energy(point: Point) -> Array:
     """Return the energy of a point, infinite where its density is not known."""
-    found = 0.5 * vecdot(point.momentum, point.momentum) - point.log_density
-    return where(isnan(found), np.inf, found)
+    total = 0.5 * vecdot(point.momentum, point.momentum) - point.log_density
+    return where(isnan(total), np.inf, total)
 
 
 def choose(condition: Array, a: C, b: C) -> C:
@@ -169,8 +169,8 @@ class Sampler(Generic[T]):
         def value(x: Array) -> Array:
             position = unravel(x)
             with giving_nan():
-                found = checked_density(self.log_density(constrain(self.constraints, position)))
-            return (found + log_det(self.constraints, position)).astype(x.dtype)
+                density = checked_density(self.log_density(constrain(self.constraints, position)))
+            return (density + log_det(self.constraints, position)).astype(x.dtype)
 
         return value
 
@@ -271,8 +271,10 @@ class hmc(Sampler[T]):  # named as what it reads as
         new = State(unravel(drawn.position), drawn.log_density, unravel(drawn.gradient), state.step_size, state.scale)
         depth = zeros_like(gain, dtype=int)
         diverged = ~(gain > -MAX_ENERGY_ERROR)
-        found = where(log(luck[1]) < gain, before - gain, before)
-        return new, Info(found, minimum(1.0, exp(gain)), depth + asarray(self.leaps), depth, diverged, end.position)
+        energy_after = where(log(luck[1]) < gain, before - gain, before)
+        return new, Info(
+            energy_after, minimum(1.0, exp(gain)), depth + asarray(self.leaps), depth, diverged, end.position
+        )
 
 
 # --- NUTS: Hamiltonian trajectories that double until they turn back, one point drawn from each
@@ -379,10 +381,10 @@ class nuts(Sampler[T]):  # named as what it reads as
             first, second = split(key)
             target, unravel, point = self.start(state, first)
             tree = _grow(target, state, point, second, self.max_depth)
-        drawn, found = tree.drawn
+        drawn, energy_after = tree.drawn
         new = State(unravel(drawn.position), drawn.log_density, unravel(drawn.gradient), state.step_size, state.scale)
         mean = tree.acceptance / tree.leaps.astype(tree.acceptance.dtype)
-        return new, Info(found, mean, tree.leaps, tree.depth, tree.diverged, tree.now.position)
+        return new, Info(energy_after, mean, tree.leaps, tree.depth, tree.diverged, tree.now.position)
 
 
 def _grow(target: Target, state: State[T], point: Point, key: Array, max_depth: int) -> Tree:
@@ -432,8 +434,8 @@ def _add_leaf(target: Target, state: State[T], start: Array, tree: Tree, luck: A
     """Return the trajectory with one more leaf in the subtree that grows."""
     before = tree.now.momentum
     now = leap(target, state.scale, tree.now, where(tree.forward, state.step_size, -state.step_size))
-    found = energy(now)
-    gain = start - found
+    energy_now = energy(now)
+    gain = start - energy_now
     weight = logaddexp(tree.fresh_weight, gain)
     is_first = tree.leaf == 0
     taken = is_first | (log(luck) < gain - weight)
@@ -444,7 +446,7 @@ def _add_leaf(target: Target, state: State[T], start: Array, tree: Tree, luck: A
     return attrs.evolve(
         tree,
         now=now,
-        fresh=choose(taken, (now, found), tree.fresh),
+        fresh=choose(taken, (now, energy_now), tree.fresh),
         fresh_weight=weight,
         fresh_total=total,
         opening=where(is_first, now.momentum, tree.opening),

@@ -378,9 +378,9 @@ def fit(
             f"{who}.fit: no maximum of the likelihood was found: got a slope of {float(slope):.1e} ({result.reason}); give "
             "start=, or fix a parameter"
         )
-    found = isfinite(before) & (slope <= STEEPEST)
+    is_maximum = isfinite(before) & (slope <= STEEPEST)
     fitted = parameters(result.x, held, place)
-    return {name: where(found, value, math.nan) if name in kinds else value for name, value in fitted.items()}
+    return {name: where(is_maximum, value, math.nan) if name in kinds else value for name, value in fitted.items()}
 
 
 def fit_shares(x: Array) -> Array:

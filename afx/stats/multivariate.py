@@ -90,8 +90,8 @@ def _near_line(h: Array, k: Array, r: Array) -> Array:
 
 
 def _cdf_of_two(h: Array, k: Array, r: Array) -> Array:
-    found = _upper(-clip(h, -FAR, FAR), -clip(k, -FAR, FAR), r)
-    return astype(clip(found, 0.0, 1.0), h.dtype)
+    share = _upper(-clip(h, -FAR, FAR), -clip(k, -FAR, FAR), r)
+    return astype(clip(share, 0.0, 1.0), h.dtype)
 
 
 def _rule_of_two(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
@@ -121,9 +121,9 @@ _bivariate_cdf = custom_jvp(_cdf_of_two, _rule_of_two)
 # -- three dimensions --
 def _graded_rule(edges: tuple[float, ...], order: int) -> tuple[Any, Any]:
     """Return the nodes and weights of Gauss and Legendre's rule on each of several intervals."""
-    found: Any = np.polynomial.legendre.leggauss(order)
+    rule: Any = np.polynomial.legendre.leggauss(order)
     starts, widths = np.array(edges[:-1])[:, None], np.diff(edges)[:, None]
-    return (starts + widths * (found[0] + 1) / 2).reshape(-1), (widths * found[1] / 2).reshape(-1)
+    return (starts + widths * (rule[0] + 1) / 2).reshape(-1), (widths * rule[1] / 2).reshape(-1)
 
 
 # finer towards 1, where the integrand has its peak if the correlations are nearly singular
@@ -235,13 +235,13 @@ def _points(n: int) -> Any:
 
 
 def _primes(n: int) -> list[int]:
-    found: list[int] = []
+    primes: list[int] = []
     candidate = 2
-    while len(found) < n:
-        if all(candidate % p for p in found):
-            found.append(candidate)
+    while len(primes) < n:
+        if all(candidate % p for p in primes):
+            primes.append(candidate)
         candidate += 1
-    return found
+    return primes
 
 
 # --- Multivariate distributions: Dirichlet and multivariate normal

@@ -249,8 +249,8 @@ def vonmises(kappa: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> 
     def ppf(q: Array) -> Array:
         low = q < 0.5
         ends = full(q.shape, math.pi, q.dtype)
-        found = _invert(cdf, lambda y: exp(logpdf(y)), where(low, q, 1 - q), -ends, ends)
-        return where(low, found, -found)
+        quantile = _invert(cdf, lambda y: exp(logpdf(y)), where(low, q, 1 - q), -ends, ends)
+        return where(low, quantile, -quantile)
 
     def var() -> Array:
         length = minimum(math.pi, 14.2 / sqrt(k + 1e-30))

@@ -46,19 +46,19 @@ def measure_over(
 
     def whole(state: S) -> dict[str, float]:
         weights: list[int] = []
-        found: dict[str, list[float]] = {}
+        measured: dict[str, list[float]] = {}
         for batch in batches():
             values = {name: float(value) for name, value in measure(state, batch).items()}  # type: ignore[arg-type]  # whatever converts
-            if weights and values.keys() != found.keys():
+            if weights and values.keys() != measured.keys():
                 raise ArgumentError(
-                    f"measure_over: every batch has the same metrics: got {sorted(values)} after {sorted(found)}"
+                    f"measure_over: every batch has the same metrics: got {sorted(values)} after {sorted(measured)}"
                 )
             weights.append(_count(batch, "measure_over"))
             for name, value in values.items():
-                found.setdefault(name, []).append(value * weights[-1])
+                measured.setdefault(name, []).append(value * weights[-1])
         if not weights:
             raise ArgumentError("measure_over: no batch: got an empty set; `batches` makes an iterable at each call")
-        return {name: math.fsum(values) / sum(weights) for name, values in found.items()}
+        return {name: math.fsum(values) / sum(weights) for name, values in measured.items()}
 
     return whole
 

@@ -88,8 +88,8 @@ class Run(Iterator[Step[S, V]]):
 
     def last(self) -> int | None:
         """Return the number of the last step, None where no piece knows it."""
-        found = [piece.limit for piece in self._pieces() if piece.limit is not None]
-        return min(found, default=None)
+        limits = [piece.limit for piece in self._pieces() if piece.limit is not None]
+        return min(limits, default=None)
 
     def _announce(self, limit: int) -> None:
         for piece in self._pieces():
@@ -160,9 +160,9 @@ class MetricReader:
         if self._name is None:
             return float(step.value)
         self._others.update(step.metrics)
-        found = step.metrics.get(self._name)
-        self._is_found |= found is not None
-        return found
+        value = step.metrics.get(self._name)
+        self._is_found |= value is not None
+        return value
 
     def check(self) -> None:
         """Refuse a name that no step of the run had, though others were measured.

@@ -112,18 +112,18 @@ def check_integers(
     Raises:
         DtypeError: an unmarked integer beside floating or complex leaves. Arrays of integers are left alone.
     """
-    found = integers_in_number_fields(treedef)
+    integers = integers_in_number_fields(treedef)
     bare = [(isinstance(x, Tracer) and is_weak_integer(x.aval)) or type(x) is int for x in leaves]
-    if not found and any(bare):
+    if not integers and any(bare):
         marked = pytree.marked_leaves(treedef) or [False] * len(leaves)
         paths = pytree.paths(treedef)
-        found = [
+        integers = [
             path
             for path, b, m in zip(paths, bare, marked, strict=True)
             if b and not m and not (arguments and ARGUMENT.fullmatch(path))
         ]
-    if found and any(aval_of(x).dtype in DIFFERENTIABLE for x in leaves):
-        name = label(found[0]) if label is not None else f"argument {found[0]}" if found[0] else "the argument"
+    if integers and any(aval_of(x).dtype in DIFFERENTIABLE for x in leaves):
+        name = label(integers[0]) if label is not None else f"argument {integers[0]}" if integers[0] else "the argument"
         raise DtypeError(
             f"{who}: a Python integer beside trained numbers is not trained: got {name}; write it as a float to train it, "
             "or mark the field with afx.static() (in a dict, a tuple or a list take a NumPy integer) to leave it as it is"
@@ -174,8 +174,8 @@ def moving_leaves(
     names = [label(p) if label is not None else f"argument {p}" if p else "the argument" for p in paths]
     avals = [aval_of(x, f"{who}: {name}") for x, name in zip(leaves, names, strict=True)]
     inexact = [aval.dtype in DIFFERENTIABLE for aval in avals]
-    for k, found in enumerate(inexact):
-        if not found and (strict or not any(inexact) or (arguments and ARGUMENT.fullmatch(paths[k]))):
+    for k, is_inexact in enumerate(inexact):
+        if not is_inexact and (strict or not any(inexact) or (arguments and ARGUMENT.fullmatch(paths[k]))):
             raise DtypeError(
                 f"{who}: only floating and complex arrays have derivatives: got {names[k]} = {avals[k]}; "
                 "convert it to a float, mark the field with afx.static(), or choose other arguments"
@@ -206,8 +206,14 @@ def check_holomorphic(
     for k, leaf in enumerate(leaves):
         aval = aval_of(leaf, who)
         if aval.dtype.kind != "c" and (moving is None or moving[k]):
-            found = pytree.paths(treedef)[k]
-            path = label(found) if label is not None else f"argument {found}" if found else "the argument"
+            path_of_leaf = pytree.paths(treedef)[k]
+            path = (
+                label(path_of_leaf)
+                if label is not None
+                else f"argument {path_of_leaf}"
+                if path_of_leaf
+                else "the argument"
+            )
             raise DtypeError(
                 f"{who}: holomorphic=True differentiates by complex numbers: got {path} = {aval}; "
                 "convert it with astype, or leave holomorphic= out"
@@ -312,7 +318,7 @@ def transformed(run: Callable[..., Any], who: str, fn: Callable[..., Any], make:
 def own_name(self: object, fn: object) -> str | None:
     """Return the qualified name by which a decorated function is found that replaced ``fn``, None where there is none."""
     path: str = getattr(fn, "__qualname__", "")
-    found: Any = sys.modules.get(getattr(fn, "__module__", ""))
+    owner: Any = sys.modules.get(getattr(fn, "__module__", ""))
     for name in path.split("."):
-        found = getattr(found, name, None)
-    return path if found is self else None
+        owner = getattr(owner, name, None)
+    return path if owner is self else None

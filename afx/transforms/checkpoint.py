@@ -41,16 +41,16 @@ class Replay:
     num_closed_over = 0
     left_out = None
 
-    def __init__(self, name: str, graph: Graph, found: tuple[Sequence[Any], Sequence[Any]] | None = None) -> None:
+    def __init__(self, name: str, graph: Graph, recorded: tuple[Sequence[Any], Sequence[Any]] | None = None) -> None:
         self.name: str = name
         self.graph: Graph = graph
-        self._found = found  # the plain operands and results of the recording, which is the first run
+        self._found = recorded  # the plain operands and results of the recording, which is the first run
 
     def fn(self, *xs: Any) -> Sequence[Any]:
         """Run the graph; where it has just been recorded on these very values, its results are known."""
-        found, self._found = self._found, None
-        if found is not None and all(to_lower_level(x) is y for x, y in zip(xs, found[0], strict=True)):
-            return found[1]
+        recorded, self._found = self._found, None
+        if recorded is not None and all(to_lower_level(x) is y for x, y in zip(xs, recorded[0], strict=True)):
+            return recorded[1]
         return evaluate(self.graph, *xs)
 
     def forward(self, xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

@@ -113,8 +113,8 @@ class CustomRules:
             def one(rs: Any, cs: Any) -> Any:
                 return list(self.backward(rs, cs))
 
-            found = vmap(one, axis_size=size)(list(residuals), list(cts))
-            return [g if f or g is None else g.sum(axis=0) for g, f in zip(found, flags, strict=True)]
+            gradients = vmap(one, axis_size=size)(list(residuals), list(cts))
+            return [g if f or g is None else g.sum(axis=0) for g, f in zip(gradients, flags, strict=True)]
 
         def masked(residuals: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             assert self.masked is not None
@@ -123,8 +123,8 @@ class CustomRules:
             def one(rs: Any, cs: Any, ms: Any) -> Any:
                 return tuple(map(list, rule(rs, cs, ms)))
 
-            found, alive = vmap(one, axis_size=size)(list(residuals), list(cts), list(masks))
-            gs = [g if f or g is None else g.sum(axis=0) for g, f in zip(found, flags, strict=True)]
+            gradients, alive = vmap(one, axis_size=size)(list(residuals), list(cts), list(masks))
+            gs = [g if f or g is None else g.sum(axis=0) for g, f in zip(gradients, flags, strict=True)]
             return gs, [m if f or m is None else m.any(axis=0) for m, f in zip(alive, flags, strict=True)]
 
         return CustomRules(
@@ -204,8 +204,8 @@ def _close_push(rule: Push, avals: Sequence[Aval], closed: _Closures) -> Push:
     run, _ = closed.lift(lambda *v: [z for part in rule(v[:n], v[n:]) for z in part], [*avals, *tangents])
 
     def push(xs: Leaves, ts: Leaves) -> tuple[Leaves, Leaves]:
-        found = run([*xs[:n], *ts[:n]], xs[n:])
-        return found[: len(found) // 2], found[len(found) // 2 :]
+        results = run([*xs[:n], *ts[:n]], xs[n:])
+        return results[: len(results) // 2], results[len(results) // 2 :]
 
     return push
 
@@ -214,8 +214,8 @@ def _close_backward(
     forward: Forward, backward: Backward, avals: Sequence[Aval], outs: Sequence[Aval], closed: _Closures
 ) -> tuple[Forward, Backward]:
     n, ends = len(avals), len(outs)
-    run, found = closed.lift(lambda *xs: [z for part in forward(xs) for z in part], avals)
-    kept, needed = found[ends:], list[bool]()
+    run, closed_over = closed.lift(lambda *xs: [z for part in forward(xs) for z in part], avals)
+    kept, needed = closed_over[ends:], list[bool]()
 
     def pulled(*v: Any) -> list[Any]:
         cts = backward(v[: len(kept)], v[len(kept) :])
@@ -365,7 +365,7 @@ def _differentiable(rules: CustomRules, xs: Sequence[Any]) -> Sequence[Any]:
 
 
 def clean_by_structure(
-    name: str, fn: Flat, operands: Sequence[Aval], found: Sequence[Any], alive: Sequence[Value]
+    name: str, fn: Flat, operands: Sequence[Aval], cotangents: Sequence[Any], alive: Sequence[Value]
 ) -> tuple[list[Any], list[Any]]:
     """Return cotangents that a user's rule gave, and their masks, as far as the structure of the function tells.
 
@@ -377,7 +377,7 @@ def clean_by_structure(
     read = live_inputs(graph, [np.ones(a.aval.shape, bool) for a in graph.outputs])
     gs: list[Any] = []
     masks: list[Any] = []
-    for g, live, reach in zip(found, living, read, strict=False):  # the graph's further inputs are closed over
+    for g, live, reach in zip(cotangents, living, read, strict=False):  # the graph's further inputs are closed over
         if g is None:
             gs.append(None)
             masks.append(None)

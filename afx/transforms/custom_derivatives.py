@@ -115,15 +115,15 @@ class RecordedVjp:
         return clean_by_structure(self.name, self._leaves_of, self._operands, gs, [to_lower_level(m) for m in alive])
 
     def _ruled(self, kept: Sequence[Value], cts: Sequence[Value]) -> Sequence[Value]:
-        found = self.backward(_tree(self._kept_tree, kept), _tree(self._out_tree, cts))
+        gradients = self.backward(_tree(self._kept_tree, kept), _tree(self._out_tree, cts))
         operands = self._operands
-        if found.__class__ is tuple and len(found) == len(operands):
-            for g, a in zip(found, operands, strict=True):
+        if gradients.__class__ is tuple and len(gradients) == len(operands):
+            for g, a in zip(gradients, operands, strict=True):
                 if not isinstance(g, Array) or g.shape != a.shape:
                     break
             else:
-                return found
-        return self.aligned(found, [([a], ONE_LEAF, True) for a in operands], len(operands), self.name)
+                return gradients
+        return self.aligned(gradients, [([a], ONE_LEAF, True) for a in operands], len(operands), self.name)
 
     def _leaves_of(self, *xs: Any) -> Sequence[Any]:
         return pytree.leaves(self.fn(*xs))
@@ -237,9 +237,9 @@ def custom_vjp(
         result: R
         tape = None if kwargs else plain_tape(args)
         if tape is not None:
-            found = RecordedVjp(name, fn, backward, _aligned).record(tape, args, forward)
-            if found is not None:
-                result = found[0]
+            recorded = RecordedVjp(name, fn, backward, _aligned).record(tape, args, forward)
+            if recorded is not None:
+                result = recorded[0]
                 return result
         places, names = _by_position(fn, args, kwargs)
         leaves, treedef = pytree.flatten(_any((places, names)))
@@ -281,8 +281,8 @@ class _VjpCall:
 
     def backward(self, kept: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         """Return the cotangents of the arguments' leaves, None for zeros."""
-        found = self._back(pytree.unflatten(self._kept, list(kept)), self.plain.result(cts))
-        return _aligned(found, self._kinds, self.plain.treedef.num_leaves, self._name)
+        trees = self._back(pytree.unflatten(self._kept, list(kept)), self.plain.result(cts))
+        return _aligned(trees, self._kinds, self.plain.treedef.num_leaves, self._name)
 
 
 def _by_position(
@@ -308,24 +308,24 @@ def _kinds(tree: Any, needed: bool) -> Kind:
     return _avals(leaves), treedef, needed or any(isinstance(x, Tracer) for x in leaves)
 
 
-def _aligned(found: Any, kinds: Sequence[Kind], count: int, name: str) -> list[Any]:
+def _aligned(trees: Any, kinds: Sequence[Kind], count: int, name: str) -> list[Any]:
     """Return one cotangent or None per leaf of all arguments, from one tree per positional argument.
 
     Plain arguments that were passed by name need none, and None stands for those that were not passed at all.
     """
-    if isinstance(found, tuple):
-        absent = kinds[len(found) :]  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+    if isinstance(trees, tuple):
+        absent = kinds[len(trees) :]  # pyright: ignore[reportUnknownArgumentType]  # a user's value
         if not any(needed for *_, needed in absent):
-            found = (*found, *[None] * len(absent))  # pyright: ignore[reportUnknownVariableType]  # a user's value
-        if all(ct is None for ct in found[len(kinds) :]):  # pyright: ignore[reportUnknownVariableType]  # a user's value
-            found = found[: len(kinds)]  # pyright: ignore[reportUnknownVariableType]  # a user's value
-    if not isinstance(found, tuple) or len(found) != len(kinds):  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+            trees = (*trees, *[None] * len(absent))  # pyright: ignore[reportUnknownVariableType]  # a user's value
+        if all(ct is None for ct in trees[len(kinds) :]):  # pyright: ignore[reportUnknownVariableType]  # a user's value
+            trees = trees[: len(kinds)]  # pyright: ignore[reportUnknownVariableType]  # a user's value
+    if not isinstance(trees, tuple) or len(trees) != len(kinds):  # pyright: ignore[reportUnknownArgumentType]  # a user's value
         raise TreeError(
-            f"{name}: backward returns one cotangent per argument: {len(kinds)} in a tuple: got {found!r}; "
+            f"{name}: backward returns one cotangent per argument: {len(kinds)} in a tuple: got {trees!r}; "
             "return such a tuple"
         )
     flat: list[Any] = []
-    for k, (ct, (avals, treedef, _)) in enumerate(zip(found, kinds, strict=True)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's value
+    for k, (ct, (avals, treedef, _)) in enumerate(zip(trees, kinds, strict=True)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's value
         if ct is None:
             flat += [None] * len(avals)
             continue

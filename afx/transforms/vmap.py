@@ -63,11 +63,11 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
             batch.alive = False
         outputs, out_tree = pytree.flatten(out)
         places = _axes_of_leaves(out_axes, out, "vmap with out_axes")
-        found = [_place_axis(batch, x, a) for x, a in zip(outputs, places, strict=True)]
+        results = [_place_axis(batch, x, a) for x, a in zip(outputs, places, strict=True)]
 
         if OPEN_BLOCKS:  # what it closes over is others' business
-            check_nan(batch.name, make(), args, kwargs, found, only_named=True)
-        return pytree.unflatten(out_tree, found)
+            check_nan(batch.name, make(), args, kwargs, results, only_named=True)
+        return pytree.unflatten(out_tree, results)
 
     mapped: Callable[P, R] = transformed(run, "vmap", fn, make)
     return mapped
@@ -121,8 +121,8 @@ def _axes_of_leaves(axes: Any, tree: Any, who: str) -> list[int | None]:
     """Return the axis of each leaf of a tree, where ``axes`` is one for all or a tree whose leaves cover subtrees."""
     if _is_axis(axes):
         return [axes if axes is None else int(axes)] * len(pytree.leaves(tree))
-    found = pytree.broadcast_prefix(axes, tree, is_leaf=_is_axis, who=who)
-    return [None if axis is None else int(axis) for axis in found]
+    axes_by_leaf = pytree.broadcast_prefix(axes, tree, is_leaf=_is_axis, who=who)
+    return [None if axis is None else int(axis) for axis in axes_by_leaf]
 
 
 def _is_axis(x: object) -> bool:

@@ -85,8 +85,8 @@ class GraphBuilder:
         """Return the value of a literal or of a small constant, None for everything else."""
         if isinstance(x, Literal):
             return x.aval.dtype.type(x.value)
-        found = self._captured.get(x.index)
-        return found if found is not None and found.size <= self.target.known_max_elements else None
+        value = self._captured.get(x.index)
+        return value if value is not None and value.size <= self.target.known_max_elements else None
 
     def captured(self, x: Atom) -> Any:
         """Return the array that a constant of any size is, None for everything else."""
@@ -126,9 +126,9 @@ class GraphBuilder:
     def make(self, p: Primitive, atoms: tuple[Atom, ...], params: Params = (), aval: Aval | None = None) -> Atom:
         """Return the output of an op, by a simpler way if a rule knows one."""
         if aval is None:
-            found = p.abstract_eval(*[a.aval for a in atoms], **dict(params))
-            assert isinstance(found, Aval)
-            aval = found
+            result = p.abstract_eval(*[a.aval for a in atoms], **dict(params))
+            assert isinstance(result, Aval)
+            aval = result
         rules = self._chosen.get(p)
         if rules is None:
             rules = self._rules(p)
@@ -211,8 +211,8 @@ class GraphBuilder:
         trace = GraphTrace("plan", expanding=True)
         xs = tuple([trace.input(a.aval) if isinstance(a, Var) else self.known(a) for a in atoms])
         with silent(eq.ignored_fp_errors):
-            found: Any = p.decompose(xs, eq.keywords)
-        outs: Any = found if p.multiple_results else (found,)
+            made: Any = p.decompose(xs, eq.keywords)
+        outs: Any = made if p.multiple_results else (made,)
         return tuple(self.inline_graph(strengthen(trace.finish(outs)), [a for a in atoms if isinstance(a, Var)]))
 
     def _rules(self, p: Primitive) -> list[Rule]:
@@ -226,8 +226,8 @@ class GraphBuilder:
 
     def _emit(self, p: Primitive, atoms: tuple[Atom, ...], params: Params, avals: tuple[Aval, ...]) -> tuple[Atom, ...]:
         key = (p, self._operands(p, atoms), params)
-        found = None if p.has_effects else self._known.get(key)
-        if found is None:
+        known = None if p.has_effects else self._known.get(key)
+        if known is None:
             outs = tuple([self.var(a) for a in avals])
             if p not in self._words:
                 self._words[p] = frozenset(self._name(p)) | ({"involution"} if p.algebra.involution else set())
@@ -238,23 +238,23 @@ class GraphBuilder:
             self.equations.append(eq)
             for var in outs:
                 self.makers[var.index] = eq
-            found = self._known[key] = outs
-        elif self._quiet_at and isinstance(found[0], Var) and found[0].index in self._quiet_at:
-            self._narrow_ignored_errors(self._quiet_at[found[0].index])
-        return found
+            known = self._known[key] = outs
+        elif self._quiet_at and isinstance(known[0], Var) and known[0].index in self._quiet_at:
+            self._narrow_ignored_errors(self._quiet_at[known[0].index])
+        return known
 
     def _operands(self, p: Primitive, atoms: tuple[Atom, ...]) -> tuple[Any, ...]:
         """Return operands by which equal equations are found, in one order where they can be exchanged."""
-        found: list[Any] = []
+        keys: list[Any] = []
         for a in atoms:
-            found.append(a.index if isinstance(a, Var) else (repr(a.value), a.aval.dtype))  # noqa: PERF401  # no call of a comprehension
+            keys.append(a.index if isinstance(a, Var) else (repr(a.value), a.aval.dtype))  # noqa: PERF401  # no call of a comprehension
         if (
             p.algebra.commutative and p.algebra.identity is not None
         ):  # sums and products; of extremes the order may tell a zero's sign
-            x, y = found
+            x, y = keys
             if x.__class__ is int and (y.__class__ is not int or y < x):  # numbers first, then variables
-                found = [y, x]
-        return tuple(found)
+                keys = [y, x]
+        return tuple(keys)
 
     def _narrow_ignored_errors(self, k: int) -> None:
         """Let an equation that another one equals ignore no more warnings than both do."""
@@ -340,9 +340,9 @@ def rule(pattern: str, replacement: str, *, when: Callable[[Match], bool] | None
         replacement: what stands for it, of the same values in the same dtype; repeated where the result is larger.
         when: the condition under which that is so.
     """
-    found, result = parse(pattern), parse(replacement)
-    assert isinstance(found, Apply)
-    variants = [v.operands for v in _orders(found) if isinstance(v, Apply)]
+    sought, result = parse(pattern), parse(replacement)
+    assert isinstance(sought, Apply)
+    variants = [v.operands for v in _orders(sought) if isinstance(v, Apply)]
 
     def rewrite(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
         for operands in variants:
@@ -356,7 +356,7 @@ def rule(pattern: str, replacement: str, *, when: Callable[[Match], bool] | None
         return None
 
     rewrite.__doc__ = f"{pattern} is {replacement}."
-    return found.op, Rule(rewrite, frozenset([word for x in found.operands if (word := _word(x))]))
+    return sought.op, Rule(rewrite, frozenset([word for x in sought.operands if (word := _word(x))]))
 
 
 def _word(x: Expression) -> str:
@@ -459,8 +459,8 @@ def like(b: GraphBuilder, x: Atom, aval: Aval) -> Atom | None:
 
 def _replaced(b: GraphBuilder, x: Expression, match: Match, p: Primitive, params: Params) -> Atom | None:
     if not isinstance(x, Apply):
-        found = _built(b, x, match)
-        return like(b, found, match.aval)
+        built = _built(b, x, match)
+        return like(b, built, match.aval)
     operands = [_built(b, y, match) for y in x.operands]
     op, given = (p, params) if _is(p, x.op) else (_primitive(x.op), ())
     return b.broadcast(_made(b, op, operands, given, match), match.aval.shape)

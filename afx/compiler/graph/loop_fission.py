@@ -60,15 +60,15 @@ class Fission:
 # -- finding --
 def find_fissions(graph: Graph, target: Target, simplify: Callable[[Graph], Graph]) -> dict[int, Fission]:
     """Return the scans of a graph that are worth it, by the number of their first result."""
-    found: dict[int, Fission] = {}
+    fissions: dict[int, Fission] = {}
     for eq in graph.equations:
         control = eq.primitive.lowering.control
         spec = None if control is None else control(eq.keywords)
         if isinstance(spec, ScanSpec) and spec.length >= target.fission_min_steps and _may_call(spec.body):
             parts = _split(spec, simplify(spec.body), target)
             if parts is not None:
-                found[eq.outputs[0].index] = parts
-    return found
+                fissions[eq.outputs[0].index] = parts
+    return fissions
 
 
 def _may_call(body: Graph) -> bool:
@@ -142,12 +142,12 @@ def _heads(spec: ScanSpec, step: Graph, target: Target) -> list[Equation]:
             able.append(eq)
             rows.add(eq.outputs[0].index)
             free.add(eq.outputs[0].index)
-    wanted, found = set[int](), list[Equation]()
+    wanted, heads = set[int](), list[Equation]()
     for eq in reversed(able):
         if _calls(eq) or eq.outputs[0].index in wanted:
-            found.append(eq)
+            heads.append(eq)
             wanted |= _variables(eq.inputs)
-    return found[::-1]
+    return heads[::-1]
 
 
 def _tails(spec: ScanSpec, step: Graph, rest: Sequence[Equation], target: Target) -> list[Equation]:
@@ -160,12 +160,12 @@ def _tails(spec: ScanSpec, step: Graph, rest: Sequence[Equation], target: Target
             able.append(eq)
         else:
             read |= _variables(eq.inputs)
-    behind, found = set[int](), list[Equation]()
+    behind, tails = set[int](), list[Equation]()
     for eq in reversed(able):
         if _calls(eq) or _variables(eq.inputs) & behind:
-            found.append(eq)
+            tails.append(eq)
             behind.add(eq.outputs[0].index)
-    return found
+    return tails
 
 
 # -- the new graph --

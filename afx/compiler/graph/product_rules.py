@@ -126,8 +126,8 @@ def expand_gram(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Par
     if math.prod(batch) < b.target.expand_call_products * calls:
         return None
     elements = [[_element(b, x, i, t) for t in range(k)] for i in range(m)]
-    found = [_dot(b, left, right) for left in elements for right in elements]
-    joined = b.make(primitive_for_role("stack"), tuple(found), (("axis", len(batch)),))
+    products = [_dot(b, left, right) for left in elements for right in elements]
+    joined = b.make(primitive_for_role("stack"), tuple(products), (("axis", len(batch)),))
     return _reshape(b, joined, aval.shape)
 
 
@@ -183,9 +183,9 @@ def multiply_unmasked(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], param
     if not b.expanding or aval.dtype.kind not in "fc" or max(x.aval.ndim for x in xs) > 2:
         return None
     for k, other in enumerate(xs[::-1]):
-        found = _masked(b, xs[k], 1 - k, other.aval.ndim - 1 if k else 0)
-        if found is not None and _is_worth(found, aval, b.target) and _is_zero_outside(b, other, found, DEPTH):
-            return _guarded(b, p, params, aval, found, other, k)
+        masked = _masked(b, xs[k], 1 - k, other.aval.ndim - 1 if k else 0)
+        if masked is not None and _is_worth(masked, aval, b.target) and _is_zero_outside(b, other, masked, DEPTH):
+            return _guarded(b, p, params, aval, masked, other, k)
     return None
 
 
@@ -233,25 +233,25 @@ def _reshaped(b: GraphBuilder, mask: Atom) -> Atom:
         mask = eq.inputs[0]
 
 
-def _is_zero_outside(b: GraphBuilder, x: Atom, found: Masked, depth: int) -> bool:
+def _is_zero_outside(b: GraphBuilder, x: Atom, masked: Masked, depth: int) -> bool:
     """Tell whether an operand has zeros, or what is not finite, wherever a mask leaves something out."""
     eq = b.defining_equation(x)
-    if eq is None or not depth or x.aval.size != found.chosen.aval.size:
+    if eq is None or not depth or x.aval.size != masked.chosen.aval.size:
         return False
     role, ufunc, xs = eq.primitive.algebra.canonical, eq.primitive.lowering.ufunc, eq.inputs
     if role == "select":
-        is_same = (xs[0] if found.axes else _reshaped(b, xs[0])) == found.chosen
-        return number_of(b, xs[2]) == 0 and (is_same or _is_zero_outside(b, xs[1], found, depth - 1))
-    if ufunc in (np.negative, np.multiply, np.divide) or (role == "reshape" and not found.axes):
+        is_same = (xs[0] if masked.axes else _reshaped(b, xs[0])) == masked.chosen
+        return number_of(b, xs[2]) == 0 and (is_same or _is_zero_outside(b, xs[1], masked, depth - 1))
+    if ufunc in (np.negative, np.multiply, np.divide) or (role == "reshape" and not masked.axes):
         factors = xs[:1] if ufunc is np.divide else xs
-        return any(_is_zero_outside(b, v, found, depth - 1) for v in factors)
+        return any(_is_zero_outside(b, v, masked, depth - 1) for v in factors)
     return False
 
 
 # -- products --
-def _guarded(b: GraphBuilder, p: Primitive, params: Params, aval: Aval, found: Masked, other: Atom, k: int) -> Atom:
+def _guarded(b: GraphBuilder, p: Primitive, params: Params, aval: Aval, masked: Masked, other: Atom, k: int) -> Atom:
     """Return the product without the mask, and the one with it where that is not finite."""
-    matrix, turned = found.matrix, found.turned
+    matrix, turned = masked.matrix, masked.turned
     plain = matrix if turned is None else b.make(turned.primitive, (matrix,), turned.params)
     with b.ignoring(FP_ERRORS):
         product = b.make(p, (other, plain) if k else (plain, other), params, aval)
@@ -259,26 +259,26 @@ def _guarded(b: GraphBuilder, p: Primitive, params: Params, aval: Aval, found: M
     axes = tuple(range(len(aval.shape)))
     is_odd = b.make(primitive_for_role("reduce_or"), (is_odd,), (("axis", axes),))
     number = b.make(primitive_for_role("cast"), (is_odd,), (("dtype", np.dtype(np.int64)),))
-    operands = (product, matrix, found.chosen, other)
+    operands = (product, matrix, masked.chosen, other)
     inner = GraphBuilder({}, b.target, expanding=False)
     inputs = [inner.var(x.aval) for x in operands]
-    result = _masked_product(inner, p, params, found, inputs, k)
+    result = _masked_product(inner, p, params, masked, inputs, k)
     as_it_is = Graph(tuple(inputs), (), (), (inputs[0],))
     again = Graph(tuple(inputs), (), tuple(inner.equations), (result,))
     return b.choose(number, (as_it_is, again), operands)[0]
 
 
 def _masked_product(
-    b: GraphBuilder, p: Primitive, params: Params, found: Masked, inputs: Sequence[Atom], k: int
+    b: GraphBuilder, p: Primitive, params: Params, masking: Masked, inputs: Sequence[Atom], k: int
 ) -> Atom:
     """Return the product of inputs as it was asked for."""
     _, matrix, mask, other = inputs
-    if found.axes:
-        mask = b.make(primitive_for_role("reduce_or"), (mask,), (("axis", found.axes),))
-    mask = b.make(primitive_for_role("reshape"), (mask,), (("shape", found.shape),))
+    if masking.axes:
+        mask = b.make(primitive_for_role("reduce_or"), (mask,), (("axis", masking.axes),))
+    mask = b.make(primitive_for_role("reshape"), (mask,), (("shape", masking.shape),))
     masked = b.make(primitive_for_role("select"), (mask, matrix, Literal(0.0, Aval((), matrix.aval.dtype))))
-    if found.turned is not None:
-        masked = b.make(found.turned.primitive, (masked,), found.turned.params)
+    if masking.turned is not None:
+        masked = b.make(masking.turned.primitive, (masked,), masking.turned.params)
     return b.make(p, (other, masked) if k else (masked, other), params)
 
 

@@ -55,12 +55,12 @@ def fold(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, av
         return None
     try:
         with np.errstate(all="raise"):
-            found = np.asarray(p.impl(*values, **dict(params)))
+            value = np.asarray(p.impl(*values, **dict(params)))
     except (ArithmeticError, ValueError, TypeError):
         return None
-    if found.dtype != aval.dtype or found.shape != aval.shape:
+    if value.dtype != aval.dtype or value.shape != aval.shape:
         return None
-    return b.constant(Constant(found if found.flags.owndata else found.copy()), Aval(aval.shape, aval.dtype))
+    return b.constant(Constant(value if value.flags.owndata else value.copy()), Aval(aval.shape, aval.dtype))
 
 
 def fold_choice(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
@@ -71,10 +71,10 @@ def fold_choice(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Par
     (at, choice), made = choices[0], list[Atom]()
     for option in choice.inputs[1:]:
         numbers = tuple([_literal(b, option if k == at else x) for k, x in enumerate(xs)])
-        found = fold(b, p, numbers, params, Aval((), aval.dtype))
-        if found is None:
+        number = fold(b, p, numbers, params, Aval((), aval.dtype))
+        if number is None:
             return None
-        made.append(found)
+        made.append(number)
     return b.make(choice.primitive, (choice.inputs[0], *made), choice.params, aval)
 
 
@@ -167,14 +167,14 @@ def split_reduction(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params:
 # -- elementwise --
 def sink_broadcasts(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """Broadcasts that the op does itself go; those of all operands move behind it."""
-    found = list(xs)
+    operands = list(xs)
     for k, x in enumerate(xs):
         eq = b.made_by(x, "broadcast")
         if eq is not None:
-            found[k] = eq.inputs[0]
-    shape = broadcast_shapes([x.aval.shape for x in found])
+            operands[k] = eq.inputs[0]
+    shape = broadcast_shapes([x.aval.shape for x in operands])
     assert shape is not None
-    return b.broadcast(b.make(p, tuple(found), params, Aval(shape, aval.dtype)), aval.shape)
+    return b.broadcast(b.make(p, tuple(operands), params, Aval(shape, aval.dtype)), aval.shape)
 
 
 def identity(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:

@@ -70,9 +70,9 @@ def kept_axes(source: Shape, target: Shape) -> dict[int, int]:
 def _reshape(eq: Equation, demand: Demand) -> Reads:
     have, out = eq.inputs[0].aval.shape, eq.outputs[0].aval.shape
     axes = kept_axes(have, out)
-    found = {axis: demand[k] for k, axis in axes.items()}
+    demands = {axis: demand[k] for k, axis in axes.items()}
     given = tuple([s if k in axes else None for k, s in enumerate(demand)])
-    return given, [tuple([found.get(k) for k in range(len(have))])]
+    return given, [tuple([demands.get(k) for k in range(len(have))])]
 
 
 def _permute(eq: Equation, demand: Demand) -> Reads:
@@ -81,11 +81,9 @@ def _permute(eq: Equation, demand: Demand) -> Reads:
 
 
 def _broadcast(eq: Equation, demand: Demand) -> Reads:
-    _, (found,) = _elementwise(eq, demand)
-    passed = (None,) * (len(demand) - len(found)) + found  # an index that is read nowhere would not be checked
-    return tuple([None if isinstance(s, Var) and p is None else s for s, p in zip(demand, passed, strict=True)]), [
-        found
-    ]
+    _, (own,) = _elementwise(eq, demand)
+    passed = (None,) * (len(demand) - len(own)) + own  # an index that is read nowhere would not be checked
+    return tuple([None if isinstance(s, Var) and p is None else s for s, p in zip(demand, passed, strict=True)]), [own]
 
 
 def _reduction(eq: Equation, demand: Demand) -> Reads:
@@ -140,8 +138,8 @@ def _selected(eq: Equation) -> Demand | None:
         entries = [e for e in eq.keywords["index"] if e is not None]
         places = [range(e, e + 1) if isinstance(e, int) else range(*e) for e in entries]
         bounds = [(min(p), max(p) + 1) if p else (0, 0) for p in places]
-        found = [None if b == (0, n) else b for b, n in zip(bounds, shape, strict=False)]
-        return (*found, *[None] * (len(shape) - len(found)))
+        selection = [None if b == (0, n) else b for b, n in zip(bounds, shape, strict=False)]
+        return (*selection, *[None] * (len(shape) - len(selection)))
     if role == "gather" and len(eq.inputs) == 2 and isinstance(eq.inputs[1], Var) and eq.inputs[1].aval.ndim == 1:
         return tuple([eq.inputs[1] if k == eq.keywords["axis"] else None for k in range(len(shape))])
     return None
@@ -153,13 +151,13 @@ def find_parts(graph: Graph, target: Target) -> dict[int, Demand]:
     if not any(eq.primitive.algebra.canonical in ("slice", "gather") for eq in graph.equations):
         return {}
     demands: dict[int, Demand | None] = {v.index: None for v in graph.outputs if isinstance(v, Var)}  # None: the whole
-    found: dict[int, tuple[Equation, Demand]] = {}
+    selected: dict[int, tuple[Equation, Demand]] = {}
     for eq in reversed(graph.equations):
         wanted = _selected(eq) if eq.primitive.algebra.canonical in ("slice", "gather") else None
         demand = demands.get(eq.outputs[0].index)
         reads = None if demand is None else _part_of(eq, demand, target)
         if reads is not None:
-            found[eq.outputs[0].index] = eq, reads[0]
+            selected[eq.outputs[0].index] = eq, reads[0]
         parts_read = [wanted] if wanted is not None else [] if reads is None else reads[1]
         for k, atom in enumerate(eq.inputs):
             if isinstance(atom, Var):
@@ -167,7 +165,7 @@ def find_parts(graph: Graph, target: Target) -> dict[int, Demand]:
                 have = demands.get(atom.index, part)
                 demands[atom.index] = None if part is None or have is None else tuple(map(_union, have, part))
     parts: dict[int, Demand] = {}
-    for index, (eq, demand) in reversed(found.items()):
+    for index, (eq, demand) in reversed(selected.items()):
         source = eq.inputs[0]
         if eq.primitive.algebra.canonical not in VIEWS or (isinstance(source, Var) and source.index in parts):
             parts[index] = demand
@@ -218,11 +216,11 @@ def inline_parts(b: GraphBuilder, graph: Graph, inputs: Sequence[Atom], parts: d
 def _select_operands(b: GraphBuilder, eq: Equation, names: dict[int, Atom], parts: dict[int, Demand]) -> Atom:
     """Enter an equation for a part of its output."""
     out, p = eq.outputs[0], eq.primitive
-    found = _reads(eq, parts[out.index])
-    assert found is not None
+    reads = _reads(eq, parts[out.index])
+    assert reads is not None
     b.locate(eq)
-    atoms = tuple([_taken(b, a, d, names, parts) for a, d in zip(eq.inputs, found[1], strict=True)])
-    shape = _shape(out.aval.shape, found[0])
+    atoms = tuple([_taken(b, a, d, names, parts) for a, d in zip(eq.inputs, reads[1], strict=True)])
+    shape = _shape(out.aval.shape, reads[0])
     params: Params = tuple([(k, shape if k == "shape" else v) for k, v in eq.params])
     return b.make(p, atoms, params, Aval(shape, out.aval.dtype))
 
@@ -282,17 +280,21 @@ class Scattered(NamedTuple):
 def matmul_scattered(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A product over the scattered axis is one of the values."""
     for k, x in enumerate(xs if min(x.aval.ndim for x in xs) > 1 and aval.dtype.kind in "fc" else ()):
-        found, other = _scattered(b, x), xs[1 - k]
-        if found is not None and found.axis == x.aval.ndim - 1 - k:
-            part = _gather(b, other, found.at, other.aval.ndim - 2 + k)
-            return b.make(p, (part, found.values) if k else (found.values, part), params)
+        scattered, other = _scattered(b, x), xs[1 - k]
+        if scattered is not None and scattered.axis == x.aval.ndim - 1 - k:
+            part = _gather(b, other, scattered.at, other.aval.ndim - 2 + k)
+            return b.make(p, (part, scattered.values) if k else (scattered.values, part), params)
     return None
 
 
 def sum_scattered(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A sum over the scattered axis is one of the values."""
-    found = _scattered(b, xs[0]) if p.lowering.reduce_ufunc is np.add and aval.dtype.kind in "fc" else None
-    return b.make(p, (found.values,), params) if found is not None and found.axis in dict(params)["axis"] else None
+    scattered = _scattered(b, xs[0]) if p.lowering.reduce_ufunc is np.add and aval.dtype.kind in "fc" else None
+    return (
+        b.make(p, (scattered.values,), params)
+        if scattered is not None and scattered.axis in dict(params)["axis"]
+        else None
+    )
 
 
 def any_selected(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
@@ -324,9 +326,9 @@ def _scattered(b: GraphBuilder, x: Atom, depth: int | None = None) -> Scattered 
         return None
     key = (_scattered, eq.outputs[0].index)
     if key not in b.notes:
-        found = _scatter(b, x)
-        is_large = found is not None and found.at.aval.size > b.target.gather_max_share * found.length
-        b.notes[key] = _behind(b, eq, depth - 1) if found is None else None if is_large else found
+        scattered = _scatter(b, x)
+        is_large = scattered is not None and scattered.at.aval.size > b.target.gather_max_share * scattered.length
+        b.notes[key] = _behind(b, eq, depth - 1) if scattered is None else None if is_large else scattered
     known: Scattered | None = b.notes[key]
     return known
 
@@ -336,23 +338,27 @@ def _behind(b: GraphBuilder, eq: Equation, depth: int) -> Scattered | None:
     p, xs, aval = eq.primitive, eq.inputs, eq.outputs[0].aval
     role, ufunc = p.algebra.canonical, p.lowering.ufunc
     if role in ("reshape", "permute"):
-        found = _scattered(b, xs[0], depth)
-        axes = {} if found is None else _axes(eq)
-        if found is None or found.axis not in axes:
+        scattered = _scattered(b, xs[0], depth)
+        axes = {} if scattered is None else _axes(eq)
+        if scattered is None or scattered.axis not in axes:
             return None
-        axis = axes[found.axis]
-        shape = (*aval.shape[:axis], found.at.aval.size, *aval.shape[axis + 1 :])
+        axis = axes[scattered.axis]
+        shape = (*aval.shape[:axis], scattered.at.aval.size, *aval.shape[axis + 1 :])
         params = tuple([(name, shape if name == "shape" else value) for name, value in eq.params])
-        return found._replace(values=b.make(p, (found.values,), params, Aval(shape, aval.dtype)), axis=axis)
+        return scattered._replace(values=b.make(p, (scattered.values,), params, Aval(shape, aval.dtype)), axis=axis)
     if role == "select" and number_of(b, xs[2]) == 0 and xs[1].aval == aval:
-        found = _scattered(b, xs[1], depth)
-        return found if found is not None and _is_mask(b, xs[0], found.axis - aval.ndim, found.at) else None
+        scattered = _scattered(b, xs[1], depth)
+        return (
+            scattered
+            if scattered is not None and _is_mask(b, xs[0], scattered.axis - aval.ndim, scattered.at)
+            else None
+        )
     for x in xs if ufunc in (np.multiply, np.negative) else xs[:1] if ufunc is np.divide else ():
         if x.aval.ndim == aval.ndim and x.aval.dtype == aval.dtype and xs.count(x) == 1:
-            found = _scattered(b, x, depth)
-            if found is not None:
-                values = tuple([found.values if y is x else _beside(b, y, aval, found) for y in xs])
-                return found._replace(values=b.make(p, values, eq.params))
+            scattered = _scattered(b, x, depth)
+            if scattered is not None:
+                values = tuple([scattered.values if y is x else _beside(b, y, aval, scattered) for y in xs])
+                return scattered._replace(values=b.make(p, values, eq.params))
     return None
 
 
@@ -363,10 +369,10 @@ def _axes(eq: Equation) -> dict[int, int]:
     return {source: k for k, source in kept_axes(eq.inputs[0].aval.shape, eq.outputs[0].aval.shape).items()}
 
 
-def _beside(b: GraphBuilder, x: Atom, aval: Aval, found: Scattered) -> Atom:
+def _beside(b: GraphBuilder, x: Atom, aval: Aval, scattered: Scattered) -> Atom:
     """Return the elements of an operand that meet those that were scattered."""
-    axis = found.axis - aval.ndim + x.aval.ndim
-    return x if axis < 0 or x.aval.shape[axis] != found.length else _gather(b, x, found.at, axis)
+    axis = scattered.axis - aval.ndim + x.aval.ndim
+    return x if axis < 0 or x.aval.shape[axis] != scattered.length else _gather(b, x, scattered.at, axis)
 
 
 def _gather(b: GraphBuilder, x: Atom, at: Var, axis: int) -> Atom:
@@ -395,13 +401,13 @@ def _is_mask(b: GraphBuilder, mask: Atom, axis: int, at: Var) -> bool:
 def _marked(b: GraphBuilder, x: Atom, axis: int) -> Any:
     """Return the indices along an axis (counted from the last) that a mask marks, or the constant that it is made of."""
     for _ in range(b.target.scatter_max_equations):
-        eq, found = b.defining_equation(x), _scatter(b, x)
+        eq, scattered = b.defining_equation(x), _scatter(b, x)
         if eq is None:
             values = b.captured(x)
             return values if values is not None and values.ndim >= -axis else None
-        if found is not None:
-            n = number_of(b, found.values)
-            return found.at if n is not None and n > 0 and found.axis == axis + x.aval.ndim else None
+        if scattered is not None:
+            n = number_of(b, scattered.values)
+            return scattered.at if n is not None and n > 0 and scattered.axis == axis + x.aval.ndim else None
         role, source = eq.primitive.algebra.canonical, eq.inputs[0]
         axes = {k: k for k in range(-source.aval.ndim, 0)}
         if role == "broadcast":
@@ -457,7 +463,7 @@ def add_embedded(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Pa
 
 def _join_updates(b: GraphBuilder, x: Atom, last: Equation, part: Part) -> Atom | None:
     """Return a sum of parts that lie side by side and leave nothing out as those joined; -0.0 becomes 0.0, as it does there."""
-    found = [(part.start, part.stop, last.inputs[0])]
+    pieces = [(part.start, part.stop, last.inputs[0])]
     for _ in range(b.target.chain_max_terms):
         eq = b.made_by(x, "add_part") or b.made_by(x, "embed")
         at = None if eq is None else _read_part(eq, x.aval.shape)
@@ -466,18 +472,18 @@ def _join_updates(b: GraphBuilder, x: Atom, last: Equation, part: Part) -> Atom 
         values = eq.inputs[-1]
         zeros = b.made_by(values, "broadcast")
         if zeros is None or not isinstance(zeros.inputs[0], Literal) or zeros.inputs[0].value != 0:
-            found.append((at.start, at.stop, values))
+            pieces.append((at.start, at.stop, values))
         if len(eq.inputs) == 1:
             break
         x = eq.inputs[0]
     else:
         return None
-    found.sort(key=lambda piece: piece[:2])
-    stops = [0, *[stop for _, stop, _ in found]]
-    if [start for start, _, _ in found] != stops[:-1] or stops[-1] != x.aval.shape[part.axis]:
+    pieces.sort(key=lambda piece: piece[:2])
+    stops = [0, *[stop for _, stop, _ in pieces]]
+    if [start for start, _, _ in pieces] != stops[:-1] or stops[-1] != x.aval.shape[part.axis]:
         return None
-    params = (("axis", part.axis), ("sizes", tuple([stop - start for start, stop, _ in found])))
-    joined = b.make(primitive_for_role("concat"), tuple([values for _, _, values in found]), params)
+    params = (("axis", part.axis), ("sizes", tuple([stop - start for start, stop, _ in pieces])))
+    joined = b.make(primitive_for_role("concat"), tuple([values for _, _, values in pieces]), params)
     return b.make(with_ufunc(np.add), (joined, Literal(0.0, Aval((), x.aval.dtype))), (), x.aval)
 
 
@@ -522,10 +528,10 @@ def _suspects(b: GraphBuilder, x: Atom, axis: int) -> list[Interval]:
             cleared.append((part.start, part.stop))
     base = b.made_by(x, "embed")
     part = None if base is None else _read_part(base, x.aval.shape)
-    found = [(0, length)] if part is None or part.axis != axis else [(part.start, part.stop)]
+    intervals = [(0, length)] if part is None or part.axis != axis else [(part.start, part.stop)]
     for interval in cleared:
-        found = _without(found, interval)
-    return found
+        intervals = _without(intervals, interval)
+    return intervals
 
 
 def _without(intervals: list[Interval], gone: Interval) -> list[Interval]:

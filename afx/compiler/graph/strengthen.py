@@ -49,11 +49,11 @@ def _runs_function(eq: Equation) -> bool:
 
 
 def _atoms(graph: Graph) -> list[Atom]:
-    found: list[Atom] = [*graph.inputs, *graph.outputs, *[v for v, _ in graph.constants]]
+    atoms: list[Atom] = [*graph.inputs, *graph.outputs, *[v for v, _ in graph.constants]]
     for eq in graph.equations:
-        found += eq.inputs
-        found += eq.outputs
-    return found
+        atoms += eq.inputs
+        atoms += eq.outputs
+    return atoms
 
 
 class _Strengthening:
@@ -97,20 +97,21 @@ class _Strengthening:
     def _operand_dtypes(self, eq: Equation) -> list[DType]:
         """Return the dtype in which each operand is read, if it is weak."""
         p, avals = eq.primitive, [a.aval for a in eq.inputs]
-        found = [precise(a.dtype) for a in avals]
+        dtypes = [precise(a.dtype) for a in avals]
         first, made = p.condition_operands, self._moved_in(eq)
         if p.algebra.canonical in PROMOTING_MOVES:
             common = made or eq.outputs[0].aval.dtype
         elif p.algebra.canonical in MOVES:
             return [
-                made if made is not None and a.dtype.kind == made.kind else d for a, d in zip(avals, found, strict=True)
+                made if made is not None and a.dtype.kind == made.kind else d
+                for a, d in zip(avals, dtypes, strict=True)
             ]
         elif p.is_elementwise and all(a.weak for a in avals):
             common = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.promotes_to_float)
             common = precise(common)
         else:
-            return found
-        return [*found[:first], *[common for _ in found[first:]]]
+            return dtypes
+        return [*dtypes[:first], *[common for _ in dtypes[first:]]]
 
     def _define(self, var: Var, dtype: DType) -> Var:
         new = Var(var.index, Aval(var.aval.shape, dtype)) if var.aval.weak else var
@@ -150,16 +151,16 @@ class _Strengthening:
         """Return a variable in a dtype, converted where it has another."""
         if x.aval.dtype == dtype:
             return x
-        found = self._casts.get((x.index, dtype))
-        if found is None:
-            found = self._casts[x.index, dtype] = Var(self._count, Aval(x.aval.shape, dtype))
+        converted = self._casts.get((x.index, dtype))
+        if converted is None:
+            converted = self._casts[x.index, dtype] = Var(self._count, Aval(x.aval.shape, dtype))
             self._count += 1
             p = lookup("cast" if x.aval.dtype.kind in "fc" and dtype.kind in "fc" else "convert")
-            new = Equation(p, (x,), (found,), (("dtype", dtype),))
+            new = Equation(p, (x,), (converted,), (("dtype", dtype),))
             self._equations.append(
                 new if eq is None else attrs.evolve(new, source=eq.source, ignored_fp_errors=eq.ignored_fp_errors)
             )
-        return found
+        return converted
 
 
 def _casts(eq: Equation) -> bool:

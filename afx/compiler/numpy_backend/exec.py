@@ -133,10 +133,10 @@ def _compiled(lines: Sequence[Line], locations: Sequence[SourceLocation | None])
     """Return the function ``bind`` of a text, whose warnings point at the source locations of its equations."""
     code = compile("\n".join([line.text for line in lines]), "<plan>", "exec")
     origins = [locations[line.equation] if line.equation >= 0 and locations else None for line in lines]
-    found = next(filter(None, origins), None)
+    origin = next(filter(None, origins), None)
     space: dict[str, Any] = {}
-    if found is not None:
-        code, space = relocate(code, origins), module_globals(found.file)
+    if origin is not None:
+        code, space = relocate(code, origins), module_globals(origin.file)
     exec(code, space)
     bind: Callable[..., Any] = space.pop("bind")  # or the function and its globals would hold each other
     return bind
@@ -170,11 +170,11 @@ def _hands_on(program: Program, k: int, is_last: bool) -> str:
 def _made_for_later(program: Program) -> list[list[str]]:
     """Return which values each part makes for later ones."""
     wanted: set[str] = set()
-    found: list[list[str]] = []
+    names: list[list[str]] = []
     for part in reversed(program.parts):
-        found.append([name for name in part.makes if name in wanted])
+        names.append([name for name in part.makes if name in wanted])
         wanted |= set(part.arguments)
-    return found[::-1]
+    return names[::-1]
 
 
 def _driver(program: Program) -> str:

@@ -86,9 +86,9 @@ class FusedEmitter:
     def _body(self) -> list[Line]:
         lines, states = list[Line](), list[ErrorState]()
         for step in self.fused.body:
-            found = [self._view(step)] if isinstance(step, View) else self._step(step)
-            lines += [Line(f"    {line}", step.equation) for line in found]
-            states += [None if isinstance(step, View) else step.error_state] * len(found)
+            texts = [self._view(step)] if isinstance(step, View) else self._step(step)
+            lines += [Line(f"    {line}", step.equation) for line in texts]
+            states += [None if isinstance(step, View) else step.error_state] * len(texts)
         if common_errstate(states)[1]:
             return lines  # the whole loop is called within it
         self._names.numpy("errstate")
@@ -144,9 +144,9 @@ def walk_back(
     """
     count, kept = len(carry), list[Sequence[Any]]()
     while test(*tests, *carry)[0]:
-        found = step(*consts, *carry)
-        carry = found[:count]
-        kept.append(found[count:])
+        results = step(*consts, *carry)
+        carry = results[:count]
+        kept.append(results[count:])
     while kept:
         state = back(*consts, *kept.pop(), *state)
     return [np.array(x) for x in state]

@@ -63,12 +63,12 @@ class Names:
 
     def of(self, buffer: Buffer) -> str:
         """Return the name of a buffer, which no function or keyword of Python bears."""
-        found = self.buffers.get(buffer.index)
-        if found is None:
+        known = self.buffers.get(buffer.index)
+        if known is None:
             name = name_of(buffer.index)
-            found = f"{name}_" if keyword.iskeyword(name) or name in RESERVED else name
-            self.buffers[buffer.index] = found
-        return found
+            known = f"{name}_" if keyword.iskeyword(name) or name in RESERVED else name
+            self.buffers[buffer.index] = known
+        return known
 
     def use(self, name: str) -> str:
         """Note that the part reads a name from outside."""
@@ -104,11 +104,11 @@ class Names:
 
     def ufunc(self, op: str, attribute: str = "") -> tuple[str, Any]:
         """Return the name of the ufunc that computes an op, or of its ``reduce``, and the ufunc."""
-        found = self._ufuncs.get((op, attribute))
-        if found is None:
-            found = self._ufuncs[op, attribute] = self._ufunc(op, attribute)
-        self.used[found[0]] = None
-        return found
+        named = self._ufuncs.get((op, attribute))
+        if named is None:
+            named = self._ufuncs[op, attribute] = self._ufunc(op, attribute)
+        self.used[named[0]] = None
+        return named
 
     def _ufunc(self, op: str, attribute: str) -> tuple[str, Any]:
         rule = lookup(op).lowering
@@ -401,29 +401,29 @@ class Program(NamedTuple):
 
 def common_errstate(states: Sequence[ErrorState]) -> tuple[ErrorState, bool]:
     """Return what calls that run at once ignore, and whether all that can warn agree."""
-    found = {state for state in states if state is not None}
-    if len(found) > 1:
+    ignored = {state for state in states if state is not None}
+    if len(ignored) > 1:
         return (), False
-    return (found.pop() if found else None), True
+    return (ignored.pop() if ignored else None), True
 
 
 def wrap_errstate(lines: Sequence[Line], states: Sequence[ErrorState], margin: str = "") -> list[Line]:
     """Return the lines of a program with runs of those that ignore errors inside ``with np.errstate``."""
     if not any(states):
         return list(lines)
-    found: list[Line] = []
+    wrapped: list[Line] = []
     k = 0
     while k < len(lines):
         names = states[k]
         end = _end(states, k) if names else k + 1
         if names:
             ignored = ", ".join([f"{name}='ignore'" for name in names])
-            found.append(Line(f"{margin}with np_errstate({ignored}):"))
-            found += [make_line(("    " + text.replace("\n", "\n    "), number)) for text, number in lines[k:end]]
+            wrapped.append(Line(f"{margin}with np_errstate({ignored}):"))
+            wrapped += [make_line(("    " + text.replace("\n", "\n    "), number)) for text, number in lines[k:end]]
         else:
-            found.append(lines[k])
+            wrapped.append(lines[k])
         k = end
-    return found
+    return wrapped
 
 
 def _end(states: Sequence[ErrorState], start: int) -> int:

@@ -264,15 +264,15 @@ def find_lifetimes(groups: Groups, values: Mapping[int, Value]) -> list[Interval
                 results.add(value.root)
     starts = [(var, -1) for var in groups.graph.inputs]
     starts += [(var, k) for k, group in enumerate(groups) for var in group.outputs]
-    found: list[Interval] = []
+    intervals: list[Interval] = []
     for var, start in starts:
         value = values[var.index]
         if value.root == var.index:
             is_result = var.index in results
             in_arena = value.kind == "written" and not is_result
             end = last.get(var.index, start)
-            found.append(_interval((var.index, value.nbytes, start, end, is_result, in_arena)))
-    return found
+            intervals.append(_interval((var.index, value.nbytes, start, end, is_result, in_arena)))
+    return intervals
 
 
 # -- donation --
@@ -281,7 +281,7 @@ def donate(
 ) -> dict[int, int]:
     """Return which roots are written into the memory of an operand that ends there: a buffer's, or an argument's."""
     of = {interval.root: interval for interval in intervals}
-    found: dict[int, int] = {}
+    roots: dict[int, int] = {}
     for k, group in enumerate(groups):
         ending = set[int]()
         for v in group.inputs:
@@ -296,9 +296,9 @@ def donate(
                 continue
             root = _operand_to_overwrite(group, var, free, values)
             if root >= 0:
-                found[var.index] = root
+                roots[var.index] = root
                 ending.discard(root)
-    return found
+    return roots
 
 
 def _operand_to_overwrite(group: Group, out: Var, free: Collection[int], values: Mapping[int, Value]) -> int:

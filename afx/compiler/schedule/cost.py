@@ -145,12 +145,12 @@ def time_instructions(
     clock = _Clock(len(schedule.instructions))
     run = NumpyBackend.compile(schedule, target, clock=clock).bind()
     run(*inputs)  # memory is touched for the first time, and kernels are made
-    found, end = list[Any](), time.perf_counter() + seconds
-    while len(found) < 3 or time.perf_counter() < end:
+    times, end = list[Any](), time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < end:
         clock.start()
         run(*inputs)
-        found.append(clock.seconds.copy())
-    medians: npt.NDArray[np.float64] = np.median(found, axis=0)
+        times.append(clock.seconds.copy())
+    medians: npt.NDArray[np.float64] = np.median(times, axis=0)
     return medians
 
 
@@ -162,16 +162,16 @@ def find_denormals(schedule: Schedule, target: Target, inputs: Sequence[Any]) ->
     >>> find_denormals(lowered.schedule, Target(), [np.ones((3, 3), np.float32)])
     set()
     """
-    found = set[int]()
+    numbers = set[int]()
 
     def look(number: int) -> None:
         if met_denormals(forgetting=True):
-            found.add(number)
+            numbers.add(number)
 
     run = NumpyBackend.compile(schedule, target, clock=look).bind()
     met_denormals(forgetting=True)
     run(*inputs)
-    return found
+    return numbers
 
 
 def equations_of(instruction: Instruction) -> list[int]:

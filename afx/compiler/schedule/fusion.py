@@ -150,10 +150,10 @@ def ufunc_result_dtype(ufunc: np.ufunc, dtypes: tuple[DType, ...]) -> DType | No
     if ufunc.signature is None and (ufunc.nin != len(dtypes) or ufunc.nout != 1):
         return None
     try:
-        found: DType = ufunc.resolve_dtypes((*dtypes, None))[-1]
+        dtype: DType = ufunc.resolve_dtypes((*dtypes, None))[-1]
     except TypeError:
         return None
-    return found
+    return dtype
 
 
 # --- Fusion: equations on large arrays that run together, block by block, so that values stay in the cache
@@ -245,15 +245,15 @@ class Group:
 
 def _reshaped(equations: Sequence[Equation], own: set[int], given: set[int]) -> dict[int, Equation]:
     """Return the reshapes into outputs whose operands nothing else needs in memory of their own."""
-    found: dict[int, Equation] = {}
+    reshapes: dict[int, Equation] = {}
     for eq in reversed(equations):
         source = eq.inputs[0]
         if not isinstance(source, Var) or source.index not in own or source.index in given:
             continue
         if eq.primitive.lowering.may_alias and eq.outputs[0].index in given:
             given.add(source.index)
-            found[eq.outputs[0].index] = eq
-    return found
+            reshapes[eq.outputs[0].index] = eq
+    return reshapes
 
 
 @attrs.frozen
@@ -375,17 +375,17 @@ class _FusionGroups:
 
     def single(self, k: int, eq: Equation) -> None:
         """Enter an equation that runs alone."""
-        found = self._open_before([a.index for a in eq.inputs if isinstance(a, Var)])
-        if found:
+        groups = self._open_before([a.index for a in eq.inputs if isinstance(a, Var)])
+        if groups:
             for v in eq.outputs:
-                self._depends[v.index] = found
+                self._depends[v.index] = groups
         self._new([k])
 
-    def join(self, k: int, eq: Equation, found: IterationSpace) -> bool:
+    def join(self, k: int, eq: Equation, space: IterationSpace) -> bool:
         """Enter an equation into the open group of its key, or a new one; tell whether it was entered."""
-        c = self._open.get(found.key, -1)
+        c = self._open.get(space.key, -1)
         inside, operands = False, list[int]()
-        for atom, part in zip(eq.inputs, found.sliced, strict=True):
+        for atom, part in zip(eq.inputs, space.sliced, strict=True):
             if isinstance(atom, Var):
                 if c >= 0 and part and self._member.get(atom.index) == c:
                     inside = True
@@ -393,16 +393,16 @@ class _FusionGroups:
                     operands.append(atom.index)
         outside = self._open_before(operands)
         apart = c < 0 or c in outside
-        if found.fuse_only_with_producer and (apart or not inside):
+        if space.fuse_only_with_producer and (apart or not inside):
             return False
         if apart:
             outside = self._open_before([a.index for a in eq.inputs if isinstance(a, Var)])
-            c = self._opened(found.key)
+            c = self._opened(space.key)
         self.groups[c].append(k)
         self._upstream[c] = self._upstream[c] | outside
         out = eq.outputs[0]
         self._depends[out.index] = frozenset((c,))
-        if not found.is_reduction:
+        if not space.is_reduction:
             self._member[out.index] = c
         return True
 
@@ -477,16 +477,16 @@ def _ordered(graph: Graph, groups: Sequence[list[int]], spaces: Sequence[Iterati
                         unlocks[owner[a.index]].append(g)
     ready = [(group[0], g) for g, group in enumerate(groups) if not waits[g]]
     heapq.heapify(ready)
-    found: list[Group] = []
+    ordered: list[Group] = []
     while ready:
         _, g = heapq.heappop(ready)
-        found.append(_group(graph, groups[g], spaces, read_elsewhere))
+        ordered.append(_group(graph, groups[g], spaces, read_elsewhere))
         for h in unlocks[g]:
             waits[h].discard(g)
             if not waits[h]:
                 heapq.heappush(ready, (groups[h][0], h))
-    assert len(found) == len(groups)
-    return found
+    assert len(ordered) == len(groups)
+    return ordered
 
 
 def _group(

@@ -133,8 +133,8 @@ class FusedLowering:
         )
 
     def _alias_of(self, x: Buffer) -> Alias:
-        found = {self._alias(x, v) for v in self.group.outputs}
-        return "unknown" if "unknown" in found else "same" if "same" in found else "disjoint"
+        aliases = {self._alias(x, v) for v in self.group.outputs}
+        return "unknown" if "unknown" in aliases else "same" if "same" in aliases else "disjoint"
 
     def _block(self) -> int:
         """Return the size of a block: an even number of equal ones, so that two threads end together."""
@@ -236,10 +236,10 @@ class FusedLowering:
             return "disjoint"
         base, written = self._base.get(x.index, x), self._base.get(target.index, target)
         if "scratch" not in (base.storage, written.storage):
-            found = self._alias(base, out) if base.index != written.index else "same"
+            alias = self._alias(base, out) if base.index != written.index else "same"
         else:
-            found = "same" if (base.storage, base.location) == (written.storage, written.location) else "disjoint"
-        return "unknown" if found == "same" and base is not x else found
+            alias = "same" if (base.storage, base.location) == (written.storage, written.location) else "disjoint"
+        return "unknown" if alias == "same" and base is not x else alias
 
     def _view_of_output(self, eq: Equation) -> View:
         """Compute a value that is reshaped into an output in that output's buffer."""
@@ -254,9 +254,9 @@ class FusedLowering:
         out, source = eq.outputs[0], xs[0]
         assert isinstance(source, Buffer)
         if out.index in self._locate:
-            found = self._locate[out.index]
-            alias = self._between(source, found, out)
-            return Call(eq.primitive.name, "copy", (source,), (alias,), (found,), "", (), False, None, number, (True,))
+            target = self._locate[out.index]
+            alias = self._between(source, target, out)
+            return Call(eq.primitive.name, "copy", (source,), (alias,), (target,), "", (), False, None, number, (True,))
         view = Buffer(out.index, out.aval.shape, out.aval.dtype, "view", source.index)
         self._locate[out.index] = view
         self._base[view.index] = self._base.get(source.index, source)
@@ -264,11 +264,11 @@ class FusedLowering:
 
     def _target(self, out: Var) -> Buffer:
         """Return where an output goes: to its own memory where others read it, else to a free slot."""
-        found = self._locate.get(out.index)
-        if found is None:
+        buffer = self._locate.get(out.index)
+        if buffer is None:
             slot = self._slot_of[out.index] = self._slot(out.aval.dtype, out.aval.shape[1:] if self._rows else ())
-            found = self._locate[out.index] = Buffer(out.index, out.aval.shape, out.aval.dtype, "scratch", slot)
-        return found
+            buffer = self._locate[out.index] = Buffer(out.index, out.aval.shape, out.aval.dtype, "scratch", slot)
+        return buffer
 
     def _slot(self, dtype: DType, tail: Shape) -> int:
         for slot in reversed(self._free):
@@ -345,13 +345,13 @@ class _Lowering:
     # -- operands --
     def buffer(self, var: Var) -> Buffer:
         """Return the buffer of a variable."""
-        found = self._buffers.get(var.index)
-        if found is None:
+        buffer = self._buffers.get(var.index)
+        if buffer is None:
             value, aval = self.assigned.values[var.index], var.aval
             storage, location = self._locate(var, value)
-            found = Buffer(var.index, aval.shape, aval.dtype, storage, location, value.strides)
-            self._buffers[var.index] = found
-        return found
+            buffer = Buffer(var.index, aval.shape, aval.dtype, storage, location, value.strides)
+            self._buffers[var.index] = buffer
+        return buffer
 
     def _locate(self, var: Var, value: Value) -> tuple[Storage, int]:
         index = var.index
@@ -396,10 +396,10 @@ class _Lowering:
         large = [i for i in self.assigned.intervals if i.nbytes >= least and 0 <= i.start < i.end < count]
         freed = [i for i in large if self.assigned.values[i.root].kind == "made"]
         made = {v.index: v for group in self.groups for v in group.outputs} if freed else {}
-        found: dict[int, list[Var]] = {}
+        by_group: dict[int, list[Var]] = {}
         for interval in freed:
-            found.setdefault(interval.end, []).append(made[interval.root])
-        return found
+            by_group.setdefault(interval.end, []).append(made[interval.root])
+        return by_group
 
     # -- single equations --
     def _equation(self, eq: Equation, number: int) -> None:

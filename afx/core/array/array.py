@@ -247,15 +247,15 @@ class Array(Operators, Methods):
 
     def tobytes(self, order: Literal["C", "F", "A"] = "C") -> bytes:
         """Return the bytes of the elements, by rows unless another order is asked for."""
-        found: bytes = self.concrete("tobytes").tobytes(order)
-        return found
+        data: bytes = self.concrete("tobytes").tobytes(order)
+        return data
 
     def view(self, dtype: Any) -> Array:
         """Return the bytes in another dtype, without a copy: NumPy's view in one like ``"V8"``; traced floats raise."""
         try:
-            found: Any = np.asarray(self.concrete("view")).view(dtype)
-            found.flags.writeable = False
-            return wrap(found) if found.dtype.char in SUPPORTED else found
+            viewed: Any = np.asarray(self.concrete("view")).view(dtype)
+            viewed.flags.writeable = False
+            return wrap(viewed) if viewed.dtype.char in SUPPORTED else viewed
         except (TypeError, ValueError) as error:
             if isinstance(error, AfxError):
                 raise

@@ -336,9 +336,9 @@ class Tape(Trace):
         """Return the copy of the caller's array that rules keep: a large one is copied once, unless it changes."""
         if x.size < COPY_ONCE_MIN_ELEMENTS:
             return snapshot(x, who)
-        found = self._copies.get(id(x))
-        if found is not None and found[0] is x and _same_bits(x, found[1]):
-            return found[1]
+        copied = self._copies.get(id(x))
+        if copied is not None and copied[0] is x and _same_bits(x, copied[1]):
+            return copied[1]
         value = snapshot(x, who)
         if value is not x:
             self._copies[id(x)] = (x, value)
@@ -499,8 +499,8 @@ class NanWatch:
 
     def origin_of(self, x: Any) -> NanOrigin | None:
         """Return where a nan of an array comes from, None where that was not seen."""
-        found = self._found.get(id(x._value)) if x.__class__ is Array else None
-        return None if found is None else found[2]
+        seen = self._found.get(id(x._value)) if x.__class__ is Array else None
+        return None if seen is None else seen[2]
 
     def forget(self) -> None:
         """Forget what was seen: it has been reported."""

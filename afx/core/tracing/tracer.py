@@ -72,10 +72,10 @@ class Source(NamedTuple):
 def places_of(sources: Iterable[Source | SourceLocation | None]) -> list[SourceLocation | None]:
     """Return the lines of many source locations; the table of lines of each function is read once."""
     tables: dict[CodeType, tuple[list[int], list[int]]] = {}
-    found: list[SourceLocation | None] = []
+    places: list[SourceLocation | None] = []
     for source in sources:
         if not isinstance(source, Source):
-            found.append(source)
+            places.append(source)
             continue
         code = source.code
         if code not in tables:
@@ -83,8 +83,8 @@ def places_of(sources: Iterable[Source | SourceLocation | None]) -> list[SourceL
             tables[code] = [start for start, _ in rows], [line for _, line in rows]
         starts, lines = tables[code]
         line = lines[bisect_right(starts, source.offset) - 1]
-        found.append(_location(SourceLocation, (code.co_filename, line, code.co_qualname)))
-    return found
+        places.append(_location(SourceLocation, (code.co_filename, line, code.co_qualname)))
+    return places
 
 
 class _Origin(threading.local):
@@ -293,8 +293,8 @@ def bind1(p: Primitive, x: Any) -> Array:
         return _bind_weak(p, (x,), {})
     elif kind not in UNTRACED:
         if isinstance(x, Tracer):
-            found: Array = x._trace.apply1(p, x)
-            return found
+            result: Array = x._trace.apply1(p, x)
+            return result
         x = to_numpy_value(x, p.name)
     try:
         z = p.impl(x)
@@ -317,8 +317,8 @@ def bind2(p: Primitive, x: Any, y: Any) -> Array:
             if isinstance(y, Tracer) and (top is None or y._trace.level > top.level):
                 top = y._trace
             if top is not None:
-                found: Array = top.apply2(p, x, y)
-                return found
+                result: Array = top.apply2(p, x, y)
+                return result
             if x.__class__ is WeakArray or y.__class__ is WeakArray:
                 return _bind_weak(p, (x, y), {})
         elif x.__class__ in WEAK and y.__class__ in WEAK:
@@ -381,8 +381,8 @@ def _bind_weak(p: Primitive, xs: tuple[Any, ...], params: Params) -> Array:
     values = tuple([to_lower_level(x) if isinstance(x, Array) else lower(x, p.name) for x in met])
     z = run_impl(p, values, params)
     made = weak_or_strong if weak else wrap
-    found: Any = tuple([made(v) for v in z]) if p.multiple_results else made(z)
-    result: Array = found
+    results: Any = tuple([made(v) for v in z]) if p.multiple_results else made(z)
+    result: Array = results
     return result
 
 

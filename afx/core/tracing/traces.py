@@ -153,13 +153,13 @@ class GraphTrace(Trace):
         # loops in place of comprehensions here and below: each of these is a call, which would double a trace's time
         atoms = self._atoms_of_one_dtype(xs) if p.is_elementwise and p.lowering.ufunc not in LOGICAL else None
         if atoms is None:
-            found: list[Atom] = []
+            operands: list[Atom] = []
             weak = False
             for x in xs:
                 atom = x._var if x.__class__ is GraphTracer and x._trace is self else self.atom(x)
-                found.append(atom)
+                operands.append(atom)
                 weak = weak or atom.aval.weak
-            atoms = tuple(found)
+            atoms = tuple(operands)
             if p.is_elementwise:
                 atoms = self._same_dtype(p, xs, atoms)
             elif weak:
@@ -211,7 +211,7 @@ class GraphTrace(Trace):
     def _atoms_of_one_dtype(self, xs: tuple[Any, ...]) -> tuple[Atom, ...] | None:
         """Return the operands of an elementwise op if they are tracers of one inexact dtype, and numbers, which take it."""
         common: DType | None = None
-        found: list[Any] = []
+        operands: list[Any] = []
         has_numbers = False
         for x in xs:
             if x.__class__ is GraphTracer and x._trace is self:
@@ -219,18 +219,18 @@ class GraphTrace(Trace):
                 if var.aval.weak or var.aval.dtype is not (common or var.aval.dtype):
                     return None
                 common = var.aval.dtype
-                found.append(var)
+                operands.append(var)
             elif x.__class__ is float or (x.__class__ is int and -EXACT < x < EXACT):
                 has_numbers = True
-                found.append(x)
+                operands.append(x)
             else:
                 return None
         if common is None or common.kind not in "fc":
             return None
         if has_numbers:
             aval = Aval((), common)
-            found = [x if x.__class__ is Var else Literal(common.type(x).item(), aval) for x in found]
-        return tuple(found)
+            operands = [x if x.__class__ is Var else Literal(common.type(x).item(), aval) for x in operands]
+        return tuple(operands)
 
     def _same_dtype(self, p: Primitive, xs: tuple[Any, ...], atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
         """Convert the operands of an elementwise op to the dtype it computes in: equations are strongly typed."""
@@ -736,10 +736,10 @@ class RecordingTrace(GraphTrace):
         z = bind(p, *[to_concrete(x) for x in xs], **params)
         outputs = self.equation(p, xs, params)
         plain = not p.is_differentiable or all(x._plain for x in xs if x.__class__ is RecordingTracer)
-        found = [
+        results = [
             self._known_as(v, w, plain=plain) for v, w in zip(outputs, z if p.multiple_results else (z,), strict=True)
         ]
-        return tuple(found) if p.multiple_results else found[0]
+        return tuple(results) if p.multiple_results else results[0]
 
     def _stand_in(self, atom: Atom, x: Any) -> Any:
         assert isinstance(atom, Var)

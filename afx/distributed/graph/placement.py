@@ -149,25 +149,25 @@ def place(
 def _balance(costs: Sequence[float], slots: int) -> tuple[int, ...]:
     """Return contiguous stretches of about equal cost."""
     total, done = sum(costs), 0.0
-    found: list[int] = []
+    slots_of_equations: list[int] = []
     for cost in costs:
-        found.append(min(int(slots * (done + cost / 2) / total) if total else 0, slots - 1))
+        slots_of_equations.append(min(int(slots * (done + cost / 2) / total) if total else 0, slots - 1))
         done += cost
-    return tuple(found)
+    return tuple(slots_of_equations)
 
 
 def _schedule(graph: Graph, costs: Sequence[float], slots: int, machine: Machine) -> tuple[int, ...]:
     """Return the slot of earliest finish for each equation, in their order; all on slot 0 where that is no slower."""
     free = [0.0] * slots
     ready: dict[int, tuple[float, int]] = {}  # variable to the time at which it exists, and where
-    found: list[int] = []
+    placed: list[int] = []
     for eq, cost in zip(graph, costs, strict=True):
         ends = [max(free[slot], _arrival(eq, slot, ready, machine)) + cost for slot in range(slots)]
         slot = ends.index(min(ends))
         free[slot] = ends[slot]
-        found.append(slot)
+        placed.append(slot)
         ready.update({var.index: (ends[slot], slot) for var in eq.outputs})
-    return tuple(found) if max(free) < sum(costs) else (0,) * len(costs)
+    return tuple(placed) if max(free) < sum(costs) else (0,) * len(costs)
 
 
 def _arrival(eq: Equation, slot: int, ready: dict[int, tuple[float, int]], machine: Machine) -> float:

@@ -86,13 +86,13 @@ def _check_inputs(inputs: Sequence[Any], graph: Graph) -> list[Any]:
         raise ArgumentError(
             f"run_graph: another number of inputs: got {len(inputs)} for {len(graph.inputs)}; give each"
         )
-    found = [np.asarray(x) for x in inputs]
-    for array, var in zip(found, graph.inputs, strict=True):
+    arrays = [np.asarray(x) for x in inputs]
+    for array, var in zip(arrays, graph.inputs, strict=True):
         if (array.shape, array.dtype) != (var.aval.shape, var.aval.dtype):
             raise ArgumentError(
                 f"run_graph: an input of another kind: got {array.dtype}{list(array.shape)} for {var}; trace the graph anew"
             )
-    return found
+    return arrays
 
 
 class _Lane:
@@ -213,9 +213,9 @@ class _Lane:
 
     def outputs(self) -> list[Array]:
         """Return the outputs, and hold nothing more."""
-        found = [self._output(atom) for atom in self._runner.split.graph.outputs]
+        results = [self._output(atom) for atom in self._runner.split.graph.outputs]
         self._values = {}
-        return found
+        return results
 
     def _output(self, atom: Var | Literal) -> Array:
         if isinstance(atom, Literal):
@@ -232,8 +232,8 @@ def _run_step(run: Run, compiled: CompiledGraph) -> Step:
     plan, inputs, outputs = compiled.plan, run.inputs, run.outputs
 
     def step(values: Values) -> bool:
-        found = plan(*[values[index] for index in inputs])
-        for index, x in zip(outputs, found, strict=True):
+        results = plan(*[values[index] for index in inputs])
+        for index, x in zip(outputs, results, strict=True):
             values[index] = x
         return True
 

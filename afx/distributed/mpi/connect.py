@@ -229,15 +229,15 @@ def _meet(link: MpiLink, machines: Machines) -> None:
     """Tell each other where the ranks run, make those of one machine neighbours, and compare slots and versions."""
     processors = allowed_processors()
     mine = [platform.node(), os.getpid(), processors]
-    found: list[Any] = [json.loads(data) for data in link.gather(json.dumps(mine).encode())]
-    hosts = list(dict.fromkeys(host for host, _, _ in found))
-    order = sorted(range(len(found)), key=lambda rank: hosts.index(found[rank][0]))
+    places: list[Any] = [json.loads(data) for data in link.gather(json.dumps(mine).encode())]
+    hosts = list(dict.fromkeys(host for host, _, _ in places))
+    order = sorted(range(len(places)), key=lambda rank: hosts.index(places[rank][0]))
     comm = link.comm
-    if order != list(range(len(found))):
+    if order != list(range(len(places))):
         comm = comm.Split(0, order.index(link.rank))
-    link.use(comm, [Peer(found[rank][0], found[rank][1]) for rank in order])
+    link.use(comm, [Peer(places[rank][0], places[rank][1]) for rank in order])
     link.add_control()
-    _share_processors(processors, sum(one[0] == mine[0] and one[2] == processors for one in found))
+    _share_processors(processors, sum(one[0] == mine[0] and one[2] == processors for one in places))
     versions = f"{machines.slots} {sys.version_info[:2]} {np.__version__}"
     machines.agreement.check_same(versions, "number of slots and versions")
 

@@ -131,17 +131,17 @@ class Traffic:
     # -- messages --
     def _send(self, round_: Round) -> dict[int, list[list[Any]]]:
         """Begin to send; return the requests by rank and piece."""
-        found: dict[int, list[list[Any]]] = {}
+        requests: dict[int, list[list[Any]]] = {}
         by_rank: dict[int, list[Transfer]] = {}
         for transfer in round_.sends:
             by_rank.setdefault(transfer.rank, []).append(transfer)
         for rank, transfers in by_rank.items():
             copies = bool(round_.totals) and transfers[0].spans == round_.spans  # what is sent is added to
-            found[rank] = [
+            requests[rank] = [
                 [self._send_packet(packet, transfer, copies=copies) for transfer in transfers]
                 for packet in self._packets(transfers[0].spans)
             ]
-        return found
+        return requests
 
     def _send_packet(self, packet: Packet, transfer: Transfer, *, copies: bool) -> Any:
         piece = gather_packet(packet, self._layout, self._whole.get(transfer.node, self._base))

@@ -106,12 +106,12 @@ class MpiLink:
 
     def _participate(self, weights: Mapping[int, float], *, by_slot: bool) -> Participation:
         key = (tuple(weights), by_slot)
-        found = self._participations.get(key)
-        if found is None:
+        participation = self._participations.get(key)
+        if participation is None:
             if len(self._participations) >= MOST_PROGRAMS:
                 self._participations.clear()
             slots = key[0]
-            found = self._participations[key] = Participation.make(
+            participation = self._participations[key] = Participation.make(
                 slots,
                 self._owners,
                 self.rank,
@@ -119,7 +119,7 @@ class MpiLink:
                 by_slot=by_slot,
                 is_one_machine=len(self.hosts) < 2,
             )
-        return found
+        return participation
 
     def plan(self, slots: tuple[int, ...], *, by_slot: bool, is_small: bool) -> Exchange:
         """Return the messages of a sum over slots."""
@@ -145,16 +145,16 @@ class MpiLink:
     def shared_sum(self, layout: Layout, plan: Exchange, tag: int) -> SharedSum | SharedParts | None:
         """Return the additions of buffers in memory that all ranks see; None where they share none."""
         key = (layout, plan, tag)
-        found = self._shared_sums.get(key)
-        if found is None:
+        shared = self._shared_sums.get(key)
+        if shared is None:
             memory = self._share_memory()
             if memory is None:
                 return None
             if len(self._shared_sums) >= MOST_PROGRAMS:
                 self._shared_sums.clear()
             make = SharedSum if plan.is_flood else SharedParts
-            found = self._shared_sums[key] = make(memory, layout, plan, tag)
-        return found if found.fits else None
+            shared = self._shared_sums[key] = make(memory, layout, plan, tag)
+        return shared if shared.fits else None
 
     def _share_memory(self) -> SharedMemory | None:
         if not self._has_asked:
@@ -419,9 +419,9 @@ class MpiLink:
         before, after = (self.rank - 1) % self.ranks, (self.rank + 1) % self.ranks
         size, array = np.array([len(data)], np.int64), np.frombuffer(data, np.uint8)
         sent = [*self.send_to(size, after, SIZE_TAG), *self.send_to(array, after, DATA_TAG)]
-        found = self._receive(before)
+        received = self._receive(before)
         self.wait(sent)
-        return found
+        return received
 
     def _receive(self, root: int) -> bytes:
         size = np.zeros(1, np.int64)

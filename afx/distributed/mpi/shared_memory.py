@@ -56,10 +56,10 @@ def map_memory(port: FilePort, size: int) -> mmap.mmap | None:
     port.gather(b"")  # the token is written
     if not is_root:
         memory = _open(path, size, token)
-    found = port.gather(b"" if memory is None else b"shared")
+    answers = port.gather(b"" if memory is None else b"shared")
     if file is not None:
         os.close(file)
-    return memory if memory is not None and all(found) else None
+    return memory if memory is not None and all(answers) else None
 
 
 def _create(size: int) -> int | None:
@@ -147,7 +147,7 @@ class SharedBlocks:
         size = -(-_list_starts(layout)[-1] // PAGE_BYTES) * PAGE_BYTES
         if not size:
             return None
-        alike = [number for number, found in enumerate(self._sizes) if found == size]
+        alike = [number for number, own_size in enumerate(self._sizes) if own_size == size]
         chosen = next((number for number in alike if free >> number & 1), None)
         if chosen is not None or len(alike) >= MOST_OF_SIZE or len(self._sizes) >= MOST_BLOCKS:
             return chosen

@@ -112,15 +112,15 @@ class SharedSum:
 
     def _make_views(self, place: int) -> dict[Node, list[Ndarray]]:
         """Return the buffers of each node in one place of the ring, and of sums of some of them."""
-        found: dict[Node, list[Ndarray]] = {}
+        views: dict[Node, list[Ndarray]] = {}
         for rank, nodes in self._nodes.items():
             slot = self._memory.slot(rank, place)
             for number, node in enumerate(nodes):
-                found[node] = packet_views(self._packet, self._layout, slot[number * self._room :])
+                views[node] = packet_views(self._packet, self._layout, slot[number * self._room :])
         for branch in self._adds[:-1]:
             memory: Ndarray = np.empty(self._packet.nbytes, np.uint8)
-            found[branch.parent] = packet_views(self._packet, self._layout, memory)
-        return found
+            views[branch.parent] = packet_views(self._packet, self._layout, memory)
+        return views
 
     def _list_steps(self, views: Mapping[Node, list[Ndarray]]) -> list[Addition]:
         """Return additions of single buffers, in their order."""
@@ -159,10 +159,10 @@ class SharedSum:
 
 def list_sources(exchange: Exchange) -> dict[int, list[Node]]:
     """Return the nodes that each other rank writes."""
-    found: dict[int, list[Node]] = {}
+    nodes: dict[int, list[Node]] = {}
     for transfer in exchange.rounds[0].receives:
-        found.setdefault(transfer.rank, []).append(transfer.node)
-    return found
+        nodes.setdefault(transfer.rank, []).append(transfer.node)
+    return nodes
 
 
 def most_nodes(exchange: Exchange) -> int:
@@ -312,14 +312,14 @@ class SharedParts:
     def _views_of(self, writer: int, reader: int, node: int, number: int, place: int) -> list[Ndarray]:
         """Return the parts of what one rank writes for another of one of its nodes."""
         key = (writer, reader, node, number, place % RING)
-        found = self._views.get(key)
-        if found is None:
+        views = self._views.get(key)
+        if views is None:
             if len(self._views) >= KEPT_VIEWS:
                 self._views.clear()
             start = ((reader - (reader > writer)) * self._most + node) * self._room
             packet = self._packets[reader][number]
-            found = self._views[key] = packet_views(packet, self._layout, self._memory.slot(writer, place)[start:])
-        return found
+            views = self._views[key] = packet_views(packet, self._layout, self._memory.slot(writer, place)[start:])
+        return views
 
     def _add(
         self,
@@ -449,15 +449,15 @@ class Participation:
         has_idle = len({owners[slot] for slot in slots}) < len(set(owners))
         large, small, ranks = plan(False), plan(True), len(set(owners))
         span = slot_span(owners, rank)[0] if by_slot else WHOLE
-        found = cls(mine, owners[slots[0]], has_idle, large, small, None, None, span)
+        alone = cls(mine, owners[slots[0]], has_idle, large, small, None, None, span)
         if (
             not is_one_machine
             or has_idle
             or not 1 < ranks <= DIRECT_MOST_RANKS
             or most_nodes(large) > SHARED_MOST_NODES
         ):
-            return found
-        return attrs.evolve(found, small_shared=small, large_shared=large)
+            return alone
+        return attrs.evolve(alone, small_shared=small, large_shared=large)
 
 
 class ReductionPort(Protocol):

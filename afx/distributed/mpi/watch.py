@@ -399,11 +399,11 @@ class Collectives:
         own = np.frombuffer(data, np.uint8)
         for start in range(0, max(lengths), step):
             counts: list[int] = [min(max(length - start, 0), step) for length in lengths]
-            found: Ndarray = np.empty(sum(counts), np.uint8)
-            into = [found, counts, port.byte]
+            received: Ndarray = np.empty(sum(counts), np.uint8)
+            into = [received, counts, port.byte]
             given = [own[start : start + step], port.byte]
             port.wait([port.begin(functools.partial(port.comm.Iallgatherv, given, into))])
-            for part, piece in zip(np.split(found, np.cumsum(counts)[:-1]), pieces, strict=True):
+            for part, piece in zip(np.split(received, np.cumsum(counts)[:-1]), pieces, strict=True):
                 piece.append(part.tobytes())
         return [b"".join(piece) for piece in pieces]
 

@@ -116,12 +116,12 @@ class Layout:
             leaves: the leaves of the tree.
             spans: by dtype, the part of the buffer.
         """
-        found: list[list[Ndarray]] = [[] for _ in spans]
+        pieces: list[list[Ndarray]] = [[] for _ in spans]
         for leaf, (_, kind, at) in zip(leaves, self._leaves, strict=True):
             start, stop = max(at.start, spans[kind].start), min(at.stop, spans[kind].stop)
             if start < stop:
-                found[kind].append(leaf.reshape(-1)[start - at.start : stop - at.start])
-        return [_join(parts, dtype) for parts, dtype in zip(found, self.dtypes, strict=True)]
+                pieces[kind].append(leaf.reshape(-1)[start - at.start : stop - at.start])
+        return [_join(parts, dtype) for parts, dtype in zip(pieces, self.dtypes, strict=True)]
 
     def unpack(self, buffers: Sequence[Ndarray]) -> Any:
         """Return the tree whose leaves are parts of the buffers."""
@@ -220,27 +220,27 @@ class Tree:
             tops: nodes above which nothing is added.
         """
         left_to_others = self.ancestors(tops)
-        found: list[Node] = []
+        nodes: list[Node] = []
         waiting = [self.root] if start < stop else []
         while waiting:
             node = waiting.pop()
             if node[1] <= start or stop <= node[0]:
                 continue
             if start <= node[0] and node[1] <= stop and node not in left_to_others:
-                found.append(node)
+                nodes.append(node)
             else:
                 branch = self.branches[node]
                 waiting += [branch.right, branch.left]
-        return found
+        return nodes
 
     def ancestors(self, nodes: Iterable[Node]) -> set[Node]:
         """Return the nodes that have one of these below them."""
-        found: set[Node] = set()
+        above: set[Node] = set()
         for node in nodes:
-            while (branch := self.above.get(node)) is not None and branch.parent not in found:
+            while (branch := self.above.get(node)) is not None and branch.parent not in above:
                 node = branch.parent
-                found.add(node)
-        return found
+                above.add(node)
+        return above
 
 
 @functools.lru_cache(maxsize=256)
@@ -255,9 +255,9 @@ def tree_over(slots: int, present: tuple[int, ...]) -> Tree:
 
     def build(level: int, index: int) -> Node | None:
         members = _members(slots, level, index)
-        found = [places[slot] for slot in members if slot in places]
-        if len(found) < 2:
-            return (found[0], found[0] + 1) if found else None
+        present = [places[slot] for slot in members if slot in places]
+        if len(present) < 2:
+            return (present[0], present[0] + 1) if present else None
         left, right = build(level + 1, 2 * index), build(level + 1, 2 * index + 1)
         if left is None or right is None:
             return left or right
@@ -277,7 +277,7 @@ def _members(slots: int, level: int, index: int) -> range:
 
 def nodes_of_level(slots: int, level: int) -> Sequence[Node]:
     """Return the nodes of a level, where all slots take part and none of them is empty."""
-    return [(found.start, found.stop) for k in range(2**level) for found in [_members(slots, level, k)]]
+    return [(members.start, members.stop) for k in range(2**level) for members in [_members(slots, level, k)]]
 
 
 # --- Partial sums: what one process adds up of its own slots, in the order of the tree

@@ -89,7 +89,7 @@ def cut_leaves(layout: Layout, packets: Sequence[Packet]) -> list[list[Piece]]:
     for leaf, (kind, at) in enumerate(layout.places()):
         by_kind[kind].append((leaf, at))
     stops = [[at.stop for _, at in leaves] for leaves in by_kind]
-    found: list[list[Piece]] = []
+    messages: list[list[Piece]] = []
     for packet in packets:
         pieces: list[Piece] = []
         for number, (kind, part, _) in enumerate(packet.parts):
@@ -99,17 +99,17 @@ def cut_leaves(layout: Layout, packets: Sequence[Packet]) -> list[list[Piece]]:
                 start, stop = max(at.start, part.start), min(at.stop, part.stop)
                 into, source = slice(start - part.start, stop - part.start), slice(start - at.start, stop - at.start)
                 pieces.append((number, into, leaf, source))
-        found.append(pieces)
-    return found
+        messages.append(pieces)
+    return messages
 
 
 def packet_views(packet: Packet, layout: Layout, memory: Ndarray) -> list[Ndarray]:
     """Return the parts of a joined message as arrays of their dtypes."""
-    found: list[Ndarray] = []
+    views: list[Ndarray] = []
     for kind, part, offset in packet.parts:
         dtype = layout.dtypes[kind]
-        found.append(memory[offset : offset + (part.stop - part.start) * dtype.itemsize].view(dtype))
-    return found
+        views.append(memory[offset : offset + (part.stop - part.start) * dtype.itemsize].view(dtype))
+    return views
 
 
 def gather_packet(packet: Packet, layout: Layout, buffers: Sequence[Ndarray]) -> Ndarray:

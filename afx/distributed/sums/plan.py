@@ -79,11 +79,11 @@ def slot_span(owners: Sequence[int], rank: int) -> tuple[Span, ...]:
 
 def find_places(owners: Sequence[int], present: Sequence[int]) -> dict[int, tuple[int, int]]:
     """Return by rank where its slots begin and end among those that take part."""
-    found: dict[int, tuple[int, int]] = {}
+    spans: dict[int, tuple[int, int]] = {}
     for place, slot in enumerate(present):
-        start, _ = found.get(owners[slot], (place, place))
-        found[owners[slot]] = (start, place + 1)
-    return found
+        start, _ = spans.get(owners[slot], (place, place))
+        spans[owners[slot]] = (start, place + 1)
+    return spans
 
 
 def share(node: Node, parts: dict[int, tuple[Span, ...]], rank: int) -> Round:
@@ -97,13 +97,13 @@ def share(node: Node, parts: dict[int, tuple[Span, ...]], rank: int) -> Round:
 
 def join_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Return parts in their order, neighbours as one."""
-    found: list[Span] = []
+    joined: list[Span] = []
     for start, stop, whole in sorted(spans):
-        if found and found[-1][1] == start:
-            found[-1] = (found[-1][0], stop, whole)
+        if joined and joined[-1][1] == start:
+            joined[-1] = (joined[-1][0], stop, whole)
         else:
-            found.append((start, stop, whole))
-    return tuple(found)
+            joined.append((start, stop, whole))
+    return tuple(joined)
 
 
 # --- Halving: sums on many ranks, whose neighbours in the tree exchange halves, then quarters, and so on
@@ -159,14 +159,14 @@ def plan_halving(owners: tuple[int, ...], tree: Tree, rank: int, by_slot: bool, 
 def _choose_keepers(owners: Sequence[int], tops: Sequence[Node]) -> list[int]:
     """Return a rank for each node, one of those that compute it where there is one left."""
     free = dict.fromkeys(owners)
-    found: list[int | None] = []
+    keepers: list[int | None] = []
     for node in tops:
         own = next((rank for rank in owners[node[0] : node[1]] if rank in free), None)
-        found.append(own)
+        keepers.append(own)
         if own is not None:
             del free[own]
     rest = iter(list(free))
-    return [next(rest) if rank is None else rank for rank in found]
+    return [next(rest) if rank is None else rank for rank in keepers]
 
 
 def _collect(tops: Sequence[Node], keepers: Sequence[int], nodes: dict[int, list[Node]], rank: int) -> list[Round]:
@@ -496,9 +496,9 @@ def plan_sum(
     """
     tree = tree_over(len(owners), present)
     if len(present) == len(owners):
-        found = _plan_levels(owners, tree, rank, by_slot, is_small and not by_slot, hosts)
-        if found is not None:
-            return found
+        exchange = _plan_levels(owners, tree, rank, by_slot, is_small and not by_slot, hosts)
+        if exchange is not None:
+            return exchange
     workers = tuple(dict.fromkeys(owners[slot] for slot in present))
     nodes = {worker: tree.cover(*ends) for worker, ends in find_places(owners, present).items()}
     own = tuple(nodes.get(rank, ()))

@@ -35,11 +35,11 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 @functools.lru_cache(maxsize=64)
 def _definitions_in(file: str) -> dict[str, list[Definition]]:
     """Return the definitions of a file by their names."""
-    found: dict[str, list[Definition]] = {}
+    definitions: dict[str, list[Definition]] = {}
     for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
-            found.setdefault("<lambda>" if isinstance(node, ast.Lambda) else node.name, []).append(node)
-    return found
+            definitions.setdefault("<lambda>" if isinstance(node, ast.Lambda) else node.name, []).append(node)
+    return definitions
 
 
 @attrs.frozen
@@ -76,14 +76,14 @@ def read_source(value: types.CodeType | type) -> Source:
     """
     if isinstance(value, type):
         name = value.__name__
-        found = _definitions_in(sys.modules[value.__module__].__file__ or "").get(name, [])
+        definitions = _definitions_in(sys.modules[value.__module__].__file__ or "").get(name, [])
     else:
         name = "f" if value.co_name == "<lambda>" else value.co_name
-        found = list(_definitions(value))
-    if len(found) != 1:
+        definitions = list(_definitions(value))
+    if len(definitions) != 1:
         raise NoTemplateError(f"the source of {value.__qualname__ if isinstance(value, type) else name} cannot be read")
     resolver = _Resolver({})
-    node = resolver.strip(copy.deepcopy(found[0]), name)
+    node = resolver.strip(copy.deepcopy(definitions[0]), name)
     return Source(ast.unparse(ast.fix_missing_locations(node)), name, tuple(sorted(resolver.read)))
 
 
@@ -205,8 +205,8 @@ def _parameters(arguments: ast.arguments) -> list[ast.arg]:
 
 
 def _arguments(arguments: ast.arguments) -> set[str]:
-    found = [*_parameters(arguments), arguments.vararg, arguments.kwarg]
-    return {a.arg for a in found if a is not None}
+    parameters = [*_parameters(arguments), arguments.vararg, arguments.kwarg]
+    return {a.arg for a in parameters if a is not None}
 
 
 def _list_bindings(body: Iterable[ast.stmt]) -> Iterator[str]:

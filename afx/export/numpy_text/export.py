@@ -30,7 +30,7 @@ def leaf_texts(treedef: TreeDef[Any], roots: Sequence[str]) -> list[str]:
     >>> leaf_texts(pytree.structure(({"w": [1.0, 2.0]}, 3.0)), ["params", "x"])
     ["params['w'][0]", "params['w'][1]", 'x']
     """
-    found: list[str] = []
+    texts: list[str] = []
     waiting = [iter(roots)]  # the texts of the children that are still to come, of each node that is open
     tokens = iter(treedef.tokens)
     next(tokens)
@@ -40,14 +40,14 @@ def leaf_texts(treedef: TreeDef[Any], roots: Sequence[str]) -> list[str]:
         while (text := next(waiting[-1], None)) is None:
             waiting.pop()
         if token is LEAF:
-            found.append(text)
+            texts.append(text)
         elif isinstance(token, Node):
             children = [f"{text}{step}" for step in _steps(token)]
             if token.is_flat:
-                found += children
+                texts += children
             else:
                 waiting.append(iter(children))
-    return found
+    return texts
 
 
 def _steps(node: Node) -> Iterator[str]:

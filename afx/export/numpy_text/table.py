@@ -36,10 +36,10 @@ def _scan(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> No
         walked = [writer.walk.names.make("row") for _ in xs[head:]]
         for row, x in zip(walked, xs[head:], strict=True):
             writer.assign(row, f"{x}[{step}]")
-        found = writer.inline(spec.body, [*xs[: spec.consts], *carry, *walked])
-        for z, row in zip(rows, found[spec.carry :], strict=True):
+        results = writer.inline(spec.body, [*xs[: spec.consts], *carry, *walked])
+        for z, row in zip(rows, results[spec.carry :], strict=True):
             writer.write(f"{z}[{step}] = {row}")
-        writer.assign_all(carry, found[: spec.carry])
+        writer.assign_all(carry, results[: spec.carry])
 
 
 def _while(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
@@ -69,10 +69,10 @@ def _while_back(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str])
     writer.assign(kept, "[]")
     with writer.block("while True:"):
         _leave(writer, spec, xs, carry)
-        found = writer.inline(spec.body, [*consts, *carry])
-        residuals = found[spec.carry :]
+        results = writer.inline(spec.body, [*consts, *carry])
+        residuals = results[spec.carry :]
         writer.write(f"{kept}.append(({', '.join(residuals)}{',' * (len(residuals) == 1)}))")
-        writer.assign_all(carry, found[: spec.carry])
+        writer.assign_all(carry, results[: spec.carry])
     given = iter(xs[first + spec.carry :])
     for z, var, zero in zip(zs, eq.outputs, spec.zeros, strict=True):
         writer.assign(z, f"np.zeros({var.aval.shape}, {dtype_text(var.aval.dtype)})" if zero else next(given))
@@ -119,15 +119,15 @@ def _ufunc(p: Primitive) -> T | None:
         return None
 
     def write(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-        found, xs = _convert_operands(ufunc, p, eq, xs)
+        dtype, xs = _convert_operands(ufunc, p, eq, xs)
         out = eq.outputs[0].aval
-        if ufunc in INFIX and (found.kind in "fcb" or out.ndim):  # NumPy's numbers warn where integers overflow
+        if ufunc in INFIX and (dtype.kind in "fcb" or out.ndim):  # NumPy's numbers warn where integers overflow
             text = f" {INFIX[ufunc]} ".join([x if is_atom(x.lstrip("-")) else f"({x})" for x in _plain(eq.inputs, xs)])
-        elif ufunc is np.negative and found.kind in "fc" and is_atom(xs[0]):
+        elif ufunc is np.negative and dtype.kind in "fc" and is_atom(xs[0]):
             text = f"-{xs[0]}"
         else:
             text = f"{_numpy_name(ufunc)}({', '.join(_plain(eq.inputs, xs))})"
-        writer.assign(zs[0], text if found == out.dtype else f"{_call(text)}.astype({dtype_text(out.dtype)})")
+        writer.assign(zs[0], text if dtype == out.dtype else f"{_call(text)}.astype({dtype_text(out.dtype)})")
 
     return write
 
@@ -143,9 +143,9 @@ def _call(text: str) -> str:
 def _convert_operands(ufunc: np.ufunc, p: Primitive, eq: Equation, xs: list[str]) -> tuple[DType, list[str]]:
     """Return the dtype that a ufunc gives, and its operands, converted where it would otherwise give another."""
     dtypes, out = [x.aval.dtype for x in eq.inputs], eq.outputs[0].aval.dtype
-    found = _resolve_dtype(ufunc, dtypes)
-    if found == out:
-        return found, xs
+    dtype = _resolve_dtype(ufunc, dtypes)
+    if dtype == out:
+        return dtype, xs
     want = promote(tuple(dtypes), (False,) * len(dtypes), p.promotes_to_float)
     cast = [x if d == want else convert(x, want) for x, d in zip(xs, dtypes, strict=True)]
     return _resolve_dtype(ufunc, [want] * len(dtypes)), cast

@@ -193,9 +193,9 @@ class NumpyWriter:
 
     def inline(self, graph: Graph, operands: Sequence[str]) -> list[str]:
         """Write a graph that an equation holds, where it is used."""
-        found = self.walk.write(self, graph, operands)
+        names = self.walk.write(self, graph, operands)
         self._place, self._silent = None, ()
-        return found
+        return names
 
     # -- text --
     def lines(self) -> Iterator[str]:
@@ -220,16 +220,16 @@ def _taken_in(statements: Sequence[Statement]) -> list[Statement]:
     """Return statements where one whose value is used once, in the next statement, is a part of that."""
     uses = Counter([name for s in statements for name in NAME.findall(s.text)])
     made = Counter([s.target for s in statements])
-    found: list[Statement] = []
+    statements_left: list[Statement] = []
     for s in statements:
-        last = found[-1] if found else None
+        last = statements_left[-1] if statements_left else None
         if last is not None and made[last.target] == uses[last.target] == 1 and _are_beside(last, s):
             text = _substitute(s.text, last.target, last.text)
             if text != s.text and len(text) + 4 * s.depth + len(s.target) < WIDTH:
-                found[-1] = attrs.evolve(s, text=text, place=last.place)
+                statements_left[-1] = attrs.evolve(s, text=text, place=last.place)
                 continue
-        found.append(s)
-    return found
+        statements_left.append(s)
+    return statements_left
 
 
 def _are_beside(first: Statement, second: Statement) -> bool:
@@ -240,10 +240,10 @@ def _are_beside(first: Statement, second: Statement) -> bool:
 
 def _substitute(text: str, name: str, value: str) -> str:
     """Return an expression with another in the place of a name, in parentheses where it needs them."""
-    found = next((match for match in NAME.finditer(text) if match[0] == name), None)
-    if found is None:
+    match_of_name = next((match for match in NAME.finditer(text) if match[0] == name), None)
+    if match_of_name is None:
         return text
-    before, after = text[: found.start()], text[found.end() :]
+    before, after = text[: match_of_name.start()], text[match_of_name.end() :]
     left = before.rstrip().rpartition(" ")[2] if before.endswith(" ") else before
     stands_alone = before[-1:] in {"", "(", "["} or before.endswith((", ", ": ", "= ", "return "))
     stands_alone = stands_alone and (after[:1] in {"", ")", "]"} or after.startswith(", ") or after[:1] == "}")

@@ -56,11 +56,11 @@ def _stack(w: OnnxWriter, *xs: Value) -> Value:
 
 @rule("split")
 def _split(w: OnnxWriter, x: Value) -> list[Value]:
-    axis, found, at = w.params["axis"], list[Value](), 0
+    axis, parts, at = w.params["axis"], list[Value](), 0
     for size in w.params["sizes"]:
-        found.append(slice_axes(x, {axis: (at, at + size, 1)}))
+        parts.append(slice_axes(x, {axis: (at, at + size, 1)}))
         at = at + size
-    return found
+    return parts
 
 
 @rule("unstack")
@@ -118,10 +118,10 @@ def _entries(index: Sequence[Any], shape: Sequence[Length]) -> tuple[dict[int, E
 @rule("slice")
 def _slice(w: OnnxWriter, x: Value) -> Value:
     parts, dropped, new = _entries(w.params["index"], x.shape)
-    found = slice_axes(x, parts)
+    sliced = slice_axes(x, parts)
     if dropped:
-        found = found.op("Squeeze", w.ints(dropped))
-    return found.op("Unsqueeze", w.ints(new)) if new else found
+        sliced = sliced.op("Squeeze", w.ints(dropped))
+    return sliced.op("Unsqueeze", w.ints(new)) if new else sliced
 
 
 def pad(x: Value, before: Sequence[Length], after: Sequence[Length]) -> Value:
@@ -238,8 +238,8 @@ def _gather(w: OnnxWriter, x: Value, *indices: Value) -> Value:
         return x.op("Gather", indices[0].cast(np.int64), axis=axis)
     places, shape = _places(w, indices)
     front = _move(x, axis, len(indices), 0)
-    found = attrs.evolve(front.op("GatherND", places), shape=(*shape, *front.shape[len(indices) :]))
-    return _move(found, 0, len(shape), axis)
+    gathered = attrs.evolve(front.op("GatherND", places), shape=(*shape, *front.shape[len(indices) :]))
+    return _move(gathered, 0, len(shape), axis)
 
 
 def _update(w: OnnxWriter, x: Value, values: Value, indices: Sequence[Value], axis: int, reduction: str) -> Value:
@@ -248,8 +248,8 @@ def _update(w: OnnxWriter, x: Value, values: Value, indices: Sequence[Value], ax
         raise NoTemplateError(f"{reduction} of bool")
     front, count = _move(x, axis, len(indices), 0), len(indices)
     values = _move(values, axis, len(shape), 0)
-    found = attrs.evolve(front.op("ScatterND", places, values.cast(x.dtype), reduction=reduction), shape=front.shape)
-    return _move(found, 0, count, axis)
+    updated = attrs.evolve(front.op("ScatterND", places, values.cast(x.dtype), reduction=reduction), shape=front.shape)
+    return _move(updated, 0, count, axis)
 
 
 UPDATES = {"index_set": "none", "index_add": "add", "index_multiply": "mul", "index_min": "min", "index_max": "max"}
@@ -300,8 +300,8 @@ def reduce(kind: str, x: Value, axes: Sequence[int], keep: bool = False) -> Valu
     wide = x if x.dtype.name in ("float32", "float64", "int32", "int64") else x.cast(INDEXING_INT64)
     gone = {a % rank for a in axes}
     rest = [1 if k in gone else n for k, n in enumerate(x.shape) if keep or k not in gone]
-    found = wide.op(kind, w.ints(sorted(gone)), keepdims=int(keep)).cast(x.dtype)
-    return attrs.evolve(found, shape=tuple(rest))
+    reduced = wide.op(kind, w.ints(sorted(gone)), keepdims=int(keep)).cast(x.dtype)
+    return attrs.evolve(reduced, shape=tuple(rest))
 
 
 @rules({"sum": "ReduceSum", "prod": "ReduceProd"})
@@ -315,11 +315,11 @@ def extreme(kind: str, x: Value, axes: Sequence[int]) -> Value:
         raise NoTemplateError("order of uint64")
     if not axes:
         return x
-    found = reduce(kind, x, axes)
+    reduced = reduce(kind, x, axes)
     if x.dtype.kind != "f":
-        return found
+        return reduced
     nan = reduce("ReduceMax", x.is_nan().cast(np.int32), axes)
-    return where(nan > 0, float("nan"), found)
+    return where(nan > 0, float("nan"), reduced)
 
 
 @rules({"max": "ReduceMax", "max_first": "ReduceMax", "min": "ReduceMin"})
@@ -332,9 +332,9 @@ def _reduce_known(w: OnnxWriter, kind: tuple[str, float], x: Value) -> Value:
     axes = w.params["axis"]
     if x.dtype.kind != "f" or not axes:
         return extreme(kind[0], x, axes)
-    found = reduce(kind[0], where(x.is_nan(), kind[1], x), axes)
+    reduced = reduce(kind[0], where(x.is_nan(), kind[1], x), axes)
     every = reduce("ReduceMin", x.is_nan().cast(np.int32), axes)
-    return where(every > 0, float("nan"), found)
+    return where(every > 0, float("nan"), reduced)
 
 
 @rules({"all": "ReduceMin", "any": "ReduceMax"})
@@ -344,12 +344,12 @@ def _truth(w: OnnxWriter, kind: str, x: Value) -> Value:
 
 @rules({"argmax": "ArgMax", "argmin": "ArgMin"})
 def _argument(w: OnnxWriter, kind: str, x: Value) -> Value:
-    found = _place(w, kind, x)
+    index = _place(w, kind, x)
     if x.dtype.kind != "f":
-        return found
+        return index
     nan = x.is_nan().cast(np.int32)
     first = nan.op("ArgMax", dtype=INDEXING_INT64, axis=w.params["axis"], keepdims=0)
-    return where(reduce("ReduceMax", attrs.evolve(nan, shape=x.shape), (w.params["axis"],)) > 0, first, found)
+    return where(reduce("ReduceMax", attrs.evolve(nan, shape=x.shape), (w.params["axis"],)) > 0, first, index)
 
 
 @rules({"nanargmax": ("ArgMax", -np.inf), "nanargmin": ("ArgMin", np.inf)})
@@ -373,9 +373,9 @@ def _sum_of_exponentials(x: Value, axes: Sequence[int], keep: bool = False) -> V
     top = reduce("ReduceMax", x, axes, True)
     shift = where(top.op("IsInf", dtype=BOOL), 0.0, top)
     total = reduce("ReduceSum", attrs.evolve((x - shift).op("Exp"), shape=x.shape), axes, True)
-    found = attrs.evolve(total.op("Log") + shift, shape=top.shape)
+    logarithm = attrs.evolve(total.op("Log") + shift, shape=top.shape)
     gone = {a % len(x.shape) for a in axes}
-    return found if keep else found.reshape([n for k, n in enumerate(x.shape) if k not in gone])
+    return logarithm if keep else logarithm.reshape([n for k, n in enumerate(x.shape) if k not in gone])
 
 
 @rule("softmax")
@@ -440,8 +440,8 @@ WINDOWS_INT64 = np.dtype(np.int64)
 
 def multiply_matrices(x: Value, y: Value) -> Value:
     """Return the product of matrices whose shapes are known; leading axes are those of the first."""
-    found = x.writer.arithmetic("MatMul", x, y)
-    return attrs.evolve(found, shape=(*x.shape[:-1], y.shape[-1]))
+    z = x.writer.arithmetic("MatMul", x, y)
+    return attrs.evolve(z, shape=(*x.shape[:-1], y.shape[-1]))
 
 
 @rule("matmul")
@@ -500,8 +500,8 @@ class _Windows:
 
 def _multiply_known(like: Value, matrix: np.ndarray[Any, Any], y: Value) -> Value:
     """Return a known matrix times y, along the last axis but one."""
-    found = like.writer.array(matrix, "places").op("MatMul", y)
-    return attrs.evolve(found, shape=(*y.shape[:-2], len(matrix), y.shape[-1]))
+    z = like.writer.array(matrix, "places").op("MatMul", y)
+    return attrs.evolve(z, shape=(*y.shape[:-2], len(matrix), y.shape[-1]))
 
 
 @rule("im2col")
@@ -523,12 +523,12 @@ def _conv(w: OnnxWriter, x: Value, kernel: Value) -> Value:
         return _conv_by_columns(w, x, kernel, groups)
     front, spatial = [0, rank + 1], range(1, rank + 1)
     padding = [p[0] for p in w.params["padding"]] + [p[1] for p in w.params["padding"]]
-    found = x.transpose([*front, *spatial]).op(
+    convolved = x.transpose([*front, *spatial]).op(
         "Conv", kernel.transpose([rank + 1, rank, *range(rank)]), group=groups,
         strides=list(w.params["stride"]), dilations=list(w.params["dilation"]), pads=padding,
     )  # fmt: skip
-    found = attrs.evolve(found, shape=(x.shape[0], kernel.shape[-1], *w.outs[0].shape[1:-1]))
-    return found.transpose([0, *range(2, rank + 2), 1])
+    convolved = attrs.evolve(convolved, shape=(x.shape[0], kernel.shape[-1], *w.outs[0].shape[1:-1]))
+    return convolved.transpose([0, *range(2, rank + 2), 1])
 
 
 def _group_columns(columns: Value, rows: Length, parts: Sequence[Length], groups: int) -> Value:
@@ -565,10 +565,10 @@ def _conv_by_columns(w: OnnxWriter, x: Value, kernel: Value, groups: int) -> Val
     windows = _Windows(w.params, kernel.shape[:-2], x.shape)
     rows = x.shape[0] * math.prod(windows.positions)
     columns = _group_columns(windows.gather(x), rows, (math.prod(windows.window), x.shape[-1]), groups)
-    found = multiply_matrices(columns, _kernel_by_groups(kernel, groups))
+    z = multiply_matrices(columns, _kernel_by_groups(kernel, groups))
     if groups > 1:
-        found = found.transpose([1, 0, 2])
-    return found.reshape(w.outs[0].shape)
+        z = z.transpose([1, 0, 2])
+    return z.reshape(w.outs[0].shape)
 
 
 @rule("conv_input")
@@ -592,10 +592,10 @@ def _conv_kernel(w: OnnxWriter, x: Value, ct: Value) -> Value:
     columns = _group_columns(windows.gather(x), rows, (math.prod(window), x.shape[-1]), groups)
     rank = len(columns.shape)
     turned = columns.transpose([*range(rank - 2), rank - 1, rank - 2])
-    found = multiply_matrices(turned, _outputs_by_groups(ct, rows, groups))
+    z = multiply_matrices(turned, _outputs_by_groups(ct, rows, groups))
     if groups > 1:
-        found = found.reshape([groups, math.prod(window) * inner, _share(ct.shape[-1], groups)]).transpose([1, 0, 2])
-    return found.reshape([*window, inner, ct.shape[-1]])
+        z = z.reshape([groups, math.prod(window) * inner, _share(ct.shape[-1], groups)]).transpose([1, 0, 2])
+    return z.reshape([*window, inner, ct.shape[-1]])
 
 
 @rule("correlate")

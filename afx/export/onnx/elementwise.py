@@ -30,8 +30,8 @@ def rule(*names: str) -> Callable[[F], F]:
             w.wish(results[0])
             start, outs = len(w.nodes), w.outs
             values = [w.value(name, known) for name, known in zip(operands, w.ins, strict=True)]
-            found = form(w, *values)
-            every = [found] if isinstance(found, Value) else found
+            made = form(w, *values)
+            every = [made] if isinstance(made, Value) else made
             w.name_results([v.cast(o.dtype) for v, o in zip(every, outs, strict=True)], results, start)
 
         TABLE.rule(*names)(template)
@@ -167,11 +167,11 @@ def _power(x: Value, y: Value) -> Value:
     """Return a power; of integers bit by bit, as those of runtimes are rounded, and 0 for a negative exponent."""
     if x.dtype.kind == "f":
         return x.op("Pow", y)
-    found: Value = where(y.equals(y), 1, x)
+    power: Value = where(y.equals(y), 1, x)
     for k in range(8 * x.dtype.itemsize - int(x.dtype.kind == "i")):
         is_odd = ~_shift(y, y.writer.number(k, y.dtype), "RIGHT").op("BitwiseAnd", 1).equals(0)
-        found, x = where(is_odd, found * x, found), x * x
-    return where(y < 0, 0, found) if x.dtype.kind == "i" else found
+        power, x = where(is_odd, power * x, power), x * x
+    return where(y < 0, 0, power) if x.dtype.kind == "i" else power
 
 
 def _right_shift(x: Value, y: Value) -> Value:
@@ -179,8 +179,8 @@ def _right_shift(x: Value, y: Value) -> Value:
         return _shift(x, y, "RIGHT")
     below = x < 0  # of which the bits that come in are ones
     flipped = where(below, x.op("BitwiseNot"), x)
-    found = _shift(flipped, y, "RIGHT")
-    return where(below, found.op("BitwiseNot"), found)
+    shifted = _shift(flipped, y, "RIGHT")
+    return where(below, shifted.op("BitwiseNot"), shifted)
 
 
 def _shift(x: Value, y: Value, direction: str) -> Value:

@@ -42,8 +42,8 @@ def _choose(o: Options, names: Mapping[str, Any], test: Any) -> Any:
 
 def _walk(body: Any, names: Mapping[str, Any], carry: Sequence[Any], rows: Sequence[Any], reverse: bool) -> list[Any]:
     def step(carry: Any, row: Any) -> Any:
-        found = body.arrays(names, *carry, *row)
-        return found[: len(carry)], found[len(carry) :]
+        results = body.arrays(names, *carry, *row)
+        return results[: len(carry)], results[len(carry) :]
 
     first, walked = [tuple([F.asarray(x) for x in xs]) for xs in (carry, rows)]
     last, kept = F.scan(step, first, walked, reverse=reverse)
@@ -92,9 +92,9 @@ def _run_steps(body: Any, names: Mapping[str, Any], count: Any, first: Any, carr
     state, rows, goes = [F.asarray(x) for x in carry], list[Any](), True if first is None else first
     try:
         while (count is None or len(rows) < int(count)) and bool(goes):
-            goes, *found = body.arrays(names, np.int64(len(rows)), F.asarray(goes), *state)
-            state = found[: len(state)]
-            rows.append(found[len(state) :])
+            goes, *results = body.arrays(names, np.int64(len(rows)), F.asarray(goes), *state)
+            state = results[: len(state)]
+            rows.append(results[len(state) :])
     except TracerError as error:
         raise ExportError(
             "from_onnx: a loop of unknown length keeps results of its steps: got Loop under jit or vmap; call the model without"
@@ -138,14 +138,14 @@ class Program:
         names = {**scope, **self.known, **dict(zip(self.inputs, args, strict=True)), "": None}
         for node in self.nodes:
             try:
-                found = _apply(node, names)
+                results = _apply(node, names)
             except AfxError:
                 raise
             except (*FAULTS, MemoryError) as error:
                 raise ExportError(
                     f"from_onnx: operands of {node.kind} do not fit: got {', '.join(node.inputs)} ({error}); mend the model"
                 ) from error
-            names |= dict(zip(node.outputs, found, strict=False))
+            names |= dict(zip(node.outputs, results, strict=False))
         return [names[name] for name in self.outputs]
 
     def arrays(self, scope: Mapping[str, Any], *args: Any) -> tuple[Array, ...]:
@@ -180,8 +180,8 @@ class OnnxFunction:
         if len(args) > len(self.inputs) or set(rest) != named.keys():
             given = ", ".join([f"{len(args)} arguments", *named])
             raise ArgumentError(f"from_onnx: the model takes {', '.join(self.inputs)}: got {given}; give each once")
-        found = self.program.arrays(self.params, *[F.asarray(x) for x in (*args, *[named[name] for name in rest])])
-        return found[0] if len(found) == 1 else found
+        results = self.program.arrays(self.params, *[F.asarray(x) for x in (*args, *[named[name] for name in rest])])
+        return results[0] if len(results) == 1 else results
 
 
 def from_onnx(model: Any) -> OnnxFunction:
@@ -222,8 +222,8 @@ def _apply(node: Node, names: Mapping[str, Any]) -> Sequence[Any]:
         if len(kept) < len(node.outputs):
             raise ExportError(f"from_onnx: {node.kind} gives {len(kept)} results: got {node.outputs}; mend the model")
         return kept
-    found = OPERATORS[node.kind](node.options, *xs)
-    results: tuple[Any, ...] = found if found.__class__ is tuple else (found,)
+    made = OPERATORS[node.kind](node.options, *xs)
+    results: tuple[Any, ...] = made if made.__class__ is tuple else (made,)
     if any(isinstance(x, Array) for x in xs):
         return results
     return [np.asarray(x) for x in results]  # shapes and constants stay NumPy's, known at once
@@ -242,13 +242,13 @@ def _read(onnx: Any, graph: Any, opset: int, outer: set[str]) -> Program:
     return Program(inputs, outputs, tuple(nodes), known)
 
 
-def _check_input(found: Any) -> str:
-    kind = found.type.WhichOneof("value") or "tensor_type"  # of which inner graphs may say nothing
+def _check_input(given: Any) -> str:
+    kind = given.type.WhichOneof("value") or "tensor_type"  # of which inner graphs may say nothing
     if kind != "tensor_type":
         raise ExportError(
-            f"from_onnx: an input is no tensor: got {found.name}, {kind.removesuffix('_type')}; write the model without it"
+            f"from_onnx: an input is no tensor: got {given.name}, {kind.removesuffix('_type')}; write the model without it"
         )
-    return str(found.name)
+    return str(given.name)
 
 
 def _check_new(node: Any, names: set[str]) -> None:

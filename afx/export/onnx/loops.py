@@ -76,11 +76,11 @@ def _count_loop(
     length, head, inputs = w.length(w.params["length"]), _head(w), _enter(w, carry, "carry")
     given = [*_names(consts), *[name for name, _ in inputs]]
     body = w.body([*head, *inputs], lambda: [head[1][0], *w.walk.write(w, spec.body, given)], [(BOOL, ()), *results])
-    found = _write_node(w, "Loop", [length.name, "", *_names(carry)], results, body=body)
+    values = _write_node(w, "Loop", [length.name, "", *_names(carry)], results, body=body)
     if not spec.reverse:
-        return found
+        return values
     ends = [w.ints((n,)) for n in (-1, FIRST, 0, -1)]
-    return [*found[: spec.carry], *[x.op("Slice", *ends) for x in found[spec.carry :]]]
+    return [*values[: spec.carry], *[x.op("Slice", *ends) for x in values[spec.carry :]]]
 
 
 @rule("while_loop")
@@ -103,9 +103,9 @@ def _test_loop(
     inputs, head = _enter(w, carry, "carry"), _head(w)
 
     def step() -> list[str]:
-        found = w.walk.write(w, spec.body, [*consts, *[name for name, _ in inputs]])
-        (goes,) = w.walk.write(w, spec.condition, [*tests, *found[: len(carry)]])
-        return [goes, *found[: len(carry)], *([head[0][0], *found[len(carry) :]] if kept else [])]
+        names = w.walk.write(w, spec.body, [*consts, *[name for name, _ in inputs]])
+        (goes,) = w.walk.write(w, spec.condition, [*tests, *names[: len(carry)]])
+        return [goes, *names[: len(carry)], *([head[0][0], *names[len(carry) :]] if kept else [])]
 
     results: list[Kind] = [*[(x.dtype, None) for x in carry], *kept]
     body = w.body([*head, *inputs], step, [(BOOL, ()), *results])
@@ -118,8 +118,8 @@ def _while_back(w: OnnxWriter, *xs: Value) -> list[Value]:
     first, last = spec.tests + spec.consts, spec.tests + spec.consts + spec.carry
     consts, outs = _names(xs[spec.tests : first]), list(w.outs)
     residuals = _open(spec.body)[spec.carry :]
-    found = _test_loop(w, spec, _names(xs[: spec.tests]), consts, xs[first:last], [(INT64, ()), *residuals])
-    steps, kept = found[spec.carry], found[spec.carry + 1 :]
+    values = _test_loop(w, spec, _names(xs[: spec.tests]), consts, xs[first:last], [(INT64, ()), *residuals])
+    steps, kept = values[spec.carry], values[spec.carry + 1 :]
     count = Value(w, w.op("Size", steps.name), INT64)
     rest = iter(xs[last:])
     state = [
@@ -147,8 +147,8 @@ def _choose(w: OnnxWriter, index: Value, bodies: Sequence[Graph], k: int, operan
     """Write a choice between one graph and those behind it."""
     results = _open(bodies[k])
     if k == len(bodies) - 1:
-        found = w.walk.write(w, bodies[k], operands)
-        return [Value(w, name, dtype) for name, (dtype, _) in zip(found, results, strict=True)]
+        names = w.walk.write(w, bodies[k], operands)
+        return [Value(w, name, dtype) for name, (dtype, _) in zip(names, results, strict=True)]
     here = w.body([], lambda: w.walk.write(w, bodies[k], operands), results)
     behind = w.body([], lambda: _names(_choose(w, index, bodies, k + 1, operands)), results)
     return _write_node(w, "If", [(index <= k).name], results, then_branch=here, else_branch=behind)
@@ -202,12 +202,12 @@ def _cholesky(w: OnnxWriter, a: Value) -> Value:
 @rule("solve_triangular")
 def _solve_triangular(w: OnnxWriter, a: Value, b: Value) -> Value:
     n, is_lower = _rows(a), w.params["lower"]
-    rest, found = w.expand(b, w.outs[0].shape), dict[int, Value]()
+    rest, rows = w.expand(b, w.outs[0].shape), dict[int, Value]()
     for k in range(n) if is_lower else reversed(range(n)):
         column, row = _take_vector(a, -1, k), _take_vector(rest, -2, k)
-        found[k] = row if w.params["unit"] else row / _take_vector(column, -2, k)
-        rest = attrs.evolve(rest - column * found[k], shape=rest.shape)
-    return _join([found[k] for k in range(n)], -2) if n else rest
+        rows[k] = row if w.params["unit"] else row / _take_vector(column, -2, k)
+        rest = attrs.evolve(rest - column * rows[k], shape=rest.shape)
+    return _join([rows[k] for k in range(n)], -2) if n else rest
 
 
 # -- elimination, with the largest element of each column as its pivot --
@@ -235,8 +235,8 @@ def _solution(a: Value, b: Value, shape: tuple[Length, ...]) -> Value:
         return w.full(shape, 0, a.dtype)
     left = w.expand(a, (*shape[:-1], n))
     both = left.op("Concat", w.expand(b, shape), axis=-1)
-    found, _, _ = _eliminate(attrs.evolve(both, shape=(*shape[:-1], n + shape[-1])), n, is_safe=False)
-    return slice_axes(found, {len(shape) - 1: (n, n + shape[-1], 1)})
+    eliminated, _, _ = _eliminate(attrs.evolve(both, shape=(*shape[:-1], n + shape[-1])), n, is_safe=False)
+    return slice_axes(eliminated, {len(shape) - 1: (n, n + shape[-1], 1)})
 
 
 @rule("solve", "solve_or_nan")

@@ -81,13 +81,13 @@ def read_opset(model: Any) -> int:
     Raises:
         ExportError: it is missing or too old.
     """
-    found: int = max([s.version for s in model.opset_import if s.domain in ("", "ai.onnx")], default=0)
-    if found < OLDEST:
+    version: int = max([s.version for s in model.opset_import if s.domain in ("", "ai.onnx")], default=0)
+    if version < OLDEST:
         raise ExportError(
-            f"from_onnx: operators of opsets below {OLDEST} are not read: got opset {found}; "
+            f"from_onnx: operators of opsets below {OLDEST} are not read: got opset {version}; "
             f"convert the model: onnx.version_converter.convert_version(model, {OLDEST})"
         )
-    return found
+    return version
 
 
 def read_tensor(onnx: Any, tensor: Any) -> np.ndarray[Any, Any]:
@@ -105,10 +105,10 @@ def read_tensor(onnx: Any, tensor: Any) -> np.ndarray[Any, Any]:
             f"from_onnx: the tensor {tensor.name!r} is damaged: got a shape of {[*tensor.dims]}; write it again"
         )
     try:
-        found: np.ndarray[Any, Any] = onnx.numpy_helper.to_array(tensor)
+        array: np.ndarray[Any, Any] = onnx.numpy_helper.to_array(tensor)
     except FAULTS as error:
         raise ExportError(f"from_onnx: the tensor {tensor.name!r} is damaged: got {error}; write it again") from error
-    return found
+    return array
 
 
 def check_size(what: str, shape: Sequence[int]) -> None:
@@ -205,13 +205,13 @@ def read_options(onnx: Any, node: Any, opset: int, read_graph: Callable[[Any], A
             f"from_onnx: the opset has no such operator: got {node.op_type} in opset {opset}; raise the model's opset"
         ) from error
     _check_operands(node, schema)
-    found = {a.name: _read_attribute(onnx, node, schema, a, read_graph) for a in node.attribute}
-    missing = [name for name, a in schema.attributes.items() if a.required and name not in found]
-    if missing or (node.op_type == "Constant" and len(found) != 1):
+    options = {a.name: _read_attribute(onnx, node, schema, a, read_graph) for a in node.attribute}
+    missing = [name for name, a in schema.attributes.items() if a.required and name not in options]
+    if missing or (node.op_type == "Constant" and len(options) != 1):
         raise ExportError(
-            f"from_onnx: {node.op_type} lacks attributes: got {sorted(found)}; give {', '.join(missing) or 'one value'}"
+            f"from_onnx: {node.op_type} lacks attributes: got {sorted(options)}; give {', '.join(missing) or 'one value'}"
         )
-    return Options(node.op_type, schema.since_version, len(node.output), found)
+    return Options(node.op_type, schema.since_version, len(node.output), options)
 
 
 def _check_operands(node: Any, schema: Any) -> None:
@@ -305,9 +305,9 @@ def _infinite(o: Options, x: Any) -> Any:
 
 def _cumulative(o: Options, x: Any, axis: Any) -> Any:
     place, back = _ints(axis)[0], o.get("reverse")
-    found = F.cumulative_sum(F.flip(x, axis=place) if back else x, axis=place, dtype=x.dtype)
-    found = F.flip(found, axis=place) if back else found
-    return found - x if o.get("exclusive") else found
+    sums = F.cumulative_sum(F.flip(x, axis=place) if back else x, axis=place, dtype=x.dtype)
+    sums = F.flip(sums, axis=place) if back else sums
+    return sums - x if o.get("exclusive") else sums
 
 
 def _reshape(o: Options, x: Any, shape: Any) -> Any:
@@ -352,9 +352,9 @@ def _reduce(function: str, o: Options, x: Any, axes: Any = None) -> Any:
         return x
     before, name, after = NORMS.get(function, (None, function.lower(), None))
     x = x if before is None else getattr(F, before)(x)
-    found = getattr(F, name)(x, axis=tuple(given) if given else None, keepdims=bool(o.get("keepdims", 1)))
-    found = found if after is None else getattr(F, after)(found)
-    return found if found.dtype == x.dtype else found.astype(x.dtype)
+    reduced = getattr(F, name)(x, axis=tuple(given) if given else None, keepdims=bool(o.get("keepdims", 1)))
+    reduced = reduced if after is None else getattr(F, after)(reduced)
+    return reduced if reduced.dtype == x.dtype else reduced.astype(x.dtype)
 
 
 def _place(function: str, o: Options, x: Any) -> Any:
@@ -453,8 +453,8 @@ def _resize(o: Options, x: Any, *more: Any) -> Any:
 def _read_between(x: Any, axis: int, places: np.ndarray[Any, Any], o: Options, nearest: str) -> Any:
     last = x.shape[axis] - 1
     if o.get("mode", "nearest") == "nearest":
-        found = NEAREST[o.get("nearest_mode", nearest)](places)
-        return F.take(x, np.clip(found, 0, last).astype(np.int64), axis=axis)
+        nearest_places = NEAREST[o.get("nearest_mode", nearest)](places)
+        return F.take(x, np.clip(nearest_places, 0, last).astype(np.int64), axis=axis)
     places = np.clip(places, 0, last)
     low = np.floor(places).astype(np.int64)
     share = (places - low).reshape((-1, *[1] * (x.ndim - axis - 1))).astype(x.dtype)

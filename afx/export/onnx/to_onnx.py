@@ -92,11 +92,11 @@ def to_onnx(
 # -- dynamic axes --
 def _target(is_dynamic: bool) -> Target:
     """Return thresholds by which graphs of all sizes are simplified alike, and lengths stay in them where they are dynamic."""
-    found = attrs.evolve(current.target, collapse_min_elements=ALWAYS, select_min_elements=0)
+    target = attrs.evolve(current.target, collapse_min_elements=ALWAYS, select_min_elements=0)
     if not is_dynamic:
-        return found
+        return target
     return attrs.evolve(
-        found, fold_max_elements=1, known_max_elements=1, share_max_bytes=ALWAYS, spread_max_bytes=ALWAYS
+        target, fold_max_elements=1, known_max_elements=1, share_max_bytes=ALWAYS, spread_max_bytes=ALWAYS
     )
 
 
@@ -108,7 +108,7 @@ def _mark_axes(fn: Callable[..., Any], args: tuple[Any, ...], axes: Axes) -> lis
         for name, arg in zip(names, args, strict=True)
         for path, leaf in zip(pytree.paths(pytree.structure(arg)), pytree.leaves(arg), strict=True)
     ]
-    found = [dict[int, str]() for _ in paths]
+    axes_by_leaf = [dict[int, str]() for _ in paths]
     for key, marks in axes.items():
         hits = [k for k, (path, _) in enumerate(paths) if path == key or path.startswith((f"{key}.", f"{key}["))]
         if not hits:
@@ -121,8 +121,8 @@ def _mark_axes(fn: Callable[..., Any], args: tuple[Any, ...], axes: Axes) -> lis
                 raise ArgumentError(
                     f"to_onnx: an axis that {path} lacks: got {dict(marks)} of shape {shape}; name one of its axes"
                 )
-            found[k] |= {axis % len(shape): str(mark) for axis, mark in marks.items()}
-    return found
+            axes_by_leaf[k] |= {axis % len(shape): str(mark) for axis, mark in marks.items()}
+    return axes_by_leaf
 
 
 def _resize(args: tuple[Any, ...], marks: Sequence[Mapping[int, str]], point: Mapping[str, int]) -> tuple[Any, ...]:
@@ -130,16 +130,18 @@ def _resize(args: tuple[Any, ...], marks: Sequence[Mapping[int, str]], point: Ma
     if not point:
         return args
     leaves, tree = pytree.flatten(args)
-    found = list[Any]()
+    arguments = list[Any]()
     for leaf, axes in zip(leaves, marks, strict=True):
         if not axes:
-            found.append(leaf)
+            arguments.append(leaf)
             continue
         aval = (
             leaf if isinstance(leaf, Aval) else Aval(np.shape(leaf), np.asarray(to_numpy_value(leaf, "to_onnx")).dtype)
         )
-        found.append(Aval(tuple([point[axes[k]] if k in axes else n for k, n in enumerate(aval.shape)]), aval.dtype))
-    resized: tuple[Any, ...] = pytree.unflatten(tree, found)
+        arguments.append(
+            Aval(tuple([point[axes[k]] if k in axes else n for k, n in enumerate(aval.shape)]), aval.dtype)
+        )
+    resized: tuple[Any, ...] = pytree.unflatten(tree, arguments)
     return resized
 
 
@@ -189,8 +191,8 @@ class _Model:
             w.sources |= {symbol: (name, axis) for axis, symbol in axes.items()}
         inputs = self._enter_inputs(args, params, names)
         wishes = [w.names.make(slot.path) for slot in program.outputs]
-        found = w.walk.write(w, program.graph, names)
-        for text, name in zip(found, wishes, strict=True):
+        texts = w.walk.write(w, program.graph, names)
+        for text, name in zip(texts, wishes, strict=True):
             w.put("Identity", [text], [name])
         outputs = [
             self._info(name, slot, tuple([t.outputs[k].shape for t in self.traces]))

@@ -58,17 +58,17 @@ class Dim:
         return dict(self.terms)
 
     def __add__(self, other: Length) -> Length:
-        found = self.known
+        terms = self.known
         for term, c in _terms(other).items():
-            found[term] = found.get(term, 0) + c
-        return _make(found)
+            terms[term] = terms.get(term, 0) + c
+        return _make(terms)
 
     def __mul__(self, other: Length) -> Length:
-        found: dict[Term, int] = {}
+        terms: dict[Term, int] = {}
         for (one, c), (two, d) in itertools.product(self.terms, _terms(other).items()):
             term = tuple(sorted((*one, *two)))
-            found[term] = found.get(term, 0) + c * d
-        return _make(found)
+            terms[term] = terms.get(term, 0) + c * d
+        return _make(terms)
 
     def __neg__(self) -> Length:
         return self * -1
@@ -114,10 +114,10 @@ class Ratio:
 
 def product(lengths: Sequence[Length]) -> Length:
     """Return the number of elements of a shape."""
-    found: Length = 1
+    total: Length = 1
     for n in lengths:
-        found = found * n
-    return found
+        total = total * n
+    return total
 
 
 def _terms(x: Length) -> dict[Term, int]:
@@ -151,10 +151,10 @@ class Grid:
         """Return the length that has these values at the points, None where no polynomial has."""
         if all(v == values[0] for v in values):
             return values[0]
-        found = self._fit(list(values[:-1]), 0)
-        if found is None or any(_value(found, p) != v for p, v in zip(self.points, values, strict=True)):
+        length = self._fit(list(values[:-1]), 0)
+        if length is None or any(_value(length, p) != v for p, v in zip(self.points, values, strict=True)):
             return None
-        return found
+        return length
 
     def _fit(self, values: list[int], k: int) -> Length | None:
         if len(values) == 1:
@@ -201,20 +201,20 @@ class Grid:
             ExportError: of ``refuse``, where it is no polynomial.
         """
         first: Any = values[0]
-        found: Any = None
+        merged: Any = None
         lengths = {len(v) if v.__class__ is tuple else -1 for v in values}
         if len(lengths) == 1 and -1 not in lengths:
             return tuple([self.merge(items, refuse) for items in zip(*values, strict=True)])
         if all(type(v) is int for v in values):
-            found = self.fit(values)
+            merged = self.fit(values)
         elif all(type(v) is float for v in values):
-            found = self.fit_float(values)
+            merged = self.fit_float(values)
         elif first.__class__ not in PLAIN or all(v == first for v in values):
             return first  # of graphs, the equations are merged by themselves
-        if found is None:
+        if merged is None:
             points = [tuple(p.values()) for p in self.points]
             raise refuse(f"{list(values)} where {' and '.join(self.axes)} are {points}")
-        return found
+        return merged
 
 
 def _value(length: Length, point: Mapping[str, int]) -> int:
@@ -495,12 +495,12 @@ class OnnxWriter:
         if any(s is None for s in slopes):
             raise self._refuse_array(str([v.shape for v in values]))
         start, *steps = self.grid.merge(slopes, self._refuse_array)
-        found = self.full([1] * len(shape), 0, INT64) + self.length(start)
+        total = self.full([1] * len(shape), 0, INT64) + self.length(start)
         for k, step in enumerate(steps):
             if step != 0:
                 row = self.reshape(self.count(shape[k]), [n if j == k else 1 for j, n in enumerate(shape)])
-                found = found + row * self.length(step)
-        return self.expand(found, shape).cast(dtype).name
+                total = total + row * self.length(step)
+        return self.expand(total, shape).cast(dtype).name
 
     def _refuse_array(self, what: str) -> ExportError:
         return ExportError(
@@ -567,8 +567,8 @@ class OnnxWriter:
         names = [self.op("Identity", name) for name in run()]
         nodes, self.nodes = self.nodes, outer
         given = [self.describe(name, kind) for name, kind in inputs]
-        found = [self.describe(name, kind) for name, kind in zip(names, results, strict=True)]
-        return self.onnx.helper.make_graph(drop_copies(nodes, {*names}), self.names.make("body"), given, found)
+        outputs = [self.describe(name, kind) for name, kind in zip(names, results, strict=True)]
+        return self.onnx.helper.make_graph(drop_copies(nodes, {*names}), self.names.make("body"), given, outputs)
 
     def describe(self, name: str, kind: Kind, text: str = "") -> Any:
         """Return what describes an input or a result."""
@@ -716,9 +716,9 @@ def drop_copies(nodes: Sequence[Any], results: set[str]) -> list[Any]:
 
 
 def _all_nodes(nodes: Sequence[Any]) -> list[Any]:
-    found = list(nodes)
+    all_nodes = list(nodes)
     for node in nodes:
         for attribute in node.attribute:
             for graph in [attribute.g, *attribute.graphs]:
-                found += _all_nodes(graph.node)
-    return found
+                all_nodes += _all_nodes(graph.node)
+    return all_nodes

@@ -44,12 +44,12 @@ def _scan(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None
         place = writer.same("subtract", (writer.fill(spec.length, NUMBER), after), NUMBER) if spec.reverse else names[0]
         rows = [_read_row(writer, x, a.aval, place) for x, a in zip(xs[head:], eq.inputs[head:], strict=True)]
         carry = names[1 : 1 + spec.carry]
-        found = writer.inline(spec.body, [*xs[: spec.consts], *carry, *rows])
+        new_values = writer.inline(spec.body, [*xs[: spec.consts], *carry, *rows])
         ys = [
             _write_row(writer, y, aval, row, place)
-            for y, aval, row in zip(names[1 + spec.carry :], avals[spec.carry :], found[spec.carry :], strict=True)
+            for y, aval, row in zip(names[1 + spec.carry :], avals[spec.carry :], new_values[spec.carry :], strict=True)
         ]
-        writer.leave([after, *found[: spec.carry], *ys], types)
+        writer.leave([after, *new_values[: spec.carry], *ys], types)
     writer.write("}")
 
 
@@ -177,8 +177,8 @@ def _elementwise(p: Primitive) -> T | None:
         elif p.name in SAME:
             _write_same(writer, p.name, names, space, out, zs[0])
         else:
-            found = FORMULAS[p.name](*[Value(writer, x, space) for x in names])
-            writer.convert(found.name, found.aval, out.dtype, zs[0])
+            value = FORMULAS[p.name](*[Value(writer, x, space) for x in names])
+            writer.convert(value.name, value.aval, out.dtype, zs[0])
 
     return write
 
@@ -218,11 +218,11 @@ def _dtype_of(p: Primitive, eq: Equation) -> DType:
 
 def _align_operands(writer: HloWriter, eq: Equation, xs: Sequence[str], space: Aval) -> list[str]:
     """Return operands in the dtype and the shape of the space."""
-    found: list[str] = []
+    aligned: list[str] = []
     for x, atom in zip(xs, eq.inputs, strict=True):
         name = writer.convert(x, atom.aval, space.dtype)
-        found.append(writer.broadcast(name, Aval(atom.aval.shape, space.dtype), space.shape))
-    return found
+        aligned.append(writer.broadcast(name, Aval(atom.aval.shape, space.dtype), space.shape))
+    return aligned
 
 
 def _reduction(p: Primitive) -> T | None:
@@ -414,8 +414,8 @@ def _softmax(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> N
     shares = low.of("exponential")
     total = Value(writer, _over(writer, writer.reduce("add", shares.name, out, axis, 0), out, axis), out)
     total = total.compare("EQ", 0.0).where(1.0, total, low)
-    found = shares / total if eq.primitive.name == "softmax" else low - total.of("log")
-    _rename(writer, found.name, out, zs[0])
+    value = shares / total if eq.primitive.name == "softmax" else low - total.of("log")
+    _rename(writer, value.name, out, zs[0])
 
 
 @STABLEHLO.rule("logsumexp")
@@ -424,8 +424,8 @@ def _logsumexp(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) ->
     shares = _below_top(writer, xs[0], x, axis).of("exponential").name
     total = Value(writer, writer.reduce("add", shares, x, axis, 0), out)
     top = Value(writer, writer.reduce("maximum", xs[0], x, axis, -math.inf), out)
-    found = top + total.compare("EQ", 0.0).where(1.0, total, top).of("log")
-    _rename(writer, found.name, out, zs[0])
+    value = top + total.compare("EQ", 0.0).where(1.0, total, top).of("log")
+    _rename(writer, value.name, out, zs[0])
 
 
 def _below_top(writer: HloWriter, x: str, aval: Aval, axis: Sequence[int]) -> Value:

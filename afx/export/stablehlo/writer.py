@@ -260,11 +260,11 @@ def _power(x: Value, y: Value) -> Value:
     if x.aval.dtype.kind not in "iu":
         return x.of("power", y)
     is_signed, below = x.aval.dtype.kind == "i", y.compare("LT", 0)
-    found = x.lift(1)
+    power = x.lift(1)
     for k in range(8 * x.aval.dtype.itemsize - is_signed):
-        found = y.of("and", 1 << k).compare("NE", 0).where(found * x, found, x)
+        power = y.of("and", 1 << k).compare("NE", 0).where(power * x, power, x)
         x = x * x
-    return below.where(0, found, found) if is_signed else found
+    return below.where(0, power, power) if is_signed else power
 
 
 FORMULAS: dict[str, Callable[..., Value]] = {  # of what StableHLO lacks for some dtypes, or has otherwise

@@ -55,10 +55,10 @@ def check_shares(targets: ArrayLike, who: str) -> None:
     aval = aval_of(targets)
     if aval.dtype.kind == "c":
         raise DtypeError(f"{who}: targets are probabilities: got {aval}; take a part first")
-    found = _extremes(targets)
-    if any(extreme < -ROUNDING or extreme > 1 + ROUNDING for extreme in found):  # nan passes, as it does elsewhere
+    extremes = _extremes(targets)
+    if any(extreme < -ROUNDING or extreme > 1 + ROUNDING for extreme in extremes):  # nan passes, as it does elsewhere
         raise ArgumentError(
-            f"{who}: targets are probabilities, from 0 to 1: got numbers from {found[0]} to {found[-1]}; "
+            f"{who}: targets are probabilities, from 0 to 1: got numbers from {extremes[0]} to {extremes[-1]}; "
             "labels of -1 and 1 become (labels + 1) / 2"
         )
 
@@ -198,8 +198,8 @@ def focal(logits: ArrayLike, targets: ArrayLike, gamma: float = 2.0, *, alpha: f
     is_mixed = (t > 0) & (t < 1)
     mixed = log(where(is_mixed, t * sigmoid(-y) + (1 - t) * sigmoid(y), 0.5))
     wrong = where(is_mixed, mixed, where(t > 0.5, log_sigmoid(-y), log_sigmoid(y)))
-    found = exp(gamma * wrong) * loss
-    return found if alpha is None else (alpha * t + (1 - alpha) * (1 - t)) * found
+    scaled = exp(gamma * wrong) * loss
+    return scaled if alpha is None else (alpha * t + (1 - alpha) * (1 - t)) * scaled
 
 
 def hinge(scores: ArrayLike, targets: ArrayLike, margin: float = 1.0) -> Array:

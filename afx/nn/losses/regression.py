@@ -128,8 +128,8 @@ def cosine_distance(x: ArrayLike, y: ArrayLike, axis: int = -1) -> Array:
     """
     _check_same("cosine_distance", x, y)
     (u, no_x), (v, no_y) = _unit(x, axis), _unit(y, axis)
-    found = sum((u - v) ** 2, axis=axis, keepdims=True) / 2
-    return where(no_x | no_y, 1, found).squeeze(axis)
+    distance = sum((u - v) ** 2, axis=axis, keepdims=True) / 2
+    return where(no_x | no_y, 1, distance).squeeze(axis)
 
 
 def triplet(anchor: ArrayLike, positive: ArrayLike, negative: ArrayLike, margin: float = 1.0) -> Array:

@@ -234,11 +234,11 @@ def _convert_integer(number: int) -> Any:
     return np.asarray(number, np.int64)
 
 
-def _keeps_dtype(found: DType, want: DType) -> bool:
+def _keeps_dtype(given: DType, want: DType) -> bool:
     """Tell whether NumPy's result has the dtype wanted, or one of its own: a condition, the abs of a complex number."""
-    if found.kind in "iu" and want.kind in "iu":
-        return found == want
-    return found == (real_dtype(want) if found.kind == "f" else want) or found.kind not in "fc"
+    if given.kind in "iu" and want.kind in "iu":
+        return given == want
+    return given == (real_dtype(want) if given.kind == "f" else want) or given.kind not in "fc"
 
 
 def elementwise_shape_rule(name: str, kinds: str, floating: bool, result: OutDtype | None) -> Shaper:

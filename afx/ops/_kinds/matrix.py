@@ -312,6 +312,6 @@ def plain(x: Any) -> Any:
     return np.asarray(x)
 
 
-def arrays(found: Any) -> tuple[Any, ...]:
+def arrays(results: Any) -> tuple[Any, ...]:
     """Return NumPy's results as plain arrays."""
-    return tuple([np.asarray(x) for x in found])
+    return tuple([np.asarray(x) for x in results])

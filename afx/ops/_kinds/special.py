@@ -62,19 +62,19 @@ def _find_function(name: str, message: str) -> Callable[..., Any]:
         module: Any = importlib.import_module("scipy.special")
     except ImportError as error:
         raise MissingExtraError(message) from error
-    found: Callable[..., Any] = getattr(module, name)
-    return found
+    function: Callable[..., Any] = getattr(module, name)
+    return function
 
 
 def check_order(n: Any, who: str, least: int = 0) -> int:
     """Return a static order as an int, or raise `ArgumentError` where it is none or less than ``least``."""
     try:
-        found = operator.index(n)
+        order = operator.index(n)
     except TypeError:
-        found = int(n) if isinstance(n, float) and n.is_integer() else least - 1
-    if found < least:
+        order = int(n) if isinstance(n, float) and n.is_integer() else least - 1
+    if order < least:
         raise ArgumentError(f"{who}: the order is an integer, {least} or more: got {n}; pass a Python int")
-    return found
+    return order
 
 
 def parametric(

@@ -398,10 +398,10 @@ def promote_operands(*operands: Any) -> list[Array]:
     """
     if all(x.__class__ is Array for x in operands):
         return list(operands)
-    found = [x.dtype for x in operands if hasattr(x, "dtype") and x.dtype.kind in "fc" and not _is_weak_array(x)]
-    if not found:
+    dtypes = [x.dtype for x in operands if hasattr(x, "dtype") and x.dtype.kind in "fc" and not _is_weak_array(x)]
+    if not dtypes:
         return [as_array(x) for x in operands]
-    dtype = np.result_type(*found)
+    dtype = np.result_type(*dtypes)
     real = np.finfo(dtype).dtype
     return [asarray(x, {"f": real, "c": np.result_type(dtype, np.complex64)}.get(_kind(x))) for x in operands]
 

@@ -141,12 +141,12 @@ def linspace(
     a, b = aval_of(start, "linspace"), aval_of(stop, "linspace")
     rank = len(broadcast_avals("linspace", [a, b]))
     axis = normalize_axis(axis, rank + 1, "linspace")
-    found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
-    target = found if dtype is None else check_dtype(dtype, "linspace")
+    natural = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
+    target = natural if dtype is None else check_dtype(dtype, "linspace")
     if not isinstance(start, Tracer) and not isinstance(stop, Tracer):
         first, last = (to_numpy_value(x, "linspace") for x in (start, stop))
         return wrap(np.linspace(first, last, num, endpoint=endpoint, axis=axis, dtype=target))
-    fraction = np.linspace(0.0, 1.0, num, endpoint=endpoint).astype(real_dtype(found))
+    fraction = np.linspace(0.0, 1.0, num, endpoint=endpoint).astype(real_dtype(natural))
     steps = asarray(fraction.reshape((-1,) + (1,) * rank))
     z = start * (1 - steps) + stop * steps
     return _along(astype(floor(z) if target.kind in "iu" else z, target), axis)
@@ -197,8 +197,8 @@ def geomspace(
     a, b = aval_of(start, "geomspace"), aval_of(stop, "geomspace")
     rank = len(broadcast_avals("geomspace", [a, b]))
     axis = normalize_axis(axis, rank + 1, "geomspace")
-    found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
-    first, last = (astype(x, found) for x in (start, stop))
+    natural = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
+    first, last = (astype(x, natural) for x in (start, stop))
     try:
         if ((first == 0) | (last == 0)).any():
             raise ArgumentError(
@@ -206,7 +206,7 @@ def geomspace(
             )
     except ConcreteValueError:
         pass  # compiled, they cannot be checked
-    steps = linspace(0.0, 1.0, num, endpoint=endpoint, dtype=real_dtype(found)).reshape((-1,) + (1,) * rank)
+    steps = linspace(0.0, 1.0, num, endpoint=endpoint, dtype=real_dtype(natural)).reshape((-1,) + (1,) * rank)
     z = _along(where(steps == 1, last, first * pow(last / first, steps)), axis)
     return z if dtype is None else z.astype(check_dtype(dtype, "geomspace"))
 

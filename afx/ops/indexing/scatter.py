@@ -77,10 +77,10 @@ def apply_index_update(
         chosen = _select_by_mask(who, x, aval, index, values, op)
         if chosen is not None:
             return chosen
-        found = resolve_index(x, index, who)
-        if found.arrays:
-            return _update_at_indices(who, x, found, values, p)
-        places = found.basic
+        resolved = resolve_index(x, index, who)
+        if resolved.arrays:
+            return _update_at_indices(who, x, resolved, values, p)
+        places = resolved.basic
     else:
         places = basic(index, aval, who)
     fitting = _fitting(who, values, Aval(selected_shape(aval.shape, places), aval.dtype))
@@ -100,17 +100,17 @@ def _select_by_mask(
     return where(mask, op(x, _fitting(who, values, Aval(shape, aval.dtype))), x)
 
 
-def _update_at_indices(who: str, x: Any, found: Any, values: Any, p: Primitive) -> Array:
+def _update_at_indices(who: str, x: Any, resolved: Any, values: Any, p: Primitive) -> Array:
     """Return the update by index arrays."""
-    part = slice_(x, found.basic) if found.basic else x
-    if found.order is not None:
-        part = permute_dims(part, found.order)
+    part = slice_(x, resolved.basic) if resolved.basic else x
+    if resolved.order is not None:
+        part = permute_dims(part, resolved.order)
     inner = aval_of(part)
-    shape = gathered_shape(who, inner, tuple([aval_of(i) for i in found.arrays]), found.axis)
-    part = bind(p, part, _fitting(who, values, Aval(shape, inner.dtype)), *found.arrays, axis=found.axis)
-    if found.order is not None:
-        part = permute_dims(part, tuple([found.order.index(a) for a in range(len(found.order))]))
-    return slice_set(x, part, found.basic) if found.basic else part
+    shape = gathered_shape(who, inner, tuple([aval_of(i) for i in resolved.arrays]), resolved.axis)
+    part = bind(p, part, _fitting(who, values, Aval(shape, inner.dtype)), *resolved.arrays, axis=resolved.axis)
+    if resolved.order is not None:
+        part = permute_dims(part, tuple([resolved.order.index(a) for a in range(len(resolved.order))]))
+    return slice_set(x, part, resolved.basic) if resolved.basic else part
 
 
 def _fitting(who: str, values: Any, place: Aval) -> Any:
@@ -453,8 +453,8 @@ def _multiply_others(values: Value, indices: tuple[Value, ...], shape: Shape, ax
     places, ordered = gather(numbers, order), gather(flat, order)
     before = _exclusive(ordered, places)
     behind = flip(_exclusive(flip(ordered, 0), flip(places, 0)), 0)
-    found = gather(before * behind, argsort(order))
-    return to_lower_level(move_axis(reshape(found, front.shape), 0, rank, axis))
+    products = gather(before * behind, argsort(order))
+    return to_lower_level(move_axis(reshape(products, front.shape), 0, rank, axis))
 
 
 def _number_indices(indices: tuple[Value, ...], shape: Shape, axis: int) -> Value:

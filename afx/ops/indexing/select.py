@@ -280,11 +280,11 @@ def unravel_index(indices: Nested, shape: Lengths, order: Literal["C", "F"] = "C
         check_memory_order(order, "unravel_index", "CF")
         return unravel_index(indices, lengths[::-1])[::-1]
     rest = _check_flat_index(_integers(indices, "unravel_index"), math.prod(lengths), "unravel_index")
-    found: list[Array] = []
+    indices_by_axis: list[Array] = []
     for n in reversed(lengths):
-        found.append(remainder(rest, n))
+        indices_by_axis.append(remainder(rest, n))
         rest = floor_divide(rest, n)
-    return tuple(reversed(found))
+    return tuple(reversed(indices_by_axis))
 
 
 @register_function
@@ -352,7 +352,7 @@ def ix_(*arrays: Nested) -> tuple[Array, ...]:
     >>> [i.shape for i in ix_([0, 2], [1])]
     [(2, 1), (1, 1)]
     """
-    found: list[Array] = []
+    vectors: list[Array] = []
     for axis, given in enumerate(arrays):
         index = asarray(given)
         if index.ndim != 1:
@@ -361,8 +361,8 @@ def ix_(*arrays: Nested) -> tuple[Array, ...]:
             index = wrap(np.flatnonzero(index.concrete("ix_")))
         elif not index.size:
             index = astype(index, np.int64)
-        found.append(reshape(index, (1,) * axis + (-1,) + (1,) * (len(arrays) - axis - 1)))
-    return tuple(found)
+        vectors.append(reshape(index, (1,) * axis + (-1,) + (1,) * (len(arrays) - axis - 1)))
+    return tuple(vectors)
 
 
 @register_function
@@ -385,8 +385,8 @@ def indices(dimensions: Lengths, dtype: DTypeLike = int, sparse: bool = False) -
 
 
 # -- diagonals and triangles --
-def _pair(found: Any) -> tuple[Array, ...]:
-    return tuple([wrap(i) for i in found])
+def _pair(indices: Any) -> tuple[Array, ...]:
+    return tuple([wrap(i) for i in indices])
 
 
 def _matrix(x: ArrayLike, who: str) -> Shape:

@@ -222,10 +222,10 @@ def _pull_sparse(
 ) -> list[Value | None]:
     values, rows, columns, _ = xs
     y = bind_single(sparse_solve_p, values, columns, rows, ct)  # of the transpose
-    found: list[Value | None] = [None, None, None, to_lower_level(y) if avals[3] is not None else None]
+    cotangents: list[Value | None] = [None, None, None, to_lower_level(y) if avals[3] is not None else None]
     if avals[0] is not None:
-        found[0] = to_lower_level(-sum_(_rows_at(y, rows) * _rows_at(z, columns), axis=-1))
-    return found
+        cotangents[0] = to_lower_level(-sum_(_rows_at(y, rows) * _rows_at(z, columns), axis=-1))
+    return cotangents
 
 
 sparse_solve_p: Primitive = define(

@@ -98,8 +98,8 @@ def substituted(a: Any, b: Any, lower: bool, unit: bool = False) -> Array:
 
 def right_solve_triangular(b: Any, a: Any, lower: bool) -> Array:
     """Return ``b @ a⁻¹`` for triangular matrices."""
-    found: Array = transposed(substituted(transposed(a), transposed(b), not lower))
-    return found
+    solution: Array = transposed(substituted(transposed(a), transposed(b), not lower))
+    return solution
 
 
 def _abstract_triangular(a: Aval, b: Aval, *, lower: bool, unit: bool) -> Aval:
@@ -255,10 +255,10 @@ def _push_cholesky(t: Array, z: Array, a: Any) -> Array:
 
 def _pull_cholesky(ct: Array, z: Array, a: Any) -> Array:
     inner = _half(adjoint(z) @ conjugate(ct))
-    found: Array = conjugate(
+    gradient: Array = conjugate(
         hermitian(right_solve_triangular(substituted(adjoint(z), inner, lower=False), z, lower=True))
     )
-    return found
+    return gradient
 
 
 def _factor_or_nan(a: Any) -> Any:
@@ -498,8 +498,8 @@ def _factor_qr(a: Any, *, full: bool) -> Any:
 def _mirror_triangle(x: Array) -> Array:
     """Return the Hermitian matrix with the upper triangle of x, its diagonal's real part."""
     above = triu(x, k=1)
-    found: Array = above + adjoint(above) + real(x) * eye(x.shape[-1], dtype=real(x).dtype)
-    return found
+    mirrored: Array = above + adjoint(above) + real(x) * eye(x.shape[-1], dtype=real(x).dtype)
+    return mirrored
 
 
 def _push_qr(t: Array, z: tuple[Array, Array], a: Array, *, full: bool) -> tuple[Array, Array]:

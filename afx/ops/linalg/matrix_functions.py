@@ -64,11 +64,11 @@ def divided_differences(fn: Scalar, w: Any, order: int) -> Any:
 def _differences(fn: Scalar, x: Any) -> Any:
     if x.shape[-1] == 1:
         return fn.value(x[..., 0])
-    found, near = fn.near(x)
+    differences, near = fn.near(x)
     if np.all(near):
-        return found
+        return differences
     far = (_differences(fn, x[..., 1:]) - _differences(fn, x[..., :-1])) / (x[..., -1] - x[..., 0])
-    return _where(near, found, far)
+    return _where(near, differences, far)
 
 
 def _series(x: Any, middle: Any, unit: Any, coefficient: Callable[[int], Any]) -> Any:
@@ -110,10 +110,10 @@ class Power:
         for j in range(x.shape[-1] + TERMS):
             choose.append(choose[-1] * (self.p - j) / (j + 1))
         order = int(x.shape[-1]) - 1
-        found = _series(x, middle, middle, lambda j: choose[j]) * self.value(middle)
+        series = _series(x, middle, middle, lambda j: choose[j]) * self.value(middle)
         zero = x[..., 0] == x[..., -1]
         slope = choose[order] * (0 * middle) ** (self.p - order) if choose[order] else 0.0
-        return _where(zero & (middle == 0), slope, found), _are_near(x) | zero
+        return _where(zero & (middle == 0), slope, series), _are_near(x) | zero
 
 
 @attrs.frozen
@@ -141,8 +141,8 @@ class Exponential:
     def near(self, x: Any) -> tuple[Any, Any]:
         """Return the exponential series of points less than 1 apart."""
         middle = _middle(x)
-        found = _series(x, middle, np.ones_like(middle), lambda j: 1 / math.factorial(j)) * np.exp(middle)
-        return found, x[..., -1] - x[..., 0] <= 1
+        series = _series(x, middle, np.ones_like(middle), lambda j: 1 / math.factorial(j)) * np.exp(middle)
+        return series, x[..., -1] - x[..., 0] <= 1
 
 
 @attrs.frozen
@@ -241,16 +241,16 @@ def _pull(
     a, *ts = xs
     fn: Scalar = params["fn"]
     g = transposed(ct)
-    found: list[Value | None] = [None] * len(xs)
+    cotangents: list[Value | None] = [None] * len(xs)
     if avals[0] is not None:
         total = _bind(fn, a, [*ts, g])
         for k in range(1, len(ts) + 1):
             total = total + _bind(fn, a, [*ts[k:], g, *ts[:k]])
-        found[0] = to_lower_level(hermitian(transposed(total)))
+        cotangents[0] = to_lower_level(hermitian(transposed(total)))
     for k in range(len(ts)):
         if avals[k + 1] is not None:
-            found[k + 1] = to_lower_level(transposed(_bind(fn, a, [*ts[k + 1 :], g, *ts[:k]])))
-    return found
+            cotangents[k + 1] = to_lower_level(transposed(_bind(fn, a, [*ts[k + 1 :], g, *ts[:k]])))
+    return cotangents
 
 
 hermitian_function_p: Primitive = define(
@@ -344,8 +344,8 @@ def _schur_op(name: str) -> Primitive:
             return z.astype(a.dtype)
         noise = float(np.finfo(np.float64).eps) * 1e3 * np.abs(z).max(axis=(-2, -1), keepdims=True, initial=0)
         lost: Any = (np.abs(z.imag) > noise).any(axis=(-2, -1), keepdims=True)
-        found: Any = np.where(lost, np.nan, z.real)
-        return found.astype(a.dtype)
+        real_part: Any = np.where(lost, np.nan, z.real)
+        return real_part.astype(a.dtype)
 
     def abstract(a: Aval, **_params: float) -> Aval:
         square(a, name)
@@ -368,8 +368,8 @@ def _find_function(name: str) -> Callable[..., Any]:
         raise MissingExtraError(
             f"{name}: needs SciPy for matrices that are not Hermitian; pip install 'afx[scipy]', or pass hermitian=True"
         ) from error
-    found: Callable[..., Any] = getattr(module, name)
-    return found
+    function: Callable[..., Any] = getattr(module, name)
+    return function
 
 
 sqrtm_p: Primitive = _schur_op("sqrtm")
@@ -495,10 +495,10 @@ POWERS_THETA = 4.25
 @functools.cache
 def _pade() -> tuple[float, ...]:
     """Return the coefficients of the numerator of the Padé approximant of order 13, the highest being 1."""
-    found = [1.0]
+    coefficients = [1.0]
     for k in range(13, 0, -1):
-        found.append(found[-1] * k * (27 - k) / (14 - k))
-    return tuple(found[::-1])
+        coefficients.append(coefficients[-1] * k * (27 - k) / (14 - k))
+    return tuple(coefficients[::-1])
 
 
 def _expm_run(a: Any) -> Any:

@@ -116,12 +116,12 @@ def _pull_sylvester(
     ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
 ) -> list[Value | None]:
     y = bind_single(sylvester_p, transposed(xs[0]), transposed(xs[1]), ct, **params)
-    found = [
+    cotangents = [
         -(y @ transposed(z)) if avals[0] is not None else None,
         -(transposed(z) @ y) if avals[1] is not None else None,
         y if avals[2] is not None else None,
     ]
-    return [None if v is None else to_lower_level(v) for v in found]
+    return [None if v is None else to_lower_level(v) for v in cotangents]
 
 
 sylvester_p: Primitive = define(
@@ -198,11 +198,11 @@ def _turn_factor(t: Array, u: Array, a: Array) -> Array:
     """Return how the factor turns: a linear function of t that is its own adjoint."""
     h = hermitian(adjoint(u) @ a)
     inner = adjoint(u) @ t
-    found = u @ solve_lyapunov(h, inner - adjoint(inner))
+    turned = u @ solve_lyapunov(h, inner - adjoint(inner))
     if a.shape[-2] == a.shape[-1]:
-        return found
+        return turned
     outside = t - u @ inner
-    return found + adjoint(solve(h, adjoint(outside)))
+    return turned + adjoint(solve(h, adjoint(outside)))
 
 
 def _polar_push(t: Array, z: Array, a: Array, *, partial: bool) -> Array:
@@ -449,8 +449,8 @@ def _one_by_one(x: Array, rcond: Array) -> Array:
     flat = reshape(x, (cutoffs.size, m, n))
     shared: tuple[Any, Any] = np.unique(cutoffs, return_inverse=True)
     places = [np.flatnonzero(shared[1] == k) for k in range(shared[0].size)]
-    found = concat([bind_single(pinv_p, flat[at], rcond=float(cutoffs[at[0]])) for at in places])
-    return reshape(found[np.argsort(np.concatenate(places))], (*batch, n, m))
+    inverses = concat([bind_single(pinv_p, flat[at], rcond=float(cutoffs[at[0]])) for at in places])
+    return reshape(inverses[np.argsort(np.concatenate(places))], (*batch, n, m))
 
 
 def _cutoff(a: Aval, given: Any, who: str) -> float:
@@ -482,8 +482,8 @@ def _pull_lstsq(ct: Array, z: Array, a: Array, *, rcond: float) -> Array:
     g, h = conjugate(ct), adjoint(conjugate(ct))
     right = (h @ z) @ adjoint(z)
     left = (adjoint(z) @ z) @ h
-    found = right - a @ (z @ right) + left - (left @ z) @ a - adjoint(z) @ g @ adjoint(z)
-    return conjugate(found)
+    gradient = right - a @ (z @ right) + left - (left @ z) @ a - adjoint(z) @ g @ adjoint(z)
+    return conjugate(gradient)
 
 
 pinv_p: Primitive = matrix_op("pinv", _run, _abstract_lstsq, _push_lstsq, _pull_lstsq, reads=3)
@@ -517,11 +517,11 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
         raise ShapeError(f"lstsq: rows of b are as many as those of a: got a {x.aval} and b {y.aval}; reshape b")
     cutoff = _cutoff(x.aval, rcond, "lstsq")
     right = reshape(y, (-1, 1)) if vector else y
-    found = bind_single(pinv_p, x, rcond=cutoff) @ right
+    solution = bind_single(pinv_p, x, rcond=cutoff) @ right
     rank, s = matrix_rank(x, rtol=cutoff), bind_single(svdvals_p, x)
     if x.shape[-2] > x.shape[-1]:
-        off = right - x @ found
+        off = right - x @ solution
         residuals = sum_(real(off * conjugate(off)), axis=-2)
     else:
-        residuals = zeros((*found.shape[:-2], 0), dtype=s.dtype)
-    return LstsqResult(found[..., 0] if vector else found, residuals, rank, s)
+        residuals = zeros((*solution.shape[:-2], 0), dtype=s.dtype)
+    return LstsqResult(solution[..., 0] if vector else solution, residuals, rank, s)

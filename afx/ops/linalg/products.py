@@ -564,19 +564,19 @@ def _parse_subscripts(subscripts: str, avals: Sequence[Aval]) -> tuple[list[str]
 
 def _lengths(terms: list[str], avals: Sequence[Aval], subscripts: str) -> dict[str, int]:
     """Return the length of each letter; operands may have 1 where others have more, but not along a diagonal."""
-    found: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     for term, a in zip(terms, avals, strict=True):
         within: dict[str, int] = {}
         for name, n in zip(term, a.shape, strict=True):
-            known = within.get(name, found.get(name, 1) if n != 1 else n)
+            known = within.get(name, lengths.get(name, 1) if n != 1 else n)
             if known != n and (name in within or known != 1):
                 got = ", ".join(map(str, avals))
                 raise ShapeError(
                     f"einsum: {name!r} stands for lengths {known} and {n}: got {subscripts!r} with {got}; reshape one"
                 )
             within[name] = n
-        found.update({name: n for name, n in within.items() if n != 1 or name not in found})
-    return found
+        lengths.update({name: n for name, n in within.items() if n != 1 or name not in lengths})
+    return lengths
 
 
 def _path(terms: list[str], lengths: dict[str, int], result: str, optimize: bool) -> list[tuple[int, int]]:
@@ -585,8 +585,8 @@ def _path(terms: list[str], lengths: dict[str, int], result: str, optimize: bool
     if not optimize or len(terms) < 3:
         return in_order
     dummies = [np.broadcast_to(np.float32(0), [lengths[n] for n in t]) for t in terms]
-    found: list[Any] = np.einsum_path(",".join(terms) + "->" + result, *dummies, optimize="greedy")[0]
-    steps = [tuple(sorted(step)) for step in found[1:]]
+    path: list[Any] = np.einsum_path(",".join(terms) + "->" + result, *dummies, optimize="greedy")[0]
+    steps = [tuple(sorted(step)) for step in path[1:]]
     return [(step[0], step[1]) for step in steps] if all(len(step) == 2 for step in steps) else in_order
 
 

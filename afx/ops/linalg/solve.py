@@ -123,8 +123,8 @@ def eliminate(xp: Arrays, a: Any, b: Any, out: Any, keeps_nan: bool) -> Any:
             for j in range(i + 1, n):
                 rows[i][c] = _less(xp, rows[i][c], rows[i][j], rows[j][c])
             rows[i][c] = xp.ufunc("divide", rows[i][c], rows[i][i])
-            found = xp.where(singular, math.nan, rows[i][c]) if keeps_nan else rows[i][c]
-            xp.give(out[..., i, c - n], xp.cast(found, out.dtype))
+            solution = xp.where(singular, math.nan, rows[i][c]) if keeps_nan else rows[i][c]
+            xp.give(out[..., i, c - n], xp.cast(solution, out.dtype))
     return singular
 
 
@@ -432,9 +432,9 @@ def _cofactors_run(a: Any, *ts: Any) -> Any:
     if len(ts) > 1:
         return _interpolate_derivative(a, *ts).astype(a.dtype)
     if not ts:
-        found = _cofactors_by_inverse(a)
-        if found is not None:
-            return found
+        cofactors = _cofactors_by_inverse(a)
+        if cofactors is not None:
+            return cofactors
     u, s, vh = np.linalg.svd(a)
     phase = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
     inner = _cofactors_of_diagonal(
@@ -482,8 +482,8 @@ def _interpolate_derivative(a: Any, *ts: Any) -> Any:
     roots = np.exp(2j * np.pi * plain(np.arange(n)) / max(n, 1)).reshape((n,) + (1,) * a.ndim)
     points = plain(a + roots * (radius * t))
     values = _cofactors_run(points, *[np.broadcast_to(v, points.shape).astype(points.dtype) for v in rest])
-    found = (values * roots.conj()).sum(axis=0) / (max(n, 1) * radius)
-    return found if a.dtype.kind == "c" else found.real
+    coefficient = (values * roots.conj()).sum(axis=0) / (max(n, 1) * radius)
+    return coefficient if a.dtype.kind == "c" else coefficient.real
 
 
 def _cofactors_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
@@ -501,11 +501,11 @@ def _cofactors_joint(
     ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
 ) -> list[Value]:
     a, *rest = (to_array(x) for x in xs)
-    found: list[Value] = []
+    cotangents: list[Value] = []
     for k, aval in enumerate(avals):
         new = [*rest[: k - 1], to_array(ct), *rest[k:]] if k else [*rest, to_array(ct)]
-        found.append(None if aval is None else to_lower_level(bind_single(cofactors_p, a, *new)))
-    return found
+        cotangents.append(None if aval is None else to_lower_level(bind_single(cofactors_p, a, *new)))
+    return cotangents
 
 
 cofactors_p: Primitive = register(

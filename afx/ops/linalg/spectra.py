@@ -392,8 +392,8 @@ def _run(a: Any, *, full: bool) -> Any:
 
 def _infinite(a: Any) -> Any:
     """Return which matrices hold infinities, of which LAPACK's iteration may never end; None if none does."""
-    found = np.isinf(a).any(axis=(-2, -1), keepdims=True)
-    return found if found.any() else None
+    is_infinite = np.isinf(a).any(axis=(-2, -1), keepdims=True)
+    return is_infinite if is_infinite.any() else None
 
 
 def _native(xp: Recorder, u: Any, s: Any, vh: Any, a: Any, *, full: bool) -> None:
@@ -452,8 +452,8 @@ def _pull_vectors(u: Array, g: Array, k: int) -> Array:
     near, far = u[..., :k], u[..., k:]
     if not far.shape[-1]:
         return g - near @ (adjoint(near) @ g)
-    found: Array = far @ (adjoint(far) @ g[..., :k] - adjoint(g[..., k:]) @ near)
-    return found
+    gradient: Array = far @ (adjoint(far) @ g[..., :k] - adjoint(g[..., k:]) @ near)
+    return gradient
 
 
 def _push(t: Array, z: tuple[Array, Array, Array], a: Array, *, full: bool) -> tuple[Array, Array, Array]:
@@ -482,12 +482,12 @@ def _pull(
         _odd(x - y, s, both),
     )
     inner = (even + adjoint(even) + odd - adjoint(odd)) / 2 + diag_embed(ct[1])
-    found = left @ inner @ adjoint(right)
+    gradient = left @ inner @ adjoint(right)
     if u.shape[-2] > k:
-        found = found + _over_values(_pull_vectors(u, gu, k), s, (of_u, values)) @ adjoint(right)
+        gradient = gradient + _over_values(_pull_vectors(u, gu, k), s, (of_u, values)) @ adjoint(right)
     if v.shape[-2] > k:
-        found = found + left @ adjoint(_over_values(_pull_vectors(v, gv, k), s, (of_v, values)))
-    return conjugate(found)
+        gradient = gradient + left @ adjoint(_over_values(_pull_vectors(v, gv, k), s, (of_v, values)))
+    return conjugate(gradient)
 
 
 def _living(alive: tuple[Any, Any, Any], k: int) -> tuple[Any, Any, Any]:

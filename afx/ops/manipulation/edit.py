@@ -172,8 +172,8 @@ def _places(obj: Any) -> Any:
     """Return indices as a slice or a NumPy array of integers or booleans."""
     if obj.__class__ is slice:
         return obj
-    found: Any = np.asarray(obj)
-    return found.astype(np.intp) if not found.size else found
+    indices: Any = np.asarray(obj)
+    return indices.astype(np.intp) if not indices.size else indices
 
 
 @register_function
@@ -236,11 +236,11 @@ def trim_zeros(x: Nested, trim: str = "fb", axis: int | Sequence[int] | None = N
     axes = normalize_axes(axis, y.ndim, "trim_zeros")
     if not axes:
         return y
-    found: Any = np.nonzero(not_equal(y, 0).concrete("trim_zeros"))
+    places: Any = np.nonzero(not_equal(y, 0).concrete("trim_zeros"))
     index = [slice(None)] * y.ndim
     for a in axes:
-        first, last = (found[a].min(), found[a].max() + 1) if found[a].size else (0, 0)
-        if found[a].size:
+        first, last = (places[a].min(), places[a].max() + 1) if places[a].size else (0, 0)
+        if places[a].size:
             index[a] = slice(int(first) if "f" in trim.lower() else 0, int(last) if "b" in trim.lower() else None)
         else:
             index[a] = slice(0, 0)

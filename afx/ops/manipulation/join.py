@@ -136,8 +136,8 @@ def _reshape_each(
     arrays: tuple[ArrayLike, ...], who: str, widen: Callable[[Shape], Shape]
 ) -> Array | tuple[Array, ...]:
     """Return each array in another shape; one by itself, several as a tuple."""
-    found = tuple([reshape(x, widen(aval_of(x, who).shape)) for x in arrays])
-    return found[0] if len(found) == 1 else found
+    reshaped = tuple([reshape(x, widen(aval_of(x, who).shape)) for x in arrays])
+    return reshaped[0] if len(reshaped) == 1 else reshaped
 
 
 # --- Joining: `concat`, `stack`, `tile`, `repeat` and their family
@@ -150,13 +150,13 @@ def _list_operands(arrays: Any, who: str) -> list[Any]:
     if not isinstance(arrays, (Array, list, tuple, np.ndarray)):
         aval_of(arrays, who)
         raise OperandError(f"{who}: takes a sequence of arrays: got one of {aval_of(arrays)}; write [x, y]")
-    found: list[Any] = list(arrays)  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
-    if not found:
+    operands: list[Any] = list(arrays)  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
+    if not operands:
         raise ArgumentError(f"{who}: need at least one array: got an empty sequence; give one")
-    if not isinstance(arrays, Array) and any(is_sequence(x) for x in found):  # lists of numbers among arrays
-        others = [x for x in found if hasattr(x, "dtype")]
-        return [promote_operands(x, *others)[0] if is_sequence(x) else x for x in found]
-    return found
+    if not isinstance(arrays, Array) and any(is_sequence(x) for x in operands):  # lists of numbers among arrays
+        others = [x for x in operands if hasattr(x, "dtype")]
+        return [promote_operands(x, *others)[0] if is_sequence(x) else x for x in operands]
+    return operands
 
 
 # -- concat --

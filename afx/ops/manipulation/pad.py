@@ -61,7 +61,7 @@ def mirrored(x: Array, ends: Ends, mode: str) -> tuple[Array, Array]:
     before, after = ends.widths
     share = 0 if mode == "symmetric" else 1  # of the end's own element
     period = np.maximum(2 * (n - share), 1)
-    found: list[Array] = []
+    images: list[Array] = []
     for places in (np.arange(-before, 0), np.arange(n, n + after)):
         turns, rest = np.divmod(places, period)
         turned = rest > n - 1
@@ -70,13 +70,13 @@ def mirrored(x: Array, ends: Ends, mode: str) -> tuple[Array, Array]:
         sign, low, high = (
             np.asarray(v, x.dtype).reshape(row) for v in (np.where(turned, -1, 1), -2 * turns, 2 * turns + 2 * turned)
         )
-        found.append(gather(x, inner, axis=axis) * sign + first * low + last * high)
-    return found[0], found[1]
+        images.append(gather(x, inner, axis=axis) * sign + first * low + last * high)
+    return images[0], images[1]
 
 
 def ramps(x: Array, ends: Ends) -> tuple[Array, Array]:
     """Return straight lines from given numbers outside to the elements at the ends."""
-    found: list[Array] = []
+    lines: list[Array] = []
     n = x.shape[ends.axis]
     for k, (width, value) in enumerate(zip(ends.widths, ends.values, strict=True)):
         edge = _first(x, ends.axis, (n - 1) * k)
@@ -86,14 +86,14 @@ def ramps(x: Array, ends: Ends) -> tuple[Array, Array]:
         start = astype(value, dtype)
         step = (astype(edge, dtype) - start) / asarray(np.maximum(width, 1), dtype)
         line = start + step * asarray(steps.reshape(row), dtype)
-        found.append(line if x.dtype.kind in "fc" else astype(floor(line), x.dtype))
-    return found[0], found[1]
+        lines.append(line if x.dtype.kind in "fc" else astype(floor(line), x.dtype))
+    return lines[0], lines[1]
 
 
 def statistics(x: Array, ends: Ends, mode: str) -> tuple[Array, Array]:
     """Return a statistic of all elements along the axis, or of so many next to each end, as often as wanted."""
     n = x.shape[ends.axis]
-    found: list[Array] = []
+    values: list[Array] = []
     for k, (width, length) in enumerate(zip(ends.widths, ends.values, strict=True)):
         count = n if length is None else int(np.minimum(length, n))
         if not count and mode in ("maximum", "minimum"):
@@ -101,8 +101,8 @@ def statistics(x: Array, ends: Ends, mode: str) -> tuple[Array, Array]:
         part = _first(x, ends.axis, (n - count) * k, count)
         value = _statistic(part, ends.axis, mode)
         shape = tuple([width if a == ends.axis else m for a, m in enumerate(x.shape)])
-        found.append(broadcast_to(value, shape))
-    return found[0], found[1]
+        values.append(broadcast_to(value, shape))
+    return values[0], values[1]
 
 
 def _statistic(part: Array, axis: int, mode: str) -> Array:
@@ -250,9 +250,9 @@ def _constant(x: Any, aval: Aval, widths: Sequence[tuple[int, int]], values: Any
 
 
 def _fill(value: Any, aval: Aval) -> Any:
-    found = aval_of(value, "pad")
-    if (found.dtype.kind == "c" and aval.dtype.kind != "c") or (found.dtype.kind == "f" and aval.dtype.kind in "biu"):
-        raise DtypeError(f"pad: the constant does not fit: got {found} for {aval}; convert x or the constant")
+    own = aval_of(value, "pad")
+    if (own.dtype.kind == "c" and aval.dtype.kind != "c") or (own.dtype.kind == "f" and aval.dtype.kind in "biu"):
+        raise DtypeError(f"pad: the constant does not fit: got {own} for {aval}; convert x or the constant")
     return astype(value, aval.dtype)
 
 

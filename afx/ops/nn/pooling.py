@@ -235,11 +235,11 @@ def _window(shape: Shape, axis: Shape) -> Shape:
 @lru_cache(maxsize=256)
 def _places(window: Shape, axis: Shape, ndim: int) -> list[tuple[int | slice, ...]]:
     """Return for each offset of a window along these axes the index of the elements that stand there."""
-    found: list[tuple[int | slice, ...]] = []
+    offsets: list[tuple[int | slice, ...]] = []
     for place in np.ndindex(*window):
         at = dict(zip(axis, place, strict=True))
-        found.append(tuple([at.get(a, slice(None)) for a in range(ndim)]))
-    return found
+        offsets.append(tuple([at.get(a, slice(None)) for a in range(ndim)]))
+    return offsets
 
 
 # -- its offset in the window, and what is put there and picked from there --
@@ -363,10 +363,10 @@ def _pick_run(x: Any, k: Any, *, axis: Shape) -> Any:
 
 
 def _pick_native(xp: Arrays, out: Any, x: Any, k: Any, *, axis: Shape) -> None:
-    found: Any = np.zeros((), x.dtype)
+    picked: Any = np.zeros((), x.dtype)
     for number, place in enumerate(_places(_window(x.shape, axis), axis, x.ndim)):
-        found = xp.where(k == number, x[place], found)
-    xp.give(out, found)
+        picked = xp.where(k == number, x[place], picked)
+    xp.give(out, picked)
 
 
 def _pick_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:

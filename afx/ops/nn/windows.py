@@ -202,9 +202,9 @@ def _sum_kernel(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Sh
     total = z.reshape(shape) if direct else xp.new(shape, z.dtype)
     xp.clear(total)
     for block, rows in _rows(xp, x, z.shape[:-2], stride, dilation):
-        found = xp.new(shape, z.dtype)
-        xp.multiply(rows.T, ct[block].reshape(rows.shape[0], out), found)
-        xp.add(total, found)
+        product = xp.new(shape, z.dtype)
+        xp.multiply(rows.T, ct[block].reshape(rows.shape[0], out), product)
+        xp.add(total, product)
     if not direct:
         z[...] = total.reshape(z.shape)
 
@@ -228,9 +228,9 @@ def _sum_input(xp: Arrays, room: Any, ct: Any, kernel: Any, stride: Shape, dilat
             xp.copy(into, np.moveaxis(front, 0, -1))
         else:
             for place, spans in at:
-                found = xp.new((flat.shape[0], channels), ct.dtype)
-                xp.multiply(flat, weights[place], found)
-                xp.add(into[spans], found.reshape(*part.shape[:-1], channels))
+                product = xp.new((flat.shape[0], channels), ct.dtype)
+                xp.multiply(flat, weights[place], product)
+                xp.add(into[spans], product.reshape(*part.shape[:-1], channels))
 
 
 # -- one input channel for each group: products of elements, since matrices would have one row --
@@ -607,5 +607,5 @@ def sliding_window_view(
 def _slide(x: Array, axis: int, length: int) -> Array:
     """Return the windows along one axis, as a new last one."""
     rows = moveaxis(x, axis, -1)
-    found = im2col(reshape(rows, (-1, rows.shape[-1], 1)), (length,), (1,), (1,), ((0, 0),))
-    return moveaxis(reshape(found, (*rows.shape[:-1], *found.shape[1:])), -2, axis)
+    windows = im2col(reshape(rows, (-1, rows.shape[-1], 1)), (length,), (1,), (1,), ((0, 0),))
+    return moveaxis(reshape(windows, (*rows.shape[:-1], *windows.shape[1:])), -2, axis)

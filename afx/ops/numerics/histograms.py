@@ -390,8 +390,8 @@ def _variables(
     avals = [aval_of(v, who) for v in given]
     if builtins.any(a.ndim > 2 for a in avals):
         raise ShapeError(f"{who}: takes vectors and matrices: got {', '.join(map(str, avals))}; reshape them")
-    found = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
-    natural = found if dtype is None else check_dtype(dtype, who)
+    promoted = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
+    natural = promoted if dtype is None else check_dtype(dtype, who)
     weak = dtype is None and all([is_weak(v) for v in given])  # noqa: C419  # a list is quicker
     held = given if weak else [astype(v, float32 if natural == float16 else natural) for v in given]
     rows = [atleast_2d(v) for v in held]

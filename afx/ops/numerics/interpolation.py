@@ -195,8 +195,8 @@ def gradient(
         )
     pairs = zip(_spacings(spacing, axes, samples), axes, strict=True)
     slopes = [_slopes(samples, s, a, edge_order) for s, a in pairs]
-    found = slopes if natural is None else [astype(z, natural) for z in slopes]
-    return found[0] if len(found) == 1 else tuple(found)
+    results = slopes if natural is None else [astype(z, natural) for z in slopes]
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _spacings(spacing: Sequence[Any], axes: Sequence[int], like: Array) -> list[Array]:
@@ -319,9 +319,9 @@ def apply_along_axis(func: Callable[..., ArrayLike], axis: int, x: Nested, /, *a
     if not math.prod(rest):
         raise ShapeError(f"apply_along_axis: no vector lies along axis {axis}: got {y.aval}; check for empties")
     rows = unstack(reshape(moveaxis(y, place, -1), (-1, y.shape[place])))
-    found = stack([asarray(func(row, *args, **kwargs)) for row in rows])
-    reshaped = reshape(found, (*rest, *found.shape[1:]))
-    last, first = range(len(rest), reshaped.ndim), range(place, place + found.ndim - 1)
+    stacked = stack([asarray(func(row, *args, **kwargs)) for row in rows])
+    reshaped = reshape(stacked, (*rest, *stacked.shape[1:]))
+    last, first = range(len(rest), reshaped.ndim), range(place, place + stacked.ndim - 1)
     return moveaxis(reshaped, tuple(last), tuple(first))
 
 
@@ -344,10 +344,12 @@ def apply_over_axes(func: Callable[[Array, int], ArrayLike], x: Nested, axes: in
     z = as_array(x)
     for axis in ints(axes, "apply_over_axes", "axes"):
         place = normalize_axis(axis, z.ndim, "apply_over_axes")
-        found = asarray(func(z, place))
-        if found.ndim == z.ndim - 1:
-            found = expand_dims(found, place)
-        if found.ndim != z.ndim:
-            raise ShapeError(f"apply_over_axes: the function changed the axes: got {found.aval} of {z.aval}; keep them")
-        z = found
+        reduced = asarray(func(z, place))
+        if reduced.ndim == z.ndim - 1:
+            reduced = expand_dims(reduced, place)
+        if reduced.ndim != z.ndim:
+            raise ShapeError(
+                f"apply_over_axes: the function changed the axes: got {reduced.aval} of {z.aval}; keep them"
+            )
+        z = reduced
     return z

@@ -125,11 +125,11 @@ def polydiv(u: Nested, v: Nested) -> tuple[Array, Array]:
         raise ArgumentError("polydiv: the divisor has no coefficients: got an empty vector; give one")
     if rest.shape[0] < n:
         return zeros(1, dtype), rest
-    found: list[Array] = []
+    quotient: list[Array] = []
     while rest.shape[0] >= n:
-        found.append(rest[0] / b[0])
-        rest = concat([rest[1:n] - found[-1] * b[1:], rest[n:]])
-    return stack(found), rest if n > 1 else zeros(1, dtype)
+        quotient.append(rest[0] / b[0])
+        rest = concat([rest[1:n] - quotient[-1] * b[1:], rest[n:]])
+    return stack(quotient), rest if n > 1 else zeros(1, dtype)
 
 
 def _widen(x: Array) -> Array:
@@ -336,10 +336,10 @@ def polyfit(
         right = right * (weights if right.ndim == 1 else weights[:, None])
     scale = sqrt(sum(left * left, axis=0))
     cut = n * float(np.finfo(left.dtype).eps) if rcond is None else rcond
-    found = lstsq(left / scale, right, cut)
-    z = (found.x.T / scale).T
+    solution = lstsq(left / scale, right, cut)
+    z = (solution.x.T / scale).T
     if full:
-        return z, found.residuals, found.rank, found.singular_values, asarray(cut, left.dtype)
+        return z, solution.residuals, solution.rank, solution.singular_values, asarray(cut, left.dtype)
     if not cov:
         return z
     base = inv(left.T @ left)

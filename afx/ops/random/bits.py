@@ -221,9 +221,9 @@ def record_draw(finish: Finish | None, word: DType, purpose: int = DRAW) -> Call
             xp.refuse("this distribution")
             return
         words = xp.words(key, 2 * out.size // key.size, word, purpose)
-        found, rows = xp.new(words.shape, out.dtype), out.reshape(words.shape)
-        finish(words, found)
-        rows[...] = found
+        drawn, rows = xp.new(words.shape, out.dtype), out.reshape(words.shape)
+        finish(words, drawn)
+        rows[...] = drawn
 
     return native
 
@@ -374,8 +374,8 @@ class Stream:
         out = np.empty(len(self._index))
         places, round_ = np.arange(len(self._index)), 0
         while places.size:
-            found, accepted = propose(*self.pairs(places, round_), *[x[places] for x in params])
-            out[places[accepted]] = found[accepted]
+            proposals, accepted = propose(*self.pairs(places, round_), *[x[places] for x in params])
+            out[places[accepted]] = proposals[accepted]
             places, round_ = places[~accepted], round_ + 1
         return out
 
@@ -476,11 +476,11 @@ def _integers_run(key: Any, low: Any, high: Any, *, shape: Shape, dtype: DType) 
     narrow = dtype.itemsize <= 4
     if span.size > 1:
         span = np.broadcast_to(span, full).reshape(-1)
-    found = _below(key, span.reshape(-1), shape, uint32 if narrow else uint64).reshape(full)
+    drawn = _below(key, span.reshape(-1), shape, uint32 if narrow else uint64).reshape(full)
     if not first.any():
-        return found.astype(dtype)
+        return drawn.astype(dtype)
     with np.errstate(over="ignore"):  # bounds of both signs meet modulo 2⁶⁴
-        return (found + first.astype(uint64)).astype(dtype)
+        return (drawn + first.astype(uint64)).astype(dtype)
 
 
 def _check_bounds(low: Any, high: Any, dtype: DType) -> None:
@@ -500,8 +500,8 @@ def _below(key: Any, span: Any, shape: Shape, word: DType) -> Any:
     rejections: list[bool] = []
 
     def reduce(words: Any, out: Any) -> None:
-        found, wrong = _reduce(words.astype(uint64), span, word)
-        np.copyto(out, found)
+        reduced, wrong = _reduce(words.astype(uint64), span, word)
+        np.copyto(out, reduced)
         if wrong.any():
             rejections.append(True)
 
@@ -515,15 +515,15 @@ def _below(key: Any, span: Any, shape: Shape, word: DType) -> Any:
 def _below_each(key: Any, span: Any, shape: Shape, word: DType) -> Any:
     n, keys = math.prod(shape), key.reshape(-1, 2)
     words = generate(key, shape, uint64, word, copied).reshape(-1)
-    found, wrong = _reduce(words, span, word)
+    reduced, wrong = _reduce(words, span, word)
     rejected = np.flatnonzero(wrong)
     round_ = 1
     while rejected.size:
         block = words_of(keys, n, rejected, round_)
         words = block[:, 0].astype(uint64) if word == uint32 else block.view("<u8")[:, 0]
-        found[rejected], wrong = _reduce(words, span if span.size == 1 else span[rejected], word)
+        reduced[rejected], wrong = _reduce(words, span if span.size == 1 else span[rejected], word)
         rejected, round_ = rejected[wrong], round_ + 1
-    return found
+    return reduced
 
 
 def _reduce(words: Any, span: Any, word: DType) -> tuple[Any, Any]:
@@ -531,8 +531,8 @@ def _reduce(words: Any, span: Any, word: DType) -> tuple[Any, Any]:
     if word == uint32:
         product = words * span
         return product >> np.uint64(32), (product & LOW) < (np.uint64(2**32) - span) % span
-    found = words - words // span * span
-    return found, words - found > ~span + np.uint64(1)
+    reduced = words - words // span * span
+    return reduced, words - reduced > ~span + np.uint64(1)
 
 
 def _integers_abstract(key: Aval, low: Aval, high: Aval, *, shape: Shape, dtype: DType) -> Aval:

@@ -386,8 +386,8 @@ def _logsumexp_run(x: Any, *, axis: Shape) -> Any:
     top = largest(x, axis)
     shift = np.where(np.isfinite(top), top, np.zeros((), x.dtype))
     with np.errstate(divide="ignore"):
-        found = np.log(sum_keepdims(np.exp(x - shift), axis)) + shift
-    return found.astype(x.dtype).reshape(reduced(x.shape, axis))
+        logarithm = np.log(sum_keepdims(np.exp(x - shift), axis)) + shift
+    return logarithm.astype(x.dtype).reshape(reduced(x.shape, axis))
 
 
 def _logsumexp_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
@@ -397,8 +397,8 @@ def _logsumexp_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
     shift = np.where(np.isfinite(top), top, np.zeros((), x.dtype))
     total = sum_keepdims(np.exp(x - shift), axis)
     with np.errstate(divide="ignore"):
-        found = np.log(total)
-    xp.give(out, found.reshape(out.shape) + shift.reshape(out.shape))
+        logarithm = np.log(total)
+    xp.give(out, logarithm.reshape(out.shape) + shift.reshape(out.shape))
 
 
 def _logsumexp_abstract(x: Aval, *, axis: Shape) -> Aval:

@@ -260,13 +260,13 @@ def _norm_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
     top = xp.extreme("maximum", size, axis)
     scale = np.where(np.logical_and(top > 0, np.isfinite(top)), top, np.ones((), x.dtype))
     root = np.sqrt(np.add.reduce(np.square(size / scale), axis, keepdims=True))
-    found = (root * scale).reshape(out.shape)
+    norm = (root * scale).reshape(out.shape)
     if 0 < len(axis) == x.ndim and x.size <= NORM_DOT_MAX_ELEMENTS:
         square = xp.square(x)
         is_exact = np.logical_and(square > NORM_DOT_MIN[x.dtype.char], square < math.inf)
         with np.errstate(invalid="ignore"):
-            found = np.where(is_exact, np.sqrt(square), found)
-    xp.give(out, found)
+            norm = np.where(is_exact, np.sqrt(square), norm)
+    xp.give(out, norm)
 
 
 def _norm_abstract(x: Aval, *, axis: Shape) -> Aval:
@@ -337,8 +337,8 @@ def average(
             u, v = (
                 astype(y, promote((a.dtype, wide), (False, False))) for y, a in zip((x, weights), avals, strict=True)
             )
-            found = average(u, axis, v, returned=True, keepdims=keepdims)
-            z, total = (astype(v, natural) for v in found)
+            mean_and_total = average(u, axis, v, returned=True, keepdims=keepdims)
+            z, total = (astype(v, natural) for v in mean_and_total)
             return (z, total) if returned else z
         weights = astype(weights, natural if weights.dtype.kind == "c" else real_dtype(natural))
     w = _spread_weights(1 if weights is None else weights, shape, axes, axis)

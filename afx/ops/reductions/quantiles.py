@@ -263,9 +263,9 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str,
                 f"{who}: reduction over an empty axis has no identity: got {aval} along axis {axis}; check for empties"
             )
         rows = broadcast_to(astype(math.nan, dtype), (*rows.shape[:-1], 1))
-    found = _take_at(rows, reshape(fractions, (-1,)), METHODS[method], dtype, skipping)
+    quantiles = _take_at(rows, reshape(fractions, (-1,)), METHODS[method], dtype, skipping)
     rest = len(aval.shape) - len(axes)
-    reshaped = reshape(found, (*found.shape[:-1], *fractions.shape))
+    reshaped = reshape(quantiles, (*quantiles.shape[:-1], *fractions.shape))
     front = permute_dims(reshaped, (*range(rest, reshaped.ndim), *range(rest)))
     if not keepdims:
         return front

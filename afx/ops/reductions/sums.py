@@ -390,8 +390,8 @@ def _multiply_others(_z: Array, x: Array, *, axis: Shape) -> Array:
     rest = [a for a in range(x.ndim) if a not in axis]
     lengths = [x.shape[a] for a in rest]
     rows = permute_dims(x, (*rest, *axis)).reshape((*lengths, math.prod([x.shape[a] for a in axis])))
-    found = products_of_others(rows)
-    back = reshape(found, (*lengths, *[x.shape[a] for a in axis]))
+    products = products_of_others(rows)
+    back = reshape(products, (*lengths, *[x.shape[a] for a in axis]))
     order = (*rest, *axis)
     return permute_dims(back, tuple([order.index(a) for a in range(x.ndim)]))
 

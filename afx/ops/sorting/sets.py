@@ -102,8 +102,8 @@ def unique_counts(x: ArrayLike, /) -> UniqueCounts:
     >>> unique_counts(np.array([3, 1, 3])).counts
     Array([1, 2], dtype=int64)
     """
-    found = _unique_flat(x, "unique_counts")
-    return UniqueCounts(found.values, found.counts)
+    distinct = _unique_flat(x, "unique_counts")
+    return UniqueCounts(distinct.values, distinct.counts)
 
 
 @register_function
@@ -114,8 +114,8 @@ def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
     >>> values[inverse]
     Array([[3, 1, 3]], dtype=int64)
     """
-    found = _unique_flat(x, "unique_inverse")
-    return UniqueInverse(found.values, found.inverse_indices)
+    distinct = _unique_flat(x, "unique_inverse")
+    return UniqueInverse(distinct.values, distinct.inverse_indices)
 
 
 @register_function
@@ -169,13 +169,13 @@ def _unique_along(x: Nested, axis: int | None, equal_nan: bool, who: str) -> tup
 
 def _slices(x: Array, axis: int, first: Any, inverse: Any, counts: Any) -> Array:
     """Return distinct slices along an axis; equal ones share the derivative."""
-    found = gather(x, first, axis=axis)
+    slices = gather(x, first, axis=axis)
     if x.dtype.kind not in "fc":
-        return found
+        return slices
     shape = tuple([len(first) if a == axis else n for a, n in enumerate(x.shape)])
     number = counts.reshape([-1 if a == axis else 1 for a in range(x.ndim)])
     mean = scatter(x, inverse, shape=shape, axis=axis) / astype(number, x.dtype)
-    return where(isfinite(found), mean + stop_gradient(found - mean), found)
+    return where(isfinite(slices), mean + stop_gradient(slices - mean), slices)
 
 
 @register_function
@@ -208,10 +208,10 @@ def unique(
     >>> unique(np.array([3.0, 1.0, 3.0]))
     Array([1., 3.], dtype=float64)
     """
-    found = _unique_along(x, axis, equal_nan, "unique")
-    wanted = zip(found[1:], (return_index, return_inverse, return_counts), strict=True)
+    results = _unique_along(x, axis, equal_nan, "unique")
+    wanted = zip(results[1:], (return_index, return_inverse, return_counts), strict=True)
     others = [z for z, want in wanted if want]
-    return (found[0], *others) if others else found[0]
+    return (results[0], *others) if others else results[0]
 
 
 # -- two arrays --

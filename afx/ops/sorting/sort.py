@@ -357,8 +357,8 @@ def nonzero(x: ArrayLike) -> tuple[Array, ...]:
         raise ShapeError(
             f"nonzero: calling nonzero on 0-d arrays is not allowed: got {aval_of(x)}; reshape it to a vector"
         )
-    found: Any = not_equal(x, 0).concrete("nonzero").nonzero()
-    return tuple([wrap(i) for i in found])
+    indices: Any = not_equal(x, 0).concrete("nonzero").nonzero()
+    return tuple([wrap(i) for i in indices])
 
 
 @register_function

@@ -25,10 +25,10 @@ from afx.ops.special._quadrature import double, integral
 def _order(v: Any, who: str, even: bool) -> float:
     """Return a static order as a float; ``even`` says that whole orders v and -v are the same."""
     try:
-        found = float(v)
+        order = float(v)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{who}: the order is one static number: got {v}; pass a Python number") from error
-    return abs(found) if even and found.is_integer() else found
+    return abs(order) if even and order.is_integer() else order
 
 
 def _bessel(name: str) -> Callable[..., Any]:

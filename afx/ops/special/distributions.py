@@ -316,9 +316,9 @@ def _step(
         def reached(k: Any) -> Any:  # of nan too, so that no search goes on for it
             return ~(tails[1](k, *parameters) > bound) if upper else ~(tails[0](k, *parameters) < bound)
 
-        found = _least(reached, np.where(np.isfinite(guess), guess, least), least, most(*parameters))
+        settled = _least(reached, np.where(np.isfinite(guess), guess, least), least, most(*parameters))
         unknown = np.isnan(sum(xs))
-        return np.where(unknown, math.nan, found)
+        return np.where(unknown, math.nan, settled)
 
     def make(op: str, upper: bool) -> Primitive:
         compute = double(functools.partial(settle, upper))

@@ -600,9 +600,9 @@ class ScaleByFactoredRms:
             return map_trained(mixed, old, squares)
 
         rows, columns, nu = averaged(state.rows, 1), averaged(state.columns, 0), average(state.nu, squares, decay)
-        found, treedef = pytree.flatten(grads)
+        leaves, treedef = pytree.flatten(grads)
         parts = [pytree.leaves(part) for part in (rows, columns, nu)]
-        scaled = [self._divide(*each) for each in zip(found, *parts, strict=True)]
+        scaled = [self._divide(*each) for each in zip(leaves, *parts, strict=True)]
         return pytree.unflatten(treedef, scaled), FactoredState(count, rows, columns, nu)
 
     def _divide(self, g: Array, row: Array, column: Array, nu: Array) -> Array:

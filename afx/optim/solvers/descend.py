@@ -517,15 +517,15 @@ def descend(
     empty = direction.init(x)
 
     def advance(s: State[M]) -> State[M]:
-        found, accepted, evaluations = _step(objective, direction, s, box)
-        flatter = optimality(found, box) < optimality(s.point, box)
-        lower = (found.value < s.point.value) | (accepted & flatter)
+        point_ahead, accepted, evaluations = _step(objective, direction, s, box)
+        flatter = optimality(point_ahead, box) < optimality(s.point, box)
+        lower = (point_ahead.value < s.point.value) | (accepted & flatter)
         stuck = ~lower & s.fresh
-        status = where(stuck, int(Status.STALLED), status_of(found, tolerance, box))
+        status = where(stuck, int(Status.STALLED), status_of(point_ahead, tolerance, box))
         status = where(lower | stuck, status, int(Status.RUNNING))
-        point = choose(lower, found, s.point)
+        point = choose(lower, point_ahead, s.point)
         free = s.free if box is None else free_unknowns(point.x, point.gradient, box)
-        step, change = found.x - s.point.x, found.gradient - s.point.gradient
+        step, change = point_ahead.x - s.point.x, point_ahead.gradient - s.point.gradient
         learned = direction.learn(s.memory, where(free, step, 0.0), where(free, change, 0.0))
         # what was learned is of one set of free unknowns; where nothing was found, steepest descent comes next
         kept = lower & all_(free == s.free)
@@ -546,11 +546,11 @@ def _step(objective: Objective, direction: Direction[M], s: State[M], box: Box |
     ray = where(downhill, proposed, where(s.free, -g * first_step(g), 0.0))
     one = asarray(1.0, g.dtype)
     if box is None:
-        found, accepted, evaluations = search_strong_wolfe(objective, s.point, ray, one)
+        point, accepted, evaluations = search_strong_wolfe(objective, s.point, ray, one)
     else:
         ray = where(s.free, ray, -g)  # the projection keeps it on its bound
-        found, accepted, evaluations = search_projected(objective, box.project, s.point, ray, one)
-    return found, accepted, count + evaluations
+        point, accepted, evaluations = search_projected(objective, box.project, s.point, ray, one)
+    return point, accepted, count + evaluations
 
 
 def free_unknowns(x: Array, g: Array, box: Box) -> Array:

@@ -386,12 +386,12 @@ def least_squares(
     search = _search_of(plain, method, sparse, inside, limit)
     end = iterate(_first(search, start), functools.partial(_advance, search), max_iterations)
     x = attach_minimum(grad(cost), end.x, problem.params, box, end.status)
-    found, gradient = end.residuals, end.gradient
+    residual, gradient = end.residuals, end.gradient
     if x is not end.x:  # so that they have derivatives too
-        found, pull = vjp(lambda v: weighted(v, *problem.params), x)
-        (gradient,) = pull(found)
-    work, total = (end.iterations, end.evaluations, end.status), 0.5 * vecdot(found, found)
-    own = found if loss == "linear" else residuals(x, *problem.params)
+        residual, pull = vjp(lambda v: weighted(v, *problem.params), x)
+        (gradient,) = pull(residual)
+    work, total = (end.iterations, end.evaluations, end.status), 0.5 * vecdot(residual, residual)
+    own = residual if loss == "linear" else residuals(x, *problem.params)
     return LeastSquaresResult(*work, unravel(x), total, own, unravel(gradient))
 
 
@@ -542,20 +542,20 @@ def curve_fit(
 
     args = (x, asarray(y), 1.0 if sigma is None else sigma)
     options: Any = {"bounds": bounds, "loss": loss, "loss_scale": loss_scale, "tolerance": tolerance}
-    found = least_squares(residuals, init, *args, method=method, max_iterations=max_iterations, **options)
-    vector, unravel = flatten_to_vector(found.x, "curve_fit")
+    result = least_squares(residuals, init, *args, method=method, max_iterations=max_iterations, **options)
+    vector, unravel = flatten_to_vector(result.x, "curve_fit")
 
     def at(v: Array) -> Array:
         return as_vector(residuals(unravel(v), *args), v.dtype, "curve_fit")
 
     jacobian = jacfwd(at)(vector)
     m, n = jacobian.shape
-    scale: Any = 1.0 if absolute_sigma else 2 * found.cost / max(m - n, 1)
+    scale: Any = 1.0 if absolute_sigma else 2 * result.cost / max(m - n, 1)
     is_known = m > n or (m == n and absolute_sigma)
     covariance = _covariance(jacobian, scale) if is_known else full((n, n), np.inf, vector.dtype)
     errors = unravel(sqrt(diagonal(covariance)))
-    work = found.iterations, found.evaluations, found.status
-    return CurveFitResult(*work, found.x, found.cost, found.residuals, found.gradient, covariance, errors)
+    work = result.iterations, result.evaluations, result.status
+    return CurveFitResult(*work, result.x, result.cost, result.residuals, result.gradient, covariance, errors)
 
 
 def _covariance(jacobian: Array, scale: Any) -> Array:

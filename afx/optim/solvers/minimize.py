@@ -100,21 +100,21 @@ def trust(
         there = here.x + step if box is None else box.project(here.x + where(free, step, -here.gradient))
         moved = there - here.x
         expected = -vecdot(here.gradient, moved) - 0.5 * vecdot(moved, product(here.x, moved))
-        found = Point(there, *objective(there))
+        ahead = Point(there, *objective(there))
         # rounding of the values is no disagreement with the model
-        slack = 10 * eps * maximum(abs_(here.value), abs_(found.value))
-        ratio = (here.value - found.value + slack) / where(expected + slack > 0, expected + slack, 1.0)
-        good = (ratio > ACCEPT) & (expected > 0) & found.is_finite()
+        slack = 10 * eps * maximum(abs_(here.value), abs_(ahead.value))
+        ratio = (here.value - ahead.value + slack) / where(expected + slack > 0, expected + slack, 1.0)
+        good = (ratio > ACCEPT) & (expected > 0) & ahead.is_finite()
         length = vector_norm(step)
         wide = (ratio > 0.75) & (length > 0.99 * s.radius)
-        narrow = ~(ratio > 0.25) | ~found.is_finite() | ~(expected > 0)
+        narrow = ~(ratio > 0.25) | ~ahead.is_finite() | ~(expected > 0)
         radius = where(narrow, 0.25 * minimum(length, s.radius), where(wide, 2 * s.radius, s.radius))
-        useless = ~(found.value < here.value) & (optimality(found, box) >= optimality(here, box))
+        useless = ~(ahead.value < here.value) & (optimality(ahead, box) >= optimality(here, box))
         stuck = (radius <= eps * vector_norm(here.x)) | (radius <= float(np.finfo(x.dtype).tiny))
         stuck = stuck | (good & useless & (expected <= slack))
-        status = where(good & ~useless, status_of(found, tolerance, box), int(Status.RUNNING))
+        status = where(good & ~useless, status_of(ahead, tolerance, box), int(Status.RUNNING))
         status = where(stuck & (status == int(Status.RUNNING)), int(Status.STALLED), status)
-        point = choose(good & ~useless, found, here)
+        point = choose(good & ~useless, ahead, here)
         return Region(point, radius, s.iterations + 1, s.evaluations + count + 2, status)
 
     radius = maximum(1.0, vector_norm(x)) * 0.5
@@ -192,11 +192,11 @@ def shrink_simplex(
         other = at(second)
         best, plain = value < s.values[0], value < s.values[-2]
         takes_second = where(best, other < value, ~plain & (other <= where(outside, value, s.values[-1])))
-        found, known = where(takes_second, second, first), where(takes_second, other, value)
+        corner, known = where(takes_second, second, first), where(takes_second, other, value)
         fails = ~(best | plain | takes_second)
 
         def replaced(corners: Array, values: Array) -> tuple[Array, Array]:
-            return concat([corners[:-1], found[None]]), concat([values[:-1], known[None]])
+            return concat([corners[:-1], corner[None]]), concat([values[:-1], known[None]])
 
         def shrunk(corners: Array, values: Array) -> tuple[Array, Array]:
             moved = corners[0] + shrink * (corners[1:] - corners[0])
@@ -310,8 +310,10 @@ def constrain(
     last = newton(lambda v: problem.conditions(v, *held), z, tolerance, POLISH)
     lost = where(end.status == int(Status.CONVERGED), int(Status.STALLED), end.status)
     status = where(norm_of(last.residual) <= tolerance, int(Status.CONVERGED), lost)
-    found = attach_implicit_derivative(problem.conditions, last.x, given, is_converged(status))
-    return Optimum(*problem.split(found), end.iterations + last.iterations, end.evaluations + last.evaluations, status)
+    optimum = attach_implicit_derivative(problem.conditions, last.x, given, is_converged(status))
+    return Optimum(
+        *problem.split(optimum), end.iterations + last.iterations, end.evaluations + last.evaluations, status
+    )
 
 
 def _march(problem: Problem, start: Array, held: Sequence[Any], limit: int, memory: int) -> Outer:

@@ -303,8 +303,8 @@ def root(
 
     end = _find(plain, start, method, bracket, limit, max_iterations, sparse)
     x = attach_implicit_derivative(residual, end.x, problem.params, is_converged(end.status), sparse=sparse)
-    found = end.residual if x is end.x else residual(x, *problem.params)
-    return RootResult(end.iterations, end.evaluations, end.status, unravel(x), found)
+    value = end.residual if x is end.x else residual(x, *problem.params)
+    return RootResult(end.iterations, end.evaluations, end.status, unravel(x), value)
 
 
 def root_scalar(
@@ -390,10 +390,10 @@ def _newton(
     def advance(s: RootIterate) -> RootIterate:
         matrix = s.matrix
         step = -(matrix.solve(s.residual) if isinstance(matrix, SparseMatrix) else solve_or_nan(matrix, s.residual))
-        x, found, length, count = _shorten(residual, s.x, s.residual, step)
+        x, value, length, count = _shorten(residual, s.x, s.residual, step)
         lower = length > 0
         taken = x - s.x
-        status = where(lower, _status(x, found, step, tolerance), int(Status.RUNNING))
+        status = where(lower, _status(x, value, step, tolerance), int(Status.RUNNING))
         # the last step of a convergence in rounding lowers nothing
         tiny = s.exact & (norm_of(step) <= STEP_ULPS * np.finfo(x.dtype).eps * norm_of(s.x))
         ended = choose_status(tiny, Status.CONVERGED, Status.STALLED)
@@ -403,11 +403,11 @@ def _newton(
         def keep(_: Array) -> Any:
             if renew or isinstance(matrix, SparseMatrix):
                 return matrix
-            change, square = found - s.residual - matrix @ taken, vecdot(taken, taken)
+            change, square = value - s.residual - matrix @ taken, vecdot(taken, taken)
             return matrix + outer(change, taken) / where(square > 0, square, 1.0)
 
         following = cond(fresh & (status == int(Status.RUNNING)), jacobian, keep, x)
-        return RootIterate(x, found, following, fresh, s.iterations + 1, s.evaluations + count + fresh, status)
+        return RootIterate(x, value, following, fresh, s.iterations + 1, s.evaluations + count + fresh, status)
 
     first = residual(start)
     status = _status(start, first, start - start, tolerance)
@@ -443,9 +443,9 @@ def _shorten(
     def advance(s: Trial) -> Trial:
         length = s.length * where(s.count > 0, asarray(0.5, x.dtype), 1.0)
         there = x + length * step
-        found = residual(there)
-        lower = vecdot(found, found) <= (1 - DECREASE * length) * square
-        return Trial(there, found, length, lower, s.count + 1)
+        value = residual(there)
+        lower = vecdot(value, value) <= (1 - DECREASE * length) * square
+        return Trial(there, value, length, lower, s.count + 1)
 
     end = while_loop(going, advance, Trial(x, before, asarray(1.0, x.dtype), asarray(False), asarray(0)))
     return (
@@ -482,20 +482,20 @@ def _bisect(residual: Callable[[Array], Array], lower: Array, upper: Array, limi
 
     def advance(s: Interval) -> Interval:
         middle = s.lower + 0.5 * (s.upper - s.lower)
-        found = residual(middle)
-        right = sign(found) == s.sign
-        hit = found == 0
+        value = residual(middle)
+        right = sign(value) == s.sign
+        hit = value == 0
         new = Interval(
             where(right | hit, middle, s.lower),
             where(right & ~hit, s.upper, middle),
             s.sign,
             middle,
-            found,
+            value,
             s.iterations + 1,
             s.evaluations + 1,
             s.status,
         )
-        status = where(all_(isfinite(found)), status_of(new), int(Status.NONFINITE))
+        status = where(all_(isfinite(value)), status_of(new), int(Status.NONFINITE))
         return attrs.evolve(new, status=status)
 
     # an end that is a root already is the bracket
@@ -560,8 +560,8 @@ def fixed_point(
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
     end = _march(lambda x: residual(x, *held), start, limit, memory, max_iterations)
     x = attach_implicit_derivative(residual, end.x, problem.params, is_converged(end.status))
-    found = end.residual if x is end.x else residual(x, *problem.params)
-    return FixedPointResult(end.iterations, end.evaluations, end.status, unravel(x), found)
+    value = end.residual if x is end.x else residual(x, *problem.params)
+    return FixedPointResult(end.iterations, end.evaluations, end.status, unravel(x), value)
 
 
 @attrs.frozen

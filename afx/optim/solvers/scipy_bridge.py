@@ -253,14 +253,14 @@ def _plain(run: Callable[..., Any], start: Array) -> Callable[..., Any]:
     return call
 
 
-def _read_result(found: Any, unravel: Callable[[Array], T], start: Array) -> ScipyResult[T]:
-    value = asarray(np.asarray(found.fun, start.dtype))
+def _read_result(result: Any, unravel: Callable[[Array], T], start: Array) -> ScipyResult[T]:
+    value = asarray(np.asarray(result.fun, start.dtype))
     return ScipyResult(
-        unravel(asarray(np.asarray(found.x, start.dtype))),
+        unravel(asarray(np.asarray(result.x, start.dtype))),
         value,
-        int(getattr(found, "nit", -1)),
-        int(getattr(found, "nfev", -1)),
-        bool(found.success),
-        str(found.message),
-        found,
+        int(getattr(result, "nit", -1)),
+        int(getattr(result, "nfev", -1)),
+        bool(result.success),
+        str(result.message),
+        result,
     )

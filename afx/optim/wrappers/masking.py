@@ -56,10 +56,10 @@ class Masked(Generic[S]):
     def update(self, grads: T, state: S, params: T, value: ArrayLike | None = None, /) -> tuple[T, S]:
         """Return the gradients, changed where the mask is true."""
         chosen = mask_leaves(self.mask, params, "masked")
-        found, treedef = pytree.flatten(grads)
-        seen = pytree.unflatten(treedef, [_apply_mask(g, m) for g, m in zip(found, chosen, strict=True)])
+        leaves, treedef = pytree.flatten(grads)
+        seen = pytree.unflatten(treedef, [_apply_mask(g, m) for g, m in zip(leaves, chosen, strict=True)])
         updates, after = self.inner.update(seen, state, hide(params, chosen), value)
-        pairs = zip(pytree.leaves(updates), found, chosen, strict=True)
+        pairs = zip(pytree.leaves(updates), leaves, chosen, strict=True)
         return pytree.unflatten(treedef, [_choose(u, g, m) for u, g, m in pairs]), after
 
 
@@ -122,8 +122,8 @@ class Frozen(Steps[S]):
     def descend(self, grads: T, state: S, params: T, value: ArrayLike | None = None, /) -> tuple[T, S]:
         """Return updates that leave frozen parameters alone; gradients there are not seen, not even nan."""
         free = self._free(params)
-        found, treedef = pytree.flatten(grads)
-        seen = pytree.unflatten(treedef, [_apply_mask(g, m) for g, m in zip(found, free, strict=True)])
+        leaves, treedef = pytree.flatten(grads)
+        seen = pytree.unflatten(treedef, [_apply_mask(g, m) for g, m in zip(leaves, free, strict=True)])
         updates, after = self.inner.descend(seen, state, hide(params, free), value)
         triples = zip(pytree.leaves(updates), pytree.leaves(params), free, strict=True)
         return pytree.unflatten(treedef, [_keep_fixed(u, p, m) for u, p, m in triples]), after
@@ -257,14 +257,14 @@ class Partition(Steps[PartitionState]):
         """Return the updates of each group by its own optimizer."""
         check_kind(state, PartitionState, "partition")
         labels, treedef = self._labels(params), pytree.structure(grads)
-        found: dict[str, list[Any]] = {}
+        updates_by_name: dict[str, list[Any]] = {}
         after: dict[str, Any] = {}
         for name, optimizer in self.optimizers.items():
             own = [x == name for x in labels]
             updates, after[name] = optimizer.descend(hide(grads, own), state.states[name], hide(params, own), value)
-            found[name] = pytree.leaves(updates)
+            updates_by_name[name] = pytree.leaves(updates)
         others = pytree.leaves(grads)
-        moved = [found[name][k] if name in found else others[k] for k, name in enumerate(labels)]
+        moved = [updates_by_name[name][k] if name in updates_by_name else others[k] for k, name in enumerate(labels)]
         return pytree.unflatten(treedef, moved), PartitionState(after)
 
     def _labels(self, params: Any) -> list[str]:

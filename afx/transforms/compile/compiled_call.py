@@ -282,13 +282,13 @@ class CompiledGraph:
 
 def _memoize(known: dict[K, V], key: K, make: Callable[[], V]) -> V:
     """Return what was made for a key, or make it; the oldest are forgotten."""
-    found = known.get(key)
-    if found is None:
-        found = make()
+    value = known.get(key)
+    if value is None:
+        value = make()
         while len(known) >= DERIVED:
             known.pop(next(iter(known)), None)
-        known[key] = found
-    return found
+        known[key] = value
+    return value
 
 
 class Back:
@@ -307,9 +307,9 @@ class Back:
         self.needed: list[bool] = needed
         self.marked: list[bool] = marked
 
-    def sort(self, found: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def sort(self, results: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the results of the program as one cotangent and one mask (or None) per input of the function."""
-        values = iter(found)
+        values = iter(results)
         cts = [next(values) if n else None for n in self.needed]
         return cts, [next(values) if m else None for m in self.marked]
 
@@ -413,13 +413,13 @@ class VjpGraphs:
         given = {index: mark for index, mark in marks.items() if index not in whole}
         masks: Mapping[int, Mask] = {}
         if marking:
-            found, masks = backward_pass.backward_with_masks(tape, seeds, given, soft=MARKED not in kinds)
+            cotangents, masks = backward_pass.backward_with_masks(tape, seeds, given, soft=MARKED not in kinds)
         else:
-            found = backward_pass.backward(tape, seeds)
+            cotangents = backward_pass.backward(tape, seeds)
         inputs = [t._index if isinstance(t, TapeTracer) else -1 for t in self._entered]
-        needed = [i >= 0 and found[i] is not None for i in inputs]
+        needed = [i >= 0 and cotangents[i] is not None for i in inputs]
         marked = [n and i in masks and not masks[i].is_whole() for i, n in zip(inputs, needed, strict=True)]
-        cts = [clean(masks.get(i), found[i]) for i, n in zip(inputs, needed, strict=True) if n]
+        cts = [clean(masks.get(i), cotangents[i]) for i, n in zip(inputs, needed, strict=True) if n]
         alive = [to_array(masks[i].get()) for i, m in zip(inputs, marked, strict=True) if m]
         return Back(self.forward.with_graph(behind.finish([*cts, *alive])), needed, marked)
 
@@ -457,7 +457,7 @@ def _record(
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     program: CompiledGraph = params["program"]
     pair = program.vjp_graphs(wanted)
-    found = call(pair.forward, *xs)
+    results = call(pair.forward, *xs)
     count = len(program.graph.outputs)
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
@@ -474,7 +474,7 @@ def _record(
         back = pair.masked(kinds)
         return back.sort(call(back.program, *kept, *given))
 
-    return found[:count], found[count:], GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_inlined=True)
+    return results[:count], results[count:], GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_inlined=True)
 
 
 def _split(program: CompiledGraph, wanted: tuple[bool, ...], consts: int | None) -> VjpGraphs:
@@ -536,10 +536,10 @@ def _push(program: CompiledGraph, moving: tuple[bool, ...]) -> JvpGraph:
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     program: CompiledGraph = params["program"]
     pushed = program.jvp_graph(tuple([t is not None for t in ts]))
-    found = call(pushed.program, *xs, *[to_array(t) for t in ts if t is not None])
+    results = call(pushed.program, *xs, *[to_array(t) for t in ts if t is not None])
     count = len(program.graph.outputs)
-    tangents = iter(found[count:])
-    return found[:count], [next(tangents) if m else None for m in pushed.moves]
+    tangents = iter(results[count:])
+    return results[:count], [next(tangents) if m else None for m in pushed.moves]
 
 
 def _batched(base: CompiledGraph, size: int, flags: tuple[bool, ...], whole: bool) -> tuple[CompiledGraph, list[bool]]:

@@ -59,10 +59,10 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 
 def as_positions(numbers: int | Sequence[int], name: str) -> tuple[int, ...]:
     """Return an option of `afx.jit` that is one position or several as a tuple."""
-    found: tuple[Any, ...] = tuple(numbers) if isinstance(numbers, (Sequence, AbstractSet)) else (numbers,)
-    if not all(isinstance(n, int) for n in found):
+    positions: tuple[Any, ...] = tuple(numbers) if isinstance(numbers, (Sequence, AbstractSet)) else (numbers,)
+    if not all(isinstance(n, int) for n in positions):
         raise ArgumentError(f"jit: {name} are positions: got {numbers!r}; give integers, or use static_argnames=")
-    return found
+    return positions
 
 
 def _parameters(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
@@ -267,12 +267,12 @@ class JitFunction(Generic[P, R]):
             return check_inside(self._name, self._fn, args, kwargs)
         last = self._last
         if last is not None and not kwargs:
-            found = None if last.match is None else last.match(args)
+            matched = None if last.match is None else last.match(args)
             plan = last.program.made_plan
-            if found is not None and plan is not None:
+            if matched is not None and plan is not None:
                 if last.donated:
-                    _donate(*found, last.donated)
-                return last.results(plan(*found[1]))
+                    _donate(*matched, last.donated)
+                return last.results(plan(*matched[1]))
         if self._plain and not kwargs:  # of Arrays alone: their key needs no flattening
             kinds: list[Any] = [get_default_dtype(), current.key]
             values: list[Any] = []

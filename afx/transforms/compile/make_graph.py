@@ -260,8 +260,8 @@ def _reason(before: Any, now: Any) -> str:
     return "options in force differ" if was is value is None else f"{path} is {value!r}, was {was!r}"
 
 
-def _warn(name: str, count: int, found: tuple[str, Any, Any]) -> None:
-    path, was, now = found
+def _warn(name: str, count: int, difference: tuple[str, Any, Any]) -> None:
+    path, was, now = difference
     advice = "make the function once, outside of the loop" if callable(now) else "let it be an array (afx.asarray)"
     if isinstance(now, float) and math.isnan(now):
         advice = "nan differs from itself: let it be an array, or None"

@@ -147,35 +147,35 @@ def _time_machine_code(
     plan(*values)
     if plan.status.backend != "native":
         return math.nan, plan.status.reason
-    found, end = list[float](), time.perf_counter() + seconds
-    while len(found) < 3 or time.perf_counter() < end:
+    times, end = list[float](), time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < end:
         start = time.perf_counter()
         plan(*values)
-        found.append(time.perf_counter() - start)
-    return float(np.median(found)), ""
+        times.append(time.perf_counter() - start)
+    return float(np.median(times)), ""
 
 
 def _spread_times(schedule: Schedule, times: npt.NDArray[np.float64]) -> list[tuple[list[int], float]]:
     """Return the time of each instruction beside the equations that it computes; that of memory counts for the next one."""
-    found, waiting = list[tuple[list[int], float]](), 0.0
+    shares, waiting = list[tuple[list[int], float]](), 0.0
     for instruction, seconds in zip(schedule, times, strict=True):
         numbers, waiting = equations_of(instruction), waiting + float(seconds)
         if numbers:
-            found.append((numbers, waiting))
+            shares.append((numbers, waiting))
             waiting = 0.0
-    return found
+    return shares
 
 
 def _divide(
     times: Sequence[tuple[Sequence[int], float]], costs: Mapping[int, list[EquationCost]]
 ) -> list[tuple[EquationCost, float]]:
     """Return what each equation does with its share of the time of the instruction that computes it."""
-    found = list[tuple[EquationCost, float]]()
+    divided = list[tuple[EquationCost, float]]()
     for numbers, seconds in times:
         own = [cost for number in numbers for cost in costs[number]]
         whole = sum([cost.weight for cost in own])
-        found += [(cost, seconds * cost.weight / whole) for cost in own]
-    return found
+        divided += [(cost, seconds * cost.weight / whole) for cost in own]
+    return divided
 
 
 def _sum_by_line(spent: Sequence[tuple[EquationCost, float]], native: float) -> tuple[LineTime, ...]:

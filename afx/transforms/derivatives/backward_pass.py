@@ -237,31 +237,31 @@ def _pull_all(  # noqa: C901, PLR0912  # hot: calls cost
             if j >= 0 and g is not None:
                 _add(cts, j, _fit(to_lower_level(g), entries[j].shape, entries[j].dtype), None, masks)
         return
-    found = (first, *cts[k + 1 : k + count])
+    own_cts = (first, *cts[k + 1 : k + count])
     own = [masks.pop(i, None) for i in range(k, k + count)]
     cts[k : k + count] = [None] * count
-    if all(c is None for c in found):
+    if all(c is None for c in own_cts):
         return
     if any(m is not None and m.is_dirty for m in own):
-        found = tuple([clean(m, c) for m, c in zip(own, found, strict=True)])
-        first = found[0]
-    ct: Value = first if count == 1 and not p.multiple_results else found
-    if not isinstance(rule, GraphPullback) and ct is found:
-        ct = _filled(entries, k, found)
+        own_cts = tuple([clean(m, c) for m, c in zip(own, own_cts, strict=True)])
+        first = own_cts[0]
+    ct: Value = first if count == 1 and not p.multiple_results else own_cts
+    if not isinstance(rule, GraphPullback) and ct is own_cts:
+        ct = _filled(entries, k, own_cts)
     avals = tuple([Aval(entries[j].shape, entries[j].dtype) if j >= 0 else None for j in ins])
     if p.masking.is_read:
         reader: Callable[..., Any] = rule
-        rule = functools.partial(reader, alive=_aliveness(found, own))
+        rule = functools.partial(reader, alive=_aliveness(own_cts, own))
         entry = entry._replace(joint=rule)
     alive: Sequence[Mask | None] = [None] * len(ins)
     if p.masking.nonnegative_linear:
         gs = rule(ct, z, xs, params, avals)
-        if any(m is not None for m in own) or (use_masks and p.masking.selects and any(c is None for c in found)):
+        if any(m is not None for m in own) or (use_masks and p.masking.selects and any(c is None for c in own_cts)):
             outputs = entries[k : k + count]
-            marks = Mask(lambda: rule(_marks(p, outputs, found, own), z, xs, params, avals), *own)
+            marks = Mask(lambda: rule(_marks(p, outputs, own_cts, own), z, xs, params, avals), *own)
             alive = [None if g is None else Mask(functools.partial(_marked, marks, i), marks) for i, g in enumerate(gs)]
     elif isinstance(rule, GraphPullback) and (rule.makes_masks or _crosses(own)):
-        gs, alive = pull_graphs(rule, entry, ct, found, own, avals)
+        gs, alive = pull_graphs(rule, entry, ct, own_cts, own, avals)
     elif _crosses(own):
         gs, alive = pull_slices(entries, entry, k, ct, own, avals)
     else:
@@ -317,12 +317,12 @@ def _marks(p: Primitive, outputs: Sequence[Entry], cts: Sequence[Value], masks: 
     return tuple(marks) if p.multiple_results else marks[0]
 
 
-def _filled(entries: Sequence[Entry], k: int, found: tuple[Value, ...]) -> tuple[Value, ...]:
+def _filled(entries: Sequence[Entry], k: int, cts: tuple[Value, ...]) -> tuple[Value, ...]:
     """Return the cotangents of an op's outputs, zeros where none arrived; None throughout where none did at all."""
-    if all(ct is None for ct in found):
-        return found
+    if all(ct is None for ct in cts):
+        return cts
     return tuple(
-        [np.zeros(entries[k + i].shape, entries[k + i].dtype) if ct is None else ct for i, ct in enumerate(found)]
+        [np.zeros(entries[k + i].shape, entries[k + i].dtype) if ct is None else ct for i, ct in enumerate(cts)]
     )
 
 

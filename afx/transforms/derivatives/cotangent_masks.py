@@ -67,8 +67,8 @@ class Mask:
     def get(self) -> Value:
         """Return the mask as a boolean value of the next lower level."""
         if self._make is not None:
-            found = self._make()
-            self._value, self._make = found if isinstance(found, (list, tuple)) else to_lower_level(found), None
+            mask = self._make()
+            self._value, self._make = mask if isinstance(mask, (list, tuple)) else to_lower_level(mask), None
         return self._value
 
     @property
@@ -281,10 +281,10 @@ def live_operand(
         if axes is not None:
             return _along(alive[0], axes, shape)
     lead = max([a.ndim for a in avals]) - p.masking.core_axes if p.masking.core_axes else 0
-    found = [to_lower_level(any_(m, axis=tuple(range(lead, len(m.shape))))) for m in alive if m is not None]
-    if not found:
+    alive_anywhere = [to_lower_level(any_(m, axis=tuple(range(lead, len(m.shape))))) for m in alive if m is not None]
+    if not alive_anywhere:
         return np.zeros(shape, bool)
-    total = functools.reduce(lambda a, b: to_lower_level(logical_or(a, b)), found)
+    total = functools.reduce(lambda a, b: to_lower_level(logical_or(a, b)), alive_anywhere)
     return fit_mask(to_lower_level(reshape(total, (*total.shape, *[1] * p.masking.core_axes))), shape)
 
 
@@ -433,18 +433,18 @@ def _compose_mask(entry: Entry, i: int, k: int, mask: Mask | None, shape: Shape)
         return mask
 
     def made() -> Value:
-        found = rule(i, z, xs, params, shape)
-        if isinstance(found, bool):
-            found = np.bool_(found)  # of a condition that is a Python number
-        return found if found.shape == entry.shape else to_lower_level(broadcast_to(found, entry.shape))
+        alive = rule(i, z, xs, params, shape)
+        if isinstance(alive, bool):
+            alive = np.bool_(alive)  # of a condition that is a Python number
+        return alive if alive.shape == entry.shape else to_lower_level(broadcast_to(alive, entry.shape))
 
     chosen = p.algebra.canonical == "select"
-    found = Mask(
+    composed = Mask(
         made if mask is None else lambda: to_lower_level(made()) & mask.get(), mask, soft=False, crosses=chosen
     )
     if chosen and shape == entry.shape:
-        found.twin = (k, i, mask)
-    return found
+        composed.twin = (k, i, mask)
+    return composed
 
 
 def _unbroadcast_mask(mask: Mask, whole: Shape, shape: Shape) -> Value:
@@ -459,12 +459,12 @@ def pull_graphs(
     rule: GraphPullback,
     entry: Entry,
     ct: Value,
-    found: Sequence[Value],
+    given: Sequence[Value],
     own: Sequence[Mask | None],
     avals: tuple[Aval | None, ...],
 ) -> tuple[Sequence[Value], Sequence[Mask | None]]:
     """Pull back an op that holds graphs, whose own backward passes carry the masks on."""
-    known = all(c is None or isinstance(c, BARE) for c in found)
+    known = all(c is None or isinstance(c, BARE) for c in given)
     soft = all(m is None or m.soft for m in own)
     marked = any(m is not None and m.crosses for m in own)
     finite = soft and rule.is_bounded and not rule.makes_masks
@@ -474,20 +474,20 @@ def pull_graphs(
         if known and not marked and rule.left_out is not None and not rule.left_out():
             return gs, [None] * len(gs)
         if (not known and marked) or not marked or all(g is None or is_finite(g) for g in gs):
-            whole = Mask(lambda: _masked_rule(rule, entry, found, own)[1], *own, soft=marked)
+            whole = Mask(lambda: _masked_rule(rule, entry, given, own)[1], *own, soft=marked)
             whole.crosses = known or not marked  # else finite partials need no mask: only infinite slopes ask for it
             shapes = [() if a is None else a.shape for a in avals]
             return gs, [Mask(functools.partial(_part, whole, i, s), whole, crosses=False) for i, s in enumerate(shapes)]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        cts, marks = _masked_rule(rule, entry, found, own)
+        cts, marks = _masked_rule(rule, entry, given, own)
     return cts, [None if m is None else Mask(functools.partial(constant, to_lower_level(m)), *own) for m in marks]
 
 
 def _masked_rule(
-    rule: GraphPullback, entry: Entry, found: Sequence[Value], own: Sequence[Mask | None]
+    rule: GraphPullback, entry: Entry, given: Sequence[Value], own: Sequence[Mask | None]
 ) -> tuple[Sequence[Value], Sequence[Value]]:
-    kinds = tuple([DEAD if c is None else _kind(m) for c, m in zip(found, own, strict=True)])
-    cts = [to_array(c) for c in found if c is not None]
+    kinds = tuple([DEAD if c is None else _kind(m) for c, m in zip(given, own, strict=True)])
+    cts = [to_array(c) for c in given if c is not None]
     marks = [to_array(m.get()) for m, kind in zip(own, kinds, strict=True) if m is not None and kind >= MARKED]
     return rule.masked(kinds, cts, marks, [to_array(v) for v in entry.xs])
 
@@ -497,8 +497,8 @@ def _kind(mask: Mask | None) -> int:
 
 
 def _part(whole: Mask, i: int, shape: Shape) -> Value:
-    found = whole.get()[i]
-    return np.ones(shape, bool) if found is None else to_lower_level(found)
+    mask = whole.get()[i]
+    return np.ones(shape, bool) if mask is None else to_lower_level(mask)
 
 
 def pull_slices(

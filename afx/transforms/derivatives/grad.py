@@ -139,12 +139,12 @@ class DiffArguments:
 
 def _positions(argnums: Any, who: str) -> tuple[int, ...]:
     """Return argnums as a tuple, or raise where they are not integers."""
-    found: tuple[Any, ...] = tuple(argnums) if isinstance(argnums, (tuple, list, range)) else (argnums,)  # pyright: ignore[reportUnknownArgumentType]  # a user's value
-    if not all(isinstance(n, (int, np.integer)) for n in found):
+    positions: tuple[Any, ...] = tuple(argnums) if isinstance(argnums, (tuple, list, range)) else (argnums,)  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+    if not all(isinstance(n, (int, np.integer)) for n in positions):
         raise ArgumentError(
             f"{who}: argnums are positions: got argnums={argnums!r}; give integers, and names with argnames="
         )
-    return tuple(map(int, found))
+    return tuple(map(int, positions))
 
 
 def _with_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -204,10 +204,10 @@ class Linearization:
 
     def pull(self, outputs: list[Any], cts: list[Value]) -> list[Value]:
         """Return the cotangents of all leaves (None for zero) from those of the outputs."""
-        found = self._pull_inputs(outputs, cts)
+        gradients = self._pull_inputs(outputs, cts)
         if self.moving is None:
-            return found
-        rest = iter(found)
+            return gradients
+        rest = iter(gradients)
         return [next(rest) if m else None for m in self.moving]
 
     def _pull_inputs(self, outputs: list[Any], cts: list[Value]) -> list[Value]:
@@ -217,15 +217,15 @@ class Linearization:
                 self.tape.is_ground = False
             index = out._index
             seeds[index] = seeds[index] + ct if index in seeds else ct
-        found = self._pull_without_masks(seeds)
-        if found is not None:
-            return found
+        gradients = self._pull_without_masks(seeds)
+        if gradients is not None:
+            return gradients
         try:
             cts = backward(self.tape, seeds)
-            found = [cts[t._index] for t in self.inputs]
+            gradients = [cts[t._index] for t in self.inputs]
             if (
                 isinstance(self.tape, LocatedTape)
-                and any(map(has_nan, found))
+                and any(map(has_nan, gradients))
                 and not any(map(has_nan, seeds.values()))
             ):
                 self.tape.checks = True  # the walk is repeated, and raises where the first nan arises
@@ -233,7 +233,7 @@ class Linearization:
         except Exception as error:
             self._locate(error)
             raise
-        return found
+        return gradients
 
     def pull_masked(self, outputs: list[Any], cts: list[Value], masks: list[Value]) -> tuple[list[Value], list[Value]]:
         """Return the cotangents of the inputs, and where these are alive: None for everywhere, or without a cotangent."""
@@ -244,9 +244,9 @@ class Linearization:
             index = out._index
             given[index] = given[index] | mask if index in seeds else mask
             seeds[index] = seeds[index] + ct if index in seeds else ct
-        found, marks = backward_with_masks(self.tape, seeds, given)
+        gradients, marks = backward_with_masks(self.tape, seeds, given)
         indices = [t._index for t in self.inputs]
-        return [found[k] for k in indices], [
+        return [gradients[k] for k in indices], [
             marks[k].get() if k in marks and not marks[k].is_whole() else None for k in indices
         ]
 
@@ -264,15 +264,15 @@ class Linearization:
             with np.errstate(divide="raise", over="raise", invalid="raise"):
                 cts = backward(tape, seeds, use_masks=False)
         except Exception:  # raised again by the walk that follows
-            found = None
+            gradients = None
         else:
-            found = [cts[t._index] for t in self.inputs]
-            found = found if all(ct is None or _is_finite(ct) for ct in found) else None
-        if found is None:
+            gradients = [cts[t._index] for t in self.inputs]
+            gradients = gradients if all(ct is None or _is_finite(ct) for ct in gradients) else None
+        if gradients is None:
             if len(NEEDS_MASKS) >= MOST_NAMES:
                 NEEDS_MASKS.clear()
             NEEDS_MASKS.add((tape.name, len(tape.entries)))
-        return found
+        return gradients
 
     def _locate(self, error: Exception) -> None:
         """Add the user's forward line to an error of the backward pass, by running the function once more."""
@@ -339,8 +339,8 @@ def pullback_of(fn: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool)
     def pullback(ct: Any) -> Any:
         cts = _matching(ct, outputs, out_tree)
         own = [k for k, x in enumerate(outputs) if record.owns(x)]
-        found = record.pull([outputs[k] for k in own], [cts[k] for k in own])
-        return result_tree(treedef, found, leaves)
+        gradients = record.pull([outputs[k] for k in own], [cts[k] for k in own])
+        return result_tree(treedef, gradients, leaves)
 
     result = pytree.unflatten(out_tree, [record.plain(x) for x in outputs])
     return (result, pullback, strip_tracers(record, aux)) if has_aux else (result, pullback)
@@ -356,15 +356,15 @@ def _matching(ct: Any, outputs: list[Any], out_tree: Any) -> list[Value]:
     """Return the leaves of a cotangent, checked against the outputs they belong to."""
     cts, ct_tree = pytree.flatten(ct)
     check_structure(ct_tree, out_tree, "vjp", "the cotangent", "give it the result's structure")
-    found, wanted = [direction_aval(c, "vjp") for c in cts], [_strong(x) for x in outputs]
-    check_matching(found, wanted, out_tree, "vjp", "the cotangent", "give those of the result (astype)", dtypes="weak")
+    given, wanted = [direction_aval(c, "vjp") for c in cts], [_strong(x) for x in outputs]
+    check_matching(given, wanted, out_tree, "vjp", "the cotangent", "give those of the result (astype)", dtypes="weak")
     return [
         to_lower_level(Array.astype(c, want.dtype))
         if isinstance(c, Array)
         else np.asarray(c).astype(want.dtype)[()]
         if have.weak
         else snapshot(c, "vjp")
-        for c, have, want in zip(cts, found, wanted, strict=True)
+        for c, have, want in zip(cts, given, wanted, strict=True)
     ]
 
 
@@ -674,8 +674,8 @@ def differentiated(
     check_callable(fn, who)
     chosen = DiffArguments(fn, argnums, argnames, who)
     make = functools.partial(differentiated, run, fn, argnums, argnames, has_aux, holomorphic, who)
-    found: Callable[..., Any] = transformed(functools.partial(run, chosen, has_aux, holomorphic), who, fn, make)
-    return found
+    derivative: Callable[..., Any] = transformed(functools.partial(run, chosen, has_aux, holomorphic), who, fn, make)
+    return derivative
 
 
 def run_grad(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /, *args: Any, **kwargs: Any) -> Any:

@@ -164,8 +164,8 @@ def _jacobian_by(
     who = make.func.__name__
     check_callable(fn, who)
     chosen = DiffArguments(fn, argnums, argnames, who)
-    found: Callable[..., Any] = checked(functools.partial(run, chosen, has_aux, holomorphic), make)
-    return found
+    jacobian: Callable[..., Any] = checked(functools.partial(run, chosen, has_aux, holomorphic), make)
+    return jacobian
 
 
 def forward_jacobian(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /, *args: Any, **kwargs: Any) -> Any:
@@ -192,8 +192,8 @@ def forward_jacobian(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /,
     columns = vmap(push, out_axes=-1)(basis)
     if holomorphic:
         _check_complex(pytree.leaves(columns), who)
-    found = pytree.map(lambda c: chosen.arrange(_split(c, c.shape[:-1], leaves, treedef, moving)), columns)
-    return (found, aux) if has_aux else found
+    jacobian = pytree.map(lambda c: chosen.arrange(_split(c, c.shape[:-1], leaves, treedef, moving)), columns)
+    return (jacobian, aux) if has_aux else jacobian
 
 
 def checked(compute: Callable[..., Any], make: functools.partial[Any]) -> Any:
@@ -201,9 +201,9 @@ def checked(compute: Callable[..., Any], make: functools.partial[Any]) -> Any:
     who, fn = make.func.__name__, make.args[0]
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        found = compute(*args, **kwargs)
-        check_nan(f"{who} of {name_of(fn)}", compute, args, kwargs, found)
-        return found
+        result = compute(*args, **kwargs)
+        check_nan(f"{who} of {name_of(fn)}", compute, args, kwargs, result)
+        return result
 
     return transformed(run, who, fn, make)
 
@@ -265,8 +265,8 @@ def reverse_jacobian(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /,
 
     pull_each = _one_by_one(pull) if is_few(outputs, leaves) else vmap(pull)
     rows = pull_each(_basis(avals))
-    found = pytree.unflatten(out_tree, [chosen.arrange(_rows(rows, avals, k)) for k in range(len(avals))])
-    return (found, *aux) if has_aux else found
+    jacobian = pytree.unflatten(out_tree, [chosen.arrange(_rows(rows, avals, k)) for k in range(len(avals))])
+    return (jacobian, *aux) if has_aux else jacobian
 
 
 FEW = 4  # passes that are quicker one by one than batched, outside of traces
@@ -281,8 +281,8 @@ def _one_by_one(pull: Callable[[list[Array]], Any]) -> Callable[[list[Array]], A
     """Return what `vmap` of a function computes, by one call for each element."""
 
     def pull_each(basis: list[Array]) -> Any:
-        found = [pull([rows[k] for rows in basis]) for k in range(basis[0].shape[0])]
-        return pytree.map(lambda *rows: stack(rows), *found)
+        rows_of_result = [pull([rows[k] for rows in basis]) for k in range(basis[0].shape[0])]
+        return pytree.map(lambda *rows: stack(rows), *rows_of_result)
 
     return pull_each
 
@@ -326,14 +326,14 @@ def _basis(avals: Sequence[Aval], moving: Sequence[bool] | None = None) -> list[
     """Return the unit vectors of a tree, batched: leaf k has shape ``[number of moving elements] + shape``."""
     sizes = [a.size if moving is None or moving[k] else 0 for k, a in enumerate(avals)]
     total = sum(sizes)
-    found: list[Array] = []
+    basis: list[Array] = []
     start = 0
     for a, size in zip(avals, sizes, strict=True):
         rows = np.zeros((total, a.size), a.dtype)
         rows[np.arange(start, start + size), np.arange(size)] = 1
-        found.append(wrap(rows.reshape(total, *a.shape)))
+        basis.append(wrap(rows.reshape(total, *a.shape)))
         start += size
-    return found
+    return basis
 
 
 def _split(
@@ -425,8 +425,8 @@ def hessian(
         return (reverse_jacobian if few else forward_jacobian)(of_gradient, has_aux, holomorphic, *args, **kwargs)
 
     make = functools.partial(hessian, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
-    found: Callable[..., Any] = checked(run, make)
-    return found
+    second: Callable[..., Any] = checked(run, make)
+    return second
 
 
 def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> Tree:
@@ -484,8 +484,8 @@ def elementwise_grad(
         return chosen.arrange(pullback(pytree.map(ones_like, out))[0])
 
     make = functools.partial(elementwise_grad, fn, argnums, argnames)
-    found: Callable[P, Any] = transformed(run, "elementwise_grad", fn, make)
-    return found
+    derivative: Callable[P, Any] = transformed(run, "elementwise_grad", fn, make)
+    return derivative
 
 
 def _as_float(x: Any) -> Any:

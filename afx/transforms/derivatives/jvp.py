@@ -148,8 +148,10 @@ def linearize(fn: Callable[..., R], *primals: Tree) -> tuple[R, Callable[..., R]
         check_structure(tree, in_tree, "linearize", "tangents", "give them the structure of the primals")
         check_tangents(inputs, directions, in_tree, "linearize")
         slopes: Any = iter(transpose(tangents)[0] if transpose else ())
-        found = [to_array(next(slopes)) if s else wrap(zero_like(x)) for s, x in zip(smooth, outputs, strict=True)]
-        result: R = pytree.unflatten(out_tree, found)
+        tangents_out = [
+            to_array(next(slopes)) if s else wrap(zero_like(x)) for s, x in zip(smooth, outputs, strict=True)
+        ]
+        result: R = pytree.unflatten(out_tree, tangents_out)
         return result
 
     rest = iter(values)

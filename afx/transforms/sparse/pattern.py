@@ -509,15 +509,15 @@ def _linear(call: _Call, k: int) -> list[Found]:
 
 def _others(call: _Call, k: int) -> list[Any] | None:
     """Return operands for a trial: indices as they are known, zeros for other arrays; None where an index is not."""
-    found: list[Any] = []
+    operands: list[Any] = []
     for j, (aval, value) in enumerate(zip(call.ins, call.values, strict=True)):
         if aval.dtype.kind in "fc":
-            found.append(np.zeros(aval.shape))
+            operands.append(np.zeros(aval.shape))
         elif value is None and j != k:
             return None
         else:
-            found.append(value)
-    return found
+            operands.append(value)
+    return operands
 
 
 def _small_or_mixed(call: _Call, k: int) -> list[Found]:
@@ -639,9 +639,9 @@ def _follow_steps(call: _Call) -> list[Found]:
     steps: list[list[Found]] = []
     for t in range(length)[:: -1 if params["reverse"] else 1]:
         rows = [None if x is None else x.part(t, length) for x in xs]
-        found = _follow_program(graph, [*consts, *carry, *rows])
-        carry = found[:count]
-        steps.append(found[count:])
+        patterns = _follow_program(graph, [*consts, *carry, *rows])
+        carry = patterns[:count]
+        steps.append(patterns[count:])
     columns = zip(*steps[:: -1 if params["reverse"] else 1], strict=True) if steps else [()] * len(call.outs[count:])
     return [*carry, *[_stack_rows(c, a.size) for c, a in zip(columns, call.outs[count:], strict=True)]]
 

@@ -105,10 +105,10 @@ def sparse_jacobian(fn: Callable[P, Any], argnums: int = 0, *, mode: Mode | None
         one, x = function_of(fn, args, kwargs, argnums, "sparse_jacobian")
         return _fill_matrix(one, x, layouts.of(fn, argnums, args, kwargs))
 
-    found: Callable[P, SparseMatrix] = transformed(
+    derivative: Callable[P, SparseMatrix] = transformed(
         run, "sparse_jacobian", fn, functools.partial(sparse_jacobian, fn, argnums, mode=mode)
     )
-    return found
+    return derivative
 
 
 def sparse_hessian(fn: Callable[P, Array], argnums: int = 0) -> Callable[P, SparseMatrix]:
@@ -130,10 +130,10 @@ def sparse_hessian(fn: Callable[P, Array], argnums: int = 0) -> Callable[P, Spar
         one, x = function_of(slope, args, kwargs, argnums, "sparse_hessian")
         return _fill_matrix(one, x, layouts.of(slope, argnums, args, kwargs))
 
-    found: Callable[P, SparseMatrix] = transformed(
+    derivative: Callable[P, SparseMatrix] = transformed(
         run, "sparse_hessian", fn, functools.partial(sparse_hessian, fn, argnums)
     )
-    return found
+    return derivative
 
 
 # -- layouts --
@@ -265,13 +265,13 @@ def _fill_matrix(fn: Callable[[Any], Any], x: Any, layout: Layout) -> SparseMatr
     leaves, treedef = pytree.flatten(x)
     leaves = [asarray(v) for v in leaves]
     primal = pytree.unflatten(treedef, leaves)
-    found: list[Array] = []
+    compressed: list[Array] = []
     if _count(layout.seeds):
 
         def push(t: Any) -> Any:
             return pytree.leaves(jvp(fn, (primal,), (t,))[1])
 
-        found.append(_flat(vmap(push)(pytree.unflatten(treedef, _seeds(layout.seeds, leaves)))))
+        compressed.append(_flat(vmap(push)(pytree.unflatten(treedef, _seeds(layout.seeds, leaves)))))
     if _count(layout.back):
         out, pullback = vjp(fn, primal)
         outputs, out_tree = pytree.flatten(out)
@@ -279,17 +279,17 @@ def _fill_matrix(fn: Callable[[Any], Any], x: Any, layout: Layout) -> SparseMatr
         def pull(ct: list[Array]) -> Any:
             return pytree.leaves(pullback(pytree.unflatten(out_tree, ct))[0])
 
-        found.append(_flat(vmap(pull)(_seeds(layout.back, outputs))))
+        compressed.append(_flat(vmap(pull)(_seeds(layout.back, outputs))))
     indices = wrap(np.stack([layout.rows, layout.columns], axis=1))
-    if not found:
+    if not compressed:
         return SparseMatrix(asarray(np.zeros(0, leaves[0].dtype if leaves else None)), indices, layout.shape)
-    values = found[0] if len(found) == 1 else concat(found)
+    values = compressed[0] if len(compressed) == 1 else concat(compressed)
     return SparseMatrix(gather(values, wrap(layout.positions)), indices, layout.shape)
 
 
 def _seeds(colours: Ints, leaves: Sequence[Any]) -> list[Array]:
     """Return for each colour the direction in which all elements of it move: leaf k is ``[colours] + shape``."""
-    found: list[Array] = []
+    directions: list[Array] = []
     start = 0
     for x in leaves:
         aval = aval_of(x)
@@ -297,9 +297,9 @@ def _seeds(colours: Ints, leaves: Sequence[Any]) -> list[Array]:
         seeds = np.zeros((_count(colours), aval.size), aval.dtype)
         positions = np.flatnonzero(mine >= 0)
         seeds[mine[positions], positions] = 1
-        found.append(wrap(seeds.reshape(len(seeds), *aval.shape)))
+        directions.append(wrap(seeds.reshape(len(seeds), *aval.shape)))
         start += aval.size
-    return found
+    return directions
 
 
 def _flat(leaves: Sequence[Array]) -> Array:

@@ -438,7 +438,7 @@ def _read_shape(shape: Any) -> tuple[int, int]:
 
 def _read_positions(positions: Any, which: str) -> Ints:
     """Return positions as integers; an empty list has no dtype of its own."""
-    found = np.asarray(positions)
-    if found.dtype.kind not in "iu" and found.size:
-        raise DtypeError(f"from_entries: {which} are integers: got {found.dtype}{list(found.shape)}; use astype")
-    return found.astype(np.int64)
+    indices = np.asarray(positions)
+    if indices.dtype.kind not in "iu" and indices.size:
+        raise DtypeError(f"from_entries: {which} are integers: got {indices.dtype}{list(indices.shape)}; use astype")
+    return indices.astype(np.int64)

@@ -416,8 +416,8 @@ def _quarters(x: Lanes, turn: int) -> Lanes:
     sine = r + (r * z).fma(z.polynomial(SIN), low.fma(-half, low))
     whole = half.constant(1.0) - half
     cosine = whole + (z * z).fma(z.polynomial(COS), (-r).fma(low, (half.constant(1.0) - whole) - half))
-    found = (k & 1).compare("ne", 0).choose(cosine, sine)
-    return (found.bits() ^ ((k & 2) << 62)).as_float()
+    turned = (k & 1).compare("ne", 0).choose(cosine, sine)
+    return (turned.bits() ^ ((k & 2) << 62)).as_float()
 
 
 def _halves(x: Lanes, turn: float) -> Lanes:

@@ -79,10 +79,10 @@ class Lanes:
         return square._horner(coefficients[1::2]).fma(self, square._horner(coefficients[::2]))
 
     def _horner(self, coefficients: Sequence[float]) -> Lanes:
-        found = self.constant(coefficients[-1])
+        total = self.constant(coefficients[-1])
         for c in reversed(coefficients[:-1]):
-            found = found.fma(self, c)
-        return found
+            total = total.fma(self, c)
+        return total
 
     # -- bits --
     def __and__(self, other: Term) -> Lanes:
@@ -161,10 +161,10 @@ def bits_of(kind: str, value: float) -> int:
     >>> hex(bits_of("double", 1.0)), bits_of("float", -0.0) == -(1 << 31)
     ('0x3ff0000000000000', True)
     """
-    (found,) = struct.unpack(
+    (bits,) = struct.unpack(
         *(("<q", struct.pack("<d", value)) if kind == "double" else ("<i", struct.pack("<f", value)))
     )
-    return int(found)
+    return int(bits)
 
 
 def constant(w: Writer, kind: str, value: float) -> str:

@@ -28,8 +28,8 @@ def rewrite(nest: Nest) -> Nest:
 
 def join_logistic(values: Sequence[Value]) -> tuple[Value, ...]:
     """Return values with the logistic function in place of ``1 / (1 + exp(-x))``, which is less accurate."""
-    found = [_logistic_of(values, k) for k in range(len(values))]
-    pairs = zip(values, found, strict=True)
+    logistic = [_logistic_of(values, k) for k in range(len(values))]
+    pairs = zip(values, logistic, strict=True)
     return tuple([Op(Fast("logistic", None), v.dtype, (x,)) if isinstance(v, Op) and x >= 0 else v for v, x in pairs])
 
 
@@ -144,9 +144,9 @@ def _redo(
     params = ", ".join([f"{v.type} {v.name}" for v in xs] + [f"{z.type} %z", f"{hard.type} %hard"])
 
     def body() -> None:
-        found = (of_all and of_all(*xs)) or Lanes(w, z.kind, _by_loop(w, fast.loop, xs))
+        exact = (of_all and of_all(*xs)) or Lanes(w, z.kind, _by_loop(w, fast.loop, xs))
         z_in, hard_in = Lanes(w, z.kind, "%z"), Lanes(w, "i1", "%hard")
-        w.line(f"ret {z.type} {hard_in.choose(found, z_in).name}")
+        w.line(f"ret {z.type} {hard_in.choose(exact, z_in).name}")
 
     w.define(name, f"internal {z.type} {name}({params}) noinline cold", body)
     return name

@@ -80,13 +80,13 @@ def _short_nanoseconds(step: Step, limits: NativeTarget) -> float:
 
 def _inner_nanoseconds(block: Block, limits: NativeTarget) -> float:
     """Return the same of a block within a loop, where nests of short rows count however few they are."""
-    found = 0.0
+    total = 0.0
     for step in block.steps:
         if not isinstance(step, Nest):
-            found += _short_nanoseconds(step, limits)
+            total += _short_nanoseconds(step, limits)
         elif step.operations and not step.is_dense(limits):
-            found += step.nanoseconds
-    return found
+            total += step.nanoseconds
+    return total
 
 
 # --- Steps as LLVM IR: a function for each, whose parameters are the memory that it reads and writes
@@ -327,12 +327,12 @@ class Blocks:
         w, flags, around = self.w, self.flags.number(quiet), self._ignored
         before = self.flags.read() if flags else ""
         self._ignored = (*around, *quiet)
-        found = run()
+        result = run()
         self._ignored = around
         if flags:
             new = w.let(f"and i32 {self.flags.read()}, {w.let(f'xor i32 {before}, -1')}")
             self.flags.clear(w.let(f"and i32 {new}, {flags}"))
-        return found
+        return result
 
     def _step(self, block: Block, step: Leaf, bounds: str = "") -> None:
         """Call the function of a step."""

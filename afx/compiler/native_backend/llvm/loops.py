@@ -297,7 +297,7 @@ def pointers_of(w: Writer, block: Block, body: Body, loop: Loop | None = None) -
     ]
 
     def pointers(t: str, row: str) -> list[str]:
-        is_odd, found = "", list[str]()
+        is_odd, moved = "", list[str]()
         for arg, (pointer, *others) in zip(body.args, starts, strict=True):
             if others:
                 is_odd = is_odd or w.let(f"trunc i64 {t} to i1")
@@ -306,8 +306,8 @@ def pointers_of(w: Writer, block: Block, body: Body, loop: Loop | None = None) -
                 pointer = w.let(f"load ptr, ptr {pointer}")
             if arg.stride:
                 pointer = w.shifted(pointer, w.let(f"mul nsw i64 {row}, {arg.stride}"))
-            found.append(w.shifted(pointer, arg.offset))
-        return found
+            moved.append(w.shifted(pointer, arg.offset))
+        return moved
 
     return pointers
 

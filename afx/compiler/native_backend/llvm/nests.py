@@ -71,7 +71,7 @@ def group_rows(nest: Nest, limits: NativeTarget) -> list[RowGroups]:
     if any(isinstance(op.name, UfuncLoop) for op in nest.operations) or not _are_in_groups(nest, limits):
         return []
     sizes = [int(value.dtype[1:]) for value in nest.values]
-    (count, length), lanes, found = nest.space[-2:], limits.vector_bytes // max(sizes), list[RowGroups]()
+    (count, length), lanes, row_groups = nest.space[-2:], limits.vector_bytes // max(sizes), list[RowGroups]()
     least = max(SINGLE_LANES if 4 in sizes else 2, limits.vector_min_bytes // max(sizes))
     if length % lanes == 0 or length > 2 * lanes:
         return []
@@ -79,10 +79,10 @@ def group_rows(nest: Nest, limits: NativeTarget) -> list[RowGroups]:
         common = math.gcd(lanes, length)
         groups = RowGroups(lanes, lanes // common, length // common)
         if 1 < groups.rows <= count and groups.vectors * len(nest.values) <= limits.group_max_values:
-            found.append(groups)
+            row_groups.append(groups)
             count %= groups.rows
         lanes //= 2
-    return found
+    return row_groups
 
 
 def _are_in_groups(nest: Nest, limits: NativeTarget) -> bool:
@@ -135,14 +135,14 @@ def emit_groups(
 
 def _values(w: Writer, nest: Nest, given: dict[int, str]) -> list[str]:
     """Return what a nest computes of a vector of each operand."""
-    found = list[str]()
+    results = list[str]()
     for k, value in enumerate(nest.values):
         if isinstance(value, Op):
             dtypes = [nest.values[j].dtype for j in value.args]
-            found.append(apply_op(w, value, [found[j] for j in value.args], dtypes))
+            results.append(apply_op(w, value, [results[j] for j in value.args], dtypes))
         else:
-            found.append(number(w, value) if isinstance(value, Number) else given[k])
-    return found
+            results.append(number(w, value) if isinstance(value, Number) else given[k])
+    return results
 
 
 def _vector(w: Writer, nest: Nest, groups: RowGroups, ref: Ref, pointer: str, column: int) -> str:
@@ -324,26 +324,30 @@ class NestEmitter:
     def _call(self, k: int, start: str, extent: Extent) -> None:
         op = self.nest.values[k]
         assert isinstance(op, Op)
-        found = [self._operand(j, start) for j in op.args]
+        operands = [self._operand(j, start) for j in op.args]
         out = self.strips.get(k) or self.w.local(f"[{min(self.strip, self.length)} x {memory_type(op.dtype)}]", 64)
         if isinstance(op.name, Fast):
-            self._call_function(op.name, op.dtype, found, out, extent)
+            self._call_function(op.name, op.dtype, operands, out, extent)
             return
         assert isinstance(op.name, UfuncLoop)
-        loop, pointers, strides = op.name, [*[p for p, _ in found], out], [*[s for _, s in found], _size(op.dtype)]
+        loop, pointers, strides = (
+            op.name,
+            [*[p for p, _ in operands], out],
+            [*[s for _, s in operands], _size(op.dtype)],
+        )
         self.flags.keep(loop, lambda: call_loop(self.w, loop, pointers, [extent.length()], strides))
 
     def _call_function(
-        self, function: Fast, dtype: str, found: list[tuple[str, int]], out: str, extent: Extent
+        self, function: Fast, dtype: str, operands: list[tuple[str, int]], out: str, extent: Extent
     ) -> None:
         """Add a loop that computes one function over a strip: many elements are on their way at once."""
         w, size = self.w, _size(dtype)
-        if all(stride in (0, size) for _, stride in found):
-            call_on_strip(w, function, dtype, found, out, extent.length(), w.limits.vector_bytes // size)
+        if all(stride in (0, size) for _, stride in operands):
+            call_on_strip(w, function, dtype, operands, out, extent.length(), w.limits.vector_bytes // size)
             return
 
         def body(i: str) -> None:
-            xs = [(read if s else read_one)(w, dtype, element_at(w, p, i, s)) for p, s in found]
+            xs = [(read if s else read_one)(w, dtype, element_at(w, p, i, s)) for p, s in operands]
             written(w, dtype, emit_fast(w, function, xs, dtype), element_at(w, out, i, size))
 
         extent.loop(1, body)

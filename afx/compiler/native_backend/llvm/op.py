@@ -61,15 +61,15 @@ def read_apart(w: Writer, dtype: str, pointer: str, distance: int) -> str:
     ]
     places = [k * step for k in (range(count) if distance > 0 else reversed(range(count)))]
     parts = [min(place // count, step - 1) for place in places]
-    found = loads[0]
+    vector = loads[0]
     for part, (start, load) in enumerate(zip(starts[1:], loads[1:], strict=True), 1):
         order = [
             0 if own > part else count + place - start if own == part else place if part == 1 else k
             for k, (place, own) in enumerate(zip(places, parts, strict=True))
         ]
-        found = shuffled(w, kind, found, count, order, load)
+        vector = shuffled(w, kind, vector, count, order, load)
     order = [*range(count)] if step > 1 else places
-    return shuffled(w, kind, found, count, order * 2 if w.elements else order)
+    return shuffled(w, kind, vector, count, order * 2 if w.elements else order)
 
 
 def written(w: Writer, dtype: str, value: str, pointer: str) -> None:
@@ -302,8 +302,8 @@ def _extreme(name: str) -> Rule:
         if dtype in FLOATS:
             nan = compared(w, "uno", [xs[0], _zero(w, dtype)], dtype)
             first = w.let(f"or {w.vector('i1')} {first}, {nan}")
-        found = w.let(f"select {w.vector('i1')} {first}, {kind} {xs[0]}, {kind} {xs[1]}")
-        return _without_denormals(w, found, dtype) if dtype in FLOATS else found
+        chosen = w.let(f"select {w.vector('i1')} {first}, {kind} {xs[0]}, {kind} {xs[1]}")
+        return _without_denormals(w, chosen, dtype) if dtype in FLOATS else chosen
 
     return rule
 
@@ -331,8 +331,10 @@ def _shift(name: str) -> Rule:
         inside = w.let(f"icmp ult {kind} {xs[1]}, {w.splat(one, str(bits))}")
         count = w.let(f"select {test} {inside}, {kind} {xs[1]}, {kind} {w.splat(one, str(bits - 1))}")
         way = "shl" if name == "left" else "ashr" if dtype[0] == "i" else "lshr"
-        found = w.let(f"{way} {kind} {xs[0]}, {count}")
-        return found if way == "ashr" else w.let(f"select {test} {inside}, {kind} {found}, {kind} {_zero(w, dtype)}")
+        shifted = w.let(f"{way} {kind} {xs[0]}, {count}")
+        return (
+            shifted if way == "ashr" else w.let(f"select {test} {inside}, {kind} {shifted}, {kind} {_zero(w, dtype)}")
+        )
 
     return rule
 

@@ -103,12 +103,12 @@ class _SmallProduct:
         numbers, n = self.orders.numbers, self.columns
         orders = [numbers[i * n : (i + 1) * n] for i in range(self.rows)]
         turn = max(1, self.w.limits.product_turn_operations * self.rows // operations)
-        found, first = list[tuple[int, int, int]](), 0
+        runs, first = list[tuple[int, int, int]](), 0
         for _, same in itertools.groupby(orders):
             count = len(list(same))
-            found.append((first, count, min(turn, count)))
+            runs.append((first, count, min(turn, count)))
             first += count
-        return found
+        return runs
 
     def _rows(self, whole: tuple[str, str], count: int, like: int, start: str | int) -> None:
         """Add the elements of so many rows, of an operand and the result, whose orders are those of another row."""
@@ -154,16 +154,16 @@ class _SmallProduct:
 
     def _chunks(self, first: int, count: int) -> list[_Chunk]:
         """Return the elements of so many rows in vectors whose lanes are added up in one order, what is left one by one."""
-        found: list[_Chunk] = []
+        chunks: list[_Chunk] = []
         lines, length = (self.columns, count) if self.lane_axis == 0 else (count, self.columns)
         for line in range(lines):
             at = 0
             while at < length:
                 width = self._width(first, line, at, length)
                 row, column = (at, line) if self.lane_axis == 0 else (line, at)
-                found.append(_Chunk(row, column, width, self._order(first + row, column)))
+                chunks.append(_Chunk(row, column, width, self._order(first + row, column)))
                 at += width
-        return found
+        return chunks
 
     def _width(self, first: int, line: int, at: int, length: int) -> int:
         width = self.w.limits.vector_bytes // self.size
@@ -189,8 +189,8 @@ class _SmallProduct:
         ops = Arithmetic[Lanes](
             term, Lanes.__mul__, Lanes.__add__, Lanes.fma, Lanes.widen, Lanes.rounded, lambda x: x.constant(0.0)
         )
-        found: Lanes = self.orders.kinds[chunk.order].evaluate(ops)
-        return found
+        total: Lanes = self.orders.kinds[chunk.order].evaluate(ops)
+        return total
 
     def _load(self, pointer: str, place: int, is_vector: bool) -> Lanes:
         """Return what lies so many bytes behind a pointer; other elements of the result that need it too take the same."""

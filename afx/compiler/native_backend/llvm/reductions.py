@@ -81,12 +81,12 @@ class Accumulator:
     def total(self) -> str:
         """Return the one value that all lanes come to."""
         w = self.w
-        found = self._load(self._totals or self._lanes)
+        total = self._load(self._totals or self._lanes)
         count, w.lanes = w.lanes, FOLD_LANES
         if self.is_long:
-            both = found + self._load(self._rests)
-            found = both.compare("uno", both).choose(found, both)  # of infinities the rest is nan
-        value, width = found.name, FOLD_LANES
+            both = total + self._load(self._rests)
+            total = both.compare("uno", both).choose(total, both)  # of infinities the rest is nan
+        value, width = total.name, FOLD_LANES
         while width > 1:
             count_before, half = w.lanes, width // 2
             w.lanes = SINGLE_LANES if half == 2 and self.dtype == "f4" else half  # LLVM fills shorter ones up
@@ -108,9 +108,9 @@ class Accumulator:
 
     def _identity(self) -> str:
         count, self.w.lanes = self.w.lanes, FOLD_LANES
-        found = number(self.w, lane_start(self.ufunc, self.dtype))
+        identity = number(self.w, lane_start(self.ufunc, self.dtype))
         self.w.lanes = count
-        return found
+        return identity
 
     def _load(self, location: str) -> Lanes:
         return Lanes(self.w, self._kind, self.w.let(f"load <{FOLD_LANES} x {self._kind}>, ptr {location}, align 64"))
@@ -380,16 +380,16 @@ class _ShortRow:
 
     def extreme(self, name: str) -> str:
         """Return the largest or smallest element in all lanes, nan where there is one."""
-        w, found = self.w, self.vectors[0]
+        w, best = self.w, self.vectors[0]
         w.lanes = self.lanes
         for x in self.vectors[1:]:
-            found = self._better(name, found, x)
+            best = self._better(name, best, x)
         width = self.lanes
         while width > 1:
             width //= 2
-            found = self._better(name, found, self._turned(found, width))
+            best = self._better(name, best, self._turned(best, width))
         w.lanes = 1
-        return found
+        return best
 
     def _better(self, name: str, x: str, y: str) -> str:
         return emit(self.w, name, [x, y], [self.dtype, self.dtype], self.dtype)
@@ -430,11 +430,11 @@ def emit_ordered_extreme(w: Writer, step: Routine) -> None:
 def _extreme_of_row(w: Writer, ufunc: str, dtype: str, length: int, pointers: Sequence[str]) -> None:
     x, out = pointers
     row = _ShortRow(w, dtype, length, x)
-    found = row.first(row.extreme(ufunc))
-    written(w, dtype, found, out)
+    extreme = row.first(row.extreme(ufunc))
+    written(w, dtype, extreme, out)
     name, kind = f"@ordered.{ufunc}.{dtype}", row.kind
     w.define(name, f"internal {kind} {name}(ptr %x, i64 %n) noinline cold", partial(_in_order, w, ufunc, dtype))
-    is_odd = compare_strictly(w, "ueq", kind, [found, "0.0"])
+    is_odd = compare_strictly(w, "ueq", kind, [extreme, "0.0"])
     w.when(is_odd, lambda: written(w, dtype, w.let(f"call {kind} {name}(ptr {x}, i64 {length})"), out))
 
 

@@ -257,9 +257,9 @@ class Entry:
         if program.block.is_shared:
             members.begin(team)
         w.call(main, ", ".join(pointers))
-        found = self.flags.read()
+        errors = self.flags.read()
         if program.block.is_shared:
-            found = w.let(f"or i32 {found}, {members.end(team, fault)}")
+            errors = w.let(f"or i32 {errors}, {members.end(team, fault)}")
         w.when(flushes, lambda: self.flags.set_mode(mode))
         if program.releases_gil:
             thread = w.let(f"load ptr, ptr {w.shifted(fault, THREAD)}")
@@ -267,7 +267,7 @@ class Entry:
         if w.looks:
             w.leave(w.let(f"icmp slt i64 {w.let(f'load i64, ptr {fault}')}, 0"), "ret ptr null")  # Python has raised
         self._refuse_unless(f"icmp eq i64 {w.let(f'load i64, ptr {fault}')}, 0")
-        w.line(f"ret ptr {w.let(f'call ptr @PyLong_FromLong(i64 {self._numbers(found)})')}")
+        w.line(f"ret ptr {w.let(f'call ptr @PyLong_FromLong(i64 {self._numbers(errors)})')}")
         w.label("refuse")
         w.line(f"ret ptr {w.let('call ptr @PyLong_FromLong(i64 -1)')}")
 
@@ -300,11 +300,11 @@ class Entry:
         self.w.declare("save", "declare ptr @PyEval_SaveThread()")
         self.w.declare("restore", "declare void @PyEval_RestoreThread(ptr)")
 
-    def _numbers(self, found: str) -> str:
+    def _numbers(self, flags: str) -> str:
         """Return the processor's flags as NumPy's numbers."""
         w, total = self.w, "0"
         for flag, meaning in ((self.layout.divide, 1), (self.layout.over, 2), (self.layout.invalid, 8)):
-            seen = w.let(f"icmp ne i32 {w.let(f'and i32 {found}, {flag}')}, 0")
+            seen = w.let(f"icmp ne i32 {w.let(f'and i32 {flags}, {flag}')}, 0")
             total = w.let(f"or i64 {total}, {w.let(f'select i1 {seen}, i64 {meaning}, i64 0')}")
         return total
 
@@ -335,8 +335,8 @@ class Entry:
         if param.shape:
             lengths = self._field(array, 16)
             for axis, length in enumerate(param.shape):
-                found = w.let(f"load i64, ptr {w.shifted(lengths, 8 * axis)}")
-                self._refuse_unless(f"icmp eq i64 {found}, {length}")
+                actual = w.let(f"load i64, ptr {w.shifted(lengths, 8 * axis)}")
+                self._refuse_unless(f"icmp eq i64 {actual}, {length}")
 
     def _refuse_unless(self, condition: str) -> None:
         k = self.w.fresh()

@@ -377,10 +377,10 @@ class Flags:
     def keep_around(self, call: Callable[[], str]) -> str:
         """Make a call that leaves the flags as they were."""
         before = self.w.let(f"and i32 {self.read()}, {self.all}")
-        found = call()
+        result = call()
         self.clear(str(self.all))
         self._add(before)
-        return found
+        return result
 
     def keep(self, loop: UfuncLoop, call: Callable[[], None]) -> None:
         """Make a call of one of NumPy's loops; flags that it clears come back."""

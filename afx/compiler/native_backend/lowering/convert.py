@@ -129,9 +129,9 @@ class BlockBuilder:
         """Return where an operand lies; a number is a captured array."""
         if isinstance(x, Buffer):
             self.dtype(x)
-            found = self.locations[x.index]
-            self.stored.add(found.owner)
-            return found
+            location = self.locations[x.index]
+            self.stored.add(location.owner)
+            return location
         key = (x.literal, x.shape if x.form == "filled" else ())
         if key not in self._filled:
             self._filled[key] = self.constant(np.full(key[1], x.literal.value, x.literal.aval.dtype))
@@ -139,10 +139,10 @@ class BlockBuilder:
 
     def dense(self, x: Operand) -> Location:
         """Return where an operand lies densely, copied where it does not."""
-        found = self.location(x)
-        if found.strides == dense(found.shape, int(found.dtype[1:])):
-            return found
-        return self.copied(found)
+        location = self.location(x)
+        if location.strides == dense(location.shape, int(location.dtype[1:])):
+            return location
+        return self.copied(location)
 
     def copied(self, x: Location) -> Location:
         """Return a dense copy."""

@@ -37,10 +37,10 @@ from afx.core.scalar_ops import ALL, COMPLEX, scalar_op
 
 def loop_of(name: str, types: tuple[str, ...]) -> UfuncLoop:
     """Return the loop of a ufunc for these dtypes."""
-    found = ufunc_loop(name, types)
-    if found is None or types[0][0] in scalar_op(name).refused:
+    loop = ufunc_loop(name, types)
+    if loop is None or types[0][0] in scalar_op(name).refused:
         raise UnsupportedError(f"{name} of {', '.join(types[:-1])}")
-    return found
+    return loop
 
 
 def quiet_of(call: Call) -> tuple[str, ...]:
@@ -154,9 +154,9 @@ def _first(ufunc: str, out: Location, x: Location, axes: Shape) -> Nest:
 
 def start_of_sum(dtype: str) -> Number:
     """Return what a sum begins with."""
-    found = _start("add", dtype)
-    assert found is not None
-    return found
+    start = _start("add", dtype)
+    assert start is not None
+    return start
 
 
 def _start(ufunc: str, dtype: str) -> Number | None:
@@ -207,12 +207,12 @@ def _combine_slices(b: BlockBuilder, call: Call, x: Location, start: Number | No
 
 def _combine_in_pairs(ufunc: str, dtype: str, count: int) -> list[Op]:
     """Return the operations of an extreme, pair by pair: of neighbours the last of equal ones stays, the first nan too."""
-    found, left = list[Op](), [*range(count)]
+    ops, left = list[Op](), [*range(count)]
     while len(left) > 1:
-        first = count + len(found)
-        found += [Op(ufunc, dtype, (a, b)) for a, b in zip(left[::2], left[1::2], strict=False)]
-        left = [*range(first, count + len(found)), *left[len(left) - len(left) % 2 :]]
-    return found
+        first = count + len(ops)
+        ops += [Op(ufunc, dtype, (a, b)) for a, b in zip(left[::2], left[1::2], strict=False)]
+        left = [*range(first, count + len(ops)), *left[len(left) - len(left) % 2 :]]
+    return ops
 
 
 REDUCTIONS = {"reduce": _reduce, "turned_reduce": _turned_reduce, "unrolled_reduce": _unrolled_reduce}
@@ -325,10 +325,10 @@ def add_scipy_ufunc(
 
 def lower_fold(b: BlockBuilder, call: Call) -> bool:
     """Add a call that is a reduction of floats; tell whether it was one."""
-    found = _reduction_of(call)
-    if found is None:
+    reduction = _reduction_of(call)
+    if reduction is None:
         return False
-    x, ufunc, axes = found
+    x, ufunc, axes = reduction
     out = call.outputs[0]
     dtype = x.literal.aval.dtype if isinstance(x, ScheduleNumber) else x.dtype
     if 0 in x.shape or scalar_op(ufunc).lane is None or dtype != out.dtype or out.dtype.char not in "fd":

@@ -225,14 +225,14 @@ class _Body:
         if isinstance(part, View):
             return self.view(part)
         operands = tuple([self._operand(x, own) for x, own in zip(part.operands, part.sliced, strict=True)])
-        found = attrs.evolve(part, operands=operands, outputs=tuple(map(self.made, part.outputs)), sliced=())
+        moved = attrs.evolve(part, operands=operands, outputs=tuple(map(self.made, part.outputs)), sliced=())
         if (
             part.outputs[0].index not in self._partials or part.method == "into"
         ):  # which adds up over a block's examples
-            return found
+            return moved
         if part.method not in REDUCTIONS:
             raise UnsupportedError(f"{part.op}.{part.method} over blocks")
-        return attrs.evolve(found, method="reduce", params=part.params if self._rows else (("axis", (0,)),))
+        return attrs.evolve(moved, method="reduce", params=part.params if self._rows else (("axis", (0,)),))
 
 
 # --- Pieces: schedules of which some instructions have no native form, with kernels between NumPy's calls
@@ -264,11 +264,11 @@ def split_schedule(
     """
     if any(isinstance(i, Call) and lookup(i.op).has_effects for i in schedule.at_any_depth()):
         raise UnsupportedError("a call that does more than compute, which may not run again where a kernel gives up")
-    found: list[Lowered] = []
-    mixed = _split(_on_new_memory(schedule), lower, explain, found, limits)
-    if not found:
+    kernels: list[Lowered] = []
+    mixed = _split(_on_new_memory(schedule), lower, explain, kernels, limits)
+    if not kernels:
         raise UnsupportedError(why)
-    return mixed, tuple(found)
+    return mixed, tuple(kernels)
 
 
 def _on_new_memory(schedule: Schedule) -> Schedule:
@@ -278,18 +278,20 @@ def _on_new_memory(schedule: Schedule) -> Schedule:
     return attrs.evolve(schedule, instructions=_replaced(schedule.instructions, new)) if new else schedule
 
 
-def _split(schedule: Schedule, lower: Lower, explain: Explain, found: list[Lowered], limits: NativeTarget) -> Schedule:
-    return _Splitter(schedule, lower, explain, found, limits).split()
+def _split(
+    schedule: Schedule, lower: Lower, explain: Explain, kernels: list[Lowered], limits: NativeTarget
+) -> Schedule:
+    return _Splitter(schedule, lower, explain, kernels, limits).split()
 
 
 class _Splitter:
     """The instructions so far, without views, and the run that is being collected."""
 
     def __init__(
-        self, schedule: Schedule, lower: Lower, explain: Explain, found: list[Lowered], limits: NativeTarget
+        self, schedule: Schedule, lower: Lower, explain: Explain, kernels: list[Lowered], limits: NativeTarget
     ) -> None:
         self.schedule = schedule
-        self.found = found
+        self.found = kernels
         self._lower = lower
         self._explain = explain
         self._limits = limits
@@ -305,13 +307,13 @@ class _Splitter:
 
     def _positions(self, instructions: Sequence[Instruction]) -> dict[int, set[int]]:
         """Return where each piece of memory is read, by its owner: results are read behind all instructions."""
-        found: dict[int, set[int]] = {}
+        positions: dict[int, set[int]] = {}
         for k, i in enumerate(instructions):
             for index in reads_of(i):
-                found.setdefault(self._owner(index), set()).add(k)
+                positions.setdefault(self._owner(index), set()).add(k)
         for index in self._results():
-            found.setdefault(self._owner(index), set()).add(len(instructions))
-        return found
+            positions.setdefault(self._owner(index), set()).add(len(instructions))
+        return positions
 
     def _results(self) -> list[int]:
         return [r.operand.index for r in self.schedule.results if isinstance(r.operand, Buffer)]
@@ -374,7 +376,7 @@ class _Splitter:
 
     def _with_views(self, instructions: Sequence[Instruction], wanted: Sequence[int] = ()) -> list[Instruction]:
         """Return instructions, each behind the views that it reads, and those that are wanted at the end."""
-        found: list[Instruction] = []
+        ordered: list[Instruction] = []
         shown: set[int] = set()
 
         def show(index: int) -> None:
@@ -382,15 +384,15 @@ class _Splitter:
             if view is not None and index not in shown:
                 show(view.source.index)
                 shown.add(index)
-                found.append(view)
+                ordered.append(view)
 
         for i in instructions:
             for index in reads_of(i):
                 show(index)
-            found.append(i)
+            ordered.append(i)
         for index in wanted:
             show(index)
-        return found
+        return ordered
 
     # -- memory --
     def _placed(self, instructions: Sequence[Instruction]) -> Schedule:
@@ -403,14 +405,16 @@ class _Splitter:
         moved = {k: attrs.evolve(self._buffers[k], location=offset) for k, offset in offsets.items()}
         freed = self._freed(instructions, last)
         allocated = {i.buffer.index for i in self.schedule.instructions if isinstance(i, Alloc)}
-        found: list[Instruction] = []
+        placed: list[Instruction] = []
         for k, i in enumerate(instructions):
             is_native = isinstance(i, Call) and i.method == "native"
-            found += [Alloc(b) for b in made_by(i) if b.index in allocated or (is_native and b.storage != "arena")]
-            found.append(_replaced(i, moved))
+            placed += [Alloc(b) for b in made_by(i) if b.index in allocated or (is_native and b.storage != "arena")]
+            placed.append(_replaced(i, moved))
             if k in freed:
-                found.append(Free(tuple(freed[k])))
-        return attrs.evolve(self.schedule, instructions=tuple(found), arena_bytes=arena.size, widest_bytes=arena.widest)
+                placed.append(Free(tuple(freed[k])))
+        return attrs.evolve(
+            self.schedule, instructions=tuple(placed), arena_bytes=arena.size, widest_bytes=arena.widest
+        )
 
     def _overwritten(self, i: Instruction, out: Buffer) -> list[int]:
         """Return the owner whose memory an instruction takes for an output, as it reads it for the last time."""
@@ -423,10 +427,10 @@ class _Splitter:
         """Return what is freed early, and exists, by the position of the last instruction that reads it."""
         known = {b.index for i in instructions for b in made_by(i)}
         frees = [b for i in self.schedule.instructions if isinstance(i, Free) for b in i.buffers if b.index in known]
-        found: dict[int, list[Buffer]] = {}
+        by_position: dict[int, list[Buffer]] = {}
         for b in frees:
-            found.setdefault(last[self._owner(b.index)], []).append(b)
-        return found
+            by_position.setdefault(last[self._owner(b.index)], []).append(b)
+        return by_position
 
 
 def _replaced(value: Any, buffers: dict[int, Buffer]) -> Any:

@@ -120,16 +120,16 @@ def reads_of(instruction: Instruction) -> list[int]:
 
 
 def _buffers_of(instruction: Instruction, fields: Mapping[type[Any], tuple[str, ...]]) -> list[Buffer]:
-    found: list[Any] = []
+    values: list[Any] = []
     for name in fields.get(type(instruction), ()):
         value: Any = getattr(instruction, name)
-        found += value if isinstance(value, tuple) else (value,)
-    return [x for x in found if isinstance(x, Buffer)]
+        values += value if isinstance(value, tuple) else (value,)
+    return [x for x in values if isinstance(x, Buffer)]
 
 
 def with_views_first(instructions: Iterable[Instruction]) -> list[Instruction]:
     """Return instructions with each view right behind what it looks at: one that copies keeps no loops apart then."""
-    found = list[Instruction]()
+    ordered = list[Instruction]()
     waiting: dict[int, list[View]] = {}
     known, made = list(instructions), set[int]()
     for instruction in known:
@@ -138,7 +138,7 @@ def with_views_first(instructions: Iterable[Instruction]) -> list[Instruction]:
             waiting.setdefault(instruction.source.index, []).append(instruction)
 
     def add(instruction: Instruction) -> None:
-        found.append(instruction)
+        ordered.append(instruction)
         for x in made_by(instruction):
             for view in waiting.pop(x.index, ()):
                 add(view)
@@ -149,7 +149,7 @@ def with_views_first(instructions: Iterable[Instruction]) -> list[Instruction]:
     for instruction in known:
         if not isinstance(instruction, View):
             add(instruction)
-    return found
+    return ordered
 
 
 # --- Memory of native blocks: slots of values, their lifetimes in the arena, and iteration spaces with merged axes
@@ -203,11 +203,11 @@ def dense(shape: Shape, size: int) -> Shape:
     >>> dense((2, 3), 4)
     (12, 4)
     """
-    found: list[int] = []
+    strides: list[int] = []
     for length in reversed(shape):
-        found.append(size)
+        strides.append(size)
         size *= length
-    return tuple(reversed(found))
+    return tuple(reversed(strides))
 
 
 def broadcast(location: Location, space: Shape) -> Shape:

@@ -85,9 +85,9 @@ def _laid_out(x: Batch, shape: Shape, strides: Shape) -> Batch:
     span = sum([(n - 1) * s for n, s in zip(shape, strides, strict=True)]) // size + 1
     span = (span | 1) * size
     memory = np.zeros(len(x) * span // size, x.dtype)
-    found = as_strided(memory, (len(x), *shape), (span, *strides))
-    found[...] = x
-    return found
+    copied = as_strided(memory, (len(x), *shape), (span, *strides))
+    copied[...] = x
+    return copied
 
 
 @functools.lru_cache(maxsize=512)
@@ -106,11 +106,11 @@ def find_orders(dtype: str, sizes: Shape, strides: Shape) -> Orders | None:
         counts = _counts(case)
         while (numbers < 0).any():
             at = tuple(np.argwhere(numbers < 0)[0])
-            found = next((s for s in _candidates(case, counts, at) if _agrees(case, s)[at]), None)
-            if found is None:
+            order = next((s for s in _candidates(case, counts, at) if _agrees(case, s)[at]), None)
+            if order is None:
                 return None
-            numbers[(numbers < 0) & _agrees(case, found)] = len(kinds)
-            kinds.append(found)
+            numbers[(numbers < 0) & _agrees(case, order)] = len(kinds)
+            kinds.append(order)
     return Orders(tuple(kinds), tuple(numbers.ravel().tolist()))
 
 
@@ -141,8 +141,8 @@ def _agrees(case: _Case, order: Sum) -> Any:
     x[-4], x[-3, :, 1:], x[-2, :, ::2] = -0.0, -0.0, 0.0
     y[-4:-2] = abs(y[-4:-2])
     x[-3, :, 0], y[-3, 0, :] = -np.finfo(case.dtype).tiny, np.finfo(case.dtype).tiny
-    found, made = _evaluate(order, x, y), case.multiply(x, y)
-    return ((found == made) & (np.signbit(found) == np.signbit(made))).all(0)
+    results, made = _evaluate(order, x, y), case.multiply(x, y)
+    return ((results == made) & (np.signbit(results) == np.signbit(made))).all(0)
 
 
 # -- the tree --
@@ -242,13 +242,13 @@ def _halves(x: Batch) -> tuple[Batch, Batch]:
 @functools.cache
 def products_digest() -> str:
     """Return what tells apart processes whose BLAS adds up small products in different orders."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for dtype in ("f4", "f8"):
         for k in (2, 3, 4, 5, 7, 8, 13, 16):
             x, y = _irrational((2, k, k), dtype, 1.3)
             for z in (x @ y, x.T @ y, x @ y.T, x @ y[0], x[0] @ y, x[:2] @ y, x[0] @ y[0], x[:, 0] @ y[:, 0]):
-                found.update(z.tobytes())
-    return found.hexdigest()
+                digest.update(z.tobytes())
+    return digest.hexdigest()
 
 
 # --- Products: calls of NumPy's loops, in the plan's pieces where it has some, or tiles in the second tier

@@ -102,8 +102,8 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         """Take the elements of another array."""
         is_whole = isinstance(x, Recorded) and x.shape == self.shape and not self.is_view
         if is_whole and not (self._is_seen and self._home):
-            found = self.recorder.cast(x, self.dtype)
-            self.location, self.value, self._shadow = found.location, found.value, None
+            converted = self.recorder.cast(x, self.dtype)
+            self.location, self.value, self._shadow = converted.location, converted.value, None
         else:
             self._settle()
             self.recorder.write(self, x)
@@ -166,10 +166,10 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
 
     def view(self, dtype: Any) -> Any:
         """Return the bits of integers as those of others."""
-        found = np.dtype(dtype)
-        if found.itemsize != self.dtype.itemsize or self.dtype.kind + found.kind not in ("iu", "ui"):
-            raise UnsupportedError(f"bits of {self.dtype} as {found}")
-        return self.recorder.cast(self, found)
+        target = np.dtype(dtype)
+        if target.itemsize != self.dtype.itemsize or self.dtype.kind + target.kind not in ("iu", "ui"):
+            raise UnsupportedError(f"bits of {self.dtype} as {target}")
+        return self.recorder.cast(self, target)
 
     # -- NumPy's functions --
     def dot(self, y: Any) -> Any:
@@ -186,18 +186,18 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         if method == "accumulate":
             return self.recorder.accumulate(name, xs[0], options["axis"], out[0])
         if method == "reduce" and where is True:
-            found = self.recorder.reduce(name, *xs, **options)
+            result = self.recorder.reduce(name, *xs, **options)
         elif method != "__call__" or options or ufunc.nout > 1 or not (where is True or ufunc is np.negative):
             # where= is for what raises no flag: all elements are computed
             raise UnsupportedError(f"{name}.{method}")
         else:
-            found = self.recorder.vecdot(*xs) if ufunc is np.vecdot else self.recorder.ufunc(name, *xs)
+            result = self.recorder.vecdot(*xs) if ufunc is np.vecdot else self.recorder.ufunc(name, *xs)
         if where is not True:
-            found = self.recorder.where(where, found, out[0])
+            result = self.recorder.where(where, result, out[0])
         if isinstance(out[0], Recorded):
-            out[0].become(found)
+            out[0].become(result)
             return out[0]
-        return found
+        return result
 
     def __array_function__(self, function: Any, _types: Any, xs: Any, options: Any) -> Any:
         """Record a choice of elements, a copy, a join, or zeros; take views as NumPy does."""
@@ -286,9 +286,9 @@ class Calls(Arrays):
 
     def at(self, location: Location) -> Buffer:
         """Return an operand that lies at a location."""
-        found = Buffer(self.b.fresh(), location.shape, np.dtype(location.dtype), "fresh")
-        self.b.locations[found.index] = location
-        return found
+        buffer = Buffer(self.b.fresh(), location.shape, np.dtype(location.dtype), "fresh")
+        self.b.locations[buffer.index] = location
+        return buffer
 
     def dense(self, x: Recorded) -> Any:
         """Return an array whose elements lie next to each other, a copy where they do not."""
@@ -319,9 +319,9 @@ class Calls(Arrays):
         if x.dtype == dtype:
             return Recorded(self, x.location, x.value)
         if x.dtype.kind == "c":
-            found = self.new(x.shape, dtype)
-            self.copy(found, x)
-            return found
+            converted = self.new(x.shape, dtype)
+            self.copy(converted, x)
+            return converted
         return self._made(x.shape, np.dtype(dtype), add_cast, x.operand, self.quiet, True)
 
     def _values(self, xs: Sequence[Any]) -> list[Operand]:
@@ -338,8 +338,8 @@ class Calls(Arrays):
         first = value.flat[0]
         if value.size and (value == first).all():
             return Number(Literal(first.item(), Aval((), kind)), "filled", value.shape)
-        found: Recorded = self.constant(value)
-        return found.operand
+        constant: Recorded = self.constant(value)
+        return constant.operand
 
     # -- sums and extremes --
     def reduce(self, name: str, x: Recorded, axis: Any = 0, dtype: Any = None, *, keepdims: bool = False) -> Any:
@@ -348,16 +348,16 @@ class Calls(Arrays):
             self.refuse(f"{x.dtype}")
         axes = _axes_of(axis, x.ndim)
         shape = tuple([n for k, n in enumerate(x.shape) if k not in axes])
-        found = self._add_call("reduce", [x.operand], shape, x.dtype, name, (("axis", axes),))
-        return found.reshape([1 if k in axes else n for k, n in enumerate(x.shape)]) if keepdims else found
+        result = self._add_call("reduce", [x.operand], shape, x.dtype, name, (("axis", axes),))
+        return result.reshape([1 if k in axes else n for k, n in enumerate(x.shape)]) if keepdims else result
 
     def extreme(self, name: str, x: Recorded, axes: Shape) -> Any:
         """Return the largest or smallest elements along axes, which stay; of zeros of both signs, either."""
         shape = tuple([n for k, n in enumerate(x.shape) if k not in axes])
         out = Buffer(self.b.fresh(), shape, x.dtype, "fresh")
         call = Call(name, "reduce", (x.operand,), ("disjoint",), (out,), name, (("axis", axes),))
-        found = self.operand(out) if lower_fold(self.b, call) else self.reduce(name, x, axes)
-        return found.reshape([1 if k in axes else n for k, n in enumerate(x.shape)])
+        result = self.operand(out) if lower_fold(self.b, call) else self.reduce(name, x, axes)
+        return result.reshape([1 if k in axes else n for k, n in enumerate(x.shape)])
 
     def dot(self, x: Recorded, y: Any) -> Any:
         """Return the product of a matrix, or a vector, and a vector, as ``ndarray.dot`` computes it."""
@@ -422,9 +422,9 @@ class Calls(Arrays):
 
     def accumulate(self, name: str, x: Recorded, axis: int, out: Recorded | None) -> Recorded:
         """Return running results of a ufunc along an axis."""
-        found: Recorded = self.new(x.shape, x.dtype) if out is None else out
-        self.add_steps(accumulate(name, x.location, found.location, axis, self.quiet, self.b.limits), [x], found)
-        return found
+        result: Recorded = self.new(x.shape, x.dtype) if out is None else out
+        self.add_steps(accumulate(name, x.location, result.location, axis, self.quiet, self.b.limits), [x], result)
+        return result
 
     def find_extreme(self, is_max: bool, x: Recorded, axis: int) -> Recorded:
         """Return the places of the first largest or smallest elements along an axis."""

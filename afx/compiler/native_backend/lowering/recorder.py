@@ -134,10 +134,10 @@ class Recorder(Calls):
         each = 16 // np.dtype(dtype).itemsize
         keys, blocks = key.size // 2, -(-count // each)
         given = [self.dense(x) for x in (key, numbers) if x is not None]
-        found = self.new((keys, blocks * each), dtype)
-        refs = tuple([x.location.ref for x in (*given, found)])
-        self.add_steps([Routine("philox", (keys, blocks, 4), refs, (purpose,))], given, found)
-        return Recorded(self, attrs.evolve(found.location, shape=(keys, count)))
+        drawn = self.new((keys, blocks * each), dtype)
+        refs = tuple([x.location.ref for x in (*given, drawn)])
+        self.add_steps([Routine("philox", (keys, blocks, 4), refs, (purpose,))], given, drawn)
+        return Recorded(self, attrs.evolve(drawn.location, shape=(keys, count)))
 
     # -- LAPACK --
     def matrix(self, x: Recorded) -> Any:
@@ -186,9 +186,9 @@ class Recorder(Calls):
         )
         self.count_step()
         self.b.fixed([step], locations[: len(xs)], [*locations[len(xs) :], *locations[:changes]])
-        for out, found in zip(outs, made, strict=True):
-            if found is not out:
-                self.copy(out, found)
+        for out, result in zip(outs, made, strict=True):
+            if result is not out:
+                self.copy(out, result)
 
     @property
     def has_own_bits(self) -> bool:
@@ -208,10 +208,10 @@ class Recorder(Calls):
             whole, *views = make()
             memory = self.new(whole.shape, whole.dtype).location
             location = attrs.evolve(memory, strides=whole.strides)
-            found = Recorded(self, location)
+            whole_memory = Recorded(self, location)
             if _is_cleared:
-                self.clear(found)
-            return (found, *[Recorded(self, part_of(location, whole, view)) for view in views])
+                self.clear(whole_memory)
+            return (whole_memory, *[Recorded(self, part_of(location, whole, view)) for view in views])
 
         return give
 

@@ -70,7 +70,7 @@ def fuse_rows(
     """
     units = _single_steps(items)
     waiting = [(item, _row_accesses(item, rows)) for item in units]
-    left, counts, found = set(kept), _count_touches(units), list[Item]()
+    left, counts, fused = set(kept), _count_touches(units), list[Item]()
     while waiting:
         run, later, behind = _Run(rows, is_shared), list[tuple[Item, list[RowAccess] | None]](), _Touched()
         for item, accesses in waiting:
@@ -78,16 +78,16 @@ def fuse_rows(
             if is_free and accesses is not None and run.take(item, accesses):
                 continue
             if is_free and not run.conflicts(item):
-                found.append(item)
+                fused.append(item)
             else:
                 later.append((item, accesses))
                 behind.add(item)
         is_worth = any(not isinstance(part.step, Nest) for part in run.parts) if is_shared else len(run.parts) > 1
         outside = left | _touched_outside(run.items, counts)
         tiled = _loop_over_tiles(run.parts, rows, most, outside) if is_worth else None
-        found += run.items if tiled is None else [tiled]
+        fused += run.items if tiled is None else [tiled]
         waiting = later
-    return found
+    return fused
 
 
 class _Touched:
@@ -152,13 +152,13 @@ def _touched_outside(items: Iterable[Item], counts: Mapping[int, int]) -> set[in
 
 def _single_steps(items: Sequence[Item]) -> list[Item]:
     """Return items of one step each, as far as they say what they read and write."""
-    found: list[Item] = []
+    single: list[Item] = []
     for item in items:
         if all(isinstance(step, Leaf) for step in item.steps):
-            found += [_item(step) for step in item.steps]
+            single += [_item(step) for step in item.steps]
         else:
-            found.append(item)
-    return found
+            single.append(item)
+    return single
 
 
 def _item(step: Step) -> Item:
@@ -187,7 +187,7 @@ def tile_stencils(
     """
     units, left = _single_steps(items), set(kept)
     counts, behind = _count_touches(units), set(left)
-    found: list[Item] = []
+    items_after: list[Item] = []
     end = len(units)
     while end:
         run = _run(units, end, behind)
@@ -198,10 +198,10 @@ def tile_stencils(
             tiled = _loop_over_tiles(run, run[-1].rows, limits.tile_max_elements, outside, limits.tile_min_rows)
         if tiled is None:
             begin = end - 1
-        found.append(units[begin] if tiled is None else tiled)
+        items_after.append(units[begin] if tiled is None else tiled)
         behind.update(*[unit.touched for unit in units[begin:end]])
         end = begin
-    return found[::-1]
+    return items_after[::-1]
 
 
 def _run(units: Sequence[Item], end: int, outside: set[int]) -> list[_Part]:
@@ -440,9 +440,9 @@ class _Bytes:
 def cut_block(block: Block, limits: NativeTarget) -> Block:
     """Return the block of a program with large steps cut, and in phases, also in the bodies of its loops."""
     base = -(-block.arena // ALIGNMENT) * ALIGNMENT
-    found = _cut_block(block, base, limits.share_min_elements, limits)
-    cut = [step.arena_bytes for step in found.all_steps() if isinstance(step, BlockLoop) and step.is_cut]
-    return attrs.evolve(found, arena=base + PARTS * max(cut) if cut else block.arena)
+    whole = _cut_block(block, base, limits.share_min_elements, limits)
+    cut = [step.arena_bytes for step in whole.all_steps() if isinstance(step, BlockLoop) and step.is_cut]
+    return attrs.evolve(whole, arena=base + PARTS * max(cut) if cut else block.arena)
 
 
 def _cut_block(block: Block, arena: int, least: int, limits: NativeTarget) -> Block:
@@ -529,18 +529,18 @@ def _in_chunks(nest: Nest, chunk: int) -> list[Step]:
         return attrs.evolve(ref, strides=(ref.strides[0] * chunk, ref.strides[0]))
 
     whole, left = divmod(nest.elements, chunk)
-    found: list[Step] = [attrs.evolve(nest.map_refs(by_chunks), space=(whole, chunk), is_cut=True)]
+    steps: list[Step] = [attrs.evolve(nest.map_refs(by_chunks), space=(whole, chunk), is_cut=True)]
     if left:
         rest = nest.map_refs(lambda ref: attrs.evolve(ref, offset=ref.offset + whole * chunk * ref.strides[0]))
-        found.append(attrs.evolve(rest, space=(left,)))
-    return found
+        steps.append(attrs.evolve(rest, space=(left,)))
+    return steps
 
 
 def _accesses(block: Block, step: Step) -> list[_Bytes] | None:
     """Return what a step touches, None for steps that stay alone."""
     if not isinstance(step, Nest) or step.folds:
         return None
-    found: list[_Bytes] = []
+    touched: list[_Bytes] = []
     same = dict([*block.donated, *zip(block.shared[1::2], block.shared[::2], strict=True)])
     for ref, mode in step.accesses():
         root = block.roots[ref.root]
@@ -550,8 +550,8 @@ def _accesses(block: Block, step: Step) -> list[_Bytes] | None:
         # elements of one part lie in one range of bytes, that of the same part of every other nest cut like this
         is_part = step.is_cut and ref.strides[0]
         part = (same.get(ref.root, ref.root), ref.offset, step.space, ref.strides) if is_part else None
-        found.append(_Bytes(same.get(root.param, root.param), low, high, mode != "r", part))
-    return found
+        touched.append(_Bytes(same.get(root.param, root.param), low, high, mode != "r", part))
+    return touched
 
 
 def _conflict(a: _Bytes, b: _Bytes) -> bool:

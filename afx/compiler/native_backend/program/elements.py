@@ -252,10 +252,10 @@ class Sum:
 
     def evaluate(self, ops: Arithmetic[T]) -> T:
         """Return the sum."""
-        found = self._tree(ops, self.tree)
+        total = self._tree(ops, self.tree)
         if self.wide:
-            found = ops.narrow(found)
-        return ops.add(found, ops.zero(found)) if self.zero == "end" else found
+            total = ops.narrow(total)
+        return ops.add(total, ops.zero(total)) if self.zero == "end" else total
 
     def _tree(self, ops: Arithmetic[T], tree: SumTree) -> T:
         if isinstance(tree, int):
@@ -275,8 +275,8 @@ class Sum:
         x, y = self._factors(ops, k)
         if self.zero == "start":
             return ops.fuse(x, y, ops.zero(x))
-        found = ops.multiply(x, y)
-        return ops.widen(found) if self.wide == "products" else found
+        product = ops.multiply(x, y)
+        return ops.widen(product) if self.wide == "products" else product
 
 
 @attrs.frozen

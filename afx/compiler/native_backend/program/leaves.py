@@ -53,8 +53,8 @@ class Nest(Leaf):
 
     def accesses(self) -> list[Access]:
         """Return values that are loaded, stores, folds."""
-        found = [Access(v.ref, "r") for v in self.values if isinstance(v, Load)]
-        return [*found, *[Access(ref, "w") for _, ref in self.stores], *[Access(ref, "w") for *_, ref in self.folds]]
+        loads = [Access(v.ref, "r") for v in self.values if isinstance(v, Load)]
+        return [*loads, *[Access(ref, "w") for _, ref in self.stores], *[Access(ref, "w") for *_, ref in self.folds]]
 
     def map_refs(self, change: Callable[[Ref], Ref]) -> Nest:
         """Return the nest with other memory, changed in the order of its accesses."""
@@ -71,8 +71,8 @@ class Nest(Leaf):
         """Return the same with neighbouring axes joined over which all operands walk evenly."""
         space, strides = merged(self.space, [ref.strides for ref in self.refs])
         left = iter(strides)
-        found = self.map_refs(lambda ref: attrs.evolve(ref, strides=next(left)))
-        return attrs.evolve(found, space=space)
+        merged_nest = self.map_refs(lambda ref: attrs.evolve(ref, strides=next(left)))
+        return attrs.evolve(merged_nest, space=space)
 
     @property
     def parts(self) -> int:
@@ -93,10 +93,10 @@ class Nest(Leaf):
 
     def levels(self, is_apart: Callable[[Op], bool]) -> list[int]:
         """Return of each value in which loop it is computed: operations at even levels, those that stand apart at odd ones."""
-        found: list[int] = []
+        levels: list[int] = []
         for value in self.values:
             if not isinstance(value, Op):
-                found.append(0)
+                levels.append(0)
                 continue
             calls = is_apart(value)
             level = 1 if calls else 0
@@ -104,9 +104,9 @@ class Nest(Leaf):
                 arg = self.values[k]
                 if isinstance(arg, Op):
                     odd = is_apart(arg)
-                    level = max(level, found[k] + (odd != calls) + 2 * (odd and calls))
-            found.append(level)
-        return found
+                    level = max(level, levels[k] + (odd != calls) + 2 * (odd and calls))
+            levels.append(level)
+        return levels
 
     @property
     def may_fault(self) -> bool:
@@ -212,12 +212,12 @@ class Inner(Leaf):
 
     def row_accesses(self, rows: int) -> list[RowAccess] | None:
         """Return what it touches in each row; a reduction over rows adds to its result."""
-        found, out = super().row_accesses(rows), self.operands[-1]
-        if found is None or out.strides[0]:
-            return found
+        accesses, out = super().row_accesses(rows), self.operands[-1]
+        if accesses is None or out.strides[0]:
+            return accesses
         if len(self.space) < 2 or self.operands[0] != out:
             return None
-        return [attrs.evolve(a, adds=a.ref == out) for a in found]
+        return [attrs.evolve(a, adds=a.ref == out) for a in accesses]
 
     @property
     def loops(self) -> Iterator[UfuncLoop]:
@@ -321,13 +321,13 @@ class Product(Leaf):
         if self.loop is None or self.sizes[0] % rows or self.loop.ufunc not in ("vecdot", "matmul") or self.is_cut:
             return None
         each, core = self.sizes[0] // rows, self.sizes[1:]
-        strides, found = iter(self.core_strides), list[RowAccess]()
+        strides, accesses = iter(self.core_strides), list[RowAccess]()
         axes = ADDED_UP if len(core) == 1 else MULTIPLIED
         for (ref, mode), own in zip(self.accesses(), axes, strict=True):
             outer = ref.strides[0] if ref.strides else 0
             reach = [(each - 1) * outer, *[(core[axis] - 1) * next(strides) for axis in own]]
-            found.append(RowAccess.of(ref, each * outer, reach, mode != "r"))
-        return found
+            accesses.append(RowAccess.of(ref, each * outer, reach, mode != "r"))
+        return accesses
 
     @property
     def loops(self) -> Iterator[UfuncLoop]:

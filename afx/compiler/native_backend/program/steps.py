@@ -216,18 +216,18 @@ class Leaf(Step):
         if not self.space or self.space[0] % rows:
             return None
         each, rest = self.space[0] // rows, self.space[1:]
-        found: list[RowAccess] = []
+        accesses: list[RowAccess] = []
         for ref, mode in self.accesses():
             reach = [(each - 1) * ref.strides[0], *[(n - 1) * s for n, s in zip(rest, ref.strides[1:], strict=True)]]
-            found.append(RowAccess.of(ref, each * ref.strides[0], reach, mode != "r"))
-        return found
+            accesses.append(RowAccess.of(ref, each * ref.strides[0], reach, mode != "r"))
+        return accesses
 
 
 def evolve(step: S, **changes: Any) -> S:
     """Return a step with other fields, of whichever class it is."""
     kind: Any = attrs  # evolve asks for a class that is seen to be attrs'
-    found: S = kind.evolve(step, **changes)
-    return found
+    changed: S = kind.evolve(step, **changes)
+    return changed
 
 
 def join_lengths(space: Sequence[int]) -> str:

@@ -341,11 +341,11 @@ class MixedRunner:
         except IndexError:
             run = idle.take_older() or self.executable.bind()
         try:
-            found: list[Any] = run_for(plan, run, values)
+            results: list[Any] = run_for(plan, run, values)
             if self.heard is not None and self.heard.__dict__.pop("errors", 0):
                 self._count_warning()
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line
-            return found
+            return results
         except (LeaveError, *NUMPY_ERRORS):
             return None
         finally:

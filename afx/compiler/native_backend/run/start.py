@@ -85,12 +85,12 @@ def look(code: Code) -> bool:
         code.key = key_of_description(describe(code.schedule, where), code.target)
     except Exception:  # a function of the user's
         return False
-    found = find_kept(code.key, folder, code.trusts)
-    if found is not None and found.made is None:
+    kept = find_kept(code.key, folder, code.trusts)
+    if kept is not None and kept.made is None:
         code.trust_numpy(current.target.service.trusted_max_seconds)
-    elif found is not None:
-        take(code, found.made, "", found)
-    return found is not None
+    elif kept is not None:
+        take(code, kept.made, "", kept)
+    return kept is not None
 
 
 def _place(schedule: Schedule) -> Layout | None:
@@ -112,15 +112,15 @@ def take(code: Code, made: Made | bytes | None, reason: str, kept: Kept | None =
         code.give_up(reason)
         return
     try:
-        found: Made = pickle.loads(made) if isinstance(made, bytes) else made
-        run, own_idle, nbytes = _linked(found, code)
+        unpacked: Made = pickle.loads(made) if isinstance(made, bytes) else made
+        run, own_idle, nbytes = _linked(unpacked, code)
     except Exception as error:
         warn("plan", f"machine code cannot be linked ({type(error).__name__}: {error})")
         code.give_up(f"it cannot be linked: {error}")
         return
     code.own_idle = own_idle
     code.idle.fixed_bytes += nbytes
-    is_whole = found[0] is None
+    is_whole = unpacked[0] is None
     is_chosen = code.target.tier > 1 or (kept is not None and kept.is_tried)
     if is_chosen or (is_whole and (code.is_awaited or code.is_long)):
         code.settle("linked", run)

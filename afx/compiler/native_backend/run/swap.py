@@ -175,10 +175,10 @@ class NativeCode:
         code = weakref.ref(self)
 
         def watch(values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
-            found, owner = run(values, plan), code()
-            if found is not None and owner is not None and owner.run is watch:
+            results, owner = run(values, plan), code()
+            if results is not None and owner is not None and owner.run is watch:
                 owner.run, owner._refused_in_a_row = run, 0
-            return found
+            return results
 
         self.run = watch
 
@@ -231,11 +231,11 @@ class NativeCode:
 
         def run(values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
             start = time.perf_counter()
-            found = plan.run_numpy(*values)
+            results = plan.run_numpy(*values)
             owner = code()
             if time.perf_counter() - start > seconds and owner is not None and owner.run is run:
                 owner._ask_again()
-            return found
+            return results
 
         self.settle(FASTER_BY_NUMPY, run)
 
@@ -256,11 +256,11 @@ class NativeCode:
             if self.run is not None:
                 return self.run(values, plan)
         start = time.perf_counter()
-        found = plan.run_numpy(*values)
+        results = plan.run_numpy(*values)
         self._seconds += time.perf_counter() - start
         if self._seconds >= self.target.native.compile_min_seconds:
             self.compile()
-        return found
+        return results
 
 
 def start(code: NativeCode) -> None:

@@ -117,13 +117,13 @@ class Trial:
         numpy_times, kernel_times = self._seconds
         turn = len(kernel_times) > len(numpy_times)
         before = read_clocks()
-        found = plan.run_numpy(*values) if turn else self.kernel_run(values, plan)
-        if found is None:  # then NumPy's plan runs too, and nothing is compared
+        results = plan.run_numpy(*values) if turn else self.kernel_run(values, plan)
+        if results is None:  # then NumPy's plan runs too, and nothing is compared
             return None
         self._seconds[not turn].append(self._seconds_between(before, read_clocks()))
         if numpy_times:
             self._decide(numpy_times, kernel_times, plan)
-        return found
+        return results
 
     def _decide(self, numpy_times: list[float], kernel_times: list[float], plan: NumpyPlan) -> None:
         limits, count = self._limits, len(numpy_times)

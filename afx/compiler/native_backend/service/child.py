@@ -107,7 +107,7 @@ def compile_text(text: str, cpu: str, form: str = "object", machine: tuple[str, 
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     addresses = ADDRESSES if machine is None else {"reloc": reloc, "codemodel": "default"}
-    found = llvm.Target.from_triple(triple or llvm.get_default_triple()).create_target_machine(
+    target_machine = llvm.Target.from_triple(triple or llvm.get_default_triple()).create_target_machine(
         cpu=cpu or llvm.get_host_cpu_name(),
         features=features if cpu else llvm.get_host_cpu_features().flatten(),
         opt=2,
@@ -115,12 +115,12 @@ def compile_text(text: str, cpu: str, form: str = "object", machine: tuple[str, 
     )
     module = llvm.parse_assembly(text)
     if machine is not None:
-        module.triple, module.data_layout = found.triple, str(found.target_data)
+        module.triple, module.data_layout = target_machine.triple, str(target_machine.target_data)
     module.verify()
-    _optimize(llvm, module, found, text.partition("\n")[0])
+    _optimize(llvm, module, target_machine, text.partition("\n")[0])
     if form == "llvm":
         return str(module)
-    return found.emit_assembly(module) if form == "assembly" else found.emit_object(module)
+    return target_machine.emit_assembly(module) if form == "assembly" else target_machine.emit_object(module)
 
 
 def _optimize(llvm: Any, module: Any, machine: Any, kind: str) -> None:

@@ -52,23 +52,23 @@ def open_folder(folder: Path) -> str:
         return "this system does not tell whose a folder is"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
+        status = folder.stat()
     except OSError as error:
         return str(error)
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return "it is no folder"
-    if found.st_uid != os.getuid():
+    if status.st_uid != os.getuid():
         return "it belongs to another user"
-    return "others may use it (its mode should be 0700)" if stat.S_IMODE(found.st_mode) & 0o077 else ""
+    return "others may use it (its mode should be 0700)" if stat.S_IMODE(status.st_mode) & 0o077 else ""
 
 
 def key_of(parts: Sequence[str]) -> str:
     """Return the name of what is made from these texts."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
         data = part.encode()
-        found.update(len(data).to_bytes(8, "little") + data)
-    return found.hexdigest()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
 
 
 class CodeCache:
@@ -113,23 +113,23 @@ class CodeCache:
         """Unlink new files that nobody finished, and kept ones, oldest first, while they take more than may be."""
         with os.scandir(self.folder) as entries:
             files = list(filter(None, map(_look_at, entries)))
-        for name, found in files:
+        for name, status in files:
             if (
                 NEW_NAME.fullmatch(name)
-                and time.time() - found.st_mtime > current.target.service.writing_max_seconds
+                and time.time() - status.st_mtime > current.target.service.writing_max_seconds
                 and self._wrote(name)
             ):
                 _unlink(self.folder / name)
         files = [file for file in files if KEPT_NAME.fullmatch(file[0])]
-        if sum([found.st_size for _, found in files]) <= self._max_bytes:
+        if sum([status.st_size for _, status in files]) <= self._max_bytes:
             return
         files = [file for file in files if self._wrote(file[0])]  # others too are named by digests
-        total = sum([found.st_size for _, found in files])
-        for name, found in sorted(files, key=lambda file: file[1].st_mtime):
+        total = sum([status.st_size for _, status in files])
+        for name, status in sorted(files, key=lambda file: file[1].st_mtime):
             if total <= self._max_bytes:
                 return
             if _unlink(self.folder / name):
-                total -= found.st_size
+                total -= status.st_size
 
     def _wrote(self, name: str) -> bool:
         """Tell whether a file begins as all of the cache, as far as a new one goes."""
@@ -147,10 +147,10 @@ def _look_at(entry: os.DirEntry[str]) -> tuple[str, os.stat_result] | None:
     if not (KEPT_NAME.fullmatch(entry.name) or NEW_NAME.fullmatch(entry.name)):
         return None
     try:
-        found = entry.stat(follow_symlinks=False)
+        status = entry.stat(follow_symlinks=False)
     except OSError:  # another process has unlinked it
         return None
-    return (entry.name, found) if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() else None
+    return (entry.name, status) if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() else None
 
 
 def _unlink(path: str | Path) -> bool:
@@ -173,8 +173,8 @@ def _read_own(path: Path) -> bytes:
     """
     descriptor = os.open(path, READING)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
             raise PermissionError(f"code cache: no plain file of the user's own: got {path}; remove it")
         data = file.read()
         with contextlib.suppress(OSError):  # a file system that is read-only
@@ -344,10 +344,10 @@ def _verdict_key(key: str) -> str:
 @functools.cache
 def _compiler_files() -> str:
     """Return what changes with any file of the compiler, of the version that runs here."""
-    found: list[str] = []
+    files: list[str] = []
     for folder, _, names in os.walk(Path(__file__).parents[2]):
         for name in sorted(names):
             if name.endswith(".py"):
                 status = (Path(folder) / name).stat()
-                found.append(f"{name} {status.st_size} {status.st_mtime_ns}")
-    return key_of(sorted(found))
+                files.append(f"{name} {status.st_size} {status.st_mtime_ns}")
+    return key_of(sorted(files))

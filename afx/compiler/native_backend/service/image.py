@@ -85,12 +85,12 @@ def _symbols(code: bytes, sections: Sequence[tuple[int, ...]]) -> list[tuple[str
     """Return name, section (0 for what is elsewhere) and value of each symbol."""
     ((start, length, texts, entry),) = [(s[4], s[5], s[6], s[9]) for s in sections if s[1] == SYMTAB]
     strings = sections[texts][4]
-    found: list[tuple[str, int, int]] = []
+    symbols: list[tuple[str, int, int]] = []
     for at in range(start, start + length, entry):
         name, _, _, section, value, _ = struct.unpack_from("<IBBHQQ", code, at)
         begin = strings + name
-        found.append((code[begin : code.index(b"\0", begin)].decode(), section, value))
-    return found
+        symbols.append((code[begin : code.index(b"\0", begin)].decode(), section, value))
+    return symbols
 
 
 def load_image(image: Image, addresses: Mapping[str, int]) -> tuple[mmap.mmap, dict[str, int]]:
@@ -116,6 +116,6 @@ def load_image(image: Image, addresses: Mapping[str, int]) -> tuple[mmap.mmap, d
 
 @functools.cache
 def _protect() -> Callable[[int, int, int], int]:
-    found = ctypes.CDLL(None).mprotect
-    found.argtypes, found.restype = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int], ctypes.c_int
-    return found
+    mprotect = ctypes.CDLL(None).mprotect
+    mprotect.argtypes, mprotect.restype = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int], ctypes.c_int
+    return mprotect

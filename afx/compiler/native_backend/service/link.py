@@ -86,11 +86,11 @@ def layout() -> Layout | None:
         return None
     x = np.empty((3, 5), np.float32)
     head = object.__basicsize__
-    found = _ArrayHead.from_address(id(x) + head)
+    array = _ArrayHead.from_address(id(x) + head)
     kind = ctypes.c_void_p.from_address(id(x) + head - 8).value
-    same = (kind, found.data, found.ndim, found.dtype, found.flags & 0x501)
+    same = (kind, array.data, array.ndim, array.dtype, array.flags & 0x501)
     dtype = ctypes.string_at(id(x.dtype) + head + 8, 3)  # kind, type, byte order
-    if (*same, dtype) != (id(np.ndarray), x.ctypes.data, 2, id(x.dtype), 0x501, b"ff=") or found.shape[1] != 5:
+    if (*same, dtype) != (id(np.ndarray), x.ctypes.data, 2, id(x.dtype), 0x501, b"ff=") or array.shape[1] != 5:
         return None
     if platform.machine().lower() in ("x86_64", "amd64"):
         return Layout(head, True, 4, 8, 1)
@@ -102,7 +102,7 @@ def layout() -> Layout | None:
 @functools.cache
 def ufunc_loop(name: str, dtypes: tuple[str, ...]) -> UfuncLoop | None:
     """Return a loop of a NumPy ufunc for exactly these dtypes, None where there is none that needs no Python."""
-    return None if (found := _address(name, dtypes)) is None else UfuncLoop(name, dtypes, bool(found[1]))
+    return None if (addresses := _address(name, dtypes)) is None else UfuncLoop(name, dtypes, bool(addresses[1]))
 
 
 @functools.cache
@@ -114,13 +114,13 @@ def _address(name: str, dtypes: tuple[str, ...]) -> tuple[int, int] | None:
     ufunc = find_ufunc(name)
     if ufunc is None:
         return None
-    found = _Ufunc.from_address(id(ufunc) + object.__basicsize__)
-    if (found.nin, found.nargs, found.ntypes) != (ufunc.nin, ufunc.nargs, len(ufunc.types)):
+    record = _Ufunc.from_address(id(ufunc) + object.__basicsize__)
+    if (record.nin, record.nargs, record.ntypes) != (ufunc.nin, ufunc.nargs, len(ufunc.types)):
         return None
     for k, types in enumerate(ufunc.types):
         if tuple([np.dtype(c).str[1:] for c in types.replace("->", "") if c != "O"]) == dtypes:
-            data = found.data[k] if found.data else None
-            return (found.functions[k], data or 0) if found.functions[k] else None
+            data = record.data[k] if record.data else None
+            return (record.functions[k], data or 0) if record.functions[k] else None
     return None
 
 
@@ -137,8 +137,8 @@ def find_ufunc(name: str) -> Any:
         "linalg": lambda: getattr(np.linalg, "_umath_linalg", None),
         "special": lambda: importlib.import_module("scipy.special") if importlib.util.find_spec("scipy") else None,
     }
-    found: Any = getattr(places[module](), own, None)
-    return found if isinstance(found, np.ufunc) else None
+    ufunc: Any = getattr(places[module](), own, None)
+    return ufunc if isinstance(ufunc, np.ufunc) else None
 
 
 def _sort_address(place: int, dtype: str) -> int | None:
@@ -156,8 +156,8 @@ def _sort_address(place: int, dtype: str) -> int | None:
     if table[0] is None or ctypes.CFUNCTYPE(ctypes.c_uint)(table[0])() != NUMPY_2 or table[ARRAY_FUNCTIONS] is None:
         return None
     give = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_void_p), ctypes.py_object)(table[ARRAY_FUNCTIONS])
-    found: int | None = give(np.dtype(dtype))[FIRST_SORT + place]
-    return found
+    address: int | None = give(np.dtype(dtype))[FIRST_SORT + place]
+    return address
 
 
 class Kernel:
@@ -193,12 +193,12 @@ def link(programs: Sequence[Interface | HasInterface], code: Image | bytes) -> l
         tracker = starts = load_code(code, [f"kernel_{k}" for k in range(len(faces))], symbols)
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    found: list[Kernel] = []
+    kernels: list[Kernel] = []
     for k, face in enumerate(faces):
         method = _MethodDef(b"kernel", starts[f"kernel_{k}"], FASTCALL, None)
         # the builtin's own object holds code and definition, which Python reads while it frees the builtin
-        found.append(Kernel(new(ctypes.addressof(method), (tracker, method), None), face))
-    return found
+        kernels.append(Kernel(new(ctypes.addressof(method), (tracker, method), None), face))
+    return kernels
 
 
 def load_code(code: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> Any:
@@ -222,25 +222,25 @@ def load_linker() -> Any:
 @functools.cache
 def _functions() -> dict[str, int]:
     """Return the addresses of functions that any program's code may name."""
-    found = {name: address_of(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
-    found["python.look"] = id(look)
-    found["type.ndarray"] = id(np.ndarray)
+    addresses = {name: address_of(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
+    addresses["python.look"] = id(look)
+    addresses["type.ndarray"] = id(np.ndarray)
     for function in C_FUNCTIONS:
         if hasattr(_process(), function):
-            found[function] = address_of(_process(), function)
-    return found
+            addresses[function] = address_of(_process(), function)
+    return addresses
 
 
 def _symbols(face: Interface) -> dict[str, int]:
     """Return the addresses that a program's code names."""
-    found = {**_functions(), **{f"dtype.{p.dtype}": id(np.dtype(p.dtype)) for p in face.params}}
+    addresses = {**_functions(), **{f"dtype.{p.dtype}": id(np.dtype(p.dtype)) for p in face.params}}
     for loop in face.loops:
         address = _address(loop.ufunc, loop.dtypes)
         assert address is not None
-        found[loop.symbol] = address[0]
+        addresses[loop.symbol] = address[0]
         if loop.has_data:
-            found[f"{loop.symbol}.data"] = address[1]
-    return found
+            addresses[f"{loop.symbol}.data"] = address[1]
+    return addresses
 
 
 @functools.cache

@@ -321,11 +321,11 @@ def child_command() -> list[str]:
 
 def _search_path() -> list[str]:
     """Return where this process finds modules, an empty text spelt out."""
-    found = [path for path in sys.path if path]
+    places = [path for path in sys.path if path]
     if "" in sys.path:
         with contextlib.suppress(OSError):  # the working directory is gone
-            found.append(os.getcwd())  # noqa: PTH109  # sys.path holds text
-    return found
+            places.append(os.getcwd())  # noqa: PTH109  # sys.path holds text
+    return places
 
 
 service: CompileService = CompileService()

@@ -114,8 +114,8 @@ class StandaloneWriter(Writer):
 
         def realloc() -> None:
             size = "%size" if self.size == "i64" else self.let(f"trunc i64 %size to {self.size}")
-            found = self.let(f"call ptr @realloc(ptr %memory, {self.size} {size})")
-            self.line(f"ret ptr {found}")
+            pointer = self.let(f"call ptr @realloc(ptr %memory, {self.size} {size})")
+            self.line(f"ret ptr {pointer}")
 
         def free() -> None:
             self.line("call void @free(ptr %memory)")
@@ -182,8 +182,8 @@ def emit_function(
         captured = [f"@constant.{k}" for k in range(len(constants))]
         pointers = [*[f"%p{k}" for k in range(count)], *captured, "%work", fault]
         w.call(main, ", ".join([f"ptr {p}" for p in pointers]))
-        found = w.let(f"load i64, ptr {fault}")
-        w.line(f"ret i32 {w.let(f'trunc i64 {found} to i32')}")
+        status = w.let(f"load i64, ptr {fault}")
+        w.line(f"ret i32 {w.let(f'trunc i64 {status} to i32')}")
 
     heads = ", ".join([*params, "ptr noalias %work"])
     w.function(f"i32 @{name}({heads})" if flushes is None else f"internal i32 @as.flushed({heads}) noinline", body)
@@ -202,9 +202,9 @@ def _call_flushed(w: Writer, args: str, *, is_x86: bool) -> None:
     flags = Flags(w, Layout(0, is_x86, 0, 0, 0))
     before = flags.mode()
     flags.set_mode(str(FLUSH_X86 if is_x86 else FLUSH_ARM))
-    found = w.let(f"call i32 @as.flushed({args})")
+    status = w.let(f"call i32 @as.flushed({args})")
     flags.set_mode(before)
-    w.line(f"ret i32 {found}")
+    w.line(f"ret i32 {status}")
 
 
 def _scalar(w: Writer, program: Program, name: str, inputs: int) -> None:

@@ -107,10 +107,10 @@ def _floor_divide(x: Lanes, y: Lanes) -> Lanes:
     below = _floats("floor", exact)
     near = (exact - below).compare("ogt", 0.5).choose(below + 1.0, below)
     quotient = x / y
-    found = exact.compare("oeq", 0.0).choose(_by_libm("copysign", x.constant(0.0), quotient), near)
+    quotients = exact.compare("oeq", 0.0).choose(_by_libm("copysign", x.constant(0.0), quotient), near)
     is_finite = _floats("absolute", x).compare("one", math.inf)
     nan = y.compare("oeq", 0.0).choose(quotient, math.nan)
-    return (is_finite & y.compare("une", 0.0)).choose(found, nan)
+    return (is_finite & y.compare("une", 0.0)).choose(quotients, nan)
 
 
 def _signbit(x: Lanes) -> Lanes:
@@ -118,8 +118,8 @@ def _signbit(x: Lanes) -> Lanes:
 
 
 def _without_nan(name: str, x: Lanes, y: Lanes) -> Lanes:
-    found = y.compare("uno", 0.0).choose(x, _floats(name, x, y))
-    return x.compare("uno", 0.0).choose(y, found)
+    other = y.compare("uno", 0.0).choose(x, _floats(name, x, y))
+    return x.compare("uno", 0.0).choose(y, other)
 
 
 # -- SciPy's, in doubles --
@@ -156,12 +156,12 @@ def _digamma(x: Lanes) -> Lanes:
     series = z.constant(DIGAMMA[-1])
     for c in DIGAMMA[-2::-1]:
         series = series * z + c
-    found = (_by_libm("log", y) - (inverse * 0.5 + series * z)) + sums[()]
+    psi = (_by_libm("log", y) - (inverse * 0.5 + series * z)) + sums[()]
     part = (x - _floats("rint", x)) * math.pi
     turn = x.constant(math.pi) / _by_libm("tan", part)
-    low = part.compare("oeq", 0.0).choose(x.constant(math.nan), found - turn)
+    low = part.compare("oeq", 0.0).choose(x.constant(math.nan), psi - turn)
     pole = _by_libm("copysign", x.constant(math.inf), -x)
-    return is_low.choose(x.compare("oeq", 0.0).choose(pole, low), found)
+    return is_low.choose(x.compare("oeq", 0.0).choose(pole, low), psi)
 
 
 OF_FLOATS: dict[str, Formula] = {
