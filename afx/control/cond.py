@@ -257,22 +257,24 @@ def _record(
         return build("backward pass of a branch", [*avals, *given, *marks], run)
 
     def masked(
-        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
     ) -> tuple[list[Value], list[Value]]:
-        return pulled(kinds, cts, masks, kept, marked=True)
+        return pulled(kinds, cts, masks, residuals, marked=True)
 
     def pulled(
-        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value], *, marked: bool
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value], *, marked: bool
     ) -> tuple[list[Value], list[Value]]:
         needed = moving if marked else [any(n) for n in zip(*[p.partial(kinds).needed for p in pairs], strict=True)]
         programs = tuple([program(p, kinds, needed, marked) for p in pairs])
-        results = iter(bind(switch_p, *kept, *cts, *masks, branches=programs) if any(needed) else ())
+        results = iter(bind(switch_p, *residuals, *cts, *masks, branches=programs) if any(needed) else ())
         first = [next(results) if n else None for n in needed]
         return [None, *first], [None, *[next(results) if n and marked else None for n in needed]]
 
-    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, reached: tuple[Aval | None, ...]) -> list[Value]:
+    def joint(
+        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, reached: tuple[Aval | None, ...]
+    ) -> list[Value]:
         given = [to_array(c) for c in ct if c is not None]
-        return pulled(kinds_of(ct), given, (), [to_array(v) for v in kept], marked=False)[0]
+        return pulled(kinds_of(ct), given, (), [to_array(v) for v in residuals], marked=False)[0]
 
     pullback = GraphPullback(
         joint,

@@ -151,8 +151,8 @@ def linear_solution(run: Callable[..., Array], who: str) -> Callable[..., Array]
         def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
             return [linear(transposed, *xs)], xs[1:]  # by this rule, where outer derivatives trace it
 
-        def backward(kept: Sequence[Any], cts: Sequence[Any]) -> Sequence[Any]:
-            return [linear(not transposed, cts[0], *kept), *[None] * len(kept)]
+        def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> Sequence[Any]:
+            return [linear(not transposed, cts[0], *residuals), *[None] * len(residuals)]
 
         def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
             return [linear(transposed, *xs)], [linear(transposed, ts[0], *xs[1:])]

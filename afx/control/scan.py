@@ -143,8 +143,8 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
         outs = evaluate(pushed.program.graph, *c, *k, *x, *uc, *uk, *ux)
         given = _spread(outs[nk + len(ys) :], pushed.moves)
         slopes = [zeros_of(a.aval) if t is None else t for t, a in zip(given, body.graph.outputs, strict=True)]
-        kept = [t for t, a in zip(slopes[:nk], ak, strict=True) if inexact(a)]
-        return [*outs[:nk], *kept, *outs[nk : nk + len(ys)], *slopes[nk:]]
+        tangents = [t for t, a in zip(slopes[:nk], ak, strict=True) if inexact(a)]
+        return [*outs[:nk], *tangents, *outs[nk : nk + len(ys)], *slopes[nk:]]
 
     program = build("forward mode of scan", [*ac, *dc, *ak, *dk, *ax, *dx], step)
     outs = bind_scan(program, [*consts, *tc], [*carry, *tk], [*rows, *tx], params["length"], params["reverse"])
@@ -174,16 +174,18 @@ def _record(
     outs = list(bind_scan(stacked, consts, carry, rows, length, reverse))
     invariant = [consts[a.index] for a, f in zip(residuals, fixed, strict=True) if f and isinstance(a, Var)]
 
-    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+    def joint(
+        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
+    ) -> list[Value]:
         kinds, cts = kinds_of(ct), [to_array(c) for c in ct if c is not None]
         back = _BackwardLoop(body, counts, pair, pair.living_inputs(kinds, *counts), fixed, kinds)
-        return back.pull([to_array(v) for v in kept], cts, (length, not reverse))
+        return back.pull([to_array(v) for v in residuals], cts, (length, not reverse))
 
     def masked(
-        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
     ) -> tuple[list[Value], list[Value]]:
         back = _BackwardLoop(body, counts, pair, moving, fixed, kinds)
-        return back.pull_masked(kept, cts, masks, (length, not reverse))
+        return back.pull_masked(residuals, cts, masks, (length, not reverse))
 
     return (
         outs[:count],
@@ -219,12 +221,12 @@ class _BackwardLoop:
         self.sums = [self.inputs[k].aval for k in self.summed]
         self.walked = [k for k in range(self.nc + self.nk, len(self.inputs)) if needed[k]]
 
-    def pull(self, kept: Sequence[Any], cts: Sequence[Any], steps: tuple[int, bool]) -> list[Any]:
+    def pull(self, residuals: Sequence[Any], cts: Sequence[Any], steps: tuple[int, bool]) -> list[Any]:
         """Return one cotangent per operand of the forward loop, None where only outputs without one read it."""
         n = self.fixed.count(True)
         given = self._by_output(cts, ALIVE)
         state: Sequence[Any] = self._first_state(given)
-        rows = [*kept[n:], *self._owned_rows(given)]
+        rows = [*residuals[n:], *self._owned_rows(given)]
         alive = [ALIVE if k in self.carried else DEAD for k in range(self.nk)]
         count, reverse = steps
         ends: list[Sequence[Any]] = []
@@ -232,13 +234,13 @@ class _BackwardLoop:
         while [*live] != alive and len(ends) < min(count, self.nk) and not self.pair.is_bounded:
             # what no later step reads has no cotangent yet, and the partials of this one may be infinite
             k = count - 1 - len(ends) if reverse else len(ends)
-            results = evaluate(self.step(live, marked=False).graph, *kept[:n], *state, *[r[k] for r in rows])
+            results = evaluate(self.step(live, marked=False).graph, *residuals[:n], *state, *[r[k] for r in rows])
             state = results[: len(state)]
             ends.append(results[len(state) :])
             needed = self.pair.partial([*live, *self.kinds[self.nk :]]).needed[self.nc : self.nc + self.nk]
             live = [ALIVE if flag else DEAD for flag in needed]
         rest = [r[: count - len(ends)] if reverse else r[len(ends) :] for r in rows] if ends else rows
-        outs = bind_scan(self.step(alive, marked=False), kept[:n], state, rest, count - len(ends), reverse)
+        outs = bind_scan(self.step(alive, marked=False), residuals[:n], state, rest, count - len(ends), reverse)
         columns = [[y] for y in outs[len(state) :]]
         for end in ends[::-1]:
             columns = [[*c, y[None]] if reverse else [y[None], *c] for c, y in zip(columns, end, strict=True)]
@@ -247,7 +249,7 @@ class _BackwardLoop:
         return [g if flag or count == 0 else None for g, flag in zip(placed, self.needed, strict=True)]
 
     def pull_masked(
-        self, kept: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any], steps: tuple[int, bool]
+        self, residuals: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any], steps: tuple[int, bool]
     ) -> tuple[list[Any], list[Any]]:
         """Return one cotangent and one mask (or None) per operand of the forward loop."""
         n = self.fixed.count(True)
@@ -255,9 +257,9 @@ class _BackwardLoop:
         state = self._first_state(by_output)
         state += [_first_mask(self.kinds[k], alive[k], a) for k, a in zip(self.carried, self.carry, strict=True)]
         state += [np.zeros(a.shape, bool) for a in self.sums]
-        rows = [*kept[n:], *self._owned_rows(by_output), *self._owned_rows(alive)]
+        rows = [*residuals[n:], *self._owned_rows(by_output), *self._owned_rows(alive)]
         program = self.step([MARKED] * self.nk, marked=True)
-        outs = bind_scan(program, kept[:n], state, rows, *steps)
+        outs = bind_scan(program, residuals[:n], state, rows, *steps)
         parts = (self.carried, self.summed, self.carried, self.summed, self.walked, self.walked)
         carries, totals, own, seen, walked, marks = _runs(outs, *parts)
         return self._placed(carries, totals, walked), self._placed(own, seen, marks)

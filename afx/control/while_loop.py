@@ -291,15 +291,19 @@ def _record(
     loop: WhileLoop = params["loop"]
     consts = tuple(loop.parts(wanted)[1])
 
-    def pull(cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-        results = bind(back_p, *kept, *cts, *masks, loop=loop, consts=consts, masked=bool(masks))
+    def pull(
+        cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        results = bind(back_p, *residuals, *cts, *masks, loop=loop, consts=consts, masked=bool(masks))
         count = sum(consts) + len(loop.differentiated_carry)
         return _place_cotangents(loop, consts, results[:count]), _place_cotangents(
             loop, consts, results[count:] if masks else [None] * count
         )
 
-    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        moved, held = loop.differentiated_carry, [to_array(v) for v in kept]
+    def joint(
+        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
+    ) -> list[Value]:
+        moved, held = loop.differentiated_carry, [to_array(v) for v in residuals]
         if all(ct[k] is not None for k in moved):
             return pull([to_array(ct[k]) for k in moved], (), held)[0]
         kinds = kinds_of(ct)
@@ -309,7 +313,7 @@ def _record(
         return [g if n else None for g, n in zip(cotangents, [*[False] * loop.a, *living], strict=True)]
 
     def masked(
-        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
     ) -> tuple[list[Value], list[Value]]:
         given, marks = iter(cts), iter(masks)
         full = [next(given) if kind else zeros_of(c) for kind, c in zip(kinds, loop.carry, strict=True)]
@@ -318,7 +322,7 @@ def _record(
             for kind, c in zip(kinds, loop.carry, strict=True)
         ]
         moved = loop.differentiated_carry
-        return pull([full[k] for k in moved], [alive[k] for k in moved], kept)
+        return pull([full[k] for k in moved], [alive[k] for k in moved], residuals)
 
     return run_while(loop, *xs), list(xs), GraphPullback(joint, masked, makes_masks=_makes_masks(loop, consts))
 
@@ -449,9 +453,11 @@ def _back_record(
     n = loop.a + loop.b + len(loop.carry)
     own = tuple(loop.parts(wanted)[1])
 
-    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+    def joint(
+        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
+    ) -> list[Value]:
         # the result is J'·c for the Jacobian J of the loop; <u, J'·c> = <J·u, c> is the tangent of the loop along u
-        held = [to_array(v) for v in kept]
+        held = [to_array(v) for v in residuals]
         ops, (cts, masks) = held[:n], _cotangents_and_masks(held[n:], params)
         outs = back_p.abstract_eval(*[aval_of(x) for x in held], **params)
         assert isinstance(outs, tuple)
@@ -463,17 +469,17 @@ def _back_record(
         return [*_place_cotangents(loop, own, slopes), *last[len(loop.carry) :], *[None] * len(masks)]
 
     def masked(
-        kinds: Sequence[int], cts: Sequence[Value], marks: Sequence[Value], kept: Sequence[Value]
+        kinds: Sequence[int], cts: Sequence[Value], marks: Sequence[Value], residuals: Sequence[Value]
     ) -> tuple[list[Value], list[Value]]:
         given = iter(cts)
-        outs = back_p.abstract_eval(*[aval_of(x) for x in kept], **params)
+        outs = back_p.abstract_eval(*[aval_of(x) for x in residuals], **params)
         assert isinstance(outs, tuple)
         full = [next(given) if kind else zeros_of(a) for kind, a in zip(kinds, outs, strict=True)]
         count = len(outs) // 2 if params["masked"] else len(outs)
-        cotangents = joint(tuple(full), None, tuple(kept), params, ())
-        given_cts, given_masks = _cotangents_and_masks(kept[n:], params)
+        cotangents = joint(tuple(full), None, tuple(residuals), params, ())
+        given_cts, given_masks = _cotangents_and_masks(residuals[n:], params)
         masks = given_masks or [np.ones(c.shape, bool) for c in given_cts]
-        alive = bind(back_p, *kept[: n + len(given_cts)], *masks, loop=loop, consts=consts, masked=True)[count:]
+        alive = bind(back_p, *residuals[: n + len(given_cts)], *masks, loop=loop, consts=consts, masked=True)[count:]
         return cotangents, [*_place_cotangents(loop, consts, alive), *masks, *[None] * len(given_masks)]
 
     makes_masks = params["masked"] or _makes_masks(loop, consts)

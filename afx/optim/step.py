@@ -195,8 +195,8 @@ def restored(tree: T, newest: T) -> T:
     """Return a tree with the newest values of leaves that are not trained."""
     leaves, treedef = pytree.flatten(newest)
     trained = trained_leaves(leaves, treedef)
-    kept = [x if t else y for x, y, t in zip(pytree.leaves(tree), leaves, trained, strict=True)]
-    return pytree.unflatten(treedef, kept)
+    leaves_after = [x if t else y for x, y, t in zip(pytree.leaves(tree), leaves, trained, strict=True)]
+    return pytree.unflatten(treedef, leaves_after)
 
 
 def to_numbers(updates: T, params: T) -> T:

@@ -215,22 +215,22 @@ def _close_backward(
 ) -> tuple[Forward, Backward]:
     n, ends = len(avals), len(outs)
     run, closed_over = closed.lift(lambda *xs: [z for part in forward(xs) for z in part], avals)
-    kept, needed = closed_over[ends:], list[bool]()
+    residuals, needed = closed_over[ends:], list[bool]()
 
     def pulled(*v: Any) -> list[Any]:
-        cts = backward(v[: len(kept)], v[len(kept) :])
+        cts = backward(v[: len(residuals)], v[len(residuals) :])
         needed[:] = [g is not None for g in cts]
         return [g for g in cts if g is not None]
 
-    pull, _ = closed.lift(pulled, [*kept, *outs])
+    pull, _ = closed.lift(pulled, [*residuals, *outs])
 
     def ahead(xs: Leaves) -> tuple[Leaves, Leaves]:
         values = run(xs[:n], xs[n:])
         return values[:ends], [*values[ends:], *xs[n:]]
 
     def behind(held: Leaves, cts: Leaves) -> Leaves:
-        own = held[len(kept) :]
-        gs = iter(pull([*held[: len(kept)], *cts], own))
+        own = held[len(residuals) :]
+        gs = iter(pull([*held[: len(residuals)], *cts], own))
         return [*[next(gs) if need else None for need in needed], *[None] * len(own)]
 
     return ahead, behind
@@ -311,13 +311,15 @@ def _known_pullback(
         left_out: tells whether the rule left elements out so far.
     """
 
-    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        return list(backward([to_array(v) for v in kept], [None if c is None else to_array(c) for c in ct]))
+    def joint(
+        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
+    ) -> list[Value]:
+        return list(backward([to_array(v) for v in residuals], [None if c is None else to_array(c) for c in ct]))
 
     def with_masks(
-        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
     ) -> tuple[Sequence[Value], Sequence[Value]]:
-        return masked(kept, *fill_dead(kinds, cts, masks, ends))
+        return masked(residuals, *fill_dead(kinds, cts, masks, ends))
 
     return GraphPullback(joint, with_masks, makes_masks=True, is_inlined=True, left_out=left_out)
 
@@ -335,15 +337,17 @@ def _user_pullback(
         ends: those of the results.
     """
 
-    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+    def joint(
+        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
+    ) -> list[Value]:
         cts = [to_array(np.zeros(a.shape, a.dtype) if c is None else c) for c, a in zip(ct, ends, strict=True)]
-        return list(backward([to_array(v) for v in kept], cts))
+        return list(backward([to_array(v) for v in residuals], cts))
 
     def with_masks(
-        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
     ) -> tuple[Sequence[Value], Sequence[Value]]:
         full, alive = fill_dead(kinds, cts, masks, ends)
-        gs = [None if g is None else asarray(g) for g in backward(kept, full)]
+        gs = [None if g is None else asarray(g) for g in backward(residuals, full)]
         return clean_by_structure(name, fn, operands, gs, [to_lower_level(m) for m in alive])
 
     return GraphPullback(joint, with_masks, makes_masks=False, is_inlined=True)

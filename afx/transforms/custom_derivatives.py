@@ -81,9 +81,9 @@ class RecordedVjp:
         primals = _plain(tape, xs)
         out, residuals = pair_of(forward(*primals), "forward", "(result, residuals)", self.name)
         outs, self._out_tree = pytree.flatten(out)
-        kept, self._kept_tree = pytree.flatten(residuals)
+        leaves, self._kept_tree = pytree.flatten(residuals)
         results = _untraced(outs, ())
-        values = None if results is None else _untraced(kept, (results, primals))
+        values = None if results is None else _untraced(leaves, (results, primals))
         if results is None or values is None:
             return None
         self._operands: list[Aval] = [x.aval for x in primals]
@@ -96,26 +96,26 @@ class RecordedVjp:
         return (tracers[0] if self._out_tree is ONE_LEAF else pytree.unflatten(self._out_tree, tracers),)
 
     def pull(
-        self, ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
+        self, ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
     ) -> Sequence[Value]:
         """Return the cotangents of the arguments, None for zeros."""
         ends = self._ends
         if len(ends) == 1:  # with a cotangent, or nobody had asked
-            return self._ruled(kept, ct)
+            return self._ruled(residuals, ct)
         return self._ruled(
-            kept, [np.zeros(a.shape, a.dtype) if c is None else c for c, a in zip(ct, ends, strict=True)]
+            residuals, [np.zeros(a.shape, a.dtype) if c is None else c for c, a in zip(ct, ends, strict=True)]
         )
 
     def pull_masked(
-        self, kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+        self, kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
     ) -> tuple[Sequence[Value], Sequence[Value]]:
         """Return the cotangents of the arguments and their masks."""
         full, alive = fill_dead(kinds, cts, masks, self._ends)
-        gs = [None if g is None else asarray(g) for g in self._ruled(kept, full)]
+        gs = [None if g is None else asarray(g) for g in self._ruled(residuals, full)]
         return clean_by_structure(self.name, self._leaves_of, self._operands, gs, [to_lower_level(m) for m in alive])
 
-    def _ruled(self, kept: Sequence[Value], cts: Sequence[Value]) -> Sequence[Value]:
-        gradients = self.backward(_tree(self._kept_tree, kept), _tree(self._out_tree, cts))
+    def _ruled(self, residuals: Sequence[Value], cts: Sequence[Value]) -> Sequence[Value]:
+        gradients = self.backward(_tree(self._kept_tree, residuals), _tree(self._out_tree, cts))
         operands = self._operands
         if gradients.__class__ is tuple and len(gradients) == len(operands):
             for g, a in zip(gradients, operands, strict=True):
@@ -276,12 +276,12 @@ class _VjpCall:
         args, kwargs = self.plain.arguments(xs)
         out, residuals = pair_of(self._ahead(*args, **kwargs), "forward", "(result, residuals)", self._name)
         outs, self.plain.out_tree = pytree.flatten(out)
-        kept, self._kept = pytree.flatten(residuals)
-        return outs, kept
+        leaves, self._kept = pytree.flatten(residuals)
+        return outs, leaves
 
-    def backward(self, kept: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    def backward(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         """Return the cotangents of the arguments' leaves, None for zeros."""
-        trees = self._back(pytree.unflatten(self._kept, list(kept)), self.plain.result(cts))
+        trees = self._back(pytree.unflatten(self._kept, list(residuals)), self.plain.result(cts))
         return _aligned(trees, self._kinds, self.plain.treedef.num_leaves, self._name)
 
 

@@ -1,6 +1,8 @@
 """What all laws share: means, variances, entropies, quantiles of complements, draws and fits; and the rarer laws."""
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +33,23 @@ NEW_DISCRETE: dict[str, list[tuple[float, ...]]] = {
 }
 ALL_CONTINUOUS = CONTINUOUS | NEW | BY_QUADRATURE
 ALL_DISCRETE = DISCRETE | NEW_DISCRETE
+OF_VECTORS = {  # where the values of each are tested
+    "dirichlet": "test_values.py",
+    "gaussian_kde": "test_vectors.py",
+    "lkj": "test_vectors.py",
+    "multinomial": "test_vectors.py",
+    "multivariate_normal": "test_values.py",
+    "wishart": "test_vectors.py",
+}
+
+
+def test_each_law_is_compared_with_other_values() -> None:
+    """A law of `afx.stats` stands in a table that is held against SciPy, or in a test of vectors."""
+    laws = {name for name in stats.__all__ if not isinstance(getattr(stats, name), type)}
+    assert laws == {*ALL_CONTINUOUS, *ALL_DISCRETE, *OF_VECTORS}
+    for name, file in OF_VECTORS.items():
+        text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+        assert re.search(rf"stats\.{name}\.(logpdf|logpmf|pdf|pmf)|stats\.{name}\(", text), name
 
 
 @pytest.mark.parametrize(("name", "parameters"), cases(NEW))

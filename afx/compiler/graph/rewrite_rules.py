@@ -551,17 +551,17 @@ def _rebuilt(
         builder.broadcast(x, v.aval.shape) for x, v in zip(graph_into(builder, inputs), graph.outputs, strict=True)
     ]
     needed = {a.index for a in outputs if isinstance(a, Var)}
-    kept: list[Equation] = []
+    equations: list[Equation] = []
     for eq in reversed(builder.equations):
         is_needed = False
         for v in eq.outputs:  # loops: comprehensions are calls for each equation
             is_needed = is_needed or v.index in needed
         if is_needed or has_effects(eq):
-            kept.append(eq)
+            equations.append(eq)
             for a in eq.inputs:
                 if isinstance(a, Var):
                     needed.add(a.index)
     constants = [(v, c) for v, c in builder.constants if v.index in needed]
-    kept.reverse()
-    number_variables(inputs, constants, kept)
-    return Graph(tuple(inputs), tuple(constants), tuple(kept), tuple(outputs))
+    equations.reverse()
+    number_variables(inputs, constants, equations)
+    return Graph(tuple(inputs), tuple(constants), tuple(equations), tuple(outputs))

@@ -142,13 +142,13 @@ def walk_back(
         carry: before the first step.
         state: what is carried back, before the first step back.
     """
-    count, kept = len(carry), list[Sequence[Any]]()
+    count, residuals = len(carry), list[Sequence[Any]]()
     while test(*tests, *carry)[0]:
         results = step(*consts, *carry)
         carry = results[:count]
-        kept.append(results[count:])
-    while kept:
-        state = back(*consts, *kept.pop(), *state)
+        residuals.append(results[count:])
+    while residuals:
+        state = back(*consts, *residuals.pop(), *state)
     return [np.array(x) for x in state]
 
 

@@ -153,8 +153,8 @@ class Tape(Trace):
         t._trace = self
         t._index = len(entries)
         t._value = z
-        out, kept = z if reads & 1 else None, (value if reads & 2 else None,)
-        entries.append(_entry(Entry, (p, (x._index,), out, kept, NO_PARAMS, z.shape, z.dtype, 1, None)))
+        out, residuals = z if reads & 1 else None, (value if reads & 2 else None,)
+        entries.append(_entry(Entry, (p, (x._index,), out, residuals, NO_PARAMS, z.shape, z.dtype, 1, None)))
         return t
 
     def apply2(self, p: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0912  # the hottest path: each call costs
@@ -267,15 +267,15 @@ class Tape(Trace):
         elif p.masking.mask is not None:
             self.has_choices = True
         reads = self._reads(p, ins)
-        kept = tuple(
+        residuals = tuple(
             [
                 (self._copy(x, p.name) if isinstance(x, np.ndarray) else v) if reads >> k & 2 else None
                 for k, (x, v) in enumerate(zip(xs, values, strict=True))
             ]
         )
         if p.multiple_results:
-            return self._emit_many(p, ins, z if reads & 1 else None, kept, params, z, None)
-        return self._emit(p, ins, z if reads & 1 else None, kept, params, z)
+            return self._emit_many(p, ins, z if reads & 1 else None, residuals, params, z, None)
+        return self._emit(p, ins, z if reads & 1 else None, residuals, params, z)
 
     @staticmethod
     def _reads(p: Primitive, ins: tuple[int, ...]) -> int:

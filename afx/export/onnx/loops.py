@@ -119,7 +119,7 @@ def _while_back(w: OnnxWriter, *xs: Value) -> list[Value]:
     consts, outs = _names(xs[spec.tests : first]), list(w.outs)
     residuals = _open(spec.body)[spec.carry :]
     values = _test_loop(w, spec, _names(xs[: spec.tests]), consts, xs[first:last], [(INT64, ()), *residuals])
-    steps, kept = values[spec.carry], values[spec.carry + 1 :]
+    steps, stacked = values[spec.carry], values[spec.carry + 1 :]
     count = Value(w, w.op("Size", steps.name), INT64)
     rest = iter(xs[last:])
     state = [
@@ -129,7 +129,7 @@ def _while_back(w: OnnxWriter, *xs: Value) -> list[Value]:
 
     def step() -> list[str]:
         place = count - Value(w, head[0][0], INT64) - 1
-        rows = [w.op("Gather", x.name, place.name, axis=0) for x in kept]
+        rows = [w.op("Gather", x.name, place.name, axis=0) for x in stacked]
         return [head[1][0], *w.walk.write(w, spec.back, [*consts, *rows, *[name for name, _ in inputs]])]
 
     results: list[Kind] = [(out.dtype, out.shape) for out in outs]

@@ -125,10 +125,10 @@ def _terms(x: Length) -> dict[Term, int]:
 
 
 def _make(terms: Mapping[Term, int]) -> Length:
-    kept = {term: c for term, c in terms.items() if c}
-    if kept.keys() <= {()}:
-        return kept.get((), 0)
-    return Dim(tuple(sorted(kept.items())))
+    nonzero = {term: c for term, c in terms.items() if c}
+    if nonzero.keys() <= {()}:
+        return nonzero.get((), 0)
+    return Dim(tuple(sorted(nonzero.items())))
 
 
 class Grid:
@@ -704,15 +704,15 @@ def drop_copies(nodes: Sequence[Any], results: set[str]) -> list[Any]:
         for name in node.input:
             uses[name] = uses.get(name, 0) + 1
     makers = {name: node for node in nodes for name in node.output}
-    kept = list[Any]()
+    remaining = list[Any]()
     for node in nodes:
         source = node.input[0] if node.input else ""
         if node.op_type == "Identity" and node.output[0] in results and uses[source] == 1 and source in makers:
             maker = makers[source]
             maker.output[list(maker.output).index(source)] = node.output[0]
         else:
-            kept.append(node)
-    return kept
+            remaining.append(node)
+    return remaining
 
 
 def _all_nodes(nodes: Sequence[Any]) -> list[Any]:

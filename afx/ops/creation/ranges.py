@@ -146,9 +146,13 @@ def linspace(
     if not isinstance(start, Tracer) and not isinstance(stop, Tracer):
         first, last = (to_numpy_value(x, "linspace") for x in (start, stop))
         return wrap(np.linspace(first, last, num, endpoint=endpoint, axis=axis, dtype=target))
-    fraction = np.linspace(0.0, 1.0, num, endpoint=endpoint).astype(real_dtype(natural))
-    steps = asarray(fraction.reshape((-1,) + (1,) * rank))
-    z = start * (1 - steps) + stop * steps
+    kinds = {x.dtype.kind for x in (a, b) if not x.weak}
+    is_wide = not kinds or not kinds.isdisjoint("iub")  # NumPy's numbers, and Python's alone, are float64
+    wide = np.result_type(natural, np.float64) if is_wide else natural
+    first, last, parts = asarray(start, wide), asarray(stop, wide), num - 1 if endpoint else num
+    count = np.arange(num, dtype=real_dtype(wide)).reshape((-1,) + (1,) * rank)
+    z = asarray(count) * ((last - first) / parts if parts > 0 else last - first) + first
+    z = where(count == num - 1, last, z) if endpoint and num > 1 else z
     return _along(astype(floor(z) if target.kind in "iu" else z, target), axis)
 
 

@@ -84,10 +84,12 @@ def _shift_rows(x: Array, by: int, axis: int) -> Array:
     shape = list(x.shape)
     shape[axis] = count
     zeros = np.zeros(shape, x.dtype)
-    kept = x[(..., slice(max(by, 0), size + min(by, 0)), *[slice(None)] * (-1 - axis))] if count < size else x[..., :0]
+    shifted = (
+        x[(..., slice(max(by, 0), size + min(by, 0)), *[slice(None)] * (-1 - axis))] if count < size else x[..., :0]
+    )
     if count == size:
         return broadcast_to(zeros, x.shape)
-    return concat([kept, zeros] if by > 0 else [zeros, kept], axis=axis) if by else x
+    return concat([shifted, zeros] if by > 0 else [zeros, shifted], axis=axis) if by else x
 
 
 def _times(ab: Array, x: Array, upper: int) -> Array:

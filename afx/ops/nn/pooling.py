@@ -465,8 +465,8 @@ def _mean(cells: Array, axis: int, valid: Any) -> Array:
     if valid is None:
         return sum(cells, axis=axis) / cells.shape[axis]
     lengths = [1] * (cells.ndim - axis - 1)
-    kept = where(valid.reshape(*valid.shape, *lengths), cells, 0)
-    z: Array = sum(kept, axis=axis) / valid.sum(1).reshape(-1, *lengths).astype(cells.dtype)
+    cells_inside = where(valid.reshape(*valid.shape, *lengths), cells, 0)
+    z: Array = sum(cells_inside, axis=axis) / valid.sum(1).reshape(-1, *lengths).astype(cells.dtype)
     return z
 
 

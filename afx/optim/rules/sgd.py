@@ -318,8 +318,8 @@ class Rprop(Steps[RpropState[Any]]):
             return clip(size * factor, as_real(self.least, size), as_real(self.most, size))
 
         sizes = map_trained(resized, state.sizes, turns)
-        kept = map_trained(lambda g, turn: where(turn < 0, 0.0, g), grads, turns)
-        return map_trained(lambda s, g: -s * sign(g), sizes, kept), RpropState(state.count + 1, sizes, kept)
+        gradients = map_trained(lambda g, turn: where(turn < 0, 0.0, g), grads, turns)
+        return map_trained(lambda s, g: -s * sign(g), sizes, gradients), RpropState(state.count + 1, sizes, gradients)
 
 
 def rprop(

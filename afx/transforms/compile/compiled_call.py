@@ -460,19 +460,21 @@ def _record(
     results = call(pair.forward, *xs)
     count = len(program.graph.outputs)
 
-    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+    def joint(
+        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
+    ) -> list[Value]:
         cts = [to_array(c) for c, o in zip(ct, pair.owned, strict=True) if o and c is not None]
         if not cts:
             return [None] * len(wanted)
         back = pair.partial(kinds_of(ct))
-        return back.sort(call(back.program, *[to_array(v) for v in kept], *cts))[0]
+        return back.sort(call(back.program, *[to_array(v) for v in residuals], *cts))[0]
 
     def masked(
-        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
     ) -> tuple[list[Value], list[Value]]:
         given = list(owned_only(kinds, pair.owned, cts, masks))
         back = pair.masked(kinds)
-        return back.sort(call(back.program, *kept, *given))
+        return back.sort(call(back.program, *residuals, *given))
 
     return results[:count], results[count:], GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_inlined=True)
 

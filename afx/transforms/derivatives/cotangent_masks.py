@@ -251,8 +251,8 @@ def fit_mask(alive: Value, shape: Shape) -> Value:
     axes = (*range(lead), *wide)
     if axes:
         alive = to_lower_level(any_(alive, axis=axes))
-    kept = tuple([1 if n == 1 else m for n, m in zip(shape, own, strict=True)])
-    return to_lower_level(broadcast_to(reshape(alive, kept), shape))
+    with_ones = tuple([1 if n == 1 else m for n, m in zip(shape, own, strict=True)])
+    return to_lower_level(broadcast_to(reshape(alive, with_ones), shape))
 
 
 # -- one op --
@@ -314,8 +314,8 @@ def _along(alive: Value, axes: set[int], shape: Shape) -> Value:
     """Return where the operand is alive of an op that mixes along these axes."""
     if len(alive.shape) == len(shape):
         alive = to_lower_level(any_(alive, axis=tuple(sorted(axes)), keepdims=True))
-    kept = tuple([1 if a in axes else n for a, n in enumerate(shape)])
-    return to_lower_level(broadcast_to(reshape(alive, kept), shape))
+    with_ones = tuple([1 if a in axes else n for a, n in enumerate(shape)])
+    return to_lower_level(broadcast_to(reshape(alive, with_ones), shape))
 
 
 def through(pull: Pullback, whole: Shape, mask: Mask | None, entry: Entry, shape: Shape) -> Value:

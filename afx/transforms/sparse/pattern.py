@@ -170,12 +170,12 @@ def _prune(pattern: Pattern) -> Pattern:
     count = len(pattern.starts) - 1
     used = np.zeros(count, bool)
     used[pattern.ids[pattern.ids >= 0]] = True
-    kept = np.flatnonzero(used)
-    if 2 * len(kept) > count:
+    columns_left = np.flatnonzero(used)
+    if 2 * len(columns_left) > count:
         return pattern
-    counts, places = _spread(pattern.starts, kept)
+    counts, places = _spread(pattern.starts, columns_left)
     number = np.full(count + 1, -1, np.int64)  # the last one stands for -1
-    number[kept] = np.arange(len(kept))
+    number[columns_left] = np.arange(len(columns_left))
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     return Pattern(pattern.width, number[pattern.ids], starts, pattern.members[places])
 
@@ -558,8 +558,8 @@ def _as_matrix(shape: tuple[int, ...], row: bool) -> tuple[int, ...]:
 def _follow_contraction(call: _Call, k: int, mine: Ints, out: Ints) -> Found:
     """Return the pattern where each element of the product reads a whole row or column of operand k."""
     axis = mine.ndim + (-2 if k == 1 else -1)
-    kept = tuple([1 if a == axis else n for a, n in enumerate(mine.shape)])
-    lines = np.arange(int(np.prod(kept))).reshape(kept)
+    with_ones = tuple([1 if a == axis else n for a, n in enumerate(mine.shape)])
+    lines = np.arange(int(np.prod(with_ones))).reshape(with_ones)
     lined = joined(lines.size, [call.part(k, (np.broadcast_to(lines, mine.shape).reshape(-1), mine.reshape(-1)))])
     if lined is None:
         return None
@@ -572,10 +572,10 @@ def _dense_along_axis(call: _Call) -> list[Found]:
     if len(call.ins) == 1 and len(call.outs) == 1 and isinstance(call.params.get("axis"), (int, tuple)):
         shape, out = call.ins[0].shape, call.outs[0].shape
         axes = _axes(call.params["axis"], len(shape))
-        kept = tuple([1 if a in axes else n for a, n in enumerate(shape)])
+        with_ones = tuple([1 if a in axes else n for a, n in enumerate(shape)])
         stays = len(out) == len(shape) and all(a in axes or n == m for a, (n, m) in enumerate(zip(shape, out)))  # noqa: B905  # of equal length
         if stays or tuple([n for a, n in enumerate(shape) if a not in axes]) == out:
-            lines = np.arange(int(np.prod(kept))).reshape(kept)
+            lines = np.arange(int(np.prod(with_ones))).reshape(with_ones)
             ins = np.broadcast_to(lines, shape).reshape(-1)
             lined = joined(lines.size, [call.part(0, (ins, np.arange(ins.size)))])
             goal = np.broadcast_to(lines, out) if stays else lines

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import afx
+from afx import Array
 from afx.compiler.target import Target, use_target
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
@@ -59,3 +60,15 @@ def test_what_runs_twice_for_its_warnings_is_said(caplog: pytest.LogCaptureFixtu
             fn(BAD)
     assert sum("run twice" in r.getMessage() for r in caplog.records) == 1
     assert fn.lower(BAD).status.backend == "native"
+
+
+def test_reasons_are_sentences() -> None:
+    """What has no machine code says why in more than the name of an operation."""
+    x = np.arange(9.0).reshape(3, 3)
+
+    def fn(x: Array) -> tuple[Array, ...]:
+        return afx.linalg.eigvals(x), afx.sort(x, axis=0), afx.special.gammaln(x), afx.unwrap(x), x.astype("complex64")
+
+    reasons = [reason for _, reason in afx.jit(fn).lower(x).native if reason]
+    assert "eigvals" in " ".join(reasons)
+    assert [reason for reason in reasons if len(reason.split()) < 3] == []

@@ -118,3 +118,17 @@ def test_nothing_to_turn_is_left_as_it_is() -> None:
     """Turning along no axes changes nothing."""
     assert afx.fft.fftshift(afx.asarray(1.0)).shape == ()
     np.testing.assert_array_equal(afx.roll(afx.arange(3), [], []), [0, 1, 2])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "int32"])
+def test_traced_ends_give_the_bits_of_plain_ones(dtype: str) -> None:
+    """`linspace` of values that `jit` does not know computes as NumPy does, so that edges of histograms are the same."""
+    rng = np.random.default_rng(0)
+    for num, endpoint in ((1, True), (3, False), (7, True), (50, True)):
+        one, other = (rng.normal(size=2) * 10).astype(dtype)
+        many = (rng.normal(size=3) * 10).astype(dtype)
+        for first, last in ((one, other), (many, one), (one, 2.5), (1, other), (0.1, 0.7), (one, np.int32(4))):
+            want = afx.linspace(first, last, num, endpoint)
+            got = afx.jit(lambda a, b, n=num, e=endpoint: afx.linspace(a, b, n, e))(first, last)
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got, want)

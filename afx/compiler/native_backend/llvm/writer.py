@@ -353,8 +353,8 @@ class Flags:
             state = w.let(f"or i32 {self._read_sse()}, {old}")
             has_old = w.let(f"icmp ne i32 {old}, 0")
             w.when(has_old, lambda: w.line('call void asm sideeffect "fnclex", "~{dirflag},~{fpsr},~{flags}"()'))
-            kept = w.let(f"xor i32 {flags}, -1")
-            self._write(w.let(f"and i32 {state}, {kept}"))
+            mask = w.let(f"xor i32 {flags}, -1")
+            self._write(w.let(f"and i32 {state}, {mask}"))
             return
         w.declare("feclearexcept", "declare i32 @feclearexcept(i32)")
         w.line(f"%v{w.fresh()} = call i32 @feclearexcept(i32 {flags})")

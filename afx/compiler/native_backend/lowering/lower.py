@@ -231,7 +231,7 @@ class _Body:
         ):  # which adds up over a block's examples
             return moved
         if part.method not in REDUCTIONS:
-            raise UnsupportedError(f"{part.op}.{part.method} over blocks")
+            raise UnsupportedError(f"{part.op}.{part.method} over blocks has no native form")
         return attrs.evolve(moved, method="reduce", params=part.params if self._rows else (("axis", (0,)),))
 
 

@@ -324,7 +324,7 @@ def lower_matmul(b: BlockBuilder, call: Call) -> None:
         UnsupportedError: another generalized ufunc.
     """
     if call.ufunc != "matmul":
-        raise UnsupportedError(call.ufunc)
+        raise UnsupportedError(f"{call.ufunc} has no native form")
     _product(b, call, *[b.location(x) for x in call.operands])
 
 

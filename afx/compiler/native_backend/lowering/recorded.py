@@ -78,7 +78,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         """
         if name in METADATA or not hasattr(np.ndarray, name):
             return getattr(self.shadow, name)
-        raise UnsupportedError(f"ndarray.{name}")
+        raise UnsupportedError(f"ndarray.{name} has no native form")
 
     @property
     def aval(self) -> Aval:
@@ -189,7 +189,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
             result = self.recorder.reduce(name, *xs, **options)
         elif method != "__call__" or options or ufunc.nout > 1 or not (where is True or ufunc is np.negative):
             # where= is for what raises no flag: all elements are computed
-            raise UnsupportedError(f"{name}.{method}")
+            raise UnsupportedError(f"{name}.{method} has no native form")
         else:
             result = self.recorder.vecdot(*xs) if ufunc is np.vecdot else self.recorder.ufunc(name, *xs)
         if where is not True:
@@ -219,7 +219,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         if function in VIEWS:
             source: Recorded = xs[0]
             return source.look(lambda y: function(y, *xs[1:], **options))
-        raise UnsupportedError(function.__name__)
+        raise UnsupportedError(f"{function.__name__} has no native form")
 
     def __bool__(self) -> bool:
         """Raise: no element is known.

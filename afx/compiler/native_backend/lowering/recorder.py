@@ -234,7 +234,7 @@ def lower_call(b: BlockBuilder, call: Call) -> None:
     """
     lower = METHODS.get(call.method)
     if lower is None:
-        raise UnsupportedError(f"{call.op}.{call.method}")
+        raise UnsupportedError(f"{call.op}.{call.method} has no native form")
     if not _makes_nothing(b, call) and not (b.tier > 1 and lower_fold(b, call)):
         lower(b, call)
 
@@ -311,7 +311,7 @@ def _apply(b: BlockBuilder, call: Call) -> None:
     elif p.lowering.scipy_ufunc:
         add_scipy_ufunc(b, out, p.lowering.scipy_ufunc, call.operands, call.error_state, call.allocates)
     else:
-        raise UnsupportedError(call.op)
+        raise UnsupportedError(f"{call.op} has no native form")
 
 
 def _copies(b: BlockBuilder, call: Call) -> None:
