@@ -86,23 +86,17 @@ class NativeCode:
     def state(self) -> str:
         """``waiting``, ``compiling``, ``linked``, or why there is none."""
         if self._arrived is not None:
-            self._take()
+            self.take_arrived()
         return self._state
 
     def arrive(self, made: Any, reason: str) -> None:
         """Note what was made, or why nothing was: the next call links it, as nobody else takes the lock from it."""
         self._arrived = made, reason
         if self._state == "compiling" and not self.is_awaited:
-            self.run = self._run_arrived
+            self.run = _LinkFirst(self)
         self._ready.set()
 
-    def _run_arrived(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
-        """Link what has arrived, unless another thread does, and run."""
-        self._take()
-        run = self.run
-        return plan.run_numpy(*values) if run is None or run == self._run_arrived else run(values, plan)
-
-    def _take(self) -> None:
+    def take_arrived(self) -> None:
         """Link what has arrived; a call that is interrupted leaves it to the next one."""
         if not self._taking.acquire(blocking=False):
             return
@@ -168,19 +162,11 @@ class NativeCode:
             self.give_up(reason)
             log(f"{reason}; it runs NumPy's plan from now on", is_asked=self.is_awaited)
         elif self._refused_in_a_row == 1:
-            self._watch(run)
+            self.run = _Watched(self, run)
 
-    def _watch(self, run: Run) -> None:
-        """Watch a kernel that has refused its last call: once it takes one, it runs by itself again."""
-        code = weakref.ref(self)
-
-        def watch(values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
-            results, owner = run(values, plan), code()
-            if results is not None and owner is not None and owner.run is watch:
-                owner.run, owner._refused_in_a_row = run, 0
-            return results
-
-        self.run = watch
+    def take_back(self, run: Run) -> None:
+        """Run a kernel by itself, which has taken a call again."""
+        self.run, self._refused_in_a_row = run, 0
 
     @property
     def status(self) -> PlanStatus:
@@ -223,23 +209,13 @@ class NativeCode:
             self._begin()
             self._ready.wait(2 * seconds)  # which is the least that it takes
             if self._arrived is not None:
-                self._take()
+                self.take_arrived()
 
     def trust_numpy(self, seconds: float) -> None:
         """Run NumPy's plan, as an earlier process found it faster; a call that takes long asks again."""
-        code = weakref.ref(self)
+        self.settle(FASTER_BY_NUMPY, _Trusted(self, seconds))
 
-        def run(values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
-            start = time.perf_counter()
-            results = plan.run_numpy(*values)
-            owner = code()
-            if time.perf_counter() - start > seconds and owner is not None and owner.run is run:
-                owner._ask_again()
-            return results
-
-        self.settle(FASTER_BY_NUMPY, run)
-
-    def _ask_again(self) -> None:
+    def ask_again(self) -> None:
         """Forget who was faster: the next call looks for machine code once more, without a word of earlier processes."""
         self.trusts = self.has_looked = self._has_asked = False
         self._ready = threading.Event()
@@ -260,6 +236,51 @@ class NativeCode:
         self._seconds += time.perf_counter() - start
         if self._seconds >= self.target.native.compile_min_seconds:
             self.compile()
+        return results
+
+
+# What runs for a while knows its `NativeCode` weakly: a plan that is dropped is freed with all its machine code at once.
+
+
+class _LinkFirst:
+    """Links what has arrived, unless another thread does, and runs."""
+
+    def __init__(self, code: NativeCode) -> None:
+        self._code = weakref.ref(code)
+
+    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+        code = self._code()
+        if code is not None:
+            code.take_arrived()
+        run = None if code is None else code.run
+        return plan.run_numpy(*values) if run is None or run is self else run(values, plan)
+
+
+class _Watched:
+    """A kernel that has refused its last call: once it takes one, it runs by itself again."""
+
+    def __init__(self, code: NativeCode, run: Run) -> None:
+        self._code, self._run = weakref.ref(code), run
+
+    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+        results, code = self._run(values, plan), self._code()
+        if results is not None and code is not None and code.run is self:
+            code.take_back(self._run)
+        return results
+
+
+class _Trusted:
+    """NumPy's plan, as an earlier process found it faster; a call that takes long asks again."""
+
+    def __init__(self, code: NativeCode, seconds: float) -> None:
+        self._code, self._seconds = weakref.ref(code), seconds
+
+    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
+        start = time.perf_counter()
+        results = plan.run_numpy(*values)
+        code = self._code()
+        if time.perf_counter() - start > self._seconds and code is not None and code.run is self:
+            code.ask_again()
         return results
 
 

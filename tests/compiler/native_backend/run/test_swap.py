@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -579,3 +580,21 @@ def test_long_plans_are_compiled_unless_all_their_steps_differ() -> None:
     made, (kind, reason) = child._answer(pickle.dumps((make_kernels, (), schedule, target, layout())))
     assert (made, kind) == (None, "UnsupportedError")
     assert "different loops" in reason
+
+
+@use_limits(compile_min_seconds=0.0)
+def test_a_dropped_plan_frees_machine_code_that_nobody_called() -> None:
+    """Code that arrived after the last call of a function goes with it, without the garbage collector."""
+    fn = afx.jit(lambda x: np.sin(x) * np.exp(x) - 1)
+    x = np.linspace(0, 1, 1000)
+    fn(x)
+    code = fn.lower(x).plan._native
+    wait_for(lambda code=code: code._arrived is not None or code._state == "linked")
+    gc.collect()
+    gc.disable()
+    try:
+        gone = weakref.ref(code)
+        del fn, code
+        assert gone() is None
+    finally:
+        gc.enable()
