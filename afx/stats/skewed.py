@@ -10,6 +10,7 @@ import numpy as np
 
 from afx.control.while_loop import fori_loop
 from afx.core.array.array import Array, ArrayLike
+from afx.core.dtypes import float16, float32
 from afx.ops.creation.creation import asarray, full, stop_gradient, zeros_like
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import exp, log, log1p, logaddexp, sqrt
@@ -145,9 +146,10 @@ def _inside(low: Array, high: Array) -> Array:
 
 # -- skewed --
 def _log_light_tail(y: Array, slant: Array) -> Array:
-    """Return the logarithm of the probability below a number below 0 of a law skewed to the right, by quadrature."""
+    """Return the logarithm of a probability below a number below 0: of a law skewed to the right, or far below."""
     y, slant = broadcast_arrays(y, slant)
-    fall = 1 + slant * slant  # the logarithm of the density falls at least as that of a normal one of this precision
+    # the logarithm of the density falls at least as that of a normal one of this precision
+    fall = 1 + where(slant > 0, slant * slant, 0.0)
     length = 80 / (sqrt((y * fall) ** 2 + 80 * fall) - y * fall)
 
     def height(x: Array, tilt: Array) -> Array:
@@ -157,6 +159,9 @@ def _log_light_tail(y: Array, slant: Array) -> Array:
     top = height(y, slant)
     total = sum_(WEIGHTS * exp(height(places, expand_dims(slant, -1)) - expand_dims(top, -1)), axis=-1)
     return astype(math.log(2) - HALF_LOG_2PI + top + log(length * total), y.dtype)
+
+
+FAR_BELOW = -5.0  # from where on a tail of either kind is smooth enough for the quadrature
 
 
 @continuous
@@ -171,13 +176,20 @@ def skewnorm(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Cont
     def logpdf(y: Array) -> Array:
         return math.log(2) - 0.5 * y * y - HALF_LOG_2PI + log_ndtr(slant * y)
 
-    def logcdf(y: Array, slant: Array = slant) -> Array:
-        light = (y < 0) & (slant > 0)
+    def log_below(y: Array, slant: Array) -> Array:
+        """Return the logarithm of the probability below a number up to 0."""
+        light = (y < 0) & ((slant > 0) | (y < FAR_BELOW))
         tail = _log_light_tail(where(light, y, -1.0), where(light, slant, 1.0))
-        whole = 2 * _bivariate_cdf(
-            *broadcast_arrays(where(light, 0.0, y), zeros_like(y), -slant / sqrt(1 + slant * slant))
-        )
-        return where(light, tail, where(isnan(y), math.nan, log(whole)))
+        turn = -slant / sqrt(1 + slant * slant)
+        whole = 2 * _bivariate_cdf(*broadcast_arrays(where(light, 0.0, y), zeros_like(y), turn))
+        return where(light, tail, log(whole))
+
+    def logcdf(y: Array, slant: Array = slant) -> Array:
+        if y.dtype == float16:
+            return astype(logcdf(astype(y, float32), astype(slant, float32)), float16)
+        above = y > 0
+        tail = log_below(where(above, -y, y), where(above, -slant, slant))
+        return where(isnan(y), math.nan, where(above, log1mexp(-tail), tail))
 
     def cdf(y: Array) -> Array:
         return exp(logcdf(y))
