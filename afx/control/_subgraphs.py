@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -87,7 +88,11 @@ def _after(
     try:
         trace = GraphTrace(name)
         after = _traced_avals(
-            trace, step, treedef, len(avals), [trace.input(a) for a in (*avals, *map(aval_of, elements))]
+            trace,
+            functools.partial(_unless_too_deep, name, step),
+            treedef,
+            len(avals),
+            [trace.input(a) for a in (*avals, *map(aval_of, elements))],
         )
     except ConcreteValueError:  # a step with Python control flow
         recorder = RecordingTrace(name)

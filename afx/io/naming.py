@@ -34,6 +34,7 @@ HOMES: Final = (
     "afx.control.linear_solvers",
     "afx.control.solving",
     "afx.distributed.parts:ShardedState",
+    "afx.transforms.sparse.sparse_matrix:SparseMatrix",  # whose every use checks its indices
 )
 MAKERS: Final = ("afx.nn", "afx.optim", "afx.integrate", "afx.sample", "afx.stats")  # of objects that files hold
 # What changes classes, prints, or hands memory of others on is no part of a model.

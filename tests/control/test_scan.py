@@ -140,4 +140,6 @@ def test_loops_nested_beyond_pythons_stack_are_named() -> None:
 
     with pytest.raises(NestingError, match="nested too deeply"):
         afx.jit(nested(400))(afx.ones(2))
+    with pytest.raises(NestingError, match="nested too deeply"):
+        afx.jit(lambda x: nested(400)(x))(1.0)  # a Python number as first carry
     assert afx.jit(nested(20))(afx.ones(())) == 0.5

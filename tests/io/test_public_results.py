@@ -34,6 +34,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "root": lambda: optim.root(lambda x: x - 1, afx.zeros(2)),
     "odeint": lambda: integrate.odeint(lambda t, y: -y, afx.ones(2), afx.linspace(0, 1, 3)),
     "gaussian_kde": lambda: stats.gaussian_kde(np.arange(10.0).reshape(2, 5) % 3.5),
+    "sparse_jacobian": lambda: afx.sparse_jacobian(lambda x: x[1:] * x[:-1])(afx.ones(3)),
     "linspace": lambda: afx.linspace(0, 1, 3),
 }
 FACTORIES = ("clip", "scale", "add_", "trace", "ema", "centralize", "set_to_zero", "adaptive_clip", "reduce_on")

@@ -11,6 +11,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2, bind_single
+from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
 from afx.ops._kinds.special import check_order, parametric, scipy
 from afx.ops.elementwise.arithmetic import add, subtract
@@ -49,6 +50,7 @@ def log_beta(a: Any, b: Any) -> Any:
 
 # --- Polygamma: digamma, its derivatives and their differences on plain arrays
 
+LARGEST_ORDER = 170  # whose factorial is a float64
 LARGE = 20.0  # from here on the asymptotic series is exact to the last digit
 PSI_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132)
 
@@ -210,13 +212,15 @@ def polygamma(n: int, x: ArrayLike) -> Array:
         x: any shape.
 
     Raises:
-        ArgumentError: n is no integer, or less than 0.
+        ArgumentError: n is no integer, less than 0, or above 170, where n! is no float64.
         MissingExtraError: SciPy is not installed.
 
     >>> polygamma(1, 1.0)
     Array(1.644934, dtype=float32)
     """
     n = check_order(n, "polygamma")
+    if n > LARGEST_ORDER:
+        raise ArgumentError(f"polygamma: n! is no float64 above {LARGEST_ORDER}: got {n}; take a lower order")
     return digamma(x) if n == 0 else bind_single(polygamma_p, x, n=n)
 
 

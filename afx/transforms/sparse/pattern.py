@@ -26,6 +26,7 @@ from afx.transforms.vmap import vmap
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
+BLOCK = 1 << 22  # entries that are listed at once
 LIMIT = 1 << 24  # elements of sets in one pattern, beyond which they become one set of all
 
 
@@ -48,8 +49,13 @@ class Pattern:
     def entries(self) -> tuple[Ints, Ints]:
         """Return the elements and the inputs they depend on, as pairs in ascending order."""
         rows = np.flatnonzero(self.ids >= 0)
-        counts, places = _spread(self.starts, self.ids[rows])
-        return repeat(rows, counts), self.members[places]
+        total = int((self.starts[self.ids[rows] + 1] - self.starts[self.ids[rows]]).sum())
+        outs, ins, end = np.empty(total, np.int64), np.empty(total, np.int64), 0
+        for part in np.array_split(rows, total // BLOCK + 1):  # a call of NumPy on all of them would hear no signal
+            counts, places = _spread(self.starts, self.ids[part])
+            start, end = end, end + len(places)
+            outs[start:end], ins[start:end] = repeat(part, counts), self.members[places]
+        return outs, ins
 
     def part(self, k: int, count: int) -> Pattern:
         """Return the pattern of the k-th of so many equal parts."""

@@ -127,6 +127,14 @@ def test_multigammaln() -> None:
         )
 
 
+@pytest.mark.parametrize("order", [171, 10**9])
+def test_orders_without_a_factorial_are_refused(order: int) -> None:
+    """An order above 170 raises at once, and no factorial of a billion is computed; 170 itself is SciPy's."""
+    with pytest.raises(afx.errors.ArgumentError, match="no float64 above 170"):
+        special.polygamma(order, 1.0)
+    np.testing.assert_allclose(special.polygamma(170, np.float64(2.0)), scipy.special.polygamma(170, 2.0), rtol=1e-13)
+
+
 @pytest.mark.parametrize("order", [0.5, -1, "one"])
 def test_orders_are_integers(order: Any) -> None:
     """An order that is no integer, or too small, raises."""

@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -291,3 +292,31 @@ def test_newton_with_a_sparse_solver() -> None:
     for _ in range(6):
         u = u - splu(jacobian(u).toscipy().tocsc()).solve(np.asarray(residual(u)))
     np.testing.assert_allclose(u, 1 / (1 + x), atol=1e-8)
+
+
+def test_signals_are_heard_between_blocks_of_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks give the same entries as one list, and Ctrl-C in a block ends the call before the next one."""
+
+    def fn(x: Any) -> Any:
+        return afx.concat([afx.sort(x), x[:1], x[2:] * x[:-2]])
+
+    whole, listed, repeat = afx.sparse_jacobian(fn)(X), list[int](), colouring.repeat
+    monkeypatch.setattr(colouring, "BLOCK", 16)
+    again = afx.sparse_jacobian(fn)(X)
+    np.testing.assert_array_equal(again.indices, whole.indices)
+    np.testing.assert_array_equal(again.todense(), whole.todense())
+    pattern = colouring.Pattern(12, np.zeros(12, np.int64), np.array([0, 12]), np.arange(12))
+
+    def interrupt(values: Any, counts: Any) -> Any:
+        listed.append(len(values))
+        signal.raise_signal(signal.SIGINT)
+        return repeat(values, counts)
+
+    monkeypatch.setattr(colouring, "repeat", interrupt)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            pattern.entries()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert listed == [2]  # rows of the first block: 12 rows in 10 blocks
