@@ -11,7 +11,8 @@ FUNCTIONS = [
     (module, name)
     for module in MODULES
     for name in importlib.import_module(module).__all__
-    if inspect.isfunction(getattr(importlib.import_module(module), name))
+    if inspect.isfunction(value := getattr(importlib.import_module(module), name))
+    or (inspect.isclass(value) and name.islower())  # a class under the name of a function
 ]
 
 

@@ -105,25 +105,28 @@ def _public_place(thing: Any, module: str, name: str) -> tuple[str, str]:
     for face in faces:
         if getattr(face, name, None) is thing:
             return face.__name__, name
+    made = [face.__name__ for face in faces if is_tree_class(thing) and _find_made(face.__name__, name) is thing]
+    if made:
+        return made[0], name
     for face in faces:  # under another name than its own, such as linalg.trace
         for other in getattr(face, "__all__", ()):
             if vars(face).get(other) is thing:
                 return face.__name__, other
-    made = [face.__name__ for face in faces if is_tree_class(thing) and _find_made(face.__name__, name) is thing]
-    return (made[0], name) if made else (module, name)
+    return module, name
 
 
 def _find_made(face: str, name: str) -> Any:
     """Return the class of trees, in a package of the closed list, that its public functions make; None without one.
 
-    Files name it by the package, so that they outlive moves inside of it; of two classes of one name none is found.
+    Files name it by the package, so that they outlive moves inside of it; of two classes of one name none is found. One
+    that bore an underscore in earlier versions is found by that name too.
     """
     if face not in MAKERS:
         return None
     modules = [module for path, module in list(sys.modules.items()) if path.startswith(f"{face}.")]
     made = {id(vars(m)[name]): vars(m)[name] for m in modules if vars(m).get(name) is not None}
     own = [thing for thing in made.values() if is_tree_class(thing) and thing.__module__.startswith(f"{face}.")]
-    return own[0] if len(own) == 1 and own[0].__qualname__ == name else None
+    return own[0] if len(own) == 1 and own[0].__qualname__ in (name, name.removeprefix("_")) else None
 
 
 def _find(module: str, name: str) -> Any:

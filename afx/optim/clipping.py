@@ -29,10 +29,7 @@ from afx.ops.sorting.sort import sort
 from afx.optim import hyperparameters
 from afx.optim.hyperparameters import check_numbers, count_zero, positive
 from afx.optim.step import (
-    EmptyState,
     Optimizer,
-    Rescaling,
-    Transformation,
     apply_rule,
     are_sharded,
     as_real,
@@ -92,16 +89,8 @@ def _scale_to_norm(tree: T, limit: float | Array) -> T:
 
 
 @attrs.frozen
-class _ClipByGlobalNorm(StatelessRescaling):
-    who: ClassVar[str] = "clip_by_global_norm"
-    limit: float = attrs.field(validator=hyperparameters.check_positive)
-
-    def change(self, grads: T, params: T) -> T:
-        return _scale_to_norm(grads, self.limit)
-
-
-def clip_by_global_norm(limit: float) -> Rescaling[EmptyState]:
-    """Return the rule that scales gradients down where their `global_norm` is above ``limit``.
+class ClipByGlobalNorm(StatelessRescaling):
+    """The rule that scales gradients down where their `global_norm` is above ``limit``.
 
     The step then keeps its direction. Gradients of any finite size are clipped to the limit, where squares of 1e200
     would give 0. A norm that is not finite leads to nan in the parameters: it is not hidden.
@@ -119,20 +108,17 @@ def clip_by_global_norm(limit: float) -> Rescaling[EmptyState]:
     >>> rule.update(afx.asarray([3.0, 4.0]), rule.init(None), afx.zeros(2), None)[0]
     Array([0.6, 0.8], dtype=float32)
     """
-    return _ClipByGlobalNorm(limit)
+
+    who: ClassVar[str] = "clip_by_global_norm"
+    limit: float = attrs.field(validator=hyperparameters.check_positive)
+
+    def _change(self, grads: T, params: T) -> T:
+        return _scale_to_norm(grads, self.limit)
 
 
 @attrs.frozen
-class _ClipByNorm(StatelessRescaling):
-    who: ClassVar[str] = "clip_by_norm"
-    limit: float = attrs.field(validator=hyperparameters.check_positive)
-
-    def change(self, grads: T, params: T) -> T:
-        return map_trained(lambda g: _scale_to_norm(g, self.limit), grads)
-
-
-def clip_by_norm(limit: float) -> Rescaling[EmptyState]:
-    """Return the rule that scales each array of the gradients down where its own norm is above ``limit``.
+class ClipByNorm(StatelessRescaling):
+    """The rule that scales each array of the gradients down where its own norm is above ``limit``.
 
     Args:
         limit: the largest norm, above 0.
@@ -145,20 +131,17 @@ def clip_by_norm(limit: float) -> Rescaling[EmptyState]:
     >>> rule.update((afx.asarray([3.0, 4.0]), afx.asarray([0.5])), rule.init(None), (afx.zeros(2), afx.zeros(1)), None)[0]
     (Array([0.6, 0.8], dtype=float32), Array([0.5], dtype=float32))
     """
-    return _ClipByNorm(limit)
+
+    who: ClassVar[str] = "clip_by_norm"
+    limit: float = attrs.field(validator=hyperparameters.check_positive)
+
+    def _change(self, grads: T, params: T) -> T:
+        return map_trained(lambda g: _scale_to_norm(g, self.limit), grads)
 
 
 @attrs.frozen
-class _ClipByBlockRms(StatelessRescaling):
-    who: ClassVar[str] = "clip_by_block_rms"
-    limit: float = attrs.field(validator=hyperparameters.check_positive)
-
-    def change(self, grads: T, params: T) -> T:
-        return map_trained(lambda g: _scale_to_norm(g, as_real(self.limit, g) * g.size**0.5), grads)
-
-
-def clip_by_block_rms(limit: float) -> Rescaling[EmptyState]:
-    """Return the rule that scales each array of the updates down where its root mean square is above ``limit``.
+class ClipByBlockRms(StatelessRescaling):
+    """The rule that scales each array of the updates down where its root mean square is above ``limit``.
 
     Source: Shazeer & Stern 2018, section 6, for Adafactor.
 
@@ -173,25 +156,17 @@ def clip_by_block_rms(limit: float) -> Rescaling[EmptyState]:
     >>> rule.update(afx.asarray([3.0, 3.0]), rule.init(None), afx.zeros(2), None)[0]
     Array([1., 1.], dtype=float32)
     """
-    return _ClipByBlockRms(limit)
+
+    who: ClassVar[str] = "clip_by_block_rms"
+    limit: float = attrs.field(validator=hyperparameters.check_positive)
+
+    def _change(self, grads: T, params: T) -> T:
+        return map_trained(lambda g: _scale_to_norm(g, as_real(self.limit, g) * g.size**0.5), grads)
 
 
 @attrs.frozen
-class _ClipByValue(StatelessRescaling):
-    who: ClassVar[str] = "clip_by_value"
-    limit: float = attrs.field(validator=hyperparameters.check_positive)
-
-    def change(self, grads: T, params: T) -> T:
-        return map_trained(self._clip, grads)
-
-    def _clip(self, g: Array) -> Array:
-        if g.dtype.kind == "c":
-            raise DtypeError(f"clip_by_value: complex numbers have no order: got {g.aval}; use clip_by_global_norm")
-        return clip(g, -as_real(self.limit, g), as_real(self.limit, g))
-
-
-def clip_by_value(limit: float) -> Rescaling[EmptyState]:
-    """Return the rule that limits each element of the gradients to the interval from ``-limit`` to ``limit``.
+class ClipByValue(StatelessRescaling):
+    """The rule that limits each element of the gradients to the interval from ``-limit`` to ``limit``.
 
     Args:
         limit: the largest absolute value, above 0.
@@ -205,7 +180,17 @@ def clip_by_value(limit: float) -> Rescaling[EmptyState]:
     >>> rule.update(afx.asarray([3.0, -0.5]), rule.init(None), afx.zeros(2), None)[0]
     Array([ 1. , -0.5], dtype=float32)
     """
-    return _ClipByValue(limit)
+
+    who: ClassVar[str] = "clip_by_value"
+    limit: float = attrs.field(validator=hyperparameters.check_positive)
+
+    def _change(self, grads: T, params: T) -> T:
+        return map_trained(self._clip, grads)
+
+    def _clip(self, g: Array) -> Array:
+        if g.dtype.kind == "c":
+            raise DtypeError(f"clip_by_value: complex numbers have no order: got {g.aval}; use clip_by_global_norm")
+        return clip(g, -as_real(self.limit, g), as_real(self.limit, g))
 
 
 def _unit_norm(x: Array) -> Array:
@@ -216,21 +201,8 @@ def _unit_norm(x: Array) -> Array:
 
 
 @attrs.frozen
-class _AdaptiveClip(StatelessRescaling):
-    who: ClassVar[str] = "adaptive_clip"
-    clipping: float = attrs.field(validator=hyperparameters.check_positive)
-    eps: float = attrs.field(validator=hyperparameters.check_positive)
-
-    def change(self, grads: T, params: T) -> T:
-        return map_trained(self._clip, grads, params)
-
-    def _clip(self, g: Array, p: Array) -> Array:
-        norm, limit = _unit_norm(g), as_real(self.clipping, p) * maximum(_unit_norm(p), as_real(self.eps, p))
-        return where(norm < limit, g, g / maximum(norm, 1e-6) * limit)
-
-
-def adaptive_clip(clipping: float, *, eps: float = 1e-3) -> Rescaling[EmptyState]:
-    """Return the rule that keeps each unit's gradient below ``clipping`` times the norm of the unit's parameters.
+class AdaptiveClip(StatelessRescaling):
+    """The rule that keeps each unit's gradient below ``clipping`` times the norm of the unit's parameters.
 
     A unit is a whole vector, a column of a matrix (in stacks too, along axis 0), or the kernel of one output channel.
     The channel axis is the last.
@@ -249,7 +221,17 @@ def adaptive_clip(clipping: float, *, eps: float = 1e-3) -> Rescaling[EmptyState
     >>> rule.update(afx.asarray([3.0, 4.0]), rule.init(None), afx.asarray([0.0, 1.0]), None)[0].round(3)
     Array([0.06, 0.08], dtype=float32)
     """
-    return _AdaptiveClip(clipping, eps)
+
+    who: ClassVar[str] = "adaptive_clip"
+    clipping: float = attrs.field(validator=hyperparameters.check_positive)
+    eps: float = attrs.field(default=1e-3, kw_only=True, validator=hyperparameters.check_positive)
+
+    def _change(self, grads: T, params: T) -> T:
+        return map_trained(self._clip, grads, params)
+
+    def _clip(self, g: Array, p: Array) -> Array:
+        norm, limit = _unit_norm(g), as_real(self.clipping, p) * maximum(_unit_norm(p), as_real(self.eps, p))
+        return where(norm < limit, g, g / maximum(norm, 1e-6) * limit)
 
 
 # --- Gradients that are more than slopes: with noise, centred, at the worst point nearby, and of clipped examples
@@ -275,26 +257,8 @@ def _add_noise(tree: T, key: Array, size: float | Array) -> T:
 
 
 @attrs.frozen
-class _AddNoise:
-    who: ClassVar[str] = "add_noise"
-    key: Array
-    variance: float = attrs.field(validator=hyperparameters.check_not_negative)
-    decay: float = attrs.field(validator=hyperparameters.check_not_negative)
-
-    def init(self, params: object) -> ScheduleState:
-        return ScheduleState(count_zero(), count_zero() + self.variance**0.5)
-
-    def update(
-        self, grads: T, state: ScheduleState, params: T, value: ArrayLike | None = None, /
-    ) -> tuple[T, ScheduleState]:
-        check_kind(state, ScheduleState, "add_noise")
-        size = (self.variance / (1 + state.count) ** self.decay) ** 0.5
-        noisy = _add_noise(grads, fold_in(self.key, state.count.astype(int)), size)
-        return noisy, ScheduleState(state.count + 1, size)
-
-
-def add_noise(key: Array, variance: float = 0.01, *, decay: float = 0.55) -> Transformation[ScheduleState]:
-    """Return the rule that adds normal numbers of variance ``variance / (1 + t)^decay`` to gradients.
+class AddNoise:
+    """The rule that adds normal numbers of variance ``variance / (1 + t)^decay`` to gradients.
 
     Source: Neelakantan et al. 2015, equation 1.
 
@@ -311,20 +275,29 @@ def add_noise(key: Array, variance: float = 0.01, *, decay: float = 0.55) -> Tra
     >>> rule.update(afx.ones(2), rule.init(afx.ones(2)), afx.ones(2), None)[0].round(1)
     Array([1., 1.], dtype=float32)
     """
-    return _AddNoise(key, variance, decay)
+
+    who: ClassVar[str] = "add_noise"
+    key: Array
+    variance: float = attrs.field(default=0.01, validator=hyperparameters.check_not_negative)
+    decay: float = attrs.field(default=0.55, kw_only=True, validator=hyperparameters.check_not_negative)
+
+    def init(self, params: object) -> ScheduleState:
+        """Return the state before the first step."""
+        return ScheduleState(count_zero(), count_zero() + self.variance**0.5)
+
+    def update(
+        self, grads: T, state: ScheduleState, params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, ScheduleState]:
+        """Return noisy gradients, and the next state."""
+        check_kind(state, ScheduleState, "add_noise")
+        size = (self.variance / (1 + state.count) ** self.decay) ** 0.5
+        noisy = _add_noise(grads, fold_in(self.key, state.count.astype(int)), size)
+        return noisy, ScheduleState(state.count + 1, size)
 
 
 @attrs.frozen
-class _Centralize(Stateless):
-    def change(self, grads: T, params: T) -> T:
-        def centred(g: Array) -> Array:
-            return g - mean(g, axis=tuple(range(g.ndim - 1)), keepdims=True) if g.ndim > 1 and g.size else g
-
-        return map_trained(centred, grads)
-
-
-def centralize() -> Transformation[EmptyState]:
-    """Return the rule that takes from the gradient of each output's weights their mean; vectors stay.
+class Centralize(Stateless):
+    """The rule that takes from the gradient of each output's weights their mean; vectors stay.
 
     Outputs are the last axis, as in afx's layers. Source: Yong et al. 2020, equation 1.
 
@@ -334,7 +307,12 @@ def centralize() -> Transformation[EmptyState]:
     Array([[-1.,  0.],
            [ 1.,  0.]], dtype=float32)
     """
-    return _Centralize()
+
+    def _change(self, grads: T, params: T) -> T:
+        def centred(g: Array) -> Array:
+            return g - mean(g, axis=tuple(range(g.ndim - 1)), keepdims=True) if g.ndim > 1 and g.size else g
+
+        return map_trained(centred, grads)
 
 
 def sharpness_aware(
@@ -591,3 +569,23 @@ def _nearest_of_total(vector: Array, total: ArrayLike) -> Array:
     count = sum_((falling * place > excess).astype(int))
     threshold = excess[maximum(count - 1, 0)] / maximum(count, 1).astype(vector.dtype)
     return maximum(shifted - threshold, 0.0)
+
+
+# --- Names of functions, which users write, for the classes
+
+clip_by_global_norm = ClipByGlobalNorm
+clip_by_norm = ClipByNorm
+clip_by_block_rms = ClipByBlockRms
+clip_by_value = ClipByValue
+adaptive_clip = AdaptiveClip
+add_noise = AddNoise
+centralize = Centralize
+
+# names in files of earlier versions
+_ClipByGlobalNorm = ClipByGlobalNorm
+_ClipByNorm = ClipByNorm
+_ClipByBlockRms = ClipByBlockRms
+_ClipByValue = ClipByValue
+_AdaptiveClip = AdaptiveClip
+_AddNoise = AddNoise
+_Centralize = Centralize

@@ -20,7 +20,7 @@ from afx.ops.elementwise.comparison import clip, maximum, minimum, where
 from afx.ops.elementwise.floating_point import floor
 from afx.ops.elementwise.trigonometry import cos
 from afx.optim.hyperparameters import ArraySchedule, Schedule, check_numbers, count_zero, is_within, positive
-from afx.optim.step import Rescaling, check_kind, times
+from afx.optim.step import check_kind, times
 
 # --- Schedules: the learning rate as a pure function of the number of steps taken
 
@@ -453,67 +453,8 @@ class PlateauState:
 
 
 @attrs.frozen
-class _ReduceOnPlateau:
-    factor: float
-    patience: int
-    rtol: float
-    atol: float
-    cooldown: int
-    window: int
-    least: float
-    rescales: ClassVar[Literal[True]] = True
-
-    def __attrs_post_init__(self) -> None:
-        check_numbers("reduce_on_plateau", **attrs.asdict(self, recurse=False))
-        if not is_within(self.factor, lambda v: 0 < v < 1):
-            raise ArgumentError(f"reduce_on_plateau: the factor is between 0 and 1: got {self.factor}; 0.1 is usual")
-        for name, lowest in (("patience", 1), ("window", 1), ("cooldown", 0)):
-            number = getattr(self, name)
-            if not is_within(number, functools.partial(operator.le, lowest)):
-                raise ArgumentError(f"reduce_on_plateau: {name} is {lowest} or more: got {number}; count losses")
-        for name in ("rtol", "atol", "least"):
-            positive(name, getattr(self, name), "reduce_on_plateau", zero=True)
-
-    def init(self, params: object) -> PlateauState:
-        zero = count_zero()
-        return PlateauState(zero + 1, full((), float("inf"), float64), zero, zero, zero, zero)
-
-    def update(
-        self, grads: T, state: PlateauState, params: T, value: ArrayLike | None = None, /
-    ) -> tuple[T, PlateauState]:
-        check_kind(state, PlateauState, "reduce_on_plateau")
-        if value is None:
-            raise ArgumentError("reduce_on_plateau: it follows the loss: got no value; call step(..., value=loss)")
-        count = state.count + 1
-        mean = (state.count * state.mean + asarray(value).astype(float64)) / count
-        after = self._looked(attrs.evolve(state, mean=mean, count=count), count == self.window)
-        return times(grads, after.scale), after
-
-    def _looked(self, state: PlateauState, full_window: Array) -> PlateauState:
-        """Return the state after a mean is complete, the state as it is before."""
-        better = state.mean < (1 - self.rtol) * state.best - self.atol
-        waited = where(better, 0.0, state.waited + 1)
-        cooling = state.cooldown > 0
-        reduces = ~cooling & (waited == self.patience)
-        scale = where(reduces, maximum(state.scale * self.factor, self.least), state.scale)
-        cooldown = where(cooling, state.cooldown - 1, where(reduces, float(self.cooldown), 0.0))
-        best, waited = where(better, state.mean, state.best), where(cooling | reduces, 0.0, waited)
-        looked = PlateauState(scale, best, waited, cooldown, count_zero(), count_zero())
-        pairs = zip(attrs.astuple(looked, recurse=False), attrs.astuple(state, recurse=False), strict=True)
-        return PlateauState(*[where(full_window, new, old) for new, old in pairs])
-
-
-def reduce_on_plateau(
-    factor: float = 0.1,
-    *,
-    patience: int = 10,
-    rtol: float = 1e-4,
-    atol: float = 0.0,
-    cooldown: int = 0,
-    window: int = 1,
-    least: float = 0.0,
-) -> Rescaling[PlateauState]:
-    """Return the rule that multiplies updates by a number that shrinks when the loss stops falling.
+class ReduceOnPlateau:
+    """The rule that multiplies updates by a number that shrinks when the loss stops falling.
 
     It stands in a chain, mostly behind the optimizer, and needs the loss: ``step(..., value=loss)``. As in Optax; torch's
     scheduler waits for one loss more.
@@ -539,4 +480,61 @@ def reduce_on_plateau(
     >>> params, float(state[1].scale)
     (Array([-3.5], dtype=float32), 0.5)
     """
-    return _ReduceOnPlateau(factor, patience, rtol, atol, cooldown, window, least)
+
+    factor: float = 0.1
+    patience: int = attrs.field(default=10, kw_only=True)
+    rtol: float = attrs.field(default=1e-4, kw_only=True)
+    atol: float = attrs.field(default=0.0, kw_only=True)
+    cooldown: int = attrs.field(default=0, kw_only=True)
+    window: int = attrs.field(default=1, kw_only=True)
+    least: float = attrs.field(default=0.0, kw_only=True)
+    rescales: ClassVar[Literal[True]] = True
+
+    def __attrs_post_init__(self) -> None:
+        check_numbers("reduce_on_plateau", **attrs.asdict(self, recurse=False))
+        if not is_within(self.factor, lambda v: 0 < v < 1):
+            raise ArgumentError(f"reduce_on_plateau: the factor is between 0 and 1: got {self.factor}; 0.1 is usual")
+        for name, lowest in (("patience", 1), ("window", 1), ("cooldown", 0)):
+            number = getattr(self, name)
+            if not is_within(number, functools.partial(operator.le, lowest)):
+                raise ArgumentError(f"reduce_on_plateau: {name} is {lowest} or more: got {number}; count losses")
+        for name in ("rtol", "atol", "least"):
+            positive(name, getattr(self, name), "reduce_on_plateau", zero=True)
+
+    def init(self, params: object) -> PlateauState:
+        """Return the state before the first step."""
+        zero = count_zero()
+        return PlateauState(zero + 1, full((), float("inf"), float64), zero, zero, zero, zero)
+
+    def update(
+        self, grads: T, state: PlateauState, params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, PlateauState]:
+        """Return the updates times the number, and the next state."""
+        check_kind(state, PlateauState, "reduce_on_plateau")
+        if value is None:
+            raise ArgumentError("reduce_on_plateau: it follows the loss: got no value; call step(..., value=loss)")
+        count = state.count + 1
+        mean = (state.count * state.mean + asarray(value).astype(float64)) / count
+        after = self._looked(attrs.evolve(state, mean=mean, count=count), count == self.window)
+        return times(grads, after.scale), after
+
+    def _looked(self, state: PlateauState, full_window: Array) -> PlateauState:
+        """Return the state after a mean is complete, the state as it is before."""
+        better = state.mean < (1 - self.rtol) * state.best - self.atol
+        waited = where(better, 0.0, state.waited + 1)
+        cooling = state.cooldown > 0
+        reduces = ~cooling & (waited == self.patience)
+        scale = where(reduces, maximum(state.scale * self.factor, self.least), state.scale)
+        cooldown = where(cooling, state.cooldown - 1, where(reduces, float(self.cooldown), 0.0))
+        best, waited = where(better, state.mean, state.best), where(cooling | reduces, 0.0, waited)
+        looked = PlateauState(scale, best, waited, cooldown, count_zero(), count_zero())
+        pairs = zip(attrs.astuple(looked, recurse=False), attrs.astuple(state, recurse=False), strict=True)
+        return PlateauState(*[where(full_window, new, old) for new, old in pairs])
+
+
+# --- Names of functions, which users write, for the classes
+
+reduce_on_plateau = ReduceOnPlateau
+
+# names in files of earlier versions
+_ReduceOnPlateau = ReduceOnPlateau

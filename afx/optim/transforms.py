@@ -282,9 +282,9 @@ class Stateless:
     def update(self, grads: T, state: EmptyState, params: T, value: ArrayLike | None = None, /) -> tuple[T, EmptyState]:
         """Return the changed gradients."""
         check_kind(state, EmptyState, type(self).__name__.strip("_"))
-        return self.change(grads, params), state
+        return self._change(grads, params), state
 
-    def change(self, grads: T, params: T) -> T:
+    def _change(self, grads: T, params: T) -> T:
         """Return the changed gradients."""
         raise NotImplementedError  # each transformation has its own
 
@@ -300,18 +300,8 @@ class StatelessRescaling(Stateless):
 
 
 @attrs.frozen
-class _Scale(StatelessRescaling):
-    factor: float
-
-    def __attrs_post_init__(self) -> None:
-        _check_factor(self.factor, "scale")
-
-    def change(self, grads: T, params: T) -> T:
-        return times(grads, self.factor)
-
-
-def scale(factor: float) -> Rescaling[EmptyState]:
-    """Return the rule that multiplies gradients (or, behind an optimizer, updates) by a number, 0 or more.
+class Scale(StatelessRescaling):
+    """The rule that multiplies gradients (or, behind an optimizer, updates) by a number, 0 or more.
 
     Raises:
         ArgumentError: the factor is below 0: `scale_by_learning_rate` goes downhill.
@@ -320,7 +310,14 @@ def scale(factor: float) -> Rescaling[EmptyState]:
     >>> scale(2.0).update(afx.ones(1), scale(2.0).init(None), afx.zeros(1), None)[0]
     Array([2.], dtype=float32)
     """
-    return _Scale(factor)
+
+    factor: float
+
+    def __attrs_post_init__(self) -> None:
+        _check_factor(self.factor, "scale")
+
+    def _change(self, grads: T, params: T) -> T:
+        return times(grads, self.factor)
 
 
 def _check_factor(factor: float | Array, who: str) -> None:
@@ -345,25 +342,8 @@ class ScheduleState:
 
 
 @attrs.frozen
-class _ScaleBySchedule:
-    schedule: Schedule
-    rescales: ClassVar[Literal[True]] = True
-
-    def init(self, params: object) -> ScheduleState:
-        factor = rate_at(self.schedule, count_zero())
-        _check_factor(factor, "scale_by_schedule")
-        return ScheduleState(count_zero(), factor)
-
-    def update(
-        self, grads: T, state: ScheduleState, params: T, value: ArrayLike | None = None, /
-    ) -> tuple[T, ScheduleState]:
-        check_kind(state, ScheduleState, "scale_by_schedule")
-        factor = rate_at(self.schedule, state.count)
-        return times(grads, factor), ScheduleState(state.count + 1, factor)
-
-
-def scale_by_schedule(schedule: Schedule) -> Rescaling[ScheduleState]:
-    """Return the rule that multiplies by a function of the number of steps taken, 0 or more.
+class ScaleBySchedule:
+    """The rule that multiplies by a function of the number of steps taken, 0 or more.
 
     Raises:
         ArgumentError: the first factor is below 0 (in ``init``).
@@ -373,27 +353,28 @@ def scale_by_schedule(schedule: Schedule) -> Rescaling[ScheduleState]:
     >>> rule.update(afx.ones(1), rule.init(None), afx.zeros(1), None)[0]
     Array([0.5], dtype=float32)
     """
-    return _ScaleBySchedule(schedule)
+
+    schedule: Schedule
+    rescales: ClassVar[Literal[True]] = True
+
+    def init(self, params: object) -> ScheduleState:
+        """Return the state before the first step."""
+        factor = rate_at(self.schedule, count_zero())
+        _check_factor(factor, "scale_by_schedule")
+        return ScheduleState(count_zero(), factor)
+
+    def update(
+        self, grads: T, state: ScheduleState, params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, ScheduleState]:
+        """Return the gradients times the factor of this step, and the next state."""
+        check_kind(state, ScheduleState, "scale_by_schedule")
+        factor = rate_at(self.schedule, state.count)
+        return times(grads, factor), ScheduleState(state.count + 1, factor)
 
 
 @attrs.frozen
-class _ScaleByTrustRatio(StatelessRescaling):
-    who: ClassVar[str] = "scale_by_trust_ratio"
-    coefficient: float = attrs.field(validator=hyperparameters.check_positive)
-    eps: float = attrs.field(validator=hyperparameters.check_not_negative)
-
-    def change(self, grads: T, params: T) -> T:
-        def scaled(u: Array, p: Array) -> Array:
-            weight, size = norm_of_shards(vector_norm(p)), norm_of_shards(vector_norm(u))
-            unknown = (weight == 0) | (size == 0)
-            ratio = as_real(self.coefficient, u) * weight / where(unknown, 1.0, size + as_real(self.eps, u))
-            return where(unknown, 1.0, ratio) * u
-
-        return map_trained(scaled, grads, params)
-
-
-def scale_by_trust_ratio(coefficient: float = 1.0, *, eps: float = 0.0) -> Rescaling[EmptyState]:
-    """Return the rule that gives each array of the updates ``coefficient`` times the norm of its parameters.
+class ScaleByTrustRatio(StatelessRescaling):
+    """The rule that gives each array of the updates ``coefficient`` times the norm of its parameters.
 
     Where either norm is 0 the update stays as it is. Source: You et al. 2017 (LARS) and 2020 (LAMB).
 
@@ -409,23 +390,24 @@ def scale_by_trust_ratio(coefficient: float = 1.0, *, eps: float = 0.0) -> Resca
     >>> rule.update(afx.asarray([3.0, 4.0]), rule.init(None), afx.asarray([0.0, 1.0]), None)[0]
     Array([0.6, 0.8], dtype=float32)
     """
-    return _ScaleByTrustRatio(coefficient, eps)
 
+    who: ClassVar[str] = "scale_by_trust_ratio"
+    coefficient: float = attrs.field(default=1.0, validator=hyperparameters.check_positive)
+    eps: float = attrs.field(default=0.0, kw_only=True, validator=hyperparameters.check_not_negative)
 
-@attrs.frozen
-class _ScaleByParamBlockRms(StatelessRescaling):
-    who: ClassVar[str] = "scale_by_param_block_rms"
-    least: float = attrs.field(validator=hyperparameters.check_positive)
-
-    def change(self, grads: T, params: T) -> T:
+    def _change(self, grads: T, params: T) -> T:
         def scaled(u: Array, p: Array) -> Array:
-            return u * maximum(vector_norm(p) / max(p.size, 1) ** 0.5, as_real(self.least, p))
+            weight, size = norm_of_shards(vector_norm(p)), norm_of_shards(vector_norm(u))
+            unknown = (weight == 0) | (size == 0)
+            ratio = as_real(self.coefficient, u) * weight / where(unknown, 1.0, size + as_real(self.eps, u))
+            return where(unknown, 1.0, ratio) * u
 
         return map_trained(scaled, grads, params)
 
 
-def scale_by_param_block_rms(least: float = 1e-3) -> Rescaling[EmptyState]:
-    """Return the rule that multiplies each array of the updates by the root mean square of its parameters.
+@attrs.frozen
+class ScaleByParamBlockRms(StatelessRescaling):
+    """The rule that multiplies each array of the updates by the root mean square of its parameters.
 
     Source: Shazeer & Stern 2018, section 8, for Adafactor.
 
@@ -440,7 +422,15 @@ def scale_by_param_block_rms(least: float = 1e-3) -> Rescaling[EmptyState]:
     >>> rule.update(afx.ones(2), rule.init(None), afx.asarray([2.0, 2.0]), None)[0]
     Array([2., 2.], dtype=float32)
     """
-    return _ScaleByParamBlockRms(least)
+
+    who: ClassVar[str] = "scale_by_param_block_rms"
+    least: float = attrs.field(default=1e-3, validator=hyperparameters.check_positive)
+
+    def _change(self, grads: T, params: T) -> T:
+        def scaled(u: Array, p: Array) -> Array:
+            return u * maximum(vector_norm(p) / max(p.size, 1) ** 0.5, as_real(self.least, p))
+
+        return map_trained(scaled, grads, params)
 
 
 # --- decay
@@ -464,17 +454,8 @@ def _decay(update: Array, param: Array, strength: float | Array, mask: bool | Ar
 
 
 @attrs.frozen
-class _AddDecayedWeights(Stateless):
-    who: ClassVar[str] = "add_decayed_weights"
-    strength: float = attrs.field(validator=hyperparameters.check_not_negative)
-    mask: Mask
-
-    def change(self, grads: T, params: T) -> T:
-        return decay_weights(grads, params, self.strength, self.mask)
-
-
-def add_decayed_weights(strength: float, *, mask: Mask = True) -> Transformation[EmptyState]:
-    """Return the rule that adds ``strength · parameter`` to each gradient, the derivative of an L2 penalty.
+class AddDecayedWeights(Stateless):
+    """The rule that adds ``strength · parameter`` to each gradient, the derivative of an L2 penalty.
 
     In front of `scale_by_adam` the penalty is scaled as the gradient is; between it and `scale_by_learning_rate` it is
     decoupled, as in `adamw`.
@@ -493,7 +474,13 @@ def add_decayed_weights(strength: float, *, mask: Mask = True) -> Transformation
     >>> rule.update({"w": afx.zeros(1), "b": afx.zeros(1)}, rule.init(params), params, None)[0]
     {'w': Array([0.5], dtype=float32), 'b': Array([0.], dtype=float32)}
     """
-    return _AddDecayedWeights(strength, mask)
+
+    who: ClassVar[str] = "add_decayed_weights"
+    strength: float = attrs.field(validator=hyperparameters.check_not_negative)
+    mask: Mask = attrs.field(default=True, kw_only=True)
+
+    def _change(self, grads: T, params: T) -> T:
+        return decay_weights(grads, params, self.strength, self.mask)
 
 
 # --- averaging
@@ -514,26 +501,7 @@ class EmaState(Generic[T]):
 
 @attrs.frozen
 class Ema:
-    """The moving average of gradients; made by `ema`."""
-
-    decay: float = attrs.field(validator=hyperparameters.check_fraction)
-    debias: bool = True
-
-    def init(self, params: T) -> EmaState[T]:
-        """Return the state before the first step."""
-        return EmaState(count_zero(), zeros_of(params, "ema"))
-
-    def update(
-        self, grads: T, state: EmaState[T], params: T, value: ArrayLike | None = None, /
-    ) -> tuple[T, EmaState[T]]:
-        """Return the average, and the next state."""
-        check_kind(state, EmaState, "ema")
-        count, mean = state.count + 1, average(state.average, grads, self.decay)
-        return times(mean, 1 / (1 - self.decay**count)) if self.debias else mean, EmaState(count, mean)
-
-
-def ema(decay: float, *, debias: bool = True) -> Ema:
-    """Return the transformation to the moving average m = decay·m + (1 - decay)·g of the gradients.
+    """The transformation to the moving average m = decay·m + (1 - decay)·g of the gradients.
 
     Args:
         decay: how much of m is kept, from 0 up to 1.
@@ -547,7 +515,21 @@ def ema(decay: float, *, debias: bool = True) -> Ema:
     >>> rule.update(afx.ones(1), rule.init(afx.ones(1)), afx.ones(1))[0]
     Array([1.], dtype=float32)
     """
-    return Ema(decay, debias)
+
+    decay: float = attrs.field(validator=hyperparameters.check_fraction)
+    debias: bool = attrs.field(default=True, kw_only=True)
+
+    def init(self, params: T) -> EmaState[T]:
+        """Return the state before the first step."""
+        return EmaState(count_zero(), zeros_of(params, "ema"))
+
+    def update(
+        self, grads: T, state: EmaState[T], params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, EmaState[T]]:
+        """Return the average, and the next state."""
+        check_kind(state, EmaState, "ema")
+        count, mean = state.count + 1, average(state.average, grads, self.decay)
+        return times(mean, 1 / (1 - self.decay**count)) if self.debias else mean, EmaState(count, mean)
 
 
 # --- Descent: a transformation, a decoupled weight decay and a learning rate together, as most optimizers are made
@@ -612,3 +594,20 @@ def descent(
 ) -> Descent[S]:
     """Return the optimizer of a transformation, its arguments checked."""
     return Descent(rule, learning_rate, weight_decay, mask, who)
+
+
+# --- Names of functions, which users write, for the classes
+
+scale = Scale
+scale_by_schedule = ScaleBySchedule
+scale_by_trust_ratio = ScaleByTrustRatio
+scale_by_param_block_rms = ScaleByParamBlockRms
+add_decayed_weights = AddDecayedWeights
+ema = Ema
+
+# names in files of earlier versions
+_Scale = Scale
+_ScaleBySchedule = ScaleBySchedule
+_ScaleByTrustRatio = ScaleByTrustRatio
+_ScaleByParamBlockRms = ScaleByParamBlockRms
+_AddDecayedWeights = AddDecayedWeights

@@ -169,7 +169,7 @@ def numeric_arguments() -> list[tuple[str, str]]:
     return [
         (name, p.name)
         for name, make in makes.items()
-        if inspect.isfunction(make)
+        if inspect.isfunction(make) or (inspect.isclass(make) and name.islower())
         for p in inspect.signature(make).parameters.values()
         if str(p.annotation).split(" ")[0] in NUMBERS
     ]

@@ -16,11 +16,15 @@ from tests.optim import cases
 
 
 def makers(method: str) -> set[str]:
-    """Return the functions of `afx.optim` whose results have a method, by the class that they say they return."""
+    """Return what makes things with a method in `afx.optim`: functions, by what they say they return, and classes under
+    a function's name.
+    """
     found = set[str]()
     for name in optim.__all__:
         make = inspect.unwrap(getattr(optim, name))
-        if inspect.isfunction(make):
+        if inspect.isclass(make) and name.islower() and hasattr(make, method):
+            found.add(name)
+        elif inspect.isfunction(make):
             kind = re.split(r"[\[ ]", str(make.__annotations__["return"]))[0]
             if hasattr(make.__globals__.get(kind), method):
                 found.add(name)

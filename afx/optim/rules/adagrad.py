@@ -59,9 +59,25 @@ class RmsState(Generic[T]):
     mean: T | None
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ScaleByRms:
-    """RMSProp's transformation; made by `scale_by_rms`."""
+    """RMSProp's transformation of gradients, g / (√v + eps): what `rmsprop` multiplies by its learning rate.
+
+    Args:
+        decay: of the averages, from 0 up to 1.
+        eps: added to the root, above 0.
+        centered: divides by the standard deviation in place of the root mean square; Optax's ``scale_by_stddev``.
+        eps_in_root: adds eps inside of the root, as Optax does by default.
+        bias_correction: corrects the averages for their start at 0, as Adam does.
+
+    Raises:
+        ArgumentError: an argument out of its range.
+
+    >>> import afx
+    >>> rule = scale_by_rms(decay=0.75)
+    >>> rule.update(afx.ones(1), rule.init(afx.ones(1)), afx.ones(1))[0]
+    Array([2.], dtype=float32)
+    """
 
     who: ClassVar[str] = "scale_by_rms"
     decay: float = attrs.field(default=0.99, validator=hyperparameters.check_fraction)
@@ -107,34 +123,6 @@ def _scale(rule: ScaleByRms | Rmsprop, grads: T, state: RmsState[T], corrects: b
     return map_trained(divide, grads, moment), RmsState(count, nu, mean)
 
 
-def scale_by_rms(
-    *,
-    decay: float = 0.99,
-    eps: float = 1e-8,
-    centered: bool = False,
-    eps_in_root: bool = False,
-    bias_correction: bool = False,
-) -> ScaleByRms:
-    """Return RMSProp's transformation of gradients, g / (√v + eps): what `rmsprop` multiplies by its learning rate.
-
-    Args:
-        decay: of the averages, from 0 up to 1.
-        eps: added to the root, above 0.
-        centered: divides by the standard deviation in place of the root mean square; Optax's ``scale_by_stddev``.
-        eps_in_root: adds eps inside of the root, as Optax does by default.
-        bias_correction: corrects the averages for their start at 0, as Adam does.
-
-    Raises:
-        ArgumentError: an argument out of its range.
-
-    >>> import afx
-    >>> rule = scale_by_rms(decay=0.75)
-    >>> rule.update(afx.ones(1), rule.init(afx.ones(1)), afx.ones(1))[0]
-    Array([2.], dtype=float32)
-    """
-    return ScaleByRms(decay, eps, centered, eps_in_root, bias_correction)
-
-
 @attrs.frozen
 class RmspropState(Generic[T]):
     """The state of RMSProp.
@@ -157,14 +145,39 @@ class RmspropState(Generic[T]):
 
 @attrs.frozen
 class Rmsprop:
-    """RMSProp; made by `rmsprop`, which says what the attributes are."""
+    """RMSProp: steps of ``-learning_rate · g / (√v + eps)``, where v = decay·v + (1 - decay)·g².
+
+    With momentum, the step is along u = momentum·u + g / (√v + eps). Centred, v - m² stands for v, where
+    m = decay·m + (1 - decay)·g: a gradient that hardly changes has no variance, and steps are then large; a larger eps,
+    such as 1e-2, bounds them.
+
+    Source: Hinton 2012, lecture 6e (decay 0.9); the centred form is of Graves 2013 (Generating sequences with recurrent
+    neural networks). Defaults and eps outside of the root are torch's; Graves and Optax add eps inside of the root, and Optax's
+    decay is 0.9: ``decay=0.9, eps_in_root=True``.
+
+    Args:
+        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        decay: of the averages, from 0 up to 1.
+        eps: added to the root, above 0.
+        momentum: gathers the scaled gradients, from 0 up to 1.
+        centered: divides by the standard deviation in place of the root mean square.
+        eps_in_root: adds eps inside of the root.
+
+    Raises:
+        ArgumentError: an argument out of its range.
+
+    >>> import afx
+    >>> optimizer = rmsprop(0.1, decay=0.75)
+    >>> optimizer.step(afx.ones(1), afx.ones(1), optimizer.init(afx.ones(1)))[0]
+    Array([0.8], dtype=float32)
+    """
 
     learning_rate: LearningRate = attrs.field(validator=hyperparameters.check_positive)
-    decay: float = attrs.field(default=0.99, validator=hyperparameters.check_fraction)
-    eps: float = attrs.field(default=1e-8, validator=hyperparameters.check_positive)
-    momentum: float = attrs.field(default=0.0, validator=hyperparameters.check_fraction)
-    centered: bool = False
-    eps_in_root: bool = False
+    decay: float = attrs.field(default=0.99, kw_only=True, validator=hyperparameters.check_fraction)
+    eps: float = attrs.field(default=1e-8, kw_only=True, validator=hyperparameters.check_positive)
+    momentum: float = attrs.field(default=0.0, kw_only=True, validator=hyperparameters.check_fraction)
+    centered: bool = attrs.field(default=False, kw_only=True)
+    eps_in_root: bool = attrs.field(default=False, kw_only=True)
 
     def init(self, params: T) -> RmspropState[T]:
         """Return the state before the first step."""
@@ -192,44 +205,6 @@ class Rmsprop:
         return apply_rule(self.descend, params, grads, state, value)
 
 
-def rmsprop(
-    learning_rate: LearningRate,
-    *,
-    decay: float = 0.99,
-    eps: float = 1e-8,
-    momentum: float = 0.0,
-    centered: bool = False,
-    eps_in_root: bool = False,
-) -> Rmsprop:
-    """Return RMSProp: steps of ``-learning_rate · g / (√v + eps)``, where v = decay·v + (1 - decay)·g².
-
-    With momentum, the step is along u = momentum·u + g / (√v + eps). Centred, v - m² stands for v, where
-    m = decay·m + (1 - decay)·g: a gradient that hardly changes has no variance, and steps are then large; a larger eps,
-    such as 1e-2, bounds them.
-
-    Source: Hinton 2012, lecture 6e (decay 0.9); the centred form is of Graves 2013 (Generating sequences with recurrent
-    neural networks). Defaults and eps outside of the root are torch's; Graves and Optax add eps inside of the root, and Optax's
-    decay is 0.9: ``decay=0.9, eps_in_root=True``.
-
-    Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
-        decay: of the averages, from 0 up to 1.
-        eps: added to the root, above 0.
-        momentum: gathers the scaled gradients, from 0 up to 1.
-        centered: divides by the standard deviation in place of the root mean square.
-        eps_in_root: adds eps inside of the root.
-
-    Raises:
-        ArgumentError: an argument out of its range.
-
-    >>> import afx
-    >>> optimizer = rmsprop(0.1, decay=0.75)
-    >>> optimizer.step(afx.ones(1), afx.ones(1), optimizer.init(afx.ones(1)))[0]
-    Array([0.8], dtype=float32)
-    """
-    return Rmsprop(learning_rate, decay, eps, momentum, centered, eps_in_root)
-
-
 # --- Adagrad and Adadelta: gradients over the root of a sum, or an average, of squares
 
 
@@ -244,9 +219,17 @@ class RssState(Generic[T]):
     sum_of_squares: T
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ScaleByRss:
-    """Adagrad's transformation; made by `scale_by_rss`."""
+    """Adagrad's transformation of gradients, over the root of the sum of squares.
+
+    Arguments and errors are those of `adagrad`.
+
+    >>> import afx
+    >>> rule = scale_by_rss()
+    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0]
+    Array([1.], dtype=float32)
+    """
 
     who: ClassVar[str] = "adagrad"
     initial: float = attrs.field(default=0.0, validator=hyperparameters.check_not_negative)
@@ -270,19 +253,6 @@ class ScaleByRss:
         if not self.eps_in_root:
             return g / (safe_sqrt(s) + eps)
         return where(s > 0, g / sqrt(s + eps), 0.0)
-
-
-def scale_by_rss(*, initial: float = 0.0, eps: float = 1e-10, eps_in_root: bool = False) -> ScaleByRss:
-    """Return Adagrad's transformation of gradients, over the root of the sum of squares.
-
-    Arguments and errors are those of `adagrad`.
-
-    >>> import afx
-    >>> rule = scale_by_rss()
-    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0]
-    Array([1.], dtype=float32)
-    """
-    return ScaleByRss(initial, eps, eps_in_root)
 
 
 def adagrad(
@@ -335,9 +305,17 @@ class AdadeltaState(Generic[T]):
     moves: T
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ScaleByAdadelta:
-    """Adadelta's transformation; made by `scale_by_adadelta`."""
+    """Adadelta's transformation of gradients: what `adadelta` multiplies by its learning rate.
+
+    Arguments and errors are those of `adadelta`.
+
+    >>> import afx
+    >>> rule = scale_by_adadelta(rho=0.75, eps=1e-6)
+    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0].round(4)
+    Array([0.002], dtype=float32)
+    """
 
     rho: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
     eps: float = attrs.field(default=1e-6, validator=hyperparameters.check_positive)
@@ -360,19 +338,6 @@ class ScaleByAdadelta:
 
         updates = map_trained(moved, grads, squares, state.moves)
         return updates, AdadeltaState(squares, average_square(state.moves, updates, self.rho))
-
-
-def scale_by_adadelta(*, rho: float = 0.9, eps: float = 1e-6) -> ScaleByAdadelta:
-    """Return Adadelta's transformation of gradients: what `adadelta` multiplies by its learning rate.
-
-    Arguments and errors are those of `adadelta`.
-
-    >>> import afx
-    >>> rule = scale_by_adadelta(rho=0.75, eps=1e-6)
-    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0].round(4)
-    Array([0.002], dtype=float32)
-    """
-    return ScaleByAdadelta(rho, eps)
 
 
 def adadelta(
@@ -552,9 +517,19 @@ class FactoredState(Generic[T]):
     nu: T
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ScaleByFactoredRms:
-    """Adafactor's transformation; made by `scale_by_factored_rms`."""
+    """Adafactor's transformation: gradients over the root of a mean square that rows and columns share.
+
+    Arguments and errors are those of `adafactor`.
+
+    >>> import afx
+    >>> rule = scale_by_factored_rms(least_length=2)
+    >>> g = afx.asarray([[1.0, 2.0], [2.0, 4.0]])
+    >>> rule.update(g, rule.init(g), g)[0].round(4)
+    Array([[1., 1.],
+           [1., 1.]], dtype=float32)
+    """
 
     who: ClassVar[str] = "adafactor"
     decay: float = attrs.field(default=0.8, validator=hyperparameters.check_positive)
@@ -615,21 +590,6 @@ class ScaleByFactoredRms:
         left = second - 1 if second > first else second
         share = row / mean(row, axis=left, keepdims=True)
         return g / sqrt(expand_dims(share, first)) / sqrt(expand_dims(column, second))
-
-
-def scale_by_factored_rms(*, decay: float = 0.8, eps: float = 1e-30, least_length: int = 128) -> ScaleByFactoredRms:
-    """Return Adafactor's transformation: gradients over the root of a mean square that rows and columns share.
-
-    Arguments and errors are those of `adafactor`.
-
-    >>> import afx
-    >>> rule = scale_by_factored_rms(least_length=2)
-    >>> g = afx.asarray([[1.0, 2.0], [2.0, 4.0]])
-    >>> rule.update(g, rule.init(g), g)[0].round(4)
-    Array([[1., 1.],
-           [1., 1.]], dtype=float32)
-    """
-    return ScaleByFactoredRms(decay, eps, least_length)
 
 
 @attrs.frozen
@@ -735,3 +695,12 @@ def adafactor(
     """
     rule = scale_by_factored_rms(decay=decay, eps=eps, least_length=least_length)
     return Adafactor(learning_rate, rule, clipping, scale_by_parameters, momentum, weight_decay, mask)
+
+
+# --- Names of functions, which users write, for the classes
+
+scale_by_rms = ScaleByRms
+scale_by_rss = ScaleByRss
+scale_by_adadelta = ScaleByAdadelta
+scale_by_factored_rms = ScaleByFactoredRms
+rmsprop = Rmsprop

@@ -88,9 +88,25 @@ class Moments:
         raise NotImplementedError  # each kind of Adam has its own
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ScaleByAdam(Moments):
-    """Adam's transformation; made by `scale_by_adam`."""
+    """Adam's transformation of gradients, m̂ / (√(v̂ + eps_root) + eps): what `adam` multiplies by its learning rate.
+
+    Args:
+        b1: decay of the average gradient, from 0 up to 1.
+        b2: decay of the average square, from 0 up to 1.
+        eps: added to the root, above 0.
+        nesterov: looks one step of the average ahead, as Optax's ``nadam`` does.
+        eps_root: added under the root, 0 or more.
+
+    Raises:
+        ArgumentError: an argument out of its range.
+
+    >>> import afx
+    >>> rule = scale_by_adam()
+    >>> rule.update(afx.asarray([3.0, -1e-3]), rule.init(afx.ones(2)), afx.ones(2))[0].round(3)
+    Array([ 1., -1.], dtype=float32)
+    """
 
     who: ClassVar[str] = "scale_by_adam"
     b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
@@ -122,29 +138,6 @@ def scale_moments(
     squares = map_trained(lambda n: n + as_real(inside, n), nu) if is_nonzero(rule.eps_root) else nu
     direction = map_trained(lambda m, n: as_real(factor, m) * m / (safe_sqrt(n) + as_real(eps, n)), mean, squares)
     return direction, MomentsState(count, mu, nu)
-
-
-def scale_by_adam(
-    *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, nesterov: bool = False, eps_root: float = 0.0
-) -> ScaleByAdam:
-    """Return Adam's transformation of gradients, m̂ / (√(v̂ + eps_root) + eps): what `adam` multiplies by its learning rate.
-
-    Args:
-        b1: decay of the average gradient, from 0 up to 1.
-        b2: decay of the average square, from 0 up to 1.
-        eps: added to the root, above 0.
-        nesterov: looks one step of the average ahead, as Optax's ``nadam`` does.
-        eps_root: added under the root, 0 or more.
-
-    Raises:
-        ArgumentError: an argument out of its range.
-
-    >>> import afx
-    >>> rule = scale_by_adam()
-    >>> rule.update(afx.asarray([3.0, -1e-3]), rule.init(afx.ones(2)), afx.ones(2))[0].round(3)
-    Array([ 1., -1.], dtype=float32)
-    """
-    return ScaleByAdam(b1, b2, eps, nesterov, eps_root)
 
 
 @attrs.frozen
@@ -290,9 +283,17 @@ class AmsgradState(Generic[T]):
     nu_max: T
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ScaleByAmsgrad:
-    """AMSGrad's transformation; made by `scale_by_amsgrad`."""
+    """AMSGrad's transformation of gradients: what `amsgrad` multiplies by its learning rate.
+
+    Arguments and errors are those of `amsgrad`.
+
+    >>> import afx
+    >>> rule = scale_by_amsgrad()
+    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0]
+    Array([1.], dtype=float32)
+    """
 
     b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
     b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
@@ -321,21 +322,6 @@ class ScaleByAmsgrad:
             return as_real(first, m) * m / (safe_sqrt(n) * as_real(correction, n) + as_real(self.eps, n))
 
         return map_trained(scaled, mu, nu_max), AmsgradState(count, mu, nu, nu_max)
-
-
-def scale_by_amsgrad(
-    *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, correct_first: bool = False
-) -> ScaleByAmsgrad:
-    """Return AMSGrad's transformation of gradients: what `amsgrad` multiplies by its learning rate.
-
-    Arguments and errors are those of `amsgrad`.
-
-    >>> import afx
-    >>> rule = scale_by_amsgrad()
-    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0]
-    Array([1.], dtype=float32)
-    """
-    return ScaleByAmsgrad(b1, b2, eps, correct_first)
 
 
 def amsgrad(
@@ -377,9 +363,17 @@ def amsgrad(
 # --- Yogi
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ScaleByYogi(Moments):
-    """Yogi's transformation; made by `scale_by_yogi`."""
+    """Yogi's transformation of gradients: what `yogi` multiplies by its learning rate.
+
+    Arguments and errors are those of `yogi`.
+
+    >>> import afx
+    >>> rule = scale_by_yogi(eps=1e-9)
+    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0].round(2)
+    Array([1.], dtype=float32)
+    """
 
     b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
     b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
@@ -406,19 +400,6 @@ class ScaleByYogi(Moments):
             return as_real(first, m) * m / (safe_sqrt(n) * as_real(second, n) + as_real(self.eps, n))
 
         return map_trained(divided, mu, nu), MomentsState(count, mu, nu)
-
-
-def scale_by_yogi(*, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-3, initial: float = 1e-6) -> ScaleByYogi:
-    """Return Yogi's transformation of gradients: what `yogi` multiplies by its learning rate.
-
-    Arguments and errors are those of `yogi`.
-
-    >>> import afx
-    >>> rule = scale_by_yogi(eps=1e-9)
-    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0].round(2)
-    Array([1.], dtype=float32)
-    """
-    return ScaleByYogi(b1, b2, eps, initial)
 
 
 def yogi(
@@ -459,9 +440,17 @@ def yogi(
 # --- Adamax
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ScaleByAdamax(Moments):
-    """Adamax's transformation; made by `scale_by_adamax`."""
+    """Adamax' transformation of gradients: what `adamax` multiplies by its learning rate.
+
+    Arguments and errors are those of `adamax`.
+
+    >>> import afx
+    >>> rule = scale_by_adamax()
+    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0]
+    Array([1.], dtype=float32)
+    """
 
     b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
     b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
@@ -477,19 +466,6 @@ class ScaleByAdamax(Moments):
         nu = map_trained(largest, state.nu, grads)
         first = size / (1 - self.b1**count)
         return map_trained(lambda m, n: as_real(first, m) * m / n, mu, nu), MomentsState(count, mu, nu)
-
-
-def scale_by_adamax(*, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> ScaleByAdamax:
-    """Return Adamax' transformation of gradients: what `adamax` multiplies by its learning rate.
-
-    Arguments and errors are those of `adamax`.
-
-    >>> import afx
-    >>> rule = scale_by_adamax()
-    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0]
-    Array([1.], dtype=float32)
-    """
-    return ScaleByAdamax(b1, b2, eps)
 
 
 def adamax(
@@ -544,9 +520,17 @@ class NadamState(Generic[T]):
     product: Array
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ScaleByNadam:
-    """NAdam's transformation; made by `scale_by_nadam`."""
+    """NAdam's transformation of gradients: what `nadam` multiplies by its learning rate.
+
+    Arguments and errors are those of `nadam`.
+
+    >>> import afx
+    >>> rule = scale_by_nadam(momentum_decay=None)
+    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0].round(4)
+    Array([1.4737], dtype=float32)
+    """
 
     b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
     b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
@@ -580,21 +564,6 @@ class ScaleByNadam:
             return direction / (safe_sqrt(n) * as_real(second, n) + as_real(self.eps, n))
 
         return map_trained(scaled, grads, mu, nu), NadamState(count, mu, nu, product)
-
-
-def scale_by_nadam(
-    *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, momentum_decay: float | None = 4e-3
-) -> ScaleByNadam:
-    """Return NAdam's transformation of gradients: what `nadam` multiplies by its learning rate.
-
-    Arguments and errors are those of `nadam`.
-
-    >>> import afx
-    >>> rule = scale_by_nadam(momentum_decay=None)
-    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0].round(4)
-    Array([1.4737], dtype=float32)
-    """
-    return ScaleByNadam(b1, b2, eps, momentum_decay)
 
 
 def nadam(
@@ -636,9 +605,17 @@ def nadam(
 # --- RAdam
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ScaleByRadam(Moments):
-    """RAdam's transformation; made by `scale_by_radam`."""
+    """RAdam's transformation of gradients: what `radam` multiplies by its learning rate.
+
+    Arguments and errors are those of `radam`.
+
+    >>> import afx
+    >>> rule = scale_by_radam()
+    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0].round(4)
+    Array([4.], dtype=float32)
+    """
 
     b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
     b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
@@ -666,21 +643,6 @@ class ScaleByRadam(Moments):
             return where(rectified, adapted, as_real(first, m) * m)
 
         return map_trained(scaled, mu, nu), MomentsState(count, mu, nu)
-
-
-def scale_by_radam(
-    *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, threshold: float = 5.0, correct_eps: bool = True
-) -> ScaleByRadam:
-    """Return RAdam's transformation of gradients: what `radam` multiplies by its learning rate.
-
-    Arguments and errors are those of `radam`.
-
-    >>> import afx
-    >>> rule = scale_by_radam()
-    >>> rule.update(afx.asarray([4.0]), rule.init(afx.ones(1)), afx.ones(1))[0].round(4)
-    Array([4.], dtype=float32)
-    """
-    return ScaleByRadam(b1, b2, eps, threshold, correct_eps)
 
 
 def radam(
@@ -719,3 +681,13 @@ def radam(
     """
     rule = scale_by_radam(b1=b1, b2=b2, eps=eps, threshold=threshold, correct_eps=correct_eps)
     return descent(rule, learning_rate, "radam", weight_decay, mask)
+
+
+# --- Names of functions, which users write, for the classes
+
+scale_by_adam = ScaleByAdam
+scale_by_amsgrad = ScaleByAmsgrad
+scale_by_yogi = ScaleByYogi
+scale_by_adamax = ScaleByAdamax
+scale_by_nadam = ScaleByNadam
+scale_by_radam = ScaleByRadam

@@ -82,11 +82,35 @@ class ArrayflowState(Generic[T]):
 
 @attrs.frozen
 class Arrayflow:
-    """The paper's optimizer; made by `arrayflow`, which says what the attributes are."""
+    """The optimizer of the ArrayFlow paper, which tunes its own step size.
+
+    The direction is g = beta·∇l + (1 - beta)·g, from g = 0, and the step is -s·g. Of the moving average of the loss over
+    ``window`` steps, backward differences over its last four values give the first derivative d1 and the second d2. s
+    grows by 2 % a step while d1 < 0, and shrinks by 1 % whenever d1 > 0 and d2 > 0; once that has happened, s never grows
+    again. The queues start filled with the first loss.
+
+    Source: the paper's section 5, algorithm 1, whose line 26 prints the averaged gradient as if it were x, and whose
+    queue of losses fills up in its first steps. The original program starts with full queues, as this does, and differs
+    twice: it lets s grow while d2 < 0, and it starts g with the first gradient.
+
+    Args:
+        initial_step: the first step size, s₀.
+        beta: the weight of the new gradient, from above 0 to 1.
+        window: how many losses are averaged.
+
+    Raises:
+        ArgumentError: an argument out of its range; a step without ``value=``.
+
+    >>> import afx
+    >>> optimizer = arrayflow(0.1)
+    >>> params, state = optimizer.step(afx.ones(1), afx.ones(1), optimizer.init(afx.ones(1)), value=1.0)
+    >>> params
+    Array([0.995], dtype=float32)
+    """
 
     initial_step: float = 1e-5
-    beta: float = 0.05
-    window: int = 10
+    beta: float = attrs.field(default=0.05, kw_only=True)
+    window: int = attrs.field(default=10, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         positive("initial_step", self.initial_step, "arrayflow")
@@ -148,35 +172,6 @@ def _loss(value: ArrayLike | None) -> Array:
     return asarray(value).astype(float64)
 
 
-def arrayflow(initial_step: float = 1e-5, *, beta: float = 0.05, window: int = 10) -> Arrayflow:
-    """Return the optimizer of the ArrayFlow paper, which tunes its own step size.
-
-    The direction is g = beta·∇l + (1 - beta)·g, from g = 0, and the step is -s·g. Of the moving average of the loss over
-    ``window`` steps, backward differences over its last four values give the first derivative d1 and the second d2. s
-    grows by 2 % a step while d1 < 0, and shrinks by 1 % whenever d1 > 0 and d2 > 0; once that has happened, s never grows
-    again. The queues start filled with the first loss.
-
-    Source: the paper's section 5, algorithm 1, whose line 26 prints the averaged gradient as if it were x, and whose
-    queue of losses fills up in its first steps. The original program starts with full queues, as this does, and differs
-    twice: it lets s grow while d2 < 0, and it starts g with the first gradient.
-
-    Args:
-        initial_step: the first step size, s₀.
-        beta: the weight of the new gradient, from above 0 to 1.
-        window: how many losses are averaged.
-
-    Raises:
-        ArgumentError: an argument out of its range; a step without ``value=``.
-
-    >>> import afx
-    >>> optimizer = arrayflow(0.1)
-    >>> params, state = optimizer.step(afx.ones(1), afx.ones(1), optimizer.init(afx.ones(1)), value=1.0)
-    >>> params
-    Array([0.995], dtype=float32)
-    """
-    return Arrayflow(initial_step, beta, window)
-
-
 # --- Prodigy: Adam that finds its learning rate from how far it has gone
 
 
@@ -207,15 +202,39 @@ class ProdigyState(Generic[T]):
 
 @attrs.frozen
 class Prodigy(Steps[ProdigyState[Any]]):
-    """Prodigy; made by `prodigy`, which says what the attributes are."""
+    """Prodigy: Adam whose learning rate is the distance to the solution, as far as gradients tell it.
+
+    Source: Mishchenko & Defazio 2024, Algorithm 4. Optax's corrects for the start of the averages as well, torch's on
+    request.
+
+    Args:
+        learning_rate: a factor, or a schedule of factors such as a cosine decay; 1 is the paper's.
+        b1: decay of the average gradient, from 0 up to 1.
+        b2: decay of the average square, from 0 up to 1; the distance is averaged by its root.
+        eps: added to the root, above 0, times the distance.
+        distance: the first estimate, above 0 and far below the distance.
+        weight_decay: the strength of the decoupled decay, 0 or more.
+        mask: what decays, as in `adamw`.
+
+    Raises:
+        ArgumentError: an argument out of its range.
+
+    >>> import afx
+    >>> optimizer, x = prodigy(), afx.asarray([5.0])
+    >>> state = optimizer.init(x)
+    >>> for _ in range(200):
+    ...     x, state = optimizer.step(x, 2 * x, state)
+    >>> bool(afx.abs(x[0]) < 0.1)
+    True
+    """
 
     learning_rate: LearningRate = attrs.field(default=1.0, validator=hyperparameters.check_positive)
-    b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
-    b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
-    eps: float = attrs.field(default=1e-8, validator=hyperparameters.check_positive)
-    distance: float = attrs.field(default=1e-6, validator=hyperparameters.check_positive)
-    weight_decay: float = attrs.field(default=0.0, validator=hyperparameters.check_not_negative)
-    mask: Mask = True
+    b1: float = attrs.field(default=0.9, kw_only=True, validator=hyperparameters.check_fraction)
+    b2: float = attrs.field(default=0.999, kw_only=True, validator=hyperparameters.check_fraction)
+    eps: float = attrs.field(default=1e-8, kw_only=True, validator=hyperparameters.check_positive)
+    distance: float = attrs.field(default=1e-6, kw_only=True, validator=hyperparameters.check_positive)
+    weight_decay: float = attrs.field(default=0.0, kw_only=True, validator=hyperparameters.check_not_negative)
+    mask: Mask = attrs.field(default=True, kw_only=True)
 
     def init(self, params: Any) -> ProdigyState[Any]:
         """Return the state before the first step."""
@@ -251,44 +270,6 @@ def _total(tree: Any) -> Array:
     """Return the sum of the numbers of a tree, in float64."""
     numbers = [x.astype(float64) for x in pytree.leaves(tree) if is_trained(x)]
     return reduce(lambda x, y: x + y, numbers, zeros((), float64))
-
-
-def prodigy(
-    learning_rate: LearningRate = 1.0,
-    *,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-    distance: float = 1e-6,
-    weight_decay: float = 0.0,
-    mask: Mask = True,
-) -> Prodigy:
-    """Return Prodigy: Adam whose learning rate is the distance to the solution, as far as gradients tell it.
-
-    Source: Mishchenko & Defazio 2024, Algorithm 4. Optax's corrects for the start of the averages as well, torch's on
-    request.
-
-    Args:
-        learning_rate: a factor, or a schedule of factors such as a cosine decay; 1 is the paper's.
-        b1: decay of the average gradient, from 0 up to 1.
-        b2: decay of the average square, from 0 up to 1; the distance is averaged by its root.
-        eps: added to the root, above 0, times the distance.
-        distance: the first estimate, above 0 and far below the distance.
-        weight_decay: the strength of the decoupled decay, 0 or more.
-        mask: what decays, as in `adamw`.
-
-    Raises:
-        ArgumentError: an argument out of its range.
-
-    >>> import afx
-    >>> optimizer, x = prodigy(), afx.asarray([5.0])
-    >>> state = optimizer.init(x)
-    >>> for _ in range(200):
-    ...     x, state = optimizer.step(x, 2 * x, state)
-    >>> bool(afx.abs(x[0]) < 0.1)
-    True
-    """
-    return Prodigy(learning_rate, b1, b2, eps, distance, weight_decay, mask)
 
 
 # --- Schedule-free training: gradients are taken between an optimizer's iterate and the average of its iterates
@@ -464,3 +445,9 @@ def _warm_up(learning_rate: LearningRate, warmup: int) -> LearningRate:
     if not isinstance(learning_rate, (int, float)):
         raise ArgumentError("schedule_free: a warm-up rises to a number: got a schedule; write the warm-up into it")
     return linear(0.0, learning_rate, warmup)
+
+
+# --- Names of functions, which users write, for the classes
+
+arrayflow = Arrayflow
+prodigy = Prodigy

@@ -47,9 +47,19 @@ class MuonState(Generic[T]):
     mu: T
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ScaleByMuon:
-    """Muon's transformation; made by `scale_by_muon`."""
+    """Muon's transformation of gradients, for matrices float[in, out] alone.
+
+    Arguments and errors are those of `muon`.
+
+    >>> import afx
+    >>> rule = scale_by_muon()
+    >>> g = afx.asarray([[3.0, 0.0], [0.0, 0.1]])
+    >>> rule.update(g, rule.init(g), g)[0].round(2)
+    Array([[0.7 , 0.  ],
+           [0.  , 1.13]], dtype=float32)
+    """
 
     beta: float = attrs.field(default=0.95, validator=hyperparameters.check_fraction)
     eps: float = attrs.field(default=1e-8, validator=hyperparameters.check_positive)
@@ -101,29 +111,6 @@ class ScaleByMuon:
         if self.consistent_rms is None:
             return z * math.sqrt(max(1.0, columns / rows))
         return z * (as_real(self.consistent_rms, z) * math.sqrt(max(rows, columns)))
-
-
-def scale_by_muon(
-    *,
-    beta: float = 0.95,
-    eps: float = 1e-8,
-    nesterov: bool = True,
-    coefficients: tuple[float, float, float] = QUINTIC,
-    iterations: int = 5,
-    consistent_rms: float | None = None,
-) -> ScaleByMuon:
-    """Return Muon's transformation of gradients, for matrices float[in, out] alone.
-
-    Arguments and errors are those of `muon`.
-
-    >>> import afx
-    >>> rule = scale_by_muon()
-    >>> g = afx.asarray([[3.0, 0.0], [0.0, 0.1]])
-    >>> rule.update(g, rule.init(g), g)[0].round(2)
-    Array([[0.7 , 0.  ],
-           [0.  , 1.13]], dtype=float32)
-    """
-    return ScaleByMuon(beta, eps, nesterov, coefficients, iterations, consistent_rms)
 
 
 def muon(
@@ -293,3 +280,8 @@ def lbfgs(learning_rate: LearningRate = 1.0, *, memory: int = 10) -> Descent[Lbf
     True
     """
     return descent(ScaleByLbfgs(memory), learning_rate, "lbfgs")
+
+
+# --- Names of functions, which users write, for the classes
+
+scale_by_muon = ScaleByMuon

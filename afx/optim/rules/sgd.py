@@ -62,7 +62,20 @@ class LearningRateState:
 
 @attrs.frozen
 class ScaleByLearningRate(Steps[LearningRateState]):
-    """The plainest optimizer; made by `scale_by_learning_rate`."""
+    """The optimizer that steps by ``-learning_rate`` times what it is given: the end of a chain.
+
+    Args:
+        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+
+    Raises:
+        ArgumentError: the learning rate is not above 0.
+
+    >>> import afx
+    >>> from afx import optim
+    >>> optimizer = optim.chain(optim.scale_by_adam(), optim.scale_by_learning_rate(0.5))
+    >>> optimizer.step(afx.ones(2), afx.ones(2), optimizer.init(afx.ones(2)))[0]
+    Array([0.5, 0.5], dtype=float32)
+    """
 
     who: ClassVar[str] = "scale_by_learning_rate"
     learning_rate: LearningRate = attrs.field(validator=hyperparameters.check_positive)
@@ -79,24 +92,6 @@ class ScaleByLearningRate(Steps[LearningRateState]):
         check_kind(state, LearningRateState, "scale_by_learning_rate")
         rate = next_rate(self.learning_rate, state)
         return times(grads, -rate), LearningRateState(state.count + 1, rate)
-
-
-def scale_by_learning_rate(learning_rate: LearningRate) -> ScaleByLearningRate:
-    """Return the optimizer that steps by ``-learning_rate`` times what it is given: the end of a chain.
-
-    Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
-
-    Raises:
-        ArgumentError: the learning rate is not above 0.
-
-    >>> import afx
-    >>> from afx import optim
-    >>> optimizer = optim.chain(optim.scale_by_adam(), optim.scale_by_learning_rate(0.5))
-    >>> optimizer.step(afx.ones(2), afx.ones(2), optimizer.init(afx.ones(2)))[0]
-    Array([0.5, 0.5], dtype=float32)
-    """
-    return ScaleByLearningRate(learning_rate)
 
 
 # --- momentum
@@ -141,30 +136,7 @@ class TraceState(Generic[T]):
 
 @attrs.frozen
 class Trace:
-    """Momentum as a transformation; made by `trace`."""
-
-    momentum: float
-    nesterov: bool = False
-    dampening: float = 0.0
-
-    def __attrs_post_init__(self) -> None:
-        check_momentum(self.momentum, self.nesterov, self.dampening, "trace")
-
-    def init(self, params: T) -> TraceState[T]:
-        """Return the state before the first step."""
-        return TraceState(count_zero(), zeros_of(params, "trace"))
-
-    def update(
-        self, grads: T, state: TraceState[T], params: T, value: ArrayLike | None = None, /
-    ) -> tuple[T, TraceState[T]]:
-        """Return the gathered gradients, and the next state."""
-        check_kind(state, TraceState, "trace")
-        direction, velocity = gather(grads, state.velocity, state.count, self.momentum, self.nesterov, self.dampening)
-        return direction, TraceState(state.count + 1, velocity)
-
-
-def trace(momentum: float, *, nesterov: bool = False, dampening: float = 0.0) -> Trace:
-    """Return the transformation that gathers gradients, v = momentum·v + (1 - dampening)·g, as `sgd` with momentum does.
+    """The transformation that gathers gradients, v = momentum·v + (1 - dampening)·g, as `sgd` with momentum does.
 
     Args:
         momentum: how much of v is kept, above 0 and below 1.
@@ -180,7 +152,25 @@ def trace(momentum: float, *, nesterov: bool = False, dampening: float = 0.0) ->
     >>> rule.update(afx.ones(1), state, afx.ones(1))[0]
     Array([1.5], dtype=float32)
     """
-    return Trace(momentum, nesterov, dampening)
+
+    momentum: float
+    nesterov: bool = attrs.field(default=False, kw_only=True)
+    dampening: float = attrs.field(default=0.0, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        check_momentum(self.momentum, self.nesterov, self.dampening, "trace")
+
+    def init(self, params: T) -> TraceState[T]:
+        """Return the state before the first step."""
+        return TraceState(count_zero(), zeros_of(params, "trace"))
+
+    def update(
+        self, grads: T, state: TraceState[T], params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, TraceState[T]]:
+        """Return the gathered gradients, and the next state."""
+        check_kind(state, TraceState, "trace")
+        direction, velocity = gather(grads, state.velocity, state.count, self.momentum, self.nesterov, self.dampening)
+        return direction, TraceState(state.count + 1, velocity)
 
 
 @attrs.frozen
@@ -201,12 +191,34 @@ class SgdState(Generic[T]):
 
 @attrs.frozen
 class Sgd:
-    """Gradient descent; made by `sgd`, which says what the attributes are."""
+    """Gradient descent: the step is ``-learning_rate · v``, where v is the gradient or gathers momentum.
+
+    Without momentum v = g; with it v = momentum·v + (1 - dampening)·g, where the first gradient is taken whole.
+    Nesterov's form steps along momentum·v + g in place of v.
+
+    Source: Polyak 1964; Nesterov 1983 as rewritten by Sutskever et al. 2013, who gather learning_rate·g: that differs
+    where the learning rate changes. torch and Optax do as afx does; Optax has no dampening.
+
+    Args:
+        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        momentum: how much of v is kept, from 0 up to 1.
+        nesterov: looks one step of momentum ahead.
+        dampening: how much of each gradient but the first is left out.
+
+    Raises:
+        ArgumentError: momentum outside [0, 1), Nesterov's form without momentum or with dampening, dampening without
+            momentum, or no positive learning rate.
+
+    >>> import afx
+    >>> optimizer = sgd(0.5)
+    >>> optimizer.step(afx.ones(2), afx.ones(2), optimizer.init(afx.ones(2)))[0]
+    Array([0.5, 0.5], dtype=float32)
+    """
 
     learning_rate: LearningRate = attrs.field(validator=hyperparameters.check_positive)
-    momentum: float = 0.0
-    nesterov: bool = False
-    dampening: float = 0.0
+    momentum: float = attrs.field(default=0.0, kw_only=True)
+    nesterov: bool = attrs.field(default=False, kw_only=True)
+    dampening: float = attrs.field(default=0.0, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_momentum(self.momentum, self.nesterov, self.dampening, "sgd")
@@ -233,33 +245,6 @@ class Sgd:
         return apply_rule(self.descend, params, grads, state, value)
 
 
-def sgd(learning_rate: LearningRate, *, momentum: float = 0.0, nesterov: bool = False, dampening: float = 0.0) -> Sgd:
-    """Return gradient descent: the step is ``-learning_rate · v``, where v is the gradient or gathers momentum.
-
-    Without momentum v = g; with it v = momentum·v + (1 - dampening)·g, where the first gradient is taken whole.
-    Nesterov's form steps along momentum·v + g in place of v.
-
-    Source: Polyak 1964; Nesterov 1983 as rewritten by Sutskever et al. 2013, who gather learning_rate·g: that differs
-    where the learning rate changes. torch and Optax do as afx does; Optax has no dampening.
-
-    Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
-        momentum: how much of v is kept, from 0 up to 1.
-        nesterov: looks one step of momentum ahead.
-        dampening: how much of each gradient but the first is left out.
-
-    Raises:
-        ArgumentError: momentum outside [0, 1), Nesterov's form without momentum or with dampening, dampening without
-            momentum, or no positive learning rate.
-
-    >>> import afx
-    >>> optimizer = sgd(0.5)
-    >>> optimizer.step(afx.ones(2), afx.ones(2), optimizer.init(afx.ones(2)))[0]
-    Array([0.5, 0.5], dtype=float32)
-    """
-    return Sgd(learning_rate, momentum, nesterov, dampening)
-
-
 # --- Rprop: each element has a step size of its own, which follows the signs of its gradients
 
 
@@ -280,13 +265,33 @@ class RpropState(Generic[T]):
 
 @attrs.frozen
 class Rprop(Steps[RpropState[Any]]):
-    """Rprop; made by `rprop`, which says what the attributes are."""
+    """Rprop: elements move against the signs of their gradients, farther while these stay, less when they change.
+
+    It is for whole gradients: noise of batches changes signs. Where a sign changes the element rests for a step.
+
+    Source: Riedmiller & Braun 1993, in the form without backtracking of Igel & Hüsken 2000, as in torch and Optax.
+
+    Args:
+        learning_rate: the first step size of every element, above 0.
+        shrink: what a size is multiplied by where a sign changes, above 0 and below 1.
+        grow: and where it stays, 1 or more.
+        least: the least size, above 0.
+        most: the largest size, above 0.
+
+    Raises:
+        ArgumentError: an argument out of its range.
+
+    >>> import afx
+    >>> optimizer = rprop(0.1)
+    >>> optimizer.step(afx.ones(2), afx.asarray([4.0, -0.1]), optimizer.init(afx.ones(2)))[0]
+    Array([0.9, 1.1], dtype=float32)
+    """
 
     learning_rate: float = 1e-2
-    shrink: float = 0.5
-    grow: float = 1.2
-    least: float = 1e-6
-    most: float = 50.0
+    shrink: float = attrs.field(default=0.5, kw_only=True)
+    grow: float = attrs.field(default=1.2, kw_only=True)
+    least: float = attrs.field(default=1e-6, kw_only=True)
+    most: float = attrs.field(default=50.0, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         for name in ("shrink", "grow", "least", "most"):
@@ -322,33 +327,6 @@ class Rprop(Steps[RpropState[Any]]):
         return map_trained(lambda s, g: -s * sign(g), sizes, gradients), RpropState(state.count + 1, sizes, gradients)
 
 
-def rprop(
-    learning_rate: float = 1e-2, *, shrink: float = 0.5, grow: float = 1.2, least: float = 1e-6, most: float = 50.0
-) -> Rprop:
-    """Return Rprop: elements move against the signs of their gradients, farther while these stay, less when they change.
-
-    It is for whole gradients: noise of batches changes signs. Where a sign changes the element rests for a step.
-
-    Source: Riedmiller & Braun 1993, in the form without backtracking of Igel & Hüsken 2000, as in torch and Optax.
-
-    Args:
-        learning_rate: the first step size of every element, above 0.
-        shrink: what a size is multiplied by where a sign changes, above 0 and below 1.
-        grow: and where it stays, 1 or more.
-        least: the least size, above 0.
-        most: the largest size, above 0.
-
-    Raises:
-        ArgumentError: an argument out of its range.
-
-    >>> import afx
-    >>> optimizer = rprop(0.1)
-    >>> optimizer.step(afx.ones(2), afx.asarray([4.0, -0.1]), optimizer.init(afx.ones(2)))[0]
-    Array([0.9, 1.1], dtype=float32)
-    """
-    return Rprop(learning_rate, shrink, grow, least, most)
-
-
 # --- Lion: steps by the sign of an average gradient
 
 
@@ -365,9 +343,17 @@ class LionState(Generic[T]):
     mu: T
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ScaleByLion:
-    """Lion's transformation; made by `scale_by_lion`."""
+    """Lion's transformation of gradients: what `lion` multiplies by its learning rate.
+
+    Arguments and errors are those of `lion`.
+
+    >>> import afx
+    >>> rule = scale_by_lion()
+    >>> rule.update(afx.asarray([4.0, -0.1]), rule.init(afx.ones(2)), afx.ones(2))[0]
+    Array([ 1., -1.], dtype=float32)
+    """
 
     b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
     b2: float = attrs.field(default=0.99, validator=hyperparameters.check_fraction)
@@ -383,19 +369,6 @@ class ScaleByLion:
         check_kind(state, LionState, "lion")
         direction = map_trained(sign, average(state.mu, grads, self.b1))
         return direction, LionState(state.count + 1, average(state.mu, grads, self.b2))
-
-
-def scale_by_lion(*, b1: float = 0.9, b2: float = 0.99) -> ScaleByLion:
-    """Return Lion's transformation of gradients: what `lion` multiplies by its learning rate.
-
-    Arguments and errors are those of `lion`.
-
-    >>> import afx
-    >>> rule = scale_by_lion()
-    >>> rule.update(afx.asarray([4.0, -0.1]), rule.init(afx.ones(2)), afx.ones(2))[0]
-    Array([ 1., -1.], dtype=float32)
-    """
-    return ScaleByLion(b1, b2)
 
 
 def lion(
@@ -486,16 +459,38 @@ class LarsState(Generic[T]):
 
 @attrs.frozen
 class Lars:
-    """LARS; made by `lars`, which says what the attributes are."""
+    """LARS: momentum of steps that are, for each array, in proportion to the norm of its parameters.
 
-    learning_rate: LearningRate = attrs.field(validator=hyperparameters.check_positive)
-    momentum: float = 0.9
-    nesterov: bool = False
-    weight_decay: float = attrs.field(default=0.0, validator=hyperparameters.check_not_negative)
-    mask: Mask = True
-    coefficient: float = attrs.field(default=1e-3, validator=hyperparameters.check_positive)
-    eps: float = attrs.field(default=0.0, validator=hyperparameters.check_not_negative)
-    trust_mask: Mask = True
+    Source: You, Gitman & Ginsburg 2017, Algorithm 1, as in Optax: the learning rate is inside of the momentum, where `sgd`
+    has it outside.
+
+    Args:
+        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        momentum: how much of past steps is kept, from 0 up to 1.
+        nesterov: looks one step of momentum ahead.
+        weight_decay: added to the gradient, before its norm is taken; 0 or more.
+        mask: what decays, as in `adamw`.
+        coefficient: the ratio of the norm of a step to that of the parameters, above 0.
+        eps: added to the norm of the gradient, 0 or more.
+        trust_mask: whose steps follow the norms; biases and scales are often left out.
+
+    Raises:
+        ArgumentError: an argument out of its range.
+
+    >>> import afx
+    >>> optimizer = lars(1.0, coefficient=0.1)
+    >>> optimizer.step(afx.asarray([3.0, 4.0]), afx.asarray([1.0, 0.0]), optimizer.init(afx.ones(2)))[0]
+    Array([2.5, 4. ], dtype=float32)
+    """
+
+    learning_rate: LearningRate = attrs.field(default=1.0, validator=hyperparameters.check_positive)
+    momentum: float = attrs.field(default=0.9, kw_only=True)
+    nesterov: bool = attrs.field(default=False, kw_only=True)
+    weight_decay: float = attrs.field(default=0.0, kw_only=True, validator=hyperparameters.check_not_negative)
+    mask: Mask = attrs.field(default=True, kw_only=True)
+    coefficient: float = attrs.field(default=1e-3, kw_only=True, validator=hyperparameters.check_positive)
+    eps: float = attrs.field(default=0.0, kw_only=True, validator=hyperparameters.check_not_negative)
+    trust_mask: Mask = attrs.field(default=True, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_momentum(self.momentum, self.nesterov, 0.0, "lars")
@@ -524,38 +519,11 @@ class Lars:
         return apply_rule(self.descend, params, grads, state, value)
 
 
-def lars(
-    learning_rate: LearningRate = 1.0,
-    *,
-    momentum: float = 0.9,
-    nesterov: bool = False,
-    weight_decay: float = 0.0,
-    mask: Mask = True,
-    coefficient: float = 1e-3,
-    eps: float = 0.0,
-    trust_mask: Mask = True,
-) -> Lars:
-    """Return LARS: momentum of steps that are, for each array, in proportion to the norm of its parameters.
+# --- Names of functions, which users write, for the classes
 
-    Source: You, Gitman & Ginsburg 2017, Algorithm 1, as in Optax: the learning rate is inside of the momentum, where `sgd`
-    has it outside.
-
-    Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
-        momentum: how much of past steps is kept, from 0 up to 1.
-        nesterov: looks one step of momentum ahead.
-        weight_decay: added to the gradient, before its norm is taken; 0 or more.
-        mask: what decays, as in `adamw`.
-        coefficient: the ratio of the norm of a step to that of the parameters, above 0.
-        eps: added to the norm of the gradient, 0 or more.
-        trust_mask: whose steps follow the norms; biases and scales are often left out.
-
-    Raises:
-        ArgumentError: an argument out of its range.
-
-    >>> import afx
-    >>> optimizer = lars(1.0, coefficient=0.1)
-    >>> optimizer.step(afx.asarray([3.0, 4.0]), afx.asarray([1.0, 0.0]), optimizer.init(afx.ones(2)))[0]
-    Array([2.5, 4. ], dtype=float32)
-    """
-    return Lars(learning_rate, momentum, nesterov, weight_decay, mask, coefficient, eps, trust_mask)
+scale_by_learning_rate = ScaleByLearningRate
+trace = Trace
+sgd = Sgd
+rprop = Rprop
+scale_by_lion = ScaleByLion
+lars = Lars

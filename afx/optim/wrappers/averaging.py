@@ -36,12 +36,30 @@ class AverageState(Generic[T]):
 
 @attrs.frozen
 class ParamsEma:
-    """The exponential moving average of parameters; made by `params_ema`."""
+    """The exponential moving average m = decay·m + (1 - decay)·p of parameters, to evaluate and to keep.
+
+    It stands beside the optimizer: call ``update`` after each step, ``params`` to evaluate. It starts at the first
+    parameters, as torch's ``AveragedModel`` does.
+
+    Args:
+        decay: how much of m is kept, from 0 up to 1.
+        debias: starts at 0, and corrects for it: m / (1 - decayᵗ), as Optax' ``ema`` does.
+        warmup: keeps less at first: min(decay, (1 + t) / (10 + t)).
+
+    Raises:
+        ArgumentError: the decay is outside [0, 1).
+
+    >>> import afx
+    >>> mean = params_ema(0.75)
+    >>> state = mean.update(afx.ones(2), mean.init(afx.zeros(2)))
+    >>> mean.params(state)
+    Array([0.25, 0.25], dtype=float32)
+    """
 
     who: ClassVar[str] = "params_ema"
     decay: float = attrs.field(validator=hyperparameters.check_fraction)
-    debias: bool = False
-    warmup: bool = False
+    debias: bool = attrs.field(default=False, kw_only=True)
+    warmup: bool = attrs.field(default=False, kw_only=True)
 
     def init(self, params: T) -> AverageState[T]:
         """Return the average of the first parameters: themselves, or 0 where the start is corrected."""
@@ -65,32 +83,22 @@ class ParamsEma:
         return restored(times(state.average, 1 / (1 - self.decay**state.count)), state.average)
 
 
-def params_ema(decay: float, *, debias: bool = False, warmup: bool = False) -> ParamsEma:
-    """Return the exponential moving average m = decay·m + (1 - decay)·p of parameters, to evaluate and to keep.
-
-    It stands beside the optimizer: call ``update`` after each step, ``params`` to evaluate. It starts at the first
-    parameters, as torch's ``AveragedModel`` does.
-
-    Args:
-        decay: how much of m is kept, from 0 up to 1.
-        debias: starts at 0, and corrects for it: m / (1 - decayᵗ), as Optax' ``ema`` does.
-        warmup: keeps less at first: min(decay, (1 + t) / (10 + t)).
-
-    Raises:
-        ArgumentError: the decay is outside [0, 1).
-
-    >>> import afx
-    >>> mean = params_ema(0.75)
-    >>> state = mean.update(afx.ones(2), mean.init(afx.zeros(2)))
-    >>> mean.params(state)
-    Array([0.25, 0.25], dtype=float32)
-    """
-    return ParamsEma(decay, debias, warmup)
-
-
 @attrs.frozen
 class ParamsMean:
-    """The mean of parameters; made by `params_mean`."""
+    """The mean of all parameters it is given: stochastic weight averaging, Polyak's average.
+
+    Call ``update`` after each step, or each epoch, from when on they are to count.
+
+    Source: Polyak & Juditsky 1992; Izmailov et al. 2018.
+
+    >>> import afx
+    >>> mean = params_mean()
+    >>> state = mean.init(afx.zeros(1))
+    >>> for p in (1.0, 2.0, 6.0):
+    ...     state = mean.update(afx.asarray([p]), state)
+    >>> mean.params(state)
+    Array([3.], dtype=float32)
+    """
 
     def init(self, params: T) -> AverageState[T]:
         """Return the average of no parameters yet."""
@@ -109,24 +117,6 @@ class ParamsMean:
     def params(self, state: AverageState[T]) -> T:
         """Return the average as parameters."""
         return state.average
-
-
-def params_mean() -> ParamsMean:
-    """Return the mean of all parameters it is given: stochastic weight averaging, Polyak's average.
-
-    Call ``update`` after each step, or each epoch, from when on they are to count.
-
-    Source: Polyak & Juditsky 1992; Izmailov et al. 2018.
-
-    >>> import afx
-    >>> mean = params_mean()
-    >>> state = mean.init(afx.zeros(1))
-    >>> for p in (1.0, 2.0, 6.0):
-    ...     state = mean.update(afx.asarray([p]), state)
-    >>> mean.params(state)
-    Array([3.], dtype=float32)
-    """
-    return ParamsMean()
 
 
 # --- Lookahead: slow parameters that follow those of an optimizer
@@ -211,3 +201,9 @@ def lookahead(optimizer: Optimizer[S], every: int = 5, *, share: float = 0.5) ->
     """
     check_optimizer(optimizer, "lookahead")
     return Lookahead(optimizer, every, share)
+
+
+# --- Names of functions, which users write, for the classes
+
+params_ema = ParamsEma
+params_mean = ParamsMean

@@ -200,7 +200,13 @@ def freeze(optimizer: Optimizer[S], frozen: Mask | Callable[[Any], object]) -> F
 
 @attrs.frozen
 class SetToZero(Steps[EmptyState]):
-    """The optimizer that moves nothing; made by `set_to_zero`."""
+    """The optimizer that moves nothing, for the frozen group of a `partition`.
+
+    >>> import afx
+    >>> optimizer = set_to_zero()
+    >>> optimizer.step(afx.ones(1), afx.ones(1), optimizer.init(afx.ones(1)))[0]
+    Array([1.], dtype=float32)
+    """
 
     def init(self, params: object) -> EmptyState:
         """Return the state, which holds nothing."""
@@ -212,17 +218,6 @@ class SetToZero(Steps[EmptyState]):
         """Return updates that leave every parameter exactly as it is."""
         check_kind(state, EmptyState, "set_to_zero")
         return pytree.map(still, params), state
-
-
-def set_to_zero() -> SetToZero:
-    """Return the optimizer that moves nothing, for the frozen group of a `partition`.
-
-    >>> import afx
-    >>> optimizer = set_to_zero()
-    >>> optimizer.step(afx.ones(1), afx.ones(1), optimizer.init(afx.ones(1)))[0]
-    Array([1.], dtype=float32)
-    """
-    return SetToZero()
 
 
 @attrs.frozen
@@ -308,3 +303,8 @@ def partition(optimizers: Mapping[str, Optimizer[Any]], labels: Labels) -> Parti
     for optimizer in optimizers.values():
         check_optimizer(optimizer, "partition")
     return Partition(dict(optimizers), labels)
+
+
+# --- Names of functions, which users write, for the classes
+
+set_to_zero = SetToZero
