@@ -430,19 +430,19 @@ class Projected(Generic[S]):
         moved, after = apply_rule(self.inner.descend, params, grads, state, value)
         target: T = self.projection(moved)
         before, treedef = pytree.flatten(moved)
-        projected = pytree.flatten(target)
-        _check_projection((before, treedef), projected)
+        flat_target = pytree.flatten(target)
+        _check_projection((before, treedef), flat_target)
         trained = trained_leaves(before, treedef)
-        kept = [y if t else x for x, y, t in zip(before, projected[0], trained, strict=True)]
-        return pytree.unflatten(treedef, kept), after
+        projected_leaves = [y if t else x for x, y, t in zip(before, flat_target[0], trained, strict=True)]
+        return pytree.unflatten(treedef, projected_leaves), after
 
 
 def _check_projection(before: tuple[list[Any], TreeDef[Any]], after: tuple[list[Any], TreeDef[Any]]) -> None:
     """Raise where a projection changes the structure, a shape or a dtype."""
     what = "the projection of params"
     check_structure(after[1], before[1], "projected", what, "keep it")
-    given, wanted = [aval_of(x, "projected") for x in after[0]], [aval_of(x) for x in before[0]]
-    check_matching(given, wanted, before[1], "projected", what, "keep it")
+    avals, wanted = [aval_of(x, "projected") for x in after[0]], [aval_of(x) for x in before[0]]
+    check_matching(avals, wanted, before[1], "projected", what, "keep it")
 
 
 def projected(optimizer: Optimizer[S], projection: Callable[[T], T]) -> Projected[S]:

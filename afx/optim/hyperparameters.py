@@ -33,6 +33,8 @@ def count_zero() -> Array:
 def rate_at(rate: LearningRate, count: Array) -> Array:
     """Return the learning rate at a step, as a float64 scalar that states show."""
     value = rate(count) if callable(rate) else rate
+    if type(value) is Array and value.dtype == float64 and value.shape == ():
+        return value
     aval = aval_of(value, "learning_rate")
     if aval.shape != ():
         raise ShapeError(f"learning_rate: a scalar: got {aval}; scale gradients to move parameters differently")

@@ -81,14 +81,14 @@ class EmptyState:
 
 def trained_leaves(leaves: Sequence[Any], treedef: TreeDef[Any]) -> list[bool]:
     """Tell of each leaf whether it is trained: a floating or complex one outside of `non_trainable` fields."""
-    inexact = list(map(is_trained, leaves))
+    inexact = [(x._value.dtype if x.__class__ is Array else aval_of(x).dtype).kind in "fc" for x in leaves]  # each step
     marked = pytree.marked_leaves(treedef)
     return [i and not m for i, m in zip(inexact, marked, strict=True)] if marked else inexact
 
 
 def is_trained(leaf: Any) -> bool:
     """Tell whether a leaf is floating or complex."""
-    return (leaf.dtype if leaf.__class__ is Array else aval_of(leaf).dtype).kind in "fc"  # asked at every step
+    return (leaf._value.dtype if leaf.__class__ is Array else aval_of(leaf).dtype).kind in "fc"
 
 
 def hidden() -> Array:
@@ -112,16 +112,19 @@ def still(like: Any) -> Array:
     return zeros(aval_of(like).shape, bool_)
 
 
-def check_params(leaves: Sequence[Any], treedef: TreeDef[Any], who: str) -> None:
-    """Raise where there are parameters, but none that is trained."""
+def check_params(leaves: Sequence[Any], treedef: TreeDef[Any], who: str) -> list[bool]:
+    """Return which leaves are trained, or raise where there are parameters, but none that is."""
     for x in leaves:
-        aval_of(x, who)
+        if x.__class__ is not Array:
+            aval_of(x, who)
     check_integers(leaves, treedef, who, lambda path: f"params{path}")
-    if leaves and not any(trained_leaves(leaves, treedef)) and not any(map(_is_hidden, leaves)):
+    trained = trained_leaves(leaves, treedef)
+    if leaves and not any(trained) and not any(map(_is_hidden, leaves)):
         raise DtypeError(
             f"{who}: parameters are floating or complex: got params{pytree.paths(treedef)[0]} = {aval_of(leaves[0])} "
             "and no leaf that is trained; convert one to a float, or take its mark afx.non_trainable() off"
         )
+    return trained
 
 
 @overload
@@ -143,14 +146,17 @@ def map_trained(fn: Callable[..., object], tree: T, /, *rest: object) -> T:
     """
 
     def apply(*leaves: Any) -> object:
-        return fn(*leaves) if all(map(is_trained, leaves)) else leaves[0]
+        for x in leaves:
+            if (x._value.dtype if x.__class__ is Array else aval_of(x).dtype).kind not in "fc":
+                return leaves[0]
+        return fn(*leaves)
 
     return pytree.map(apply, tree, *rest)
 
 
 def to_compute_dtype(x: Array) -> Array:
     """Return a leaf in the dtype that rules compute in: float16 becomes float32."""
-    return x.astype(float32) if x.dtype == float16 else x
+    return x.astype(float32) if (x._value if x.__class__ is Array else x).dtype == float16 else x
 
 
 def _zeros(p: Any, real: bool) -> Array:
@@ -168,8 +174,7 @@ def zeros_of(params: T, who: str, *, real: bool = False) -> T:
         real: real zeros for complex parameters as well.
     """
     leaves, treedef = pytree.flatten(params)
-    check_params(leaves, treedef, who)
-    trained = trained_leaves(leaves, treedef)
+    trained = check_params(leaves, treedef, who)
     return pytree.unflatten(treedef, [_zeros(p, real) if t else hidden() for p, t in zip(leaves, trained, strict=True)])
 
 
@@ -195,8 +200,8 @@ def restored(tree: T, newest: T) -> T:
     """Return a tree with the newest values of leaves that are not trained."""
     leaves, treedef = pytree.flatten(newest)
     trained = trained_leaves(leaves, treedef)
-    leaves_after = [x if t else y for x, y, t in zip(pytree.leaves(tree), leaves, trained, strict=True)]
-    return pytree.unflatten(treedef, leaves_after)
+    newest_leaves = [x if t else y for x, y, t in zip(pytree.leaves(tree), leaves, trained, strict=True)]
+    return pytree.unflatten(treedef, newest_leaves)
 
 
 def to_numbers(updates: T, params: T) -> T:
@@ -212,7 +217,9 @@ def to_numbers(updates: T, params: T) -> T:
 
 def as_real(scalar: float | Array, like: Array) -> float | Array:
     """Return a scalar in the real dtype of a leaf, so that the leaf keeps its dtype; a number stays one."""
-    return scalar.astype(real_dtype(like.dtype)) if isinstance(scalar, Array) else scalar
+    if not isinstance(scalar, Array):
+        return scalar
+    return scalar.astype(real_dtype((like._value if like.__class__ is Array else like).dtype))
 
 
 def average(old: T, new: T, decay: float | Array) -> T:
@@ -232,7 +239,7 @@ def times(tree: T, factor: float | Array) -> T:
 
 def square(x: Array) -> Array:
     """Return the square of the absolute value, real for complex x too."""
-    return (x * x.conj()).real if x.dtype.kind == "c" else x * x
+    return (x * x.conj()).real if (x._value if x.__class__ is Array else x).dtype.kind == "c" else x * x
 
 
 def _root_rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
@@ -242,7 +249,12 @@ def _root_rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Arr
 
 # The root of a mean square is |g| where one gradient was seen: where it is 0, so is what it divides, and the derivative
 # of a whole step is finite. Through sqrt it would be inf · 0.
-safe_sqrt: Callable[[Array], Array] = custom_jvp(sqrt, _root_rule)
+_traced_sqrt: Callable[[Array], Array] = custom_jvp(sqrt, _root_rule)
+
+
+def safe_sqrt(x: Array) -> Array:
+    """Return the root, whose derivative at 0 is 0; an array that is not traced needs no rule."""
+    return sqrt(x) if x.__class__ is Array else _traced_sqrt(x)
 
 
 # --- Masks and labels: prefix trees, or functions of path and leaf, that choose parameters
@@ -393,10 +405,9 @@ def apply_rule(
         TreeError, ShapeError, DtypeError: gradients or state do not belong to the parameters; the message names the path.
     """
     leaves, treedef = pytree.flatten(params)
-    check_params(leaves, treedef, "step")
+    trained = check_params(leaves, treedef, "step")
     slopes = _gradients(grads, leaves, treedef)
-    trained = trained_leaves(leaves, treedef)
-    old = [asarray(p) if t else p for p, t in zip(leaves, trained, strict=True)]
+    old = [asarray(p) if t and p.__class__ is not Array else p for p, t in zip(leaves, trained, strict=True)]
     whole = [to_compute_dtype(p) if t else hidden() for p, t in zip(old, trained, strict=True)]
     uphill = [
         to_compute_dtype(g.conj() if g.dtype.kind == "c" else g) if t else hidden()
@@ -414,19 +425,35 @@ def apply_rule(
         raise ShapeError(f"step: the state is of other parameters: got {error}; call init(params)") from error
     check_state(state, after)
     steps = pytree.leaves(updates)
-    _check_updates(whole, steps, treedef)
-    moves = [t and is_trained(u) for t, u in zip(trained, steps, strict=True)]
-    moved = [(w + u).astype(p.dtype) if m else p for p, w, u, m in zip(old, whole, steps, moves, strict=True)]
+    moves = _moving(trained, whole, steps, treedef)
+    moved = [_move(p, w, u) if m else p for p, w, u, m in zip(old, whole, steps, moves, strict=True)]
     return pytree.unflatten(treedef, moved), after
+
+
+def _move(param: Array, whole: Array, update: Array) -> Array:
+    """Return a parameter, given in the dtype of rules too, moved in its own dtype."""
+    moved = whole + update
+    return moved if _are_alike((moved,), (param,)) else moved.astype(param.dtype)
 
 
 def _gradients(grads: Any, leaves: Sequence[Any], treedef: TreeDef[Any]) -> list[Array]:
     """Return the leaves of the gradients, or raise where they differ from the parameters', naming the path."""
     slopes, slope_tree = pytree.flatten(grads)
     check_structure(slope_tree, treedef, "step", "grads", "pass what afx.grad returns")
-    given, wanted = [aval_of(g, "step") for g in slopes], [aval_of(p, "step") for p in leaves]
-    check_matching(given, wanted, treedef, "step", "grads", "pass what afx.grad returns")
-    return [asarray(g) for g in slopes]
+    if not _are_alike(slopes, leaves):
+        avals, wanted = [aval_of(g, "step") for g in slopes], [aval_of(p, "step") for p in leaves]
+        check_matching(avals, wanted, treedef, "step", "grads", "pass what afx.grad returns")
+    return [g if g.__class__ is Array else asarray(g) for g in slopes]
+
+
+def _are_alike(leaves: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Tell whether leaves are arrays of the wanted shapes and dtypes, at the cost of one call for all of them."""
+    for x, y in zip(leaves, wanted, strict=True):
+        if x.__class__ is not Array or y.__class__ is not Array:
+            return False
+        if x._value.shape != y._value.shape or x._value.dtype != y._value.dtype:
+            return False
+    return True
 
 
 def check_state(before: Any, after: Any) -> None:
@@ -434,18 +461,26 @@ def check_state(before: Any, after: Any) -> None:
     old, treedef = pytree.flatten(before)
     new, structure = pytree.flatten(after)
     check_structure(treedef, structure, "step", "state", OTHER_PARAMS)
-    given, wanted = [aval_of(x, "step") for x in old], [aval_of(x, "step") for x in new]
-    check_matching(given, wanted, treedef, "step", "state", OTHER_PARAMS, dtypes="weak")  # numbers may replace settings
+    if not _are_alike(old, new):
+        avals, wanted = [aval_of(x, "step") for x in old], [aval_of(x, "step") for x in new]
+        check_matching(
+            avals, wanted, treedef, "step", "state", OTHER_PARAMS, dtypes="weak"
+        )  # numbers may replace settings
 
 
-def _check_updates(leaves: Sequence[Array], updates: Sequence[Array], treedef: TreeDef[Any]) -> None:
-    """Raise where a parameter would change its shape."""
+def _moving(
+    trained: list[bool], leaves: Sequence[Array], updates: Sequence[Array], treedef: TreeDef[Any]
+) -> list[bool]:
+    """Return which parameters move, or raise where one would change its shape."""
+    if _are_alike(updates, leaves):
+        return trained
     for k, (p, u) in enumerate(zip(leaves, updates, strict=True)):
         if p.shape != u.shape:
             path = pytree.paths(treedef)[k]
             raise ShapeError(
                 f"step: the state is of other parameters: got an update {u.aval} of params{path} = {p.aval}; call init"
             )
+    return [t and is_trained(u) for t, u in zip(trained, updates, strict=True)]
 
 
 def check_kind(state: object, kind: type, who: str) -> None:

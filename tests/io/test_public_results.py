@@ -1,5 +1,6 @@
 """What public functions make can be saved and loaded: optimizers, their states, schedules, solvers' results, laws from data."""
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,3 +110,14 @@ def test_transformations_come_back(tmp_path: Path, name: str) -> None:
     except TypeError:
         link = factory(0.5)
     assert type(back(tmp_path, link)) is type(link)
+
+
+def test_transformations_keep_their_names_in_files() -> None:
+    """Files name a class that users know by a function's name as they did before, and one with an underscore is found."""
+    assert io.naming.name_of(optim.scale_by_adam, "") == "afx.optim:ScaleByAdam"
+    assert io.naming.name_of(optim.clip_by_norm, "") == "afx.optim:ClipByNorm"
+    for name in ("ScaleByAdam", "scale_by_adam"):
+        assert io.naming.find_public(f"afx.optim:{name}") is optim.scale_by_adam
+    for name in ("ClipByNorm", "_ClipByNorm", "clip_by_norm"):
+        assert io.naming.find_public(f"afx.optim:{name}") is optim.clip_by_norm
+    assert pickle.loads(b"cafx.optim.clipping\n_ClipByNorm\n.") is optim.clip_by_norm

@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import sys
 import tracemalloc
 from typing import Any
 
@@ -257,3 +258,18 @@ def test_steps_leave_no_memory_behind(name: str) -> None:
 
     descend(3)
     assert any(left_behind() < x.nbytes for _ in range(2))  # another thread may allocate too, while it compiles
+
+
+def test_eager_steps_ask_for_little() -> None:
+    """An eager step of Adam on two leaves makes at most 400 Python calls: what fits is told without records of it."""
+    params = {"w": afx.ones((3, 2)), "b": afx.ones(2)}
+    optimizer = optim.adam(0.1)
+    params, state = optimizer.step(params, params, optimizer.init(params))
+    params, state = optimizer.step(params, params, state)
+    calls = list[str]()
+    sys.setprofile(lambda frame, event, _: calls.append(event) if event == "call" else None)
+    try:
+        optimizer.step(params, params, state)
+    finally:
+        sys.setprofile(None)
+    assert len(calls) <= 400

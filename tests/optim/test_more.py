@@ -16,9 +16,7 @@ from tests.optim import cases
 
 
 def makers(method: str) -> set[str]:
-    """Return what makes things with a method in `afx.optim`: functions, by what they say they return, and classes under
-    a function's name.
-    """
+    """Return what makes things with a method: functions, by what they say they return, and classes in lower case."""
     found = set[str]()
     for name in optim.__all__:
         make = inspect.unwrap(getattr(optim, name))

@@ -174,7 +174,7 @@ def muon(
         iterations=iterations,
         consistent_rms=consistent_rms,
     )
-    others = adamw(
+    by_adam = adamw(
         learning_rate if adam_learning_rate is None else adam_learning_rate,
         b1=adam_b1,
         b2=adam_b2,
@@ -182,7 +182,7 @@ def muon(
         weight_decay=adam_weight_decay,
         nesterov=nesterov,
     )
-    return partition({"muon": descent(rule, learning_rate, "muon", weight_decay, mask), "adam": others}, _Label())
+    return partition({"muon": descent(rule, learning_rate, "muon", weight_decay, mask), "adam": by_adam}, _Label())
 
 
 @attrs.frozen

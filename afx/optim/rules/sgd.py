@@ -101,8 +101,8 @@ def gather(grads: T, velocity: T, count: Array, decay: float, nesterov: bool, da
     """Return the direction of momentum, and the next velocity."""
     if is_nonzero(dampening):
         first = (count == 0).astype(float64)  # the first gradient is not dampened
-        kept, taken = (1 - first) * decay, first + (1 - first) * (1 - dampening)
-        velocity = map_trained(lambda v, g: as_real(kept, v) * v + as_real(taken, v) * g, velocity, grads)
+        old_weight, new_weight = (1 - first) * decay, first + (1 - first) * (1 - dampening)
+        velocity = map_trained(lambda v, g: as_real(old_weight, v) * v + as_real(new_weight, v) * g, velocity, grads)
     else:
         velocity = map_trained(lambda v, g: as_real(decay, v) * v + g, velocity, grads)
     direction = map_trained(lambda v, g: as_real(decay, v) * v + g, velocity, grads) if nesterov else velocity

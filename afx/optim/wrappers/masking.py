@@ -252,14 +252,14 @@ class Partition(Steps[PartitionState]):
         """Return the updates of each group by its own optimizer."""
         check_kind(state, PartitionState, "partition")
         labels, treedef = self._labels(params), pytree.structure(grads)
-        updates_by_name: dict[str, list[Any]] = {}
+        by_label: dict[str, list[Any]] = {}
         after: dict[str, Any] = {}
         for name, optimizer in self.optimizers.items():
             own = [x == name for x in labels]
             updates, after[name] = optimizer.descend(hide(grads, own), state.states[name], hide(params, own), value)
-            updates_by_name[name] = pytree.leaves(updates)
-        others = pytree.leaves(grads)
-        moved = [updates_by_name[name][k] if name in updates_by_name else others[k] for k, name in enumerate(labels)]
+            by_label[name] = pytree.leaves(updates)
+        unchanged = pytree.leaves(grads)
+        moved = [by_label[name][k] if name in by_label else unchanged[k] for k, name in enumerate(labels)]
         return pytree.unflatten(treedef, moved), PartitionState(after)
 
     def _labels(self, params: Any) -> list[str]:

@@ -108,7 +108,7 @@ def test_inertia_starts_from_nothing() -> None:
 
 def test_defaults_are_the_original_programs() -> None:
     """s₀ = 1e-5, β = 0.05 and a window of 10."""
-    assert optim.arrayflow() == optim.Arrayflow(1e-5, 0.05, 10)
+    assert optim.arrayflow() == optim.Arrayflow(1e-5, beta=0.05, window=10)
 
 
 def test_loss_is_needed() -> None:
