@@ -7,7 +7,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Literal, NotRequired, ParamSpec, Protocol, TypedDict, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,27 @@ class Function(Protocol[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call it."""
         ...
+
+
+class Options(TypedDict, total=False):
+    """Options of derivatives, as type checkers see them, of a function that returns its result alone."""
+
+    has_aux: Literal[False]
+    holomorphic: bool
+
+
+class AuxOptions(TypedDict):
+    """Those of a function that returns ``(result, aux)``."""
+
+    has_aux: Literal[True]
+    holomorphic: NotRequired[bool]
+
+
+class AnyOptions(TypedDict, total=False):
+    """Those of either, where checkers do not tell which."""
+
+    has_aux: bool
+    holomorphic: bool
 
 
 # --- Arguments: the differentiated leaves of a transformation's arguments, checked at the border

@@ -464,17 +464,6 @@ def _donate(leaves: Sequence[Any], values: list[Any], given: Sequence[int]) -> N
 
 
 @overload
-def jit(fn: Callable[P, R], /) -> JitFunction[P, R]: ...
-@overload
-def jit(
-    *,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
-    donate_argnums: int | Sequence[int] = (),
-    backend: Backend | None = None,
-    denormals: Denormals | None = None,
-) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
-@overload
 def jit(
     fn: Callable[P, R],
     /,
@@ -485,6 +474,15 @@ def jit(
     backend: Backend | None = None,
     denormals: Denormals | None = None,
 ) -> JitFunction[P, R]: ...
+@overload
+def jit(
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+    backend: Backend | None = None,
+    denormals: Denormals | None = None,
+) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
 def jit(
     fn: Callable[..., Any] | None = None,
     /,

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from afx.transforms.derivatives.backward_pass import FAILED, backward, backward_
 from afx.transforms.derivatives.nan_check import check_nan
 
 if TYPE_CHECKING:
-    from afx.transforms._arguments import Function
+    from afx.transforms._arguments import AnyOptions, AuxOptions, Function, Options
 
 
 # --- Differentiated arguments: which arguments of a call a transformation differentiates
@@ -399,101 +399,62 @@ Q = ParamSpec("Q")
 
 @overload
 def value_and_grad(
-    fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
+    fn: Callable[Concatenate[ArrayLike, P], Array], **options: Unpack[Options]
 ) -> Function[Concatenate[ArrayLike, P], tuple[Array, Array]]: ...
 @overload
 def value_and_grad(
-    fn: Callable[Concatenate[T, P], Array],
-    argnums: Literal[0] | None = None,
-    *,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    fn: Callable[Concatenate[T, P], Array], argnums: Literal[0] | None = None, **options: Unpack[Options]
 ) -> Function[Concatenate[T, P], tuple[Array, T]]: ...
 @overload
 def value_and_grad(
-    fn: Callable[Concatenate[T, P], tuple[Array, A]],
-    argnums: Literal[0] | None = None,
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
+    fn: Callable[Concatenate[T, P], tuple[Array, A]], argnums: Literal[0] | None = None, **options: Unpack[AuxOptions]
 ) -> Function[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
 @overload
 def value_and_grad(
-    fn: Callable[Concatenate[T0, T, P], Array],
-    argnums: Literal[1],
-    *,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], **options: Unpack[Options]
 ) -> Function[Concatenate[T0, T, P], tuple[Array, T]]: ...
 @overload
 def value_and_grad(
-    fn: Callable[Concatenate[T0, T1, T, P], Array],
-    argnums: Literal[2],
-    *,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    fn: Callable[Concatenate[T0, T1, T, P], Array], argnums: Literal[2], **options: Unpack[Options]
 ) -> Function[Concatenate[T0, T1, T, P], tuple[Array, T]]: ...
 @overload
 def value_and_grad(
-    fn: Callable[Concatenate[T0, T1, P], Array],
-    argnums: tuple[Literal[0], Literal[1]],
-    *,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    fn: Callable[Concatenate[T0, T1, P], Array], argnums: tuple[Literal[0], Literal[1]], **options: Unpack[Options]
 ) -> Function[Concatenate[T0, T1, P], tuple[Array, tuple[T0, T1]]]: ...
 @overload
 def value_and_grad(
     fn: Callable[Concatenate[T0, T1, T2, P], Array],
     argnums: tuple[Literal[0], Literal[1], Literal[2]],
-    *,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    **options: Unpack[Options],
 ) -> Function[Concatenate[T0, T1, T2, P], tuple[Array, tuple[T0, T1, T2]]]: ...
 @overload
 def value_and_grad(
-    fn: Callable[Concatenate[T0, T, P], tuple[Array, A]],
-    argnums: Literal[1],
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
+    fn: Callable[Concatenate[T0, T, P], tuple[Array, A]], argnums: Literal[1], **options: Unpack[AuxOptions]
 ) -> Function[Concatenate[T0, T, P], tuple[tuple[Array, A], T]]: ...
 @overload
 def value_and_grad(
     fn: Callable[Concatenate[T0, T1, P], tuple[Array, A]],
     argnums: tuple[Literal[0], Literal[1]],
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
+    **options: Unpack[AuxOptions],
 ) -> Function[Concatenate[T0, T1, P], tuple[tuple[Array, A], tuple[T0, T1]]]: ...
 @overload
 def value_and_grad(
-    fn: Callable[Q, Array],
-    argnums: int | Sequence[int],
-    argnames: str | Sequence[str] = (),
-    *,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    fn: Callable[Q, Array], argnums: int | Sequence[int], argnames: str | Sequence[str] = (), **options: Unpack[Options]
 ) -> Function[Q, tuple[Array, Any]]: ...
 @overload
 def value_and_grad(
-    fn: Callable[Q, Array],
-    *,
-    argnames: str | Sequence[str],
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    fn: Callable[Q, Array], *, argnames: str | Sequence[str], **options: Unpack[Options]
 ) -> Function[Q, tuple[Array, Any]]: ...
 @overload
 def value_and_grad(
     fn: Callable[Q, tuple[Array, A]],
     argnums: int | Sequence[int] | None = None,
     argnames: str | Sequence[str] = (),
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
+    **options: Unpack[AuxOptions],
 ) -> Function[Q, tuple[tuple[Array, A], Any]]: ...
 @overload
 def value_and_grad(
-    fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
+    fn: Callable[Q, Any], *, argnum: int | Sequence[int], **options: Unpack[AnyOptions]
 ) -> Function[Q, tuple[Any, Any]]: ...
 def value_and_grad(
     fn: Callable[..., Any],
@@ -539,102 +500,59 @@ def value_and_grad(
 
 @overload
 def grad(
-    fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
+    fn: Callable[Concatenate[ArrayLike, P], Array], **options: Unpack[Options]
 ) -> Function[Concatenate[ArrayLike, P], Array]: ...
 @overload
 def grad(
-    fn: Callable[Concatenate[T, P], Array],
-    argnums: Literal[0] | None = None,
-    *,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    fn: Callable[Concatenate[T, P], Array], argnums: Literal[0] | None = None, **options: Unpack[Options]
 ) -> Function[Concatenate[T, P], T]: ...
 @overload
 def grad(
-    fn: Callable[Concatenate[T, P], tuple[Array, A]],
-    argnums: Literal[0] | None = None,
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
+    fn: Callable[Concatenate[T, P], tuple[Array, A]], argnums: Literal[0] | None = None, **options: Unpack[AuxOptions]
 ) -> Function[Concatenate[T, P], tuple[T, A]]: ...
 @overload
 def grad(
-    fn: Callable[Concatenate[T0, T, P], Array],
-    argnums: Literal[1],
-    *,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], **options: Unpack[Options]
 ) -> Function[Concatenate[T0, T, P], T]: ...
 @overload
 def grad(
-    fn: Callable[Concatenate[T0, T1, T, P], Array],
-    argnums: Literal[2],
-    *,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    fn: Callable[Concatenate[T0, T1, T, P], Array], argnums: Literal[2], **options: Unpack[Options]
 ) -> Function[Concatenate[T0, T1, T, P], T]: ...
 @overload
 def grad(
-    fn: Callable[Concatenate[T0, T1, P], Array],
-    argnums: tuple[Literal[0], Literal[1]],
-    *,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    fn: Callable[Concatenate[T0, T1, P], Array], argnums: tuple[Literal[0], Literal[1]], **options: Unpack[Options]
 ) -> Function[Concatenate[T0, T1, P], tuple[T0, T1]]: ...
 @overload
 def grad(
     fn: Callable[Concatenate[T0, T1, T2, P], Array],
     argnums: tuple[Literal[0], Literal[1], Literal[2]],
-    *,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    **options: Unpack[Options],
 ) -> Function[Concatenate[T0, T1, T2, P], tuple[T0, T1, T2]]: ...
 @overload
 def grad(
-    fn: Callable[Concatenate[T0, T, P], tuple[Array, A]],
-    argnums: Literal[1],
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
+    fn: Callable[Concatenate[T0, T, P], tuple[Array, A]], argnums: Literal[1], **options: Unpack[AuxOptions]
 ) -> Function[Concatenate[T0, T, P], tuple[T, A]]: ...
 @overload
 def grad(
     fn: Callable[Concatenate[T0, T1, P], tuple[Array, A]],
     argnums: tuple[Literal[0], Literal[1]],
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
+    **options: Unpack[AuxOptions],
 ) -> Function[Concatenate[T0, T1, P], tuple[tuple[T0, T1], A]]: ...
 @overload
 def grad(
-    fn: Callable[Q, Array],
-    argnums: int | Sequence[int],
-    argnames: str | Sequence[str] = (),
-    *,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
+    fn: Callable[Q, Array], argnums: int | Sequence[int], argnames: str | Sequence[str] = (), **options: Unpack[Options]
 ) -> Function[Q, Any]: ...
 @overload
-def grad(
-    fn: Callable[Q, Array],
-    *,
-    argnames: str | Sequence[str],
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
-) -> Function[Q, Any]: ...
+def grad(fn: Callable[Q, Array], *, argnames: str | Sequence[str], **options: Unpack[Options]) -> Function[Q, Any]: ...
 @overload
 def grad(
     fn: Callable[Q, tuple[Array, A]],
     argnums: int | Sequence[int] | None = None,
     argnames: str | Sequence[str] = (),
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
+    **options: Unpack[AuxOptions],
 ) -> Function[Q, tuple[Any, A]]: ...
 @overload
-def grad(
-    fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
-) -> Function[Q, Any]: ...
+def grad(fn: Callable[Q, Any], *, argnum: int | Sequence[int], **options: Unpack[AnyOptions]) -> Function[Q, Any]: ...
 def grad(
     fn: Callable[..., Any],
     argnums: int | Sequence[int] | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from afx.transforms.derivatives.nan_check import check_nan
 from afx.transforms.vmap import vmap
 
 if TYPE_CHECKING:
-    from afx.transforms._arguments import Function
+    from afx.transforms._arguments import AnyOptions, AuxOptions, Function, Options
 
 
 # --- Jacobians: `jacfwd`, `jacrev`, `hessian` and `hvp` of functions with many outputs
@@ -60,35 +60,30 @@ class Jacobian(Protocol):
 
     @overload
     def __call__(  # pyright: ignore[reportOverlappingOverload]  # the first that fits is meant
-        self,
-        fn: Callable[Concatenate[ArrayLike, P], Array],
-        *,
-        has_aux: Literal[False] = False,
-        holomorphic: bool = False,
+        self, fn: Callable[Concatenate[ArrayLike, P], Array], **options: Unpack[Options]
     ) -> Function[Concatenate[ArrayLike, P], Array]: ...
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
+        self, fn: Callable[Concatenate[T, P], Array], **options: Unpack[Options]
     ) -> Function[Concatenate[T, P], T]: ...
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
+        self, fn: Callable[Concatenate[T, P], tuple[Array, A]], **options: Unpack[AuxOptions]
     ) -> Function[Concatenate[T, P], tuple[T, A]]: ...
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[Array, P], R], *, has_aux: Literal[False] = False, holomorphic: bool = False
+        self, fn: Callable[Concatenate[Array, P], R], **options: Unpack[Options]
     ) -> Function[Concatenate[Array, P], R]: ...
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
+        self, fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], **options: Unpack[Options]
     ) -> Function[Concatenate[T0, T, P], T]: ...
     @overload
     def __call__(
         self,
         fn: Callable[Concatenate[T0, T, P], Array],
         argnums: tuple[Literal[0], Literal[1]],
-        *,
-        has_aux: Literal[False] = False,
+        **options: Unpack[Options],
     ) -> Function[Concatenate[T0, T, P], tuple[T0, T]]: ...
     @overload
     def __call__(
@@ -96,13 +91,11 @@ class Jacobian(Protocol):
         fn: Callable[Q, Any],
         argnums: int | Sequence[int] | None = None,
         argnames: str | Sequence[str] = (),
-        *,
-        has_aux: bool = False,
-        holomorphic: bool = False,
+        **options: Unpack[AnyOptions],
     ) -> Function[Q, Any]: ...
     @overload
     def __call__(
-        self, fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
+        self, fn: Callable[Q, Any], *, argnum: int | Sequence[int], **options: Unpack[AnyOptions]
     ) -> Function[Q, Any]: ...
 
 
@@ -363,35 +356,32 @@ def _rows(rows: Any, avals: Sequence[Aval], k: int) -> Any:
 
 @overload
 def hessian(
-    fn: Callable[Concatenate[Array, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
+    fn: Callable[Concatenate[Array, P], Array], **options: Unpack[Options]
 ) -> Function[Concatenate[Array, P], Array]: ...
 @overload
 def hessian(
-    fn: Callable[Concatenate[Array, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
+    fn: Callable[Concatenate[Array, P], tuple[Array, A]], **options: Unpack[AuxOptions]
 ) -> Function[Concatenate[Array, P], tuple[Array, A]]: ...
 @overload
 def hessian(
-    fn: Callable[Concatenate[T0, Array, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
+    fn: Callable[Concatenate[T0, Array, P], Array], argnums: Literal[1], **options: Unpack[Options]
 ) -> Function[Concatenate[T0, Array, P], Array]: ...
 @overload
 def hessian(
     fn: Callable[Concatenate[Array, Array, P], Array],
     argnums: tuple[Literal[0], Literal[1]],
-    *,
-    has_aux: Literal[False] = False,
+    **options: Unpack[Options],
 ) -> Function[Concatenate[Array, Array, P], tuple[tuple[Array, Array], tuple[Array, Array]]]: ...
 @overload
 def hessian(
     fn: Callable[Q, Any],
     argnums: int | Sequence[int] | None = None,
     argnames: str | Sequence[str] = (),
-    *,
-    has_aux: bool = False,
-    holomorphic: bool = False,
+    **options: Unpack[AnyOptions],
 ) -> Function[Q, Any]: ...
 @overload
 def hessian(
-    fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
+    fn: Callable[Q, Any], *, argnum: int | Sequence[int], **options: Unpack[AnyOptions]
 ) -> Function[Q, Any]: ...
 def hessian(
     fn: Callable[..., Any],
