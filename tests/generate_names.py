@@ -43,6 +43,8 @@ OBJECTS = {  # names of `afx.numpy` that are neither functions of afx nor NumPy'
     "row_stack": ("afx.ops.manipulation.join", "vstack"),
     "vectorize": ("afx.numpy._namespace", "vectorize"),
 }
+MAKING = frozenset({"empty", "eye", "identity", "indices", "ones", "tri", "zeros"})  # NumPy's: no operand is an Array
+RESULTS = "# Typed as for Arrays: without one among the operands, functions give NumPy's ndarrays, which are taken as Arrays are."
 UNTYPED = {"numpy.fft": {"test"}, "numpy.linalg": {"test"}}  # NumPy's stubs do not have them
 NUMPY_VERSION = ".".join(np.__version__.split(".")[:2])
 
@@ -139,7 +141,7 @@ def numpy_stubs() -> dict[Path, str]:
         imported = {f"from {home} import {name} as {name}" for n, (home, name) in sources.items() if n == name}
         renamed = {n: source for n, source in sources.items() if n != source[1]}
         imported |= {f"from {home} import {name} as _{name}" for home, name in renamed.values()}
-        lines = [f"# {GENERATED}, with NumPy {NUMPY_VERSION}", "", *sorted(imported), ""]
+        lines = [f"# {GENERATED}, with NumPy {NUMPY_VERSION}", RESULTS, "", *sorted(imported), ""]
         lines += [f"{n} = _{name}" for n, (_, name) in renamed.items()]
         file = "__init__" if own is None else module.__name__.rpartition(".")[2]
         texts[PACKAGE / "numpy" / f"{file}.pyi"] = "\n".join(lines).rstrip("\n") + "\n"
@@ -153,6 +155,8 @@ def _source(module: ModuleType, own: ModuleType | None, name: str, at: dict[str,
         return (own if hasattr(own, name) else module).__name__, name
     if name in OBJECTS:
         return OBJECTS[name]
+    if name in MAKING:
+        return "numpy", name
     known = value.__name__ if isinstance(value, np.ufunc) else name
     ours = UFUNCS.get(known, SECOND_NAMES.get(known, known))
     is_function = callable(value) and not isinstance(value, type)

@@ -78,6 +78,6 @@ def test_afx_numpy_has_numpys_dtypes() -> None:
                     want = call(np, *given)
                 except (TypeError, ValueError):
                     continue
-                got = call(afx.numpy, *given)
+                got = call(afx.numpy, *map(afx.asarray, given))
             ours, theirs = (z[0] if isinstance(z, tuple) else z for z in (got, want))
             assert ours.dtype == theirs.dtype, (name, pair)

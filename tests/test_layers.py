@@ -67,7 +67,7 @@ BUDGETS: dict[str, int] = {
     "integrate": 20_600,
     "io": 18_400,
     "nn": 24_200,
-    "numpy": 4_100,
+    "numpy": 4_400,
     "ops": 168_400,
     "optim": 50_000,
     "plot": 4_100,

@@ -1,4 +1,5 @@
 # generated: run python -m tests.generate_names, with NumPy 2.4
+# Typed as for Arrays: without one among the operands, functions give NumPy's ndarrays, which are taken as Arrays are.
 
 from afx.core.array.array import Array as _Array
 from afx.core.array_api import can_cast as can_cast
@@ -12,18 +13,12 @@ from afx.ops.creation.creation import array as array
 from afx.ops.creation.creation import asarray as _asarray
 from afx.ops.creation.creation import asarray as asarray
 from afx.ops.creation.creation import copy as copy
-from afx.ops.creation.creation import empty as empty
 from afx.ops.creation.creation import empty_like as empty_like
 from afx.ops.creation.creation import from_dlpack as from_dlpack
 from afx.ops.creation.creation import full as full
 from afx.ops.creation.creation import full_like as full_like
-from afx.ops.creation.creation import ones as ones
 from afx.ops.creation.creation import ones_like as ones_like
-from afx.ops.creation.creation import zeros as zeros
 from afx.ops.creation.creation import zeros_like as zeros_like
-from afx.ops.creation.matrices import eye as eye
-from afx.ops.creation.matrices import identity as identity
-from afx.ops.creation.matrices import tri as tri
 from afx.ops.creation.matrices import tril as tril
 from afx.ops.creation.matrices import triu as triu
 from afx.ops.creation.ranges import arange as arange
@@ -157,7 +152,6 @@ from afx.ops.indexing.select import compress as compress
 from afx.ops.indexing.select import diag_indices as diag_indices
 from afx.ops.indexing.select import diag_indices_from as diag_indices_from
 from afx.ops.indexing.select import extract as extract
-from afx.ops.indexing.select import indices as indices
 from afx.ops.indexing.select import ix_ as ix_
 from afx.ops.indexing.select import piecewise as piecewise
 from afx.ops.indexing.select import r_ as r_
@@ -362,9 +356,11 @@ from numpy import dtypes as dtypes
 from numpy import e as e
 from numpy import einsum_path as einsum_path
 from numpy import emath as emath
+from numpy import empty as empty
 from numpy import errstate as errstate
 from numpy import euler_gamma as euler_gamma
 from numpy import exceptions as exceptions
+from numpy import eye as eye
 from numpy import f2py as f2py
 from numpy import fill_diagonal as fill_diagonal
 from numpy import finfo as finfo
@@ -394,8 +390,10 @@ from numpy import geterrcall as geterrcall
 from numpy import half as half
 from numpy import hamming as hamming
 from numpy import hanning as hanning
+from numpy import identity as identity
 from numpy import iinfo as iinfo
 from numpy import index_exp as index_exp
+from numpy import indices as indices
 from numpy import inexact as inexact
 from numpy import inf as inf
 from numpy import info as info
@@ -439,6 +437,7 @@ from numpy import newaxis as newaxis
 from numpy import number as number
 from numpy import object_ as object_
 from numpy import ogrid as ogrid
+from numpy import ones as ones
 from numpy import packbits as packbits
 from numpy import pi as pi
 from numpy import place as place
@@ -476,6 +475,7 @@ from numpy import strings as strings
 from numpy import test as test
 from numpy import testing as testing
 from numpy import timedelta64 as timedelta64
+from numpy import tri as tri
 from numpy import typecodes as typecodes
 from numpy import typename as typename
 from numpy import typing as typing
@@ -494,6 +494,7 @@ from numpy import unpackbits as unpackbits
 from numpy import unsignedinteger as unsignedinteger
 from numpy import ushort as ushort
 from numpy import void as void
+from numpy import zeros as zeros
 
 absolute = _abs
 amax = _max

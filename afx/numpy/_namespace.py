@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -75,6 +75,9 @@ def _wrap_function(func: Any, name: str, here: str) -> Any:
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return plainly(func, args, kwargs, answered)
+
+    def answered(*args: Any, **kwargs: Any) -> Any:
         if not known:
             return _numpys(func, args, kwargs)
         if direct is not None:
@@ -88,6 +91,29 @@ def _wrap_function(func: Any, name: str, here: str) -> Any:
 
     wrapper.__module__, wrapper.__qualname__, wrapper.__name__ = here, name, name
     return wrapper
+
+
+def plainly(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any], answered: Function) -> Any:
+    """Return NumPy's own result where no operand is an Array, and afx's where one is, or a called function brings one."""
+    if not has_array(args) and not (kwargs and has_array(kwargs.values())):
+        try:
+            return func(*args, **kwargs)
+        except AfxError:
+            pass
+    return answered(*args, **kwargs)
+
+
+def has_array(values: Collection[Any]) -> bool:
+    """Tell whether an Array, traced or not, is among values, or in lists, tuples and dictionaries of theirs."""
+    kinds: set[Any] = set(map(type, values))
+    if any([issubclass(kind, Array) for kind in kinds]):  # noqa: C419  # a list is quicker
+        return True
+    nested = tuple([kind for kind in kinds if issubclass(kind, (list, tuple, dict))])
+    return bool(nested) and any(has_array(_items(x)) for x in values if isinstance(x, nested))
+
+
+def _items(x: Any) -> Collection[Any]:
+    return x.values() if isinstance(x, dict) else x  # pyright: ignore[reportUnknownVariableType]  # a user's own
 
 
 def _is_known(func: Function) -> bool:
@@ -129,9 +155,7 @@ def _numpys(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 def _is_traced(x: Any) -> bool:
-    kind: Any = x.__class__
-    items: Iterable[Any] = x.values() if kind is dict else x if issubclass(kind, (list, tuple)) else ()
-    return isinstance(x, Tracer) or any(map(_is_traced, items))
+    return isinstance(x, Tracer) or (isinstance(x, (list, tuple, dict)) and any(map(_is_traced, _items(x))))
 
 
 def adopt(value: Any) -> Any:
@@ -157,6 +181,9 @@ class Ufunc:
         self.__doc__ = ufunc.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return plainly(self.ufunc, args, kwargs, self._answered)
+
+    def _answered(self, *args: Any, **kwargs: Any) -> Any:
         nin = self.ufunc.nin
         if len(args) > nin and "out" not in kwargs:
             args, kwargs = args[:nin], {"out": args[nin:], **kwargs}
@@ -189,7 +216,11 @@ class Ufunc:
 
     def _answer(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         theirs = getattr(self.ufunc, method)
-        return answer(lambda: array_ufunc(self.ufunc, method, args, kwargs), theirs, args, kwargs)
+
+        def answered(*_args: Any, **_kwargs: Any) -> Any:
+            return answer(lambda: array_ufunc(self.ufunc, method, args, kwargs), theirs, args, kwargs)
+
+        return plainly(theirs, args, kwargs, answered)
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -232,7 +263,12 @@ class _Joining:
         self.__doc__ = theirs.__doc__
 
     def __getitem__(self, key: Any) -> Any:
-        return answer(lambda: self.ours[key], self.theirs.__getitem__, (key,), {})
+        theirs = self.theirs.__getitem__
+
+        def answered(key: Any) -> Any:
+            return answer(lambda: self.ours[key], theirs, (key,), {})
+
+        return plainly(theirs, (key,), {}, answered)
 
 
 class vectorize:  # NumPy's name
@@ -258,7 +294,10 @@ class vectorize:  # NumPy's name
         self.__name__: str = getattr(pyfunc, "__name__", "vectorize")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.plain and not kwargs and any(isinstance(x, Tracer) for x in args):
+        return plainly(self.theirs, args, kwargs, self._answered)
+
+    def _answered(self, *args: Any, **kwargs: Any) -> Any:
+        if self.plain and not kwargs and (_is_traced(args) or not has_array(args)):
             return self._loop([asarray(x) for x in args])
         return adopt(self.theirs(*args, **kwargs))
 

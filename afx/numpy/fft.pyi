@@ -1,4 +1,5 @@
 # generated: run python -m tests.generate_names, with NumPy 2.4
+# Typed as for Arrays: without one among the operands, functions give NumPy's ndarrays, which are taken as Arrays are.
 
 from afx.fft import fft as fft
 from afx.fft import fft2 as fft2

@@ -1,5 +1,6 @@
 """`afx.numpy` is NumPy's whole namespace: its names, signatures and dtypes, with derivatives."""
 
+import functools
 import inspect
 import itertools
 import math
@@ -17,6 +18,7 @@ import afx
 import afx.numpy as np
 from afx import Array, errors
 from tests.core.test_numpy_names import CONSTANT, DIFFERENTIABLE
+from tests.ops import test_numpy_forms
 from tests.ops.test_numpy_forms import FORMS, leaves
 
 X = numpy.array([[0.3, 0.7, 0.2], [0.9, 0.4, 0.6]])
@@ -83,14 +85,71 @@ def test_values_and_dtypes_are_numpys(name: str) -> None:
     """The whole table of NumPy's functions gives NumPy's values and dtypes while the default dtype is float32."""
     call = (DIFFERENTIABLE | CONSTANT)[name]
     with numpy.errstate(all="ignore"):
-        check_alike(rebound(call)(SAMPLES), call(SAMPLES))
+        check_alike(rebound(call)(afx.asarray(SAMPLES)), call(SAMPLES))
+
+
+@pytest.mark.parametrize("name", [*DIFFERENTIABLE, *CONSTANT])
+def test_arrays_of_numpy_give_arrays_of_numpy(name: str) -> None:
+    """Where no operand is an Array, the result is NumPy's own, bit for bit: no Array comes in between."""
+    call = (DIFFERENTIABLE | CONSTANT)[name]
+    with numpy.errstate(all="ignore"):
+        results, expected = ([v for x in leaves(f(SAMPLES)) for v in leaves(x)] for f in (rebound(call), call))
+    for a, b in zip(results, expected, strict=True):
+        assert type(a) is type(b)
+        numpy.testing.assert_array_equal(a, b)
+
+
+def _fill(x: Any) -> Any:
+    rows = np.zeros((3, 2))
+    rows[:, 0] += np.arange(3)
+    rows[1:] *= 2.0
+    return np.sum(rows @ np.array([x, 1.0]) + np.vectorize(lambda v: v * x)(rows[:, 0]))
+
+
+def test_data_are_filled_in_place() -> None:
+    """What a traced function makes of numbers is an ndarray, which takes writes, and derivatives pass by it."""
+    assert float(afx.grad(_fill)(3.0)) == 12.0
+    assert float(afx.jit(_fill)(3.0)) == 36.0
+    assert isinstance(_fill(3.0), numpy.floating)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.array([[1.0, x]]),
+        lambda x: np.stack((numpy.zeros(()), x)),
+        lambda x: np.linalg.norm([x, x]),
+        lambda x: np.full(2, fill_value=x),
+        lambda x: np.r_[1.0, x],
+        lambda x: np.add.outer([1.0], [x]),
+        lambda x: np.select([[True]], [[x]]),
+        lambda x: np.meshgrid(1.0, x)[1],
+        lambda x: np.apply_along_axis(lambda row: row * x, 0, numpy.ones(2)),
+        lambda x: np.vectorize(lambda v: v * x)(numpy.ones(2)),
+    ],
+)
+def test_arrays_are_seen_wherever_they_stand(call: Callable[[Any], Any]) -> None:
+    """An Array in lists, in keywords, and in what a called function closes over, gives Arrays and derivatives."""
+    assert float(afx.grad(lambda x: afx.sum(call(x)))(2.0)) > 0.0
+    if not {"apply_along_axis", "vectorize"} & set(call.__code__.co_names):
+        assert isinstance(call(afx.asarray(2.0)), Array)
+
+
+GIVEN = {k: afx.asarray(v) if isinstance(v, numpy.ndarray) else v for k, v in vars(test_numpy_forms).items()}
+
+
+def of_arrays(form: Any) -> Any:
+    """Return a form whose operands are Arrays."""
+    if isinstance(form, functools.partial):
+        return functools.partial(of_arrays(form.func), *form.args, **form.keywords)
+    return types.FunctionType(form.__code__, GIVEN, None, form.__defaults__)
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_positional_forms_are_numpys(name: str) -> None:
     """A call with NumPy's positional arguments gives what NumPy gives."""
     with numpy.errstate(all="ignore"):
-        check_alike(FORMS[name](np), FORMS[name](numpy))
+        check_alike(of_arrays(FORMS[name])(np), FORMS[name](numpy))
 
 
 PYTHONS: dict[str, Callable[[Any], Any]] = {
@@ -163,7 +222,7 @@ def test_ufuncs_have_numpys_dtypes(name: str) -> None:
                 want = theirs(*xs)
             except TypeError:
                 continue  # afx takes some that NumPy does not
-            check_dtypes(ours(*xs), want)
+            check_dtypes(ours(*[afx.asarray(x) if isinstance(x, numpy.ndarray) else x for x in xs]), want)
 
 
 def check_dtypes(got: Any, expected: Any) -> None:
@@ -196,7 +255,7 @@ SMALL: dict[str, Callable[[Any, Any], Any]] = {
 def test_narrow_numbers_have_numpys_dtypes(name: str, char: str) -> None:
     """Where NumPy gives float64 whatever it gets, so it is here, and where it begins in the dtype of the array too."""
     x = numpy.array([1, 5, 3], char)
-    got, expected = SMALL[name](np, x), SMALL[name](numpy, x)
+    got, expected = SMALL[name](np, afx.asarray(x)), SMALL[name](numpy, x)
     check_dtypes(got, expected)
     for a, b in zip(leaves(got), leaves(expected), strict=True):
         numpy.testing.assert_allclose(numpy.asarray(a), b, rtol=2e-3 if char == "e" else 1e-6)
@@ -281,7 +340,7 @@ def test_what_cannot_be_traced_says_so(name: str) -> None:
 
 def test_nothing_is_written() -> None:
     """Arrays are immutable here too; NumPy's own may be written into."""
-    x = np.zeros(3)
+    x = afx.zeros(3)
     with pytest.raises(errors.ImmutableError):
         np.put(x, [0], [1.0])
     with pytest.raises(errors.ImmutableError):
@@ -312,6 +371,6 @@ def test_functions_pickle_and_import() -> None:
         assert pickle.loads(pickle.dumps(fn)) is fn
     space: dict[str, Any] = {}
     exec("from afx.numpy import *; y = zeros(2) + pi", space)
-    assert isinstance(space["y"], Array)
+    assert isinstance(space["y"], numpy.ndarray)
     assert np.sum.__doc__ == numpy.sum.__doc__
     assert repr(np.add) == "<ufunc 'add' of afx.numpy>"
