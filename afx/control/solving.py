@@ -427,7 +427,7 @@ def _drop_first(known: dict[Hashable, Any]) -> None:
 
 def _drop_forgotten() -> None:
     """Let go of programs whose plans have been forgotten."""
-    for key, program in list(_programs.items()):
+    for key, program in _programs.copy().items():
         if program.is_forgotten:
             _programs.pop(key, None)
 

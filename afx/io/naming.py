@@ -123,7 +123,7 @@ def _find_made(face: str, name: str) -> Any:
     """
     if face not in MAKERS:
         return None
-    modules = [module for path, module in list(sys.modules.items()) if path.startswith(f"{face}.")]
+    modules = [module for path, module in sys.modules.copy().items() if path.startswith(f"{face}.")]
     made = {id(vars(m)[name]): vars(m)[name] for m in modules if vars(m).get(name) is not None}
     own = [thing for thing in made.values() if is_tree_class(thing) and thing.__module__.startswith(f"{face}.")]
     return own[0] if len(own) == 1 and own[0].__qualname__ in (name, name.removeprefix("_")) else None

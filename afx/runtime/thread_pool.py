@@ -82,18 +82,20 @@ def _after_fork() -> None:
         _loading[0].release()
 
 
-_known: weakref.WeakSet[Renewable] = weakref.WeakSet()
+# by identity; a WeakSet could not be read while another thread adds to it
+_known: weakref.WeakValueDictionary[int, Renewable] = weakref.WeakValueDictionary()
 
 
 def renew_after_fork(thing: Renewable) -> None:
     """Have ``thing.renew()`` called in each process that is forked off while it exists."""
-    _known.add(thing)
+    _known[id(thing)] = thing
 
 
 def _renew_all() -> None:
     _loading[0] = threading.RLock()
-    for thing in list(_known):
-        thing.renew()
+    for ref in _known.valuerefs():
+        if (thing := ref()) is not None:
+            thing.renew()
 
 
 if hasattr(os, "register_at_fork"):

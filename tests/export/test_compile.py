@@ -212,6 +212,17 @@ def test_faults_are_errors() -> None:
         exported("determinant")(np.zeros((4, 4)))
 
 
+@pytest.mark.parametrize("n", [2, 3, 5, 8, 17])
+def test_singular_systems_have_the_status_of_matrices(n: int) -> None:
+    """Substitution that is written out, as small systems are, tells a singular matrix as the library's loops do: 2."""
+    x = np.eye(n)
+    for fn in (lambda a: afx.linalg.solve(a, x[0]), lambda a: afx.linalg.solve_triangular(a, x), afx.linalg.inv):
+        compiled = export.compile(fn, x, name="singular")
+        np.testing.assert_array_equal(compiled(2 * x), fn(2 * x))
+        with pytest.raises(np.linalg.LinAlgError, match="singular"):
+            compiled(np.zeros((n, n)))
+
+
 def test_wrong_arguments_are_named() -> None:
     """Shape, dtype and structure are compared with the slots."""
     with pytest.raises(ShapeError, match=r"x: float64\[7\]"):

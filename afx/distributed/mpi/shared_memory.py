@@ -110,7 +110,8 @@ MOST_OF_SIZE: Final = 4  # results of one size that live at a time; what more th
 MOST_BLOCKS: Final = 62  # bits of a whole number
 PAGE_BYTES: Final = 1 << 12
 
-_all: weakref.WeakSet[SharedBlocks] = weakref.WeakSet()
+# by identity; a WeakSet could not be read while another thread adds to it
+_all: weakref.WeakValueDictionary[int, SharedBlocks] = weakref.WeakValueDictionary()
 
 
 class SharedBlocks:
@@ -126,7 +127,7 @@ class SharedBlocks:
         self._memories: list[Ndarray] = []
         self._bases: list[Ndarray] = []  # the same, read-only: all results are views of these
         self._used_by_forks: list[Ndarray] = []
-        _all.add(self)
+        _all[id(self)] = self
 
     def list_free(self) -> int:
         """Return the blocks to which nobody in this process refers, as bits."""
@@ -184,13 +185,15 @@ def _cut(memory: Ndarray, layout: Layout) -> list[Ndarray]:
     return [memory[start : start + length * dtype.itemsize].view(dtype) for start, length, dtype in kinds]
 
 
-def _keep_used() -> None:
-    for blocks in list(_all):
-        blocks.keep_used()
+def keep_used_blocks() -> None:
+    """Let all shared blocks keep what this process refers to, before another one is forked off."""
+    for ref in _all.valuerefs():
+        if (blocks := ref()) is not None:
+            blocks.keep_used()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_keep_used)
+    os.register_at_fork(before=keep_used_blocks)
 
 
 # --- Shared memory: what ranks of one machine write for each other, and counters that say how far each has come

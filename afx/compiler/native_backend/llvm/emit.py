@@ -32,7 +32,7 @@ from afx.compiler.native_backend.llvm.reductions import (
     emit_sum,
     is_row_reduction,
 )
-from afx.compiler.native_backend.llvm.strips import emit_indexed, emit_search, emit_words
+from afx.compiler.native_backend.llvm.strips import emit_indexed, emit_refusal, emit_search, emit_words
 from afx.compiler.native_backend.llvm.team import Entry, Team
 from afx.compiler.native_backend.llvm.writer import Flags, Layout, Writer
 from afx.compiler.native_backend.program.elements import Load, UfuncLoop
@@ -100,6 +100,7 @@ ROUTINES: dict[str, Callable[[Writer, Routine], None]] = {
     "maximum": emit_ordered_extreme,
     "minimum": emit_ordered_extreme,
     "philox": emit_words,
+    "refuse": emit_refusal,
     "search.left": emit_search,
     "search.right": emit_search,
 }

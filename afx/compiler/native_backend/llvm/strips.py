@@ -17,7 +17,7 @@ from afx.compiler.native_backend.llvm.op import (
     read_one,
     written,
 )
-from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.llvm.writer import FACTORIZATION, Writer
 from afx.compiler.native_backend.program.elements import Fast
 from afx.compiler.native_backend.program.leaves import Routine
 from afx.compiler.schedule.arrays import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
@@ -252,6 +252,18 @@ def _offset(w: Writer, pointer: str, dtype: str, length: int, step: int) -> str:
     w.fault(outside)
     inside = w.let(f"select {test} {outside}, {kind} {zero}, {kind} {index}")
     return w.let(f"mul {kind} {inside}, {w.splat('i64', str(step))}")
+
+
+def emit_refusal(w: Writer, step: Routine) -> None:
+    """Add the loop that copies numbers, of which one that is not 0 is a matrix without factors."""
+    x, out = step.operands
+
+    def copy(pointers: list[str]) -> None:
+        value = read(w, x.dtype, pointers[0])
+        w.fault(compared(w, "une", [value, w.splat(element_type(x.dtype), "0.0")], x.dtype), FACTORIZATION)
+        written(w, out.dtype, value, pointers[1])
+
+    over(w, step.space, (x, out), copy)
 
 
 # --- Binary search as LLVM IR: a fixed number of halvings without a branch, so that searches of several values

@@ -19,6 +19,7 @@ from afx.core.scalar_ops import scalar_op
 # that happens, may be plain: LLVM unrolls and schedules those better.
 
 SIZES = {"float": 32, "double": 64}
+INDEX, FACTORIZATION = 1, 2  # bits of a fault: an index or a conversion out of range; a matrix without factors
 
 
 class Writer:
@@ -76,11 +77,12 @@ class Writer:
         self._locals.append(f"  {name} = alloca {kind}, align {alignment}")
         return name
 
-    def fault(self, condition: str) -> None:
+    def fault(self, condition: str, bit: int = INDEX) -> None:
         """Note, where a condition holds for one of the lanes, that the open function cannot compute what NumPy would."""
         if not self._faults:
             self._faults = self.local("i64", 8)
-        seen, new = self.let(f"load i64, ptr {self._faults}"), self.let(f"zext i1 {self.any(condition)} to i64")
+        new = self.let(f"select i1 {self.any(condition)}, i64 {bit}, i64 0")
+        seen = self.let(f"load i64, ptr {self._faults}")
         self.line(f"store i64 {self.let(f'or i64 {seen}, {new}')}, ptr {self._faults}")
 
     def vector(self, kind: str) -> str:

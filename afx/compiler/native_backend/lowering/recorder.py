@@ -196,10 +196,11 @@ class Recorder(Calls):
         return self.b.tier > 1
 
     def refuse_where(self, test: Recorded) -> None:
-        """Leave the call to NumPy at run time where any element is true: one is an index outside of its axis then."""
+        """Leave the call to NumPy at run time where any element is true: a matrix without factors."""
         marks = self.where(test, 1.0, 0.0)
-        place = self.cast(self.extreme("maximum", marks, tuple(range(marks.ndim))) if marks.ndim else marks, np.int64)
-        self.gather(self.constant(np.zeros(1)), [place.reshape((1,))], 0)
+        mark = (self.extreme("maximum", marks, tuple(range(marks.ndim))) if marks.ndim else marks).reshape((1,))
+        seen: Recorded = self.new((1,), np.float64)
+        self.add_steps([Routine("refuse", (1,), (mark.location.over((1,)), seen.location.over((1,))))], [mark], seen)
 
     def prepare(self, make: Callable[[], tuple[Any, ...]], _is_cleared: bool = True) -> Callable[[], tuple[Any, ...]]:
         """Return what gives an array of zeros and views of it, made when they are asked for."""

@@ -395,6 +395,7 @@ FORMS = {
     "maximum": Form("{out} = maximum of {x}  # along the last of {space}", 0.3, has_rows=True),
     "minimum": Form("{out} = minimum of {x}  # along the last of {space}", 0.3, has_rows=True),
     "philox": Form("{out} = philox({all})  # {space}: keys, blocks, words", 7.5),
+    "refuse": Form("{out} = refused where {x}", 1.0, may_fault=True),
     "search.left": Form("{out} = searchsorted({x}, {others}, 'left')  # {space} values in {sizes[0]} elements", 20.0),
     "search.right": Form("{out} = searchsorted({x}, {others}, 'right')  # {space} values in {sizes[0]} elements", 20.0),
 }
@@ -411,6 +412,7 @@ class Routine(Leaf):
     ``maximum`` and ``minimum`` the extreme, as comparing elements one after the other gives it. ``search.left`` and
     ``search.right`` find the place of values in a sorted vector as int64, nan standing behind all numbers. ``philox``
     makes the words of blocks of Philox4x32-10 for each key of two words, by the numbers of blocks or from 0 on.
+    ``refuse`` copies a number, which is a fault where it is not 0: a matrix without factors.
 
     Attributes:
         name: which one it is.

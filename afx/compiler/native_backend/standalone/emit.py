@@ -66,7 +66,6 @@ def load_function(code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, int
 # --- Standalone modules: native programs as LLVM IR with one function of C, whose symbols are their own or those of
 # libm
 
-INDEX, FACTORIZATION = 1, 2  # bits of a fault: an index or a conversion out of range; a matrix without factors
 NO_FLAGS = Layout(0, False, 0, 0, 0)
 ALIGNMENT = 64
 

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.op import FLOATS
-from afx.compiler.native_backend.llvm.writer import Writer
-
-FACTORIZATION = 2
+from afx.compiler.native_backend.llvm.writer import FACTORIZATION, Writer
 
 
 def each(w: Writer, start: Lanes | int, stop: Lanes | int, step: int = 1) -> Iterator[Lanes]:
