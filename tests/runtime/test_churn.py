@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
+
 import afx
 from afx.core.registry import loaded_modules
 from afx.distributed.mpi.shared_memory import SharedBlocks, keep_used_blocks
