@@ -295,17 +295,20 @@ class Machines(Ranks):
 
         @functools.wraps(fn)
         def run(*args: Any, **kwargs: Any) -> SlotValues[R]:
-            def compute(slot: int) -> R:
-                mine = [part_of(arg, slot) for arg in args]
-                named = {key: part_of(arg, slot) for key, arg in kwargs.items()}
-                with blas:
-                    return fn(*mine, **named)
+            def attempt() -> dict[int, R]:
+                own = self.own_slots
+                given = {slot: [part_of(arg, slot) for arg in args] for slot in own}
+                named = {slot: {key: part_of(arg, slot) for key, arg in kwargs.items()} for slot in own}
+
+                def compute(slot: int) -> R:
+                    with blas:
+                        return fn(*given.pop(slot), **named.pop(slot))
+
+                with refuse_traced(name, [*given.values(), *[list(named[slot].values()) for slot in own]]):
+                    return run_slots(self.link, self.slots, own, compute)
 
             with refuse_traced(name, (*args, *kwargs.values())):
-                return SlotValues(
-                    self,
-                    self.run_together(name, lambda: run_slots(self.link, self.slots, self.own_slots, compute)),
-                )
+                return SlotValues(self, self.repeat_until_committed(name, attempt, ends_together=True))
 
         return run
 

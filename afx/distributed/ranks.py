@@ -293,51 +293,59 @@ class Ranks:
             job.end(self)
             self.link.close()
 
-    def repeat_until_committed(self, name: str, attempt: Callable[[], R]) -> R:
+    def repeat_until_committed(self, name: str, attempt: Callable[[], R], *, ends_together: bool = False) -> R:
         """Return the result of an attempt that all ranks finished; without those that are lost it is made again.
+
+        An error on one rank is one on all that still wait for it.
 
         Args:
             name: of the call, which ranks that wait compare.
             attempt: what is tried.
+            ends_together: whether ranks may be done while others fail: they wait until all are.
+
+        Raises:
+            ArgumentError: the attempt failed on another rank; the next call finds all ranks in step.
+            PeerLost: a rank that fails, or was lost, ends the connection.
         """
         self.link.begin_call(name)
         while True:
             try:
-                result = attempt()
+                result = self._settle(name, attempt, ends_together)
             except RankLostError:
                 self.agreement.drop()
                 self.link.commit(False)
                 continue
-            if self.link.commit(True):
-                self.agreement.keep()
-                return result
-            self.agreement.drop()
-
-    def run_together(self, name: str, attempt: Callable[[], R]) -> R:
-        """Return the result of an attempt as `repeat_until_committed` does; an error on one rank is one on all of them.
-
-        Raises:
-            ArgumentError: the attempt failed on another rank; the next call finds all ranks in step.
-        """
-
-        def settled() -> R:
-            results: list[R] = []
-            failure: Exception | None = None
             try:
-                results.append(attempt())
-            except (PeerLost, RankLostError):
+                if self.link.commit(True):
+                    self.agreement.keep()
+                    return result
+            except ArgumentError:
+                self.agreement.drop()
                 raise
-            except Exception as error:
-                failure = error
-            told = self.link.settle(failure)
-            if failure is None and not told:
-                return results[0]
             self.agreement.drop()
-            if failure is None or (told and isinstance(failure, CallFailedError)):
-                raise ArgumentError(f"{name}: {told[0]}; the next call finds all ranks in step") from None
-            raise failure
 
-        return self.repeat_until_committed(name, settled)
+    def _settle(self, name: str, attempt: Callable[[], R], ends_together: bool) -> R:
+        """Return the result of an attempt; where it fails, meet the other ranks at the end of the call."""
+        results: list[R] = []
+        failure: Exception | None = None
+        try:
+            results.append(attempt())
+        except (PeerLost, RankLostError):
+            raise
+        except Exception as error:
+            failure = error
+        if failure is None and not ends_together:
+            return results[0]
+        try:
+            told = self.link.settle(failure)
+        except PeerLost as lost:
+            raise lost from failure
+        if failure is None and not told:
+            return results[0]
+        self.agreement.drop()
+        if failure is None or (told and isinstance(failure, CallFailedError)):
+            raise ArgumentError(f"{name}: {told[0]}; the next call finds all ranks in step") from None
+        raise failure
 
     def gather_by_slot(self, trees: Mapping[int, T]) -> dict[int, T]:
         """Return the trees of all slots, of which each rank gives those of its own, on every rank."""

@@ -202,12 +202,56 @@ def errors_in_slots() -> None:
     report(machines, told == 2 * len(programs))
 
 
+def errors_in_calls() -> None:
+    """What the user's code raises on one rank, or on all, ends the call on all of them, which go on together."""
+    machines = distributed.connect(SLOTS, deadline=60.0, on_loss="shrink" if sys.argv[2] == "shrink" else "stop")
+    optimizer = distributed.shard_optimizer(machines, optim.sgd(0.1))
+    params = {"w": afx.ones(8)}
+    stages = [lambda w, x: w * x] * SLOTS
+    weights = distributed.by_slot(lambda slot: afx.asarray(1.0))
+
+    def fail(ranks: tuple[int, ...], value: Any) -> Any:
+        if machines.rank in ranks:
+            raise ZeroDivisionError("on purpose")
+        return value
+
+    def calls(ranks: tuple[int, ...]) -> list[Any]:
+        step = machines.value_and_grad(lambda w, x: fail(ranks, cost(w, x)), split=QUARTERS, compiled=False)
+        shard = optimizer.value_and_step(lambda w, x: fail(ranks, cost(w, x)), split=QUARTERS)
+        return [
+            lambda: machines.spmd(lambda x: fail(ranks, distributed.psum(x)))(weights),
+            lambda: machines.map(lambda x: fail(ranks, x), range(6)),
+            lambda: machines.average(lambda slot: fail(ranks, float(slot)), QUARTERS),
+            lambda: step(params, np.arange(4.0)),
+            lambda: shard(params, optimizer.init(params), np.arange(4.0)),
+            lambda: machines.pipeline(stages, lambda x, y: fail(ranks, afx.mean(x - y)), micro_batches=2)(
+                weights, np.ones(4), np.ones(4)
+            ),
+        ]
+
+    told = count = 0
+    for ranks in [(0,), (2,), (0, 2), (0, 1, 2)]:
+        for call in calls(ranks):
+            count += 2
+            try:
+                call()
+            except ZeroDivisionError:
+                told += machines.rank in ranks
+            except ArgumentError as error:
+                told += machines.rank not in ranks and "got ZeroDivisionError: on purpose" in str(error)
+            told += float(machines.average(float, QUARTERS)) == 1.5
+    for call in calls(()):
+        call()
+    report(machines, told == count or f"{told} of {count}")
+
+
 def over() -> None:
     """Rank 1 makes other calls than rank 0, in which a slot fails; each is told so, and the next call that it cannot go on."""
     machines = distributed.connect(SLOTS, deadline=60.0)
     for _ in range(2):
         try:
             if machines.rank:
+                machines.broadcast(X, root=1)  # a call more, which needs no answer
                 machines.map(lambda x: x, [1, 2])
             else:
                 machines.spmd(lambda x: distributed.psum(1 // int(x)))(0.0)

@@ -55,6 +55,7 @@ CALLS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "average": ("distributed", lambda x: MACHINES.average(lambda slot: x * slot, HALVES)),
     "map": ("distributed", lambda x: MACHINES.map(lambda k: x * k, [1.0, 2.0])[0]),
     "spmd": ("spmd of", lambda x: MACHINES.spmd(distributed.psum)(x).first),
+    "spmd of parts": ("spmd of", lambda x: MACHINES.spmd(distributed.psum)(distributed.by_slot(lambda k: x * k)).first),
     "broadcast": ("distributed", MACHINES.broadcast),
     "scatter": ("scatter", lambda x: MACHINES.scatter(x, HALVES)),
     "graph": ("run_graph", lambda x: MACHINES.run_graph(GRAPH, x.astype(np.float64))[0]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import struct
 from collections import Counter
@@ -24,6 +25,7 @@ SIZE_TAG, DATA_TAG, SHARE_TAG = 1, 2, 4  # and 5
 MOST_PROGRAMS: Final = 4096  # whose messages are kept
 GRAPH_TAG: Final = 1 << 20
 VOTE: Final = struct.Struct("<qq240s")  # number of the call, how it ended, the error
+NO_ERROR, IS_DONE = 1, 2  # what ranks agree on at the end of a call, where the job goes on without lost ones
 FINE, FAILED, LEFT = range(3)  # ends of a call: without an error, by one here, by one of another rank
 
 
@@ -281,27 +283,49 @@ class MpiLink:
 
     # -- ends --
     def commit(self, is_done: bool) -> bool:
-        """Agree whether all ranks finished; shrink to those that are left where not."""
+        """Agree whether all ranks finished; shrink to those that are left where not.
+
+        Raises:
+            ArgumentError: the call failed on another rank; all are in step again.
+        """
         if not self.shrinks:
             return is_done
-        flag = np.array([int(is_done)], np.int32)
-        try:
-            request = self.comm.Iagree(flag)
-            wait_until(request.Test, self.watch.look)
-        except self._mpi.Exception:
-            flag[0] = 0
-        if flag[0]:
+        agreed = self._agree(NO_ERROR | IS_DONE if is_done else NO_ERROR)
+        if agreed == NO_ERROR | IS_DONE:
             return True
         self._shrink()
+        if not agreed & NO_ERROR:
+            told = self._gather_errors("")
+            raise ArgumentError(f"{self.watch.name}: {told[0]}; the next call finds all ranks in step")
         return False
 
+    def _agree(self, bits: int) -> int:
+        """Return the bits that all ranks set which are left; none is done where one was lost."""
+        flag = np.array([bits], np.int32)
+
+        def look(waited: float) -> None:
+            with contextlib.suppress(CallFailedError, self._mpi.Exception):  # of which the bits tell
+                self.watch.look(waited)
+
+        try:
+            request = self.comm.Iagree(flag)
+            wait_until(request.Test, look)
+        except self._mpi.Exception:
+            return int(flag[0]) & ~IS_DONE
+        return int(flag[0])
+
+    def _gather_errors(self, text: str) -> list[str]:
+        """Return what other ranks tell of their errors."""
+        texts = [data.decode() for data in self.gather(text.encode())]
+        return [f"an error on rank {rank}: got {told}" for rank, told in enumerate(texts) if told and rank != self.rank]
+
     def _shrink(self) -> None:
-        """Go on with the ranks that are left."""
+        """Go on with the ranks that are left, or with all of them where none was lost."""
         before, peers = self.comm.Get_group(), self.watch.peers
         comm = self.comm.Shrink()
         after = comm.Get_group()
         places = after.Translate_ranks(list(range(after.size)), before)
-        self.losses += 1
+        self.losses += after.size < before.size
         self.use(comm, [peers[place] for place in places] if peers else None)
 
     def settle(self, error: Exception | None) -> list[str]:
@@ -311,8 +335,13 @@ class MpiLink:
             ArgumentError: another rank waits for a collective that this one has not made.
             PeerLost: another rank does not come to the end of the call; the connection is over.
         """
-        if self._control is None or self.ranks == 1:
+        if self.ranks == 1 or (self._control is None and not (self.shrinks and error)):
             return []
+        if self.shrinks:  # ranks that are done, or told by the end of what they wait for, meet the others in `commit`
+            self.comm.Revoke()
+            self._agree(0)
+            self._shrink()
+            return self._gather_errors("" if isinstance(error, CallFailedError) else f"{type(error).__name__}: {error}")
         if error is not None:
             self.watch.say_failed()
         state = FINE if error is None else LEFT if isinstance(error, CallFailedError) else FAILED
