@@ -6,7 +6,7 @@ import gc
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import numpy as np
@@ -20,7 +20,7 @@ ROUNDS = 300
 
 
 @contextmanager
-def churn(change: Callable[[int], None]) -> Iterator[list[BaseException]]:
+def churn(change: Callable[[int], None]) -> Generator[list[BaseException]]:
     """Change tables in a second thread, switching between both every few microseconds; give its errors."""
     errors: list[BaseException] = []
     is_over = threading.Event()
