@@ -62,7 +62,7 @@ BUDGETS: dict[str, int] = {
     "control": 27_000,
     "core": 35_500,
     "data": 5_600,
-    "distributed": 50_600,
+    "distributed": 50_900,
     "export": 65_100,
     "integrate": 20_600,
     "io": 18_400,
