@@ -17,7 +17,7 @@ from afx.core.graph import Graph
 from afx.errors import FileFormatError, MissingExtraError, TreeError
 from afx.io.archive import check_kind, read_archive, replace_file, write_archive
 from afx.io.naming import Allowed, Names, find_public
-from afx.io.values import Decoder, Encoder, read_tree, write_tree
+from afx.io.values import Decoder, Encoder, TreeEncoder, read_tree, write_tree
 from afx.pytree import flatten_with_path, unflatten
 
 # --- Files: `save` and `load` for any pytree, and for graphs
@@ -50,7 +50,7 @@ def save(path: str | os.PathLike[str], tree: object) -> None:
     ...     afx.io.load(path)["rate"]
     0.1
     """
-    encoder = Encoder()
+    encoder = Encoder() if isinstance(tree, Graph) else TreeEncoder()
     write_archive(path, content_of(tree, encoder), encoder.arrays)
 
 

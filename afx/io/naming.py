@@ -61,6 +61,11 @@ def allow(*things: Allowed) -> None:
     _ALLOWED.update(_entries(things))
 
 
+def is_allowed(text: str) -> bool:
+    """Tell whether `allow` names this class or function, or its module."""
+    return not _ALLOWED.keys().isdisjoint((text, text.partition(":")[0]))
+
+
 def _entries(things: Iterable[Allowed]) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for thing in things:

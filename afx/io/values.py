@@ -18,7 +18,7 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import FileFormatError, TracerError, TreeError
 from afx.io.archive import read_dtype
 from afx.io.graph_values import NamesInGraphs, check_word, read_graph, read_primitive, write_graph
-from afx.io.naming import Names, RefusedNameError, is_tree_class, name_of
+from afx.io.naming import Names, RefusedNameError, find_public, is_allowed, is_tree_class, name_of
 from afx.pytree.nodes import (
     LEAF,
     DictNode,
@@ -104,6 +104,24 @@ class Encoder:
             "args": [self.value(item, path) for item in value.args],
             "keywords": {name: self.value(item, path) for name, item in value.keywords.items()},
         }
+
+
+class TreeEncoder(Encoder):
+    """An encoder of files that hold no graph: of afx they name what `load` takes from every file, the closed list."""
+
+    def name(self, thing: object, path: str) -> str:
+        """Return the name by which a class or function is found again.
+
+        Raises:
+            TreeError: a part of afx that `load` would refuse.
+        """
+        name = super().name(thing, path)
+        if name.startswith("afx") and not (find_public(name) or is_allowed(name)):
+            raise TreeError(
+                f"save: a part of afx that no file may name, at {path or 'the top'}: got {name}; save the arrays and "
+                "settings that it is made from, or call it in a function of your own module"
+            )
+        return name
 
 
 def _member_name(path: str, number: int, taken: Mapping[str, object]) -> str:

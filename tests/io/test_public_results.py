@@ -1,8 +1,10 @@
 """What public functions make can be saved and loaded: optimizers, their states, schedules, solvers' results, laws from data."""
 
+import functools
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -121,3 +123,23 @@ def test_transformations_keep_their_names_in_files() -> None:
     for name in ("ClipByNorm", "_ClipByNorm", "clip_by_norm"):
         assert io.naming.find_public(f"afx.optim:{name}") is optim.clip_by_norm
     assert pickle.loads(b"cafx.optim.clipping\n_ClipByNorm\n.") is optim.clip_by_norm
+
+
+def _public_functions() -> list[Any]:
+    faces = [afx, *[vars(afx)[name] for name in afx.__all__ if isinstance(vars(afx).get(name), ModuleType)]]
+    things = [getattr(face, name) for face in faces for name in face.__all__]
+    return [thing for thing in things if isinstance(thing, FunctionType) and thing.__module__.startswith("afx")]
+
+
+def test_public_functions_come_back_or_are_refused_when_saved(tmp_path: Path) -> None:
+    """A file never names a part of afx that `load` refuses."""
+    loaded = 0
+    for fn in _public_functions():
+        try:
+            io.save(tmp_path / "thing", functools.partial(fn))
+        except TreeError as error:
+            assert "a part of afx that no file may name" in str(error)
+            continue
+        assert io.load(tmp_path / "thing").func is fn
+        loaded += 1
+    assert loaded > 500
