@@ -328,8 +328,8 @@ def missing_name(module: str, name: str) -> AttributeError | ImportError:
     ``from module import name`` swallows an `AttributeError` and its advice, so that it gets an `ImportError`.
     """
     advice = OTHER_NAMES[module].get(name) or (_ANYWHERE.get(name) if module != "afx" else None)
-    words = f"; write {advice}" if advice else ""
+    hint = f"; write {advice}" if advice else ""
     caller = sys._getframe(2)
     if advice and caller.f_lasti >= 0 and caller.f_code.co_code[caller.f_lasti] == IMPORT_FROM:
-        return ImportError(f"cannot import name {name!r} from {module!r}{words}", name=name)
-    return AttributeError(f"module {module!r} has no attribute {name!r}{words}", name=name, obj=sys.modules[module])
+        return ImportError(f"cannot import name {name!r} from {module!r}{hint}", name=name)
+    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[module])

@@ -98,9 +98,9 @@ class Limits:
         """Return random values of these shapes and dtypes."""
         return tuple([asarray(_normal(self.rng, x)) for x in xs])
 
-    def compare(self, found: Any, want: Any, lost: Any, what: str) -> None:
+    def compare(self, result: Any, want: Any, lost: Any, what: str) -> None:
         """Raise where two values differ by more than the limits, and what is lost in computing them."""
-        x, y = np.asarray(found), np.asarray(want)
+        x, y = np.asarray(result), np.asarray(want)
         if not np.all(np.isclose(x, y, self.rtol, self.atol + np.asarray(lost), equal_nan=True)):
             raise AssertionError(
                 f"check_grads: {what}: got {x}, expected {y}; mend the derivative, or allow more by rtol and atol"

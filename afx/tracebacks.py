@@ -58,13 +58,13 @@ def _print_error(kind: type[BaseException], error: BaseException, trace: Traceba
     if _settings["whole"] or not isinstance(error, tuple(_watched)) or not shown or len(shown) == len(frames):
         _hooks[-1](kind, error, trace)
         return
-    held = error.__traceback__, error.__suppress_context__
+    saved = error.__traceback__, error.__suppress_context__
     try:
         error.__traceback__ = _chain_frames(shown)
         error.__suppress_context__ |= _is_inner(error.__context__)
         _hooks[-1](kind, error, error.__traceback__)
     finally:
-        error.__traceback__, error.__suppress_context__ = held
+        error.__traceback__, error.__suppress_context__ = saved
     sys.stderr.write(LEFT_OUT + "\n")
 
 

@@ -446,11 +446,11 @@ def lsmr(
 
 def _rectangular(a: Operator, b: ArrayLike, columns: int | None) -> tuple[Matvec, int, Array]:
     """Return the matrix as a function of vectors, the number of its columns, and b in the dtype of both."""
-    (held, rhs), dtype = promote_system("lsmr", a, b)
+    (matrix, rhs), dtype = promote_system("lsmr", a, b)
     if not callable(a):
-        if len(held.shape) != 2:
-            raise ShapeError(f"lsmr: needs a matrix or a function: got {describe(held)}; use vmap for several")
-        forward, n = product_with(held), held.shape[1]
+        if len(matrix.shape) != 2:
+            raise ShapeError(f"lsmr: needs a matrix or a function: got {describe(matrix)}; use vmap for several")
+        forward, n = product_with(matrix), matrix.shape[1]
     elif columns is None:
         raise ArgumentError("lsmr: a function does not show its columns: got none; give columns=n")
     else:

@@ -289,9 +289,9 @@ class _BackwardLoop:
         Its inputs are residuals that do not change; cotangents of the carry, sums for constants, and where marked the
         masks of both; the other residuals, cotangents and masks of the results.
         """
-        kept = [a.aval for a in self.pair.forward.graph.outputs[len(self.outputs) :]]
-        invariant = [a for a, f in zip(kept, self.fixed, strict=True) if f]
-        stacked = [a for a, f in zip(kept, self.fixed, strict=True) if not f]
+        saved = [a.aval for a in self.pair.forward.graph.outputs[len(self.outputs) :]]
+        invariant = [a for a, f in zip(saved, self.fixed, strict=True) if f]
+        stacked = [a for a, f in zip(saved, self.fixed, strict=True) if not f]
         kinds = [kind if own else DEAD for kind, own in zip(self.kinds, self.pair.owned, strict=True)][self.nk :]
         ends = [(a.aval, kind) for a, kind in zip(self.outputs[self.nk :], kinds, strict=True)]
         cts = [a for a, kind in ends if kind]

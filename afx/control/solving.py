@@ -169,8 +169,8 @@ class Parametrized(Generic[R]):
 
     def plain(self) -> Callable[..., R]:
         """Return the function of the vector alone, in which nothing is recorded."""
-        held = stopped(self.params)
-        return lambda *xs: self.fn(*xs, *held)
+        stopped_params = stopped(self.params)
+        return lambda *xs: self.fn(*xs, *stopped_params)
 
 
 def stopped(leaves: Sequence[Any]) -> list[Any]:
@@ -404,12 +404,12 @@ def run_or_compile(fn: Callable[..., T], *trees: Any, name: str) -> T:
 def _program(new: CompiledGraph) -> CompiledGraph:
     """Return the program of a graph that was met before, else this one."""
     graphs = list(walk(new.graph))
-    held = [c for graph in graphs for _, c in graph.constants]
-    total = sum([c.value.nbytes for c in held])
+    constants = [c for graph in graphs for _, c in graph.constants]
+    total = sum([c.value.nbytes for c in constants])
     _drop_forgotten()
     if total > COMPARED_BYTES_MAX:
         return new
-    key = (current.key, tuple(map(hash, held)), _lines(graphs))
+    key = (current.key, tuple(map(hash, constants)), _lines(graphs))
     if total > KEPT_BYTES_MAX and key not in _met:
         _met[key] = True
         _drop_first(_met)

@@ -183,19 +183,19 @@ def _make_steps(loop: WhileLoop, consts: Sequence[bool], masked: bool) -> StepGr
     residuals = graph.outputs[count:]
     same: dict[Atom, Any] = {v: c.value for v, c in graph.constants}  # in each step
     read = _read(back.program.graph)
-    kept = dict.fromkeys([a for k, a in enumerate(residuals) if k in read and _changes(a, loop.b) and a not in same])
+    stored = dict.fromkeys([a for k, a in enumerate(residuals) if k in read and _changes(a, loop.b) and a not in same])
 
     def walk(*v: Any) -> list[Any]:
-        known = same | dict(zip(kept, v[loop.b :], strict=False))
+        known = same | dict(zip(stored, v[loop.b :], strict=False))
         own = [known[a] if a in known else _find_constant(a, v[: loop.b]) for a in residuals]
-        return _step_back(loop, consts, back, own, v[loop.b + len(kept) :])
+        return _step_back(loop, consts, back, own, v[loop.b + len(stored) :])
 
     state = [c for c, m in zip(loop.of_body, consts, strict=True) if m]
     state += [loop.carry[k] for k in loop.differentiated_carry]
     marks = [Aval(a.shape, np.dtype(bool)) for a in state] if masked else []
     return StepGraphs(
-        CompiledGraph(attrs.evolve(graph, outputs=(*graph.outputs[:count], *kept))),
-        build("step back", [*loop.of_body, *[a.aval for a in kept], *state, *marks], walk),
+        CompiledGraph(attrs.evolve(graph, outputs=(*graph.outputs[:count], *stored))),
+        build("step back", [*loop.of_body, *[a.aval for a in stored], *state, *marks], walk),
     )
 
 
@@ -303,11 +303,11 @@ def _record(
     def joint(
         ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
     ) -> list[Value]:
-        moved, held = loop.differentiated_carry, [to_array(v) for v in residuals]
+        moved, residual_values = loop.differentiated_carry, [to_array(v) for v in residuals]
         if all(ct[k] is not None for k in moved):
-            return pull([to_array(ct[k]) for k in moved], (), held)[0]
+            return pull([to_array(ct[k]) for k in moved], (), residual_values)[0]
         kinds = kinds_of(ct)
-        cotangents = masked(kinds, [to_array(c) for c in ct if c is not None], (), held)[0]
+        cotangents = masked(kinds, [to_array(c) for c in ct if c is not None], (), residual_values)[0]
         needed = loop.vjp_graphs(consts).living_inputs(kinds, loop.b, len(loop.carry))
         living = [*needed[: loop.b], *[n or kind for n, kind in zip(needed[loop.b :], kinds, strict=True)]]
         return [g if n else None for g, n in zip(cotangents, [*[False] * loop.a, *living], strict=True)]
@@ -457,9 +457,9 @@ def _back_record(
         ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
     ) -> list[Value]:
         # the result is J'·c for the Jacobian J of the loop; <u, J'·c> = <J·u, c> is the tangent of the loop along u
-        held = [to_array(v) for v in residuals]
-        ops, (cts, masks) = held[:n], _cotangents_and_masks(held[n:], params)
-        outs = back_p.abstract_eval(*[aval_of(x) for x in held], **params)
+        operands = [to_array(v) for v in residuals]
+        ops, (cts, masks) = operands[:n], _cotangents_and_masks(operands[n:], params)
+        outs = back_p.abstract_eval(*[aval_of(x) for x in operands], **params)
         assert isinstance(outs, tuple)
         along = _place_cotangents(
             loop, consts, [zeros_of(a) if c is None else to_array(c) for c, a in zip(ct, outs, strict=True)]

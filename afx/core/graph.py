@@ -602,8 +602,8 @@ def check(graph: Graph) -> None:
         _define(known, var, "the inputs")
     for var, constant in graph.constants:
         _define(known, var, "the constants")
-        held = precise(var.aval.dtype) if var.aval.weak else var.aval.dtype
-        if aval_of(constant.value) != Aval(var.aval.shape, held):
+        dtype = precise(var.aval.dtype) if var.aval.weak else var.aval.dtype
+        if aval_of(constant.value) != Aval(var.aval.shape, dtype):
             raise GraphError(f"check: constant {var} holds {aval_of(constant.value)}; trace the function again")
     for eq in graph.equations:
         _use(known, eq.inputs, str(eq))
@@ -642,7 +642,7 @@ def has_effects(eq: Equation) -> bool:
 def _holds_effects(value: Any) -> bool:
     if isinstance(value, tuple):
         return any(map(_holds_effects, value))  # pyright: ignore[reportUnknownArgumentType]  # a parameter
-    held = [getattr(value, name, None) for name in ("graph", "test", "body")]
-    graphs = [g for g in held if isinstance(g, Graph)]
-    inner = [g for g in held if g is not None and not isinstance(g, Graph)]
+    bodies = [getattr(value, name, None) for name in ("graph", "test", "body")]
+    graphs = [g for g in bodies if isinstance(g, Graph)]
+    inner = [g for g in bodies if g is not None and not isinstance(g, Graph)]
     return any(has_effects(eq) for g in graphs for eq in g.equations) or any(map(_holds_effects, inner))

@@ -93,10 +93,10 @@ def _writes_to_numpy(method: str, inputs: Sequence[Any], kwargs: Mapping[str, An
     return out is not None and all(isinstance(z, np.ndarray) for z in (out if isinstance(out, tuple) else (out,)))  # pyright: ignore[reportUnknownVariableType]  # a user's arrays
 
 
-def _numbers(x: Any, others: Iterable[Any]) -> Any:
+def _numbers(x: Any, operands: Iterable[Any]) -> Any:
     """Return nested Python numbers as an array, in the dtype of the others where these have one."""
     return (
-        FUNCTIONS.promote_operands(x, *[v for v in others if hasattr(v, "dtype")])[0]
+        FUNCTIONS.promote_operands(x, *[v for v in operands if hasattr(v, "dtype")])[0]
         if isinstance(x, (list, tuple))
         else x
     )
@@ -276,8 +276,8 @@ def _arguments(
             continue
         value = given[key]
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            others = key in ours and ours[key].annotation not in OPERANDS  # which tells lists of axes from numbers
-            values.extend(value if others else [_numbers(v, value) for v in value])
+            as_given = key in ours and ours[key].annotation not in OPERANDS  # which tells lists of axes from numbers
+            values.extend(value if as_given else [_numbers(v, value) for v in value])
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             options.update(value)
         elif key in stated or not _is_default(value, parameter.default):

@@ -202,8 +202,8 @@ def _weighted_orders(length: int, key: Array | None, weights: ArrayLike) -> Call
     final = int(np.flatnonzero(shares)[-1])  # rounding may leave the last bound below 1
 
     def draw(epoch: int) -> Order:
-        words = np.asarray(uniform(fold_in(key, epoch), length, dtype=np.float64))
-        return np.minimum(np.searchsorted(bounds, words, side="right"), final)
+        uniforms = np.asarray(uniform(fold_in(key, epoch), length, dtype=np.float64))
+        return np.minimum(np.searchsorted(bounds, uniforms, side="right"), final)
 
     return draw
 
@@ -249,8 +249,8 @@ def split(
     if not weights or not all(0 < weight < math.inf for weight in weights):
         raise ArgumentError(f"split: shares are positive numbers: got {shares!r}; such as (0.8, 0.2)")
     if groups is not None:
-        found = _whole_groups(rows, weights, key, stratify, groups, "split")
-        return tuple([rows.part(part) for part in found])
+        row_parts = _whole_groups(rows, weights, key, stratify, groups, "split")
+        return tuple([rows.part(part) for part in row_parts])
     parts: list[list[Any]] = [[] for _ in weights]
     for group in _groups(rows, key, stratify, "split"):
         start = 0

@@ -319,4 +319,4 @@ class _LocalReduction:
         """
         if self._partial.is_refused:
             refuse_unequal()
-        return self._partial.held[self._root]
+        return self._partial.sums[self._root]

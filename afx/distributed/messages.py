@@ -126,8 +126,8 @@ def describe_graph(graph: Graph) -> str:
     try:
         return graph.digest
     except GraphError:
-        held = [value.value for _, value in graph.constants]
-        return _describe([stable_repr(graph), *held, *[value for eq in graph for _, value in eq.params]], set())
+        constants = [value.value for _, value in graph.constants]
+        return _describe([stable_repr(graph), *constants, *[value for eq in graph for _, value in eq.params]], set())
 
 
 def _describe(value: Any, seen: set[int]) -> str:

@@ -73,12 +73,12 @@ class _Entry:
 
     Attributes:
         number: the same on every rank.
-        held: what keeps the identities in its key alive.
+        owner: what keeps the identities in its key alive.
         calls: how many have been made.
     """
 
     number: int
-    held: object
+    owner: object
     calls: int = 0
 
 
@@ -115,11 +115,11 @@ class Agreement:
                 "start all ranks with the same script, arguments, settings and versions"
             )
 
-    def check_once(self, key: object, held: object, describe: Callable[[], str], what: str) -> None:
+    def check_once(self, key: object, owner: object, describe: Callable[[], str], what: str) -> None:
         """Compare a text among the ranks, once for each key."""
         if self._link.ranks > 1 and key not in self._known:
             self.check_same(describe(), what)
-            self._pending.append(lambda: self._add(key, held))
+            self._pending.append(lambda: self._add(key, owner))
 
     def check_graph(self, split: GraphSplit, inputs: Sequence[Any]) -> None:
         """Compare a graph with its assignment among the ranks, once, and its inputs as `check_often` does."""
@@ -128,9 +128,9 @@ class Agreement:
         )
         self.check_often(("inputs", id(split)), split, [("inputs", inputs)], "run_graph")
 
-    def check_often(self, key: object, held: object, whole: Sequence[tuple[str, Any]], who: str) -> None:
+    def check_often(self, key: object, owner: object, whole: Sequence[tuple[str, Any]], who: str) -> None:
         """Compare the values of arguments among the ranks at the first two calls of a key, and at every 64th."""
-        self._look(key, self._known.get(key) or _Entry(len(self._known), held), whole, who)
+        self._look(key, self._known.get(key) or _Entry(len(self._known), owner), whole, who)
 
     def _look(self, key: object, entry: _Entry, whole: Sequence[tuple[str, Any]], who: str) -> None:
         if self._link.ranks > 1:
@@ -186,8 +186,8 @@ class Agreement:
         settings = (program.options, program.split, program.data, get_default_dtype(), current.key)
         return (id(program.loss), treedef, avals, *settings)
 
-    def _add(self, key: object, held: object) -> None:
-        self._known.setdefault(key, _Entry(len(self._known), held))
+    def _add(self, key: object, owner: object) -> None:
+        self._known.setdefault(key, _Entry(len(self._known), owner))
 
     def _count(self, key: object, entry: _Entry) -> None:
         self._known.setdefault(key, entry).calls += 1
@@ -274,8 +274,8 @@ class Ranks:
     @property
     def held_slots(self) -> tuple[int, ...]:
         """The slots whose states this process keeps: its own, and the neighbour's where the job goes on without lost ranks."""
-        held = {self.rank, (self.rank - 1) % self.ranks} if self.link.shrinks else {self.rank}
-        return tuple(slot for slot in range(self.slots) if self.link.owner(slot) in held)
+        owners = {self.rank, (self.rank - 1) % self.ranks} if self.link.shrinks else {self.rank}
+        return tuple(slot for slot in range(self.slots) if self.link.owner(slot) in owners)
 
     def __enter__(self) -> Self:
         return self

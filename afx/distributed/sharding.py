@@ -312,15 +312,15 @@ class ShardedOptimizer(Generic[T]):
             )
         if not link.losses or not any(link.gather(b"missing" if missing else b"")):
             return state.by_slot
-        held: dict[int, Any] = {}
+        states: dict[int, Any] = {}
         for data in link.gather(encode_tree(state.by_slot)):
-            held |= decode_tree(data)
-        if lost := [slot for slot in range(machines.slots) if slot not in held]:
+            states |= decode_tree(data)
+        if lost := [slot for slot in range(machines.slots) if slot not in states]:
             raise PeerLost(
                 f"ShardedOptimizer: states that were on two ranks, both of which are lost: got none of slots {lost}; "
                 "restart from the last checkpoint"
             )
-        return held
+        return states
 
     def _describe(self, state: ShardedState) -> str:
         """Return the optimizer's settings, with the numbers that its states hold."""

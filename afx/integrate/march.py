@@ -407,7 +407,7 @@ def _beginning(control: Control, system: System, watched: Field | None, y: Array
         times[0],
         y,
         one,
-        (zeros_like(y),) * control.method.kept,
+        (zeros_like(y),) * control.method.vectors,
         None if values is None else Happening(values, values),
         Trail.create(control.max_steps, times[0], y, coefficients) if control.dense else None,
         None

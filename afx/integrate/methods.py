@@ -106,7 +106,7 @@ def _make_fixed_method(tableau: Tableau, order: int) -> Method:
     return Method(step, order, adaptive=False)
 
 
-DOPRI5 = Method(_dopri5, order=5, damping=0.04, kept=4, coefficients=4)
+DOPRI5 = Method(_dopri5, order=5, damping=0.04, vectors=4, coefficients=4)
 EULER = _make_fixed_method(Tableau((1.0,), ((1.0,),)), 1)
 RK4 = _make_fixed_method(
     Tableau((0.5, 0.5, 1.0, 1.0), ((0.5,), (0.0, 0.5), (0.0, 0.0, 1.0), (1 / 6, 1 / 3, 1 / 3, 1 / 6))), 4
@@ -190,7 +190,7 @@ def _finish(system: System, past: Past) -> tuple[Array, ...]:
     return (*hermite(past.start, first, past.y, last, h), *[h * combine(weights, slopes) for weights in DOP853_DENSE])
 
 
-DOP853 = Method(_step_dop853, order=8, kept=13, coefficients=7, finish=_finish)
+DOP853 = Method(_step_dop853, order=8, vectors=13, coefficients=7, finish=_finish)
 
 
 # --- Rodas: a stiffly accurate Rosenbrock method of order 4 with an error estimate of order 3 and dense output

@@ -375,8 +375,8 @@ def _march_with_adjoint(
     def along(t: Array, v: Array, *params: Any) -> Array:
         return sign * problem.fn(sign * t, v, *params)
 
-    held = stopped(problem.params)
-    last, states = integrate(control, along, None, stop_gradient(y), stop_gradient(times), held)
+    stopped_params = stopped(problem.params)
+    last, states = integrate(control, along, None, stop_gradient(y), stop_gradient(times), stopped_params)
 
     def back(reverse: Field, z: Array, ends: Array) -> Array:
         def mirrored(t: Array, v: Array) -> Array:

@@ -288,12 +288,12 @@ def _order_limits(lower: ArrayLike, upper: ArrayLike, points: Sequence[ArrayLike
     if not points or any(isinstance(x, Tracer) for x in cuts):
         return cuts
     known = [float(asarray(x)) for x in cuts]
-    inside = sorted(known[1:-1], reverse=known[0] > known[-1])
-    if not all(min(known[0], known[-1]) < p < max(known[0], known[-1]) for p in inside):
+    between = sorted(known[1:-1], reverse=known[0] > known[-1])
+    if not all(min(known[0], known[-1]) < p < max(known[0], known[-1]) for p in between):
         raise ArgumentError(
-            f"quad: points lie between the limits: got {inside} for {known[0]} to {known[-1]}; leave them out"
+            f"quad: points lie between the limits: got {between} for {known[0]} to {known[-1]}; leave them out"
         )
-    return [lower, *inside, upper]
+    return [lower, *between, upper]
 
 
 @attrs.frozen
@@ -403,14 +403,16 @@ def _range(
 
 
 # -- intervals --
-def _rule_of(integrand: Integrand, held: Sequence[Any], dtype: DType) -> Callable[[Array, Array], tuple[Array, Array]]:
+def _rule_of(
+    integrand: Integrand, params: Sequence[Any], dtype: DType
+) -> Callable[[Array, Array], tuple[Array, Array]]:
     """Return the rule of Gauss and Kronrod: the ends of an interval to the integral and its error."""
     nodes, weights = NODES.astype(dtype), WEIGHTS.astype(dtype)
     difference = (WEIGHTS - GAUSS_WEIGHTS).astype(dtype)
     eps = float(np.finfo(dtype).eps)
 
     def at(u: Array) -> Array:
-        return integrand(u, *held)
+        return integrand(u, *params)
 
     def rule(a: Array, b: Array) -> tuple[Array, Array]:
         f = vmap(at)(a + (b - a) * nodes)

@@ -127,7 +127,7 @@ class Method:
         step: (system, where the integration is, step size) to a step.
         order: the power of the step size that the error estimate is of.
         damping: how much the controller follows the last error (Gustafsson's PI control; 0 is none).
-        kept: how many vectors a step keeps for its interpolant.
+        vectors: how many vectors a step keeps for its interpolant.
         coefficients: how many the interpolant has.
         finish: (system, where the integration is) to the interpolant of the last step.
         adaptive: whether steps have an error estimate.
@@ -138,7 +138,7 @@ class Method:
     step: Callable[[System, Past, Array], Step]
     order: int
     damping: float = 0.0
-    kept: int = 3
+    vectors: int = 3
     coefficients: int = 3
     finish: Callable[[System, Past], tuple[Array, ...]] = _keep_dense
     adaptive: bool = True
@@ -219,7 +219,7 @@ class Trail:
         begins: float[steps], when each began.
         starts: float[steps, n], the state there.
         lengths: float[steps], their lengths.
-        dense: float[steps, kept, n], their interpolants.
+        dense: float[steps, vectors, n], their interpolants.
     """
 
     begins: Array
@@ -228,10 +228,10 @@ class Trail:
     dense: tuple[Array, ...]
 
     @classmethod
-    def create(cls, steps: int, t: Array, y: Array, kept: int) -> Trail:
+    def create(cls, steps: int, t: Array, y: Array, coefficients: int) -> Trail:
         """Return a trail without steps, that stands at its beginning."""
         times, states = zeros(steps, y.dtype), zeros((steps, *y.shape), y.dtype)
-        return cls(times.at[0].set(t), states.at[0].set(y), times, (states,) * kept)
+        return cls(times.at[0].set(t), states.at[0].set(y), times, (states,) * coefficients)
 
     def put(self, k: Array, begin: Array, start: Array, length: Array, dense: tuple[Array, ...]) -> Trail:
         """Return the trail with a step at k."""

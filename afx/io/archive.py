@@ -421,9 +421,9 @@ def _header(file: IO[bytes], member: Member) -> Any:
 def _entries(header: Any, members: Sequence[Member]) -> list[Entry]:
     """Return what the header declares, compared with what the file holds."""
     entries = [_entry(item) for item in header["arrays"]]
-    declared, held = [f"{entry.name}.npy" for entry in entries], [member.name for member in members]
-    if declared != held:
-        missing, extra = set(declared) - set(held), set(held) - set(declared)
+    declared, stored = [f"{entry.name}.npy" for entry in entries], [member.name for member in members]
+    if declared != stored:
+        missing, extra = set(declared) - set(stored), set(stored) - set(declared)
         raise FileFormatError(
             f"its members are not the declared ones (missing {sorted(missing)}, extra {sorted(extra)})"
         )

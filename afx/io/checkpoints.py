@@ -142,9 +142,9 @@ def write_shards(
         OSError: a rank cannot write its file, or rank 0 does not see it.
         PeerLost: a slot whose shards no rank has.
     """
-    held = [slot for slot in sorted(shards[0]) if all(slot in by_slot for by_slot in shards)]
-    own = [slot for slot in held if slot in ranks.own_slots]
-    mine = {"step": step, "count": len(shards), "save": secrets.token_hex(SAVE_BYTES), "own": own, "held": held}
+    saved_slots = [slot for slot in sorted(shards[0]) if all(slot in by_slot for by_slot in shards)]
+    own = [slot for slot in saved_slots if slot in ranks.own_slots]
+    mine = {"step": step, "count": len(shards), "save": secrets.token_hex(SAVE_BYTES), "own": own, "held": saved_slots}
     told = agree(ranks, lambda: mine)
     if len({(one["step"], one["count"]) for one in told}) > 1:
         raise ArgumentError(
@@ -539,8 +539,8 @@ class Checkpoints:
         if self._writer is None:
             self._write(number, content, arrays)
         else:  # arrays that somebody may change are copied now
-            kept = {name: x if is_owned(x) else x.copy() for name, x in arrays.items()}
-            self._pending = self._submit(number, content, kept)
+            owned = {name: x if is_owned(x) else x.copy() for name, x in arrays.items()}
+            self._pending = self._submit(number, content, owned)
 
     def _submit(self, number: int, content: Any, arrays: dict[str, Any]) -> Future[None] | None:
         """Let the thread write a checkpoint, or write it here on a system without threads."""
@@ -559,9 +559,9 @@ class Checkpoints:
         headers = dict(self._readable(lambda _: None))
         known = list(headers)
         keep, keep_best = self._settings["keep"], self._settings["keep_best"]
-        kept = {*known[-keep:], *self._rank(headers)[:keep_best], step}
+        retained = {*known[-keep:], *self._rank(headers)[:keep_best], step}
         for old in known:
-            if old not in kept:
+            if old not in retained:
                 self.path(old).unlink(missing_ok=True)
                 self._headers.pop(old, None)
         self._sweep()

@@ -100,8 +100,8 @@ def _is_number(value: Any, avals: Avals, op: str) -> bool:
     return type(value) in (int, float)
 
 
-def _is_word(words: frozenset[str]) -> _Rule:
-    return lambda value, avals, op: value in words
+def _is_word(choices: frozenset[str]) -> _Rule:
+    return lambda value, avals, op: value in choices
 
 
 _FLAGS: Final = ("full", "hermitian", "logarithm", "lower", "partial", "reverse", "unit", "upper")

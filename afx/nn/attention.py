@@ -513,15 +513,15 @@ class TransformerBlock:
 
     def __call__(self, x: ArrayLike, *, mask: ArrayLike | None = None, key: Array | None = None) -> Array:
         """Return float[..., steps, features]; mask and key are those of `MultiHeadAttention`."""
-        inside, behind, last = (None, None, None) if key is None else split(key, 3)
-        return self.transform(self.attend(x, (inside, behind), mask=mask), last)
+        attention_key, dropout_key, last = (None, None, None) if key is None else split(key, 3)
+        return self.transform(self.attend(x, (attention_key, dropout_key), mask=mask), last)
 
     def attend(
         self, x: ArrayLike, keys: tuple[Array | None, Array | None] = (None, None), *, mask: ArrayLike | None = None
     ) -> Array:
         """Return ``x + attention(norm(x))``, the first part of the block; keys are those of its two dropouts."""
-        y, (inside, behind) = asarray(x), keys
-        return y + self.dropout(self.attention(self.attention_norm(y), mask=mask, key=inside), behind)
+        y, (attention_key, dropout_key) = asarray(x), keys
+        return y + self.dropout(self.attention(self.attention_norm(y), mask=mask, key=attention_key), dropout_key)
 
     def transform(self, x: Array, key: Array | None = None) -> Array:
         """Return ``x + contract(activation(expand(norm(x))))``, the second part."""
@@ -619,10 +619,10 @@ class DecoderBlock:
             context_mask: which keys it may see.
             key: a random key for dropout; None in evaluation.
         """
-        first, second, inside, behind, last = (None,) * 5 if key is None else split(key, 5)
+        first, second, attention_key, dropout_key, last = (None,) * 5 if key is None else split(key, 5)
         y = self.block.attend(x, (first, second), mask=mask)
-        z = self.cross(self.cross_norm(y), context, mask=context_mask, key=inside)
-        return self.block.transform(y + self.block.dropout(z, behind), last)
+        z = self.cross(self.cross_norm(y), context, mask=context_mask, key=attention_key)
+        return self.block.transform(y + self.block.dropout(z, dropout_key), last)
 
     def decode(self, x: ArrayLike, context: ArrayLike, cache: KeyValueCache) -> tuple[Array, KeyValueCache]:
         """Return the outputs of the next steps and the cache with them, as `TransformerBlock.decode` does."""

@@ -94,10 +94,10 @@ def _make_constructor(cls: type[Any], build: Callable[..., None]) -> Callable[..
 
 def _holds_arrays(field: attrs.Attribute[Any], cls: type[Any]) -> bool:
     """Tell whether a field's annotation names arrays or classes of them, and nothing that a size could be."""
-    words = set(re.findall(r"\w+", str(field.type)))
+    identifiers = set(re.findall(r"\w+", str(field.type)))
     names = vars(sys.modules[cls.__module__])
-    has_parts = "Array" in words or any(attrs.has(names.get(word, object)) for word in words)
-    return has_parts and not is_static(field) and words.isdisjoint(SIZES)
+    has_parts = "Array" in identifiers or any(attrs.has(names.get(word, object)) for word in identifiers)
+    return has_parts and not is_static(field) and identifiers.isdisjoint(SIZES)
 
 
 def _made_by_create(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ArgumentError:
@@ -110,10 +110,10 @@ def _made_by_create(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     needed = [p.name for p in inspect.signature(create).parameters.values() if p.default is p.empty]
     sizes = needed[1:] if needed[:1] == ["seed"] else needed
     in_order = len(args) == len(sizes) and sizes[:1] != ["window"] and all(isinstance(a, int) for a in args)
-    words = ["key"] * (len(needed) - len(sizes)) + ([str(a) for a in args] if in_order else sizes)
+    arguments = ["key"] * (len(needed) - len(sizes)) + ([str(a) for a in args] if in_order else sizes)
     return ArgumentError(
         f"{cls.__name__}: its constructor takes arrays, create makes them: got {cls.__name__}({given}); "
-        f"write nn.{cls.__name__}.create({', '.join(words)})"
+        f"write nn.{cls.__name__}.create({', '.join(arguments)})"
     )
 
 
@@ -208,15 +208,15 @@ def text_of(value: Any) -> str:
 
 
 def _sequence(items: list[Any]) -> str:
-    words = [text_of(item) for item in items]
-    line = "(" + ", ".join(words) + ("," if len(words) == 1 else "") + ")"
+    texts = [text_of(item) for item in items]
+    line = "(" + ", ".join(texts) + ("," if len(texts) == 1 else "") + ")"
     if any(attrs.has(item.__class__) for item in items) and (len(items) > 1 or "\n" in line):
-        return "(\n" + _indent(words) + "\n)"
+        return "(\n" + _indent(texts) + "\n)"
     return line
 
 
-def _indent(words: list[str]) -> str:
-    return "\n".join("  " + word.replace("\n", "\n  ") + "," for word in words)
+def _indent(texts: list[str]) -> str:
+    return "\n".join("  " + word.replace("\n", "\n  ") + "," for word in texts)
 
 
 def _is_array(value: object) -> bool:
@@ -350,7 +350,7 @@ class Row(NamedTuple):
     kind: str
     output: str
     trained: int
-    held: int  # numbers that are not trained, such as running statistics
+    untrained: int  # numbers that are not trained, such as running statistics
 
 
 def summary(model: object, *args: object, file: TextIO | None = None) -> None:
@@ -375,40 +375,40 @@ def summary(model: object, *args: object, file: TextIO | None = None) -> None:
     """
     outputs = _outputs(model, args) if args else {}
     rows = list(_rows(model, "", outputs))
-    trained, held = sum([r.trained for r in rows]), sum([r.held for r in rows])
+    trained, untrained = sum([r.trained for r in rows]), sum([r.untrained for r in rows])
     cells = [("Layer", "Type", "Output", "Parameters")]
-    cells += [(r.path or ".", r.kind, r.output, f"{r.trained + r.held:,}") for r in rows]
+    cells += [(r.path or ".", r.kind, r.output, f"{r.trained + r.untrained:,}") for r in rows]
     columns = [k for k in range(4) if args or k != 2]
     widths = [max(len(cell[k]) for cell in cells) for k in columns]
     lines = [_line([cell[k] for k in columns], widths) for cell in cells]
     rule = "-" * max(map(len, lines))
-    rest = f", and {held:,} numbers that are not trained" if held else ""
+    rest = f", and {untrained:,} numbers that are not trained" if untrained else ""
     total = f"{type(model).__name__}: {trained:,} parameter{'s' * (trained != 1)}{rest}"
     print("\n".join([lines[0], rule, *lines[1:], rule, total]), file=file)
 
 
-def _line(words: list[str], widths: list[int]) -> str:
-    left = [word.ljust(width) for word, width in zip(words[:-1], widths, strict=False)]
-    return "  ".join([*left, words[-1].rjust(widths[-1])])
+def _line(cells: list[str], widths: list[int]) -> str:
+    left = [word.ljust(width) for word, width in zip(cells[:-1], widths, strict=False)]
+    return "  ".join([*left, cells[-1].rjust(widths[-1])])
 
 
 def _rows(value: Any, path: str, outputs: dict[str, str]) -> Iterator[Row]:
     """Yield a row for each instance that holds numbers itself or holds no other layer."""
     kind: type[Any] = value.__class__
-    inside = list(_children(value, path))
+    children = list(_children(value, path))
     if attrs.has(kind):
-        below = [count_numbers(child) for _, child in _layers(inside)]
-        trained, held = count_numbers(value)
+        below = [count_numbers(child) for _, child in _layers(children)]
+        trained, untrained = count_numbers(value)
         parts = (f"{path}.", f"{path}[") if path else ""
         if path in outputs and not any(
             name.startswith(parts) for name in outputs if name != path
         ):  # no part was called
-            yield Row(path, kind.__name__, outputs[path], trained, held)
+            yield Row(path, kind.__name__, outputs[path], trained, untrained)
             return
-        own = trained - sum([a for a, _ in below]), held - sum([b for _, b in below])
+        own = trained - sum([a for a, _ in below]), untrained - sum([b for _, b in below])
         if any(own) or not below:
             yield Row(path, kind.__name__, outputs.get(path, ""), *own)
-    for child_path, child in inside:
+    for child_path, child in children:
         yield from _rows(child, child_path, outputs)
 
 

@@ -71,8 +71,8 @@ class Dropout:
         y = asarray(x)
         together = {a % max(y.ndim, 1) for a in self.axes}
         shape = tuple([1 if a in together else n for a, n in enumerate(y.shape)])
-        kept = less(bits(key, shape), min(round((1 - self.rate) * WORDS), WORDS - 1))
-        return scale_kept(y, kept.astype(y.dtype) / (1 - self.rate))
+        keep_mask = less(bits(key, shape), min(round((1 - self.rate) * WORDS), WORDS - 1))
+        return scale_kept(y, keep_mask.astype(y.dtype) / (1 - self.rate))
 
     def train(self, x: ArrayLike, key: Array | None) -> tuple[Array, Dropout]:
         """Return x with elements dropped, and the layer, as every layer's ``train`` does.
@@ -231,10 +231,12 @@ class EmbeddingBag:
         """
         rows = Embedding(self.table)(index)
         a = aval_of(index)
-        kept = full(a.shape, True) if mask is None else asarray(mask)
-        if not a.ndim or kept.shape != a.shape:
-            raise ShapeError(f"EmbeddingBag: index and mask are [..., things]: got {a} and {kept.aval}; reshape them")
-        seen = expand_dims(kept, -1)
+        is_used = full(a.shape, True) if mask is None else asarray(mask)
+        if not a.ndim or is_used.shape != a.shape:
+            raise ShapeError(
+                f"EmbeddingBag: index and mask are [..., things]: got {a} and {is_used.aval}; reshape them"
+            )
+        seen = expand_dims(is_used, -1)
         if self.mode == "max":
             largest = max_(where(seen, rows, -math.inf), axis=-2)
             return where(any_(seen, axis=-2), largest, 0.0)

@@ -79,11 +79,11 @@ def _scale_to_norm(tree: T, limit: float | Array) -> T:
     size = largest_of_shards(largest(stack([x.astype(float64) for x in sizes])))
     size = where(size == 0, 1.0, size)
     norm = norm_of_shards(global_norm([_double(x) / size for x in leaves]))
-    inside = norm <= limit / size
+    fits = norm <= limit / size
     factor = limit / where(norm == 0, 1.0, norm)
 
     def limited(x: Array) -> Array:
-        return where(inside, x, x / as_real(size, x) * as_real(factor, x))
+        return where(fits, x, x / as_real(size, x) * as_real(factor, x))
 
     return map_trained(limited, tree)
 

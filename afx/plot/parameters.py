@@ -62,9 +62,11 @@ def weights(tree: object, *, bins: int = 50, save: SavePath = None) -> Figure:
 def _draw_histogram(panel: Any, path: str, x: npt.NDArray[Any], bins: int) -> None:
     sizes = np.abs(x) if x.dtype.kind == "c" else x
     values = sizes[np.isfinite(sizes)].astype(np.float64)
-    others = x.size - values.size
+    nonfinite = x.size - values.size
     panel.hist(values, bins=bins, color="C0")
-    panel.set_title(f"{path or 'array'} {x.shape}" + (f", {others} not finite" if others else ""), fontsize="small")
+    panel.set_title(
+        f"{path or 'array'} {x.shape}" + (f", {nonfinite} not finite" if nonfinite else ""), fontsize="small"
+    )
 
 
 def filters(kernel: Array | npt.NDArray[Any], *, save: SavePath = None) -> Figure:

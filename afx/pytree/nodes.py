@@ -90,10 +90,10 @@ class SequenceNode(Node):
 
     def show(self, children: Sequence[str]) -> str:
         """Write a tuple or list display."""
-        inside = ", ".join(children)
+        text = ", ".join(children)
         if self.kind is list:
-            return f"[{inside}]"
-        return f"({inside},)" if self.arity == 1 else f"({inside})"
+            return f"[{text}]"
+        return f"({text},)" if self.arity == 1 else f"({text})"
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restored, (sequence_node, (self.kind, self.arity), self.is_flat)

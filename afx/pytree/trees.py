@@ -91,14 +91,14 @@ def map(fn: Callable[..., object], tree: T, /, *rest: object, is_leaf: IsLeaf = 
     leaves, treedef = flatten(tree) if is_leaf is None else flatten_until(tree, is_leaf)
     columns = [leaves]
     for number, other in enumerate(rest, 2):
-        others, structure = flatten(other) if is_leaf is None else flatten_until(other, is_leaf)
+        other_leaves, structure = flatten(other) if is_leaf is None else flatten_until(other, is_leaf)
         if structure != treedef:
             path, mine, theirs = difference(treedef, structure)
             raise TreeError(
                 f"map: tree {number} has another structure than the first, at {path or 'the top'}: "
                 f"got {mine} in the first and {theirs} in tree {number}; give trees of one structure"
             )
-        columns.append(others)
+        columns.append(other_leaves)
     return unflatten(treedef, builtins.map(fn, *columns))
 
 
@@ -440,17 +440,17 @@ class Unravel(Generic[T]):
 
     Attributes:
         layout: the structure of the tree, and the shapes and dtypes of its leaves, None of those that are not trained.
-        others: the leaves that are not trained, None for the others.
+        untrained: the leaves that are not trained, None for the others.
     """
 
-    __slots__ = ("layout", "others")  # by hand: a plain import does without attrs
+    __slots__ = ("layout", "untrained")  # by hand: a plain import does without attrs
 
-    def __init__(self, layout: Layout[T], others: tuple[Any, ...]) -> None:
+    def __init__(self, layout: Layout[T], untrained: tuple[Any, ...]) -> None:
         self.layout: Layout[T] = layout
-        self.others: tuple[Any, ...] = others
+        self.untrained: tuple[Any, ...] = untrained
 
     def __reduce__(self) -> tuple[type[Unravel[T]], tuple[Layout[T], tuple[Any, ...]]]:
-        return (Unravel, (self.layout, self.others))
+        return (Unravel, (self.layout, self.untrained))
 
     def __call__(self, vector: Any) -> T:
         """Return the tree of a vector's elements; what is not trained is as it was.
@@ -467,7 +467,7 @@ class Unravel(Generic[T]):
             )
         parts: list[Any] = []
         start = 0
-        for shape, dtype, other, size in zip(shapes, dtypes, self.others, sizes, strict=True):
+        for shape, dtype, other, size in zip(shapes, dtypes, self.untrained, sizes, strict=True):
             if shape is None:
                 parts.append(other)
                 continue
@@ -478,7 +478,9 @@ class Unravel(Generic[T]):
         return unflatten(treedef, parts)
 
 
-register(Unravel, lambda back: (back.others, back.layout), lambda layout, others: Unravel(layout, tuple(others)))
+register(
+    Unravel, lambda back: (back.untrained, back.layout), lambda layout, untrained: Unravel(layout, tuple(untrained))
+)
 
 
 def ravel(tree: T) -> tuple[Any, Unravel[T]]:
@@ -509,8 +511,8 @@ def ravel(tree: T) -> tuple[Any, Unravel[T]]:
     vector = _as_array(np.concatenate(parts) if parts else np.zeros(0))
     shapes = tuple([tuple(x.shape) if t else None for x, t in zip(arrays, trained, strict=True)])
     dtypes = tuple([x.dtype if t else None for x, t in zip(arrays, trained, strict=True)])
-    others = tuple([None if t else x for x, t in zip(leaves, trained, strict=True)])
-    return vector, Unravel((treedef, shapes, dtypes), others)
+    untrained = tuple([None if t else x for x, t in zip(leaves, trained, strict=True)])
+    return vector, Unravel((treedef, shapes, dtypes), untrained)
 
 
 def _is_inexact(x: Any) -> bool:

@@ -45,23 +45,23 @@ ALONE = without_debugger_refs(_alone)
 class OutputPool:
     """Gives memory for one result of a plan; each belongs to one set of buffers, so that no two calls meet in it."""
 
-    __slots__ = ("_count", "aval", "kept")
+    __slots__ = ("_count", "aval", "cached")
 
     def __init__(self, aval: Aval, count: int) -> None:
         self.aval: Aval = aval
         self._count = count
-        self.kept: list[np.ndarray[Any, np.dtype[Any]]] = []
+        self.cached: list[np.ndarray[Any, np.dtype[Any]]] = []
 
     def __call__(self) -> np.ndarray[Any, np.dtype[Any]]:
         """Return an array that nobody else refers to; its elements are arbitrary."""
-        for array in self.kept:
+        for array in self.cached:
             if sys.getrefcount(array) == ALONE:
                 if not array.flags.writeable:  # asking is quicker
                     array.flags.writeable = True
                 return array
         fresh = np.empty(self.aval.shape, self.aval.dtype)
-        self.kept.append(fresh)
-        del self.kept[: -self._count]
+        self.cached.append(fresh)
+        del self.cached[: -self._count]
         return fresh
 
 

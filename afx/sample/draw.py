@@ -436,14 +436,14 @@ def extend(sampler: Sampler[T], draws: Draws[T], count: int, *, show_progress: b
     )
 
 
-def _run(sampler: Sampler[T], chains: Chains[T], skipped: int, kept: int, show_progress: bool) -> Draws[T]:
+def _run(sampler: Sampler[T], chains: Chains[T], skipped: int, count: int, show_progress: bool) -> Draws[T]:
     """Return the draws behind some that are skipped."""
     rows = list[Any]()
     done = 0
-    with _show(skipped + kept, show_progress) as update:
-        for last, block, size in _blocks(sampler, chains, skipped + kept):
-            chains, behind = last, max(skipped - done, 0)
-            rows.append(pytree.map(lambda x, s=size, b=behind: np.asarray(x)[b:s], block))
+    with _show(skipped + count, show_progress) as update:
+        for last, block, size in _blocks(sampler, chains, skipped + count):
+            chains, first = last, max(skipped - done, 0)
+            rows.append(pytree.map(lambda x, s=size, b=first: np.asarray(x)[b:s], block))
             done += size
             update(size)
     return _gather(sampler, chains, pytree.map(lambda *xs: np.concatenate(xs), *rows))

@@ -230,16 +230,16 @@ class History:
         >>> sorted(history.arrays())
         ['loss', 'step']
         """
-        found = {"step": asarray(self.numbers, dtype=int64), "loss": asarray(self.values, dtype=float64)}
+        arrays = {"step": asarray(self.numbers, dtype=int64), "loss": asarray(self.values, dtype=float64)}
         for name, pairs in self.metrics.items():
             numbers, values = asarray([k for k, _ in pairs], dtype=int64), asarray([v for _, v in pairs], dtype=float64)
             for key, x in ((f"{name}.step", numbers), (name, values)):
-                if key in found:
+                if key in arrays:
                     raise ArgumentError(
                         f"History.arrays: the name of two arrays: got {key!r}; name the metric otherwise"
                     )
-                found[key] = x
-        return found
+                arrays[key] = x
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> History:
@@ -409,10 +409,10 @@ class Patience:
         """Take a measurement in; where there is none, a step goes by."""
         seen = step.carried.get(self.name, FRESH)
         best, waited = seen["best"], seen["waited"]
-        found = None if metric is None else self.sign * metric
-        if found is not None:
-            is_better = found < best - self.min_delta or (best == math.inf and found < best)
-            best, waited = (found, 0) if is_better else (best, waited + 1)
+        score = None if metric is None else self.sign * metric
+        if score is not None:
+            is_better = score < best - self.min_delta or (best == math.inf and score < best)
+            best, waited = (score, 0) if is_better else (best, waited + 1)
             if is_better and keeps:
                 seen = {**seen, "step": _hold(step)}
         step.carried[self.name] = {**seen, "best": best, "waited": waited, "number": step.number}
@@ -423,11 +423,11 @@ class Patience:
 
     def best(self, last: Step[S, V]) -> Step[S, V] | None:
         """Return the best step, None where that is the last one."""
-        kept = last.carried[self.name].get("step")
-        if kept is None or kept["number"] == last.number:
+        best = last.carried[self.name].get("step")
+        if best is None or best["number"] == last.number:
             return None
         return attrs.evolve(
-            last, number=kept["number"], state=kept["state"], value=kept["value"], metrics=kept["metrics"]
+            last, number=best["number"], state=best["state"], value=best["value"], metrics=best["metrics"]
         )
 
 

@@ -60,8 +60,8 @@ def _evaluate(run: Iterable[Step[S, V]], measure: Callable[[S], Mapping[str, Any
         if step.number % every:
             yield step
         else:
-            found = {name: float(metric) for name, metric in measure(step.state).items()}
-            yield attrs.evolve(step, metrics={**step.metrics, **found})
+            measured = {name: float(metric) for name, metric in measure(step.state).items()}
+            yield attrs.evolve(step, metrics={**step.metrics, **measured})
 
 
 def check_every(every: int, who: str) -> None:
@@ -300,9 +300,9 @@ def _save(run: Iterable[Step[S, V]], checkpoints: Checkpoints, every: int, metri
     saved = None
 
     def save(step: Step[S, V]) -> None:
-        found = metric and reader.read(step)
+        metric_value = metric and reader.read(step)
         if job.is_writer() or is_divided(step.state):
-            checkpoints.save(step.number, step.state, metric=found, carried=_carried_by(step))
+            checkpoints.save(step.number, step.state, metric=metric_value, carried=_carried_by(step))
 
     for step in run:
         if last is None:
@@ -324,10 +324,10 @@ def _carried_by(step: Step[Any, Any]) -> dict[str, Any]:
         value = float(step.value)
     except (TypeError, ValueError):
         value = None
-    kept = {name: state for name, state in step.carried.items() if name != "unseen"}
-    oldest = min([state["number"] for state in kept.values()], default=0)
+    states = {name: state for name, state in step.carried.items() if name != "unseen"}
+    oldest = min([state["number"] for state in states.values()], default=0)
     unseen = [before for before in step.carried.get("unseen", ()) if before["number"] > oldest]
-    return {**kept, "unseen": [*unseen, {"number": step.number, "value": value, "metrics": dict(step.metrics)}]}
+    return {**states, "unseen": [*unseen, {"number": step.number, "value": value, "metrics": dict(step.metrics)}]}
 
 
 def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
@@ -352,18 +352,18 @@ def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
     expected = structure(job.outline(initial))
     ranks, allowed = job.current(), check_savable(initial)
     if ranks is None or ranks.ranks == 1:
-        found = checkpoints.latest(allow=allowed)
+        newest = checkpoints.latest(allow=allowed)
     else:
-        found = ranks.repeat_until_committed("resume", lambda: _latest_of_all(checkpoints, ranks, allowed))
-    if found is None:
+        newest = ranks.repeat_until_committed("resume", lambda: _latest_of_all(checkpoints, ranks, allowed))
+    if newest is None:
         return 0, initial
-    got = structure(job.outline(found.tree))
+    got = structure(job.outline(newest.tree))
     if got != expected and repr(got) != repr(expected):
         raise TreeError(
             f"resume: the saved state has another structure than the initial one: got {got} for {expected}; "
             "use another folder, or the model that was saved"
         )
-    return Start(found.step, found.carried), _with_own_parts(found.tree, initial)
+    return Start(newest.step, newest.carried), _with_own_parts(newest.tree, initial)
 
 
 def _latest_of_all(checkpoints: Checkpoints, ranks: Job, allow: Sequence[Allowed]) -> Checkpoint[Any] | None:
@@ -380,16 +380,16 @@ def _latest_of_all(checkpoints: Checkpoints, ranks: Job, allow: Sequence[Allowed
         if mine < 0:
             return None
         tried.add(mine)
-        found, fault = None, ""
+        loaded, fault = None, ""
         try:
-            found = checkpoints.load(mine, allow=allow)
+            loaded = checkpoints.load(mine, allow=allow)
         except RefusedNameError:
             raise
         except (FileFormatError, FileNotFoundError) as error:
             fault = str(error)
         faults = [text for text in ranks.gather_texts(fault) if text]
         if not faults:
-            return found
+            return loaded
         warnings.warn(f"resume: passes over a damaged checkpoint: {faults[0]}", stacklevel=5)
 
 

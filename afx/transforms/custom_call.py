@@ -164,8 +164,8 @@ def close_rules(rules: CustomRules, leaves: Leaves) -> tuple[list[Any], CustomRu
     if rules.forward is None:
         assert push is not None
         return closed.values, push_rules(rules.name, run, push, len(closed.values))
-    ahead, behind = _close_backward(rules.forward, rules.backward, avals, outs, closed)
-    return closed.values, CustomRules(rules.name, run, ahead, behind, push, len(closed.values))
+    forward, backward = _close_backward(rules.forward, rules.backward, avals, outs, closed)
+    return closed.values, CustomRules(rules.name, run, forward, backward, push, len(closed.values))
 
 
 def lift(name: str, fn: Flat, avals: Sequence[Aval]) -> tuple[Graph, list[Any]]:
@@ -228,9 +228,9 @@ def _close_backward(
         values = run(xs[:n], xs[n:])
         return values[:ends], [*values[ends:], *xs[n:]]
 
-    def behind(held: Leaves, cts: Leaves) -> Leaves:
-        own = held[len(residuals) :]
-        gs = iter(pull([*held[: len(residuals)], *cts], own))
+    def behind(leaves: Leaves, cts: Leaves) -> Leaves:
+        own = leaves[len(residuals) :]
+        gs = iter(pull([*leaves[: len(residuals)], *cts], own))
         return [*[next(gs) if need else None for need in needed], *[None] * len(own)]
 
     return ahead, behind

@@ -292,11 +292,11 @@ class Tape(Trace):
     def _apply_concrete_vjp(self, p: Primitive, ins: tuple[int, ...], values: tuple[Any, ...], params: Params) -> Any:
         """Let an op that holds functions run as one entry with a pullback of its own."""
         assert p.derivative.concrete_vjp is not None
-        outs, kept, joint = p.derivative.concrete_vjp(
+        outs, residual_values, joint = p.derivative.concrete_vjp(
             tuple([self._operand_copy(v, p.name) for v in values]), params, tuple([i >= 0 for i in ins])
         )
-        self.check_closure(params, p.name, *outs, *kept)
-        residuals = tuple([to_lower_level(v) for v in kept])
+        self.check_closure(params, p.name, *outs, *residual_values)
+        residuals = tuple([to_lower_level(v) for v in residual_values])
         return self._emit_many(p, ins, None, residuals, params, tuple([to_lower_level(z) for z in outs]), joint)
 
     def enter_call(

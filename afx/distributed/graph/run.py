@@ -168,8 +168,8 @@ class _Lane:
         for number, (variable, slot) in enumerate(runner.split.output_slots.items()):
             aval, owner = runner.split.aval_of(variable), link.owner(slot)
             if owner == link.rank:
-                others = [rank for rank in range(link.ranks) if rank != owner]
-                sends = [self._send_step(variable, aval, rank, first + number) for rank in others]
+                receivers = [rank for rank in range(link.ranks) if rank != owner]
+                sends = [self._send_step(variable, aval, rank, first + number) for rank in receivers]
                 self._steps[slot] += [(send, (variable,)) for send in sends]
             else:
                 arriving[variable] = np.empty(aval.shape, aval.dtype)

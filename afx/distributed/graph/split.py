@@ -260,8 +260,8 @@ class _Splitter:
         ]
         inputs = sorted({index for index in read if index not in self._constants})
         constants = sorted({index for index in read if index in self._constants})
-        inside = Counter(_variables([atom for eq in equations for atom in eq.inputs]))
-        outputs = [var.index for eq in equations for var in eq.outputs if self._reads[var.index] > inside[var.index]]
+        own_reads = Counter(_variables([atom for eq in equations for atom in eq.inputs]))
+        outputs = [var.index for eq in equations for var in eq.outputs if self._reads[var.index] > own_reads[var.index]]
         numbers = {index: number for number, index in enumerate([*inputs, *constants])}
         for eq in equations:
             for var in eq.outputs:
@@ -273,10 +273,10 @@ class _Splitter:
         def variable(index: int) -> Var:
             return Var(numbers[index], self._avals[index])
 
-        held: list[tuple[Var, Constant]] = []
+        read_constants: list[tuple[Var, Constant]] = []
         for index in constants:
             var, constant = self._constants[index]
-            held.append((Var(numbers[index], var.aval), constant))
+            read_constants.append((Var(numbers[index], var.aval), constant))
         body = [
             attrs.evolve(
                 eq,
@@ -287,7 +287,7 @@ class _Splitter:
         ]
         graph = Graph(
             tuple([variable(index) for index in inputs]),
-            tuple(held),
+            tuple(read_constants),
             tuple(body),
             tuple([variable(k) for k in outputs]),
         )

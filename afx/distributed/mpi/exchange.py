@@ -67,13 +67,13 @@ class Traffic:
     """
 
     def __init__(
-        self, port: Port, layout: Layout, exchange: Exchange, held: Mapping[Node, list[Ndarray]], tag: int
+        self, port: Port, layout: Layout, exchange: Exchange, partials: Mapping[Node, list[Ndarray]], tag: int
     ) -> None:
         self._port = port
         self._layout = layout
         self._exchange = exchange
         self._tag = tag
-        self._whole: dict[Node, list[Ndarray]] = dict(held)
+        self._whole: dict[Node, list[Ndarray]] = dict(partials)
         self._pieces: dict[tuple[Node, int, int], Ndarray] = {}  # of received nodes, by dtype and start
         self._base = self._choose_base(self._exchange.tree.root)  # where the sum ends
         self._is_refused = False
@@ -280,10 +280,10 @@ class Flood:
         for into, leaf in zip(self._leaves, leaves, strict=True):
             weigh(into, leaf.reshape(-1), weight)
 
-    def load_nodes(self, held: Mapping[Node, list[Ndarray]]) -> None:
+    def load_nodes(self, partials: Mapping[Node, list[Ndarray]]) -> None:
         """Take in the nodes of this rank."""
         for node in self._own:
-            for view, x in zip(self._values[node], held[node], strict=True):
+            for view, x in zip(self._values[node], partials[node], strict=True):
                 view[...] = x
 
     def run(self, out: list[Ndarray]) -> list[Ndarray]:

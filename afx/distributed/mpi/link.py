@@ -127,13 +127,15 @@ class MpiLink:
         """Return the messages of a sum over slots."""
         return plan_sum(self._owners, slots, self.rank, by_slot=by_slot, is_small=is_small, hosts=self.hosts)
 
-    def exchange(self, layout: Layout, plan: Exchange, held: Mapping[Any, list[Ndarray]], tag: int) -> list[Ndarray]:
+    def exchange(
+        self, layout: Layout, plan: Exchange, partials: Mapping[Any, list[Ndarray]], tag: int
+    ) -> list[Ndarray]:
         """Return the buffers of a sum of which this rank holds some nodes."""
         if not plan.is_flood:
-            return Traffic(self, layout, plan, held, tag).run()
+            return Traffic(self, layout, plan, partials, tag).run()
         flood = self.flood(layout, plan, tag)
-        flood.load_nodes(held)
-        return flood.run(held[plan.own[0]])
+        flood.load_nodes(partials)
+        return flood.run(partials[plan.own[0]])
 
     def flood(self, layout: Layout, plan: Exchange, tag: int) -> Flood:
         """Return the messages of small buffers, which are kept."""
@@ -249,10 +251,10 @@ class MpiLink:
 
     def wait_beside(self, is_done: Callable[[], bool]) -> None:
         """Call a test that looks at no message until it says yes; MPI tells of lost ranks meanwhile."""
-        others = [rank for rank in range(self.ranks) if rank != self.rank]
+        peers = [rank for rank in range(self.ranks) if rank != self.rank]
 
         def look(waited: float) -> None:
-            for rank in others:
+            for rank in peers:
                 self.comm.Iprobe(rank, DATA_TAG)
             self.watch.look(waited)
 
@@ -424,7 +426,7 @@ class MpiLink:
 
     def post(self, data: bytes, rank: int, tag: int) -> None:
         """Begin to send bytes."""
-        self._posts = [(request, kept) for request, kept in self._posts if not request.Test()]
+        self._posts = [(request, buffer) for request, buffer in self._posts if not request.Test()]
         array = np.frombuffer(data, np.uint8)
         self._posts.append((self.send_piece(array, rank, tag), array))
 

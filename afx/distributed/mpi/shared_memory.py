@@ -257,8 +257,8 @@ class SharedMemory:
         self._others_written = [written for written, _ in places]
         self._others_read = [read for _, read in places]
         self._own_starts = [_start(port.rank, place) for place in range(RING)]
-        others = [rank for rank in range(port.ranks) if rank != port.rank]
-        self._other_starts = [[_start(rank, place) for rank in others] for place in range(RING)]
+        peers = [rank for rank in range(port.ranks) if rank != port.rank]
+        self._other_starts = [[_start(rank, place) for rank in peers] for place in range(RING)]
         self._next = 0
 
     def run_steps(

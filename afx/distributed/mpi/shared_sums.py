@@ -137,11 +137,11 @@ class SharedSum:
             weigh(into, leaf.reshape(-1), weight)
         return self._finish(number)
 
-    def add_nodes(self, held: Mapping[Node, list[Ndarray]], is_refused: bool) -> list[Ndarray]:
+    def add_nodes(self, partials: Mapping[Node, list[Ndarray]], is_refused: bool) -> list[Ndarray]:
         """Add up what ranks have, of which this one has added up some nodes, or refused to; return the sums."""
         number = self._memory.begin_chunk()
         for node, views in zip(self._own, self._nodes_by_place[number % RING], strict=True):
-            for view, x in zip(views, held[node], strict=True):
+            for view, x in zip(views, partials[node], strict=True):
                 view[...] = x
         return self._finish(number, is_refused)
 
@@ -228,16 +228,16 @@ class SharedParts:
 
         return self._run(fill, own_values)
 
-    def add_nodes(self, held: Mapping[Node, list[Ndarray]], is_refused: bool) -> list[Ndarray]:
+    def add_nodes(self, partials: Mapping[Node, list[Ndarray]], is_refused: bool) -> list[Ndarray]:
         """Add up what ranks have, of which this one has added up some nodes, or refused to; return the sums, or its part."""
 
         def fill(rank: int, number: int, node: Node, parts: Sequence[Ndarray]) -> None:
-            for into, x in zip(parts, _parts_of(self._packets[rank][number], held[node]), strict=True):
+            for into, x in zip(parts, _parts_of(self._packets[rank][number], partials[node]), strict=True):
                 into[...] = x
 
         def own_values(number: int, totals: Sequence[Ndarray]) -> dict[Node, Sequence[Ndarray]]:
             packet = self._packets[self._memory.rank][number]
-            return {node: _parts_of(packet, held[node]) for node in self._own}
+            return {node: _parts_of(packet, partials[node]) for node in self._own}
 
         return self._run(fill, own_values, is_refused)
 
@@ -476,7 +476,9 @@ class ReductionPort(Protocol):
         """Return the additions of buffers in memory that all ranks see; None where they share none."""
         ...
 
-    def exchange(self, layout: Layout, plan: Exchange, held: Mapping[Node, list[Ndarray]], tag: int) -> list[Ndarray]:
+    def exchange(
+        self, layout: Layout, plan: Exchange, partials: Mapping[Node, list[Ndarray]], tag: int
+    ) -> list[Ndarray]:
         """Return the buffers of a sum of which this rank holds some nodes."""
         ...
 
@@ -547,13 +549,13 @@ class MpiReduction:
             return self._shared.add_leaves(leaves, self.weights[self.slots[0]])
         if self._flood is not None:
             return self._flood.run(layout.empty(port.memory))
-        held = {} if self._partial is None else self._partial.held
+        partials = {} if self._partial is None else self._partial.sums
         is_refused = self._partial is not None and self._partial.is_refused
         shared = self._shared_sum(layout)
         if shared is not None:
-            return shared.add_nodes(held, is_refused)
+            return shared.add_nodes(partials, is_refused)
         plan = who.small if layout.nbytes <= SMALL_BYTES else who.large
-        buffers = port.exchange(layout, plan, held, self._tag)
+        buffers = port.exchange(layout, plan, partials, self._tag)
         if is_refused:  # what others wait for has been sent
             refuse_unequal()
         if who.span == WHOLE:

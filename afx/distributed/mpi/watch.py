@@ -207,10 +207,10 @@ class Watch:
         """Say goodbye, and hear it from the others; tell whether no word is on its way any more."""
         with contextlib.suppress(self._mpi.Exception):
             self._tell(ENDED)
-            end, others = time.monotonic() + self._deadline, self._listeners()
+            end, listeners = time.monotonic() + self._deadline, self._listeners()
             while time.monotonic() < end:
                 self._receive_words()
-                if self._has_told() and all(other in self._words and self._words[other].is_end for other in others):
+                if self._has_told() and all(other in self._words and self._words[other].is_end for other in listeners):
                     return True
                 time.sleep(0.0001)
         return False
@@ -220,8 +220,8 @@ class Watch:
         if len(self.peers) != self._comm.size:
             return False
         mine: int = self._comm.rank
-        others = [peer for rank, peer in enumerate(self.peers) if rank != mine]
-        return all(peer.host == self.peers[mine].host and not _is_running(peer.process) for peer in others)
+        other_peers = [peer for rank, peer in enumerate(self.peers) if rank != mine]
+        return all(peer.host == self.peers[mine].host and not _is_running(peer.process) for peer in other_peers)
 
     def _has_told(self) -> bool:
         return all(request.Test() for request in self._sent)
@@ -283,14 +283,14 @@ class Watch:
 
     def _check_left(self) -> None:
         """Refuse to wait in a call that all others have left: nothing more will come."""
-        others = [self._words.get(rank) for rank in range(self._comm.size) if rank != self._comm.rank]
-        words = [word for word in others if word is not None and (word.is_end or word.number > self.number)]
-        self._left_looks = self._left_looks + 1 if words and len(words) == len(others) else 0
+        notices = [self._words.get(rank) for rank in range(self._comm.size) if rank != self._comm.rank]
+        departed = [word for word in notices if word is not None and (word.is_end or word.number > self.number)]
+        self._left_looks = self._left_looks + 1 if departed and len(departed) == len(notices) else 0
         if self._left_looks > LEFT_LOOKS:
             raise ArgumentError(
                 f"distributed: a call that the other ranks have left: got rank {self._comm.rank} in {self.name} (call "
-                f"{self.number}), others in {words[0].name} (call {words[0].number}) or behind it; every rank makes the same "
-                "calls, with the same arguments"
+                f"{self.number}), others in {departed[0].name} (call {departed[0].number}) or behind it; every rank makes the "
+                "same calls, with the same arguments"
             )
 
     def _is_here(self, rank: int) -> bool:

@@ -308,7 +308,7 @@ class Partial:
             Memory()
         )  # for sums of later slots, which goes with this object: a copy for each level of the tree
         self._ends = tree.ancestors(tops)  # left to others
-        self.held: dict[Node, list[Ndarray]] = {}
+        self.sums: dict[Node, list[Ndarray]] = {}
         self.is_refused: bool = False
 
     def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
@@ -316,7 +316,7 @@ class Partial:
         place, weight = self._places[slot], self._weights[slot]
         node = (place, place + 1)
         before = self._before(node)
-        memory = self._between if self.held else self._memory
+        memory = self._between if self.sums else self._memory
         buffers = layout.empty(memory) if before is None else before
         take = weigh if before is None else _add_weighted
         for into, leaf in zip(layout.views(buffers), leaves, strict=True):
@@ -326,27 +326,27 @@ class Partial:
                 self.is_refused = True
         if before is not None:
             node = self._climb(node)
-        self.held[node] = buffers
+        self.sums[node] = buffers
         while (before := self._before(node)) is not None:
-            for total, part in zip(before, self.held.pop(node), strict=True):
+            for total, part in zip(before, self.sums.pop(node), strict=True):
                 try:
                     add_up(total, total, part)
                 except ArgumentError:
                     self.is_refused = True
             node = self._climb(node)
-            self.held[node] = before
+            self.sums[node] = before
 
     def _before(self, node: Node) -> list[Ndarray] | None:
         """Return the sum of the left neighbour that this node is to be added to, if it is here."""
         branch = self._tree.above.get(node)
         if branch is None or node != branch.right or branch.parent in self._ends:
             return None
-        return self.held.get(branch.left)
+        return self.sums.get(branch.left)
 
     def _climb(self, node: Node) -> Node:
         """Return the parent, which takes the place of the left neighbour."""
         branch = self._tree.above[node]
-        del self.held[branch.left]
+        del self.sums[branch.left]
         return branch.parent
 
 

@@ -88,10 +88,10 @@ def find_places(owners: Sequence[int], present: Sequence[int]) -> dict[int, tupl
 
 def share(node: Node, parts: dict[int, tuple[Span, ...]], rank: int) -> Round:
     """Return the round in which all ranks give their parts of a sum to all others."""
-    others = [other for other in parts if other != rank]
+    peers = [other for other in parts if other != rank]
     return Round(
-        tuple([Transfer(other, node, parts[rank]) for other in others]),
-        tuple([Transfer(other, node, parts[other]) for other in others]),
+        tuple([Transfer(other, node, parts[rank]) for other in peers]),
+        tuple([Transfer(other, node, parts[other]) for other in peers]),
     )
 
 
@@ -295,8 +295,8 @@ class MachineNodes:
 
     def partners(self, rank: int) -> tuple[list[int], list[int]]:
         """Return the ranks of other machines about whose parts a rank speaks, and those that speak about its own."""
-        here, others = self.host[rank], range(len(self.host))
-        away = [other for other in others if self.host[other] != here and self.speaker(here, other) == rank]
+        here, ranks = self.host[rank], range(len(self.host))
+        away = [other for other in ranks if self.host[other] != here and self.speaker(here, other) == rank]
         return away, [self.speaker(host, rank) for host in range(len(self.members)) if host != here]
 
     def spans(self, ranks: Sequence[int], parts: Mapping[int, tuple[Span, ...]]) -> dict[int, tuple[Span, ...]]:
@@ -308,11 +308,11 @@ class MachineNodes:
         """Whether there are several machines, not too many, and not one a rank."""
         return 1 < len(self.members) <= MOST_HOSTS and len(self.members) < len(self.host)
 
-    def saves(self, others: float) -> bool:
+    def saves(self, direct: float) -> bool:
         """Tell whether two levels spare messages between machines, or, between as many, those within them.
 
         Args:
-            others: the bytes over the busiest line without two levels, of a buffer of one byte.
+            direct: the bytes over the busiest line without two levels, of a buffer of one byte.
         """
         hosts, ranks = len(self.members), len(self.host)
         if not self.are_shared:
@@ -323,7 +323,7 @@ class MachineNodes:
             there = max(there, count * (ranks - size) / ranks, (sum(counts) - count) * size / ranks)
             back = max(back, size * (hosts - 1) / ranks, (ranks - size) / ranks)
         is_power = ranks & (ranks - 1) == 0  # then halving adds no rank that has to wait for all of a sum
-        return there + back < others or (there + back == others and not is_power)
+        return there + back < direct or (there + back == direct and not is_power)
 
 
 @functools.lru_cache(maxsize=8)
@@ -403,11 +403,11 @@ def plan_small_levels(tree: Tree, machines: MachineNodes, rank: int) -> Exchange
     if rank != first:
         there = Round(tuple([Transfer(first, node, (WHOLE,)) for node in own]))
         return Exchange(tree, tuple(own), (), (there, Round((), (Transfer(first, root, (WHOLE,)),))))
-    others = [members[0] for members in machines.members if members[0] != rank]
+    leaders = [members[0] for members in machines.members if members[0] != rank]
     cover = machines.covers[here]
     collect = [Transfer(mate, node, (WHOLE,)) for mate in mates for node in machines.nodes[mate]]
-    sends = [Transfer(other, node, (WHOLE,)) for other in others for node in cover]
-    receives = [Transfer(other, node, (WHOLE,)) for other in others for node in machines.covers[machines.host[other]]]
+    sends = [Transfer(other, node, (WHOLE,)) for other in leaders for node in cover]
+    receives = [Transfer(other, node, (WHOLE,)) for other in leaders for node in machines.covers[machines.host[other]]]
     rounds = (
         Round((), tuple(collect), tuple(cover), (WHOLE,)),
         Round(tuple(sends), tuple(receives), (root,), (WHOLE,)),
@@ -533,9 +533,9 @@ def _parts(owners: Sequence[int], workers: Sequence[int], by_slot: bool) -> dict
 
 
 def _flood(tree: Tree, nodes: dict[int, list[Node]], rank: int) -> Exchange:
-    others = [other for other in nodes if other != rank]
-    sends = [Transfer(other, node, (WHOLE,)) for other in others for node in nodes[rank]]
-    receives = [Transfer(other, node, (WHOLE,)) for other in others for node in nodes[other]]
+    peers = [other for other in nodes if other != rank]
+    sends = [Transfer(other, node, (WHOLE,)) for other in peers for node in nodes[rank]]
+    receives = [Transfer(other, node, (WHOLE,)) for other in peers for node in nodes[other]]
     rounds = (Round(tuple(sends), tuple(receives), (tree.root,), (WHOLE,)),)
     return Exchange(tree, tuple(nodes[rank]), (), rounds, is_flood=True)
 
@@ -544,8 +544,8 @@ def _direct(
     tree: Tree, nodes: dict[int, list[Node]], parts: dict[int, tuple[Span, ...]], rank: int, *, is_shared: bool
 ) -> Exchange:
     own, mine = nodes.get(rank, []), parts.get(rank, ())
-    others = [other for other in parts if other != rank]
-    sends = tuple([Transfer(other, node, parts[other]) for other in others for node in own])
+    peers = [other for other in parts if other != rank]
+    sends = tuple([Transfer(other, node, parts[other]) for other in peers for node in own])
     receives = tuple([Transfer(other, node, mine) for other in nodes if other != rank for node in nodes[other]])
     rounds = [Round(sends, receives if mine else (), (tree.root,), mine)]
     if is_shared:

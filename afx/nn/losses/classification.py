@@ -121,14 +121,14 @@ def softmax_cross_entropy(
     a, t = aval_of(logits, who), aval_of(targets, who)
     if not isinstance(smoothing, Tracer) and not 0 <= smoothing <= 1:
         raise ArgumentError(f"{who}: smoothing is a share from 0 to 1: got {smoothing}; give such")
-    kept = None if mask is None else _checked_mask(mask, a.shape[:-1], who)
+    is_counted = None if mask is None else _checked_mask(mask, a.shape[:-1], who)
     shares = log_softmax(logits)
     if a.ndim and t.shape == a.shape:
         check_shares(targets, who)
         weights = as_numbers(targets, logits)
         loss = -sum(likelihoods.multiply_logarithms(weights, shares), axis=-1)
     elif a.ndim and t.shape == a.shape[:-1] and t.dtype.kind in "iu":
-        targets = targets if kept is None else where(kept, targets, 0)
+        targets = targets if is_counted is None else where(is_counted, targets, 0)
         check_classes(targets, a.shape[-1], who)
         loss = -take_along_axis(shares, expand_dims(targets, -1), axis=-1)[..., 0]
     else:
@@ -138,7 +138,7 @@ def softmax_cross_entropy(
         )
     if isinstance(smoothing, Tracer) or smoothing:
         loss = (1 - smoothing) * loss - smoothing * mean(shares, axis=-1)
-    return loss if kept is None else where(kept, loss, 0)
+    return loss if is_counted is None else where(is_counted, loss, 0)
 
 
 def _checked_mask(mask: ArrayLike, shape: tuple[int, ...], who: str) -> Array:

@@ -128,14 +128,14 @@ def scale_moments(
     mu, nu = average(state.mu, grads, rule.b1), average_square(state.nu, grads, rule.b2)
     # both bias corrections are scalars: taken out of the loop over elements
     second = sqrt(1 - rule.b2**count)
-    eps, mean, inside = rule.eps * second, mu, rule.eps_root * second * second
+    eps, mean, root_eps = rule.eps * second, mu, rule.eps_root * second * second
     if rule.nesterov:
         ahead, now = rule.b1 * second / (1 - rule.b1 ** (count + 1)), (1 - rule.b1) * second / (1 - rule.b1**count)
         mean = map_trained(lambda m, g: as_real(ahead, m) * m + as_real(now, m) * g, mu, grads)
         factor = size
     else:
         factor = size * second / (1 - rule.b1**count)
-    squares = map_trained(lambda n: n + as_real(inside, n), nu) if is_nonzero(rule.eps_root) else nu
+    squares = map_trained(lambda n: n + as_real(root_eps, n), nu) if is_nonzero(rule.eps_root) else nu
     direction = map_trained(lambda m, n: as_real(factor, m) * m / (safe_sqrt(n) + as_real(eps, n)), mean, squares)
     return direction, MomentsState(count, mu, nu)
 

@@ -345,9 +345,9 @@ def search_strong_wolfe(
         high = choose(worse, end, choose(turned, b.low, b.high))
         low = choose(worse, b.low, end)
         closed = b.closed | worse | turned
-        inside = low.step + (high.step - low.step) * where(usable, _cubic_fraction(low, high), SHORTEST)
+        step_between = low.step + (high.step - low.step) * where(usable, _cubic_fraction(low, high), SHORTEST)
         best = choose(worse, b.best, Point(x, value, gradient))
-        return Bracket(low, high, closed, where(closed, inside, 4 * b.step), best, accepted, b.evaluations + 1)
+        return Bracket(low, high, closed, where(closed, step_between, 4 * b.step), best, accepted, b.evaluations + 1)
 
     here = End(zeros_like(slope), start.value, slope)
     no = asarray(False)
@@ -528,9 +528,9 @@ def descend(
         step, change = point_ahead.x - s.point.x, point_ahead.gradient - s.point.gradient
         learned = direction.learn(s.memory, where(free, step, 0.0), where(free, change, 0.0))
         # what was learned is of one set of free unknowns; where nothing was found, steepest descent comes next
-        kept = lower & all_(free == s.free)
-        memory = choose(kept, learned, empty)
-        return State(point, memory, ~kept, free, s.iterations + lower, s.evaluations + evaluations, status)
+        keeps_memory = lower & all_(free == s.free)
+        memory = choose(keeps_memory, learned, empty)
+        return State(point, memory, ~keeps_memory, free, s.iterations + lower, s.evaluations + evaluations, status)
 
     free = ones_like(x, dtype=bool) if box is None else free_unknowns(x, first.gradient, box)
     begin = State(first, empty, asarray(True), free, asarray(0), asarray(1), status_of(first, tolerance, box))

@@ -127,9 +127,9 @@ def radius_step(jacobian: Array, residuals: Array, scale: Array, radius: Array) 
     usable = all_(isfinite(triangle))  # what is not finite has no singular values
     u, s, v = svd(where(usable, triangle / units, 0.0), full_matrices=False)
     eps = float(np.finfo(s.dtype).eps)
-    kept = s > eps * jacobian.shape[1] * s[0]
-    right = where(kept, s * (u.T @ (q.T @ residuals)), 0.0)
-    squares = where(kept, s * s, 1.0)
+    is_significant = s > eps * jacobian.shape[1] * s[0]
+    right = where(is_significant, s * (u.T @ (q.T @ residuals)), 0.0)
+    squares = where(is_significant, s * s, 1.0)
 
     def length_at(damping: Array) -> tuple[Array, Array]:
         parts = right / (squares + damping)
@@ -363,8 +363,8 @@ def least_squares(
     start, unravel = flatten_to_vector(init, "least_squares")
     start = stopped([start])[0]
     box = box_of(bounds, start, "least_squares")
-    inside = None if box is None else box.stopped()
-    start = start if inside is None else inside.project(start)
+    fixed_box = None if box is None else box.stopped()
+    start = start if fixed_box is None else fixed_box.project(start)
     problem = parametrize(fn, [unravel], [start.aval], args, "least_squares")
 
     def residuals(x: Array, *params: Any) -> Array:
@@ -377,13 +377,13 @@ def least_squares(
         r = weighted(x, *params)
         return 0.5 * vecdot(r, r)
 
-    held = stopped(problem.params)
+    stopped_params = stopped(problem.params)
 
     def plain(x: Array) -> Array:
-        return weighted(x, *held)
+        return weighted(x, *stopped_params)
 
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
-    search = _search_of(plain, method, sparse, inside, limit)
+    search = _search_of(plain, method, sparse, fixed_box, limit)
     end = iterate(_first(search, start), functools.partial(_advance, search), max_iterations)
     x = attach_minimum(grad(cost), end.x, problem.params, box, end.status)
     residual, gradient = end.residuals, end.gradient
@@ -450,8 +450,8 @@ def _advance(search: Search, s: Iterate) -> Iterate:
     status = where((status == int(Status.RUNNING)) & stops, ended, status)
     damping, growth = rule.adapt(s, step, good, gain)
     here = x, r, matrix, gradient, maximum(s.scale, squared_columns(matrix))
-    kept = choose(good, here, (s.x, s.residuals, s.jacobian, s.gradient, s.scale))
-    return Iterate(*kept, damping, growth, s.iterations + 1, s.evaluations + 1, status)
+    chosen = choose(good, here, (s.x, s.residuals, s.jacobian, s.gradient, s.scale))
+    return Iterate(*chosen, damping, growth, s.iterations + 1, s.evaluations + 1, status)
 
 
 def _status_at(search: Search, x: Array, r: Array, gradient: Array, matrix: Array | SparseMatrix) -> Array:

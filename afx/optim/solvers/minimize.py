@@ -214,10 +214,10 @@ def _first_corners(start: Array, box: Box | None) -> Array:
     """Return the start and a step along each axis from it, inside of the bounds."""
     x = start if box is None else box.project(start)
     steps = eye(x.shape[0], dtype=x.dtype) * where(x == 0, STEP_FROM_ZERO, FIRST_STEP * x)
-    others = x + steps
+    corners = x + steps
     if box is not None:  # a corner beyond its bound goes the other way
-        others = vmap(box.project)(where((others > box.upper) | (others < box.lower), x - steps, others))
-    return concat([x[None], others])
+        corners = vmap(box.project)(where((corners > box.upper) | (corners < box.lower), x - steps, corners))
+    return concat([x[None], corners])
 
 
 # --- Constrained minima: augmented Lagrangians, and Newton's method on the conditions of optimality at the end
@@ -304,10 +304,10 @@ def constrain(
     """Return a minimum under conditions, as a differentiable function of parameters and bounds."""
     box = problem.box
     given = [*params] if box is None else [*params, box.lower, box.upper]
-    held = stopped(given)
-    end = _march(problem, start, held, limit, memory)
+    stopped_params = stopped(given)
+    end = _march(problem, start, stopped_params, limit, memory)
     z = concat([end.x, end.of_c, end.of_g])
-    last = newton(lambda v: problem.conditions(v, *held), z, tolerance, POLISH)
+    last = newton(lambda v: problem.conditions(v, *stopped_params), z, tolerance, POLISH)
     lost = where(end.status == int(Status.CONVERGED), int(Status.STALLED), end.status)
     status = where(norm_of(last.residual) <= tolerance, int(Status.CONVERGED), lost)
     optimum = attach_implicit_derivative(problem.conditions, last.x, given, is_converged(status))
@@ -316,10 +316,10 @@ def constrain(
     )
 
 
-def _march(problem: Problem, start: Array, held: Sequence[Any], limit: int, memory: int) -> Outer:
+def _march(problem: Problem, start: Array, stopped_params: Sequence[Any], limit: int, memory: int) -> Outer:
     """Return the last of the minimizations with ever better multipliers, near enough for Newton's method."""
-    inside = None if problem.box is None else Box(*held[-2:])
-    params = held if problem.box is None else held[:-2]
+    fixed_box = None if problem.box is None else Box(*stopped_params[-2:])
+    params = stopped_params if problem.box is None else stopped_params[:-2]
     direction: Any = Bfgs() if start.shape[0] <= MANY else Lbfgs(memory)
 
     def advance(s: Outer) -> Outer:
@@ -329,7 +329,7 @@ def _march(problem: Problem, start: Array, held: Sequence[Any], limit: int, memo
             equal = 0.5 * s.penalty * vecdot(c, c) - vecdot(s.of_c, c)
             return value + equal + 0.5 * sum_(short * short - s.of_g * s.of_g) / s.penalty
 
-        inner = descend(value_and_grad(penalized), direction, s.x, 0.1 * NEWTON_BELOW, limit, inside)
+        inner = descend(value_and_grad(penalized), direction, s.x, 0.1 * NEWTON_BELOW, limit, fixed_box)
         x = inner.point.x
         _, c, g = problem.joint(x, *params)
         violation = norm_of(concat([c, minimum(g, s.of_g / s.penalty)]))
@@ -348,7 +348,7 @@ def _march(problem: Problem, start: Array, held: Sequence[Any], limit: int, memo
             status,
         )
 
-    x = start if inside is None else inside.project(start)
+    x = start if fixed_box is None else fixed_box.project(start)
     of_c, of_g = zeros(problem.equalities, x.dtype), zeros(problem.inequalities, x.dtype)
     penalty, unknown = asarray(FIRST_PENALTY, x.dtype), asarray(np.inf, x.dtype)
     value, c, g = problem.joint(x, *params)
@@ -434,24 +434,24 @@ def minimize(
             raise ShapeError(f"minimize: the function returns a real scalar: got {value.aval}; reduce it with afx.sum")
         return value.astype(x.dtype)
 
-    held = stopped(problem.params)
+    stopped_params = stopped(problem.params)
     slope = grad(value_of)
     both = value_and_grad(value_of)
     box = box_of(bounds, start, "minimize")
-    inside = None if box is None else box.stopped()
+    fixed_box = None if box is None else box.stopped()
     limit = np.sqrt(np.finfo(start.dtype).eps) if tolerance is None else tolerance
 
     def objective(x: Array) -> tuple[Array, Array]:
-        return both(x, *held)
+        return both(x, *stopped_params)
 
     def plain_slope(x: Array) -> Array:
-        return slope(x, *held)
+        return slope(x, *stopped_params)
 
     def product(x: Array, v: Array) -> Array:
         return jvp(plain_slope, (x,), (v,))[1]
 
     if method == "nelder_mead":
-        corner = shrink_simplex(lambda x: value_of(x, *held), start, float(limit), max_iterations, inside)
+        corner = shrink_simplex(lambda x: value_of(x, *stopped_params), start, float(limit), max_iterations, fixed_box)
         x = attach_minimum(slope, corner.corners[0], problem.params, box, corner.status)
         value = corner.values[0] if x is corner.corners[0] else value_of(x, *problem.params)
         unknown = unravel(full(x.shape, np.nan, x.dtype))
@@ -459,9 +459,9 @@ def minimize(
 
     end: Region | State[Any]
     if method == "trust_region":
-        end = trust(objective, product, start, float(limit), max_iterations, inside)
+        end = trust(objective, product, start, float(limit), max_iterations, fixed_box)
     else:
-        end = descend(objective, _direction(method, memory, product), start, float(limit), max_iterations, inside)
+        end = descend(objective, _direction(method, memory, product), start, float(limit), max_iterations, fixed_box)
 
     x = attach_minimum(slope, end.point.x, problem.params, box, end.status)
     value, gradient = end.point.value, end.point.gradient

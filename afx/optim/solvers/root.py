@@ -295,11 +295,11 @@ def root(
             )
         return r
 
-    held = stopped(problem.params)
+    stopped_params = stopped(problem.params)
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
 
     def plain(x: Array) -> Array:
-        return residual(x, *held)
+        return residual(x, *stopped_params)
 
     end = _find(plain, start, method, bracket, limit, max_iterations, sparse)
     x = attach_implicit_derivative(residual, end.x, problem.params, is_converged(end.status), sparse=sparse)
@@ -556,9 +556,9 @@ def fixed_point(
             raise ShapeError(f"fixed_point: the function returns what it takes: got {out.aval} for {x.aval}")
         return out - x
 
-    held = stopped(problem.params)
+    stopped_params = stopped(problem.params)
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
-    end = _march(lambda x: residual(x, *held), start, limit, memory, max_iterations)
+    end = _march(lambda x: residual(x, *stopped_params), start, limit, memory, max_iterations)
     x = attach_implicit_derivative(residual, end.x, problem.params, is_converged(end.status))
     value = end.residual if x is end.x else residual(x, *problem.params)
     return FixedPointResult(end.iterations, end.evaluations, end.status, unravel(x), value)

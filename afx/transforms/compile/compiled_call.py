@@ -393,8 +393,8 @@ class VjpGraphs:
         return _memoize(self._backs, (marking, key), lambda: self._walk_back(key, marking=marking))
 
     def _walk_back(self, kinds: Sequence[int], *, marking: bool) -> Back:
-        behind = GraphTrace("backward pass")
-        stand_in = self._residuals.enter(behind)
+        backward_trace = GraphTrace("backward pass")
+        stand_in = self._residuals.enter(backward_trace)
         tape = Tape("jit")
         tape.entries = [_moved(e, stand_in) for e in self._entries]
         tape.lines = self._lines
@@ -404,10 +404,10 @@ class VjpGraphs:
         marks: dict[int, Value] = {}
         living = [(x, kind) for x, kind in zip(self._outs, kinds, strict=True) if kind != DEAD]
         for x, _ in living:
-            ct = behind.input(Aval(x.shape, x.dtype))
+            ct = backward_trace.input(Aval(x.shape, x.dtype))
             seeds[x._index] = seeds[x._index] + ct if x._index in seeds else ct
         for x, _ in [pair for pair in living if pair[1] >= MARKED]:
-            mark = behind.input(Aval(x.shape, np.dtype(bool)))
+            mark = backward_trace.input(Aval(x.shape, np.dtype(bool)))
             marks[x._index] = marks[x._index] | mark if x._index in marks else mark
         whole = {x._index for x, kind in living if kind == ALIVE}
         given = {index: mark for index, mark in marks.items() if index not in whole}
@@ -421,7 +421,7 @@ class VjpGraphs:
         marked = [n and i in masks and not masks[i].is_whole() for i, n in zip(inputs, needed, strict=True)]
         cts = [clean(masks.get(i), cotangents[i]) for i, n in zip(inputs, needed, strict=True) if n]
         alive = [to_array(masks[i].get()) for i, m in zip(inputs, marked, strict=True) if m]
-        return Back(self.forward.with_graph(behind.finish([*cts, *alive])), needed, marked)
+        return Back(self.forward.with_graph(backward_trace.finish([*cts, *alive])), needed, marked)
 
 
 class JvpGraph:
@@ -493,7 +493,7 @@ def _split(program: CompiledGraph, wanted: tuple[bool, ...], consts: int | None)
     if consts is not None:
         fixed = [v for x in inputs[:consts] if (v := front.var_of(x)) is not None]
         residuals = choose_residuals(wanted_vars, front.equations, fixed)
-    forward = program.with_graph(front.finish([*plain, *map(front.tracer, residuals.kept.values())]))
+    forward = program.with_graph(front.finish([*plain, *map(front.tracer, residuals.saved.values())]))
     return VjpGraphs(forward, tape.entries, residuals, (entered, outs, owned), tape.lines)
 
 

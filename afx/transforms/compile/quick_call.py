@@ -189,10 +189,10 @@ def _display(writer: _Writer, tokens: Iterator[Token], leaves: Iterator[str]) ->
         assert isinstance(token, tuple)
         return writer.name(token[1])
     children = [next(leaves) if token.is_flat else _display(writer, tokens, leaves) for _ in range(token.arity)]
-    inside = "".join([f"{child}, " for child in children])
+    items = "".join([f"{child}, " for child in children])
     if isinstance(token, SequenceNode):
-        return f"({inside})" if token.kind is tuple else f"[{inside}]"
-    return f"{writer.name(token.build)}([{inside}])"
+        return f"({items})" if token.kind is tuple else f"[{items}]"
+    return f"{writer.name(token.build)}([{items}])"
 
 
 # --- Jit cache: compiled traces of a function by the kinds of its arguments, and what they hold
@@ -278,12 +278,12 @@ def forget_unused(entries: dict[Any, CacheEntry], more: int = 0) -> bool:
 
     Return whether there were any.
     """
-    held = list(entries.copy().items())  # other threads add and remove; a copy is made at once
-    gone = [key for key, entry in held if entry.program.is_forgotten]
-    left = [(entry.used, k) for k, (_, entry) in enumerate(held) if not entry.program.is_forgotten]
+    items = list(entries.copy().items())  # other threads add and remove; a copy is made at once
+    gone = [key for key, entry in items if entry.program.is_forgotten]
+    left = [(entry.used, k) for k, (_, entry) in enumerate(items) if not entry.program.is_forgotten]
     count = len(left) + more - CACHE_SIZE
     if count > 0:
-        gone += [held[k][0] for _, k in sorted(left)[:count]]
+        gone += [items[k][0] for _, k in sorted(left)[:count]]
     for key in gone:
         entries.pop(key, None)
     return bool(gone)

@@ -195,8 +195,8 @@ class Flattened:
         """Return the arguments by position and by name that have these leaves."""
         if self.is_flat:
             return tuple(leaves), {}
-        found: tuple[tuple[Any, ...], dict[str, Any]] = pytree.unflatten(self.treedef, list(leaves))
-        return found
+        arguments: tuple[tuple[Any, ...], dict[str, Any]] = pytree.unflatten(self.treedef, list(leaves))
+        return arguments
 
     def result(self, outs: Leaves) -> Any:
         """Return the result that has these leaves."""
@@ -213,10 +213,10 @@ def pull_through(fn: Flat, xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
 
 def _pull(record: Linearization, outs: list[Array], moving: list[bool], cts: Sequence[Any]) -> list[Any]:
     own = [k for k, z in enumerate(outs) if cts[k] is not None and record.owns(z)]
-    found = record.pull([outs[k] for k in own], [to_lower_level(cts[k]) for k in own])
-    if len(found) == len(moving):
-        return found
-    rest = iter(found)
+    gradients = record.pull([outs[k] for k in own], [to_lower_level(cts[k]) for k in own])
+    if len(gradients) == len(moving):
+        return gradients
+    rest = iter(gradients)
     return [next(rest) if m else None for m in moving]
 
 
@@ -225,8 +225,8 @@ def pull_masked(fn: Flat, xs: Sequence[Any], cts: Sequence[Any], masks: Sequence
     record, outs, moving = _recorded(fn, xs)
     own = [k for k, z in enumerate(outs) if record.owns(z)]
     gs, alive = record.pull_masked(*[[part[k] for k in own] for part in (outs, cts, masks)])
-    found, marks = iter(gs), iter(alive)
-    return [next(found) if m else None for m in moving], [next(marks) if m else None for m in moving]
+    gradients, marks = iter(gs), iter(alive)
+    return [next(gradients) if m else None for m in moving], [next(marks) if m else None for m in moving]
 
 
 def _recorded(fn: Flat, xs: Sequence[Any]) -> tuple[Linearization, list[Array], list[bool]]:
@@ -235,11 +235,11 @@ def _recorded(fn: Flat, xs: Sequence[Any]) -> tuple[Linearization, list[Array], 
     record = Linearization("backward pass")
     try:
         if all(moving):
-            found = fn(*record.enter(list(xs)))
+            results = fn(*record.enter(list(xs)))
         else:
             entered = iter(record.enter([x for x, m in zip(xs, moving, strict=True) if m]))
-            found = fn(*[next(entered) if m else x for x, m in zip(xs, moving, strict=True)])
-        outs = [z if isinstance(z, Array) else asarray(z) for z in found]
+            results = fn(*[next(entered) if m else x for x, m in zip(xs, moving, strict=True)])
+        outs = [z if isinstance(z, Array) else asarray(z) for z in results]
     finally:
         record.tape.finish()
     return record, outs, moving

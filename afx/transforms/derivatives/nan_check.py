@@ -22,11 +22,11 @@ def check_inside(name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwarg
     """Return ``fn(*args, **kwargs)``, checked; what loops in it cannot name, such as a step on NumPy's arrays, it names."""
     token = _inside.set(True)
     try:
-        found = fn(*args, **kwargs)
+        result = fn(*args, **kwargs)
     finally:
         _inside.reset(token)
-    check_nan(name, fn, args, kwargs, found)
-    return found
+    check_nan(name, fn, args, kwargs, result)
+    return result
 
 
 def check_nan(

@@ -32,21 +32,21 @@ class Residuals:
     """What is kept of a forward run, by the identities of variables, whose numbers are given last.
 
     Attributes:
-        kept: values that it returns.
+        saved: values that it returns.
         remade: equations that give the others, in order.
     """
 
-    kept: Mapping[int, Var]
+    saved: Mapping[int, Var]
     remade: tuple[Equation, ...] = ()
 
     def enter(self, trace: GraphTrace) -> dict[int, GraphTracer]:
         """Return what stands for each value in a trace, of which those that are kept become inputs."""
-        found: dict[int, Any] = {k: trace.input(v.aval) for k, v in self.kept.items()}
+        tracers: dict[int, Any] = {k: trace.input(v.aval) for k, v in self.saved.items()}
         for eq in self.remade:
-            xs = [number_of(a) if isinstance(a, Literal) else found[id(a)] for a in eq.inputs]
+            xs = [number_of(a) if isinstance(a, Literal) else tracers[id(a)] for a in eq.inputs]
             with silent(eq.ignored_fp_errors):
-                found[id(eq.outputs[0])] = bind(eq.primitive, *xs, **eq.keywords)
-        return found
+                tracers[id(eq.outputs[0])] = bind(eq.primitive, *xs, **eq.keywords)
+        return tracers
 
 
 def choose_residuals(wanted: Sequence[Var], equations: Sequence[Equation], fixed: Sequence[Var]) -> Residuals:
@@ -63,14 +63,14 @@ def choose_residuals(wanted: Sequence[Var], equations: Sequence[Equation], fixed
         chooser.remake(v)
     remade = [eq for eq in equations if id(eq) in chooser.remade]
     made = {id(eq.outputs[0]) for eq in remade}
-    return Residuals({k: v for k, v in chooser.held.items() if k not in made}, tuple(remade))
+    return Residuals({k: v for k, v in chooser.chosen.items() if k not in made}, tuple(remade))
 
 
 class _Chooser:
     """Decides for one value after the other, the last one first."""
 
     def __init__(self, wanted: Sequence[Var], equations: Sequence[Equation], fixed: Sequence[Var]) -> None:
-        self.held = {id(v): v for v in wanted}
+        self.chosen = {id(v): v for v in wanted}
         self.remade: set[int] = set()
         self._fixed = {id(v) for v in fixed}
         self._makers = {id(eq.outputs[0]): eq for eq in equations if len(eq.outputs) == 1 and _is_cheap(eq)}
@@ -81,16 +81,16 @@ class _Chooser:
         for depth in range(DEPTH, 0, -1):
             leaves, equations = dict[int, Var](), list[Equation]()
             self._walk(v, depth, leaves, equations)
-            added = sum([x.aval.nbytes for k, x in leaves.items() if k not in self.held and k not in self._fixed])
+            added = sum([x.aval.nbytes for k, x in leaves.items() if k not in self.chosen and k not in self._fixed])
             moves = all(eq.primitive.algebra.canonical in MOVES for eq in equations)
             if equations and (added < v.aval.nbytes or (moves and added == v.aval.nbytes)):
-                self.held |= leaves
+                self.chosen |= leaves
                 self.remade |= {id(eq) for eq in equations}
                 return
 
     def _walk(self, v: Var, depth: int, leaves: dict[int, Var], equations: list[Equation]) -> None:
         eq = self._makers.get(id(v)) if depth else None
-        if eq is None or (equations and id(v) in self.held):
+        if eq is None or (equations and id(v) in self.chosen):
             leaves[id(v)] = v
             return
         equations.append(eq)
@@ -148,5 +148,5 @@ def _live_of(
         return live_operand(p, k, alive, avals, params, outs)
     assert p.derivative.vjps is not None
     marks = to_lower_level(alive[0].astype(np.float32))
-    found = p.derivative.vjps[k](marks, None, (None,) * len(avals), params, avals[k].shape, np.dtype(np.float32))
-    return to_lower_level(not_equal(found, 0))
+    cotangent = p.derivative.vjps[k](marks, None, (None,) * len(avals), params, avals[k].shape, np.dtype(np.float32))
+    return to_lower_level(not_equal(cotangent, 0))

@@ -64,10 +64,10 @@ class Pattern:
 
     def everything(self, size: int) -> Pattern | None:
         """Return the pattern of ``size`` elements that each depend on all that any element here depends on."""
-        found = np.zeros(self.width, bool)
+        is_read = np.zeros(self.width, bool)
         _, places = _spread(self.starts, distinct(self.ids[self.ids >= 0]))
-        found[self.members[places]] = True
-        members = np.flatnonzero(found)
+        is_read[self.members[places]] = True
+        members = np.flatnonzero(is_read)
         if not len(members):
             return None
         return Pattern(self.width, np.zeros(size, np.int64), np.array([0, len(members)]), members)
@@ -112,8 +112,8 @@ def joined(size: int, parts: Sequence[Part]) -> Pattern | None:
 
 def distinct(numbers: Ints) -> Ints:
     """Return each number once, ascending; sorting is several times faster than `numpy.unique`, which hashes."""
-    found = np.sort(numbers)
-    return found[np.append(True, found[1:] != found[:-1])] if len(found) else found
+    ordered = np.sort(numbers)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
 
 
 def _stack_sets(patterns: Sequence[Pattern]) -> tuple[Ints, Ints, list[int]]:
@@ -136,14 +136,14 @@ def _stack_sets(patterns: Sequence[Pattern]) -> tuple[Ints, Ints, list[int]]:
 
 def repeat(values: Any, counts: Any) -> Ints:
     """Return each value so many times; NumPy takes counts of its index type alone, which has 32 bits on some systems."""
-    found: Ints = np.repeat(values, np.asarray(counts, np.intp))
-    return found
+    repeated: Ints = np.repeat(values, np.asarray(counts, np.intp))
+    return repeated
 
 
 def count_each(numbers: Ints, count: int) -> Ints:
     """Return how often each number below ``count`` occurs."""
-    found: Ints = np.bincount(np.asarray(numbers, np.intp), minlength=count)
-    return found
+    counts: Ints = np.bincount(np.asarray(numbers, np.intp), minlength=count)
+    return counts
 
 
 def _spread(starts: Ints, groups: Ints) -> tuple[Ints, Ints]:
@@ -221,11 +221,11 @@ def color(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Ints:
     entries = rows[order].tolist()
     bounds = np.searchsorted(columns[order], np.arange(shape[1] + 1)).tolist()
     counts = np.diff(bounds)
-    found = _greedy(range(shape[1]), entries, bounds, shape)
-    if found.max(initial=-1) + 1 > _most(rows, shape[0]):
+    colors = _greedy(range(shape[1]), entries, bounds, shape)
+    if colors.max(initial=-1) + 1 > _most(rows, shape[0]):
         other = _greedy(np.argsort(-counts, kind="stable").tolist(), entries, bounds, shape)
-        found = min(found, other, key=lambda c: int(c.max(initial=-1)))
-    return found
+        colors = min(colors, other, key=lambda c: int(c.max(initial=-1)))
+    return colors
 
 
 def _most(rows: Ints, count: int) -> int:
@@ -319,8 +319,8 @@ def probe_transpose(
         return bind(p, *operands[:k], x, *operands[k + 1 :], **params)
 
     out, pullback = vjp(fn, wrap(np.zeros(aval.shape) * _factor(aval)))
-    found = [np.real(np.asarray(pullback(wrap(t.astype(out.dtype)))[0])).reshape(-1) for t in _trials(out.aval)]
-    places = _sources(found[0], found[1], out.size)
+    pulled = [np.real(np.asarray(pullback(wrap(t.astype(out.dtype)))[0])).reshape(-1) for t in _trials(out.aval)]
+    places = _sources(pulled[0], pulled[1], out.size)
     if places is None:
         return None
     ins = np.flatnonzero(places >= 0)
@@ -341,15 +341,15 @@ def by_kernel(p: Primitive, k: int, other: Any, avals: Sequence[Aval], params: M
     places = np.arange(aval.size) if other is None else np.flatnonzero(other)
     if len(places) > FEW:
         return None
-    found: list[Edges] = []
+    all_edges: list[Edges] = []
     for place in places:
         kernel = np.zeros(aval.size)
         kernel[place] = 1
         edges = probe_permutation(p, k, [kernel.reshape(aval.shape)] * 2, avals[k], params)
         if edges is None:
             return None
-        found += edges
-    return found
+        all_edges += edges
+    return all_edges
 
 
 def by_matrix(p: Primitive, k: int, operands: Sequence[Any], aval: Aval, params: Mapping[str, Any]) -> Edges:
@@ -385,9 +385,9 @@ def dependence(graph: Graph, known: Mapping[int, Pattern]) -> list[Found]:
         if not any(not isinstance(a, Literal) and a.index in patterns for a in eq.inputs):
             _fold(eq, values)
             continue
-        for var, found in zip(eq.outputs, _propagate(eq, patterns, values), strict=True):
-            if found is not None and var.aval.dtype.kind in "fc":
-                patterns[var.index] = found
+        for var, pattern in zip(eq.outputs, _propagate(eq, patterns, values), strict=True):
+            if pattern is not None and var.aval.dtype.kind in "fc":
+                patterns[var.index] = pattern
     return [None if isinstance(a, Literal) else patterns.get(a.index) for a in graph.outputs]
 
 
@@ -424,9 +424,9 @@ class _Call:
 
     def pattern(self, k: int) -> Pattern:
         """Return the pattern of an operand that has one."""
-        found = self.patterns[k]
-        assert found is not None
-        return found
+        pattern = self.patterns[k]
+        assert pattern is not None
+        return pattern
 
     def part(self, k: int, edges: Edges) -> Part:
         """Return a way in which the result reads an operand."""
@@ -447,13 +447,13 @@ def _propagate(eq: Equation, patterns: Mapping[int, Pattern], values: Mapping[in
     linear = p.kind in ("linear", "bilinear") or p.masking.nonnegative_linear
     if not linear:
         return _dense_along_axis(call)
-    found = [_linear(call, k) for k in call.moving]
-    return [_together(found, n) for n in range(len(call.outs))]
+    by_operand = [_linear(call, k) for k in call.moving]
+    return [_together(by_operand, n) for n in range(len(call.outs))]
 
 
-def _together(found: Sequence[Sequence[Found]], n: int) -> Found:
+def _together(by_operand: Sequence[Sequence[Found]], n: int) -> Found:
     """Return the pattern of an output that reads several operands."""
-    each = [f[n] for f in found]
+    each = [f[n] for f in by_operand]
     some = [p for p in each if p is not None]
     if len(some) < 2:
         return some[0] if some else None
@@ -501,13 +501,13 @@ def _linear(call: _Call, k: int) -> list[Found]:
         if kernel is None:
             return _small_or_mixed(call, k)
         return [joined(call.outs[0].size, [call.part(k, e) for e in kernel])]
-    others = _others(call, k)
-    if others is None:
+    operands = _others(call, k)
+    if operands is None:
         return _dense(call)
-    places = probe_permutation(call.p, k, others, call.ins[k], call.params)
+    places = probe_permutation(call.p, k, operands, call.ins[k], call.params)
     if places is not None:
         return [joined(a.size, [call.part(k, e)]) for a, e in zip(call.outs, places, strict=True)]
-    sums = None if call.p.multiple_results else probe_transpose(call.p, k, others, call.ins[k], call.params)
+    sums = None if call.p.multiple_results else probe_transpose(call.p, k, operands, call.ins[k], call.params)
     if sums is not None:
         return [joined(call.outs[0].size, [call.part(k, sums)])]
     return _small_or_mixed(call, k)
@@ -528,14 +528,14 @@ def _others(call: _Call, k: int) -> list[Any] | None:
 
 def _small_or_mixed(call: _Call, k: int) -> list[Found]:
     """Return the patterns of a linear op that adds elements up: from its matrix if that is small, else by its axis."""
-    others = _others(call, k)
+    operands = _others(call, k)
     small = call.ins[k].size * call.outs[0].size <= SMALL
-    if others is None or call.p.multiple_results or len(call.moving) > 1 or not small:
+    if operands is None or call.p.multiple_results or len(call.moving) > 1 or not small:
         return _dense_along_axis(call)
     if call.p.kind == "bilinear":
         other, aval = call.values[1 - k], call.ins[1 - k]
-        others[1 - k] = noise(aval.size).reshape(aval.shape) if other is None else other
-    edges = by_matrix(call.p, k, others, call.ins[k], call.params)
+        operands[1 - k] = noise(aval.size).reshape(aval.shape) if other is None else other
+    edges = by_matrix(call.p, k, operands, call.ins[k], call.params)
     return [joined(call.outs[0].size, [call.part(k, edges)])]
 
 

@@ -314,16 +314,16 @@ class Csr:
             ShapeError: the lengths differ, a position lies outside, or the shape is not two numbers of 0 or more.
             DtypeError: a row or a column is no integer.
         """
-        held, shape = asarray(values), _read_shape(shape)
+        elements, shape = asarray(values), _read_shape(shape)
         i, j = _read_positions(rows, "rows"), _read_positions(columns, "columns")
-        if not held.shape == i.shape == j.shape or held.ndim != 1:
+        if not elements.shape == i.shape == j.shape or elements.ndim != 1:
             raise ShapeError(
-                f"from_entries: each value has a row and a column: got {held.aval} for {i.shape} rows and {j.shape} columns"
+                f"from_entries: each value has a row and a column: got {elements.aval} for {i.shape} rows and {j.shape} columns"
             )
         if i.size and (min(i.min(), j.min()) < 0 or i.max() >= shape[0] or j.max() >= shape[1]):
             raise ShapeError(f"from_entries: entries lie inside of the matrix: got positions outside of {shape}")
         i, j, places = merge_positions(i, j)
-        return cls(scatter(held, asarray(places), shape=(len(i),)), _pattern_of(i, j, shape))
+        return cls(scatter(elements, asarray(places), shape=(len(i),)), _pattern_of(i, j, shape))
 
     @classmethod
     def from_sparse(cls, matrix: Any) -> Csr:

@@ -97,8 +97,8 @@ def run_all(
         for slot in present:
             if owners[slot] == rank:
                 partial.add(slot, *flatten_tree(trees[slot]))
-        if partial.held or by_slot:
-            found[rank] = Traffic(Port(post, rank), layout, plan, partial.held, 1).run()
+        if partial.sums or by_slot:
+            found[rank] = Traffic(Port(post, rank), layout, plan, partial.sums, 1).run()
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(ranks)]
     for thread in threads:
@@ -238,7 +238,7 @@ def test_rounding_grows_with_the_levels_alone() -> None:
     in_order = np.float32(0)
     for x in numbers:
         in_order += x
-    assert abs(partial.held[tree.root][0][0] - exact) < abs(in_order - exact)
+    assert abs(partial.sums[tree.root][0][0] - exact) < abs(in_order - exact)
 
 
 @pytest.mark.parametrize("ranks", [16, 64])
