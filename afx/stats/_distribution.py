@@ -13,7 +13,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import aval_of
-from afx.core.dtypes import DType, float64, promote
+from afx.core.dtypes import DType, float64, get_default_dtype, promote
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient
@@ -101,6 +101,9 @@ def _is_column(x: Any) -> bool:
 
 def floating(who: str, *xs: ArrayLike) -> list[Array]:
     """Return operands as arrays of the real floating dtype that they have together; numbers take that of arrays."""
+    if set(map(type, xs)) == {float}:  # the commonest parameters
+        dtype = get_default_dtype()
+        return [wrap(np.array(x, dtype)) for x in xs]
     operands: list[Any] = [x if x.__class__ is float or not _is_column(x) else asarray(x) for x in xs]
     if any([isinstance(x, (list, tuple)) for x in xs]):  # noqa: C419  # a list is quicker
         operands = list(promote_operands(*operands))
@@ -112,7 +115,7 @@ def floating(who: str, *xs: ArrayLike) -> list[Array]:
 
 
 def _in_dtype(x: Any, dtype: DType) -> Array:
-    if x.__class__ is float:  # the commonest parameter
+    if x.__class__ is float:
         return wrap(np.array(x, dtype))
     return astype(x, dtype) if hasattr(x, "dtype") else asarray(x, dtype)
 

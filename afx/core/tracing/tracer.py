@@ -348,16 +348,16 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
         return top.apply(p, xs, params)
     if _may_be_weak(xs):
         return _bind_weak(p, xs, params)
-    lower = (
-        snapshot if p.lowering.may_alias else to_numpy_value
-    )  # the caller could change memory that the result shares
-    z = run_impl(p, tuple([x._value if x.__class__ is Array else lower(x, p.name) for x in xs]), params)
+    # the caller could change memory that the result shares
+    lower = snapshot if p.lowering.may_alias else to_numpy_value
+    values = [x._value if x.__class__ is Array else x if x.__class__ in NUMBERS else lower(x, p.name) for x in xs]
+    z = run_impl(p, tuple(values), params)
     return tuple([wrap(v) for v in z]) if p.multiple_results else wrap(z)
 
 
 def _may_be_weak(xs: tuple[Any, ...]) -> bool:
     """Tell whether an operand is a weak array, or one a Python number and none has a floating dtype."""
-    kinds = [x.__class__ for x in xs]
+    kinds = list(map(type, xs))
     if WeakArray in kinds:
         return True
     if WEAK.isdisjoint(kinds):

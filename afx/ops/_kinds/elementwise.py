@@ -146,8 +146,8 @@ def elementwise_impl(
         dtype = z.dtype
         if real and dtype.kind == "c":
             refuse((x,))
-        stands = (x.__class__ is np.ndarray and dtype is x.dtype) or _is_number_of(z, dtype, x.__class__)
-        return z if stands else settle((x,), z)
+        stands = (dtype is bool_ and takes_bool) or (x.__class__ is np.ndarray and dtype is x.dtype)
+        return z if stands or _is_number_of(z, dtype, x.__class__) else settle((x,), z)
 
     def run2(x: Any, y: Any) -> Any:
         z = ufunc(x, y)

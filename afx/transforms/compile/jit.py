@@ -59,6 +59,8 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 
 def as_positions(numbers: int | Sequence[int], name: str) -> tuple[int, ...]:
     """Return an option of `afx.jit` that is one position or several as a tuple."""
+    if isinstance(numbers, tuple) and not numbers:
+        return ()
     positions: tuple[Any, ...] = tuple(numbers) if isinstance(numbers, (Sequence, AbstractSet)) else (numbers,)
     if not all(isinstance(n, int) for n in positions):
         raise ArgumentError(f"jit: {name} are positions: got {numbers!r}; give integers, or use static_argnames=")

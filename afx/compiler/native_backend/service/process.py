@@ -72,7 +72,6 @@ Done: TypeAlias = "Callable[[Any, str], None]"
 Job: TypeAlias = "tuple[tuple[Any, ...], Done | None]"
 """A call for the child, and who takes what is made; nobody does where the call makes it ready for those to come."""
 
-WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy loads in three quarters of the time
 FIRST = (-1, 0)  # rank of what is foreseen
 LAST = (2, 0)  # of what nobody waits for
 CLOSED = "the compiling process was closed"
@@ -86,9 +85,7 @@ class _Child:
         self._socket, theirs = socket.socketpair()
         try:
             with theirs:
-                self.process = subprocess.Popen(
-                    command, stdin=theirs.fileno(), stdout=theirs.fileno(), env={**os.environ, **WITHOUT_THREADS}
-                )
+                self.process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=theirs.fileno())
         except BaseException:
             self._socket.close()
             raise
