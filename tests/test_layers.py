@@ -63,7 +63,7 @@ BUDGETS: dict[str, int] = {
     "core": 35_500,
     "data": 5_600,
     "distributed": 50_900,
-    "export": 65_100,
+    "export": 74_800,
     "integrate": 20_600,
     "io": 18_400,
     "nn": 24_200,

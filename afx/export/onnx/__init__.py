@@ -2,9 +2,10 @@
 
 =================  ===========================================================================================
 `to_onnx`          traces, merges the traces of several lengths of dynamic axes, and writes the model
-`from_onnx`        what each operator is in afx, and a walk over a model's nodes
-`dims`             lengths that are polynomials of the dynamic axes
-`writer`, `value`  nodes, initializers and graphs within graphs; arithmetic that writes nodes
-`elementwise` …    the templates, by family
+`writer`           nodes, initializers and graphs within graphs; arithmetic that writes nodes
+`elementwise` …    the templates, by family: `arrays`, `loops`
+`from_onnx`        a walk over a model's nodes, and over what they stand for
+`nodes`            how files and nodes are read, and the table of operators
+`operators`        what each operator of arrays is in afx, and `layers` each one of networks
 =================  ===========================================================================================
 """

@@ -1,286 +1,39 @@
-"""Operators of ONNX: how files of models are read, and each operator as a function of its options."""
+"""Operators of arrays: arithmetic, shapes, reads and writes at indices, reductions and order."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 import math
-import os
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import attrs
 import numpy as np
 
 from afx import nn
-from afx.core.array.array import Array
 from afx.core.registry import FUNCTIONS
 from afx.errors import ExportError
-
-# --- Loading of ONNX models: from files and bytes, and of the tensors in them; what is damaged or lies elsewhere is
-# refused
-
-OLDEST = 6  # opset: the first that ONNX's own converter takes from PyTorch's early releases
-MOST_ELEMENTS = 1 << 28  # of what numbers in a file ask for: 2 GiB of doubles, as the largest file has
-FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of a model that is not well formed
-
-
-def load_model(onnx: Any, model: Any) -> Any:
-    """Return the model of a path, of bytes or as it is; tensors in other files are loaded for a path alone.
-
-    Raises:
-        ExportError: it is damaged, empty or no model, its opset is too old, or its tensors' files cannot be read.
-    """
-    damage = importlib.import_module("google.protobuf.message").Error
-    try:
-        if isinstance(model, (str, os.PathLike)):
-            path = Path(cast("str | os.PathLike[str]", model))
-            model = onnx.load(str(path), load_external_data=False)
-            _load_tensors(onnx, model, str(path.parent))
-        elif isinstance(model, bytes):
-            model = onnx.load_model_from_string(model)
-    except damage as error:
-        raise ExportError(f"from_onnx: the model is damaged: got {error}; write it again") from error
-    if not isinstance(model, onnx.ModelProto) or not model.HasField("graph"):
-        raise ExportError(
-            f"from_onnx: no model of ONNX: got {type(model).__name__} without a graph; pass a path, bytes or a ModelProto"
-        )
-    _check_text(model)
-    return model
-
-
-def _check_text(message: Any) -> None:
-    """Raise where text is not UTF-8: protobuf gives such names as bytes."""
-    for field, value in message.ListFields():
-        if field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
-            continue
-        is_one = isinstance(value, str | bytes) or hasattr(value, "ListFields")
-        items: list[Any] = [value] if is_one else list(cast("Iterable[Any]", value))
-        for x in items:
-            if hasattr(x, "ListFields"):
-                _check_text(x)
-            elif isinstance(x, bytes):
-                raise ExportError(
-                    f"from_onnx: the model is damaged: got {field.name} {x!r}, which is no text; write it again"
-                )
-
-
-def _load_tensors(onnx: Any, model: Any, folder: str) -> None:
-    try:
-        onnx.external_data_helper.load_external_data_for_model(model, folder)
-    except (*FAULTS, OSError, onnx.checker.ValidationError) as error:
-        raise ExportError(
-            f"from_onnx: a tensor's file cannot be read: got {error}; place it beside the model"
-        ) from error
-
-
-def read_opset(model: Any) -> int:
-    """Return the version of the operators.
-
-    Raises:
-        ExportError: it is missing or too old.
-    """
-    version: int = max([s.version for s in model.opset_import if s.domain in ("", "ai.onnx")], default=0)
-    if version < OLDEST:
-        raise ExportError(
-            f"from_onnx: operators of opsets below {OLDEST} are not read: got opset {version}; "
-            f"convert the model: onnx.version_converter.convert_version(model, {OLDEST})"
-        )
-    return version
-
-
-def read_tensor(onnx: Any, tensor: Any) -> np.ndarray[Any, Any]:
-    """Return a tensor's numbers.
-
-    Raises:
-        ExportError: they lie in another file, or do not fit its shape.
-    """
-    if onnx.external_data_helper.uses_external_data(tensor):
-        raise ExportError(
-            f"from_onnx: the numbers of {tensor.name!r} lie in another file: got a model without its path; pass the path"
-        )
-    if any(n < 0 for n in tensor.dims):
-        raise ExportError(
-            f"from_onnx: the tensor {tensor.name!r} is damaged: got a shape of {[*tensor.dims]}; write it again"
-        )
-    try:
-        array: np.ndarray[Any, Any] = onnx.numpy_helper.to_array(tensor)
-    except FAULTS as error:
-        raise ExportError(f"from_onnx: the tensor {tensor.name!r} is damaged: got {error}; write it again") from error
-    return array
-
-
-def check_size(what: str, shape: Sequence[int]) -> None:
-    """Raise before memory is taken for what numbers in a file ask for, and hardly mean.
-
-    Raises:
-        ExportError: it has too many elements.
-    """
-    if math.prod(shape) > MOST_ELEMENTS:
-        raise ExportError(f"from_onnx: {what} has more than {MOST_ELEMENTS} elements: got {[*shape]}; mend the model")
-
-
-# --- Attributes of ONNX's operators: those that are read; any other stands at its default, or the model is refused
-
-REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "LogSumExp", "L1", "L2", "LogSum", "SumSquare")
-BROADCAST = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")  # by axis, in opset 6
-REDUCED = ("axes", "keepdims", "noop_with_empty_axes")
-CONVOLVED = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-POOLED = ("auto_pad", "ceil_mode", "kernel_shape", "pads", "strides")
-READ: dict[str, tuple[str, ...]] = {  # by operator; those of no effect on what is read are among them
-    **dict.fromkeys(("ArgMax", "ArgMin"), ("axis", "keepdims")),
-    **dict.fromkeys([f"Reduce{n}" for n in REDUCTIONS], REDUCED),
-    **dict.fromkeys(("Concat", "Flatten", "Gather", "GatherElements", "LogSoftmax", "Softmax"), ("axis",)),
-    "AveragePool": (*POOLED, "count_include_pad"), "BatchNormalization": ("epsilon", "is_test", "momentum"),
-    **dict.fromkeys(BROADCAST, ("axis", "broadcast")), **dict.fromkeys(("Elu", "LeakyRelu"), ("alpha",)),
-    "BitShift": ("direction",), "Cast": ("to", "saturate"), "ConstantOfShape": ("value",),
-    "Constant": ("value", "value_float", "value_floats", "value_int", "value_ints"),
-    "Conv": CONVOLVED, "ConvTranspose": (*CONVOLVED, "output_padding"), "CumSum": ("exclusive", "reverse"),
-    "Dropout": ("is_test", "seed"), "Gelu": ("approximate",), "Gemm": ("alpha", "beta", "broadcast", "transA", "transB"),
-    "If": ("else_branch", "then_branch"), "IsInf": ("detect_negative", "detect_positive"),
-    "InstanceNormalization": ("epsilon",), "LayerNormalization": ("axis", "epsilon"), "Loop": ("body",),
-    "LRN": ("alpha", "beta", "bias", "size"),
-    "MaxPool": (*POOLED, "storage_order"), "Mod": ("fmod",), "Pad": ("mode",), "Reshape": ("allowzero",),
-    "Resize": ("coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside", "extrapolation_value", "mode",
-               "nearest_mode"),
-    "Scan": ("body", "num_scan_inputs", "scan_input_axes", "scan_input_directions", "scan_output_axes",
-             "scan_output_directions"),
-    "ScatterND": ("reduction",), "Selu": ("alpha", "gamma"), "Shape": ("start", "end"), "Shrink": ("bias", "lambd"),
-    "Split": ("axis", "num_outputs"), "TopK": ("axis", "largest", "sorted"), "Transpose": ("perm",), "Upsample": ("mode",),
-}  # fmt: skip
-OPERANDS: dict[str, tuple[str, ...]] = {  # attributes of earlier opsets that became operands, in this order
-    "Clip": ("min", "max"), "Dropout": ("ratio",), "Pad": ("pads", "value"), "Slice": ("starts", "ends", "axes"),
-    "Split": ("split",), "Squeeze": ("axes",), "TopK": ("k",), "Unsqueeze": ("axes",), "Upsample": ("scales",),
-}  # fmt: skip
-CHOICES = {
-    "coordinate_transformation_mode": ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel"),
-    "approximate": ("none", "tanh"), "auto_pad": ("NOTSET", "SAME_LOWER", "SAME_UPPER", "VALID"),
-    "direction": ("LEFT", "RIGHT"), "mode": ("constant", "edge", "linear", "nearest", "reflect", "wrap"),
-    "reduction": ("none", "add", "max", "min", "mul"),
-}  # fmt: skip
-TYPED = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
-
-
-@attrs.frozen
-class Options:
-    """What a node says beside its operands: its attributes, apart from its kind and its number of outputs.
-
-    Attributes:
-        kind: the operator.
-        version: the opset that defined the operator as it is meant.
-        outputs: how many results there are.
-        attributes: by name.
-    """
-
-    kind: str
-    version: int
-    outputs: int
-    attributes: dict[str, Any]
-
-    @property
-    def operands(self) -> list[Any]:
-        """Operands that the opset wrote as attributes; those that are left out are None."""
-        names = OPERANDS.get(self.kind, ())
-        return [self.get(name) for name in names] if any(name in self.attributes for name in names) else []
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return an attribute or, where it is left out, the default."""
-        return self.attributes.get(name, default)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.attributes[name]
-
-
-def read_options(onnx: Any, node: Any, opset: int, read_graph: Callable[[Any], Any]) -> Options:
-    """Return a node's options.
-
-    Raises:
-        ExportError: its operands or attributes are not those of its operator, or have effects that are not read.
-    """
-    try:
-        schema = onnx.defs.get_schema(node.op_type, opset)
-    except onnx.defs.SchemaError as error:
-        raise ExportError(
-            f"from_onnx: the opset has no such operator: got {node.op_type} in opset {opset}; raise the model's opset"
-        ) from error
-    _check_operands(node, schema)
-    options = {a.name: _read_attribute(onnx, node, schema, a, read_graph) for a in node.attribute}
-    missing = [name for name, a in schema.attributes.items() if a.required and name not in options]
-    if missing or (node.op_type == "Constant" and len(options) != 1):
-        raise ExportError(
-            f"from_onnx: {node.op_type} lacks attributes: got {sorted(options)}; give {', '.join(missing) or 'one value'}"
-        )
-    return Options(node.op_type, schema.since_version, len(node.output), options)
-
-
-def _check_operands(node: Any, schema: Any) -> None:
-    needed = [k for k, x in enumerate(schema.inputs) if x.option.name == "Single"]
-    fits = schema.min_input <= len(node.input) <= schema.max_input and len(node.output) <= schema.max_output
-    if not fits or not all(k < len(node.input) and node.input[k] for k in needed):
-        raise ExportError(
-            f"from_onnx: {node.op_type} has other operands or results: got {list(node.input)} and {list(node.output)}; "
-            "mend the model"
-        )
-
-
-def _read_attribute(onnx: Any, node: Any, schema: Any, a: Any, read_graph: Callable[[Any], Any]) -> Any:
-    known = schema.attributes.get(a.name)
-    if a.type == onnx.AttributeProto.GRAPH and known is not None:
-        return read_graph(a.g)
-    value = _read_value(onnx, node, a)
-    is_right = known is not None and known.type.value == a.type and value in CHOICES.get(a.name, (value,))
-    if is_right and a.name in (*READ.get(node.op_type, ()), *OPERANDS.get(node.op_type, ())):
-        return np.asarray(value, TYPED[a.name]) if a.name in TYPED else value
-    if not is_right or not _is_default(onnx, known, a.name, value):
-        raise ExportError(
-            f"from_onnx: {node.op_type} has an attribute that is not read: got {a.name}={value!r}; "
-            "leave it at its default or write the model without it"
-        )
-    return value
-
-
-def _read_value(onnx: Any, node: Any, a: Any) -> Any:
-    try:
-        value = onnx.helper.get_attribute_value(a)
-        if isinstance(value, onnx.TensorProto):
-            return read_tensor(onnx, value)
-        if (node.op_type, a.name) == ("Cast", "to"):
-            return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value))
-        return value.decode() if isinstance(value, bytes) else value
-    except ExportError:
-        raise
-    except FAULTS as error:
-        raise ExportError(
-            f"from_onnx: {node.op_type} has a damaged attribute: got {a.name}, {error}; write it again"
-        ) from error
-
-
-def _is_default(onnx: Any, known: Any, name: str, value: Any) -> bool:
-    if name == "dilations":  # which have no default in the operators' table
-        return all(n == 1 for n in value)
-    if not known.default_value.name:
-        return False
-    default = onnx.helper.get_attribute_value(known.default_value)
-    return bool(value == (default.decode() if isinstance(default, bytes) else default))
-
-
-# --- Operators: functions of a node's options, then of its operands, of which those that are left out are None
+from afx.export.onnx.nodes import MANY, Options, accumulate, check_size, operator, operators, read_ints, read_value
 
 F: Any = FUNCTIONS
 
+# --- Arithmetic, element by element
 
-def _ints(x: Any) -> list[int]:
-    """Return what must be known while the program is traced."""
-    return [int(n) for n in _known(x)]
+PLAIN = """Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor IsNaN Log Round Sign Sin Sinh Sqrt Tan
+    Tanh Reciprocal Where"""  # which have the names of afx's functions, in small letters
+ALIGNED = {  # and those of two operands, with the names that they have here
+    "Add": "add", "And": "logical_and", "Equal": "equal", "Greater": "greater", "Less": "less", "Mul": "multiply",
+    "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
+}  # fmt: skip
+NAMES = {  # and those of another name
+    "BitwiseAnd": "bitwise_and", "BitwiseNot": "bitwise_invert", "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor", "GreaterOrEqual": "greater_equal", "LessOrEqual": "less_equal",
+    "Neg": "negative", "Not": "logical_not",
+}  # fmt: skip
+FOLDED = {"Max": "maximum", "Min": "minimum", "Sum": "add", "Mean": "add"}  # which take any number of operands
 
 
-def _known(x: Any) -> np.ndarray[Any, Any]:
-    if isinstance(x, Array):
-        raise ExportError(
-            f"from_onnx: a shape or an axis depends on an input's numbers: got {x.aval}; make it a constant"
-        )
-    return np.ravel(x)
+def _call(function: str, _o: Options, *xs: Any) -> Any:
+    return getattr(F, function)(*xs)
 
 
 def _align(o: Options, x: Any, y: Any) -> Any:
@@ -290,6 +43,32 @@ def _align(o: Options, x: Any, y: Any) -> Any:
     return y.reshape((*y.shape, *[1] * (x.ndim - o["axis"] % x.ndim - y.ndim)))
 
 
+def _call_aligned(function: str, o: Options, x: Any, y: Any) -> Any:
+    return getattr(F, function)(x, _align(o, x, y))
+
+
+def _fold(function: str, o: Options, *xs: Any) -> Any:
+    z = functools.reduce(getattr(F, function), xs)
+    return z / np.array(len(xs), z.dtype) if o.kind == "Mean" else z
+
+
+operators({n: functools.partial(_call, n.lower()) for n in PLAIN.split()})
+operators({n: functools.partial(_call, function) for n, function in NAMES.items()})
+operators({n: functools.partial(_call_aligned, function) for n, function in ALIGNED.items()}, "axis broadcast")
+operators({n: functools.partial(_fold, function) for n, function in FOLDED.items()})
+ACTIVATIONS: dict[str, Callable[[Options, Any], Any]] = {
+    "Elu": lambda o, x: nn.elu(x, o.get("alpha", 1.0)),
+    "Gelu": lambda o, x: nn.gelu(x, approximate=o.get("approximate") == "tanh"),
+    "LeakyRelu": lambda o, x: F.where(x < 0, x * o.get("alpha", 0.01), x),
+    "Relu": lambda _o, x: F.maximum(x, 0) if x.dtype.kind == "i" else nn.relu(x),
+    "Selu": lambda o, x: o.get("gamma", 1.05070098) * nn.elu(x, o.get("alpha", 1.67326324)),
+    "Sigmoid": lambda _o, x: nn.sigmoid(x),
+    "Softplus": lambda _o, x: nn.softplus(x),
+}
+operators(ACTIVATIONS, "alpha approximate=none|tanh beta gamma")
+
+
+@operator("Div", "axis broadcast")
 def _divide(o: Options, x: Any, y: Any) -> Any:
     y = _align(o, x, y)
     if x.dtype.kind == "f":
@@ -298,188 +77,359 @@ def _divide(o: Options, x: Any, y: Any) -> Any:
     return low + ((low * y != x) & ((x < 0) != (y < 0))).astype(x.dtype)
 
 
+@operator("Pow", "axis broadcast")
+def _power(o: Options, x: Any, y: Any) -> Any:
+    return F.pow(x, _align(o, x, y)).astype(x.dtype)
+
+
+@operator("IsInf", "detect_negative detect_positive")
 def _infinite(o: Options, x: Any) -> Any:
     up, down = bool(o.get("detect_positive", 1)), bool(o.get("detect_negative", 1))
     return F.isinf(x) & (up & (x > 0) | down & (x < 0))
 
 
-def _cumulative(o: Options, x: Any, axis: Any) -> Any:
-    place, back = _ints(axis)[0], o.get("reverse")
-    sums = F.cumulative_sum(F.flip(x, axis=place) if back else x, axis=place, dtype=x.dtype)
-    sums = F.flip(sums, axis=place) if back else sums
-    return sums - x if o.get("exclusive") else sums
+@operator("BitShift", "direction=LEFT|RIGHT")
+def _shift(o: Options, x: Any, y: Any) -> Any:
+    return getattr(F, f"bitwise_{o['direction'].lower()}_shift")(x, y)
 
 
-def _reshape(o: Options, x: Any, shape: Any) -> Any:
-    keeps = not o.get("allowzero")
-    return x.reshape(tuple([x.shape[k] if n == 0 and keeps else n for k, n in enumerate(_ints(shape))]))
+@operator("Clip")
+def _clip(_o: Options, x: Any, low: Any = None, high: Any = None) -> Any:
+    return F.clip(x, low, high)
 
 
-def _slice(_o: Options, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
-    low, high, index = _ints(starts), _ints(ends), [slice(None)] * x.ndim
-    places = range(len(low)) if axes is None else _ints(axes)
-    strides = [1] * len(low) if steps is None else _ints(steps)
-    for axis, start, end, step in zip(places, low, high, strides, strict=True):
-        n = x.shape[axis]
-        index[axis] = slice(max(start, -n), None if step < 0 and end < -n else end, step)
-    return x[tuple(index)]
-
-
-def _split(o: Options, x: Any, sizes: Any = None) -> Any:
-    axis, count = o.get("axis", 0), o.outputs
-    lengths = [-(-x.shape[axis] // count)] * count if sizes is None else _ints(sizes)
-    return tuple(F.split(x, np.cumsum(lengths)[: count - 1].tolist(), axis=axis))
-
-
-def _pad(o: Options, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
-    widths, each = _ints(pads), [(0, 0)] * x.ndim
-    for k, axis in enumerate(range(x.ndim) if axes is None else _ints(axes)):
-        each[axis] = (widths[k], widths[k + len(widths) // 2])
-    check_size("Pad", [n + sum(w) for n, w in zip(x.shape, each, strict=True)])
-    mode = o.get("mode", "constant")
-    return F.pad(x, each, mode, **({"constant_values": 0 if value is None else value} if mode == "constant" else {}))
-
-
-def _scatter(o: Options, x: Any, i: Any, values: Any) -> Any:
-    reduction: str = o.get("reduction", "none")
-    place = F.asarray(x).at[tuple([i[..., k] for k in range(i.shape[-1])])]
-    return getattr(place, {"none": "set", "mul": "multiply"}.get(reduction, reduction))(values)
-
-
-def _reduce(function: str, o: Options, x: Any, axes: Any = None) -> Any:
-    given = o.get("axes") if axes is None else _ints(axes)
-    if not given and o.get("noop_with_empty_axes"):
-        return x
-    before, name, after = NORMS.get(function, (None, function.lower(), None))
-    x = x if before is None else getattr(F, before)(x)
-    reduced = getattr(F, name)(x, axis=tuple(given) if given else None, keepdims=bool(o.get("keepdims", 1)))
-    reduced = reduced if after is None else getattr(F, after)(reduced)
-    return reduced if reduced.dtype == x.dtype else reduced.astype(x.dtype)
-
-
-def _place(function: str, o: Options, x: Any) -> Any:
-    return getattr(F, function)(x, axis=o.get("axis", 0), keepdims=bool(o.get("keepdims", 1)))
-
-
-def _top(o: Options, x: Any, k: Any) -> Any:
-    axis, count = o.get("axis", -1), _ints(k)[0]
-    if not 0 <= count <= x.shape[axis]:
-        raise ExportError(f"from_onnx: TopK takes more than there is: got k={count} of {[*x.shape]}; mend the model")
-    order = F.take(F.argsort(x, axis=axis, descending=bool(o.get("largest", 1))), np.arange(count), axis=axis)
-    return F.take_along_axis(x, order, axis=axis), order
-
-
-def _padding(o: Options, shape: Sequence[int]) -> Any:
-    rank = len(shape)
-    pads = o.get("pads", [0] * (2 * rank))
-    counted = o.get("count_include_pad") and any(pads)
-    if o.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or o.get("ceil_mode") or counted:
-        raise ExportError(
-            f"from_onnx: {o.kind} has padding that is not read: got {o.attributes}; write it with pads, uncounted"
-        )
-    pairs = list(zip(pads[:rank], pads[rank:], strict=True))
-    check_size(f"padding of {o.kind}", [n + sum(pair) for n, pair in zip(shape, pairs, strict=True)])
-    return pairs
-
-
-def _conv(o: Options, x: Any, kernel: Any, bias: Any = None) -> Any:
-    rank = x.ndim - 2
-    moves = {"stride": o.get("strides", 1), "dilation": o.get("dilations", 1), "groups": o.get("group", 1)}
-    turned = F.permute_dims(kernel, [*range(2, rank + 2), 1, 0])
-    z = nn.conv(F.moveaxis(x, 1, -1), turned, padding=_padding(o, x.shape[2:]), **moves)
-    return F.moveaxis(z if bias is None else z + bias, -1, 1)
-
-
-def _pool(pool: Callable[..., Any], o: Options, x: Any) -> Any:
-    window = o["kernel_shape"]
-    options = {"stride": o.get("strides", [1] * len(window)), "padding": _padding(o, x.shape[2:])}
-    return F.moveaxis(pool(F.moveaxis(x, 1, -1), window, **options), -1, 1)
-
-
-def _gemm(o: Options, x: Any, y: Any, bias: Any = None) -> Any:
-    z = (x.T if o.get("transA") else x) @ (y.T if o.get("transB") else y) * o.get("alpha", 1.0)
-    return z if bias is None else z + bias * o.get("beta", 1.0)
-
-
-def _conv_transpose(o: Options, x: Any, kernel: Any, bias: Any = None) -> Any:
-    rank, groups = x.ndim - 2, o.get("group", 1)
-    turned = F.permute_dims(F.concat(F.split(kernel, groups), axis=1), [*range(2, rank + 2), 0, 1])
-    strides, ends = o.get("strides", [1] * rank), o.get("output_padding", [0] * rank)
-    moves = {"stride": strides, "dilation": o.get("dilations", 1), "groups": groups}
-    cuts = _padding(o, x.shape[2:])
-    check_size("ConvTranspose", [n * s + end for n, s, end in zip(x.shape[2:], strides, ends, strict=True)])
-    z = nn.conv_transpose(F.moveaxis(x, 1, -1), turned, **moves)
-    z = F.pad(z, [(0, 0), *[(0, end) for end in ends], (0, 0)])
-    z = z[(slice(None), *[slice(a, n - b) for (a, b), n in zip(cuts, z.shape[1:], strict=False)])]
-    return F.moveaxis(z if bias is None else z + bias, -1, 1)
-
-
+@operator("Shrink", "bias lambd")
 def _shrink(o: Options, x: Any) -> Any:
     bias, edge = o.get("bias", 0.0), o.get("lambd", 0.5)
     return F.where(x < -edge, x + bias, F.where(x > edge, x - bias, 0)).astype(x.dtype)
 
 
+@operator("PRelu")
+def _slope(o: Options, x: Any, slope: Any) -> Any:
+    if o.version < 7 and slope.ndim == 1:  # one of each channel
+        slope = slope.reshape((-1, *[1] * (x.ndim - 2)))
+    return F.where(x < 0, x * slope, x)
+
+
+@operator("Gemm", "alpha beta broadcast transA transB")
+@accumulate
+def _gemm(o: Options, x: Any, y: Any, bias: Any = None) -> Any:
+    z = (x.T if o.get("transA") else x) @ (y.T if o.get("transB") else y) * o.get("alpha", 1.0)
+    z = z if bias is None else z + bias * o.get("beta", 1.0)
+    return z.astype(x.dtype)
+
+
+@operator("MatMul")
+@accumulate
+def _multiply(_o: Options, x: Any, y: Any) -> Any:
+    return x @ y
+
+
+@operator("Einsum", "equation")
+@accumulate
+def _einsum(o: Options, *xs: Any) -> Any:
+    return F.einsum(o["equation"], *xs)
+
+
+@operator("Mod", "fmod")
+def _remainder(o: Options, x: Any, y: Any) -> Any:
+    return (F.fmod if o.get("fmod") else F.remainder)(x, y)
+
+
+@operator("Cast", "to saturate round_mode")
+def _cast(o: Options, x: Any) -> Any:
+    return x.astype(o["to"])
+
+
+@operator("BitCast", "to")
+def _cast_bits(o: Options, x: Any) -> Any:
+    return F.asarray(read_value(x).view(o["to"]))
+
+
+@operator("Dropout", "is_test seed", results=2)
 def _dropout(o: Options, x: Any, ratio: Any = None, trains: Any = None) -> Any:
     """Return x and that all of it is kept: what is dropped in training is drawn, by numbers of no model."""
-    is_drawn = not o.get("is_test") if o.version < 7 else trains is not None and bool(_ints(trains)[0])
-    share = 0.5 if ratio is None else ratio
-    if is_drawn and (isinstance(share, Array) or np.asarray(share).item() != 0):
+    is_drawn = not o.get("is_test") if o.version < 7 else trains is not None and bool(read_ints(trains)[0])
+    if is_drawn and (0.5 if ratio is None else read_value(ratio).item()) != 0:
         raise ExportError(
             "from_onnx: Dropout draws, as in training, by a ratio: got training_mode=1; write the model for inference"
         )
     return (x, F.broadcast_to(F.asarray(True), x.shape))[: o.outputs]
 
 
-def _resize(o: Options, x: Any, *more: Any) -> Any:
-    """Return x at other numbers of positions, along one axis after the other."""
-    is_old = o.version <= 10
-    scales, sizes = (more[0], None) if is_old else (*more, None, None)[1:3]
-    if scales is None or not np.size(scales):
-        lengths = _ints(sizes)
-        ratios = [m / n for m, n in zip(lengths, x.shape, strict=True)]
+# --- Constants, shapes and parts
+
+
+@operator("Constant", "value value_float value_floats value_int value_ints")
+def _constant(o: Options) -> Any:
+    return next(iter(o.attributes.values()))
+
+
+@operator("ConstantOfShape", "value")
+def _fill(o: Options, lengths: Any) -> Any:
+    check_size("ConstantOfShape", read_ints(lengths))
+    return F.broadcast_to(o.get("value", np.zeros(1, np.float32))[0], tuple(read_ints(lengths)))
+
+
+@operator("EyeLike", "dtype k")
+def _eye(o: Options, x: Any) -> Any:
+    return F.eye(*x.shape, k=o.get("k", 0), dtype=o.get("dtype") or x.dtype)
+
+
+@operator("Range")
+def _count(_o: Options, *ends: Any) -> Any:
+    start, stop, step = [read_value(x).item() for x in ends]
+    check_size("Range", [max(0, math.ceil((stop - start) / step))])
+    return np.arange(start, stop, step, dtype=ends[0].dtype)
+
+
+SHAPES: dict[str, Callable[[Options, Any], Any]] = {
+    "Flatten": lambda o, x: x.reshape(_flatten(x.shape, o.get("axis", 1))),
+    "Identity": lambda _o, x: x,
+    "Shape": lambda o, x: np.array(x.shape[o.get("start") : o.get("end")], np.int64),
+    "Size": lambda _o, x: np.array(math.prod(x.shape)),
+    "Transpose": lambda o, x: F.permute_dims(x, o.get("perm", range(x.ndim)[::-1])),
+}
+operators(SHAPES, "axis end perm start")
+
+
+def _flatten(shape: Sequence[int], axis: int) -> tuple[int, int]:
+    return math.prod(shape[:axis]), math.prod(shape[axis:])
+
+
+@operator("Concat", "axis")
+def _concat(o: Options, *xs: Any) -> Any:
+    return F.concat(xs, axis=o["axis"])
+
+
+@operator("Reshape", "allowzero")
+def _reshape(o: Options, x: Any, shape: Any) -> Any:
+    keeps = not o.get("allowzero")
+    return x.reshape(tuple([x.shape[k] if n == 0 and keeps else n for k, n in enumerate(read_ints(shape))]))
+
+
+@operator("Squeeze Unsqueeze")
+def _reaxis(o: Options, x: Any, axes: Any = None) -> Any:
+    given = None if axes is None else tuple(read_ints(axes))
+    return (F.expand_dims if o.kind == "Unsqueeze" else F.squeeze)(x, given)
+
+
+@operator("Slice")
+def _slice(_o: Options, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+    low, high, index = read_ints(starts), read_ints(ends), [slice(None)] * x.ndim
+    places = range(len(low)) if axes is None else read_ints(axes)
+    strides = [1] * len(low) if steps is None else read_ints(steps)
+    for axis, start, end, step in zip(places, low, high, strides, strict=True):
+        n = x.shape[axis]
+        index[axis] = slice(max(start, -n), None if step < 0 and end < -n else end, step)
+    return x[tuple(index)]
+
+
+@operator("Split", "axis num_outputs", results=MANY)
+def _split(o: Options, x: Any, sizes: Any = None) -> Any:
+    axis, count = o.get("axis", 0), o.outputs
+    lengths = [-(-x.shape[axis] // count)] * count if sizes is None else read_ints(sizes)
+    return tuple(F.split(x, np.cumsum(lengths)[: count - 1].tolist(), axis=axis))
+
+
+@operator("Pad", "mode=constant|edge|reflect|wrap")
+def _pad(o: Options, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
+    widths, each = read_ints(pads), [(0, 0)] * x.ndim
+    for k, axis in enumerate(range(x.ndim) if axes is None else read_ints(axes)):
+        each[axis] = (widths[k], widths[k + len(widths) // 2])
+    check_size("Pad", [n + sum(w) for n, w in zip(x.shape, each, strict=True)])
+    x = x[tuple([slice(max(0, -a), n - max(0, -b)) for n, (a, b) in zip(x.shape, each, strict=True)])]
+    each = [(max(0, a), max(0, b)) for a, b in each]
+    mode = o.get("mode", "constant")
+    return F.pad(x, each, mode, **({"constant_values": 0 if value is None else value} if mode == "constant" else {}))
+
+
+@operator("Tile")
+def _tile(_o: Options, x: Any, times: Any) -> Any:
+    check_size("Tile", [n * t for n, t in zip(x.shape, read_ints(times), strict=True)])
+    return F.tile(x, tuple(read_ints(times)))
+
+
+@operator("Expand")
+def _expand(_o: Options, x: Any, lengths: Any) -> Any:
+    shape = np.broadcast_shapes(x.shape, tuple(read_ints(lengths)))
+    check_size("Expand", shape)
+    return F.broadcast_to(x, shape)
+
+
+@operator("Trilu", "upper")
+def _triangle(o: Options, x: Any, k: Any = None) -> Any:
+    return (F.triu if o.get("upper", 1) else F.tril)(x, k=0 if k is None else read_ints(k)[0])
+
+
+@operator("ReverseSequence", "batch_axis time_axis")
+def _reverse(o: Options, x: Any, lengths: Any) -> Any:
+    time, batch = o.get("time_axis", 0), o.get("batch_axis", 1)
+    rows = F.moveaxis(x, (batch, time), (0, 1))
+    steps = np.arange(int(rows.shape[1]))
+    ends = F.expand_dims(lengths, -1)
+    order = F.where(steps < ends, ends - 1 - steps, steps)
+    return F.moveaxis(rows[np.arange(rows.shape[0])[:, None], order], (0, 1), (batch, time))
+
+
+# --- Reads and writes at indices
+
+
+def _wrap(i: Any, n: int) -> Any:
+    return F.where(i < 0, i + n, i)
+
+
+def _along(x: Any, i: Any, axis: int) -> tuple[Any, ...]:
+    """Return an index of places along an axis, of the shape of i, beside the other axes' own."""
+    grids = np.ogrid[tuple([slice(n) for n in i.shape])]
+    return tuple([_wrap(i, x.shape[axis]) if a == axis % x.ndim else g for a, g in enumerate(grids)])
+
+
+def _update(o: Options, x: Any, index: Any, values: Any) -> Any:
+    reduction: str = o.get("reduction", "none")
+    names = {"none": "set", "mul": "multiply"}
+    return getattr(F.asarray(x).at[index], names.get(reduction, reduction))(values)
+
+
+def _parts(i: Any, shape: Sequence[int], skipped: int = 0) -> tuple[Any, ...]:
+    """Return what stands along the last axis as an index, behind axes whose places are those of the index itself."""
+    front = np.ogrid[tuple([slice(n) for n in i.shape[:-1]])][:skipped]
+    return (*front, *[_wrap(i[..., k], shape[skipped + k]) for k in range(i.shape[-1])])
+
+
+@operator("Gather", "axis")
+def _gather(o: Options, x: Any, i: Any) -> Any:
+    return F.take(x, i, axis=o.get("axis", 0))
+
+
+@operator("GatherElements", "axis")
+def _gather_elements(o: Options, x: Any, i: Any) -> Any:
+    return x[_along(x, i, o.get("axis", 0))]
+
+
+@operator("GatherND", "batch_dims")
+def _gather_nd(o: Options, x: Any, i: Any) -> Any:
+    return x[_parts(i, x.shape, o.get("batch_dims", 0))]
+
+
+@operator("Scatter ScatterElements", "axis reduction=none|add|max|min|mul")
+def _scatter_elements(o: Options, x: Any, i: Any, values: Any) -> Any:
+    return _update(o, x, _along(x, i, o.get("axis", 0)), values)
+
+
+@operator("ScatterND", "reduction=none|add|max|min|mul")
+def _scatter(o: Options, x: Any, i: Any, values: Any) -> Any:
+    return _update(o, x, _parts(i, x.shape), values)
+
+
+@operator("TensorScatter", "axis mode=circular|linear")
+def _write_cache(o: Options, x: Any, values: Any, first: Any = None) -> Any:
+    axis = o.get("axis", -2) % x.ndim
+    grids: list[Any] = list(np.ogrid[tuple([slice(n) for n in values.shape])])
+    start = 0 if first is None else first.reshape((-1, *[1] * (x.ndim - 1)))
+    place = grids[axis] + start
+    grids[axis] = place % x.shape[axis] if o.get("mode") == "circular" else place
+    return F.asarray(x).at[tuple(grids)].set(values)
+
+
+@operator("OneHot", "axis")
+def _one_hot(o: Options, i: Any, depth: Any, values: Any) -> Any:
+    n, axis = read_ints(depth)[0], o.get("axis", -1)
+    check_size("OneHot", [*i.shape, n])
+    along = [-1 if a == axis % (i.ndim + 1) else 1 for a in range(i.ndim + 1)]
+    return F.where(F.expand_dims(_wrap(i, n), axis) == F.reshape(np.arange(n), along), values[1], values[0])
+
+
+@operator("Compress", "axis")
+def _compress(o: Options, x: Any, condition: Any) -> Any:
+    places = np.flatnonzero(read_value(condition))
+    return F.take(x.reshape(-1) if o.get("axis") is None else x, places, axis=o.get("axis", 0))
+
+
+@operator("NonZero")
+def _nonzero(_o: Options, x: Any) -> Any:
+    return F.asarray(np.stack(np.nonzero(np.atleast_1d(read_value(x)))).astype(np.int64))
+
+
+@operator("Unique", "axis sorted", results=4)
+def _unique(o: Options, x: Any) -> Any:
+    """Return the different values, in order or as they come first, with their places, those of all and their counts."""
+    axis = o.get("axis")
+    values, first, every, counts = np.unique(
+        read_value(x), return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    if not o.get("sorted", 1):
+        order = np.argsort(first)
+        values, first, counts = np.take(values, order, axis=axis or 0), first[order], counts[order]
+        every = np.argsort(order)[every.ravel()]
+    rest = [F.asarray(np.ravel(a).astype(np.int64)) for a in (first, every, counts)]
+    return (F.asarray(values), *rest)
+
+
+# --- Reductions, running totals and order
+
+NORMS = {  # what stands before a reduction and after it
+    "L1": ("abs", "sum", None), "L2": ("square", "sum", "sqrt"), "LogSum": (None, "sum", "log"),
+    "SumSquare": ("square", "sum", None),
+}  # fmt: skip
+REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "LogSumExp", *NORMS)
+BLANK: dict[str, Callable[[Any], Any]] = {  # of nothing
+    "max": lambda dtype: -np.inf if dtype.kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min,
+    "min": lambda dtype: np.inf if dtype.kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max,
+}
+
+
+def _reduce(function: str, o: Options, x: Any, axes: Any = None) -> Any:
+    given = o.get("axes") if axes is None else read_ints(axes)
+    before, name, after = NORMS.get(function, (None, function.lower(), None))
+    x = x if before is None else getattr(F, before)(x)
+    over = tuple(given) if given else () if o.get("noop_with_empty_axes") else tuple(range(x.ndim))
+    keeps = bool(o.get("keepdims", 1))
+    if name in BLANK and any(x.shape[a] == 0 for a in over):
+        shape = [1 if a in {b % x.ndim for b in over} else n for a, n in enumerate(x.shape)]
+        reduced = F.full(
+            [n for a, n in enumerate(shape) if keeps or a not in {b % x.ndim for b in over}], BLANK[name](x.dtype)
+        )
     else:
-        ratios = [float(s) for s in _known(scales)]
-        lengths = [math.floor(n * s) for n, s in zip(x.shape, ratios, strict=True)]
-    check_size(o.kind, lengths)
-    way = o.get("coordinate_transformation_mode", "asymmetric" if is_old else "half_pixel")
-    for axis, (n, m, s) in enumerate(zip(x.shape, lengths, ratios, strict=True)):
-        if s != 1:
-            x = _read_between(
-                x, axis, PLACES[way](np.arange(m), n, m, s), o, "floor" if is_old else "round_prefer_floor"
-            )
-    return x
+        reduced = x if not over else getattr(F, name)(x, axis=over, keepdims=keeps)
+    reduced = reduced if after is None else getattr(F, after)(reduced)
+    return reduced if reduced.dtype == x.dtype else reduced.astype(x.dtype)
 
 
-def _read_between(x: Any, axis: int, places: np.ndarray[Any, Any], o: Options, nearest: str) -> Any:
-    last = x.shape[axis] - 1
-    if o.get("mode", "nearest") == "nearest":
-        nearest_places = NEAREST[o.get("nearest_mode", nearest)](places)
-        return F.take(x, np.clip(nearest_places, 0, last).astype(np.int64), axis=axis)
-    places = np.clip(places, 0, last)
-    low = np.floor(places).astype(np.int64)
-    share = (places - low).reshape((-1, *[1] * (x.ndim - axis - 1))).astype(x.dtype)
-    return F.take(x, low, axis=axis) * (1 - share) + F.take(x, np.minimum(low + 1, last), axis=axis) * share
+def _place(function: str, o: Options, x: Any) -> Any:
+    axis = o.get("axis", 0)
+    turned = F.flip(x, axis=axis) if o.get("select_last_index") else x
+    place = getattr(F, function)(turned, axis=axis, keepdims=bool(o.get("keepdims", 1)))
+    return x.shape[axis] - 1 - place if o.get("select_last_index") else place
 
 
-def _normalize_channels(o: Options, x: Any) -> Any:
-    """Divide by powers of sums of squares of neighbouring channels (Krizhevsky et al. 2012, section 3.3)."""
-    size, n = o["size"], x.shape[1]
-    before = (size - 1) // 2
-    check_size("LRN", [size])
-    squares = F.pad(x * x, [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)])
-    total = sum([squares[:, k : k + n] for k in range(max(0, before + 1 - n), min(size, before + n))])
-    return x / (o.get("bias", 1.0) + o.get("alpha", 1e-4) / size * total) ** o.get("beta", 0.75)
+operators({f"Reduce{n}": functools.partial(_reduce, n) for n in REDUCTIONS}, "axes keepdims noop_with_empty_axes")
+operators({n: functools.partial(_place, n.lower()) for n in ("ArgMax", "ArgMin")}, "axis keepdims select_last_index")
+POOLS: dict[str, Callable[[Options, Any], Any]] = {
+    "GlobalAveragePool": lambda _o, x: F.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True),
+    "GlobalMaxPool": lambda _o, x: F.max(x, axis=tuple(range(2, x.ndim)), keepdims=True),
+}
+operators(POOLS)
 
 
-def _instance_norm(o: Options, x: Any, scale: Any, shift: Any) -> Any:
-    z = nn.standardize(x, tuple(range(2, x.ndim)), eps=o.get("epsilon", 1e-5))
-    return F.moveaxis(F.moveaxis(z, 1, -1) * scale + shift, -1, 1)
+@operator("CumSum CumProd", "exclusive reverse")
+def _run_total(o: Options, x: Any, axis: Any) -> Any:
+    place, back, blank = read_ints(axis)[0], o.get("reverse"), int(o.kind == "CumProd")
+    x = F.flip(x, axis=place) if back else x
+    if o.get("exclusive") and x.shape[place]:
+        whole = (slice(None),) * (place % x.ndim)
+        x = F.concat([F.full_like(x[(*whole, slice(1))], blank), x[(*whole, slice(-1))]], axis=place)
+    totals = (F.cumulative_prod if blank else F.cumulative_sum)(x, axis=place, dtype=x.dtype)
+    return F.flip(totals, axis=place) if back else totals
 
 
-def _slope(o: Options, x: Any, slope: Any) -> Any:
-    if o.version < 7 and slope.ndim == 1:  # one of each channel
-        slope = slope.reshape((-1, *[1] * (x.ndim - 2)))
-    return F.where(x < 0, x * slope, x)
+@operator("TopK", "axis largest sorted", results=2)
+def _top(o: Options, x: Any, k: Any) -> Any:
+    axis, count = o.get("axis", -1), read_ints(k)[0]
+    if not 0 <= count <= x.shape[axis]:
+        raise ExportError(f"from_onnx: TopK takes more than there is: got k={count} of {[*x.shape]}; mend the model")
+    order = F.take(F.argsort(x, axis=axis, descending=bool(o.get("largest", 1))), np.arange(count), axis=axis)
+    return F.take_along_axis(x, order, axis=axis), order
 
 
 def _shares(function: Callable[..., Any], o: Options, x: Any) -> Any:
@@ -488,138 +438,37 @@ def _shares(function: Callable[..., Any], o: Options, x: Any) -> Any:
     return function(x, tuple(range(o.get("axis", 1) % x.ndim, x.ndim)))
 
 
-def _tile(_o: Options, x: Any, times: Any) -> Any:
-    check_size("Tile", [n * t for n, t in zip(x.shape, _ints(times), strict=True)])
-    return F.tile(x, tuple(_ints(times)))
+def _first_largest(x: Any, axis: Any) -> Any:
+    """Return 1 at the first of the largest, and 0 elsewhere."""
+    axes = (axis,) if isinstance(axis, int) else axis
+    flat = F.moveaxis(x, axes, range(-len(axes), 0))
+    rows = flat.reshape((*flat.shape[: flat.ndim - len(axes)], -1))
+    hot = F.argmax(rows, axis=-1, keepdims=True) == F.arange(rows.shape[-1])
+    return F.moveaxis(hot.reshape(flat.shape), range(-len(axes), 0), axes).astype(x.dtype)
 
 
-def _expand(_o: Options, x: Any, lengths: Any) -> Any:
-    shape = np.broadcast_shapes(x.shape, tuple(_ints(lengths)))
-    check_size("Expand", shape)
-    return F.broadcast_to(x, shape)
+SHARES = {"Hardmax": _first_largest, "LogSoftmax": nn.log_softmax, "Softmax": nn.softmax}
+operators({n: functools.partial(_shares, function) for n, function in SHARES.items()}, "axis")
 
 
-def _fill(o: Options, lengths: Any) -> Any:
-    check_size("ConstantOfShape", _ints(lengths))
-    return F.broadcast_to(o.get("value", np.zeros(1, np.float32))[0], tuple(_ints(lengths)))
-
-
-def _batch_norm(o: Options, x: Any, scale: Any, shift: Any, mean: Any, variance: Any) -> Any:
-    if o.version < 7 and not o.get("is_test"):
-        raise ExportError("from_onnx: BatchNormalization trains: got is_test=0; write the model for inference")
-    slope = scale / F.sqrt(variance + o.get("epsilon", 1e-5))
-    return F.moveaxis((F.moveaxis(x, 1, -1) - mean) * slope + shift, -1, 1)
-
-
-def _layer_norm(o: Options, x: Any, scale: Any, shift: Any = None) -> Any:
-    axes, eps = tuple(range(o.get("axis", -1) % x.ndim, x.ndim)), o.get("epsilon", 1e-5)
-    z = nn.standardize(x, axes, eps=eps) * scale
-    z = z if shift is None else z + shift
-    moments = [F.mean(x, axis=axes, keepdims=True), 1 / F.sqrt(F.var(x, axis=axes, keepdims=True) + eps)]
-    return (z, *[m.astype(np.float32) for m in moments])[: o.outputs]
-
-
-PLAIN = """Abs Acos Acosh Add Asin Asinh Atan Atanh Ceil Cos Cosh Equal Erf Exp Floor Greater IsNaN Less Log MatMul Round
-    Sign Sin Sinh Sqrt Tan Tanh Reciprocal Where"""  # which have the names of afx's functions, in small letters
-NAMES = {  # and those of another name
-    "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseNot": "bitwise_invert", "BitwiseOr": "bitwise_or",
-    "BitwiseXor": "bitwise_xor", "GreaterOrEqual": "greater_equal", "LessOrEqual": "less_equal", "Mul": "multiply",
-    "Neg": "negative", "Not": "logical_not", "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
-}  # fmt: skip
-NORMS = {  # what stands before a reduction and after it
-    "L1": ("abs", "sum", None), "L2": ("square", "sum", "sqrt"), "LogSum": (None, "sum", "log"),
-    "SumSquare": ("square", "sum", None),
-}  # fmt: skip
-PLACES: dict[
-    str, Callable[[Any, int, int, float], Any]
-] = {  # where elements of a resized axis lie: i of m, among n, s times as many
-    "align_corners": lambda i, n, m, s: i * ((n - 1) / (n * s - 1)) if m > 1 else i * 0.0,
-    "asymmetric": lambda i, _n, _m, s: i / s,
-    "half_pixel": lambda i, _n, _m, s: (i + 0.5) / s - 0.5,
-    "pytorch_half_pixel": lambda i, _n, m, s: (i + 0.5) / s - 0.5 if m > 1 else i * 0.0,
-}
-NEAREST: dict[str, Callable[[Any], Any]] = {
-    "ceil": np.ceil, "floor": np.floor,
-    "round_prefer_ceil": lambda p: np.floor(p + 0.5), "round_prefer_floor": lambda p: np.ceil(p - 0.5),
-}  # fmt: skip
-FIXED = {"Dropout", "Range", "Resize", "Upsample"}  # whose floats decide what is computed, and are no parameters
-FIRST_RESULTS = {"Dropout": 2, "LayerNormalization": 3, "TopK": 2}  # that are read, where there are several
-FOLDED = {"Max": F.maximum, "Min": F.minimum, "Sum": F.add}  # which take any number of operands
-OF_ONE: dict[str, Callable[[Options, Any], Any]] = {
-    "Cast": lambda o, x: x.astype(o["to"]),
-    "ConstantOfShape": _fill,
-    "Elu": lambda o, x: nn.elu(x, o.get("alpha", 1.0)),
-    "Flatten": lambda o, x: x.reshape((math.prod(x.shape[: o.get("axis", 1)]), -1)),
-    "Gelu": lambda o, x: nn.gelu(x, approximate=o.get("approximate") == "tanh"),
-    "GlobalMaxPool": lambda _o, x: F.max(x, axis=tuple(range(2, x.ndim)), keepdims=True),
-    "GlobalAveragePool": lambda _o, x: F.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True),
-    "Identity": lambda _o, x: x,
-    "LeakyRelu": lambda o, x: F.where(x < 0, x * o.get("alpha", 0.01), x),
-    "LRN": _normalize_channels,
-    "LogSoftmax": functools.partial(_shares, nn.log_softmax),
-    "Relu": lambda _o, x: nn.relu(x),
-    "Selu": lambda o, x: o.get("gamma", 1.05070098) * nn.elu(x, o.get("alpha", 1.67326324)),
-    "Shape": lambda o, x: np.array(x.shape[o.get("start") : o.get("end")], np.int64),
-    "Sigmoid": lambda _o, x: nn.sigmoid(x),
-    "Size": lambda _o, x: np.array(math.prod(x.shape)),
-    "Shrink": _shrink,
-    "Softmax": functools.partial(_shares, nn.softmax),
-    "Softplus": lambda _o, x: nn.softplus(x),
-    "Transpose": lambda o, x: F.permute_dims(x, o.get("perm", range(x.ndim)[::-1])),
-}
-OF_TWO: dict[str, Callable[[Options, Any, Any], Any]] = {
-    "BitShift": lambda o, x, y: getattr(F, f"bitwise_{o['direction'].lower()}_shift")(x, y),
-    "Expand": _expand,
-    "Gather": lambda o, x, i: F.take(x, i, axis=o.get("axis", 0)),
-    "GatherElements": lambda o, x, i: F.take_along_axis(
-        x, F.where(i < 0, i + x.shape[o.get("axis", 0)], i), o.get("axis", 0)
-    ),
-    "GatherND": lambda _o, x, i: x[tuple([i[..., k] for k in range(i.shape[-1])])],
-    "PRelu": _slope,
-    "Tile": _tile,
-    "Mod": lambda o, x, y: F.fmod(x, y) if o.get("fmod") else F.remainder(x, y),
-}
-
-
-def _call(function: str, o: Options, *xs: Any) -> Any:
-    return getattr(F, function)(*([xs[0], _align(o, *xs)] if "axis" in o.attributes else xs))
-
-
-def _join(o: Options, *xs: Any) -> Any:
-    return F.concat(xs, axis=o["axis"]) if o.kind == "Concat" else functools.reduce(FOLDED[o.kind], xs)
-
-
-def _count(_o: Options, *ends: Any) -> Any:
-    start, stop, step = [np.asarray(x).item() for x in ends]
-    check_size("Range", [max(0, math.ceil((stop - start) / step))])
-    return np.arange(start, stop, step, dtype=ends[0].dtype)
-
-
-def _constant(o: Options) -> Any:
-    return next(iter(o.attributes.values()))
-
-
-def _reaxis(o: Options, x: Any, axes: Any = None) -> Any:
-    given = None if axes is None else _ints(axes)
-    return (F.expand_dims if o.kind == "Unsqueeze" else F.squeeze)(x, None if given is None else tuple(given))
-
-
-def _power(o: Options, x: Any, y: Any) -> Any:
-    return F.pow(x, _align(o, x, y)).astype(x.dtype)
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    **OF_ONE, **OF_TWO, **dict.fromkeys(("Concat", *FOLDED), _join), "Dropout": _dropout,
-    **{n: functools.partial(_call, n.lower()) for n in PLAIN.split()},
-    **{n: functools.partial(_call, function) for n, function in NAMES.items()},
-    **{n: functools.partial(_place, n.lower()) for n in ("ArgMax", "ArgMin")},
-    **{f"Reduce{n}": functools.partial(_reduce, n) for n in REDUCTIONS},
-    "AveragePool": functools.partial(_pool, nn.avg_pool), "BatchNormalization": _batch_norm,
-    "Clip": functools.partial(_call, "clip"), "Constant": _constant, "Conv": _conv,
-    "ConvTranspose": _conv_transpose, "CumSum": _cumulative, "Div": _divide,
-    "Gemm": _gemm, "InstanceNormalization": _instance_norm, "LayerNormalization": _layer_norm,
-    "MaxPool": functools.partial(_pool, nn.max_pool), "Pad": _pad,
-    "IsInf": _infinite, "Pow": _power,
-    "Range": _count, "Reshape": _reshape, "Resize": _resize, "ScatterND": _scatter, "Slice": _slice, "Split": _split,
-    "Squeeze": _reaxis, "TopK": _top, "Unsqueeze": _reaxis, "Upsample": _resize,
-}  # fmt: skip
+@operator("NonMaxSuppression", "center_point_box")
+def _suppress(o: Options, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None) -> Any:
+    """Return batch, class and number of the boxes that overlap no better one of their class by more than a share."""
+    count, share = 0 if most is None else read_ints(most)[0], 0.0 if overlap is None else read_value(overlap).item()
+    edges, values = read_value(boxes).astype(np.float64), read_value(scores)
+    sides = [edges[..., :2], edges[..., 2:]]
+    if o.get("center_point_box"):
+        sides = [sides[0] - sides[1] / 2, sides[0] + sides[1] / 2]
+    low, high, chosen = np.minimum(*sides), np.maximum(*sides), list[tuple[int, int, int]]()
+    areas = np.prod(high - low, axis=-1)
+    for b, c in np.ndindex(*values.shape[:2]):
+        rest = np.argsort(-values[b, c], kind="stable")
+        rest = rest if least is None else rest[values[b, c][rest] > read_value(least).item()]
+        first = len(chosen)
+        while rest.size and len(chosen) - first < count:
+            best, rest = rest[0], rest[1:]
+            chosen.append((b, c, int(best)))
+            inner = np.clip(np.minimum(high[b, best], high[b, rest]) - np.maximum(low[b, best], low[b, rest]), 0, None)
+            common = np.prod(inner, axis=-1)
+            rest = rest[common <= share * (areas[b, best] + areas[b, rest] - common)]
+    return F.asarray(np.array(chosen, np.int64).reshape(-1, 3))
