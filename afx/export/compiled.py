@@ -8,7 +8,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
@@ -27,7 +27,16 @@ from afx.core.constants import __version__
 from afx.core.graph import Equation, Graph
 from afx.errors import ArgumentError, ExportError, FileFormatError, MissingExtraError
 from afx.export.exported import Exported, Machine, find_machine, write_header
-from afx.export.traced import C_TYPES, Slot, arguments_of, explain_name, name_slots, trace_arguments
+from afx.export.traced import (
+    C_TYPES,
+    KEYWORDS,
+    RESERVED,
+    Slot,
+    arguments_of,
+    explain_name,
+    name_slots,
+    trace_arguments,
+)
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.compiled_call import CompiledGraph, Denormals, check_denormals, with_backend
 from afx.transforms.compile.make_graph import Traced
@@ -182,8 +191,10 @@ def load(path: str | os.PathLike[str]) -> Exported:
     try:
         machine = Machine(**note["machine"])
         inputs, outputs = [tuple([_read_slot(item) for item in note[key]]) for key in ("inputs", "outputs")]
+        if len({slot.name for slot in (*inputs, *outputs)}) < len(inputs) + len(outputs):
+            raise ValueError("two slots of one name")
         exported = Exported(
-            str(note["name"]), machine, inputs, outputs, int(note["work_bytes"]), data, "", str(note["graph"]),
+            _read_name(note["name"], KEYWORDS.split()), machine, inputs, outputs, int(note["work_bytes"]), data, "", str(note["graph"]),
             str(note["version"]), bool(note["has_scalar"]),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
@@ -193,9 +204,13 @@ def load(path: str | os.PathLike[str]) -> Exported:
 
 def _read_slot(item: Any) -> Slot:
     path, name, shape, dtype = item
-    if not IDENTIFIER.fullmatch(str(name)):
+    return Slot(str(path), _read_name(name, RESERVED), tuple([int(n) for n in shape]), np.dtype(str(dtype)))
+
+
+def _read_name(name: Any, reserved: Collection[str]) -> str:
+    if not IDENTIFIER.fullmatch(str(name)) or name in reserved:
         raise ValueError(f"no name of C: {name!r}")
-    return Slot(str(path), str(name), tuple([int(n) for n in shape]), np.dtype(str(dtype)))
+    return str(name)
 
 
 # -- what comes in --

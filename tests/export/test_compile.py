@@ -24,6 +24,7 @@ from afx.errors import (
     IndexRangeError,
     ShapeError,
 )
+from afx.export.compiled import read_note, write_note
 from tests.export.cases import CASES, Case
 from tests.export.drivers import leaves_of, run_driver
 
@@ -221,6 +222,26 @@ def test_singular_systems_have_the_status_of_matrices(n: int) -> None:
         np.testing.assert_array_equal(compiled(2 * x), fn(2 * x))
         with pytest.raises(np.linalg.LinAlgError, match="singular"):
             compiled(np.zeros((n, n)))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"name": "f(void); int main"},
+        {"name": "double"},
+        {"inputs": [["x", "while", [3], "<f8"]]},
+        {"inputs": [["x", "work", [3], "<f8"]]},
+        {"inputs": [["x", "x */ int y", [3], "<f8"]]},
+        {"inputs": [["x", "result", [3], "<f8"]], "outputs": [["y", "result", [3], "<f8"]]},
+    ],
+)
+def test_forged_notes_write_no_header(tmp_path: Path, forged: dict[str, Any]) -> None:
+    """Names that are none in C, reserved, or there twice never come into the text of a header."""
+    _, path = export.compile(lambda x: x + 1, np.ones(3), name="plain").save(tmp_path)
+    note = read_note(path.read_bytes(), "the file")
+    path.write_bytes(write_note(note | forged))
+    with pytest.raises(FileFormatError, match="no name of C|two slots of one name"):
+        export.load(path)
 
 
 def test_wrong_arguments_are_named() -> None:
