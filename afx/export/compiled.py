@@ -194,7 +194,8 @@ def load(path: str | os.PathLike[str]) -> Exported:
         if len({slot.name for slot in (*inputs, *outputs)}) < len(inputs) + len(outputs):
             raise ValueError("two slots of one name")
         exported = Exported(
-            _read_name(note["name"], KEYWORDS.split()), machine, inputs, outputs, int(note["work_bytes"]), data, "", str(note["graph"]),
+            _read_name(note["name"], KEYWORDS.split()),
+            machine, inputs, outputs, int(note["work_bytes"]), data, "", str(note["graph"]),
             str(note["version"]), bool(note["has_scalar"]),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:

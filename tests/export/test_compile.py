@@ -240,7 +240,7 @@ def test_forged_notes_write_no_header(tmp_path: Path, forged: dict[str, Any]) ->
     _, path = export.compile(lambda x: x + 1, np.ones(3), name="plain").save(tmp_path)
     note = read_note(path.read_bytes(), "the file")
     path.write_bytes(write_note(note | forged))
-    with pytest.raises(FileFormatError, match="no name of C|two slots of one name"):
+    with pytest.raises(FileFormatError, match=r"no name of C|two slots of one name"):
         export.load(path)
 
 
