@@ -128,8 +128,7 @@ class Plan:
             return watch.run(self, *inputs)
         native = self._native
         if native is not None:
-            run = native.run
-            results = native.count(inputs, self) if run is None else run(inputs, self)
+            results = native.state.run(inputs, self)
             if results is not None:
                 return results
             native.note_refusal()
@@ -139,9 +138,15 @@ class Plan:
     def native(self) -> NativeCode | None:
         """Its machine code, made beside the first calls; None where none is wanted or the extra ``native`` is missing."""
         code = self._native
-        if code is not None and code.is_awaited:
+        if code is not None and code.job.is_awaited:
             code.compile()
         return code
+
+    @property
+    def code(self) -> NativeCode:
+        """Its machine code, which is asked by calls while there is some, or some to come."""
+        assert self._native is not None
+        return self._native
 
     def drop_buffers(self) -> None:
         """Free the buffers of NumPy's calls, as machine code has its own."""
@@ -198,7 +203,7 @@ class Plan:
     def idle_bytes(self) -> int:
         """Bytes of the buffers that it, and its machine code, keep between calls."""
         code = self._native
-        return self.idle.nbytes + (0 if code is None or code.own_idle is None else code.own_idle.nbytes)
+        return self.idle.nbytes + (0 if code is None else code.idle_bytes)
 
     @property
     def scratch(self) -> int:
@@ -212,7 +217,7 @@ class Plan:
         Captured arrays of more than 16 elements are left out, which its first line says; `afx.export.to_numpy` writes them.
         Once machine code runs, its kernels as pseudo-code beside the calls that are left, and why those are NumPy's.
         """
-        is_linked = self.native is not None and self.native.state == "linked"
+        is_linked = self.native is not None and self.native.is_linked
         return self.native.text("source") if self.native is not None and is_linked else self._executable.source
 
     @property

@@ -55,20 +55,20 @@ def _warm_up(library: str) -> None:
 def _until_taken_over(run: Callable[[], Any]) -> float:
     """Run until all machine code that was begun has come; return the seconds from the first call to the last code."""
     swap: Any = importlib.import_module("afx.compiler.native_backend.run.swap")
-    settle, times = swap.NativeCode.settle, list[float]()
+    become, times = swap.NativeCode.become, list[float]()
 
-    def settle_and_note(code: Any, state: str, run: Any) -> None:
-        settle(code, state, run)
+    def become_and_note(code: Any, state: Any) -> None:
+        become(code, state)
         times.append(time.perf_counter())
 
-    swap.NativeCode.settle = settle_and_note
+    swap.NativeCode.become = become_and_note
     service: Any = importlib.import_module("afx.compiler.native_backend.service.process").service
     start = time.perf_counter()
     try:
         while (not times or service.is_busy) and time.perf_counter() - start < PATIENCE:
             run()
     finally:
-        swap.NativeCode.settle = settle
+        swap.NativeCode.become = become
     return times[0] - start if times else math.nan  # later ones end trials
 
 

@@ -167,7 +167,8 @@ def measure(name: str, backend: str, folder: str, busy: int) -> dict[str, float]
         threading.Thread(target=_keep_busy, args=(ends,), daemon=True).start()
     calls, worst, start = 0, 0.0, time.perf_counter()
     while time.perf_counter() - start < PATIENCE:
-        is_there = any(c.state != "waiting" for c in codes) and not any(c.state == "compiling" for c in codes)
+        reasons = [c.status.reason for c in codes]
+        is_there = not all("not taken" in r for r in reasons) and not any("being compiled" in r for r in reasons)
         before = time.perf_counter()
         run()
         worst, calls = max(worst, time.perf_counter() - before), calls + 1
@@ -184,7 +185,7 @@ def measure(name: str, backend: str, folder: str, busy: int) -> dict[str, float]
         "taken": taken,
         "calls": calls,
         "later": statistics.median(times),
-        "linked": sum(c.state == "linked" for c in codes),
+        "linked": sum(c.is_linked for c in codes),
     }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.compiler.native_backend.run import swap, trial
+from afx.compiler.native_backend.run import swap
 from afx.compiler.target import use_target
 from afx.errors import MissingExtraError
 from tests.compiler.native_backend.native_run import FIRST_TIER, wait_for
@@ -77,9 +77,9 @@ class TestMachineCode:
         native = lowered.plan.native
         assert native is not None
         swap.start(native)
-        wait_for(lambda: native.state != "compiling")
+        wait_for(lambda: native.is_settled)
         assert (lowered.status.backend, "by turns" in lowered.status.reason) == ("native", True)
-        while isinstance(native.run, trial.Trial):
+        while isinstance(native.state, swap.OnTrial):
             fn(X)
         assert lowered.status.backend == "native" or "faster" in lowered.status.reason
         assert lowered.status.since is not None

@@ -250,7 +250,7 @@ class JitFunction(Generic[P, R]):
         self._donate = options.donated
         self._backend: Backend | None = options.backend
         self._denormals: Denormals | None = options.denormals
-        self._plain = not (options.static_nums or options.static_names or options.donated or options.backend)
+        self._plain = not (options.static_nums or options.static_names or options.donated)
 
     @overload
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...

@@ -30,7 +30,7 @@ def donating(fn: Callable[..., Any], *args: Any, tier: int = 1) -> Any:
     """Return a function that takes the memory of all its arguments, compiled for these."""
     with use_target(Target(backend="native", native_tier=1 if tier == 1 else 2)):
         jitted = afx.jit(fn, donate_argnums=tuple(range(len(args))))
-        assert jitted.lower(*args).plan.native.state == "linked"
+        assert jitted.lower(*args).plan.native.is_linked
 
     def call(*given: Any) -> Any:
         with use_target(Target(backend="native", native_tier=1 if tier == 1 else 2)):

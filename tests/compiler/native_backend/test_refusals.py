@@ -44,11 +44,11 @@ def test_single_refusals_end_no_kernel() -> None:
     with use_target(FIRST_TIER), np.errstate(all="call", call=lambda *_: None):
         code = fn.lower(GOOD).plan.native
         assert code is not None
-        kernel = code.run
+        linked = code.state
         for _ in range(REFUSED_MAX_CALLS):
             for x in (BAD, BAD, GOOD):
                 np.testing.assert_array_equal(fn(x), 1 / np.sqrt(x))
-            assert code.run is kernel
+            assert code.state is linked
         assert code.status.refusals == 2 * REFUSED_MAX_CALLS
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import operator
 import os
 import sys
 import threading
@@ -17,7 +18,7 @@ import numpy as np
 
 from afx.compiler.native_backend.llvm.team import DISMISSED, ENDED, JOB, MEMBERS, TEAM_BYTES, TICKET
 from afx.compiler.native_backend.program.interface import PARTS, Interface
-from afx.compiler.native_backend.run.trial import NumpyPlan, Run
+from afx.compiler.native_backend.run.job import NumpyPlan, Run
 from afx.compiler.native_backend.service.helper import log
 from afx.compiler.native_backend.service.link import Kernel
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
@@ -224,7 +225,8 @@ class Runner:
         idle, free, empty, ndarray = self.idle, self.idle.recent, np.empty, np.ndarray
         has_pools, max_free = any(self.pools), idle.max_sets
         taken = {out for out, _ in donated}
-        fresh = [(0, dtype) if k in taken else (shape, dtype) for k, (shape, dtype) in enumerate(outputs)]
+        shapes = [0 if k in taken else shape for k, (shape, _) in enumerate(outputs)]
+        dtypes = [dtype for _, dtype in outputs]
 
         def run(values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
             try:
@@ -232,11 +234,8 @@ class Runner:
             except IndexError:
                 space = idle.take_older() or self._space()
             memory, pools = space
-            if has_pools:
-                made = zip(outputs, pools, strict=True)
-                outs = [empty(shape, dtype) if pool is None else pool() for (shape, dtype), pool in made]
-            else:
-                outs = [empty(shape, dtype) for shape, dtype in fresh]
+            # no comprehension, which is a call
+            outs = list(map(operator.call, pools) if has_pools else map(empty, shapes, dtypes))
             for out, k in donated:
                 outs[out] = donated_or_empty(values[k])
             if scalars:  # NumPy's scalars and Python's numbers
@@ -277,10 +276,10 @@ class Runner:
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line; results stay those of the kernel
         return outs
 
-    def _space(self) -> tuple[tuple[Any, ...], list[Callable[[], Any] | None]]:
+    def _space(self) -> tuple[tuple[Any, ...], list[Callable[[], Any]]]:
         """Return memory of one call at a time: a kernel's last arguments, and where arrays of results come from."""
-        pools: list[Callable[[], Any] | None] = [
-            OutputPool(Aval(shape, dtype), self.target.pool_max_arrays) if pooled else None
+        pools: list[Callable[[], Any]] = [
+            OutputPool(Aval(shape, dtype), self.target.pool_max_arrays) if pooled else partial(np.empty, shape, dtype)
             for (shape, dtype), pooled in zip(self.outputs, self.pools, strict=True)
         ]
         for out, _ in self.donated:

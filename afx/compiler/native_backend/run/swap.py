@@ -1,8 +1,26 @@
-"""Swap-in of machine code: plans run NumPy until their kernel is ready, then the kernel, with the same bits.
+r"""Swap-in of machine code: plans run NumPy until their kernel is ready, then the kernel, with the same bits.
 
 A plan is compiled once its calls have taken some milliseconds in all; the process that compiles needs none of this
 one's time. As no bit depends on when a kernel comes, none waits for it. Calls that the kernel refuses, and those that
 meet floating-point errors which are not ignored, run NumPy's plan, which warns at the user's line.
+
+Each call is answered by the state in which its plan's machine code is::
+
+               calls took long                it cannot be made
+    Waiting --------------------> Compiling --------------------------------------> Refused
+     |  ^ \                        |      \                                           ^
+     |  |  \ code is kept:         |       \ its bits are its own,                    | it refuses several
+     |  |   \ as if it arrived     |        \ or the call waits for it               | calls in a row
+     |  |    \---------------------|         \                                        |
+     |  |                          v          \-------------->        it refuses      |
+     |  |                       OnTrial ---------------------> Linked -----------> Faltering
+     |  | a call took long       |  ^      it was faster              <-----------
+     v  |                        v  | minutes later                    it takes a call
+    Trusted                    Doubted
+    (NumPy's calls were faster: in an earlier process; in the trial)
+
+A call that is interrupted while it begins to compile leaves its plan waiting; so does a fork, in the child. `OnTrial`
+falters as `Linked` does. `Trusted` and `Doubted` are kinds of `Refused`.
 """
 
 from __future__ import annotations
@@ -13,284 +31,419 @@ import importlib.util
 import os
 import threading
 import time
-import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal, Protocol, TypeAlias
 
-from afx.compiler.native_backend.run.trial import NumpyPlan, Run, Trial, run_numpy
+import attrs
+
+from afx.compiler.native_backend.run.job import Job, Kernels, NumpyPlan, Run
+from afx.compiler.native_backend.run.trial import Trial
 from afx.compiler.native_backend.service.helper import FASTER_BY_NUMPY, NOT_INSTALLED, REFUSED, code_folder, log, warn
 from afx.compiler.report import PlanStatus
-from afx.compiler.schedule.schedule import Loop, Schedule
+from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import DEFAULT, Target, current
 from afx.core.registry import loaded_modules
 from afx.runtime.buffer_cache import IdleBuffers
 from afx.runtime.thread_pool import between_forks, renew_after_fork
 
-REASONS = {
-    "waiting": f"its calls have not taken {DEFAULT.native.compile_min_seconds * 1e3:g} ms yet",
-    "compiling": "it is being compiled",
-}
+SHORT = f"its calls have not taken {DEFAULT.native.compile_min_seconds * 1e3:g} ms yet"
+AWAITED = "it is compiled before its first call"
+
+# --- Machine code of one plan
+
+
+class Plan(NumpyPlan, Protocol):
+    """A plan with machine code: states know theirs by it alone, so that a plan that is dropped frees all of it at once."""
+
+    @property
+    def code(self) -> NativeCode:
+        """Its machine code."""
+        ...
+
+
+class State(Protocol):
+    """Who answers the next call, and why."""
+
+    @property
+    def run(self) -> Callable[[Sequence[Any], Plan], list[Any] | None]:
+        """``run(values, plan)`` gives results, or None where NumPy's plan shall run."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why it is not, or may not stay, machine code."""
+        ...
 
 
 class NativeCode:
     """Machine code of one plan, from none to linked.
 
     Attributes:
-        run: ``run(values, plan)`` gives results, or None where NumPy's plan shall run; None before it is compiled.
-        state: ``waiting``, ``compiling``, ``linked``, or why there is none.
-        schedule: of the plan.
-        target: what it is compiled for.
-        policy: what holds BLAS to one thread, as in NumPy's plan.
-        idle: the buffers of the plan, whose size counts machine code too.
-        own_idle: those of the kernels, None before they are linked.
-        key: under which kernels are kept, an empty text where it is not known, or none are.
-        has_looked: whether what earlier processes kept was looked for.
-        is_awaited: whether the first call waits for it.
-        is_long: whether NumPy's plan is so slow that its first call waits, for as long as that would take at most.
-        trusts: whether what earlier processes found is believed: that NumPy's calls were faster.
+        job: what it is made of.
+        state: who answers the next call.
         since: the time at which it was settled who runs, None before.
         refusals: calls that a kernel left to NumPy's plan.
     """
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        target: Target,
-        policy: Sequence[AbstractContextManager[None]],
-        idle: IdleBuffers,
-    ) -> None:
-        self.schedule = schedule
-        self.target = target
-        self.policy = policy
-        self.idle: IdleBuffers = idle
-        self.own_idle: IdleBuffers | None = None
-        self.key: str = ""
-        self.has_looked: bool = False
-        self.is_long: bool = False
-        self.trusts: bool = True
-        self._has_asked = False
-        self._arrived: tuple[Any, str] | None = None
-        self.is_awaited: bool = target.backend == "native"
-        self.run: Run | None = None
-        self._state: str = "waiting"
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.state: State = Waiting(job)
         self.since: float | None = None
         self.refusals: int = 0
-        self._refused_in_a_row = 0
-        self._seconds = 0.0
-        self._lock, self._taking = threading.Lock(), threading.Lock()
-        self._ready = threading.Event()
+        self._lock = threading.Lock()
         renew_after_fork(self)
 
+    def become(self, state: State) -> None:
+        """Let this state, which settles who runs, answer from now on."""
+        before, self.state, self.since = self.state, state, time.time()
+        if isinstance(before, Compiling):
+            before.ready.set()
+
     @property
-    def state(self) -> str:
-        """``waiting``, ``compiling``, ``linked``, or why there is none."""
-        if self._arrived is not None:
-            self.take_arrived()
-        return self._state
+    def is_settled(self) -> bool:
+        """Whether it is made, or none is; what has arrived is linked."""
+        if isinstance(self.state, Compiling):
+            self.state.link(self)
+        return not isinstance(self.state, (Waiting, Compiling))
 
-    def arrive(self, made: Any, reason: str) -> None:
-        """Note what was made, or why nothing was: the next call links it, as nobody else takes the lock from it."""
-        self._arrived = made, reason
-        if self._state == "compiling" and not self.is_awaited:
-            self.run = _LinkFirst(self)
-        self._ready.set()
+    @property
+    def is_linked(self) -> bool:
+        """Whether a kernel answers the next call."""
+        return self.is_settled and isinstance(self.state, (Linked, OnTrial, Faltering))
 
-    def take_arrived(self) -> None:
-        """Link what has arrived; a call that is interrupted leaves it to the next one."""
-        if not self._taking.acquire(blocking=False):
-            return
-        try:
-            if self._arrived is not None and self._state == "compiling":
-                _load_start().take(self, *self._arrived)
-            self._arrived = None
-        finally:
-            self._taking.release()
-
-    def compile(self) -> None:
-        """Have it compiled beside the calls; where it is awaited, return when that is done."""
-        while True:
-            self._begin()
-            if not self.is_awaited:
-                return
-            self._ready.wait()
-            if self._arrived is not None:
-                with self._taking:  # where another thread links it, that has ended
-                    pass
-            if self.state not in (
-                "waiting",
-                "compiling",
-            ):  # as it is again where another thread, which began, was interrupted
-                return
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Ask for it, unless another thread has: a call that is interrupted here leaves it to the next one."""
-        begins = False
+        compiling = None
         try:
             with self._lock:
-                begins = self._state == "waiting"
-                if begins:
-                    self._state, self.run = "compiling", None if self.is_awaited else leave_room
-            if begins:
+                if isinstance(self.state, Waiting):
+                    compiling = self.state = Compiling(self.state)
+            if compiling is not None:
                 start(self)
         except BaseException:
-            if begins:
-                self._wait_again()
+            if compiling is not None and self.state is compiling:
+                self.state = compiling.waiting
+                compiling.ready.set()
             raise
+
+    def compile(self) -> None:
+        """Have it compiled, and wait for that: again where another thread, which began, was interrupted."""
+        while not self.is_settled:
+            self.begin()
+            if isinstance(state := self.state, Compiling):
+                state.ready.wait()
+                state.link(self, waits=True)
+
+    def note_refusal(self) -> None:
+        """Count a call that was left to NumPy's plan, where a kernel runs; one too many in a row ends that."""
+        state = self.state
+        if isinstance(state, (Linked, OnTrial)):
+            self.state = state = Faltering(state)
+        if not isinstance(state, Faltering):
+            return
+        self.refusals += 1
+        state.refused += 1
+        if state.refused >= self.job.target.native.refused_max_calls:
+            reason = REFUSED.format(state.refused)
+            self.become(Refused(reason))
+            log(f"{reason}; it runs NumPy's plan from now on", is_asked=self.job.is_awaited)
+
+    @property
+    def status(self) -> PlanStatus:
+        """Who answers the next call."""
+        backend: Literal["native", "numpy"] = "native" if self.is_linked else "numpy"
+        return PlanStatus(backend, self.state.reason, self.since, self.refusals)
+
+    @property
+    def idle_bytes(self) -> int:
+        """Bytes of the buffers that its kernels keep between calls."""
+        state = self.state.state if isinstance(self.state, Faltering) else self.state
+        return state.kernels.idle.nbytes if isinstance(state, (Linked, OnTrial, Doubted)) else 0
 
     def text(self, form: str) -> str:
         """Return ``source``, ``llvm`` or ``assembly``, made in this process; empty where it has no native form."""
         from afx.compiler.native_backend.service.build import text_of
 
-        return text_of(self.schedule, self.target, form)
-
-    def settle(self, state: str, run: Run) -> None:
-        """Run this from now on."""
-        self._state, self.run, self._refused_in_a_row = state, run, 0
-        self.since = time.time()
-        self._ready.set()
-
-    def note_refusal(self) -> None:
-        """Count a call that was left to NumPy's plan, where a kernel runs; one too many in a row ends that."""
-        run = self.run
-        if self.state != "linked" or run is None:
-            return
-        self.refusals += 1
-        self._refused_in_a_row += 1
-        if self._refused_in_a_row >= self.target.native.refused_max_calls:
-            reason = REFUSED.format(self._refused_in_a_row)
-            self.give_up(reason)
-            log(f"{reason}; it runs NumPy's plan from now on", is_asked=self.is_awaited)
-        elif self._refused_in_a_row == 1:
-            self.run = _Watched(self, run)
-
-    def take_back(self, run: Run) -> None:
-        """Run a kernel by itself, which has taken a call again."""
-        self.run, self._refused_in_a_row = run, 0
-
-    @property
-    def status(self) -> PlanStatus:
-        """Who answers the next call."""
-        if self.state == "linked":
-            on_trial = "the kernel and NumPy's calls are timed by turns" if isinstance(self.run, Trial) else ""
-            return PlanStatus("native", on_trial, self.since, self.refusals)
-        reason = REASONS.get(self.state, self.state)
-        if self.state == "waiting" and self.is_awaited:
-            reason = "it is compiled before its first call"
-        return PlanStatus("numpy", reason, self.since, self.refusals)
-
-    def give_up(self, reason: str) -> None:
-        """Run NumPy's plan from now on."""
-        self.settle(reason, run_numpy)
+        return text_of(self.job.schedule, self.job.target, form)
 
     def renew(self) -> None:
         """Take a new lock in a forked process, in which nobody compiles."""
-        self._lock, self._taking = threading.Lock(), threading.Lock()
-        if self._arrived is None:
-            self._wait_again()
+        self._lock = threading.Lock()
+        if isinstance(self.state, Compiling):
+            self.state = self.state.renewed()
 
-    def _wait_again(self) -> None:
-        if self._state == "compiling":
-            self._state, self.run = "waiting", None
-            self._ready.set()
-            self._ready = threading.Event()
 
-    def _begin_early(self) -> None:
-        """Link what earlier processes kept; where NumPy's plan is slow, wait for machine code as long as that would run."""
-        seconds = count_calls(self.schedule) * self.target.native.numpy_call_seconds
-        self.is_long = seconds >= self.target.native.wait_min_seconds
-        if has_kept():
-            try:
-                if not _load_start().look(self):
-                    _start_compiler()  # the calls that are to be counted will ask for it
-            except Exception as error:  # no memory, say
-                log(f"kept code could not be looked for ({error})", is_asked=False)
-        if self.is_long and self._state == "waiting":
-            self._begin()
-            self._ready.wait(2 * seconds)  # which is the least that it takes
-            if self._arrived is not None:
-                self.take_arrived()
+# --- Before there is machine code: waiting, and compiling
 
-    def trust_numpy(self, seconds: float) -> None:
-        """Run NumPy's plan, as an earlier process found it faster; a call that takes long asks again."""
-        self.settle(FASTER_BY_NUMPY, _Trusted(self, seconds))
+Arrival: TypeAlias = "tuple[Any, str]"  # what was made, or None and why
 
-    def ask_again(self) -> None:
-        """Forget who was faster: the next call looks for machine code once more, without a word of earlier processes."""
-        self.trusts = self.has_looked = self._has_asked = False
-        self._ready = threading.Event()
-        self._state, self.run = "waiting", None
 
-    def count(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+class Waiting:
+    """NumPy's calls run until they have taken some time; where machine code is awaited, the first call waits for it."""
+
+    __slots__ = ("_has_begun", "_has_looked", "_seconds", "_trusts", "reason")
+
+    def __init__(self, job: Job, *, trusts: bool = True) -> None:
+        """Take whether what earlier processes found is believed: that NumPy's calls were faster."""
+        self.reason = AWAITED if job.is_awaited else SHORT
+        self._trusts = trusts
+        self._has_begun = self._has_looked = False
+        self._seconds = 0.0
+
+    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
         """Run NumPy's plan and ask for machine code once that has taken some time; wait for it where it is awaited."""
-        if self.is_awaited:
-            self.compile()
-            return None if self.run is None else self.run(values, plan)
-        if not self._has_asked:
-            self._has_asked = True
-            self._begin_early()
-            if self.run is not None:
-                return self.run(values, plan)
+        code = plan.code
+        if code.job.is_awaited:
+            code.compile()
+        elif not self._has_begun:
+            self._has_begun = True
+            self._begin_early(code)
+        if code.state is not self:
+            return code.state.run(values, plan)
         start = time.perf_counter()
         results = plan.run_numpy(*values)
         self._seconds += time.perf_counter() - start
-        if self._seconds >= self.target.native.compile_min_seconds:
-            self.compile()
+        if self._seconds >= code.job.target.native.compile_min_seconds:
+            code.begin()
+        return results
+
+    def _begin_early(self, code: NativeCode) -> None:
+        """Link what earlier processes kept; where NumPy's plan is slow, wait for machine code as long as that would run."""
+        job = code.job
+        if has_kept():
+            try:
+                if not self.look(code):
+                    _start_compiler()  # the calls that are to be counted will ask for it
+            except Exception as error:  # no memory, say
+                log(f"kept code could not be looked for ({error})", is_asked=False)
+        if job.is_long and code.state is self:
+            code.begin()
+            if isinstance(state := code.state, Compiling):
+                state.ready.wait(2 * job.numpy_seconds)  # which is the least that it takes
+                state.link(code)
+
+    def look(self, code: NativeCode) -> bool:
+        """Run what an earlier process kept, where there is something; tell whether there is."""
+        if self._has_looked:
+            return False
+        self._has_looked = True
+        kept = _load_start().look(code.job, self._trusts)
+        if kept is not None:
+            is_slower = kept.made is None
+            code.become(Trusted() if is_slower else _link(code.job, kept.made, "", is_tried=kept.is_tried))
+        return kept is not None
+
+
+class Compiling:
+    """It is being compiled: NumPy's calls run, or wait for it; the next call links what another thread brings.
+
+    Attributes:
+        waiting: what it was before, and is again where its start is interrupted.
+        ready: set once something has arrived, or nothing will.
+    """
+
+    __slots__ = ("_arrived", "_linking", "ready", "waiting")
+    reason = "it is being compiled"
+
+    def __init__(self, waiting: Waiting, arrived: Arrival | None = None) -> None:
+        self.waiting = waiting
+        self.ready = threading.Event()
+        self._arrived = arrived
+        self._linking = threading.Lock()
+
+    def arrive(self, made: Any, reason: str) -> None:
+        """Note what was made, or why nothing was: the next call links it, as nobody else takes the lock from it."""
+        self._arrived = made, reason
+        self.ready.set()
+
+    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+        """Link what has arrived, unless another thread does, and run it; else NumPy's plan."""
+        code = plan.code
+        if code.job.is_awaited:
+            code.compile()
+        elif self._arrived is None:
+            leave_room()
+        else:
+            self.link(code)
+        state = code.state
+        return plan.run_numpy(*values) if state is self else state.run(values, plan)
+
+    def link(self, code: NativeCode, *, waits: bool = False) -> None:
+        """Link what has arrived; a call that is interrupted leaves it to the next one.
+
+        Args:
+            code: whose state this is.
+            waits: whether to wait for another thread that links it.
+        """
+        if self._arrived is None or not self._linking.acquire(blocking=waits):
+            return
+        try:
+            if code.state is self:
+                code.become(_link(code.job, *self._arrived))
+        finally:
+            self._linking.release()
+
+    def renewed(self) -> Waiting | Compiling:
+        """Return what it is in a forked process, in which nobody compiles, and another thread's locks stay locked."""
+        return self.waiting if self._arrived is None else Compiling(self.waiting, self._arrived)
+
+
+_slept = [0.0]  # when that last was
+
+
+def leave_room() -> None:
+    """Leave Python's lock to the thread that starts the compiler and links, now and then: sleep for a moment.
+
+    A thread that gives the lock away for moments, as NumPy's calls do, and takes it back before another one wakes up,
+    keeps it for ever: Python asks for it only where nobody gave it away for some milliseconds.
+    """
+    if time.perf_counter() - _slept[0] > current.target.service.room_every_seconds:
+        time.sleep(current.target.service.room_seconds)
+        _slept[0] = time.perf_counter()
+
+
+def _link(job: Job, made: Any, reason: str, *, is_tried: bool = False) -> State:
+    """Link what was made: it stays where it was tried before, or has bits of its own."""
+    if made is None:
+        return Refused(reason)
+    try:
+        kernels: Kernels = _load_start().link(job, made)
+    except Exception as error:
+        warn("plan", f"machine code cannot be linked ({type(error).__name__}: {error})")
+        return Refused(f"it cannot be linked: {error}")
+    if job.target.tier > 1 or is_tried or (kernels.is_whole and (job.is_awaited or job.is_long)):
+        return Linked(kernels, kernels.run)
+    return OnTrial(job, kernels)
+
+
+# --- With machine code: on trial, linked, or left to NumPy's plan
+
+
+class OnTrial:
+    """The first calls of kernels are timed by turns with NumPy's plan, which gives the same; the faster one stays."""
+
+    __slots__ = ("_trial", "kernels")
+    reason = "the kernel and NumPy's calls are timed by turns"
+
+    def __init__(self, job: Job, kernels: Kernels) -> None:
+        self.kernels = kernels
+        self._trial = Trial(kernels.run, job.target.native)
+
+    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+        """Run one of both."""
+        results, is_faster = self._trial.run(values, plan)
+        if is_faster is not None:
+            job = plan.code.job
+            plan.code.become(Linked(self.kernels, self.kernels.run) if is_faster else Doubted(job, self.kernels))
+            if is_faster:
+                plan.drop_buffers()
+            _load_start().keep_verdict(job, is_faster)
         return results
 
 
-# What runs for a while knows its `NativeCode` weakly: a plan that is dropped is freed with all its machine code at once.
+@attrs.frozen(eq=False)
+class Linked:
+    """Kernels run."""
+
+    kernels: Kernels
+    run: Run
+    reason: str = ""
 
 
-class _LinkFirst:
-    """Links what has arrived, unless another thread does, and runs."""
+class Faltering:
+    """Kernels that have refused their last calls: once they take one, they run by themselves again.
 
-    def __init__(self, code: NativeCode) -> None:
-        self._code = weakref.ref(code)
+    Attributes:
+        state: what it was before.
+        refused: how many calls in a row.
+    """
 
-    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
-        code = self._code()
-        if code is not None:
-            code.take_arrived()
-        run = None if code is None else code.run
-        return plan.run_numpy(*values) if run is None or run is self else run(values, plan)
+    __slots__ = ("refused", "state")
 
+    def __init__(self, state: Linked | OnTrial) -> None:
+        self.state = state
+        self.refused = 0
 
-class _Watched:
-    """A kernel that has refused its last call: once it takes one, it runs by itself again."""
+    @property
+    def reason(self) -> str:
+        """Why they may not stay."""
+        return self.state.reason
 
-    def __init__(self, code: NativeCode, run: Run) -> None:
-        self._code, self._run = weakref.ref(code), run
-
-    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
-        results, code = self._run(values, plan), self._code()
-        if results is not None and code is not None and code.run is self:
-            code.take_back(self._run)
+    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+        """Run them."""
+        results, code = self.state.run(values, plan), plan.code
+        if results is not None and code.state is self:
+            code.state = self.state
         return results
 
 
-class _Trusted:
-    """NumPy's plan, as an earlier process found it faster; a call that takes long asks again."""
+class Refused:
+    """NumPy's plan runs, as its reason says."""
 
-    def __init__(self, code: NativeCode, seconds: float) -> None:
-        self._code, self._seconds = weakref.ref(code), seconds
+    __slots__ = ("reason",)
 
-    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+        """Leave a call to NumPy's plan."""
+        return plan.run_numpy(*values)
+
+
+class Doubted(Refused):
+    """NumPy's calls were faster, for some minutes: who was on a busy machine is asked again."""
+
+    __slots__ = ("end", "kernels")
+
+    def __init__(self, job: Job, kernels: Kernels) -> None:
+        super().__init__(FASTER_BY_NUMPY)
+        self.kernels = kernels
+        self.end = time.perf_counter() + job.target.native.trial_again_seconds
+
+    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+        """Run NumPy's plan, or another trial."""
+        code = plan.code
+        if time.perf_counter() < self.end or code.state is not self:
+            return plan.run_numpy(*values)
+        code.become(OnTrial(code.job, self.kernels))
+        return code.state.run(values, plan)
+
+
+class Trusted(Refused):
+    """NumPy's calls were faster in an earlier process; a call that takes long looks for machine code all the same."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(FASTER_BY_NUMPY)
+
+    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+        """Run NumPy's plan; after a long call, the next one waits for machine code as the first one did."""
         start = time.perf_counter()
         results = plan.run_numpy(*values)
-        code = self._code()
-        if time.perf_counter() - start > self._seconds and code is not None and code.run is self:
-            code.ask_again()
+        code = plan.code
+        if time.perf_counter() - start > current.target.service.trusted_max_seconds and code.state is self:
+            code.state = Waiting(code.job, trusts=False)
         return results
+
+
+# --- How it starts
 
 
 def start(code: NativeCode) -> None:
     """Have machine code made; whatever goes wrong, NumPy's plan runs."""
+    compiling = code.state
+    if not isinstance(compiling, Compiling):
+        return
     try:
-        _load_start().start(code)
+        if not compiling.waiting.look(code):
+            reason = _load_start().start(code.job, compiling.arrive)
+            if reason:
+                code.become(Refused(reason))
     except Exception as error:  # no memory, say, or an llvmlite that cannot be loaded
         warn("plan", f"a program could not be given to the compiler ({type(error).__name__}: {error})")
-        code.give_up(f"it could not be given to the compiler: {error}")
+        code.become(Refused(f"it could not be given to the compiler: {error}"))
 
 
 def _load_start() -> Any:
@@ -328,12 +481,6 @@ def _start_compiler() -> None:
     service.start(loaded_modules())
 
 
-def count_calls(schedule: Schedule) -> int:
-    """Return how many calls of NumPy a plan makes, where a condition ends a loop those of one step."""
-    loops = [i for i in schedule.instructions if isinstance(i, Loop)]
-    return len(schedule) + sum([(i.length or 1) * sum([1 + count_calls(body) for body in i.bodies]) for i in loops])
-
-
 def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:
     """Return each instruction with the reason why it has no native form, an empty text where it has one.
 
@@ -352,27 +499,6 @@ def status_without_code(schedule: Schedule, target: Target) -> PlanStatus:
     return PlanStatus("numpy", "it has no instructions" if is_installed() else NOT_INSTALLED)
 
 
-class _LeaveRoom:
-    """Leaves calls to NumPy's plan, and Python's lock to the thread that starts the compiler and links, now and then.
-
-    A thread that gives the lock away for moments, as NumPy's calls do, and takes it back before another one wakes up,
-    keeps it for ever: Python asks for it only where nobody gave it away for some milliseconds.
-    """
-
-    def __init__(self) -> None:
-        self._last = 0.0
-
-    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
-        """Sleep if the last sleep was a millisecond ago, and run NumPy's plan."""
-        if time.perf_counter() - self._last > current.target.service.room_every_seconds:
-            time.sleep(current.target.service.room_seconds)
-            self._last = time.perf_counter()
-        return plan.run_numpy(*values)
-
-
-leave_room: Run = _LeaveRoom()
-
-
 def native_code(
     schedule: Schedule,
     target: Target,
@@ -382,7 +508,7 @@ def native_code(
     """Return the machine code of a plan, still to be made; None where the target wants none or the extra is missing."""
     if target.backend == "numpy" or not schedule.instructions or not is_installed():
         return None
-    return NativeCode(schedule, target, policy, idle)
+    return NativeCode(Job(schedule, target, policy, idle))
 
 
 @functools.cache

@@ -81,7 +81,7 @@ def test_every_loop_hears_signals(name: str) -> None:
     """What a handler raises ends a loop that would run for hours, and the next call runs as if nothing had been."""
     fn = afx.jit(LOOPS[name], backend="native")
     n = np.int64(FOREVER)
-    assert fn.lower(X, n).plan.native.state == "linked"
+    assert fn.lower(X, n).plan.native.is_linked
     for _ in range(2):
         with alarms(0.05, stop), pytest.raises(StopError):
             fn(X, n)
@@ -126,7 +126,7 @@ def test_other_threads_run_meanwhile() -> None:
     """A long loop hands Python's lock to other threads, which may end what the main thread waits for."""
     fn = afx.jit(repeated, backend="native")
     n = np.int64(FOREVER)
-    assert fn.lower(X, n).plan.native.state == "linked"
+    assert fn.lower(X, n).plan.native.is_linked
 
     def send() -> None:
         signal.raise_signal(signal.SIGALRM)

@@ -51,7 +51,7 @@ def test_native_functions_are_compiled_before_their_first_call() -> None:
     x = np.linspace(-1, 1, 1000)
     with use_target(FIRST_TIER):
         fn = afx.jit(lambda x: {"a": np.tanh(x) * x, "b": x.sum()})
-        assert fn.lower(x).plan.native.state == "linked"
+        assert fn.lower(x).plan.native.is_linked
         found = fn(x)
     expected = afx.jit(lambda x: {"a": np.tanh(x) * x, "b": x.sum()}, backend="numpy")(x)
     assert same_bits(found["a"], expected["a"])
@@ -64,19 +64,17 @@ def test_kernels_swap_in_without_a_wait() -> None:
     fn = afx.jit(lambda x: np.exp(-x * x) * x + np.sqrt(abs(x)))
     x = afx.asarray(np.linspace(-1, 1, 50))
     plan = fn.lower(x).plan
-    assert plan.native.state == "waiting"
+    assert plan.status.reason.startswith("its calls have not taken")
     first = np.asarray(fn(x))
-    states = set()
     for _ in range(2000):
-        states.add(plan.native.state)
         assert same_bits(np.asarray(fn(x)), first)
-        if plan.native.state not in ("waiting", "compiling"):
+        if plan.native.is_settled:
             break
         time.sleep(0.01)
-    wait_for(lambda: plan.native.state != "compiling")
+    wait_for(lambda: plan.native.is_settled)
     for _ in range(20):
         assert same_bits(np.asarray(fn(x)), first)
-    assert plan.native.state in ("linked", "NumPy's calls were faster")
+    assert plan.native.is_linked or plan.status.reason == "NumPy's calls were faster"
 
 
 def test_numpy_alone_makes_no_machine_code() -> None:
@@ -103,7 +101,7 @@ def test_errors_warn_as_in_numpys_plan() -> None:
     """A call that divides by zero warns or raises as NumPy's plan does, and not where the caller ignores it."""
     fn = afx.jit(lambda x: 1 / x, backend="native")
     x = np.array([1.0, 0.0])
-    assert fn.lower(x).plan.native.state == "linked"
+    assert fn.lower(x).plan.native.is_linked
     with pytest.warns(RuntimeWarning, match="divide by zero"):
         fn(x)
     with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
@@ -138,7 +136,7 @@ def test_loops_stop_for_signals() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
         fn = afx.jit(lambda x: afx.scan(lambda y, _: (np.sin(y) + y[::-1], None), x, None, 100_000_000)[0], backend="native")
         x = np.linspace(0, 1, 8)
-        assert fn.lower(x).plan.native.state == "linked"
+        assert fn.lower(x).plan.native.is_linked
         threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         start = time.monotonic()
         try:
@@ -162,11 +160,11 @@ def test_a_busy_thread_leaves_room_to_compile() -> None:
         fn = afx.jit(lambda x: afx.scan(step, (x, x * 0), None, 100)[0])
         x = np.random.default_rng(0).normal(size=(8, 3))
         native, end = fn.lower(x).plan.native, time.monotonic() + 25
-        while native.state != "linked" and time.monotonic() < end:
+        while not native.is_linked and time.monotonic() < end:
             fn(x)
-        print(native.state)
+        print(native.status.backend)
     """
-    assert run_python(script).split() == ["linked"]
+    assert run_python(script).split() == ["native"]
 
 
 def test_calls_from_several_threads() -> None:
@@ -209,7 +207,7 @@ def test_what_no_other_process_can_have_is_one_plan_s_fault() -> None:
 
     x = np.ones(5)
     plan = afx.jit(fn, backend="native").lower(x).plan
-    assert "does more than compute" in plan.native.state
+    assert "does more than compute" in plan.native.status.reason
     np.testing.assert_array_equal(afx.jit(fn, backend="native")(x), np.sin(x) * 2)
     assert seen == [5.0]
     reasons: list[str] = []
@@ -485,7 +483,7 @@ def test_a_module_that_llvm_refuses_leaves_numpys_plan(monkeypatch: pytest.Monke
         with warnings.catch_warnings(record=True):
             warnings.simplefilter("always")
             np.testing.assert_array_equal(fn(x), np.exp(x) * 9)
-        assert fn.lower(x).plan.native.state != "linked"
+        assert not fn.lower(x).plan.native.is_linked
         wait_for(lambda: helper._WARNED)
         assert not process.service.broken
 
@@ -498,13 +496,13 @@ def test_a_forked_process_compiles_by_a_child_of_its_own() -> None:
         import numpy as np, afx
         from afx.compiler.native_backend.service.process import service
         x = np.ones(5)
-        assert afx.jit(lambda x: x + 1, backend="native").lower(x).plan.native.state == "linked"
+        assert afx.jit(lambda x: x + 1, backend="native").lower(x).plan.native.is_linked
         parent = service.pid
         child = os.fork()
         if child == 0:
             assert service.pid is None
-            state = afx.jit(lambda x: x * 2, backend="native").lower(x).plan.native.state
-            os._exit(0 if state == "linked" and service.pid != parent else 1)
+            is_linked = afx.jit(lambda x: x * 2, backend="native").lower(x).plan.native.is_linked
+            os._exit(0 if is_linked and service.pid != parent else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert service.pid == parent
         print(parent)
@@ -553,12 +551,12 @@ def test_donated_arguments_and_python_numbers() -> None:
     expected = afx.jit(step, backend="numpy")(x, x)
     with use_target(FIRST_TIER):
         donating = afx.jit(step, donate_argnums=0)
-        assert donating.lower(afx.asarray(x), x).plan.native.state == "linked"
+        assert donating.lower(afx.asarray(x), x).plan.native.is_linked
         for z, want in zip(donating(afx.asarray(x), x), expected, strict=True):
             assert same_bits(z, want)
         scaled = afx.jit(lambda x, rate: np.tanh(x) * rate + x * (rate * 2))
         y = x.astype(np.float32)
-        assert scaled.lower(y, 0.1).plan.native.state == "linked"
+        assert scaled.lower(y, 0.1).plan.native.is_linked
         for rate in (0.1, 0.3, 1e-3):
             assert same_bits(scaled(y, rate), np.tanh(y) * np.float32(rate) + y * np.float32(rate * 2))
 
@@ -589,7 +587,7 @@ def test_a_dropped_plan_frees_machine_code_that_nobody_called() -> None:
     x = np.linspace(0, 1, 1000)
     fn(x)
     code = fn.lower(x).plan._native
-    wait_for(lambda code=code: code._arrived is not None or code._state == "linked")
+    wait_for(lambda code=code: code.state.reason != "it is being compiled" or code.state._arrived)
     gc.collect()
     gc.disable()
     try:

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
 import pytest
 
 from afx.compiler.native_backend.run import trial
-from afx.compiler.native_backend.run.swap import NativeCode
-from afx.compiler.native_backend.run.trial import Doubt, Trial, run_numpy
+from afx.compiler.native_backend.run.job import Job, Kernels
+from afx.compiler.native_backend.run.swap import Doubted, Linked, NativeCode, OnTrial, Refused, Trusted, Waiting
 from afx.compiler.schedule.schedule import Schedule
-from afx.compiler.target import DEFAULT, Target
+from afx.compiler.target import DEFAULT, Target, current, use_target
 from afx.runtime.buffer_cache import IdleBuffers
 
 TRIAL_CALLS, TRIAL_MAX_CALLS = DEFAULT.native.trial_min_calls, DEFAULT.native.trial_max_calls
@@ -29,14 +30,29 @@ class Clocks:
         self.now = (self.now[0] + wall, self.now[1] + own, self.now[2] + everyone)
 
 
+class Plan:
+    """A plan of no instructions, whose machine code is still to come."""
+
+    flushes = False
+
+    def __init__(self) -> None:
+        self.code = NativeCode(Job(Schedule((), (), (), ()), Target(), (), IdleBuffers(0, 1)))
+
+    def run_numpy(self, *_: Any) -> list[Any]:
+        """Return what tells that it ran."""
+        return [0]
+
+    def drop_buffers(self) -> None:
+        """Keep none."""
+
+
 Taken = Iterator[tuple[float, float, float]]
 
 
 def tried(clocks: Clocks, numpy_times: Taken, kernel_times: Taken, refuses: bool = False) -> str:
     """Return what a trial comes to, of calls that take this long."""
-    code = NativeCode(Schedule((), (), (), ()), Target(), (), IdleBuffers(0, 1))
 
-    class Plan:
+    class Timed(Plan):
         def run_numpy(self, *_: Any) -> list[Any]:
             clocks.counts[0] += 1
             clocks.take(*next(numpy_times))
@@ -50,17 +66,14 @@ def tried(clocks: Clocks, numpy_times: Taken, kernel_times: Taken, refuses: bool
         clocks.take(*next(kernel_times))
         return None if refuses else [0]
 
-    trial = Trial(code, kernel)
-    code.settle("linked", trial)
-    while code.state == "linked" and code.run is not kernel:
-        assert code.run is not None
-        if code.run([], Plan()) is None:
+    plan = Timed()
+    code, kernels = plan.code, Kernels(kernel, IdleBuffers(0, 1), is_whole=True)
+    code.become(OnTrial(code.job, kernels))
+    while code.is_linked and code.state.run is not kernel:
+        if code.state.run([], plan) is None:
             code.note_refusal()
-    if code.state == "NumPy's calls were faster":
-        assert isinstance(code.run, Doubt)
-    else:
-        assert code.run is (kernel if code.state == "linked" else run_numpy)
-    return code.state
+    assert type(code.state) is (Linked if code.is_linked else Refused if refuses else Doubted)
+    return "linked" if code.is_linked else code.status.reason
 
 
 def always(wall: float, own: float, everyone: float) -> Taken:
@@ -125,40 +138,23 @@ def test_one_long_call_decides_for_a_kernel(clocks: Clocks) -> None:
 
 def test_who_was_faster_is_asked_again() -> None:
     """Minutes after NumPy's calls were faster, which a busy machine may have said, the kernel is tried once more."""
-
-    class Plan:
-        def run_numpy(self, *_: Any) -> list[Any]:
-            return [0]
-
-        def drop_buffers(self) -> None: ...
-
-    def kernel(*_: Any) -> list[Any]:
-        return [1]
-
-    code = NativeCode(Schedule((), (), (), ()), Target(), (), IdleBuffers(0, 1))
-    doubt = Doubt(code, Trial(code, kernel))
-    code.settle("NumPy's calls were faster", doubt)
-    assert doubt([], Plan()) == [0]
-    assert code.run is doubt
-    doubt.end = 0.0
-    assert doubt([], Plan()) == [1]
-    assert code.state == "linked"
-    assert isinstance(code.run, Trial)
+    plan = Plan()
+    code = plan.code
+    doubted = Doubted(code.job, Kernels(lambda *_: [1], IdleBuffers(0, 1), is_whole=True))
+    code.become(doubted)
+    assert doubted.run([], plan) == [0]
+    assert code.state is doubted
+    doubted.end = 0.0
+    assert doubted.run([], plan) == [1]
+    assert isinstance(code.state, OnTrial)
 
 
 def test_a_kept_verdict_is_no_reason_for_a_long_call() -> None:
     """What an earlier process found is trusted for short calls: after a longer one, machine code is looked for."""
-
-    class Plan:
-        def run_numpy(self, *_: Any) -> list[Any]:
-            return [0]
-
-        def drop_buffers(self) -> None: ...
-
-    for seconds, state in ((60.0, "NumPy's calls were faster"), (0.0, "waiting")):
-        code = NativeCode(Schedule((), (), (), ()), Target(), (), IdleBuffers(0, 1))
-        code.trust_numpy(seconds)
-        assert code.run is not None
-        assert code.run([], Plan()) == [0]
-        assert code.state == state
-        assert code.trusts == (state != "waiting")
+    for seconds, state in ((60.0, Trusted), (0.0, Waiting)):
+        plan = Plan()
+        plan.code.become(Trusted())
+        service = attrs.evolve(current.target.service, trusted_max_seconds=seconds)
+        with use_target(attrs.evolve(current.target, service=service)):
+            assert plan.code.state.run([], plan) == [0]
+        assert type(plan.code.state) is state

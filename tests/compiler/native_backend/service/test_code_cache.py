@@ -216,26 +216,26 @@ PROGRAM = """
     {before}
     print(np.asarray(fn(x)).tobytes().hex())
 """
-NATIVE = PROGRAM.format(before='assert fn.lower(x).plan.native.state == "linked"')
+NATIVE = PROGRAM.format(before="assert fn.lower(x).plan.native.is_linked")
 AUTO = PROGRAM.format(
     before="""
     import time
     from afx.compiler.native_backend.service import process
-    from afx.compiler.native_backend.run import start, swap
+    from afx.compiler.native_backend.run import swap
     from afx.compiler.target import NativeTarget, Target, current
     current.set(Target(native=NativeTarget(compile_min_seconds=10.0 if sys.argv[3] == "look" else 0.0)))
     if sys.argv[3] == "look":
         process.CompileService.submit = lambda *_: 1 / 0  # nothing is compiled
-    trials, make = [], start.Trial
-    start.Trial = lambda *args: trials.append(1) or make(*args)
+    trials, make = [], swap.Trial
+    swap.Trial = lambda *args: trials.append(1) or make(*args)
     fn(x)
     native, end = fn.lower(x).plan.native, time.monotonic() + 60
-    while time.monotonic() < end and (native.since is None or isinstance(native.run, make)):
+    while time.monotonic() < end and (native.since is None or isinstance(native.state, swap.OnTrial)):
         fn(x)
         time.sleep(1e-4)
     while process.service.is_busy:  # what is written is its last job
         time.sleep(0.01)
-    print(native.state, len(trials))"""
+    print(native.status.reason or native.status.backend, len(trials))"""
 )
 
 
@@ -310,28 +310,26 @@ def test_a_second_run_begins_with_machine_code(tmp_path: Path) -> None:
 SLOWER = """
     import sys, time, numpy as np, afx
     from afx.compiler.native_backend.service import helper as failures, process
-    from afx.compiler.native_backend.run import start
+    from afx.compiler.native_backend.run import swap
     from afx.compiler.target import NativeTarget, Target, current
     afx.set_code_cache(sys.argv[1])
     current.set(Target(native=NativeTarget(compile_min_seconds=0.0)))
     trials = []
-    class Slower(start.Trial):
-        def __call__(self, values, plan):
+    class Slower(swap.Trial):
+        def run(self, values, plan):
             trials.append(1)
-            self._code().give_up(failures.FASTER_BY_NUMPY)
-            self._told(False)
-            return plan.run_numpy(*values)
-    start.Trial = Slower
+            return plan.run_numpy(*values), False
+    swap.Trial = Slower
     fn = afx.jit(eval(sys.argv[2]))
     args = np.linspace(0, 1, 100), np.int64(0)
     fn(*args)
     native, end = fn.lower(*args).plan.native, time.monotonic() + 60
-    while time.monotonic() < end and native.state != failures.FASTER_BY_NUMPY:
+    while time.monotonic() < end and native.status.reason != failures.FASTER_BY_NUMPY:
         fn(*args)
         time.sleep(1e-3)
     while process.service.is_busy:
         time.sleep(0.01)
-    print(native.state, len(trials))
+    print(native.status.reason or native.status.backend, len(trials))
 """
 STRAIGHT = "lambda x, n: np.exp(x) * n + x"
 WHILE = "lambda x, n: afx.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] * 0.5 + x), (n * 0, x))[1]"

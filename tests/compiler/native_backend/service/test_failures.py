@@ -80,12 +80,12 @@ def test_no_error_of_the_compiler_leaves_a_call(
 
     def call_and_wait() -> None:
         fn(x)
-        wait_for(lambda: native.state not in ("waiting", "compiling"))
+        wait_for(lambda: native.is_settled)
 
     with pytest.warns(RuntimeWarning, match="could not be given"):
         call_and_wait()
     np.testing.assert_array_equal(fn(x), np.exp(x) * 3)
-    assert "could not be given" in native.state
+    assert "could not be given" in native.status.reason
 
 
 @pytest.mark.parametrize("name", ["remember_code", "put_code", "keep_kernels"])
@@ -118,7 +118,7 @@ def test_an_interrupt_while_a_compilation_starts_leaves_it_to_the_next_call(
     fn(x)
     native = fn.lower(x).plan.native
     assert native is not None
-    wait_for(lambda: native.state not in ("waiting", "compiling"))
+    wait_for(lambda: native.is_settled)
 
 
 def test_a_plan_waits_for_its_own_machine_code_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_a_plan_waits_for_its_own_machine_code_alone(monkeypatch: pytest.MonkeyP
         np.testing.assert_array_equal(fn(x), x * 9)
         assert fn.lower(x).groups is not None
         assert thread.is_alive()
-        waiting[0].give_up("the test is over")
+        waiting[0].become(swap.Refused("the test is over"))
         thread.join(10)
     assert not thread.is_alive()
 
@@ -162,15 +162,15 @@ def test_a_forked_process_begins_a_compilation_of_its_own() -> None:
         threading.Thread(target=lambda: fns[1](x), daemon=True).start()
         plans = [fns[0].lower(x).plan._native]
         time.sleep(0.5)
-        assert plans[0].state == "compiling"
+        assert plans[0].status.reason == "it is being compiled"
         child = os.fork()
         if child == 0:
             swap.start = start
             end = time.monotonic() + 30
-            while plans[0].state in ("waiting", "compiling") and time.monotonic() < end:
+            while not plans[0].is_settled and time.monotonic() < end:
                 fns[0](x)
-            ok = plans[0].state not in ("waiting", "compiling") and np.allclose(fns[1](x), np.cos(x) * 2)
-            os._exit(0 if ok and fns[1].lower(x).plan.native.state == "linked" else 1)
+            ok = plans[0].is_settled and np.allclose(fns[1](x), np.cos(x) * 2)
+            os._exit(0 if ok and fns[1].lower(x).plan.native.is_linked else 1)
         print(os.waitpid(child, 0)[1])
         sys.stdout.flush()
         os._exit(0)
@@ -232,10 +232,10 @@ COMPILES = """
     fn = afx.jit(lambda x: np.sin(x) * 2 + x)
     x = np.linspace(0, 1, 50)
     native, end = fn.lower(x).plan.native, time.monotonic() + 60
-    while native.state in ("waiting", "compiling") and time.monotonic() < end:
+    while not native.is_settled and time.monotonic() < end:
         assert np.array_equal(fn(x), np.sin(x) * 2 + x)
         time.sleep(0.001)
-    print("compiled" if native.state in ("linked", "NumPy's calls were faster") else native.state)
+    print("compiled" if native.is_linked or "faster" in native.status.reason else native.status.reason)
 """
 
 

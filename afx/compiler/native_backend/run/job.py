@@ -1,0 +1,88 @@
+"""Jobs: what a plan hands over to have machine code made of it, and to have calls answered meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import attrs
+
+from afx.compiler.schedule.schedule import Loop, Schedule
+from afx.compiler.target import Target
+from afx.core.cached import Cached
+from afx.runtime.buffer_cache import IdleBuffers
+
+Run: TypeAlias = "Callable[[Sequence[Any], NumpyPlan], list[Any] | None]"
+"""``run(values, plan)`` gives results, or None where NumPy's plan shall run."""
+
+
+class Kernels(NamedTuple):
+    """Linked kernels of a plan.
+
+    Attributes:
+        run: what calls them.
+        idle: the buffers that they keep between calls.
+        is_whole: whether one of them is the whole plan.
+    """
+
+    run: Run
+    idle: IdleBuffers
+    is_whole: bool
+
+
+class NumpyPlan(Protocol):
+    """What a plan offers to its machine code; it is handed over at each call, so that neither keeps the other alive."""
+
+    @property
+    def flushes(self) -> bool:
+        """Whether it computes without denormals."""
+        ...
+
+    def run_numpy(self, *inputs: Any) -> list[Any]:
+        """Run NumPy's calls."""
+        ...
+
+    def drop_buffers(self) -> None:
+        """Free the buffers of NumPy's calls."""
+        ...
+
+
+@attrs.define(eq=False, slots=False)
+class Job:
+    """A plan of which machine code shall be made.
+
+    Attributes:
+        schedule: of the plan.
+        target: what it is compiled for.
+        policy: what holds BLAS to one thread, as in NumPy's plan.
+        idle: the buffers of the plan, whose size counts machine code too.
+        key: under which kernels are kept, an empty text where it is not known, or none are.
+    """
+
+    schedule: Schedule
+    target: Target
+    policy: Sequence[AbstractContextManager[None]]
+    idle: IdleBuffers
+    key: str = ""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the first call waits for it."""
+        return self.target.backend == "native"
+
+    @Cached
+    def numpy_seconds(self) -> float:
+        """How long NumPy's plan takes at least."""
+        return count_calls(self.schedule) * self.target.native.numpy_call_seconds
+
+    @property
+    def is_long(self) -> bool:
+        """Whether NumPy's plan is so slow that its first call waits, for as long as that would take at most."""
+        return self.numpy_seconds >= self.target.native.wait_min_seconds
+
+
+def count_calls(schedule: Schedule) -> int:
+    """Return how many calls of NumPy a plan makes, where a condition ends a loop those of one step."""
+    loops = [i for i in schedule.instructions if isinstance(i, Loop)]
+    return len(schedule) + sum([(i.length or 1) * sum([1 + count_calls(body) for body in i.bodies]) for i in loops])
