@@ -33,11 +33,18 @@ from afx.control.while_loop import while_loop as while_loop
 from afx.core.array.array import Array as Array
 from afx.core.array.array import ArrayLike as ArrayLike
 from afx.core.array_api import __array_namespace_info__ as __array_namespace_info__
+from afx.core.array_api import broadcast_shapes as broadcast_shapes
 from afx.core.array_api import can_cast as can_cast
 from afx.core.array_api import finfo as finfo
 from afx.core.array_api import iinfo as iinfo
 from afx.core.array_api import isdtype as isdtype
+from afx.core.array_api import isscalar as isscalar
+from afx.core.array_api import issubdtype as issubdtype
+from afx.core.array_api import ndim as ndim
+from afx.core.array_api import promote_types as promote_types
 from afx.core.array_api import result_type as result_type
+from afx.core.array_api import shape as shape
+from afx.core.array_api import size as size
 from afx.core.aval import Aval as Aval
 from afx.core.constants import bool as bool
 from afx.core.constants import e as e
@@ -97,6 +104,11 @@ from afx.ops.creation.ranges import geomspace as geomspace
 from afx.ops.creation.ranges import linspace as linspace
 from afx.ops.creation.ranges import logspace as logspace
 from afx.ops.creation.ranges import meshgrid as meshgrid
+from afx.ops.creation.windows import bartlett as bartlett
+from afx.ops.creation.windows import blackman as blackman
+from afx.ops.creation.windows import hamming as hamming
+from afx.ops.creation.windows import hanning as hanning
+from afx.ops.creation.windows import kaiser as kaiser
 from afx.ops.elementwise.arithmetic import abs as abs
 from afx.ops.elementwise.arithmetic import absolute as absolute
 from afx.ops.elementwise.arithmetic import add as add
@@ -221,6 +233,7 @@ from afx.ops.elementwise.trigonometry import tan as tan
 from afx.ops.elementwise.trigonometry import tanh as tanh
 from afx.ops.indexing.getitem import take as take
 from afx.ops.indexing.getitem import take_along_axis as take_along_axis
+from afx.ops.indexing.scatter import put_along_axis as put_along_axis
 from afx.ops.indexing.scatter import segment_max as segment_max
 from afx.ops.indexing.scatter import segment_mean as segment_mean
 from afx.ops.indexing.scatter import segment_min as segment_min
@@ -232,6 +245,7 @@ from afx.ops.indexing.select import compress as compress
 from afx.ops.indexing.select import diag_indices as diag_indices
 from afx.ops.indexing.select import diag_indices_from as diag_indices_from
 from afx.ops.indexing.select import extract as extract
+from afx.ops.indexing.select import fromfunction as fromfunction
 from afx.ops.indexing.select import indices as indices
 from afx.ops.indexing.select import ix_ as ix_
 from afx.ops.indexing.select import piecewise as piecewise
@@ -246,6 +260,7 @@ from afx.ops.indexing.select import unravel_index as unravel_index
 from afx.ops.linalg.products import cross as cross
 from afx.ops.linalg.products import dot as dot
 from afx.ops.linalg.products import einsum as einsum
+from afx.ops.linalg.products import einsum_path as einsum_path
 from afx.ops.linalg.products import inner as inner
 from afx.ops.linalg.products import kron as kron
 from afx.ops.linalg.products import matmul as matmul
@@ -287,6 +302,8 @@ from afx.ops.manipulation.join import tile as tile
 from afx.ops.manipulation.join import unstack as unstack
 from afx.ops.manipulation.join import vsplit as vsplit
 from afx.ops.manipulation.join import vstack as vstack
+from afx.ops.manipulation.packing import packbits as packbits
+from afx.ops.manipulation.packing import unpackbits as unpackbits
 from afx.ops.manipulation.pad import flip as flip
 from afx.ops.manipulation.pad import fliplr as fliplr
 from afx.ops.manipulation.pad import flipud as flipud
@@ -429,6 +446,7 @@ from afx.transforms.derivatives.jvp import linearize as linearize
 from afx.transforms.sparse.sparse_derivatives import sparse_hessian as sparse_hessian
 from afx.transforms.sparse.sparse_derivatives import sparse_jacobian as sparse_jacobian
 from afx.transforms.sparse.sparse_matrix import SparseMatrix as SparseMatrix
+from afx.transforms.vmap import vectorize as vectorize
 from afx.transforms.vmap import vmap as vmap
 
 __version__: str

@@ -199,7 +199,6 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "cross_entropy": "afx.nn.softmax_cross_entropy(logits, targets)",
         "dropout": "afx.nn.Dropout(rate)",
         "functional": "afx.nn itself, which has the functions too",
-        "hard_swish": "afx.nn.hard_silu",
         "init": "afx.nn.initializers",
         "l1_loss": "afx.nn.mae(predictions, targets)",
         "linear": "x @ weight + bias, or " + LINEAR,

@@ -305,6 +305,9 @@ nn.margin_ranking(x, y, 1)
 nn.glu(x)
 nn.hard_sigmoid(x)
 nn.hard_silu(x)
+nn.hard_swish(x)
+nn.log1mexp(x + 1)
+nn.logmeanexp(x)
 nn.hard_tanh(x)
 nn.hinge(x, y)
 nn.huber(x, y)
@@ -323,6 +326,9 @@ nn.selu(x)
 nn.sigmoid_binary_cross_entropy(x, y)
 nn.silu(x)
 nn.soft_sign(x)
+nn.sparse_plus(x)
+nn.sparse_sigmoid(x)
+nn.squareplus(x)
 nn.softmax(x)
 nn.softmax_cross_entropy(x.reshape(2, 3), y.reshape(2, 3))
 nn.standardize(x)
@@ -389,28 +395,30 @@ STATED = {  # dtypes that are not NumPy's, and why
 LEFT_OUT = {  # what no row calls, by the reason
     "takes functions, or makes one": (
         "apply_along_axis apply_over_axes associative_scan check checkpoint custom_jvp custom_vjp elementwise_grad "
-        "eval_shape evaluate fori_loop grad hessian hvp jacfwd jacrev jit jvp linearize map piecewise scan "
-        "sparse_hessian sparse_jacobian switch value_and_grad vjp vmap while_loop bicgstab cg funm gmres lsmr layer train"
+        "eval_shape evaluate fori_loop fromfunction grad hessian hvp jacfwd jacrev jit jvp linearize map piecewise "
+        "scan sparse_hessian sparse_jacobian switch value_and_grad vectorize vjp vmap while_loop bicgstab cg funm "
+        "gmres lsmr layer train"
     ),
     "asks, or sets an option": (
-        "__array_namespace_info__ can_cast debug_nans default_dtype disable_jit finfo get_backend get_default_dtype "
-        "get_threads iinfo is_traced iscomplexobj isdtype isrealobj primitives result_type set_backend set_cache_limit "
-        "set_code_cache set_default_dtype set_denormals set_threads count_parameters describe summary"
+        "__array_namespace_info__ broadcast_shapes can_cast debug_nans default_dtype disable_jit finfo get_backend "
+        "get_default_dtype get_threads iinfo is_traced iscomplexobj isdtype isrealobj isscalar issubdtype ndim "
+        "primitives promote_types result_type set_backend set_cache_limit set_code_cache set_default_dtype "
+        "set_denormals set_threads shape size count_parameters describe summary"
     ),
     "makes numbers of shapes, lengths or keys": (
-        "arange diag_indices diag_indices_from empty eye geomspace identity indices logspace ones tri tril_indices "
-        "tril_indices_from triu_indices triu_indices_from zeros fftfreq rfftfreq delta_orthogonal glorot_normal "
-        "glorot_uniform he_normal he_uniform kaiming_normal kaiming_uniform lecun_normal lecun_uniform normal "
-        "orthogonal truncated_normal variance_scaling"
+        "arange bartlett blackman diag_indices diag_indices_from empty eye geomspace hamming hanning identity "
+        "indices kaiser logspace ones tri tril_indices tril_indices_from triu_indices triu_indices_from zeros "
+        "fftfreq rfftfreq delta_orthogonal glorot_normal glorot_uniform he_normal he_uniform kaiming_normal "
+        "kaiming_uniform lecun_normal lecun_uniform normal orthogonal truncated_normal variance_scaling"
     ),
     "takes places, labels or trees": (
-        "from_dlpack ix_ non_trainable ravel_multi_index static to_device unravel_index calibration calibration_error "
-        "confusion_matrix contrastive ctc f1_score focal info_nce log_loss one_hot precision recall roc_auc "
-        "top_k_accuracy triplet dice kl_divergence rotary"
+        "einsum_path from_dlpack ix_ packbits put_along_axis unpackbits non_trainable ravel_multi_index static "
+        "to_device unravel_index calibration calibration_error confusion_matrix contrastive ctc f1_score focal "
+        "info_nce log_loss one_hot precision recall roc_auc top_k_accuracy triplet dice kl_divergence rotary"
     ),
     "is another row in another order, or one of several results of one": (
-        "argpartition broadcast_arrays dsplit histogramdd poly polyfit roots unique_all unique_counts unique_inverse "
-        "solve_banded adaptive_avg_pool adaptive_max_pool pixel_shuffle"
+        "argpartition broadcast_arrays dsplit histogramdd poly polyfit roots unique_all unique_counts "
+        "unique_inverse solve_banded adaptive_avg_pool adaptive_max_pool pixel_shuffle"
     ),
     "has values of its dtype: whole quotients, distances of neighbours": "reciprocal spacing",
     "is compared with SciPy in tests/stats": "gaussian_kde",

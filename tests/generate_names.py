@@ -43,7 +43,26 @@ OBJECTS = {  # names of `afx.numpy` that are neither functions of afx nor NumPy'
     "row_stack": ("afx.ops.manipulation.join", "vstack"),
     "vectorize": ("afx.numpy._namespace", "vectorize"),
 }
-MAKING = frozenset({"empty", "eye", "identity", "indices", "ones", "tri", "zeros"})  # NumPy's: no operand is an Array
+MAKING = {  # NumPy's: no operand is an Array, or it is written into
+    "bartlett",
+    "blackman",
+    "broadcast_shapes",
+    "empty",
+    "eye",
+    "fromfunction",
+    "hamming",
+    "hanning",
+    "identity",
+    "indices",
+    "isscalar",
+    "issubdtype",
+    "kaiser",
+    "ones",
+    "promote_types",
+    "put_along_axis",
+    "tri",
+    "zeros",
+}
 RESULTS = "# Typed as for Arrays: without one among the operands, functions give NumPy's ndarrays, which are taken as Arrays are."
 UNTYPED = {"numpy.fft": {"test"}, "numpy.linalg": {"test"}}  # NumPy's stubs do not have them
 NUMPY_VERSION = ".".join(np.__version__.split(".")[:2])

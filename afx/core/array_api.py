@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 import numpy as np
 
-from afx.core.aval import NUMPY, SCALARS, aval_of
+from afx.core.aval import NUMPY, SCALARS, aval_of, checked_shape, normalize_axes
+from afx.core.aval import broadcast_shapes as common_shape
 from afx.core.dtypes import DType, check_dtype, default_complex, get_default_dtype, int64, promote
 from afx.core.numpy_names import CPU, check_device
-from afx.core.registry import register_function
-from afx.errors import ArgumentError, DtypeError
+from afx.core.registry import FUNCTIONS, register_function
+from afx.errors import ArgumentError, DtypeError, ShapeError
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -197,6 +200,85 @@ def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> DType:
         aval_of(x).dtype if w else _dtype_of(x, "result_type") for x, w in zip(arrays_and_dtypes, weak, strict=True)
     ]
     return promote(tuple(dtypes), weak)
+
+
+@register_function
+def promote_types(type1: DTypeLike, type2: DTypeLike) -> DType:
+    """Return the dtype in which an operation on arrays of two dtypes computes.
+
+    >>> promote_types("float32", "int64")
+    dtype('float64')
+    """
+    return result_type(check_dtype(type1, "promote_types"), check_dtype(type2, "promote_types"))
+
+
+@register_function
+def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
+    """Tell whether a dtype is another one, or of an abstract type of NumPy's.
+
+    >>> issubdtype("float32", np.floating), issubdtype("float32", "float64")
+    (True, False)
+    """
+    return np.issubdtype(arg1, arg2)
+
+
+# -- shapes and values --
+@register_function
+def isscalar(element: object) -> bool:
+    """Tell whether a value is a number or text, as NumPy does: no array is one, 0-d or not.
+
+    >>> isscalar(3.1), isscalar(np.ones(()))
+    (True, False)
+    """
+    return np.isscalar(element)
+
+
+@register_function
+def shape(x: ArrayLike | Sequence[Any]) -> tuple[int, ...]:
+    """Return the lengths of the axes of an array, a number or nested sequences.
+
+    >>> shape([[1.0, 2.0]])
+    (1, 2)
+    """
+    return aval_of(FUNCTIONS.asarray(x) if isinstance(x, (list, tuple)) else x, "shape").shape
+
+
+@register_function
+def ndim(x: ArrayLike | Sequence[Any]) -> int:
+    """Return the number of axes of an array, a number or nested sequences.
+
+    >>> ndim([[1.0, 2.0]])
+    2
+    """
+    return len(shape(x))
+
+
+@register_function
+def size(x: ArrayLike | Sequence[Any], axis: int | Sequence[int] | None = None) -> int:
+    """Return the number of elements, or the length of an axis, or of several the product.
+
+    >>> size(np.ones((2, 3))), size(np.ones((2, 3)), 1)
+    (6, 3)
+    """
+    lengths = shape(x)
+    return math.prod([lengths[k] for k in normalize_axes(axis, len(lengths), "size")])
+
+
+@register_function
+def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
+    """Return the shape to which arrays of these shapes broadcast.
+
+    Raises:
+        ShapeError: they do not.
+
+    >>> broadcast_shapes((3, 1), 4)
+    (3, 4)
+    """
+    lengths = [checked_shape(s, "broadcast_shapes") for s in shapes]
+    common = common_shape([(), *lengths])
+    if common is None:
+        raise ShapeError(f"broadcast_shapes: the shapes do not fit: got {', '.join(map(str, lengths))}; reshape one")
+    return common
 
 
 # -- afx itself --

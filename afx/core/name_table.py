@@ -8,7 +8,10 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
     "afx.control.scan": "associative_scan scan",
     "afx.control.while_loop": "fori_loop while_loop",
     "afx.core.array.array": "Array ArrayLike",
-    "afx.core.array_api": "__array_namespace_info__ can_cast finfo iinfo isdtype result_type",
+    "afx.core.array_api": (
+        "__array_namespace_info__ broadcast_shapes can_cast finfo iinfo isdtype isscalar issubdtype ndim"
+        " promote_types result_type shape size"
+    ),
     "afx.core.aval": "Aval",
     "afx.core.constants": "bool e inf nan newaxis pi",
     "afx.core.dtypes": (
@@ -26,6 +29,7 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
     ),
     "afx.ops.creation.matrices": "eye identity tri tril triu",
     "afx.ops.creation.ranges": "arange geomspace linspace logspace meshgrid",
+    "afx.ops.creation.windows": "bartlett blackman hamming hanning kaiser",
     "afx.ops.elementwise.arithmetic": (
         "abs absolute add cbrt divide divmod exp exp2 expm1 floor_divide hypot log log10 log1p log2 log_sigmoid"
         " logaddexp logaddexp2 mod multiply negative positive pow power reciprocal remainder sigmoid sign softplus"
@@ -46,17 +50,20 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
         " degrees rad2deg radians sin sinc sinh tan tanh"
     ),
     "afx.ops.indexing.getitem": "take take_along_axis",
-    "afx.ops.indexing.scatter": "segment_max segment_mean segment_min segment_prod segment_sum",
+    "afx.ops.indexing.scatter": "put_along_axis segment_max segment_mean segment_min segment_prod segment_sum",
     "afx.ops.indexing.select": (
-        "c_ choose compress diag_indices diag_indices_from extract indices ix_ piecewise r_ ravel_multi_index select"
-        " tril_indices tril_indices_from triu_indices triu_indices_from unravel_index"
+        "c_ choose compress diag_indices diag_indices_from extract fromfunction indices ix_ piecewise r_"
+        " ravel_multi_index select tril_indices tril_indices_from triu_indices triu_indices_from unravel_index"
     ),
-    "afx.ops.linalg.products": "cross dot einsum inner kron matmul matvec outer tensordot vdot vecdot vecmat",
+    "afx.ops.linalg.products": (
+        "cross dot einsum einsum_path inner kron matmul matvec outer tensordot vdot vecdot vecmat"
+    ),
     "afx.ops.manipulation.edit": "append block delete diag diagflat diagonal insert resize rollaxis trim_zeros",
     "afx.ops.manipulation.join": (
         "array_split atleast_1d atleast_2d atleast_3d broadcast_arrays column_stack concat concatenate dsplit dstack"
         " hsplit hstack matrix_transpose moveaxis repeat split stack swapaxes tile unstack vsplit vstack"
     ),
+    "afx.ops.manipulation.packing": "packbits unpackbits",
     "afx.ops.manipulation.pad": "flip fliplr flipud pad roll rot90",
     "afx.ops.manipulation.shape": "astype broadcast_to expand_dims permute_dims ravel reshape squeeze transpose",
     "afx.ops.nn.convolution": "convolve correlate",
@@ -95,7 +102,7 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
     "afx.transforms.derivatives.jvp": "jvp linearize",
     "afx.transforms.sparse.sparse_derivatives": "sparse_hessian sparse_jacobian",
     "afx.transforms.sparse.sparse_matrix": "SparseMatrix",
-    "afx.transforms.vmap": "vmap",
+    "afx.transforms.vmap": "vectorize vmap",
 }
 INTERNAL: dict[str, str] = {  # names by module, one space between them
     "afx.ops.creation.creation": "promote_operands",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -217,16 +216,6 @@ def to_plain(x: Any) -> Any:
     return np.asarray(x) if hasattr(x, "aval") else x
 
 
-def _size(a: Any, axis: int | Sequence[int] | None = None) -> int:
-    shape = _shape(a)
-    axes = range(len(shape)) if axis is None else (axis,) if isinstance(axis, int) else axis
-    return math.prod([shape[k] for k in axes])
-
-
-def _shape(a: Any) -> tuple[int, ...]:
-    return aval_of(FUNCTIONS.asarray(a) if isinstance(a, (list, tuple)) else a, "np.shape").shape
-
-
 def _is_complex(x: Any) -> bool:
     return aval_of(x, "np.iscomplexobj").dtype.kind == "c"
 
@@ -239,22 +228,15 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     return tuple([nothing if x is None else next(rest) for x in args])
 
 
-# What needs no translation, first what is known of an array without its values.
-def _ndim(a: Any) -> int:
-    return len(_shape(a))
-
-
 def _is_real(x: Any) -> bool:
     return not _is_complex(x)
 
 
+# What needs no translation.
 QUERIES: dict[str, Function] = {
     "broadcast_arrays": _broadcast_arrays,
     "iscomplexobj": _is_complex,
     "isrealobj": _is_real,
-    "ndim": _ndim,
-    "shape": _shape,
-    "size": _size,
 }
 
 

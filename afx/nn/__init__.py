@@ -14,12 +14,16 @@ from afx.nn.activations import (
     glu,
     hard_sigmoid,
     hard_silu,
+    hard_swish,
     hard_tanh,
     leaky_relu,
     mish,
     relu6,
     selu,
     soft_sign,
+    sparse_plus,
+    sparse_sigmoid,
+    squareplus,
 )
 from afx.nn.attention import (
     DecoderBlock,
@@ -90,6 +94,7 @@ from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.nn.activations import log_softmax, relu, silu, softmax, standardize
 from afx.ops.nn.convolution import conv, conv_transpose
 from afx.ops.nn.pooling import adaptive_avg_pool, adaptive_max_pool, avg_pool, max_pool
+from afx.ops.reductions.cumulative import log1mexp, logmeanexp
 
 __all__ = [
     "GRU",
@@ -151,6 +156,7 @@ __all__ = [
     "glu",
     "hard_sigmoid",
     "hard_silu",
+    "hard_swish",
     "hard_tanh",
     "he_normal",
     "he_uniform",
@@ -165,10 +171,12 @@ __all__ = [
     "leaky_relu",
     "lecun_normal",
     "lecun_uniform",
+    "log1mexp",
     "log_cosh",
     "log_loss",
     "log_sigmoid",
     "log_softmax",
+    "logmeanexp",
     "mae",
     "margin_ranking",
     "max_pool",
@@ -194,6 +202,9 @@ __all__ = [
     "softmax",
     "softmax_cross_entropy",
     "softplus",
+    "sparse_plus",
+    "sparse_sigmoid",
+    "squareplus",
     "standardize",
     "summary",
     "tanh",

@@ -8,8 +8,8 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import multiply, sigmoid, sign, softplus
-from afx.ops.elementwise.comparison import clip, maximum, where
+from afx.ops.elementwise.arithmetic import hypot, multiply, sigmoid, sign, softplus, sqrt
+from afx.ops.elementwise.comparison import clip, isinf, maximum, where
 from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.manipulation.join import split
 from afx.ops.nn import activations as ops
@@ -124,6 +124,47 @@ def hard_silu(x: ArrayLike) -> Array:
     """
     y = asarray(x)
     return (maximum(y, 0) if y.dtype.kind == "u" else maximum(y, -3)) * hard_sigmoid(y)
+
+
+hard_swish = hard_silu
+
+
+def squareplus(x: ArrayLike, b: ArrayLike = 4.0) -> Array:
+    """Return ``(x + √(x² + b)) / 2``, a smooth `relu` without exponentials (Barron 2021).
+
+    Args:
+        x: any shape.
+        b: 0 or more: how round the corner is.
+
+    >>> squareplus(0.0)
+    Array(1., dtype=float32)
+    """
+    y = asarray(x)
+    is_end, is_right = isinf(y), y >= 0
+    bounded = where(is_end, 0, y)
+    root = sqrt(b)
+    left, right = where(is_right, -1, bounded), where(is_right, bounded, 1)
+    fall = root * (root / (hypot(left, root) / 2 - left / 2)) / 4
+    return where(is_end, maximum(y, 0), where(is_right, right / 2 + hypot(right, root) / 2, fall))
+
+
+def sparse_plus(x: ArrayLike) -> Array:
+    """Return 0 up to -1, x from 1 on, ``(x + 1)² / 4`` between (Blondel, Martins & Niculae 2020).
+
+    >>> sparse_plus(afx.asarray([-2.0, 0.0, 2.0]))
+    Array([0.  , 0.25, 2.  ], dtype=float32)
+    """
+    y = asarray(x)
+    return where(y >= 1, y, (clip(y, -1, 1) + 1) ** 2 / 4)
+
+
+def sparse_sigmoid(x: ArrayLike) -> Array:
+    """Return ``(x + 1) / 2`` within 0 and 1, the slope of `sparse_plus`; its own slope on the bounds is that inside.
+
+    >>> sparse_sigmoid(afx.asarray([-2.0, 0.0, 2.0]))
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    return (clip(asarray(x), -1, 1) + 1) / 2
 
 
 def soft_sign(x: ArrayLike) -> Array:

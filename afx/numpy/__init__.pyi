@@ -4,7 +4,10 @@
 from afx.core.array.array import Array as _Array
 from afx.core.array_api import can_cast as can_cast
 from afx.core.array_api import isdtype as isdtype
+from afx.core.array_api import ndim as ndim
 from afx.core.array_api import result_type as result_type
+from afx.core.array_api import shape as shape
+from afx.core.array_api import size as size
 from afx.numpy import fft as fft
 from afx.numpy import linalg as linalg
 from afx.numpy import random as random
@@ -165,6 +168,7 @@ from afx.ops.indexing.select import unravel_index as unravel_index
 from afx.ops.linalg.products import cross as cross
 from afx.ops.linalg.products import dot as dot
 from afx.ops.linalg.products import einsum as einsum
+from afx.ops.linalg.products import einsum_path as einsum_path
 from afx.ops.linalg.products import inner as inner
 from afx.ops.linalg.products import kron as kron
 from afx.ops.linalg.products import matmul as matmul
@@ -208,6 +212,8 @@ from afx.ops.manipulation.join import unstack as unstack
 from afx.ops.manipulation.join import vsplit as vsplit
 from afx.ops.manipulation.join import vstack as _vstack
 from afx.ops.manipulation.join import vstack as vstack
+from afx.ops.manipulation.packing import packbits as packbits
+from afx.ops.manipulation.packing import unpackbits as unpackbits
 from afx.ops.manipulation.pad import flip as flip
 from afx.ops.manipulation.pad import fliplr as fliplr
 from afx.ops.manipulation.pad import flipud as flipud
@@ -354,7 +360,6 @@ from numpy import double as double
 from numpy import dtype as dtype
 from numpy import dtypes as dtypes
 from numpy import e as e
-from numpy import einsum_path as einsum_path
 from numpy import emath as emath
 from numpy import empty as empty
 from numpy import errstate as errstate
@@ -429,7 +434,6 @@ from numpy import min_scalar_type as min_scalar_type
 from numpy import mintypecode as mintypecode
 from numpy import nan as nan
 from numpy import ndenumerate as ndenumerate
-from numpy import ndim as ndim
 from numpy import ndindex as ndindex
 from numpy import nditer as nditer
 from numpy import nested_iters as nested_iters
@@ -438,7 +442,6 @@ from numpy import number as number
 from numpy import object_ as object_
 from numpy import ogrid as ogrid
 from numpy import ones as ones
-from numpy import packbits as packbits
 from numpy import pi as pi
 from numpy import place as place
 from numpy import poly1d as poly1d
@@ -462,14 +465,12 @@ from numpy import set_printoptions as set_printoptions
 from numpy import setbufsize as setbufsize
 from numpy import seterr as seterr
 from numpy import seterrcall as seterrcall
-from numpy import shape as shape
 from numpy import shares_memory as shares_memory
 from numpy import short as short
 from numpy import show_config as show_config
 from numpy import show_runtime as show_runtime
 from numpy import signedinteger as signedinteger
 from numpy import single as single
-from numpy import size as size
 from numpy import str_ as str_
 from numpy import strings as strings
 from numpy import test as test
@@ -490,7 +491,6 @@ from numpy import uintc as uintc
 from numpy import uintp as uintp
 from numpy import ulong as ulong
 from numpy import ulonglong as ulonglong
-from numpy import unpackbits as unpackbits
 from numpy import unsignedinteger as unsignedinteger
 from numpy import ushort as ushort
 from numpy import void as void

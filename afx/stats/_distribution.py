@@ -18,7 +18,7 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import exp, expm1, log, log1p, sigmoid, sqrt
+from afx.ops.elementwise.arithmetic import exp, log, sigmoid, sqrt
 from afx.ops.elementwise.comparison import isfinite, isinf, isnan, maximum, minimum, where
 from afx.ops.elementwise.floating_point import floor
 from afx.ops.manipulation.join import broadcast_arrays, concat, stack
@@ -118,12 +118,6 @@ def _in_dtype(x: Any, dtype: DType) -> Array:
     if x.__class__ is float:
         return wrap(np.array(x, dtype))
     return astype(x, dtype) if hasattr(x, "dtype") else asarray(x, dtype)
-
-
-def log1mexp(x: Array) -> Array:
-    """Return ``log(1 - exp(-x))`` for numbers above 0, accurate for small and large ones (Mächler 2012)."""
-    small = x < math.log(2)
-    return where(small, log(-expm1(-where(small, x, 1))), log1p(-exp(-where(small, 1, x))))
 
 
 # -- distributions --

@@ -10,10 +10,11 @@ from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import exp, expm1, log, log1p, log_sigmoid, negative, sigmoid, sqrt
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.trigonometry import arctan2, tan
+from afx.ops.reductions.cumulative import log1mexp
 from afx.ops.special.distributions import log_square_plus_one
 from afx.ops.special.errors import erf, erfinv, log_ndtr, logit, ndtr, ndtri, xlogy
 from afx.ops.special.gamma import gamma, gammaln
-from afx.stats._distribution import ContinuousDistribution, continuous, log1mexp
+from afx.stats._distribution import ContinuousDistribution, continuous
 
 # --- Normal family: the normal distribution and that of its exponential
 

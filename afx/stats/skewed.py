@@ -19,10 +19,11 @@ from afx.ops.elementwise.floating_point import floor
 from afx.ops.elementwise.trigonometry import sin
 from afx.ops.manipulation.join import broadcast_arrays, concat
 from afx.ops.manipulation.shape import astype, expand_dims
+from afx.ops.reductions.cumulative import log1mexp
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.bessel import i0e, i0e_fall
 from afx.ops.special.errors import log_ndtr, ndtri_exp
-from afx.stats._distribution import ContinuousDistribution, continuous, log1mexp
+from afx.stats._distribution import ContinuousDistribution, continuous
 from afx.stats.elementary import HALF_LOG_2PI
 from afx.stats.multivariate import _bivariate_cdf
 

@@ -16,7 +16,7 @@ from afx.ops.elementwise.comparison import maximum, minimum, where
 from afx.ops.elementwise.floating_point import floor
 from afx.ops.manipulation.join import broadcast_arrays
 from afx.ops.manipulation.shape import reshape
-from afx.ops.reductions.cumulative import cumsum, logsumexp
+from afx.ops.reductions.cumulative import cumsum, log1mexp, logsumexp
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.distributions import binomial_quantile, geometric_quantile, nbinom_quantile, poisson_quantile
 from afx.ops.special.errors import xlog1py, xlogy
@@ -29,7 +29,7 @@ from afx.ops.special.log_incomplete import (
     log_gammainc,
     log_gammaincc,
 )
-from afx.stats._distribution import DiscreteDistribution, discrete, log1mexp
+from afx.stats._distribution import DiscreteDistribution, discrete
 
 
 @discrete

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from afx import pytree
 from afx.core.array.array import Array
-from afx.core.aval import aval_of, normalize_axis
+from afx.core.aval import aval_of, broadcast_shapes, normalize_axis
 from afx.core.tracing.tape import OPEN_BLOCKS
 from afx.core.tracing.traces import BatchTrace, BatchTracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
-from afx.ops.manipulation.shape import broadcast_to, permute_dims
+from afx.ops.manipulation.shape import broadcast_to, permute_dims, reshape
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, name_of, transformed
 from afx.transforms.derivatives.nan_check import check_nan
@@ -142,3 +144,74 @@ def _place_axis(batch: BatchTrace, x: Any, axis: int | None) -> Array:
     if not own:
         value = broadcast_to(value, (batch.size, *value.shape))
     return _move_axis(value, 0, normalize_axis(axis, value.ndim, "vmap: out_axes"))
+
+
+# --- Vectorization by signature: NumPy's generalised ufuncs, of functions of arrays
+
+_NAMED = re.compile(r"\(([\w,\s]*)\)")
+
+
+def vectorize(
+    pyfunc: Callable[..., R], *, excluded: Iterable[int | str] = (), signature: str | None = None
+) -> Callable[..., R]:
+    """Return a function that applies ``pyfunc`` to each element of arrays that broadcast, all at once.
+
+    `numpy.vectorize` calls Python for each element; here it is traced once, as by `vmap`.
+
+    Args:
+        pyfunc: a function of numbers, or of arrays as ``signature`` says.
+        excluded: positions and names of arguments that are the same for all elements.
+        signature: the last axes of operands and results that belong to one call, such as ``"(m,n),(n)->(m)"``.
+
+    Raises:
+        ArgumentError: a malformed signature, or one for another number of arguments; from the function returned.
+        ShapeError: operands do not broadcast, or an axis has two lengths; from the function returned.
+
+    >>> import afx
+    >>> vectorize(afx.dot, signature="(n),(n)->()")(afx.ones((4, 3)), afx.ones(3))
+    Array([3., 3., 3., 3.], dtype=float32)
+    """
+    check_callable(pyfunc, "vectorize")
+    fixed = frozenset(excluded)
+
+    @functools.wraps(pyfunc)
+    def run(*args: Any, **kwargs: Any) -> R:
+        places = [k for k in range(len(args)) if k not in fixed]
+        names = [name for name in kwargs if name not in fixed]
+        xs = [asarray(args[k]) for k in places] + [asarray(kwargs[name]) for name in names]
+        ranks = _core_ranks(signature, xs)
+        lead = broadcast_shapes([x.shape[: x.ndim - rank] for x, rank in zip(xs, ranks, strict=True)])
+        if lead is None:
+            raise ShapeError(f"vectorize: got {', '.join([str(x.aval) for x in xs])}, which do not broadcast; reshape")
+        cores = [x.shape[x.ndim - rank :] for x, rank in zip(xs, ranks, strict=True)]
+        rows = [reshape(broadcast_to(x, lead + c), (math.prod(lead), *c)) for x, c in zip(xs, cores, strict=True)]
+
+        def call(*elements: Array) -> R:
+            given = list(args)
+            for k, x in zip(places, elements, strict=False):
+                given[k] = x
+            return pyfunc(*given, **(kwargs | dict(zip(names, elements[len(places) :], strict=True))))
+
+        results = vmap(call, axis_size=math.prod(lead))(*rows)
+        return pytree.map(lambda z: reshape(z, lead + z.shape[1:]), results)
+
+    return run
+
+
+def _core_ranks(signature: str | None, xs: list[Array]) -> list[int]:
+    """Return how many of the last axes of each operand belong to one call."""
+    if signature is None:
+        return [0] * len(xs)
+    names = [[n.strip() for n in part.split(",") if n.strip()] for part in _NAMED.findall(signature.partition("->")[0])]
+    if "->" not in signature or len(names) != len(xs):
+        raise ArgumentError(
+            f"vectorize: a signature such as '(m,n),(n)->(m)' names each operand: got {signature!r} for {len(xs)}; give one"
+        )
+    lengths: dict[str, int] = {}
+    for x, axes in zip(xs, names, strict=True):
+        own = x.shape[max(x.ndim - len(axes), 0) :]
+        if len(own) < len(axes) or any(lengths.setdefault(a, n) != n for a, n in zip(axes, own, strict=True)):
+            raise ShapeError(
+                f"vectorize: an operand does not fit ({','.join(axes)}) of {signature!r}: got {x.aval}; reshape"
+            )
+    return [len(axes) for axes in names]

@@ -147,6 +147,14 @@ FORMULAS: dict[str, tuple[Any, Any, float, float]] = {  # the function, its form
     "hard_tanh": (nn.hard_tanh, lambda x: np.clip(x, -1, 1), -1.0, 1.0),
     "hard_sigmoid": (nn.hard_sigmoid, lambda x: np.clip(x / 6 + 0.5, 0, 1), 0.0, 1.0),
     "hard_silu": (nn.hard_silu, lambda x: x * np.clip(x / 6 + 0.5, 0, 1), 0.0, INF),
+    "squareplus": (nn.squareplus, lambda x: (x + np.sqrt(x * x + 4)) / 2, 0.0, INF),
+    "sparse_plus": (
+        nn.sparse_plus,
+        lambda x: np.where(x >= 1, x, np.maximum(np.minimum(x, 1) + 1, 0) ** 2 / 4),
+        0.0,
+        INF,
+    ),
+    "sparse_sigmoid": (nn.sparse_sigmoid, lambda x: np.clip(x + 1, 0, 2) / 2, 0.0, 1.0),
     "soft_sign": (nn.soft_sign, lambda x: x / (1 + np.abs(x)), -1.0, 1.0),
 }
 

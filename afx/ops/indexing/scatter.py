@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.compiler.schedule.arrays import Arrays
 from afx.core.array.array import Array, ArrayLike, to_numpy_value
-from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, integer
+from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, integer, normalize_axis
 from afx.core.dtypes import is_inexact
 from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, define, lookup
 from afx.core.registry import register_function
@@ -35,7 +35,7 @@ from afx.ops.indexing.gather import (
     slice_add,
     slice_set,
 )
-from afx.ops.indexing.getitem import Index, resolve_index
+from afx.ops.indexing.getitem import Index, along_axis, resolve_index
 from afx.ops.indexing.index import basic, is_array, is_basic, is_sequence, selected_shape
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.pad import flip
@@ -600,3 +600,34 @@ def segment_min(x: ArrayLike, segments: ArrayLike, count: int | None = None) -> 
     y, index, size = _operands("segment_min", x, segments, count)
     largest = np.inf if is_inexact(y.dtype) else y.dtype.kind == "b" or np.iinfo(y.dtype).max
     return full((size, *y.shape[1:]), largest, y.dtype).at[index].min(y)
+
+
+@register_function
+def put_along_axis(x: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None = -1) -> Array:
+    """Return an array with values at the elements that `take_along_axis` takes; NumPy writes them into x instead.
+
+    Args:
+        x: any shape.
+        indices: integers; apart from the axis their shape broadcasts with that of x.
+        values: what broadcasts to the shape of the indices.
+        axis: the axis; None reads x as if it were flat.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        IndexRangeError: an index outside the axis.
+
+    >>> put_along_axis(np.zeros((2, 2)), np.array([[1], [0]]), 5.0)
+    Array([[0., 5.],
+           [5., 0.]], dtype=float64)
+    """
+    y, places = asarray(x), asarray(indices)
+    if axis is None:
+        return reshape(put_along_axis(reshape(y, (-1,)), reshape(places, (-1,)), values, 0), y.shape)
+    if y.ndim != places.ndim:
+        raise ShapeError(f"put_along_axis: the number of axes differs: got {y.aval} and {places.aval}; add axes")
+    along = normalize_axis(axis, y.ndim, "put_along_axis")
+    lengths = [1 if a == along else n for a, n in enumerate(y.shape)]
+    common = broadcast_shapes([tuple(lengths), tuple([1 if a == along else n for a, n in enumerate(places.shape)])])
+    if common is None:
+        raise ShapeError(f"put_along_axis: the shapes do not fit: got {y.aval} and {places.aval}; reshape one")
+    return y.at[tuple(along_axis(places, y.shape, along, common))].set(values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+
+T = TypeVar("T")
 
 
 # --- Selection among arrays: by conditions, by index, by functions of pieces
@@ -515,3 +517,20 @@ class Concatenator:
 
 r_: Concatenator = Concatenator("r_", np.r_)
 c_: Concatenator = Concatenator("c_", np.c_)
+
+
+@register_function
+def fromfunction(function: Callable[..., T], shape: Lengths, *, dtype: DTypeLike = float, **kwargs: object) -> T:
+    """Return what a function gives for the indices of a grid, an array for each axis; differentiable as the function is.
+
+    Args:
+        function: of as many arrays as there are axes; it is called once.
+        shape: the lengths of the axes.
+        dtype: of the indices.
+        **kwargs: passed on.
+
+    >>> fromfunction(lambda i, j: i + j, (2, 2), dtype=int)
+    Array([[0, 1],
+           [1, 2]], dtype=int64)
+    """
+    return function(*indices(shape, dtype), **kwargs)

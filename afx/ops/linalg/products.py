@@ -442,6 +442,26 @@ def einsum(
     return _laid(work[0], plan.last)
 
 
+@register_function
+def einsum_path(
+    subscripts: str | ArrayLike,
+    /,
+    *operands: ArrayLike | Sequence[int | EllipsisType],
+    optimize: bool | str | Sequence[Any] = "greedy",
+) -> tuple[list[Any], str]:
+    """Return NumPy's order of products for `einsum`, from the shapes alone, and a text that tells what it costs.
+
+    >>> einsum_path("ij,jk,kl->il", np.ones((9, 2)), np.ones((2, 9)), np.ones((9, 3)))[0]
+    ['einsum_path', (1, 2), (0, 1)]
+    """
+    if not isinstance(subscripts, str):
+        subscripts, operands = _join_subscripts((subscripts, *operands))
+    shapes = [x.shape for x in promote_operands(*operands)]
+    stand_ins = [np.broadcast_to(np.float64(0), shape) for shape in shapes]
+    path, text = np.einsum_path(subscripts, *stand_ins, optimize=optimize)  # pyright: ignore[reportArgumentType]  # as the user gave it
+    return list(path), text
+
+
 def _in_one_dtype(arrays: list[Array]) -> list[Array]:
     """Return arrays in the result's dtype: sums over axes of one operand would leave its own."""
     avals = [x.aval for x in arrays]

@@ -30,7 +30,7 @@ from afx.ops.creation.creation import (
     stop_gradient,
     zeros,
 )
-from afx.ops.elementwise.arithmetic import exp, log, logaddexp, multiply
+from afx.ops.elementwise.arithmetic import exp, expm1, log, log1p, logaddexp, multiply
 from afx.ops.elementwise.comparison import equal, isinf, isnan, maximum, minimum, where
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.pad import flip
@@ -364,6 +364,35 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, b: ArrayLike | None = None, ke
     if b is not None:
         return _weighted_logsumexp(x, b, axis, keepdims)
     return reduce_over(logsumexp_p, in_floats(x, "logsumexp"), axis, keepdims, "logsumexp")
+
+
+def logmeanexp(x: ArrayLike, axis: Axis = None, *, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
+    """Return ``log(mean(exp(x)))`` along axes without overflow.
+
+    Args:
+        x: real numbers.
+        axis: one axis, several, or all.
+        where: which elements count, broadcast with x; all unless given.
+        keepdims: keeps the axes, with length 1.
+
+    >>> logmeanexp(asarray([1000.0, 1000.0]))
+    Array(1000., dtype=float32)
+    """
+    y = asarray(x)
+    counted = broadcast_to(True if where is None else where, y.shape)
+    count = sum(astype(counted, in_floats(y, "logmeanexp").dtype), axis=axis, keepdims=keepdims)
+    return logsumexp(y, axis, b=None if where is None else counted, keepdims=keepdims) - log(count)
+
+
+def log1mexp(x: ArrayLike) -> Array:
+    """Return ``log(1 - exp(-x))`` for numbers above 0, accurate for small and large ones (Mächler 2012); -inf at 0.
+
+    >>> log1mexp(1e-3).round(4)
+    Array(-6.9083, dtype=float32)
+    """
+    y = asarray(x)
+    small = y < math.log(2)
+    return where(small, log(-expm1(-where(small, y, 1))), log1p(-exp(-where(small, 1, y))))
 
 
 def _weighted_logsumexp(x: ArrayLike, b: ArrayLike, axis: Axis, keepdims: bool) -> Array:
