@@ -143,7 +143,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4.0) -> Array:
     is_end, is_right = isinf(y), y >= 0
     bounded = where(is_end, 0, y)
     root = sqrt(b)
-    left, right = where(is_right, -1, bounded), where(is_right, bounded, 1)
+    left, right = where(is_right, -1.0, bounded), where(is_right, bounded, 1)
     fall = root * (root / (hypot(left, root) / 2 - left / 2)) / 4
     return where(is_end, maximum(y, 0), where(is_right, right / 2 + hypot(right, root) / 2, fall))
 

@@ -162,6 +162,8 @@ def _functions() -> list[Any]:
     for theirs, ours in FAMILIES:
         for name in theirs.__all__:
             fn = getattr(theirs, name)
+            if name == "put_along_axis":  # which writes, where afx's returns
+                continue
             if inspect.isclass(fn) or isinstance(fn, np.ufunc) or not callable(fn) or not hasattr(ours, name):
                 continue
             try:

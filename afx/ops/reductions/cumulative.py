@@ -390,7 +390,7 @@ def log1mexp(x: ArrayLike) -> Array:
     >>> log1mexp(1e-3).round(4)
     Array(-6.9083, dtype=float32)
     """
-    y = asarray(x)
+    y = in_floats(x, "log1mexp")
     small = y < math.log(2)
     return where(small, log(-expm1(-where(small, y, 1))), log1p(-exp(-where(small, 1, y))))
 
