@@ -108,7 +108,7 @@ def has_array(values: Collection[Any]) -> bool:
     kinds: set[Any] = set(map(type, values))
     if any([issubclass(kind, Array) for kind in kinds]):  # noqa: C419  # a list is quicker
         return True
-    nested = tuple([kind for kind in kinds if issubclass(kind, (list, tuple, dict))])
+    nested: tuple[Any, ...] = tuple([kind for kind in kinds if issubclass(kind, (list, tuple, dict))])
     return bool(nested) and any(has_array(_items(x)) for x in values if isinstance(x, nested))
 
 

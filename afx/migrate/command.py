@@ -1,0 +1,65 @@
+"""Command: ``python -m afx.migrate LIBRARY PATH`` rewrites files, and prints what was changed and what is left."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+
+from afx.migrate.autograd import AUTOGRAD
+from afx.migrate.rewriting import Remark, rewrite
+
+__all__ = ["main", "migrate_source"]
+
+LIBRARIES = {"autograd": AUTOGRAD}
+
+
+def migrate_source(source: str, library: str = "autograd") -> tuple[str, list[Remark]]:
+    """Return a program with the names of a library rewritten, and remarks on what is left.
+
+    Raises:
+        SyntaxError: it is no Python.
+
+    >>> print(migrate_source("from autograd import grad, jacobian")[0])
+    from afx.migrate.for_autograd import grad
+    from afx import jacrev as jacobian
+    """
+    return rewrite(source, LIBRARIES[library])
+
+
+def files_below(path: Path) -> Iterator[Path]:
+    """Yield a Python file itself, or those below a folder."""
+    yield from [path] if path.is_file() else sorted(path.rglob("*.py"))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Rewrite files, print what was changed and what is left, and return 1 where something is left."""
+    parser = argparse.ArgumentParser(prog="python -m afx.migrate", description="rewrite programs for afx")
+    parser.add_argument("library", choices=list(LIBRARIES), help="the library that the programs use")
+    parser.add_argument("paths", nargs="+", type=Path, help="files or folders")
+    parser.add_argument("--diff", action="store_true", help="print what would change, and write nothing")
+    chosen = parser.parse_args(arguments)
+    left = 0
+    for path in [file for given in chosen.paths for file in files_below(given)]:
+        left += _migrate_file(path, chosen.library, chosen.diff)
+    return 1 if left else 0
+
+
+def _migrate_file(path: Path, library: str, only_show: bool) -> int:
+    """Rewrite one file, and return how much is left."""
+    source = path.read_bytes().decode("utf-8")
+    try:
+        migrated, remarks = migrate_source(source, library)
+    except SyntaxError as error:
+        print(f"{path}:{error.lineno}: not read as Python: {error.msg}")
+        return 1
+    if only_show:
+        old, new = (text.splitlines(keepends=True) for text in (source, migrated))
+        print("".join(difflib.unified_diff(old, new, str(path), str(path))), end="")
+    elif migrated != source:
+        path.write_bytes(migrated.encode())
+        print(f"{path}: rewritten")
+    for remark in remarks:
+        print(f"{path}:{remark.line}: {remark.name}: {remark.advice}")
+    return len(remarks)

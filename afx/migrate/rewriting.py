@@ -1,0 +1,297 @@
+"""Rewriting: a program's imports and names of another library, replaced in its text by afx's, and what is left named."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import attrs
+
+__all__ = ["Edit", "Library", "Migration", "Remark", "chain_of", "end_of", "rewrite"]
+
+DOUBLE = "afx.set_default_dtype(afx.float64)"
+
+
+class Edit(NamedTuple):
+    """A stretch of text, from one (line, column in bytes) to another, and what takes its place."""
+
+    start: tuple[int, int]
+    stop: tuple[int, int]
+    text: str
+
+
+class Remark(NamedTuple):
+    """What is left to do in a line."""
+
+    line: int
+    name: str
+    advice: str
+
+
+@attrs.frozen
+class Library:
+    """What is known of a library whose programs are rewritten.
+
+    Attributes:
+        roots: its packages.
+        guide: the guide that compares it with afx.
+        modules: modules by the module that has their names, under the same names.
+        renamed: names by the name that stands for them.
+        advice: names that have another form, or modules of such names, by what to write.
+        same: of the names of the first root, those that afx has, where not all are looked up there.
+        double: whether its numbers are float64.
+    """
+
+    roots: Collection[str]
+    guide: str
+    modules: Mapping[str, str]
+    renamed: Mapping[str, str]
+    advice: Mapping[str, str]
+    double: bool = False
+
+    def owns(self, dotted: str) -> bool:
+        """Tell whether a dotted name is one of the library."""
+        return dotted.partition(".")[0] in self.roots
+
+    def resolve(self, dotted: str) -> str | None:
+        """Return the name that stands for a dotted name, or None where it has another form."""
+        if dotted in self.renamed:
+            return self.renamed[dotted]
+        if dotted in self.modules:
+            return self.modules[dotted]
+        home, _, name = dotted.rpartition(".")
+        if not home or dotted in self.advice or home in self.advice:
+            return None
+        if home in self.modules:
+            target = f"{self.modules[home]}.{name}"
+            return target if find(target) else None
+        parent = self.resolve(home) if home not in self.roots else None
+        return f"{parent}.{name}" if parent else None  # an attribute of a value
+
+    def advice_on(self, dotted: str) -> str:
+        """Return what to write instead of a name that has another form."""
+        parts = dotted.split(".")
+        prefixes = [".".join(parts[:n]) for n in range(len(parts), 1, -1)]
+        advice = next((self.advice[p] for p in prefixes if p in self.advice), None)
+        home, _, name = dotted.rpartition(".")
+        if advice is None and home in self.modules:
+            try:
+                _look_up(f"{self.modules[home]}.{name}")
+            except AttributeError as error:
+                return str(error)
+        return f"write {advice}" if advice else f"afx has nothing of this name; see examples/guides/{self.guide}"
+
+
+def find(target: str) -> bool:
+    """Tell whether a dotted name is there: a module of NumPy's or afx's, or a name in one.
+
+    >>> find("afx.numpy.linalg.norm"), find("afx.nowhere")
+    (True, False)
+    """
+    try:
+        _look_up(target)
+    except (AttributeError, ModuleNotFoundError):
+        return False
+    return True
+
+
+def _look_up(target: str) -> Any:
+    root, *names = target.split(".")
+    value: Any = importlib.import_module(root)
+    path = root
+    for name in names:
+        path = f"{path}.{name}"
+        try:
+            value = getattr(value, name)
+        except AttributeError:
+            if not hasattr(value, "__path__"):
+                raise
+            try:
+                value = importlib.import_module(path)
+            except ModuleNotFoundError:
+                pass
+            else:
+                continue
+            raise
+    return value
+
+
+class Migration(ast.NodeVisitor):
+    """What is to be changed in one file, and what is left."""
+
+    def __init__(self, source: str, library: Library) -> None:
+        self.library = library
+        self.lines: list[bytes] = source.encode().splitlines(keepends=True)
+        self.edits: list[Edit] = []
+        self.remarks: list[Remark] = []
+        self.bound: dict[str, str] = {}  # names of the file that stand for names of the library
+        self.imported: set[str] = set()  # packages that the rewritten imports bind by their own names
+        self.needed: set[str] = set()  # and those that rewritten names ask for
+
+    def visit_Import(self, node: ast.Import) -> None:
+        """Rewrite ``import autograd.numpy as np``."""
+        if not any(self.library.owns(a.name) for a in node.names):
+            return
+        lines: list[ast.stmt] = []
+        for alias in node.names:
+            lines += self._import(node.lineno, alias) if self.library.owns(alias.name) else [ast.Import([alias])]
+        self._replace(node, lines)
+
+    def _import(self, line: int, alias: ast.alias) -> list[ast.stmt]:
+        """Return what stands for the import of a module of the library."""
+        root = alias.name.split(".")[0]
+        self.bound[alias.asname or root] = alias.name if alias.asname else root
+        target = self.library.resolve(alias.name)
+        if target is None or (alias.asname is None and target not in self.library.modules.values()):
+            if not alias.asname or alias.name in self.library.advice or self._has_names(alias.name):
+                self.imported.add("afx")
+                return [_importing("afx", None)]
+            self.remarks.append(Remark(line, alias.name, self.library.advice_on(alias.name)))
+            return [ast.Import([alias])]
+        if alias.asname is None or alias.asname == target:
+            self.imported.add(target.split(".")[0])
+        return [_importing(target, alias.asname, target in self.library.modules.values())]
+
+    def _has_names(self, module: str) -> bool:
+        """Tell whether names of a module are known, one by one."""
+        return any(name.startswith(f"{module}.") for name in (*self.library.renamed, *self.library.modules))
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        """Rewrite ``from autograd import grad``."""
+        module = str(node.module)
+        if node.level or not self.library.owns(module):
+            return
+        lines: list[ast.stmt] = []
+        homes: dict[str, list[ast.alias]] = {}
+        for alias in node.names:
+            dotted = f"{module}.{alias.name}"
+            home = self.library.resolve(module)
+            target = (f"{home}.*" if home else None) if alias.name == "*" else self.library.resolve(dotted)
+            if target is None and self._has_names(dotted):
+                self.bound[alias.asname or alias.name] = dotted
+                self.needed.add("afx")
+                continue
+            if target is None:
+                self.remarks.append(Remark(node.lineno, dotted, self.library.advice_on(dotted)))
+                homes.setdefault(module, []).append(alias)
+                continue
+            self.bound[alias.asname or alias.name] = dotted
+            home, _, name = target.rpartition(".")
+            if not home:
+                lines.append(_importing(target, alias.asname or alias.name))
+                continue
+            shown = alias.asname or (None if name == alias.name else alias.name)
+            homes.setdefault(home, []).append(ast.alias(name, shown))
+        lines += [ast.ImportFrom(home, names, 0) for home, names in homes.items()]
+        self._replace(node, lines)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        """Rewrite ``autograd.jacobian``, and look up what is asked of NumPy's namespace."""
+        chain = chain_of(node)
+        if chain is None or chain[0] not in self.bound:
+            self.generic_visit(node)
+            return
+        root, *rest = chain
+        home = self.bound[root]
+        dotted = ".".join([home, *rest])
+        target = self.library.resolve(dotted)
+        if target is None:
+            self.remarks.append(Remark(node.lineno, ".".join(chain), self.library.advice_on(dotted)))
+            return
+        old = self.library.resolve(home)
+        stays = old is not None and home not in self.library.roots and target.startswith(f"{old}.")
+        aliased = home in self.library.roots and root != home and target.startswith("afx.")
+        text = root + target[len(old or "") :] if stays else root + target[3:] if aliased else target
+        if text == target:
+            self.needed.add(target.split(".")[0])
+        if text != ".".join(chain):
+            self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), text))
+
+    def _replace(self, node: ast.stmt, lines: list[ast.stmt]) -> None:
+        before = self.lines[node.lineno - 1][: node.col_offset]
+        between = "; " if before.strip() else f"\n{before.decode()}"
+        texts = list(dict.fromkeys(map(ast.unparse, lines)))
+        text = between.join(texts) or "import afx"
+        self.imported |= {"afx"} if "import afx" in (*texts, text) else set()
+        self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), text))
+
+    def begin(self, tree: ast.Module) -> None:
+        """Import what rewritten names need behind the first imports, and set float64 in a program that runs by itself."""
+        runs = self.library.double and any(map(_runs, tree.body)) and DOUBLE.encode() not in b"".join(self.lines)
+        wanted = (self.needed | {"afx"} if runs else self.needed) - self.imported
+        first = [node for n, node in enumerate(tree.body) if not (n == 0 and _is_text(node))]
+        count = next(
+            (n for n, node in enumerate(first) if not isinstance(node, (ast.Import, ast.ImportFrom))), len(first)
+        )
+        if not self.edits or not count or not (runs or wanted):
+            return
+        line = (first[count - 1].end_lineno or 0) + 1
+        text = "".join([f"import {name}\n" for name in sorted(wanted)]) + (f"\n{DOUBLE}\n" if runs else "")
+        self.lines += [b""] * (line - len(self.lines))
+        self.edits.append(Edit((line, 0), (line, 0), text))
+
+
+def _importing(target: str, name: str | None, is_module: bool = True) -> ast.stmt:
+    home, _, last = target.rpartition(".")
+    if name and home and not is_module:
+        return ast.ImportFrom(home, [ast.alias(last, name)], 0)
+    return ast.Import([ast.alias(target, None if name == target else name)])
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _runs(node: ast.stmt) -> bool:
+    """Tell whether a statement of a file does something by itself."""
+    return isinstance(node, (ast.Expr, ast.For, ast.While, ast.With, ast.If)) and not _is_text(node)
+
+
+def end_of(node: ast.expr | ast.stmt) -> tuple[int, int]:
+    """Return where a node ends in the text."""
+    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+
+
+def chain_of(node: ast.expr) -> list[str] | None:
+    """Return the names of ``a.b.c``, or None where the first is no name."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return [node.id, *reversed(names)] if isinstance(node, ast.Name) else None
+
+
+def rewrite(source: str, library: Library, kind: type[Migration] = Migration) -> tuple[str, list[Remark]]:
+    """Return a program with the names of a library rewritten, and remarks on what is left.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    migration = kind(source, library)
+    tree = ast.parse(source)
+    statements = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    for statement in statements:  # before the names that they bind are looked at
+        migration.visit(statement)
+    for node in tree.body:
+        _visit_rest(migration, node)
+    migration.begin(tree)
+    lines = migration.lines
+    for edit in sorted(set(migration.edits), reverse=True):
+        (first, left), (last, right) = edit.start, edit.stop
+        joined = lines[first - 1][:left] + edit.text.encode() + lines[last - 1][right:]
+        lines[first - 1 : last] = [joined]
+    return b"".join(lines).decode(), sorted(set(migration.remarks))
+
+
+def _visit_rest(migration: Migration, node: ast.AST) -> None:
+    """Visit everything but imports, which were visited."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return
+    if isinstance(node, ast.Attribute):
+        migration.visit_Attribute(node)
+        if chain_of(node) is not None:
+            return
+    for child in ast.iter_child_nodes(node):
+        _visit_rest(migration, child)
