@@ -5,18 +5,21 @@ Programs written for afx call what is behind them: `afx.optim`, `afx.vjp`, `afx.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from afx import integrate, optim, pytree
+from afx import integrate, optim, pytree, special
 from afx.core.array.array import Array
 from afx.core.tracing.tracer import is_traced
+from afx.numpy._namespace import has_array
 from afx.ops.creation.creation import asarray, stop_gradient
 from afx.ops.elementwise.arithmetic import add
 from afx.ops.manipulation.shape import astype
+from afx.ops.reductions.cumulative import logsumexp
 from afx.testing import check_grads as check_derivatives
 from afx.transforms.custom_derivatives import custom_vjp
 from afx.transforms.derivatives import grad as derivatives
@@ -47,6 +50,22 @@ __all__ = [
 ]
 
 Function = Callable[..., Any]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a function of `afx.special`, which gives ndarrays where no operand is an Array."""
+    fn = logsumexp if name == "logsumexp" else getattr(special, name, None)
+    if fn is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    @functools.wraps(fn)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        results = fn(*args, **kwargs)
+        return results if has_array(args) else _plain_tree(results)
+
+    return plain
+
+
 Callback = Callable[[Any, int, Any], object]
 
 
@@ -318,7 +337,11 @@ def flatten(value: Any) -> tuple[Any, Function]:
     {'a': array(2.), 'b': array([1., 1.])}
     """
     vector, unravel = pytree.ravel(pytree.map(_to_float, value))
-    return _plain(vector), lambda x: _plain_tree(unravel(asarray(x)))
+
+    def unflatten(x: Any) -> Any:
+        return _plain_tree(unravel(asarray(x)))
+
+    return _plain(vector), unflatten
 
 
 def flatten_func(func: Function, example: Any) -> tuple[Function, Function, Any]:

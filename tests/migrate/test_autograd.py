@@ -1,12 +1,15 @@
 """``python -m afx.migrate autograd PATH`` rewrites programs, which run and print the same, and names what is left."""
 
 import ast
+import operator
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from afx.migrate import main, migrate_source
+import afx
+from afx.migrate import for_autograd, main, migrate_source
 from tests.migrate.printed import PROGRAMS, check_program
 
 PROGRAM = '''\
@@ -36,8 +39,7 @@ from afx.stats import norm as norm
 from afx.migrate.for_autograd import grad
 from afx import jacrev as jac  # derivatives
 from afx.migrate.for_autograd import flatten
-from afx.special import gammaln
-from afx import logsumexp
+from afx.migrate.for_autograd import gammaln, logsumexp
 import afx
 import afx as ag
 
@@ -83,6 +85,7 @@ REPLACED = {
     ),
     "from autograd.scipy import stats\nx = stats.norm.cdf(0)": "from afx import stats\nx = stats.norm.cdf(0)",
     "import autograd.scipy.signal\nc = autograd.scipy.signal.convolve": "import afx\nc = afx.convolve",
+    "import autograd\ng = autograd.scipy.special.expit": "import afx\ng = afx.migrate.for_autograd.expit",
     "from autograd.core import getval": "from afx.migrate.for_autograd import getval",
 }
 
@@ -103,6 +106,17 @@ def test_programs_that_run_begin_with_float64() -> None:
         "import afx.numpy as np\nimport os\nimport afx\n\nafx.set_default_dtype(afx.float64)\n\nX = np.ones(3)\n"
     )
     assert migrate_source(rewritten) == (rewritten, [])
+
+
+def test_special_functions_of_data_give_ndarrays() -> None:
+    """What autograd leaves plain may be written: the values of special functions of ndarrays, and gradients."""
+    assert type(for_autograd.expit(np.zeros(2))) is np.ndarray
+    assert isinstance(for_autograd.logsumexp(afx.zeros(2)), afx.Array)
+    g = for_autograd.grad(lambda x: np.sum(for_autograd.gammaln(x)))(np.array([2.0]))
+    g[0] += 1.0
+    assert g.tolist() == pytest.approx([1.4227843350984672])
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        operator.attrgetter("nothing")(for_autograd)
 
 
 LEFT = {
