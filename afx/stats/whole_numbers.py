@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.tracing.tracer import Tracer
-from afx.errors import ConcreteValueError
+from afx.errors import ArgumentError, ConcreteValueError
 from afx.ops.creation.creation import asarray, stop_gradient
 from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.arithmetic import exp, expm1, log, log1p
@@ -136,11 +137,14 @@ def bernoulli(p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
     )
 
 
+TERMS_MAX: Final = 10_000_000  # of the sums of one call, which take some seconds then
+
+
 @discrete
 def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
     """Beta-binomial distribution: of the successes in ``n`` trials, whose probability follows ``beta(a, b)``.
 
-    Distribution functions and quantiles are sums over all numbers, and need an ``n`` that is known.
+    Distribution functions and quantiles are sums over all numbers, and need an ``n`` that is known, of at most ten million.
     """
     count, first, second = asarray(n), asarray(a), asarray(b)
     allowed = (count >= 0) & (floor(count) == count) & (first > 0) & (second > 0)
@@ -160,7 +164,13 @@ def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> D
                 f"betabinom: its sums need a known n: got {count.aval}; give it from outside of jit"
             )
         rank = broadcast_arrays(like, count, first, second)[0].ndim
-        largest = int(np.max(np.asarray(count), initial=0))
+        counts = np.asarray(count)
+        largest = int(np.max(counts, initial=0, where=np.isfinite(counts)))
+        if largest > TERMS_MAX:
+            raise ArgumentError(
+                f"betabinom: distribution functions and quantiles are sums over n + 1 numbers: got n = {largest:.4g}, more than "
+                f"{TERMS_MAX:,}; sum exp(logpdf(k)) over the numbers that matter, or take norm with this mean and std"
+            )
         k = reshape(arange(largest + 1, dtype=like.dtype), (-1,) + (1,) * rank)
         inside = k <= count
         return k, where(inside, logpdf(where(inside, k, 0.0)), -math.inf)
