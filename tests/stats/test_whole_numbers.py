@@ -53,9 +53,9 @@ def test_laws_of_one_number_have_that_as_their_quantiles() -> None:
         assert (np.asarray(law.rvs(afx.random.key(0), (5,), *shapes)) == want).all()
 
 
-@pytest.mark.parametrize("n", [1e9, 1e200, [3.0, 2e7]])
+@pytest.mark.parametrize("n", [1e9, 1e30, [3.0, 2e7]])
 def test_sums_of_too_many_numbers_are_refused(n: Any) -> None:
     """Where they would take minutes and gigabytes; those of no finite n are nan."""
-    with pytest.raises(ArgumentError, match="betabinom: .* sums over n . 1 numbers: got n ="):
+    with pytest.raises(ArgumentError, match=r"betabinom: .* sums over n . 1 numbers: got n ="):
         stats.betabinom.cdf(1.0, n, 2.0, 3.0)
     assert np.isnan(stats.betabinom.cdf(1.0, [np.inf, np.nan], 2.0, 3.0)).all()
