@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -312,22 +312,27 @@ beta_p: Primitive = binary(
 
 
 # -- of integers and matrices --
+DIMENSIONS_MAX: Final = 10_000
+
+
 @register_function
 def multigammaln(a: ArrayLike, d: int) -> Array:
     """Return the logarithm of the multivariate gamma function of dimension d; needs the extra ``scipy``.
 
     Args:
         a: greater than ``(d - 1) / 2``, any shape.
-        d: 1 or more, a Python int.
+        d: from 1 to 10 000, a Python int: so many logarithms are added up.
 
     Raises:
-        ArgumentError: d is no integer, or less than 1.
+        ArgumentError: d is no integer, or out of its range.
         MissingExtraError: SciPy is not installed.
 
     >>> multigammaln(1.5, 2)
     Array(0.4515827, dtype=float32)
     """
     d = check_order(d, "multigammaln", 1)
+    if d > DIMENSIONS_MAX:
+        raise ArgumentError(f"multigammaln: one logarithm a dimension: got d={d:.4g}; give at most {DIMENSIONS_MAX}")
     z = gammaln(a) + d * (d - 1) / 4 * math.log(math.pi)
     for k in range(1, d):
         z = z + gammaln(subtract(a, k / 2))

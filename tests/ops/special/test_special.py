@@ -125,6 +125,8 @@ def test_multigammaln() -> None:
         assert float(special.multigammaln(np.float64(3.7), d)) == pytest.approx(
             scipy.special.multigammaln(3.7, d), rel=1e-14
         )
+    with pytest.raises(afx.errors.ArgumentError, match=r"one logarithm a dimension: got d=1e\+09"):
+        special.multigammaln(3e9, 10**9)
 
 
 @pytest.mark.parametrize("order", [171, 10**9])
