@@ -9,6 +9,7 @@ from afx import fft as fft
 from afx import integrate as integrate
 from afx import io as io
 from afx import linalg as linalg
+from afx import ndimage as ndimage
 from afx import nn as nn
 from afx import numpy as numpy
 from afx import optim as optim

@@ -1,4 +1,4 @@
-"""Fourier transforms: the functions of the array API standard and NumPy, under their names."""
+"""Fourier transforms: the functions of the array API standard, NumPy and SciPy, under their names."""
 
 from typing import TYPE_CHECKING, NoReturn
 
@@ -22,15 +22,24 @@ from afx.ops.fft import (
     rfftfreq,
     rfftn,
 )
+from afx.ops.numerics.cosine import dct, dctn, dst, dstn, idct, idctn, idst, idstn
 from afx.other_names import missing_name
 
 __all__ = [
+    "dct",
+    "dctn",
+    "dst",
+    "dstn",
     "fft",
     "fft2",
     "fftfreq",
     "fftn",
     "fftshift",
     "hfft",
+    "idct",
+    "idctn",
+    "idst",
+    "idstn",
     "ifft",
     "ifft2",
     "ifftn",

@@ -149,6 +149,11 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "orth": "the first columns of u in afx.linalg.svd(x)",
         "toeplitz": "x[abs(i[:, None] - i)] with i = afx.arange(x.size)",
     },
+    "afx.ndimage": {
+        "generic_filter": "afx.sliding_window_view(x, shape) and a function of its last axes",
+        "label": "scipy.ndimage.label(np.asarray(x)): whole numbers have no derivative",
+        "median_filter": "afx.sliding_window_view(x, shape) and afx.median of its last axes",
+    },
     "afx.nn": {
         "AdaptiveAvgPool2d": "afx.nn.adaptive_avg_pool(x, positions)",
         "AvgPool2d": "afx.nn.avg_pool(x, window)",

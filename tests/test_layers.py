@@ -29,7 +29,7 @@ LAYERS = (
     ("ops",),
     ("transforms",),
     ("control", "random"),
-    ("nn", "optim", "integrate", "stats", "sample", "linalg", "sparse", "fft", "special", "debug"),
+    ("nn", "optim", "integrate", "stats", "sample", "linalg", "sparse", "fft", "special", "ndimage", "debug"),
     ("data", "distributed", "export", "io", "migrate", "numpy", "plot", "testing", "train"),
     ("__init__",),
 )
@@ -70,9 +70,10 @@ BUDGETS: dict[str, int] = {
     "integrate": 20_600,
     "io": 18_400,
     "migrate": 5_900,
+    "ndimage": 7_400,
     "nn": 24_200,
     "numpy": 4_400,
-    "ops": 168_400,
+    "ops": 168_900,
     "optim": 50_000,
     "plot": 4_100,
     "pytree": 10_700,
@@ -426,5 +427,5 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 def test_installed_size() -> None:
     """Installed, afx takes less than 4.6 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 4_600_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 4_700_000
     )

@@ -129,6 +129,7 @@ FAMILIES = (
     "integrate",
     "io",
     "linalg",
+    "ndimage",
     "nn",
     "numpy",
     "optim",

@@ -415,7 +415,7 @@ LAST = (-2, -1)
 MIRRORED_MIN_POINTS = 1024  # of real numbers: below, copies cost more than the half of the transforms that they save
 
 
-def _steps(x: ArrayLike, s: Ints, axes: Ints, who: str) -> list[Step]:
+def steps_of_axes(x: ArrayLike, s: Ints, axes: Ints, who: str) -> list[Step]:
     """Return the number of points and the axis of each transform."""
     shape = aval_of(x, who).shape
     lengths = None if s is None else ints(s, who, "s")
@@ -458,7 +458,7 @@ def _mirror_half(x: ArrayLike, steps: Sequence[Step], norm: Norm) -> Array:
 
 def _real_steps(x: ArrayLike, s: Ints, axes: Ints, who: str) -> tuple[list[Step], Step]:
     """Return the complex transforms and the one to or from real numbers."""
-    steps = _steps(x, s, axes, who)
+    steps = steps_of_axes(x, s, axes, who)
     if not steps:
         raise ArgumentError(
             f"{who}: a transform of real numbers has an axis: got axes={axes} for {aval_of(x)}; name one"
@@ -487,7 +487,7 @@ def fftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = No
     """
     if out is not None:
         refuse_out(out, "fftn")
-    steps = _steps(x, s, axes, "fftn")
+    steps = steps_of_axes(x, s, axes, "fftn")
     return _mirror_half(x, steps, norm) if _has_mirrored_half(x, steps) else _transform_in_turn(fft, x, steps, norm)
 
 
@@ -500,7 +500,7 @@ def ifftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = N
     """
     if out is not None:
         refuse_out(out, "ifftn")
-    return _transform_in_turn(ifft, x, _steps(x, s, axes, "ifftn"), norm)
+    return _transform_in_turn(ifft, x, steps_of_axes(x, s, axes, "ifftn"), norm)
 
 
 def rfftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = None, out: None = None) -> Array:

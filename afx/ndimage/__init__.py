@@ -1,0 +1,57 @@
+"""Image filters: SciPy's `ndimage` functions of arrays of any number of axes, with derivatives by elements and parameters.
+
+Filters continue an array by ``mode``: ``reflect`` mirrors with the edge's element, ``mirror`` without it, ``nearest``
+repeats it, ``wrap`` begins again at the other end, ``constant`` takes ``cval``. Results have the dtype of the input, as
+SciPy's, or that of ``output``; integers are cut off or, between elements, rounded.
+
+>>> gaussian_filter(np.array([0.0, 0.0, 1.0, 0.0, 0.0]), 0.5).round(3)
+Array([0.   , 0.106, 0.787, 0.106, 0.   ], dtype=float64)
+"""
+
+from typing import TYPE_CHECKING, NoReturn
+
+from afx.ndimage.correlation import convolve, convolve1d, correlate, correlate1d
+from afx.ndimage.filters import (
+    gaussian_filter,
+    gaussian_filter1d,
+    gaussian_gradient_magnitude,
+    gaussian_laplace,
+    laplace,
+    prewitt,
+    sobel,
+    uniform_filter,
+    uniform_filter1d,
+)
+from afx.ndimage.interpolation import affine_transform, map_coordinates, rotate, shift, zoom
+from afx.other_names import missing_name
+
+__all__ = [
+    "affine_transform",
+    "convolve",
+    "convolve1d",
+    "correlate",
+    "correlate1d",
+    "gaussian_filter",
+    "gaussian_filter1d",
+    "gaussian_gradient_magnitude",
+    "gaussian_laplace",
+    "laplace",
+    "map_coordinates",
+    "prewitt",
+    "rotate",
+    "shift",
+    "sobel",
+    "uniform_filter",
+    "uniform_filter1d",
+    "zoom",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing_name(__name__, name)
