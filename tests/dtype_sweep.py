@@ -430,6 +430,11 @@ LEFT_OUT = {  # what no row calls, by the reason
     ),
     "has values of its dtype: whole quotients, distances of neighbours": "reciprocal spacing",
     "is compared with SciPy in tests/stats": "gaussian_kde",
+    "is compared with SciPy in tests/ops/linalg": (
+        "block_diag cholesky_update circulant companion convolution_matrix dft eigh_tridiagonal expm_frechet fiedler "
+        "hadamard hankel helmert hilbert householder_product invhilbert invpascal leslie pascal qr_multiply "
+        "symmetric_product toeplitz tridiagonal_solve"
+    ),
 }
 
 
