@@ -228,7 +228,7 @@ def invhilbert(n: int, exact: bool = False, dtype: DTypeLike | None = None) -> A
 
     def entry(i: int, j: int) -> int:
         tops = math.comb(size + i, size - j - 1) * math.comb(size + j, size - i - 1) * math.comb(i + j, i) ** 2
-        return (-1) ** (i + j) * (i + j + 1) * tops
+        return (1 - (i + j) % 2 * 2) * (i + j + 1) * tops
 
     return _made(_table(size, entry), np.int64 if exact else dtype, "invhilbert")
 
