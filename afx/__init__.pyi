@@ -7,6 +7,7 @@ from afx import errors as errors
 from afx import export as export
 from afx import fft as fft
 from afx import integrate as integrate
+from afx import interop as interop
 from afx import io as io
 from afx import linalg as linalg
 from afx import ndimage as ndimage

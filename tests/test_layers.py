@@ -30,7 +30,7 @@ LAYERS = (
     ("transforms",),
     ("control", "random"),
     ("nn", "optim", "integrate", "stats", "sample", "linalg", "sparse", "fft", "special", "ndimage", "debug"),
-    ("data", "distributed", "export", "io", "migrate", "numpy", "plot", "testing", "train"),
+    ("data", "distributed", "export", "interop", "io", "migrate", "numpy", "plot", "testing", "train"),
     ("__init__",),
 )
 REQUIRED = {"attrs", "numpy"}

@@ -214,6 +214,7 @@ NAMES: dict[str, list[str]] = {
         "int64",
         "int8",
         "integrate",
+        "interop",
         "interp",
         "intersect1d",
         "invert",

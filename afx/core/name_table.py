@@ -127,6 +127,7 @@ FAMILIES = (
     "export",
     "fft",
     "integrate",
+    "interop",
     "io",
     "linalg",
     "ndimage",

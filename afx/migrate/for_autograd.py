@@ -19,7 +19,7 @@ from afx.numpy._namespace import has_array
 from afx.ops.creation.creation import asarray, stop_gradient
 from afx.ops.elementwise.arithmetic import add
 from afx.ops.manipulation.shape import astype
-from afx.ops.reductions.cumulative import logsumexp
+from afx.ops.reductions import cumulative
 from afx.testing import check_grads as check_derivatives
 from afx.transforms.custom_derivatives import custom_vjp
 from afx.transforms.derivatives import grad as derivatives
@@ -54,7 +54,7 @@ Function = Callable[..., Any]
 
 def __getattr__(name: str) -> Any:
     """Return a function of `afx.special`, which gives ndarrays where no operand is an Array."""
-    fn = logsumexp if name == "logsumexp" else getattr(special, name, None)
+    fn = cumulative.logsumexp if name == "logsumexp" else getattr(special, name, None)
     if fn is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -111,6 +111,7 @@ def test_programs_that_run_begin_with_float64() -> None:
 def test_special_functions_of_data_give_ndarrays() -> None:
     """What autograd leaves plain may be written: the values of special functions of ndarrays, and gradients."""
     assert type(for_autograd.expit(np.zeros(2))) is np.ndarray
+    assert type(for_autograd.logsumexp(np.zeros(2))) is np.ndarray
     assert isinstance(for_autograd.logsumexp(afx.zeros(2)), afx.Array)
     g = for_autograd.grad(lambda x: np.sum(for_autograd.gammaln(x)))(np.array([2.0]))
     g[0] += 1.0

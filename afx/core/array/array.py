@@ -98,6 +98,8 @@ N = TypeVar("N")
 Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
+READ_ONLY = np.empty((2, 2))
+READ_ONLY.setflags(write=False)
 NUMBERS = frozenset({*SCALARS, *[np.dtype(c).type for c in SUPPORTED]})  # Python's and NumPy's, taken as they are
 
 
@@ -205,6 +207,11 @@ class Array(Operators, Methods):
     def device(self) -> str:
         """Where the elements are: ``"cpu"``."""
         return CPU
+
+    @property
+    def flags(self) -> Any:
+        """NumPy's flags of a read-only array in row-major order, whatever lies in memory: ``x.flags.writeable`` is False."""
+        return READ_ONLY.flags
 
     @property
     def at(self) -> At:
@@ -376,7 +383,8 @@ class Array(Operators, Methods):
         def __setitem__(self, index: Any, value: Any) -> None:
             shown = _index_text(index)
             raise ImmutableError(
-                f"Array: arrays cannot be written: got x[{shown}] = …; x = x.at[{shown}].set(…) makes a changed copy"
+                f"Array: arrays cannot be written: got x[{shown}] = …; x = x.at[{shown}].set(…) makes a changed copy; "
+                "libraries that write into arrays of their own: examples/guides/array_api.md"
             )
 
         def __delitem__(self, index: Any) -> None:

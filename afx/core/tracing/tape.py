@@ -31,6 +31,7 @@ from afx.core.tracing.tracer import (
     run_impl,
     to_array,
     to_lower_level,
+    way_out,
 )
 from afx.errors import ConcreteValueError, NanError
 
@@ -387,7 +388,7 @@ def plain_value(x: Any, who: str, name: str) -> Any:
     if who != "bool" and value.dtype.kind in "fc":
         raise ConcreteValueError(
             f"{who}: its result would not be differentiated: got a traced {Aval(x.shape, x.dtype)} in {name}; "
-            "compute with afx's functions, or take the plain value with afx.stop_gradient(x)"
+            f"{way_out()}, or take the plain value with afx.stop_gradient(x)"
         )
     return value.concrete(who) if isinstance(value, Array) else value
 

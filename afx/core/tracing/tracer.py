@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import opcode
 import sys
 import threading
 from _thread import get_ident
@@ -110,6 +111,48 @@ def caller(depth: int = 2) -> Source | None:
     while frame is not None and (id(frame.f_globals) in _own or _is_own(frame)):
         frame = frame.f_back
     return None if frame is None else _source(Source, (frame.f_code, frame.f_lasti))
+
+
+JOINING = {"RClass": "r_", "CClass": "c_"}  # what NumPy's objects of these classes are in afx
+
+
+def way_out() -> str:
+    """Return what to do where a library, or a write into an ndarray, converts a traced array: by the calling lines."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and _is_own(frame):
+        frame = frame.f_back
+    if frame is not None and opcode.opname[frame.f_code.co_code[frame.f_lasti]] == "STORE_SUBSCR":
+        return (
+            "for a write y[i] = x take y = afx.asarray(y).at[i].set(x), or let libraries know afx's arrays: "
+            "examples/guides/array_api.md"
+        )
+    names: list[str] = []
+    while frame is not None and _root(frame) in ("numpy", "scipy"):
+        names += filter(None, map(_own_name, _called(frame)))
+        frame = frame.f_back
+    return f"call {names[-1]}" if names else "compute with afx's functions"
+
+
+def _root(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _called(frame: FrameType) -> list[tuple[str, str]]:
+    """Return the modules and names of the function of a frame, and of the one that it wraps."""
+    wrapped = [frame.f_locals.get(name) for name in ("f", "func")]
+    own = JOINING.get(type(frame.f_locals.get("self")).__name__, frame.f_code.co_name)
+    inner = [(str(getattr(f, "__module__", "")), str(getattr(f, "__name__", ""))) for f in wrapped]
+    return [(str(frame.f_globals.get("__name__", "")), own), *inner]
+
+
+def _own_name(called: tuple[str, str]) -> str:
+    """Return the dotted name of afx's function of the same family and name, or nothing."""
+    module, name = called
+    root, _, rest = module.partition(".")
+    family = rest.partition(".")[0] if root == "scipy" else ""
+    home = getattr(sys.modules["afx"], family, None) if family else sys.modules["afx"]
+    known = root in ("numpy", "scipy") and not name.startswith("_") and hasattr(home, name)
+    return ".".join(["afx", family, name] if family else ["afx", name]) if known else ""
 
 
 def stack_level() -> int:

@@ -18,7 +18,18 @@ from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var, number
 from afx.core.primitive import Primitive, WeakArray, infer, met_dtype, primitive_for_role, takes, weak_or_strong
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tape import plain_value, snapshot_operand, to_operand
-from afx.core.tracing.tracer import ORIGIN, Trace, Tracer, bind, caller, is_known, meet, to_array, to_lower_level
+from afx.core.tracing.tracer import (
+    ORIGIN,
+    Trace,
+    Tracer,
+    bind,
+    caller,
+    is_known,
+    meet,
+    to_array,
+    to_lower_level,
+    way_out,
+)
 from afx.errors import ConcreteValueError, GraphError, OperandError
 
 # --- Graph trace: values are unknown, operations become equations of a `Graph`
@@ -307,7 +318,7 @@ class GraphTrace(Trace):
             )
         raise ConcreteValueError(
             f"{who}: the value is unknown while tracing: got {x.aval} in {self.name}{where}; "
-            "compute with afx's functions, or let the argument be static: "
+            f"{way_out()}, or let the argument be static: "
             "afx.jit(fn, static_argnums=…) or static_argnames=…"
         )
 

@@ -1,0 +1,144 @@
+"""Interoperation: libraries that follow the array API, told what they cannot ask of an array.
+
+array_api_compat takes every array that it does not know for one that may be written, and array-api-extra's
+``at(x)[i].set(v)`` then writes in place. `array_api` tells both, and the copies of both inside of SciPy and scikit-learn, that
+Arrays are immutable and have ``x.at``. Importing afx changes nothing in them.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from afx.core.array.array import Array
+from afx.core.tracing.tracer import Tracer
+from afx.errors import ArgumentError, MissingExtraError
+from afx.ops.creation.creation import asarray
+from afx.ops.manipulation.shape import astype
+
+__all__ = ["ArrayApi", "array_api"]
+
+# Libraries by the packages in them that carry array_api_compat and array_api_extra.
+COPIES = {
+    "array_api_compat": ("array_api_compat", ""),
+    "array_api_extra": ("", "array_api_extra"),
+    "scipy": ("scipy._lib.array_api_compat", "scipy._lib.array_api_extra"),
+    "sklearn": ("sklearn.externals.array_api_compat", "sklearn.externals.array_api_extra"),
+}
+# Releases whose functions were read and run, by their first two numbers.
+KNOWN = {
+    "array_api_compat": ("1.12", "1.13", "1.14", "1.15", "1.16"),
+    "array_api_extra": ("0.8", "0.9", "0.10", "0.11"),
+}
+
+
+class ArrayApi:
+    """What `array_api` changed: `undo` takes it back, and so does the end of a ``with`` block."""
+
+    def __init__(self) -> None:
+        self._replaced: list[tuple[Any, str, Any]] = []
+
+    def replace(self, home: Any, name: str, value: Any) -> None:
+        """Put a value in the place of an attribute, and note what was there."""
+        self._replaced.append((home, name, getattr(home, name)))
+        setattr(home, name, value)
+
+    def undo(self) -> None:
+        """Put back what was there before; a second time does nothing."""
+        while self._replaced:
+            setattr(*self._replaced.pop())
+
+    def __enter__(self) -> ArrayApi:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.undo()
+
+
+def array_api(libraries: Sequence[str] | None = None) -> ArrayApi:
+    """Let libraries of the array API know Arrays: that they are not written, when they are lazy, and ``x.at``.
+
+    Called, it holds until the result's ``undo()``; in a ``with`` block, until its end. SciPy follows the array API where the
+    environment says ``SCIPY_ARRAY_API=1`` before its import, scikit-learn under ``config_context(array_api_dispatch=True)``.
+
+    Args:
+        libraries: of ``scipy``, ``sklearn``, ``array_api_compat``, ``array_api_extra``; None takes those installed.
+
+    Raises:
+        ArgumentError: no such library, or it carries a version that afx does not know.
+        MissingExtraError: it is not installed.
+
+    >>> from scipy._lib.array_api_extra import at
+    >>> with array_api(["scipy"]):
+    ...     at(asarray([1.0, 2.0]))[0].add(5.0)
+    Array([6., 2.], dtype=float32)
+    """
+    names = [n for n in COPIES if importlib.util.find_spec(n)] if libraries is None else list(libraries)
+    changes = ArrayApi()
+    try:
+        for name in names:
+            _teach(name, changes)
+    except BaseException:
+        changes.undo()
+        raise
+    return changes
+
+
+def _teach(name: str, changes: ArrayApi) -> None:
+    """Change the packages that a library carries."""
+    if name not in COPIES:
+        raise ArgumentError(f"interop.array_api: no such library: got {name!r}; choose of {', '.join(COPIES)}")
+    if importlib.util.find_spec(name) is None:
+        raise MissingExtraError(f"interop.array_api: {name} is not installed: got {name!r}; pip install it")
+    compat, extra = COPIES[name]
+    if compat:
+        _check_version(compat, "array_api_compat")
+        helpers = importlib.import_module(f"{compat}.common._helpers")
+        changes.replace(helpers, "_is_writeable_cls", _answering(helpers._is_writeable_cls, Array, False))
+        changes.replace(helpers, "_is_lazy_cls", _answering(helpers._is_lazy_cls, Array, False, but=Tracer))
+    if extra:
+        at = _check_version(extra, "array_api_extra").at
+        changes.replace(at, "_op", _updating(at._op))
+
+
+def _check_version(package: str, known: str) -> Any:
+    module = importlib.import_module(package)
+    version: str = module.__version__
+    if ".".join(version.split(".")[:2]) not in KNOWN[known]:
+        raise ArgumentError(
+            f"interop.array_api: {package} has a version that afx does not know: got {version}; "
+            f"known are {', '.join(KNOWN[known])}"
+        )
+    return module
+
+
+def _answering(ask: Callable[[type], bool | None], kind: type, answer: bool, but: type | None = None) -> Any:
+    """Return a question about classes that is answered for one, its subclass apart, and asked as before of others.
+
+    Traced arrays are asked for their truth value: those of derivatives have one, those of `jit` and `vmap` are lazy.
+    """
+
+    @functools.wraps(ask)
+    def asked(cls: type) -> bool | None:
+        known = issubclass(cls, kind) and not (but is not None and issubclass(cls, but))
+        return answer if known else ask(cls)
+
+    return asked
+
+
+def _updating(op: Callable[..., Any]) -> Any:
+    """Return ``at._op`` of array-api-extra with a branch for Arrays, whose results have the dtype that they had."""
+
+    @functools.wraps(op)
+    def updated(self: Any, at_op: Any, *args: Any, copy: bool | None, xp: Any) -> Any:
+        x, index, value = self._x, self._idx, args[-1]
+        if copy is False or not any(isinstance(v, Array) for v in (x, index, value)):
+            return op(self, at_op, *args, copy=copy, xp=xp)
+        x = asarray(x)
+        update, name = x.at[index], at_op.value
+        return astype(update.set(x[index] ** value) if name == "power" else getattr(update, name)(value), x.dtype)
+
+    return updated

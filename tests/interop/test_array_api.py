@@ -1,0 +1,107 @@
+"""`afx.interop.array_api` lets libraries of the array API take Arrays as they are."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.externals import array_api_compat
+from sklearn.externals import array_api_extra as xpx
+
+import afx
+from afx import errors, interop
+
+ROOT = Path(__file__).parents[2]
+X = np.array([0.2, 0.7, 0.4])
+
+
+@pytest.fixture(scope="module")
+def table() -> dict[str, dict[str, Any]]:
+    """Return what becomes of every call of the table, run where SciPy follows the array API."""
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.interop.calls"]
+    run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
+    judged: dict[str, dict[str, Any]] = json.loads(run.stdout.splitlines()[-1])
+    return judged
+
+
+def test_no_call_gives_a_wrong_number(table: dict[str, dict[str, Any]]) -> None:
+    """What runs gives NumPy's values, and gradients that differences show."""
+    assert [name for name, row in table.items() if row["runs"] and not row["right"]] == []
+    assert [name for name, row in table.items() if row.get("gradient") == "wrong"] == []
+
+
+def test_most_calls_run_and_have_gradients(table: dict[str, dict[str, Any]]) -> None:
+    """Of some 300 functions of SciPy, scikit-learn and array-api-extra most take Arrays as they are."""
+    assert sum(row["runs"] for row in table.values()) >= 275
+    assert sum(row.get("gradient") == "right" for row in table.values()) >= 210
+
+
+def test_what_does_not_run_says_why(table: dict[str, dict[str, Any]]) -> None:
+    """Calls that are refused raise an error of afx's, or of the library's, that names the cause."""
+    refused = [row["error"] for row in table.values() if not row["runs"]]
+    assert [text for text in refused if "Error(" not in text or text.startswith("NumPy")] == []
+
+
+def test_updates_are_functional() -> None:
+    """Every update of array-api-extra gives a changed copy, in the dtype that was there, with derivatives and compiled."""
+    x = afx.asarray(X)
+    with interop.array_api(["sklearn"]):
+        for name in ("set", "add", "subtract", "multiply", "divide", "power", "min", "max"):
+            expected = getattr(xpx.at(X.copy())[1:], name)(0.5)
+            assert np.array_equal(getattr(xpx.at(x)[1:], name)(0.5), expected)
+            assert np.array_equal(afx.jit(lambda x, name=name: getattr(xpx.at(x)[1:], name)(0.5))(x), expected)
+        assert xpx.at(x)[x > 0.3].set(0.0).tolist() == [0.2, 0.0, 0.0]
+        gradient = afx.grad(lambda x: afx.sum(xpx.at(x)[1].multiply(3.0)))(x)
+        assert gradient.tolist() == [1.0, 3.0, 1.0]
+        assert np.array_equal(xpx.at(X.copy())[0].set(1.0), [1.0, 0.7, 0.4])
+    assert x.tolist() == X.tolist()
+
+
+def test_it_is_taken_back() -> None:
+    """After the block, after `undo`, and after an error nothing is changed; twice is as once."""
+    x = afx.asarray(X)
+    before = xpx.at._op
+    assert array_api_compat.is_writeable_array(x)
+    outer = interop.array_api(["sklearn"])
+    assert not array_api_compat.is_writeable_array(x)
+    assert array_api_compat.is_writeable_array(X)
+    assert xpx.at._op is not before
+    outer.undo()
+    outer.undo()
+    assert xpx.at._op is before
+    assert array_api_compat.is_writeable_array(x)
+    with pytest.raises(errors.ArgumentError, match="no such library: got 'nothing'"):
+        interop.array_api(["sklearn", "nothing"])
+    assert array_api_compat.is_writeable_array(x)
+
+
+def test_laziness() -> None:
+    """Arrays are not lazy, those of a derivative hold values, those that are compiled are lazy."""
+    seen: list[bool] = []
+
+    def ask(x: afx.Array) -> afx.Array:
+        seen.append(array_api_compat.is_lazy_array(x))
+        return afx.sum(x)
+
+    with interop.array_api(["sklearn"]):
+        ask(afx.asarray(X))
+        afx.grad(ask)(X)
+        afx.jit(ask)(X)
+    assert seen == [False, False, True]
+
+
+def test_versions_that_nobody_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library of a version that afx does not know is refused by name, and left as it is."""
+    monkeypatch.setattr(xpx, "__version__", "9.1.0")
+    before = xpx.at._op
+    with pytest.raises(errors.ArgumentError, match=r"array_api_extra has a version .* got 9\.1\.0; known are 0\.8"):
+        interop.array_api(["sklearn"])
+    assert xpx.at._op is before
+    monkeypatch.setattr(interop, "COPIES", {"nowhere": ("nowhere", "")})
+    with pytest.raises(errors.MissingExtraError, match="nowhere is not installed"):
+        interop.array_api(["nowhere"])
