@@ -33,7 +33,8 @@ class NativeTarget:
 
     # -- when --
     compile_min_seconds: float = 0.01  # time that calls of a plan took before it is compiled: a tenth of compiling
-    lower_max_instructions: int = 20_000  # of a schedule that is compiled: lowering takes seconds for more
+    lower_max_instructions: int = 200_000  # of a schedule that is compiled: it takes minutes for more
+    kernel_max_instructions: int = 20_000  # of a kernel: longer schedules are cut into several
     numpy_call_seconds: float = 5e-7  # of a call of NumPy on few numbers, at least
     wait_min_seconds: float = (
         0.4  # predicted for NumPy's plan, whose first call waits for machine code: twice compiling

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from afx.compiler.native_backend.functions.lanes import Lanes, bits_of
 
 # --- Exponentials: exp, expm1, tanh, the logistic function, and the error function of floats
@@ -32,6 +34,7 @@ EXP2_SINGLE = (
     0.9999999999616647, 0.6931471807284757, 0.24022651198241338, 0.05550410353409295, 0.009618027244179005,
     0.001333392255953763, 0.0001546929404047707, 1.5201929291663773e-05,
 )  # fmt: skip
+EXP_END = 87.0  # the exponential of a larger float may overflow
 ERF_END = 3.9300000667572021  # a float, from which on the error function is 1
 # erf(x) / x in x², relative error 2^-32 up to the end
 ERF_SINGLE = (
@@ -101,18 +104,24 @@ def scale(x: Lanes, k: Lanes) -> Lanes:
     return (x * power_of_two(half)).times(power_of_two(k - half))
 
 
+def is_above(x: Lanes, bound: float) -> Lanes:
+    """Tell where x is above a positive bound, or nan."""
+    bits = x.bits()
+    return bits.compare("sgt", bits_of(x.kind, bound)) | bits.compare("ugt", bits_of(x.kind, -math.inf))
+
+
 def exp_is_hard(x: Lanes) -> Lanes:
-    """Tell where the result may be no normal number."""
-    size = x.bits() & SIZE[x.kind]
-    return size.compare("ugt", bits_of(x.kind, 708.0 if x.kind == "double" else 87.0))
+    """Tell where the result may overflow; of doubles also where it may be denormal or 0."""
+    if x.kind == "float":
+        return is_above(x, EXP_END)
+    return (x.bits() & SIZE[x.kind]).compare("ugt", bits_of(x.kind, 708.0))
 
 
 def exp(x: Lanes) -> Lanes:
-    """Return ``exp(x)`` where that is a normal number."""
-    x = exp_is_hard(x).choose(x.constant(0.0), x)  # infinite ones would raise flags
-    if x.kind == "float":
-        return _exp_single(x.widen()).narrow("float")
-    shifted, high, low = split(x)
+    """Return ``exp(x)`` where that is no overflow; of doubles where it is a normal number."""
+    if x.kind == "float":  # tails of distributions and of softmax: a double holds them all
+        return _exp_single(clamp(x, -150.0, EXP_END).widen()).narrow("float")
+    shifted, high, low = split(exp_is_hard(x).choose(x.constant(0.0), x))  # infinite ones would raise flags
     return raised(exp_near_one(high, low), shifted)
 
 
@@ -166,12 +175,12 @@ def _expm1_single(x: Lanes, factor: float = 1.0) -> Lanes:
 
 
 def expm1_is_hard(x: Lanes) -> Lanes:
-    """Tell where x is near overflow, or far below 0, or nan."""
-    return (x.bits() & SIZE[x.kind]).compare("ugt", bits_of(x.kind, 704.0 if x.kind == "double" else 88.0))
+    """Tell where x is near overflow, or nan."""
+    return is_above(x, 704.0 if x.kind == "double" else 88.0)
 
 
 def expm1(x: Lanes) -> Lanes:
-    """Return ``exp(x) - 1`` of numbers of moderate size."""
+    """Return ``exp(x) - 1`` of numbers that are not large: far below 0 that is -1."""
     if x.kind == "float":
         return _expm1_single(clamp(x, -88.0, 88.0).widen()).narrow("float").copysign(x)
     high, low = _expm1_of_double(clamp(x, -40.0, 704.0))
@@ -179,10 +188,8 @@ def expm1(x: Lanes) -> Lanes:
 
 
 def expm1_of_all(x: Lanes) -> Lanes | None:
-    """Return ``exp(x) - 1`` of floats beyond: there 1 changes nothing, or all; of doubles NumPy's loop does."""
-    if x.kind == "double":
-        return None
-    return (x.bits().compare("slt", 0) & x.compare("ord", x)).choose(x.constant(-1.0), exp_of_all(x))
+    """Return ``exp(x) - 1`` of large floats, where 1 changes nothing; of doubles NumPy's loop does."""
+    return None if x.kind == "double" else exp_of_all(x)
 
 
 def tanh(x: Lanes) -> Lanes:

@@ -328,6 +328,8 @@ class _Splitter:
         for k, (i, reason) in enumerate(self._steps):
             if not reason:
                 self._run.append(k)
+                if len(self._run) == self._limits.kernel_max_instructions:
+                    self._flush()
                 continue
             if not self._can_run_before(i):
                 self._flush()
@@ -484,21 +486,19 @@ def lower_schedule(
 
 
 def lower_plan(schedule: Schedule, target: Target = DEFAULT) -> tuple[Schedule | None, tuple[Lowered, ...]]:
-    """Return one program for a whole schedule, or a schedule that calls programs for parts of it.
+    """Return one program for a whole schedule, or a schedule that calls programs for parts of it: a long one is cut.
 
     Raises:
         UnsupportedError: it has no part that is worth it.
     """
-    try:
-        return None, (lower_schedule(schedule, target),)
-    except UnsupportedError as error:
-        return split_schedule(
-            schedule,
-            partial(lower_schedule, target=target),
-            partial(_reasons, target=target),
-            str(error),
-            target.native,
-        )
+    why = "it is longer than a kernel may be"
+    if len(schedule) <= target.native.kernel_max_instructions:
+        try:
+            return None, (lower_schedule(schedule, target),)
+        except UnsupportedError as error:
+            why = str(error)
+    lower, explain = partial(lower_schedule, target=target), partial(_reasons, target=target)
+    return split_schedule(schedule, lower, explain, why, target.native)
 
 
 def explain_schedule(schedule: Schedule, target: Target = DEFAULT) -> tuple[tuple[str, str], ...]:

@@ -17,7 +17,8 @@ from afx.compiler.native_backend.lowering.lower import lower_plan
 from afx.compiler.native_backend.run.run import MixedRunner
 from afx.compiler.native_backend.service.child import compile_text
 from afx.compiler.native_backend.service.link import layout, link
-from afx.compiler.target import Target
+from afx.compiler.schedule.schedule import Call, Fused, Loop
+from afx.compiler.target import DEFAULT, NativeTarget, Target
 from afx.runtime.buffer_cache import IdleBuffers
 from afx.runtime.control_register import run_in_mode
 from tests.compiler.native_backend.native_run import by_numpy, same_bits
@@ -39,9 +40,11 @@ OPS: tuple[Callable[[Any, Any], Any], ...] = (
 class Mixed:
     """A function as a plan of NumPy's calls with kernels between them, compiled in this process."""
 
-    def __init__(self, fn: Callable[..., Any], *args: Any, donated: int | tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], *args: Any, donated: int | tuple[int, ...] = (), target: Target = DEFAULT
+    ) -> None:
         self.plan = afx.jit(fn, backend="numpy", donate_argnums=donated).lower(*args).plan
-        schedule, pieces = lower_plan(self.plan.schedule)
+        schedule, pieces = lower_plan(self.plan.schedule, target)
         where = layout()
         assert schedule is not None
         assert where is not None
@@ -54,9 +57,9 @@ class Mixed:
         return run_in_mode(self.plan.flushes, self.run, args, self.plan)
 
 
-def assert_mixed_bits(fn: Callable[..., Any], *args: Any) -> Mixed:
+def assert_mixed_bits(fn: Callable[..., Any], *args: Any, target: Target = DEFAULT) -> Mixed:
     """Assert that the mixed plan gives the bits of the NumPy plan, twice, and leaves its arguments alone."""
-    mixed = Mixed(fn, *args)
+    mixed = Mixed(fn, *args, target=target)
     before = [np.array(a) for a in args]
     with np.errstate(all="ignore"):
         expected = mixed.plan(*args)
@@ -85,6 +88,23 @@ def test_runs_of_native_calls_become_kernels() -> None:
     methods = [getattr(i, "method", "") for i in mixed.schedule]
     assert methods.count("native") == 3
     assert "native_1" in mixed.run.executable.source
+
+
+def test_long_programs_are_cut_into_several_kernels() -> None:
+    """No instruction of a program that is longer than a kernel may be is NumPy's; views, loops and results go across."""
+
+    def fn(x: Any) -> Any:
+        first, y = x[1:] * 2, x
+        for _ in range(20):
+            e = np.exp(y - y.max(axis=1, keepdims=True))
+            y = e / e.sum(axis=1, keepdims=True) + x.T.T
+        return first, afx.fori_loop(0, 3, lambda k, c: c * 0.5 + k, y), y[::-1], first.sum() + y.sum()
+
+    target = Target(native=NativeTarget(kernel_max_instructions=15))
+    mixed = assert_mixed_bits(fn, np.random.default_rng(0).normal(size=(6, 9)), target=target)
+    calls = [i for i in mixed.schedule if isinstance(i, Call | Fused | Loop)]
+    assert {getattr(i, "method", "") for i in calls} == {"native"}
+    assert len(calls) >= 4
 
 
 def test_bodies_of_loops_and_branches_have_kernels() -> None:
