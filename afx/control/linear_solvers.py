@@ -428,19 +428,20 @@ def lsmr(
 
     def inverse(transposed: bool, v: Array, *consts: Any) -> Array:
         """Return the solution of the normal equations, by two least squares problems."""
-        there, back = pair(consts)
+        matvec, rmatvec = pair(consts)
 
         def solve(v: Array) -> Array:
-            return _bidiagonalize(there, back, _bidiagonalize(back, there, v, tol, atol, most)[0], tol, atol, most)[0]
+            inner = _bidiagonalize(rmatvec, matvec, v, tol, atol, most)[0]
+            return _bidiagonalize(matvec, rmatvec, inner, tol, atol, most)[0]
 
         return _conjugate_product(solve)(v) if transposed else solve(v)  # their matrix is Hermitian
 
-    there, back = pair(fixed)
-    x, iterations, slope = _bidiagonalize(there, back, stop_gradient(target), tol, atol, most)
+    matvec, rmatvec = pair(fixed)
+    x, iterations, slope = _bidiagonalize(matvec, rmatvec, stop_gradient(target), tol, atol, most)
     linear = linear_solution(inverse, "lsmr")
-    now, adjoint = pair(operand.consts)
+    matvec, rmatvec = pair(operand.consts)
     for _ in range(ORDERS):
-        x = x + linear(False, adjoint(target - now(x)), *fixed)
+        x = x + linear(False, rmatvec(target - matvec(x)), *fixed)
     return IterativeResult(x, iterations, slope)
 
 

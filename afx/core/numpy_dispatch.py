@@ -185,15 +185,17 @@ def answer_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any
 def _quick_function(func: Function) -> tuple[Function, int]:
     """Return afx's function of a name, and how many arguments it takes by place as NumPy's does: 0 where to look closer."""
     name, module = func.__name__, func.__module__
-    theirs = signature_of(func)
+    numpy_signature = signature_of(func)
     special = name in WRITING or name in CONVERTING or name in QUERIES or name in READING or name == "where"
-    if special or theirs is None or f"{module}.{name}" in DEFAULTS:
+    if special or numpy_signature is None or f"{module}.{name}" in DEFAULTS:
         return func, 0
     fn = find_function(name, module, f"{module}.{name}".replace("numpy", "np", 1))
     count = 0
-    for (key, parameter), (own, mine) in zip(theirs.parameters.items(), _parameters(fn).items(), strict=False):
+    for (key, parameter), (own, own_parameter) in zip(
+        numpy_signature.parameters.items(), _parameters(fn).items(), strict=False
+    ):
         alike = key == own or ARGUMENTS.get(key, key) == own or parameter.default is inspect.Parameter.empty
-        if not alike or parameter.kind not in BY_PLACE or mine.kind not in BY_PLACE:
+        if not alike or parameter.kind not in BY_PLACE or own_parameter.kind not in BY_PLACE:
             break
         count += 1
     return fn, count
@@ -244,47 +246,51 @@ def _arguments(
     func: Function, fn: Function, args: tuple[Any, ...], kwargs: dict[str, Any], shown: str
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return afx's arguments for those of a call in NumPy's convention."""
-    theirs = signature_of(func)
-    if theirs is None:
+    numpy_signature = signature_of(func)
+    if numpy_signature is None:
         return list(args), kwargs
-    ours = _parameters(fn)
-    names = list(ours)
+    parameters = _parameters(fn)
+    names = list(parameters)
     values: list[Any] = []
     options: dict[str, Any] = {}
     stated = DEFAULTS.get(f"{func.__module__}.{func.__name__}", {})
-    given: dict[str, Any] = {**stated, **theirs.bind(*args, **kwargs).arguments}
-    for place, (key, parameter) in enumerate(theirs.parameters.items()):
-        if key not in given or (key not in ours and given[key] in NEUTRAL.get(key, ())):
+    given: dict[str, Any] = {**stated, **numpy_signature.bind(*args, **kwargs).arguments}
+    for place, (key, parameter) in enumerate(numpy_signature.parameters.items()):
+        if key not in given or (key not in parameters and given[key] in NEUTRAL.get(key, ())):
             continue
         value = given[key]
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            as_given = key in ours and ours[key].annotation not in OPERANDS  # which tells lists of axes from numbers
+            as_given = (
+                key in parameters and parameters[key].annotation not in OPERANDS
+            )  # which tells lists of axes from numbers
             values.extend(value if as_given else [_numbers(v, value) for v in value])
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             options.update(value)
         elif key in stated or not _is_default(value, parameter.default):
-            name = key if key in ours else ARGUMENTS.get(key, key)
-            own = ours.get(name) or (ours[names[place]] if place < len(names) else None)
+            name = key if key in parameters else ARGUMENTS.get(key, key)
+            own = parameters.get(name) or (parameters[names[place]] if place < len(names) else None)
             if own is not None and own.annotation in OPERANDS:
                 value = _numbers(value, given.values())
             operand = parameter.default is inspect.Parameter.empty or names[place : place + 1] == [name]
-            if name in ours and ours[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
+            if name in parameters and parameters[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
                 options[name] = value
-            elif operand and place == len(values) and _takes_position(names, ours, place):
+            elif operand and place == len(values) and _takes_position(names, parameters, place):
                 values.append(value)
-            elif operand and names[place : place + 1] and ours[names[place]].kind is POSITIONAL:  # behind one by name
+            elif (
+                operand and names[place : place + 1] and parameters[names[place]].kind is POSITIONAL
+            ):  # behind one by name
                 options[names[place]] = value
             else:
                 raise _unknown(shown, key)
-    unknown = [k for k in options if k not in ours]
+    unknown = [k for k in options if k not in parameters]
     if unknown:
         raise _unknown(shown, unknown[0])
     return values, options
 
 
-def _takes_position(names: list[str], ours: Mapping[str, inspect.Parameter], place: int) -> bool:
+def _takes_position(names: list[str], parameters: Mapping[str, inspect.Parameter], place: int) -> bool:
     """Tell whether afx's function takes an argument at this position."""
-    return place < len(names) and ours[names[place]].kind is not inspect.Parameter.KEYWORD_ONLY
+    return place < len(names) and parameters[names[place]].kind is not inspect.Parameter.KEYWORD_ONLY
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -361,9 +361,9 @@ def _whole_groups(
     for group in order[np.argsort(-sizes[order], kind="stable")]:
         part_of[group] = int(np.argmax(lacking))
         lacking[part_of[group]] -= sizes[group]
-    mine = part_of[group_of]
+    part_of_row = part_of[group_of]
     shuffled = np.arange(rows.length) if key is None else np.asarray(permutation(fold_in(key, 1), rows.length))
-    return [shuffled[mine[shuffled] == k] for k in range(len(weights))]
+    return [shuffled[part_of_row[shuffled] == k] for k in range(len(weights))]
 
 
 def _groups(rows: Rows | Shards, key: Array | None, stratify: ArrayLike | None, who: str) -> list[Any]:
@@ -372,8 +372,8 @@ def _groups(rows: Rows | Shards, key: Array | None, stratify: ArrayLike | None, 
     if stratify is None:
         return [order]
     labels = _labels(rows, stratify, who, "label")
-    mine = labels[order]
-    return [order[mine == label] for label in np.unique(labels)]
+    sorted_labels = labels[order]
+    return [order[sorted_labels == label] for label in np.unique(labels)]
 
 
 def _labels(rows: Rows | Shards, given: ArrayLike, who: str, what: str) -> Any:

@@ -51,8 +51,8 @@ class Shards:
         examples: Any = np.empty((len(rows), *self._files[0].shape[1:]), self._files[0].dtype)
         of = np.searchsorted(self._starts, rows, side="right") - 1
         for shard in np.unique(of):
-            mine = np.flatnonzero(of == shard)
-            ordered = mine[np.argsort(rows[mine], kind="stable")]  # in the order of the file
+            places = np.flatnonzero(of == shard)
+            ordered = places[np.argsort(rows[places], kind="stable")]  # in the order of the file
             examples[ordered] = self._files[shard][rows[ordered] - self._starts[shard]]
         if examples.dtype.names is None:
             return wrap(examples)

@@ -256,8 +256,8 @@ class Machines(Ranks):
     def _map(self, fn: Callable[[X], R], items: Sequence[X], show_progress: bool) -> list[R]:
         if self.ranks > 1:
             self.agreement.check_same(describe_items(items), "items of map")
-        mine = [k for k in range(len(items)) if self.link.owner(k % self.slots) == self.rank]
-        shown = track(mine, "map") if show_progress and self.rank == 0 else mine
+        own_items = [k for k in range(len(items)) if self.link.owner(k % self.slots) == self.rank]
+        shown = track(own_items, "map") if show_progress and self.rank == 0 else own_items
         with blas:
             done = [(k, fn(items[k])) for k in shown]
         gathered = [decode_tree(data) for data in self.link.gather(encode_tree(done))]
@@ -353,8 +353,8 @@ class Machines(Ranks):
         def step(params: Any, x: Any, y: Any) -> tuple[Array, SlotValues[Any]]:
             def attempt() -> tuple[Array, dict[int, Any]]:
                 own = self.own_slots
-                mine = made.setdefault(own, make_stages(stages, loss, own))
-                run = PipelineRun(self.link, mine, micro_batches, self.slots, params, x, y)
+                own_stages = made.setdefault(own, make_stages(stages, loss, own))
+                run = PipelineRun(self.link, own_stages, micro_batches, self.slots, params, x, y)
                 run.run()
                 root = self.link.owner(self.slots - 1)
                 data = self.link.broadcast(encode_tree(run.value) if self.rank == root else None, root)

@@ -261,9 +261,9 @@ def adds_up(
         return False
 
     def value(start: int, stop: int) -> complex:
-        mine = [_cut(arg, rows, start, stop) if k in places else arg for k, arg in enumerate(args)]
+        part_args = [_cut(arg, rows, start, stop) if k in places else arg for k, arg in enumerate(args)]
         named = {name: _cut(arg, rows, start, stop) if name in places else arg for name, arg in kwargs.items()}
-        result = loss(*mine, **named)
+        result = loss(*part_args, **named)
         return complex(np.asarray(result[0] if has_aux else result))
 
     try:

@@ -60,12 +60,12 @@ def order_passes(stage: int, stages: int, count: int) -> Iterator[tuple[bool, in
     >>> "".join(f"{'F' if forward else 'B'}{k} " for forward, k in order_passes(0, 2, 3))
     'F0 F1 B0 F2 B1 B2 '
     """
-    ahead = min(stages - 1 - stage, count)
-    yield from ((True, k) for k in range(ahead))
-    for k in range(count - ahead):
-        yield True, ahead + k
+    lead = min(stages - 1 - stage, count)
+    yield from ((True, k) for k in range(lead))
+    for k in range(count - lead):
+        yield True, lead + k
         yield False, k
-    yield from ((False, k) for k in range(count - ahead, count))
+    yield from ((False, k) for k in range(count - lead, count))
 
 
 class Stage:

@@ -144,12 +144,12 @@ class Agreement:
         Raises:
             ArgumentError: a leaf that differs, which is named; all ranks raise.
         """
-        mine = describe_values(whole)
-        digest = hashlib.sha256(repr(mine).encode()).hexdigest()
+        own_table = describe_values(whole)
+        digest = hashlib.sha256(repr(own_table).encode()).hexdigest()
         digests = [data.decode() for data in self._link.gather(digest.encode())]
         if len(set(digests)) == 1:
             return
-        tables: list[list[list[str]]] = [decode_tree(data) for data in self._link.gather(encode_tree(mine))]
+        tables: list[list[list[str]]] = [decode_tree(data) for data in self._link.gather(encode_tree(own_table))]
         for rank, table in enumerate(tables):
             for (path, first), (_, other) in zip(tables[0], table, strict=False):
                 if first != other:
@@ -222,10 +222,10 @@ class Agreement:
         root = self._link.owner(next(slot for slot, size in enumerate(program.split.sizes) if size))
         args, kwargs = ([], {}) if example is None else example
         leaves, treedef = flatten((tuple(args), kwargs))
-        mine = [aval_of(leaf) for leaf in leaves]
-        own = encode_tree([[list(aval.shape), aval.dtype.str, aval.weak] for aval in mine])
-        told = decode_tree(self._link.broadcast(own if self._link.rank == root else None, root))
-        avals = [Aval(tuple(map(int, shape)), np.dtype(dtype), bool(weak)) for shape, dtype, weak in told]
+        own_avals = [aval_of(leaf) for leaf in leaves]
+        own = encode_tree([[list(aval.shape), aval.dtype.str, aval.weak] for aval in own_avals])
+        descriptions = decode_tree(self._link.broadcast(own if self._link.rank == root else None, root))
+        avals = [Aval(tuple(map(int, shape)), np.dtype(dtype), bool(weak)) for shape, dtype, weak in descriptions]
         if example is None or len(avals) != len(leaves):
             return None
         try:
@@ -337,14 +337,14 @@ class Ranks:
         if failure is None and not ends_together:
             return results[0]
         try:
-            told = self.link.settle(failure)
+            errors = self.link.settle(failure)
         except PeerLost as lost:
             raise lost from failure
-        if failure is None and not told:
+        if failure is None and not errors:
             return results[0]
         self.agreement.drop()
-        if failure is None or (told and isinstance(failure, CallFailedError)):
-            raise ArgumentError(f"{name}: {told[0]}; the next call finds all ranks in step") from None
+        if failure is None or (errors and isinstance(failure, CallFailedError)):
+            raise ArgumentError(f"{name}: {errors[0]}; the next call finds all ranks in step") from None
         raise failure
 
     def gather_by_slot(self, trees: Mapping[int, T]) -> dict[int, T]:
@@ -353,20 +353,20 @@ class Ranks:
 
     def gather_once(self, trees: Mapping[int, T], *, root: int | None = None) -> dict[int, T]:
         """Return the trees of all slots, on every rank or on one alone, within an attempt of `repeat_until_committed`."""
-        mine = {slot: tree for slot, tree in trees.items() if self.link.owner(slot) == self.rank}
-        missing = [slot for slot in self.own_slots if slot not in mine]
+        own_trees = {slot: tree for slot, tree in trees.items() if self.link.owner(slot) == self.rank}
+        missing = [slot for slot in self.own_slots if slot not in own_trees]
         if missing:
             raise PeerLost(
                 f"gather: slots of a rank that was lost: got no tree of {missing}; restart from the last checkpoint"
             )
         if self.ranks == 1:
-            return mine
+            return own_trees
         if root is None:
-            parts = [decode_tree(data) for data in self.link.gather(encode_tree(mine))]
+            parts = [decode_tree(data) for data in self.link.gather(encode_tree(own_trees))]
         else:
-            data = encode_tree(mine)
+            data = encode_tree(own_trees)
             sent = [self.link.send(data if rank == self.rank else None, rank, root) for rank in range(self.ranks)]
-            parts = [mine] if self.rank != root else [decode_tree(x) for x in sent if x is not None]
+            parts = [own_trees] if self.rank != root else [decode_tree(x) for x in sent if x is not None]
         return {int(slot): tree for part in parts for slot, tree in part.items()}
 
     def outline(self, tree: T) -> T:
@@ -455,15 +455,15 @@ class Ranks:
                     received_parts[slot] = decode_tree(received)
             return received_parts
 
-        mine = self.repeat_until_committed(f"scatter of rank {root} by {split.sizes}", attempt)
+        own_parts = self.repeat_until_committed(f"scatter of rank {root} by {split.sizes}", attempt)
 
         def read(slot: int) -> Any:
-            if slot not in mine:
+            if slot not in own_parts:
                 raise PeerLost(
                     f"scatter: the rows of slot {slot} went to a rank that was lost: got none here; scatter again, or "
                     "pass whole arrays or by_slot(...), which survive a loss"
                 )
-            return mine[slot]
+            return own_parts[slot]
 
         return cast("T", Parts(read))
 
@@ -505,8 +505,8 @@ class Ranks:
             begin = time.perf_counter()
             work()
             times.append(time.perf_counter() - begin)
-        mine = 1.0 / (float(np.median(times)) * max(len(self.own_slots), 1))
-        gathered = self.repeat_until_committed("measure_speeds", lambda: self.link.gather(encode_tree(mine)))
+        own_speed = 1.0 / (float(np.median(times)) * max(len(self.own_slots), 1))
+        gathered = self.repeat_until_committed("measure_speeds", lambda: self.link.gather(encode_tree(own_speed)))
         speeds = [float(decode_tree(data)) for data in gathered]
         return [speeds[self.link.owner(slot)] for slot in range(self.slots)]
 
@@ -583,8 +583,8 @@ class SlotCalls(Generic[A]):
         read: dict[int, tuple[list[Any], dict[str, Any]]] = {}  # before the first step, for comparing programs
 
         def arguments(slot: int) -> tuple[list[Any], dict[str, Any]]:
-            mine = [parts[k].part(slot) if k in parts else arg for k, arg in enumerate(args)]
-            return mine, {name: parts[name].part(slot) if name in parts else arg for name, arg in kwargs.items()}
+            part_args = [parts[k].part(slot) if k in parts else arg for k, arg in enumerate(args)]
+            return part_args, {name: parts[name].part(slot) if name in parts else arg for name, arg in kwargs.items()}
 
         def first_slot() -> int | None:
             return next((slot for slot in own_slots() if self._split.sizes[slot]), None)
@@ -603,9 +603,9 @@ class SlotCalls(Generic[A]):
             return adds_up(self._loss, *arguments, parts.keys(), rows, has_aux=self._has_aux)
 
         def compute(slot: int) -> A:
-            mine, named = read.pop(slot) if slot in read else arguments(slot)
+            part_args, named = read.pop(slot) if slot in read else arguments(slot)
             with blas:
-                result: A = self._part_fn(*mine, **named)
+                result: A = self._part_fn(*part_args, **named)
             return result
 
         whole = [(f"argument {place}", value) for place, value in given if place not in parts]

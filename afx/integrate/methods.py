@@ -305,17 +305,17 @@ class Newton:
 
 def _step_radau(system: System, past: Past, h: Array) -> Step:
     t, y, n = past.t, past.y, past.y.shape[0]
-    now, here, start = stop_gradient(t), stop_gradient(y), stop_gradient(past.start)
+    now, state, start = stop_gradient(t), stop_gradient(y), stop_gradient(past.start)
     scale = stop_gradient(system.atol + system.rtol * abs_(y))
-    inverse = _inverse_systems(system, now, here, h)
-    ahead = [(now + c * h - stop_gradient(past.begin)) / past.length for c in RADAU_NODES]
+    inverse = _inverse_systems(system, now, state, h)
+    places = [(now + c * h - stop_gradient(past.begin)) / past.length for c in RADAU_NODES]
     dense = tuple([stop_gradient(v) for v in past.dense])
-    guess = stack([where(past.accepted > 0, interpolate(start, dense, s) - here, 0.0) for s in ahead])
+    guess = stack([where(past.accepted > 0, interpolate(start, dense, s) - state, 0.0) for s in places])
 
     def slopes(z: Array, t: Array, y: Array) -> Array:
         return stack([system.field(t + c * h, y + z[k]) for k, c in enumerate(RADAU_NODES)])
 
-    end = _solve(lambda z: stop_gradient(slopes(z, now, here)), system, inverse, guess, h, scale)
+    end = _solve(lambda z: stop_gradient(slopes(z, now, state)), system, inverse, guess, h, scale)
     z = _attach(slopes, system, matmul(_as(FROM, y), end.w), t, y, h)
     finish = y + z[2]
     slope = system.field(t + h, finish)

@@ -455,13 +455,13 @@ def _halve_worst(adaptive: Adaptive, m: Mesh) -> Mesh:
     """Return the mesh with its interval of the largest error in halves."""
     index, eps = arange(len(m.lower)), adaptive.eps
     worst = argmax(where(settled(m.lower, m.upper), 0.0, m.errors))
-    here, new = index == worst, index == m.iterations + 1
+    is_worst, new = index == worst, index == m.iterations + 1
     a, b = m.lower[worst], m.upper[worst]
     middle = 0.5 * (a + b)
     (left, left_error), (right, right_error) = adaptive.rule(a, middle), adaptive.rule(middle, b)
-    values = where(here[:, None], left, where(new[:, None], right, m.values))
-    errors = where(here, left_error, where(new, right_error, m.errors))
-    lower, upper = where(new, middle, m.lower), where(here, middle, where(new, b, m.upper))
+    values = where(is_worst[:, None], left, where(new[:, None], right, m.values))
+    errors = where(is_worst, left_error, where(new, right_error, m.errors))
+    lower, upper = where(new, middle, m.lower), where(is_worst, middle, where(new, b, m.upper))
     status = _status_of(adaptive, lower, upper, values, errors)
     # halves of an interval this small are the interval
     narrow = (b - a) <= 8 * eps * maximum(abs_(b), float(np.finfo(b.dtype).tiny))

@@ -236,9 +236,9 @@ def _payload(name: str, array: Ndarray) -> list[bytes | memoryview]:
 
 
 def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    front = io.BytesIO()
-    np.lib.format.write_array_header_1_0(front, {"descr": dtype.str, "fortran_order": False, "shape": shape})
-    return front.getvalue()
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+    return header.getvalue()
 
 
 def _bytes_of(array: Any) -> memoryview:
@@ -461,8 +461,8 @@ def read_dtype(text: object) -> np.dtype[Any]:
 def _array(file: IO[bytes], entry: Entry, member: Member) -> Ndarray:
     """Read one array, compare its digest, and then its own header with what is declared."""
     start = member.stop - entry.nbytes
-    front = b"".join(_pieces(file, member.start, start))
-    digest = hashlib.blake2b(front, digest_size=DIGEST_BYTES)
+    header = b"".join(_pieces(file, member.start, start))
+    digest = hashlib.blake2b(header, digest_size=DIGEST_BYTES)
     array = np.empty(entry.shape, entry.dtype)
     view = _bytes_of(array)
     begin = 0
@@ -472,7 +472,7 @@ def _array(file: IO[bytes], entry: Entry, member: Member) -> Ndarray:
         digest.update(piece)
     if digest.hexdigest() != entry.digest:
         raise FileFormatError(f"{entry.name!r} is damaged: its checksum differs")
-    if _unpad(front) != _unpad(_npy_header(entry.dtype, entry.shape)):
+    if _unpad(header) != _unpad(_npy_header(entry.dtype, entry.shape)):
         raise FileFormatError(f"{entry.name!r} holds another array than its header declares")
     return array
 

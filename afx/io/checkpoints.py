@@ -76,15 +76,15 @@ def _is_shards(part: object) -> bool:
 
 def take_shards(tree: T) -> tuple[T, list[dict[int, Any]]]:
     """Return a tree whose shards are taken out, and what they were by slot, in the order of the tree."""
-    taken: list[dict[int, Any]] = []
+    shards: list[dict[int, Any]] = []
 
     def take(leaf: Any) -> Any:
         if not isinstance(leaf, Shards):
             return leaf
-        taken.append(leaf.by_slot)
+        shards.append(leaf.by_slot)
         return attrs.evolve(leaf, by_slot={})
 
-    return (tree if isinstance(tree, Graph) else pytree.map(take, tree, is_leaf=_is_shards)), taken
+    return (tree if isinstance(tree, Graph) else pytree.map(take, tree, is_leaf=_is_shards)), shards
 
 
 def put_shards(tree: T, shards: Sequence[dict[int, Any]]) -> T:
@@ -113,10 +113,10 @@ def agree(ranks: Job, work: Callable[[], object]) -> list[Any]:
         OSError: a file of some rank could not be written.
     """
     try:
-        told: dict[str, Any] = {"done": work()}
+        answer: dict[str, Any] = {"done": work()}
     except OSError as error:
-        told = {"fault": str(error)}
-    results = [json.loads(text) for text in ranks.gather_texts(json.dumps(told))]
+        answer = {"fault": str(error)}
+    results = [json.loads(text) for text in ranks.gather_texts(json.dumps(answer))]
     for rank, one in enumerate(results):
         if "fault" in one:
             raise OSError(
@@ -144,15 +144,21 @@ def write_shards(
     """
     saved_slots = [slot for slot in sorted(shards[0]) if all(slot in by_slot for by_slot in shards)]
     own = [slot for slot in saved_slots if slot in ranks.own_slots]
-    mine = {"step": step, "count": len(shards), "save": secrets.token_hex(SAVE_BYTES), "own": own, "held": saved_slots}
-    told = agree(ranks, lambda: mine)
-    if len({(one["step"], one["count"]) for one in told}) > 1:
+    own_record = {
+        "step": step,
+        "count": len(shards),
+        "save": secrets.token_hex(SAVE_BYTES),
+        "own": own,
+        "held": saved_slots,
+    }
+    records = agree(ranks, lambda: own_record)
+    if len({(one["step"], one["count"]) for one in records}) > 1:
         raise ArgumentError(
-            f"save: ranks save other steps or states: got steps {[one['step'] for one in told]}, "
-            f"{[one['count'] for one in told]} sharded parts; every rank saves the same state at the same steps"
+            f"save: ranks save other steps or states: got steps {[one['step'] for one in records]}, "
+            f"{[one['count'] for one in records]} sharded parts; every rank saves the same state at the same steps"
         )
-    writers = _choose_writers(told, ranks.slots)
-    save, slots = told[0]["save"], sorted(slot for slot, rank in writers.items() if rank == ranks.rank)
+    writers = _choose_writers(records, ranks.slots)
+    save, slots = records[0]["save"], sorted(slot for slot, rank in writers.items() if rank == ranks.rank)
 
     def write() -> list[Any]:
         path = _path(folder, step, save, ranks.rank)
@@ -170,11 +176,11 @@ def _path(folder: Path, step: int, save: str, rank: int) -> Path:
     return folder / f"step_{step:010d}.{save}.{rank}.npz"
 
 
-def _choose_writers(told: Sequence[Mapping[str, Any]], slots: int) -> dict[int, int]:
+def _choose_writers(records: Sequence[Mapping[str, Any]], slots: int) -> dict[int, int]:
     """Return the rank that writes each slot: its own where that has it, else the first one that does."""
     writers: dict[int, int] = {}
     for kind in ("own", "held"):
-        for rank, one in enumerate(told):
+        for rank, one in enumerate(records):
             for slot in one[kind]:
                 writers.setdefault(slot, rank)
     missing = [slot for slot in range(slots) if slot not in writers]
@@ -301,12 +307,12 @@ def _read_file(
         ) from None
     shards: dict[int, tuple[Any, ...]] = {}
     for slot in slots:
-        mine = {name.partition(".")[2]: x for name, x in arrays.items() if name.partition(".")[0] == str(slot)}
+        members = {name.partition(".")[2]: x for name, x in arrays.items() if name.partition(".")[0] == str(slot)}
         try:
             part = content["slots"][str(slot)]
         except (LookupError, TypeError):
             raise FileFormatError(f"load: no shards of slot {slot}: got {str(path)!r}; save it anew") from None
-        shards[slot] = build_content(part, mine, tuple, allow, path)
+        shards[slot] = build_content(part, members, tuple, allow, path)
     return shards
 
 
@@ -661,11 +667,11 @@ class Checkpoints:
         Raises:
             FileFormatError: a sound file names a class or function that is not allowed, or that changed.
         """
-        told = set[str]()
+        messages = set[str]()
 
         def report(error: FileFormatError) -> None:
-            if str(error) not in told:
-                told.add(str(error))
+            if str(error) not in messages:
+                messages.add(str(error))
                 _warn("best", error)
 
         self.wait()

@@ -96,7 +96,7 @@ def _holds_arrays(field: attrs.Attribute[Any], cls: type[Any]) -> bool:
     """Tell whether a field's annotation names arrays or classes of them, and nothing that a size could be."""
     identifiers = set(re.findall(r"\w+", str(field.type)))
     names = vars(sys.modules[cls.__module__])
-    has_parts = "Array" in identifiers or any(attrs.has(names.get(word, object)) for word in identifiers)
+    has_parts = "Array" in identifiers or any(attrs.has(names.get(identifier, object)) for identifier in identifiers)
     return has_parts and not is_static(field) and identifiers.isdisjoint(SIZES)
 
 
@@ -216,7 +216,7 @@ def _sequence(items: list[Any]) -> str:
 
 
 def _indent(texts: list[str]) -> str:
-    return "\n".join("  " + word.replace("\n", "\n  ") + "," for word in texts)
+    return "\n".join("  " + text.replace("\n", "\n  ") + "," for text in texts)
 
 
 def _is_array(value: object) -> bool:
@@ -388,7 +388,7 @@ def summary(model: object, *args: object, file: TextIO | None = None) -> None:
 
 
 def _line(cells: list[str], widths: list[int]) -> str:
-    left = [word.ljust(width) for word, width in zip(cells[:-1], widths, strict=False)]
+    left = [cell.ljust(width) for cell, width in zip(cells[:-1], widths, strict=False)]
     return "  ".join([*left, cells[-1].rjust(widths[-1])])
 
 

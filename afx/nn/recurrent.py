@@ -393,6 +393,6 @@ class Bidirectional(Generic[L]):
             state: where each net starts; zeros without it.
         """
         start = (None, None) if state is None else state
-        ahead, last = self.forward(x, start[0])
-        back, first = self.backward(x, start[1])
-        return concat((ahead, back), axis=-1), (last, first)
+        forward_outputs, last = self.forward(x, start[0])
+        backward_outputs, first = self.backward(x, start[1])
+        return concat((forward_outputs, backward_outputs), axis=-1), (last, first)

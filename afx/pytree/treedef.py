@@ -241,9 +241,9 @@ def _advance(trail: list[str], waiting: list[Iterator[str]]) -> None:
 
 def difference(left: TreeDef[object], right: TreeDef[object]) -> tuple[str, str, str]:
     """Say where two structures first differ: the key path, and what each of them has there."""
-    for (mine, trail), (theirs, _) in zip(trails(left.tokens), trails(right.tokens), strict=True):
-        if _head(mine) != _head(theirs):
-            return "".join(trail), _describe_token(mine), _describe_token(theirs)
+    for (left_token, trail), (right_token, _) in zip(trails(left.tokens), trails(right.tokens), strict=True):
+        if _head(left_token) != _head(right_token):
+            return "".join(trail), _describe_token(left_token), _describe_token(right_token)
     raise AssertionError("the structures are equal")
 
 

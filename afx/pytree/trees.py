@@ -93,10 +93,10 @@ def map(fn: Callable[..., object], tree: T, /, *rest: object, is_leaf: IsLeaf = 
     for number, other in enumerate(rest, 2):
         other_leaves, structure = flatten(other) if is_leaf is None else flatten_until(other, is_leaf)
         if structure != treedef:
-            path, mine, theirs = difference(treedef, structure)
+            path, first_part, other_part = difference(treedef, structure)
             raise TreeError(
                 f"map: tree {number} has another structure than the first, at {path or 'the top'}: "
-                f"got {mine} in the first and {theirs} in tree {number}; give trees of one structure"
+                f"got {first_part} in the first and {other_part} in tree {number}; give trees of one structure"
             )
         columns.append(other_leaves)
     return unflatten(treedef, builtins.map(fn, *columns))
@@ -150,9 +150,9 @@ def equal(left: object, right: object) -> bool:
     >>> pytree.equal({"w": np.float32([1, 2])}, {"w": np.float64([1, 2])})
     False
     """
-    mine, treedef = flatten(left)
-    theirs, structure = flatten(right)
-    return treedef == structure and all(builtins.map(_same, mine, theirs))
+    left_leaves, treedef = flatten(left)
+    right_leaves, structure = flatten(right)
+    return treedef == structure and all(builtins.map(_same, left_leaves, right_leaves))
 
 
 def _same(x: Leaf, y: Leaf) -> bool:
@@ -179,9 +179,9 @@ def check_structure(given: Structure, wanted: Structure, who: str, what: str, ad
         advice: what to do.
     """
     if given != wanted:
-        path, theirs, mine = difference(wanted, given)
+        path, expected, given_part = difference(wanted, given)
         place = f"{what}{path}" if path else what
-        raise TreeError(f"{who}: the structure of {place} differs: got {mine} for {theirs}; {advice}")
+        raise TreeError(f"{who}: the structure of {place} differs: got {given_part} for {expected}; {advice}")
 
 
 def check_matching(
@@ -257,8 +257,8 @@ def _laid(prefix: Any, tree: Any, mode: Mode, path: str, is_value: Callable[[Any
         yield from _laid(prefix, tree, INSIDE, path, is_value, who)
     else:
         opener: Any = kind
-        (mine, parts), (node, children) = opener(prefix), opener(tree)
-        _check_node(mine, node, path, who)
+        (prefix_node, parts), (node, children) = opener(prefix), opener(tree)
+        _check_node(prefix_node, node, path, who)
         for part, child, step in zip(parts, children, node.steps(), strict=True):
             yield from _laid(part, child, mode, path + step, is_value, who)
 
@@ -270,19 +270,19 @@ def _count(tree: Any, mode: Mode) -> int:
     return 0 if type(tree) is Marked else len(leaves(tree))
 
 
-def _check_node(mine: Node, node: Node, path: str, who: str) -> None:
+def _check_node(prefix_node: Node, node: Node, path: str, who: str) -> None:
     """Raise where a container of the prefix has other keys or another length than the tree's."""
-    if mine == node:
+    if prefix_node == node:
         return
-    if isinstance(mine, DictNode) and isinstance(node, DictNode):
-        if more := [key for key in mine.keys if key not in node.keys]:
+    if isinstance(prefix_node, DictNode) and isinstance(node, DictNode):
+        if more := [key for key in prefix_node.keys if key not in node.keys]:
             raise TreeError(
                 f"{who}: the prefix has more than the tree, at {path or 'the top'}: got {more}; leave it out"
             )
-        missing = next(key for key in node.keys if key not in mine.keys)
+        missing = next(key for key in node.keys if key not in prefix_node.keys)
         raise TreeError(f"{who}: the prefix does not fit: got nothing for {path}[{missing!r}]; give it the structure")
     raise TreeError(
-        f"{who}: the prefix does not fit, at {path or 'the top'}: got {mine.arity} parts for {node.arity}; "
+        f"{who}: the prefix does not fit, at {path or 'the top'}: got {prefix_node.arity} parts for {node.arity}; "
         "give it the structure"
     )
 

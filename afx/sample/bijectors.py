@@ -152,8 +152,8 @@ class Simplex(Bijector):
         """Return the shares."""
         z: Array = x - _even_odds(x)
         left = cumsum(log_sigmoid(-z), axis=-1)  # the logarithm of what is left of the stick behind each break
-        ahead = concat([zeros_like(x[..., :1]), left], axis=-1)
-        return exp(concat([log_sigmoid(z), zeros_like(x[..., :1])], axis=-1) + ahead)
+        log_rest = concat([zeros_like(x[..., :1]), left], axis=-1)
+        return exp(concat([log_sigmoid(z), zeros_like(x[..., :1])], axis=-1) + log_rest)
 
     def inverse(self, y: Array) -> Array:
         """Return the logits of the breaks."""

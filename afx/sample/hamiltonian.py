@@ -438,7 +438,7 @@ def _add_leaf(target: Target, state: State[T], start: Array, tree: Tree, luck: A
     gain = start - energy_now
     weight = logaddexp(tree.fresh_weight, gain)
     is_first = tree.leaf == 0
-    taken = is_first | (log(luck) < gain - weight)
+    is_taken = is_first | (log(luck) < gain - weight)
     total = tree.fresh_total + now.momentum
     begins, ends = ((tree.leaf + k) & LAST_BITS[:levels] == 0 for k in (0, 1))
     stack = _remember(tree.stack, begins, now.momentum, before, total)
@@ -446,7 +446,7 @@ def _add_leaf(target: Target, state: State[T], start: Array, tree: Tree, luck: A
     return attrs.evolve(
         tree,
         now=now,
-        fresh=choose(taken, (now, energy_now), tree.fresh),
+        fresh=choose(is_taken, (now, energy_now), tree.fresh),
         fresh_weight=weight,
         fresh_total=total,
         opening=where(is_first, now.momentum, tree.opening),
@@ -498,7 +498,7 @@ def _close(tree: Tree, luck: Array, forward: Array) -> Tree:
     """Return the trajectory with the subtree joined to it, where that is complete and may be."""
     closed = tree.leaf == (asarray(1) << tree.depth)
     joined = closed & ~tree.turned & ~tree.diverged
-    taken = joined & (log(luck) < tree.fresh_weight - tree.weight)
+    is_taken = joined & (log(luck) < tree.fresh_weight - tree.weight)
     inner = where(tree.forward, tree.right.momentum, tree.left.momentum)
     outer = where(tree.forward, tree.left.momentum, tree.right.momentum)
     turned = _turns_across((tree.total, tree.fresh_total), (outer, tree.now.momentum), (inner, tree.opening))
@@ -512,7 +512,7 @@ def _close(tree: Tree, luck: Array, forward: Array) -> Tree:
         now=choose(going, choose(forward, right, left), tree.now),
         left=left,
         right=right,
-        drawn=choose(taken, tree.fresh, tree.drawn),
+        drawn=choose(is_taken, tree.fresh, tree.drawn),
         weight=where(joined, logaddexp(tree.weight, tree.fresh_weight), tree.weight),
         total=where(joined, tree.total + tree.fresh_total, tree.total),
         fresh_weight=where(joined, -np.inf, tree.fresh_weight),

@@ -370,19 +370,19 @@ def _latest_of_all(checkpoints: Checkpoints, ranks: Job, allow: Sequence[Allowed
     """Return the newest state of which each rank can read what it needs, the same on all ranks."""
     tried = set[int]()
     while True:
-        mine = max([step for step in checkpoints.steps() if step not in tried], default=-1)
-        newest = [int(text) for text in ranks.gather_texts(str(mine))]
+        own_step = max([step for step in checkpoints.steps() if step not in tried], default=-1)
+        newest = [int(text) for text in ranks.gather_texts(str(own_step))]
         if len(set(newest)) > 1:
             raise OSError(
                 f"resume: ranks see other checkpoints: got the steps {newest} by rank (-1: none) in {str(checkpoints.folder)!r}; "
                 "use a folder that all ranks share"
             )
-        if mine < 0:
+        if own_step < 0:
             return None
-        tried.add(mine)
+        tried.add(own_step)
         loaded, fault = None, ""
         try:
-            loaded = checkpoints.load(mine, allow=allow)
+            loaded = checkpoints.load(own_step, allow=allow)
         except RefusedNameError:
             raise
         except (FileFormatError, FileNotFoundError) as error:

@@ -113,9 +113,9 @@ def rematerialize(name: str, fn: Callable[..., Sequence[Any]], leaves: Sequence[
             plain += [to_lower_level(_ground(x)) for x in trace.lifted]
             rules = Replay(name, graph, (plain, [_ground(z) for z in outs]))
             return list(bind(custom_call_p, *traced, *trace.lifted, rules=rules))
-    front = GraphTrace(name)
-    graph, _ = _recorded(front, fn, leaves, [front.input(x.aval) for x in traced])
-    return list(bind(custom_call_p, *traced, *front.lifted, rules=Replay(name, graph)))
+    outer_trace = GraphTrace(name)
+    graph, _ = _recorded(outer_trace, fn, leaves, [outer_trace.input(x.aval) for x in traced])
+    return list(bind(custom_call_p, *traced, *outer_trace.lifted, rules=Replay(name, graph)))
 
 
 def _recorded(

@@ -350,10 +350,10 @@ class Array(Operators, Methods):
         copy: bool | None = None,
     ) -> Any:
         """Return a DLPack capsule of a copy: who takes it may write into it, and ``copy=False`` cannot forbid that."""
-        mine = np.array(self.concrete("__dlpack__"))
+        owned = np.array(self.concrete("__dlpack__"))
         if np.lib.NumpyVersion(np.__version__) < "2.1.0":  # which knows the older protocol alone
-            return mine.__dlpack__(stream=stream)
-        return mine.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=None)
+            return owned.__dlpack__(stream=stream)
+        return owned.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=None)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)

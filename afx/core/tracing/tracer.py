@@ -417,11 +417,11 @@ def _bind_weak(p: Primitive, xs: tuple[Any, ...], params: Params) -> Array:
     avals = [aval_of(x, p.name) for x in xs]
     weak = is_weak_result(p, avals, params)
     try:
-        met = tuple([_exact(x, p) for x in xs]) if weak else meet(p, xs)
+        operands = tuple([_exact(x, p) for x in xs]) if weak else meet(p, xs)
     except OverflowError as error:
         raise_op_error(p, xs, params, error)
     lower = snapshot if p.lowering.may_alias else to_numpy_value
-    values = tuple([to_lower_level(x) if isinstance(x, Array) else lower(x, p.name) for x in met])
+    values = tuple([to_lower_level(x) if isinstance(x, Array) else lower(x, p.name) for x in operands])
     z = run_impl(p, values, params)
     made = weak_or_strong if weak else wrap
     results: Any = tuple([made(v) for v in z]) if p.multiple_results else made(z)

@@ -197,11 +197,11 @@ class GraphTrace(Trace):
         Args:
             chosen: indices of the equations that may be silenced, and whose choices count.
         """
-        used, heard = set[int](), set[int]()
+        used, reported = set[int](), set[int]()
         for k in range(len(self._equations) - 1, min(chosen, default=0) - 1, -1):
             eq = self._equations[k]
             results = [v.index for v in eq.outputs]
-            silent = k in chosen and used.issuperset(results) and heard.isdisjoint(results)
+            silent = k in chosen and used.issuperset(results) and reported.isdisjoint(results)
             if silent:
                 self._equations[k] = attrs.evolve(eq, ignored_fp_errors=FP_ERRORS)
             chooses = k in chosen and eq.primitive.algebra.canonical == "select"
@@ -209,7 +209,7 @@ class GraphTrace(Trace):
                 if isinstance(atom, Var):
                     used.add(atom.index)
                     if not silent and not (chooses and j):
-                        heard.add(atom.index)
+                        reported.add(atom.index)
 
     def last_source(self) -> Any:
         """Return where the last equation stands."""

@@ -254,9 +254,12 @@ class _Splitter:
 
     def _part(self, equations: Sequence[Equation]) -> Run:
         """Return equations as a graph of their own; its outputs are what is read outside of it."""
-        mine = {var.index for eq in equations for var in eq.outputs}
+        own_outputs = {var.index for eq in equations for var in eq.outputs}
         read = [
-            atom.index for eq in equations for atom in eq.inputs if isinstance(atom, Var) and atom.index not in mine
+            atom.index
+            for eq in equations
+            for atom in eq.inputs
+            if isinstance(atom, Var) and atom.index not in own_outputs
         ]
         inputs = sorted({index for index in read if index not in self._constants})
         constants = sorted({index for index in read if index in self._constants})

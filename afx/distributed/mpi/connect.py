@@ -54,8 +54,8 @@ def asked_ranks(environment: Mapping[str, str] | None = None) -> int:
 def is_one_machine(environment: Mapping[str, str] | None = None) -> bool:
     """Tell whether all ranks run on this machine, as far as the launcher's variables tell."""
     env = os.environ if environment is None else environment
-    here = env.get(HERE_COUNT)
-    return env.get(RANK_COUNTS[0]) == here if here is not None else asked_ranks(env) == 1
+    local_count = env.get(HERE_COUNT)
+    return env.get(RANK_COUNTS[0]) == local_count if local_count is not None else asked_ranks(env) == 1
 
 
 def check_launch(seen: int, environment: Mapping[str, str] | None = None) -> None:
@@ -228,8 +228,8 @@ def _begin_alone(slots: int) -> Machines:
 def _meet(link: MpiLink, machines: Machines) -> None:
     """Tell each other where the ranks run, make those of one machine neighbours, and compare slots and versions."""
     processors = allowed_processors()
-    mine = [platform.node(), os.getpid(), processors]
-    places: list[Any] = [json.loads(data) for data in link.gather(json.dumps(mine).encode())]
+    own_place = [platform.node(), os.getpid(), processors]
+    places: list[Any] = [json.loads(data) for data in link.gather(json.dumps(own_place).encode())]
     hosts = list(dict.fromkeys(host for host, _, _ in places))
     order = sorted(range(len(places)), key=lambda rank: hosts.index(places[rank][0]))
     comm = link.comm
@@ -237,7 +237,7 @@ def _meet(link: MpiLink, machines: Machines) -> None:
         comm = comm.Split(0, order.index(link.rank))
     link.use(comm, [Peer(places[rank][0], places[rank][1]) for rank in order])
     link.add_control()
-    _share_processors(processors, sum(one[0] == mine[0] and one[2] == processors for one in places))
+    _share_processors(processors, sum(one[0] == own_place[0] and one[2] == processors for one in places))
     versions = f"{machines.slots} {sys.version_info[:2]} {np.__version__}"
     machines.agreement.check_same(versions, "number of slots and versions")
 

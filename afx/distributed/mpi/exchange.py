@@ -191,8 +191,8 @@ class Traffic:
         packets = self._packets(round_.spans)
         arriving: list[list[Any]] = []
         for number, packet in enumerate(packets):
-            ahead = packets[len(arriving) : number + WINDOW]
-            arriving += [[self._expect(piece, transfer) for transfer in round_.receives] for piece in ahead]
+            upcoming = packets[len(arriving) : number + WINDOW]
+            arriving += [[self._expect(piece, transfer) for transfer in round_.receives] for piece in upcoming]
             self._port.wait(arriving[number])
             for kind, part, _ in packet.parts:
                 values = {node: buffers[kind][part] for node, buffers in self._whole.items()}

@@ -297,8 +297,8 @@ class MpiLink:
             return True
         self._shrink()
         if not agreed & NO_ERROR:
-            told = self._gather_errors("")
-            raise ArgumentError(f"{self.watch.name}: {told[0]}; the next call finds all ranks in step")
+            errors = self._gather_errors("")
+            raise ArgumentError(f"{self.watch.name}: {errors[0]}; the next call finds all ranks in step")
         return False
 
     def _agree(self, bits: int) -> int:
@@ -319,7 +319,9 @@ class MpiLink:
     def _gather_errors(self, text: str) -> list[str]:
         """Return what other ranks tell of their errors."""
         texts = [data.decode() for data in self.gather(text.encode())]
-        return [f"an error on rank {rank}: got {told}" for rank, told in enumerate(texts) if told and rank != self.rank]
+        return [
+            f"an error on rank {rank}: got {error}" for rank, error in enumerate(texts) if error and rank != self.rank
+        ]
 
     def _shrink(self) -> None:
         """Go on with the ranks that are left, or with all of them where none was lost."""
@@ -350,8 +352,8 @@ class MpiLink:
             self.watch.say_failed()
         state = FINE if error is None else LEFT if isinstance(error, CallFailedError) else FAILED
         text = f"{type(error).__name__}: {error}".encode("ascii", "replace") if state == FAILED else b""
-        mine = np.frombuffer(VOTE.pack(self.watch.number, state, text), np.uint8)
-        votes, refusal = self._collect(mine, is_failed=error is not None)
+        own_vote = np.frombuffer(VOTE.pack(self.watch.number, state, text), np.uint8)
+        votes, refusal = self._collect(own_vote, is_failed=error is not None)
         ends = [VOTE.unpack(vote.tobytes()) for vote in votes]
         for rank, (number, _, _) in enumerate(ends):
             if number != self.watch.number:
@@ -364,10 +366,10 @@ class MpiLink:
         texts = [(rank, text.rstrip(b"\0").decode()) for rank, (_, end, text) in enumerate(ends) if end == FAILED]
         return [f"an error on rank {rank}: got {text}" for rank, text in texts if rank != self.rank]
 
-    def _collect(self, mine: Ndarray, *, is_failed: bool) -> tuple[Ndarray, ArgumentError | None]:
+    def _collect(self, vote: Ndarray, *, is_failed: bool) -> tuple[Ndarray, ArgumentError | None]:
         """Return what all ranks say of the end of a call, and why this one ends it after all for others that wait."""
         votes: Ndarray = np.empty((self.ranks, VOTE.size), np.uint8)
-        request = self._control.Iallgather([mine, self.byte], [votes, self.byte])
+        request = self._control.Iallgather([vote, self.byte], [votes, self.byte])
         refusals: list[ArgumentError] = []
 
         def look(waited: float) -> None:

@@ -364,9 +364,9 @@ class SharedMemory:
         """Tell the others that this rank has read a chunk of theirs."""
         self._counters[self._read] = number + 1
 
-    def tell(self, number: int, word: int) -> None:
+    def tell(self, number: int, value: int) -> None:
         """Write a whole number beside a chunk, before it is published."""
-        WORD.pack_into(self._bytes, self._own_starts[number % RING] + SIGN.size, word)
+        WORD.pack_into(self._bytes, self._own_starts[number % RING] + SIGN.size, value)
 
     def common_bits(self, number: int) -> int:
         """Return the bits that all ranks have set in what they told beside a chunk, of which all are written."""
@@ -376,16 +376,16 @@ class SharedMemory:
             bits &= WORD.unpack_from(self._bytes, start + SIGN.size)[0]
         return bits
 
-    def meet(self, nbytes: int, tag: int, word: int) -> int:
-        """Wait until all ranks have come here; return the bits that all of them have set in a word.
+    def meet(self, nbytes: int, tag: int, bits: int) -> int:
+        """Wait until all ranks have come here; return the bits that all of them have set.
 
         Args:
             nbytes: of the sum, which ranks compare.
             tag: of the call, likewise.
-            word: of this rank.
+            bits: of this rank.
         """
         number = self.begin_chunk()
-        self.tell(number, word)
+        self.tell(number, bits)
         self.pass_round(number, nbytes, tag)
         return self.common_bits(number)
 

@@ -445,11 +445,11 @@ class Participation:
             by_slot: whether each rank gets the part of its slots alone.
             is_one_machine: whether the ranks are.
         """
-        mine = tuple([slot for slot in slots if owners[slot] == rank])
+        own_slots = tuple([slot for slot in slots if owners[slot] == rank])
         has_idle = len({owners[slot] for slot in slots}) < len(set(owners))
         large, small, ranks = plan(False), plan(True), len(set(owners))
         span = slot_span(owners, rank)[0] if by_slot else WHOLE
-        alone = cls(mine, owners[slots[0]], has_idle, large, small, None, None, span)
+        alone = cls(own_slots, owners[slots[0]], has_idle, large, small, None, None, span)
         if (
             not is_one_machine
             or has_idle

@@ -26,11 +26,11 @@ TELL_SECONDS: Final = 0.5  # a wait of this length is told to the others
 LEFT_SECONDS: Final = 3.0  # without any progress, while all others wait in later calls
 LEFT_LOOKS: Final = 100  # as many tests in between: after a pause of this process all may be there, and not yet taken
 SHED_FACTOR: Final = 2.0  # deadlines until a rank that hangs, and that nobody could end, is an error
-WORD_TAG: Final = 3
+NOTICE_TAG: Final = 3
 NAME_BYTES: Final = 112
-WORD: Final = struct.Struct(f"<qqq{NAME_BYTES}s")  # number of the call, of its part, state, name
+NOTICE: Final = struct.Struct(f"<qqq{NAME_BYTES}s")  # number of the call, of its part, state, name
 WAITS, ENDED, FAILED = range(3)  # states of a rank: it waits in the call, its program ended, or the call failed on it
-MANY_RANKS: Final = 64  # above, a word goes to neighbours at distances that double
+MANY_RANKS: Final = 64  # above, a notice goes to neighbours at distances that double
 KEPT_NAMES: Final = 256
 END_SECONDS: Final = 1.0
 
@@ -49,7 +49,7 @@ class Peer:
 
 
 @attrs.frozen
-class _Word:
+class _Notice:
     """What a rank said last.
 
     Attributes:
@@ -108,7 +108,7 @@ class Watch:
     def use(self, comm: Any, peers: list[Peer]) -> None:
         """Watch the ranks of another communicator; the call that is under way begins again."""
         self._comm = comm
-        self._words: dict[int, _Word] = {}
+        self._notices: dict[int, _Notice] = {}
         self._told = (-1, 0)
         self._left_looks = 0
         self._note(0, self._call)
@@ -179,15 +179,15 @@ class Watch:
         """
         if waited < TELL_SECONDS:
             return
-        self._receive_words()
+        self._receive_notices()
         rank = self._comm.rank
-        for other, word in self._words.items():
-            if not is_failed and word.number == self.number and word.state == WAITS and word.part > self._part:
-                refuse_calls(rank, self.name, other, word.name, word.number)
-            if word.number > self.number or (word.is_end and word.number <= self.number):
+        for other, notice in self._notices.items():
+            if not is_failed and notice.number == self.number and notice.state == WAITS and notice.part > self._part:
+                refuse_calls(rank, self.name, other, notice.name, notice.number)
+            if notice.number > self.number or (notice.is_end and notice.number <= self.number):
                 raise PeerLost(
-                    f"{self.name}: rank {other} does not come to the end of the call: got it in {word.name} (call "
-                    f"{word.number}); every rank makes the same calls"
+                    f"{self.name}: rank {other} does not come to the end of the call: got it in {notice.name} (call "
+                    f"{notice.number}); every rank makes the same calls"
                 )
         if waited >= self._deadline:
             raise PeerLost(
@@ -204,13 +204,15 @@ class Watch:
                 time.sleep(0.001)
 
     def part(self) -> bool:
-        """Say goodbye, and hear it from the others; tell whether no word is on its way any more."""
+        """Send the last notice and wait for the others'; tell whether none is on its way any more."""
         with contextlib.suppress(self._mpi.Exception):
             self._tell(ENDED)
             end, listeners = time.monotonic() + self._deadline, self._listeners()
             while time.monotonic() < end:
-                self._receive_words()
-                if self._has_told() and all(other in self._words and self._words[other].is_end for other in listeners):
+                self._receive_notices()
+                if self._has_told() and all(
+                    other in self._notices and self._notices[other].is_end for other in listeners
+                ):
                     return True
                 time.sleep(0.0001)
         return False
@@ -219,9 +221,9 @@ class Watch:
         """Tell whether no other rank is left, as far as can be seen from this machine."""
         if len(self.peers) != self._comm.size:
             return False
-        mine: int = self._comm.rank
-        other_peers = [peer for rank, peer in enumerate(self.peers) if rank != mine]
-        return all(peer.host == self.peers[mine].host and not _is_running(peer.process) for peer in other_peers)
+        own_rank: int = self._comm.rank
+        other_peers = [peer for rank, peer in enumerate(self.peers) if rank != own_rank]
+        return all(peer.host == self.peers[own_rank].host and not _is_running(peer.process) for peer in other_peers)
 
     def _has_told(self) -> bool:
         return all(request.Test() for request in self._sent)
@@ -235,56 +237,58 @@ class Watch:
 
     def _tell(self, state: int) -> None:
         name = self.name if state != FAILED else _plain(self._call)
-        word = np.frombuffer(WORD.pack(self.number, self._part, state, name.encode()), np.uint8)
+        notice = np.frombuffer(NOTICE.pack(self.number, self._part, state, name.encode()), np.uint8)
         self._sent = [request for request in self._sent if not request.Test()]
-        self._sent += [self._comm.Isend([word, self._mpi.BYTE], other, WORD_TAG) for other in self._listeners()]
+        self._sent += [self._comm.Isend([notice, self._mpi.BYTE], other, NOTICE_TAG) for other in self._listeners()]
 
-    def _receive_words(self) -> None:
+    def _receive_notices(self) -> None:
         status = self._mpi.Status()
-        while self._comm.Iprobe(self._mpi.ANY_SOURCE, WORD_TAG, status):
-            memory: Ndarray = np.zeros(WORD.size, np.uint8)
+        while self._comm.Iprobe(self._mpi.ANY_SOURCE, NOTICE_TAG, status):
+            memory: Ndarray = np.zeros(NOTICE.size, np.uint8)
             other = status.Get_source()
-            self._comm.Recv([memory, self._mpi.BYTE], other, WORD_TAG)
-            number, part, state, name = WORD.unpack(memory.tobytes())
-            self._words[other] = _Word(number, part, state, name.rstrip(b"\0").decode(errors="replace"))
+            self._comm.Recv([memory, self._mpi.BYTE], other, NOTICE_TAG)
+            number, part, state, name = NOTICE.unpack(memory.tobytes())
+            self._notices[other] = _Notice(number, part, state, name.rstrip(b"\0").decode(errors="replace"))
 
     def _hear(self) -> None:
-        self._receive_words()
-        for other, word in self._words.items():
-            self._compare(other, word)
+        self._receive_notices()
+        for other, notice in self._notices.items():
+            self._compare(other, notice)
 
-    def _compare(self, other: int, word: _Word) -> None:
+    def _compare(self, other: int, notice: _Notice) -> None:
         rank = self._comm.rank
-        if word.state == FAILED:
-            if word.number == self.number:
-                if word.name != _plain(self._call):
-                    refuse_calls(rank, self.name, other, word.name, word.number)
+        if notice.state == FAILED:
+            if notice.number == self.number:
+                if notice.name != _plain(self._call):
+                    refuse_calls(rank, self.name, other, notice.name, notice.number)
                 raise CallFailedError(
                     f"{self.name}: a call that rank {other} has left: got an error there, or its end without this part; every "
                     "rank makes the same calls, with the same arguments"
                 )
             return
-        mine = self._find_name(word)
-        if word.is_end and word.number < self.number:
+        own_name = self._find_name(notice)
+        if notice.is_end and notice.number < self.number:
             raise PeerLost(
-                f"distributed: rank {other} ended its program after {word.name} (call {word.number}): got no answer to rank "
+                f"distributed: rank {other} ended its program after {notice.name} (call {notice.number}): got no answer to rank "
                 f"{rank} in {self.name} (call {self.number}); every rank makes the same calls"
             )
-        if word.state == WAITS and mine is not None and _plain(mine) != word.name:
-            refuse_calls(rank, _plain(mine), other, word.name, word.number)
+        if notice.state == WAITS and own_name is not None and _plain(own_name) != notice.name:
+            refuse_calls(rank, _plain(own_name), other, notice.name, notice.number)
 
-    def _find_name(self, word: _Word) -> str | None:
-        """Return the name of this rank's part beside a word's: of a call that it has left before that part, the last one."""
-        parts = [part for number, part in self._names if number == word.number]
-        if word.part in parts:
-            return self._names[word.number, word.part]
-        has_left = word.number < self.number and parts and max(parts) < word.part
-        return self._names[word.number, max(parts)] if has_left else None
+    def _find_name(self, notice: _Notice) -> str | None:
+        """Return the name of this rank's part beside a notice's: of a call that it has left before that part, the last one."""
+        parts = [part for number, part in self._names if number == notice.number]
+        if notice.part in parts:
+            return self._names[notice.number, notice.part]
+        has_left = notice.number < self.number and parts and max(parts) < notice.part
+        return self._names[notice.number, max(parts)] if has_left else None
 
     def _check_left(self) -> None:
         """Refuse to wait in a call that all others have left: nothing more will come."""
-        notices = [self._words.get(rank) for rank in range(self._comm.size) if rank != self._comm.rank]
-        departed = [word for word in notices if word is not None and (word.is_end or word.number > self.number)]
+        notices = [self._notices.get(rank) for rank in range(self._comm.size) if rank != self._comm.rank]
+        departed = [
+            notice for notice in notices if notice is not None and (notice.is_end or notice.number > self.number)
+        ]
         self._left_looks = self._left_looks + 1 if departed and len(departed) == len(notices) else 0
         if self._left_looks > LEFT_LOOKS:
             raise ArgumentError(
@@ -294,18 +298,18 @@ class Watch:
             )
 
     def _is_here(self, rank: int) -> bool:
-        word = self._words.get(rank)
-        return word is not None and (word.number, word.part) >= (self.number, self._part)
+        notice = self._notices.get(rank)
+        return notice is not None and (notice.number, notice.part) >= (self.number, self._part)
 
     def _shed(self) -> None:
         """End ranks of this machine that gave no sign: the connection then learns that they are lost."""
         if self._has_shed or len(self.peers) != self._comm.size:
             return
         self._has_shed = True
-        mine: int = self._comm.rank
-        here = self.peers[mine].host
+        own_rank: int = self._comm.rank
+        own_host = self.peers[own_rank].host
         for rank, peer in enumerate(self.peers):
-            if rank != mine and peer.host == here and not self._is_here(rank):
+            if rank != own_rank and peer.host == own_host and not self._is_here(rank):
                 with contextlib.suppress(OSError):
                     os.kill(peer.process, signal.SIGKILL)
 
@@ -388,9 +392,9 @@ class Collectives:
     def gather(self, data: bytes) -> list[bytes]:
         """Return the bytes of all ranks, on every rank."""
         port = self._port
-        ranks, mine = int(port.comm.size), self._pack(data)
+        ranks, record = int(port.comm.size), self._pack(data)
         records: Ndarray = np.empty((ranks, RECORD_BYTES), np.uint8)
-        port.wait([port.begin(lambda: port.comm.Iallgather([mine, port.byte], [records, port.byte]))])
+        port.wait([port.begin(lambda: port.comm.Iallgather([record, port.byte], [records, port.byte]))])
         lengths = [self._check(records[rank], rank) for rank in range(ranks)]
         if max(lengths) <= SHORT_BYTES:
             return [records[k, HEAD.size : HEAD.size + length].tobytes() for k, length in enumerate(lengths)]

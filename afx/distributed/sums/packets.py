@@ -215,8 +215,8 @@ class _Clock:
             _, rank = heapq.heappop(ready)
             self._send(rank, self._plans[rank][self._next[rank]])
             waiting.add(rank)
-            heard = {rank, *[transfer.rank for transfer in self._plans[rank][self._next[rank]].sends]}
-            for other in [other for other in heard & waiting if self._has_all(other)]:
+            partners = {rank, *[transfer.rank for transfer in self._plans[rank][self._next[rank]].sends]}
+            for other in [other for other in partners & waiting if self._has_all(other)]:
                 waiting.discard(other)
                 self._receive(other, self._plans[other][self._next[other]])
                 self._next[other] += 1

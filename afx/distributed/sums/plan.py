@@ -73,8 +73,8 @@ class Exchange:
 
 def slot_span(owners: Sequence[int], rank: int) -> tuple[Span, ...]:
     """Return the part of the buffers that belongs to a rank's slots, which are neighbours."""
-    mine = [slot for slot, owner in enumerate(owners) if owner == rank]
-    return ((mine[0], mine[-1] + 1, len(owners)),) if mine else ()
+    own_slots = [slot for slot, owner in enumerate(owners) if owner == rank]
+    return ((own_slots[0], own_slots[-1] + 1, len(owners)),) if own_slots else ()
 
 
 def find_places(owners: Sequence[int], present: Sequence[int]) -> dict[int, tuple[int, int]]:
@@ -145,8 +145,8 @@ def plan_halving(owners: tuple[int, ...], tree: Tree, rank: int, by_slot: bool, 
     back: list[Round] = []
     for step in range(level if place is not None else 0):
         assert place is not None
-        there, back_again = _step(tops, keepers, parts, place, step, is_small)
-        rounds.append(there)
+        exchange, back_again = _step(tops, keepers, parts, place, step, is_small)
+        rounds.append(exchange)
         back.insert(0, back_again)
     if by_slot:
         rounds += _deliver_parts(owners, tree.root, keepers, parts, rank)
@@ -207,21 +207,24 @@ def _step(
     first, second = _group(tops, place, step), _group(tops, other, step)
     parent = (min(first[0], second[0]), max(first[1], second[1]))
     if is_small:
-        there = Round(
+        exchange = Round(
             (Transfer(keepers[other], first, (WHOLE,)),),
             (Transfer(keepers[other], second, (WHOLE,)),),
             (parent,),
             (WHOLE,),
         )
-        return there, Round()
+        return exchange, Round()
     mask = (2 << step) - 1
-    mine = join_spans(parts[k] for k in range(len(parts)) if k & mask == place & mask)
-    theirs = join_spans(parts[k] for k in range(len(parts)) if k & mask == other & mask)
+    own_spans = join_spans(parts[k] for k in range(len(parts)) if k & mask == place & mask)
+    other_spans = join_spans(parts[k] for k in range(len(parts)) if k & mask == other & mask)
     root = (0, tops[-1][1])
-    there = Round(
-        (Transfer(keepers[other], first, theirs),), (Transfer(keepers[other], second, mine),), (parent,), mine
+    exchange = Round(
+        (Transfer(keepers[other], first, other_spans),),
+        (Transfer(keepers[other], second, own_spans),),
+        (parent,),
+        own_spans,
     )
-    return there, Round((Transfer(keepers[other], root, mine),), (Transfer(keepers[other], root, theirs),))
+    return exchange, Round((Transfer(keepers[other], root, own_spans),), (Transfer(keepers[other], root, other_spans),))
 
 
 def _group(tops: Sequence[Node], place: int, step: int) -> Node:
@@ -290,14 +293,14 @@ class MachineNodes:
 
     def speaker(self, host: int, rank: int) -> int:
         """Return who of a machine speaks for it about the part of a rank: the rank itself on its own."""
-        theirs, ours = self.members[self.host[rank]], self.members[host]
-        return ours[self.position[rank] * len(ours) // len(theirs)]
+        peers, members = self.members[self.host[rank]], self.members[host]
+        return members[self.position[rank] * len(members) // len(peers)]
 
     def partners(self, rank: int) -> tuple[list[int], list[int]]:
         """Return the ranks of other machines about whose parts a rank speaks, and those that speak about its own."""
-        here, ranks = self.host[rank], range(len(self.host))
-        away = [other for other in ranks if self.host[other] != here and self.speaker(here, other) == rank]
-        return away, [self.speaker(host, rank) for host in range(len(self.members)) if host != here]
+        own_host, ranks = self.host[rank], range(len(self.host))
+        away = [other for other in ranks if self.host[other] != own_host and self.speaker(own_host, other) == rank]
+        return away, [self.speaker(host, rank) for host in range(len(self.members)) if host != own_host]
 
     def spans(self, ranks: Sequence[int], parts: Mapping[int, tuple[Span, ...]]) -> dict[int, tuple[Span, ...]]:
         """Return the parts about which each of these ranks speaks, its own included."""
@@ -349,17 +352,17 @@ def plan_two_levels(
     Each rank ends with a part of the sum; of each other machine one rank speaks about that part.
     """
     parts = _choose_parts(owners, machines, by_slot)
-    here, own, root = machines.host[rank], machines.nodes[rank], tree.root
-    mates = [mate for mate in machines.members[here] if mate != rank]
-    mine = machines.spans(machines.members[here], parts)
+    own_host, own, root = machines.host[rank], machines.nodes[rank], tree.root
+    mates = [mate for mate in machines.members[own_host] if mate != rank]
+    spans = machines.spans(machines.members[own_host], parts)
     away, speakers = machines.partners(rank)
-    cover = machines.covers[here]
+    cover = machines.covers[own_host]
     there = (
         Round(
-            tuple([Transfer(mate, node, mine[mate]) for mate in mates for node in own]),
-            tuple([Transfer(mate, node, mine[rank]) for mate in mates for node in machines.nodes[mate]]),
+            tuple([Transfer(mate, node, spans[mate]) for mate in mates for node in own]),
+            tuple([Transfer(mate, node, spans[rank]) for mate in mates for node in machines.nodes[mate]]),
             tuple(cover),
-            mine[rank],
+            spans[rank],
         ),
         Round(
             tuple([Transfer(other, node, parts[other]) for other in away for node in cover]),
@@ -398,13 +401,13 @@ def _choose_parts(owners: Sequence[int], machines: MachineNodes, by_slot: bool) 
 
 def plan_small_levels(tree: Tree, machines: MachineNodes, rank: int) -> Exchange:
     """Return the rounds of small buffers: to the first rank of each machine, among these, and back."""
-    here, own, root = machines.host[rank], machines.nodes[rank], tree.root
-    first, *mates = machines.members[here]
+    own_host, own, root = machines.host[rank], machines.nodes[rank], tree.root
+    first, *mates = machines.members[own_host]
     if rank != first:
         there = Round(tuple([Transfer(first, node, (WHOLE,)) for node in own]))
         return Exchange(tree, tuple(own), (), (there, Round((), (Transfer(first, root, (WHOLE,)),))))
     leaders = [members[0] for members in machines.members if members[0] != rank]
-    cover = machines.covers[here]
+    cover = machines.covers[own_host]
     collect = [Transfer(mate, node, (WHOLE,)) for mate in mates for node in machines.nodes[mate]]
     sends = [Transfer(other, node, (WHOLE,)) for other in leaders for node in cover]
     receives = [Transfer(other, node, (WHOLE,)) for other in leaders for node in machines.covers[machines.host[other]]]
@@ -543,11 +546,11 @@ def _flood(tree: Tree, nodes: dict[int, list[Node]], rank: int) -> Exchange:
 def _direct(
     tree: Tree, nodes: dict[int, list[Node]], parts: dict[int, tuple[Span, ...]], rank: int, *, is_shared: bool
 ) -> Exchange:
-    own, mine = nodes.get(rank, []), parts.get(rank, ())
+    own, own_spans = nodes.get(rank, []), parts.get(rank, ())
     peers = [other for other in parts if other != rank]
     sends = tuple([Transfer(other, node, parts[other]) for other in peers for node in own])
-    receives = tuple([Transfer(other, node, mine) for other in nodes if other != rank for node in nodes[other]])
-    rounds = [Round(sends, receives if mine else (), (tree.root,), mine)]
+    receives = tuple([Transfer(other, node, own_spans) for other in nodes if other != rank for node in nodes[other]])
+    rounds = [Round(sends, receives if own_spans else (), (tree.root,), own_spans)]
     if is_shared:
         rounds.append(share(tree.root, parts, rank))
     return Exchange(tree, tuple(own), (), tuple(rounds), streams=is_shared)

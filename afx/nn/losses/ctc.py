@@ -125,5 +125,5 @@ def _between_blanks(labels: Array, blank: int) -> Array:
 
 def _shift_states(x: Array, by: int) -> Array:
     """Return what stands so many states before, -inf in front of the first."""
-    front = full((*x.shape[:-1], by), -math.inf, x.dtype)
-    return concat([front, x], axis=-1)[..., : x.shape[-1]]
+    padding = full((*x.shape[:-1], by), -math.inf, x.dtype)
+    return concat([padding, x], axis=-1)[..., : x.shape[-1]]

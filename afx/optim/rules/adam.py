@@ -130,8 +130,11 @@ def scale_moments(
     second = sqrt(1 - rule.b2**count)
     eps, mean, root_eps = rule.eps * second, mu, rule.eps_root * second * second
     if rule.nesterov:
-        ahead, now = rule.b1 * second / (1 - rule.b1 ** (count + 1)), (1 - rule.b1) * second / (1 - rule.b1**count)
-        mean = map_trained(lambda m, g: as_real(ahead, m) * m + as_real(now, m) * g, mu, grads)
+        next_weight, weight = (
+            rule.b1 * second / (1 - rule.b1 ** (count + 1)),
+            (1 - rule.b1) * second / (1 - rule.b1**count),
+        )
+        mean = map_trained(lambda m, g: as_real(next_weight, m) * m + as_real(weight, m) * g, mu, grads)
         factor = size
     else:
         factor = size * second / (1 - rule.b1**count)
@@ -554,9 +557,9 @@ class ScaleByNadam:
         check_kind(state, NadamState, "nadam")
         count = state.count + 1
         mu, nu = average(state.mu, grads, self.b1), average_square(state.nu, grads, self.b2)
-        now, ahead = self._momentum(count), self._momentum(count + 1)
-        product = state.product * now
-        of_grad, of_mean = (1 - now) / (1 - product), ahead / (1 - product * ahead)
+        momentum, next_momentum = self._momentum(count), self._momentum(count + 1)
+        product = state.product * momentum
+        of_grad, of_mean = (1 - momentum) / (1 - product), next_momentum / (1 - product * next_momentum)
         second = 1 / sqrt(1 - self.b2**count)
 
         def scaled(g: Array, m: Array, n: Array) -> Array:

@@ -251,8 +251,8 @@ class Prodigy(Steps[ProdigyState[Any]]):
         check_kind(state, ProdigyState, "prodigy")
         rate, d, keep = next_rate(self.learning_rate, state), state.distance, self.b2**0.5
         part = (1 - keep) * rate * d * d
-        away = map_trained(lambda g, x0, x: sum_((g.conj() * (x0 - x)).real), grads, state.start, params)
-        gain = keep * state.gain + part * _total(away)
+        progress = map_trained(lambda g, x0, x: sum_((g.conj() * (x0 - x)).real), grads, state.start, params)
+        gain = keep * state.gain + part * _total(progress)
         slope = map_trained(lambda s, g: as_real(keep, s) * s + as_real(part, s) * g, state.slope, grads)
         mu = map_trained(lambda m, g: as_real(self.b1, m) * m + as_real((1 - self.b1) * d, m) * g, state.mu, grads)
         nu = average_square(state.nu, map_trained(lambda g: as_real(d, g) * g, grads), self.b2)

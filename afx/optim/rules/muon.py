@@ -87,8 +87,8 @@ class ScaleByMuon:
         check_kind(state, MuonState, "muon")
         count, mu = state.count + 1, average(state.mu, grads, self.beta)
         if self.nesterov:
-            ahead, now = self.beta / (1 - self.beta ** (count + 1)), (1 - self.beta) / (1 - self.beta**count)
-            mean = map_trained(lambda m, g: as_real(ahead, m) * m + as_real(now, m) * g, mu, grads)
+            next_weight, weight = self.beta / (1 - self.beta ** (count + 1)), (1 - self.beta) / (1 - self.beta**count)
+            mean = map_trained(lambda m, g: as_real(next_weight, m) * m + as_real(weight, m) * g, mu, grads)
         else:
             correction = 1 / (1 - self.beta**count)
             mean = map_trained(lambda m: as_real(correction, m) * m, mu)

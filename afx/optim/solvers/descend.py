@@ -349,9 +349,9 @@ def search_strong_wolfe(
         best = choose(worse, b.best, Point(x, value, gradient))
         return Bracket(low, high, closed, where(closed, step_between, 4 * b.step), best, accepted, b.evaluations + 1)
 
-    here = End(zeros_like(slope), start.value, slope)
+    origin = End(zeros_like(slope), start.value, slope)
     no = asarray(False)
-    end = while_loop(going, advance, Bracket(here, here, no, first, start, no, asarray(0)))
+    end = while_loop(going, advance, Bracket(origin, origin, no, first, start, no, asarray(0)))
     return end.best, end.accepted, end.evaluations
 
 

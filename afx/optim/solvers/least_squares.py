@@ -449,8 +449,8 @@ def _advance(search: Search, s: Iterate) -> Iterate:
     stops = (norm_of(step) <= FEW * eps * norm_of(s.x)) | (rounding & ~flatter)
     status = where((status == int(Status.RUNNING)) & stops, ended, status)
     damping, growth = rule.adapt(s, step, good, gain)
-    here = x, r, matrix, gradient, maximum(s.scale, squared_columns(matrix))
-    chosen = choose(good, here, (s.x, s.residuals, s.jacobian, s.gradient, s.scale))
+    proposed = x, r, matrix, gradient, maximum(s.scale, squared_columns(matrix))
+    chosen = choose(good, proposed, (s.x, s.residuals, s.jacobian, s.gradient, s.scale))
     return Iterate(*chosen, damping, growth, s.iterations + 1, s.evaluations + 1, status)
 
 

@@ -88,33 +88,33 @@ def trust(
     eps = float(np.finfo(x.dtype).eps)
 
     def advance(s: Region) -> Region:
-        here = s.point
-        free = ones_like(here.x, dtype=bool) if box is None else free_unknowns(here.x, here.gradient, box)
-        g = where(free, here.gradient, 0.0)
+        current = s.point
+        free = ones_like(current.x, dtype=bool) if box is None else free_unknowns(current.x, current.gradient, box)
+        g = where(free, current.gradient, 0.0)
         size = vector_norm(g)
 
         def curved(v: Array) -> Array:
-            return where(free, product(here.x, where(free, v, 0.0)), 0.0)
+            return where(free, product(current.x, where(free, v, 0.0)), 0.0)
 
         step, count = truncated_cg(curved, g, minimum(0.5, sqrt(size)) * size, s.radius)
-        there = here.x + step if box is None else box.project(here.x + where(free, step, -here.gradient))
-        moved = there - here.x
-        expected = -vecdot(here.gradient, moved) - 0.5 * vecdot(moved, product(here.x, moved))
-        ahead = Point(there, *objective(there))
+        target = current.x + step if box is None else box.project(current.x + where(free, step, -current.gradient))
+        moved = target - current.x
+        expected = -vecdot(current.gradient, moved) - 0.5 * vecdot(moved, product(current.x, moved))
+        trial = Point(target, *objective(target))
         # rounding of the values is no disagreement with the model
-        slack = 10 * eps * maximum(abs_(here.value), abs_(ahead.value))
-        ratio = (here.value - ahead.value + slack) / where(expected + slack > 0, expected + slack, 1.0)
-        good = (ratio > ACCEPT) & (expected > 0) & ahead.is_finite()
+        slack = 10 * eps * maximum(abs_(current.value), abs_(trial.value))
+        ratio = (current.value - trial.value + slack) / where(expected + slack > 0, expected + slack, 1.0)
+        good = (ratio > ACCEPT) & (expected > 0) & trial.is_finite()
         length = vector_norm(step)
         wide = (ratio > 0.75) & (length > 0.99 * s.radius)
-        narrow = ~(ratio > 0.25) | ~ahead.is_finite() | ~(expected > 0)
+        narrow = ~(ratio > 0.25) | ~trial.is_finite() | ~(expected > 0)
         radius = where(narrow, 0.25 * minimum(length, s.radius), where(wide, 2 * s.radius, s.radius))
-        useless = ~(ahead.value < here.value) & (optimality(ahead, box) >= optimality(here, box))
-        stuck = (radius <= eps * vector_norm(here.x)) | (radius <= float(np.finfo(x.dtype).tiny))
+        useless = ~(trial.value < current.value) & (optimality(trial, box) >= optimality(current, box))
+        stuck = (radius <= eps * vector_norm(current.x)) | (radius <= float(np.finfo(x.dtype).tiny))
         stuck = stuck | (good & useless & (expected <= slack))
-        status = where(good & ~useless, status_of(ahead, tolerance, box), int(Status.RUNNING))
+        status = where(good & ~useless, status_of(trial, tolerance, box), int(Status.RUNNING))
         status = where(stuck & (status == int(Status.RUNNING)), int(Status.STALLED), status)
-        point = choose(good & ~useless, ahead, here)
+        point = choose(good & ~useless, trial, current)
         return Region(point, radius, s.iterations + 1, s.evaluations + count + 2, status)
 
     radius = maximum(1.0, vector_norm(x)) * 0.5

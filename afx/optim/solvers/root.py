@@ -392,7 +392,7 @@ def _newton(
         step = -(matrix.solve(s.residual) if isinstance(matrix, SparseMatrix) else solve_or_nan(matrix, s.residual))
         x, value, length, count = _shorten(residual, s.x, s.residual, step)
         lower = length > 0
-        taken = x - s.x
+        move = x - s.x
         status = where(lower, _status(x, value, step, tolerance), int(Status.RUNNING))
         # the last step of a convergence in rounding lowers nothing
         tiny = s.exact & (norm_of(step) <= STEP_ULPS * np.finfo(x.dtype).eps * norm_of(s.x))
@@ -403,8 +403,8 @@ def _newton(
         def keep(_: Array) -> Any:
             if renew or isinstance(matrix, SparseMatrix):
                 return matrix
-            change, square = value - s.residual - matrix @ taken, vecdot(taken, taken)
-            return matrix + outer(change, taken) / where(square > 0, square, 1.0)
+            change, square = value - s.residual - matrix @ move, vecdot(move, move)
+            return matrix + outer(change, move) / where(square > 0, square, 1.0)
 
         following = cond(fresh & (status == int(Status.RUNNING)), jacobian, keep, x)
         return RootIterate(x, value, following, fresh, s.iterations + 1, s.evaluations + count + fresh, status)
@@ -442,10 +442,10 @@ def _shorten(
 
     def advance(s: Trial) -> Trial:
         length = s.length * where(s.count > 0, asarray(0.5, x.dtype), 1.0)
-        there = x + length * step
-        value = residual(there)
+        point = x + length * step
+        value = residual(point)
         lower = vecdot(value, value) <= (1 - DECREASE * length) * square
-        return Trial(there, value, length, lower, s.count + 1)
+        return Trial(point, value, length, lower, s.count + 1)
 
     end = while_loop(going, advance, Trial(x, before, asarray(1.0, x.dtype), asarray(False), asarray(0)))
     return (

@@ -183,9 +183,9 @@ class SkipNonfinite(Steps[SkipNonfiniteState[S]], Generic[S]):
         def skip(grads: T, inner: S, params: T) -> tuple[T, S]:
             return filled(params, -0.0), inner
 
-        taken = finite | (consecutive > self.limit)
-        updates, inner = cond(taken, step, skip, grads, state.inner, params)
-        return updates, SkipNonfiniteState(consecutive, where(taken, state.skipped, state.skipped + 1), inner)
+        is_taken = finite | (consecutive > self.limit)
+        updates, inner = cond(is_taken, step, skip, grads, state.inner, params)
+        return updates, SkipNonfiniteState(consecutive, where(is_taken, state.skipped, state.skipped + 1), inner)
 
 
 def _all_finite(tree: Tree) -> Array:

@@ -481,8 +481,8 @@ def _record(
 
 def _split(program: CompiledGraph, wanted: tuple[bool, ...], consts: int | None) -> VjpGraphs:
     """Trace a graph's forward run with a tape above; the walk back over that tape becomes graphs of their own."""
-    front, tape = GraphTrace("forward pass"), Tape("jit")
-    inputs = [front.input(v.aval) for v in program.graph.inputs]
+    outer_trace, tape = GraphTrace("forward pass"), Tape("jit")
+    inputs = [outer_trace.input(v.aval) for v in program.graph.inputs]
     entered = [tape.input(x) if w else x for x, w in zip(inputs, wanted, strict=True)]
     outs: list[Any] = [*evaluate(program.graph, *entered)]
     tape.finish()
@@ -491,9 +491,9 @@ def _split(program: CompiledGraph, wanted: tuple[bool, ...], consts: int | None)
     wanted_vars = _residuals(tape.entries)
     residuals = Residuals({id(v): v for v in wanted_vars})
     if consts is not None:
-        fixed = [v for x in inputs[:consts] if (v := front.var_of(x)) is not None]
-        residuals = choose_residuals(wanted_vars, front.equations, fixed)
-    forward = program.with_graph(front.finish([*plain, *map(front.tracer, residuals.saved.values())]))
+        fixed = [v for x in inputs[:consts] if (v := outer_trace.var_of(x)) is not None]
+        residuals = choose_residuals(wanted_vars, outer_trace.equations, fixed)
+    forward = program.with_graph(outer_trace.finish([*plain, *map(outer_trace.tracer, residuals.saved.values())]))
     return VjpGraphs(forward, tape.entries, residuals, (entered, outs, owned), tape.lines)
 
 
@@ -521,18 +521,18 @@ def _moved(entry: Entry, stand_in: dict[int, GraphTracer]) -> Entry:
 
 
 def _push(program: CompiledGraph, moving: tuple[bool, ...]) -> JvpGraph:
-    front = GraphTrace("forward mode")
-    xs = [front.input(v.aval) for v in program.graph.inputs]
+    outer_trace = GraphTrace("forward mode")
+    xs = [outer_trace.input(v.aval) for v in program.graph.inputs]
     forward = JVPTrace("jit")
     inputs = [
-        forward.input(x, front.input(Aval(x.shape, x.dtype))) if m else x for x, m in zip(xs, moving, strict=True)
+        forward.input(x, outer_trace.input(Aval(x.shape, x.dtype))) if m else x for x, m in zip(xs, moving, strict=True)
     ]
     outs: list[Any] = [*evaluate(program.graph, *inputs)]
     moves = [isinstance(x, JVPTracer) and x._trace is forward for x in outs]
     values = [to_array(x._value) if m else x for x, m in zip(outs, moves, strict=True)]
     tangents = [to_array(x._tangent) for x, m in zip(outs, moves, strict=True) if m]
     forward.finish()
-    return JvpGraph(program.with_graph(front.finish([*values, *tangents])), moves)
+    return JvpGraph(program.with_graph(outer_trace.finish([*values, *tangents])), moves)
 
 
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
@@ -546,18 +546,18 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
 
 def _batched(base: CompiledGraph, size: int, flags: tuple[bool, ...], whole: bool) -> tuple[CompiledGraph, list[bool]]:
     """Trace a graph with a batch axis in front of some inputs; tell which outputs have one (all, where ``whole``)."""
-    front = GraphTrace("vmap")
+    outer_trace = GraphTrace("vmap")
     batch = BatchTrace("jit", size)
     shapes = [(size, *v.aval.shape) for v in base.graph.inputs]
     avals = [Aval(s, v.aval.dtype) if f else v.aval for s, v, f in zip(shapes, base.graph.inputs, flags, strict=True)]
-    xs = [front.input(aval) for aval in avals]
+    xs = [outer_trace.input(aval) for aval in avals]
     outs: list[Any] = [*evaluate(base.graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])]
     batch.alive = False
     own = [isinstance(x, BatchTracer) and x._trace is batch for x in outs]
     values = [
         x._value if o else broadcast_to(x, (size, *x.shape)) if whole else x for x, o in zip(outs, own, strict=True)
     ]
-    return base.with_graph(front.finish(values)), own
+    return base.with_graph(outer_trace.finish(values)), own
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:

@@ -451,8 +451,8 @@ def _donate(leaves: Sequence[Any], values: list[Any], given: Sequence[int]) -> N
     alone = list[Any]()
     for k in given:
         value = values[k]
-        mine = leaves[k].__class__ is Array and value.__class__ is np.ndarray and value.flags.owndata
-        if mine and sys.getrefcount(value) == OURS:
+        owns_memory = leaves[k].__class__ is Array and value.__class__ is np.ndarray and value.flags.owndata
+        if owns_memory and sys.getrefcount(value) == OURS:
             alone.append(value)
         elif value.__class__ is np.ndarray:
             values[k] = value.view()

@@ -87,8 +87,8 @@ class Profile:
             for line in self.lines
         ]
         head = ("µs", "", "native", "line", "")
-        met = [short_place(line.place) or ", ".join(line.names) for line in self.lines if line.meets_denormals]
-        note = f"\ndenormal operands: {', '.join(met)}; {SLOW}" if met else ""
+        places = [short_place(line.place) or ", ".join(line.names) for line in self.lines if line.meets_denormals]
+        note = f"\ndenormal operands: {', '.join(places)}; {SLOW}" if places else ""
         return f"{self.name}: {_micro(self.seconds)} µs NumPy, {native}\n{table(head, rows, right={0, 1, 2})}{note}"
 
 
@@ -123,8 +123,8 @@ def profile(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> Profile
     values = [argument_of(x, name) for x in pytree.flatten(args)[0]]
     plan = _plan(fn, args, "numpy")
     times = run_in_mode(plan.flushes, time_instructions, plan.schedule, plan.target, values, seconds)
-    met = set[int]() if plan.flushes else find_denormals(plan.schedule, plan.target, values)
-    slow = {n for k, i in enumerate(plan.schedule) if k in met for n in equations_of(i)}
+    denormal_steps = set[int]() if plan.flushes else find_denormals(plan.schedule, plan.target, values)
+    slow = {n for k, i in enumerate(plan.schedule) if k in denormal_steps for n in equations_of(i)}
     native, reason = _time_machine_code(fn, args, values, seconds)
     costs = {k: list(equation_costs(eq)) for k, eq in enumerate(plan.graph.equations)}
     spent = _divide(_spread_times(plan.schedule, times), costs)

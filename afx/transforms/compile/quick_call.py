@@ -279,11 +279,11 @@ def forget_unused(entries: dict[Any, CacheEntry], more: int = 0) -> bool:
     Return whether there were any.
     """
     items = list(entries.copy().items())  # other threads add and remove; a copy is made at once
-    gone = [key for key, entry in items if entry.program.is_forgotten]
+    unused = [key for key, entry in items if entry.program.is_forgotten]
     left = [(entry.used, k) for k, (_, entry) in enumerate(items) if not entry.program.is_forgotten]
     count = len(left) + more - CACHE_SIZE
     if count > 0:
-        gone += [items[k][0] for _, k in sorted(left)[:count]]
-    for key in gone:
+        unused += [items[k][0] for _, k in sorted(left)[:count]]
+    for key in unused:
         entries.pop(key, None)
-    return bool(gone)
+    return bool(unused)

@@ -378,9 +378,9 @@ def _pull_part(entry: Entry, i: int, ct: Value, mask: Mask, part: Part, target: 
     p, _, z, xs, params, whole, _, _, _ = entry
     assert p is not None
     assert p.derivative.vjps is not None
-    pull, taken = p.derivative.vjps[i], [part.take(x) for x in xs]
+    pull, slices = p.derivative.vjps[i], [part.take(x) for x in xs]
     shape = part.ct.shape if target.shape == whole else target.shape
-    small = to_lower_level(pull(part.ct, part.take(z), tuple(taken), params, shape, target.dtype))
+    small = to_lower_level(pull(part.ct, part.take(z), tuple(slices), params, shape, target.dtype))
     g = part.embed(small) if p.derivative.reads[i] else pull(ct, z, xs, params, target.shape, target.dtype)
     return g, mask.with_part(Part(part.links, small))
 

@@ -238,15 +238,15 @@ def _greedy(order: Any, entries: list[int], bounds: list[int], shape: tuple[int,
     seen = [0] * shape[0]  # for each row the colours in it, as bits
     colours = [-1] * shape[1]
     for j in order:
-        mine = entries[bounds[j] : bounds[j + 1]]
-        if not mine:
+        rows = entries[bounds[j] : bounds[j + 1]]
+        if not rows:
             continue
-        taken = 0
-        for i in mine:
-            taken |= seen[i]
-        free = ~taken & (taken + 1)  # the lowest bit that is not set
+        used = 0
+        for i in rows:
+            used |= seen[i]
+        free = ~used & (used + 1)  # the lowest bit that is not set
         colours[j] = free.bit_length() - 1
-        for i in mine:
+        for i in rows:
             seen[i] |= free
     return np.array(colours, np.int64)
 
@@ -543,17 +543,17 @@ def _product(call: _Call, k: int) -> Found:
     """Return the pattern of a product of matrices: rows meet columns, where a constant matrix has entries."""
     shapes = [a.shape for a in call.ins]
     full = (_as_matrix(shapes[0], True), _as_matrix(shapes[1], False))
-    mine = np.arange(call.ins[k].size).reshape(full[k])
+    places = np.arange(call.ins[k].size).reshape(full[k])
     batch = np.broadcast_shapes(full[0][:-2], full[1][:-2])
     out = np.arange(call.outs[0].size).reshape(*batch, full[0][-2], full[1][-1])
     value = call.values[1 - k]
     if value is None or len(full[1 - k]) != 2:
-        return _follow_contraction(call, k, mine, out)
+        return _follow_contraction(call, k, places, out)
     first, last = np.nonzero(np.asarray(value).reshape(full[1 - k]))
     if k == 1:
-        outs, ins = out[..., first, :], mine[..., last, :]
+        outs, ins = out[..., first, :], places[..., last, :]
     else:
-        outs, ins = out[..., :, last], mine[..., :, first]
+        outs, ins = out[..., :, last], places[..., :, first]
     return joined(out.size, [call.part(k, (outs.reshape(-1), np.broadcast_to(ins, outs.shape).reshape(-1)))])
 
 
@@ -561,12 +561,12 @@ def _as_matrix(shape: tuple[int, ...], row: bool) -> tuple[int, ...]:
     return shape if len(shape) > 1 else (1, *shape) if row else (*shape, 1)
 
 
-def _follow_contraction(call: _Call, k: int, mine: Ints, out: Ints) -> Found:
+def _follow_contraction(call: _Call, k: int, places: Ints, out: Ints) -> Found:
     """Return the pattern where each element of the product reads a whole row or column of operand k."""
-    axis = mine.ndim + (-2 if k == 1 else -1)
-    with_ones = tuple([1 if a == axis else n for a, n in enumerate(mine.shape)])
+    axis = places.ndim + (-2 if k == 1 else -1)
+    with_ones = tuple([1 if a == axis else n for a, n in enumerate(places.shape)])
     lines = np.arange(int(np.prod(with_ones))).reshape(with_ones)
-    lined = joined(lines.size, [call.part(k, (np.broadcast_to(lines, mine.shape).reshape(-1), mine.reshape(-1)))])
+    lined = joined(lines.size, [call.part(k, (np.broadcast_to(lines, places.shape).reshape(-1), places.reshape(-1)))])
     if lined is None:
         return None
     return joined(out.size, [Part(lined, out.reshape(-1), np.broadcast_to(lines, out.shape).reshape(-1))])

@@ -293,10 +293,10 @@ def _seeds(colours: Ints, leaves: Sequence[Any]) -> list[Array]:
     start = 0
     for x in leaves:
         aval = aval_of(x)
-        mine = colours[start : start + aval.size]
+        leaf_colours = colours[start : start + aval.size]
         seeds = np.zeros((_count(colours), aval.size), aval.dtype)
-        positions = np.flatnonzero(mine >= 0)
-        seeds[mine[positions], positions] = 1
+        positions = np.flatnonzero(leaf_colours >= 0)
+        seeds[leaf_colours[positions], positions] = 1
         directions.append(wrap(seeds.reshape(len(seeds), *aval.shape)))
         start += aval.size
     return directions
