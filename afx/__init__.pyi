@@ -18,6 +18,7 @@ from afx import plot as plot
 from afx import pytree as pytree
 from afx import random as random
 from afx import sample as sample
+from afx import signal as signal
 from afx import sparse as sparse
 from afx import special as special
 from afx import stats as stats

@@ -91,7 +91,7 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "relu": "afx.nn.relu(x)",
         "remat": "afx.checkpoint(fn)",
         "save": "afx.io.save(path, tree)",
-        "scipy": "afx.special, afx.linalg, afx.stats, afx.optim, afx.integrate",
+        "scipy": "afx.special, afx.linalg, afx.signal, afx.ndimage, afx.stats, afx.optim, afx.integrate",
         "softmax": "afx.nn.softmax(x)",
         "tensor": "afx.asarray(x)",
         "tree": "afx.pytree",
@@ -298,6 +298,14 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "seed": "afx.random.key(seed), passed on to what draws; " + DRAWN,
         "shuffle": "afx.random.permutation(key, x)",
         "standard_normal": "afx.random.normal(key, shape)",
+    },
+    "afx.signal": {
+        "butter": "scipy.signal.butter(n, frequency), whose coefficients afx.signal.sosfilt and lfilter take",
+        "firwin": "scipy.signal.firwin(taps, cutoff), whose coefficients afx.signal.convolve takes",
+        "find_peaks": "scipy.signal.find_peaks(np.asarray(x)): places have no derivative, x at them has",
+        "oaconvolve": "afx.signal.fftconvolve(x, y)",
+        "spectrogram": "afx.signal.stft(x), whose squared magnitudes are a spectrogram",
+        "wiener": "scipy.signal.wiener(np.asarray(x))",
     },
     "afx.sparse": {
         "coo_array": "afx.sparse.Csr.from_entries(values, rows, columns, shape)",

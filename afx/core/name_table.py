@@ -138,6 +138,7 @@ FAMILIES = (
     "pytree",
     "random",
     "sample",
+    "signal",
     "sparse",
     "special",
     "stats",

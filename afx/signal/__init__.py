@@ -1,0 +1,77 @@
+"""Signals: SciPy's names for convolutions, recursive filters, spectra and resampling, with derivatives.
+
+Filters are scans that compile; coefficients come from anywhere, such as SciPy's ``butter``, or are trained.
+
+>>> lfilter([0.5], [1.0, -0.5], np.ones(4)).round(4)
+Array([0.5   , 0.75  , 0.875 , 0.9375], dtype=float64)
+"""
+
+from typing import TYPE_CHECKING, NoReturn
+
+from afx.other_names import missing_name
+from afx.signal import windows
+from afx.signal.convolution import (
+    convolve,
+    convolve2d,
+    correlate,
+    correlate2d,
+    fftconvolve,
+    medfilt,
+    resample,
+    resample_poly,
+    upfirdn,
+)
+from afx.signal.filters import (
+    detrend,
+    filtfilt,
+    freqz,
+    hilbert,
+    lfilter,
+    lfilter_zi,
+    savgol_coeffs,
+    savgol_filter,
+    sosfilt,
+    sosfilt_zi,
+    sosfiltfilt,
+)
+from afx.signal.spectral import csd, istft, stft, welch
+from afx.signal.windows import get_window
+
+__all__ = [
+    "convolve",
+    "convolve2d",
+    "correlate",
+    "correlate2d",
+    "csd",
+    "detrend",
+    "fftconvolve",
+    "filtfilt",
+    "freqz",
+    "get_window",
+    "hilbert",
+    "istft",
+    "lfilter",
+    "lfilter_zi",
+    "medfilt",
+    "resample",
+    "resample_poly",
+    "savgol_coeffs",
+    "savgol_filter",
+    "sosfilt",
+    "sosfilt_zi",
+    "sosfiltfilt",
+    "stft",
+    "upfirdn",
+    "welch",
+    "windows",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing_name(__name__, name)
