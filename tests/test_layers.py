@@ -60,7 +60,7 @@ SHORT = {
 # Tokens that run (no docstrings, comments or blank lines) of each room, at most; a feature raises its room's number in
 # its own commit.
 BUDGETS: dict[str, int] = {
-    "afx": 8_100,
+    "afx": 7_100,
     "compiler": 167_300,
     "control": 27_000,
     "core": 35_500,
@@ -83,7 +83,7 @@ BUDGETS: dict[str, int] = {
     "signal": 12_300,
     "stats": 26_200,
     "train": 6_300,
-    "transforms": 59_900,
+    "transforms": 59_700,
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)

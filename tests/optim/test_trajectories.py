@@ -1,6 +1,7 @@
 """Each optimizer takes the steps of its formula, fifty of them: gradients of all sizes, a zero one, a hundredfold one."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import attrs
@@ -57,25 +58,25 @@ def amsgrad(x: Any, gs: Sequence, correct_first: bool) -> Path:
         yield x
 
 
-def nadam(x: Any, gs: Sequence, decay: float | None) -> Path:
+def nadam(x: Any, gs: Sequence, decay: float | None, rate: float = RATE) -> Path:
     """Dozat 2016, Algorithm 2; without a schedule of the momentum in Optax's form."""
     product = 1.0
     for t, g, m, v in moments(gs):
         now, ahead = [0.9 if decay is None else 0.9 * (1 - 0.5 * 0.96 ** (s * decay)) for s in (t, t + 1)]
         product *= now
         mean = ahead * m / (1 - product * ahead) + (1 - now) * g / (1 - product)
-        x = x - RATE * mean / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        x = x - rate * mean / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
         yield x
 
 
-def radam(x: Any, gs: Sequence, correct_eps: bool) -> Path:
+def radam(x: Any, gs: Sequence, correct_eps: bool, threshold: float = 5.0) -> Path:
     """Liu et al. 2020, Algorithm 2, with the threshold 5."""
     limit = 2 / (1 - 0.999) - 1
     for t, _, m, v in moments(gs):
         rest = 1 - 0.999**t
         length = limit - 2 * t * 0.999**t / rest
         mean = m / (1 - 0.9**t)
-        if length >= 5:
+        if length >= threshold:
             ratio = np.sqrt((length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length))
             root = np.sqrt(v / rest) + 1e-8 if correct_eps else (np.sqrt(v) + 1e-8) / np.sqrt(rest)
             mean = ratio * mean / root
@@ -170,11 +171,22 @@ def adafactor(x: Any, gs: Sequence) -> Path:
         yield x
 
 
-def muon(x: Any, gs: Sequence) -> Path:
+QUINTIC = (3.4445, -4.775, 2.0315)
+
+
+def muon(
+    x: Any,
+    gs: Sequence,
+    coefficients: tuple[float, float, float] = QUINTIC,
+    rms: float | None = None,
+    adam_rate: float = RATE,
+) -> Path:
     """Jordan et al. 2024 for matrices, NAdam in Optax's form for others."""
     if x.ndim != 2:
-        yield from nadam(x, gs, None)
+        yield from nadam(x, gs, None, adam_rate)
         return
+    a, b, c = coefficients
+    size = max(1.0, x.shape[1] / x.shape[0]) ** 0.5 if rms is None else rms * max(x.shape) ** 0.5
     m = np.zeros_like(x)
     for t, g in enumerate(gs, 1):
         m = 0.95 * m + 0.05 * g
@@ -182,8 +194,8 @@ def muon(x: Any, gs: Sequence) -> Path:
         z = z / (np.linalg.norm(z) + 1e-8)
         for _ in range(5):
             gram = z.T @ z
-            z = 3.4445 * z + z @ (-4.775 * gram + 2.0315 * gram @ gram)
-        x = x - RATE * z * max(1.0, x.shape[1] / x.shape[0]) ** 0.5
+            z = a * z + z @ (b * gram + c * gram @ gram)
+        x = x - RATE * z * size
         yield x
 
 
@@ -222,12 +234,14 @@ def novograd(x: Any, gs: Sequence, decay: float) -> Path:
         yield x
 
 
-def rprop(x: Any, gs: Sequence) -> Path:
+def rprop(
+    x: Any, gs: Sequence, shrink: float = 0.5, grow: float = 1.2, least: float = 1e-6, most: float = 50.0
+) -> Path:
     """Igel & Hüsken 2000, iRprop without backtracking."""
     size, last = np.full_like(x, RATE), np.zeros_like(x)
     for g in gs:
         turn = g * last
-        size = np.clip(size * np.where(turn > 0, 1.2, np.where(turn < 0, 0.5, 1.0)), 1e-6, 50.0)
+        size = np.clip(size * np.where(turn > 0, grow, np.where(turn < 0, shrink, 1.0)), least, most)
         last = np.where(turn < 0, 0.0, g)
         x = x - size * np.sign(last)
         yield x
@@ -273,6 +287,7 @@ CASES: dict[str, tuple[optim.Optimizer[Any], Callable[[Any, Any], Path]]] = {
     "nadam, optax": (optim.nadam(RATE, momentum_decay=None), lambda x, g: nadam(x, g, None)),
     "adam, nesterov": (optim.adam(RATE, nesterov=True), lambda x, g: nadam(x, g, None)),
     "radam, optax": (optim.radam(RATE), lambda x, g: radam(x, g, True)),
+    "radam, threshold 9": (optim.radam(RATE, threshold=9.0), lambda x, g: radam(x, g, True, 9.0)),
     "radam, torch": (optim.radam(RATE, correct_eps=False), lambda x, g: radam(x, g, False)),
     "yogi": (optim.yogi(RATE), yogi),
     "adamax": (optim.adamax(RATE), adamax),
@@ -287,11 +302,19 @@ CASES: dict[str, tuple[optim.Optimizer[Any], Callable[[Any, Any], Path]]] = {
     "lars": (optim.lars(RATE, weight_decay=0.1, coefficient=0.1), lambda x, g: lars(x, g, 0.1)),
     "adafactor": (optim.adafactor(RATE, least_length=4), adafactor),
     "muon": (optim.muon(RATE), muon),
+    "muon at Adam's size": (
+        optim.muon(RATE, coefficients=(2.0, -1.5, 0.5), consistent_rms=0.2, adam_learning_rate=2 * RATE),
+        partial(muon, coefficients=(2.0, -1.5, 0.5), rms=0.2, adam_rate=2 * RATE),
+    ),
     "schedule-free": (optim.schedule_free_sgd(RATE, warmup=10, weight_decay=0.1), schedule_free),
     "accumulated": (optim.accumulate(optim.sgd(RATE), 4), accumulated),
     "adabelief": (optim.adabelief(RATE), adabelief),
     "novograd": (optim.novograd(RATE, weight_decay=0.1), lambda x, g: novograd(x, g, 0.1)),
     "rprop": (optim.rprop(RATE), rprop),
+    "rprop within bounds": (
+        optim.rprop(RATE, shrink=0.4, grow=1.5, least=RATE / 3, most=2 * RATE),
+        partial(rprop, shrink=0.4, grow=1.5, least=RATE / 3, most=2 * RATE),
+    ),
     "lookahead": (optim.lookahead(optim.sgd(RATE), 5, share=0.25), lookahead),
     "eps_root": (optim.adam(RATE, eps_root=1e-4), adam_with_eps_root),
     "centralized": (optim.chain(optim.centralize(), optim.scale_by_learning_rate(RATE)), centralized),
@@ -428,6 +451,16 @@ def test_settings_out_of_range_are_refused(name: str) -> None:
     make, message = REFUSED[name]
     with pytest.raises(errors.ArgumentError, match=message):
         make()
+
+
+def test_plateaus_rest_and_end() -> None:
+    """After it shrank the number rests for the cooldown, and never falls below the least one."""
+    rule = optim.reduce_on_plateau(0.5, patience=1, cooldown=1, least=0.3)
+    state, scales = rule.init(None), list[float]()
+    for _ in range(6):
+        _, state = rule.update(afx.ones(1), state, None, 1.0)
+        scales.append(float(state.scale))
+    assert scales == [1.0, 0.5, 0.5, 0.3, 0.3, 0.3]
 
 
 def test_plateaus_need_the_loss() -> None:
