@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from afx.migrate.autograd import AUTOGRAD
-from afx.migrate.rewriting import Remark, rewrite
+from afx.migrate.jax import JAX, JaxMigration
+from afx.migrate.rewriting import Migration, Remark, rewrite
 
 __all__ = ["main", "migrate_source"]
 
-LIBRARIES = {"autograd": AUTOGRAD}
+LIBRARIES = {"autograd": (AUTOGRAD, Migration), "jax": (JAX, JaxMigration)}
 
 
 def migrate_source(source: str, library: str = "autograd") -> tuple[str, list[Remark]]:
@@ -25,7 +26,7 @@ def migrate_source(source: str, library: str = "autograd") -> tuple[str, list[Re
     from afx.migrate.for_autograd import grad
     from afx import jacrev as jacobian
     """
-    return rewrite(source, LIBRARIES[library])
+    return rewrite(source, *LIBRARIES[library])
 
 
 def files_below(path: Path) -> Iterator[Path]:

@@ -73,7 +73,7 @@ class Library:
     def advice_on(self, dotted: str) -> str:
         """Return what to write instead of a name that has another form."""
         parts = dotted.split(".")
-        prefixes = [".".join(parts[:n]) for n in range(len(parts), 1, -1)]
+        prefixes = [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
         advice = next((self.advice[p] for p in prefixes if p in self.advice), None)
         home, _, name = dotted.rpartition(".")
         if advice is None and home in self.modules:
@@ -128,6 +128,7 @@ class Migration(ast.NodeVisitor):
         self.remarks: list[Remark] = []
         self.bound: dict[str, str] = {}  # names of the file that stand for names of the library
         self.imported: set[str] = set()  # packages that the rewritten imports bind by their own names
+        self.named = False  # whether a line says to import afx
         self.needed: set[str] = set()  # and those that rewritten names ask for
 
     def visit_Import(self, node: ast.Import) -> None:
@@ -202,20 +203,29 @@ class Migration(ast.NodeVisitor):
             return
         old = self.library.resolve(home)
         stays = old is not None and home not in self.library.roots and target.startswith(f"{old}.")
-        aliased = home in self.library.roots and root != home and target.startswith("afx.")
+        aliased = old is not None and home in self.library.roots and root != home and target.startswith("afx.")
         text = root + target[len(old or "") :] if stays else root + target[3:] if aliased else target
         if text == target:
-            self.needed.add(target.split(".")[0])
+            self.needed.add(".".join(target.split(".")[: 3 if target.startswith("afx.migrate.") else 1]))
         if text != ".".join(chain):
             self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), text))
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Rewrite classes that are made otherwise: none."""
 
     def _replace(self, node: ast.stmt, lines: list[ast.stmt]) -> None:
         before = self.lines[node.lineno - 1][: node.col_offset]
         between = "; " if before.strip() else f"\n{before.decode()}"
         texts = list(dict.fromkeys(map(ast.unparse, lines)))
         text = between.join(texts) or "import afx"
+        stop = end_of(node)
+        if text == "import afx" and self.named and not before and not self.lines[stop[0] - 1][stop[1] :].strip():
+            text, stop = "", (stop[0] + 1, 0)  # once is enough
+            self.lines += [b""] * (stop[0] - len(self.lines))
+        if text == "import afx" and not before:
+            self.named = True
         self.imported |= {"afx"} if "import afx" in (*texts, text) else set()
-        self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), text))
+        self.edits.append(Edit((node.lineno, node.col_offset), stop, text))
 
     def begin(self, tree: ast.Module) -> None:
         """Import what rewritten names need behind the first imports, and set float64 in a program that runs by itself."""
@@ -289,6 +299,8 @@ def _visit_rest(migration: Migration, node: ast.AST) -> None:
     """Visit everything but imports, which were visited."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return
+    if isinstance(node, ast.ClassDef):
+        migration.visit_ClassDef(node)
     if isinstance(node, ast.Attribute):
         migration.visit_Attribute(node)
         if chain_of(node) is not None:

@@ -72,7 +72,7 @@ REPLACED = {
     "from autograd.extend import primitive": "from afx.migrate.for_autograd import primitive",
     "from autograd import make_vjp": "from afx.migrate.for_autograd import make_vjp",
     "import autograd\nh = autograd.hessian_vector_product(f)": (
-        "import afx\nh = afx.migrate.for_autograd.hessian_tensor_product(f)"
+        "import afx\nimport afx.migrate.for_autograd\nh = afx.migrate.for_autograd.hessian_tensor_product(f)"
     ),
     "from autograd.misc.optimizers import adam as a, sgd": "from afx.migrate.for_autograd import adam as a, sgd",
     "import autograd.misc.optimizers as o\nx = o.adam(g, x)": (
@@ -85,7 +85,9 @@ REPLACED = {
     ),
     "from autograd.scipy import stats\nx = stats.norm.cdf(0)": "from afx import stats\nx = stats.norm.cdf(0)",
     "import autograd.scipy.signal\nc = autograd.scipy.signal.convolve": "import afx\nc = afx.convolve",
-    "import autograd\ng = autograd.scipy.special.expit": "import afx\ng = afx.migrate.for_autograd.expit",
+    "import autograd\ng = autograd.scipy.special.expit": (
+        "import afx\nimport afx.migrate.for_autograd\ng = afx.migrate.for_autograd.expit"
+    ),
     "from autograd.core import getval": "from afx.migrate.for_autograd import getval",
 }
 

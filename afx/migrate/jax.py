@@ -1,0 +1,127 @@
+"""Names of JAX, Optax and Equinox: what stands for them in afx, and modules as frozen attrs classes."""
+
+from __future__ import annotations
+
+import ast
+
+from afx.migrate.rewriting import Edit, Library, Migration, end_of
+
+__all__ = ["JAX", "JaxMigration"]
+
+CALLS = "afx.migrate.for_jax"
+TREES = ("flatten", "leaves", "map", "reduce", "structure", "unflatten")
+LAX = ("associative_scan", "cond", "fori_loop", "map", "scan", "stop_gradient", "switch", "while_loop")
+DRAWS = (
+    "bernoulli",
+    "categorical",
+    "choice",
+    "exponential",
+    "fold_in",
+    "gamma",
+    "key",
+    "normal",
+    "permutation",
+    "split",
+)
+OPTIMIZERS = ("adagrad", "adam", "adamw", "chain", "clip_by_global_norm", "lion", "rmsprop", "sgd")
+
+JAX = Library(
+    roots=("jax", "optax", "equinox"),
+    guide="from_jax.md",
+    modules={
+        "jax": "afx",
+        "jax.nn": "afx.nn",
+        "jax.numpy": "afx",
+        "jax.numpy.fft": "afx.fft",
+        "jax.numpy.linalg": "afx.linalg",
+        "jax.scipy.linalg": "afx.linalg",
+        "jax.scipy.special": "afx.special",
+        "jax.scipy.stats": "afx.stats",
+    },
+    renamed={
+        **{f"jax.tree.{name}": f"afx.pytree.{name}" for name in TREES},
+        **{f"jax.tree_util.tree_{name}": f"afx.pytree.{name}" for name in TREES},
+        **{f"jax.lax.{name}": f"afx.{name}" for name in LAX},
+        **{f"jax.random.{name}": f"afx.random.{name}" for name in DRAWS},
+        **{f"optax.{name}": f"{CALLS}.{name}" for name in (*OPTIMIZERS, "apply_updates")},
+        "equinox.apply_updates": f"{CALLS}.apply_updates",
+        "equinox.field": f"{CALLS}.field",
+        "equinox.filter": f"{CALLS}.filter_tree",
+        "equinox.filter_grad": "afx.grad",
+        "equinox.filter_jit": "afx.jit",
+        "equinox.filter_value_and_grad": "afx.value_and_grad",
+        "equinox.filter_vmap": "afx.vmap",
+        "equinox.is_array": f"{CALLS}.is_array",
+        "equinox.is_inexact_array": f"{CALLS}.is_array",
+        "equinox.nn.Linear": f"{CALLS}.Linear",
+        "jax.numpy.ndarray": "afx.Array",
+        "jax.random.PRNGKey": "afx.random.key",
+        "jax.random.randint": f"{CALLS}.randint",
+        "jax.random.uniform": f"{CALLS}.uniform",
+        "jax.scipy.special.logsumexp": "afx.logsumexp",
+        "optax.cosine_decay_schedule": "afx.optim.cosine_decay",
+        "optax.global_norm": "afx.optim.global_norm",
+        "optax.softmax_cross_entropy_with_integer_labels": "afx.nn.softmax_cross_entropy",
+    },
+    advice={
+        "equinox.nn": "a layer of afx.nn, made by its create(key, …)",
+        "jax.config": "afx.set_default_dtype(afx.float64), afx.set_threads(n)",
+        "jax.custom_jvp": "afx.custom_jvp(fn, rule), one call",
+        "jax.custom_vjp": "afx.custom_vjp(fn, forward, backward), one call",
+        "jax.debug": "afx.debug.print",
+        "jax.make_jaxpr": "afx.trace(fn)(x), a Graph of equations",
+        "jax.random": "a function of afx.random, whose arguments are named otherwise",
+        "optax": "afx.optim: its names and defaults are in the guide from_jax.md",
+    },
+)
+
+
+class JaxMigration(Migration):
+    """A migration that writes modules as frozen attrs classes too."""
+
+    def __init__(self, source: str, library: Library) -> None:
+        super().__init__(source, library)
+        self.bases: set[int] = set()  # of classes that are rewritten
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        """Rewrite a dotted name, but for the bases of modules, which go."""
+        if id(node) not in self.bases:
+            super().visit_Attribute(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Rewrite ``class Model(eqx.Module)``, and what its ``__init__`` assigns to fields."""
+        bases = [base for base in node.bases if self._is_module(base)]
+        if not bases:
+            return
+        self.needed.add("attrs")
+        self.bases |= set(map(id, bases))
+        margin = " " * node.col_offset
+        self.edits.append(
+            Edit((node.lineno, node.col_offset), (node.lineno, node.col_offset), f"@attrs.frozen\n{margin}")
+        )
+        if len(node.bases) == 1 and not node.keywords:
+            first, last = bases[0], bases[0]
+            self.edits.append(Edit((first.lineno, first.col_offset - 1), _after(end_of(last)), ""))
+        for function in node.body:
+            if isinstance(function, ast.FunctionDef) and function.name == "__init__":
+                self._set_fields(function)
+
+    def _is_module(self, base: ast.expr) -> bool:
+        name, _, last = ast.unparse(base).rpartition(".")
+        return self.bound.get(name) == "equinox" and last == "Module"
+
+    def _set_fields(self, function: ast.FunctionDef) -> None:
+        owner = function.args.args[0].arg
+        for node in ast.walk(function):
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                continue
+            target = node.targets[0]
+            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == owner:
+                start, value = (node.lineno, node.col_offset), node.value
+                text = f'object.__setattr__({owner}, "{target.attr}", '
+                self.edits.append(Edit(start, (value.lineno, value.col_offset), text))
+                self.edits.append(Edit(end_of(value), end_of(value), ")"))
+
+
+def _after(place: tuple[int, int]) -> tuple[int, int]:
+    return place[0], place[1] + 1
