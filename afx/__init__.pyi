@@ -8,6 +8,7 @@ from afx import export as export
 from afx import fft as fft
 from afx import integrate as integrate
 from afx import interop as interop
+from afx import interpolate as interpolate
 from afx import io as io
 from afx import linalg as linalg
 from afx import ndimage as ndimage

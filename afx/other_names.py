@@ -144,6 +144,12 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "tree_deserialise_leaves": "afx.io.load(path)",
         "tree_serialise_leaves": "afx.io.save(path, tree)",
     },
+    "afx.interpolate": {
+        "InterpolatedUnivariateSpline": "afx.interpolate.make_interp_spline(x, y, k)",
+        "griddata": "afx.interpolate.RBFInterpolator(points, values)",
+        "interp": "afx.interp(x, xp, fp)",
+        "splrep": "afx.interpolate.make_interp_spline(x, y, k)",
+    },
     "afx.linalg": {
         "null_space": "the last rows of vh in afx.linalg.svd(x)",
         "orth": "the first columns of u in afx.linalg.svd(x)",

@@ -128,6 +128,7 @@ FAMILIES = (
     "fft",
     "integrate",
     "interop",
+    "interpolate",
     "io",
     "linalg",
     "ndimage",

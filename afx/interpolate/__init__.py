@@ -1,0 +1,39 @@
+"""Interpolation: splines, grids and radial functions through points, SciPy's names, differentiable in points and values.
+
+What they make are frozen trees: they go through `afx.jit` and `afx.grad`, and `afx.io` saves them.
+
+>>> from afx.interpolate import CubicSpline
+>>> x = np.linspace(0.0, 3.0, 12)
+>>> bool(abs(CubicSpline(x, np.sin(x)).integrate(0.0, 3.0) - (1 - np.cos(3.0))) < 1e-3)
+True
+"""
+
+from typing import TYPE_CHECKING, NoReturn
+
+from afx.interpolate.piecewise import Akima1DInterpolator, CubicSpline, PchipInterpolator, PPoly
+from afx.interpolate.scattered import RBFInterpolator, RegularGridInterpolator, interp1d
+from afx.interpolate.splines import BSpline, make_interp_spline
+
+__all__ = [
+    "Akima1DInterpolator",
+    "BSpline",
+    "CubicSpline",
+    "PPoly",
+    "PchipInterpolator",
+    "RBFInterpolator",
+    "RegularGridInterpolator",
+    "interp1d",
+    "make_interp_spline",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        from afx.other_names import missing_name
+
+        raise missing_name(__name__, name)

@@ -1,0 +1,337 @@
+"""Many dimensions and names: regular grids, radial basis functions, and one dimension by the name of a method."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import attrs
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.tracing.tracer import Tracer
+from afx.errors import ArgumentError, ShapeError
+from afx.interpolate.piecewise import check_ascending, column, columns, place
+from afx.interpolate.splines import BSpline, make_interp_spline
+from afx.ops._kinds.matrix import choice, floating, promote_pair
+from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient
+from afx.ops.elementwise.arithmetic import exp, log, sqrt
+from afx.ops.elementwise.comparison import clip, where
+from afx.ops.indexing.gather import gather
+from afx.ops.indexing.getitem import take
+from afx.ops.linalg.solve import solve
+from afx.ops.manipulation.join import broadcast_arrays, concat, stack
+from afx.ops.manipulation.shape import broadcast_to, reshape
+from afx.ops.reductions.sums import max as max_
+from afx.ops.reductions.sums import min as min_
+from afx.ops.reductions.sums import prod
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.sorting.sort import searchsorted
+
+# --- One dimension
+
+Kind = Literal["linear", "slinear", "nearest", "previous", "next", "zero", "quadratic", "cubic"]
+_DEGREES = {"linear": 1, "slinear": 1, "quadratic": 2, "cubic": 3}
+_STEPS = {"nearest": ("left", 0), "previous": ("right", 1), "zero": ("right", 1), "next": ("left", 0)}
+
+
+@attrs.frozen(init=False)
+class interp1d:  # SciPy's name
+    """The function through points by the name of a method; differentiable in values and points. A tree.
+
+    Values outside are ``fill_value``, nan unless given, where SciPy raises: ``"extrapolate"`` goes on, a pair is for below
+    and above.
+
+    Args:
+        x: float[n], ascending.
+        y: [..., n, ...], real or complex.
+        kind: ``"linear"``, ``"nearest"`` (halves down), ``"previous"``, ``"next"``, ``"quadratic"``, ``"cubic"`` …
+        axis: that of y along which the points lie.
+        fill_value: a number, a pair, or ``"extrapolate"``.
+
+    >>> interp1d([0.0, 1.0], [0.0, 10.0])(0.25)
+    Array(2.5, dtype=float32)
+    """
+
+    x: Array
+    y: Array
+    spline: BSpline | None
+    fill: tuple[Array, Array] | None
+    kind: str
+    axis: int
+
+    def __init__(
+        self, x: Nested, y: Nested, kind: Kind = "linear", axis: int = -1, *, fill_value: Any = math.nan
+    ) -> None:
+        choice("interp1d", "kind", kind, (*_DEGREES, *_STEPS))
+        degree = _DEGREES.get(kind, 0)
+        points, values = columns(x, y, axis, "interp1d", degree + 1)
+        spline = make_interp_spline(points, values, degree) if degree else None
+        pair: Any = fill_value if fill_value.__class__ is tuple else (fill_value, fill_value)
+        fill = None if isinstance(fill_value, str) else (asarray(pair[0], values.dtype), asarray(pair[1], values.dtype))
+        if isinstance(fill_value, str) and fill_value != "extrapolate":
+            raise ArgumentError(
+                f"interp1d: fill_value is a number, a pair or 'extrapolate': got {fill_value!r}; take one"
+            )
+        where_ = axis % values.ndim
+        self.__attrs_init__(points, values, spline, fill, kind, where_)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
+
+    def __call__(self, x: Nested) -> Array:
+        """Return the values at x, of any shape."""
+        asarray(x)
+        at = asarray(x, self.x.dtype)
+        if self.spline is not None:
+            values = self.spline(at)
+        else:
+            breaks = self.x[1:] / 2 + self.x[:-1] / 2 if self.kind == "nearest" else self.x
+            side, back = _STEPS[self.kind]
+            index = searchsorted(stop_gradient(breaks), stop_gradient(at), side=side) - back  # pyright: ignore[reportArgumentType]  # of the table
+            values = take(self.y, clip(index, 0, self.x.size - 1), axis=0)
+        if self.fill is not None:
+            like = reshape(at, at.shape + (1,) * (self.y.ndim - 1))
+            values = where(like < self.x[0], self.fill[0], where(like > self.x[-1], self.fill[1], values))
+        return place(values, at.ndim, self.axis)
+
+
+# --- Regular grids
+
+
+@attrs.frozen(init=False)
+class RegularGridInterpolator:
+    """The function through values on a grid, differentiable in values, grid and where it is evaluated. A tree.
+
+    Args:
+        points: for each dimension float[n], ascending.
+        values: [n₁, …, n_d, …].
+        method: ``"linear"``, ``"nearest"`` (halves down), ``"slinear"``, ``"cubic"`` or ``"quintic"``: a spline along each axis.
+        bounds_error: whether points outside raise, as far as they are known; traced ones take ``fill_value``.
+        fill_value: the value outside, None to extrapolate.
+
+    Raises:
+        ShapeError: the grid does not fit the values, or has too few points for the method.
+        ArgumentError: another method; points that do not ascend.
+
+    >>> grid = RegularGridInterpolator(([0.0, 1.0], [0.0, 1.0]), [[0.0, 1.0], [2.0, 3.0]])
+    >>> grid([[0.5, 0.5]])
+    Array([1.5], dtype=float32)
+    """
+
+    grid: tuple[Array, ...]
+    values: Array
+    fill_value: Array | None
+    method: str
+    bounds_error: bool
+
+    def __init__(
+        self,
+        points: Sequence[Nested],
+        values: Nested,
+        method: Literal["linear", "nearest", "slinear", "cubic", "quintic"] = "linear",
+        bounds_error: bool = True,
+        fill_value: ArrayLike | None = math.nan,
+    ) -> None:
+        choice("RegularGridInterpolator", "method", method, ("linear", "nearest", *_SPLINES))
+        *axes, table = promote_operands(*points, values)
+        table = floating(table, "RegularGridInterpolator")
+        grid = tuple([promote_pair(x, np.zeros((), table.real.dtype), "RegularGridInterpolator")[0] for x in axes])
+        lengths = tuple([x.size for x in grid])
+        if any([x.ndim != 1 for x in grid]) or table.shape[: len(grid)] != lengths:  # noqa: C419  # a list is quicker
+            raise ShapeError(
+                f"RegularGridInterpolator: values have an axis for each vector of points: got {table.aval} for lengths {lengths}"
+            )
+        if min(lengths, default=1) <= _SPLINES.get(method, 0):
+            raise ShapeError(f"RegularGridInterpolator: {method} wants more points on each axis: got lengths {lengths}")
+        for x in grid:
+            check_ascending(x, "RegularGridInterpolator")
+        fill = None if fill_value is None else asarray(fill_value, table.dtype)
+        self.__attrs_init__(grid, table, fill, method, bounds_error)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
+
+    def __call__(self, xi: Any, method: str | None = None) -> Array:
+        """Return the values at points [..., d], or at a tuple of d arrays that broadcast; by another method if given."""
+        how = self.method if method is None else method
+        choice("RegularGridInterpolator", "method", how, ("linear", "nearest", *_SPLINES))
+        dtype, parts = self.grid[0].dtype, xi
+        given = (
+            asarray(xi, dtype)
+            if not isinstance(xi, tuple)
+            else stack(
+                list(broadcast_arrays(*[asarray(x, dtype) for x in parts])),
+                axis=-1,
+            )
+        )
+        d = len(self.grid)
+        if given.ndim < 1 or given.shape[-1] != d:
+            raise ShapeError(f"RegularGridInterpolator: points are [..., {d}]: got {given.aval}; reshape them")
+        at = reshape(given, (-1, d))
+        outside = at[:, 0] != at[:, 0]
+        for k, x in enumerate(self.grid):
+            outside = outside | (at[:, k] < x[0]) | (at[:, k] > x[-1])
+        if self.bounds_error and not isinstance(outside, Tracer) and np.asarray(outside).any():
+            raise ArgumentError(
+                "RegularGridInterpolator: a point lies outside of the grid: clip it, or pass bounds_error=False"
+            )
+        values = self._spline(at, _SPLINES[how]) if how in _SPLINES else self._cells(at, how == "nearest")
+        if self.fill_value is not None:
+            values = where(column(outside, values), self.fill_value, values)
+        return reshape(values, given.shape[:-1] + values.shape[1:])
+
+    def _cells(self, at: Array, nearest: bool) -> Array:
+        """Return the values of corners of cells, each by its share."""
+        low: list[Any] = []
+        share: list[Array] = []
+        for k, x in enumerate(self.grid):
+            most = max(x.size - 2, 0)
+            index = clip(searchsorted(stop_gradient(x), stop_gradient(at[:, k]), side="right") - 1, 0, most)
+            span = take(x, clip(index + 1, 0, x.size - 1), axis=0) - take(x, index, axis=0)
+            share.append((at[:, k] - take(x, index, axis=0)) / where(span == 0, 1, span))
+            low.append(index)
+        if nearest:
+            return gather(self.values, *[i + (s > 0.5) for i, s in zip(low, share, strict=True)])
+        total: Any = 0.0
+        for corner in itertools.product((0, 1), repeat=len(self.grid)):
+            places = [clip(i + c, 0, x.size - 1) for i, c, x in zip(low, corner, self.grid, strict=True)]
+            weight: Any = 1.0
+            for c, s in zip(corner, share, strict=True):
+                weight = weight * (s if c else 1 - s)
+            values = gather(self.values, *places)
+            total = total + column(weight, values) * values
+        return asarray(total)
+
+    def _spline(self, at: Array, degree: int) -> Array:
+        """Return the values of a product of splines: a row of weights for each point and axis."""
+        total: Any = None
+        for k, x in enumerate(self.grid):
+            weights = make_interp_spline(x, np.eye(x.size, dtype=x.dtype), degree)(at[:, k])
+            if total is None:
+                flat = reshape(self.values, (x.size, -1))
+                total = reshape(weights @ flat, (at.shape[0], *self.values.shape[1:]))
+            else:
+                wide = reshape(weights, weights.shape + (1,) * (total.ndim - 2))
+                total = sum_(wide * total, axis=1)
+        return asarray(total)
+
+
+_SPLINES = {"slinear": 1, "cubic": 3, "quintic": 5}
+
+# --- Radial basis functions
+
+
+def _safe(squares: Array) -> Array:
+    """Return squared distances, 1 in place of 0, where a root has no derivative."""
+    return where(squares == 0, 1, squares)
+
+
+KERNELS: dict[str, Callable[[Array], Array]] = {  # of squared distances
+    "linear": lambda s: -where(s == 0, 0, sqrt(_safe(s))),
+    "thin_plate_spline": lambda s: 0.5 * s * log(_safe(s)),
+    "cubic": lambda s: s * sqrt(_safe(s)),
+    "quintic": lambda s: -s * s * sqrt(_safe(s)),
+    "multiquadric": lambda s: -sqrt(s + 1),
+    "inverse_multiquadric": lambda s: 1 / sqrt(s + 1),
+    "inverse_quadratic": lambda s: 1 / (s + 1),
+    "gaussian": lambda s: exp(-s),
+}
+_LEAST = {
+    "multiquadric": 0,
+    "linear": 0,
+    "thin_plate_spline": 1,
+    "cubic": 1,
+    "quintic": 2,
+}  # degrees that make it solvable
+
+
+@attrs.frozen(init=False)
+class RBFInterpolator:
+    """A sum of radial functions around points and a polynomial, through values there. A tree, differentiable in all of it.
+
+    Args:
+        y: float[n, d], the points.
+        d: float[n, …], the values.
+        neighbors: None: all points count.
+        smoothing: 0 or more, one number or float[n]: how little the values must be met.
+        kernel: ``"thin_plate_spline"``, ``"linear"``, ``"cubic"``, ``"quintic"``, ``"multiquadric"``, ``"inverse_multiquadric"``,
+            ``"inverse_quadratic"`` or ``"gaussian"``.
+        epsilon: a factor of distances, needed by the last four, 1 for the others.
+        degree: of the polynomial, -1 for none; the least that fits the kernel, 0 or more, unless given.
+
+    Raises:
+        ShapeError: the values do not fit the points, or these are too few for the polynomial.
+        ArgumentError: another kernel or degree, no epsilon, or neighbors.
+
+    >>> RBFInterpolator(np.array([[0.0], [1.0], [3.0]]), np.array([0.0, 1.0, 3.0]))(np.array([[2.0]])).round(6)
+    Array([2.], dtype=float64)
+    """
+
+    y: Array
+    coefficients: Array
+    shift: Array
+    scale: Array
+    epsilon: Array
+    kernel: str
+    powers: tuple[tuple[int, ...], ...]
+
+    def __init__(
+        self,
+        y: ArrayLike,
+        d: ArrayLike,
+        neighbors: None = None,
+        smoothing: ArrayLike = 0.0,
+        kernel: str = "thin_plate_spline",
+        epsilon: ArrayLike | None = None,
+        degree: int | None = None,
+    ) -> None:
+        choice("RBFInterpolator", "kernel", kernel, tuple(KERNELS))
+        points, values = promote_pair(y, d, "RBFInterpolator")
+        if points.ndim != 2 or values.shape[:1] != points.shape[:1]:
+            raise ShapeError(
+                f"RBFInterpolator: points are [n, d], values [n, …]: got {points.aval} and {values.aval}; reshape"
+            )
+        if neighbors is not None:
+            raise ArgumentError(f"RBFInterpolator: all points count: got neighbors={neighbors!r}; leave it out")
+        if epsilon is None and kernel not in ("linear", "thin_plate_spline", "cubic", "quintic"):
+            raise ArgumentError(f"RBFInterpolator: the kernel {kernel!r} has a length: got no epsilon; give one")
+        least = _LEAST.get(kernel, -1)
+        order = max(least, 0) if degree is None else degree
+        if order < -1:
+            raise ArgumentError(f"RBFInterpolator: the degree is -1 or more: got {degree}; give another")
+        n, size = points.shape
+        powers = tuple([p for p in itertools.product(range(order + 1), repeat=size) if sum(p) <= order])
+        if len(powers) > n:
+            raise ShapeError(
+                f"RBFInterpolator: a polynomial of degree {order} wants {len(powers)} points: got {n}; give more"
+            )
+        low, high = min_(points, axis=0), max_(points, axis=0)
+        scale = where(high == low, 1, (high - low) / 2)
+        factor = asarray(1.0 if epsilon is None else epsilon, points.dtype)
+        shift = (high + low) / 2
+        self.__attrs_init__(points, values[:0], shift, scale, factor, kernel, powers)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
+        rows = self._rows(points)
+        level = broadcast_to(asarray(smoothing, points.dtype), (n,))
+        corner = np.zeros((len(powers), len(powers)), points.dtype)
+        top = concat([rows[:, :n] + column(level, rows) * np.eye(n, dtype=points.dtype), rows[:, n:]], axis=1)
+        matrix = concat([top, concat([rows[:, n:].T, asarray(corner)], axis=1)], axis=0)
+        right = concat([values, broadcast_to(values[:1] * 0, (len(powers), *values.shape[1:]))], axis=0)
+        found = reshape(solve(matrix, reshape(right, (right.shape[0], -1))), right.shape)
+        object.__setattr__(self, "coefficients", found)
+
+    def _rows(self, x: Array) -> Array:
+        """Return, for each point, the values of all functions."""
+        gap = (x[:, None, :] - self.y[None]) * self.epsilon
+        radial = KERNELS[self.kernel](sum_(gap * gap, axis=-1))
+        if not self.powers:
+            return radial
+        unit = (x - self.shift) / self.scale
+        monomials: list[Array] = [
+            prod(stack([unit[:, j] ** p for j, p in enumerate(ps)]), axis=0) for ps in self.powers
+        ]
+        return concat([radial, stack(monomials, axis=-1)], axis=-1)
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Return the values at points float[m, d]."""
+        at = asarray(x, self.y.dtype)
+        if at.ndim != 2 or at.shape[1] != self.y.shape[1]:
+            raise ShapeError(f"RBFInterpolator: points are [m, {self.y.shape[1]}]: got {at.aval}; reshape them")
+        flat = reshape(self.coefficients, (self.coefficients.shape[0], -1))
+        return reshape(self._rows(at) @ flat, (at.shape[0], *self.coefficients.shape[1:]))
