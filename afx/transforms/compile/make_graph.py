@@ -153,6 +153,7 @@ def eval_shape(fn: Callable[..., Any], *args: Tree, **kwargs: Tree) -> Any:
 # --- Retracing: a log of a jitted function's traces, and a warning where static values alone call for new ones
 
 WARN_AFTER_TRACES = 10  # of arguments that differ in static values alone
+SHAPES_MAX = 64  # of which traces are counted
 
 _disabled: contextvars.ContextVar[bool] = contextvars.ContextVar("afx_disable_jit", default=False)
 
@@ -188,7 +189,7 @@ class Retracing:
     def __init__(self) -> None:
         self.count: int = 0
         self._first: tuple[Any, ...] | None = None  # the first trace, until there is another one to compare it with
-        self._seen: dict[Any, int] = {}  # traces by all that is no static value
+        self._seen: dict[Any, int] = {}  # traces by all that is no static value, of the latest shapes
         self._last: tuple[Any, Any, Any] | None = None
         self._warned = False
 
@@ -213,7 +214,10 @@ class Retracing:
         values = _static_values(fixed, treedef)
         shape = (tuple([path for path, _ in values]), tuple(pytree.paths(treedef)), tuple(kinds))
         before, self._last = self._last, (values, shape[1], tuple(kinds))
-        seen = self._seen[shape] = self._seen.get(shape, 0) + 1
+        seen = self._seen.pop(shape, 0) + 1
+        self._seen[shape] = seen  # behind all others: the first one is the oldest
+        if len(self._seen) > SHAPES_MAX:
+            del self._seen[next(iter(self._seen))]
         return before, values, seen
 
     def _log(self, name: str, before: Any, seconds: float) -> None:

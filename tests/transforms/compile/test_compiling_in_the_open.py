@@ -1,5 +1,6 @@
 """Compiling is seen: what is kept, what was traced and why, and programs that print."""
 
+import gc
 import logging
 import warnings
 from typing import Any
@@ -112,6 +113,25 @@ def test_idle_buffers_stay_within_the_limit() -> None:
     finally:
         afx.set_cache_limit(before)
     assert before == 256_000_000
+
+
+def test_memory_is_flat_whatever_the_number_of_shapes() -> None:
+    """Beyond the limit a new shape leaves nothing behind: not its plan, and no record of its trace."""
+    fn = afx.jit(lambda x: afx.sum(afx.sin(x) * x), backend="numpy")
+
+    def count_objects(first: int) -> int:
+        for n in range(first, first + 100):
+            fn(np.ones(n))
+        gc.collect()
+        return len(gc.get_objects())
+
+    before = afx.set_cache_limit(0)
+    try:
+        count_objects(10)
+        objects = count_objects(110)
+        assert count_objects(210) < objects + 100
+    finally:
+        afx.set_cache_limit(before)
 
 
 def test_dropped_buffers_are_made_anew() -> None:
