@@ -201,8 +201,6 @@ class Target(Thresholds):
     rewrite_max_depth: int = 30  # results of rules that are rewritten again: a bound on recursion, never met in use
     collapse_max_axis_length: int = 32  # last axis whose loops are so short that NumPy's overhead shows: measured
     contract_min_length: int = 4  # rows, and columns, of a sum of outer products: below, loops over elements do better
-    expand_max_length: int = 4  # rows and columns of matrices whose products with their transposes are written out
-    expand_call_products: int = 10  # of them in a stack for each call of NumPy that works on all: measured
     collapse_min_elements: int = 1 << 13  # array above which they show: measured
 
     unmask_min_elements: int = (

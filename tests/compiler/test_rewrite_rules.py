@@ -13,28 +13,44 @@ from afx.compiler.graph.rewrite_rules import RULES
 
 X = np.linspace(0.1, 1, 12).reshape(3, 4)
 IMAGES, COLORS = np.ones((8, 64, 64, 3)), np.arange(3.0)
-MANY, OTHERS = np.ones((5, 3, 4)), np.ones((5, 3, 2))
+SCORES, TRIANGLE = np.linspace(-1, 1, 128 * 128).reshape(128, 128), np.tri(128, dtype=bool)
+DATA, SIGNS = np.cos(np.arange(160_000.0)).reshape(4000, 40), np.where(np.arange(4000) % 3, 1.0, -1.0)
+
+
+def hinge(w: Any, x: Any) -> Any:
+    """Return the loss of a support vector machine."""
+    margin = 1 - SIGNS * (x @ w)
+    return afx.mean(afx.where(margin > 0, margin, 0.0))
+
+
+def attend(scores: Any) -> Any:
+    """Return the weights of attention to what came before."""
+    masked = afx.where(TRIANGLE, scores, -1e9)
+    weights = afx.exp(masked - afx.max(masked, axis=-1, keepdims=True))
+    return weights / afx.sum(weights, axis=-1, keepdims=True)
+
+
+def step(x: Any, rate: Any) -> Any:
+    """Return a number that a condition changes, with a rate that it leaves."""
+    x, rate = afx.cond(x > 0.5, lambda x, rate: (x * rate, rate), lambda x, rate: (x + rate, rate), x, rate)
+    return x * rate
+
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {  # by the op and the rule
-    "linear: involution": (lambda z: afx.conj(afx.conj(z)) + 1, (X * 1j,)),
-    "subtract: x - -y is x + y.": (lambda x: x - (-afx.sin(x)), (X,)),
+    "linear: involution": (lambda z: afx.vecdot(afx.conj(z), z), (X * 1j,)),
     "subtract: collapse_short_last_axis": (lambda x, mean: x - mean, (IMAGES, COLORS)),
     "multiply: collapse_short_last_axis": (lambda x, scale: x * scale, (IMAGES, COLORS)),
-    "cast: cast(cast(x)) is x.": (lambda x: x.astype("float64").astype("float32") + 1, (X.astype("float32"),)),
+    "cast: cast(x) is x.": (lambda x: x.astype("float64").astype("float32") + 1, (X.astype("float32"),)),
     "cast: cast(cast(x)) is cast(x).": (lambda x: x.astype("float32").astype("float64"), (X.astype("float16"),)),
-    "reduces: no_axes": (lambda x: afx.sum(x, axis=()) + 1, (X,)),
-    "reduces: reduced_repeats": (lambda x: afx.sum(afx.broadcast_to(x[0, 0], (3, 4)), axis=0), (X,)),
-    "reduces: sum_batched_matmul": (lambda x, y: afx.sum(afx.matrix_transpose(x) @ y, axis=0), (MANY, OTHERS)),
-    "divide: x / 1.0 is x.": (lambda x: x / 1.0 + x, (X,)),
-    "power: x ** 1 is x.": (lambda x: x**1 + x, (X,)),
+    "reduces: no_axes": (lambda x: afx.sum(x * x, axis=tuple(range(1, x.ndim))), (X[0],)),
+    "power: x ** 1 is x.": (lambda x: sum([x**k for k in range(1, 4)]), (X,)),
     "power: x ** -1 is 1 / x.": (lambda x: x**-1, (X,)),
     "power: x ** 2 is square(x).": (lambda x: afx.power(x, 2.0), (X,)),
     "power: x ** 3 is square(x) * x.": (lambda x: x**3, (X,)),
     "power: x ** 4 is square(x) * square(x).": (lambda x: x**4, (X,)),
-    "logical_and: logical_and(x == n, isinf(x)) is False.": (lambda x: afx.logical_and(x == 1.0, afx.isinf(x)), (X,)),
-    "select: select(c, x, x) is x.": (lambda x: afx.where(x > 0, x, x) + 1, (X,)),
-    "logical_or: logical_or(x, n) is n.": (lambda x: afx.logical_or(x > 0, True), (X,)),
-    "logical_or: logical_or(x, n) is x.": (lambda x: afx.logical_or(x > 0, False), (X,)),
+    "select: select(c, x, x) is x.": (afx.vmap(step), (X[0], X[1])),
+    "exp: choose_far_exponentials": (attend, (SCORES,)),
+    "matmul: multiply_unmasked": (afx.grad(hinge), (np.linspace(-1, 1, 40), DATA)),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from afx.core.graph import Atom, Equation, Graph, Literal
 from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
 from afx.core.tracing.traces import FP_ERRORS
 
-# --- Product rules: many small products, sums of outer products and products of inner length one as what computes
+# --- Product rules: products with many matrices, sums of outer products and products of inner length one as what computes
 # them fastest
 
 BLAS = "fdFD"
@@ -45,7 +44,7 @@ def collapse_batched_matmul(
 def collapse_batched_columns(
     b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
 ) -> Atom | None:
-    """One matrix times many columns is one tall matrix of these as rows times its transpose."""
+    """One matrix times many columns is one tall matrix of these as rows times its transpose: networks by `afx.vmap`."""
     x, y = xs
     if x.aval.ndim != 2 or y.aval.ndim < 3 or y.aval.shape[-1] != 1 or not y.aval.size or x.aval.dtype != y.aval.dtype:
         return None
@@ -63,23 +62,11 @@ def outer_product(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: P
 
 
 # -- sums of products --
-def sum_batched_matmul(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A sum of many products, whose left matrices are transposes, is one product of these on top of each other."""
-    product = b.defining_equation(xs[0]) if p.lowering.reduce_ufunc is np.add else None
-    if product is None or product.primitive.lowering.ufunc is not np.matmul or aval.dtype.char not in BLAS:
-        return None
-    x, y = product.inputs
-    batch, axes = x.aval.shape[:-2], (*range(x.aval.ndim - 2), x.aval.ndim - 1, x.aval.ndim - 2)
-    turned = b.made_by(x, "permute")
-    fits = turned is not None and turned.keywords["axes"] == axes and batch and y.aval.shape[:-2] == batch
-    if not fits or turned is None or dict(params)["axis"] != tuple(range(len(batch))) or not xs[0].aval.size:
-        return None
-    left, right = [_reshape(b, z, (math.prod(z.aval.shape[:-1]), z.aval.shape[-1])) for z in (turned.inputs[0], y)]
-    return b.make(product.primitive, (_permute(b, left, (1, 0)), right), product.params, aval)
-
-
 def contract_sum(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A sum over the axes that both factors of larger products have is a product of matrices: they are not written out."""
+    """A sum over the axes that both factors of larger products have is a product of matrices: they are not written out.
+
+    It serves gradients of losses with derivatives of a network, such as those of physics-informed ones.
+    """
     product = b.defining_equation(xs[0]) if p.lowering.reduce_ufunc is np.add else None
     if product is None or product.primitive.lowering.ufunc is not np.multiply or aval.dtype.char not in BLAS:
         return None
@@ -108,45 +95,6 @@ def _as_matrix(b: GraphBuilder, x: Atom, rows: Sequence[int], columns: Sequence[
         return _permute(b, _reshape(b, x, (n, m)), (1, 0))
     rest = [a for a in range(x.aval.ndim) if a not in (*rows, *columns)]
     return _reshape(b, _permute(b, x, (*rest, *rows, *columns)), (m, n))
-
-
-# -- many small products --
-def expand_gram(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """Many small matrices times their own transposes are sums of few terms: BLAS's routine for them is called for each.
-
-    Products with other matrices of that size take NumPy a third of the time, and stay.
-    """
-    x, y = xs
-    if x.aval.ndim < 3:  # a vector, or one product
-        return None
-    (m, k), batch = x.aval.shape[-2:], aval.shape[:-2]
-    most, calls = b.target.expand_max_length, m * (m + 1) // 2 * (2 * k - 1)
-    if not (batch and m and k) or aval.dtype.char not in "fd" or max(m, k) > most or not _are_transposes(b, x, y):
-        return None
-    if math.prod(batch) < b.target.expand_call_products * calls:
-        return None
-    elements = [[_element(b, x, i, t) for t in range(k)] for i in range(m)]
-    products = [_dot(b, left, right) for left in elements for right in elements]
-    joined = b.make(primitive_for_role("stack"), tuple(products), (("axis", len(batch)),))
-    return _reshape(b, joined, aval.shape)
-
-
-def _are_transposes(b: GraphBuilder, x: Atom, y: Atom) -> bool:
-    swapped = (*range(x.aval.ndim - 2), x.aval.ndim - 1, x.aval.ndim - 2)
-    pairs = [(b.made_by(z, "permute"), other) for z, other in ((x, y), (y, x))]
-    return any(eq is not None and eq.keywords["axes"] == swapped and eq.inputs[0] is other for eq, other in pairs)
-
-
-def _element(b: GraphBuilder, x: Atom, i: int, j: int) -> Atom:
-    """Return one element of each matrix of a stack."""
-    index = (*[(0, n, 1) for n in x.aval.shape[:-2]], i, j)
-    return b.make(primitive_for_role("slice"), (x,), (("index", index),))
-
-
-def _dot(b: GraphBuilder, xs: Sequence[Atom], ys: Sequence[Atom]) -> Atom:
-    """Return the sum of the products of operands, element by element."""
-    terms = [b.make(with_ufunc(np.multiply), pair) for pair in zip(xs, ys, strict=True)]
-    return functools.reduce(lambda total, term: b.make(with_ufunc(np.add), (total, term)), terms)
 
 
 # --- Masked products: a matrix of which zeros of the other operand leave rows out is multiplied before these are
@@ -179,7 +127,7 @@ class Masked(NamedTuple):
 
 
 def multiply_unmasked(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A product with a masked matrix is one with the matrix itself, where that is finite."""
+    """A product with a masked matrix is one with the matrix itself, where that is finite: in gradients of hinge losses."""
     if not b.expanding or aval.dtype.kind not in "fc" or max(x.aval.ndim for x in xs) > 2:
         return None
     for k, other in enumerate(xs[::-1]):
@@ -297,7 +245,7 @@ ARITHMETIC = frozenset({np.add, np.subtract, np.multiply, np.divide})
 def choose_far_exponentials(
     b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
 ) -> Atom | None:
-    """The exponential of what may be masked by a large negative number is 0 where it is."""
+    """The exponential of what may be masked by a large negative number is 0 where it is: in attention of float64."""
     (x,) = xs
     is_vector = aval.dtype.char == "d" and aval.size >= b.target.far_min_elements
     if not b.expanding or not is_vector or _is_chosen(b, x) or not _may_be_far(b, x, DEPTH):

@@ -51,12 +51,6 @@ CASES: dict[str, Case] = {
         lambda x, y: np.einsum("bik,bjk->ij", x, y),
         30 * 5 * 9,
     ),
-    "a sum of products of transposes": (
-        lambda x, y: afx.sum(afx.swapaxes(x, 1, 2) @ y, axis=0),
-        (CUBE, OTHER),
-        lambda x, y: np.einsum("bki,bkj->ij", x, y),
-        30 * 5 * 9,
-    ),
 }
 
 
@@ -122,27 +116,6 @@ def test_slices_and_parts_of_whole_arrays_are_reshapes() -> None:
     assert names(lambda x: afx.permute_dims(x[:, None], (0, 2, 1))) == ["reshape"]
     for fn in (lambda x: x[::-1, None], lambda x: x[:1, ::-1], lambda x: x[0, :, None], lambda x: x[:0, None]):
         np.testing.assert_array_equal(np.asarray(afx.jit(fn)(X)), fn(X))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("m", "k"), [(2, 2), (3, 3), (2, 4), (3, 2)])
-def test_many_small_matrices_times_their_transposes(m: int, k: int, dtype: str) -> None:
-    """They are sums of products of elements, each pair once, with the values and derivatives of `matmul`."""
-    x = RNG.normal(size=(2, 500, m, k)).astype(dtype)
-    ways: tuple[Callable[[Any], Any], ...] = (
-        lambda x: x @ afx.swapaxes(x, -1, -2),
-        lambda x: afx.swapaxes(x, -1, -2) @ x,
-    )
-    rtol = {"float32": 1e-5, "float64": 1e-12}[dtype]
-    for fn in ways:
-        names = [eq.primitive.name for eq in simplify(afx.trace(fn)(afx.asarray(x)), expanding=True).equations]
-        assert "matmul" not in names
-        found, slopes = afx.jit(fn)(x), afx.jit(afx.grad(lambda x: (fn(x) ** 2).sum()))(x)  # noqa: B023  # called at once
-        np.testing.assert_allclose(np.asarray(found), fn(x), rtol=rtol, atol=rtol)
-        want = afx.grad(lambda x: (fn(x) ** 2).sum())(x[0, 0])  # noqa: B023  # called at once
-        np.testing.assert_allclose(np.asarray(slopes)[0, 0], np.asarray(want), rtol=rtol, atol=10 * rtol)
-    few = simplify(afx.trace(ways[0])(afx.asarray(x[0, :3])), expanding=True)
-    assert "matmul" in [eq.primitive.name for eq in few.equations]
 
 
 def test_a_vector_times_a_transpose_stays_a_product() -> None:

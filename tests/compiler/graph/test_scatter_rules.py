@@ -105,18 +105,6 @@ def test_few_or_many_indices(size: int) -> None:
     np.testing.assert_allclose(np.asarray(found), np.asarray(want), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)])
-def test_sums_of_scatters(axis: tuple[int, ...]) -> None:
-    """Are sums of what was scattered."""
-
-    def fn(v: Array, i: Array) -> Array:
-        return afx.sum(afx.vjp(lambda x: x[:, i], X)[1](v)[0], axis=axis)
-
-    v = RNG.normal(size=(6, 5))
-    np.testing.assert_allclose(np.asarray(afx.jit(fn)(v, FEW)), np.asarray(fn(v, FEW)), rtol=1e-12)
-    assert simple(fn, [v, FEW]).counts().get("scatter_unread", 0) == (axis == (0,))
-
-
 def test_whether_any_element_was_selected() -> None:
     """Is known where there is an index, and not where there is none."""
 
