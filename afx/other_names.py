@@ -153,7 +153,6 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
     "afx.linalg": {
         "null_space": "the last rows of vh in afx.linalg.svd(x)",
         "orth": "the first columns of u in afx.linalg.svd(x)",
-        "toeplitz": "x[abs(i[:, None] - i)] with i = afx.arange(x.size)",
     },
     "afx.ndimage": {
         "generic_filter": "afx.sliding_window_view(x, shape) and a function of its last axes",
