@@ -10,7 +10,6 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,8 +113,12 @@ CHAINS: dict[str, Callable[[Any, int], Any]] = {
 def compile_seconds(name: str, count: int) -> float:
     """Return the seconds from a function to the result of its first call, by NumPy's plan."""
     x = np.linspace(0.1, 1.0, 60).reshape(6, 10)
-    fn = afx.jit(partial(CHAINS[name], count=count), backend="numpy")
-    return _timed(lambda: fn(x))[0]
+
+    def fn(x: Any) -> Any:
+        return CHAINS[name](x, count)
+
+    jitted = afx.jit(fn, backend="numpy")
+    return _timed(lambda: jitted(x))[0]
 
 
 def print_chains(quick: bool) -> bool:
