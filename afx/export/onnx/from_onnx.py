@@ -192,6 +192,10 @@ class Program:
                 raise ExportError(
                     f"from_onnx: operands of {node.kind} do not fit: got {', '.join(node.inputs)} ({error}); mend the model"
                 ) from error
+            if len(results) < len(node.outputs):
+                raise ExportError(
+                    f"from_onnx: {node.kind} gives {len(results)} results: got {', '.join(node.outputs)}; mend the model"
+                )
             names |= {name: x for name, x in zip(node.outputs, results, strict=False) if name}
         return [names[name] for name in self.outputs]
 
@@ -321,10 +325,8 @@ def _apply(node: Node, names: Mapping[str, Any]) -> Sequence[Any]:
     assert node.options is not None
     form = OPERATORS[node.kind].form
     if node.kind in HOLDERS:
-        kept: Sequence[Any] = form(node.options, names, *xs)
-        if len(kept) < len(node.outputs):
-            raise ExportError(f"from_onnx: {node.kind} gives {len(kept)} results: got {node.outputs}; mend the model")
-        return kept
+        within: Sequence[Any] = form(node.options, names, *xs)
+        return within
     xs += node.options.operands
     made = form(node.options, *xs)
     results: tuple[Any, ...] = made if made.__class__ is tuple else (made,)
@@ -430,8 +432,18 @@ def _find_function(dialect: Dialect, node: Any, domain: str) -> Callable[[Kinds]
 
     def read(kinds: Kinds) -> Program:
         types = [_describe(onnx, kind).SerializeToString() for kind in kinds]
-        text = schema.get_context_dependent_function_with_opset_version(version, whole.SerializeToString(), types)
-        return _read_function(standard, whole, onnx.FunctionProto.FromString(text), {})
+        try:
+            text = schema.get_context_dependent_function_with_opset_version(version, whole.SerializeToString(), types)
+        except onnx.shape_inference.InferenceError as error:
+            raise ExportError(
+                f"from_onnx: {node.op_type} is not defined: got {kinds}, {error}; mend the model"
+            ) from error
+        function = onnx.FunctionProto.FromString(text)
+        if not function.node:
+            raise ExportError(
+                f"from_onnx: {node.op_type} is not defined for these operands: got {kinds}; mend the model"
+            )
+        return _read_function(standard, whole, function, {})
 
     return functools.cache(read)
 
