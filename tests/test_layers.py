@@ -80,7 +80,7 @@ BUDGETS: dict[str, int] = {
     "core": 35_500,
     "data": 5_600,
     "distributed": 50_900,
-    "export": 74_800,
+    "export": 74_900,
     "integrate": 20_600,
     "interpolate": 8_900,
     "io": 18_400,

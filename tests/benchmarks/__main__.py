@@ -15,6 +15,7 @@ from tests.benchmarks import (
     exported,
     first_calls,
     first_seconds,
+    gradbench,
     growth,
     importing,
     settle,
@@ -29,6 +30,7 @@ TABLES = (
     "eager",
     "compiled",
     "everyday",
+    "gradbench",
     "first_calls",
     "first_seconds",
     "growth",
@@ -38,7 +40,7 @@ TABLES = (
     "distributed",
     "exported",
 )
-KNOWN = {**WORKLOADS, **everyday.WORKLOADS}
+KNOWN = {**WORKLOADS, **everyday.WORKLOADS, **gradbench.WORKLOADS}
 
 
 def _arguments() -> argparse.Namespace:
@@ -86,7 +88,8 @@ def main() -> int:
     good = True
     if "eager" in tables:
         eager.main(asked.quick)
-    for name, workloads in (("compiled", WORKLOADS), ("everyday", everyday.WORKLOADS)):
+    tried = {"compiled": WORKLOADS, "everyday": everyday.WORKLOADS, "gradbench": gradbench.WORKLOADS}
+    for name, workloads in tried.items():
         if name not in tables:
             continue
         libraries = ("afx", *[NATIVE] * (NATIVE in asked.peers))

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tests.benchmarks import everyday
+from tests.benchmarks import everyday, gradbench
 from tests.benchmarks.c_library import C
 from tests.benchmarks.libraries import NATIVE, arrays
 from tests.benchmarks.workloads import WORKLOADS
@@ -122,7 +122,7 @@ def measure(library: str, name: str, seconds: float, products: str) -> dict[str,
 
     The numbers of the first and the third call are compared by the caller before it believes the times.
     """
-    work, backend = (everyday.WORKLOADS | WORKLOADS)[name], "auto"
+    work, backend = (everyday.WORKLOADS | gradbench.WORKLOADS | WORKLOADS)[name], "auto"
     if library == NATIVE:
         library, backend = "afx", "native"
     for module in IMPORTS[library]:

@@ -114,6 +114,8 @@ def _loop(o: Options, names: Mapping[str, Any], count: Any = None, first: Any = 
 def _run_steps(body: Any, names: Mapping[str, Any], count: Any, first: Any, carry: Sequence[Any]) -> list[Any]:
     """Run a loop that keeps results of its steps, one after the other: how many there are is known in a plain call alone."""
     state, rows, goes = [F.asarray(x) for x in carry], list[Any](), True if first is None else first
+    if count is not None and not isinstance(count, Array):
+        check_size("Loop", [int(count)])
     try:
         while (count is None or len(rows) < int(count)) and bool(goes):
             goes, *results = body.arrays(names, np.int64(len(rows)), F.asarray(goes), *state)

@@ -229,6 +229,10 @@ def _slice(_o: Options, x: Any, starts: Any, ends: Any, axes: Any = None, steps:
 def _split(o: Options, x: Any, sizes: Any = None) -> Any:
     axis, count = o.get("axis", 0), o.outputs
     lengths = [-(-x.shape[axis] // count)] * count if sizes is None else read_ints(sizes)
+    if sizes is not None and (len(lengths) != count or sum(lengths) != x.shape[axis]):
+        raise ExportError(
+            f"from_onnx: parts of Split do not fit: got {lengths} of {[*x.shape]} for {count}; mend the model"
+        )
     return tuple(F.split(x, np.cumsum(lengths)[: count - 1].tolist(), axis=axis))
 
 

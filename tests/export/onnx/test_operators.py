@@ -235,3 +235,22 @@ def test_elements_that_afx_has_not_are_named(number: int, name: str) -> None:
     graph = onnx.helper.make_graph([node("Identity", ["x"], ["y"])], "g", ends[:1], ends[1:])
     with pytest.raises(ExportError, match=f"the input 'x'.*{name}"):
         export.from_onnx(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)]))
+
+
+def test_nodes_that_give_fewer_results_than_they_name_are_refused() -> None:
+    """An operator that stands for nothing of these operands, a split into fewer parts, too many steps."""
+    x = draw(4)
+    parts = bring([node("Split", ["x", "s"], ["y", "z"])], {"s": np.array([4])}, {"x": x})
+    with pytest.raises(ExportError, match=r"parts of Split do not fit: got \[4\] of \[4\] for 2"):
+        export.from_onnx(parts)(x)
+    none = bring([node("SpaceToDepth", ["x"], ["y"], blocksize=2)], {}, {"x": x})
+    with pytest.raises(ExportError, match="SpaceToDepth"):
+        export.from_onnx(none)(x)
+    info = onnx.helper.make_tensor_value_info
+    inner = [node("Identity", ["c"], ["d"]), node("Identity", ["k"], ["z"])]
+    body = onnx.helper.make_graph(
+        inner, "b", [info("k", 7, []), info("c", 9, [])], [info("d", 9, []), info("z", 7, [])]
+    )
+    steps = bring([node("Loop", ["n", ""], ["y"], body=body)], {}, {"n": np.array(1 << 60)})
+    with pytest.raises(ExportError, match="Loop has more than"):
+        export.from_onnx(steps)(np.array(1 << 60))
