@@ -217,7 +217,7 @@ class Plan:
         Captured arrays of more than 16 elements are left out, which its first line says; `afx.export.to_numpy` writes them.
         Once machine code runs, its kernels as pseudo-code beside the calls that are left, and why those are NumPy's.
         """
-        is_linked = self.native is not None and self.native.is_linked
+        is_linked = self.native is not None and self.native.is_linked and self.target.backend != "portable"
         return self.native.text("source") if self.native is not None and is_linked else self._executable.source
 
     @property
@@ -276,7 +276,7 @@ def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None
     tuner = Autotuner(len(policies), target) if len(policies) > 1 else None
     executable = NumpyBackend.compile(schedule, target)
     idle = _idle(schedule, graph, target)
-    code = native_code(schedule, target, policies[0], idle)
+    code = native_code(schedule, target, policies[0], idle, graph)
     flushing = can_flush() and flushes(graph, target)
     watch = None if flushing or not is_worth_watching(graph, target) else Watch()
     return Plan(graph, target, tuple(donated), schedule, executable, policies, tuner, idle, code, flushing, watch)

@@ -20,7 +20,7 @@ class PlanStatus:
     """Who answers the next call of a plan.
 
     Attributes:
-        backend: ``"numpy"``, or ``"native"`` for machine code.
+        backend: ``"numpy"``, or ``"native"`` or ``"portable"`` for machine code.
         reason: why it is NumPy; empty where it is machine code that stays.
         since: the time, as `time.time` gives it, from which on that has been so; None from the first call on.
         refusals: how many calls machine code has left to NumPy's plan: those of arguments that it does not take, and those
@@ -33,7 +33,7 @@ class PlanStatus:
     PlanStatus(backend='numpy', reason='the back end "numpy" was asked for', since=None, refusals=0, denormals='kept')
     """
 
-    backend: Literal["numpy", "native"]
+    backend: Literal["numpy", "native", "portable"]
     reason: str = ""
     since: float | None = None
     refusals: int = 0

@@ -181,7 +181,8 @@ class Target(Thresholds):
     # -- back end --
     # "numpy": calls of NumPy; "auto": machine code with the same bits takes over when it is ready and faster;
     # "native": machine code is compiled before the first call, in its second tier
-    backend: Literal["auto", "numpy", "native"] = "auto"
+    # "portable": machine code with the same bits on every processor, compiled before the first call
+    backend: Literal["auto", "numpy", "native", "portable"] = "auto"
     native_tier: Literal[1, 2] = 2  # of the back end "native"; 1: the bits of NumPy's plan, as by default
     # denormals: "auto": flushed to zero by what computes in float32 or complex64
     denormals: Literal["auto", "keep", "flush"] = "auto"
@@ -260,7 +261,7 @@ class Target(Thresholds):
     @property
     def tier(self) -> int:
         """Whose bits machine code gives: 1 for those of NumPy's plan, 2 for its own."""
-        return self.native_tier if self.backend == "native" else 1
+        return 2 if self.backend == "portable" else self.native_tier if self.backend == "native" else 1
 
     def sums_by_dot(self, length: int) -> bool:
         """Tell whether sums over a contiguous axis of this length are products with ones."""
@@ -289,6 +290,14 @@ class Current:
         """Compile for this target from now on."""
         self.target: Target = target
         self.key: str = repr(target)
+
+
+def portable_target() -> Target:
+    """Return the target of portable bits, which knows nothing of this machine, nor of what was set.
+
+    Constants are not computed while compiling, as NumPy's loops would.
+    """
+    return Target(backend="portable", denormals="keep", pins_blas=True, fold_max_elements=0)
 
 
 DEFAULT = Target()

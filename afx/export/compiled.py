@@ -8,23 +8,23 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
 import attrs
 import numpy as np
 
 from afx import pytree
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
-from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_schedule
+from afx.compiler.native_backend.lowering.lower import lower_schedule
 from afx.compiler.native_backend.program.loops import Loop
 from afx.compiler.native_backend.program.steps import Program
-from afx.compiler.native_backend.standalone.emit import SYMBOLS, compile_module, emit_function
+from afx.compiler.native_backend.standalone.emit import SYMBOLS, compile_module, emit_function, explain_refusal
 from afx.compiler.schedule.schedule import Schedule
-from afx.compiler.target import Target, current
+from afx.compiler.target import Target, current, portable_target
 from afx.core.constants import __version__
-from afx.core.graph import Equation, Graph
+from afx.core.graph import Graph
 from afx.errors import ArgumentError, ExportError, FileFormatError, MissingExtraError
 from afx.export.exported import Exported, Machine, find_machine, write_header
 from afx.export.traced import (
@@ -39,7 +39,6 @@ from afx.export.traced import (
 )
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.compiled_call import CompiledGraph, Denormals, check_denormals, with_backend
-from afx.transforms.compile.make_graph import Traced
 
 # --- Note: what an exported file says of itself, as bytes that stand in its code's constants, wherever a linker puts
 # them
@@ -98,6 +97,7 @@ def _read(file: bytes, at: int) -> dict[str, Any] | None:
 # --- Compilation of exported functions: traced, lowered for one thread, and made an object file with a note about
 # itself
 
+Bits: TypeAlias = Literal["target", "portable"]
 Form: TypeAlias = Literal["object", "shared", "static", "wasm"]
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TIER: Literal[2] = 2  # whose functions are the module's own
@@ -112,6 +112,7 @@ def compile(
     name: str | None = None,
     form: Form = "object",
     denormals: Denormals = "keep",
+    bits: Bits = "target",
 ) -> Exported:
     """Compile a function for arguments like these to a function of C that needs neither Python nor NumPy.
 
@@ -127,6 +128,8 @@ def compile(
         name: of the function in C; by default the Python function's.
         denormals: ``"keep"``: the function leaves the processor's control register alone, whatever `afx.set_denormals` says;
             ``"flush"``: denormal numbers are zeros while it runs, on x86-64 and ARM of 64 bits, whatever the dtype.
+        bits: ``"target"``, or ``"portable"``: the same bits on every processor, by operations of IEEE 754 that are rounded one by
+            one and functions of afx's own (within 1 ulp); denormals are kept.
         form: what is linked at once, so that a missing linker is found here; `Exported` links the others when asked.
 
     Raises:
@@ -144,10 +147,13 @@ def compile(
     """
     check_callable(fn, "compile")
     machine, symbol = find_machine(target), _check_name(fn, name)
+    check_bits(bits, denormals)
     flushes = _register_of(machine, denormals, symbol)
+    is_portable = bits == "portable"
     traced, avals, tree = trace_arguments(fn, args, "compile")
-    schedule = _schedule(traced)
-    program, constants = _lower(schedule, traced.graph, symbol)
+    compiled_for = _target(is_portable)
+    schedule = CompiledGraph(traced.graph, (), compiled_for).plan.schedule
+    program, constants = _lower(schedule, traced.graph, symbol, compiled_for)
     inputs = name_slots(arguments_of(fn, args, avals), (symbol,))
     results = program.params[len(inputs) : len(program.params) - len(constants)]
     paths = zip(pytree.paths(traced.out_tree), results, strict=True)
@@ -159,7 +165,7 @@ def compile(
         symbol, machine, inputs, outputs, program.block.arena, b"", "", str(traced.graph), __version__, has_scalar,
         (tree, traced.out_tree),
     )  # fmt: skip
-    text = _emit(program, constants, exported, schedule, traced.graph, flushes)
+    text = _emit(program, constants, exported, schedule, traced.graph, flushes, compiled_for)
     exported = attrs.evolve(
         exported, object=_generate(text, machine), header=write_header(exported, "@realloc(" in text)
     )
@@ -239,20 +245,30 @@ def _is_scalar(inputs: Sequence[Slot], outputs: Sequence[Slot]) -> bool:
 
 
 # -- what is made of it --
-def _target() -> Target:
+def check_bits(bits: object, denormals: object) -> None:
+    """Raise where a word says nothing of bits, or denormals shall be flushed and bits be portable.
+
+    Raises:
+        ArgumentError: then.
+    """
+    if bits not in get_args(Bits):
+        raise ArgumentError(f'compile: bits is "target" or "portable": got {bits!r}; give one of these')
+    if bits == "portable" and denormals == "flush":
+        raise ArgumentError('compile: portable bits keep denormals: got denormals="flush"; leave denormals="keep"')
+
+
+def _target(is_portable: bool) -> Target:
+    if is_portable:
+        return portable_target()
     return attrs.evolve(with_backend(current.target, "native"), native_tier=TIER)
 
 
-def _schedule(traced: Traced) -> Schedule:
-    return CompiledGraph(traced.graph, (), _target()).plan.schedule
-
-
-def _lower(schedule: Schedule, graph: Graph, name: str) -> tuple[Program, tuple[Any, ...]]:
+def _lower(schedule: Schedule, graph: Graph, name: str, target: Target) -> tuple[Program, tuple[Any, ...]]:
     try:
         with np.errstate(all="ignore"):
-            return lower_schedule(schedule, _target(), threads=False)
+            return lower_schedule(schedule, target, threads=False)
     except UnsupportedError as error:
-        _refuse(str(error), schedule, graph, name)
+        _refuse(str(error), schedule, graph, name, target)
 
 
 def _register_of(machine: Machine, denormals: Denormals, name: str) -> Literal["x86", "arm"] | None:
@@ -277,6 +293,7 @@ def _emit(
     schedule: Schedule,
     graph: Graph,
     flushes: Literal["x86", "arm"] | None,
+    target: Target,
 ) -> str:
     machine = exported.machine
     allocates = any(isinstance(step, Loop) and step.rows is not None for step in program.block.all_steps())
@@ -289,10 +306,10 @@ def _emit(
         return emit_function(
             program, constants, exported.name,
             fuses=machine.has_fma, size=machine.size_type, note=write_note(facts), has_scalar=exported.has_scalar,
-            flushes=flushes,
+            flushes=flushes, is_portable=target.backend == "portable",
         )  # fmt: skip
     except UnsupportedError as error:
-        _refuse(str(error), schedule, graph, exported.name)
+        _refuse(str(error), schedule, graph, exported.name, target)
 
 
 def _list(slots: Sequence[Slot]) -> list[Any]:
@@ -308,29 +325,10 @@ def _generate(text: str, machine: Machine) -> bytes:
         raise ExportError(f"compile: LLVM makes no code for {machine.triple or 'this machine'}: {error}") from error
 
 
-def _refuse(reason: str, schedule: Schedule, graph: Graph, name: str) -> NoReturn:
+def _refuse(reason: str, schedule: Schedule, graph: Graph, name: str, target: Target) -> NoReturn:
     """Raise for the first operation that has no form outside of Python, at the user's line."""
-    reasons = [why for _, why in explain_schedule(schedule, _target()) if why]
-    reason = reasons[0] if reasons else reason
-    source = next((eq.source for eq in _equations(graph) if _names(eq) & set(re.findall(r"\w+", reason))), None)
-    where = f" at {source}" if source is not None else ""
+    reason, where = explain_refusal(reason, schedule, graph, target)
     raise ExportError(
         f"compile: {name}: an operation has no form outside of Python: got {reason}{where}; "
         "compute it before, or with other functions"
     )
-
-
-def _names(eq: Equation) -> set[str]:
-    ufunc = eq.primitive.lowering.ufunc
-    return {eq.primitive.name, *([ufunc.__name__] if ufunc is not None else [])}
-
-
-def _equations(graph: Graph) -> Iterator[Equation]:
-    """Yield the equations of a graph and of those that it holds."""
-    for eq in graph.equations:
-        yield eq
-        for _, value in eq.params:
-            for held in (value, getattr(value, "graph", None), getattr(value, "body", None)):
-                inner = getattr(held, "graph", held)
-                if isinstance(inner, Graph):
-                    yield from _equations(inner)

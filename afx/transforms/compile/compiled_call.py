@@ -15,7 +15,7 @@ from afx.compiler.executable import Plan, make_plan
 from afx.compiler.graph.rewrite_rules import simplify
 from afx.compiler.native_backend.run.swap import foresee, is_installed
 from afx.compiler.native_backend.service.helper import choose_folder
-from afx.compiler.target import Target, current
+from afx.compiler.target import Target, current, portable_target
 from afx.core.aval import Aval
 from afx.core.graph import Graph, Var
 from afx.core.primitive import JointPullback, Params, Primitive, Value, to_argument
@@ -51,6 +51,7 @@ from afx.transforms.derivatives.residuals import Residuals, choose_residuals
 # --- Back ends: who runs compiled functions, NumPy's calls or machine code
 
 Backend: TypeAlias = Literal["auto", "numpy", "native"]
+JitBackend: TypeAlias = Literal["auto", "numpy", "native", "portable"]
 Denormals: TypeAlias = Literal["keep", "flush"]
 
 
@@ -110,10 +111,10 @@ def set_code_cache(folder: str | os.PathLike[str] | None) -> None:
     choose_folder("" if path is None else str(path))
 
 
-def foresee_code(backend: Backend | None) -> None:
+def foresee_code(backend: JitBackend | None) -> None:
     """Get ready to compile, without waiting: where the back end's first call will wait for it, by LLVM at once."""
     if is_installed():
-        if backend == "native":
+        if backend in ("native", "portable"):
             with between_forks():
                 from afx.compiler.native_backend.service.process import service
             service.start()
@@ -121,7 +122,7 @@ def foresee_code(backend: Backend | None) -> None:
             foresee()
 
 
-def get_backend() -> Backend:
+def get_backend() -> JitBackend:
     """Return who runs functions that are compiled from now on: the word given to `afx.set_backend`.
 
     >>> get_backend()
@@ -132,18 +133,21 @@ def get_backend() -> Backend:
 
 def check_backend(who: str, backend: object) -> None:
     """Raise where a word names no back end, or one that is not installed."""
-    if backend not in get_args(Backend):
-        raise ArgumentError(f'{who}: a back end is "auto", "numpy" or "native": got {backend!r}; give one of these')
-    if backend == "native" and not is_installed():
-        raise MissingExtraError(f'{who}: the back end "native" needs llvmlite: pip install "afx[native]"')
+    known = get_args(JitBackend if who == "jit" else Backend)
+    if backend not in known:
+        raise ArgumentError(f"{who}: a back end is one of {', '.join(known)}: got {backend!r}; give one of these")
+    if backend in ("native", "portable") and not is_installed():
+        raise MissingExtraError(f'{who}: the back end "{backend}" needs llvmlite: pip install "afx[native]"')
 
 
-def with_backend(target: Target, backend: Backend | None, denormals: Denormals | None = None) -> Target:
+def with_backend(target: Target, backend: JitBackend | None, denormals: Denormals | None = None) -> Target:
     """Return a target with another back end, or another treatment of denormals; None leaves it as it is.
 
     >>> with_backend(Target(), "native").backend
     'native'
     """
+    if backend == "portable":
+        return portable_target()
     if denormals is not None:
         target = attrs.evolve(target, denormals=denormals)
     return target if backend is None else attrs.evolve(target, backend=backend)

@@ -36,8 +36,8 @@ from afx.pytree.treedef import orders
 from afx.runtime.buffer_cache import without_debugger_refs
 from afx.transforms._arguments import name_of, own_name
 from afx.transforms.compile.compiled_call import (
-    Backend,
     Denormals,
+    JitBackend,
     call,
     check_backend,
     check_denormals,
@@ -231,7 +231,7 @@ class Options:
     static_nums: tuple[int, ...] = ()
     static_names: tuple[str, ...] = ()
     donated: tuple[int, ...] = ()
-    backend: Backend | None = None
+    backend: JitBackend | None = None
     denormals: Denormals | None = None
 
 
@@ -248,7 +248,7 @@ class JitFunction(Generic[P, R]):
         self._static_nums = options.static_nums
         self._static_names = options.static_names
         self._donate = options.donated
-        self._backend: Backend | None = options.backend
+        self._backend: JitBackend | None = options.backend
         self._denormals: Denormals | None = options.denormals
         self._plain = not (options.static_nums or options.static_names or options.donated)
 
@@ -473,7 +473,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
-    backend: Backend | None = None,
+    backend: JitBackend | None = None,
     denormals: Denormals | None = None,
 ) -> JitFunction[P, R]: ...
 @overload
@@ -482,7 +482,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
-    backend: Backend | None = None,
+    backend: JitBackend | None = None,
     denormals: Denormals | None = None,
 ) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
 def jit(
@@ -492,7 +492,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
-    backend: Backend | None = None,
+    backend: JitBackend | None = None,
     denormals: Denormals | None = None,
 ) -> JitFunction[..., Any] | Callable[[Callable[..., Any]], JitFunction[..., Any]]:
     """Return a function that traces ``fn`` once per kind of arguments and then runs its plan.
@@ -511,7 +511,8 @@ def jit(
             NumPy stay as they are; so does everything where some argument is traced by another transformation. Machine
             code that has overwritten an argument tells of floating-point errors at the line of the call.
         backend: who runs it: ``"auto"``, ``"numpy"`` or ``"native"``, as `afx.set_backend` says; None for what that
-            has set. The first two give the same bits; ``"native"`` has its own, the same from the first call on.
+            has set. The first two give the same bits; ``"native"`` has its own, the same from the first call on;
+            ``"portable"``: machine code whose bits depend on the function and its arguments alone, on every processor.
         denormals: ``"flush"``: numbers between 0 and the smallest normal one are zeros while it computes, whatever the
             dtype; ``"keep"``: they are not; None: as `afx.set_denormals` says, by default the first where it computes in
             float32 or complex64, and else the second.
@@ -540,6 +541,8 @@ def jit(
     check_denormals("jit", denormals)
     if backend is not None:
         check_backend("jit", backend)
+        if backend == "portable" and denormals == "flush":
+            raise ArgumentError('jit: portable bits keep denormals: got denormals="flush"; leave it out')
         foresee_code(backend)
 
     def decorate(f: Callable[..., Any]) -> JitFunction[..., Any]:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
-from afx.compiler.native_backend.functions import elementary
+from afx.compiler.native_backend.functions import elementary, portable
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.loops import call_loop
 from afx.compiler.native_backend.llvm.writer import Writer
@@ -101,6 +101,10 @@ FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., La
 }
 
 
+# the same of doubles whose bits are the same everywhere: they take all numbers but angles of many turns
+PORTABLE: dict[str, Function] = {**portable.FUNCTIONS, "logistic": portable.logistic}
+
+
 def has_fast(name: str, dtypes: Sequence[str]) -> bool:
     """Tell whether a function has a vector form of these dtypes."""
     return name in FAST and dtypes[0] in FAST[name][0] and len(set(dtypes)) == 1
@@ -118,6 +122,8 @@ def emit_fast(w: Writer, fast: Fast, xs: Sequence[str], dtype: str) -> str:
 
 def _body(w: Writer, fast: Fast, names: Sequence[str], dtype: str) -> None:
     _, function, is_hard, of_all = FAST[fast.name]
+    if w.is_portable and dtype == "f8":
+        function, is_hard, of_all = PORTABLE[fast.name], portable.is_far if fast.name in ("sin", "cos") else None, None
     xs = [Lanes(w, KINDS[dtype], x) for x in names]
     z = function(*xs)
     if is_hard is None:

@@ -35,10 +35,12 @@ class Writer:
         has_long_loops: whether operations stand in loops of which LLVM moves nothing to where other flags are looked at.
         fuses: whether multiplications and additions are rounded once.
         keeps_flags: whether floating-point flags are read, so that no operation may raise one that NumPy's does not.
+        is_portable: whether results have the same bits on every processor, so that no function of a library computes them.
     """
 
     fuses: bool = True
     keeps_flags: bool = True
+    is_portable: bool = False
     has_python: bool = True
 
     def __init__(self, limits: NativeTarget = DEFAULT.native) -> None:

@@ -33,7 +33,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
@@ -43,6 +43,7 @@ from afx.compiler.native_backend.service.helper import FASTER_BY_NUMPY, NOT_INST
 from afx.compiler.report import PlanStatus
 from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import DEFAULT, Target, current
+from afx.core.graph import Graph
 from afx.core.registry import loaded_modules
 from afx.runtime.buffer_cache import IdleBuffers
 from afx.runtime.thread_pool import between_forks, renew_after_fork
@@ -86,9 +87,10 @@ class NativeCode:
         refusals: calls that a kernel left to NumPy's plan.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, graph: Graph | None = None) -> None:
+        """Take the graph of a plan whose bits are portable: its code runs from the first call on."""
         self.job = job
-        self.state: State = Waiting(job)
+        self.state: State = Waiting(job) if graph is None else _load_portable()(job, graph)
         self.since: float | None = None
         self.refusals: int = 0
         self._lock = threading.Lock()
@@ -110,7 +112,7 @@ class NativeCode:
     @property
     def is_linked(self) -> bool:
         """Whether a kernel answers the next call."""
-        return self.is_settled and isinstance(self.state, (Linked, OnTrial, Faltering))
+        return self.is_settled and not isinstance(self.state, Refused)
 
     def begin(self) -> None:
         """Ask for it, unless another thread has: a call that is interrupted here leaves it to the next one."""
@@ -152,7 +154,8 @@ class NativeCode:
     @property
     def status(self) -> PlanStatus:
         """Who answers the next call."""
-        backend: Literal["native", "numpy"] = "native" if self.is_linked else "numpy"
+        own = self.job.target.backend
+        backend = "numpy" if not self.is_linked else own if own == "portable" else "native"
         return PlanStatus(backend, self.state.reason, self.since, self.refusals)
 
     @property
@@ -165,6 +168,10 @@ class NativeCode:
         """Return ``source``, ``llvm`` or ``assembly``, made in this process; empty where it has no native form."""
         from afx.compiler.native_backend.service.build import text_of
 
+        if self.job.target.backend == "portable":
+            portable: Any = self.state
+            return str(portable.text()) if form == "llvm" else ""
+
         return text_of(self.job.schedule, self.job.target, form)
 
     def renew(self) -> None:
@@ -172,6 +179,17 @@ class NativeCode:
         self._lock = threading.Lock()
         if isinstance(self.state, Compiling):
             self.state = self.state.renewed()
+        elif self.job.target.backend == "portable":
+            portable: Any = self.state
+            portable.renew()
+
+
+def _load_portable() -> Any:
+    """Return the state of portable code, which imports what emits machine code."""
+    with between_forks():
+        from afx.compiler.native_backend.run.portable import Portable
+
+    return Portable
 
 
 # --- Before there is machine code: waiting, and compiling
@@ -504,8 +522,11 @@ def native_code(
     target: Target,
     policy: Sequence[AbstractContextManager[None]],
     idle: IdleBuffers,
+    graph: Graph,
 ) -> NativeCode | None:
     """Return the machine code of a plan, still to be made; None where the target wants none or the extra is missing."""
+    if target.backend == "portable":
+        return NativeCode(Job(schedule, target, policy, idle), graph)
     if target.backend == "numpy" or not schedule.instructions or not is_installed():
         return None
     return NativeCode(Job(schedule, target, policy, idle))

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.emit import Blocks
 from afx.compiler.native_backend.llvm.writer import FLUSH_ARM, FLUSH_X86, Flags, Layout, Writer
+from afx.compiler.native_backend.lowering.lower import explain_schedule
 from afx.compiler.native_backend.program.steps import Program
 from afx.compiler.native_backend.service.link import address_of, load_code
 from afx.compiler.native_backend.service.process import service
 from afx.compiler.native_backend.standalone.matrix_loops import each
 from afx.compiler.native_backend.standalone.scalar_loops import define_loop
+from afx.compiler.schedule.schedule import Schedule
+from afx.compiler.target import Target
+from afx.core.graph import Equation, Graph
 
 # --- Code generation for any processor: LLVM IR becomes an object file in the compiling process, and functions in
 # this one
@@ -81,9 +86,10 @@ class StandaloneWriter(Writer):
     keeps_flags = False
     has_python = False
 
-    def __init__(self, *, fuses: bool, size: str) -> None:
+    def __init__(self, *, fuses: bool, size: str, is_portable: bool = False) -> None:
         super().__init__()
-        self.fuses = fuses
+        self.fuses = fuses and not is_portable
+        self.is_portable = is_portable
         self.size = size
 
     def function(self, head: str, body: Callable[[], None]) -> None:
@@ -138,6 +144,7 @@ def emit_function(
     note: bytes = b"",
     has_scalar: bool = False,
     flushes: Literal["x86", "arm"] | None = None,
+    is_portable: bool = False,
 ) -> str:
     """Return the module of a program.
 
@@ -155,11 +162,12 @@ def emit_function(
             behind the other, and returns the only output, a double.
         flushes: the kind of processor whose control register it sets while it runs, so that denormals are zeros; None
             leaves that alone.
+        is_portable: whether its bits depend on the program and what it is given alone.
 
     Raises:
         UnsupportedError: it calls a loop of NumPy that has no form without NumPy.
     """
-    w = StandaloneWriter(fuses=fuses, size=size)
+    w = StandaloneWriter(fuses=fuses, size=size, is_portable=is_portable)
     main = Blocks(w, NO_FLAGS).emit(program.block, "main")
     for loop in sorted(set(program.block.loops), key=lambda loop: loop.symbol):
         w.undeclare(loop.symbol)
@@ -223,3 +231,30 @@ def _scalar(w: Writer, program: Program, name: str, inputs: int) -> None:
 def _constant(name: str, data: bytes) -> str:
     text = "".join([chr(c) if 32 <= c < 127 and c not in (34, 92) else f"\\{c:02X}" for c in data])
     return f'{name} = internal constant [{len(data)} x i8] c"{text}", align {ALIGNMENT}'
+
+
+# --- Refusals: the operation, and the user's line, that a standalone module has no form for
+
+
+def explain_refusal(reason: str, schedule: Schedule, graph: Graph, target: Target) -> tuple[str, str]:
+    """Return why the first operation that has no form has none, and the user's line, as `` at file.py:12`` where it is known."""
+    reasons = [why for _, why in explain_schedule(schedule, target) if why]
+    reason = reasons[0] if reasons else reason
+    source = next((eq.source for eq in _equations(graph) if _names(eq) & set(re.findall(r"\w+", reason))), None)
+    return reason, f" at {source}" if source is not None else ""
+
+
+def _names(eq: Equation) -> set[str]:
+    ufunc = eq.primitive.lowering.ufunc
+    return {eq.primitive.name, *([ufunc.__name__] if ufunc is not None else [])}
+
+
+def _equations(graph: Graph) -> Iterator[Equation]:
+    """Yield the equations of a graph and of those that it holds."""
+    for eq in graph.equations:
+        yield eq
+        for _, value in eq.params:
+            for held in (value, getattr(value, "graph", None), getattr(value, "body", None)):
+                inner = getattr(held, "graph", held)
+                if isinstance(inner, Graph):
+                    yield from _equations(inner)

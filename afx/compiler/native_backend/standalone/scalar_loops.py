@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from afx.compiler.native_backend.functions.lanes import Lanes
+from afx.compiler.native_backend.functions.portable import EXACT, compute
 from afx.compiler.native_backend.llvm.op import EMIT, FLOATS, element_type, read, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
@@ -24,6 +25,8 @@ LIBM = {
     "sinh": "sinh", "tan": "tan", "tanh": "tanh", "erf": "erf", "erfc": "erfc",
 }  # fmt: skip
 DTYPES = {kind: dtype for dtype, kind in FLOATS.items()}
+
+PORTABLE_NAMES = {"lgamma": "gammaln"}
 
 Formula = Callable[..., Lanes]
 
@@ -76,6 +79,11 @@ def _by_table(name: str, dtype: str, kind: str, *xs: Lanes) -> Lanes:
 
 def _by_libm(name: str, *xs: Lanes) -> Lanes:
     w, kind = xs[0].w, xs[0].kind
+    if w.is_portable and name not in EXACT:
+        z = compute(name, xs)
+        if z is None:
+            raise UnsupportedError(f"{PORTABLE_NAMES.get(name, name)} has no portable form")
+        return z
     function = f"@{name}{'f' if kind == 'float' else ''}"
     w.declare(function, f"declare {kind} {function}({', '.join([kind] * len(xs))})")
     return Lanes(w, kind, w.let(f"call {kind} {function}({', '.join([f'{kind} {x.name}' for x in xs])})"))

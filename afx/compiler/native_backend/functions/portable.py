@@ -1,0 +1,643 @@
+"""Portable functions of doubles: sums of two parts, in operations of IEEE 754 that each are rounded by themselves.
+
+Nothing is fused, and no order depends on a processor, so that results have the same bits everywhere. A value between steps is a
+`Pair`, the unevaluated sum of two doubles (Dekker 1971; Knuth's TwoSum), and is rounded once at the end. Floats are computed as
+doubles and rounded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from afx.compiler.native_backend.functions import elementary
+from afx.compiler.native_backend.functions.elementary import (
+    EXP,
+    LN2_HIGH,
+    LN2_LOW,
+    LOG2E,
+    MAGIC,
+    MAGIC_BITS,
+    SIZE,
+    clamp,
+    keep_nan,
+    power_of_two,
+    scale,
+    split_exponent,
+)
+from afx.compiler.native_backend.functions.lanes import Lanes, bits_of
+
+SPLITTER: Final = 134217729.0  # 2^27 + 1: both halves of a double have at most 26 bits (Veltkamp)
+INVERSE_LN2, INVERSE_LN10 = (1.4426950408889634, 2.0355273740931033e-17), (0.4342944819032518, 1.098319650216765e-17)
+LN2, THIRD = (0.6931471805599453, 2.3190468138462996e-17), (0.3333333333333333, 1.850371707708594e-17)
+TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
+HALF_PI, PI = (1.5707963267948966, 6.123233995736766e-17), (3.141592653589793, 1.2246467991473532e-16)
+# π/2 in parts of 33 bits, whose products with 20 bits are exact, and the rest
+HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32)
+# (log((1 + s)/(1 - s)) - 2·s - 2/3·s³) / s⁵ in s² up to 0.02945: 2^-64, by Chebyshev interpolation
+LOG_TAIL = (
+    0.4, 0.28571428571428564, 0.22222222222228444, 0.18181818179652515, 0.1538461576181261, 0.13333296483973292,
+    0.11766815303406082, 0.10456278375778207, 0.10762867423643212,
+)  # fmt: skip
+# (atan t - t) / t³ in t² up to 0.192: 2^-65, likewise
+ATAN_TAIL = (
+    -0.3333333333333333, 0.19999999999999998, -0.14285714285713813, 0.11111111111047837, -0.0909090908647885,
+    0.07692307506036392, -0.06666661577060291, 0.05882258155109606, -0.05261920465468238, 0.04750423246482641,
+    -0.04271993023689977, 0.0364725484203825, -0.025758787585599813, 0.010625679340939873,
+)  # fmt: skip
+# from where a point is near c, and atan c in two parts
+ATAN_NEAR = (
+    (0.4375, 0.5, (0.4636476090008061, 2.2698777452961687e-17)),
+    (0.6875, 1.0, (0.7853981633974483, 3.061616997868383e-17)),
+)
+ROOT_HALF: Final = 0.7071067811865476
+# 2/π in words of 32 bits, behind 64 zero bits
+TWO_OVER_PI: Final = (
+    0x0, 0x0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB, 0xDEBBC561, 0xB7246E3A,
+    0x424DD2E0, 0x06492EEA, 0x09D1921C, 0xFE1DEB1C, 0xB129A73E, 0xE88235F5, 0x2EBB4484, 0xE99C7026, 0xB45F7E41, 0x3991D639,
+    0x835339F4, 0x9C845F8B, 0xBDF9283B, 0x1FF897FF, 0xDE05980F, 0xEF2F118B, 0x5A0A6D1F, 0x6D367ECF, 0x27CB09B7, 0x4F463F66,
+    0x9E5FEA2D, 0x7527BAC7, 0xEBE5F17B, 0x3D0739F7, 0x8A5292EA, 0x6BFB5FB1, 0x1F8D5D08,
+)  # fmt: skip
+WINDOW_WORDS: Final = 6  # of 2/π, whose product with a double's 53 bits leaves 120 bits of the rest of a quarter turn
+
+
+# --- Sums of two parts
+
+
+class Pair(NamedTuple):
+    """A sum of two doubles, of which the second one is below half a unit in the last place of the first."""
+
+    high: Lanes
+    low: Lanes
+
+    def __neg__(self) -> Pair:
+        return Pair(-self.high, -self.low)
+
+    def plus(self, other: Pair) -> Pair:
+        """Return the sum."""
+        high = add(self.high, other.high)
+        return quick(high.high, high.low + self.low + other.low)
+
+    def times(self, other: Pair) -> Pair:
+        """Return the product."""
+        high = multiply(self.high, other.high)
+        return quick(high.high, high.low + (self.high * other.low + self.low * other.high))
+
+    def over(self, other: Pair) -> Pair:
+        """Return the quotient; the divisor is not 0."""
+        quotient = self.high / other.high
+        product = multiply(quotient, other.high)
+        rest = ((self.high - product.high) - product.low + self.low) - quotient * other.low
+        return quick(quotient, rest / other.high)
+
+    def scaled(self, factor: float | Lanes) -> Pair:
+        """Return the product with a power of two."""
+        return Pair(self.high * factor, self.low * factor)
+
+    def root(self) -> Pair:
+        """Return the square root of what is not negative."""
+        high = self.high.unary("sqrt")
+        square = multiply(high, high)
+        is_zero = high.compare("oeq", 0.0)
+        rest = (self.high - square.high) - square.low + self.low
+        return quick(high, is_zero.choose(high.constant(0.0), rest / (is_zero.choose(high.constant(1.0), high) * 2.0)))
+
+    def rounded(self) -> Lanes:
+        """Return the nearest double."""
+        return self.high + self.low
+
+
+def quick(x: Lanes, y: Lanes) -> Pair:
+    """Return a sum whose second term is not larger (Dekker's Fast2Sum)."""
+    total = x + y
+    return Pair(total, y - (total - x))
+
+
+def add(x: Lanes, y: Lanes) -> Pair:
+    """Return a sum of any two (Knuth's TwoSum)."""
+    total = x + y
+    there = total - x
+    return Pair(total, (x - (total - there)) + (y - there))
+
+
+def multiply(x: Lanes, y: Lanes) -> Pair:
+    """Return an exact product of factors below 2^990 (Dekker's, by Veltkamp's halves)."""
+    product = x * y
+    (a, b), (c, d) = _halves(x), _halves(y)
+    return Pair(product, ((a * c - product) + a * d + b * c) + b * d)
+
+
+def _halves(x: Lanes) -> tuple[Lanes, Lanes]:
+    far = x * SPLITTER
+    high = far - (far - x)
+    return high, x - high
+
+
+def pair(x: Lanes, value: tuple[float, float] | Lanes) -> Pair:
+    """Return a constant, or one double, as a pair beside a value."""
+    if isinstance(value, tuple):
+        return Pair(x.constant(value[0]), x.constant(value[1]))
+    return Pair(value, x.constant(0.0))
+
+
+def select(test: Lanes, yes: Pair, no: Pair) -> Pair:
+    """Select by a condition."""
+    return Pair(test.choose(yes.high, no.high), test.choose(yes.low, no.low))
+
+
+def plain(x: Lanes, coefficients: Sequence[float]) -> Lanes:
+    """Return a polynomial by Horner's rule, each operation rounded."""
+    total = x.constant(coefficients[-1])
+    for c in coefficients[-2::-1]:
+        total = total * x + c
+    return total
+
+
+# --- Exponentials
+
+
+def _grow(r: Pair) -> Pair:
+    """Return ``exp(r) - 1`` of r of a size up to 0.35: ``r + r²/2 + r³·tail``."""
+    square = r.times(r)
+    tail = square.high * r.high * plain(r.high, EXP[1:])
+    return r.plus(square.scaled(0.5).plus(pair(tail, tail)))
+
+
+def _reduce(x: Pair) -> tuple[Lanes, Pair]:
+    """Return k and ``r = x - k·log 2``."""
+    shifted = x.high * LOG2E + MAGIC
+    k = shifted - MAGIC
+    rest = add(x.high - k * LN2_HIGH, x.low - k * LN2_LOW)
+    return shifted.bits() - MAGIC_BITS, rest
+
+
+def _exp_of(x: Pair, down: int = 0) -> Lanes:
+    """Return ``exp(x) / 2^down`` for x from -746 to 711."""
+    k, r = _reduce(x)
+    return scale(_grow(r).plus(pair(r.high, r.high.constant(1.0))).rounded(), k - down)
+
+
+def _expm1_of(x: Lanes) -> Pair:
+    """Return ``exp(x) - 1`` for x from -40 to 700."""
+    k, r = _reduce(pair(x, x))
+    two = power_of_two(k)
+    return _grow(r).scaled(two).plus(add(two, x.constant(-1.0)))
+
+
+def exp(x: Lanes) -> Lanes:
+    """Return ``exp(x)``."""
+    near = clamp(x, -746.0, 711.0)
+    return keep_nan(x, _exp_of(pair(x, near)))
+
+
+def exp2(x: Lanes) -> Lanes:
+    """Return ``2^x``."""
+    near = clamp(x, -1080.0, 1030.0)
+    shifted = near + MAGIC
+    r = pair(x, near - (shifted - MAGIC)).times(pair(x, LN2))
+    return keep_nan(x, scale(_grow(r).plus(pair(x, x.constant(1.0))).rounded(), shifted.bits() - MAGIC_BITS))
+
+
+def expm1(x: Lanes) -> Lanes:
+    """Return ``exp(x) - 1``."""
+    z = _expm1_of(clamp(x, -40.0, 700.0)).rounded().copysign(x)
+    z = x.compare("ogt", 700.0).choose(_exp_of(pair(x, clamp(x, -1.0, 711.0))), z)
+    return keep_nan(x, _is_tiny(x).choose(x, z))
+
+
+def _is_tiny(x: Lanes) -> Lanes:
+    """Tell where x² is no part of ``x + x²``."""
+    return (x.bits() & SIZE["double"]).compare("ult", bits_of("double", 2.0**-54))
+
+
+def _absolute(x: Lanes) -> Lanes:
+    return (x.bits() & SIZE["double"]).as_float()
+
+
+def sinh(x: Lanes) -> Lanes:
+    """Return ``sinh(x)``: of ``e = exp(|x|) - 1`` half of ``e + e/(e + 1)``."""
+    size = _absolute(x)
+    e = _expm1_of(clamp(size, -1.0, 40.0))
+    near = e.plus(e.over(e.plus(pair(x, x.constant(1.0))))).scaled(0.5).rounded()
+    far = _exp_of(pair(x, clamp(size, -1.0, 712.0)), 1)
+    z = size.compare("ogt", 40.0).choose(far, near).copysign(x)
+    return keep_nan(x, _is_tiny(x).choose(x, z))
+
+
+def cosh(x: Lanes) -> Lanes:
+    """Return ``cosh(x)``."""
+    size = _absolute(x)
+    one = pair(x, x.constant(1.0))
+    e = _expm1_of(clamp(size, -1.0, 40.0)).plus(one)
+    near = e.plus(one.over(e)).scaled(0.5).rounded()
+    return keep_nan(x, size.compare("ogt", 40.0).choose(_exp_of(pair(x, clamp(size, -1.0, 712.0)), 1), near))
+
+
+def tanh(x: Lanes) -> Lanes:
+    """Return ``tanh(x)``: of ``e = exp(2|x|) - 1`` the quotient ``e/(e + 2)``."""
+    size = clamp(_absolute(x), -1.0, 20.0)
+    e = _expm1_of(size + size)
+    z = e.over(e.plus(pair(x, x.constant(2.0)))).rounded().copysign(x)
+    return keep_nan(x, _is_tiny(x).choose(x, z))
+
+
+def logistic(x: Lanes) -> Lanes:
+    """Return ``1 / (1 + exp(-x))``, by ``exp(-|x|)``."""
+    size = clamp(-_absolute(x), -746.0, 1.0)
+    k, r = _reduce(pair(x, clamp(size, -700.0, 1.0)))
+    one = pair(x, x.constant(1.0))
+    e = _grow(r).plus(one).scaled(power_of_two(k))
+    positive = x.bits().compare("sge", 0)
+    z = select(positive, one, e).over(e.plus(one)).rounded()
+    return keep_nan(x, x.compare("olt", -700.0).choose(_exp_of(pair(x, size)), z))
+
+
+# --- Logarithms
+
+
+def _log_of(x: Lanes, low: Lanes | None = None, is_small: Lanes | None = None) -> Pair:
+    """Return ``log(x + low)`` of positive normal x: ``2·s + 2/3·s³ + s⁵·tail``, with ``s = f/(2 + f)``.
+
+    Where it is small, x is 2^54 times what is asked for.
+    """
+    k, m = split_exponent(x)
+    exponent = (k if is_small is None else is_small.choose(k - 54, k)).to_float()
+    rest = m.constant(0.0) if low is None else low * ((k.constant(1024) - k) << 52).as_float() * 0.5
+    f = add(m - 1.0, rest)
+    s = f.over(add(f.high, f.high.constant(2.0)).plus(pair(x, f.low)))
+    square = s.times(s)
+    cube = s.times(square)
+    tail = cube.high * square.high * plain(square.high, LOG_TAIL)
+    series = s.scaled(2.0).plus(cube.times(pair(x, TWO_THIRDS)).plus(pair(x, tail)))
+    return add(exponent * LN2_HIGH, exponent * LN2_LOW).plus(series)
+
+
+def _log_in(x: Lanes, base: tuple[float, float] | None = None) -> Lanes:
+    is_small = x.compare("olt", 2.0**-1022)
+    up = is_small.choose(x * 2.0**54, x)
+    is_normal = up.compare("ogt", 0.0) & up.compare("olt", math.inf)
+    z = _log_of(is_normal.choose(up, 1.0), None, is_small)
+    number = (z if base is None else z.times(pair(x, base))).rounded()
+    limit = x.compare("oeq", 0.0).choose(x.constant(-math.inf), x.compare("oeq", math.inf).choose(x, math.nan))
+    return is_normal.choose(number, limit)
+
+
+def log(x: Lanes) -> Lanes:
+    """Return ``log(x)``."""
+    return _log_in(x)
+
+
+def log2(x: Lanes) -> Lanes:
+    """Return ``log2(x)``."""
+    return _log_in(x, INVERSE_LN2)
+
+
+def log10(x: Lanes) -> Lanes:
+    """Return ``log10(x)``."""
+    return _log_in(x, INVERSE_LN10)
+
+
+def _log1p_of(x: Pair) -> Pair:
+    """Return ``log(1 + x)`` of finite x above -1."""
+    total = pair(x.high, x.high.constant(1.0)).plus(x)
+    return _log_of(total.high, total.low)
+
+
+def log1p(x: Lanes) -> Lanes:
+    """Return ``log(1 + x)``."""
+    is_inside = x.compare("ogt", -1.0) & x.compare("olt", math.inf)
+    near = is_inside.choose(x, 0.0)
+    limit = x.compare("oeq", -1.0).choose(x.constant(-math.inf), x.compare("oeq", math.inf).choose(x, math.nan))
+    z = is_inside.choose(_log1p_of(pair(x, near)).rounded(), limit)
+    return _is_tiny(x).choose(x, z)
+
+
+def asinh(x: Lanes) -> Lanes:
+    """Return ``asinh(x)``: the logarithm of ``1 + a + a²/(1 + √(1 + a²))`` for ``a = |x|``."""
+    size = _absolute(x)
+    near = size.compare("olt", 2.0**28).choose(size, 1.0)
+    one, square = pair(x, x.constant(1.0)), multiply(near, near)
+    inner = pair(x, near).plus(square.over(one.plus(one.plus(square).root())))
+    is_far = size.compare("oge", 2.0**28) & size.compare("olt", math.inf)
+    far = _log_of(is_far.choose(size, 1.0)).plus(pair(x, LN2))
+    z = select(is_far, far, _log1p_of(inner)).rounded().copysign(x)
+    return (_is_tiny(x) | size.compare("oge", math.inf) | x.compare("uno", x)).choose(x, z)
+
+
+def acosh(x: Lanes) -> Lanes:
+    """Return ``acosh(x)``: the logarithm of ``1 + t + √(2t + t²)`` for ``t = x - 1``."""
+    is_near = x.compare("oge", 1.0) & x.compare("olt", 2.0**28)
+    t = add(is_near.choose(x, 1.0), x.constant(-1.0))
+    near = _log1p_of(t.plus(t.scaled(2.0).plus(t.times(t)).root()))
+    is_far = x.compare("oge", 2.0**28) & x.compare("olt", math.inf)
+    far = _log_of(is_far.choose(x, 1.0)).plus(pair(x, LN2))
+    z = is_near.choose(near.rounded(), x.compare("oeq", math.inf).choose(x, math.nan))
+    return is_far.choose(far.rounded(), z)
+
+
+def atanh(x: Lanes) -> Lanes:
+    """Return ``atanh(x)``: half the logarithm of ``1 + 2a/(1 - a)`` for ``a = |x|``."""
+    size = _absolute(x)
+    is_inside = size.compare("olt", 1.0)
+    a = is_inside.choose(size, 0.5)
+    z = _log1p_of(pair(x, a + a).over(add(x.constant(1.0), -a))).scaled(0.5).rounded()
+    limit = size.compare("oeq", 1.0).choose(x.constant(math.inf), math.nan)
+    return _is_tiny(x).choose(x, is_inside.choose(z, limit).copysign(x))
+
+
+# --- Powers, roots and lengths
+
+
+def power(x: Lanes, y: Lanes) -> Lanes:
+    """Return ``x ** y``, its limits as in C (IEEE 754-2019, 9.2.1)."""
+    size = _absolute(x)
+    is_small = size.compare("olt", 2.0**-1022)
+    up = is_small.choose(size * 2.0**54, size)
+    is_normal = up.compare("ogt", 0.0) & up.compare("olt", math.inf)
+    logarithm = _log_of(is_normal.choose(up, 1.0), None, is_small)
+    rate = y.compare("uno", y).choose(y.constant(0.0), clamp(y, -1e22, 1e22))
+    wanted = logarithm.times(pair(y, rate))
+    bounded = clamp(wanted.high, -746.0, 711.0)
+    is_bounded = bounded.compare("oeq", wanted.high)
+    z = _exp_of(Pair(bounded, is_bounded.choose(wanted.low, 0.0)))
+    # of 0 and infinity
+    grows = y.compare("ogt", 0.0) ^ up.compare("oeq", 0.0)
+    z = is_normal.choose(z, grows.choose(x.constant(math.inf), 0.0))
+    y_size = _absolute(y)
+    is_whole, is_odd = _parity(y_size)
+    is_negative = x.bits().compare("slt", 0)
+    signed = (is_negative & is_odd).choose(-z, z)
+    is_wrong = is_negative & x.compare("olt", 0.0) & size.compare("olt", math.inf) & (is_whole ^ is_whole.constant(1))
+    z = is_wrong.choose(x.constant(math.nan), signed)
+    z = (x.compare("uno", y)).choose(x.constant(math.nan), z)
+    is_one = size.compare("oeq", 1.0) & y_size.compare("oeq", math.inf)
+    return (x.compare("oeq", 1.0) | y.compare("oeq", 0.0) | is_one).choose(x.constant(1.0), z)
+
+
+def _parity(x: Lanes) -> tuple[Lanes, Lanes]:
+    """Return where numbers from 0 on are whole, and where they are odd, by their last bits where those count halves or ones."""
+    bits, half = x.bits(), clamp(x, -1.0, 2.0**51) * 0.5
+    has_halves, has_ones = x.compare("oge", 2.0**51), x.compare("oge", 2.0**52)
+    low, ones = (bits & 1).compare("ne", 0), (bits & 2).compare("ne", 0)
+    is_whole = has_halves.choose(has_ones | (low ^ low.constant(1)), _rint(x).compare("oeq", x))
+    is_odd = has_halves.choose(has_ones.choose(low & x.compare("olt", 2.0**53), ones), _rint(half).compare("une", half))
+    return is_whole, is_whole & is_odd
+
+
+def _rint(x: Lanes) -> Lanes:
+    """Return the nearest integer of what is below 2^51."""
+    return (x + MAGIC) - MAGIC
+
+
+def cbrt(x: Lanes) -> Lanes:
+    """Return the cube root: ``exp(log(x)/3)`` in pairs."""
+    size = _absolute(x)
+    is_small = size.compare("olt", 2.0**-1022)
+    up = is_small.choose(size * 2.0**54, size)
+    is_normal = up.compare("ogt", 0.0) & up.compare("olt", math.inf)
+    z = _exp_of(_log_of(is_normal.choose(up, 1.0)).times(pair(x, THIRD)))
+    z = is_small.choose(z * 2.0**-18, z)
+    return is_normal.choose(z.copysign(x), x)
+
+
+def hypot(x: Lanes, y: Lanes) -> Lanes:
+    """Return ``√(x² + y²)``, of operands that are scaled by the exponent of the larger one."""
+    a, b = _absolute(x), _absolute(y)
+    is_less = a.compare("olt", b)
+    large, small = is_less.choose(b, a), is_less.choose(a, b)
+    is_huge, is_slight = large.compare("ogt", 2.0**500), large.compare("olt", 2.0**-400)
+    factor = is_huge.choose(x.constant(2.0**-600), is_slight.choose(x.constant(2.0**600), 1.0))
+    back = is_huge.choose(x.constant(2.0**600), is_slight.choose(x.constant(2.0**-600), 1.0))
+    large, small = large * factor, small * factor
+    is_apart = small.compare("olt", large * 2.0**-60)
+    small = is_apart.choose(x.constant(0.0), small)
+    is_finite = large.compare("olt", math.inf)
+    large = is_finite.choose(large, 1.0)
+    z = multiply(large, large).plus(multiply(small, small)).root().rounded() * back
+    is_infinite = a.compare("oeq", math.inf) | b.compare("oeq", math.inf)
+    return is_infinite.choose(x.constant(math.inf), x.compare("uno", y).choose(x.constant(math.nan), z))
+
+
+# --- Trigonometry
+
+
+def is_far(x: Lanes) -> Lanes:
+    """Tell where the number of quarter turns has more than 20 bits, or there is none."""
+    return (x.bits() & SIZE["double"]).compare("ugt", bits_of("double", 2.0**20))
+
+
+def _turn(x: Lanes) -> tuple[Lanes, Pair]:
+    """Return the quarter turns, and the rest of them, of numbers up to 2^20."""
+    shifted = x * elementary.TWO_OVER_PI + MAGIC
+    k = shifted - MAGIC
+    first, second, third, last = HALF_PI_PARTS
+    rest = add(x - k * first, -(k * second))
+    rest = rest.plus(add(-(k * third), -(k * last)))
+    return shifted.bits(), rest
+
+
+def _turn_far(x: Lanes) -> tuple[Lanes, Pair]:
+    """Return the same of one finite number beyond, by as many bits of 2/π as count (Payne & Hanek 1983)."""
+    w = x.w
+    words = ", ".join([f"i64 {word}" for word in TWO_OVER_PI])
+    w.declare("two.over.pi", f"@two.over.pi = internal constant [{len(TWO_OVER_PI)} x i64] [{words}], align 8")
+    bits = x.bits() & SIZE["double"]
+    mantissa = (bits & ((1 << 52) - 1)) | (1 << 52)
+    offset = (bits >> 52) - (1075 + 2 - 64)  # of the first bit of 2/π that is no multiple of four turns
+    word, shift = offset >> 5, offset & 31
+    table = [_word(word + k) for k in range(WINDOW_WORDS + 1)]
+    window = [
+        _shifted_right((a << 32) | b, shift.constant(32) - shift) & 0xFFFFFFFF for a, b in itertools.pairwise(table)
+    ]
+    low, high = mantissa & 0xFFFFFFFF, mantissa >> 32
+    limbs = _accumulate([x.bits().constant(0)] * WINDOW_WORDS, window, low)
+    limbs = [*_accumulate(limbs[:-1], window[1:], high), limbs[-1]]
+    top, below = (limbs[0] << 32) | limbs[1], (limbs[2] << 32) | limbs[3]
+    quarters = _shifted_right(top + (1 << 61), top.constant(62))
+    signed = (top << 2) | _shifted_right(below, top.constant(62))
+    part = (signed & -2048).to_float()
+    rest = (signed & 2047).to_float() + _shifted_right(below << 2, top.constant(1)).to_float() * 2.0**-63
+    r = add(part, rest).scaled(2.0**-64).times(pair(x, HALF_PI))
+    is_negative = x.bits().compare("slt", 0)
+    return is_negative.choose(-_as(quarters), quarters), select(is_negative, -r, r)
+
+
+def _as(x: Lanes) -> Lanes:
+    """Return an integer, whose negative is taken by subtraction."""
+    return _Integer(x.w, x.kind, x.name)
+
+
+class _Integer(Lanes):
+    """An integer with a negative."""
+
+    def __neg__(self) -> Lanes:
+        return self.constant(0) - self
+
+
+def _word(number: Lanes) -> Lanes:
+    w = number.w
+    return Lanes(w, "i64", w.let(f"load i64, ptr {w.element('i64', '@two.over.pi', number.name)}, align 8"))
+
+
+def _shifted_right(x: Lanes, count: Lanes) -> Lanes:
+    return Lanes(x.w, x.kind, x.w.let(f"lshr {x.type} {x.name}, {count.name}"))
+
+
+def _accumulate(limbs: Sequence[Lanes], window: Sequence[Lanes], factor: Lanes) -> list[Lanes]:
+    """Return limbs of 32 bits, the highest first, with a product added; what goes beyond the highest is dropped."""
+    carry, results = factor.constant(0), list[Lanes]()
+    for limb, word in zip(reversed(limbs), reversed(window), strict=True):
+        total = _product(word, factor) + limb + carry
+        results.append(total & 0xFFFFFFFF)
+        carry = _shifted_right(total, total.constant(32))
+    return results[::-1]
+
+
+def _product(x: Lanes, y: Lanes) -> Lanes:
+    return Lanes(x.w, x.kind, x.w.let(f"mul {x.type} {x.name}, {y.name}"))
+
+
+def _turned(x: Lanes) -> tuple[Lanes, Pair]:
+    """Return the quarter turns and the rest of any finite number; in loops over vectors of those that are near."""
+    finite = (x.bits() & SIZE["double"]).compare("ult", bits_of("double", math.inf)).choose(x, 0.0)
+    far = is_far(finite)
+    k, r = _turn(far.choose(x.constant(0.0), finite))
+    if x.w.lanes > 1:
+        return k, r
+    k_far, r_far = _turn_far(far.choose(finite, 2.0**20))
+    return far.choose(k_far, k), select(far, r_far, r)
+
+
+def _waves(r: Pair) -> tuple[Pair, Pair]:
+    """Return sine and cosine of r of a size up to π/4, in the forms of fdlibm (Sun Microsystems 1993)."""
+    z = r.high * r.high
+    half = z * 0.5
+    sine = quick(r.high, r.high * z * plain(z, elementary.SIN) + (r.low - half * r.low))
+    square = multiply(r.high, r.high)
+    whole = quick(half.constant(1.0), -(square.high * 0.5))
+    tail = z * z * plain(z, elementary.COS) - r.high * r.low
+    return sine, quick(whole.high, whole.low + (tail - square.low * 0.5))
+
+
+def _wave(x: Lanes, turn: int) -> Lanes:
+    bits, r = _turned(x)
+    sine, cosine = _waves(r)
+    k = bits + turn
+    z = (k & 1).compare("ne", 0).choose(cosine.rounded(), sine.rounded())
+    z = (z.bits() ^ ((k & 2) << 62)).as_float()
+    return (x - x).compare("oeq", 0.0).choose(z, math.nan)
+
+
+def sin(x: Lanes) -> Lanes:
+    """Return ``sin(x)``; zeros keep their sign."""
+    return x.compare("oeq", 0.0).choose(x, _wave(x, 0))
+
+
+def cos(x: Lanes) -> Lanes:
+    """Return ``cos(x)``."""
+    return _wave(x, 1)
+
+
+def tan(x: Lanes) -> Lanes:
+    """Return ``tan(x)``."""
+    bits, r = _turned(x)
+    sine, cosine = _waves(r)
+    is_odd = (bits & 1).compare("ne", 0)
+    z = select(is_odd, -cosine, sine).over(select(is_odd, sine, cosine)).rounded()
+    z = (x - x).compare("oeq", 0.0).choose(z, math.nan)
+    return x.compare("oeq", 0.0).choose(x, z)
+
+
+def _atan_of(t: Pair) -> Pair:
+    """Return ``atan t`` for t from 0 to 1."""
+    origin = pair(t.high, (0.0, 0.0))
+    one = pair(t.high, t.high.constant(1.0))
+    moved, base = t, origin
+    for start, c, value in ATAN_NEAR:
+        is_near = t.high.compare("oge", start)
+        center = pair(t.high, t.high.constant(c))
+        moved = select(is_near, t.plus(-center).over(one.plus(t.scaled(c))), moved)
+        base = select(is_near, pair(t.high, value), base)
+    z = moved.high * moved.high
+    tail = moved.high * z * plain(z, ATAN_TAIL)
+    return base.plus(moved.plus(pair(tail, tail)))
+
+
+def _angle(y: Pair, x: Pair) -> Pair:
+    """Return the angle of a point with coordinates from 0 on, not both of them 0."""
+    is_steep = y.high.compare("ogt", x.high)
+    angle = _atan_of(select(is_steep, x, y).over(select(is_steep, y, x)))
+    return select(is_steep, pair(y.high, HALF_PI).plus(-angle), angle)
+
+
+def atan(x: Lanes) -> Lanes:
+    """Return ``atan(x)``."""
+    size = clamp(_absolute(x), -1.0, 1e300)
+    z = _angle(pair(x, size), pair(x, x.constant(1.0))).rounded().copysign(x)
+    return keep_nan(x, _is_tiny(x).choose(x, z))
+
+
+def atan2(y: Lanes, x: Lanes) -> Lanes:
+    """Return the angle of a point, its limits as in C."""
+    a, b = _absolute(y), _absolute(x)
+    is_less = a.compare("olt", b)
+    large = is_less.choose(b, a)
+    both = a.compare("oeq", math.inf) & b.compare("oeq", math.inf)
+    is_huge, is_slight = large.compare("ogt", 2.0**500), large.compare("olt", 2.0**-400)
+    factor = is_huge.choose(x.constant(2.0**-600), is_slight.choose(x.constant(2.0**600), 1.0))
+    is_infinite = large.compare("oeq", math.inf)
+    axis = a.compare("oeq", math.inf).choose(x.constant(1.0), 0.0)  # beside an infinity what is finite is nothing
+    high = is_infinite.choose(axis, clamp(a * factor, -1.0, 1e300))
+    wide = is_infinite.choose(both.choose(x.constant(1.0), x.constant(1.0) - axis), clamp(b * factor, -1.0, 1e300))
+    wide = large.compare("oeq", 0.0).choose(x.constant(1.0), wide)
+    angle = _angle(pair(x, high), pair(x, wide))
+    angle = select(x.bits().compare("slt", 0), pair(x, PI).plus(-angle), angle)
+    return x.compare("uno", y).choose(x.constant(math.nan), angle.rounded().copysign(y))
+
+
+def _cofactor(x: Lanes) -> Pair:
+    """Return ``√(1 - x²)``."""
+    one = x.constant(1.0)
+    return add(one, -x).times(add(one, x)).root()
+
+
+def asin(x: Lanes) -> Lanes:
+    """Return ``asin(x)``: the angle of ``(√(1 - x²), x)``."""
+    size = _absolute(x)
+    inside = size.compare("ole", 1.0)
+    a = inside.choose(size, 0.5)
+    z = _angle(pair(x, a), _cofactor(a)).rounded().copysign(x)
+    return _is_tiny(x).choose(x, inside.choose(z, math.nan))
+
+
+def acos(x: Lanes) -> Lanes:
+    """Return ``acos(x)``: the angle of ``(x, √(1 - x²))``."""
+    size = _absolute(x)
+    inside = size.compare("ole", 1.0)
+    a = inside.choose(size, 0.5)
+    angle = _angle(_cofactor(a), pair(x, a))
+    angle = select(x.bits().compare("slt", 0), pair(x, PI).plus(-angle), angle)
+    return inside.choose(angle.rounded(), math.nan)
+
+
+# --- Table: by libm's names
+
+Function: TypeAlias = Callable[..., Lanes]
+
+FUNCTIONS: Final[dict[str, Function]] = {
+    "acos": acos, "acosh": acosh, "asin": asin, "asinh": asinh, "atan": atan, "atan2": atan2, "atanh": atanh, "cbrt": cbrt,
+    "cos": cos, "cosh": cosh, "exp": exp, "exp2": exp2, "expm1": expm1, "hypot": hypot, "log": log, "log10": log10,
+    "log1p": log1p, "log2": log2, "pow": power, "sin": sin, "sinh": sinh, "tan": tan, "tanh": tanh,
+}  # fmt: skip
+EXACT: Final = frozenset({"copysign", "fabs", "fmod", "nextafter"})  # of libm, whose results IEEE 754 leaves no choice
+
+
+def compute(name: str, xs: Sequence[Lanes]) -> Lanes | None:
+    """Return a function of floats or doubles under libm's name, None where it has no portable form."""
+    function = FUNCTIONS.get(name)
+    if function is None:
+        return None
+    z = function(*[x.widen() for x in xs])
+    return z if xs[0].kind == "double" else z.rounded()

@@ -1,0 +1,120 @@
+"""Portable machine code: a plan as one function without NumPy, whose bits depend on its graph and arguments alone.
+
+It is compiled when the first call asks for it, and answers every call: neither NumPy's plan nor a library computes results.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from afx.compiler.native_backend.llvm.writer import FACTORIZATION, INDEX
+from afx.compiler.native_backend.lowering.convert import UnsupportedError
+from afx.compiler.native_backend.lowering.lower import lower_schedule
+from afx.compiler.native_backend.program.steps import Program
+from afx.compiler.native_backend.run.job import Job, NumpyPlan
+from afx.compiler.native_backend.standalone.emit import (
+    ALIGNMENT,
+    compile_module,
+    emit_function,
+    explain_refusal,
+    load_function,
+)
+from afx.core.graph import Graph
+from afx.errors import ArgumentError, IndexRangeError
+
+NAME = "portable"
+
+
+class Portable:
+    """The state of a plan that portable code answers, compiled by its first call."""
+
+    reason = ""
+
+    def __init__(self, job: Job, graph: Graph) -> None:
+        self._job = job
+        self._graph = graph
+        self._lock = threading.Lock()
+        self._call: Callable[..., int] | None = None
+        self._outputs: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
+        self._inputs: list[np.dtype[Any]] = []
+        self._work_bytes = 0
+
+    def run(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+        """Return the results of a call.
+
+        Raises:
+            ArgumentError: an operation has no portable form; the message names it and the user's line.
+            IndexRangeError: an index, or a float that becomes an integer, is out of its range.
+            numpy.linalg.LinAlgError: a matrix without the factorization that is asked for.
+        """
+        call = self._call or self.compile()
+        arrays = [np.ascontiguousarray(x, dtype) for x, dtype in zip(values, self._inputs, strict=True)]
+        outs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
+        work = np.empty(self._work_bytes + ALIGNMENT, np.uint8)
+        start = -(-work.ctypes.data // ALIGNMENT) * ALIGNMENT
+        faults = call(*[x.ctypes.data for x in (*arrays, *outs)], start)
+        if faults & FACTORIZATION:
+            raise np.linalg.LinAlgError(
+                "jit: a matrix has no such factorization: it is singular, or not positive definite"
+            )
+        if faults & INDEX:
+            raise IndexRangeError("jit: an index is out of range, or a float does not fit its integer type")
+        return [_canonical(x) for x in outs]
+
+    def compile(self) -> Callable[..., int]:
+        """Compile and link it, unless another thread does, and return what calls it."""
+        with self._lock:
+            function: Any = self._call
+            if function is None:
+                text, program, count = self._emit()
+                _, addresses = loaded = load_function(compile_module(text, "", "", "", True), [NAME])
+                kind = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * (len(self._inputs) + count + 1))
+                function = kind(addresses[NAME])
+                function.loaded = loaded  # the code lives as long as what calls it
+                self._work_bytes = program.block.arena
+                self._call = function
+            call: Callable[..., int] = function
+            return call
+
+    def text(self) -> str:
+        """Return its LLVM IR, before LLVM optimizes it."""
+        return self._emit()[0]
+
+    def renew(self) -> None:
+        """Take a new lock in a forked process."""
+        self._lock = threading.Lock()
+
+    def _emit(self) -> tuple[str, Program, int]:
+        """Return the module of the plan, its program, and the number of its results."""
+        try:
+            with np.errstate(all="ignore"):
+                program, constants = lower_schedule(self._job.schedule, self._job.target, threads=False)
+            inputs = len(self._graph.inputs)
+            results = program.params[inputs : len(program.params) - len(constants)]
+            self._inputs = [v.aval.dtype for v in self._graph.inputs]
+            self._outputs = [(p.shape, np.dtype(p.dtype)) for p in results]
+            return emit_function(program, constants, NAME, is_portable=True), program, len(results)
+        except UnsupportedError as error:
+            self._refuse(str(error))
+
+    def _refuse(self, reason: str) -> NoReturn:
+        reason, where = explain_refusal(reason, self._job.schedule, self._graph, self._job.target)
+        raise ArgumentError(
+            f"jit: an operation has no portable form: got {reason}{where}; compute it outside of the function, or with "
+            'backend="native", whose bits are those of this kind of processor'
+        ) from None
+
+
+def _canonical(x: Any) -> Any:
+    """Return a result whose nan is the positive quiet one without a payload, which processors choose differently."""
+    if x.dtype.kind in "fc":
+        parts = x.view(x.real.dtype) if x.ndim else x.reshape(1).view(x.real.dtype)
+        is_nan = np.isnan(parts)
+        if is_nan.any():
+            parts[is_nan] = np.nan
+    return x if x.ndim else x[()]

@@ -1,0 +1,1 @@
+"""Tests of portable bits: functions beside exact values, and digests over processors."""

@@ -1,0 +1,182 @@
+"""``backend="portable"`` and ``bits="portable"``: one result on every processor, functions within one ulp, clear refusals."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import export, pytree
+from afx.errors import ArgumentError, IndexRangeError
+from afx.export import Machine
+from tests.portable.programs import CASES, digest
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+mp = pytest.importorskip("mpmath", reason="the exact values are mpmath's")
+
+IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
+MACHINES = {
+    "SSE2": Machine("", "x86-64", has_fma=False),
+    "AVX2": Machine("", "haswell"),
+    "AVX-512": Machine("", "skylake-avx512"),
+}
+FLAGS = {"SSE2": "sse2", "AVX2": "avx2", "AVX-512": "avx512dq"}
+EXTREMES = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e-310, 1.0, -1.0, 0.5, 2.0, 1.7e308, -1.7e308]
+)
+RNG = np.random.default_rng(7)
+MIDDLE, WIDE = RNG.uniform(-1, 1, 40), np.exp(RNG.uniform(-600, 600, 40)) * RNG.choice([-1, 1], 40)
+ARGUMENTS: dict[str, Any] = {
+    "exp": 700 * MIDDLE, "exp2": 1020 * MIDDLE, "expm1": np.r_[30 * MIDDLE, 1e-9 * MIDDLE], "sinh": 700 * MIDDLE,
+    "cosh": 30 * MIDDLE, "tanh": np.r_[9 * MIDDLE, 1e-7 * MIDDLE], "log": np.r_[np.abs(WIDE), 1 + 1e-6 * MIDDLE],
+    "log2": np.r_[np.abs(WIDE), 1 + 0.1 * MIDDLE], "log10": np.abs(WIDE), "log1p": np.r_[0.9 * MIDDLE, np.abs(WIDE)],
+    "sin": np.r_[9 * MIDDLE, WIDE, np.pi * np.arange(1, 9)], "cos": np.r_[9 * MIDDLE, WIDE, np.pi * np.arange(1, 9) / 2],
+    "tan": np.r_[9 * MIDDLE, WIDE], "asin": MIDDLE, "acos": np.r_[MIDDLE, 1 - 1e-9 * np.abs(MIDDLE)],
+    "atan": np.r_[3 * MIDDLE, WIDE], "asinh": np.r_[3 * MIDDLE, WIDE], "acosh": 1 + np.abs(np.r_[MIDDLE, WIDE]),
+    "atanh": MIDDLE, "cbrt": np.r_[WIDE, np.arange(1.0, 9) ** 3],
+}  # fmt: skip
+NAMES = {
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "asinh": "arcsinh",
+    "acosh": "arccosh",
+    "atanh": "arctanh",
+}
+
+
+def exact(name: str, x: float) -> Any:
+    """Return a function's value by mpmath."""
+    z = mp.mpf(x)
+    if name == "cbrt":
+        return mp.sign(z) * mp.cbrt(abs(z))
+    if name in ("exp2", "log2"):
+        return mp.mpf(2) ** z if name == "exp2" else mp.log(z) / mp.log(2)
+    return getattr(mp, name)(z)
+
+
+def ulps(result: Any, wanted: Any) -> float:
+    """Return how many units in the last place a result is off."""
+    return float(abs(mp.mpf(float(result)) - wanted) / float(np.spacing(abs(type(result)(float(wanted))))))
+
+
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+def test_functions_are_within_an_ulp(name: str) -> None:
+    """Of float64 within 0.75 ulp of mpmath's values, of float32 within 0.51."""
+    fn = getattr(afx, NAMES.get(name, name))
+    x = ARGUMENTS[name]
+    with mp.workprec(1300):
+        results = np.asarray(afx.jit(fn, backend="portable")(x))
+        assert max(ulps(z, exact(name, v)) for z, v in zip(results, x, strict=True)) < 0.75
+        near = x[np.abs(x) < 80].astype(np.float32)
+        results = np.asarray(afx.jit(fn, backend="portable")(near))
+        normal = np.isfinite(results) & (np.abs(results) > 1e-37)
+        assert max(ulps(z, exact(name, float(v))) for z, v in zip(results[normal], near[normal], strict=True)) < 0.51
+
+
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_limits_are_numpys(name: str, dtype: Any) -> None:
+    """At zeros with their sign, infinities, nan, denormals and the largest numbers."""
+    ufunc = getattr(np, NAMES.get(name, name))
+    with np.errstate(all="ignore"):
+        x = EXTREMES.astype(dtype)
+        wanted = ufunc(x)
+    results = np.asarray(afx.jit(getattr(afx, NAMES.get(name, name)), backend="portable")(x))
+    assert results.dtype == dtype
+    np.testing.assert_array_max_ulp(results[np.isfinite(wanted)], wanted[np.isfinite(wanted)], 2)
+    np.testing.assert_array_equal(results[~np.isfinite(wanted)], wanted[~np.isfinite(wanted)])
+    np.testing.assert_array_equal(np.signbit(results[wanted == 0]), np.signbit(wanted[wanted == 0]))
+
+
+@pytest.mark.parametrize("name", ["power", "arctan2", "hypot"])
+def test_limits_of_two_operands_are_numpys(name: str) -> None:
+    """At each pair of extreme operands."""
+    more = np.r_[EXTREMES, 3.0, -3.0, -2.5, 2.0**53, 2.0**52 + 1, -(2.0**51) - 0.5]
+    x, y = [v.ravel() for v in np.meshgrid(more, more)]
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name)(x, y)
+    results = np.asarray(afx.jit(getattr(afx, name), backend="portable")(x, y))
+    finite = np.isfinite(wanted)
+    np.testing.assert_array_max_ulp(results[finite], wanted[finite], 1)
+    np.testing.assert_array_equal(results[~finite], wanted[~finite])
+    np.testing.assert_array_equal(np.signbit(results[wanted == 0]), np.signbit(wanted[wanted == 0]))
+
+
+def test_powers_are_within_an_ulp() -> None:
+    """Large results, and bases next to 1 with large exponents."""
+    x, y = np.r_[np.abs(WIDE), 1 + 1e-9 * MIDDLE], np.r_[MIDDLE, 1e10 * MIDDLE]
+    results = np.asarray(afx.jit(lambda a, b: a**b, backend="portable")(x, y))
+    with mp.workprec(300):
+        pairs = zip(results, x, y, strict=True)
+        assert max(ulps(z, mp.mpf(float(a)) ** mp.mpf(float(b))) for z, a, b in pairs) < 0.75
+
+
+@pytest.mark.skipif(not IS_X86, reason="the machines are kinds of x86-64")
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_one_digest_on_every_kind_of_processor(name: str) -> None:
+    """SSE2, AVX2 and, where this machine has it, AVX-512 give the bits that ``jit`` gives."""
+    case = CASES[name]
+    known = Path("/proc/cpuinfo").read_text(encoding="utf-8").split() if Path("/proc/cpuinfo").exists() else ["sse2"]
+    jitted = afx.jit(case.fn, backend="portable")(*case.args)
+    wanted = digest([np.asarray(x) for x in pytree.leaves(jitted)])
+    for kind, machine in MACHINES.items():
+        if FLAGS[kind] in known:
+            compiled = export.compile(case.fn, *case.args, target=machine, name="portable_case", bits="portable")
+            found = digest([np.asarray(x) for x in pytree.leaves(compiled(*case.args))])
+            assert found == wanted, kind
+    for x, eager in zip(pytree.leaves(jitted), pytree.leaves(case.fn(*case.args)), strict=True):
+        np.testing.assert_allclose(x, eager, rtol=2e-4 if np.asarray(eager).dtype == np.float32 else 1e-11, atol=1e-6)
+
+
+def test_settings_change_no_bit() -> None:
+    """Neither threads nor the treatment of denormals, which are kept."""
+    case = CASES["sums"]
+    wanted = digest(afx.jit(case.fn, backend="portable")(*case.args))
+    threads = afx.get_threads()
+    try:
+        afx.set_threads(1)
+        afx.set_denormals("flush")
+        assert digest(afx.jit(case.fn, backend="portable")(*case.args)) == wanted
+        halves = afx.jit(lambda x: x * 0.5, backend="portable")(np.full(5000, 1e-39, np.float32))
+        assert (np.asarray(halves) > 0).all()
+    finally:
+        afx.set_threads(threads)
+        afx.set_denormals(None)
+
+
+def test_nan_is_one_pattern() -> None:
+    """The positive quiet one, also where operands have another payload, and of complex numbers' parts."""
+    strange = np.array([0xFFF8000000000123, 0x7FF8000000000001], np.uint64).view(np.float64)
+    results = np.asarray(afx.jit(lambda x: x + 1.0, backend="portable")(strange))
+    np.testing.assert_array_equal(results.view(np.uint64), np.uint64(0x7FF8000000000000))
+
+
+@pytest.mark.parametrize("name", ["gammaln", "erfinv"])
+def test_what_has_no_portable_form_is_refused_by_name(name: str) -> None:
+    """Before anything runs, with the user's line."""
+    fn = getattr(afx.special, name)
+    with pytest.raises(ArgumentError, match=rf"no portable form: got .*{name}.* at .*test_portable\.py:\d+"):
+        afx.jit(lambda x: fn(x) + 1.0, backend="portable")(np.ones(3) / 3)
+
+
+def test_faults_are_errors() -> None:
+    """Indices out of range and singular matrices raise, as in NumPy's plan."""
+    with pytest.raises(IndexRangeError, match="index is out of range"):
+        afx.jit(lambda x, i: x[i], backend="portable")(np.ones(3), np.array([5]))
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        afx.jit(afx.linalg.inv, backend="portable")(np.zeros((3, 3)))
+
+
+def test_wrong_words_are_named() -> None:
+    """Portable bits belong to one function, and keep denormals."""
+    with pytest.raises(ArgumentError, match='keep denormals: got denormals="flush"'):
+        afx.jit(lambda x: x, backend="portable", denormals="flush")
+    with pytest.raises(ArgumentError, match="a back end is one of auto, numpy, native: got 'portable'"):
+        afx.set_backend("portable")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"got .exact"):
+        export.compile(lambda x: x, np.ones(2), bits="exact")  # type: ignore[call-overload,arg-type,unused-ignore]
