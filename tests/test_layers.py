@@ -75,7 +75,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_100,
-    "compiler": 166_000,
+    "compiler": 171_300,
     "control": 27_000,
     "core": 35_500,
     "data": 5_600,
@@ -232,7 +232,7 @@ LOADED_LATE = {
     "afx.compiler.native_backend.service.process": {"afx.compiler.native_backend.service.unit"},
     "afx.compiler.native_backend.run.start": {"afx.compiler.native_backend.service.build"},
     "afx.compiler.native_backend.run.swap": {
-        f"afx.compiler.native_backend.{n}" for n in ("run.start", "service.build", "service.process")
+        f"afx.compiler.native_backend.{n}" for n in ("run.portable", "run.start", "service.build", "service.process")
     },
     "afx": {"afx.moved"},
     "afx.errors": {"afx.tracebacks"},
@@ -444,5 +444,5 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 def test_installed_size() -> None:
     """Installed, afx takes less than 4.6 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 4_800_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 4_900_000
     )
