@@ -61,15 +61,15 @@ class GraphBuilder:
         self._chosen: dict[Primitive, list[Rule]] = {}
         self.makers: dict[int, Equation] = {}
         self.made: set[str] = set()
-        self._words: dict[Primitive, frozenset[str]] = {}
+        self._roles: dict[Primitive, frozenset[str]] = {}
         self._captured: dict[int, Any] = {}
         self._constants: dict[Any, Var] = {}
         self._known: dict[Any, tuple[Atom, ...]] = {}
         self._count = 0
         self._depth = 0
         self._source: Any = None
-        self._quiet: tuple[str, ...] = ()
-        self._quiet_at: dict[int, int] = {}
+        self._ignored: tuple[str, ...] = ()
+        self._ignoring_at: dict[int, int] = {}
 
     # -- what rules ask --
     def defining_equation(self, x: Atom) -> Equation | None:
@@ -133,11 +133,11 @@ class GraphBuilder:
         if rules is None:
             rules = self._rules(p)
         if rules and self._depth < self.target.rewrite_max_depth:
-            words = self._words_of(atoms)
+            roles = self._roles_of(atoms)
             self._depth += 1
             try:
                 for rewrite, needs in rules:
-                    if needs <= words:
+                    if needs <= roles:
                         simpler = rewrite(self, p, atoms, params, aval)
                         if simpler is not None:
                             return simpler
@@ -145,37 +145,37 @@ class GraphBuilder:
                 self._depth -= 1
         return self._emit(p, atoms, params, (aval,))[0]
 
-    def _words_of(self, atoms: tuple[Atom, ...]) -> set[str]:
+    def _roles_of(self, atoms: tuple[Atom, ...]) -> set[str]:
         """Return what rules may need of operands."""
-        words, is_known = set[str](), True
+        roles, is_known = set[str](), True
         for x in atoms:
             if x.__class__ is Literal:
-                words.add("number")
+                roles.add("number")
                 continue
             eq = self.makers.get(x.index)  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a Var
             if eq is None:
                 is_known = is_known and x.index in self._captured  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a variable, by its class
                 continue
             is_known = False
-            words |= self._words[eq.primitive]
-            if "broadcast" in words and eq.inputs[0].__class__ is Literal:
-                words.add("number")
+            roles |= self._roles[eq.primitive]
+            if "broadcast" in roles and eq.inputs[0].__class__ is Literal:
+                roles.add("number")
         if is_known:
-            words.add("known")
-        return words
+            roles.add("known")
+        return roles
 
     def locate(self, eq: Equation) -> None:
         """Let equations from now on have the source and the ignored errors of an equation of the old graph."""
-        self._source, self._quiet = eq.source, eq.ignored_fp_errors
+        self._source, self._ignored = eq.source, eq.ignored_fp_errors
 
     @contextlib.contextmanager
     def ignoring(self, errors: Sequence[str]) -> Generator[None]:
         """Have equations that are entered meanwhile ignore floating-point errors."""
-        before, self._quiet = self._quiet, tuple(errors)
+        before, self._ignored = self._ignored, tuple(errors)
         try:
             yield
         finally:
-            self._quiet = before
+            self._ignored = before
 
     def choose(self, number: Atom, graphs: Sequence[Graph], operands: Sequence[Atom]) -> tuple[Atom, ...]:
         """Enter an equation that runs one of several graphs of the same operands, by its number."""
@@ -186,7 +186,7 @@ class GraphBuilder:
     def equation(self, eq: Equation, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
         """Enter an equation of the old graph with its new operands."""
         p = eq.primitive
-        self._source, self._quiet = eq.source, eq.ignored_fp_errors
+        self._source, self._ignored = eq.source, eq.ignored_fp_errors
         if self.expanding and p.opaque:
             return self._unfolded(p, atoms, eq)
         if p.multiple_results:
@@ -229,18 +229,18 @@ class GraphBuilder:
         known = None if p.has_effects else self._known.get(key)
         if known is None:
             outs = tuple([self.var(a) for a in avals])
-            if p not in self._words:
-                self._words[p] = frozenset(self._name(p)) | ({"involution"} if p.algebra.involution else set())
-                self.made |= self._words[p]
-            eq = Equation(p, atoms, outs, params, self._source, self._quiet)
+            if p not in self._roles:
+                self._roles[p] = frozenset(self._name(p)) | ({"involution"} if p.algebra.involution else set())
+                self.made |= self._roles[p]
+            eq = Equation(p, atoms, outs, params, self._source, self._ignored)
             if eq.ignored_fp_errors:
-                self._quiet_at[outs[0].index] = len(self.equations)
+                self._ignoring_at[outs[0].index] = len(self.equations)
             self.equations.append(eq)
             for var in outs:
                 self.makers[var.index] = eq
             known = self._known[key] = outs
-        elif self._quiet_at and isinstance(known[0], Var) and known[0].index in self._quiet_at:
-            self._narrow_ignored_errors(self._quiet_at[known[0].index])
+        elif self._ignoring_at and isinstance(known[0], Var) and known[0].index in self._ignoring_at:
+            self._narrow_ignored_errors(self._ignoring_at[known[0].index])
         return known
 
     def _operands(self, p: Primitive, atoms: tuple[Atom, ...]) -> tuple[Any, ...]:
@@ -260,7 +260,7 @@ class GraphBuilder:
         """Let an equation that another one equals ignore no more warnings than both do."""
         eq = self.equations[k]
         self.equations[k] = attrs.evolve(
-            eq, ignored_fp_errors=tuple([name for name in eq.ignored_fp_errors if name in self._quiet])
+            eq, ignored_fp_errors=tuple([name for name in eq.ignored_fp_errors if name in self._ignored])
         )
 
 
@@ -356,10 +356,10 @@ def rule(pattern: str, replacement: str, *, when: Callable[[Match], bool] | None
         return None
 
     rewrite.__doc__ = f"{pattern} is {replacement}."
-    return sought.op, Rule(rewrite, frozenset([word for x in sought.operands if (word := _word(x))]))
+    return sought.op, Rule(rewrite, frozenset([role for x in sought.operands if (role := _role(x))]))
 
 
-def _word(x: Expression) -> str:
+def _role(x: Expression) -> str:
     """Return what an operand must be, in the words of `Rule.needs`; an empty text where it may be anything."""
     if isinstance(x, Apply):
         return x.op
@@ -425,8 +425,8 @@ def _matches(b: GraphBuilder, pattern: Expression, x: Atom, names: dict[str, Any
             return False
         return _all_match(b, pattern.operands, eq.inputs, names)
     if isinstance(pattern, Name) and pattern.name not in NUMBERS:
-        held = names.setdefault(pattern.name, x)
-        return held is x or bool(held == x)
+        operand = names.setdefault(pattern.name, x)
+        return operand is x or bool(operand == x)
     n = number_of(b, x)
     if n is None:
         return False

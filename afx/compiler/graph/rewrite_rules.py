@@ -417,9 +417,9 @@ PATTERNS = (
 )
 
 
-def _needing(rewrite: Rewrite, *words: str) -> Rule:
+def _needing(rewrite: Rewrite, *roles: str) -> Rule:
     """Return a rule that is tried where these are among the operands."""
-    return Rule(rewrite, frozenset(words))
+    return Rule(rewrite, frozenset(roles))
 
 
 FUNCTIONS: Mapping[str, Sequence[Rule]] = {
@@ -458,8 +458,8 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
     ),
 }
 RULES: Mapping[str, Sequence[Rule]] = {
-    op: (*[one for found, one in PATTERNS if found == op], *FUNCTIONS.get(op, ()))
-    for op in dict.fromkeys([*FUNCTIONS, *[found for found, _ in PATTERNS]])
+    op: (*[one for name, one in PATTERNS if name == op], *FUNCTIONS.get(op, ()))
+    for op in dict.fromkeys([*FUNCTIONS, *[name for name, _ in PATTERNS]])
 }
 
 
