@@ -122,13 +122,13 @@ class Migration(ast.NodeVisitor):
     """What is to be changed in one file, and what is left."""
 
     def __init__(self, source: str, library: Library) -> None:
-        self.library = library
+        self.library: Library = library
         self.lines: list[bytes] = source.encode().splitlines(keepends=True)
         self.edits: list[Edit] = []
         self.remarks: list[Remark] = []
         self.bound: dict[str, str] = {}  # names of the file that stand for names of the library
         self.imported: set[str] = set()  # packages that the rewritten imports bind by their own names
-        self.named = False  # whether a line says to import afx
+        self.named: bool = False  # whether a line says to import afx
         self.needed: set[str] = set()  # and those that rewritten names ask for
 
     def visit_Import(self, node: ast.Import) -> None:

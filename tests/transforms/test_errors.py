@@ -55,7 +55,7 @@ X = np.array([1.0, 2.0])
         (lambda: afx.grad(lambda x: None)(X), errors.OperandError, ["NoneType"]),
         (lambda: afx.grad(lambda x: x)(1j), errors.DtypeError, ["complex64[]", "afx.vjp"]),
         (lambda: afx.grad(afx.sum)(3), errors.DtypeError, ["argument 0", "int64[]"]),
-        (lambda: afx.grad(lambda x: np.packbits(x))(np.eye(2)), errors.OperandError, ["np.packbits", "derivative"]),
+        (lambda: afx.grad(lambda x: np.busday_count(x, x))(X), errors.OperandError, ["np.busday_count", "derivative"]),
         (lambda: afx.grad(lambda x: math.sin(x))(1.0), errors.ConcreteValueError, ["float", "stop_gradient"]),
         (lambda: afx.grad(lambda x: pickle.dumps(x))(1.0), errors.ConcreteValueError, ["pickle"]),
         (lambda: afx.jit(lambda x: x[x > 0])(X), errors.ConcreteValueError, ["mask", "test_errors.py"]),

@@ -204,7 +204,7 @@ class Waiting:
 
     def __init__(self, job: Job, *, trusts: bool = True) -> None:
         """Take whether what earlier processes found is believed: that NumPy's calls were faster."""
-        self.reason = AWAITED if job.is_awaited else SHORT
+        self.reason: str = AWAITED if job.is_awaited else SHORT
         self._trusts = trusts
         self._has_begun = self._has_looked = False
         self._seconds = 0.0
@@ -265,8 +265,8 @@ class Compiling:
     reason = "it is being compiled"
 
     def __init__(self, waiting: Waiting, arrived: Arrival | None = None) -> None:
-        self.waiting = waiting
-        self.ready = threading.Event()
+        self.waiting: Waiting = waiting
+        self.ready: threading.Event = threading.Event()
         self._arrived = arrived
         self._linking = threading.Lock()
 
@@ -345,7 +345,7 @@ class OnTrial:
     reason = "the kernel and NumPy's calls are timed by turns"
 
     def __init__(self, job: Job, kernels: Kernels) -> None:
-        self.kernels = kernels
+        self.kernels: Kernels = kernels
         self._trial = Trial(kernels.run, job.target.native)
 
     def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
@@ -380,8 +380,8 @@ class Faltering:
     __slots__ = ("refused", "state")
 
     def __init__(self, state: Linked | OnTrial) -> None:
-        self.state = state
-        self.refused = 0
+        self.state: Linked | OnTrial = state
+        self.refused: int = 0
 
     @property
     def reason(self) -> str:
@@ -402,7 +402,7 @@ class Refused:
     __slots__ = ("reason",)
 
     def __init__(self, reason: str) -> None:
-        self.reason = reason
+        self.reason: str = reason
 
     def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
         """Leave a call to NumPy's plan."""
@@ -416,8 +416,8 @@ class Doubted(Refused):
 
     def __init__(self, job: Job, kernels: Kernels) -> None:
         super().__init__(FASTER_BY_NUMPY)
-        self.kernels = kernels
-        self.end = time.perf_counter() + job.target.native.trial_again_seconds
+        self.kernels: Kernels = kernels
+        self.end: float = time.perf_counter() + job.target.native.trial_again_seconds
 
     def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
         """Run NumPy's plan, or another trial."""

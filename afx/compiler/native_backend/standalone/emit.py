@@ -88,9 +88,9 @@ class StandaloneWriter(Writer):
 
     def __init__(self, *, fuses: bool, size: str, is_portable: bool = False) -> None:
         super().__init__()
-        self.fuses = fuses and not is_portable
-        self.is_portable = is_portable
-        self.size = size
+        self.fuses: bool = fuses and not is_portable
+        self.is_portable: bool = is_portable
+        self.size: str = size
 
     def function(self, head: str, body: Callable[[], None]) -> None:
         """Add a function, whose loops are not turned into calls of the C library."""
