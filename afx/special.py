@@ -15,6 +15,7 @@ from afx.ops.special.bessel import (
     exp1,
     expi,
     expn,
+    fresnel,
     i0,
     i0e,
     i1,
@@ -26,6 +27,7 @@ from afx.ops.special.bessel import (
     jv,
     kv,
     kve,
+    sici,
     y0,
     y1,
     yn,
@@ -34,6 +36,7 @@ from afx.ops.special.bessel import (
 )
 from afx.ops.special.distributions import stdtr, stdtrit
 from afx.ops.special.errors import (
+    dawsn,
     entr,
     erf,
     erfc,
@@ -83,6 +86,7 @@ __all__ = [
     "betainccinv",
     "betaincinv",
     "betaln",
+    "dawsn",
     "digamma",
     "entr",
     "erf",
@@ -95,6 +99,7 @@ __all__ = [
     "expit",
     "expn",
     "factorial",
+    "fresnel",
     "gamma",
     "gammainc",
     "gammaincc",
@@ -131,6 +136,7 @@ __all__ = [
     "psi",
     "rel_entr",
     "rgamma",
+    "sici",
     "softmax",
     "stdtr",
     "stdtrit",

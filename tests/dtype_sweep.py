@@ -345,6 +345,8 @@ special.betainccinv(x + 1, y + 1, 0.25)
 special.betaincinv(x + 1, y + 1, 0.25)
 special.expn(2, x)
 special.factorial(x)
+special.fresnel(x)[0]
+special.sici(x + 1)[1]
 special.iv(2, x)
 special.ive(2, x)
 special.jv(2, x)
@@ -363,7 +365,7 @@ special.log_gammainc(x + 1, y + 1)
 special.log_gammaincc(x + 1, y + 1)
 """
 SPECIAL_OF_ONE = """
-digamma entr erf erfc erfcinv erfcx erfinv exp1 expi expit gamma gammaln gammasgn i0 i0e i1 i1e j0 j1
+dawsn digamma entr erf erfc erfcinv erfcx erfinv exp1 expi expit gamma gammaln gammasgn i0 i0e i1 i1e j0 j1
 log_expit log_ndtr logit ndtr ndtri ndtri_exp psi rgamma y0 y1
 """
 SPECIAL_OF_TWO = """

@@ -92,7 +92,7 @@ BUDGETS: dict[str, int] = {
     "optim": 50_000,
     "plot": 4_100,
     "pytree": 10_700,
-    "random": 6_300,
+    "random": 6_550,
     "runtime": 6_800,
     "sample": 12_700,
     "signal": 12_300,

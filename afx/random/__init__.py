@@ -26,16 +26,20 @@ from afx.random.continuous import (
     exponential,
     f,
     gamma,
+    generalized_normal,
     gumbel,
     laplace,
     loggamma,
     logistic,
     lognormal,
+    maxwell,
     pareto,
     rayleigh,
     t,
+    triangular,
     truncated_normal,
     weibull,
+    weibull_min,
 )
 from afx.random.discrete import (
     ball,
@@ -68,6 +72,7 @@ __all__ = [
     "f",
     "fold_in",
     "gamma",
+    "generalized_normal",
     "geometric",
     "gumbel",
     "key",
@@ -75,6 +80,7 @@ __all__ = [
     "loggamma",
     "logistic",
     "lognormal",
+    "maxwell",
     "multinomial",
     "multivariate_normal",
     "negative_binomial",
@@ -89,9 +95,11 @@ __all__ = [
     "sphere",
     "split",
     "t",
+    "triangular",
     "truncated_normal",
     "uniform",
     "weibull",
+    "weibull_min",
 ]
 
 

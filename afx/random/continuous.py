@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, checked_shape
 from afx.errors import ShapeError
+from afx.ops.creation.creation import full
 from afx.ops.elementwise.arithmetic import exp, log, sigmoid, sqrt
-from afx.ops.elementwise.comparison import clip
+from afx.ops.elementwise.comparison import clip, where
 from afx.ops.nn.activations import softmax
 from afx.ops.random.rejection import random_gamma
 from afx.ops.random.uniform_family import random_between, random_draw
@@ -194,6 +195,48 @@ def weibull(
     return z if is_number(width, 1) else z * width
 
 
+weibull_min = weibull
+
+
+def triangular(
+    key: ArrayLike,
+    left: ArrayLike,
+    mode: ArrayLike,
+    right: ArrayLike,
+    shape: ShapeLike = None,
+    *,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Return numbers from ``left`` to ``right`` whose density rises evenly up to ``mode``, and falls evenly behind it.
+
+    They are quantiles, differentiable in all three.
+
+    Args:
+        key: uint32[2].
+        left: the lower bounds.
+        mode: where the density is highest.
+        right: the upper bounds, above the lower ones.
+        shape: of the result; that of the parameters without one.
+        dtype: that of the parameters, or the default dtype.
+
+    Raises:
+        ArgumentError: the three are not in order.
+        ShapeError: the parameters do not broadcast to the shape.
+        DtypeError: the dtype is not a real floating one.
+
+    >>> triangular(afx.random.key(0), 0.0, 1.0, 3.0, 4).shape
+    (4,)
+    """
+    lengths, target, (low, top, high) = resolve_arguments("triangular", key, shape, dtype, left, mode, right)
+    require_order("triangular", low, top)
+    require_order("triangular", top, high)
+    u = random_draw(key, "open", lengths, target)
+    rises = u * (high - low) < top - low
+    rise = low + sqrt(where(rises, u, 0.5) * (high - low) * (top - low))
+    fall = high - sqrt(where(rises, 0.5, 1 - u) * (high - low) * (high - top))
+    return where(rises, rise, fall)
+
+
 def pareto(
     key: ArrayLike,
     concentration: ArrayLike,
@@ -305,6 +348,39 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike = None, *, dtype: DT
     lengths, target, (power,) = resolve_arguments("loggamma", key, shape, dtype, a)
     require_positive("loggamma", "a shape parameter", power)
     return random_gamma(key, power, lengths, target, logarithm=True)
+
+
+def maxwell(
+    key: ArrayLike, shape: ShapeLike = None, scale: ArrayLike = 1.0, *, dtype: DTypeLike | None = None
+) -> Array:
+    """Return Maxwell numbers: the length of a vector of three normal numbers of standard deviation ``scale``.
+
+    Arguments are those of `exponential`.
+
+    >>> maxwell(afx.random.key(0), 3).shape
+    (3,)
+    """
+    lengths, target, (width,) = resolve_arguments("maxwell", key, shape, dtype, scale)
+    require_scale("maxwell", width)
+    z = sqrt(2 * random_gamma(key, full(lengths, 1.5, target), lengths, target))
+    return z if is_number(width, 1) else z * width
+
+
+def generalized_normal(
+    key: ArrayLike, p: ArrayLike, shape: ShapeLike = None, *, dtype: DTypeLike | None = None
+) -> Array:
+    """Return numbers of density ``exp(-|x| ** p)``, normalised, for p above 0; differentiable in p.
+
+    Arguments are those of `gamma`.
+
+    >>> generalized_normal(afx.random.key(0), 3.0, 2).shape
+    (2,)
+    """
+    lengths, target, (power,) = resolve_arguments("generalized_normal", key, shape, dtype, p)
+    require_positive("generalized_normal", "a power", power)
+    first, second = split(key)
+    size = exp(random_gamma(first, 1 / power, lengths, target, logarithm=True) / power)
+    return where(random_draw(second, "uniform", lengths, target) < 0.5, -size, size)
 
 
 def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike = None, *, dtype: DTypeLike | None = None) -> Array:

@@ -16,6 +16,7 @@ from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import binary, unary
 from afx.ops._kinds.special import check_order, parametric, scipy
 from afx.ops.elementwise.arithmetic import exp, sign
+from afx.ops.elementwise.trigonometry import cos, sin, sinc
 from afx.ops.special._incomplete import bell
 from afx.ops.special._quadrature import double, integral
 
@@ -416,6 +417,70 @@ def expi(x: ArrayLike) -> Array:
 
 expi_p: Primitive = unary(
     "expi", scipy("expi"), lambda _z, x: exp(x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
+)
+
+
+def sici(x: ArrayLike) -> tuple[Array, Array]:
+    """Return the sine integral ``∫ sin(t) / t dt`` from 0 to x, and the cosine integral; needs the extra ``scipy``.
+
+    The second is ``γ + log(x) + ∫ (cos(t) - 1) / t dt`` from 0 to x, nan below 0.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> [z.round(4).item() for z in sici(np.float64(1.0))]
+    [0.9461, 0.3374]
+    """
+    return bind1(sine_integral_p, x), bind1(cosine_integral_p, x)
+
+
+def _part(name: str, k: int) -> Callable[..., Any]:
+    """Return one of the results of SciPy's function of a name."""
+
+    def compute(x: Any) -> Any:
+        return scipy(name)(x)[k]
+
+    return double(compute)
+
+
+sine_integral_p: Primitive = unary(
+    "sine_integral", _part("sici", 0), lambda _z, x: sinc(x / math.pi), kinds="f", promotes_to_float=True
+)
+cosine_integral_p: Primitive = unary(
+    "cosine_integral",
+    _part("sici", 1),
+    lambda _z, x: cos(x) / x,
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.2, 4.0),
+)
+
+
+def fresnel(x: ArrayLike) -> tuple[Array, Array]:
+    """Return Fresnel's integrals of ``sin(½πt²)`` and ``cos(½πt²)`` from 0 to x; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> [z.round(4).item() for z in fresnel(np.float64(1.0))]
+    [0.4383, 0.7799]
+    """
+    return bind1(fresnel_sine_p, x), bind1(fresnel_cosine_p, x)
+
+
+fresnel_sine_p: Primitive = unary(
+    "fresnel_sine",
+    _part("fresnel", 0),
+    lambda _z, x: sin(x * x * (math.pi / 2)),
+    kinds="f",
+    promotes_to_float=True,
+)
+fresnel_cosine_p: Primitive = unary(
+    "fresnel_cosine",
+    _part("fresnel", 1),
+    lambda _z, x: cos(x * x * (math.pi / 2)),
+    kinds="f",
+    promotes_to_float=True,
 )
 
 

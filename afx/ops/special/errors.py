@@ -177,6 +177,22 @@ erfcinv_p: Primitive = unary(
 )
 
 
+@register_function
+def dawsn(x: ArrayLike) -> Array:
+    """Return Dawson's integral, ``exp(-x²) ∫₀ˣ exp(t²) dt``; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> dawsn(0.5).round(4)
+    Array(0.4244, dtype=float32)
+    """
+    return bind1(dawsn_p, x)
+
+
+dawsn_p: Primitive = unary("dawsn", scipy("dawsn"), lambda z, x: 1 - 2 * x * z, kinds="f", promotes_to_float=True)
+
+
 # -- the normal distribution --
 @register_function
 def ndtr(x: ArrayLike) -> Array:
