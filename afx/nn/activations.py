@@ -155,7 +155,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     Array([0.  , 0.25, 2.  ], dtype=float32)
     """
     y = asarray(x)
-    return where(y >= 1, y, (clip(y, -1, 1) + 1) ** 2 / 4)
+    return where(y >= 1, y, clip(y + 1.0, 0, 2) ** 2 / 4)
 
 
 def sparse_sigmoid(x: ArrayLike) -> Array:
@@ -164,7 +164,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     >>> sparse_sigmoid(afx.asarray([-2.0, 0.0, 2.0]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return (clip(asarray(x), -1, 1) + 1) / 2
+    return clip(asarray(x) + 1.0, 0, 2) / 2
 
 
 def soft_sign(x: ArrayLike) -> Array:
