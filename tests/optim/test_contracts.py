@@ -266,10 +266,13 @@ def test_eager_steps_ask_for_little() -> None:
     optimizer = optim.adam(0.1)
     params, state = optimizer.step(params, params, optimizer.init(params))
     params, state = optimizer.step(params, params, state)
-    calls = list[str]()
-    sys.setprofile(lambda frame, event, _: calls.append(event) if event == "call" else None)
-    try:
-        optimizer.step(params, params, state)
-    finally:
-        sys.setprofile(None)
-    assert len(calls) <= 400
+    counts = list[int]()
+    for _ in range(3):  # the garbage collector may call finalizers in one of them
+        calls = list[str]()
+        sys.setprofile(lambda frame, event, _, calls=calls: calls.append(event) if event == "call" else None)
+        try:
+            optimizer.step(params, params, state)
+        finally:
+            sys.setprofile(None)
+        counts.append(len(calls))
+    assert min(counts) <= 400

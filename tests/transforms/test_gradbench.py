@@ -28,8 +28,10 @@ SMALL = {
 
 @pytest.fixture(autouse=True)
 def _doubles() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]  # pytest calls it
+    default = afx.get_default_dtype()
     with afx.default_dtype("float64"):
         yield
+    afx.set_default_dtype(default)  # which the kit sets for a whole process
 
 
 def compute(name: str, function: str, library: str = "afx") -> list[np.ndarray[Any, Any]]:

@@ -216,8 +216,8 @@ class Retracing:
         before, self._last = self._last, (values, shape[1], tuple(kinds))
         seen = self._seen.pop(shape, 0) + 1
         self._seen[shape] = seen  # behind all others: the first one is the oldest
-        if len(self._seen) > SHAPES_MAX:
-            del self._seen[next(iter(self._seen))]
+        for old in list(self._seen)[:-SHAPES_MAX]:  # no lock: single calls of a dict are whole
+            self._seen.pop(old, None)
         return before, values, seen
 
     def _log(self, name: str, before: Any, seconds: float) -> None:
