@@ -306,7 +306,7 @@ def _emit(
         return emit_function(
             program, constants, exported.name,
             fuses=machine.has_fma, size=machine.size_type, note=write_note(facts), has_scalar=exported.has_scalar,
-            flushes=flushes, is_portable=target.backend == "portable",
+            flushes=flushes, portable_from=len(exported.inputs) if target.backend == "portable" else None,
         )  # fmt: skip
     except UnsupportedError as error:
         _refuse(str(error), schedule, graph, exported.name, target)

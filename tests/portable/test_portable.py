@@ -150,10 +150,16 @@ def test_settings_change_no_bit() -> None:
 
 
 def test_nan_is_one_pattern() -> None:
-    """The positive quiet one, also where operands have another payload, and of complex numbers' parts."""
-    strange = np.array([0xFFF8000000000123, 0x7FF8000000000001], np.uint64).view(np.float64)
-    results = np.asarray(afx.jit(lambda x: x + 1.0, backend="portable")(strange))
-    np.testing.assert_array_equal(results.view(np.uint64), np.uint64(0x7FF8000000000000))
+    """The positive quiet one, of exports too, also where operands have another payload, and of complex numbers' parts."""
+    wide = np.array([0xFFF8000000000123, 0x7FF8000000000001], np.uint64).view(np.float64)
+    for x in (wide, np.array([0xFFC00001, 0x7FC00000], np.uint32).view(np.float32), wide + 1j * wide):
+        results = [afx.jit(afx.flip, backend="portable")(x)]
+        if x.dtype.kind == "f":
+            results.append(afx.jit(np.negative, backend="portable")(x))
+            results.append(export.compile(np.negative, x, name="f", bits="portable")(x))
+        for parts in [np.asarray(z).view(x.real.dtype) for z in results]:
+            nan, bits = np.array(np.nan, parts.dtype), f"u{parts.itemsize}"
+            np.testing.assert_array_equal(parts.view(bits), nan.view(bits))
 
 
 @pytest.mark.parametrize("name", ["gammaln", "erfinv"])

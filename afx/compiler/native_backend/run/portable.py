@@ -64,7 +64,7 @@ class Portable:
             )
         if faults & INDEX:
             raise IndexRangeError("jit: an index is out of range, or a float does not fit its integer type")
-        return [_canonical(x) for x in outs]
+        return [x if x.ndim else x[()] for x in outs]
 
     def compile(self) -> Callable[..., int]:
         """Compile and link it, unless another thread does, and return what calls it."""
@@ -98,7 +98,7 @@ class Portable:
             results = program.params[inputs : len(program.params) - len(constants)]
             self._inputs = [v.aval.dtype for v in self._graph.inputs]
             self._outputs = [(p.shape, np.dtype(p.dtype)) for p in results]
-            return emit_function(program, constants, NAME, is_portable=True), program, len(results)
+            return emit_function(program, constants, NAME, portable_from=inputs), program, len(results)
         except UnsupportedError as error:
             self._refuse(str(error))
 
@@ -108,13 +108,3 @@ class Portable:
             f"jit: an operation has no portable form: got {reason}{where}; compute it outside of the function, or with "
             'backend="native", whose bits are those of this kind of processor'
         ) from None
-
-
-def _canonical(x: Any) -> Any:
-    """Return a result whose nan is the positive quiet one without a payload, which processors choose differently."""
-    if x.dtype.kind in "fc":
-        parts = x.view(x.real.dtype) if x.ndim else x.reshape(1).view(x.real.dtype)
-        is_nan = np.isnan(parts)
-        if is_nan.any():
-            parts[is_nan] = np.nan
-    return x if x.ndim else x[()]

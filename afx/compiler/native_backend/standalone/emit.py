@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
+import numpy as np
+
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.emit import Blocks
 from afx.compiler.native_backend.llvm.writer import FLUSH_ARM, FLUSH_X86, Flags, Layout, Writer
@@ -144,7 +146,7 @@ def emit_function(
     note: bytes = b"",
     has_scalar: bool = False,
     flushes: Literal["x86", "arm"] | None = None,
-    is_portable: bool = False,
+    portable_from: int | None = None,
 ) -> str:
     """Return the module of a program.
 
@@ -162,12 +164,13 @@ def emit_function(
             behind the other, and returns the only output, a double.
         flushes: the kind of processor whose control register it sets while it runs, so that denormals are zeros; None
             leaves that alone.
-        is_portable: whether its bits depend on the program and what it is given alone.
+        portable_from: the number of its inputs, where its bits shall depend on the program and what it is given alone: the
+            results behind them have one nan.
 
     Raises:
         UnsupportedError: it calls a loop of NumPy that has no form without NumPy.
     """
-    w = StandaloneWriter(fuses=fuses, size=size, is_portable=is_portable)
+    w = StandaloneWriter(fuses=fuses, size=size, is_portable=portable_from is not None)
     main = Blocks(w, NO_FLAGS).emit(program.block, "main")
     for loop in sorted(set(program.block.loops), key=lambda loop: loop.symbol):
         w.undeclare(loop.symbol)
@@ -189,6 +192,8 @@ def emit_function(
         captured = [f"@constant.{k}" for k in range(len(constants))]
         pointers = [*[f"%p{k}" for k in range(count)], *captured, "%work", fault]
         w.call(main, ", ".join([f"ptr {p}" for p in pointers]))
+        for k in range(count if portable_from is None else portable_from, count):
+            _settle_nan(w, f"%p{k}", np.dtype(program.params[k].dtype), math.prod(program.params[k].shape))
         status = w.let(f"load i64, ptr {fault}")
         w.line(f"ret i32 {w.let(f'trunc i64 {status} to i32')}")
 
@@ -202,6 +207,21 @@ def emit_function(
         head = f"double @{name}_scalar(i32 %n, ptr %x, ptr %data)"
         w.function(head, lambda: _scalar(w, program, name, count - 1))
     return w.text()
+
+
+def _settle_nan(w: Writer, pointer: str, dtype: np.dtype[Any], count: int) -> None:
+    """Write the positive quiet nan without a payload for each nan: which one an operation gives is the processor's choice."""
+    if dtype.kind not in "fc":
+        return
+    parts = 2 if dtype.kind == "c" else 1
+    size = dtype.itemsize // parts
+    kind = f"i{8 * size}"
+    nan, limit = [int(np.array(x, f"f{size}").view(f"u{size}")) for x in (np.nan, np.inf)]
+    for i in each(w, 0, count * parts):
+        at = w.element(kind, pointer, i.name)
+        bits = Lanes(w, kind, w.let(f"load {kind}, ptr {at}"))
+        is_nan = (bits & (2 ** (8 * size - 1) - 1)).compare("ugt", limit)
+        w.line(f"store {kind} {is_nan.choose(bits.constant(nan), bits).name}, ptr {at}")
 
 
 def _call_flushed(w: Writer, args: str, *, is_x86: bool) -> None:
