@@ -72,8 +72,8 @@ CASES: dict[str, Case] = {
         (RNG.normal(size=10_007).astype(np.float32),),
     ),
     "draws": Case(
-        lambda x: x + afx.random.normal(afx.random.key(3), (50,)) * afx.random.uniform(afx.random.key(4), (50,)),
-        (np.float64(0.5),),
+        lambda key, x: x + afx.random.normal(key, (50,)) * afx.random.uniform(afx.random.split(key)[1], (50,)),
+        (afx.random.key(3), np.float64(0.5)),
     ),
     "indices": Case(afx.grad(lambda x: afx.sum(x[afx.asarray([3, 1, 3])] ** 3)), (VECTOR,)),
 }
