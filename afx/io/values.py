@@ -116,7 +116,8 @@ class TreeEncoder(Encoder):
             TreeError: a part of afx that `load` would refuse.
         """
         name = super().name(thing, path)
-        if name.startswith("afx") and not (find_public(name) or is_allowed(name)):
+        is_own = name.partition(":")[0].partition(".")[0] == "afx"
+        if is_own and not (find_public(name) or is_allowed(name)):
             raise TreeError(
                 f"save: a part of afx that no file may name, at {path or 'the top'}: got {name}; save the arrays and "
                 "settings that it is made from, or call it in a function of your own module"

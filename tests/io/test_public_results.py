@@ -2,6 +2,7 @@
 
 import functools
 import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -144,3 +145,14 @@ def test_public_functions_come_back_or_are_refused_when_saved(tmp_path: Path) ->
             loaded += 1
     assert loaded > 500
     assert all("a part of afx that no file may name" in text for text in refusals)
+
+
+def test_packages_whose_names_begin_alike_are_no_part_of_afx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's package such as ``afxtools`` is saved, and loaded by those who allow it."""
+    package = ModuleType("afxtools")
+    exec("def wave(x):\n    return x\n", vars(package))
+    monkeypatch.setitem(sys.modules, "afxtools", package)
+    fn = vars(package)["wave"]
+    fn.__module__ = "afxtools"
+    io.save(tmp_path / "thing", functools.partial(fn))
+    assert io.load(tmp_path / "thing", allow=[package]).func is fn
