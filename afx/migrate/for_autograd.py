@@ -355,9 +355,6 @@ def flatten_func(func: Function, example: Any) -> tuple[Function, Function, Any]
 
 
 # --- Functions with derivatives of their own
-RULES: dict[Function, dict[int, Function]] = {}  # rules by function and by argument
-
-
 def primitive(fn: Function) -> Function:
     """Return a function whose derivatives are those that `defvjp` gives it.
 
@@ -377,13 +374,13 @@ def primitive(fn: Function) -> Function:
 
         def backward(residuals: Any, g: Any) -> tuple[Any, ...]:
             ans, args = residuals
-            rules = RULES[run]
             return tuple([rules[n](ans, *args, **kwargs)(g) if n in rules else None for n in range(len(args))])
 
         ruled = custom_vjp(of_places, forward, backward)
         return ruled(*args)
 
-    RULES[run] = {}
+    rules: dict[int, Function] = {}  # by argument
+    run.rules = rules  # type: ignore[attr-defined]  # a function has attributes, which live as long as it
     run.__name__ = getattr(fn, "__name__", "primitive")
     run.__doc__ = fn.__doc__
     return run
@@ -392,7 +389,9 @@ def primitive(fn: Function) -> Function:
 def defvjp(fun: Function, *vjpmakers: Function | None, argnums: Sequence[int] | None = None) -> None:
     """Give a `primitive` its rules, one an argument: ``(ans, *args)`` to a function of the cotangent; None is zero."""
     places = range(len(vjpmakers)) if argnums is None else argnums
-    RULES[fun] = {n: maker for n, maker in zip(places, vjpmakers, strict=False) if maker is not None}
+    rules: dict[int, Function] = getattr(fun, "rules")  # noqa: B009  # that `primitive` gave it
+    rules.clear()
+    rules.update({n: maker for n, maker in zip(places, vjpmakers, strict=False) if maker is not None})
 
 
 def fixed_point(

@@ -1,8 +1,10 @@
 """``python -m afx.migrate autograd PATH`` rewrites programs, which run and print the same, and names what is left."""
 
 import ast
+import gc
 import operator
 import re
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -167,3 +169,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     printed = capsys.readouterr().out
     assert f"{bad}:1: autograd.make_ggnvp: write afx.jvp" in printed
     assert f"{broken}:1: not read as Python" in printed
+
+
+def test_functions_with_rules_live_as_long_as_they_are_used() -> None:
+    """`fixed_point` makes one a call: nothing remembers those, nor the arrays that they hold."""
+    step = for_autograd.primitive(lambda x: x**3)
+    for_autograd.defvjp(step, lambda ans, x: lambda g: g * 3.0 * x**2)
+    assert for_autograd.grad(step)(np.float64(2.0)) == 12.0
+    alive = weakref.ref(step)
+    del step
+    gc.collect()
+    assert alive() is None
