@@ -76,10 +76,10 @@ class Interpolant:
     __slots__ = ()
 
     def _outside(self) -> Extrapolate:
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of function has its own
 
     def _ends(self) -> tuple[Array, Array]:
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of function has its own
 
     def _mode(self, extrapolate: Extrapolate | None) -> Extrapolate:
         mode = self._outside() if extrapolate is None else extrapolate
@@ -119,11 +119,11 @@ class Interpolant:
 
     def antiderivative(self, nu: int = 1) -> Any:
         """Return the antiderivative that is 0 at the first point."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of function has its own
 
     def __call__(self, x: Nested, nu: int = 0, extrapolate: Extrapolate | None = None) -> Array:
         """Return the values at x."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of function has its own
 
 
 # --- Piecewise polynomials
@@ -177,7 +177,6 @@ class PPoly(Interpolant):
         """
         if nu:
             return self.derivative(nu)(x, extrapolate=self._mode(extrapolate))
-        asarray(x)
         at = self._inside(asarray(x, self.x.dtype), self._mode(extrapolate))
         index = clip(searchsorted(stop_gradient(self.x), stop_gradient(at), side="right") - 1, 0, self.x.size - 2)
         step = at - take(self.x, index, axis=0)

@@ -80,11 +80,11 @@ class interp1d:  # SciPy's name
 
     def __call__(self, x: Nested) -> Array:
         """Return the values at x, of any shape."""
-        asarray(x)
         at = asarray(x, self.x.dtype)
         if self.spline is not None:
             values = self.spline(at)
         else:
+            choice("interp1d", "kind", self.kind, tuple(_STEPS))  # which a file may have changed
             breaks = self.x[1:] / 2 + self.x[:-1] / 2 if self.kind == "nearest" else self.x
             side, back = _STEPS[self.kind]
             index = searchsorted(stop_gradient(breaks), stop_gradient(at), side=side) - back  # pyright: ignore[reportArgumentType]  # of the table
@@ -313,8 +313,8 @@ class RBFInterpolator:
         top = concat([rows[:, :n] + column(level, rows) * np.eye(n, dtype=points.dtype), rows[:, n:]], axis=1)
         matrix = concat([top, concat([rows[:, n:].T, asarray(corner)], axis=1)], axis=0)
         right = concat([values, broadcast_to(values[:1] * 0, (len(powers), *values.shape[1:]))], axis=0)
-        found = reshape(solve(matrix, reshape(right, (right.shape[0], -1))), right.shape)
-        object.__setattr__(self, "coefficients", found)
+        weights = reshape(solve(matrix, reshape(right, (right.shape[0], -1))), right.shape)
+        object.__setattr__(self, "coefficients", weights)
 
     def _rows(self, x: Array) -> Array:
         """Return, for each point, the values of all functions."""
@@ -333,5 +333,6 @@ class RBFInterpolator:
         at = asarray(x, self.y.dtype)
         if at.ndim != 2 or at.shape[1] != self.y.shape[1]:
             raise ShapeError(f"RBFInterpolator: points are [m, {self.y.shape[1]}]: got {at.aval}; reshape them")
+        choice("RBFInterpolator", "kernel", self.kernel, tuple(KERNELS))  # which a file may have changed
         flat = reshape(self.coefficients, (self.coefficients.shape[0], -1))
         return reshape(self._rows(at) @ flat, (at.shape[0], *self.coefficients.shape[1:]))

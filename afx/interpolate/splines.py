@@ -75,7 +75,7 @@ class BSpline(Interpolant):
         """
         if nu:
             return self.derivative(nu)(x, extrapolate=self._mode(extrapolate))
-        _given, k = asarray(x), self.k
+        k = self.k
         at = self._inside(asarray(x, self.t.dtype), self._mode(extrapolate))
         inner = stop_gradient(self.t[k : self.t.size - k])
         index = clip(searchsorted(inner, stop_gradient(at), side="right") - 1, 0, inner.size - 2) + k

@@ -227,3 +227,15 @@ def test_bad_input_is_refused_by_name(name: str) -> None:
     call, kind, match = REFUSED[name]
     with pytest.raises(kind, match=match):
         call()
+
+
+def test_methods_that_a_file_made_up_are_named() -> None:
+    """A kind or a kernel that is none is an error of its own, at the call."""
+    points = np.arange(4.0)
+    line, radial = interpolate.interp1d(points, points, "nearest"), interpolate.RBFInterpolator(points[:, None], points)
+    object.__setattr__(line, "kind", "other")
+    object.__setattr__(radial, "kernel", "other")
+    with pytest.raises(errors.ArgumentError, match=r"interp1d: kind is one of .* got 'other'"):
+        line(0.5)
+    with pytest.raises(errors.ArgumentError, match=r"RBFInterpolator: kernel is one of .* got 'other'"):
+        radial([[0.5]])

@@ -99,12 +99,15 @@ class Windows:
     def of(o: Options, shape: Sequence[int]) -> Windows:
         """Return the windows of a node along axes of these lengths."""
         window = o["kernel_shape"]
-        check_size(f"windows of {o.kind}", window)
         strides, sizes = o.get("strides", [1] * len(window)), _spread(o, window)
         pads, ends, ways = _pad_windows(o, shape, sizes), list[tuple[int, int]](), list[list[slice]]()
         holes = o.get("dilations", [1] * len(window))
         for n, (a, b), whole, s, k, d in zip(shape, pads, sizes, strides, window, holes, strict=True):
             room = n + a + b - whole
+            if k < 1 or room < 0:
+                raise ExportError(
+                    f"from_onnx: windows of {o.kind} do not fit: got {window} for {[*shape]} and padding {pads}; mend the model"
+                )
             count = (-(-room // s) if o.get("ceil_mode") else room // s) + 1
             count -= int((count - 1) * s >= n + a)
             ends.append((a, max(b, (count - 1) * s + whole - n - a)))
@@ -492,6 +495,7 @@ def _scan_steps(step: Any, x: Any, inside: Any, states: Any, weights: Any, back:
 def _align_scale(o: Options, x: Any, scale: Any) -> Any:
     axis = o.get("axis", 1)
     if o.get("block_size"):
+        check_size(o.kind, [*scale.shape, o["block_size"]])
         spread = F.repeat(scale, o["block_size"], axis=axis)
         return spread[(slice(None),) * (axis % x.ndim) + (slice(x.shape[axis]),)]
     if scale.ndim == 0 or scale.size == 1:
@@ -580,6 +584,7 @@ def _pair(z: Any, dtype: Any) -> Any:
 def _transform(o: Options, x: Any, length: Any = None, axis: Any = None) -> Any:
     given = o.get("axis", 1) if o.version < 20 else -2 if axis is None else read_ints(axis)[0]
     place, count, z = given % x.ndim, None if length is None else read_ints(length)[0], _unpair(x)
+    check_size("DFT", [count or 0, x.size // max(1, x.shape[place])])
     if o.get("inverse") and o.get("onesided"):
         return F.expand_dims(fft.irfft(z, count, axis=place), -1).astype(x.dtype)
     if o.get("onesided"):

@@ -254,3 +254,23 @@ def test_nodes_that_give_fewer_results_than_they_name_are_refused() -> None:
     steps = bring([node("Loop", ["n", ""], ["y"], body=body)], {}, {"n": np.array(1 << 60)})
     with pytest.raises(ExportError, match="Loop has more than"):
         export.from_onnx(steps)(np.array(1 << 60))
+
+
+@pytest.mark.parametrize(
+    ("made", "known", "message"),
+    [
+        (node("DFT", ["x", "n", "a"], ["y"]), {"n": np.array(1 << 40), "a": np.array(1)}, "DFT has more than"),
+        (
+            node("AveragePool", ["x"], ["y"], kernel_shape=[1 << 13, 1 << 13], ceil_mode=1),
+            {},
+            "windows of AveragePool do not fit",
+        ),
+    ],
+)
+def test_numbers_of_a_file_take_no_memory_before_they_are_checked(
+    made: Any, known: dict[str, Any], message: str
+) -> None:
+    """Lengths of transforms, and windows larger than what they move along, are refused at once."""
+    x = draw(1, 4, 4, 1) if made.op_type != "DFT" else draw(1, 4, 1)
+    with pytest.raises(ExportError, match=message):
+        export.from_onnx(bring([made], known, {"x": x}))(x)
