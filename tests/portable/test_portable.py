@@ -162,6 +162,12 @@ def test_nan_is_one_pattern() -> None:
             np.testing.assert_array_equal(parts.view(bits), nan.view(bits))
 
 
+def test_sorts_are_refused_with_their_dtype() -> None:
+    """The reason names what is sorted."""
+    with pytest.raises(ArgumentError, match=r"sort\.quick of f8 is known to NumPy alone at .*test_portable\.py:\d+"):
+        afx.jit(lambda x: afx.sort(x), backend="portable")(np.ones(3))
+
+
 @pytest.mark.parametrize("name", ["gammaln", "erfinv"])
 def test_what_has_no_portable_form_is_refused_by_name(name: str) -> None:
     """Before anything runs, with the user's line."""
@@ -183,6 +189,6 @@ def test_wrong_words_are_named() -> None:
     with pytest.raises(ArgumentError, match='keep denormals: got denormals="flush"'):
         afx.jit(lambda x: x, backend="portable", denormals="flush")
     with pytest.raises(ArgumentError, match="a back end is one of auto, numpy, native: got 'portable'"):
-        afx.set_backend("portable")  # type: ignore[arg-type]
+        afx.set_backend("portable")  # type: ignore[arg-type]  # a wrong word on purpose
     with pytest.raises(ArgumentError, match=r"got .exact"):
-        export.compile(lambda x: x, np.ones(2), bits="exact")  # type: ignore[call-overload,arg-type,unused-ignore]
+        export.compile(lambda x: x, np.ones(2), bits="exact")  # type: ignore[call-overload,arg-type,unused-ignore]  # a wrong word on purpose

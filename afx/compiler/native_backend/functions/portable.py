@@ -52,7 +52,6 @@ ATAN_NEAR = (
     (0.4375, 0.5, (0.4636476090008061, 2.2698777452961687e-17)),
     (0.6875, 1.0, (0.7853981633974483, 3.061616997868383e-17)),
 )
-ROOT_HALF: Final = 0.7071067811865476
 # 2/π in words of 32 bits, behind 64 zero bits
 TWO_OVER_PI: Final = (
     0x0, 0x0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB, 0xDEBBC561, 0xB7246E3A,
@@ -274,10 +273,15 @@ def _log_of(x: Lanes, low: Lanes | None = None, is_small: Lanes | None = None) -
     return add(exponent * LN2_HIGH, exponent * LN2_LOW).plus(series)
 
 
-def _log_in(x: Lanes, base: tuple[float, float] | None = None) -> Lanes:
+def _lift(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """Return x, 2^54 times as large where it is denormal, whether it is, and whether it is a positive number then."""
     is_small = x.compare("olt", 2.0**-1022)
     up = is_small.choose(x * 2.0**54, x)
-    is_normal = up.compare("ogt", 0.0) & up.compare("olt", math.inf)
+    return up, is_small, up.compare("ogt", 0.0) & up.compare("olt", math.inf)
+
+
+def _log_in(x: Lanes, base: tuple[float, float] | None = None) -> Lanes:
+    up, is_small, is_normal = _lift(x)
     z = _log_of(is_normal.choose(up, 1.0), None, is_small)
     number = (z if base is None else z.times(pair(x, base))).rounded()
     limit = x.compare("oeq", 0.0).choose(x.constant(-math.inf), x.compare("oeq", math.inf).choose(x, math.nan))
@@ -353,9 +357,7 @@ def atanh(x: Lanes) -> Lanes:
 def power(x: Lanes, y: Lanes) -> Lanes:
     """Return ``x ** y``, its limits as in C (IEEE 754-2019, 9.2.1)."""
     size = _absolute(x)
-    is_small = size.compare("olt", 2.0**-1022)
-    up = is_small.choose(size * 2.0**54, size)
-    is_normal = up.compare("ogt", 0.0) & up.compare("olt", math.inf)
+    up, is_small, is_normal = _lift(size)
     logarithm = _log_of(is_normal.choose(up, 1.0), None, is_small)
     rate = y.compare("uno", y).choose(y.constant(0.0), clamp(y, -1e22, 1e22))
     wanted = logarithm.times(pair(y, rate))
@@ -394,12 +396,17 @@ def _rint(x: Lanes) -> Lanes:
 def cbrt(x: Lanes) -> Lanes:
     """Return the cube root: ``exp(log(x)/3)`` in pairs."""
     size = _absolute(x)
-    is_small = size.compare("olt", 2.0**-1022)
-    up = is_small.choose(size * 2.0**54, size)
-    is_normal = up.compare("ogt", 0.0) & up.compare("olt", math.inf)
+    up, is_small, is_normal = _lift(size)
     z = _exp_of(_log_of(is_normal.choose(up, 1.0)).times(pair(x, THIRD)))
     z = is_small.choose(z * 2.0**-18, z)
     return is_normal.choose(z.copysign(x), x)
+
+
+def _center(x: Lanes) -> tuple[Lanes, Lanes]:
+    """Return the power of two that takes a size to where squares are numbers, and the one that takes it back."""
+    is_huge, is_slight = x.compare("ogt", 2.0**500), x.compare("olt", 2.0**-400)
+    up, down = x.constant(2.0**600), x.constant(2.0**-600)
+    return is_huge.choose(down, is_slight.choose(up, 1.0)), is_huge.choose(up, is_slight.choose(down, 1.0))
 
 
 def hypot(x: Lanes, y: Lanes) -> Lanes:
@@ -407,9 +414,7 @@ def hypot(x: Lanes, y: Lanes) -> Lanes:
     a, b = _absolute(x), _absolute(y)
     is_less = a.compare("olt", b)
     large, small = is_less.choose(b, a), is_less.choose(a, b)
-    is_huge, is_slight = large.compare("ogt", 2.0**500), large.compare("olt", 2.0**-400)
-    factor = is_huge.choose(x.constant(2.0**-600), is_slight.choose(x.constant(2.0**600), 1.0))
-    back = is_huge.choose(x.constant(2.0**600), is_slight.choose(x.constant(2.0**-600), 1.0))
+    factor, back = _center(large)
     large, small = large * factor, small * factor
     is_apart = small.compare("olt", large * 2.0**-60)
     small = is_apart.choose(x.constant(0.0), small)
@@ -461,19 +466,7 @@ def _turn_far(x: Lanes) -> tuple[Lanes, Pair]:
     rest = (signed & 2047).to_float() + _shifted_right(below << 2, top.constant(1)).to_float() * 2.0**-63
     r = add(part, rest).scaled(2.0**-64).times(pair(x, HALF_PI))
     is_negative = x.bits().compare("slt", 0)
-    return is_negative.choose(-_as(quarters), quarters), select(is_negative, -r, r)
-
-
-def _as(x: Lanes) -> Lanes:
-    """Return an integer, whose negative is taken by subtraction."""
-    return _Integer(x.w, x.kind, x.name)
-
-
-class _Integer(Lanes):
-    """An integer with a negative."""
-
-    def __neg__(self) -> Lanes:
-        return self.constant(0) - self
+    return is_negative.choose(quarters.constant(0) - quarters, quarters), select(is_negative, -r, r)
 
 
 def _word(number: Lanes) -> Lanes:
@@ -489,14 +482,10 @@ def _accumulate(limbs: Sequence[Lanes], window: Sequence[Lanes], factor: Lanes) 
     """Return limbs of 32 bits, the highest first, with a product added; what goes beyond the highest is dropped."""
     carry, results = factor.constant(0), list[Lanes]()
     for limb, word in zip(reversed(limbs), reversed(window), strict=True):
-        total = _product(word, factor) + limb + carry
+        total = word * factor + limb + carry
         results.append(total & 0xFFFFFFFF)
         carry = _shifted_right(total, total.constant(32))
     return results[::-1]
-
-
-def _product(x: Lanes, y: Lanes) -> Lanes:
-    return Lanes(x.w, x.kind, x.w.let(f"mul {x.type} {x.name}, {y.name}"))
 
 
 def _turned(x: Lanes) -> tuple[Lanes, Pair]:
@@ -585,8 +574,7 @@ def atan2(y: Lanes, x: Lanes) -> Lanes:
     is_less = a.compare("olt", b)
     large = is_less.choose(b, a)
     both = a.compare("oeq", math.inf) & b.compare("oeq", math.inf)
-    is_huge, is_slight = large.compare("ogt", 2.0**500), large.compare("olt", 2.0**-400)
-    factor = is_huge.choose(x.constant(2.0**-600), is_slight.choose(x.constant(2.0**600), 1.0))
+    factor, _ = _center(large)
     is_infinite = large.compare("oeq", math.inf)
     axis = a.compare("oeq", math.inf).choose(x.constant(1.0), 0.0)  # beside an infinity what is finite is nothing
     high = is_infinite.choose(axis, clamp(a * factor, -1.0, 1e300))

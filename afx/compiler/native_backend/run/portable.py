@@ -15,7 +15,6 @@ import numpy as np
 from afx.compiler.native_backend.llvm.writer import FACTORIZATION, INDEX
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import lower_schedule
-from afx.compiler.native_backend.program.steps import Program
 from afx.compiler.native_backend.run.job import Job, NumpyPlan
 from afx.compiler.native_backend.standalone.emit import (
     ALIGNMENT,
@@ -40,8 +39,8 @@ class Portable:
         self._graph = graph
         self._lock = threading.Lock()
         self._call: Callable[..., int] | None = None
-        self._outputs: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
-        self._inputs: list[np.dtype[Any]] = []
+        self._inputs = [v.aval.dtype for v in graph.inputs]
+        self._outputs = [(x.aval.shape, x.aval.dtype) for x in graph.outputs]
         self._work_bytes = 0
 
     def run(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
@@ -71,12 +70,11 @@ class Portable:
         with self._lock:
             function: Any = self._call
             if function is None:
-                text, program, count = self._emit()
+                text, self._work_bytes = self._emit()
                 _, addresses = loaded = load_function(compile_module(text, "", "", "", True), [NAME])
-                kind = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * (len(self._inputs) + count + 1))
+                kind = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * (len(self._inputs) + len(self._outputs) + 1))
                 function = kind(addresses[NAME])
                 function.loaded = loaded  # the code lives as long as what calls it
-                self._work_bytes = program.block.arena
                 self._call = function
             call: Callable[..., int] = function
             return call
@@ -89,16 +87,13 @@ class Portable:
         """Take a new lock in a forked process."""
         self._lock = threading.Lock()
 
-    def _emit(self) -> tuple[str, Program, int]:
-        """Return the module of the plan, its program, and the number of its results."""
+    def _emit(self) -> tuple[str, int]:
+        """Return the module of the plan, and how many bytes of memory it works in."""
         try:
             with np.errstate(all="ignore"):
                 program, constants = lower_schedule(self._job.schedule, self._job.target, threads=False)
-            inputs = len(self._graph.inputs)
-            results = program.params[inputs : len(program.params) - len(constants)]
-            self._inputs = [v.aval.dtype for v in self._graph.inputs]
-            self._outputs = [(p.shape, np.dtype(p.dtype)) for p in results]
-            return emit_function(program, constants, NAME, portable_from=inputs), program, len(results)
+            text = emit_function(program, constants, NAME, portable_from=len(self._inputs))
+            return text, program.block.arena
         except UnsupportedError as error:
             self._refuse(str(error))
 

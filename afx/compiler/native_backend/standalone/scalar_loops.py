@@ -44,7 +44,8 @@ def define_loop(w: Writer, loop: UfuncLoop) -> None:
         return
     formula = _formula(loop)
     if formula is None:
-        raise UnsupportedError(f"{loop.ufunc} of {', '.join(loop.dtypes[:-1])} is known to NumPy alone")
+        operands = loop.dtypes[:-1] or loop.dtypes  # sorts have one array
+        raise UnsupportedError(f"{loop.ufunc} of {', '.join(operands)} is known to NumPy alone")
     w.function(head, lambda: _body(w, loop, formula))
 
 
