@@ -13,7 +13,7 @@ from afx.core.aval import broadcast_shapes, integer, normalize_axes, normalize_a
 from afx.core.dtypes import real_dtype
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, promote_operands, zeros
-from afx.ops.elementwise.complex import conj, imag, real
+from afx.ops.elementwise.complex import conj
 from afx.ops.fft import fft, fftn, ifft, ifftn, irfft, irfftn, rfft, rfftn
 from afx.ops.indexing.gather import gather
 from afx.ops.manipulation.join import concat, moveaxis
@@ -259,12 +259,6 @@ def upfirdn(
 
 def _resample_rows(h: Array, x: Array, up: int, down: int, mode: str, cval: ArrayLike) -> Array:
     """Return one convolution whose channels are the ``up`` samples that follow each other with other phases."""
-    if x.dtype.kind == "c" and h.dtype.kind != "c":
-        parts = [
-            _resample_rows(h, v, up, down, mode, c)
-            for v, c in zip((real(x), imag(x)), (real(cval), imag(cval)), strict=True)
-        ]
-        return parts[0] + 1j * parts[1]
     n, k = x.shape[-1], h.size
     common = math.gcd(up, down)
     up, down, first = up // common, down // common, common

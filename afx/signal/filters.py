@@ -36,12 +36,18 @@ Padtype: TypeAlias = Literal["odd", "even", "constant"] | None
 # --- Recursive filters
 
 
-def _normalize(b: Nested, a: Nested, who: str) -> tuple[Array, Array]:
-    """Return the coefficients of a filter, of one length, the first of the denominator 1."""
+def _coefficients(b: Nested, a: Nested, who: str) -> tuple[Array, Array]:
+    """Return the coefficients of a filter as vectors."""
     num, den = promote_operands(b, a)
-    num, den = reshape(num, (-1,)) if num.ndim == 0 else num, reshape(den, (-1,)) if den.ndim == 0 else den
+    num, den = (reshape(v, (-1,)) if v.ndim == 0 else v for v in (num, den))
     if num.ndim != 1 or den.ndim != 1 or not num.size or not den.size:
         raise ShapeError(f"{who}: coefficients are two vectors: got {num.aval} and {den.aval}; reshape them")
+    return num, den
+
+
+def _normalize(b: Nested, a: Nested, who: str) -> tuple[Array, Array]:
+    """Return the coefficients of a filter, the numerator's of the longer one's length, the first of the denominator 1."""
+    num, den = _coefficients(b, a, who)
     if not is_traced(den) and not np.asarray(den)[0]:
         raise ArgumentError(f"{who}: the denominator begins with a number that is not 0: got a={a!r}; cut it off")
     count = max(num.size, den.size)
@@ -200,10 +206,16 @@ def sosfilt_zi(sos: Nested) -> Array:
     return stack(states)
 
 
+EXTENSIONS: dict[Any, dict[str, Any]] = {  # how signals go on, in the words of `afx.pad`
+    "even": {"mode": "reflect"},
+    "odd": {"mode": "reflect", "reflect_type": "odd"},
+    "constant": {"mode": "edge"},
+}
+
+
 def _extend(x: Array, padtype: Padtype, padlen: Any, place: int, taps: int, who: str) -> tuple[Array, int]:
     """Return a signal that goes on at both ends, and by how much."""
-    modes: dict[Any, Any] = {"odd": ("reflect", "odd"), "even": ("reflect", "even"), "constant": ("edge", "even")}
-    if padtype is not None and padtype not in modes:
+    if padtype is not None and padtype not in EXTENSIONS:
         raise ArgumentError(f"{who}: padtype is 'odd', 'even', 'constant' or None: got {padtype!r}; choose one of them")
     edge = 0 if padtype is None else 3 * taps if padlen is None else integer(padlen, who, "padlen")
     if edge < 0 or x.shape[place] <= edge:
@@ -212,9 +224,8 @@ def _extend(x: Array, padtype: Padtype, padlen: Any, place: int, taps: int, who:
         )
     if not edge:
         return x, 0
-    mode, kind = modes[padtype]
     widths = [(edge, edge) if a == place else (0, 0) for a in range(x.ndim)]
-    return pad(x, widths, mode, reflect_type=kind), edge
+    return pad(x, widths, **EXTENSIONS[padtype]), edge
 
 
 def _run_both_ways(x: Array, edge: int, place: int, run: Callable[[Array, Array], Array]) -> Array:
@@ -312,10 +323,7 @@ def freqz(
     >>> freqz([1.0, 1.0], worN=2)[1].round(3)
     Array([2.+0.j, 1.-1.j], dtype=complex64)
     """
-    num, den = promote_operands(b, a)
-    num, den = (reshape(v, (-1,)) if v.ndim == 0 else v for v in (num, den))
-    if num.ndim != 1 or den.ndim != 1 or not num.size or not den.size:
-        raise ShapeError(f"freqz: coefficients are two vectors: got {num.aval} and {den.aval}; reshape them")
+    num, den = _coefficients(b, a, "freqz")
     dtype = promote((num.dtype, den.dtype), (False, False), True)
     if isinstance(worN, int):
         w = asarray(
@@ -422,18 +430,26 @@ def savgol_coeffs(
     >>> savgol_coeffs(5, 2).round(4)
     Array([-0.0857,  0.3429,  0.4857,  0.3429, -0.0857], dtype=float32)
     """
-    n, order = (
-        integer(window_length, "savgol_coeffs", "window_length"),
-        integer(polyorder, "savgol_coeffs", "polyorder"),
-    )
+    n, order = _check_fit(window_length, polyorder, deriv, "savgol_coeffs")
     place = (n - 1) / 2 if pos is None else pos
-    if not 0 <= order < n or not 0 <= place < n or deriv < 0 or use not in ("conv", "dot"):
+    if not 0 <= place < n or use not in ("conv", "dot"):
         raise ArgumentError(
-            f"savgol_coeffs: a polynomial's order is less than the window's length, and its place lies within: got "
-            f"window_length={n}, polyorder={order}, deriv={deriv}, pos={pos}, use={use!r}; change them"
+            f"savgol_coeffs: the place lies within the window, use is 'conv' or 'dot': got window_length={n}, pos={pos}, "
+            f"use={use!r}; change them"
         )
     weights = _fit_weights(n, order, deriv, [place])[0]
     return asarray(weights[::-1] if use == "conv" else weights, get_default_dtype()) / as_array(delta) ** deriv
+
+
+def _check_fit(window_length: Any, polyorder: Any, deriv: int, who: str) -> tuple[int, int]:
+    """Return the length of a window and the order of its polynomial, which is less."""
+    n, order = integer(window_length, who, "window_length"), integer(polyorder, who, "polyorder")
+    if not 0 <= order < n or deriv < 0:
+        raise ArgumentError(
+            f"{who}: a polynomial's order is less than the window's length, and a derivative's is not negative: got "
+            f"window_length={n}, polyorder={order}, deriv={deriv}; change them"
+        )
+    return n, order
 
 
 def _fit_weights(n: int, order: int, deriv: int, places: Sequence[float]) -> Any:
@@ -476,13 +492,12 @@ def savgol_filter(
     """
     who = "savgol_filter"
     given = as_array(x)
-    place, n = normalize_axis(axis, given.ndim, who), integer(window_length, who, "window_length")
+    place, (n, order) = normalize_axis(axis, given.ndim, who), _check_fit(window_length, polyorder, deriv, who)
     if mode not in ("interp", "mirror", "constant", "nearest", "wrap"):
         raise ArgumentError(f"{who}: no such mode: got {mode!r}; use interp, mirror, constant, nearest or wrap")
-    savgol_coeffs(n, polyorder, deriv)
     dtype = promote((given.dtype,), (False,), True)
     rows = moveaxis(astype(given, dtype), place, -1)
-    middle = _fit_weights(n, polyorder, deriv, [n // 2 if n % 2 else n / 2 - 0.5])[0]
+    middle = _fit_weights(n, order, deriv, [n // 2 if n % 2 else n / 2 - 0.5])[0]
     weights, scale = asarray(middle[::-1], real_dtype(dtype)), as_array(delta) ** deriv
     if mode != "interp":
         return moveaxis(convolve1d(rows, weights, -1, None, mode, cval) / scale, -1, place)
@@ -493,7 +508,7 @@ def savgol_filter(
     z = convolve1d(rows, weights, -1, None, "constant")
     half = n // 2
     ends = [range(half), range(n - half, n)]
-    first, last = (asarray(_fit_weights(n, polyorder, deriv, list(e)).T, real_dtype(dtype)) for e in ends)
+    first, last = (asarray(_fit_weights(n, order, deriv, list(e)).T, real_dtype(dtype)) for e in ends)
     inner = z[..., half : z.shape[-1] - half]
     z = concat([matmul(rows[..., :n], first), inner, matmul(rows[..., rows.shape[-1] - n :], last)], -1)
     return moveaxis(z / scale, -1, place)

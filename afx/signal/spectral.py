@@ -22,17 +22,13 @@ from afx.ops.manipulation.shape import astype
 from afx.ops.reductions.quantiles import median
 from afx.ops.reductions.sums import mean
 from afx.ops.reductions.sums import sum as sum_
+from afx.signal.filters import EXTENSIONS
 from afx.signal.filters import detrend as subtract_trend
 from afx.signal.windows import Window, window_of
 
 Scaling = Literal["density", "spectrum"]
 Trend = Literal["constant", "linear", False]
-EXTENSIONS: dict[Any, dict[str, Any]] = {
-    "even": {"mode": "reflect"},
-    "odd": {"mode": "reflect", "reflect_type": "odd"},
-    "constant": {"mode": "edge"},
-    "zeros": {"mode": "constant"},
-}
+BOUNDARIES: dict[Any, dict[str, Any]] = {**EXTENSIONS, "zeros": {"mode": "constant"}}
 
 
 class Segments(NamedTuple):
@@ -230,11 +226,11 @@ def stft(
     rows, place = _signal(x, axis, who)
     dtype, onesided = real_dtype(rows.dtype), return_onesided and rows.dtype.kind != "c"
     cut = _segments(rows.shape[-1], window, nperseg, noverlap, nfft, dtype, who)
-    if boundary is not None and boundary not in EXTENSIONS:
-        raise ArgumentError(f"{who}: no such boundary: got {boundary!r}; use one of {', '.join(EXTENSIONS)} or None")
+    if boundary is not None and boundary not in BOUNDARIES:
+        raise ArgumentError(f"{who}: no such boundary: got {boundary!r}; use one of {', '.join(BOUNDARIES)} or None")
     lead, half = [(0, 0)] * (rows.ndim - 1), cut.length // 2
     if boundary is not None:
-        rows = pad(rows, [*lead, (half, half)], **EXTENSIONS[boundary])
+        rows = pad(rows, [*lead, (half, half)], **BOUNDARIES[boundary])
     if padded:
         rows = pad(rows, [*lead, (0, (-(rows.shape[-1] - cut.length) % cut.step) % cut.length)])
     z = _transform(rows, cut, detrend, onesided) * sqrt(_scale(cut, fs, scaling, who))

@@ -13,12 +13,12 @@ from afx.core.aval import integer
 from afx.core.dtypes import check_dtype, get_default_dtype
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import Nested, as_array
+from afx.ops.creation.windows import taper
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import exp, sqrt
+from afx.ops.elementwise.arithmetic import exp
 from afx.ops.elementwise.comparison import maximum, minimum, where
 from afx.ops.elementwise.trigonometry import cos, sinc
 from afx.ops.manipulation.shape import astype
-from afx.ops.special.bessel import i0
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -76,7 +76,7 @@ WITH_ONE: dict[str, Callable[[Any, int, Any], Any]] = {
     "gaussian": lambda u, m, std: exp(-0.5 * (u * (m - 1) / (2 * std)) ** 2),
     "general_cosine": lambda u, _m, shares: _sum_cosines(u, shares),
     "general_hamming": lambda u, _m, alpha: _sum_cosines(u, (alpha, 1 - alpha)),
-    "kaiser": lambda u, _m, beta: i0(beta * sqrt(maximum(1 - u**2, 0.0))) / i0(beta),
+    "kaiser": lambda u, _m, beta: taper(u, beta),
 }
 WITH_TWO: dict[str, Callable[[Any, int, Any, Any], Any]] = {
     "general_gaussian": lambda u, m, p, sig: exp(-0.5 * abs_(u * (m - 1) / (2 * sig)) ** (2 * p)),

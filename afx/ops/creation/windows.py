@@ -12,6 +12,9 @@ from afx.core.dtypes import check_dtype, get_default_dtype
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ShapeError
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.comparison import maximum
+from afx.ops.manipulation.shape import astype
 from afx.ops.special.bessel import i0
 
 if TYPE_CHECKING:
@@ -86,4 +89,9 @@ def kaiser(M: int, beta: ArrayLike, dtype: DTypeLike | None = None) -> Array:
     count = integer(M, "kaiser", "M")
     x = (np.arange(count) - (count - 1) / 2) / (max(count - 1, 1) / 2)
     target = get_default_dtype() if dtype is None else check_dtype(dtype, "kaiser")
-    return (i0(beta * wrap(np.sqrt(1 - x * x)).astype(beta.dtype)) / i0(beta)).astype(target)
+    return astype(taper(wrap(x).astype(beta.dtype), beta), target)
+
+
+def taper(x: Any, beta: Any) -> Any:
+    """Return Kaiser's window at places from -1 to 1."""
+    return i0(beta * sqrt(maximum(1 - x**2, 0.0))) / i0(beta)
