@@ -106,7 +106,7 @@ def test_refusals() -> None:
     with pytest.raises(ArgumentError, match="zoom: splines have order 0 to 5: got order=6"):
         ndimage.zoom(x, 2, order=6)
     with pytest.raises(ArgumentError, match="shift: no such mode"):
-        ndimage.shift(x, 2, mode="edge")  # type: ignore[arg-type]
+        ndimage.shift(x, 2, mode="edge")  # type: ignore[arg-type]  # a wrong word on purpose
     with pytest.raises(ShapeError, match="map_coordinates: coordinates are float"):
         ndimage.map_coordinates(x, [[0.0]])
     with pytest.raises(DtypeError, match="map_coordinates: coordinates are real"):

@@ -137,11 +137,11 @@ def test_refusals() -> None:
     with pytest.raises(ArgumentError, match="stft: segments have samples of the signal, overlap by less"):
         signal.stft(x, nperseg=8, noverlap=8)
     with pytest.raises(ArgumentError, match="welch: no such scaling: got 'power'"):
-        signal.welch(x, scaling="power")  # type: ignore[arg-type]
+        signal.welch(x, scaling="power")  # type: ignore[arg-type]  # a wrong word on purpose
     with pytest.raises(ArgumentError, match="csd: average is 'mean' or 'median'"):
-        signal.csd(x, x, average="max")  # type: ignore[arg-type]
+        signal.csd(x, x, average="max")  # type: ignore[arg-type]  # a wrong word on purpose
     with pytest.raises(ArgumentError, match="stft: no such boundary"):
-        signal.stft(x, boundary="wrap")  # type: ignore[arg-type]
+        signal.stft(x, boundary="wrap")  # type: ignore[arg-type]  # a wrong word on purpose
     with pytest.raises(ShapeError, match="welch: a signal has samples"):
         signal.welch(x[:0])
     with pytest.raises(ShapeError, match="istft: frequencies and segments have axes of their own"):

@@ -41,7 +41,8 @@ Kind = Literal["symmetric", "lower", "upper"]
 def _vector(x: Nested, who: str, least: int = 0) -> Array:
     y = asarray(x)
     if not y.ndim or y.shape[-1] < least:
-        raise ShapeError(f"{who}: needs a vector of {least} or more numbers: got {y.aval}; reshape it")
+        wanted = f"a vector of {least} or more numbers" if least else "a vector"
+        raise ShapeError(f"{who}: needs {wanted}: got {y.aval}; reshape it")
     return y
 
 
