@@ -206,6 +206,7 @@ def _abstract(index: Aval, *avals: Aval, branches: tuple[CompiledGraph, ...]) ->
 
 
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    """Push tangents through the branches: each becomes its forward mode, and gives a tangent for every output that can move."""
     branches: tuple[CompiledGraph, ...] = params["branches"]
     moving = tuple([t is not None for t in ts[1:]])
     outputs = [a.aval for a in branches[0].graph.outputs]
@@ -233,6 +234,10 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
 def _record(
     xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+    """Return the outputs, the residuals, which are the operands, and the pullback: a switch over the branches' backward passes.
+
+    Each of these computes its branch forward again.
+    """
     branches: tuple[CompiledGraph, ...] = params["branches"]
     moving = wanted[1:]
     outputs = [a.aval for a in branches[0].graph.outputs]

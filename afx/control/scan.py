@@ -121,6 +121,7 @@ def _moving(body: CompiledGraph, counts: tuple[int, int], given: Sequence[bool])
 
 
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    """Push tangents through the loop: one loop that carries values and their tangents side by side."""
     body: CompiledGraph = params["body"]
     counts: tuple[int, int] = params["counts"]
     nk = counts[1]
@@ -155,6 +156,7 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
 def _record(
     xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+    """Return the outputs of a loop that stacks what its backward loop reads, these residuals, and that loop as the pullback."""
     body: CompiledGraph = params["body"]
     counts: tuple[int, int] = params["counts"]
     nc, _ = counts

@@ -288,6 +288,7 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
 def _record(
     xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+    """Return the outputs, the residuals (the operands: the number of steps is not known), and the pullback by `back_p`."""
     loop: WhileLoop = params["loop"]
     consts = tuple(loop.parts(wanted)[1])
 
@@ -448,6 +449,7 @@ def _cotangents_and_masks(values: Sequence[Any], params: Params) -> tuple[Sequen
 def _back_record(
     xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+    """Return the cotangents of a loop as outputs, and their own pullback: the derivative of second order."""
     loop: WhileLoop = params["loop"]
     consts: tuple[bool, ...] = params["consts"]
     n = loop.a + loop.b + len(loop.carry)

@@ -178,6 +178,7 @@ def _sum_scatter(link: Port, slots: int, values: dict[int, Ndarray], what: Colle
 
 
 def _shift(link: Port, slots: int, values: dict[int, Ndarray], what: Collective) -> dict[int, Ndarray]:
+    """Return for each slot of this rank what the slot ``offset`` below it holds: zeros from beyond the first and last."""
     shifted: dict[int, Ndarray] = {}
     sends: list[tuple[Ndarray, int, int]] = []
     receives: list[tuple[Ndarray, int, int]] = []

@@ -229,6 +229,7 @@ def _add(start: Array, weights: tuple[float, ...], vectors: list[Array], scale: 
 
 
 def _step_rodas(system: System, past: Past, h: Array) -> Step:
+    """Take a step of Rodas: linear systems with one matrix, in place of nonlinear ones."""
     field, t, y = system.field, past.t, past.y
 
     def of_time(s: Array) -> Array:
@@ -304,6 +305,7 @@ class Newton:
 
 
 def _step_radau(system: System, past: Past, h: Array) -> Step:
+    """Take a step of Radau IIA of order 5: Newton's method without derivatives, which are attached to its solution."""
     t, y, n = past.t, past.y, past.y.shape[0]
     now, state, start = stop_gradient(t), stop_gradient(y), stop_gradient(past.start)
     scale = stop_gradient(system.atol + system.rtol * abs_(y))

@@ -98,6 +98,11 @@ def find(target: str) -> bool:
 
 
 def _look_up(target: str) -> Any:
+    """Return the object of a dotted name, importing the modules on the way.
+
+    Raises:
+        AttributeError: there is none.
+    """
     root, *names = target.split(".")
     value: Any = importlib.import_module(root)
     path = root

@@ -225,6 +225,7 @@ def _attend_in_blocks(
     bias: Array | None,
     key: Array | None,
 ) -> Array:
+    """Attend with ``size`` queries at a time, so that the scores of all never stand in memory together."""
     length = q.shape[-2]
     count = -(-length // size)
 

@@ -318,6 +318,7 @@ def _select_bits(out: Any, condition: Any, x: Any, y: Any) -> None:
 
 
 def _where_into(out: Any, condition: Any, x: Any, y: Any) -> None:
+    """Write a choice into ``out``, by bits where the condition changes so often that branches cost more."""
     shape = out.shape
     if y.shape == () and x.shape == shape:
         bits = _BITS.get(out.dtype.char)

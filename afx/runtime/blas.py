@@ -180,6 +180,7 @@ def _library() -> Any:
 
 
 def _solver(of_matrices: Any, of_vectors: Any, integer: Any, *, is_complex: bool) -> Solver:
+    """Return a solver of triangular systems in place by the two functions of BLAS, whose argument types it declares."""
     number, pointer = ctypes.c_int, ctypes.c_void_p
     one = (ctypes.c_double * 2)(1.0, 0.0) if is_complex else 1.0
     of_matrices.restype = of_vectors.restype = None

@@ -114,6 +114,11 @@ def lfilter(b: Nested, a: Nested, x: Nested, axis: int = -1, zi: Nested | None =
 
 
 def _filter(b: Array, a: Array, x: Array, axis: int, zi: Any, who: str) -> tuple[Array, Array]:
+    """Filter along an axis, and return the state behind the last sample as well: by convolution where nothing recurs.
+
+    Raises:
+        ShapeError: the state does not fit.
+    """
     place = normalize_axis(axis, x.ndim, who)
     state = None if zi is None else as_array(zi)
     known = [b.dtype, a.dtype, x.dtype, *([] if state is None else [state.dtype])]

@@ -295,6 +295,7 @@ def save_checkpoints(
 
 
 def _save(run: Iterable[Step[S, V]], checkpoints: Checkpoints, every: int, metric: str | None) -> Iterator[Step[S, V]]:
+    """Pass steps on, and save every so many of them, the last one in any case."""
     last: Step[S, V] | None = None
     reader = MetricReader(metric, "save_checkpoints")
     saved = None

@@ -213,6 +213,7 @@ def _close_push(rule: Push, avals: Sequence[Aval], closed: _Closures) -> Push:
 def _close_backward(
     forward: Forward, backward: Backward, avals: Sequence[Aval], outs: Sequence[Aval], closed: _Closures
 ) -> tuple[Forward, Backward]:
+    """Return both rules with the values that they close over as further operands and residuals."""
     n, ends = len(avals), len(outs)
     run, closed_over = closed.lift(lambda *xs: [z for part in forward(xs) for z in part], avals)
     residuals, needed = closed_over[ends:], list[bool]()

@@ -242,6 +242,7 @@ class SharedParts:
         return self._run(fill, own_values, is_refused)
 
     def _run(self, fill: Fill, own_values: OwnValues, is_refused: bool = False) -> list[Ndarray]:
+        """Write and add packet by packet, beside the other ranks; what one of them has refused is told by the result."""
         memory = self._memory
         result = SharedResult(memory, self._layout, self._tag, self._empty_part())
         result.is_refused = is_refused

@@ -256,6 +256,13 @@ class Watch:
             self._compare(other, notice)
 
     def _compare(self, other: int, notice: _Notice) -> None:
+        """Verify that another rank's last notice belongs to this call.
+
+        Raises:
+            CallFailedError: it left this call by an error.
+            PeerLost: it ended its program before.
+            ArgumentError: it waits in another call.
+        """
         rank = self._comm.rank
         if notice.state == FAILED:
             if notice.number == self.number:

@@ -379,6 +379,11 @@ class Carrier:
 
     # -- definitions --
     def _defined(self, value: Any, wish: str) -> str:
+        """Return the text of an object that the module defines, imports or takes from an array file.
+
+        Raises:
+            NoTemplateError: it is of no kind that can be written.
+        """
         kind: Any = value.__class__
         if (
             kind.__module__.startswith("afx.") and getattr(kind, "__slots__", None) == ()

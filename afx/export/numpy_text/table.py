@@ -58,6 +58,7 @@ def _leave(writer: NumpyWriter, spec: WhileSpec | WhileBackSpec, xs: Sequence[st
 
 
 def _while_back(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    """Write the way back of a loop of unknown length: forward once more, keeping each step's residuals, then back over them."""
     spec = writer.walk.control(eq)
     assert isinstance(spec, WhileBackSpec)
     names = writer.walk.names

@@ -85,6 +85,7 @@ def _scan(o: Options, names: Mapping[str, Any], *xs: Any) -> list[Any]:
 
 @operator("Loop", results=MANY)
 def _loop(o: Options, names: Mapping[str, Any], count: Any = None, first: Any = None, *carry: Any) -> Any:
+    """Run ONNX's Loop: a scan where the number of steps is known, steps in Python where it stacks rows, else a `while_loop`."""
     body: Any = o["body"]
     count, first = _settle(count), _settle(first)
     copied = {n.outputs[0]: n.inputs[0] for n in body.nodes if n.kind == "Identity"}

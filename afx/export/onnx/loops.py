@@ -114,6 +114,7 @@ def _test_loop(
 
 @rule("while_loop_backward")
 def _while_back(w: OnnxWriter, *xs: Value) -> list[Value]:
+    """Write the way back of a loop of unknown length: one Loop stacks the residuals, another reads them backwards."""
     spec: WhileBackSpec = _spec(w)
     first, last = spec.tests + spec.consts, spec.tests + spec.consts + spec.carry
     consts, outs = _names(xs[spec.tests : first]), list(w.outs)

@@ -25,6 +25,7 @@ NUMBER = Aval((), np.dtype(np.int64))
 
 
 def _scan(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    """Write a scan as a ``while`` over the step's number, which reads a row of each operand and writes one of each result."""
     spec = writer.walk.control(eq)
     assert isinstance(spec, ScanSpec)
     head = spec.consts + spec.carry
@@ -158,6 +159,7 @@ COMPLEX_LACKS = frozenset({"floor", "ceil", "round"})
 
 
 def _elementwise(p: Primitive) -> T | None:
+    """Return what writes an elementwise op, None where StableHLO has neither an op nor a formula for it."""
     if p.name not in SAME and p.name not in COMPARES and p.name not in FORMULAS and p.name not in SPECIAL:
         return None
 

@@ -54,6 +54,7 @@ def _convert(x: Value, dtype: DType) -> Value:
 
 
 def elementwise_pullback(partial: Partial, arity: int, exact: bool) -> Pullback:
+    """Return the rule ``ct * ∂z/∂x`` of one operand, of which the derivative is a function or a constant sign."""
     if not callable(partial):
         sign = partial
 
@@ -78,6 +79,8 @@ def elementwise_pullback(partial: Partial, arity: int, exact: bool) -> Pullback:
 
 
 def elementwise_jvp(partials: Sequence[Partial], masks: bool, exact: bool) -> Pushforward:
+    """Return the rule ``Σ t * ∂z/∂x`` over the operands that move; with masks, a derivative of 0 takes nothing of its tangent."""
+
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
         total: Value | None = None
         if not exact and len(xs) > 1:

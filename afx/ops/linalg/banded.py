@@ -172,6 +172,11 @@ def _abstract_sparse(values: Aval, rows: Aval, columns: Aval, b: Aval) -> Aval:
 
 
 def _impl_sparse(values: Any, rows: Any, columns: Any, b: Any) -> Any:
+    """Solve by SciPy's SuperLU; nan where a matrix is singular, or holds what is not finite.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+    """
     _abstract_sparse(*[Aval(x.shape, x.dtype) for x in (values, rows, columns, b)])
     try:
         sparse: Any = importlib.import_module("scipy.sparse")

@@ -428,6 +428,7 @@ def _cofactors_abstract(a: Aval, *ts: Aval) -> Aval:
 
 
 def _cofactors_run(a: Any, *ts: Any) -> Any:
+    """Return cofactors, by inverses where all matrices are well conditioned, else by singular values; or their derivatives."""
     _cofactors_abstract(aval_of(a), *map(aval_of, ts))
     if len(ts) > 1:
         return _interpolate_derivative(a, *ts).astype(a.dtype)

@@ -470,6 +470,7 @@ def _push(t: Array, z: tuple[Array, Array, Array], a: Array, *, full: bool) -> t
 def _pull(
     ct: tuple[Array, Array, Array], z: tuple[Array, Array, Array], a: Any, *, full: bool, alive: tuple[Any, Any, Any]
 ) -> Array:
+    """Return the cotangent of a matrix from those of its singular vectors and values (Townsend, 2016)."""
     u, s, vh = z
     v, k = adjoint(vh), s.shape[-1]
     of_u, of_v, values = _living(alive, k)

@@ -146,6 +146,7 @@ def _max_run(x: Any, *, axis: Shape) -> Any:
 
 
 def _max_prepare(x: Aval, *, axis: Shape) -> Into:
+    """Return what writes the largest of each window: a reduction, or by halves along one axis after another where it is short."""
     if not 1 < math.prod(_window(x.shape, axis)) <= SHORT:
 
         def whole(out: Any, x: Any) -> None:
@@ -295,6 +296,7 @@ def _put_run(ct: Any, k: Any, *, axis: Shape, window: Shape) -> Any:
 
 
 def _put_prepare(ct: Aval, k: Aval, *, axis: Shape, window: Shape, xp: Arrays = NUMPY) -> Into:
+    """Return what puts each cotangent at the place ``k`` of its window, and zeros elsewhere."""
     places = _places(window, axis, ct.ndim + len(axis))
     without = np.logical_xor if ct.dtype.kind == "b" else np.subtract
     here, part, rest = np.empty(k.shape, bool), np.empty(k.shape, ct.dtype), np.empty(k.shape, ct.dtype)

@@ -210,6 +210,7 @@ def _sum_kernel(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Sh
 
 
 def _sum_input(xp: Arrays, room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
+    """Add to each input position what the windows over it give back, some examples at a time."""
     window, channels, out = kernel.shape[:-2], kernel.shape[-2], kernel.shape[-1]
     at = list(window_offsets(window, ct.shape[1:-1], stride, dilation))
     positions = math.prod(ct.shape[1:-1])

@@ -139,6 +139,12 @@ def histogram_bin_edges(x: Nested, bins: Bins = 10, range: Ends = None, weights:
 
 
 def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
+    """Return the edges of bins: those given, or even ones by their number or by a rule of NumPy's.
+
+    Raises:
+        ArgumentError: the rule, the range or the order of the edges is wrong.
+        ShapeError: the edges are no vector of two or more.
+    """
     if ends is not None and (len(ends) if is_sequence(ends) else shape_of(ends)) not in (2, (2,)):
         raise ArgumentError(f"{who}: a range is a pair of ends: got {ends!r}; give (low, high)")
     if isinstance(bins, str):
@@ -162,6 +168,11 @@ def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
 
 
 def _even_edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
+    """Return edges of ``bins`` bins of one width, from the range, or from the least to the greatest element.
+
+    Raises:
+        ArgumentError: no bin, or a range that is reversed or not finite.
+    """
     count = integer(bins, who, "bins")
     if count < 1:
         raise ArgumentError(f"{who}: there is 1 bin or more: got bins={bins}; give another number")

@@ -213,6 +213,11 @@ def _spacings(spacing: Sequence[Any], axes: Sequence[int], like: Array) -> list[
 
 
 def _slopes(x: Array, spacing: Any, axis: int, edge_order: int) -> Array:
+    """Return derivatives along an axis by central differences, one-sided at its ends (as `numpy.gradient`).
+
+    Raises:
+        ShapeError: too few samples, or coordinates that do not fit them.
+    """
     n, aval = x.shape[axis], aval_of(spacing, "gradient")
     if n < edge_order + 1:
         raise ShapeError(f"gradient: takes {edge_order + 1} samples or more: got {x.aval} along axis {axis}; give more")

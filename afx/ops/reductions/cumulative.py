@@ -264,6 +264,8 @@ def cummax(x: ArrayLike, axis: int | None = None) -> Array:
 
 
 def _extreme(name: str, ufunc: np.ufunc) -> Primitive:
+    """Return the primitive of a running minimum or maximum."""
+
     def abstract(x: Aval, *, axis: int) -> Aval:
         if x.dtype.kind == "c":
             raise DtypeError(f"{name}: complex numbers have no order: got {x}; take the abs or a part")
@@ -291,35 +293,35 @@ def _extreme(name: str, ufunc: np.ufunc) -> Primitive:
 
 def _extreme_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
     axis = params["axis"]
-    held, news, count = _holders(z, xs[0], axis)
+    attains, begins, count = _holders(z, xs[0], axis)
     # walked backwards, a group begins where the next one began forwards
-    ends = concat([_parts(news, axis, 1)[1], ones_like(_parts(news, axis, 1)[0])], axis=axis)
+    ends = concat([_parts(begins, axis, 1)[1], ones_like(_parts(begins, axis, 1)[0])], axis=axis)
     total = flip(_grouped_sum(flip(ct / count, axis=axis), flip(ends, axis=axis), axis), axis=axis)
-    return to_lower_level(total * held)
+    return to_lower_level(total * attains)
 
 
 def _extreme_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    held, news, count = _holders(z, xs[0], params["axis"])
-    return to_lower_level(_grouped_sum(to_array(ts[0]) * held, news, params["axis"]) / count)
+    attains, begins, count = _holders(z, xs[0], params["axis"])
+    return to_lower_level(_grouped_sum(to_array(ts[0]) * attains, begins, params["axis"]) / count)
 
 
 def _holders(z: Value, x: Value, axis: int) -> tuple[Array, Array, Array]:
     """Return where elements are the extreme so far, where the extreme changes, and how many have been it since."""
     z, x = to_array(z), to_array(x)
     first, later, earlier = _parts(z, axis, 1)
-    news = concat([ones_like(first, bool), later != earlier], axis=axis)
-    held = equal(x, z).astype(x.dtype)
-    return held, news, maximum(_grouped_sum(held, news, axis), 1)  # a nan is not equal to itself
+    begins = concat([ones_like(first, bool), later != earlier], axis=axis)
+    attains = equal(x, z).astype(x.dtype)
+    return attains, begins, maximum(_grouped_sum(attains, begins, axis), 1)  # a nan is not equal to itself
 
 
-def _grouped_sum(v: Array, news: Array, axis: int) -> Array:
-    """Return running sums that begin anew where ``news`` is true: no differences of sums, which would lose digits."""
+def _grouped_sum(v: Array, begins: Array, axis: int) -> Array:
+    """Return running sums that begin anew where ``begins`` is true: no differences of sums, which would lose digits."""
     span = 1
     while span < v.shape[axis]:
         first, later, earlier = _parts(v, axis, span)
-        begun, begin, began = _parts(news, axis, span)
+        begun, begin, began = _parts(begins, axis, span)
         v = concat([first, where(begin, later, earlier + later)], axis=axis)
-        news = concat([begun, begin | began], axis=axis)
+        begins = concat([begun, begin | began], axis=axis)
         span *= 2
     return v
 

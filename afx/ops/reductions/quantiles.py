@@ -244,6 +244,13 @@ def _hundredth(q: Any, who: str) -> Any:
 
 # -- what stands there --
 def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str, *, skipping: bool) -> Array:
+    """Return quantiles along axes, those of ``q`` in front of what is left.
+
+    Raises:
+        ArgumentError: there is no such method.
+        DtypeError: complex numbers.
+        ShapeError: an axis without elements.
+    """
     aval = aval_of(x, who)
     if method not in METHODS:
         raise ArgumentError(f"{who}: no such method: got {method!r}; use one of {', '.join(METHODS)}")

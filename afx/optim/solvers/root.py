@@ -581,6 +581,11 @@ class FixedPointIterate:
 def _march(
     residual: Callable[[Array], Array], start: Array, tolerance: float, memory: int, limit: int
 ) -> FixedPointIterate:
+    """Iterate ``x + residual(x)``, with Anderson's mixing of the last ``memory`` steps.
+
+    After a step whose residual is ``GROWTH`` times as large as the best one, the memory is cleared.
+    """
+
     def status_of(x: Array, r: Array) -> Array:
         small = norm_of(r) <= tolerance * maximum(norm_of(x), 1.0)
         state = choose_status(small, Status.CONVERGED, Status.RUNNING)

@@ -397,6 +397,7 @@ class VjpGraphs:
         return _memoize(self._backs, (marking, key), lambda: self._walk_back(key, marking=marking))
 
     def _walk_back(self, kinds: Sequence[int], *, marking: bool) -> Back:
+        """Return the compiled backward pass for cotangents of these kinds; with ``marking``, the masks of the operands too."""
         backward_trace = GraphTrace("backward pass")
         stand_in = self._residuals.enter(backward_trace)
         tape = Tape("jit")
@@ -459,6 +460,7 @@ def _inline(xs: tuple[Value, ...], params: Params) -> tuple[Value, ...]:
 def _record(
     xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+    """Return the results of a compiled call, its residuals, and its pullback: a call of the compiled backward pass."""
     program: CompiledGraph = params["program"]
     pair = program.vjp_graphs(wanted)
     results = call(pair.forward, *xs)

@@ -211,6 +211,7 @@ class Linearization:
         return [next(rest) if m else None for m in self.moving]
 
     def _pull_inputs(self, outputs: list[Any], cts: list[Value]) -> list[Value]:
+        """Return the cotangents of the inputs; a nan that no seed had is searched for by a second walk."""
         seeds: dict[int, Value] = {}
         for out, ct in zip(outputs, cts, strict=True):
             if isinstance(ct, Tracer):

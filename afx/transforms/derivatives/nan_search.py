@@ -39,6 +39,7 @@ def origin_of_nan(name: str, fn: Callable[..., Any], leaves: Sequence[Any], tree
 
 
 def _search(graph: Graph, inputs: Sequence[Any]) -> Equation | None:
+    """Return the equation that makes a nan of operands without one, walking back from the outputs' nans, or None."""
     values: list[Any] = [*inputs, *[c.value for _, c in graph.constants]]
     for eq in graph.equations:
         operands = [_value(a, values) for a in eq.inputs]
