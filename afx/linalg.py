@@ -25,6 +25,7 @@ from afx.ops.linalg.matrix_functions import expm, fractional_matrix_power, logm,
 from afx.ops.linalg.norms import (
     LstsqResult,
     PolarResult,
+    QdwhResult,
     cond,
     lstsq,
     matrix_norm,
@@ -32,6 +33,7 @@ from afx.ops.linalg.norms import (
     norm,
     pinv,
     polar,
+    qdwh,
     solve_sylvester,
 )
 from afx.ops.linalg.products import cross, kron, matmul, outer, tensordot, vecdot
@@ -47,6 +49,7 @@ from afx.ops.linalg.structured import (
     eigh_tridiagonal,
     expm_frechet,
     fiedler,
+    fiedler_companion,
     hadamard,
     hankel,
     helmert,
@@ -67,17 +70,21 @@ from afx.ops.manipulation.join import matrix_transpose
 from afx.ops.reductions.moments import vector_norm
 from afx.other_names import missing_name
 from afx.transforms.funm import funm
+from afx.transforms.schur_forms import HessenbergResult, SchurResult, hessenberg, rsf2csf, schur
 
 __all__ = [
     "EigResult",
     "EighResult",
+    "HessenbergResult",
     "IterativeResult",
     "LUFactorResult",
     "LUResult",
     "LstsqResult",
     "PolarResult",
     "QRResult",
+    "QdwhResult",
     "SVDResult",
+    "SchurResult",
     "SlogdetResult",
     "bicgstab",
     "block_diag",
@@ -102,12 +109,14 @@ __all__ = [
     "expm",
     "expm_frechet",
     "fiedler",
+    "fiedler_companion",
     "fractional_matrix_power",
     "funm",
     "gmres",
     "hadamard",
     "hankel",
     "helmert",
+    "hessenberg",
     "hilbert",
     "householder_product",
     "inv",
@@ -132,8 +141,11 @@ __all__ = [
     "pascal",
     "pinv",
     "polar",
+    "qdwh",
     "qr",
     "qr_multiply",
+    "rsf2csf",
+    "schur",
     "slogdet",
     "solve",
     "solve_banded",

@@ -434,8 +434,8 @@ LEFT_OUT = {  # what no row calls, by the reason
     "is compared with SciPy in tests/stats": "gaussian_kde",
     "is compared with SciPy in tests/ops/linalg": (
         "block_diag cholesky_update circulant companion convolution_matrix dft eigh_tridiagonal expm_frechet fiedler "
-        "hadamard hankel helmert hilbert householder_product invhilbert invpascal leslie pascal qr_multiply "
-        "symmetric_product toeplitz tridiagonal_solve"
+        "fiedler_companion hadamard hankel helmert hessenberg hilbert householder_product invhilbert invpascal leslie "
+        "pascal qr_multiply qdwh rsf2csf schur symmetric_product toeplitz tridiagonal_solve"
     ),
 }
 

@@ -30,6 +30,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "logm": [Sample((APART + 3 * A / 10,))],
     "nuclear_norm": [Sample((A,)), Sample((A[0, :2],)), Sample((np.eye(3),))],
     "polar": [Sample((A,), {"partial": False}), Sample((A[:, :, :2],), {"partial": True})],
+    "qdwh": [Sample((A,), {"eps": 2e-16, "limit": 10}), Sample((A[0, :, :2],), {"eps": 2e-16, "limit": 10})],
     "solve_banded": [
         Sample((np.abs(A[:, :, :3]) + np.array([0, 5.0, 0])[:, None], A), {"lower": 1, "upper": 1}),
         Sample((np.abs(A[0, :2]) + np.array([5.0, 0])[:, None], A[0, :, :2]), {"lower": 1, "upper": 0}),
@@ -43,5 +44,9 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample((POSITIVE[0], POSITIVE[0], A[0]), {"hermitian": False}),
     ],
     "sqrtm": [Sample((APART + 3 * A / 10,))],
+    "unitary_form": [
+        Sample((A,), {"name": "schur", "output": "complex"}),
+        Sample((A[0],), {"name": "hessenberg", "output": "real"}),
+    ],
     "eigvalsh": [Sample((APART,), symmetric=True), Sample((APART[0],), symmetric=True)],
 }

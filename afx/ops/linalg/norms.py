@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -10,7 +12,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, broadcast_shapes, normalize_axes
 from afx.core.dtypes import float32, float64, promote, real_dtype
 from afx.core.primitive import Params, Primitive, Value, define
-from afx.core.tracing.tracer import bind_single, to_lower_level
+from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.matrix import (
@@ -214,6 +216,98 @@ def _polar_pull(ct: Array, z: Array, a: Array, *, partial: bool) -> Array:
 
 
 polar_p: Primitive = matrix_op("polar", _polar_run, _polar_abstract, _polar_push, _polar_pull, reads=3)
+
+
+class QdwhResult(NamedTuple):
+    """A polar decomposition, how many steps it took, and whether they converged."""
+
+    u: Array
+    h: Array
+    num_iters: Array
+    is_converged: Array
+
+
+def qdwh(x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int = 10, eps: float | None = None) -> QdwhResult:
+    """Return `polar`'s u and p, here h, by weighted Halley steps (Nakatsukasa, Bai & Gygi 2010), with `polar`'s derivatives.
+
+    Args:
+        x: float[..., m, n], real or complex, of full rank, with no fewer rows than columns.
+        is_hermitian: is not read, as in JAX.
+        max_iterations: the most steps.
+        eps: steps end when u moves by less than the cube root of 5 eps; the dtype's unless given.
+
+    Raises:
+        ShapeError: fewer rows than columns.
+
+    >>> qdwh(np.diag([2.0, -3.0])).h.round(12)
+    Array([[2., 0.],
+           [0., 3.]], dtype=float64)
+    """
+    a = floating(x, "qdwh")
+    matrices(a.aval, "qdwh")
+    if a.shape[-2] < a.shape[-1]:
+        raise ShapeError(f"qdwh: has as many rows as columns, or more: got {a.aval}; transpose it, or use polar")
+    tolerance = float(np.finfo(a.dtype).eps) if eps is None else float(eps)
+    u, steps, is_converged = bind(qdwh_p, a, eps=tolerance, limit=operator.index(max_iterations))
+    return QdwhResult(u, hermitian(adjoint(u) @ a), steps, is_converged)
+
+
+def _qdwh_abstract(a: Aval, *, eps: float, limit: int) -> tuple[Aval, Aval, Aval]:
+    matrices(a, "qdwh")
+    return a, Aval(a.shape[:-2], np.dtype(np.int64)), Aval(a.shape[:-2], np.dtype(bool))
+
+
+def _qdwh_run(a: Any, *, eps: float, limit: int) -> tuple[Any, Any, Any]:
+    u, steps, is_converged = (np.empty(z.shape, z.dtype) for z in _qdwh_abstract(aval_of(a), eps=eps, limit=limit))
+    with np.errstate(all="ignore"):
+        for k in np.ndindex(a.shape[:-2]):
+            u[k], steps[k], is_converged[k] = _halley(a[k], eps, limit)
+    return u, steps, is_converged
+
+
+def _halley(a: Any, eps: float, limit: int) -> tuple[Any, int, bool]:
+    """Return the unitary factor of one matrix, the steps that it took, and whether they converged."""
+    size = math.sqrt(_one_norm(a) * _one_norm(a.T))
+    u = a / a.dtype.type(size or 1)
+    low, steps, is_converged = eps, 0, False  # low bounds the singular values of u from below
+    while steps < limit and not (is_converged and low + 5 * eps >= 1):
+        weights, low = _weights(low) if low + 5 * eps < 1 else ((3.0, 1.0, 3.0), low)
+        last, u, steps = u, _halley_step(u, *weights), steps + 1
+        is_converged = bool(np.linalg.norm(u - last) <= np.cbrt(5 * eps))
+    return 1.5 * u - 0.5 * u @ (u.conj().T @ u), steps, is_converged
+
+
+def _one_norm(a: Any) -> float:
+    return float(np.abs(a).sum(axis=0).max(initial=0))
+
+
+def _weights(low: float) -> tuple[tuple[float, float, float], float]:
+    """Return the weights of a step, and the bound of singular values after it."""
+    square_ = low * low
+    d = (4 * (1 / square_ - 1) / square_) ** (1 / 3)
+    root = math.sqrt(1 + d)
+    a = root + math.sqrt(2 - d + 2 * (2 - square_) / (square_ * root))
+    b = (a - 1) ** 2 / 4
+    c = a + b - 1
+    return (a, b, c), low * (a + b * square_) / (1 + c * square_)
+
+
+def _halley_step(u: Any, a: float, b: float, c: float) -> Any:
+    """Return ``u (a + b uᴴu) (1 + c uᴴu)⁻¹``, by a QR factorisation."""
+    first, rest, root = (u.real.dtype.type(x) for x in (b / c, (a - b / c) / math.sqrt(c), math.sqrt(c)))
+    q = np.linalg.qr(np.concatenate([root * u, np.eye(u.shape[-1], dtype=u.dtype)]))[0]
+    return first * u + rest * (q[: len(u)] @ q[len(u) :].conj().T)
+
+
+def _qdwh_push(t: Array, z: tuple[Array, Array, Array], a: Array, **_params: Any) -> tuple[Array, None, None]:
+    return _turn_factor(t, z[0], a), None, None
+
+
+def _qdwh_pull(ct: tuple[Array, Any, Any], z: tuple[Array, Array, Array], a: Array, **_params: Any) -> Array:
+    return conjugate(_turn_factor(conjugate(ct[0]), z[0], a))
+
+
+qdwh_p: Primitive = matrix_op("qdwh", _qdwh_run, _qdwh_abstract, _qdwh_push, _qdwh_pull, reads=3, multiple_results=True)
 
 
 def nuclear_norm(x: Array) -> Array:

@@ -171,6 +171,26 @@ def fiedler(a: Nested) -> Array:
     return abs_(expand_dims(x, -1) - expand_dims(x, -2))
 
 
+def fiedler_companion(a: Nested) -> Array:
+    """Return `companion`'s matrix in another basis, with five diagonals (Fiedler 2003).
+
+    Raises:
+        ShapeError: fewer than two coefficients.
+
+    >>> fiedler_companion([1.0, -3.0, 2.0])
+    Array([[ 3., -2.],
+           [ 1.,  0.]], dtype=float32)
+    """
+    x = _vector(a, "fiedler_companion", 2)
+    n = x.shape[-1] - 1
+    places, ones = np.zeros((n, n), int), np.zeros((n, n), x.dtype)
+    ones[range(0, n - 2, 2), range(2, n, 2)] = ones[range(3, n, 2), range(1, n - 2, 2)] = ones[1:2, 0] = 1
+    places[range(0, n - 1, 2), range(1, n, 2)] = range(2, n + 1, 2)
+    places[range(2, n, 2), range(1, n - 1, 2)] = range(3, n + 1, 2)
+    places[0, 0] = 1
+    return take(-x / x[..., :1], places, axis=-1) * (places > 0) + ones
+
+
 def convolution_matrix(a: Nested, n: int, mode: Literal["full", "same", "valid"] = "full") -> Array:
     """Return the matrix by which a product convolves vectors of n numbers with a: ``m @ v`` is ``convolve(a, v, mode)``.
 
