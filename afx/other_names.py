@@ -308,8 +308,9 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "butter": "scipy.signal.butter(n, frequency), whose coefficients afx.signal.sosfilt and lfilter take",
         "firwin": "scipy.signal.firwin(taps, cutoff), whose coefficients afx.signal.convolve takes",
         "find_peaks": "scipy.signal.find_peaks(np.asarray(x)): places have no derivative, x at them has",
+        "coherence": "abs(pxy) ** 2 / (px * py), of afx.signal.csd(x, y), welch(x) and welch(y)",
         "oaconvolve": "afx.signal.fftconvolve(x, y)",
-        "spectrogram": "afx.signal.stft(x), whose squared magnitudes are a spectrogram",
+        "periodogram": 'afx.signal.welch(x, nperseg=x.shape[-1], window="boxcar")',
         "wiener": "scipy.signal.wiener(np.asarray(x))",
     },
     "afx.sparse": {

@@ -1,5 +1,7 @@
 """The guides keep their word: their Python runs, their links lead somewhere, the names in them exist."""
 
+import importlib
+import pkgutil
 import re
 import subprocess
 import sys
@@ -84,3 +86,35 @@ def test_the_map_names_what_exists() -> None:
     paths = re.findall(r"`((?:afx|examples|tests)/[\w/.]*)`", TEXTS["house"] + TEXTS["contributing"])
     assert len(paths) > 50
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def rows_of(name: str, library: str) -> dict[str, list[str]]:
+    """Return the cells beside each module of a library in a guide's table."""
+    lines = re.findall(rf"^\| `({library}\.[\w.]+)` \| (.*) \|$", TEXTS[name], flags=re.MULTILINE)
+    return {module: [cell.strip("` ") for cell in cells.split("|")] for module, cells in lines}
+
+
+@pytest.mark.parametrize(("name", "library"), [("from_jax", "jax.scipy"), ("numpy_and_scipy", "scipy")])
+def test_tables_of_names_say_what_is_there(name: str, library: str) -> None:
+    """The same names are afx's, in its module, and SciPy's or JAX's; each qualified name of afx can be had."""
+    pytest.importorskip(library.partition(".")[0], reason="the library whose names they are")
+    for module, (own, same, *others) in rows_of(name, library).items():
+        theirs = importlib.import_module(module)
+        assert [word for word in same.split() if not (can_be_had(f"{own}.{word}") and hasattr(theirs, word))] == []
+        paths = re.findall(r"afx(?:\.[A-Za-z]\w*)+", " ".join(others))
+        assert [path for path in paths if not can_be_had(path)] == []
+
+
+def test_every_name_of_jax_scipy_is_in_the_table() -> None:
+    """Each module of it is a row, but for packages of others; a law's functions are those of afx's law."""
+    package = pytest.importorskip("jax.scipy", reason="the library whose names they are")
+    rows = rows_of("from_jax", "jax.scipy")
+    for info in pkgutil.walk_packages(package.__path__, "jax.scipy."):
+        names = {word for word in dir(importlib.import_module(info.name)) if not word.startswith("_")}
+        law = info.name.removeprefix("jax.scipy.stats.")
+        if info.name in rows:
+            assert names - set(re.findall(r"\w+", " ".join(rows[info.name]))) == set(), info.name
+        elif info.name != law and can_be_had(f"afx.stats.{law}"):
+            assert {word for word in names if not can_be_had(f"afx.stats.{law}.{word}")} == set(), law
+        elif info.name == law:
+            assert all(any(row.startswith(f"{info.name}.{word}") for row in rows) for word in names), info.name

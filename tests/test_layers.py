@@ -95,7 +95,7 @@ BUDGETS: dict[str, int] = {
     "random": 6_550,
     "runtime": 6_800,
     "sample": 12_700,
-    "signal": 12_300,
+    "signal": 13_200,
     "stats": 26_200,
     "train": 6_300,
     "transforms": 60_600,

@@ -953,6 +953,7 @@ NAMES: dict[str, list[str]] = {
         "sosfilt",
         "sosfilt_zi",
         "sosfiltfilt",
+        "spectrogram",
         "stft",
         "upfirdn",
         "welch",

@@ -34,7 +34,7 @@ from afx.signal.filters import (
     sosfilt_zi,
     sosfiltfilt,
 )
-from afx.signal.spectral import csd, istft, stft, welch
+from afx.signal.spectral import csd, istft, spectrogram, stft, welch
 from afx.signal.windows import get_window
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "sosfilt",
     "sosfilt_zi",
     "sosfiltfilt",
+    "spectrogram",
     "stft",
     "upfirdn",
     "welch",

@@ -10,15 +10,18 @@ from afx.core.array.array import Array
 from afx.core.aval import integer, normalize_axis
 from afx.core.dtypes import promote, real_dtype
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, asarray, zeros
+from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import where
-from afx.ops.elementwise.complex import conj, imag, real
+from afx.ops.elementwise.complex import angle, conj, imag, real
 from afx.ops.fft import fft, ifft, irfft, rfft
 from afx.ops.indexing.gather import gather
 from afx.ops.manipulation.join import moveaxis
 from afx.ops.manipulation.pad import pad
 from afx.ops.manipulation.shape import astype
+from afx.ops.numerics.interpolation import unwrap
 from afx.ops.reductions.quantiles import median
 from afx.ops.reductions.sums import mean
 from afx.ops.reductions.sums import sum as sum_
@@ -40,12 +43,14 @@ class Segments(NamedTuple):
     window: Array
 
 
-def _segments(n: int, window: Window, nperseg: Any, noverlap: Any, nfft: Any, dtype: Any, who: str) -> Segments:
-    """Return how n samples are cut, by SciPy's defaults."""
+def _segments(
+    n: int, window: Window, nperseg: Any, noverlap: Any, nfft: Any, dtype: Any, who: str, share: int = 2
+) -> Segments:
+    """Return how n samples are cut, by SciPy's defaults; segments overlap by one of so many shares."""
     named = isinstance(window, (str, tuple, float, int))
     length = (256 if named else as_array(window).size) if nperseg is None else integer(nperseg, who, "nperseg")
     length = min(length, n) if named else length
-    overlap = length // 2 if noverlap is None else integer(noverlap, who, "noverlap")
+    overlap = length // share if noverlap is None else integer(noverlap, who, "noverlap")
     points = length if nfft is None else integer(nfft, who, "nfft")
     if length < 1 or not 0 <= overlap < length or points < length or length > n:
         raise ArgumentError(
@@ -155,12 +160,21 @@ def _average_spectra(
     who: str, x: Any, y: Any, fs: float, window: Window, nperseg: Any, noverlap: Any, nfft: Any, trend: Any,
     onesided: bool, scaling: str, axis: int, average: str,
 ) -> tuple[Array, Array]:  # fmt: skip
+    f, p, _, place = _spectra(who, x, y, fs, window, nperseg, noverlap, nfft, trend, onesided, scaling, axis)
+    return f, moveaxis(_average(p, average, who), -1, place)
+
+
+def _spectra(
+    who: str, x: Any, y: Any, fs: float, window: Window, nperseg: Any, noverlap: Any, nfft: Any, trend: Any,
+    onesided: bool, scaling: str, axis: int, share: int = 2,
+) -> tuple[Array, Array, Segments, int]:  # fmt: skip
+    """Return frequencies, cross-spectra [..., segment, frequency], how signals are cut, and the axis of their samples."""
     (a, place), (b, _) = _signal(x, axis, who), _signal(y, axis, who)
     n = max(a.shape[-1], b.shape[-1])
     a, b = (pad(v, [(0, 0)] * (v.ndim - 1) + [(0, n - v.shape[-1])]) if v.shape[-1] < n else v for v in (a, b))
     dtype = real_dtype(np.result_type(a.dtype, b.dtype))
     onesided = onesided and "c" not in (a.dtype.kind, b.dtype.kind)
-    cut = _segments(n, window, nperseg, noverlap, nfft, dtype, who)
+    cut = _segments(n, window, nperseg, noverlap, nfft, dtype, who, share)
     left = _transform(a, cut, trend, onesided)
     p = conj(left) * (left if y is x else _transform(b, cut, trend, onesided)) * _scale(cut, fs, scaling, who)
     if onesided:
@@ -169,8 +183,7 @@ def _average_spectra(
         if cut.points % 2 == 0:
             counts[-1] = 1
         p = p * counts
-    p = _average(p, average, who)
-    return _frequencies(cut.points, fs, onesided, dtype), moveaxis(p, -1, place)
+    return _frequencies(cut.points, fs, onesided, dtype), p, cut, place
 
 
 def _average(p: Array, average: str, who: str) -> Array:
@@ -182,6 +195,47 @@ def _average(p: Array, average: str, who: str) -> Array:
     twos = 2 * np.arange(1.0, (p.shape[-2] - 1) // 2 + 1)
     bias = 1 + np.sum(1 / (twos + 1) - 1 / twos)
     return (median(real(p), axis=-2) + 1j * median(imag(p), axis=-2)) / bias
+
+
+def spectrogram(
+    x: Nested,
+    fs: float = 1.0,
+    window: Window = ("tukey", 0.25),
+    nperseg: int | None = None,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    detrend: Trend = "constant",
+    return_onesided: bool = True,
+    scaling: Scaling = "density",
+    axis: int = -1,
+    mode: Literal["psd", "complex", "magnitude", "angle", "phase"] = "psd",
+) -> tuple[Array, Array, Array]:
+    """Return frequencies, times and the spectra of a signal's segments; arguments and errors are those of `csd`.
+
+    Segments overlap by an eighth unless ``noverlap`` is given. ``mode`` gives densities of power, transforms as `stft`
+    without a boundary, their magnitudes, angles, or angles without jumps along frequency.
+
+    >>> spectrogram(np.ones(8), nperseg=4, noverlap=0, detrend=False, window="boxcar")[2][0].round(3)
+    Array([4., 4.], dtype=float64)
+    """
+    who = "spectrogram"
+    choice(who, "mode", mode, ("psd", "complex", "magnitude", "angle", "phase"))
+    if mode == "psd":
+        f, p, cut, place = _spectra(
+            who, x, x, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, share=8
+        )
+        times = asarray((np.arange(p.shape[-2]) * cut.step + cut.length / 2) / fs, f.dtype)
+        return f, times, moveaxis(moveaxis(real(p), -2, -1), -2, place)
+    given = as_array(x)
+    place = normalize_axis(axis, given.ndim, who)
+    cut = _segments(given.shape[place], window, nperseg, noverlap, nfft, np.float64, who, share=8)
+    psd: Any = "psd" if scaling == "density" else scaling
+    f, times, z = stft(
+        x, fs, window, cut.length, cut.length - cut.step, nfft, detrend, return_onesided, None, False, axis, psd
+    )
+    if mode == "complex":
+        return f, times, z
+    return f, times, abs_(z) if mode == "magnitude" else angle(z) if mode == "angle" else unwrap(angle(z), axis=place)
 
 
 def stft(

@@ -58,6 +58,39 @@ def _exponential(u: Any, m: int, center: Any = None, tau: Any = 1.0) -> Any:
     return exp(-abs_(place - ((m - 1) / 2 if center is None else center)) / tau)
 
 
+def _chebwin(_u: Any, m: int, at: float) -> Any:
+    """Return the transform of Chebyshev's polynomial, whose side lobes are all ``at`` decibels below the main one."""
+    order, k = m - 1, np.arange(m)
+    x = math.cosh(math.acosh(10 ** (abs(at) / 20)) / order) * np.cos(math.pi * k / m)
+    outside = np.sign(x) ** order * np.cosh(order * np.arccosh(np.maximum(np.abs(x), 1)))
+    p = np.where(np.abs(x) > 1, outside, np.cos(order * np.arccos(np.clip(x, -1, 1))))
+    half = np.fft.fft(p * np.exp(1j * math.pi / m * k) if m % 2 == 0 else p).real[: m // 2 + 1]
+    w = np.concatenate([half[:0:-1], half[1 - m % 2 :]])
+    return w / w.max()
+
+
+def _taylor(u: Any, m: int, nbar: int = 4, sll: float = 30, norm: bool = True) -> Any:
+    """Return Taylor's sum of cosines, of which ``nbar - 1`` side lobes are ``sll`` decibels below the main one."""
+    a, k = math.acosh(10 ** (sll / 20)) / math.pi, np.arange(1.0, nbar)
+    width = nbar**2 / (a**2 + (nbar - 0.5) ** 2)
+    tops = np.prod(1 - k[:, None] ** 2 / width / (a**2 + (k - 0.5) ** 2), axis=1)
+    ratios = 1 - k[:, None] ** 2 / k**2 + np.eye(len(k))  # of each to the others
+    shares = [1.0, *(-((-1) ** k) * tops / np.prod(ratios, axis=1))]
+    w = _sum_cosines(u * (m - 1) / m, shares)
+    return w / sum(shares) if norm else w
+
+
+def _dpss(_u: Any, m: int, bandwidth: float) -> Any:
+    """Return Slepian's sequence, the eigenvector of three diagonals (Percival & Walden 1993) that is largest in its band."""
+    if not 0 < bandwidth < m / 2:
+        raise ArgumentError(f"dpss: the half bandwidth lies between 0 and half of the points: got {bandwidth} for {m}")
+    k = np.arange(m)
+    side = (k[1:] * (m - k[1:]) / 2)[:, None] * np.eye(m - 1, m)
+    main = np.diag(((m - 1 - 2 * k) / 2) ** 2 * math.cos(2 * math.pi * bandwidth / m))
+    w = np.abs(np.linalg.eigh(main + np.concatenate([np.zeros((1, m)), side]))[1][:, -1])
+    return w / w.max() * (1 if m % 2 else m**2 / (m**2 + bandwidth))
+
+
 def _make_cosines(shares: tuple[float, ...]) -> Callable[[Any, int], Any]:
     return lambda u, _m: _sum_cosines(u, shares)
 
@@ -77,6 +110,8 @@ WITH_ONE: dict[str, Callable[[Any, int, Any], Any]] = {
     "general_cosine": lambda u, _m, shares: _sum_cosines(u, shares),
     "general_hamming": lambda u, _m, alpha: _sum_cosines(u, (alpha, 1 - alpha)),
     "kaiser": lambda u, _m, beta: taper(u, beta),
+    "chebwin": _chebwin,
+    "dpss": _dpss,
 }
 WITH_TWO: dict[str, Callable[[Any, int, Any, Any], Any]] = {
     "general_gaussian": lambda u, m, p, sig: exp(-0.5 * abs_(u * (m - 1) / (2 * sig)) ** (2 * p)),
@@ -87,6 +122,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     **WITH_ONE,
     **WITH_TWO,
     "tukey": _tukey,
+    "taylor": _taylor,
     "exponential": _exponential,
 }
 SECOND_NAMES = {"hanning": "hann", "rectangular": "boxcar", "rect": "boxcar", "ones": "boxcar", "black": "blackman"}
@@ -109,9 +145,9 @@ def get_window(window: Window, Nx: int, fftbins: bool = True, *, dtype: DTypeLik
     Args:
         window: a name (``hann``, ``hamming``, ``blackman``, ``nuttall``, ``blackmanharris``, ``flattop``, ``boxcar``,
             ``triang``, ``bartlett``, ``barthann``, ``bohman``, ``cosine``, ``lanczos``, ``parzen``, ``tukey``,
-            ``exponential``), the name and parameters as a tuple (``gaussian``, ``general_gaussian``,
-            ``general_cosine``, ``general_hamming``, ``kaiser``, ``tukey``, ``exponential``), or kaiser's beta. Names may
-            end in ``_periodic`` or ``_symmetric``.
+            ``taylor``, ``exponential``), the name and parameters as a tuple (``gaussian``, ``general_gaussian``,
+            ``general_cosine``, ``general_hamming``, ``kaiser``, ``chebwin``, ``dpss``, ``tukey``, ``taylor``,
+            ``exponential``), or kaiser's beta. Names may end in ``_periodic`` or ``_symmetric``.
         Nx: the number of points.
         fftbins: whether the window continues periodically, as Fourier transforms do; symmetric otherwise.
         dtype: that of the result, the default dtype unless given.

@@ -19,7 +19,8 @@ WINDOWS: Any = [
     *NAMES.split(" "),
     *("tukey", "exponential", ("gaussian", 2.0), ("general_gaussian", 1.5, 2.0), ("kaiser", 5.0), 6.0),
     *(("general_cosine", [0.5, 0.3, 0.2]), ("general_hamming", 0.7), ("tukey", 0.3), ("tukey", 0.0), ("tukey", 1.0)),
-    *(("exponential", None, 2.0), "hann_periodic", "hann_symmetric"),
+    *(("exponential", None, 2.0), "hann_periodic", "hann_symmetric", ("chebwin", 100.0), ("chebwin", 50.0)),
+    *("taylor", ("taylor", 6, 40.0), ("taylor", 3, 35, False), ("dpss", 0.4)),
 ]
 FUNCTIONS: Any = [
     *[(name,) for name in ("bartlett", "blackman", "boxcar", "hamming", "hann", "triang")],
@@ -82,6 +83,16 @@ def test_averaged_spectra(options: Any) -> None:
     assert_scipys("csd", z, y, **two_sided)
 
 
+@pytest.mark.parametrize("mode", ["psd", "complex", "magnitude", "angle", "phase"])
+def test_spectrograms(mode: str) -> None:
+    """Densities, transforms and their parts, along any axis."""
+    x = numbers(2, 300)
+    for options in ({}, {"nperseg": 64, "fs": 4.0}, {"nperseg": 33, "noverlap": 10, "scaling": "spectrum", "nfft": 50}):
+        assert_scipys("spectrogram", x, mode=mode, **options)
+        assert_scipys("spectrogram", x.T, axis=0, mode=mode, **options)
+    assert_scipys("spectrogram", numbers(300, dtype=complex), mode=mode, nperseg=32, return_onesided=False)
+
+
 @pytest.mark.parametrize("options", CUT)
 def test_segments_and_back(options: Any) -> None:
     """Transforms of segments, and the signal that has them."""
@@ -112,6 +123,7 @@ def test_derivatives_compiled_and_batched() -> None:
     functions: Any = (
         lambda x: signal.welch(x, nperseg=16)[1],
         lambda x: signal.csd(x, x[::-1] ** 2, nperseg=16)[1],
+        lambda x: signal.spectrogram(x, nperseg=16)[2],
         lambda x: signal.stft(x, nperseg=12)[2],
         lambda x: signal.istft(signal.stft(afx.sin(x), nperseg=12)[2] ** 2)[1],
         lambda x: signal.stft(x, window=afx.exp(x[0, :12]), nperseg=12)[2],
@@ -119,17 +131,21 @@ def test_derivatives_compiled_and_batched() -> None:
     for fn in functions:
         afx.testing.check_grads(fn, (x,), 1)
         np.testing.assert_allclose(afx.jit(fn)(x), fn(x), rtol=1e-12, atol=1e-12)
-    for fn in functions[:1] + functions[2:3]:
+    for fn in functions[:1] + functions[2:4]:
         np.testing.assert_allclose(afx.vmap(fn)(x), np.stack([fn(v) for v in x]), rtol=1e-12, atol=1e-13)
 
 
 def test_refusals() -> None:
     """Errors name what is wrong."""
     x = numbers(30)
-    with pytest.raises(ArgumentError, match="get_window: no such window: got 'chebwin'; use one of barthann, bartlett"):
-        signal.get_window("chebwin", 5)
+    with pytest.raises(ArgumentError, match="get_window: no such window: got 'hannah'; use one of barthann, bartlett"):
+        signal.get_window("hannah", 5)
     with pytest.raises(ArgumentError, match="get_window: gaussian takes other parameters"):
         signal.get_window("gaussian", 5)
+    with pytest.raises(ArgumentError, match="dpss: the half bandwidth lies between"):
+        signal.get_window(("dpss", 3.0), 5)
+    with pytest.raises(ArgumentError, match="spectrogram: mode is one of"):
+        signal.spectrogram(x, mode="power")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(ArgumentError, match="hann: a window has points"):
         signal.windows.hann(-1)
     with pytest.raises(ShapeError, match="welch: a window is a vector of 8"):
