@@ -29,6 +29,66 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
+B, A, AT = (0.2, 0.3), (1.0, -0.4), np.linspace(0.5, 10.5, 7)  # a filter, and places between those of V
+# Calls of a namespace, `scipy` or `afx`: what converts to ndarrays there has a function of its name here.
+IN_PLACE: list[Row] = [
+    ("signal.lfilter", lambda m, x: m.signal.lfilter(B, A, x), (V,)),
+    ("signal.lfilter, coefficients", lambda m, b: m.signal.lfilter(b, A, W), (V[:3],)),
+    ("signal.lfilter_zi", lambda m, b: m.signal.lfilter_zi(b, (1.0, 0.5, 0.2)), (V[:3],)),
+    ("signal.filtfilt", lambda m, x: m.signal.filtfilt(B, A, x), (V,)),
+    ("signal.sosfilt", lambda m, x: m.signal.sosfilt([[*B, 0.1, *A, 0.1]], x), (V,)),
+    ("signal.sosfiltfilt", lambda m, x: m.signal.sosfiltfilt([[*B, 0.1, *A, 0.1]], x), (V,)),
+    ("signal.freqz", lambda m, b: m.signal.freqz(b, A, 8)[1], (V[:3],)),
+    ("signal.hilbert", lambda m, x: m.signal.hilbert(x), (V,)),
+    ("signal.detrend", lambda m, x: m.signal.detrend(x), (V,)),
+    ("signal.convolve", lambda m, x, y: m.signal.convolve(x, y), (V, W)),
+    ("signal.correlate", lambda m, x, y: m.signal.correlate(x, y), (V, W)),
+    ("signal.convolve2d", lambda m, x, y: m.signal.convolve2d(x, y, "same", "wrap"), (M, N[:3, :2])),
+    ("signal.savgol_filter", lambda m, x: m.signal.savgol_filter(x, 5, 2), (V,)),
+    ("signal.resample", lambda m, x: m.signal.resample(x, 8), (V,)),
+    ("signal.resample_poly", lambda m, x: m.signal.resample_poly(x, 3, 2), (V,)),
+    ("signal.upfirdn", lambda m, x, h: m.signal.upfirdn(h, x, 3, 2), (V, W[:4])),
+    ("signal.medfilt", lambda m, x: m.signal.medfilt(x, 3), (V,)),
+    ("signal.stft", lambda m, x: m.signal.stft(x, nperseg=4)[2], (V,)),
+    ("signal.istft", lambda m, x: m.signal.istft(x, nperseg=6)[1], (M[:4],)),
+    ("signal.welch", lambda m, x: m.signal.welch(x, nperseg=4)[1], (V,)),
+    ("signal.csd", lambda m, x, y: m.signal.csd(x, y, nperseg=4)[1], (V, W)),
+    ("signal.spectrogram", lambda m, x: m.signal.spectrogram(x, nperseg=4)[2], (V,)),
+    *[(f"fft.{name}", lambda m, x, name=name: getattr(m.fft, name)(x), (M,)) for name in words("dct idct dst dctn")],
+    ("ndimage.gaussian_filter", lambda m, x: m.ndimage.gaussian_filter(x, 1.0), (M,)),
+    ("ndimage.uniform_filter", lambda m, x: m.ndimage.uniform_filter(x, 3), (M,)),
+    ("ndimage.convolve", lambda m, x, k: m.ndimage.convolve(x, k), (M, N[:3, :3])),
+    ("ndimage.correlate", lambda m, x, k: m.ndimage.correlate(x, k, mode="wrap"), (M, N[:3, :3])),
+    *[(f"ndimage.{n}", lambda m, x, n=n: getattr(m.ndimage, n)(x), (M,)) for n in words("sobel prewitt laplace")],
+    ("ndimage.map_coordinates", lambda m, x: m.ndimage.map_coordinates(x, [V * 4, W * 3], order=3), (M,)),
+    ("ndimage.zoom", lambda m, x: m.ndimage.zoom(x, 1.5), (M,)),
+    ("ndimage.shift", lambda m, x: m.ndimage.shift(x, 0.4), (M,)),
+    ("ndimage.rotate", lambda m, x: m.ndimage.rotate(x, 20.0, reshape=False, mode="nearest"), (M,)),
+    ("ndimage.affine_transform", lambda m, x: m.ndimage.affine_transform(x, [[0.9, 0.1], [0.2, 0.8]]), (M,)),
+    ("interpolate.CubicSpline", lambda m, y: m.interpolate.CubicSpline(np.arange(12.0), y)(AT), (V,)),
+    ("interpolate.PchipInterpolator", lambda m, y: m.interpolate.PchipInterpolator(np.arange(12.0), y)(AT), (V,)),
+    ("interpolate.Akima1DInterpolator", lambda m, y: m.interpolate.Akima1DInterpolator(np.arange(12.0), y)(AT), (V,)),
+    ("interpolate.make_interp_spline", lambda m, y: m.interpolate.make_interp_spline(np.arange(12.0), y)(AT), (V,)),
+    ("interpolate.interp1d", lambda m, y: m.interpolate.interp1d(np.arange(12.0), y)(AT), (V,)),
+    (
+        "interpolate.RegularGridInterpolator",
+        lambda m, y: m.interpolate.RegularGridInterpolator((np.arange(6.0), np.arange(4.0)), y)(N[:, :2] * 3),
+        (M,),
+    ),
+    ("interpolate.RBFInterpolator", lambda m, y: m.interpolate.RBFInterpolator(M, y)(N), (V[:6],)),
+    ("linalg.toeplitz", lambda m, c, r: m.linalg.toeplitz(c, r), (V[:4], W[:3])),
+    *[
+        (f"linalg.{n}", lambda m, x, n=n: getattr(m.linalg, n)(x), (V[:4],))
+        for n in words("circulant companion fiedler")
+    ],
+    ("linalg.block_diag", lambda m, x, y: m.linalg.block_diag(x, y), (M, N)),
+    ("linalg.expm_frechet", lambda m, x, y: m.linalg.expm_frechet(x, y)[1], (M[:4], N[:4])),
+    ("linalg.qr_multiply", lambda m, x, y: m.linalg.qr_multiply(x, y)[0], (M, V[:6])),
+    ("linalg.solve_triangular", lambda m, x, y: m.linalg.solve_triangular(x, y), (M[:4] + 2 * np.eye(4), V[:4])),
+    ("integrate.trapezoid", lambda m, x: (m if m.__name__ == "afx" else m.integrate).trapezoid(x), (V,)),
+]
+
+
 SPECIAL = words(
     "digamma entr erf erfc expit gammaln i0 i0e i1 i1e log_ndtr logit ndtr ndtri sinc exp1 psi log_expit "
     "j0 j1 y0 y1 exp2 exp10 expm1 log1p cbrt cosm1 gamma loggamma rgamma erfinv erfcx dawsn spence k0 k0e "
@@ -78,6 +138,17 @@ def rows() -> Iterator[Row]:
     yield from _rotations()
     yield from _learning()
     yield from _extra()
+    for name, call, operands in IN_PLACE:
+        yield f"{name}, afx's", functools.partial(_where_scipy_converts, call), operands
+
+
+def _where_scipy_converts(call: Call, *operands: Any) -> Any:
+    """Return what afx gives of Arrays, and SciPy's function of that name of ndarrays."""
+    import scipy
+
+    import afx
+
+    return call(afx if any(isinstance(x, afx.Array) for x in operands) else scipy, *operands)
 
 
 def _scipy() -> Iterator[Row]:
