@@ -276,8 +276,8 @@ def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None
     tuner = Autotuner(len(policies), target) if len(policies) > 1 else None
     executable = NumpyBackend.compile(schedule, target)
     idle = _idle(schedule, graph, target)
-    code = native_code(schedule, target, policies[0], idle, graph)
     flushing = can_flush() and flushes(graph, target)
+    code = native_code(schedule, target, policies[0], idle, graph, flushing)
     watch = None if flushing or not is_worth_watching(graph, target) else Watch()
     return Plan(graph, target, tuple(donated), schedule, executable, policies, tuner, idle, code, flushing, watch)
 

@@ -84,6 +84,19 @@ class TestRule:
         assert not is_flushed(afx.jit(halve, backend=backend)(x))
         assert is_flushed(afx.jit(lambda x: afx.fori_loop(0, 300, lambda k, c: c * 0.999, x), backend=backend)(x))
 
+    def test_kernels_among_views_flush_by_themselves(self, backend: Any) -> None:
+        """A result that is looked at transposed, and one of a kernel that threads share; errors of underflow keep them."""
+        fn = afx.jit(lambda x: (halve(x).T, x.sum(0)), backend=backend)
+        x = denormals(120_000).reshape(300, 400)
+        for _ in range(3):
+            z, total = fn(x)
+            assert is_flushed(z)
+            assert is_flushed(total)
+            assert not is_flushing()
+        with np.errstate(under="call"), np.errstate(call=lambda *_: None):
+            assert not is_flushed(fn(x)[0])
+        assert is_flushed(fn(x)[0])
+
     def test_words_decide_otherwise(self, backend: Any) -> None:
         """``jit(denormals=)`` and ``set_denormals`` hold for every dtype and size; each word has an entry of its own."""
         x, wide = denormals(3), denormals(dtype=np.float64)

@@ -303,19 +303,11 @@ def _extreme(name: str) -> Rule:
             nan = compared(w, "uno", [xs[0], _zero(w, dtype)], dtype)
             first = w.let(f"or {w.vector('i1')} {first}, {nan}")
         chosen = w.let(f"select {w.vector('i1')} {first}, {kind} {xs[0]}, {kind} {xs[1]}")
-        return _without_denormals(w, chosen, dtype) if dtype in FLOATS else chosen
+        # a choice keeps a denormal operand; where they are flushed a processor's maximum gives the zero that it equals
+        is_flushed = w.may_flush and dtype in FLOATS
+        return w.intrinsic("canonicalize", element_type(dtype), [chosen]) if is_flushed else chosen
 
     return rule
-
-
-def _without_denormals(w: Writer, x: str, dtype: str) -> str:
-    """Return a number, or the zero that it equals: where denormals are flushed a processor's maximum gives none either."""
-    bits, kind = f"i{8 * int(dtype[1:])}", w.vector(element_type(dtype))
-    sign = w.splat(bits, str(-1 << (8 * int(dtype[1:]) - 1)))
-    own = w.let(f"and {w.vector(bits)} {w.let(f'bitcast {kind} {x} to {w.vector(bits)}')}, {sign}")
-    zero = w.let(f"bitcast {w.vector(bits)} {own} to {kind}")
-    is_zero = compared(w, "oeq", [x, _zero(w, dtype)], dtype)
-    return w.let(f"select {w.vector('i1')} {is_zero}, {kind} {zero}, {kind} {x}")
 
 
 def _invert(w: Writer, xs: list[str], dtype: str) -> str:

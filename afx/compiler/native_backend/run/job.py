@@ -58,6 +58,7 @@ class Job:
         policy: what holds BLAS to one thread, as in NumPy's plan.
         idle: the buffers of the plan, whose size counts machine code too.
         key: under which kernels are kept, an empty text where it is not known, or none are.
+        flushes: whether the plan computes without denormals.
     """
 
     schedule: Schedule
@@ -65,6 +66,7 @@ class Job:
     policy: Sequence[AbstractContextManager[None]]
     idle: IdleBuffers
     key: str = ""
+    flushes: bool = False
 
     @property
     def is_awaited(self) -> bool:

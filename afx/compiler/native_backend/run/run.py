@@ -23,7 +23,7 @@ from afx.compiler.native_backend.service.helper import log
 from afx.compiler.native_backend.service.link import Kernel
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
 from afx.compiler.schedule.buffers import ALIGNMENT
-from afx.compiler.schedule.schedule import Buffer, Schedule
+from afx.compiler.schedule.schedule import Alloc, Buffer, Call, Free, Instruction, Schedule, View
 from afx.compiler.target import Target, current
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
@@ -38,9 +38,14 @@ from afx.runtime.thread_pool import Autotuner, Worker, find_workers, get_threads
 # done goes on watching in machine code for the next call, for about as long as it would take to wake it up.
 
 
-def shared_call(kernel: Kernel, target: Target) -> Callable[..., int]:
+def shared_call(kernel: Kernel, target: Target) -> SharedKernel | Callable[..., int]:
     """Return what calls a kernel, on several threads where they share parts of it."""
     return SharedKernel(kernel.call, target) if kernel.interface.is_shared else kernel.call
+
+
+def _flushing(call: SharedKernel | Callable[..., int]) -> tuple[Callable[..., int], tuple[None, ...]]:
+    """Return what calls a kernel so that it computes without denormals, and its last arguments."""
+    return (call.flush, ()) if isinstance(call, SharedKernel) else (call, (None,))
 
 
 def team_memory(kernel: Kernel) -> tuple[Any, ...]:
@@ -68,12 +73,19 @@ class SharedKernel:
 
     def __call__(self, *args: Any) -> int:
         """Return the errors seen, -1 where the kernel refuses."""
+        return self._run(args)
+
+    def flush(self, *args: Any) -> int:
+        """Do so without denormals: the kernel sets the register, for the threads that help as well."""
+        return self._run(args, (None,))
+
+    def _run(self, args: tuple[Any, ...], more: tuple[None, ...] = ()) -> int:
         tuner = self._tuner
         if tuner is None or single_threaded.depth:
-            return self._call(*args)
+            return self._call(*args, *more)
         policy = tuner.pick()
         start = time.perf_counter()
-        errors, jobs = _run_share(self._call, args, 1 if policy else get_threads())
+        errors, jobs = _run_share(self._call, args, 1 if policy else get_threads(), more)
         if jobs:  # calls of loops do one chunk, of more steps or fewer
             tuner.observe(policy, (time.perf_counter() - start) / jobs)
         return errors
@@ -90,21 +102,24 @@ def run_on_threads(call: Callable[..., int], args: tuple[Any, ...], threads: int
     return _run_share(call, args, 1 if single_threaded.depth else threads)[0]
 
 
-def _run_share(call: Callable[..., int], args: tuple[Any, ...], threads: int) -> tuple[int, int]:
+def _run_share(
+    call: Callable[..., int], args: tuple[Any, ...], threads: int, more: tuple[None, ...] = ()
+) -> tuple[int, int]:
     """Call a kernel, with the crew's help where it is free; return the errors seen, and how many jobs there were."""
     crew = _crew[0]
     if threads < 2 or not crew.lock.acquire(blocking=False):
-        return _counted(call, args, args[-1])
+        return _counted(call, args, more)
     try:
         crew.summon(call, threads)
-        return _counted(call, (*args[:-1], crew.team), crew.team)
+        return _counted(call, (*args[:-1], crew.team), more)
     finally:
         crew.lock.release()
 
 
-def _counted(call: Callable[..., int], args: tuple[Any, ...], team: Any) -> tuple[int, int]:
+def _counted(call: Callable[..., int], args: tuple[Any, ...], more: tuple[None, ...]) -> tuple[int, int]:
+    team = args[-1]
     before = int(team[TICKET // 8])
-    errors = call(*args)
+    errors = call(*args, *more)
     return errors, (int(team[TICKET // 8]) - before) // JOB
 
 
@@ -202,7 +217,7 @@ class Runner:
     ) -> None:
         face = kernel.interface
         self.kernel = kernel
-        self.call: Callable[..., int] = shared_call(kernel, target)
+        self.call: SharedKernel | Callable[..., int] = shared_call(kernel, target)
         self.constants = constants
         self.outputs: list[tuple[Shape, DType]] = [
             (p.shape, np.dtype(p.dtype)) for p in face.params[len(schedule.inputs) : len(face.params) - len(constants)]
@@ -221,7 +236,7 @@ class Runner:
     def bind(self) -> Run:
         """Return the function that calls the kernel; it gives None where NumPy's plan shall run."""
         call, outputs, constants, scalars, donated = self.call, self.outputs, self.constants, self.scalars, self.donated
-        flushed, more = _flushing(self.kernel, call)
+        flushed, more = _flushing(call)
         idle, free, empty, ndarray = self.idle, self.idle.recent, np.empty, np.ndarray
         has_pools, max_free = any(self.pools), idle.max_sets
         taken = {out for out, _ in donated}
@@ -287,11 +302,6 @@ class Runner:
         return _memory_of(self.kernel), pools
 
 
-def _flushing(kernel: Kernel, call: Callable[..., int]) -> tuple[Callable[..., int], tuple[None, ...]]:
-    """Return what calls a kernel without denormals, and its last arguments: one alone sets the register itself."""
-    return (partial(run_in_mode, True, call), ()) if kernel.interface.is_shared else (call, (None,))
-
-
 def run_for(plan: NumpyPlan, run: Callable[..., R], args: Sequence[Any]) -> R:
     """Return ``run(*args)``, computed with denormals or without as a plan is."""
     return run_in_mode(True, _run_run, run, args) if plan.flushes and not keeps_underflow() else run(*args)
@@ -319,11 +329,14 @@ class MixedRunner:
         kernels: Sequence[Kernel],
         constants: Sequence[tuple[Any, ...]],
         plan: IdleBuffers,
+        flushes: bool,
     ) -> None:
         self._count_warning = _warner(target)
         self.heard: threading.local | None = threading.local() if target.tier > 1 else None
+        self._kernels_flush = flushes and all(map(_is_kernel_or_look, schedule.instructions))
         binds = [
-            partial(_bound, kernel, own, target, self.heard) for kernel, own in zip(kernels, constants, strict=True)
+            partial(_bound, kernel, own, target, self.heard, self._kernels_flush)
+            for kernel, own in zip(kernels, constants, strict=True)
         ]
         self.executable: Executable = NumpyBackend.compile(schedule, target, binds)
         pooled = pooled_bytes([r.operand.aval for r in schedule.results if isinstance(r.operand, Buffer)], target)
@@ -334,13 +347,15 @@ class MixedRunner:
 
     def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
         """Return the results, or None where NumPy's plan shall run, which finds what is wrong."""
-        idle = self.idle
+        idle, kernels_flush = self.idle, self._kernels_flush
+        if kernels_flush and keeps_underflow():
+            return None
         try:
             run = idle.recent.pop()
         except IndexError:
             run = idle.take_older() or self.executable.bind()
         try:
-            results: list[Any] = run_for(plan, run, values)
+            results: list[Any] = run(*values) if kernels_flush else run_for(plan, run, values)
             if self.heard is not None and self.heard.__dict__.pop("errors", 0):
                 self._count_warning()
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line
@@ -352,12 +367,20 @@ class MixedRunner:
                 idle.recent.append(run)
 
 
+def _is_kernel_or_look(instruction: Instruction) -> bool:
+    return isinstance(instruction, View | Alloc | Free) or (
+        isinstance(instruction, Call) and instruction.method == "native"
+    )
+
+
 def _bound(
-    kernel: Kernel, constants: tuple[Any, ...], target: Target, heard: threading.local | None
+    kernel: Kernel, constants: tuple[Any, ...], target: Target, heard: threading.local | None, flushes: bool
 ) -> Callable[..., None]:
     """Return a kernel with memory of its own; errors are left in ``heard``, or NumPy's plan shall run."""
     face = kernel.interface
-    call, rest = shared_call(kernel, target), (*constants, *_memory_of(kernel))
+    keeping = shared_call(kernel, target)
+    call, more = _flushing(keeping) if flushes else (keeping, ())
+    rest = (*constants, *_memory_of(kernel), *more)
     inputs = sum([param.checked for param in face.params])
     copied = _copied_params(face)
 

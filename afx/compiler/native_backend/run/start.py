@@ -105,7 +105,8 @@ def link(job: Job, made: Made | bytes) -> Kernels:
     mixed, pieces, image = _unpack(made)
     kernels = link_kernels([face for face, _ in pieces], image)
     if mixed is not None:
-        several = MixedRunner(mixed, job.target, kernels, [constants for _, constants in pieces], job.idle)
+        own = [constants for _, constants in pieces]
+        several = MixedRunner(mixed, job.target, kernels, own, job.idle, job.flushes)
         run, idle = _held(several, job) if job.policy else several, several.idle
     else:
         ((face, constants),) = pieces

@@ -523,13 +523,14 @@ def native_code(
     policy: Sequence[AbstractContextManager[None]],
     idle: IdleBuffers,
     graph: Graph,
+    flushes: bool,
 ) -> NativeCode | None:
     """Return the machine code of a plan, still to be made; None where the target wants none or the extra is missing."""
     if target.backend == "portable":
         return NativeCode(Job(schedule, target, policy, idle), graph)
     if target.backend == "numpy" or not schedule.instructions or not is_installed():
         return None
-    return NativeCode(Job(schedule, target, policy, idle))
+    return NativeCode(Job(schedule, target, policy, idle, flushes=flushes))
 
 
 @functools.cache

@@ -88,10 +88,11 @@ class StandaloneWriter(Writer):
     keeps_flags = False
     has_python = False
 
-    def __init__(self, *, fuses: bool, size: str, is_portable: bool = False) -> None:
+    def __init__(self, *, fuses: bool, size: str, is_portable: bool = False, may_flush: bool = False) -> None:
         super().__init__()
         self.fuses: bool = fuses and not is_portable
         self.is_portable: bool = is_portable
+        self.may_flush: bool = may_flush
         self.size: str = size
 
     def function(self, head: str, body: Callable[[], None]) -> None:
@@ -170,7 +171,7 @@ def emit_function(
     Raises:
         UnsupportedError: it calls a loop of NumPy that has no form without NumPy.
     """
-    w = StandaloneWriter(fuses=fuses, size=size, is_portable=portable_from is not None)
+    w = StandaloneWriter(fuses=fuses, size=size, is_portable=portable_from is not None, may_flush=flushes is not None)
     main = Blocks(w, NO_FLAGS).emit(program.block, "main")
     for loop in sorted(set(program.block.loops), key=lambda loop: loop.symbol):
         w.undeclare(loop.symbol)

@@ -20,7 +20,6 @@ from afx.compiler.native_backend.service.link import layout, link
 from afx.compiler.schedule.schedule import Call, Fused, Loop
 from afx.compiler.target import DEFAULT, NativeTarget, Target
 from afx.runtime.buffer_cache import IdleBuffers
-from afx.runtime.control_register import run_in_mode
 from tests.compiler.native_backend.native_run import by_numpy, same_bits
 
 OPS: tuple[Callable[[Any, Any], Any], ...] = (
@@ -51,10 +50,11 @@ class Mixed:
         programs = [program for program, _ in pieces]
         kernels = link(programs, compile_text(emit_programs(programs, where), ""))
         self.schedule = schedule
-        self.run = MixedRunner(schedule, Target(), kernels, [constants for _, constants in pieces], IdleBuffers(0, 1))
+        constants = [constants for _, constants in pieces]
+        self.run = MixedRunner(schedule, Target(), kernels, constants, IdleBuffers(0, 1), self.plan.flushes)
 
     def __call__(self, *args: Any) -> list[Any] | None:
-        return run_in_mode(self.plan.flushes, self.run, args, self.plan)
+        return self.run(args, self.plan)
 
 
 def assert_mixed_bits(fn: Callable[..., Any], *args: Any, target: Target = DEFAULT) -> Mixed:
