@@ -75,12 +75,12 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_100,
-    "compiler": 171_300,
+    "compiler": 182_700,
     "control": 27_000,
     "core": 35_500,
     "data": 5_600,
     "distributed": 50_900,
-    "export": 74_900,
+    "export": 70_600,
     "integrate": 20_600,
     "interpolate": 8_900,
     "io": 18_400,
@@ -88,7 +88,7 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_400,
     "nn": 24_200,
     "numpy": 4_400,
-    "ops": 173_700,
+    "ops": 173_800,
     "optim": 50_000,
     "plot": 4_100,
     "pytree": 10_700,

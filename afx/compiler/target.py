@@ -184,6 +184,7 @@ class Target(Thresholds):
     # "portable": machine code with the same bits on every processor, compiled before the first call
     backend: Literal["auto", "numpy", "native", "portable"] = "auto"
     native_tier: Literal[1, 2] = 2  # of the back end "native"; 1: the bits of NumPy's plan, as by default
+    stands_alone: bool = False  # machine code without NumPy, of which formulas are computed where its loops are NumPy's
     # denormals: "auto": flushed to zero by what computes in float32 or complex64
     denormals: Literal["auto", "keep", "flush"] = "auto"
     flush_min_elements: int = 4096  # of all equations: below, setting the register takes too much of a call
@@ -297,7 +298,7 @@ def portable_target() -> Target:
 
     Constants are not computed while compiling, as NumPy's loops would.
     """
-    return Target(backend="portable", denormals="keep", pins_blas=True, fold_max_elements=0)
+    return Target(backend="portable", stands_alone=True, denormals="keep", pins_blas=True, fold_max_elements=0)
 
 
 DEFAULT = Target()

@@ -106,6 +106,7 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
 }
 INTERNAL: dict[str, str] = {  # names by module, one space between them
     "afx.ops.creation.creation": "promote_operands",
+    "afx.ops.elementwise.complex": "join_parts",
     "afx.ops.indexing.getitem": "getitem",
     "afx.ops.indexing.scatter": "index_add index_divide index_max index_min index_multiply index_set",
     "afx.ops.indexing.select": "ix",

@@ -260,7 +260,7 @@ def check_bits(bits: object, denormals: object) -> None:
 def _target(is_portable: bool) -> Target:
     if is_portable:
         return portable_target()
-    return attrs.evolve(with_backend(current.target, "native"), native_tier=TIER)
+    return attrs.evolve(with_backend(current.target, "native"), native_tier=TIER, stands_alone=True)
 
 
 def _lower(schedule: Schedule, graph: Graph, name: str, target: Target) -> tuple[Program, tuple[Any, ...]]:

@@ -466,8 +466,10 @@ def write_header(exported: Exported, allocates: bool) -> str:
 
 
 def _list(slots: Sequence[Slot]) -> str:
+    notes = {"c": ", real and imaginary parts in turn", "e": ", as bits"}
     lines = [
-        f" *   {slot.name}  {slot.dtype}[{','.join(map(str, slot.shape))}]  {_escape_comment(slot.path)}".rstrip()
+        f" *   {slot.name}  {slot.dtype}[{','.join(map(str, slot.shape))}]"
+        f"{notes.get(slot.dtype.kind, notes.get(slot.dtype.char, ''))}  {_escape_comment(slot.path)}".rstrip()
         for slot in slots
     ]
     return "\n".join(lines) or " *   none"

@@ -28,7 +28,7 @@ from afx.transforms.compile.make_graph import Traced, to_graph
 C_TYPES = {
     "float32": "float", "float64": "double", "bool": "uint8_t", "int8": "int8_t", "int16": "int16_t",
     "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t",
-    "uint64": "uint64_t",
+    "uint64": "uint64_t", "float16": "uint16_t", "complex64": "float", "complex128": "double",
 }  # fmt: skip
 KEYWORDS = """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class
     co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype

@@ -60,6 +60,7 @@ SAMPLES: dict[str, list[Sample]] = {
     ],
     **dict.fromkeys(("argmax", "argmin", "argsort", "sort"), ONE_AXIS),
     **{name: [Sample((C,)), Sample((np.array(1 + 2j),))] for name in ("real", "imag", "conj")},
+    "join_parts": [Sample((C.real, C.imag))],
     "cumulative_sum": [
         Sample((A,), {"axis": 1, "reverse": False}),
         Sample((V,), {"axis": 0, "reverse": True}),

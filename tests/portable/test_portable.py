@@ -168,14 +168,6 @@ def test_sorts_are_refused_with_their_dtype() -> None:
         afx.jit(lambda x: afx.sort(x), backend="portable")(np.ones(3))
 
 
-@pytest.mark.parametrize("name", ["gammaln", "erfinv"])
-def test_what_has_no_portable_form_is_refused_by_name(name: str) -> None:
-    """Before anything runs, with the user's line."""
-    fn = getattr(afx.special, name)
-    with pytest.raises(ArgumentError, match=rf"no portable form: got .*{name}.* at .*test_portable\.py:\d+"):
-        afx.jit(lambda x: fn(x) + 1.0, backend="portable")(np.ones(3) / 3)
-
-
 def test_faults_are_errors() -> None:
     """Indices out of range and singular matrices raise, as in NumPy's plan."""
     with pytest.raises(IndexRangeError, match="index is out of range"):

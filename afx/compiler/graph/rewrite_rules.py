@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from afx.compiler.graph.builder import GraphBuilder, Match, Params, Rewrite, Rule, like, number_of, rule
+from afx.compiler.graph.expansion import expand, stands_alone
 from afx.compiler.graph.loop_fission import find_fissions, inline_fissions
 from afx.compiler.graph.product_rules import (
     choose_far_exponentials,
@@ -404,6 +405,8 @@ PATTERNS = (
     rule("x ** 4", "square(x) * square(x)", when=is_real),
     rule("cast(x) != 0", "x", when=is_boolean),
     rule("cast(x)", "x", when=keeps_dtype),
+    rule("real(join_parts(x, y))", "x"),
+    rule("imag(join_parts(x, y))", "y"),
     rule("cast(cast(x))", "cast(x)", when=loses_nothing),
     rule("bitwise_and(x == n, isinf(x))", "False", when=is_finite),
     rule("select(n, x, y)", "x", when=lambda match: bool(match.n)),
@@ -488,7 +491,10 @@ def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False)
     }
     """
     graph = strengthen(graph, expanding=expanding)
-    simple = _rebuilt(graph, target, graph_into=lambda b, xs: b.inline_graph(graph, xs), expanding=expanding)
+    simple = _rebuilt(graph, target, graph_into=_inlining(graph), expanding=expanding)
+    while expanding and target.stands_alone and any(map(stands_alone, simple.equations)):
+        formulas = expand(simple, stands_alone, target)
+        simple = _rebuilt(formulas, target, graph_into=_inlining(formulas), expanding=True)
     fissions = find_fissions(simple, target, partial(simplify, target=target, expanding=True)) if expanding else {}
     if fissions:
         entered, into = simple, partial(inline_fissions, fissions=fissions)
@@ -497,6 +503,10 @@ def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False)
     if not parts:
         return simple
     return _rebuilt(simple, target, graph_into=lambda b, xs: inline_parts(b, simple, xs, parts), expanding=False)
+
+
+def _inlining(graph: Graph) -> Callable[[GraphBuilder, Sequence[Atom]], Sequence[Atom]]:
+    return lambda b, xs: b.inline_graph(graph, xs)
 
 
 def _rebuilt(

@@ -15,7 +15,8 @@ from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import real_dtype
 from afx.core.primitive import Params, Primitive, record_into
 from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind
+from afx.core.tracing.tracer import bind, bind_single
+from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops._kinds.linear import batch_unchanged, linear
 from afx.ops.creation.creation import as_array, zeros_like
 from afx.ops.elementwise.comparison import equal, not_equal
@@ -77,6 +78,30 @@ def _imag_transpose(ct: Array, x: Aval) -> Array:
 imag_p: Primitive = linear(
     "imag", _imag_run, _take_part, _imag_transpose, alive=_alive, batch=batch_unchanged("imag"), may_alias=True
 )
+
+
+@register_function
+def join_parts(re: ArrayLike, im: ArrayLike) -> Array:
+    """Return complex numbers of their parts, float arrays of one shape and dtype: what plans write; it has no derivative."""
+    return bind_single(join_parts_p, re, im)
+
+
+def _join(re: Any, im: Any) -> Any:
+    z = np.empty(np.shape(re), np.result_type(re, np.complex64))
+    z.real, z.imag = re, im
+    return z
+
+
+def _join_native(xp: Any, z: Any, re: Any, im: Any) -> None:
+    xp.give(xp.view(z, np.real), re)
+    xp.give(xp.view(z, np.imag), im)
+
+
+def _join_abstract(re: Aval, im: Aval) -> Aval:
+    return Aval(re.shape, np.result_type(re.dtype, np.complex64))
+
+
+join_parts_p: Primitive = nondifferentiable("join_parts", _join, _join_abstract, native=_join_native)
 
 
 @register_function

@@ -136,11 +136,14 @@ def _tens(x: ArrayLike, power: int) -> tuple[Array, Array]:
 
 
 def _rint(x: Any) -> Any:
-    y = np.asarray(x, aval_of(x).dtype)
-    return y if y.dtype.kind in "biu" else np.rint(y)
+    return _rint_of(np.asarray(x, aval_of(x).dtype))
 
 
-round_p: Primitive = nondifferentiable("round", _rint, kinds="biufc", may_alias=True)
+def _rint_of(x: Any) -> Any:
+    return x if x.dtype.kind in "biu" else np.rint(x)
+
+
+round_p: Primitive = nondifferentiable("round", _rint, kinds="biufc", may_alias=True, native=record(_rint_of))
 
 
 @register_function

@@ -121,6 +121,14 @@ class Lanes:
         """Return a double that fits as another float."""
         return self if self.kind == kind else self._cast("fptrunc", kind)
 
+    def extended(self) -> Lanes:
+        """Return a natural number with 64 bits."""
+        return self._cast("zext", "i64")
+
+    def truncated(self, kind: str) -> Lanes:
+        """Return the last bits of an integer."""
+        return self._cast("trunc", kind)
+
     def rounded(self) -> Lanes:
         """Return a double as a float, which raises its flags where it stands: it may overflow."""
         return Lanes(self.w, "float", compute_strictly(self.w, "fptrunc", self.kind, [self.name], "float"))

@@ -610,6 +610,32 @@ def acos(x: Lanes) -> Lanes:
     return inside.choose(angle.rounded(), math.nan)
 
 
+# --- Half precision, whose bits are, shifted, those of a double that is 2^1008 times smaller
+
+HALF_SHIFT, HALF_SCALE, HALF_INFINITY = 42, 2.0**1008, 0x7C00
+
+
+def from_half(bits: Lanes) -> Lanes:
+    """Return the double of a half's bits."""
+    wide = bits.extended()
+    size = wide & 0x7FFF
+    number = (size << HALF_SHIFT).as_float() * HALF_SCALE
+    limit = size.compare("ugt", HALF_INFINITY).choose(number.constant(math.nan), math.inf)
+    return size.compare("ult", HALF_INFINITY).choose(number, limit).copysign((wide << 48).as_float())
+
+
+def to_half(x: Lanes) -> Lanes:
+    """Return the bits of the nearest half: ``1.5·2^(exponent + 42)``, added and subtracted, leaves 11 bits."""
+    size = _absolute(x)
+    is_large = size.compare("oge", 65520.0)
+    size = is_large.choose(size.constant(1.0), size)
+    exponent = size.compare("olt", 2.0**-14).choose(size.constant(2.0**-14), size).bits() & (0x7FF << 52)
+    magic = (exponent + (42 << 52) | (1 << 51)).as_float()
+    bits = _shifted_right((((size + magic) - magic) * (1 / HALF_SCALE)).bits(), exponent.constant(HALF_SHIFT))
+    bits = is_large.choose(bits.constant(HALF_INFINITY), x.compare("uno", 0.0).choose(bits.constant(0x7E00), bits))
+    return (bits | (_shifted_right(x.bits(), bits.constant(48)) & 0x8000)).truncated("i16")
+
+
 # --- Table: by libm's names
 
 Function: TypeAlias = Callable[..., Lanes]

@@ -253,10 +253,11 @@ def element_at(w: Writer, pointer: str, i: str, stride: int) -> str:
 def call_loop(w: Writer, loop: UfuncLoop, pointers: Sequence[str], sizes: Sequence[str], steps: Sequence[int]) -> None:
     """Call a loop of NumPy: arrays of pointers, sizes and strides, and its own data.
 
-    Loops of ``np.linalg`` have none; those that stand in for them note faults there.
+    Loops of ``np.linalg`` and powers of integers have none; those that stand in for them note faults there.
     """
     w.declare(f"{loop.symbol}", f'declare void @"{loop.symbol}"(ptr, ptr, ptr, ptr)')
-    data = "%fault" if loop.ufunc.startswith("linalg.") else "null"
+    notes_faults = loop.ufunc.startswith("linalg.") or (loop.ufunc == "power" and loop.dtypes[0][0] in "iu")
+    data = "%fault" if notes_faults else "null"
     if loop.has_data:
         data = f'@"{loop.symbol}.data"'
         w.declare(data, f"{data} = external global i8")

@@ -6,6 +6,8 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 
+from afx.compiler.native_backend.functions.lanes import Lanes
+from afx.compiler.native_backend.functions.portable import from_half, to_half
 from afx.compiler.native_backend.llvm.writer import Writer, compare_strictly, compute_strictly
 from afx.compiler.native_backend.program.elements import Number
 from afx.core.scalar_ops import SCALAR_OPS
@@ -140,6 +142,10 @@ def cast(w: Writer, x: str, old: str, new: str) -> str:
     """Convert an element."""
     if old == new:
         return x
+    if old == "f2":
+        return cast(w, from_half(Lanes(w, "i16", x)).name, "f8", new)
+    if new == "f2":
+        return to_half(Lanes(w, "double", cast(w, x, old, "f8"))).name
     if new == "b1":
         return truth(w, x, old)
     if new in COMPLEX:

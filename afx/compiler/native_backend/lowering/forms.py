@@ -35,10 +35,10 @@ from afx.core.scalar_ops import ALL, COMPLEX, scalar_op
 # --- Native forms of reductions: in NumPy's order, along axes, over blocks, and of integers
 
 
-def loop_of(name: str, types: tuple[str, ...]) -> UfuncLoop:
-    """Return the loop of a ufunc for these dtypes."""
+def loop_of(name: str, types: tuple[str, ...], stands_alone: bool = False) -> UfuncLoop:
+    """Return the loop of a ufunc for these dtypes; where no code of NumPy runs, also one that asks for Python's lock."""
     loop = ufunc_loop(name, types)
-    if loop is None or types[0][0] in scalar_op(name).refused:
+    if loop is None or (types[0][0] in scalar_op(name).refused and not stands_alone):
         raise UnsupportedError(f"{name} of {', '.join(types[:-1])}")
     return loop
 
@@ -243,7 +243,7 @@ def add_ufunc(
     make = _operation(b, name, types)
 
     def add(group: Group, args: list[int]) -> int:
-        return make(group, [_cast_in(group, k, want) for k, want in zip(args, types, strict=False)])
+        return make(group, [_cast_in(b, group, k, want) for k, want in zip(args, types, strict=False)])
 
     b.elementwise(out, xs, quiet, add, allocates)
 
@@ -253,10 +253,10 @@ def _operation(b: BlockBuilder, name: str, types: tuple[str, ...]) -> Callable[[
         return call_of(name, types[-1])
     if b.tier > 1 and has_fast(name, types):
         return call_of(Fast(name, loop_of(name, types)), types[-1])
-    return call_of(loop_of(name, types), types[-1])
+    return call_of(loop_of(name, types, b.target.stands_alone), types[-1])
 
 
-def _cast_in(group: Group, k: int, want: str) -> int:
+def _cast_in(b: BlockBuilder, group: Group, k: int, want: str) -> int:
     """Return a value of a group in another dtype, as NumPy casts operands of a ufunc."""
     value = group.values[k]
     have = value.ref.dtype if isinstance(value, Load) else value.dtype
@@ -264,7 +264,8 @@ def _cast_in(group: Group, k: int, want: str) -> int:
         return k
     if isinstance(value, Number):
         return group.add(Number(np.dtype(have).type(value.value).astype(want).item(), want))
-    if have not in ALL or want not in ALL | COMPLEX:
+    taken = ALL | {"f2"} if b.target.stands_alone else ALL
+    if have not in taken or want not in taken | COMPLEX:
         raise UnsupportedError(f"cast of {have} to {want}")
     return group.add(Op("cast", want, (k,)))
 
@@ -274,22 +275,22 @@ def add_cast(b: BlockBuilder, out: Buffer, x: Operand, quiet: ErrorState, alloca
     want = dtype_name(out.dtype)
     if isinstance(x, Buffer) and out.dtype.itemsize < x.dtype.itemsize and want[0] == "f":
         quiet = tuple(sorted({*(quiet or ()), "over"}))
-    b.elementwise(out, [x], quiet, lambda group, args: _cast_in(group, args[0], want), allocates)
+    b.elementwise(out, [x], quiet, lambda group, args: _cast_in(b, group, args[0], want), allocates)
 
 
 def add_select(b: BlockBuilder, out: Buffer, xs: Sequence[Operand]) -> None:
     """Add a choice, by the first operand, of elements of the other two to a block.
 
     Raises:
-        UnsupportedError: of complex numbers, or in half precision.
+        UnsupportedError: of complex numbers, or in half precision, but in code without NumPy.
     """
     want = dtype_name(out.dtype)
-    if want not in ALL:
+    if want not in ALL and not b.target.stands_alone:
         raise UnsupportedError(f"where of {out.dtype}")
 
     def add(group: Group, args: list[int]) -> int:
-        test = _cast_in(group, args[0], "b1")
-        return group.add(Op("select", want, (test, *[_cast_in(group, k, want) for k in args[1:]])))
+        test = _cast_in(b, group, args[0], "b1")
+        return group.add(Op("select", want, (test, *[_cast_in(b, group, k, want) for k in args[1:]])))
 
     b.elementwise(out, xs, None, add)
 

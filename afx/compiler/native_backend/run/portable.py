@@ -62,7 +62,9 @@ class Portable:
                 "jit: a matrix has no such factorization: it is singular, or not positive definite"
             )
         if faults & INDEX:
-            raise IndexRangeError("jit: an index is out of range, or a float does not fit its integer type")
+            raise IndexRangeError(
+                "jit: an index is out of range, a float does not fit its integer type, or an integer's power is negative"
+            )
         return [x if x.ndim else x[()] for x in outs]
 
     def compile(self) -> Callable[..., int]:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
+
+from afx.compiler.graph.formulas import BINARY, UNARY
+from afx.compiler.graph.rewrite_rules import simplify
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.functions.portable import EXACT, compute
-from afx.compiler.native_backend.llvm.op import EMIT, FLOATS, element_type, read, written
-from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.llvm.op import EMIT, FLOATS, cast, element_type, number, read, written
+from afx.compiler.native_backend.llvm.writer import INDEX, Writer
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
-from afx.compiler.native_backend.program.elements import UfuncLoop
+from afx.compiler.native_backend.lowering.memory import dtype_name
+from afx.compiler.native_backend.program.elements import Number, UfuncLoop
 from afx.compiler.native_backend.standalone.matrix_loops import MATRIX_LOOPS, Elements, each
+from afx.compiler.target import Target
+from afx.core.aval import Aval
+from afx.core.graph import Atom, Equation, Graph, Var
 from afx.core.scalar_ops import scalar_op
+from afx.core.tracing.traces import GraphTrace
 
 # NumPy's name: libm's for doubles; those for floats end in f
 LIBM = {
@@ -25,8 +35,6 @@ LIBM = {
     "sinh": "sinh", "tan": "tan", "tanh": "tanh", "erf": "erf", "erfc": "erfc",
 }  # fmt: skip
 DTYPES = {kind: dtype for dtype, kind in FLOATS.items()}
-
-PORTABLE_NAMES = {"lgamma": "gammaln"}
 
 Formula = Callable[..., Lanes]
 
@@ -42,7 +50,7 @@ def define_loop(w: Writer, loop: UfuncLoop) -> None:
     if matrices is not None and set(loop.dtypes) <= {"f4", "f8"}:
         w.function(head, lambda: matrices(w, loop.dtypes))
         return
-    formula = _formula(loop)
+    formula = _formula(loop.ufunc, loop.dtypes)
     if formula is None:
         operands = loop.dtypes[:-1] or loop.dtypes  # sorts have one array
         raise UnsupportedError(f"{loop.ufunc} of {', '.join(operands)} is known to NumPy alone")
@@ -61,15 +69,18 @@ def _body(w: Writer, loop: UfuncLoop, formula: Formula) -> None:
     w.line("ret void")
 
 
-def _formula(loop: UfuncLoop) -> Formula | None:
-    name, operands = loop.ufunc.removeprefix("special."), set(loop.dtypes[:-1])
+def _formula(ufunc: str, dtypes: Sequence[str]) -> Formula | None:
+    """Return what computes a ufunc of operands of one dtype, the last one given being that of the result."""
+    name, operands = ufunc.removeprefix("special."), set(dtypes[:-1])
     if len(operands) != 1:
         return None
     (dtype,) = operands
     if dtype in scalar_op(name).dtypes:
-        return partial(_by_table, name, dtype, element_type(loop.dtypes[-1]))
+        return partial(_by_table, name, dtype, element_type(dtypes[-1]))
     if dtype in FLOATS:
-        return OF_FLOATS.get(name) or (partial(_by_libm, LIBM[name]) if name in LIBM else None)
+        by_libm = partial(_by_libm, LIBM[name]) if name in LIBM else None
+        by_formula = partial(_by_formula, name) if name in UNARY or name in BINARY else None
+        return OF_FLOATS.get(name) or by_libm or by_formula
     of_integers = OF_INTEGERS.get(name) if dtype[0] in "iu" else None
     return None if of_integers is None else partial(of_integers, dtype[0] == "i")
 
@@ -81,13 +92,51 @@ def _by_table(name: str, dtype: str, kind: str, *xs: Lanes) -> Lanes:
 def _by_libm(name: str, *xs: Lanes) -> Lanes:
     w, kind = xs[0].w, xs[0].kind
     if w.is_portable and name not in EXACT:
-        z = compute(name, xs)
-        if z is None:
-            raise UnsupportedError(f"{PORTABLE_NAMES.get(name, name)} has no portable form")
-        return z
+        return compute(name, xs) or _by_formula(name, *xs)
     function = f"@{name}{'f' if kind == 'float' else ''}"
     w.declare(function, f"declare {kind} {function}({', '.join([kind] * len(xs))})")
     return Lanes(w, kind, w.let(f"call {kind} {function}({', '.join([f'{kind} {x.name}' for x in xs])})"))
+
+
+# -- by formulas, in doubles --
+@functools.cache
+def _graph_of(name: str, count: int) -> Graph:
+    function = (UNARY if count == 1 else BINARY)[name]
+    trace, number = GraphTrace("formula"), Aval((), np.dtype(np.float64))
+    graph = trace.finish((function(*[trace.input(number) for _ in range(count)]),))
+    return simplify(graph, Target(fold_max_elements=0), expanding=True)
+
+
+def _by_formula(name: str, *xs: Lanes) -> Lanes:
+    """Return what a formula makes of numbers, each operation in doubles."""
+    graph, w = _graph_of(name, len(xs)), xs[0].w
+    values = {v.index: x.widen() for v, x in zip(graph.inputs, xs, strict=True)}
+
+    def read(atom: Atom) -> Lanes:
+        if isinstance(atom, Var):
+            return values[atom.index]
+        dtype = dtype_name(atom.aval.dtype)
+        return Lanes(w, element_type(dtype), number(w, Number(atom.value, dtype)))
+
+    for eq in graph.equations:
+        operands, (out,) = [read(a) for a in eq.inputs], eq.outputs
+        values[out.index] = _equation(eq, operands, [dtype_name(a.aval.dtype) for a in (*eq.inputs, out)])
+    z = read(graph.outputs[0])
+    return z if xs[0].kind == "double" else z.rounded()
+
+
+def _equation(eq: Equation, xs: Sequence[Lanes], dtypes: Sequence[str]) -> Lanes:
+    """Return an equation's result."""
+    p, w = eq.primitive, xs[0].w
+    if p.algebra.canonical == "cast":
+        return Lanes(w, element_type(dtypes[-1]), cast(w, xs[0].name, dtypes[0], dtypes[-1]))
+    if p.algebra.canonical == "select":
+        return xs[0].choose(xs[1], xs[2])
+    ufunc = "rint" if p.name == "round" else p.name if p.lowering.ufunc is None else p.lowering.ufunc.__name__
+    formula = _formula(ufunc, dtypes)
+    if formula is None:
+        raise UnsupportedError(f"{ufunc} of {dtypes[0]} is known to NumPy alone")
+    return formula(*xs)
 
 
 # -- what libm computes otherwise than NumPy, or not at all --
@@ -126,64 +175,29 @@ def _signbit(x: Lanes) -> Lanes:
     return x.bits().compare("slt", 0)
 
 
+def _spacing(x: Lanes) -> Lanes:
+    """Return the distance to the next number further from 0; of the largest, to the one before."""
+    bits = _floats("absolute", x).bits()
+    size = bits.as_float()
+    beyond = (bits + 1).as_float()
+    gap = beyond.compare("oeq", math.inf).choose(size - (bits - 1).as_float(), beyond - size)
+    return size.compare("oeq", math.inf).choose(x.constant(math.nan), gap.copysign(x))
+
+
 def _without_nan(name: str, x: Lanes, y: Lanes) -> Lanes:
     other = y.compare("uno", 0.0).choose(x, _floats(name, x, y))
     return x.compare("uno", 0.0).choose(y, other)
 
 
-# -- SciPy's, in doubles --
-# of digamma's expansion in 1 / y², B(2 n) / (2 n) (Abramowitz & Stegun 1964, 6.3.18)
-DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
-DIGAMMA_FROM = 10  # where its terms beyond these are below a rounding
-
-
-def _in_doubles(formula: Formula, x: Lanes) -> Lanes:
-    return formula(x.widen()).narrow(x.kind)
-
-
-def _ndtr(x: Lanes) -> Lanes:
-    return _by_libm("erfc", -x * math.sqrt(0.5)) * 0.5
-
-
-def _gammaln(x: Lanes) -> Lanes:
-    return x.compare("oeq", -math.inf).choose(x, _by_libm("lgamma", x))  # C has inf at -inf
-
-
-def _digamma(x: Lanes) -> Lanes:
-    """Return log y - 1/2y - its expansion where y is large, reached by psi(y) = psi(y + 1) - 1/y, below 0 by reflection."""
-    w, is_low = x.w, x.compare("ole", 0.0)
-    now, sums = [Elements(w, x.kind, w.local(x.kind, 8)) for _ in range(2)]
-    now[()], sums[()] = is_low.choose(x.constant(1.0) - x, x), x.constant(0.0)
-    for _ in each(w, 0, DIGAMMA_FROM):
-        y, total = now[()], sums[()]
-        is_small = y.compare("olt", DIGAMMA_FROM)
-        sums[()] = is_small.choose(total - y.constant(1.0) / y, total)
-        now[()] = is_small.choose(y + 1.0, y)
-    y = now[()]
-    inverse = y.constant(1.0) / y
-    z = inverse * inverse
-    series = z.constant(DIGAMMA[-1])
-    for c in DIGAMMA[-2::-1]:
-        series = series * z + c
-    psi = (_by_libm("log", y) - (inverse * 0.5 + series * z)) + sums[()]
-    part = (x - _floats("rint", x)) * math.pi
-    turn = x.constant(math.pi) / _by_libm("tan", part)
-    low = part.compare("oeq", 0.0).choose(x.constant(math.nan), psi - turn)
-    pole = _by_libm("copysign", x.constant(math.inf), -x)
-    return is_low.choose(x.compare("oeq", 0.0).choose(pole, low), psi)
-
-
 OF_FLOATS: dict[str, Formula] = {
     "deg2rad": partial(_scale, math.pi / 180),
-    "digamma": partial(_in_doubles, _digamma),
     "floor_divide": _floor_divide,
     "fmax": partial(_without_nan, "maximum"),
     "fmin": partial(_without_nan, "minimum"),
-    "gammaln": _gammaln,
-    "ndtr": partial(_in_doubles, _ndtr),
     "rad2deg": partial(_scale, 180 / math.pi),
     "remainder": _remainder,
     "signbit": _signbit,
+    "spacing": _spacing,
 }
 
 
@@ -209,7 +223,61 @@ def _integer_remainder(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
     return y.compare("eq", 0).choose(y.constant(0), x - quotient * y)
 
 
+def _integer_fmod(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
+    """Return what is left, with the sign of x, as C's."""
+    is_void = y.compare("eq", 0) | y.compare("eq", -1) if is_signed else y.compare("eq", 0)
+    return is_void.choose(y.constant(0), _divide("srem" if is_signed else "urem", x, is_void.choose(y.constant(1), y)))
+
+
+def _integer_power(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
+    """Return a power by squaring; a negative exponent is a fault, as NumPy's plan raises an error."""
+    w = x.w
+    if is_signed:
+        fault = Elements(w, "i64", "%fault")
+        fault[()] = fault[()] | y.compare("slt", 0).extended() * INDEX
+    base, rest, total = [Elements(w, x.kind, w.local(x.kind, 8)) for _ in range(3)]
+    base[()], rest[()], total[()] = x, y, x.constant(1)
+    for _ in each(w, 0, int(x.kind[1:])):
+        factor, left, product = base[()], rest[()], total[()]
+        total[()] = (left & 1).compare("ne", 0).choose(product * factor, product)
+        base[()], rest[()] = factor * factor, left >> 1
+    return total[()]
+
+
+def _gcd(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
+    """Return the greatest common divisor by Euclid's algorithm, in as many steps as Fibonacci numbers fit the type."""
+    w, size = x.w, int(x.kind[1:])
+    first, second = [Elements(w, x.kind, w.local(x.kind, 8)) for _ in range(2)]
+    first[()], second[()] = _sizes(is_signed, x, y)
+    for _ in each(w, 0, size * 3 // 2):
+        a, b = first[()], second[()]
+        is_over = b.compare("eq", 0)
+        rest = _divide("urem", a, is_over.choose(b.constant(1), b))
+        first[()], second[()] = is_over.choose(a, b), is_over.choose(b, rest)
+    return first[()]
+
+
+def _lcm(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
+    divisor = _gcd(is_signed, x, y)
+    a, b = _sizes(is_signed, x, y)
+    return _divide("udiv", a, divisor.compare("eq", 0).choose(x.constant(1), divisor)) * b
+
+
+def _sizes(is_signed: bool, *xs: Lanes) -> list[Lanes]:
+    return [x.compare("slt", 0).choose(x.constant(0) - x, x) if is_signed else x for x in xs]
+
+
+def _count_bits(is_signed: bool, x: Lanes) -> Lanes:
+    count = _sizes(is_signed, x)[0].unary("ctpop")
+    return count if x.kind == "i8" else count.truncated("i8")
+
+
 OF_INTEGERS: dict[str, Formula] = {
+    "bitwise_count": _count_bits,
     "floor_divide": _integer_floor_divide,
+    "fmod": _integer_fmod,
+    "gcd": _gcd,
+    "lcm": _lcm,
+    "power": _integer_power,
     "remainder": _integer_remainder,
 }
