@@ -39,6 +39,8 @@ class NativeTarget:
     wait_min_seconds: float = (
         0.4  # predicted for NumPy's plan, whose first call waits for machine code: twice compiling
     )
+    slow_min_seconds: float = 5e-3  # of a call: it is lowered here until the other process has imported afx
+    early_min_seconds: float = 0.03  # predicted for NumPy's plan: it is lowered before its first call
     await_max_instructions: int = 2000  # lowered within this process, in less time than another needs to import afx
     piece_min_calls: int = 2  # calls of NumPy that a kernel must stand for which is part of a plan
     piece_loop_calls: int = 10  # as how many calls a loop counts there
@@ -157,6 +159,7 @@ class ServiceTarget:
     """
 
     patience_max_seconds: float = 20.0  # without a word of a child that has work: a busy machine makes it late by less
+    warm_seconds: float = 0.25  # until a child has imported afx
     grace_max_seconds: float = 2.0  # once more, as this process may have been stopped with it
     end_max_seconds: float = 5.0  # for a child that has closed its pipe to end
     child_max_ends: int = 2  # children in a row that ended over their work

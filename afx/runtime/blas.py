@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from afx.runtime.thread_pool import run_blocks
+from afx.runtime.thread_pool import run_blocks, short_turns
 
 # --- BLAS: products in pieces, and libraries limited to one thread while plans run
 #
@@ -63,7 +63,8 @@ class Blas:
         if self._libraries is None or (self._loaded and loaded != self._loaded):
             self._loaded = loaded
             try:
-                control: Any = importlib.import_module("threadpoolctl").ThreadpoolController()
+                with short_turns:
+                    control: Any = importlib.import_module("threadpoolctl").ThreadpoolController()
             except ImportError:
                 self._libraries = []
             else:
@@ -105,13 +106,16 @@ class Blas:
 
 
 class _Direct:
-    """An OpenBLAS whose own functions are called: a tenth of the time that threadpoolctl takes for their names."""
+    """An OpenBLAS whose own functions are called: a tenth of the time that threadpoolctl takes for their names.
+
+    They set one number, and keep Python's lock meanwhile: beside busy threads it would come back after all their turns.
+    """
 
     __slots__ = ("get_num_threads", "set_num_threads")
 
     def __init__(self, get: Any, set_: Any) -> None:
-        self.get_num_threads = get
-        self.set_num_threads = set_
+        self.get_num_threads: Any = ctypes.PYFUNCTYPE(ctypes.c_int)(_address(get))
+        self.set_num_threads: Any = ctypes.PYFUNCTYPE(None, ctypes.c_int)(_address(set_))
 
 
 def _direct(library: Any) -> Any:
@@ -121,6 +125,10 @@ def _direct(library: Any) -> Any:
         return library
     get, set_ = find("openblas_get_num_threads"), find("openblas_set_num_threads")
     return library if get is None or set_ is None else _Direct(get, set_)
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _nothing(force: bool) -> None:

@@ -9,6 +9,7 @@ import itertools
 import math
 import os
 import queue
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -100,6 +101,51 @@ def _renew_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_renew_all)
+
+
+# --- Turns: how soon threads hand Python's lock over, while one of them traces, compiles or links
+#
+# Each file that is looked for, each call of the system, gives the lock away. Beside busy threads it comes back once each
+# of them has had its turn, of 5 ms by default: a first call with some hundred such calls would take seconds.
+
+TURN_SECONDS: Final = 1e-4  # some ten times what handing over costs
+
+
+class ShortTurns:
+    """Inside a ``with`` block threads hand Python's lock over sooner; ``sys.setswitchinterval`` is set back behind the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._before = self._own = sys.getswitchinterval()
+        renew_after_fork(self)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._depth:
+                self._before = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._before, TURN_SECONDS))
+                self._own = sys.getswitchinterval()  # in whole microseconds
+            self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._depth -= 1
+            if not self._depth:
+                self._set_back()
+
+    def _set_back(self) -> None:
+        if sys.getswitchinterval() == self._own:  # else the program has set another one meanwhile
+            sys.setswitchinterval(self._before)
+
+    def renew(self) -> None:
+        """Set it back in a forked process, whose other threads are gone; a block that it is within ends as it would."""
+        self._lock = threading.Lock()
+        if self._depth:
+            self._set_back()
+
+
+short_turns: Final = ShortTurns()
 
 
 # --- Processors: how many this process may use, by its affinity and by the quota of its control group

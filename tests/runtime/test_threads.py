@@ -1,8 +1,10 @@
 """Threads: whoever calls, BLAS and the user's memory are as they were, and nothing is written afterwards."""
 
+import ctypes
 import importlib
 import importlib.util
 import itertools
+import os
 import signal
 import subprocess
 import sys
@@ -19,7 +21,7 @@ import afx
 from afx.runtime import thread_pool as workers
 from afx.runtime.blas import Blas, blas
 from afx.runtime.buffer_cache import without_debugger_refs
-from afx.runtime.thread_pool import get_threads, run_blocks, set_threads
+from afx.runtime.thread_pool import TURN_SECONDS, get_threads, run_blocks, set_threads, short_turns
 
 
 def count_of_blas() -> list[int]:
@@ -283,3 +285,68 @@ def test_a_library_that_comes_later_is_held_too() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "{1}"
+
+
+def test_turns_are_short_inside_of_blocks_alone() -> None:
+    """The interpreter's interval is set back behind the last block, errors included, unless the program set another one."""
+    before = sys.getswitchinterval()
+    try:
+        with short_turns:
+            with pytest.raises(ValueError, match="invalid"), short_turns:
+                int("no")
+            assert sys.getswitchinterval() == pytest.approx(min(before, TURN_SECONDS))
+        assert sys.getswitchinterval() == before
+        with short_turns:
+            sys.setswitchinterval(0.02)
+        assert sys.getswitchinterval() == pytest.approx(0.02)
+        sys.setswitchinterval(1e-5)
+        with short_turns:
+            assert sys.getswitchinterval() == pytest.approx(1e-5)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_turns_are_short_until_all_threads_have_left() -> None:
+    """A block that ends in one thread changes nothing for another one, and a trace that fails leaves nothing behind."""
+    before = sys.getswitchinterval()
+    inside, go = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with short_turns:
+            inside.set()
+            go.wait(60)
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    inside.wait(60)
+    with short_turns:
+        pass
+    assert sys.getswitchinterval() < before
+    go.set()
+    thread.join()
+    assert sys.getswitchinterval() == before
+    with pytest.raises(afx.errors.AfxError):
+        afx.jit(lambda x: 1 if x > 0 else 2)(afx.ones(()))
+    assert sys.getswitchinterval() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no forks")
+def test_forks_do_not_inherit_short_turns() -> None:
+    """A process forked off within a block, whose other threads are gone, has the interval of before; the parent's stays short."""
+    before = sys.getswitchinterval()
+    with short_turns:
+        if (pid := os.fork()) == 0:
+            os._exit(sys.getswitchinterval() != before)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert sys.getswitchinterval() < before
+    assert sys.getswitchinterval() == before
+
+
+def test_holding_blas_keeps_the_lock_of_the_interpreter() -> None:
+    """OpenBLAS's own functions, which set a number, are called without giving the lock to other threads."""
+    pytest.importorskip("threadpoolctl", reason="it finds BLAS")
+    with blas:
+        own = [library for library in blas._libraries or () if type(library).__name__ == "_Direct"]
+        for library in own:
+            assert type(library.set_num_threads)._flags_ & ctypes.PyDLL._func_flags_
+            assert library.get_num_threads() == 1

@@ -34,7 +34,7 @@ from afx.core.tracing.traces import (
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops._kinds.linear import higher_order
 from afx.ops.manipulation.shape import broadcast_to
-from afx.runtime.thread_pool import between_forks
+from afx.runtime.thread_pool import between_forks, short_turns
 from afx.transforms.derivatives import backward_pass
 from afx.transforms.derivatives.cotangent_masks import (
     ALIVE,
@@ -113,7 +113,9 @@ def set_code_cache(folder: str | os.PathLike[str] | None) -> None:
 
 def foresee_code(backend: JitBackend | None) -> None:
     """Get ready to compile, without waiting: where the back end's first call will wait for it, by LLVM at once."""
-    if is_installed():
+    if not is_installed():
+        return
+    with short_turns:
         if backend in ("native", "portable"):
             with between_forks():
                 from afx.compiler.native_backend.service.process import service
@@ -243,7 +245,8 @@ class CompiledGraph:
         """The plan of the graph."""
         plan = self._plan
         if plan is None:
-            plan = make_plan(simplify(self.graph, self._target, expanding=True), self._donated, self._target)
+            with short_turns:
+                plan = make_plan(simplify(self.graph, self._target, expanding=True), self._donated, self._target)
             plan.idle.forget = weakref.WeakMethod(self.forget)
             self._plan, self.is_forgotten = plan, False
         return plan

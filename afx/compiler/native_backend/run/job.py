@@ -59,6 +59,7 @@ class Job:
         idle: the buffers of the plan, whose size counts machine code too.
         key: under which kernels are kept, an empty text where it is not known, or none are.
         flushes: whether the plan computes without denormals.
+        last_seconds: how long the last call of NumPy's plan took.
     """
 
     schedule: Schedule
@@ -67,6 +68,7 @@ class Job:
     idle: IdleBuffers
     key: str = ""
     flushes: bool = False
+    last_seconds: float = 0.0
 
     @property
     def is_awaited(self) -> bool:
@@ -82,6 +84,11 @@ class Job:
     def is_long(self) -> bool:
         """Whether NumPy's plan is so slow that its first call waits, for as long as that would take at most."""
         return self.numpy_seconds >= self.target.native.wait_min_seconds
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a call of NumPy's plan takes, as predicted or as the last one did, so long that lowering pays beside it."""
+        return max(self.numpy_seconds, self.last_seconds) >= self.target.native.slow_min_seconds
 
 
 def count_calls(schedule: Schedule) -> int:

@@ -43,14 +43,15 @@ def load() -> None:
 def start(job: Job, arrive: Done) -> str:
     """Have the machine code of a plan made, which arrives later; return why it cannot be, else an empty text.
 
-    Where the caller waits for it, it is lowered here, in less time than another process needs to import afx.
+    Where the caller waits for it, or the other process is about to import afx, it is lowered here, in less time.
     """
     where, schedule, target = _place(job.schedule), job.schedule, job.target
     if where is None:
         return UNKNOWN_HERE
     if len(schedule) > target.native.lower_max_instructions:
         return TOO_LONG
-    if (job.is_awaited or job.is_long) and len(schedule) <= target.native.await_max_instructions:
+    is_quicker_here = job.is_awaited or job.is_long or (job.is_slow and not service.is_warm)
+    if is_quicker_here and len(schedule) <= target.native.await_max_instructions:
         with between_forks():
             from afx.compiler.native_backend.service.build import compile_here  # lowering is for callers who wait alone
 

@@ -46,7 +46,7 @@ from afx.compiler.target import DEFAULT, Target, current
 from afx.core.graph import Graph
 from afx.core.registry import loaded_modules
 from afx.runtime.buffer_cache import IdleBuffers
-from afx.runtime.thread_pool import between_forks, renew_after_fork
+from afx.runtime.thread_pool import between_forks, renew_after_fork, short_turns
 
 SHORT = f"its calls have not taken {DEFAULT.native.compile_min_seconds * 1e3:g} ms yet"
 AWAITED = "it is compiled before its first call"
@@ -122,7 +122,8 @@ class NativeCode:
                 if isinstance(self.state, Waiting):
                     compiling = self.state = Compiling(self.state)
             if compiling is not None:
-                start(self)
+                with short_turns:
+                    start(self)
         except BaseException:
             if compiling is not None and self.state is compiling:
                 self.state = compiling.waiting
@@ -221,23 +222,28 @@ class Waiting:
             return code.state.run(values, plan)
         start = time.perf_counter()
         results = plan.run_numpy(*values)
-        self._seconds += time.perf_counter() - start
+        code.job.last_seconds = time.perf_counter() - start
+        self._seconds += code.job.last_seconds
         if self._seconds >= code.job.target.native.compile_min_seconds:
             code.begin()
         return results
 
     def _begin_early(self, code: NativeCode) -> None:
-        """Link what earlier processes kept; where NumPy's plan is slow, wait for machine code as long as that would run."""
+        """Link what earlier processes kept; where NumPy's plan is slow, begin to compile before its first call.
+
+        Where it would take longer than compiling, wait for machine code, as long as it would run.
+        """
         job = code.job
         if has_kept():
             try:
-                if not self.look(code):
-                    _start_compiler()  # the calls that are to be counted will ask for it
+                with short_turns:
+                    if not self.look(code):
+                        _start_compiler()  # the calls that are to be counted will ask for it
             except Exception as error:  # no memory, say
                 log(f"kept code could not be looked for ({error})", is_asked=False)
-        if job.is_long and code.state is self:
+        if job.numpy_seconds >= job.target.native.early_min_seconds and code.state is self:
             code.begin()
-            if isinstance(state := code.state, Compiling):
+            if job.is_long and isinstance(state := code.state, Compiling):
                 state.ready.wait(2 * job.numpy_seconds)  # which is the least that it takes
                 state.link(code)
 
@@ -298,7 +304,8 @@ class Compiling:
             return
         try:
             if code.state is self:
-                code.become(_link(code.job, *self._arrived))
+                with short_turns:
+                    code.become(_link(code.job, *self._arrived))
         finally:
             self._linking.release()
 

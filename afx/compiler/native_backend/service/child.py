@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
+llvm_is_idle = threading.Event()  # cleared while a text is compiled: nothing is loaded beside it
+llvm_is_idle.set()
 IDLE_SECONDS = 60.0
 WATCH_SECONDS = 0.5
 SIGN_OF_LIFE = struct.pack("<Q", 0)
@@ -146,9 +148,14 @@ def _optimize(llvm: Any, module: Any, machine: Any, kind: str) -> None:
 def _answer(data: bytes) -> tuple[Any, tuple[str, str]]:
     try:
         first, *rest = pickle.loads(data)
-        return compile_text(first, *rest) if isinstance(first, str) else first(*rest), ("", "")
+        if not isinstance(first, str):
+            return first(*rest), ("", "")
+        llvm_is_idle.clear()
+        return compile_text(first, *rest), ("", "")
     except Exception as error:
         return None, (type(error).__name__, str(error))
+    finally:
+        llvm_is_idle.set()
 
 
 class _Watch:

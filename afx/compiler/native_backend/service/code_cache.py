@@ -189,7 +189,7 @@ def get_code(text: str, cpu: str, folder: str) -> bytes | None:
     """Return the object code of LLVM IR for a processor, None where neither this process nor a folder has it."""
     code = _recent.get(key_of([cpu, text]))
     if code is None and folder:
-        code = CodeCache(Path(folder)).get(key_of([text, *circumstances(cpu)]))
+        code = CodeCache(Path(folder)).get(key_of([text, *_machine(cpu)]))
     return code
 
 
@@ -204,7 +204,7 @@ def put_code(text: str, cpu: str, folder: str, code: bytes) -> None:
     """Keep object code in memory, and in a folder, where one is named."""
     remember_code(text, cpu, code)
     if folder:
-        CodeCache(Path(folder)).put(key_of([text, *circumstances(cpu)]), code)
+        CodeCache(Path(folder)).put(key_of([text, *_machine(cpu)]), code)
 
 
 def keep(folder: str, key: str, data: bytes) -> None:
@@ -268,7 +268,7 @@ def key_of_schedule(schedule: Schedule, target: Target, where: Layout) -> str:
 def key_of_description(data: bytes, target: Target) -> str:
     """Return the name under which kernels are kept."""
     limits = attrs.evolve(
-        target.native, compile_min_seconds=0.0, wait_min_seconds=0.0
+        target.native, compile_min_seconds=0.0, wait_min_seconds=0.0, slow_min_seconds=0.0, early_min_seconds=0.0
     )  # when it is compiled is nothing
     return key_of(
         (hashlib.sha256(data).hexdigest(), f"{target.tier} {limits}", *_machine(target.cpu), _compiler_files())

@@ -11,12 +11,13 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from afx.compiler.native_backend.service.child import encode, main, receive
+from afx.compiler.native_backend.service.child import encode, llvm_is_idle, main, receive
 from afx.compiler.native_backend.service.helper import Worker, warn
 from afx.compiler.target import DEFAULT, current
 
@@ -25,8 +26,14 @@ from afx.compiler.target import DEFAULT, current
 _loading: list[threading.Thread] = []
 
 
+# what takes longest to load, in pieces between which a job that needs LLVM alone is let go first
+HEAVY = ("numpy", "attrs", "afx", *[f"afx.compiler.{name}" for name in (
+    "schedule.schedule", "native_backend.program.steps", "native_backend.llvm.emit", "native_backend.lowering.lower",
+)])  # fmt: skip
+
+
 def load_compiler(modules: Sequence[str]) -> None:
-    """Load the modules that make the primitives of schedules, and what compiles these, beside jobs that need neither."""
+    """Load the modules that make the primitives of schedules, and what compiles these, between jobs that need neither."""
     _loading.append(threading.Thread(target=_import, args=(modules,), daemon=True))
     _loading[-1].start()
 
@@ -50,7 +57,8 @@ def _load(modules: Sequence[str]) -> Callable[..., Any]:
 
 
 def _import(modules: Sequence[str]) -> Callable[..., Any]:
-    for module in modules:
+    for module in (*HEAVY, *modules):
+        llvm_is_idle.wait()
         importlib.import_module(module)
     from afx.compiler.native_backend.service.unit import make_kernels
 
@@ -156,6 +164,7 @@ class CompileService:
         self._lock = threading.Lock()
         self._worker = self._new_worker()
         self._told: list[Callable[[], None]] = []  # tells of the last job
+        self._begun = 0.0  # when the child was started
         self._ends = 0  # of children over their work since the last answer
         self.broken: str = ""  # why nothing is compiled any longer
 
@@ -198,6 +207,11 @@ class CompileService:
         """The child's number, None where none runs."""
         child = self._child
         return None if child is None or child.process.poll() is not None else child.process.pid
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether the child has had the time to import what it needs."""
+        return self.pid is not None and time.perf_counter() - self._begun >= current.target.service.warm_seconds
 
     @property
     def is_busy(self) -> bool:
@@ -294,6 +308,7 @@ class CompileService:
         if getattr(sys, "frozen", False) or not sys.executable:
             raise RuntimeError("this program is no Python interpreter that could start another one")
         child = _Child(self._command or child_command(), self._patience)
+        self._begun = time.perf_counter()
         with contextlib.suppress(OSError):  # it has ended, which the job will meet too
             child.write(encode(_search_path()))
         return child

@@ -439,6 +439,51 @@ def test_compiling_a_module_needs_llvm_alone() -> None:
     assert run_python(script).split() == ["True", "True", "False", "False"]
 
 
+def test_nothing_is_loaded_beside_a_module_that_is_compiled() -> None:
+    """What the compiler imports for schedules to come waits for a job that a caller waits for."""
+    done = threading.Event()
+    child.llvm_is_idle.clear()
+    try:
+        process.load_compiler(("afx",))
+        threading.Thread(target=lambda: (process._load(()), done.set())).start()
+        assert not done.wait(0.05)
+    finally:
+        child.llvm_is_idle.set()
+    assert done.wait(60)
+    child._answer(pickle.dumps(("no module", "")))
+    assert child.llvm_is_idle.is_set()
+
+
+@pytest.mark.parametrize(("slow", "is_warm", "is_here"), [(0.0, False, True), (0.0, True, False), (60.0, False, False)])
+def test_slow_calls_do_not_wait_for_imports(
+    monkeypatch: pytest.MonkeyPatch, slow: float, is_warm: bool, is_here: bool
+) -> None:
+    """A plan whose calls take long is lowered by its caller until the compiler has imported what it needs for that."""
+    places: list[bool] = []
+    monkeypatch.setattr(CompileService, "is_warm", is_warm)
+    monkeypatch.setattr(process.service, "submit", lambda *_: places.append(False))
+    monkeypatch.setattr(build, "compile_here", lambda *_: places.append(True))
+    with use_limits(compile_min_seconds=0.0, slow_min_seconds=slow):
+        afx.jit(lambda x: np.exp(x) * 31 + x)(np.ones(9))
+    assert places == [is_here]
+
+
+@use_limits(early_min_seconds=0.0, slow_min_seconds=0.0)
+def test_a_plan_that_is_predicted_to_be_slow_is_compiled_beside_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machine code is asked for before NumPy's calls begin, and answers as soon as it is there."""
+    monkeypatch.setattr(helper, "_chosen", [""])
+    fn = afx.jit(lambda x: afx.scan(lambda c, _: (afx.sin(c) * 1.7, None), x, None, 100)[0])
+    x = np.linspace(0, 1, 5)
+    plan = fn.lower(x).plan
+    begun: list[bool] = []
+    run = plan.run_numpy
+    monkeypatch.setattr(type(plan), "run_numpy", lambda _, *xs: (begun.append(plan.code.state.reason), run(*xs))[1])
+    first = np.asarray(fn(x))
+    assert begun == ["it is being compiled"]
+    wait_for(lambda: plan.native.is_settled)
+    assert same_bits(np.asarray(fn(x)), first)
+
+
 def test_compiling_a_schedule_loads_the_primitives_that_its_maker_has_loaded(tmp_path: Path) -> None:
     """The compiler imports those of afx's modules that the schedule's process has, and no more."""
     path = tmp_path / "job"
