@@ -18,6 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.interpolate
+import scipy.ndimage
+import scipy.signal
 import scipy.special
 
 import afx
@@ -402,6 +405,54 @@ STATED = {  # dtypes that are not NumPy's, and why
 }
 
 
+SCIPYS = """
+m.signal.convolve(x, y)
+m.signal.convolve2d(s, r)
+m.signal.correlate(x, y)
+m.signal.correlate2d(s, r)
+m.signal.csd(x, y, nperseg=4)[1]
+m.signal.detrend(x)
+m.signal.fftconvolve(x, y)
+m.signal.filtfilt([0.5, 0.25], [1.0, -0.5], x, padlen=2)
+m.signal.freqz(x, worN=4)[1]
+m.signal.hilbert(x.real)
+m.signal.istft(s, nperseg=2, noverlap=1)[1]
+m.signal.lfilter([0.5, 0.25], [1.0, -0.5], x)
+m.signal.lfilter(x[:2], [1.0, -0.5], y)
+m.signal.lfilter_zi(x[:3], [1.0, -0.5, 0.25])
+m.signal.medfilt(x.real, 3)
+m.signal.resample(x, 4)
+m.signal.resample_poly(x, 3, 2)
+m.signal.savgol_filter(x.real, 3, 1)
+m.signal.sosfilt([[0.5, 0.0, 0.0, 1.0, -0.5, 0.0]], x)
+m.signal.sosfiltfilt([[0.5, 0.0, 0.0, 1.0, -0.5, 0.0]], x, padlen=2)
+m.signal.spectrogram(x, nperseg=4)[2]
+m.signal.stft(x, nperseg=4)[2]
+m.signal.upfirdn(x[:2], y, 2)
+m.signal.welch(x, nperseg=4)[1]
+m.ndimage.affine_transform(s, [[0.75, 0.0], [0.25, 0.4]])
+m.ndimage.convolve(s, r)
+m.ndimage.convolve1d(x, y[:3])
+m.ndimage.correlate(s, r)
+m.ndimage.correlate1d(x, y[:3])
+m.ndimage.gaussian_filter(x, 1.0)
+m.ndimage.gaussian_filter1d(x, 1.0)
+m.ndimage.gaussian_gradient_magnitude(x, 1.0)
+m.ndimage.gaussian_laplace(x, 1.0)
+m.ndimage.laplace(x, output=float)
+m.ndimage.map_coordinates(x, [[0.5, 1.25]])
+m.ndimage.prewitt(s, output=float)
+m.ndimage.rotate(s, 30.0)
+m.ndimage.shift(x, 0.5)
+m.ndimage.sobel(s, output=float)
+m.ndimage.uniform_filter(x, 3)
+m.ndimage.uniform_filter1d(x, 3)
+m.ndimage.zoom(x, 1.5)
+m.interpolate.make_interp_spline([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], x)([0.5, 2.25])
+m.interpolate.interp1d([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], x)([0.5, 2.25])
+"""
+
+
 LEFT_OUT = {  # what no row calls, by the reason
     "takes functions, or makes one": (
         "apply_along_axis apply_over_axes associative_scan check checkpoint custom_jvp custom_vjp elementwise_grad "
@@ -419,7 +470,8 @@ LEFT_OUT = {  # what no row calls, by the reason
         "arange bartlett blackman diag_indices diag_indices_from empty eye geomspace hamming hanning identity "
         "indices kaiser logspace ones tri tril_indices tril_indices_from triu_indices triu_indices_from zeros "
         "fftfreq rfftfreq delta_orthogonal glorot_normal glorot_uniform he_normal he_uniform kaiming_normal "
-        "kaiming_uniform lecun_normal lecun_uniform normal orthogonal truncated_normal variance_scaling"
+        "kaiming_uniform lecun_normal lecun_uniform normal orthogonal truncated_normal variance_scaling get_window "
+        "savgol_coeffs sosfilt_zi"
     ),
     "takes places, labels or trees": (
         "einsum_path from_dlpack ix_ packbits put_along_axis unpackbits non_trainable ravel_multi_index static "
@@ -447,6 +499,7 @@ class Row(NamedTuple):
     call: Callable[..., Any]
     peer: Callable[..., Any] | None
     whole: bool  # whether dtypes are NumPy's
+    kept: bool = False  # whether results have the dtype of the data, in which the peer computes, too
 
 
 def compiled(text: str) -> Callable[..., Any]:
@@ -463,6 +516,11 @@ def _of(text: str, peer: bool) -> Row:
         return call(afx, *operands)
 
     return Row(text, ours, (lambda *operands: call(np, *operands)) if peer else None, peer)
+
+
+def _of_scipy(text: str) -> Row:
+    call, kept = compiled(text), "ndimage" in text
+    return Row(text, lambda *v: call(afx, *v), lambda *v: call(scipy, *v), kept, kept)
 
 
 def _special(name: str, count: int) -> Row:
@@ -486,6 +544,7 @@ def rows() -> list[Row]:
     texts = [*unary, *binary, *(PRODUCTS + SUMS + SHAPING + STATISTICS + LINALG).split("\n")]
     found = [_of(text, True) for text in texts if text]
     found += [_of(text, False) for text in OF_ITSELF.split("\n") if text]
+    found += [_of_scipy(text) for text in SCIPYS.split("\n") if text]
     found += [_special(name, 1) for name in SPECIAL_OF_ONE.split()] + [
         _special(name, 2) for name in SPECIAL_OF_TWO.split()
     ]
@@ -582,8 +641,8 @@ def expect(row: Row, given: list[Any]) -> tuple[list[Any], list[Any]] | None:
     call = row.peer or row.call
     try:
         with afx.default_dtype(np.float64):
-            want = _leaves(call(*widen(given, mixed)))
-            if any(v.dtype == bool for v in given[:2]) and any(w.dtype.kind in "fc" for w in want):
+            want = _leaves(call(*(given if row.kept else widen(given, mixed))))
+            if not row.kept and any(v.dtype == bool for v in given[:2]) and any(w.dtype.kind in "fc" for w in want):
                 want = _leaves(
                     call(*[v.astype(float) if v.dtype == bool else v for v in widen(given, mixed)[:-1]], given[-1])
                 )

@@ -15,7 +15,10 @@ from tests.dtype_sweep import LAYOUTS, LEFT_OUT, PAIRS, Row, check, rows
 ROWS = rows()
 PARTS = 24
 NATIVE = ('m.einsum("i,j->j", x, y)', "m.sum(x)", "m.trapezoid(x, y)", "m.divide(x, y)", "m.floor_divide(x, y)")
-MODULES = ("afx", "afx.special", "afx.linalg", "afx.fft", "afx.nn", "afx.stats")
+MODULES = (
+    *("afx", "afx.special", "afx.linalg", "afx.fft", "afx.nn", "afx.stats"),
+    *("afx.signal", "afx.ndimage", "afx.interpolate"),
+)
 
 
 def sample(row: Row, count: int, first: int) -> list[tuple[str, str]]:

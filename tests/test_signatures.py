@@ -6,7 +6,10 @@ import typing
 
 import pytest
 
-MODULES = ("afx", "afx.nn", "afx.optim", "afx.fft", "afx.pytree", "afx.random", "afx.special", "afx.errors")
+MODULES = (
+    *("afx", "afx.nn", "afx.optim", "afx.fft", "afx.pytree", "afx.random", "afx.special", "afx.errors"),
+    *("afx.signal", "afx.ndimage", "afx.interpolate", "afx.linalg"),
+)
 FUNCTIONS = [
     (module, name)
     for module in MODULES

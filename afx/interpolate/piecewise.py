@@ -17,6 +17,7 @@ from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gr
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sign
 from afx.ops.elementwise.comparison import clip, where
+from afx.ops.elementwise.complex import real
 from afx.ops.elementwise.floating_point import floor
 from afx.ops.indexing.getitem import take
 from afx.ops.linalg.solve import solve
@@ -47,7 +48,8 @@ def columns(x: Nested, y: Nested, axis: int, who: str, least: int = 2) -> tuple[
             f"{who}: takes {least} points or more and a value for each: got {points.aval} and {values.aval}; reshape them"
         )
     check_ascending(points, who)
-    return promote_pair(points, moveaxis(values, axis, 0), who)
+    points, values = promote_pair(points, moveaxis(values, axis, 0), who)
+    return real(points), values
 
 
 def check_ascending(points: Array, who: str, strictly: bool = True) -> None:

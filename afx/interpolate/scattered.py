@@ -63,7 +63,13 @@ class interp1d:  # SciPy's name
     axis: int
 
     def __init__(
-        self, x: Nested, y: Nested, kind: Kind = "linear", axis: int = -1, *, fill_value: Any = math.nan
+        self,
+        x: Nested,
+        y: Nested,
+        kind: Kind = "linear",
+        axis: int = -1,
+        *,
+        fill_value: ArrayLike | str | tuple[ArrayLike, ArrayLike] = math.nan,
     ) -> None:
         choice("interp1d", "kind", kind, (*_DEGREES, *_STEPS))
         degree = _DEGREES.get(kind, 0)

@@ -12,7 +12,7 @@ from afx.core.aval import integer, normalize_axis
 from afx.errors import ArgumentError, ShapeError
 from afx.interpolate.piecewise import Extrapolate, Interpolant, check_ascending, column, columns, place
 from afx.ops._kinds.matrix import promote_pair
-from afx.ops.creation.creation import Nested, asarray, stop_gradient
+from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient
 from afx.ops.elementwise.comparison import clip, where
 from afx.ops.indexing.getitem import take
 from afx.ops.linalg.solve import solve
@@ -44,7 +44,8 @@ class BSpline(Interpolant):
     axis: int
 
     def __init__(self, t: Nested, c: Nested, k: int, extrapolate: Extrapolate = True, axis: int = 0) -> None:
-        knots, given = promote_pair(asarray(t), asarray(c), "BSpline")
+        knots, given = promote_operands(t, c)
+        knots, given = promote_pair(knots, given, "BSpline")
         degree = integer(k, "BSpline", "k")
         axis = normalize_axis(axis, given.ndim, "BSpline")
         if degree < 0 or knots.ndim != 1 or knots.size < 2 * degree + 2 or given.shape[axis] < knots.size - degree - 1:

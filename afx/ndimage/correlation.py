@@ -12,7 +12,8 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import integer, normalize_axes, normalize_axis
 from afx.core.dtypes import DType, check_dtype, float64, real_dtype
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import Nested, as_array
+from afx.ops.creation.creation import Nested, as_array, promote_operands
+from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.complex import conj
 from afx.ops.indexing.index import ints, is_sequence
 from afx.ops.manipulation.join import moveaxis
@@ -75,6 +76,16 @@ def choose_dtypes(x: Array, output: DTypeLike | None, who: str, *, is_complex: b
     return np.result_type(working, np.complex64) if is_complex else working, result
 
 
+def exact(x: Nested) -> Array:
+    """Return an array, Python's numbers in double precision, which they lose only where data are of less."""
+    return promote_operands(x, np.zeros(0))[0]
+
+
+def settle(z: Array, dtype: DType) -> Array:
+    """Return results in their dtype, of booleans without fractions beyond rounding, as SciPy stores them."""
+    return abs_(z) > 1 - 1e-9 if dtype.kind == "b" else astype(z, dtype)
+
+
 # --- Filters: weighted sums of the elements around each one
 
 
@@ -107,7 +118,7 @@ def correlate_settled(
     x: Nested, weights: Nested, axes: Axes, output: Any, mode: str, cval: ArrayLike, origin: Any, who: str
 ) -> Array:
     """Return the correlation with weights, in the dtype of the result."""
-    given, w = as_array(x), as_array(weights)
+    given, w = as_array(x), exact(weights)
     places = find_axes(axes, given.ndim, who)
     if w.ndim != len(places):
         raise ShapeError(
@@ -118,7 +129,7 @@ def correlate_settled(
     origins = each(origin, len(places), who, "origin")
     w = astype(w, working if w.dtype.kind == "c" else real_dtype(working))
     z = correlate_axes(astype(given, working), w, places, mode, cval, origins, who)
-    return astype(z, result)
+    return settle(z, result)
 
 
 def correlate1d(
@@ -150,7 +161,7 @@ def correlate1d(
     """
     who = "correlate1d"
     place = normalize_axis(axis, as_array(input).ndim, who)
-    return correlate_settled(input, conj(as_array(weights)), (place,), output, mode, cval, origin, who)
+    return correlate_settled(input, conj(exact(weights)), (place,), output, mode, cval, origin, who)
 
 
 def convolve1d(
@@ -189,7 +200,7 @@ def correlate(
     Array([[2., 2.],
            [2., 2.]], dtype=float64)
     """
-    return correlate_settled(input, conj(as_array(weights)), axes, output, mode, cval, origin, "correlate")
+    return correlate_settled(input, conj(exact(weights)), axes, output, mode, cval, origin, "correlate")
 
 
 def convolve(
@@ -213,7 +224,7 @@ def convolve(
 def _convolve(
     x: Nested, weights: Nested, axes: Axes, output: Any, mode: str, cval: ArrayLike, origin: Any, who: str
 ) -> Array:
-    w = as_array(weights)
+    w = exact(weights)
     given = [integer(o, who, "origin") for o in each(origin, w.ndim, who, "origin")]
     origins = [-o - (1 - size % 2) for o, size in zip(given, w.shape, strict=True)]
     return correlate_settled(x, flip(w), axes, output, mode, cval, origins, who)

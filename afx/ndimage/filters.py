@@ -21,6 +21,7 @@ from afx.ndimage.correlation import (
     correlate_settled,
     each,
     find_axes,
+    settle,
 )
 from afx.ops.creation.creation import Nested, as_array, asarray
 from afx.ops.elementwise.arithmetic import exp, sqrt
@@ -145,9 +146,8 @@ def uniform_filter1d(
     given, count = as_array(input), integer(size, who, "size")
     working, result = choose_dtypes(given, output, who)
     place, ones = normalize_axis(axis, given.ndim, who), np.ones(max(count, 0), working)
-    return astype(
-        correlate_axes(astype(given, working), as_array(ones), (place,), mode, cval, [origin], who) / count, result
-    )
+    z = correlate_axes(astype(given, working), as_array(ones), (place,), mode, cval, [origin], who)
+    return settle(z / count, result)
 
 
 def uniform_filter(
@@ -281,7 +281,12 @@ def gaussian_gradient_magnitude(
     """
     who = "gaussian_gradient_magnitude"
     first = _derivative_of_gaussian(1, as_array(input).ndim, sigma, cval, axes, truncate, radius, who)
-    z = _sum_over_axes(input, axes, output, mode, who, lambda z, a, m: first(z, a, m) ** 2)
+
+    def square(z: Array, axis: int, mode: str) -> Array:
+        slope = first(z, axis, mode)
+        return slope * slope
+
+    z = _sum_over_axes(input, axes, output, mode, who, square)
     return astype(sqrt(z), z.dtype)
 
 

@@ -13,7 +13,7 @@ from afx.core.aval import integer, normalize_axes
 from afx.core.dtypes import DType, float64, real_dtype
 from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ndimage.correlation import Mode, check_mode, choose_dtypes, correlate_axes, each
+from afx.ndimage.correlation import Mode, check_mode, choose_dtypes, correlate_axes, each, exact, settle
 from afx.ops.creation.creation import Nested, as_array, asarray
 from afx.ops.elementwise.comparison import clip, where
 from afx.ops.elementwise.floating_point import floor, trunc
@@ -153,7 +153,7 @@ def _resample(x: Array, coordinates: Sequence[Any], order: int, mode: str, cval:
 def _settle(z: Array, dtype: DType) -> Array:
     """Return interpolated values in the dtype of the result: integers rounded, half away from 0, and within bounds."""
     if dtype.kind not in "iu":
-        return astype(z, dtype)
+        return settle(z, dtype)
     if dtype.kind == "u":
         z = clip(z, 0.0, float(np.iinfo(dtype).max))
     return astype(trunc(z + where(z < 0, -0.5, 0.5)), dtype)
@@ -217,7 +217,7 @@ def map_coordinates(
     """
     who = "map_coordinates"
     x, margin, result = _prepare(input, None, output, order, mode, cval, prefilter, who)
-    places = as_array(coordinates)
+    places = exact(coordinates)
     if places.dtype.kind == "c":
         raise DtypeError(f"{who}: coordinates are real: got {places.aval}; take a part")
     if places.ndim < 2 or places.shape[0] != as_array(input).ndim:
@@ -263,7 +263,7 @@ def affine_transform(
     x, margin, result = _prepare(input, None, output, order, mode, cval, prefilter, who)
     given = as_array(input)
     n, shape = given.ndim, given.shape if output_shape is None else tuple(output_shape)
-    m = astype(as_array(matrix), float64)
+    m = astype(exact(matrix), float64)
     if m.ndim == 2 and m.shape in ((n, n + 1), (n + 1, n + 1)):
         m, offset = m[:n, :n], m[:n, n]
     if m.shape not in ((n,), (n, n)) or len(shape) != n:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import broadcast_shapes, integer, normalize_axes, normalize_axis
-from afx.core.dtypes import real_dtype
+from afx.core.dtypes import promote, real_dtype
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, promote_operands, zeros
 from afx.ops.elementwise.complex import conj
@@ -63,7 +63,9 @@ def _cut(z: Array, x: Array, y: Array, mode: str, axes: Sequence[int], who: str)
 
 
 def _multiply_spectra(x: Array, y: Array, axes: Sequence[int]) -> Array:
-    """Return the full convolution by Fourier transforms."""
+    """Return the full convolution by Fourier transforms, both in the precision of the result."""
+    dtype = promote((x.dtype, y.dtype), (False, False), True)
+    x, y = (astype(v, dtype if v.dtype.kind == "c" else real_dtype(dtype)) for v in (x, y))
     lengths = [x.shape[a] + y.shape[a] - 1 for a in axes]
     sizes = [_next_fast_length(n) for n in lengths]
     is_complex = "c" in (x.dtype.kind, y.dtype.kind)
@@ -316,7 +318,12 @@ def resample_poly(
     up, down = up // common, down // common
     if up == down:
         return given
-    h = _low_pass(max(up, down), window) if isinstance(window, (str, tuple, float, int)) else as_array(window)
+    given = astype(given, promote((given.dtype,), (False,), True))
+    h = (
+        _low_pass(max(up, down), window)
+        if isinstance(window, (str, tuple, float, int))
+        else promote_operands(window, given)[0]
+    )
     h = astype(h, np.result_type(h.dtype, given.dtype) if h.dtype.kind == "c" else real_dtype(given.dtype)) * up
     half, n_out = (h.size - 1) // 2, -(-given.shape[place] * up // down)
     ahead = down - half % down
@@ -343,9 +350,17 @@ def _low_pass(rate: int, window: Window) -> Array:
     return h / total
 
 
+@overload
+def resample(
+    x: Nested, num: int, t: None = None, axis: int = 0, window: Window | None = None, domain: str = "time"
+) -> Array: ...
+@overload
+def resample(
+    x: Nested, num: int, t: Nested, axis: int = 0, window: Window | None = None, domain: str = "time"
+) -> tuple[Array, Array]: ...
 def resample(
     x: Nested, num: int, t: Nested | None = None, axis: int = 0, window: Window | None = None, domain: str = "time"
-) -> Any:
+) -> Array | tuple[Array, Array]:
     """Return a periodic signal with another number of samples, by its Fourier transform.
 
     Args:
@@ -392,7 +407,7 @@ def resample(
     z = moveaxis(z, -1, place)
     if t is None:
         return z
-    times = as_array(t)
+    times = promote_operands(t, rows)[0]
     return z, times[0] + (times[1] - times[0]) * (n / count) * np.arange(count)
 
 

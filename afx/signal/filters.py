@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -86,7 +86,13 @@ def _convolve_rows(b: Array, x: Array, z: Array) -> tuple[Array, Array]:
     return full[: x.shape[0]], full[x.shape[0] :]
 
 
-def lfilter(b: Nested, a: Nested, x: Nested, axis: int = -1, zi: Nested | None = None) -> Any:
+@overload
+def lfilter(b: Nested, a: Nested, x: Nested, axis: int = -1, zi: None = None) -> Array: ...
+@overload
+def lfilter(b: Nested, a: Nested, x: Nested, axis: int, zi: Nested) -> tuple[Array, Array]: ...
+@overload
+def lfilter(b: Nested, a: Nested, x: Nested, axis: int = -1, *, zi: Nested) -> tuple[Array, Array]: ...
+def lfilter(b: Nested, a: Nested, x: Nested, axis: int = -1, zi: Nested | None = None) -> Array | tuple[Array, Array]:
     """Return a signal filtered by a rational transfer function: ``a[0] y[n] = Σⱼ b[j] x[n - j] - Σⱼ a[j] y[n - j]``.
 
     A scan that compiles, differentiable by the coefficients, the signal and the state.
@@ -108,8 +114,9 @@ def lfilter(b: Nested, a: Nested, x: Nested, axis: int = -1, zi: Nested | None =
     >>> lfilter([1.0], [1.0, -0.5], [1.0, 0.0, 0.0])
     Array([1.  , 0.5 , 0.25], dtype=float32)
     """
+    b, a, given = promote_operands(b, a, x)
     num, den = _normalize(b, a, "lfilter")
-    y, last = _filter(num, den, as_array(x), axis, zi, "lfilter")
+    y, last = _filter(num, den, given, axis, zi, "lfilter")
     return y if zi is None else (y, last)
 
 
@@ -120,7 +127,7 @@ def _filter(b: Array, a: Array, x: Array, axis: int, zi: Any, who: str) -> tuple
         ShapeError: the state does not fit.
     """
     place = normalize_axis(axis, x.ndim, who)
-    state = None if zi is None else as_array(zi)
+    state = None if zi is None else promote_operands(zi, x)[0]
     known = [b.dtype, a.dtype, x.dtype, *([] if state is None else [state.dtype])]
     dtype = promote(tuple(known), (False,) * len(known), True)
     rows, order = moveaxis(astype(x, dtype), place, 0), b.size - 1
@@ -163,7 +170,13 @@ def _sections(sos: Nested, who: str) -> Array:
     return s
 
 
-def sosfilt(sos: Nested, x: Nested, axis: int = -1, zi: Nested | None = None) -> Any:
+@overload
+def sosfilt(sos: Nested, x: Nested, axis: int = -1, zi: None = None) -> Array: ...
+@overload
+def sosfilt(sos: Nested, x: Nested, axis: int, zi: Nested) -> tuple[Array, Array]: ...
+@overload
+def sosfilt(sos: Nested, x: Nested, axis: int = -1, *, zi: Nested) -> tuple[Array, Array]: ...
+def sosfilt(sos: Nested, x: Nested, axis: int = -1, zi: Nested | None = None) -> Array | tuple[Array, Array]:
     """Return a signal filtered by sections of second order, one after the other; see `lfilter`.
 
     Args:
@@ -181,8 +194,9 @@ def sosfilt(sos: Nested, x: Nested, axis: int = -1, zi: Nested | None = None) ->
     >>> sosfilt([[1.0, 0.0, 0.0, 1.0, -0.5, 0.0]], [1.0, 0.0, 0.0])
     Array([1.  , 0.5 , 0.25], dtype=float32)
     """
-    sections, y = promote_operands(_sections(sos, "sosfilt"), x)
-    states = None if zi is None else as_array(zi)
+    given, y = promote_operands(sos, x)
+    sections = _sections(given, "sosfilt")
+    states = None if zi is None else promote_operands(zi, y)[0]
     if states is not None and (states.ndim != y.ndim + 1 or states.shape[0] != sections.shape[0]):
         raise ShapeError(
             f"sosfilt: there is a state for each section: got {states.aval} for {sections.aval}; see sosfilt_zi"
@@ -216,6 +230,11 @@ EXTENSIONS: dict[Any, dict[str, Any]] = {  # how signals go on, in the words of 
     "odd": {"mode": "reflect", "reflect_type": "odd"},
     "constant": {"mode": "edge"},
 }
+
+
+def _beside(x: Array, coefficients: Array) -> Array:
+    """Return a signal in the floating dtype that it has beside coefficients, so that whole numbers go on as they would."""
+    return astype(x, promote((x.dtype, coefficients.dtype), (False, False), True))
 
 
 def _extend(x: Array, padtype: Padtype, padlen: Any, place: int, taps: int, who: str) -> tuple[Array, int]:
@@ -274,8 +293,9 @@ def filtfilt(
         raise ArgumentError(
             f"{who}: method {method!r} is not there: use method='pad', or scipy.signal.filtfilt without derivatives"
         )
+    b, a, given = promote_operands(b, a, x)
     num, den = _normalize(b, a, who)
-    given = as_array(x)
+    given = _beside(given, num)
     place = normalize_axis(axis, given.ndim, who)
     wide, edge = _extend(given, padtype, padlen, place, num.size, who)
     state = reshape(lfilter_zi(num, den), (-1,) + (1,) * (given.ndim - place - 1)) if num.size > 1 else None
@@ -291,7 +311,9 @@ def sosfiltfilt(sos: Nested, x: Nested, axis: int = -1, padtype: Padtype = "odd"
     Array([1., 1., 1., 1., 1., 1., 1., 1.], dtype=float64)
     """
     who = "sosfiltfilt"
-    sections, given = promote_operands(_sections(sos, who), x)
+    given, x = promote_operands(sos, x)
+    sections = _sections(given, who)
+    given = _beside(x, sections)
     place = normalize_axis(axis, given.ndim, who)
     count = 2 * sections.shape[0] + 1
     if padlen is None and not is_traced(sections):  # zeros at the ends of both make a section shorter

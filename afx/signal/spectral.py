@@ -11,7 +11,7 @@ from afx.core.aval import integer, normalize_axis
 from afx.core.dtypes import promote, real_dtype
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import choice
-from afx.ops.creation.creation import Nested, as_array, asarray, zeros
+from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import where
@@ -70,13 +70,14 @@ def _transform(x: Array, cut: Segments, trend: Any, onesided: bool) -> Array:
     return (rfft if onesided else fft)(rows * cut.window, cut.points)
 
 
-def _signal(x: Nested, axis: int, who: str) -> tuple[Array, int]:
-    """Return samples as floating numbers along the last axis, and where that was."""
-    given = as_array(x)
+def _signal(x: Nested, axis: int, who: str, beside: Nested | None = None) -> tuple[Array, int]:
+    """Return samples as floating numbers, as those beside them, along the last axis, and where that was."""
+    given, *others = promote_operands(*[v for v in (x, beside) if v is not None])
+    dtypes = tuple([v.dtype for v in (given, *others)])
     place = normalize_axis(axis, given.ndim, who)
     if not given.shape[place]:
         raise ShapeError(f"{who}: a signal has samples: got {given.aval}; give some")
-    return moveaxis(astype(given, promote((given.dtype,), (False,), True)), place, -1), place
+    return moveaxis(astype(given, promote(dtypes, (False,) * len(dtypes), True)), place, -1), place
 
 
 def _frequencies(points: int, fs: float, onesided: bool, dtype: Any) -> Array:
@@ -169,7 +170,7 @@ def _spectra(
     onesided: bool, scaling: str, axis: int, share: int = 2,
 ) -> tuple[Array, Array, Segments, int]:  # fmt: skip
     """Return frequencies, cross-spectra [..., segment, frequency], how signals are cut, and the axis of their samples."""
-    (a, place), (b, _) = _signal(x, axis, who), _signal(y, axis, who)
+    (a, place), (b, _) = _signal(x, axis, who, y), _signal(y, axis, who, x)
     n = max(a.shape[-1], b.shape[-1])
     a, b = (pad(v, [(0, 0)] * (v.ndim - 1) + [(0, n - v.shape[-1])]) if v.shape[-1] < n else v for v in (a, b))
     dtype = real_dtype(np.result_type(a.dtype, b.dtype))

@@ -12,7 +12,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import integer
 from afx.core.dtypes import check_dtype, get_default_dtype
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import Nested, as_array
+from afx.ops.creation.creation import Nested, promote_operands
 from afx.ops.creation.windows import taper
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import exp
@@ -178,7 +178,7 @@ def window_of(window: Window, n: int, dtype: Any, who: str) -> Array:
     """Return the window that a name stands for, or the array that was given, which has n elements."""
     if isinstance(window, (str, tuple, float, int)):
         return get_window(window, n, dtype=dtype)
-    w = as_array(window)
+    w = promote_operands(window, np.zeros(0, dtype))[0]
     if w.shape != (n,):
         raise ShapeError(f"{who}: a window is a vector of {n}: got {w.aval}; give one of that length")
     return w

@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.interpolate
+import scipy.linalg
+import scipy.ndimage
+import scipy.signal
 import scipy.special
 
 import afx
@@ -151,3 +155,51 @@ def test_cross_takes_axis_as_numpy() -> None:
     for options in ({"axisa": 0, "axisb": -1, "axisc": 0}, {"axisa": 0, "axis": 1}, {"axis": -1}, {}):
         p, q = (a.T, x.T) if options.get("axisa") == 0 and "axis" not in options else (a, x)
         np.testing.assert_allclose(np.cross(q, b, **options), np.cross(p, b, **options), rtol=1e-15)
+
+
+X, IMAGE = np.random.default_rng(3).normal(size=12), np.random.default_rng(4).normal(size=(6, 5))
+STEPS, ROOTS, KERNEL = (
+    [0.1 * k for k in range(12)],
+    [1.0, -0.4, 0.17],
+    [[0.1, 0.2, 0.3], [0.3, 0.1, 0.4], [0.7, 0.9, 0.2]],
+)
+SECTION, TAPS = [[0.1, 0.2, 0.3, *ROOTS]], [0.1, 0.3, 0.7]
+IN_SCIPY: list[Callable[[Any], Any]] = [  # calls of a namespace, `scipy` or `afx`
+    lambda m: m.signal.lfilter(TAPS, ROOTS, X),
+    lambda m: m.signal.lfilter(TAPS, ROOTS, X, zi=[0.1, 0.3])[0],
+    lambda m: m.signal.sosfilt(SECTION, X, zi=[[0.1, 0.3]])[0],
+    lambda m: m.signal.filtfilt(TAPS, ROOTS, X, padlen=4),
+    lambda m: m.signal.sosfiltfilt(SECTION, X, padlen=4),
+    lambda m: m.signal.fftconvolve(X, TAPS),
+    lambda m: m.signal.convolve2d(IMAGE, KERNEL),
+    lambda m: m.signal.upfirdn(TAPS, X, 2),
+    lambda m: m.signal.resample_poly(X, 3, 2, window=TAPS),
+    lambda m: m.signal.resample(X, 8, t=STEPS)[1],
+    lambda m: m.signal.csd(STEPS, X, nperseg=4)[1],
+    lambda m: m.signal.stft(X, window=[0.1, 0.2, 0.3, 0.4], nperseg=4)[2],
+    lambda m: m.signal.freqz(VECTOR, ROOTS, worN=[0.1, 0.7])[1],
+    lambda m: m.ndimage.map_coordinates(X, [STEPS]),
+    lambda m: m.ndimage.affine_transform(IMAGE, [[0.9, 0.1], [0.2, 0.7]], [0.1, 0.3]),
+    lambda m: m.ndimage.shift(IMAGE, [0.1, 0.3], cval=0.1),
+    lambda m: m.ndimage.convolve(IMAGE, KERNEL),
+    lambda m: m.ndimage.correlate1d(IMAGE, TAPS),
+    lambda m: m.ndimage.gaussian_filter(IMAGE, [0.3, 0.7]),
+    lambda m: m.interpolate.CubicSpline(STEPS, X)([0.15, 0.33]),
+    lambda m: m.interpolate.BSpline([0.1 * k for k in range(10)], X[:6], 3)([0.35]),
+    lambda m: m.interpolate.RegularGridInterpolator((STEPS[:6], STEPS[:5]), IMAGE)([[0.15, 0.23]]),
+    lambda m: m.linalg.toeplitz(VECTOR, ROOTS),
+    lambda m: m.linalg.hankel(VECTOR, ROOTS),
+    lambda m: m.linalg.leslie(VECTOR, [0.1, 0.3]),
+    lambda m: m.linalg.eigh_tridiagonal(VECTOR, [0.1, 0.3], eigvals_only=True),
+    lambda m: m.signal.fftconvolve(X, np.arange(3)),
+    lambda m: m.signal.csd(np.arange(12) + 2**40, X, nperseg=4)[1],
+]
+
+
+@pytest.mark.parametrize("number", range(len(IN_SCIPY)))
+def test_scipys_functions_keep_their_digits(number: int) -> None:
+    """Filters, coordinates, knots and windows in lists, or whole numbers, beside float64 data give SciPy's results."""
+    want = np.asarray(IN_SCIPY[number](scipy))
+    got = IN_SCIPY[number](afx)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-11, atol=1e-12)

@@ -79,8 +79,8 @@ def toeplitz(c: Nested, r: Nested | None = None) -> Array:
     Array([[1., 3., 4.],
            [2., 1., 3.]], dtype=float32)
     """
-    column = _vector(c, "toeplitz")
-    column, row = promote_operands(column, conj(column) if r is None else _vector(r, "toeplitz"))
+    column, row = (_vector(v, "toeplitz") for v in promote_operands(c, c if r is None else r))
+    row = conj(column) if r is None else row
     m, n = column.shape[-1], row.shape[-1]
     values = _joined(flip(column, axis=-1), row[..., 1:])
     return take(values, np.arange(m)[::-1, None] + np.arange(n), axis=-1)
@@ -101,8 +101,8 @@ def hankel(c: Nested, r: Nested | None = None) -> Array:
     Array([[1., 2.],
            [2., 3.]], dtype=float32)
     """
-    column = _vector(c, "hankel")
-    column, row = promote_operands(column, column * 0 if r is None else _vector(r, "hankel"))
+    column, row = (_vector(v, "hankel") for v in promote_operands(c, c if r is None else r))
+    row = column * 0 if r is None else row
     m, n = column.shape[-1], row.shape[-1]
     return take(_joined(column, row[..., 1:]), np.arange(m)[:, None] + np.arange(n), axis=-1)
 
@@ -152,7 +152,8 @@ def leslie(f: Nested, s: Nested) -> Array:
     Array([[0. , 2. ],
            [0.5, 0. ]], dtype=float32)
     """
-    row, below = promote_operands(_vector(f, "leslie", 1), _vector(s, "leslie"))
+    first, rest = promote_operands(f, s)
+    row, below = _vector(first, "leslie", 1), _vector(rest, "leslie")
     if below.shape[-1] != row.shape[-1] - 1 or below.shape[:-1] != row.shape[:-1]:
         raise ShapeError(
             f"leslie: there is one survival less than fertilities: got {row.aval} and {below.aval}; cut one"
@@ -365,7 +366,12 @@ def qr_multiply(
 
 
 def eigh_tridiagonal(
-    d: ArrayLike, e: ArrayLike, eigvals_only: bool = False, *, select: Literal["a", "i"] = "a", select_range: Any = None
+    d: ArrayLike,
+    e: ArrayLike,
+    eigvals_only: bool = False,
+    *,
+    select: Literal["a", "i"] = "a",
+    select_range: tuple[int, int] | None = None,
 ) -> Array | tuple[Array, Array]:
     """Return eigenvalues, and eigenvectors unless ``eigvals_only``, of real symmetric matrices with three diagonals.
 
@@ -386,14 +392,17 @@ def eigh_tridiagonal(
     Array([-1.,  3.], dtype=float64)
     """
     choice("eigh_tridiagonal", "select", select, ("a", "i"))
-    main, side = promote_pair(_vector(d, "eigh_tridiagonal", 1), e, "eigh_tridiagonal")
+    main, side = promote_pair(d, e, "eigh_tridiagonal")
+    main = _vector(main, "eigh_tridiagonal", 1)
     n = main.shape[-1]
     if side.shape != (*main.shape[:-1], n - 1):
         raise ShapeError(f"eigh_tridiagonal: e has one number less than d: got {main.aval} and {side.aval}; cut one")
     lower = expand_dims(side, -1) * np.eye(n - 1, n, dtype=side.dtype)
     lower = pad(lower, [(0, 0)] * (lower.ndim - 2) + [(1, 0), (0, 0)])
     full = lower + matrix_transpose(lower) + expand_dims(main, -1) * np.eye(n, dtype=main.dtype)
-    wanted = slice(None) if select == "a" else slice(int(select_range[0]), int(select_range[1]) + 1)
+    wanted = (
+        slice(None) if select == "a" or select_range is None else slice(int(select_range[0]), int(select_range[1]) + 1)
+    )
     if eigvals_only:
         return eigvalsh(full)[..., wanted]
     w, v = eigh(full)
