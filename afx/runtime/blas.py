@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from afx.runtime.thread_pool import run_blocks, short_turns
+from afx.runtime.thread_pool import run_blocks, undisturbed
 
 # --- BLAS: products in pieces, and libraries limited to one thread while plans run
 #
@@ -63,7 +63,7 @@ class Blas:
         if self._libraries is None or (self._loaded and loaded != self._loaded):
             self._loaded = loaded
             try:
-                with short_turns:
+                with undisturbed:
                     control: Any = importlib.import_module("threadpoolctl").ThreadpoolController()
             except ImportError:
                 self._libraries = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import gc
 import itertools
 import math
 import os
@@ -103,21 +104,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_renew_all)
 
 
-# --- Turns: how soon threads hand Python's lock over, while one of them traces, compiles or links
+# --- Settings of the interpreter while a thread traces, compiles or links
 #
-# Each file that is looked for, each call of the system, gives the lock away. Beside busy threads it comes back once each
-# of them has had its turn, of 5 ms by default: a first call with some hundred such calls would take seconds.
+# Each file that is looked for, each call of the system, gives Python's lock away. Beside busy threads it comes back once
+# each of them has had its turn, of 5 ms by default: a first call with some hundred such calls would take seconds.
+# A graph is some sixty objects an equation, none of which is garbage: the collector would look at all of them again and
+# again, for half of the time of tracing and compiling.
 
 TURN_SECONDS: Final = 1e-4  # some ten times what handing over costs
+YOUNG_OBJECTS: Final = 500_000  # that may be garbage: tens of megabytes
 
 
-class ShortTurns:
-    """Inside a ``with`` block threads hand Python's lock over sooner; ``sys.setswitchinterval`` is set back behind the last."""
+class Undisturbed:
+    """Inside a ``with`` block threads hand Python's lock over sooner, and garbage is looked for less often.
+
+    ``sys.setswitchinterval`` and ``gc.set_threshold`` are set back behind the last block, unless the program has set
+    other values meanwhile.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._depth = 0
         self._before = self._own = sys.getswitchinterval()
+        self._young = self._own_young = gc.get_threshold()
         renew_after_fork(self)
 
     def __enter__(self) -> None:
@@ -126,6 +135,9 @@ class ShortTurns:
                 self._before = sys.getswitchinterval()
                 sys.setswitchinterval(min(self._before, TURN_SECONDS))
                 self._own = sys.getswitchinterval()  # in whole microseconds
+                first, *rest = self._young = gc.get_threshold()
+                gc.set_threshold(first and max(first, YOUNG_OBJECTS), *rest)  # 0: it is off
+                self._own_young = gc.get_threshold()
             self._depth += 1
 
     def __exit__(self, *_: object) -> None:
@@ -135,8 +147,10 @@ class ShortTurns:
                 self._set_back()
 
     def _set_back(self) -> None:
-        if sys.getswitchinterval() == self._own:  # else the program has set another one meanwhile
+        if sys.getswitchinterval() == self._own:
             sys.setswitchinterval(self._before)
+        if gc.get_threshold() == self._own_young:
+            gc.set_threshold(*self._young)
 
     def renew(self) -> None:
         """Set it back in a forked process, whose other threads are gone; a block that it is within ends as it would."""
@@ -145,7 +159,7 @@ class ShortTurns:
             self._set_back()
 
 
-short_turns: Final = ShortTurns()
+undisturbed: Final = Undisturbed()
 
 
 # --- Processors: how many this process may use, by its affinity and by the quota of its control group

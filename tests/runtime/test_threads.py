@@ -1,6 +1,7 @@
 """Threads: whoever calls, BLAS and the user's memory are as they were, and nothing is written afterwards."""
 
 import ctypes
+import gc
 import importlib
 import importlib.util
 import itertools
@@ -21,7 +22,7 @@ import afx
 from afx.runtime import thread_pool as workers
 from afx.runtime.blas import Blas, blas
 from afx.runtime.buffer_cache import without_debugger_refs
-from afx.runtime.thread_pool import TURN_SECONDS, get_threads, run_blocks, set_threads, short_turns
+from afx.runtime.thread_pool import TURN_SECONDS, YOUNG_OBJECTS, get_threads, run_blocks, set_threads, undisturbed
 
 
 def count_of_blas() -> list[int]:
@@ -291,16 +292,16 @@ def test_turns_are_short_inside_of_blocks_alone() -> None:
     """The interpreter's interval is set back behind the last block, errors included, unless the program set another one."""
     before = sys.getswitchinterval()
     try:
-        with short_turns:
-            with pytest.raises(ValueError, match="invalid"), short_turns:
+        with undisturbed:
+            with pytest.raises(ValueError, match="invalid"), undisturbed:
                 int("no")
             assert sys.getswitchinterval() == pytest.approx(min(before, TURN_SECONDS))
         assert sys.getswitchinterval() == before
-        with short_turns:
+        with undisturbed:
             sys.setswitchinterval(0.02)
         assert sys.getswitchinterval() == pytest.approx(0.02)
         sys.setswitchinterval(1e-5)
-        with short_turns:
+        with undisturbed:
             assert sys.getswitchinterval() == pytest.approx(1e-5)
     finally:
         sys.setswitchinterval(before)
@@ -312,14 +313,14 @@ def test_turns_are_short_until_all_threads_have_left() -> None:
     inside, go = threading.Event(), threading.Event()
 
     def stay() -> None:
-        with short_turns:
+        with undisturbed:
             inside.set()
             go.wait(60)
 
     thread = threading.Thread(target=stay)
     thread.start()
     inside.wait(60)
-    with short_turns:
+    with undisturbed:
         pass
     assert sys.getswitchinterval() < before
     go.set()
@@ -330,11 +331,31 @@ def test_turns_are_short_until_all_threads_have_left() -> None:
     assert sys.getswitchinterval() == before
 
 
+def test_garbage_is_looked_for_less_often_inside_of_blocks_alone() -> None:
+    """The collector's thresholds are set back, errors included, unless the program set others; who turned it off, keeps it so."""
+    before = gc.get_threshold()
+    try:
+        with undisturbed:
+            with pytest.raises(ValueError, match="invalid"), undisturbed:
+                int("no")
+            assert gc.get_threshold() == (max(before[0], YOUNG_OBJECTS), *before[1:])
+        assert gc.get_threshold() == before
+        for own in ((0, 5, 5), (300, 5, 5)):
+            with undisturbed:
+                gc.set_threshold(*own)
+            assert gc.get_threshold() == own
+            with undisturbed:
+                assert (gc.get_threshold()[0] == 0) == (own[0] == 0)
+            assert gc.get_threshold() == own
+    finally:
+        gc.set_threshold(*before)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no forks")
 def test_forks_do_not_inherit_short_turns() -> None:
     """A process forked off within a block, whose other threads are gone, has the interval of before; the parent's stays short."""
     before = sys.getswitchinterval()
-    with short_turns:
+    with undisturbed:
         if (pid := os.fork()) == 0:
             os._exit(sys.getswitchinterval() != before)
         assert os.waitpid(pid, 0)[1] == 0

@@ -34,7 +34,7 @@ from afx.core.tracing.traces import (
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops._kinds.linear import higher_order
 from afx.ops.manipulation.shape import broadcast_to
-from afx.runtime.thread_pool import between_forks, short_turns
+from afx.runtime.thread_pool import between_forks, undisturbed
 from afx.transforms.derivatives import backward_pass
 from afx.transforms.derivatives.cotangent_masks import (
     ALIVE,
@@ -115,7 +115,7 @@ def foresee_code(backend: JitBackend | None) -> None:
     """Get ready to compile, without waiting: where the back end's first call will wait for it, by LLVM at once."""
     if not is_installed():
         return
-    with short_turns:
+    with undisturbed:
         if backend in ("native", "portable"):
             with between_forks():
                 from afx.compiler.native_backend.service.process import service
@@ -245,7 +245,7 @@ class CompiledGraph:
         """The plan of the graph."""
         plan = self._plan
         if plan is None:
-            with short_turns:
+            with undisturbed:
                 plan = make_plan(simplify(self.graph, self._target, expanding=True), self._donated, self._target)
             plan.idle.forget = weakref.WeakMethod(self.forget)
             self._plan, self.is_forgotten = plan, False

@@ -24,7 +24,7 @@ from afx.ops.creation.creation import Nested, asarray
 from afx.ops.manipulation.edit import matrix_trace
 from afx.pytree import Tree
 from afx.pytree.treedef import static_values
-from afx.runtime.thread_pool import short_turns
+from afx.runtime.thread_pool import undisturbed
 from afx.transforms._arguments import check_callable, name_of, transformed
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def to_graph(fn: Callable[..., Any], treedef: Any, avals: list[Aval], name: str)
     """Trace ``fn(*args, **kwargs)``, where the tree of ``(args, kwargs)`` has leaves of these Avals."""
     trace_ = GraphTrace(name)
     try:
-        with short_turns:
+        with undisturbed:
             args, kwargs = pytree.unflatten(treedef, [trace_.input(a) for a in avals])
             leaves, out_tree = pytree.flatten(fn(*args, **kwargs))
             graph = trace_.finish(leaves)

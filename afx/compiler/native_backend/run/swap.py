@@ -46,7 +46,7 @@ from afx.compiler.target import DEFAULT, Target, current
 from afx.core.graph import Graph
 from afx.core.registry import loaded_modules
 from afx.runtime.buffer_cache import IdleBuffers
-from afx.runtime.thread_pool import between_forks, renew_after_fork, short_turns
+from afx.runtime.thread_pool import between_forks, renew_after_fork, undisturbed
 
 SHORT = f"its calls have not taken {DEFAULT.native.compile_min_seconds * 1e3:g} ms yet"
 AWAITED = "it is compiled before its first call"
@@ -122,7 +122,7 @@ class NativeCode:
                 if isinstance(self.state, Waiting):
                     compiling = self.state = Compiling(self.state)
             if compiling is not None:
-                with short_turns:
+                with undisturbed:
                     start(self)
         except BaseException:
             if compiling is not None and self.state is compiling:
@@ -236,7 +236,7 @@ class Waiting:
         job = code.job
         if has_kept():
             try:
-                with short_turns:
+                with undisturbed:
                     if not self.look(code):
                         _start_compiler()  # the calls that are to be counted will ask for it
             except Exception as error:  # no memory, say
@@ -304,7 +304,7 @@ class Compiling:
             return
         try:
             if code.state is self:
-                with short_turns:
+                with undisturbed:
                     code.become(_link(code.job, *self._arrived))
         finally:
             self._linking.release()
