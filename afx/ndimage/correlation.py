@@ -12,6 +12,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import integer, normalize_axes, normalize_axis
 from afx.core.dtypes import DType, check_dtype, float64, real_dtype
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.complex import conj
@@ -43,12 +44,6 @@ PADS: dict[str, Any] = {  # NumPy's words for SciPy's
 
 
 # --- Arguments
-
-
-def check_mode(mode: str, who: str) -> None:
-    """Raise where there is no such mode."""
-    if mode not in PADS:
-        raise ArgumentError(f"{who}: no such mode: got mode={mode!r}; use one of {', '.join(PADS)}")
 
 
 def find_axes(axes: Axes, ndim: int, who: str) -> tuple[int, ...]:
@@ -93,7 +88,7 @@ def correlate_axes(
     x: Array, weights: Array, axes: Sequence[int], mode: str, cval: ArrayLike, origins: Sequence[Any], who: str
 ) -> Array:
     """Return the correlation along some axes, in order, with an array of weights that has one axis for each."""
-    check_mode(mode, who)
+    choice(who, "mode", mode, tuple(PADS))
     widths = [(0, 0)] * x.ndim
     for axis, size, given in zip(axes, weights.shape, origins, strict=True):
         origin = integer(given, who, "origin")

@@ -13,7 +13,8 @@ from afx.core.aval import integer, normalize_axes
 from afx.core.dtypes import DType, float64, real_dtype
 from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ndimage.correlation import Mode, check_mode, choose_dtypes, correlate_axes, each, exact, settle
+from afx.ndimage.correlation import PADS, Mode, choose_dtypes, correlate_axes, each, exact, settle
+from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, asarray
 from afx.ops.elementwise.comparison import clip, where
 from afx.ops.elementwise.floating_point import floor, trunc
@@ -171,9 +172,8 @@ def _prepare(
 ) -> tuple[Array, int, DType]:
     """Return what is interpolated, by how much it begins before the input, and the dtype of the result."""
     given = as_array(x)
-    check_mode(mode, who)
-    if integer(order, who, "order") not in POLES:
-        raise ArgumentError(f"{who}: splines have order 0 to 5: got order={order}; choose one of them")
+    choice(who, "mode", mode, tuple(PADS))
+    choice(who, "order", integer(order, who, "order"), tuple(POLES))
     if not given.ndim or not given.size:
         raise ShapeError(f"{who}: takes an array of one axis or more with elements: got {given.aval}; give another")
     working, result = choose_dtypes(given, output, who, is_complex=given.dtype.kind == "c")
@@ -241,20 +241,9 @@ def affine_transform(
 ) -> Array:
     """Return an array whose element at k is the input's value at ``matrix @ k + offset``.
 
-    Args:
-        input: any shape of one axis or more.
-        matrix: float[ndim, ndim], float[ndim] of a diagonal one, or float[ndim, ndim + 1] or float[ndim + 1, ndim + 1]
-            with the offset as last column; differentiable.
-        offset: one number, or one for each axis; differentiable.
-        output_shape: that of the input by default.
-        output: the dtype of the result, that of the input by default.
-        order: 0 to 5, as for `map_coordinates`.
-        mode: how the input continues.
-        cval: what it continues with where ``mode`` is ``constant``.
-        prefilter: False where the input holds a spline's coefficients.
-
-    Raises:
-        ShapeError: the matrix does not fit.
+    Other arguments and errors are those of `map_coordinates`. ``matrix`` is float[ndim, ndim], float[ndim] of a diagonal one,
+    or float[ndim, ndim + 1] or float[ndim + 1, ndim + 1] with the offset as last column; ``offset`` is one number, or one for
+    each axis; ``output_shape`` is that of the input by default. Differentiable by matrix and offset.
 
     >>> affine_transform(np.array([1.0, 2.0, 4.0]), [0.5], order=1)
     Array([1. , 1.5, 2. ], dtype=float64)
@@ -292,8 +281,6 @@ def shift(
 ) -> Array:
     """Return the input moved by so many elements, one number or one for each axis; differentiable by it.
 
-    Other arguments and errors are those of `map_coordinates`.
-
     >>> shift(np.array([1.0, 2.0, 4.0]), 0.5, order=1)
     Array([0. , 1.5, 3. ], dtype=float64)
     """
@@ -316,15 +303,8 @@ def zoom(
 ) -> Array:
     """Return the input with so many times as many elements along each axis, the first and last ones in their places.
 
-    Args:
-        input: any shape of one axis or more.
-        zoom: one number, or one for each axis.
-        output: the dtype of the result, that of the input by default.
-        order: 0 to 5, as for `map_coordinates`.
-        mode: how the input continues.
-        cval: what it continues with where ``mode`` is ``constant``.
-        prefilter: False where the input holds a spline's coefficients.
-        grid_mode: whether elements are areas, whose edges and not centres stay in their places.
+    ``zoom`` is one number, or one for each axis; with ``grid_mode`` elements are areas, whose edges and not centres stay in
+    their places. Other arguments and errors are those of `map_coordinates`.
 
     >>> zoom(np.array([1.0, 2.0, 4.0]), 5 / 3, order=1)
     Array([1. , 1.5, 2. , 3. , 4. ], dtype=float64)
@@ -355,20 +335,8 @@ def rotate(
 ) -> Array:
     """Return the input turned in the plane of two axes; differentiable by the angle.
 
-    Args:
-        input: any shape of two axes or more.
-        angle: in degrees.
-        axes: the plane.
-        reshape: whether the result is large enough for all of the input; a traced angle needs False.
-        output: the dtype of the result, that of the input by default.
-        order: 0 to 5, as for `map_coordinates`.
-        mode: how the input continues.
-        cval: what it continues with where ``mode`` is ``constant``.
-        prefilter: False where the input holds a spline's coefficients.
-
-    Raises:
-        ArgumentError: a traced angle where the result's shape depends on it.
-        ShapeError: not two axes of the input.
+    ``angle`` is in degrees, ``axes`` the plane; with ``reshape`` the result is large enough for all of the input, which a traced
+    angle cannot tell. Other arguments and errors are those of `map_coordinates`.
 
     >>> rotate(np.array([[1.0, 2.0], [3.0, 4.0]]), 90, order=1)
     Array([[2., 4.],

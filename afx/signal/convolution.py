@@ -12,6 +12,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import broadcast_shapes, integer, normalize_axes, normalize_axis
 from afx.core.dtypes import promote, real_dtype
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, promote_operands, zeros
 from afx.ops.elementwise.complex import conj
 from afx.ops.fft import fft, fftn, ifft, ifftn, irfft, irfftn, rfft, rfftn
@@ -38,8 +39,7 @@ FEW = 64  # elements of the shorter operand up to which products are faster than
 
 def _check(who: str, x: Nested, y: Nested, mode: str) -> tuple[Array, Array]:
     a, b = promote_operands(x, y)
-    if mode not in ("full", "same", "valid"):
-        raise ArgumentError(f"{who}: mode is 'full', 'same' or 'valid': got {mode!r}; choose one of them")
+    choice(who, "mode", mode, ("full", "same", "valid"))
     if a.ndim != b.ndim or not a.ndim:
         raise ShapeError(f"{who}: operands have as many axes as each other: got {a.aval} and {b.aval}; add axes")
     return a, b
@@ -89,8 +89,7 @@ def _next_fast_length(n: int) -> int:
 
 
 def _convolve(x: Array, y: Array, mode: str, method: str, who: str) -> Array:
-    if method not in ("auto", "direct", "fft"):
-        raise ArgumentError(f"{who}: method is 'auto', 'direct' or 'fft': got {method!r}; choose one of them")
+    choice(who, "method", method, ("auto", "direct", "fft"))
     if not x.size or not y.size:
         return zeros((0,) * x.ndim, np.result_type(x.dtype, y.dtype))
     axes = range(x.ndim)
@@ -178,8 +177,7 @@ def convolve2d(
 def _convolve_matrices(x: Nested, y: Nested, mode: str, boundary: str, fill: ArrayLike, who: str) -> Array:
     a, b = _check(who, x, y, mode)
     pads: dict[str, Any] = {"fill": "constant", "wrap": "wrap", "symm": "symmetric"}
-    if boundary not in pads:
-        raise ArgumentError(f"{who}: boundary is 'fill', 'wrap' or 'symm': got {boundary!r}; choose one of them")
+    choice(who, "boundary", boundary, tuple(pads))
     if a.ndim != 2 or not a.size or not b.size:
         raise ShapeError(f"{who}: takes two matrices with elements: got {a.aval} and {b.aval}; reshape them")
     if mode == "valid":
@@ -212,14 +210,17 @@ def correlate2d(
 
 # --- Rates: signals with more or fewer samples
 
-EXTENSIONS: dict[str, tuple[Any, Any]] = {
-    "constant": ("constant", "even"),
-    "wrap": ("wrap", "even"),
-    "edge": ("edge", "even"),
-    "symmetric": ("symmetric", "even"),
-    "reflect": ("reflect", "even"),
-    "antireflect": ("reflect", "odd"),
+EXTENSIONS: dict[str, dict[str, Any]] = {  # how signals go on, in the words of `afx.pad`
+    **{mode: {"mode": mode} for mode in ("constant", "wrap", "edge", "symmetric", "reflect")},
+    "antireflect": {"mode": "reflect", "reflect_type": "odd"},
 }
+
+
+def _rates(up: Any, down: Any, who: str) -> tuple[int, int]:
+    up, down = integer(up, who, "up"), integer(down, who, "down")
+    if up < 1 or down < 1:
+        raise ArgumentError(f"{who}: rates are 1 or more: got up={up} and down={down}; give such")
+    return up, down
 
 
 def upfirdn(
@@ -245,12 +246,8 @@ def upfirdn(
     """
     who = "upfirdn"
     taps, given = promote_operands(h, x)
-    up, down = integer(up, who, "up"), integer(down, who, "down")
-    place = normalize_axis(axis, given.ndim, who)
-    if up < 1 or down < 1:
-        raise ArgumentError(f"{who}: rates are 1 or more: got up={up} and down={down}; give such")
-    if mode not in EXTENSIONS:
-        raise ArgumentError(f"{who}: no such mode: got {mode!r}; use one of {', '.join(EXTENSIONS)}")
+    (up, down), place = _rates(up, down, who), normalize_axis(axis, given.ndim, who)
+    choice(who, "mode", mode, tuple(EXTENSIONS))
     if taps.ndim != 1 or not taps.size or not given.shape[place]:
         raise ShapeError(f"{who}: takes a filter's vector and samples: got {taps.aval} and {given.aval}; reshape them")
     dtype = np.result_type(taps.dtype, given.dtype, np.float32 if real_dtype(given.dtype).itemsize < 8 else np.float64)
@@ -274,11 +271,8 @@ def _resample_rows(h: Array, x: Array, up: int, down: int, mode: str, cval: Arra
     kernel = gather(h, np.where(inside, taps, 0)) * inside
     steps = -(-length // up)
     after = max((steps - 1) * down + window - (span - 1) - n, 0)
-    numpys, kind = EXTENSIONS[mode]
-    options: Any = {"constant_values": cval} if mode == "constant" else {}
-    if kind == "odd":
-        options["reflect_type"] = "odd"
-    wide = pad(x, [(0, 0), (span - 1, after)], numpys, **options)
+    value: dict[str, Any] = {"constant_values": cval} if mode == "constant" else {}
+    wide = pad(x, [(0, 0), (span - 1, after)], **EXTENSIONS[mode], **value)
     z = conv(wide[..., None], kernel[:, None, :], stride=down)[:, :steps]
     return reshape(z, (x.shape[0], steps * up))[:, :length]
 
@@ -311,9 +305,7 @@ def resample_poly(
     """
     who = "resample_poly"
     given = as_array(x)
-    up, down, place = integer(up, who, "up"), integer(down, who, "down"), normalize_axis(axis, given.ndim, who)
-    if up < 1 or down < 1:
-        raise ArgumentError(f"{who}: rates are 1 or more: got up={up} and down={down}; give such")
+    (up, down), place = _rates(up, down, who), normalize_axis(axis, given.ndim, who)
     common = math.gcd(up, down)
     up, down = up // common, down // common
     if up == down:
@@ -331,8 +323,7 @@ def resample_poly(
     needed = (n_out + skipped - 1) * down + 1 - (given.shape[place] - 1) * up  # elements of a filter that ends there
     h = pad(h, (ahead, max(needed - h.size - ahead, 0)))
     grounds: dict[str, Any] = {"mean": mean, "minimum": min_, "maximum": max_}
-    if padtype not in (*grounds, *EXTENSIONS):
-        raise ArgumentError(f"{who}: no such padtype: got {padtype!r}; use one of {', '.join((*grounds, *EXTENSIONS))}")
+    choice(who, "padtype", padtype, (*grounds, *EXTENSIONS))
     ground = grounds[padtype](given, axis=place, keepdims=True) if padtype in grounds else 0
     mode = "constant" if padtype in grounds else padtype
     z = moveaxis(

@@ -16,6 +16,7 @@ from afx.core.dtypes import float64, get_default_dtype, promote, real_dtype
 from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ndimage.correlation import convolve1d
+from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, zeros
 from afx.ops.elementwise.arithmetic import exp
 from afx.ops.fft import fft, ifft
@@ -239,8 +240,7 @@ def _beside(x: Array, coefficients: Array) -> Array:
 
 def _extend(x: Array, padtype: Padtype, padlen: Any, place: int, taps: int, who: str) -> tuple[Array, int]:
     """Return a signal that goes on at both ends, and by how much."""
-    if padtype is not None and padtype not in EXTENSIONS:
-        raise ArgumentError(f"{who}: padtype is 'odd', 'even', 'constant' or None: got {padtype!r}; choose one of them")
+    choice(who, "padtype", padtype, (*EXTENSIONS, None))
     edge = 0 if padtype is None else 3 * taps if padlen is None else integer(padlen, who, "padlen")
     if edge < 0 or x.shape[place] <= edge:
         raise ArgumentError(
@@ -410,8 +410,7 @@ def detrend(
     """
     x = as_array(data)
     place = normalize_axis(axis, x.ndim, "detrend")
-    if type not in ("linear", "constant"):
-        raise ArgumentError(f"detrend: type is 'linear' or 'constant': got {type!r}; choose one of them")
+    choice("detrend", "type", type, ("linear", "constant"))
     x = astype(x, promote((x.dtype,), (False,), True))
     if type == "constant":
         return x - mean(x, axis=place, keepdims=True)
@@ -520,8 +519,7 @@ def savgol_filter(
     who = "savgol_filter"
     given = as_array(x)
     place, (n, order) = normalize_axis(axis, given.ndim, who), _check_fit(window_length, polyorder, deriv, who)
-    if mode not in ("interp", "mirror", "constant", "nearest", "wrap"):
-        raise ArgumentError(f"{who}: no such mode: got {mode!r}; use interp, mirror, constant, nearest or wrap")
+    choice(who, "mode", mode, ("interp", "mirror", "constant", "nearest", "wrap"))
     dtype = promote((given.dtype,), (False,), True)
     rows = moveaxis(astype(given, dtype), place, -1)
     middle = _fit_weights(n, order, deriv, [n // 2 if n % 2 else n / 2 - 0.5])[0]

@@ -85,8 +85,7 @@ def _frequencies(points: int, fs: float, onesided: bool, dtype: Any) -> Array:
 
 
 def _scale(cut: Segments, fs: float, scaling: str, who: str) -> Array:
-    if scaling not in ("density", "psd", "spectrum"):
-        raise ArgumentError(f"{who}: no such scaling: got {scaling!r}; use 'spectrum', or the density")
+    choice(who, "scaling", scaling, ("density", "psd", "spectrum"))
     w = cut.window
     total: Array = 1 / sum_(w) ** 2 if scaling == "spectrum" else 1 / (fs * sum_(w * w))
     return total
@@ -189,10 +188,9 @@ def _spectra(
 
 def _average(p: Array, average: str, who: str) -> Array:
     """Return the mean or the median, without its bias for squares of Gaussian numbers, over segments."""
+    choice(who, "average", average, ("mean", "median"))
     if average == "mean":
         return mean(p, axis=-2)
-    if average != "median":
-        raise ArgumentError(f"{who}: average is 'mean' or 'median': got {average!r}; choose one of them")
     twos = 2 * np.arange(1.0, (p.shape[-2] - 1) // 2 + 1)
     bias = 1 + np.sum(1 / (twos + 1) - 1 / twos)
     return (median(real(p), axis=-2) + 1j * median(imag(p), axis=-2)) / bias
@@ -255,24 +253,8 @@ def stft(
 ) -> tuple[Array, Array, Array]:
     """Return frequencies, times and Fourier transforms of segments of a signal.
 
-    Arguments are those of `csd` but for two:
-
-    Args:
-        x: any shape of one axis or more.
-        fs: the rate of the samples.
-        window: its name, or an array.
-        nperseg: the length of a segment.
-        noverlap: by how much they overlap, half of it unless given.
-        nfft: the number of points of a transform.
-        detrend: what is subtracted from each segment.
-        return_onesided: whether the frequencies of a real signal are those from 0 on.
-        boundary: how the signal goes on by half a segment at both ends.
-        padded: whether zeros complete the last segment.
-        axis: the axis of the samples.
-        scaling: ``spectrum``, or ``psd`` for squares that are densities.
-
-    Raises:
-        ArgumentError: lengths that do not fit, no such window, boundary or scaling.
+    Other arguments and errors are those of `csd`. ``boundary`` says how the signal goes on by half a segment at both ends,
+    ``padded`` whether zeros complete the last segment; ``scaling`` is ``spectrum``, or ``psd`` for squares that are densities.
 
     >>> stft(np.ones(8), nperseg=4)[2][0].real.round(3)
     Array([0.75, 1.  , 1.  , 1.  , 0.25], dtype=float64)
@@ -281,8 +263,7 @@ def stft(
     rows, place = _signal(x, axis, who)
     dtype, onesided = real_dtype(rows.dtype), return_onesided and rows.dtype.kind != "c"
     cut = _segments(rows.shape[-1], window, nperseg, noverlap, nfft, dtype, who)
-    if boundary is not None and boundary not in BOUNDARIES:
-        raise ArgumentError(f"{who}: no such boundary: got {boundary!r}; use one of {', '.join(BOUNDARIES)} or None")
+    choice(who, "boundary", boundary, (*BOUNDARIES, None))
     lead, half = [(0, 0)] * (rows.ndim - 1), cut.length // 2
     if boundary is not None:
         rows = pad(rows, [*lead, (half, half)], **BOUNDARIES[boundary])
@@ -309,22 +290,9 @@ def istft(
 ) -> tuple[Array, Array]:
     """Return times and the signal whose segments have these transforms, by least squares: the inverse of `stft`.
 
-    Args:
-        Zxx: complex[..., frequency, segment].
-        fs: the rate of the samples.
-        window: its name, or an array: that of the transforms.
-        nperseg: the length of a segment, as many as there are points unless given.
-        noverlap: by how much they overlap, half of it unless given.
-        nfft: the number of points of a transform.
-        input_onesided: whether the frequencies are those from 0 on.
-        boundary: whether the signal was continued by half a segment at both ends.
-        time_axis: the axis of the segments.
-        freq_axis: the axis of the frequencies.
-        scaling: that of the transforms.
-
-    Raises:
-        ArgumentError: lengths that do not fit, no such window or scaling.
-        ShapeError: not two axes.
+    Arguments and errors are those of `stft`, as the transforms were made. ``Zxx`` is complex[..., frequency, segment], or has
+    its axes at ``freq_axis`` and ``time_axis``; ``nperseg`` is as many as there are points unless given; ``boundary`` says
+    whether the signal was continued by half a segment at both ends.
 
     >>> istft(stft(np.arange(8.0), nperseg=4)[2])[1].round(6)
     Array([0., 1., 2., 3., 4., 5., 6., 7.], dtype=float64)

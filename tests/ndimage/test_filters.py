@@ -110,7 +110,7 @@ def test_compiled_and_batched() -> None:
 def test_refusals() -> None:
     """Errors name what is wrong."""
     x = numbers(4, 5)
-    with pytest.raises(ArgumentError, match="laplace: no such mode: got mode='edge'"):
+    with pytest.raises(ArgumentError, match=r"laplace: mode is one of .* got 'edge'"):
         ndimage.laplace(x, mode="edge")  # type: ignore[arg-type]  # a wrong argument on purpose
     with pytest.raises(ArgumentError, match="correlate1d: weights have elements, and their origin is one of them"):
         ndimage.correlate1d(x, [1.0, 2.0], origin=1)

@@ -152,11 +152,11 @@ def test_refusals() -> None:
         signal.welch(x, window=np.ones(5), nperseg=8)
     with pytest.raises(ArgumentError, match="stft: segments have samples of the signal, overlap by less"):
         signal.stft(x, nperseg=8, noverlap=8)
-    with pytest.raises(ArgumentError, match="welch: no such scaling: got 'power'"):
+    with pytest.raises(ArgumentError, match="welch: scaling is one of 'density', 'psd', 'spectrum': got 'power'"):
         signal.welch(x, scaling="power")  # type: ignore[arg-type]  # a wrong word on purpose
-    with pytest.raises(ArgumentError, match="csd: average is 'mean' or 'median'"):
+    with pytest.raises(ArgumentError, match="csd: average is one of 'mean', 'median'"):
         signal.csd(x, x, average="max")  # type: ignore[arg-type]  # a wrong word on purpose
-    with pytest.raises(ArgumentError, match="stft: no such boundary"):
+    with pytest.raises(ArgumentError, match="stft: boundary is one of 'even'"):
         signal.stft(x, boundary="wrap")  # type: ignore[arg-type]  # a wrong word on purpose
     with pytest.raises(ShapeError, match="welch: a signal has samples"):
         signal.welch(x[:0])
