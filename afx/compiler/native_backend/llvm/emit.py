@@ -145,7 +145,7 @@ def _product(w: Writer, step: Product, flags: Flags) -> None:
 def _sort(w: Writer, step: Product, loop: UfuncLoop, flags: Flags) -> None:
     """Add a loop over rows, each sorted by NumPy's function; flags of comparisons are dropped, short memory is a fault."""
     symbol, (rows, length) = f'@"{loop.symbol}"', step.sizes
-    w.declare(symbol, f"declare i32 {symbol}({', '.join(['ptr'] * len(step.operands))}, i64, ptr)")
+    w.declare(loop.symbol, f"declare i32 {symbol}({', '.join(['ptr'] * len(step.operands))}, i64, ptr)")
 
     def row(number: str) -> None:
         pointers = [element_at(w, start_of(w, ref), number, length * ref.size) for ref in step.operands]
@@ -163,7 +163,8 @@ def _store_index(w: Writer, out: str, i: str) -> None:
 
 def _call_pieces(w: Writer, step: Product, loop: UfuncLoop) -> None:
     """Call a generalized ufunc's loop, or its pieces from one to another."""
-    steps = [ref.strides[-1] if ref.strides else 0 for ref in step.operands] + [*step.core_strides]
+    own = step.operands[: len(step.operands) - step.has_work]
+    steps = [ref.strides[-1] if ref.strides else 0 for ref in own] + [*step.core_strides]
     if not step.is_cut:
         call = partial(call_loop, w, loop, sizes=list(map(str, step.sizes)), steps=steps)
         over(w, step.outer, step.operands, call, nanoseconds=step.nanoseconds / math.prod(step.outer))

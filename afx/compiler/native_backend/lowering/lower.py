@@ -472,6 +472,7 @@ def lower_schedule(
     Raises:
         UnsupportedError: an instruction has no native form.
     """
+    target = target if threads else standalone_target(target)
     converted = _block(schedule, target, is_shared=threads and not any(isinstance(i, Loop) for i in schedule))
     if converted.block.arena > target.native.arena_max_bytes:
         raise UnsupportedError("more memory than NumPy's plan")
@@ -499,6 +500,18 @@ def lower_plan(schedule: Schedule, target: Target = DEFAULT) -> tuple[Schedule |
             why = str(error)
     lower, explain = partial(lower_schedule, target=target), partial(_reasons, target=target)
     return split_schedule(schedule, lower, explain, why, target.native)
+
+
+def standalone_target(target: Target) -> Target:
+    """Return a target of code without NumPy, which leaves nothing to it: neither large matrices nor long operations."""
+    native = attrs.evolve(
+        target.native,
+        is_standalone=True,
+        matrix_max_length=1 << 14,
+        extreme_max_elements=1 << 62,
+        convolution_max_steps=300,
+    )
+    return attrs.evolve(target, native=native)
 
 
 def explain_schedule(schedule: Schedule, target: Target = DEFAULT) -> tuple[tuple[str, str], ...]:

@@ -291,9 +291,41 @@ def _vecdot_of(b: BlockBuilder, call: Call, x: Location, y: Location) -> None:
     b.fixed([_with_orders(b, product)], [x, y], [out])
 
 
+LARGEST_RADIX = 61  # of the steps of a standalone Fourier transform: lengths with larger prime factors are folded
+
+
+def _transform_numbers(n: int, m: int) -> int:
+    """Return how many float64 a standalone Fourier transform works with: points twice and roots, or those of a convolution."""
+    points, left = max(n, m), max(n, m)
+    for factor in range(2, LARGEST_RADIX + 1):
+        while left % factor == 0:
+            left //= factor
+    return 6 * points if left == 1 else 6 * points + 8 * 2 ** (2 * points - 2).bit_length()
+
+
+WORK_NUMBERS: dict[str, Callable[..., int]] = {  # that standalone loops work with, of the lengths of core axes
+    "det": lambda n: n * n,
+    "fft": _transform_numbers,
+    "ifft": _transform_numbers,
+    "inv": lambda n: n * n,
+    "irfft": _transform_numbers,
+    "rfft_n_even": _transform_numbers,
+    "rfft_n_odd": _transform_numbers,
+    "slogdet": lambda n: n * n,
+    "solve": lambda n, _: n * n,
+}
+
+
+def work_numbers(name: str, sizes: Sequence[int]) -> int:
+    """Return how many float64 a standalone loop works with, whose memory stands behind its operands."""
+    count = WORK_NUMBERS.get(name.rpartition(".")[2])
+    return 0 if count is None else count(*sizes)
+
+
 def generalized_call(
-    name: str, cores: Sequence[Sequence[str]], operands: Sequence[Location], quiet: tuple[str, ...], **options: Any
-) -> Product:
+    name: str, cores: Sequence[Sequence[str]], operands: Sequence[Location], quiet: tuple[str, ...],
+    give_work: Callable[[int], Location] | None = None, **options: Any,
+) -> Product:  # fmt: skip
     """Return the call of a generalized ufunc's loop on each set of core arrays of a batch.
 
     Args:
@@ -301,6 +333,7 @@ def generalized_call(
         cores: the last axes of each operand, by names: those of one length have one.
         operands: what it reads, broadcast to the batch, and what it writes; the last one has the whole batch.
         quiet: floating-point warnings that it ignores.
+        give_work: gives memory of so many float64 for a standalone loop to work in.
         **options: other fields of `Product`.
     """
     batch = operands[-1].shape[: len(operands[-1].shape) - len(cores[-1])]
@@ -314,6 +347,11 @@ def generalized_call(
     refs = tuple([Ref(x.owner, x.dtype, x.offset, s) for x, s in zip(operands, strides, strict=True)])
     lengths = (space[-1] if space else 1, *sizes.values())
     loop = loop_of(name, tuple([x.dtype for x in operands]))
+    numbers = work_numbers(name, [*sizes.values()]) if give_work else 0
+    if give_work and numbers:
+        work = give_work(numbers)
+        refs = (*refs, Ref(work.owner, work.dtype, work.offset, (0,) * len(space)))
+        options |= {"outputs": options.get("outputs", 1) + 1, "has_work": True}
     return Product(loop, lengths, refs, tuple(inner), quiet, outer=space[:-1], **options)
 
 

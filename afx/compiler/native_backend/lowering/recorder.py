@@ -21,7 +21,15 @@ from afx.compiler.native_backend.lowering.forms import (
     lower_fold,
     start_of_sum,
 )
-from afx.compiler.native_backend.lowering.memory import copy_nest, dtype_name, fill_nest, look, of_array, part_of
+from afx.compiler.native_backend.lowering.memory import (
+    Location,
+    copy_nest,
+    dtype_name,
+    fill_nest,
+    look,
+    of_array,
+    part_of,
+)
 from afx.compiler.native_backend.lowering.products import PRODUCTS, generalized_call, lower_matmul, multiply_into
 from afx.compiler.native_backend.lowering.recorded import Calls, Recorded
 from afx.compiler.native_backend.program.elements import Load, Op, Ref, Value
@@ -181,11 +189,18 @@ class Recorder(Calls):
         ]
         locations = [x.location for x in (*given, *made)]
         quiet = self.quiet if quiet is None else quiet
+        works: list[Location] = []
+
+        def give_work(numbers: int) -> Location:
+            works.append(self.b.temporary((numbers,), "f8"))
+            return works[0]
+
         step = generalized_call(
-            name, _core_axes(name), locations, quiet, refuses=refuses, changes=changes, outputs=len(outs)
-        )
+            name, _core_axes(name), locations, quiet, give_work if self.b.limits.is_standalone else None,
+            refuses=refuses, changes=changes, outputs=len(outs),
+        )  # fmt: skip
         self.count_step()
-        self.b.fixed([step], locations[: len(xs)], [*locations[len(xs) :], *locations[:changes]])
+        self.b.fixed([step], locations[: len(xs)], [*locations[len(xs) :], *locations[:changes], *works])
         for out, result in zip(outs, made, strict=True):
             if result is not out:
                 self.copy(out, result)

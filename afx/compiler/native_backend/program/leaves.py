@@ -257,6 +257,7 @@ class Product(Leaf):
         outer: lengths of the axes around the loop's own.
         orders: how its elements are added up, where they are computed without a call.
         is_read_whole: whether what reads the result of such a one takes several of its rows at once.
+        has_work: whether its last operand is memory that a standalone loop works in.
     """
 
     loop: UfuncLoop | None
@@ -273,6 +274,7 @@ class Product(Leaf):
     outer: Shape = ()
     orders: Orders | None = None
     is_read_whole: bool = False
+    has_work: bool = False
 
     @property
     def modes(self) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.emit import Blocks
 from afx.compiler.native_backend.llvm.writer import FLUSH_ARM, FLUSH_X86, Flags, Layout, Writer
-from afx.compiler.native_backend.lowering.lower import explain_schedule
+from afx.compiler.native_backend.lowering.lower import explain_schedule, standalone_target
 from afx.compiler.native_backend.program.steps import Program
 from afx.compiler.native_backend.service.link import address_of, load_code
 from afx.compiler.native_backend.service.process import service
@@ -175,8 +175,6 @@ def emit_function(
     main = Blocks(w, NO_FLAGS).emit(program.block, "main")
     for loop in sorted(set(program.block.loops), key=lambda loop: loop.symbol):
         w.undeclare(loop.symbol)
-        if loop.has_data:
-            w.declare(f'@"{loop.symbol}.data"', f'@"{loop.symbol}.data" = internal constant i8 0')
         define_loop(w, loop)
     w.define_memory()
     for k, value in enumerate(constants):
@@ -259,7 +257,7 @@ def _constant(name: str, data: bytes) -> str:
 
 def explain_refusal(reason: str, schedule: Schedule, graph: Graph, target: Target) -> tuple[str, str]:
     """Return why the first operation that has no form has none, and the user's line, as `` at file.py:12`` where it is known."""
-    reasons = [why for _, why in explain_schedule(schedule, target) if why]
+    reasons = [why for _, why in explain_schedule(schedule, standalone_target(target)) if why]
     reason = reasons[0] if reasons else reason
     source = next((eq.source for eq in _equations(graph) if _names(eq) & set(re.findall(r"\w+", reason))), None)
     return reason, f" at {source}" if source is not None else ""

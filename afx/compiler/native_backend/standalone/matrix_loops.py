@@ -29,6 +29,26 @@ def each(w: Writer, start: Lanes | int, stop: Lanes | int, step: int = 1) -> Ite
     w.label(f"done{k}")
 
 
+def repeat(w: Writer, condition: Callable[[], Lanes]) -> Iterator[None]:
+    """Emit a loop around what is emitted in the body of Python's loop over this, while a condition holds."""
+    k = w.fresh()
+    w.fall(f"head{k}")
+    w.line(f"br i1 {condition().name}, label %inside{k}, label %done{k}")
+    w.label(f"inside{k}")
+    yield
+    w.line(f"br label %head{k}")
+    w.label(f"done{k}")
+
+
+def given(w: Writer, condition: Lanes) -> Iterator[None]:
+    """Emit what is emitted in the body of Python's loop over this so that it runs where a condition holds."""
+    k = w.fresh()
+    w.line(f"br i1 {condition.name}, label %inside{k}, label %done{k}")
+    w.label(f"inside{k}")
+    yield
+    w.fall(f"done{k}")
+
+
 class Elements:
     """Elements in memory by their indices: of a matrix, a vector, or a number, whose index is ``()``."""
 
@@ -51,7 +71,12 @@ class Elements:
         self._w.line(f"store {self._kind} {value.name}, ptr {self._at(indices)}")
 
 
-class _Stacks:
+def variable(w: Writer, kind: str) -> Elements:
+    """Return memory of one value."""
+    return Elements(w, kind, w.local(kind, 8))
+
+
+class Stacks:
     """The operands of a loop on stacks: sizes of the matrices, and each matrix of every stack in turn."""
 
     def __init__(self, w: Writer, dtypes: Sequence[str], cores: Sequence[int], sizes: int) -> None:
@@ -82,10 +107,14 @@ class _Stacks:
         """Return memory of one number."""
         return Elements(self.w, kind or self.kind, self.w.local(kind or self.kind, 8))
 
+    @property
+    def work(self) -> str:
+        """The pointer to memory to work in, which stands behind the operands."""
+        return self.w.let(f"load ptr, ptr {self.w.shifted('%args', 8 * len(self._outer))}")
+
     def square(self, n: Lanes) -> Elements:
-        """Return memory on the stack for one matrix."""
-        memory = self.w.let(f"alloca {self.kind}, i64 {(n * n).name}, align 16")
-        return Elements(self.w, self.kind, memory, [n * self._bytes, self._bytes])
+        """Return memory to work in as one matrix."""
+        return Elements(self.w, self.kind, self.work, [n * self._bytes, self._bytes])
 
     def fail(self, condition: Lanes) -> None:
         """Note a matrix without factors."""
@@ -101,7 +130,7 @@ def _product(rows: int | None, terms: int, columns: int | None) -> Callable[[Wri
         """Multiply stacks: each element is one chain over k."""
         has_rows, has_columns = rows is not None, columns is not None
         cores = (1 + has_rows, 1 + has_columns, has_rows + has_columns)
-        m = _Stacks(w, dtypes, cores, 1 + has_rows + has_columns)
+        m = Stacks(w, dtypes, cores, 1 + has_rows + has_columns)
         total = m.number()
         for x, y, z in m:
             for r in m.each(0, 1 if rows is None else m.sizes[rows]):
@@ -117,7 +146,7 @@ def _product(rows: int | None, terms: int, columns: int | None) -> Callable[[Wri
 
 def _cholesky(w: Writer, dtypes: Sequence[str]) -> None:
     """Factorize stacks of positive definite matrices, column by column: the lower factor."""
-    m = _Stacks(w, dtypes, (2, 2), 1)
+    m = Stacks(w, dtypes, (2, 2), 1)
     (n,) = m.sizes
     for a, z in m:
         for r in m.each(0, n):
@@ -135,7 +164,7 @@ def _cholesky(w: Writer, dtypes: Sequence[str]) -> None:
                 z[r, c] /= root
 
 
-def _pivot(m: _Stacks, lu: Elements, n: Lanes, k: Lanes) -> Lanes:
+def _pivot(m: Stacks, lu: Elements, n: Lanes, k: Lanes) -> Lanes:
     """Return the row, from ``k`` on, whose element of column ``k`` is largest."""
     best, most = m.number("i64"), m.number()
     best[()], most[()] = k, Lanes(m.w, m.kind, "-1.0")
@@ -146,13 +175,13 @@ def _pivot(m: _Stacks, lu: Elements, n: Lanes, k: Lanes) -> Lanes:
     return best[()]
 
 
-def _exchange(m: _Stacks, x: Elements, columns: Lanes, r: Lanes, s: Lanes) -> None:
+def _exchange(m: Stacks, x: Elements, columns: Lanes, r: Lanes, s: Lanes) -> None:
     """Exchange two rows."""
     for c in m.each(0, columns):
         x[r, c], x[s, c] = x[s, c], x[r, c]
 
 
-def _eliminate(m: _Stacks, lu: Elements, n: Lanes, k: Lanes, sides: Sequence[tuple[Elements, Lanes]] = ()) -> None:
+def _eliminate(m: Stacks, lu: Elements, n: Lanes, k: Lanes, sides: Sequence[tuple[Elements, Lanes]] = ()) -> None:
     """Subtract multiples of row ``k`` from those below, and from the right sides' rows."""
     head = lu[k, k]
     for r in m.each(k + 1, n):
@@ -164,7 +193,7 @@ def _eliminate(m: _Stacks, lu: Elements, n: Lanes, k: Lanes, sides: Sequence[tup
                 x[r, c] -= factor * x[k, c]
 
 
-def _solve_one(m: _Stacks, a: Elements, lu: Elements, n: Lanes, x: Elements, columns: Lanes) -> None:
+def _solve_one(m: Stacks, a: Elements, lu: Elements, n: Lanes, x: Elements, columns: Lanes) -> None:
     """Solve the systems of a matrix, of which x begins as the right sides."""
     _copy(m, a, lu, n, n)
     for k in m.each(0, n):
@@ -182,7 +211,7 @@ def _solve_one(m: _Stacks, a: Elements, lu: Elements, n: Lanes, x: Elements, col
             x[r, c] /= head
 
 
-def _copy(m: _Stacks, of: Elements, to: Elements, rows: Lanes, columns: Lanes) -> None:
+def _copy(m: Stacks, of: Elements, to: Elements, rows: Lanes, columns: Lanes) -> None:
     for r in m.each(0, rows):
         for c in m.each(0, columns):
             to[r, c] = of[r, c]
@@ -190,7 +219,7 @@ def _copy(m: _Stacks, of: Elements, to: Elements, rows: Lanes, columns: Lanes) -
 
 def _solve(w: Writer, dtypes: Sequence[str]) -> None:
     """Solve stacks of systems: the result begins as the right sides."""
-    m = _Stacks(w, dtypes, (2, 2, 2), 2)
+    m = Stacks(w, dtypes, (2, 2, 2), 2)
     n, columns = m.sizes
     lu = m.square(n)
     for a, y, x in m:
@@ -200,7 +229,7 @@ def _solve(w: Writer, dtypes: Sequence[str]) -> None:
 
 def _inv(w: Writer, dtypes: Sequence[str]) -> None:
     """Invert stacks of matrices: the result begins as the identity."""
-    m = _Stacks(w, dtypes, (2, 2), 1)
+    m = Stacks(w, dtypes, (2, 2), 1)
     (n,) = m.sizes
     lu = m.square(n)
     for a, x in m:
@@ -212,7 +241,7 @@ def _inv(w: Writer, dtypes: Sequence[str]) -> None:
 
 def _det(w: Writer, dtypes: Sequence[str]) -> None:
     """Return determinants of stacks: products of the heads, whose sign changes with each exchange of rows."""
-    m = _Stacks(w, dtypes, (2, 0), 1)
+    m = Stacks(w, dtypes, (2, 0), 1)
     (n,) = m.sizes
     lu = m.square(n)
     for a, z in m:

@@ -19,11 +19,13 @@ from afx.compiler.native_backend.llvm.writer import INDEX, Writer
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.memory import dtype_name
 from afx.compiler.native_backend.program.elements import Number, UfuncLoop
+from afx.compiler.native_backend.standalone.fourier_loops import TRANSFORMS, emit_transform
 from afx.compiler.native_backend.standalone.matrix_loops import MATRIX_LOOPS, Elements, each
+from afx.compiler.native_backend.standalone.sort_loops import define_sort
 from afx.compiler.target import Target
 from afx.core.aval import Aval
 from afx.core.graph import Atom, Equation, Graph, Var
-from afx.core.scalar_ops import scalar_op
+from afx.core.scalar_ops import ALL, scalar_op
 from afx.core.tracing.traces import GraphTrace
 
 # NumPy's name: libm's for doubles; those for floats end in f
@@ -45,7 +47,13 @@ def define_loop(w: Writer, loop: UfuncLoop) -> None:
     Raises:
         UnsupportedError: it is known to NumPy alone.
     """
+    if loop.ufunc.startswith(("sort.", "argsort.")) and loop.dtypes[0] in ALL:
+        define_sort(w, loop.symbol, loop.ufunc, loop.dtypes[0])
+        return
     head = f'internal void @"{loop.symbol}"(ptr %args, ptr %sizes, ptr %steps, ptr %fault)'
+    if loop.ufunc in TRANSFORMS and loop.dtypes[1] in FLOATS:
+        w.function(head, lambda: emit_transform(w, loop))
+        return
     matrices = MATRIX_LOOPS.get(loop.ufunc)
     if matrices is not None and set(loop.dtypes) <= {"f4", "f8"}:
         w.function(head, lambda: matrices(w, loop.dtypes))
