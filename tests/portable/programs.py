@@ -57,6 +57,17 @@ def systems(a: Any) -> Any:
     return afx.sum(linalg.solve(a, a[0])) + afx.sum(linalg.inv(a) * lower)
 
 
+def factors(a: Any) -> Any:
+    """Return factorizations, eigenvalues and singular values, of vectors the sizes: LAPACK's have other signs."""
+    vectors = linalg.eigh(a)[1], linalg.svd(a[:4], full_matrices=False)
+    return linalg.qr(a), linalg.eigvalsh(a), afx.pytree.map(afx.abs, vectors), linalg.slogdet(a)
+
+
+def spectra(x: Any) -> Any:
+    """Return what is made of Fourier transforms of two lengths, one of them prime."""
+    return afx.fft.irfft(afx.fft.rfft(x), len(x)), afx.fft.rfft(x[:30]).imag
+
+
 CASES: dict[str, Case] = {
     "elementary": Case(elementary, (VECTOR,)),
     "elementary in float32": Case(elementary, (VECTOR.astype(np.float32),)),
@@ -66,6 +77,12 @@ CASES: dict[str, Case] = {
         afx.value_and_grad(network), (MATRIX.T.astype(np.float32).copy(), MATRIX.astype(np.float32))
     ),
     "loop": Case(afx.value_and_grad(swing), (np.float64(1.1),)),
+    "factors": Case(factors, (SQUARE,)),
+    "gradient of factors": Case(
+        afx.grad(lambda a: afx.sum(linalg.eigh(a)[1] ** 4) + linalg.slogdet(a)[1] + afx.sum(linalg.qr(a)[0])), (SQUARE,)
+    ),
+    "orders": Case(lambda x: (afx.sort(x), afx.argsort(x), afx.median(x)), (RNG.normal(size=701).round(2),)),
+    "spectra": Case(spectra, (RNG.normal(size=67),)),
     "systems": Case(afx.value_and_grad(systems), (SQUARE,)),
     "sums": Case(
         lambda x: (afx.sum(x), afx.var(x), afx.cumsum(x), afx.logsumexp(x), afx.max(x)),

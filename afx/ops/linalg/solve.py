@@ -561,6 +561,17 @@ def _slogdet_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Array) -> 
     return column(column(slope)) * transposed(bind_single(inv_p, a))
 
 
+def _slogdet_native(xp: Recorder, sign: Any, size: Any, a: Any) -> None:
+    xp.call("linalg.slogdet", [xp.matrix(a)], [sign, size], refuses=False)
+
+
 slogdet_p: Primitive = matrix_op(
-    "slogdet", _slogdet_run, _slogdet_abstract, _slogdet_push, _slogdet_pull, reads=3, multiple_results=True
+    "slogdet",
+    _slogdet_run,
+    _slogdet_abstract,
+    _slogdet_push,
+    _slogdet_pull,
+    reads=3,
+    multiple_results=True,
+    native=_slogdet_native,
 )

@@ -303,16 +303,47 @@ def _transform_numbers(n: int, m: int) -> int:
     return 6 * points if left == 1 else 6 * points + 8 * 2 ** (2 * points - 2).bit_length()
 
 
+def _square_numbers(n: int, *_: int) -> int:
+    return n * n
+
+
+def _two_square_numbers(n: int, *_: int) -> int:
+    return 2 * n * n
+
+
+def _row_numbers(m: int, *_: int) -> int:
+    return m
+
+
+def _column_numbers(_: int, n: int, *__: int) -> int:
+    return n
+
+
+def _sides_numbers(m: int, n: int, _: int) -> int:
+    """Return how many float64 singular values are computed with: sums, the matrix, rotations and factors of reflections."""
+    long, short = max(m, n), min(m, n)
+    return long + long * short + short * short + short
+
+
 WORK_NUMBERS: dict[str, Callable[..., int]] = {  # that standalone loops work with, of the lengths of core axes
-    "det": lambda n: n * n,
+    "det": _square_numbers,
+    "eigh_lo": _two_square_numbers,
+    "eigh_up": _two_square_numbers,
+    "eigvalsh_lo": _two_square_numbers,
     "fft": _transform_numbers,
     "ifft": _transform_numbers,
-    "inv": lambda n: n * n,
+    "inv": _square_numbers,
     "irfft": _transform_numbers,
+    "qr_complete": _row_numbers,
+    "qr_r_raw": _column_numbers,
+    "qr_reduced": _column_numbers,
     "rfft_n_even": _transform_numbers,
     "rfft_n_odd": _transform_numbers,
-    "slogdet": lambda n: n * n,
-    "solve": lambda n, _: n * n,
+    "slogdet": _square_numbers,
+    "solve": _square_numbers,
+    "svd": _sides_numbers,
+    "svd_f": _sides_numbers,
+    "svd_s": _sides_numbers,
 }
 
 

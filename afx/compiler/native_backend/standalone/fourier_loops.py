@@ -9,6 +9,7 @@ from an eighth of the circle: polynomials of fdlibm's ``k_sin.c`` and ``k_cos.c`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from afx.compiler.native_backend.functions.lanes import Lanes
@@ -209,8 +210,8 @@ def _define_transform(w: Writer) -> None:
         w.line(f"store ptr {of}, ptr {then}")
 
     for k in RADICES:
-        w.define(f"fft.{k}", f"internal void @fft.step{k}({PARAMETERS}) noinline", lambda k=k: _define_step(w, k))
-        for _ in repeat(w, lambda k=k: _integer(w, "srem", left[()], k).compare("eq", 0)):
+        w.define(f"fft.{k}", f"internal void @fft.step{k}({PARAMETERS}) noinline", partial(_define_step, w, k))
+        for _ in repeat(w, partial(_is_multiple, w, left, k)):
             step(f"@fft.step{k}", k)
     w.define("fft.any", f"internal void @fft.step({PARAMETERS}, i64 %radix) noinline", lambda: _define_any_step(w))
     radix = variable(w, "i64")
@@ -222,6 +223,10 @@ def _define_transform(w: Writer) -> None:
             step("@fft.step", r, f", i64 {r.name}")
         radix[()] = is_factor.choose(r, r + 2)
     w.line(f"ret ptr {w.let(f'load ptr, ptr {now}')}")
+
+
+def _is_multiple(w: Writer, number: Elements, of: int) -> Lanes:
+    return _integer(w, "srem", number[()], of).compare("eq", 0)
 
 
 def _is_smooth(w: Writer, n: Lanes) -> Lanes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from afx.compiler.native_backend.functions.lanes import Lanes
+from afx.compiler.native_backend.functions.portable import log
 from afx.compiler.native_backend.llvm.op import FLOATS
 from afx.compiler.native_backend.llvm.writer import FACTORIZATION, Writer
 
@@ -69,6 +70,17 @@ class Elements:
 
     def __setitem__(self, indices: tuple[Lanes, ...], value: Lanes) -> None:
         self._w.line(f"store {self._kind} {value.name}, ptr {self._at(indices)}")
+
+    def transposed(self) -> Elements:
+        """Return the same elements with their indices in reverse order."""
+        return Elements(self._w, self._kind, self._pointer, self._strides[::-1])
+
+    def chosen(self, condition: Lanes, other: Elements) -> Elements:
+        """Return these where a condition holds, and others where not."""
+        pointer = self._w.let(f"select i1 {condition.name}, ptr {self._pointer}, ptr {other._pointer}")
+        pairs = zip(self._strides, other._strides, strict=True)
+        strides = [condition.choose(Lanes(self._w, "i64", str(a)) if isinstance(a, int) else a, b) for a, b in pairs]
+        return Elements(self._w, self._kind, pointer, strides)
 
 
 def variable(w: Writer, kind: str) -> Elements:
@@ -253,7 +265,27 @@ def _det(w: Writer, dtypes: Sequence[str]) -> None:
             head = lu[k, k]
             total = z[()] * head
             z[()] = best.compare("ne", k).choose(-total, total)
-            for _ in m.each(0, head.compare("une", 0.0).choose(n.constant(1), 0)):  # where there is a head
+            for _ in given(w, head.compare("une", 0.0)):
+                _eliminate(m, lu, n, k)
+
+
+def _slogdet(w: Writer, dtypes: Sequence[str]) -> None:
+    """Return signs of determinants, and logarithms of their sizes."""
+    m = Stacks(w, dtypes, (2, 0, 0), 1)
+    (n,) = m.sizes
+    lu = m.square(n)
+    for a, sign, size in m:
+        _copy(m, a, lu, n, n)
+        sign[()], size[()] = Lanes(w, m.kind, "1.0"), Lanes(w, m.kind, "0.0")
+        for k in m.each(0, n):
+            best = _pivot(m, lu, n, k)
+            _exchange(m, lu, n, k, best)
+            head = lu[k, k]
+            is_turned = best.compare("ne", k) ^ head.compare("olt", 0.0)
+            turned = is_turned.choose(-sign[()], sign[()])
+            sign[()] = head.compare("oeq", 0.0).choose(head.constant(0.0), turned)
+            size[()] += log(head.unary("fabs").widen()).narrow(m.kind)
+            for _ in given(w, head.compare("une", 0.0)):
                 _eliminate(m, lu, n, k)
 
 
@@ -261,6 +293,7 @@ MATRIX_LOOPS: dict[str, Callable[[Writer, Sequence[str]], None]] = {
     "linalg.cholesky_lo": _cholesky,
     "linalg.det": _det,
     "linalg.inv": _inv,
+    "linalg.slogdet": _slogdet,
     "linalg.solve": _solve,
     "matmul": _product(0, 1, 2),
     "matvec": _product(0, 1, None),

@@ -21,6 +21,7 @@ from afx.compiler.native_backend.lowering.memory import dtype_name
 from afx.compiler.native_backend.program.elements import Number, UfuncLoop
 from afx.compiler.native_backend.standalone.fourier_loops import TRANSFORMS, emit_transform
 from afx.compiler.native_backend.standalone.matrix_loops import MATRIX_LOOPS, Elements, each
+from afx.compiler.native_backend.standalone.orthogonal_loops import ORTHOGONAL_LOOPS
 from afx.compiler.native_backend.standalone.sort_loops import define_sort
 from afx.compiler.target import Target
 from afx.core.aval import Aval
@@ -54,7 +55,7 @@ def define_loop(w: Writer, loop: UfuncLoop) -> None:
     if loop.ufunc in TRANSFORMS and loop.dtypes[1] in FLOATS:
         w.function(head, lambda: emit_transform(w, loop))
         return
-    matrices = MATRIX_LOOPS.get(loop.ufunc)
+    matrices = {**MATRIX_LOOPS, **ORTHOGONAL_LOOPS}.get(loop.ufunc)
     if matrices is not None and set(loop.dtypes) <= {"f4", "f8"}:
         w.function(head, lambda: matrices(w, loop.dtypes))
         return

@@ -8,12 +8,13 @@ pivot by a loop without branches (Edelkamp & Weiß 2016, "BlockQuicksort"; Lomut
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeAlias
 
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.op import FLOATS, memory_type
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.standalone.matrix_loops import Elements, each, given, repeat, variable
+from afx.compiler.native_backend.standalone.matrix_loops import Elements, each, repeat, variable
 
 SHORT = 24  # rows that insertion sorts
 DEPTH = 64  # parts that wait: the shorter one goes first, so that each is at most half of the one below
@@ -52,7 +53,7 @@ def _argsort(w: Writer, dtype: str) -> None:
     less = _less(dtype)
 
     def element(k: Lanes) -> Lanes:
-        x = row[k,]
+        x: Lanes = row[k,]
         return _ordered(x, FLOATS[dtype], joins_zeros=True) if dtype in FLOATS else x
 
     def before(i: Lanes, j: Lanes) -> Lanes:
@@ -74,7 +75,8 @@ def _less(dtype: str) -> str:
 def _turned(bits: Lanes) -> Lanes:
     """Return a float's bits as an integer of its order, or back: all but the sign of negative ones are turned over."""
     size = int(bits.kind[1:])
-    return bits ^ ((bits >> (size - 1)) & (2 ** (size - 1) - 1))
+    mask: int = 2 ** (size - 1) - 1
+    return bits ^ ((bits >> (size - 1)) & mask)
 
 
 def _ordered(bits: Lanes, kind: str, *, joins_zeros: bool = False) -> Lanes:
@@ -99,14 +101,18 @@ def _sort_by(w: Writer, a: Elements, n: Lanes, before: Before) -> None:
         for _ in repeat(w, lambda: (high[()] - low[()]).compare("sgt", SHORT)):
             start, stop = low[()], high[()]
             pivot = _pivot(w, a, seed, start, stop, before)
-            middle = _cut(w, a, start, stop, lambda x, p=pivot: before(x, p))
-            behind = _cut(w, a, middle, stop, lambda x, p=pivot: before(p, x), turned=True)
+            middle = _cut(w, a, start, stop, partial(_is_before, before, pivot))
+            behind = _cut(w, a, middle, stop, partial(before, pivot), turned=True)
             is_left_short = (middle - start).compare("slt", stop - behind)
             place = top[()]
             starts[place,], stops[place,] = is_left_short.choose(behind, start), is_left_short.choose(stop, middle)
             top[()] = place + 1
             low[()], high[()] = is_left_short.choose(start, behind), is_left_short.choose(middle, stop)
         _insert(w, a, low[()], high[()], before)
+
+
+def _is_before(before: Before, y: Lanes, x: Lanes) -> Lanes:
+    return before(x, y)
 
 
 def _pivot(w: Writer, a: Elements, seed: Elements, start: Lanes, stop: Lanes, before: Before) -> Lanes:

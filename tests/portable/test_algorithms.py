@@ -1,0 +1,178 @@
+"""Sorts, Fourier transforms and orthogonal factorizations of portable code and of exports, beside NumPy's and LAPACK's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import export, linalg, pytree
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+
+RNG = np.random.default_rng(11)
+EPS = float(np.finfo(np.float64).eps)
+DTYPES = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1")
+
+
+def portable(fn: Callable[..., Any], *xs: Any) -> list[Any]:
+    """Return the results of a portable call as NumPy's arrays."""
+    return [np.asarray(x) for x in pytree.leaves(afx.jit(fn, backend="portable")(*xs))]
+
+
+def numbers(dtype: str, shape: tuple[int, ...]) -> Any:
+    """Return numbers with ties, and of floats zeros of both signs, infinities and nan."""
+    x: Any = RNG.integers(-3 if dtype[0] in "if" else 0, 2 if dtype == "b1" else 9, size=shape).astype(dtype)
+    if dtype[0] == "f":
+        x[RNG.random(shape) < 0.2] *= 0.3
+        x[RNG.random(shape) < 0.1] = -0.0
+        x[RNG.random(shape) < 0.1] = np.nan
+        x[RNG.random(shape) < 0.1] = -np.inf
+    return x
+
+
+# -- sorts --
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sorts_are_numpys(dtype: str) -> None:
+    """Along each axis; nan stands last, and indices of equal elements keep their order."""
+    for shape, axis in (((0,), 0), ((1,), 0), ((700,), 0), ((4, 31, 2), 1)):
+        x = numbers(dtype, shape)
+        values, places = portable(lambda x, axis=axis: (afx.sort(x, axis=axis), afx.argsort(x, axis=axis)), x)
+        np.testing.assert_array_equal(values, np.sort(x, axis=axis))
+        np.testing.assert_array_equal(places, np.argsort(x, axis=axis, kind="stable"))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_sorted_bits_depend_on_values_alone(dtype: str) -> None:
+    """-0 stands before 0, however they stood."""
+    x = np.array([0.0, -0.0, 1.0, 0.0, -0.0, -1.0] * 20, dtype)
+    first, second = portable(lambda x: (afx.sort(x), afx.sort(afx.flip(x))), x)
+    assert first.tobytes() == second.tobytes()
+    assert np.signbit(first[20:60]).all()
+    assert not np.signbit(first[60:]).any()
+
+
+def test_what_is_built_on_sorts() -> None:
+    """Medians, quantiles, the largest elements, partitions, and derivatives of sorts."""
+    x = RNG.normal(size=(5, 41))
+    programs: list[Callable[[Any], Any]] = [
+        lambda x: afx.median(x, axis=1),
+        lambda x: afx.quantile(x, 0.3, axis=0),
+        lambda x: afx.top_k(x, 4),
+        lambda x: afx.searchsorted(afx.sort(x[0]), x),
+        lambda x: afx.partition(x, 3, axis=1)[:, 3],
+        afx.grad(lambda x: afx.sum(afx.sort(x, axis=0) * afx.arange(5.0, dtype=afx.float64)[:, None])),
+    ]
+    for program in programs:
+        for z, wanted in zip(portable(program, x), pytree.leaves(program(x)), strict=True):
+            np.testing.assert_allclose(z, wanted, rtol=1e-14)
+
+
+# -- Fourier transforms --
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 30, 49, 61, 67, 122, 134, 210])
+def test_transforms_of_any_length(n: int) -> None:
+    """Of small factors and large ones; what is zero by symmetry is 0, and float32 is rounded once at the end."""
+    x = RNG.normal(size=(2, n)) + 1j * RNG.normal(size=(2, n))
+    programs: list[tuple[Callable[[Any], Any], Callable[[Any], Any], Any]] = [
+        (lambda x: afx.fft.fft(x, norm="ortho"), lambda x: np.fft.fft(x, norm="ortho"), x),
+        (afx.fft.ifft, np.fft.ifft, x),
+        (afx.fft.rfft, np.fft.rfft, x.real.copy()),
+        (lambda x: afx.fft.irfft(x, n), lambda x: np.fft.irfft(x, n), x[:, : n // 2 + 1].copy()),
+    ]
+    for program, numpys, argument in programs:
+        (z,), wanted = portable(program, argument), numpys(argument)
+        assert np.abs(z - wanted).max() <= 8 * EPS * np.abs(wanted).max()
+        small = argument.astype(np.complex64 if argument.dtype.kind == "c" else np.float32)
+        (z,), wanted = portable(program, small), numpys(small.astype(argument.dtype))
+        assert np.abs(z - wanted).max() <= 2e-7 * np.abs(wanted).max()
+    (half,) = portable(afx.fft.rfft, x.real.copy())
+    assert (half[:, 0].imag == 0).all()
+
+
+# -- factorizations --
+def matrices(m: int, n: int) -> list[Any]:
+    """Return matrices of full rank and of rank 0 and 1, and graded, huge and tiny ones."""
+    x = RNG.normal(size=(m, n))
+    graded = x * 10.0 ** RNG.integers(-6, 6, size=(m, n))
+    return [x, 0 * x, np.outer(x[:, 0], x[0]), graded, 1e300 * x, 1e-300 * x]
+
+
+def residual(a: Any, b: Any, *factors: Any) -> float:
+    """Return how far a product is from a matrix, in units of n·eps of its largest element."""
+    unit = max(float(np.abs(a).max()), 1e-300) * max(a.shape)
+    return float(np.abs(np.linalg.multi_dot([b / unit, *factors]) - a / unit).max()) / EPS
+
+
+def skewness(q: Any) -> float:
+    """Return how far columns are from orthonormal ones, in units of n·eps."""
+    return float(np.abs(q.T @ q - np.eye(q.shape[1])).max()) / EPS / max(q.shape)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 24])
+def test_eigenvalues_of_symmetric_matrices(n: int) -> None:
+    """Ascending; residuals and orthogonality are some n·eps."""
+    compiled = afx.jit(lambda s: (*linalg.eigh(s), linalg.eigvalsh(s)), backend="portable")
+    for a in matrices(n, n):
+        s = a / 2 + a.T / 2
+        w, v, values = [np.asarray(x) for x in compiled(s)]
+        assert (np.diff(w) >= 0).all()
+        assert residual(s, v * w, v.T) < 4
+        assert skewness(v) < 4
+        np.testing.assert_array_equal(values, w)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (6, 3), (3, 6), (20, 20), (1, 4), (4, 1)])
+def test_qr_and_singular_values(m: int, n: int) -> None:
+    """Tall and wide, with vectors that are completed where a matrix has not full rank."""
+    compiled = afx.jit(
+        lambda a: (linalg.qr(a), linalg.qr(a, mode="complete"), linalg.svd(a), linalg.svd(a, full_matrices=False)),
+        backend="portable",
+    )
+    for a in matrices(m, n):
+        *triangles, whole, thin = [[np.asarray(x) for x in factors] for factors in compiled(a)]
+        for q, r in triangles:
+            assert max(residual(a, q, r), skewness(q)) < 4
+            assert (np.tril(r, -1) == 0).all()
+        for u, s, vh in (whole, thin):
+            assert (np.diff(s) <= 0).all()
+            k = len(s)
+            assert max(residual(a, u[:, :k] * s, vh[:k]), skewness(u), skewness(vh.T)) < 4
+    np.testing.assert_array_equal(portable(linalg.svdvals, a)[0], s)
+
+
+def test_stacks_in_single_precision() -> None:
+    """Each matrix of a stack, computed in float64 as NumPy does."""
+    a = RNG.normal(size=(3, 7, 7)).astype(np.float32)
+    (w, _), (sign, size) = portable(linalg.eigh, a + np.swapaxes(a, 1, 2)), portable(linalg.slogdet, a)
+    np.testing.assert_allclose(w, np.linalg.eigvalsh(a + np.swapaxes(a, 1, 2)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(sign, np.linalg.slogdet(a)[0])
+    np.testing.assert_allclose(size, np.linalg.slogdet(a)[1], rtol=1e-5)
+    assert portable(linalg.slogdet, np.zeros((2, 2))) == [0.0, -np.inf]
+
+
+@pytest.mark.parametrize("fn", [linalg.eigh, linalg.svd])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_numbers_that_are_none_have_no_factors(fn: Callable[[Any], Any], value: float) -> None:
+    """As LAPACK, which does not converge."""
+    with pytest.raises(np.linalg.LinAlgError):
+        portable(fn, np.full((3, 3), value))
+
+
+# -- exports --
+def test_exports_have_these_forms() -> None:
+    """A function of C sorts, transforms and factorizes with the same algorithms."""
+
+    def fn(a: Any) -> Any:
+        spectrum = afx.fft.fft(a[0])
+        return (
+            afx.sort(a[0]), afx.argsort(a[0]), spectrum.imag, afx.fft.irfft(afx.fft.rfft(a[0]), 6), linalg.eigh(a + a.T),
+            linalg.svd(a), linalg.qr(a), linalg.slogdet(a),
+        )  # fmt: skip
+
+    a = RNG.normal(size=(6, 6))
+    compiled = export.compile(fn, a, name="everything")(a)
+    for x, z in zip(pytree.leaves(compiled), portable(fn, a), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-12, atol=1e-13)
