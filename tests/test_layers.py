@@ -88,7 +88,7 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_300,
     "nn": 24_200,
     "numpy": 4_400,
-    "ops": 173_950,
+    "ops": 174_000,
     "optim": 50_000,
     "plot": 4_100,
     "pytree": 10_700,
@@ -442,7 +442,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 4.6 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 4.95 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 4_900_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 4_950_000
     )
