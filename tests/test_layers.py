@@ -93,7 +93,7 @@ BUDGETS: dict[str, int] = {
     "plot": 4_100,
     "pytree": 10_700,
     "random": 6_550,
-    "runtime": 6_980,
+    "runtime": 7_060,
     "sample": 12_700,
     "signal": 13_720,
     "stats": 26_200,

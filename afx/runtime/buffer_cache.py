@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import sys
 import weakref
@@ -80,12 +81,15 @@ def donated_or_empty(x: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dt
 # --- Memory of plans: what they keep between calls, up to a number of bytes altogether, least recently used first
 #
 # A plan keeps itself and its machine code, and sets of buffers, which are sooner made again. So beyond the limit sets
-# of buffers go first, then whole plans; what runs next makes its own anew.
+# of buffers go first, then whole plans; what runs next makes its own anew. glibc keeps freed pages below the heap's
+# last block for itself, until it is told to give them back.
 
 DEFAULT_LIMIT_BYTES = 256 * 10**6
+TRIM_BYTES = 1 << 26  # dropped, after which free pages go back to the system: that takes some milliseconds
 
 _clock = itertools.count(1)
 _limit = [DEFAULT_LIMIT_BYTES]
+_untrimmed = [0]  # bytes dropped since pages were given back
 
 
 def tick() -> int:
@@ -175,7 +179,7 @@ def _make_room(newest: IdleBuffers) -> None:
 
 def _shrink(known: Sequence[IdleBuffers], newest: IdleBuffers, more: int) -> None:
     """Drop buffers, then plans, of those that were used before the newest, until all and ``more`` are within the limit."""
-    total = more + sum([idle.nbytes + idle.fixed_bytes for idle in known])
+    before = total = more + sum([idle.nbytes + idle.fixed_bytes for idle in known])
     for idle in known:
         if total > _limit[0] and idle is not newest:
             total -= idle.nbytes
@@ -185,6 +189,17 @@ def _shrink(known: Sequence[IdleBuffers], newest: IdleBuffers, more: int) -> Non
         if total > _limit[0] and forget is not None and idle is not newest and idle is not newest.plan:
             total -= idle.fixed_bytes
             forget()
+    _untrimmed[0] += before - total
+    if _untrimmed[0] >= TRIM_BYTES:
+        _untrimmed[0] = 0
+        _trim_heap()
+
+
+def _trim_heap() -> None:
+    """Give free pages of the heap back to the system, where the C library has a function for it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _use(idle: IdleBuffers) -> tuple[int, bool]:

@@ -1,6 +1,10 @@
 """The memory that plans keep between calls: what is known of it is kept without a lock."""
 
+import ctypes
 import gc
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from typing import Any
@@ -56,3 +60,30 @@ def test_plans_that_are_gone_are_not_counted() -> None:
         gc.collect()
         time.sleep(0.01)
     assert not made & set(buffer_cache._known)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="glibc alone keeps free pages so"
+)
+def test_dropped_buffers_go_back_to_the_system() -> None:
+    """What is dropped beyond the limit leaves the process, though blocks that lie behind it in the heap live on."""
+    script = """
+        import numpy as np
+        from pathlib import Path
+        from afx.runtime.buffer_cache import IdleBuffers, set_cache_limit
+        def resident():
+            return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+        large = np.ones(1 << 21)
+        del large  # from here on the heap holds blocks of this size
+        idle, newest = IdleBuffers(1 << 20, 200), IdleBuffers(0, 1)
+        survivors = []
+        for _ in range(120):
+            idle.recent.append(np.ones(1 << 17))
+            survivors.append(np.ones(1 << 14))
+        before = resident()
+        newest.take_older()
+        set_cache_limit(0)
+        assert not idle.nbytes
+        assert before - resident() > 90 << 20, (before, resident())
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True)

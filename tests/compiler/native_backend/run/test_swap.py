@@ -288,6 +288,7 @@ def test_a_compiler_that_has_ended_leaves_no_socket() -> None:
     first, child = service.pid, service._child
     assert first is not None
     assert child is not None
+    wait_for(lambda: not service.is_busy)  # else its thread might replace the child at once
     os.kill(first, signal.SIGKILL)
     wait_for(lambda: service.pid is None)
     service.start()
