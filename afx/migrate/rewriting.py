@@ -40,7 +40,6 @@ class Library:
         modules: modules by the module that has their names, under the same names.
         renamed: names by the name that stands for them.
         advice: names that have another form, or modules of such names, by what to write.
-        same: of the names of the first root, those that afx has, where not all are looked up there.
         double: whether its numbers are float64.
     """
 
