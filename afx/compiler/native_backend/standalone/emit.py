@@ -16,7 +16,8 @@ from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.emit import Blocks
 from afx.compiler.native_backend.llvm.writer import FLUSH_ARM, FLUSH_X86, Flags, Layout, Writer
 from afx.compiler.native_backend.lowering.lower import explain_schedule, standalone_target
-from afx.compiler.native_backend.program.steps import Program
+from afx.compiler.native_backend.program.leaves import Nest
+from afx.compiler.native_backend.program.steps import Block, Program
 from afx.compiler.native_backend.service.link import address_of, load_code
 from afx.compiler.native_backend.service.process import service
 from afx.compiler.native_backend.standalone.matrix_loops import each
@@ -191,7 +192,7 @@ def emit_function(
         captured = [f"@constant.{k}" for k in range(len(constants))]
         pointers = [*[f"%p{k}" for k in range(count)], *captured, "%work", fault]
         w.call(main, ", ".join([f"ptr {p}" for p in pointers]))
-        for k in range(count if portable_from is None else portable_from, count):
+        for k in _unsettled(program.block, count if portable_from is None else portable_from, count):
             _settle_nan(w, f"%p{k}", np.dtype(program.params[k].dtype), math.prod(program.params[k].shape))
         status = w.let(f"load i64, ptr {fault}")
         w.line(f"ret i32 {w.let(f'trunc i64 {status} to i32')}")
@@ -206,6 +207,18 @@ def emit_function(
         head = f"double @{name}_scalar(i32 %n, ptr %x, ptr %data)"
         w.function(head, lambda: _scalar(w, program, name, count - 1))
     return w.text()
+
+
+def _unsettled(block: Block, first: int, last: int) -> list[int]:
+    """Return the results that other steps write than loops over elements, which write no nan but one."""
+    writers = [(type(step), access.ref) for step in block.steps for access in step.accesses() if access.mode != "r"]
+    folded = {ref for step in block.steps if isinstance(step, Nest) for *_, ref in step.folds}
+    others = {
+        block.roots[ref.root].param
+        for kind, ref in writers
+        if kind is not Nest or ref in folded or ref.dtype not in ("f4", "f8")
+    }
+    return [k for k in range(first, last) if k in others]
 
 
 def _settle_nan(w: Writer, pointer: str, dtype: np.dtype[Any], count: int) -> None:
