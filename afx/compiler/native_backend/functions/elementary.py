@@ -283,7 +283,7 @@ def log(x: Lanes) -> Lanes:
     """Return ``log(x)`` of positive normal numbers."""
     k, m = split_exponent(x.widen())
     f = m - 1.0
-    return _log(x, k.to_float(), f, f.constant(0.0)).narrow(x.kind)
+    return log_near_one(k.to_float(), f, f.constant(0.0), x.kind == "float").narrow(x.kind)
 
 
 def log1p_is_hard(x: Lanes) -> Lanes:
@@ -305,14 +305,15 @@ def log1p(x: Lanes) -> Lanes:
     f, low = m - 1.0, rest * down * 0.5
     near = f + low
     left = near.constant(0.0) if x.kind == "float" else (f - near) + low
-    return _log(x, k.to_float(), near, left).copysign(wide).narrow(x.kind)
+    return log_near_one(k.to_float(), near, left, x.kind == "float").copysign(wide).narrow(x.kind)
 
 
-def _log(x: Lanes, k: Lanes, f: Lanes, low: Lanes) -> Lanes:
+def log_near_one(k: Lanes, f: Lanes, low: Lanes, is_single: bool = False) -> Lanes:
+    """Return ``k·log 2 + log(1 + f + low)``."""
     s = f / (f + 2.0)
     z = s * s
     half = f * f * 0.5
-    series = z * z.polynomial(LOG if x.kind == "double" else LOG_SINGLE)
+    series = z * z.polynomial(LOG_SINGLE if is_single else LOG)
     inner = s.fma(half + series, k.fma(LN2_LOW, low))
     return k.fma(LN2_HIGH, f - (half - inner))
 
@@ -417,7 +418,11 @@ def reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 def _quarters(x: Lanes, turn: int) -> Lanes:
     """Return the sine of a double, a number of quarter turns further."""
     bits, r, low = reduce(x)
-    k = bits + turn
+    return quarter_wave(bits + turn, r, low)
+
+
+def quarter_wave(k: Lanes, r: Lanes, low: Lanes) -> Lanes:
+    """Return the sine of k quarter turns and a rest in two parts."""
     z = r * r
     half = z * 0.5
     sine = r + (r * z).fma(z.polynomial(SIN), low.fma(-half, low))
@@ -433,7 +438,11 @@ def _halves(x: Lanes, turn: float) -> Lanes:
     k = shifted - MAGIC
     if turn:
         k = k - turn
-    r = k.fma(-PI[1], k.fma(-PI[0], x))
+    return half_wave(k.fma(-PI[1], k.fma(-PI[0], x)), shifted)
+
+
+def half_wave(r: Lanes, shifted: Lanes) -> Lanes:
+    """Return the sine of a rest of half turns, whose number is odd where that has the last bit."""
     z = r * r
     sine = (r * z).fma(z.polynomial(SIN_HALF), r)
     return (sine.bits() ^ (shifted.bits() << 63)).as_float()

@@ -52,6 +52,7 @@ ATAN_NEAR = (
     (0.4375, 0.5, (0.4636476090008061, 2.2698777452961687e-17)),
     (0.6875, 1.0, (0.7853981633974483, 3.061616997868383e-17)),
 )
+HALF_TURN = (3.1415926534682512, 1.2154201013012384e-10)  # π in its first 33 bits, and the rest
 # 2/π in words of 32 bits, behind 64 zero bits
 TWO_OVER_PI: Final = (
     0x0, 0x0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB, 0xDEBBC561, 0xB7246E3A,
@@ -186,9 +187,22 @@ def _expm1_of(x: Lanes) -> Pair:
 
 
 def exp(x: Lanes) -> Lanes:
-    """Return ``exp(x)``."""
-    near = clamp(x, -746.0, 711.0)
-    return keep_nan(x, _exp_of(pair(x, near)))
+    """Return ``exp(x)``: of ``r = high + low`` the sum ``r²·tail + low + high + 1``, whose last rounding alone is large."""
+    k, high, low = _split_near(clamp(x, -746.0, 711.0))
+    return keep_nan(x, scale(elementary.exp_near_one(high, low), k))
+
+
+def exp_of_normal(x: Lanes) -> Lanes:
+    """Return the same where the result is a normal number, which needs no second step of scaling."""
+    k, high, low = _split_near(elementary.exp_is_hard(x).choose(x.constant(0.0), x))
+    return elementary.exp_near_one(high, low) * power_of_two(k)
+
+
+def _split_near(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """Return k, ``x - k·(42 bits of log 2)``, which is exact, and the rest of that."""
+    shifted = x * LOG2E + MAGIC
+    k = shifted - MAGIC
+    return shifted.bits() - MAGIC_BITS, x - k * LN2_HIGH, k * -LN2_LOW
 
 
 def exp2(x: Lanes) -> Lanes:
@@ -289,8 +303,13 @@ def _log_in(x: Lanes, base: tuple[float, float] | None = None) -> Lanes:
 
 
 def log(x: Lanes) -> Lanes:
-    """Return ``log(x)``."""
-    return _log_in(x)
+    """Return ``log(x)`` in the form of fdlibm (Sun Microsystems 1993), denormal numbers lifted."""
+    up, is_small, is_normal = _lift(x)
+    k, m = split_exponent(is_normal.choose(up, 1.0))
+    f = m - 1.0
+    z = elementary.log_near_one((is_small.choose(k - 54, k)).to_float(), f, f.constant(0.0))
+    limit = x.compare("oeq", 0.0).choose(x.constant(-math.inf), x.compare("oeq", math.inf).choose(x, math.nan))
+    return is_normal.choose(z, limit)
 
 
 def log2(x: Lanes) -> Lanes:
@@ -314,8 +333,7 @@ def log1p(x: Lanes) -> Lanes:
     is_inside = x.compare("ogt", -1.0) & x.compare("olt", math.inf)
     near = is_inside.choose(x, 0.0)
     limit = x.compare("oeq", -1.0).choose(x.constant(-math.inf), x.compare("oeq", math.inf).choose(x, math.nan))
-    z = is_inside.choose(_log1p_of(pair(x, near)).rounded(), limit)
-    return _is_tiny(x).choose(x, z)
+    return is_inside.choose(elementary.log1p(near), limit)
 
 
 def asinh(x: Lanes) -> Lanes:
@@ -517,6 +535,67 @@ def _wave(x: Lanes, turn: int) -> Lanes:
     z = (k & 1).compare("ne", 0).choose(cosine.rounded(), sine.rounded())
     z = (z.bits() ^ ((k & 2) << 62)).as_float()
     return (x - x).compare("oeq", 0.0).choose(z, math.nan)
+
+
+def _near_wave(x: Lanes, turn: int) -> Lanes:
+    """Return sine or cosine of numbers up to 2^20 that are no near multiples of a quarter turn: π/2 in three parts."""
+    near = is_far(x).choose(x.constant(0.0), x)
+    shifted = near * elementary.TWO_OVER_PI + MAGIC
+    r, low = _rest_of_turn(near, shifted - MAGIC)
+    return elementary.quarter_wave(shifted.bits() + turn, r, low)
+
+
+def _rest_of_turn(x: Lanes, k: Lanes) -> tuple[Lanes, Lanes]:
+    """Return ``x - k·π/2`` in two parts, by products that are exact but for the last one (Cody & Waite 1980)."""
+    first, second, third, _ = HALF_PI_PARTS
+    high, part = x - k * first, k * second
+    rest = high - part
+    part = k * third - ((high - rest) - part)
+    r = rest - part
+    return r, (rest - r) - part
+
+
+def near_sin(x: Lanes) -> Lanes:
+    """Return ``sin(x)`` where it is not hard; zeros keep their sign."""
+    return x.compare("oeq", 0.0).choose(x, _near_wave(x, 0))
+
+
+def near_cos(x: Lanes) -> Lanes:
+    """Return ``cos(x)`` where it is not hard."""
+    return _near_wave(x, 1)
+
+
+def _single_wave(x: Lanes, turn: float) -> Lanes:
+    """Return the sine of floats up to 2^20, a half turn times ``turn`` further: ``x = (k - turn)·π + r``."""
+    near = single_is_hard(x).choose(x.constant(0.0), x).widen()
+    shifted = (near * elementary.ONE_OVER_PI + turn) + MAGIC
+    k = (shifted - MAGIC) - turn
+    r = (near - k * HALF_TURN[0]) - k * HALF_TURN[1]
+    return elementary.half_wave(r, shifted).narrow("float")
+
+
+def single_is_hard(x: Lanes) -> Lanes:
+    """Tell where a float is so large that it is computed by more digits of π."""
+    return is_far(x.widen())
+
+
+def single_sin(x: Lanes) -> Lanes:
+    """Return ``sin(x)`` of floats where it is not hard; zeros keep their sign."""
+    return x.compare("oeq", 0.0).choose(x, _single_wave(x, 0.0))
+
+
+def single_cos(x: Lanes) -> Lanes:
+    """Return ``cos(x)`` of floats where it is not hard."""
+    return _single_wave(x, 0.5)
+
+
+def wave_is_hard(x: Lanes) -> Lanes:
+    """Tell where x is large, or so near a multiple of a quarter turn that more than three parts of π/2 count."""
+    far = is_far(x)
+    near = far.choose(x.constant(0.0), x)
+    r, _ = _rest_of_turn(near, (near * elementary.TWO_OVER_PI + MAGIC) - MAGIC)
+    is_close = (r.bits() & SIZE["double"]).compare("ult", elementary.TINY_BITS)
+    return far | is_close & _absolute(x).compare("ogt", 1.0)
 
 
 def sin(x: Lanes) -> Lanes:

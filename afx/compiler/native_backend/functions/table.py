@@ -101,8 +101,21 @@ FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., La
 }
 
 
-# the same of doubles whose bits are the same everywhere: they take all numbers but angles of many turns
-PORTABLE: dict[str, Function] = {**portable.FUNCTIONS, "logistic": portable.logistic}
+# the same of doubles whose bits are the same everywhere, with the lanes that another function computes, and which one:
+# that of all numbers by default
+Portable: TypeAlias = "tuple[Function, Function | None, Callable[..., Lanes | None] | None]"
+PORTABLE: dict[str, Portable] = {
+    **{name: (function, None, None) for name, function in portable.FUNCTIONS.items()},
+    "logistic": (portable.logistic, None, None),
+    "exp": (portable.exp_of_normal, elementary.exp_is_hard, portable.exp),
+    "sin": (portable.near_sin, portable.wave_is_hard, None),
+    "cos": (portable.near_cos, portable.wave_is_hard, None),
+}
+
+PORTABLE_SINGLE: dict[str, Portable] = {  # of floats those that fused operations make exact elsewhere
+    "sin": (portable.single_sin, portable.single_is_hard, None),
+    "cos": (portable.single_cos, portable.single_is_hard, None),
+}
 
 
 def has_fast(name: str, dtypes: Sequence[str]) -> bool:
@@ -122,8 +135,9 @@ def emit_fast(w: Writer, fast: Fast, xs: Sequence[str], dtype: str) -> str:
 
 def _body(w: Writer, fast: Fast, names: Sequence[str], dtype: str) -> None:
     _, function, is_hard, of_all = FAST[fast.name]
-    if w.is_portable and dtype == "f8":
-        function, is_hard, of_all = PORTABLE[fast.name], portable.is_far if fast.name in ("sin", "cos") else None, None
+    own = (PORTABLE if dtype == "f8" else PORTABLE_SINGLE).get(fast.name) if w.is_portable else None
+    if own is not None:
+        function, is_hard, of_all = own
     xs = [Lanes(w, KINDS[dtype], x) for x in names]
     z = function(*xs)
     if is_hard is None:

@@ -54,8 +54,8 @@ class Portable:
         call = self._call or self.compile()
         arrays = [np.ascontiguousarray(x, dtype) for x, dtype in zip(values, self._inputs, strict=True)]
         outs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
-        work = np.empty(self._work_bytes + ALIGNMENT, np.uint8)
-        start = -(-work.ctypes.data // ALIGNMENT) * ALIGNMENT
+        work = np.empty(self._work_bytes + ALIGNMENT, np.uint8) if self._work_bytes else None
+        start = -(-work.ctypes.data // ALIGNMENT) * ALIGNMENT if work is not None else None
         faults = call(*[x.ctypes.data for x in (*arrays, *outs)], start)
         if faults & FACTORIZATION:
             raise np.linalg.LinAlgError(
