@@ -75,7 +75,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_100,
-    "compiler": 193_700,
+    "compiler": 194_800,
     "control": 27_000,
     "core": 35_500,
     "data": 5_600,
