@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
-llvm_is_idle = threading.Event()  # cleared while a text is compiled: nothing is loaded beside it
+llvm_is_idle: threading.Event = threading.Event()  # cleared while a text is compiled: nothing is loaded beside it
 llvm_is_idle.set()
 IDLE_SECONDS = 60.0
 WATCH_SECONDS = 0.5
