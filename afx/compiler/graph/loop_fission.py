@@ -216,7 +216,8 @@ def _inline(b: GraphBuilder, eq: Equation, atoms: tuple[Atom, ...], parts: Fissi
 def _on_rows(b: GraphBuilder, loop: Equation, eq: Equation, rows: Rows, length: int) -> Atom:
     """Enter an equation of a step for all rows."""
     out = eq.outputs[0].aval
-    b.locate(attrs.evolve(eq, ignored_fp_errors=tuple({*eq.ignored_fp_errors, *loop.ignored_fp_errors})))
+    ignored = tuple(dict.fromkeys((*eq.ignored_fp_errors, *loop.ignored_fp_errors)))  # in one order in every process
+    b.locate(attrs.evolve(eq, ignored_fp_errors=ignored))
     atoms: list[Atom] = []
     for a in eq.inputs:
         x, is_stacked = rows[a.index] if isinstance(a, Var) else (a, False)

@@ -14,7 +14,7 @@ from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.program.elements import Ref, Root
 from afx.compiler.native_backend.program.interface import Param
-from afx.compiler.native_backend.program.leaves import Inner, Nest
+from afx.compiler.native_backend.program.leaves import Nest, UfuncCall
 from afx.compiler.native_backend.program.steps import Block, Program
 from afx.compiler.native_backend.service.child import compile_text
 from afx.compiler.native_backend.service.link import layout, link, ufunc_loop
@@ -171,7 +171,7 @@ def test_sums_of_every_length(dtype: str) -> None:
     size, loop = int(dtype[1]), ufunc_loop("add", (dtype,) * 3)
     assert loop is not None
     sums = [
-        Inner(loop, (n,), (Ref(1, dtype, k * size, (0,)), Ref(0, dtype, 0, (size,)), Ref(1, dtype, k * size, (0,))))
+        UfuncCall(loop, (n,), (Ref(1, dtype, k * size, (0,)), Ref(0, dtype, 0, (size,)), Ref(1, dtype, k * size, (0,))))
         for k, n in enumerate(lengths)
     ]
     params = tuple([Param((n,), dtype, True) for n in (max(lengths), len(lengths))])

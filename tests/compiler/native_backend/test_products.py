@@ -15,7 +15,7 @@ pytest.importorskip("threadpoolctl", reason="plans cut products where they can h
 
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import lower_schedule
-from afx.compiler.native_backend.program.leaves import Product
+from afx.compiler.native_backend.program.leaves import UfuncCall
 from afx.compiler.target import DEFAULT, Target, use_target
 from afx.runtime import thread_pool
 from afx.runtime.blas import blas
@@ -36,8 +36,8 @@ def _three_threads() -> Iterator[None]:
         yield
 
 
-def _products(native: Native) -> list[Product]:
-    return [step for step in native.program.block.all_steps() if isinstance(step, Product)]
+def _products(native: Native) -> list[UfuncCall]:
+    return [step for step in native.program.block.all_steps() if isinstance(step, UfuncCall) and step.cores]
 
 
 def _arrays(dtype: str, *shapes: tuple[int, int]) -> list[Any]:

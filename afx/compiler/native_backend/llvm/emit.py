@@ -37,11 +37,12 @@ from afx.compiler.native_backend.llvm.team import Entry, Team
 from afx.compiler.native_backend.llvm.writer import Flags, Layout, Writer
 from afx.compiler.native_backend.program.elements import Load, UfuncLoop
 from afx.compiler.native_backend.program.interface import PARTS
-from afx.compiler.native_backend.program.leaves import Inner, Nest, Product, Routine
+from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
 from afx.compiler.native_backend.program.loops import BlockLoop, Choice, Loop
 from afx.compiler.native_backend.program.steps import Block, Leaf, Phase, Program, Step
 from afx.compiler.native_backend.service.child import FEW_PASSES, UNROLL
 from afx.compiler.target import DEFAULT, NativeTarget
+from afx.core.scalar_ops import scalar_op
 
 # --- Passes: which of LLVM's passes a module needs, as its first line says
 #
@@ -114,15 +115,10 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
     def body() -> None:
         if isinstance(step, Nest):
             NestEmitter(w, step, flags).emit()
-        elif isinstance(step, Inner):
-            if is_row_reduction(step):
-                combine_rows(w, step)
-            else:
-                flags.keep(step.loop, partial(_inner, w, step))
         elif isinstance(step, Routine):
             ROUTINES[step.name](w, step)
-        elif isinstance(step, Product):
-            _product(w, step, flags)
+        elif isinstance(step, UfuncCall):
+            _call(w, step, flags)
         w.hand_over_faults()
         w.line("ret void")
 
@@ -131,18 +127,26 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
     return name
 
 
-def _product(w: Writer, step: Product, flags: Flags) -> None:
+def _call(w: Writer, step: UfuncCall, flags: Flags) -> None:
     if step.orders is not None:
         emit_small_product(w, step)
     elif step.loop is None:
         emit_tiles(w, step)
     elif step.is_sort:
         _sort(w, step, step.loop, flags)
+    elif is_row_reduction(step):
+        combine_rows(w, step)
+    elif step.is_cut:
+        _call_chunks(w, step, step.loop)
+    elif step.cores:
+        _call_loop(w, step, step.loop, step.nanoseconds / math.prod(step.outer))
+    elif _is_sum(step):
+        flags.keep(step.loop, lambda: over(w, step.outer, step.operands, lambda pointers: _sum(w, step, pointers)))
     else:
-        _call_pieces(w, step, step.loop)
+        flags.keep(step.loop, partial(_call_loop, w, step, step.loop))
 
 
-def _sort(w: Writer, step: Product, loop: UfuncLoop, flags: Flags) -> None:
+def _sort(w: Writer, step: UfuncCall, loop: UfuncLoop, flags: Flags) -> None:
     """Add a loop over rows, each sorted by NumPy's function; flags of comparisons are dropped, short memory is a fault."""
     symbol, (rows, length) = f'@"{loop.symbol}"', step.sizes
     w.declare(loop.symbol, f"declare i32 {symbol}({', '.join(['ptr'] * len(step.operands))}, i64, ptr)")
@@ -161,15 +165,15 @@ def _store_index(w: Writer, out: str, i: str) -> None:
     w.line(f"store i64 {i}, ptr {w.element('i64', out, i)}")
 
 
-def _call_pieces(w: Writer, step: Product, loop: UfuncLoop) -> None:
-    """Call a generalized ufunc's loop, or its pieces from one to another."""
-    own = step.operands[: len(step.operands) - step.has_work]
-    steps = [ref.strides[-1] if ref.strides else 0 for ref in own] + [*step.core_strides]
-    if not step.is_cut:
-        call = partial(call_loop, w, loop, sizes=list(map(str, step.sizes)), steps=steps)
-        over(w, step.outer, step.operands, call, nanoseconds=step.nanoseconds / math.prod(step.outer))
-        return
-    pointers = [start_of(w, ref) for ref in step.operands]
+def _call_loop(w: Writer, step: UfuncCall, loop: UfuncLoop, nanoseconds: float = 0.0) -> None:
+    """Call a ufunc's loop for each of the axes around its own, which takes so long."""
+    call = partial(call_loop, w, loop, sizes=list(map(str, step.sizes)), steps=step.strides)
+    over(w, step.outer, step.operands, call, nanoseconds=nanoseconds)
+
+
+def _call_chunks(w: Writer, step: UfuncCall, loop: UfuncLoop) -> None:
+    """Call a generalized ufunc's loop for its chunks from one to another."""
+    steps, pointers = step.strides, [start_of(w, ref) for ref in step.operands]
     by = steps[: len(pointers)]  # bytes, of each operand
     if step.axis:
         by = [steps[3], 0, steps[7]] if step.axis == 1 else [0, steps[6], steps[8]]
@@ -180,23 +184,15 @@ def _call_pieces(w: Writer, step: Product, loop: UfuncLoop) -> None:
         w.when(is_asked, partial(call_loop, w, loop, at, sizes, steps))
 
 
-def _inner(w: Writer, step: Inner) -> None:
-    if _is_sum(step):
-        over(w, step.space[:-1], step.operands, lambda pointers: _sum(w, step, pointers))
-        return
-    length = str(step.space[-1]) if step.space else "1"
-    strides = [ref.strides[-1] if ref.strides else 0 for ref in step.operands]
-    over(w, step.space[:-1], step.operands, lambda pointers: call_loop(w, step.loop, pointers, [length], strides))
-
-
-def _is_sum(step: Inner) -> bool:
+def _is_sum(step: UfuncCall) -> bool:
     """Tell whether a loop adds up neighbouring floats."""
-    (out, x, into), n = step.operands, step.space[-1] if step.space else 1
-    is_dense = n >= PAIRWISE_MIN_ELEMENTS and x.strides[-1] == int(x.dtype[1:]) and out.strides[-1] == 0
-    return is_dense and step.loop.ufunc == "add" and x.dtype in ("f4", "f8") and out == into
+    (out, x, into), n = step.operands, step.sizes[0]
+    is_dense = n >= PAIRWISE_MIN_ELEMENTS and x.strides[-1] == x.size and out.strides[-1] == 0
+    is_sum = step.loop is not None and scalar_op(step.loop.ufunc).fold == "sum"
+    return is_dense and is_sum and x.dtype in ("f4", "f8") and out == into
 
 
-def _sum(w: Writer, step: Inner, pointers: list[str]) -> None:
+def _sum(w: Writer, step: UfuncCall, pointers: list[str]) -> None:
     """Add the sum of a row to what its result holds."""
     out, x, _ = pointers
     dtype = step.operands[0].dtype
@@ -343,16 +339,16 @@ class Blocks:
         function = self._function(block, step)
         roots = ", ".join([f"ptr {root_of(self.w, block, k)}" for k in step.touched])
         args = f"{roots}, ptr %fault{bounds}"
-        if isinstance(step, Product) and step.refuses:
+        if isinstance(step, UfuncCall) and step.refuses:
             self.flags.refuse_invalid(lambda: self.w.call(function, args))
-        elif isinstance(step, Product) and step.loop is not None:
+        elif isinstance(step, UfuncCall) and step.cores and step.loop is not None:
             self.flags.keep(step.loop, lambda: self.w.call(function, args))
         else:
             self.w.call(function, args)
 
     def _function(self, block: Block, step: Leaf) -> str:
         """Return the function of a step; steps that differ in their memory alone share one."""
-        if isinstance(step, Product) and step.orders is not None:
+        if isinstance(step, UfuncCall) and step.orders is not None:
             step = attrs.evolve(step, is_read_whole=_is_read_whole(block, step))
         numbers = {root: k for k, root in enumerate(step.touched)}
         pairs = [pair for pair in block.donated if numbers.keys() >= set(pair)]
@@ -406,7 +402,7 @@ class Blocks:
         return self._bodies[block]
 
 
-def _is_read_whole(block: Block, product: Product) -> bool:
+def _is_read_whole(block: Block, product: UfuncCall) -> bool:
     """Tell whether the next step that reads a product's result takes several of its rows for one."""
     out, row, steps = product.operands[-1].root, product.sizes[-1], block.steps
     for step in steps[steps.index(product) + 1 :]:

@@ -15,7 +15,7 @@ from afx.compiler.native_backend.llvm.loops import call_loop, element_at, over
 from afx.compiler.native_backend.llvm.op import element_type, memory_type, read, read_one, shuffled, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program.elements import Arithmetic, Ref
-from afx.compiler.native_backend.program.leaves import Product
+from afx.compiler.native_backend.program.leaves import UfuncCall
 from afx.compiler.target import NativeTarget
 
 # --- Small products as LLVM IR: sums of products in registers, in an order that is known
@@ -24,7 +24,7 @@ from afx.compiler.target import NativeTarget
 # own for infinities, which BLAS multiplies by the zeros that fill up its vectors.
 
 
-def emit_small_product(w: Writer, step: Product) -> None:
+def emit_small_product(w: Writer, step: UfuncCall) -> None:
     """Add a product whose orders are known, of one pair of matrices after the other."""
     batch, cost = step.sizes[:1] if step.sizes[0] > 1 else (), step.nanoseconds / step.sizes[0]
     over(w, batch, step.operands, lambda pointers: _SmallProduct(w, step, pointers).emit(), nanoseconds=cost)
@@ -57,17 +57,17 @@ class _Vector(NamedTuple):
 class _SmallProduct:
     """Emitter of the product of two matrices."""
 
-    def __init__(self, w: Writer, step: Product, pointers: list[str]) -> None:
+    def __init__(self, w: Writer, step: UfuncCall, pointers: list[str]) -> None:
         assert step.orders is not None
         self.w, self.step, self.orders = w, step, step.orders
         self.x, self.y, self.out = pointers
         self.dtype = step.operands[2].dtype
         self.size = int(self.dtype[1:])
-        if len(step.sizes) == 2:
-            self.rows, self.terms, self.columns = 1, step.sizes[1], 1
+        if step.is_sum_of_products:
+            self.rows, self.terms, self.columns = 1, step.lengths[0], 1
             self.strides: Sequence[int] = (0, step.core_strides[0], step.core_strides[1], 0, 0, 0)
         else:
-            _, self.rows, self.terms, self.columns = step.sizes
+            self.rows, self.terms, self.columns = step.lengths
             self.strides = step.core_strides
         x_row, _, _, y_column, out_row, out_column = self.strides
         by_columns = self.columns > 1 and y_column == out_column == self.size
@@ -147,7 +147,7 @@ class _SmallProduct:
         step = self.step
         assert step.loop is not None
         strides = [0, 0, 0, *step.core_strides]
-        call_loop(self.w, step.loop, [self.x, self.y, self.out], ["1", *map(str, step.sizes[1:])], strides)
+        call_loop(self.w, step.loop, [self.x, self.y, self.out], ["1", *map(str, step.lengths)], strides)
 
     def _row(self, pointer: str, i: str | int, stride: int) -> str:
         return self.w.shifted(pointer, i * stride) if isinstance(i, int) else element_at(self.w, pointer, i, stride)
@@ -212,25 +212,26 @@ class _SmallProduct:
 # masked.
 
 
-def emit_tiles(w: Writer, step: Product) -> None:
+def emit_tiles(w: Writer, step: UfuncCall) -> None:
     """Add a product whose second operand and result have columns next to each other."""
     batch = step.sizes[:1] if step.sizes[0] > 1 else ()
     over(w, batch, step.operands, lambda pointers: _Product(w, step, pointers).emit())
 
 
-def tile_of(step: Product, limits: NativeTarget) -> tuple[int, int]:
+def tile_of(step: UfuncCall, limits: NativeTarget) -> tuple[int, int]:
     """Return how many rows, and how many vectors of columns, a tile has."""
     rows = min(limits.product_tile_max_rows, step.sizes[1])
     lanes = limits.vector_bytes // int(step.operands[2].dtype[1:])
     return rows, min(limits.product_tile_max_vectors // rows, -(-step.sizes[3] // lanes))
 
 
-def cut_tiles(step: Product, limits: NativeTarget) -> Product:
+def cut_tiles(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
     """Return a product that is cut between tiles, along the axis that has more of them.
 
     >>> from afx.compiler.native_backend.program.elements import Ref
-    >>> sizes, refs = (1, 32, 784, 512), (Ref(0, "f4", 0, ()),) * 3
-    >>> cut = cut_tiles(Product(None, sizes, refs, (3136, 4, 2048, 4, 2048, 4)), NativeTarget())
+    >>> from afx.compiler.native_backend.program.leaves import MULTIPLIED
+    >>> refs, lengths, strides = (Ref(0, "f4", 0, (0,)),) * 3, (32, 784, 512), (3136, 4, 2048, 4, 2048, 4)
+    >>> cut = cut_tiles(UfuncCall(None, (1,), refs, (), MULTIPLIED, lengths, strides), NativeTarget())
     >>> cut.axis, cut.parts, cut.stops[:2]
     (3, 16, (32, 64))
     """
@@ -244,10 +245,10 @@ def cut_tiles(step: Product, limits: NativeTarget) -> Product:
 class _Product:
     """Emitter of the product of two matrices."""
 
-    def __init__(self, w: Writer, step: Product, pointers: list[str]) -> None:
+    def __init__(self, w: Writer, step: UfuncCall, pointers: list[str]) -> None:
         self.w = w
         self.step = step
-        _, self.m, self.k, self.n = step.sizes
+        self.m, self.k, self.n = step.lengths
         self.a, self.b, self.c = pointers
         self.a_row, self.a_k, self.b_k, _, self.c_row, _ = step.core_strides
         self.ref: Ref = step.operands[2]

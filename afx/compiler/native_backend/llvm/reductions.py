@@ -16,7 +16,7 @@ from afx.compiler.native_backend.llvm.op import element_type, emit, memory_type,
 from afx.compiler.native_backend.llvm.strips import SINGLE_LANES
 from afx.compiler.native_backend.llvm.writer import Writer, compare_strictly, compute_strictly
 from afx.compiler.native_backend.program.elements import Number, Ref
-from afx.compiler.native_backend.program.leaves import Inner, Routine
+from afx.compiler.native_backend.program.leaves import Routine, UfuncCall
 from afx.compiler.native_backend.program.steps import Step
 from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape
@@ -452,16 +452,16 @@ def _in_order(w: Writer, ufunc: str, dtype: str) -> None:
 
 # --- Reductions of rows as LLVM IR: results stay in registers while rows are combined with them, in NumPy's order
 #
-# Of rows that are longer one piece after the other is reduced, which threads may share; rows to come are fetched
-# ahead, as pieces of neighbouring rows lie too far apart for the processor to see them coming.
+# Of rows that are longer one chunk after the other is reduced, which threads may share; rows to come are fetched
+# ahead, as chunks of neighbouring rows lie too far apart for the processor to see them coming.
 
 COMBINING = ("arithmetic", "extreme")
 LINE = 64  # bytes of the cache
 
 
-def is_row_reduction(step: Step) -> TypeGuard[Inner]:
+def is_row_reduction(step: Step) -> TypeGuard[UfuncCall]:
     """Tell whether a step adds rows of neighbouring floats to each other, by an instruction."""
-    if not isinstance(step, Inner) or len(step.operands) != 3 or not step.space:
+    if not isinstance(step, UfuncCall) or step.cores or step.loop is None or len(step.operands) != 3 or not step.space:
         return False
     (out, x, into), op = step.operands, scalar_op(step.loop.ufunc)
     is_instruction = out.dtype in ("f4", "f8") and out.dtype in op.dtypes and op.rule[0] in COMBINING
@@ -469,47 +469,50 @@ def is_row_reduction(step: Step) -> TypeGuard[Inner]:
     return is_instruction and is_reduction and x.strides[-1] == out.strides[-1] == x.size
 
 
-def combine_rows(w: Writer, step: Inner) -> None:
-    """Add loops over pieces of rows of results, within these over the rows that each is made of."""
+def combine_rows(w: Writer, step: UfuncCall) -> None:
+    """Add loops over chunks of rows of results, within these over the rows that each is made of."""
     size, length = step.operands[1].size, step.space[-1]
-    piece = _piece(step, w.limits)
-    whole, rest = divmod(length, piece)
+    chunk = _chunk(step, w.limits)
+    whole, rest = divmod(length, chunk)
     starts = [start_of(w, ref) for ref in step.operands[:2]]
-    if length == piece:
+    if length == chunk:
         _combine(w, step, starts, length)
         return
 
     def at(i: str) -> list[str]:
-        return [element_at(w, p, i, piece * size) for p in starts]
+        return [element_at(w, p, i, chunk * size) for p in starts]
 
     low, high = (
         ("%low", w.let(f"call i64 @llvm.smin.i64(i64 %high, i64 {whole})")) if step.is_cut else ("0", str(whole))
     )
     if step.is_cut:
         w.declare("smin", "declare i64 @llvm.smin.i64(i64, i64)")
-    w.loop(low, high, 1, lambda i: _combine(w, step, at(i), piece), leave_long(w, whole, step.nanoseconds / whole))
+    w.loop(low, high, 1, lambda i: _combine(w, step, at(i), chunk), leave_long(w, whole, step.nanoseconds / whole))
     if rest and step.is_cut:
         w.when(w.let(f"icmp sgt i64 %high, {whole}"), lambda: _combine(w, step, at(str(whole)), rest))
     elif rest:
         _combine(w, step, at(str(whole)), rest)
 
 
-def count_pieces(step: Inner, limits: NativeTarget) -> int:
-    """Return how many pieces the rows of a reduction have."""
-    return -(-step.space[-1] // _piece(step, limits))
+def cut_rows(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
+    """Return a reduction whose long rows threads share, chunk by chunk."""
+    length, chunk = step.space[-1], _chunk(step, limits)
+    stops = (*range(chunk, length, chunk), length)
+    return attrs.evolve(step, stops=stops, is_cut=True) if len(stops) > 1 else step
 
 
-def _piece(step: Inner, limits: NativeTarget) -> int:
-    """Return the elements of a piece: pieces are about equal, all but the last one whole vectors."""
+def _chunk(step: UfuncCall, limits: NativeTarget) -> int:
+    """Return the elements of a chunk: chunks are about equal, all but the last one whole vectors."""
     length, size = step.space[-1], step.operands[1].size
     lanes = limits.vector_bytes // size
     count = -(-length * size // limits.row_max_bytes)
     return length if count == 1 else -(-length // (count * lanes)) * lanes
 
 
-def _combine(w: Writer, step: Inner, starts: Sequence[str], length: int) -> None:
+def _combine(w: Writer, step: UfuncCall, starts: Sequence[str], length: int) -> None:
     """Add the loops over rows of results, of so many elements, and over the rows that each is made of."""
-    out, x, _ = step.operands
+    assert step.loop is not None
+    ufunc, (out, x, _) = step.loop.ufunc, step.operands
     outer = range(len(step.space) - 1)
     kept, reduced = [tuple([k for k in outer if bool(out.strides[k]) == is_kept]) for is_kept in (True, False)]
     rows, turns = _along(step.space, kept), _along(step.space, reduced)
@@ -537,7 +540,7 @@ def _combine(w: Writer, step: Inner, starts: Sequence[str], length: int) -> None
             w.line(f"call void @llvm.prefetch.p0(ptr {w.shifted(pointers[0], ahead + line)}, i32 0, i32 3, i32 1)")
         for own, at in each(pointers[0]):
             xs = [read(w, dtype, p) for p in (own, at)]
-            written(w, dtype, emit(w, step.loop.ufunc, xs, [dtype, dtype], dtype), own)
+            written(w, dtype, emit(w, ufunc, xs, [dtype, dtype], dtype), own)
 
     cost = step.nanoseconds / math.prod(rows) * length / step.space[-1]
     over(w, rows, [_within(out, kept), _within(x, kept)], make, start=starts, nanoseconds=cost)

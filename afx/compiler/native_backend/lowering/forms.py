@@ -23,7 +23,7 @@ from afx.compiler.native_backend.lowering.memory import (
     look,
 )
 from afx.compiler.native_backend.program.elements import Fast, Load, Number, Op, Ref, UfuncLoop
-from afx.compiler.native_backend.program.leaves import Inner, Nest, Routine
+from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
 from afx.compiler.native_backend.program.steps import Step, merged
 from afx.compiler.native_backend.service.link import ufunc_loop
 from afx.compiler.schedule.schedule import Buffer, Call, ErrorState, Operand
@@ -110,7 +110,7 @@ def _reduce_steps(call: Call, out: Location, x: Location, axes: Shape) -> list[S
     for start, lengths in boxes:
         moved = attrs.evolve(x, offset=x.offset + sum([k * s for k, s in zip(start, of_x, strict=True)]))
         operands = tuple([Ref(p.owner, p.dtype, p.offset, s) for p, s in ((out, of_out), (moved, of_x), (out, of_out))])
-        steps.append(Inner(loop, lengths, operands, quiet_of(call)))
+        steps.append(UfuncCall(loop, lengths, operands, quiet_of(call)))
     return steps
 
 
@@ -439,7 +439,7 @@ def accumulate(
         return Ref(p.owner, p.dtype, p.offset + offset, tuple([p.strides[k] for k in order]))
 
     operands = (ref(out, 0), ref(x, x.strides[-1]), ref(out, out.strides[-1]))
-    return [*steps, Inner(loop, tuple([space[k] for k in order]), operands, quiet)]
+    return [*steps, UfuncCall(loop, tuple([space[k] for k in order]), operands, quiet)]
 
 
 def find_extreme(is_max: bool, x: Location, out: Location, axis: int, limits: NativeTarget) -> Routine:

@@ -29,7 +29,7 @@ from afx.compiler.native_backend.program.elements import (
     chain,
 )
 from afx.compiler.native_backend.program.interface import PARTS
-from afx.compiler.native_backend.program.leaves import Nest, Product
+from afx.compiler.native_backend.program.leaves import Nest, UfuncCall
 from afx.compiler.native_backend.program.loops import Arg, BlockLoop, Body
 from afx.compiler.native_backend.program.steps import Block, merged
 from afx.compiler.schedule.schedule import Call
@@ -356,7 +356,7 @@ def work_numbers(name: str, sizes: Sequence[int]) -> int:
 def generalized_call(
     name: str, cores: Sequence[Sequence[str]], operands: Sequence[Location], quiet: tuple[str, ...],
     give_work: Callable[[int], Location] | None = None, **options: Any,
-) -> Product:  # fmt: skip
+) -> UfuncCall:  # fmt: skip
     """Return the call of a generalized ufunc's loop on each set of core arrays of a batch.
 
     Args:
@@ -365,7 +365,7 @@ def generalized_call(
         operands: what it reads, broadcast to the batch, and what it writes; the last one has the whole batch.
         quiet: floating-point warnings that it ignores.
         give_work: gives memory of so many float64 for a standalone loop to work in.
-        **options: other fields of `Product`.
+        **options: other fields of `UfuncCall`.
     """
     batch = operands[-1].shape[: len(operands[-1].shape) - len(cores[-1])]
     lead, inner, sizes = list[Location](), list[int](), dict[str, int]()
@@ -375,15 +375,18 @@ def generalized_call(
         inner += [0 if n == 1 else s for n, s in zip(x.shape[rank:], x.strides[rank:], strict=True)]  # as NumPy does
         sizes |= dict(zip(core, x.shape[rank:], strict=True))
     space, strides = merged(batch, [broadcast(x, batch) for x in lead])
+    if not space:
+        space, strides = (1,), [(0,) for _ in operands]
+    places = {axis: k for k, axis in enumerate(sizes)}
     refs = tuple([Ref(x.owner, x.dtype, x.offset, s) for x, s in zip(operands, strides, strict=True)])
-    lengths = (space[-1] if space else 1, *sizes.values())
+    axes = tuple([tuple([places[axis] for axis in core]) for core in cores])
     loop = loop_of(name, tuple([x.dtype for x in operands]))
     numbers = work_numbers(name, [*sizes.values()]) if give_work else 0
     if give_work and numbers:
         work = give_work(numbers)
         refs = (*refs, Ref(work.owner, work.dtype, work.offset, (0,) * len(space)))
         options |= {"outputs": options.get("outputs", 1) + 1, "has_work": True}
-    return Product(loop, lengths, refs, tuple(inner), quiet, outer=space[:-1], **options)
+    return UfuncCall(loop, space, refs, quiet, axes, tuple(sizes.values()), tuple(inner), **options)
 
 
 def lower_matmul(b: BlockBuilder, call: Call) -> None:
@@ -432,12 +435,12 @@ def multiply_into(
     product = generalized_call("matmul", MATRICES, matrices, quiet)
     if len(product.outer) > 1:
         raise UnsupportedError("products whose batch axes do not follow each other evenly")
-    b.multiplications += math.prod((*product.outer, *product.sizes))
+    b.multiplications += math.prod((*product.space, *product.lengths))
     if b.multiplications > b.limits.product_block_max_products:
         raise UnsupportedError("a large product, in which no signal is seen")
     if product.outer:
         inside = [attrs.evolve(ref, strides=ref.strides[1:]) for ref in product.operands]
-        one = _with_orders(b, attrs.evolve(product, operands=tuple(inside), outer=()))
+        one = _with_orders(b, attrs.evolve(product, space=product.space[1:], operands=tuple(inside)))
         on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(inside)])
         body = Block(3, (Root(0), Root(1), Root(2)), (attrs.evolve(one, operands=on_params),), 0)
         args = [Arg((ref.root,), ref.strides[0]) for ref in product.operands]
@@ -449,12 +452,12 @@ def multiply_into(
         b.fixed([product], [x, y], [out])
 
 
-def _with_orders(b: BlockBuilder, product: Product) -> Product:
+def _with_orders(b: BlockBuilder, product: UfuncCall) -> UfuncCall:
     """Return a small product with the orders in which its elements are added up, without a call where they are known.
 
     Two operands of one array are left to NumPy, which multiplies a matrix by its own transpose in another way.
     """
-    core = product.sizes[1:]
+    core = product.lengths
     dtypes, dims = {ref.dtype for ref in product.operands}, (core if len(core) == 3 else (1, core[0], 1))
     is_small = math.prod(dims) <= b.limits.product_inline_max_products and dims[1] <= b.limits.product_inline_max_terms
     if product.is_cut or product.stops or not is_small or dtypes not in ({"f4"}, {"f8"}):
@@ -489,7 +492,7 @@ def _pieces(b: BlockBuilder, call: Call) -> None:
 
 
 # -- tiles --
-def _lower_tiled(b: BlockBuilder, product: Product, x: Location, y: Location, out: Location) -> bool:
+def _lower_tiled(b: BlockBuilder, product: UfuncCall, x: Location, y: Location, out: Location) -> bool:
     """Add a product of floats as tiles, or as sums of rows; tell whether that suits it.
 
     Args:
@@ -537,14 +540,13 @@ def _add_tiles(b: BlockBuilder, x: Location, y: Location, out: Location, quiet: 
     b.fixed([cut_tiles(tiled, b.target.native) if is_large else tiled], [x, y], [out])
 
 
-def _sum_rows(b: BlockBuilder, product: Product, reads: list[Location], out: Location) -> None:
+def _sum_rows(b: BlockBuilder, product: UfuncCall, reads: list[Location], out: Location) -> None:
     """Add the product of a matrix and a vector: a sum of each row's products."""
     batch, m, k, _ = product.sizes
     a_row, a_k, b_k, _, c_row, _ = product.core_strides
-    outer = [ref.strides[0] if ref.strides else 0 for ref in product.operands]
     x, y, z = [
-        attrs.evolve(ref, strides=(first, *inner))
-        for ref, first, inner in zip(product.operands, outer, ((a_row, a_k), (0, b_k), (c_row, 0)), strict=True)
+        attrs.evolve(ref, strides=(*ref.strides, *inner))
+        for ref, inner in zip(product.operands, ((a_row, a_k), (0, b_k), (c_row, 0)), strict=True)
     ]
     values = (Load(x), Load(y), Op("multiply", out.dtype, (0, 1)))
     b.fixed([Nest((batch, m, k), values, (), product.quiet, ((2, "add", z),))], reads, [out])

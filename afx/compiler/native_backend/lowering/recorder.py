@@ -33,7 +33,7 @@ from afx.compiler.native_backend.lowering.memory import (
 from afx.compiler.native_backend.lowering.products import PRODUCTS, generalized_call, lower_matmul, multiply_into
 from afx.compiler.native_backend.lowering.recorded import Calls, Recorded
 from afx.compiler.native_backend.program.elements import Load, Op, Ref, Value
-from afx.compiler.native_backend.program.leaves import Inner, Nest, Product, Routine
+from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
 from afx.compiler.native_backend.program.steps import merged
 from afx.compiler.native_backend.service.link import find_ufunc
 from afx.compiler.schedule.schedule import Buffer, Call, View
@@ -99,7 +99,7 @@ class Recorder(Calls):
             z.owner, z.dtype, z.offset, tuple([0 if k in axes else next(strides) for k in range(len(places.shape))])
         )
         first = Nest(z.shape, (start_of_sum(z.dtype),), ((0, z.ref),))
-        sums = Inner(loop_of("add", (z.dtype,) * 3), places.shape, (total, places.ref, total), self.quiet)
+        sums = UfuncCall(loop_of("add", (z.dtype,) * 3), places.shape, (total, places.ref, total), self.quiet)
         self.b.fixed([first, sums], [places], [z])
 
     def sort(self, x: Recorded, out: Recorded, axis: int, name: str) -> None:
@@ -114,11 +114,11 @@ class Recorder(Calls):
         else:
             self.copy(made, rows)
             operands = [made]
-        loop, sizes = loop_of(name, (x.location.dtype,)), (rows.size // rows.shape[-1], rows.shape[-1])
+        loop, length, cores = loop_of(name, (x.location.dtype,)), rows.shape[-1], ((0,),) * len(operands)
         refs = tuple([y.location.ref for y in operands])
-        self.add_steps(
-            [Product(loop, sizes, refs, (), changes=not finds_indices, outputs=finds_indices)], operands[:1], made
-        )
+        space, changes = (rows.size // length,), not finds_indices
+        sort = UfuncCall(loop, space, refs, (), cores, (length,), changes=changes, outputs=finds_indices)
+        self.add_steps([sort], operands[:1], made)
         if made is not into:
             self.copy(into, made)
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import attrs
 
-from afx.compiler.native_backend.llvm.reductions import count_pieces, is_row_reduction
+from afx.compiler.native_backend.llvm.reductions import cut_rows, is_row_reduction
 from afx.compiler.native_backend.lowering.memory import Item, dense, place_memory
 from afx.compiler.native_backend.program.elements import Load, Number, Op, Ref, UfuncLoop, Value
 from afx.compiler.native_backend.program.interface import PARTS
-from afx.compiler.native_backend.program.leaves import Nest, Product
+from afx.compiler.native_backend.program.leaves import Nest, UfuncCall
 from afx.compiler.native_backend.program.loops import Arg, BlockLoop, Body, Loop
 from afx.compiler.native_backend.program.steps import Block, Leaf, Phase, RowAccess, Step
 from afx.compiler.schedule.buffers import ALIGNMENT
@@ -495,12 +495,11 @@ def _cut(step: Step, arena: int, least: int, limits: NativeTarget) -> list[Step]
     if isinstance(step, BlockLoop):
         is_long = step.elements >= least or step.nanoseconds >= least
         return [attrs.evolve(step, is_cut=True, arena=arena) if is_long and step.length > 1 else step]
-    if isinstance(step, Product):
+    if is_row_reduction(step):
+        return [cut_rows(step, limits) if step.elements >= least else step]
+    if isinstance(step, UfuncCall):
         is_long = step.nanoseconds >= least or (step.is_sum_of_products and step.elements >= least)
-        return [step.in_pieces(PARTS) if is_long else step]
-    if is_row_reduction(step) and step.elements >= least:
-        pieces = count_pieces(step, limits)
-        return [attrs.evolve(step, pieces=pieces, is_cut=True) if pieces > 1 else step]
+        return [step.in_chunks(PARTS) if is_long else step]
     if isinstance(step, Loop):
         total = step.turns * sum([block.nanoseconds for block in step.blocks()])
         if total >= limits.share_loop_min_nanoseconds:  # then smaller steps too

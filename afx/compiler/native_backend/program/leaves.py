@@ -180,98 +180,55 @@ class Nest(Leaf):
 
 # --- Leaves of native programs beside loop nests: NumPy's loops, products, and routines of their own
 
-ADDED_UP = ((0,), (0,), ())  # core axes of the operands of a product of vectors
 TRANSFORMS_TOGETHER = 16  # at most, in a vector of NumPy's loops
-MULTIPLIED = ((0, 1), (1, 2), (0, 2))  # the same of matrices
+
+# Which core axes operands have, by the numbers of their lengths
+ADDED_UP = ((0,), (0,), ())  # of products of vectors
+MULTIPLIED = ((0, 1), (1, 2), (0, 2))  # of matrices
+TRANSFORMED = ((0,), (), (1,))  # by Fourier transforms, with a factor
+SORTED = (((0,),), ((0,), (0,)))  # rows, and the indices that sort them
 
 
 @attrs.frozen
-class Inner(Leaf):
-    """Inner loop of a ufunc run over strided operands: a reduction where the result has strides of 0.
+class UfuncCall(Leaf):
+    """Call of a ufunc's loop on strided operands, or the same product in tiles; a reduction where the result has strides of 0.
+
+    Of a generalized ufunc, such as ``np.matmul``, operands have core axes beside those of the space. A function that sorts
+    takes a row, and its indices where it has two operands.
 
     Attributes:
-        loop: the ufunc's loop.
-        space: lengths of the axes; the last one is the loop's own.
+        loop: the loop; None for tiles.
+        space: lengths of the axes, of which the last one is the loop's own; of core calls where there are core axes.
         operands: in the order of the loop.
         quiet: floating-point warnings that it ignores.
-        pieces: how many pieces its rows have that are reduced one after the other, or by several threads.
-        is_cut: whether threads share them.
-    """
-
-    loop: UfuncLoop
-    space: Shape
-    operands: tuple[Ref, ...]
-    quiet: tuple[str, ...] = ()
-    pieces: int = 0
-    is_cut: bool = False
-
-    @property
-    def parts(self) -> int:
-        """Number of pieces."""
-        return self.pieces
-
-    def row_accesses(self, rows: int) -> list[RowAccess] | None:
-        """Return what it touches in each row; a reduction over rows adds to its result."""
-        accesses, out = super().row_accesses(rows), self.operands[-1]
-        if accesses is None or out.strides[0]:
-            return accesses
-        if len(self.space) < 2 or self.operands[0] != out:
-            return None
-        return [attrs.evolve(a, adds=a.ref == out) for a in accesses]
-
-    @property
-    def loops(self) -> Iterator[UfuncLoop]:
-        """Its loop."""
-        return iter((self.loop,))
-
-    @property
-    def nanoseconds(self) -> float:
-        """About how long it takes."""
-        return 20 + 0.3 * self.elements
-
-    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
-        """Return the call."""
-        out, *xs = [names[ref.root] for ref in (self.operands[-1], *self.operands[:-1])]
-        shared = ", shared by threads" if self.is_cut else ""
-        return [
-            f"np.{self.loop.ufunc}({', '.join(xs)}, out={out})  # NumPy's loop over {join_lengths(self.space)}{shared}"
-        ]
-
-
-@attrs.frozen
-class Product(Leaf):
-    """Call of a generalized ufunc's loop, such as that of ``np.matmul``, the same product in tiles, or rows that NumPy sorts.
-
-    Attributes:
-        loop: its loop; None for tiles. A function that sorts takes a row, and its indices where it has two operands.
-        sizes: the number of core calls, then the core dimensions.
-        operands: with the outer strides alone, of which the last one is the loop's own.
-        core_strides: strides of the core dimensions, operand by operand.
-        quiet: floating-point warnings that it ignores.
+        cores: of each operand the core axes, by the numbers of their lengths; none of a ufunc of elements.
+        lengths: of the core axes.
+        core_strides: strides of the core axes, operand by operand.
         refuses: whether it marks operands without a result as invalid operations: a fault, as NumPy raises then.
-        axis: along what a product in pieces is cut: core calls (0), or rows (1) or columns (3) of the result.
-        stops: where the pieces end, each a call of the loop; none for one piece.
-        is_cut: whether it runs piece by piece.
+        axis: along what it is cut: core calls (0), or rows (1) or columns (3) of the result of a product; a reduction of
+            rows along these.
+        stops: where its chunks end, one after the other or by several threads; none for one chunk.
+        is_cut: whether it runs chunk by chunk.
         changes: how many of its operands it changes, from the first one on.
         outputs: how many of its operands are results, to the last one.
-        outer: lengths of the axes around the loop's own.
         orders: how its elements are added up, where they are computed without a call.
         is_read_whole: whether what reads the result of such a one takes several of its rows at once.
         has_work: whether its last operand is memory that a standalone loop works in.
     """
 
     loop: UfuncLoop | None
-    sizes: Shape
+    space: Shape
     operands: tuple[Ref, ...]
-    core_strides: Shape
     quiet: tuple[str, ...] = ()
+    cores: tuple[Shape, ...] = ()
+    lengths: Shape = ()
+    core_strides: Shape = ()
     refuses: bool = False
     axis: int = 0
     stops: Shape = ()
     is_cut: bool = False
     changes: int = 0
     outputs: int = 1
-    outer: Shape = ()
     orders: Orders | None = None
     is_read_whole: bool = False
     has_work: bool = False
@@ -282,27 +239,43 @@ class Product(Leaf):
         return "a" * self.changes + "r" * (len(self.operands) - self.changes - self.outputs) + "w" * self.outputs
 
     @property
+    def sizes(self) -> Shape:
+        """What its loop is told: how many elements or core calls there are, then the lengths of core axes."""
+        return (self.space[-1] if self.space else 1, *self.lengths)
+
+    @property
+    def outer(self) -> Shape:
+        """Lengths of the axes around the loop's own."""
+        return self.space[:-1]
+
+    @property
+    def strides(self) -> list[int]:
+        """What its loop is told of operands: bytes from one element or core call to the next, then along core axes."""
+        own = self.operands[: len(self.operands) - self.has_work]
+        return [ref.strides[-1] if ref.strides else 0 for ref in own] + [*self.core_strides]
+
+    @property
     def parts(self) -> int:
-        """Number of pieces."""
+        """Number of chunks."""
         return len(self.stops)
 
     @property
     def is_transform(self) -> bool:
         """Whether it is a Fourier transform."""
-        return self.loop is not None and self.loop.ufunc.startswith("fft.")
+        return self.cores == TRANSFORMED
 
     @property
     def is_sum_of_products(self) -> bool:
         """Whether it multiplies rows by vectors, each by itself."""
-        return self.loop is not None and self.loop.ufunc == "vecdot"
+        return self.cores == ADDED_UP
 
     @property
     def is_sort(self) -> bool:
         """Whether it sorts rows, or finds the indices that sort them; memory may be short, which is a fault."""
-        return self.loop is not None and self.loop.ufunc.startswith(("sort.", "argsort."))
+        return self.cores in SORTED
 
-    def in_pieces(self, count: int) -> Product:
-        """Return transforms, or sums, of many rows in so many pieces for threads, in which vectors hold the same rows."""
+    def in_chunks(self, count: int) -> UfuncCall:
+        """Return transforms, or sums, of many rows in so many chunks for threads, in which vectors hold the same rows."""
         groups = -(-self.sizes[0] // TRANSFORMS_TOGETHER)
         if not (self.is_transform or self.is_sum_of_products) or self.outer or groups < 2:
             return self
@@ -312,24 +285,32 @@ class Product(Leaf):
     @property
     def elements(self) -> int:
         """How many elements of the first operand it reads."""
-        return math.prod(self.sizes[:2])
+        return math.prod((*self.space, *self.lengths[:1]))
 
-    def on_rows(self, count: int, rows: int) -> Product:
-        """Return the same of so many of all rows."""
-        return attrs.evolve(self, sizes=(count * (self.sizes[0] // rows), *self.sizes[1:]))
+    @property
+    def row_space(self) -> Shape:
+        """The lengths of its axes, where it works on elements."""
+        return () if self.cores else self.space
 
     def row_accesses(self, rows: int) -> list[RowAccess] | None:
-        """Return what it touches in each row: of products of rows with vectors, or of as many matrices."""
-        if self.loop is None or self.sizes[0] % rows or self.loop.ufunc not in ("vecdot", "matmul") or self.is_cut:
+        """Return what it touches in each row; a reduction over rows adds to its result.
+
+        Of generalized ufuncs that is known of products of rows with vectors, or of as many matrices.
+        """
+        if self.cores and (self.loop is None or self.cores not in (ADDED_UP, MULTIPLIED) or self.is_cut):
             return None
-        each, core = self.sizes[0] // rows, self.sizes[1:]
-        strides, accesses = iter(self.core_strides), list[RowAccess]()
-        axes = ADDED_UP if len(core) == 1 else MULTIPLIED
-        for (ref, mode), own in zip(self.accesses(), axes, strict=True):
-            outer = ref.strides[0] if ref.strides else 0
-            reach = [(each - 1) * outer, *[(core[axis] - 1) * next(strides) for axis in own]]
-            accesses.append(RowAccess.of(ref, each * outer, reach, mode != "r"))
-        return accesses
+        accesses, out = super().row_accesses(rows), self.operands[-1]
+        if accesses is None or self.cores or out.strides[0]:
+            return accesses
+        if len(self.space) < 2 or self.operands[0] != out:
+            return None
+        return [attrs.evolve(a, adds=a.ref == out) for a in accesses]
+
+    def core_reach(self, operand: int) -> list[int]:
+        """Return how many bytes the last element of an operand lies behind its first one, along each core axis."""
+        before = sum(map(len, self.cores[:operand]))
+        axes = self.cores[operand] if self.cores else ()
+        return [(self.lengths[axis] - 1) * s for axis, s in zip(axes, self.core_strides[before:], strict=False)]
 
     @property
     def loops(self) -> Iterator[UfuncLoop]:
@@ -344,30 +325,37 @@ class Product(Leaf):
     @property
     def calls_blas(self) -> bool:
         """Whether it calls a loop of linear algebra."""
-        return self.loop is not None and not self.is_transform and not self.is_sort
+        return bool(self.cores) and self.loop is not None and not self.is_transform and not self.is_sort
 
     @property
     def nanoseconds(self) -> float:
         """About how long it takes."""
+        if not self.cores:
+            return 20 + 0.3 * self.elements
         if self.is_transform:
-            count, n = math.prod(self.outer) * self.sizes[0], max(self.sizes[1:])
-            return count * (100 + n * math.log2(n + 1))
+            n = max(self.lengths)
+            return math.prod(self.space) * (100 + n * math.log2(n + 1))
         if self.is_sort:
-            return 20 * self.sizes[0] + 2.0 * self.elements * self.sizes[1].bit_length()
+            return 20 * self.sizes[0] + 2.0 * self.elements * self.lengths[0].bit_length()
         return (100 if self.orders is None else 5) + 0.03 * math.prod(self.outer) * math.prod(self.sizes)
 
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
-        """Return the product."""
-        *xs, out = [names[ref.root] for ref in self.operands]
-        if self.loop is not None and "." in self.loop.ufunc:
-            written = len(self.operands) - (self.outputs or self.changes)
-            given, made = [*xs, out][:written] or [out], [*xs, out][written:]
-            sizes = join_lengths((*self.outer, *self.sizes))
-            return [f"{', '.join(made)} = np.{self.loop.ufunc}({', '.join(given)})  # {sizes}: NumPy's loop"]
-        how = "tiles in registers" if self.loop is None else f"NumPy's {self.loop.ufunc}"
-        how = how if self.orders is None else "sums in registers"
-        pieces = f", {self.parts} pieces" if self.is_cut else ""
-        return [f"{out} = {' @ '.join(xs)}  # {join_lengths(self.sizes)}: {how}{pieces}"]
+        """Return the call, or the product."""
+        operands = [names[ref.root] for ref in self.operands]
+        if self.cores and self.cores in (ADDED_UP, MULTIPLIED):
+            how = "tiles in registers" if self.loop is None else f"NumPy's {self.loop.ufunc}"
+            how = how if self.orders is None else "sums in registers"
+            pieces = f", {self.parts} pieces" if self.is_cut else ""
+            return [f"{operands[-1]} = {' @ '.join(operands[:-1])}  # {join_lengths(self.sizes)}: {how}{pieces}"]
+        assert self.loop is not None
+        if not self.cores:
+            call = f"np.{self.loop.ufunc}({', '.join(operands[:-1])}, out={operands[-1]})"
+            shared = ", shared by threads" if self.is_cut else ""
+            return [f"{call}  # NumPy's loop over {join_lengths(self.space)}{shared}"]
+        written = len(operands) - (self.outputs or self.changes)
+        given, made = operands[:written] or operands[-1:], operands[written:]
+        sizes = join_lengths((*self.outer, *self.sizes))
+        return [f"{', '.join(made)} = np.{self.loop.ufunc}({', '.join(given)})  # {sizes}: NumPy's loop"]
 
 
 class Form(NamedTuple):

@@ -211,14 +211,19 @@ class Leaf(Step):
         """Return the same on so many of all rows."""
         return evolve(self, space=(count * (self.space[0] // rows), *self.space[1:]))
 
+    def core_reach(self, operand: int) -> list[int]:  # of calls
+        """Return how many bytes the last element of an operand lies behind its first one, along axes beside its space."""
+        return []
+
     def row_accesses(self, rows: int) -> list[RowAccess] | None:
         """Return what it touches in each of so many rows."""
         if not self.space or self.space[0] % rows:
             return None
         each, rest = self.space[0] // rows, self.space[1:]
         accesses: list[RowAccess] = []
-        for ref, mode in self.accesses():
+        for k, (ref, mode) in enumerate(self.accesses()):
             reach = [(each - 1) * ref.strides[0], *[(n - 1) * s for n, s in zip(rest, ref.strides[1:], strict=True)]]
+            reach += self.core_reach(k)
             accesses.append(RowAccess.of(ref, each * ref.strides[0], reach, mode != "r"))
         return accesses
 

@@ -99,7 +99,7 @@ def test_products_that_differ_in_memory_alone_share_their_code() -> None:
     args = [rng.normal(size=shape).astype("f4") for shape in [(100, 5), (5,), (5,)]]
     assert_same_bits(run, *args)
     short, long = text_of(run, *args), text_of(run, *args, product_inline_max_operations=1 << 20)
-    assert short.count("define internal void @product") == 1
+    assert short.count("define internal void @ufunccall") == 1
     if find_orders("f4", (100, 5, 1), (20, 4, 4, 0, 4, 0)) is not None:
         assert len(long.splitlines()) > 3 * len(short.splitlines())  # with what stands around
 

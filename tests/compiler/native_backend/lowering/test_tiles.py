@@ -10,7 +10,7 @@ import pytest
 
 import afx
 from afx.compiler.native_backend.lowering.lower import lower_schedule
-from afx.compiler.native_backend.program.leaves import Nest, Product
+from afx.compiler.native_backend.program.leaves import Nest, UfuncCall
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
@@ -35,7 +35,7 @@ def chain(x: Any, y: Any) -> Any:
 
 def is_tiled(native: Native) -> bool:
     """Tell whether all products of a program are tiles."""
-    products = [step for step in native.program.block.all_steps() if isinstance(step, Product)]
+    products = [step for step in native.program.block.all_steps() if isinstance(step, UfuncCall) and step.cores]
     return bool(products) and all(step.loop is None for step in products)
 
 
@@ -87,7 +87,7 @@ def test_large_products_are_left_to_blas() -> None:
     x = np.ones((420, 420), np.float32)
     lowered = afx.jit(lambda x: (x @ x) * 2 + 1).lower(x)
     program, _ = lower_schedule(lowered.plan.schedule, of_tier(2))
-    (product,) = [step for step in program.block.steps if isinstance(step, Product)]
+    (product,) = [step for step in program.block.steps if isinstance(step, UfuncCall) and step.cores]
     assert product.loop is not None
     assert product.stops == (224, 420)
 
@@ -108,7 +108,7 @@ def test_large_tiled_products_are_shared(m: int, k: int, n: int, dtype: str) -> 
     rng = np.random.default_rng(4)
     x, y = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype)
     native = Native(lambda x, y: (x @ y, y.T @ x.T), x, y, tier=2)
-    products = [step for step in native.program.block.steps if isinstance(step, Product)]
+    products = [step for step in native.program.block.steps if isinstance(step, UfuncCall) and step.cores]
     assert all(step.is_cut and step.loop is None for step in products)
     with use_threads(3):
         found, _ = native(x, y)
