@@ -120,3 +120,19 @@ def test_errors_are_ignored_where_the_step_ignores_them() -> None:
         assert np.all(np.isneginf(np.asarray(found[1], float)))
     with pytest.warns(RuntimeWarning, match="divide by zero"):
         fn(x, False)
+
+
+def test_equations_ignore_errors_in_one_order() -> None:
+    """What left a loop ignores warnings in the order of ``np.errstate``, so that machine code has one text in all processes."""
+
+    def step(carry: Any, x: Any) -> Any:
+        return carry * 0.5 + x, np.log(np.abs(carry) + np.exp(x))
+
+    def fn(carry: Any, xs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return afx.scan(step, carry, xs)
+
+    graph = simplify(afx.trace(fn)(np.array(0.3), np.ones(LENGTH)), DEFAULT, expanding=True)
+    ignored = [eq.ignored_fp_errors for eq in graph.equations if eq.primitive.name in ("exp", "log")]
+    assert len(ignored) == 2
+    assert set(ignored) == {tuple(name for name in np.geterr() if name in ignored[0])}
