@@ -161,6 +161,38 @@ def test_numbers_that_are_none_have_no_factors(fn: Callable[[Any], Any], value: 
         portable(fn, np.full((3, 3), value))
 
 
+def test_what_is_built_on_factors() -> None:
+    """Pseudoinverses, least squares, nuclear norms, and the determinant's derivative, of singular matrices too."""
+    a, square = RNG.normal(size=(6, 4)), RNG.normal(size=(4, 4))
+    programs: list[tuple[Callable[[Any], Any], Any]] = [
+        (linalg.pinv, a),
+        (linalg.pinv, np.outer(a[:, 0], a[0])),
+        (lambda a: linalg.lstsq(a, a[:, 0] ** 2)[0], a),
+        (lambda a: linalg.matrix_norm(a, ord="nuc"), a),
+        (afx.grad(linalg.det), square),
+        (afx.grad(linalg.det), square * np.array([1.0, 1.0, 1.0, 0.0])),
+        (afx.grad(linalg.det), np.array([[2.0]])),
+    ]
+    for program, argument in programs:
+        (z,), wanted = portable(program, argument), np.asarray(program(argument))
+        np.testing.assert_allclose(z, wanted, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("padding", [0, "same", ((1, 1), (0, 1))])
+def test_windows_with_every_padding(padding: Any) -> None:
+    """Convolutions and pools with their derivatives."""
+    x, kernel = RNG.normal(size=(2, 7, 6, 2)), RNG.normal(size=(3, 2, 2, 3))
+
+    def loss(x: Any, kernel: Any) -> Any:
+        z = afx.nn.conv(x, kernel, padding=padding, stride=2, dilation=(1, 2))
+        pools = afx.nn.max_pool(x, 2, stride=1, padding=padding), afx.nn.avg_pool(x, 2, stride=1, padding=padding)
+        return afx.sum(z**2) + sum(afx.sum(p**3) for p in pools)
+
+    slopes = afx.grad(loss, argnums=(0, 1))
+    for z, wanted in zip(portable(slopes, x, kernel), slopes(x, kernel), strict=True):
+        np.testing.assert_allclose(z, wanted, rtol=1e-12, atol=1e-12)
+
+
 # -- exports --
 def test_exports_have_these_forms() -> None:
     """A function of C sorts, transforms and factorizes with the same algorithms."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -43,6 +43,9 @@ from afx.ops.reductions.sums import count_nonzero, reduce_over
 from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import min as min_
 from afx.ops.reductions.sums import sum as sum_
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 # --- Sylvester's equation: solutions for stacks of matrices
 #
@@ -332,8 +335,14 @@ def _nuclear_pull(ct: Array, z: Any, a: Array) -> Array:
     return reshape(ct, (*ct.shape, 1, 1)) * conjugate(polar_factor(a, partial=True))
 
 
+def _nuclear_native(xp: Recorder, out: Any, a: Any) -> None:
+    s = xp.new((*a.shape[:-2], min(a.shape[-2:])), np.float64)
+    xp.call("linalg.svd", [xp.matrix(a)], [s])
+    xp.give(out, xp.reduce("add", xp.cast(s, out.dtype), s.ndim - 1))
+
+
 nuclear_norm_p: Primitive = matrix_op(
-    "nuclear_norm", _nuclear_run, _nuclear_abstract, _nuclear_push, _nuclear_pull, reads=2
+    "nuclear_norm", _nuclear_run, _nuclear_abstract, _nuclear_push, _nuclear_pull, reads=2, native=_nuclear_native
 )
 
 
@@ -580,7 +589,23 @@ def _pull_lstsq(ct: Array, z: Array, a: Array, *, rcond: float) -> Array:
     return conjugate(gradient)
 
 
-pinv_p: Primitive = matrix_op("pinv", _run, _abstract_lstsq, _push_lstsq, _pull_lstsq, reads=3)
+def _native_pinv(xp: Recorder, out: Any, a: Any, *, rcond: float) -> None:
+    """Invert what is above the cutoff of singular values."""
+    if not xp.has_own_bits:
+        xp.refuse("singular values whose small ones NumPy leaves out")
+    m, n = a.shape[-2:]
+    k, lead = min(m, n), a.shape[:-2]
+    u, s, vh = [xp.new((*lead, *core), np.float64) for core in ((m, k), (k,), (k, n))]
+    xp.call("linalg.svd_s", [xp.matrix(a)], [u, s, vh])
+    is_large = xp.ufunc("greater", s, xp.ufunc("multiply", s[..., :1], rcond))
+    inverses = xp.where(is_large, xp.ufunc("divide", 1.0, xp.where(is_large, s, 1.0)), 0.0)
+    scaled, z = xp.new(u.shape, np.float64), xp.new((*lead, n, m), np.float64)
+    xp.copy(scaled, xp.ufunc("multiply", u, inverses.reshape((*lead, 1, k))))
+    xp.call("matmul", [vh.swapaxes(-1, -2), scaled.swapaxes(-1, -2)], [z], refuses=False)
+    xp.give(out, xp.cast(z, out.dtype))
+
+
+pinv_p: Primitive = matrix_op("pinv", _run, _abstract_lstsq, _push_lstsq, _pull_lstsq, reads=3, native=_native_pinv)
 
 
 def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult:

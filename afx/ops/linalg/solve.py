@@ -509,6 +509,27 @@ def _cofactors_joint(
     return cotangents
 
 
+def _cofactors_native(xp: Recorder, out: Any, a: Any, *ts: Any) -> None:
+    """Return products of all singular values but one between the singular vectors, where no code of NumPy is at hand."""
+    if ts or not xp.is_standalone:
+        xp.refuse("singular values")
+    n, lead = a.shape[-1], a.shape[:-2]
+    u, s, vh = [xp.new((*lead, *core), np.float64) for core in ((n, n), (n,), (n, n))]
+    xp.call("linalg.svd_s", [xp.matrix(a)], [u, s, vh])
+    phases = [xp.new(lead, np.float64) for _ in range(2)]
+    for x, phase in zip((u, vh), phases, strict=True):
+        xp.call("linalg.det", [x], [phase], refuses=False)
+    others = xp.where(np.eye(n, dtype=bool), 1.0, s.reshape((*lead, 1, n)))
+    products = xp.reduce("multiply", others, len(lead) + 1)
+    sign = xp.ufunc("copysign", 1.0, xp.ufunc("multiply", *phases))
+    scaled, z = [xp.new(a.shape, np.float64) for _ in range(2)]
+    xp.copy(
+        scaled, xp.ufunc("multiply", u, xp.ufunc("multiply", products, sign.reshape((*lead, 1))).reshape((*lead, 1, n)))
+    )
+    xp.call("matmul", [scaled, vh], [z], refuses=False)
+    xp.give(out, xp.cast(z, out.dtype))
+
+
 cofactors_p: Primitive = register(
     Primitive(
         name="cofactors",
@@ -516,7 +537,7 @@ cofactors_p: Primitive = register(
         impl=_cofactors_run,
         abstract_eval=_cofactors_abstract,
         batch=batch_along_axes("cofactors"),
-        lowering=Lowering(calls_lapack=True),
+        lowering=Lowering(calls_lapack=True, native=_cofactors_native),
         derivative=Derivative(vjp_all=_cofactors_joint, reads=(-2,), jvp=_cofactors_push),  # it reads all operands
     )
 )

@@ -25,6 +25,8 @@ from afx.ops.manipulation.shape import reshape
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
+    from afx.compiler.native_backend.lowering.recorder import Recorder
+
 
 # --- Bands: windows of an array as views, band matrices, and which of both a convolution takes
 
@@ -527,8 +529,21 @@ def _im2col_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], p
     return reshape(z, (size, xs[0].shape[1], *z.shape[1:]))
 
 
+def _im2col_native(
+    xp: Recorder, out: Any, x: Any, *, window: Shape, stride: Shape, dilation: Shape, padding: Pairs
+) -> None:
+    view = xp.view(padded(x, padding, xp), lambda v: windows(v, window, stride, dilation))
+    xp.copy(out.reshape(view.shape), view)
+
+
 im2col_p: Primitive = linear(
-    "im2col", _im2col_run, _im2col_abstract, _im2col_transpose, batch=_im2col_batch, nonnegative_linear=True
+    "im2col",
+    _im2col_run,
+    _im2col_abstract,
+    _im2col_transpose,
+    batch=_im2col_batch,
+    nonnegative_linear=True,
+    native=_im2col_native,
 )
 
 
@@ -551,6 +566,19 @@ def _col2im_transpose(ct: Array, x: Aval, *, shape: Shape, **params: Any) -> Arr
     return im2col(ct, **params)
 
 
+def _col2im_native(
+    xp: Recorder, out: Any, x: Any, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs
+) -> None:
+    xp.check_floats(out, x)
+    places = x.shape[1:-1]
+    room = xp.new(roomy_shape(shape, padding), x.dtype)
+    xp.clear(room)
+    parts = x.reshape((shape[0], *places, *window, shape[-1]))
+    for place, spans in window_offsets(window, places, stride, dilation):
+        xp.add(room[spans], parts[(*(slice(None),) * (1 + len(places)), *place)])
+    xp.copy(out, room[within(shape, padding)])
+
+
 col2im_p: Primitive = linear(
     "col2im",
     _col2im_run,
@@ -558,6 +586,7 @@ col2im_p: Primitive = linear(
     _col2im_transpose,
     batch=_col2im_batch,
     nonnegative_linear=True,
+    native=_col2im_native,
 )
 
 

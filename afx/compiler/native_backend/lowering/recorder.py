@@ -92,7 +92,7 @@ class Recorder(Calls):
     def add_up(self, x: Recorded, axes: Sequence[int], out: Recorded) -> None:
         """Write the sums along axes, one element after the other, as NumPy does where its inner loop runs along the result."""
         z, places = out.location, x.location
-        if z.shape[-1] == 1:
+        if z.shape[-1] == 1 and not self.has_own_bits:
             self.refuse("sums for one output")
         strides = iter(z.strides)
         total = Ref(
@@ -209,6 +209,11 @@ class Recorder(Calls):
     def has_own_bits(self) -> bool:
         """Whether bits may be others than those of NumPy's plan."""
         return self.b.tier > 1
+
+    @property
+    def is_standalone(self) -> bool:
+        """Whether code is made that stands without NumPy."""
+        return self.b.limits.is_standalone
 
     def refuse_where(self, test: Recorded) -> None:
         """Leave the call to NumPy at run time where any element is true: a matrix without factors."""
