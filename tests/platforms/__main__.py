@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help=f"processors of {', '.join(PROCESSORS)}; for aarch64: tests")
     parser.add_argument("--count", type=int, default=100, help="of random programs")
     parser.add_argument("--start", type=int, default=0, help="the first one's seed")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     if given.what == "aarch64":
         return run_tests(given.names)
     if given.what == "programs":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +138,24 @@ def test_wrong_words_are_named() -> None:
         afx.set_backend("portable")  # type: ignore[arg-type]  # a wrong word on purpose
     with pytest.raises(ArgumentError, match=r"got .exact"):
         export.compile(lambda x: x, np.ones(2), bits="exact")  # type: ignore[call-overload,arg-type,unused-ignore]  # a wrong word on purpose
+
+
+def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+    """Its first call takes the code that an earlier one kept, and gives the same bits."""
+    program = (
+        "import afx, numpy as np\n"
+        "from afx.compiler.native_backend.run import portable\n"
+        "compile_module, calls = portable.compile_module, []\n"
+        "portable.compile_module = lambda *args: calls.append(1) or compile_module(*args)\n"
+        "result = afx.jit(lambda x: afx.tanh(x) * 1.625, backend='portable')(np.linspace(-1, 1, 5))\n"
+        "print(len(calls), np.asarray(result).tobytes().hex())\n"
+    )
+    env = {**os.environ, "AFX_CODE_CACHE": str(tmp_path / "code")}
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert [run[0] for run in runs] == ["1", "0"]
+    assert runs[0][1] == runs[1][1]

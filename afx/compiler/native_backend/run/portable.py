@@ -16,6 +16,8 @@ from afx.compiler.native_backend.llvm.writer import FACTORIZATION, INDEX
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import lower_schedule
 from afx.compiler.native_backend.run.job import Job, NumpyPlan
+from afx.compiler.native_backend.service.code_cache import get_code, put_code
+from afx.compiler.native_backend.service.helper import code_folder
 from afx.compiler.native_backend.standalone.emit import (
     ALIGNMENT,
     compile_module,
@@ -73,7 +75,7 @@ class Portable:
             function: Any = self._call
             if function is None:
                 text, self._work_bytes = self._emit()
-                _, addresses = loaded = load_function(compile_module(text, "", "", "", True), [NAME])
+                _, addresses = loaded = load_function(_code_of(text), [NAME])
                 kind = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * (len(self._inputs) + len(self._outputs) + 1))
                 function = kind(addresses[NAME])
                 function.loaded = loaded  # the code lives as long as what calls it
@@ -105,3 +107,13 @@ class Portable:
             f"jit: an operation has no portable form: got {reason}{where}; compute it outside of the function, or with "
             'backend="native", whose bits are those of this kind of processor'
         ) from None
+
+
+def _code_of(text: str) -> bytes:
+    """Return the object code of a module, which is kept for later processes."""
+    folder = code_folder()
+    code = get_code(text, "", folder)
+    if code is None:
+        code = compile_module(text, "", "", "", True)
+        put_code(text, "", folder, code)
+    return code
