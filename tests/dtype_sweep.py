@@ -346,7 +346,12 @@ nn.standardize(x)
 nn.upsample(x.reshape(1, 6, 1), 2)
 special.betainccinv(x + 1, y + 1, 0.25)
 special.betaincinv(x + 1, y + 1, 0.25)
+special.bessel_jn(x, v=2)
+special.comb(x + 2, y)
 special.expn(2, x)
+special.hyp1f1(0.5, 1.5, x)
+special.hyp2f1(0.5, 1.0, 1.5, x * 0.25)
+special.sph_harm_y(2, 1, x, y)
 special.factorial(x)
 special.fresnel(x)[0]
 special.sici(x + 1)[1]
@@ -368,11 +373,12 @@ special.log_gammainc(x + 1, y + 1)
 special.log_gammaincc(x + 1, y + 1)
 """
 SPECIAL_OF_ONE = """
-dawsn digamma entr erf erfc erfcinv erfcx erfinv exp1 expi expit gamma gammaln gammasgn i0 i0e i1 i1e j0 j1
-log_expit log_ndtr logit ndtr ndtri ndtri_exp psi rgamma y0 y1
+dawsn digamma entr erf erfc erfcinv erfcx erfinv exp1 expi expit exprel gamma gammaln gammasgn i0 i0e i1 i1e j0 j1
+log_expit log_ndtr loggamma logit ndtr ndtri ndtri_exp psi rgamma spence wofz y0 y1
 """
 SPECIAL_OF_TWO = """
-beta betaln gammainc gammaincc gammainccinv gammaincinv kl_div rel_entr stdtr stdtrit xlog1py xlogy
+beta betaln boxcox boxcox1p gammainc gammaincc gammainccinv gammaincinv inv_boxcox inv_boxcox1p kl_div owens_t poch rel_entr
+stdtr stdtrit xlog1py xlogy
 """
 LAWS = {  # each with numbers that its parameters may be
     **dict.fromkeys(["cauchy", "expon", "gumbel_r", "halfcauchy", "halfnorm", "laplace", "logistic", "norm"], ()),

@@ -117,6 +117,9 @@ INTERNAL: dict[str, str] = {  # names by module, one space between them
         "dawsn entr erf erfc erfcinv erfcx erfinv kl_div log_ndtr logit ndtr ndtri ndtri_exp rel_entr xlog1py xlogy"
     ),
     "afx.ops.special.gamma": "beta betaln digamma factorial gamma gammaln gammasgn multigammaln polygamma psi rgamma",
+    "afx.ops.special.hypergeometric": (
+        "boxcox boxcox1p exprel inv_boxcox inv_boxcox1p loggamma owens_t poch spence wofz"
+    ),
     "afx.ops.special.incomplete": "betainc betaincc betainccinv betaincinv gammainc gammaincc gammainccinv gammaincinv",
     "afx.ops.special.log_incomplete": "log_betainc log_betaincc log_gammainc log_gammaincc",
 }

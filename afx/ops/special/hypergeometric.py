@@ -1,0 +1,534 @@
+"""Hypergeometric functions and their kin: power transforms, dilogarithm, Faddeeva's and Owen's functions, harmonics."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.dtypes import get_default_dtype
+from afx.core.primitive import Primitive
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind1, bind2, bind_single
+from afx.errors import ArgumentError
+from afx.ops._kinds.elementwise import binary, unary
+from afx.ops._kinds.special import check_order, parametric, scipy
+from afx.ops.creation.creation import as_array, asarray
+from afx.ops.elementwise.arithmetic import exp, log, log1p
+from afx.ops.elementwise.comparison import where
+from afx.ops.elementwise.trigonometry import cos, sin
+from afx.ops.manipulation.join import stack
+from afx.ops.special._quadrature import double, integral
+from afx.ops.special.bessel import jv
+from afx.ops.special.errors import ROOT2, ROOTPI, erf
+from afx.ops.special.gamma import digamma, digamma_gap, gammaln
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+# --- Ratios that are 1 at 0: expm1(t) / t and log1p(t) / t, and their derivatives of any order, exact near 0
+#
+# exprel(t) is the integral of exp(u t) over u from 0 to 1, and log1p(t) / t that of 1 / (1 + u t). Derivatives are integrals
+# as well, by Gauss's rule where t is small; elsewhere t f⁽ⁿ⁾(t) + n f⁽ⁿ⁻¹⁾(t) is the n-th derivative of t f(t).
+
+SMALL_EXPONENT, SMALL_LOGARITHM = 16.0, 0.5  # up to which Gauss's rule has all digits
+LARGEST_EXPONENT = 709.0  # beyond it exp(t) is no float64
+
+_where: Any = np.where  # its result type is not known to checkers
+
+
+def _exprel(t: Any, *, order: int) -> Any:
+    whole = _where(t == 0, 1.0, np.expm1(t) / _where(t == 0, 1.0, t))
+    for n in range(1, order + 1):
+        whole = (np.exp(t) - n * whole) / _where(t == 0, 1.0, t)
+    whole = _where(t > LARGEST_EXPONENT, np.inf, _where(t == -np.inf, 0.0, whole))
+    if not order:
+        return whole
+    small = np.abs(t) <= SMALL_EXPONENT
+
+    def integrand(u: Any, t: Any) -> Any:
+        return u**order * np.exp(u * t)
+
+    return _where(small, integral(integrand, _where(small, t, 0.0)), whole)
+
+
+def _log1prel(t: Any, *, order: int) -> Any:
+    whole = _where(t == 0, 1.0, np.log1p(t) / _where(t == 0, 1.0, t))
+    whole = _where(t == np.inf, 0.0, whole)
+    for n in range(1, order + 1):
+        outer = (-1) ** (n - 1) * math.factorial(n - 1) / (1 + t) ** n
+        whole = (outer - n * whole) / _where(t == 0, 1.0, t)
+    if not order:
+        return whole
+    small = np.abs(t) <= SMALL_LOGARITHM
+    sign = (-1) ** order * math.factorial(order)
+
+    def integrand(u: Any, t: Any) -> Any:
+        return sign * u**order / (1 + u * t) ** (order + 1)
+
+    return _where(small, integral(integrand, _where(small, t, 0.0)), whole)
+
+
+def _exprel_of_order(t: Array, order: int) -> Array:
+    return bind_single(exprel_p, t, order=order)
+
+
+def _log1prel_of_order(t: Array, order: int) -> Array:
+    return bind_single(log1prel_p, t, order=order)
+
+
+def _next_exprel(_z: Array, t: Array, *, order: int) -> Array:
+    return _exprel_of_order(t, order + 1)
+
+
+def _next_log1prel(_z: Array, t: Array, *, order: int) -> Array:
+    return _log1prel_of_order(t, order + 1)
+
+
+exprel_p: Primitive = parametric("exprel", double(_exprel), (_next_exprel,), {"order": 0})
+log1prel_p: Primitive = parametric(
+    "log1prel",
+    double(_log1prel),
+    (_next_log1prel,),
+    {"order": 0},
+    domain=(-0.8, 4.0),
+)
+
+
+@register_function
+def exprel(x: ArrayLike) -> Array:
+    """Return ``(exp(x) - 1) / x``, 1 at 0; its derivatives of every order are right at 0 and near it.
+
+    >>> exprel(0.0)
+    Array(1., dtype=float32)
+    """
+    return bind_single(exprel_p, x, order=0)
+
+
+# -- Box and Cox's power transforms --
+@register_function
+def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
+    """Return Box and Cox's transform, ``(x**lmbda - 1) / lmbda``, which is ``log(x)`` where lmbda is 0.
+
+    >>> boxcox(4.0, np.array([0.0, 0.5, 1.0]))
+    Array([1.38629436, 2.        , 3.        ], dtype=float64)
+    """
+    return bind2(boxcox_p, x, lmbda)
+
+
+@register_function
+def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
+    """Return `boxcox` of ``1 + x``, accurate where x is small.
+
+    >>> boxcox1p(1e-10, 0.5)
+    Array(1.e-10, dtype=float32)
+    """
+    return bind2(boxcox1p_p, x, lmbda)
+
+
+@register_function
+def inv_boxcox(y: ArrayLike, lmbda: ArrayLike) -> Array:
+    """Return the number whose `boxcox` is y: ``(lmbda y + 1) ** (1 / lmbda)``, or ``exp(y)`` where lmbda is 0.
+
+    >>> inv_boxcox(2.0, 0.5)
+    Array(4., dtype=float32)
+    """
+    return bind2(inv_boxcox_p, y, lmbda)
+
+
+@register_function
+def inv_boxcox1p(y: ArrayLike, lmbda: ArrayLike) -> Array:
+    """Return the number whose `boxcox1p` is y: `inv_boxcox` less 1, accurate where y is small.
+
+    >>> inv_boxcox1p(1e-10, 0.5)
+    Array(1.e-10, dtype=float32)
+    """
+    return bind2(inv_boxcox1p_p, y, lmbda)
+
+
+FAR = -40.0  # below, exp(t) is nothing beside 1
+
+
+def _transform(logarithm: Any, power: Any) -> Any:
+    """Return ``(exp(power * logarithm) - 1) / power``."""
+    t = logarithm * power
+    return _where((power == 0) | (t == 0), logarithm, np.expm1(t) / _where(power == 0, 1.0, power))
+
+
+def _by_power(logarithm: Array, power: Array) -> Array:
+    """Return the derivative of a transform by its power, also where the logarithm is -inf."""
+    t = logarithm * power
+    far = t < FAR
+    near = where(far, 0, logarithm)
+    return where(far, 1 / where(far, power, 1) ** 2, near * near * _exprel_of_order(near * power, 1))
+
+
+def _untransform(y: Any, power: Any) -> Any:
+    """Return the logarithm whose transform is y."""
+    return y * _log1prel(y * power, order=0)
+
+
+def _undo_by_power(y: Array, power: Array) -> Array:
+    return y * y * _log1prel_of_order(y * power, 1)
+
+
+def _boxcox(x: Any, power: Any) -> Any:
+    return _transform(np.log(x), power)
+
+
+def _boxcox1p(x: Any, power: Any) -> Any:
+    return _transform(np.log1p(x), power)
+
+
+def _inv_boxcox(y: Any, power: Any) -> Any:
+    return np.exp(_untransform(y, power))
+
+
+def _inv_boxcox1p(y: Any, power: Any) -> Any:
+    return np.expm1(_untransform(y, power))
+
+
+boxcox_p: Primitive = binary(
+    "boxcox",
+    double(_boxcox),
+    (lambda _z, x, power: x ** (power - 1), lambda _z, x, power: _by_power(log(x), power)),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.2, 4.0),
+)
+boxcox1p_p: Primitive = binary(
+    "boxcox1p",
+    double(_boxcox1p),
+    (lambda _z, x, power: (1 + x) ** (power - 1), lambda _z, x, power: _by_power(log1p(x), power)),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.2, 4.0),
+)
+inv_boxcox_p: Primitive = binary(
+    "inv_boxcox",
+    double(_inv_boxcox),
+    (lambda z, y, power: z / (1 + y * power), lambda z, y, power: z * _undo_by_power(y, power)),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.2, 2.0),
+)
+inv_boxcox1p_p: Primitive = binary(
+    "inv_boxcox1p",
+    double(_inv_boxcox1p),
+    (lambda z, y, power: (1 + z) / (1 + y * power), lambda z, y, power: (1 + z) * _undo_by_power(y, power)),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.2, 2.0),
+)
+
+
+# -- the dilogarithm --
+@register_function
+def spence(x: ArrayLike) -> Array:
+    """Return Spence's function, ``∫ log(t) / (1 - t) dt`` from 1 to x: the dilogarithm of ``1 - x``; needs the extra ``scipy``.
+
+    It is nan below 0; its derivatives are right at 1 and near it.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> spence(0.0)
+    Array(1.644934, dtype=float32)
+    """
+    return bind1(spence_p, x)
+
+
+spence_p: Primitive = unary(
+    "spence",
+    scipy("spence"),
+    lambda _z, x: -_log1prel_of_order(x - 1, 0),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.2, 4.0),
+)
+
+
+# --- Functions of the normal distribution's kin
+
+
+@register_function
+def owens_t(h: ArrayLike, a: ArrayLike) -> Array:
+    """Return Owen's function, ``1/(2π) ∫ exp(-½h²(1 + t²)) / (1 + t²) dt`` from 0 to a; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> owens_t(1.0, 1.0).round(5)
+    Array(0.06674, dtype=float32)
+    """
+    return bind2(owens_t_p, h, a)
+
+
+owens_t_p: Primitive = binary(
+    "owens_t",
+    scipy("owens_t"),
+    (
+        lambda _z, h, a: exp(-0.5 * h * h) * erf(a * h / ROOT2) * (-0.5 / (ROOT2 * ROOTPI)),
+        lambda _z, h, a: exp(-0.5 * h * h * (1 + a * a)) / (1 + a * a) * (0.5 / math.pi),
+    ),
+    kinds="f",
+    promotes_to_float=True,
+)
+
+
+@register_function
+def wofz(x: ArrayLike) -> Array:
+    """Return Faddeeva's function, ``exp(-x²) erfc(-ix)``, of complex numbers; needs the extra ``scipy``.
+
+    Its real part over a line of the complex plane is Voigt's profile.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> wofz(1j).round(4)
+    Array(0.4276+0.j, dtype=complex64)
+    """
+    y = as_array(x)
+    return bind1(wofz_p, y if y.dtype.kind == "c" else y * 1.0 + 0j)
+
+
+wofz_p: Primitive = unary("wofz", scipy("wofz"), lambda z, x: -2 * x * z + 2j / ROOTPI, kinds="c")
+
+
+# --- Gamma's kin: rising factorials, binomial coefficients, Bernoulli's numbers
+
+
+@register_function
+def loggamma(x: ArrayLike) -> Array:
+    """Return the logarithm of the gamma function of real numbers, nan below 0; needs the extra ``scipy``.
+
+    `gammaln` is the logarithm of its absolute value, below 0 too.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> loggamma(np.array([4.0, -0.5])).round(4)
+    Array([1.7918,    nan], dtype=float64)
+    """
+    y = gammaln(x)
+    return where(as_array(x) < 0, math.nan, y)
+
+
+@register_function
+def poch(z: ArrayLike, m: ArrayLike) -> Array:
+    """Return Pochhammer's symbol, the rising factorial ``gamma(z + m) / gamma(z)``; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> poch(2.0, 3.0)
+    Array(24., dtype=float32)
+    """
+    return bind2(poch_p, z, m)
+
+
+poch_p: Primitive = binary(
+    "poch",
+    scipy("poch"),
+    (lambda y, z, m: y * digamma_gap(z, m), lambda y, z, m: y * digamma(z + m)),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.2, 4.0),
+)
+
+
+def comb(N: ArrayLike, k: ArrayLike, *, exact: bool = False, repetition: bool = False) -> Array:
+    """Return in how many ways k of N things are chosen, 0 where there are no such ways; needs the extra ``scipy``.
+
+    It is differentiable between integers: the gamma function stands for factorials.
+
+    Args:
+        N: any shape.
+        k: any shape.
+        exact: not offered; `math.comb` counts without end.
+        repetition: whether a thing can be chosen more than once.
+
+    Raises:
+        ArgumentError: an exact number is asked for.
+        MissingExtraError: SciPy is not installed.
+
+    >>> comb(10.0, np.array([3.0, 11.0]))
+    Array([120.,   0.], dtype=float64)
+    """
+    if exact:
+        raise ArgumentError("comb: numbers of a floating dtype: got exact=True; call math.comb(N, k)")
+    return bind2(comb_p, as_array(N) + k - 1 if repetition else N, k)
+
+
+def _comb(n: Any, k: Any) -> Any:
+    return _where((n < 0) | (k < 0) | (k > n), 0.0, scipy("binom")(n, k)) + 0.0 * n * k
+
+
+comb_p: Primitive = binary(
+    "comb",
+    double(_comb),
+    (
+        lambda z, n, k: where(z == 0, 0, z * digamma_gap(where(z == 0, 1, n - k + 1), where(z == 0, 1, k))),
+        lambda z, n, k: where(z == 0, 0, -z * digamma_gap(where(z == 0, 1, n - k + 1), where(z == 0, 1, 2 * k - n))),
+    ),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.2, 4.0),
+)
+
+
+def bernoulli(n: int, *, dtype: DTypeLike | None = None) -> Array:
+    """Return Bernoulli's numbers B₀ to Bₙ, of which B₁ is -1/2; needs the extra ``scipy``.
+
+    Args:
+        n: the last one's order, 0 or more.
+        dtype: a floating one, the default dtype where absent.
+
+    Raises:
+        ArgumentError: n is no integer of 0 or more.
+        MissingExtraError: SciPy is not installed.
+
+    >>> bernoulli(4, dtype=np.float64).round(4)
+    Array([ 1.    , -0.5   ,  0.1667,  0.    , -0.0333], dtype=float64)
+    """
+    numbers = scipy("bernoulli")(max(check_order(n, "bernoulli"), 2))[: n + 1]
+    return asarray(numbers, dtype or get_default_dtype())
+
+
+# --- Hypergeometric functions and harmonics of static parameters
+
+
+def _number(value: Any, who: str, name: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{who}: {name} is one static number: got {value}; pass a Python number") from error
+
+
+def hyp1f1(a: float, b: float, x: ArrayLike) -> Array:
+    """Return Kummer's hypergeometric function ``₁F₁(a; b; x)``, differentiable by x; needs the extra ``scipy``.
+
+    Args:
+        a: a Python number.
+        b: a Python number.
+        x: any shape.
+
+    Raises:
+        ArgumentError: a or b is not a number.
+        MissingExtraError: SciPy is not installed.
+
+    >>> hyp1f1(1.0, 2.0, 1.0).round(4)
+    Array(1.7183, dtype=float32)
+    """
+    return bind_single(hyp1f1_p, x, a=_number(a, "hyp1f1", "a"), b=_number(b, "hyp1f1", "b"))
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    return numerator / denominator if denominator else math.nan
+
+
+def _hyp1f1(x: Any, *, a: float, b: float) -> Any:
+    return scipy("hyp1f1")(a, b, x)
+
+
+def _hyp1f1_slope(_z: Array, x: Array, *, a: float, b: float) -> Array:
+    return _ratio(a, b) * hyp1f1(a + 1, b + 1, x)
+
+
+hyp1f1_p: Primitive = parametric("hyp1f1", double(_hyp1f1), (_hyp1f1_slope,), {"a": 0.5, "b": 1.5})
+
+
+def hyp2f1(a: float, b: float, c: float, x: ArrayLike) -> Array:
+    """Return Gauss's hypergeometric function ``₂F₁(a, b; c; x)``, differentiable by x; needs the extra ``scipy``.
+
+    Args:
+        a: a Python number.
+        b: a Python number.
+        c: a Python number.
+        x: any shape, at most 1.
+
+    Raises:
+        ArgumentError: a, b or c is not a number.
+        MissingExtraError: SciPy is not installed.
+
+    >>> hyp2f1(1.0, 1.0, 2.0, 0.5).round(4)
+    Array(1.3863, dtype=float32)
+    """
+    parameters = {name: _number(v, "hyp2f1", name) for name, v in (("a", a), ("b", b), ("c", c))}
+    return bind_single(hyp2f1_p, x, **parameters)
+
+
+def _hyp2f1(x: Any, *, a: float, b: float, c: float) -> Any:
+    return scipy("hyp2f1")(a, b, c, x)
+
+
+def _hyp2f1_slope(_z: Array, x: Array, *, a: float, b: float, c: float) -> Array:
+    return _ratio(a * b, c) * hyp2f1(a + 1, b + 1, c + 1, x)
+
+
+hyp2f1_p: Primitive = parametric(
+    "hyp2f1", double(_hyp2f1), (_hyp2f1_slope,), {"a": 0.5, "b": 1.0, "c": 1.5}, domain=(-2.0, 0.8)
+)
+
+
+def sph_harm_y(n: int, m: int, theta: ArrayLike, phi: ArrayLike) -> Array:
+    """Return the spherical harmonic of degree n and order m, with the phase of Condon and Shortley; needs the extra ``scipy``.
+
+    Args:
+        n: the degree, a Python int of 0 or more.
+        m: the order, a Python int from -n to n.
+        theta: polar angles, from 0 to π.
+        phi: azimuths.
+
+    Returns:
+        Complex numbers of the shape to which the angles broadcast.
+
+    Raises:
+        ArgumentError: n or m is no such integer.
+        MissingExtraError: SciPy is not installed.
+
+    >>> sph_harm_y(1, 1, 1.0, 0.5).round(4)
+    Array(-0.2551-0.1394j, dtype=complex64)
+    """
+    n, m = check_order(n, "sph_harm_y"), check_order(m, "sph_harm_y", -check_order(n, "sph_harm_y"))
+    if m > n:
+        raise ArgumentError(f"sph_harm_y: the order is at most the degree: got n={n}, m={m}; give -n <= m <= n")
+    height = bind_single(harmonic_p, theta, n=n, m=m)
+    angle = as_array(phi) * float(m)
+    return height * cos(angle) + height * sin(angle) * 1j
+
+
+def _harmonic(theta: Any, *, n: int, m: int) -> Any:
+    try:
+        return scipy("sph_harm_y")(n, m, theta, 0.0).real
+    except AttributeError:  # SciPy before 1.15
+        return scipy("sph_harm")(m, n, 0.0, theta).real
+
+
+def _harmonic_slope(_z: Array, theta: Array, *, n: int, m: int) -> Array:
+    """Return half the difference of both neighbours of order: no division by the sine."""
+    above = bind_single(harmonic_p, theta, n=n, m=m + 1) * math.sqrt((n - m) * (n + m + 1)) if m < n else 0 * theta
+    below = bind_single(harmonic_p, theta, n=n, m=m - 1) * math.sqrt((n + m) * (n - m + 1)) if m > -n else 0 * theta
+    return (above - below) * 0.5
+
+
+harmonic_p: Primitive = parametric("harmonic", double(_harmonic), (_harmonic_slope,), {"n": 2, "m": 1})
+
+
+def bessel_jn(z: ArrayLike, *, v: int) -> Array:
+    """Return the Bessel functions of the first kind of the orders 0 to v, along a new first axis; needs the extra ``scipy``.
+
+    Args:
+        z: any shape.
+        v: the last order, 0 or more.
+
+    Raises:
+        ArgumentError: v is no integer of 0 or more.
+        MissingExtraError: SciPy is not installed.
+
+    >>> bessel_jn(1.0, v=2).round(4)
+    Array([0.7652, 0.4401, 0.1149], dtype=float32)
+    """
+    return stack([jv(k, z) for k in range(check_order(v, "bessel_jn") + 1)])
