@@ -1,5 +1,6 @@
 # generated: run python -m tests.generate_names
 
+from afx import cluster as cluster
 from afx import data as data
 from afx import debug as debug
 from afx import distributed as distributed

@@ -381,7 +381,9 @@ beta betaln boxcox boxcox1p gammainc gammaincc gammainccinv gammaincinv inv_boxc
 stdtr stdtrit xlog1py xlogy
 """
 LAWS = {  # each with numbers that its parameters may be
-    **dict.fromkeys(["cauchy", "expon", "gumbel_r", "halfcauchy", "halfnorm", "laplace", "logistic", "norm"], ()),
+    **dict.fromkeys(
+        ["cauchy", "expon", "gumbel_l", "gumbel_r", "halfcauchy", "halfnorm", "laplace", "logistic", "norm"], ()
+    ),
     **dict.fromkeys(["rayleigh", "uniform"], ()),
     **dict.fromkeys(["chi2", "gamma", "gennorm", "invgamma", "lognorm", "pareto", "skewnorm", "t", "vonmises"], (2,)),
     "beta": (2, 3),
@@ -389,6 +391,7 @@ LAWS = {  # each with numbers that its parameters may be
     "poisson": (2,),
     "truncnorm": (1, 3),
     "weibull_min": (2,),
+    "wrapcauchy": (0.5,),
 }
 
 

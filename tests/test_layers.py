@@ -35,6 +35,7 @@ LAYERS = (
         "integrate",
         "interpolate",
         "stats",
+        "cluster",
         "sample",
         "linalg",
         "sparse",

@@ -69,6 +69,7 @@ def test_names_of_the_guides_are_answered() -> None:
     own = {name for module in ["afx", *OTHER_NAMES] for name in importlib.import_module(module).__all__}
     for guide in ("from_jax", "from_pytorch", "from_autograd"):
         text = (ROOT / "examples" / "guides" / f"{guide}.md").read_text(encoding="utf-8")
+        text = re.sub(r"(?s)## Every name of jax\.scipy.*?(?=\n## )", "", text)  # has a test of its own
         cells = re.findall(r"^\| (`[^|]*) \|", text, flags=re.MULTILINE)
         quoted = re.findall(r"`(?:jax|eqx|optax|torch|autograd|nn)\.(?:[a-z]+\.)*(\w+)[`(]", " ".join(cells))
         assert {name for name in quoted if name not in answered | own} == set()

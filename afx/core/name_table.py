@@ -124,6 +124,7 @@ INTERNAL: dict[str, str] = {  # names by module, one space between them
     "afx.ops.special.log_incomplete": "log_betainc log_betaincc log_gammainc log_gammaincc",
 }
 FAMILIES = (
+    "cluster",
     "data",
     "debug",
     "distributed",

@@ -38,6 +38,7 @@ from afx.random.continuous import (
     t,
     triangular,
     truncated_normal,
+    wald,
     weibull,
     weibull_min,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "triangular",
     "truncated_normal",
     "uniform",
+    "wald",
     "weibull",
     "weibull_min",
 ]

@@ -15,9 +15,11 @@ True
 
 from typing import TYPE_CHECKING, NoReturn
 
+from afx.stats.describe import ModeResult, mode, rankdata, sem
 from afx.stats.elementary import (
     cauchy,
     expon,
+    gumbel_l,
     gumbel_r,
     halfcauchy,
     halfnorm,
@@ -34,11 +36,12 @@ from afx.stats.gamma_family import beta, chi2, f, gamma, gennorm, invgamma, t
 from afx.stats.kernel_density import GaussianKde, gaussian_kde
 from afx.stats.matrices import lkj, multinomial, wishart
 from afx.stats.multivariate import dirichlet, multivariate_normal
-from afx.stats.skewed import skewnorm, truncnorm, vonmises
+from afx.stats.skewed import skewnorm, truncnorm, vonmises, wrapcauchy
 from afx.stats.whole_numbers import bernoulli, betabinom, binom, geom, nbinom, poisson
 
 __all__ = [
     "GaussianKde",
+    "ModeResult",
     "bernoulli",
     "beta",
     "betabinom",
@@ -52,6 +55,7 @@ __all__ = [
     "gaussian_kde",
     "gennorm",
     "geom",
+    "gumbel_l",
     "gumbel_r",
     "halfcauchy",
     "halfnorm",
@@ -60,13 +64,16 @@ __all__ = [
     "lkj",
     "logistic",
     "lognorm",
+    "mode",
     "multinomial",
     "multivariate_normal",
     "nbinom",
     "norm",
     "pareto",
     "poisson",
+    "rankdata",
     "rayleigh",
+    "sem",
     "skewnorm",
     "t",
     "truncnorm",
@@ -74,6 +81,7 @@ __all__ = [
     "vonmises",
     "weibull_min",
     "wishart",
+    "wrapcauchy",
 ]
 
 

@@ -272,6 +272,25 @@ def gumbel_r(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribu
     )
 
 
+@continuous
+def gumbel_l(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
+    """Gumbel distribution of minima: the survival function is ``exp(-exp(x))``."""
+    return ContinuousDistribution(
+        logpdf=lambda y: y - exp(y),
+        cdf=lambda y: -expm1(-exp(y)),
+        sf=lambda y: exp(-exp(y)),
+        logcdf=lambda y: where(y < -UNDERFLOW, y, log1mexp(exp(where(y < -UNDERFLOW, 0.0, y)))),
+        logsf=lambda y: -exp(y),
+        ppf=lambda q: log(-log1p(-q)),
+        isf=lambda q: log(-log(q)),
+        mean=lambda: -EULER,
+        var=lambda: math.pi**2 / 6,
+        entropy=lambda: EULER + 1,
+        loc=loc,
+        scale=scale,
+    )
+
+
 UNDERFLOW = 80.0  # from where on exp(-exp(-x)) is 1 - exp(-x) to the last digit, in float32 before exp(-x) is 0
 
 

@@ -16,13 +16,14 @@ from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import exp, log, log1p, logaddexp, sqrt
 from afx.ops.elementwise.comparison import clip, isinf, isnan, maximum, minimum, where
 from afx.ops.elementwise.floating_point import floor
-from afx.ops.elementwise.trigonometry import sin
+from afx.ops.elementwise.trigonometry import arctan2, cos, sin
 from afx.ops.manipulation.join import broadcast_arrays, concat
 from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.reductions.cumulative import log1mexp
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.bessel import i0e, i0e_fall
 from afx.ops.special.errors import log_ndtr, ndtri_exp
+from afx.ops.special.hypergeometric import spence
 from afx.stats._distribution import ContinuousDistribution, continuous
 from afx.stats.elementary import HALF_LOG_2PI
 from afx.stats.multivariate import _bivariate_cdf
@@ -283,6 +284,38 @@ def vonmises(kappa: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> 
         var=var,
         entropy=lambda: math.log(2 * math.pi) + log(i0e(k)) + k * i0e_fall(k) / i0e(k),
         allowed=k >= 0,
+        loc=loc,
+        scale=scale,
+    )
+
+
+@continuous
+def wrapcauchy(c: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
+    """Wrapped Cauchy distribution of angles from 0 to 2π: density ``(1 - c²) / (2π (1 + c² - 2c cos x))`` for c in (0, 1)."""
+    k = asarray(c)
+    wide, narrow = 1 + k, 1 - k
+
+    def share(y: Array) -> Array:
+        return arctan2(wide * sin(0.5 * y), narrow * cos(0.5 * y)) / math.pi
+
+    def rest(y: Array) -> Array:
+        return arctan2(wide * sin(0.5 * y), -narrow * cos(0.5 * y)) / math.pi
+
+    return ContinuousDistribution(
+        logpdf=lambda y: log(wide * narrow / (2 * math.pi)) - log(narrow**2 + 4 * k * sin(0.5 * y) ** 2),
+        cdf=share,
+        sf=rest,
+        logcdf=lambda y: log(share(y)),
+        logsf=lambda y: log(rest(y)),
+        ppf=lambda q: 2 * arctan2(narrow * sin(math.pi * q), wide * cos(math.pi * q)),
+        isf=lambda q: 2 * arctan2(narrow * sin(math.pi * q), -wide * cos(math.pi * q)),
+        mean=lambda: math.pi + 0.0 * k,
+        var=lambda: math.pi**2 / 3 + 4 * spence(narrow),
+        entropy=lambda: log(2 * math.pi * wide * narrow),
+        low=0.0,
+        high=2 * math.pi,
+        middle=math.pi,
+        allowed=(k > 0) & (k < 1),
         loc=loc,
         scale=scale,
     )

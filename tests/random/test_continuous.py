@@ -28,6 +28,7 @@ DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], tuple[float, ...], Any]] = {
     "triangular": (lambda k, n, a, b, c: random.triangular(k, a, b, c, n), (-1.0, 0.5, 4.0), stats.triang(0.3, -1, 5)),
     "maxwell": (random.maxwell, (2.0,), stats.maxwell(scale=2)),
     "generalized_normal": (lambda k, n, p: random.generalized_normal(k, p, n), (1.7,), stats.gennorm(1.7)),
+    "wald": (lambda k, n, m: random.wald(k, m, n), (2.5,), stats.invgauss(2.5)),
     "pareto": (lambda k, n, a, s: random.pareto(k, a, n, s), (3.0, 2.0), stats.pareto(3, scale=2)),
     "uniform": (random.uniform, (-1.0, 3.0), stats.uniform(-1, 4)),
     "normal": (random.normal, (-1.0, 3.0), stats.norm(-1, 3)),

@@ -96,6 +96,7 @@ SMOOTH: list[tuple[str, tuple[float, ...]]] = [
 RARE: dict[str, tuple[float, ...]] = {
     "bernoulli": (0.0, 0.3),
     "gennorm": (0.7, 1.7, -0.2, 1.4),
+    "gumbel_l": (0.7, -0.2, 1.4),
     "gumbel_r": (0.7, -0.2, 1.4),
     "halfcauchy": (0.7, -0.2, 1.4),
     "halfnorm": (0.7, -0.2, 1.4),
@@ -105,6 +106,7 @@ RARE: dict[str, tuple[float, ...]] = {
     "skewnorm": (0.7, 1.5, -0.2, 1.4),
     "truncnorm": (0.3, -1.0, 2.0, -0.2, 1.4),
     "vonmises": (0.7, 1.5, -0.2, 1.4),
+    "wrapcauchy": (0.7, 0.4, -0.2, 1.4),
 }
 SIMPLE = {"poisson", "binom", "nbinom", "geom", "dirichlet", "multivariate_normal"}
 EPS = 1e-5

@@ -323,8 +323,10 @@ def _search_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], p
         return searchsorted(a, v, side=params["side"])
     if not batched[1]:
         v = v[None] if isinstance(v, Array) else np.asarray(v)[None]
-    flat = v.reshape((v.shape[0], -1))
-    rows = a[:, :, None] < flat[:, None, :] if params["side"] == "left" else a[:, :, None] <= flat[:, None, :]
+    a, flat = a[:, :, None], v.reshape((v.shape[0], 1, -1))
+    rows = a < flat if params["side"] == "left" else a <= flat
+    if flat.dtype.kind == "f":  # a nan lies behind all numbers
+        rows = rows | ((flat != flat) & ((a == a) if params["side"] == "left" else True))  # noqa: PLR0124  # of traced values
     return rows.sum(axis=1).reshape((size, *v.shape[1:]))
 
 
