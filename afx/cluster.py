@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ShapeError
-from afx.ops.creation.creation import promote_operands
+from afx.ops._basic import in_floats
+from afx.ops.creation.creation import as_array, promote_operands
 from afx.ops.indexing.getitem import take
 from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import sum as sum_
@@ -38,7 +39,7 @@ def vq(obs: ArrayLike, code_book: ArrayLike) -> tuple[Array, Array]:
     >>> codes, distances
     (Array([0, 1], dtype=int64), Array([1., 1.], dtype=float64))
     """
-    x, codes = promote_operands(obs, code_book)
+    x, codes = (as_array(in_floats(v, "vq")) for v in promote_operands(obs, code_book))
     if x.ndim != codes.ndim or x.ndim not in (1, 2) or x.shape[1:] != codes.shape[1:] or not codes.shape[0]:
         raise ShapeError(
             f"vq: takes observations and codes of as many features, and one code or more: got {x.aval} and {codes.aval}; "

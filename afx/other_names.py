@@ -321,9 +321,7 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "spsolve": "afx.sparse.Csr.solve: a.solve(b)",
         "splu": "afx.sparse.Csr.solve: a.solve(b)",
     },
-    "afx.cluster": {
-        "kmeans": "scipy.cluster.vq.kmeans, whose centres afx.cluster.vq takes"
-    },
+    "afx.cluster": {"kmeans": "scipy.cluster.vq.kmeans, whose centres afx.cluster.vq takes"},
     "afx.special": {
         "sigmoid": "afx.special.expit(x)",
     },

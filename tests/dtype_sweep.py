@@ -25,7 +25,7 @@ import scipy.special
 
 import afx
 import afx.numpy
-from afx import errors, linalg, nn, special, stats
+from afx import cluster, errors, linalg, nn, special, stats
 
 CHARS = "?bhiqBHIQefdFD"
 PAIRS = tuple(itertools.product(CHARS, repeat=2))
@@ -346,6 +346,10 @@ nn.standardize(x)
 nn.upsample(x.reshape(1, 6, 1), 2)
 special.betainccinv(x + 1, y + 1, 0.25)
 special.betaincinv(x + 1, y + 1, 0.25)
+cluster.vq(x, y)
+stats.mode(x)[0]
+stats.rankdata(x)
+stats.sem(x)
 special.bessel_jn(x, v=2)
 special.comb(x + 2, y)
 special.expn(2, x)
@@ -456,7 +460,7 @@ m.ndimage.shift(x, 0.5)
 m.ndimage.sobel(s, output=float)
 m.ndimage.uniform_filter(x, 3)
 m.ndimage.uniform_filter1d(x, 3)
-m.ndimage.zoom(x, 1.5)
+m.ndimage.zoom(x, 1.5, order=1)
 m.interpolate.make_interp_spline([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], x)([0.5, 2.25])
 m.interpolate.interp1d([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], x)([0.5, 2.25])
 """
@@ -476,7 +480,7 @@ LEFT_OUT = {  # what no row calls, by the reason
         "set_denormals set_threads shape size count_parameters describe summary"
     ),
     "makes numbers of shapes, lengths or keys": (
-        "arange bartlett blackman diag_indices diag_indices_from empty eye geomspace hamming hanning identity "
+        "arange bartlett bernoulli blackman diag_indices diag_indices_from empty eye geomspace hamming hanning identity "
         "indices kaiser logspace ones tri tril_indices tril_indices_from triu_indices triu_indices_from zeros "
         "fftfreq rfftfreq delta_orthogonal glorot_normal glorot_uniform he_normal he_uniform kaiming_normal "
         "kaiming_uniform lecun_normal lecun_uniform normal orthogonal truncated_normal variance_scaling get_window "
@@ -513,7 +517,7 @@ class Row(NamedTuple):
 
 def compiled(text: str) -> Callable[..., Any]:
     """Return a row's function of a namespace and the operands."""
-    space = {"np": np, "afx": afx, "linalg": linalg, "nn": nn, "special": special}
+    space = {"np": np, "afx": afx, "cluster": cluster, "linalg": linalg, "nn": nn, "special": special, "stats": stats}
     found: Callable[..., Any] = eval(f"lambda m, x, y, s, r, b: {text}", space)
     return found
 

@@ -17,7 +17,7 @@ PARTS = 24
 NATIVE = ('m.einsum("i,j->j", x, y)', "m.sum(x)", "m.trapezoid(x, y)", "m.divide(x, y)", "m.floor_divide(x, y)")
 MODULES = (
     *("afx", "afx.special", "afx.linalg", "afx.fft", "afx.nn", "afx.stats"),
-    *("afx.signal", "afx.ndimage", "afx.interpolate"),
+    *("afx.signal", "afx.ndimage", "afx.interpolate", "afx.cluster"),
 )
 
 

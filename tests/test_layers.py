@@ -75,7 +75,7 @@ SHORT = {
 # Tokens that run (no docstrings, comments or blank lines) of each room, at most; a feature raises its room's number in
 # its own commit.
 BUDGETS: dict[str, int] = {
-    "afx": 7_100,
+    "afx": 7_400,
     "compiler": 194_800,
     "control": 27_000,
     "core": 35_500,
@@ -89,15 +89,15 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_300,
     "nn": 24_200,
     "numpy": 4_400,
-    "ops": 175_100,
+    "ops": 177_000,
     "optim": 50_000,
     "plot": 4_100,
     "pytree": 10_700,
-    "random": 6_550,
+    "random": 6_900,
     "runtime": 7_060,
     "sample": 12_700,
     "signal": 13_720,
-    "stats": 26_200,
+    "stats": 27_400,
     "train": 6_300,
     "transforms": 60_650,
 }

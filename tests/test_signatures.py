@@ -8,7 +8,7 @@ import pytest
 
 MODULES = (
     *("afx", "afx.nn", "afx.optim", "afx.fft", "afx.pytree", "afx.random", "afx.special", "afx.errors"),
-    *("afx.signal", "afx.ndimage", "afx.interpolate", "afx.linalg"),
+    *("afx.signal", "afx.ndimage", "afx.interpolate", "afx.linalg", "afx.cluster", "afx.stats"),
 )
 FUNCTIONS = [
     (module, name)

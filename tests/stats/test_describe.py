@@ -39,7 +39,9 @@ def test_modes_and_standard_errors_beside_scipy() -> None:
                 np.testing.assert_array_equal(np.asarray(own.mode), want.mode)
                 np.testing.assert_array_equal(np.asarray(own.count), want.count)
     for axis in (None, 0, 1):
-        np.testing.assert_allclose(np.asarray(stats.sem(TIES * 0.5, axis)), scipy.stats.sem(TIES * 0.5, axis), rtol=1e-14)
+        np.testing.assert_allclose(
+            np.asarray(stats.sem(TIES * 0.5, axis)), scipy.stats.sem(TIES * 0.5, axis), rtol=1e-14
+        )
     assert stats.sem(TIES, 0, keepdims=True).shape == (1, 5, 2)
 
 

@@ -47,7 +47,8 @@ OF_VECTORS = {  # where the values of each are tested
 
 def test_each_law_is_compared_with_other_values() -> None:
     """A law of `afx.stats` stands in a table that is held against SciPy, or in a test of vectors."""
-    laws = {name for name in stats.__all__ if not isinstance(getattr(stats, name), type)}
+    described = {"mode", "rankdata", "sem"}
+    laws = {name for name in stats.__all__ if not isinstance(getattr(stats, name), type)} - described
     assert laws == {*ALL_CONTINUOUS, *ALL_DISCRETE, *OF_VECTORS}
     for name, file in OF_VECTORS.items():
         text = (Path(__file__).parent / file).read_text(encoding="utf-8")
@@ -60,7 +61,8 @@ def test_continuous_values(name: str, parameters: tuple[float, ...]) -> None:
     """Densities, distribution functions and quantiles are SciPy's; logarithms where SciPy's keep their digits."""
     distribution, peer = getattr(stats, name), getattr(scipy.stats, name)
     place = {"loc": 0.5, "scale": 2.0}
-    x = np.concatenate([peer.ppf(SHARES, *parameters, **place), [-3.0, 0.5, 1.0, 2.5, 30.0, np.inf, np.nan]])
+    end = -np.inf if name == "gumbel_l" else np.inf  # where SciPy's density is no nan
+    x = np.concatenate([peer.ppf(SHARES, *parameters, **place), [-3.0, 0.5, 1.0, 2.5, 30.0, end, np.nan]])
     for method in ("pdf", "logpdf", "cdf", "sf"):
         compare(getattr(distribution, method)(x, *parameters, **place), getattr(peer, method)(x, *parameters, **place))
     for method, direct in (("logcdf", "cdf"), ("logsf", "sf")):
@@ -175,7 +177,13 @@ def test_quantiles_of_complements(name: str, parameters: tuple[float, ...]) -> N
     distribution, peer = getattr(stats, name), getattr(scipy.stats, name)
     q = np.array([0.9, 0.5, 0.1])
     np.testing.assert_allclose(distribution.isf(q, *parameters), peer.isf(q, *parameters), rtol=1e-12, atol=1e-14)
-    if name not in ALL_DISCRETE and name not in ("uniform", "beta", "truncnorm", "vonmises"):  # numbers end there
+    if name not in ALL_DISCRETE and name not in (
+        "uniform",
+        "beta",
+        "truncnorm",
+        "vonmises",
+        "wrapcauchy",
+    ):  # numbers end there
         small = np.array([1e-3, 1e-12])
         np.testing.assert_allclose(distribution.sf(distribution.isf(small, *parameters), *parameters), small, rtol=1e-9)
     compare(distribution.isf(np.array([0.0, np.nan]), *parameters), peer.isf(np.array([0.0, np.nan]), *parameters))

@@ -1,4 +1,4 @@
-"""Fourier transforms without NumPy, of any length and in float64, with the signature of the loops of ``np.fft``.
+"""Fourier transforms: loops without NumPy, of any length and in float64, with the signature of the loops of ``np.fft``.
 
 Lengths whose prime factors are small are transformed by Stockham's steps of radix 4, 2, 3, 5 and others (Van Loan 1992,
 "Computational frameworks for the fast Fourier transform", sections 1.7 and 2.3), other ones as a convolution of a power of two

@@ -1,4 +1,4 @@
-"""Orthogonal factorizations of stacks of matrices without LAPACK: QR, eigenvalues of symmetric matrices, singular values.
+"""Orthogonal factorizations: of stacks of matrices without LAPACK, QR, eigenvalues of symmetric matrices, singular values.
 
 They have the signature of the loops of ``np.linalg``. Reflections are Householder's (Golub & Van Loan 2013, Algorithms 5.1.1,
 5.2.1), eigenvalues and vectors those of cyclic Jacobi rotations (Algorithm 8.5.3). Singular values are the lengths of columns
