@@ -89,7 +89,7 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_300,
     "nn": 24_200,
     "numpy": 4_400,
-    "ops": 177_000,
+    "ops": 178_100,
     "optim": 50_000,
     "plot": 4_100,
     "pytree": 10_700,
@@ -443,7 +443,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 4.95 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 4_950_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_000_000
     )

@@ -93,9 +93,10 @@ class Stacks:
 
     def __init__(self, w: Writer, dtypes: Sequence[str], cores: Sequence[int], sizes: int) -> None:
         self.w = w
-        self.kind = FLOATS[dtypes[0]]
+        self.kind: str = FLOATS[dtypes[0]]
         self._bytes = int(dtypes[0][1:])
-        self._count, *self.sizes = [self._read("%sizes", k) for k in range(1 + sizes)]
+        self._count = self._read("%sizes", 0)
+        self.sizes: list[Lanes] = [self._read("%sizes", k + 1) for k in range(sizes)]
         steps = iter([self._read("%steps", k) for k in range(len(cores) + sum(cores))])
         self._outer = [next(steps) for _ in cores]
         self._inner = [[next(steps) for _ in range(core)] for core in cores]
