@@ -307,10 +307,10 @@ def _scratch_bytes(schedule: Schedule) -> int:
 
 def _thread_policies(schedule: Schedule, graph: Graph, target: Target) -> Sequence[ThreadPolicy]:
     """Return how a plan could run: BLAS on one thread where it is called, the plan's own threads used or not."""
-    held: ThreadPolicy = (blas,) if target.pins_blas and _pins(schedule, graph, target) else ()
+    policy: ThreadPolicy = (blas,) if target.pins_blas and _pins(schedule, graph, target) else ()
     if get_threads() > 1 and _has_pieces(schedule):
-        return [held, (*held, single_threaded)]
-    return [held]
+        return [policy, (*policy, single_threaded)]
+    return [policy]
 
 
 def _pins(schedule: Schedule, graph: Graph, target: Target) -> bool:

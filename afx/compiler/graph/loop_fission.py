@@ -161,11 +161,11 @@ def _tails(spec: ScanSpec, step: Graph, rest: Sequence[Equation], target: Target
             able.append(eq)
         else:
             read |= _variables(eq.inputs)
-    behind, tails = set[int](), list[Equation]()
+    dependent, tails = set[int](), list[Equation]()
     for eq in reversed(able):
-        if _calls(eq) or _variables(eq.inputs) & behind:
+        if _calls(eq) or _variables(eq.inputs) & dependent:
             tails.append(eq)
-            behind.add(eq.outputs[0].index)
+            dependent.add(eq.outputs[0].index)
     return tails
 
 
@@ -206,10 +206,10 @@ def _inline(b: GraphBuilder, eq: Equation, atoms: tuple[Atom, ...], parts: Fissi
             rows[a.index] = x, True
     for tail in parts.tails:
         rows[tail.outputs[0].index] = _on_rows(b, eq, tail, rows, spec.length), True
-    kept = dict(zip(parts.kept, made[spec.carry :], strict=False))
+    results_of_step = dict(zip(parts.kept, made[spec.carry :], strict=False))
     for k, a in enumerate(step.outputs[spec.carry :]):
-        assert k in kept or isinstance(a, Var)
-        results.append(kept[k] if k in kept or not isinstance(a, Var) else rows[a.index][0])
+        assert k in results_of_step or isinstance(a, Var)
+        results.append(results_of_step[k] if k in results_of_step or not isinstance(a, Var) else rows[a.index][0])
     return results
 
 

@@ -407,8 +407,8 @@ def _marked(b: GraphBuilder, x: Atom, axis: int) -> Any:
         elif role in ("reshape", "permute"):
             axes = {k - x.aval.ndim: source_k - source.aval.ndim for source_k, k in _axes(eq).items()}
         elif role == "reduce_or":
-            kept = [k for k in axes if k + source.aval.ndim not in eq.keywords["axis"]]
-            axes = {k - len(kept): source_k for k, source_k in enumerate(kept)}
+            unreduced = [k for k in axes if k + source.aval.ndim not in eq.keywords["axis"]]
+            axes = {k - len(unreduced): source_k for k, source_k in enumerate(unreduced)}
         elif role != "cast" and (eq.primitive.lowering.ufunc is not np.not_equal or number_of(b, eq.inputs[1]) != 0):
             return None
         if axis not in axes:

@@ -342,9 +342,9 @@ def run_scalar_loop(
     with np.errstate(all="ignore"):
         for start in reversed(starts) if reverse else starts:
             part = slice(start, min(start + chunk, length))
-            kept = list[tuple[float, ...]]()
-            carry = steps(consts, carry, _rows(operands[2], part, reverse), kept.append, careful)
-            for y, column in zip(ys, zip(*kept, strict=True), strict=True):
+            rows = list[tuple[float, ...]]()
+            carry = steps(consts, carry, _rows(operands[2], part, reverse), rows.append, careful)
+            for y, column in zip(ys, zip(*rows, strict=True), strict=True):
                 y[part] = column[::-1] if reverse else column
     return [np.array(c) for c in carry]
 

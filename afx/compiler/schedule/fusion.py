@@ -384,16 +384,16 @@ class _FusionGroups:
     def join(self, k: int, eq: Equation, space: IterationSpace) -> bool:
         """Enter an equation into the open group of its key, or a new one; tell whether it was entered."""
         c = self._open.get(space.key, -1)
-        inside, operands = False, list[int]()
+        is_producer_within, operands = False, list[int]()
         for atom, part in zip(eq.inputs, space.sliced, strict=True):
             if isinstance(atom, Var):
                 if c >= 0 and part and self._member.get(atom.index) == c:
-                    inside = True
+                    is_producer_within = True
                 else:
                     operands.append(atom.index)
         outside = self._open_before(operands)
         apart = c < 0 or c in outside
-        if space.fuse_only_with_producer and (apart or not inside):
+        if space.fuse_only_with_producer and (apart or not is_producer_within):
             return False
         if apart:
             outside = self._open_before([a.index for a in eq.inputs if isinstance(a, Var)])

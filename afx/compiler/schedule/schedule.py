@@ -193,9 +193,9 @@ class Call:
         marks = {"same": "=", "unknown": "?", "disjoint": ""}
         xs = [f"{marks[a]}{_short(x)}" for x, a in zip(self.operands, self.aliases, strict=True)]
         xs += [f"{key}={value}" for key, value in self.params]
-        quiet = f"  # ignores {', '.join(self.error_state)}" if self.error_state else ""
+        note = f"  # ignores {', '.join(self.error_state)}" if self.error_state else ""
         arrow = ":=" if self.allocates else "="
-        return f"{', '.join(map(str, self.outputs))} {arrow} {name}({', '.join(xs)}){quiet}"
+        return f"{', '.join(map(str, self.outputs))} {arrow} {name}({', '.join(xs)}){note}"
 
 
 @attrs.frozen

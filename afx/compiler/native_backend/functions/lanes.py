@@ -159,8 +159,8 @@ class Lanes:
         """Return the value with another's sign."""
         return self._call("copysign", sign)
 
-    def _call(self, name: str, *others: Lanes) -> Lanes:
-        return Lanes(self.w, self.kind, self.w.intrinsic(name, self.kind, [x.name for x in (self, *others)]))
+    def _call(self, name: str, *operands: Lanes) -> Lanes:
+        return Lanes(self.w, self.kind, self.w.intrinsic(name, self.kind, [x.name for x in (self, *operands)]))
 
 
 def bits_of(kind: str, value: float) -> int:

@@ -371,23 +371,25 @@ class NestEmitter:
             for n, (k, _) in enumerate(self.nest.stores)
             if n not in self.direct and self.levels[k] + self.levels[k] % 2 == level
         ]
-        kept = [k for k in ops if k in self.strips]
+        strips = [k for k in ops if k in self.strips]
         folds = [n for n, (k, *_) in enumerate(self.nest.folds) if self.levels[k] + self.levels[k] % 2 == level]
-        if not stores and not kept and not folds:
+        if not stores and not strips and not folds:
             return
         lines: Lines | None = None
         is_unrolled = len(ops) <= self.w.limits.unroll_max_operations and extent.count > FOLD_LANES
         if folds and self.accumulators and is_unrolled:
-            lines = FOLD_LANES, lambda i: self._lines(ops, kept, stores, folds, start, i)
+            lines = FOLD_LANES, lambda i: self._lines(ops, strips, stores, folds, start, i)
         width = self._lanes(ops, stores, folds)
         extent.has_singles = any(self.nest.values[k].dtype == "f4" for k in ops) or bool(folds)
-        extent.loop(width, lambda i: self._element(ops, kept, stores, folds, start, i), lines)
+        extent.loop(width, lambda i: self._element(ops, strips, stores, folds, start, i), lines)
 
-    def _lines(self, ops: list[int], kept: list[int], stores: list[int], folds: list[int], start: str, i: str) -> None:
+    def _lines(
+        self, ops: list[int], strips: list[int], stores: list[int], folds: list[int], start: str, i: str
+    ) -> None:
         """Add the operations on as many elements as a fold has lanes."""
         for lane in range(0, FOLD_LANES, self.w.lanes):
             at = self.w.let(f"add nuw nsw i64 {i}, {lane}") if lane else i
-            self._element(ops, kept, stores, folds, start, at, lane)
+            self._element(ops, strips, stores, folds, start, at, lane)
 
     def _lanes(self, ops: list[int], stores: list[int], folds: list[int]) -> int:
         """Return how many elements are computed at once: one where neighbours are not next to each other."""
@@ -412,7 +414,7 @@ class NestEmitter:
     def _element(
         self,
         ops: list[int],
-        kept: list[int],
+        strips: list[int],
         stores: list[int],
         folds: list[int],
         start: str,
@@ -440,7 +442,7 @@ class NestEmitter:
             op = values[k]
             assert isinstance(op, Op)
             known[k] = apply_op(w, op, [get(j) for j in op.args], [values[j].dtype for j in op.args])
-            if k in kept:
+            if k in strips:
                 dense = Ref(0, op.dtype, 0, (_size(op.dtype),))
                 written(w, op.dtype, known[k], self._at(self.strips[k], dense, i))
         results = [get(self.nest.stores[n][0]) for n in stores]  # before one is written where an operand lies

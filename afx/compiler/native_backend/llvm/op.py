@@ -329,12 +329,12 @@ def _shift(name: str) -> Rule:
         """Shift; by the width or more, or a negative number, NumPy leaves 0, or the sign."""
         kind, bits = w.vector(element_type(dtype)), 8 * int(dtype[1:])
         one, test = element_type(dtype), w.vector("i1")
-        inside = w.let(f"icmp ult {kind} {xs[1]}, {w.splat(one, str(bits))}")
-        count = w.let(f"select {test} {inside}, {kind} {xs[1]}, {kind} {w.splat(one, str(bits - 1))}")
+        is_less = w.let(f"icmp ult {kind} {xs[1]}, {w.splat(one, str(bits))}")
+        count = w.let(f"select {test} {is_less}, {kind} {xs[1]}, {kind} {w.splat(one, str(bits - 1))}")
         way = "shl" if name == "left" else "ashr" if dtype[0] == "i" else "lshr"
         shifted = w.let(f"{way} {kind} {xs[0]}, {count}")
         return (
-            shifted if way == "ashr" else w.let(f"select {test} {inside}, {kind} {shifted}, {kind} {_zero(w, dtype)}")
+            shifted if way == "ashr" else w.let(f"select {test} {is_less}, {kind} {shifted}, {kind} {_zero(w, dtype)}")
         )
 
     return rule

@@ -340,8 +340,8 @@ class _Product:
             return Lanes(w, one, w.let(f"load {kind}, ptr {at}, align {self.size}"))
         name = f"@llvm.masked.load.v{self.lanes}f{8 * self.size}.p0"
         w.declare(name, f"declare {kind} {name}(ptr, i32, <{self.lanes} x i1>, {kind})")
-        others = self._splat(at).name  # a column of its own: zeros times infinity would raise flags
-        rest = f"i32 {self.size}, {self._mask(columns)}, {kind} {others}"
+        filling = self._splat(at).name  # a column of its own: zeros times infinity would raise flags
+        rest = f"i32 {self.size}, {self._mask(columns)}, {kind} {filling}"
         return Lanes(w, one, w.let(f"call {kind} {name}(ptr {at}, {rest})"))
 
     def _store(self, value: str, pointer: str, vector: int, columns: int) -> None:

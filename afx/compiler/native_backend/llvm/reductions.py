@@ -514,8 +514,8 @@ def _combine(w: Writer, step: UfuncCall, starts: Sequence[str], length: int) -> 
     assert step.loop is not None
     ufunc, (out, x, _) = step.loop.ufunc, step.operands
     outer = range(len(step.space) - 1)
-    kept, reduced = [tuple([k for k in outer if bool(out.strides[k]) == is_kept]) for is_kept in (True, False)]
-    rows, turns = _along(step.space, kept), _along(step.space, reduced)
+    unreduced, reduced = [tuple([k for k in outer if bool(out.strides[k]) == is_kept]) for is_kept in (True, False)]
+    rows, turns = _along(step.space, unreduced), _along(step.space, reduced)
     ahead = x.strides[reduced[-1]] * w.limits.row_ahead_rows if length < step.space[-1] else 0
 
     dtype, kind = out.dtype, element_type(out.dtype)
@@ -543,7 +543,7 @@ def _combine(w: Writer, step: UfuncCall, starts: Sequence[str], length: int) -> 
             written(w, dtype, emit(w, ufunc, xs, [dtype, dtype], dtype), own)
 
     cost = step.nanoseconds / math.prod(rows) * length / step.space[-1]
-    over(w, rows, [_within(out, kept), _within(x, kept)], make, start=starts, nanoseconds=cost)
+    over(w, rows, [_within(out, unreduced), _within(x, unreduced)], make, start=starts, nanoseconds=cost)
 
 
 def _along(values: Shape, axes: Sequence[int]) -> Shape:

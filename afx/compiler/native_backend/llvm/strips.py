@@ -250,8 +250,8 @@ def _offset(w: Writer, pointer: str, dtype: str, length: int, step: int) -> str:
     index = w.let(f"select {test} {below}, {kind} {w.let(f'add {kind} {index}, {all_of}')}, {kind} {index}")
     outside = w.let(f"icmp uge {kind} {index}, {all_of}")
     w.fault(outside)
-    inside = w.let(f"select {test} {outside}, {kind} {zero}, {kind} {index}")
-    return w.let(f"mul {kind} {inside}, {w.splat('i64', str(step))}")
+    checked = w.let(f"select {test} {outside}, {kind} {zero}, {kind} {index}")
+    return w.let(f"mul {kind} {checked}, {w.splat('i64', str(step))}")
 
 
 def emit_refusal(w: Writer, step: Routine) -> None:

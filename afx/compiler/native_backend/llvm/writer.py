@@ -429,12 +429,12 @@ class Flags:
         """Have this thread flush denormals or not, as another one does."""
         w = self.w
         if self.layout.x86:
-            others = w.let(f"and i32 {self._read_sse()}, {~FLUSH_X86}")
-            self._write(w.let(f"or i32 {others}, {w.let(f'trunc i64 {mode} to i32')}"))
+            state = w.let(f"and i32 {self._read_sse()}, {~FLUSH_X86}")
+            self._write(w.let(f"or i32 {state}, {w.let(f'trunc i64 {mode} to i32')}"))
             return
-        others = w.let(f"and i64 {self._read_fpcr()}, {~FLUSH_ARM}")
+        state = w.let(f"and i64 {self._read_fpcr()}, {~FLUSH_ARM}")
         w.declare("set.fpcr", "declare void @llvm.aarch64.set.fpcr(i64)")
-        w.line(f"call void @llvm.aarch64.set.fpcr(i64 {w.let(f'or i64 {others}, {mode}')})")
+        w.line(f"call void @llvm.aarch64.set.fpcr(i64 {w.let(f'or i64 {state}, {mode}')})")
 
     def _read_fpcr(self) -> str:
         self.w.declare("get.fpcr", "declare i64 @llvm.aarch64.get.fpcr()")

@@ -98,8 +98,8 @@ def _reduce_steps(call: Call, out: Location, x: Location, axes: Shape) -> list[S
         raise UnsupportedError("a reduction in another dtype")
     if x.nbytes == 0:
         return [_nothing_reduced(call.ufunc, out)]
-    kept = iter(out.strides)
-    strides = tuple([0 if a in axes else next(kept) for a in range(len(x.shape))])
+    unreduced = iter(out.strides)
+    strides = tuple([0 if a in axes else next(unreduced) for a in range(len(x.shape))])
     space, (of_x, of_out) = merged(x.shape, [x.strides, strides])
     if list(of_x) != sorted(of_x, reverse=True) or any(s <= 0 for s in of_x):
         raise UnsupportedError("a reduction of an array that is not in row-major order")
@@ -358,8 +358,8 @@ def _fold(b: BlockBuilder, call: Call, x: Operand, ufunc: str, axes: Shape) -> N
     out = call.outputs[0]
     space = (b.locations[x.index] if isinstance(x, Buffer) else b.location(x)).shape
     location = b.own(out.index, out.shape, b.dtype(out))
-    kept = iter(location.strides)
-    strides = tuple([0 if axis in axes else next(kept) for axis in range(len(space))])
+    unreduced = iter(location.strides)
+    strides = tuple([0 if axis in axes else next(unreduced) for axis in range(len(space))])
     k, group = b.group_of(space, [x], call.error_state, tuple([s == 0 for s in strides]))
     group.folds.append((b.value(group, k, x), ufunc, Ref(location.owner, location.dtype, 0, strides)))
     group.writes.append(location.owner)
@@ -406,19 +406,19 @@ def index(
         raise UnsupportedError(f"a scattered sum of {whole.dtype}")
     common = broadcast_shapes([i.shape for i in indices])
     assert common is not None
-    count, behind = len(indices), axis + len(indices)
-    space: Shape = (*whole.shape[:axis], *common, *whole.shape[behind:])
+    count, stop = len(indices), axis + len(indices)
+    space: Shape = (*whole.shape[:axis], *common, *whole.shape[stop:])
     if 0 in space and 0 not in common:  # indices are looked at all the same
         raise UnsupportedError("no elements at indices")
-    lead, rest = (0,) * axis, (0,) * (len(whole.shape) - behind)
-    strides: Shape = (*whole.strides[:axis], *(0,) * len(common), *whole.strides[behind:])
+    lead, rest = (0,) * axis, (0,) * (len(whole.shape) - stop)
+    strides: Shape = (*whole.strides[:axis], *(0,) * len(common), *whole.strides[stop:])
     locations = [Ref(i.owner, i.dtype, i.offset, (*lead, *broadcast(i, common), *rest)) for i in indices]
     refs = [part.over(space), Ref(whole.owner, whole.dtype, whole.offset, strides), *locations]
     space, joined = merged(space, [ref.strides for ref in refs])
-    first, second, *others = [attrs.evolve(ref, strides=s) for ref, s in zip(refs, joined, strict=True)]
+    first, second, *of_indices = [attrs.evolve(ref, strides=s) for ref, s in zip(refs, joined, strict=True)]
     ends = (second, first) if kind == "gather" else (first, second)
     sizes = (*whole.strides[axis : axis + count], *whole.shape[axis : axis + count])
-    return Routine(kind, space, (*others, *ends), sizes, quiet)
+    return Routine(kind, space, (*of_indices, *ends), sizes, quiet)
 
 
 def accumulate(

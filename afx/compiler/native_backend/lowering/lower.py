@@ -364,8 +364,8 @@ class _Splitter:
 
     def _piece(self, run: Sequence[Instruction]) -> Call:
         """Return the call of a kernel that stands for a run."""
-        inside, made = set(self._run), {b.index: b for i in run for b in made_by(i)}
-        outs = tuple([b for k, b in made.items() if not self._uses.get(k, set()) <= inside])
+        positions, made = set(self._run), {b.index: b for i in run for b in made_by(i)}
+        outs = tuple([b for k, b in made.items() if not self._uses.get(k, set()) <= positions])
         if not outs:
             raise UnsupportedError("a run that leaves nothing")
         given = [k for k in dict.fromkeys([self._owner(index) for i in run for index in reads_of(i)]) if k not in made]
@@ -626,10 +626,10 @@ def _in_turns(
         rotates: whether carries may exchange their memory.
     """
     pairs = [(first + k, following + k, p.nbytes) for k, p in enumerate(carry)]
-    block, kept = keep_in_place(body.block, pairs)
+    block, in_place = keep_in_place(body.block, pairs)
     block, partners = rotate_carries(block, pairs) if rotates else (block, {})
     other = [
-        p if k in kept else carry[partners[k]] if k in partners else b.temporary(p.shape, p.dtype)
+        p if k in in_place else carry[partners[k]] if k in partners else b.temporary(p.shape, p.dtype)
         for k, p in enumerate(carry)
     ]
     return attrs.evolve(body, block=block), other

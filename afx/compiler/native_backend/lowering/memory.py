@@ -304,7 +304,7 @@ def keep_in_place(block: Block, carries: Sequence[tuple[int, int, int]]) -> tupl
         block: the body.
         carries: for each its parameter, that of the next one, and its bytes.
     """
-    kept: set[int] = set()
+    in_place: set[int] = set()
     touching = _steps_by_root(block)
     for number, (old, new, nbytes) in enumerate(carries):
         writers = touching.get(new, [])
@@ -313,11 +313,11 @@ def keep_in_place(block: Block, carries: Sequence[tuple[int, int, int]]) -> tupl
         first = writers[0]
         if len(writers) > 1 and touching[old][-1] > first:
             continue
-        kept.add(number)
+        in_place.add(number)
         shared = (*block.shared, old, new)
         block = attrs.evolve(block, steps=(*block.steps[:first], *block.steps[first + 1 :]), shared=shared)
         touching = _steps_by_root(block)
-    return block, kept
+    return block, in_place
 
 
 def rotate_carries(block: Block, carries: Sequence[tuple[int, int, int]]) -> tuple[Block, dict[int, int]]:

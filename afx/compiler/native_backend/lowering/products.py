@@ -182,8 +182,8 @@ def _with_fusions(case: _Case, tree: SumTree, wide: Wide, at: Any) -> SumTree | 
     if left is None or right is None:
         return None
     x, y = _numbers(case, SAMPLES)
-    others = [k for k in range(case.lengths[1]) if k not in {*_leaves(tree)}]
-    y[:, others] = 0
+    absent = [k for k in range(case.lengths[1]) if k not in {*_leaves(tree)}]
+    y[:, absent] = 0
     made = case.multiply(x, y)[:, *at] + 0.0
     for kind in KINDS:
         if isinstance({"add": 0, "left": left, "right": right}[kind], tuple):
@@ -439,9 +439,9 @@ def multiply_into(
     if b.multiplications > b.limits.product_block_max_products:
         raise UnsupportedError("a large product, in which no signal is seen")
     if product.outer:
-        inside = [attrs.evolve(ref, strides=ref.strides[1:]) for ref in product.operands]
-        one = _with_orders(b, attrs.evolve(product, space=product.space[1:], operands=tuple(inside)))
-        on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(inside)])
+        of_one = [attrs.evolve(ref, strides=ref.strides[1:]) for ref in product.operands]
+        one = _with_orders(b, attrs.evolve(product, space=product.space[1:], operands=tuple(of_one)))
+        on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(of_one)])
         body = Block(3, (Root(0), Root(1), Root(2)), (attrs.evolve(one, operands=on_params),), 0)
         args = [Arg((ref.root,), ref.strides[0]) for ref in product.operands]
         b.fixed([BlockLoop((Body(body, tuple(args)),), product.outer[0], math.prod(out.shape))], [x, y], [out])

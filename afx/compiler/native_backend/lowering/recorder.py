@@ -319,8 +319,8 @@ def _copy(b: BlockBuilder, call: Call) -> None:
 
 def _apply(b: BlockBuilder, call: Call) -> None:
     """Do as the op's record says: look at a constant, share loops over elements, record the implementation, or call SciPy."""
-    p, (x, *others), (out, *_) = lookup(call.op), call.operands, call.outputs
-    is_number = not others and not isinstance(x, Buffer)
+    p, (x, *rest), (out, *_) = lookup(call.op), call.operands, call.outputs
+    is_number = not rest and not isinstance(x, Buffer)
     if is_number and p.lowering.may_alias and b.look(out, call.op, call.params, b.location(x)):
         pass
     elif p.algebra.canonical in ROLES:

@@ -72,16 +72,16 @@ def fuse_rows(
     waiting = [(item, _row_accesses(item, rows)) for item in units]
     left, counts, fused = set(kept), _count_touches(units), list[Item]()
     while waiting:
-        run, later, behind = _Run(rows, is_shared), list[tuple[Item, list[RowAccess] | None]](), _Touched()
+        run, later, passed = _Run(rows, is_shared), list[tuple[Item, list[RowAccess] | None]](), _Touched()
         for item, accesses in waiting:
-            is_free = not behind.conflicts(item)
+            is_free = not passed.conflicts(item)
             if is_free and accesses is not None and run.take(item, accesses):
                 continue
             if is_free and not run.conflicts(item):
                 fused.append(item)
             else:
                 later.append((item, accesses))
-                behind.add(item)
+                passed.add(item)
         is_worth = any(not isinstance(part.step, Nest) for part in run.parts) if is_shared else len(run.parts) > 1
         outside = left | _touched_outside(run.items, counts)
         tiled = _loop_over_tiles(run.parts, rows, most, outside) if is_worth else None
@@ -186,11 +186,11 @@ def tile_stencils(
         limits: which runs are worth it.
     """
     units, left = _single_steps(items), set(kept)
-    counts, behind = _count_touches(units), set(left)
+    counts, touched_later = _count_touches(units), set(left)
     items_after: list[Item] = []
     end = len(units)
     while end:
-        run = _run(units, end, behind)
+        run = _run(units, end, touched_later)
         begin, roots = end - len(run), {a.ref.root for part in run for a in part.accesses}
         tiled = None
         if len(run) > 1 and sum([sizes[root] for root in roots]) >= limits.tile_min_bytes:
@@ -199,7 +199,7 @@ def tile_stencils(
         if tiled is None:
             begin = end - 1
         items_after.append(units[begin] if tiled is None else tiled)
-        behind.update(*[unit.touched for unit in units[begin:end]])
+        touched_later.update(*[unit.touched for unit in units[begin:end]])
         end = begin
     return items_after[::-1]
 
@@ -283,28 +283,28 @@ def _loop_over_tiles(
         return None
     pairs = {(a.ref.root, a.pitch): None for part in parts for a in part.accesses}
     made = {a.ref.root: (part, a) for part in parts for a in part.accesses if a.writes}
-    kept = {
+    buffers = {
         root: _Rows(part.first + a.shift, part.last + a.shift, a.pitch)
         for root, (part, a) in made.items()
         if root not in outside and a.pitch
     }
-    params = [pair for pair in pairs if pair[0] not in kept]
+    params = [pair for pair in pairs if pair[0] not in buffers]
     args = tuple([Arg((root,), count * pitch) for root, pitch in params])
-    bodies = tuple([Body(_tile(parts, n, params, kept), args) for n in (count, rows % count) if n])
+    bodies = tuple([Body(_tile(parts, n, params, buffers), args) for n in (count, rows % count) if n])
     loop = BlockLoop(bodies, -(-rows // count), widest * rows)
-    return Item([loop], {root for root, _ in params}, [root for root in made if root not in kept], loop.arena_bytes)
+    return Item([loop], {root for root, _ in params}, [root for root in made if root not in buffers], loop.arena_bytes)
 
 
-def _tile(parts: Sequence[_Part], count: int, params: Sequence[tuple[int, int]], kept: dict[int, _Rows]) -> Block:
+def _tile(parts: Sequence[_Part], count: int, params: Sequence[tuple[int, int]], buffers: dict[int, _Rows]) -> Block:
     """Return the block that runs steps on the rows of one tile."""
-    numbers, own = {pair: k for k, pair in enumerate(params)}, {root: len(params) + k for k, root in enumerate(kept)}
-    sizes = {own[root]: rows.pitch * (count + rows.last - rows.first) for root, rows in kept.items()}
+    numbers, own = {pair: k for k, pair in enumerate(params)}, {root: len(params) + k for k, root in enumerate(buffers)}
+    sizes = {own[root]: rows.pitch * (count + rows.last - rows.first) for root, rows in buffers.items()}
 
     def on_tile(part: _Part) -> Step:
         pitches = iter([a.pitch for a in part.accesses])
 
         def moved(ref: Ref) -> Ref:
-            pitch, rows = next(pitches), kept.get(ref.root)
+            pitch, rows = next(pitches), buffers.get(ref.root)
             root = numbers[ref.root, pitch] if rows is None else own[ref.root]
             return attrs.evolve(ref, root=root, offset=ref.offset + (part.first - (rows.first if rows else 0)) * pitch)
 

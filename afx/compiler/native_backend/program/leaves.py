@@ -82,8 +82,8 @@ class Nest(Leaf):
     @property
     def folds_rows(self) -> bool:
         """Whether each of its folds reduces the same axes, the last ones, and not the first one: then rows are apart."""
-        kept = {tuple(map(bool, ref.strides)) for *_, ref in self.folds}
-        (pattern,) = kept if len(kept) == 1 else ((),)
+        patterns = {tuple(map(bool, ref.strides)) for *_, ref in self.folds}
+        (pattern,) = patterns if len(patterns) == 1 else ((),)
         return bool(pattern) and pattern[0] and not pattern[-1] and list(pattern) == sorted(pattern, reverse=True)
 
     @property
@@ -149,14 +149,14 @@ class Nest(Leaf):
 
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the loop over its elements."""
-        inside = self._inside(names)
+        body = self._inside(names)
         if not self.space:
-            return inside
+            return body
         notes = [f"ignores {', '.join(self.quiet)}"] if self.quiet else []
         notes += ["shared by threads"] if self.is_cut else []
         comment = f"  # {', '.join(notes)}" if notes else ""
         axes = ", ".join(axis_names(len(self.space)))
-        return [f"for {axes} in {join_lengths(self.space)}:{comment}", *["    " + line for line in inside]]
+        return [f"for {axes} in {join_lengths(self.space)}:{comment}", *["    " + line for line in body]]
 
     def _inside(self, names: Names) -> list[str]:
         rank, texts, lines = len(self.space), [""] * len(self.values), list[str]()
@@ -446,7 +446,7 @@ class Routine(Leaf):
 
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the call."""
-        *others, x, out = [names[ref.root] for ref in self.operands]
-        words = {"x": x, "others": ", ".join(others), "all": ", ".join([*others, x])}
+        *indices, x, out = [names[ref.root] for ref in self.operands]
+        words = {"x": x, "others": ", ".join(indices), "all": ", ".join([*indices, x])}
         space = join_lengths(self.space) or "1"
         return [FORMS[self.name].text.format(out=out, space=space, sizes=self.sizes, **words)]

@@ -250,9 +250,9 @@ def merged(space: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
     >>> merged((2, 1, 3), [(12, 12, 4), (0, 0, 4)])
     ((2, 3), [(12, 4), (0, 4)])
     """
-    kept = [axis for axis, n in enumerate(space) if n != 1]
+    axes = [axis for axis, n in enumerate(space) if n != 1]
     lengths, steps = list[int](), list[list[int]]([] for _ in strides)
-    for axis in kept:
+    for axis in axes:
         n = space[axis]
         if lengths and all(own[-1] == s[axis] * n for own, s in zip(steps, strides, strict=True)):
             lengths[-1] *= n

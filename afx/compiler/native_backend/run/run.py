@@ -444,13 +444,13 @@ def tell(errors: int) -> None:
         FloatingPointError: the caller wants these errors raised.
     """
     state: dict[str, Any] = {**np.geterr()}
-    for flag, kind, words in ERRORS:
+    for flag, kind, error in ERRORS:
         if errors & flag:
-            _tell(state[kind], flag, words)
+            _tell(state[kind], flag, error)
 
 
-def _tell(mode: str, flag: int, words: str) -> None:
-    message = f"{words} encountered in a compiled call that donates its arguments"
+def _tell(mode: str, flag: int, error: str) -> None:
+    message = f"{error} encountered in a compiled call that donates its arguments"
     handler: Any = np.geterrcall()
     if mode == "raise":
         raise FloatingPointError(message)
@@ -459,6 +459,6 @@ def _tell(mode: str, flag: int, words: str) -> None:
     elif mode == "print":
         sys.stderr.write(f"Warning: {message}\n")
     elif mode == "call":
-        handler(words, flag)
+        handler(error, flag)
     elif mode == "log":
         handler.write(f"Warning: {message}\n")

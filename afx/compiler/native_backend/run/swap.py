@@ -252,11 +252,11 @@ class Waiting:
         if self._has_looked:
             return False
         self._has_looked = True
-        kept = _load_start().look(code.job, self._trusts)
-        if kept is not None:
-            is_slower = kept.made is None
-            code.become(Trusted() if is_slower else _link(code.job, kept.made, "", is_tried=kept.is_tried))
-        return kept is not None
+        cached = _load_start().look(code.job, self._trusts)
+        if cached is not None:
+            is_slower = cached.made is None
+            code.become(Trusted() if is_slower else _link(code.job, cached.made, "", is_tried=cached.is_tried))
+        return cached is not None
 
 
 class Compiling:

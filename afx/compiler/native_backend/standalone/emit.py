@@ -286,7 +286,7 @@ def _equations(graph: Graph) -> Iterator[Equation]:
     for eq in graph.equations:
         yield eq
         for _, value in eq.params:
-            for held in (value, getattr(value, "graph", None), getattr(value, "body", None)):
-                inner = getattr(held, "graph", held)
+            for member in (value, getattr(value, "graph", None), getattr(value, "body", None)):
+                inner = getattr(member, "graph", member)
                 if isinstance(inner, Graph):
                     yield from _equations(inner)
