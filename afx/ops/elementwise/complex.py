@@ -13,11 +13,11 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import real_dtype
-from afx.core.primitive import Params, Primitive, record_into
+from afx.core.primitive import Params, Primitive, Value, record_into
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
 from afx.ops._kinds.elementwise import nondifferentiable
-from afx.ops._kinds.linear import batch_unchanged, linear
+from afx.ops._kinds.linear import batch_unchanged, linear, with_batch_axis
 from afx.ops.creation.creation import as_array, zeros_like
 from afx.ops.elementwise.comparison import equal, not_equal
 from afx.ops.elementwise.trigonometry import atan2, rad2deg
@@ -101,7 +101,12 @@ def _join_abstract(re: Aval, im: Aval) -> Aval:
     return Aval(re.shape, np.result_type(re.dtype, np.complex64))
 
 
-join_parts_p: Primitive = nondifferentiable("join_parts", _join, _join_abstract, native=_join_native)
+def _join_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], _params: Params) -> Value:
+    re, im = (with_batch_axis(size, x, b) for x, b in zip(xs, batched, strict=True))
+    return join_parts(re, im)
+
+
+join_parts_p: Primitive = nondifferentiable("join_parts", _join, _join_abstract, batch=_join_batch, native=_join_native)
 
 
 @register_function

@@ -152,14 +152,15 @@ def rgamma(x: ArrayLike) -> Array:
     return bind1(rgamma_p, x)
 
 
-def _rgamma_slope(z: Array, x: Array) -> Array:
+def rgamma_slope(z: Array, x: Array) -> Array:
+    """Return the derivative of ``z = 1 / gamma(x)``, by reflection below a half."""
     left = x < 0.5
     y = where(left, x, 0)  # by reflection: Γ(1 - x) sin(πx) / π
     reflected = gamma(1 - y) * (cos(math.pi * y) - digamma(1 - y) * sin(math.pi * y) / math.pi)
     return where(left, reflected, -z * digamma(where(left, 1, x)))
 
 
-rgamma_p: Primitive = unary("rgamma", scipy("rgamma"), _rgamma_slope, kinds="f", promotes_to_float=True)
+rgamma_p: Primitive = unary("rgamma", scipy("rgamma"), rgamma_slope, kinds="f", promotes_to_float=True)
 
 
 @register_function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,15 +16,18 @@ from afx.core.tracing.tracer import bind1, bind2, bind_single
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import binary, unary
 from afx.ops._kinds.special import check_order, parametric, scipy
-from afx.ops.creation.creation import as_array, asarray
+from afx.ops.creation.creation import as_array, asarray, zeros_like
+from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import exp, log, log1p
 from afx.ops.elementwise.comparison import where
+from afx.ops.elementwise.complex import imag, real
+from afx.ops.elementwise.floating_point import floor
 from afx.ops.elementwise.trigonometry import cos, sin
 from afx.ops.manipulation.join import stack
 from afx.ops.special._quadrature import double, integral
 from afx.ops.special.bessel import jv
 from afx.ops.special.errors import ROOT2, ROOTPI, erf
-from afx.ops.special.gamma import digamma, digamma_gap, gammaln
+from afx.ops.special.gamma import digamma, digamma_gap, gamma, gammaln, rgamma_slope
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -170,8 +174,13 @@ def _untransform(y: Any, power: Any) -> Any:
     return y * _log1prel(y * power, order=0)
 
 
-def _undo_by_power(y: Array, power: Array) -> Array:
-    return y * y * _log1prel_of_order(y * power, 1)
+def _undo_by_power(number: Array, y: Array, power: Array) -> Array:
+    t = where(number == 0, 0, y * power)  # the end of the range, where the logarithm's slope is infinite
+    far = abs_(t) > 1  # where the square of y may be too large
+    near, size, divisor = where(far, 0, y), where(far, t, 1), where(far, power, 1)
+    return number * where(
+        far, (y / (1 + size) - log1p(size) / divisor) / divisor, near * near * _log1prel_of_order(where(far, 0, t), 1)
+    )
 
 
 def _boxcox(x: Any, power: Any) -> Any:
@@ -209,7 +218,7 @@ boxcox1p_p: Primitive = binary(
 inv_boxcox_p: Primitive = binary(
     "inv_boxcox",
     double(_inv_boxcox),
-    (lambda z, y, power: z / (1 + y * power), lambda z, y, power: z * _undo_by_power(y, power)),
+    (lambda z, _y, power: z ** (1 - power), _undo_by_power),
     kinds="f",
     promotes_to_float=True,
     domain=(0.2, 2.0),
@@ -217,7 +226,7 @@ inv_boxcox_p: Primitive = binary(
 inv_boxcox1p_p: Primitive = binary(
     "inv_boxcox1p",
     double(_inv_boxcox1p),
-    (lambda z, y, power: (1 + z) / (1 + y * power), lambda z, y, power: (1 + z) * _undo_by_power(y, power)),
+    (lambda z, _y, power: (1 + z) ** (1 - power), lambda z, y, power: _undo_by_power(1 + z, y, power)),
     kinds="f",
     promotes_to_float=True,
     domain=(0.2, 2.0),
@@ -271,7 +280,7 @@ owens_t_p: Primitive = binary(
     scipy("owens_t"),
     (
         lambda _z, h, a: exp(-0.5 * h * h) * erf(a * h / ROOT2) * (-0.5 / (ROOT2 * ROOTPI)),
-        lambda _z, h, a: exp(-0.5 * h * h * (1 + a * a)) / (1 + a * a) * (0.5 / math.pi),
+        lambda _z, h, a: exp(-0.5 * (h * h + (h * a) ** 2)) / (1 + a * a) * (0.5 / math.pi),
     ),
     kinds="f",
     promotes_to_float=True,
@@ -290,11 +299,43 @@ def wofz(x: ArrayLike) -> Array:
     >>> wofz(1j).round(4)
     Array(0.4276+0.j, dtype=complex64)
     """
-    y = as_array(x)
-    return bind1(wofz_p, y if y.dtype.kind == "c" else y * 1.0 + 0j)
+    z = as_array(x)
+    parts = (real(z), imag(z)) if z.dtype.kind == "c" else (z, zeros_like(z))
+    return bind2(faddeeva_real_p, *parts) + bind2(faddeeva_imag_p, *parts) * 1j
 
 
-wofz_p: Primitive = unary("wofz", scipy("wofz"), lambda z, x: -2 * x * z + 2j / ROOTPI, kinds="c")
+def _faddeeva(part: str) -> Callable[..., Any]:
+    def compute(x: Any, y: Any) -> Any:
+        return getattr(scipy("wofz")(x + 1j * y), part)
+
+    return double(compute)
+
+
+def _real_slope(x: Array, y: Array) -> Array:
+    """Return the real part of the derivative, ``-2zw + 2i/√π``."""
+    return -2 * (x * bind2(faddeeva_real_p, x, y) - y * bind2(faddeeva_imag_p, x, y))
+
+
+def _imag_slope(x: Array, y: Array) -> Array:
+    return 2 / ROOTPI - 2 * (x * bind2(faddeeva_imag_p, x, y) + y * bind2(faddeeva_real_p, x, y))
+
+
+faddeeva_real_p: Primitive = binary(
+    "faddeeva_real",
+    _faddeeva("real"),
+    (lambda _z, x, y: _real_slope(x, y), lambda _z, x, y: -_imag_slope(x, y)),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(-0.5, 2.0),
+)
+faddeeva_imag_p: Primitive = binary(
+    "faddeeva_imag",
+    _faddeeva("imag"),
+    (lambda _z, x, y: _imag_slope(x, y), lambda _z, x, y: _real_slope(x, y)),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(-0.5, 2.0),
+)
 
 
 # --- Gamma's kin: rising factorials, binomial coefficients, Bernoulli's numbers
@@ -329,10 +370,30 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     return bind2(poch_p, z, m)
 
 
+def _is_pole(z: Array) -> Array:
+    """Tell where the gamma function has poles."""
+    return (z <= 0) & (z == floor(z))
+
+
+def _poch_by_z(y: Array, z: Array, m: Array) -> Array:
+    """Return the slope, at poles of ``gamma(z)`` by that of its reciprocal, and by reflection where both are poles."""
+    pole = _is_pole(z)
+    both = pole & _is_pole(z + m)
+    alone = (pole | (y == 0)) & ~both
+    at = where(alone, z, 0)
+    beside, step = where(both, 1 - z, where(alone, 1, z)), where(both, -m, m)
+    return where(alone, gamma(where(alone, at + m, 1)) * rgamma_slope(0 * at, at), y * digamma_gap(beside, step))
+
+
+def _poch_by_m(y: Array, z: Array, m: Array) -> Array:
+    pole = _is_pole(z + m)
+    return where(pole, math.inf, where(y == 0, 0, y * digamma(where(pole | (y == 0), 1, z + m))))
+
+
 poch_p: Primitive = binary(
     "poch",
     scipy("poch"),
-    (lambda y, z, m: y * digamma_gap(z, m), lambda y, z, m: y * digamma(z + m)),
+    (_poch_by_z, _poch_by_m),
     kinds="f",
     promotes_to_float=True,
     domain=(0.2, 4.0),
@@ -400,23 +461,31 @@ def bernoulli(n: int, *, dtype: DTypeLike | None = None) -> Array:
 # --- Hypergeometric functions and harmonics of static parameters
 
 
+LARGEST_PARAMETER = 1e6  # beyond it SciPy's series may go on for ever
+
+
 def _number(value: Any, who: str, name: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{who}: {name} is one static number: got {value}; pass a Python number") from error
+    if not abs(number) <= LARGEST_PARAMETER:
+        raise ArgumentError(
+            f"{who}: {name} is at most {LARGEST_PARAMETER:.0e} in size: got {number}; give a smaller one"
+        )
+    return number
 
 
 def hyp1f1(a: float, b: float, x: ArrayLike) -> Array:
     """Return Kummer's hypergeometric function ``₁F₁(a; b; x)``, differentiable by x; needs the extra ``scipy``.
 
     Args:
-        a: a Python number.
-        b: a Python number.
+        a: a Python number, at most a million in size.
+        b: a Python number, likewise.
         x: any shape.
 
     Raises:
-        ArgumentError: a or b is not a number.
+        ArgumentError: a or b is not such a number.
         MissingExtraError: SciPy is not installed.
 
     >>> hyp1f1(1.0, 2.0, 1.0).round(4)
@@ -429,12 +498,16 @@ def _ratio(numerator: float, denominator: float) -> float:
     return numerator / denominator if denominator else math.nan
 
 
+LARGEST_KUMMER = 1e9  # beyond it the function is infinite, of which SciPy's does not tell
+
+
 def _hyp1f1(x: Any, *, a: float, b: float) -> Any:
-    return scipy("hyp1f1")(a, b, x)
+    is_polynomial = a <= 0 and a.is_integer()
+    return scipy("hyp1f1")(a, b, np.minimum(x, 1e300 if is_polynomial else LARGEST_KUMMER))
 
 
 def _hyp1f1_slope(_z: Array, x: Array, *, a: float, b: float) -> Array:
-    return _ratio(a, b) * hyp1f1(a + 1, b + 1, x)
+    return _ratio(a, b) * bind_single(hyp1f1_p, x, a=a + 1, b=b + 1)
 
 
 hyp1f1_p: Primitive = parametric("hyp1f1", double(_hyp1f1), (_hyp1f1_slope,), {"a": 0.5, "b": 1.5})
@@ -444,13 +517,13 @@ def hyp2f1(a: float, b: float, c: float, x: ArrayLike) -> Array:
     """Return Gauss's hypergeometric function ``₂F₁(a, b; c; x)``, differentiable by x; needs the extra ``scipy``.
 
     Args:
-        a: a Python number.
-        b: a Python number.
-        c: a Python number.
+        a: a Python number, at most a million in size.
+        b: a Python number, likewise.
+        c: a Python number, likewise.
         x: any shape, at most 1.
 
     Raises:
-        ArgumentError: a, b or c is not a number.
+        ArgumentError: a, b or c is not such a number.
         MissingExtraError: SciPy is not installed.
 
     >>> hyp2f1(1.0, 1.0, 2.0, 0.5).round(4)
@@ -465,7 +538,7 @@ def _hyp2f1(x: Any, *, a: float, b: float, c: float) -> Any:
 
 
 def _hyp2f1_slope(_z: Array, x: Array, *, a: float, b: float, c: float) -> Array:
-    return _ratio(a * b, c) * hyp2f1(a + 1, b + 1, c + 1, x)
+    return _ratio(a * b, c) * bind_single(hyp2f1_p, x, a=a + 1, b=b + 1, c=c + 1)
 
 
 hyp2f1_p: Primitive = parametric(
@@ -511,7 +584,7 @@ def _harmonic_slope(_z: Array, theta: Array, *, n: int, m: int) -> Array:
     """Return half the difference of both neighbours of order: no division by the sine."""
     above = bind_single(harmonic_p, theta, n=n, m=m + 1) * math.sqrt((n - m) * (n + m + 1)) if m < n else 0 * theta
     below = bind_single(harmonic_p, theta, n=n, m=m - 1) * math.sqrt((n + m) * (n - m + 1)) if m > -n else 0 * theta
-    return (above - below) * 0.5
+    return (above - below) * where(sin(theta) < 0, -0.5, 0.5)  # beyond the poles SciPy's meridians turn back
 
 
 harmonic_p: Primitive = parametric("harmonic", double(_harmonic), (_harmonic_slope,), {"n": 2, "m": 1})

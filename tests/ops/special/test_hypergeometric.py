@@ -132,6 +132,12 @@ def test_values_and_derivatives_beside_mpmath(name: str) -> None:
     assert np.isnan(np.asarray(own(*[np.full(1, np.nan) for _ in xs]))).all()
 
 
+def test_hypergeometric_functions_of_large_arguments_end() -> None:
+    """SciPy's goes on for ever where the function is infinite."""
+    x = np.array([1e15, 1e300, np.inf, -1e300])
+    np.testing.assert_array_equal(np.asarray(special.hyp1f1(0.5, 1.5, x)), [np.inf, np.inf, np.inf, 0.0])
+
+
 def test_second_derivatives_of_the_dilogarithm_at_one() -> None:
     """Nothing is lost where numerator and denominator are both 0."""
     slope = afx.elementwise_grad(afx.elementwise_grad(special.spence))
@@ -184,6 +190,7 @@ def test_bernoulli_numbers_and_bessel_functions_of_all_orders() -> None:
         (lambda: special.bernoulli(-1), "bernoulli: the order is an integer, 0 or more: got -1"),
         (lambda: special.hyp1f1(np.ones(2), 1, 1.0), "hyp1f1: a is one static number"),
         (lambda: special.hyp2f1(1, 1, "c", 1.0), "hyp2f1: c is one static number"),
+        (lambda: special.hyp1f1(1e15, 3.0, -1.0), "hyp1f1: a is at most 1e\\+06 in size"),
         (lambda: special.sph_harm_y(1, 2, 0.0, 0.0), "sph_harm_y: the order is at most the degree: got n=1, m=2"),
         (lambda: special.comb(5, 2, exact=True), "call math.comb"),
         (lambda: special.bessel_jn(1.0, v=-1), "bessel_jn: the order is an integer"),
