@@ -17,12 +17,14 @@ pytest.importorskip("llvmlite", reason="machine code is an extra")
 ROOT = Path(__file__).parents[2]
 
 
-def test_digests_are_those_of_the_guide() -> None:
+def test_digests_are_those_of_the_guide_and_readme() -> None:
     """One call of each program."""
     text = (ROOT / "examples" / "guides" / "one_hash.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for name, (program, argument) in PROGRAMS.items():
         found = digest(afx.jit(program, backend="portable")(argument))
         assert f"{found}  {name}" in text
+        assert f"`{found}` of {name}" in " ".join(readme.split())
 
 
 @pytest.mark.skipif(not IS_X86, reason="the machines are kinds of x86-64")
