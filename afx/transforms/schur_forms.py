@@ -97,9 +97,10 @@ def _bind(name: str, a: ArrayLike, output: str) -> tuple[Array, Array]:
             "or afx.stop_gradient where none is wanted"
         )
 
-    run: Callable[[Array], tuple[Array, Array]] = custom_jvp(
-        lambda x: bind(unitary_form_p, x, name=name, output=output), refuse
-    )
+    def form(x: Array) -> Any:
+        return bind(unitary_form_p, x, name=name, output=output)
+
+    run: Callable[[Array], tuple[Array, Array]] = custom_jvp(form, refuse)
     return run(x)
 
 

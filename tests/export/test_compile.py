@@ -200,9 +200,8 @@ def test_a_function_of_several_numbers_is_no_callback_of_scipy() -> None:
 
 # -- what cannot leave, and what is given wrongly --
 REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
-    "a sort": (lambda x: afx.sort(x), (np.ones(3),), "sort"),
     "an integral": (lambda x: special.expi(x), (np.ones(3),), "expi"),
-    "an eigenvalue": (lambda x: afx.linalg.eigvalsh(x), (np.eye(3),), "eigvalsh|eigh"),
+    "an eigenvalue": (lambda x: afx.linalg.eigvals(x), (np.eye(3),), "eig"),
 }
 
 
@@ -217,7 +216,7 @@ def test_what_cannot_leave_is_refused_by_name(what: str) -> None:
 def test_the_refusal_names_the_users_line() -> None:
     """The line of this file where the operation stands is in the message."""
     with pytest.raises(ExportError, match=r"test_compile\.py:\d+"):
-        export.compile(lambda x: afx.sort(x) + 1.0, np.ones(3), name="refused")
+        export.compile(lambda x: special.expi(x) + 1.0, np.ones(3), name="refused")
 
 
 def test_faults_are_errors() -> None:

@@ -315,3 +315,55 @@ def plain(x: Any) -> Any:
 def arrays(results: Any) -> tuple[Any, ...]:
     """Return NumPy's results as plain arrays."""
     return tuple([np.asarray(x) for x in results])
+
+
+# -- singular values --
+def svd_by_lapack(a: Any, *, full: bool = False) -> tuple[Any, Any, Any]:
+    """Return NumPy's singular value decomposition, and nan of matrices with infinities: LAPACK's iteration may never end.
+
+    Raises:
+        numpy.linalg.LinAlgError: a matrix holds nan.
+    """
+    infinite = _infinite(a)
+    if infinite is None:
+        u, s, vh = np.linalg.svd(a, full_matrices=full)
+        return plain(u), plain(s), plain(vh)
+    u, s, vh = np.linalg.svd(np.where(infinite, 0, a), full_matrices=full)
+    return np.where(infinite, np.nan, u), np.where(infinite[..., 0], np.nan, s), np.where(infinite, np.nan, vh)
+
+
+def singular_values_by_lapack(a: Any) -> Any:
+    """Return NumPy's singular values, and nan of matrices with infinities.
+
+    Raises:
+        numpy.linalg.LinAlgError: a matrix holds nan.
+    """
+    infinite = _infinite(a)
+    if infinite is None:
+        return np.linalg.svd(a, compute_uv=False)
+    return np.where(infinite[..., 0], np.nan, np.linalg.svd(np.where(infinite, 0, a), compute_uv=False))
+
+
+def pinv_by_lapack(a: Any, cutoff: float) -> Any:
+    """Return NumPy's pseudo-inverses, and nan of matrices with infinities.
+
+    Raises:
+        numpy.linalg.LinAlgError: a matrix holds nan.
+    """
+    infinite = _infinite(a)
+    if infinite is None:
+        return plain(np.linalg.pinv(a, cutoff))
+    return np.where(infinite.swapaxes(-1, -2), np.nan, np.linalg.pinv(np.where(infinite, 0, a), cutoff))
+
+
+def finite_matrices(xp: Recorder, a: Any) -> Any:
+    """Return an operand for LAPACK's singular values in machine code; with infinities, the call is left to NumPy's plan."""
+    infinite = xp.ufunc("isinf", a)
+    xp.refuse_where(infinite)
+    return xp.matrix(xp.where(infinite, 0.0, a))
+
+
+def _infinite(a: Any) -> Any:
+    """Return which matrices hold infinities; None if none does."""
+    is_infinite = np.isinf(a).any(axis=(-2, -1), keepdims=True)
+    return is_infinite if is_infinite.any() else None

@@ -81,7 +81,7 @@ imag_p: Primitive = linear(
 
 
 @register_function
-def join_parts(re: ArrayLike, im: ArrayLike) -> Array:
+def join_parts(re: Array, im: Array) -> Array:
     """Return complex numbers of their parts, float arrays of one shape and dtype: what plans write; it has no derivative."""
     return bind_single(join_parts_p, re, im)
 

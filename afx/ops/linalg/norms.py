@@ -19,13 +19,17 @@ from afx.ops._kinds.matrix import (
     adjoint,
     choice,
     conjugate,
+    finite_matrices,
     floating,
     hermitian,
     matrices,
     matrix_op,
+    pinv_by_lapack,
     plain,
     promote_pair,
+    singular_values_by_lapack,
     square,
+    svd_by_lapack,
     symmetrize_lower,
     transposed,
 )
@@ -193,7 +197,7 @@ def _polar_abstract(a: Aval, *, partial: bool) -> Aval:
 
 
 def _polar_run(a: Any, *, partial: bool) -> Any:
-    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    u, s, vh = svd_by_lapack(a)
     if partial:
         u = u * (s != 0)[..., None, :]
     return u @ vh
@@ -324,7 +328,7 @@ def _nuclear_abstract(a: Aval) -> Aval:
 
 
 def _nuclear_run(a: Any) -> Any:
-    return np.sum(np.linalg.svd(a, compute_uv=False), axis=-1)
+    return np.sum(singular_values_by_lapack(a), axis=-1)
 
 
 def _nuclear_push(t: Array, z: Any, a: Array) -> Array:
@@ -337,7 +341,7 @@ def _nuclear_pull(ct: Array, z: Any, a: Array) -> Array:
 
 def _nuclear_native(xp: Recorder, out: Any, a: Any) -> None:
     s = xp.new((*a.shape[:-2], min(a.shape[-2:])), np.float64)
-    xp.call("linalg.svd", [xp.matrix(a)], [s])
+    xp.call("linalg.svd", [finite_matrices(xp, a)], [s])
     xp.give(out, xp.reduce("add", xp.cast(s, out.dtype), s.ndim - 1))
 
 
@@ -571,7 +575,7 @@ def _abstract_lstsq(a: Aval, *, rcond: float) -> Aval:
 
 
 def _run(a: Any, *, rcond: float) -> Any:
-    return plain(np.linalg.pinv(a, rcond))
+    return pinv_by_lapack(a, rcond)
 
 
 def _push_lstsq(t: Array, z: Array, a: Array, *, rcond: float) -> Array:
@@ -596,7 +600,7 @@ def _native_pinv(xp: Recorder, out: Any, a: Any, *, rcond: float) -> None:
     m, n = a.shape[-2:]
     k, lead = min(m, n), a.shape[:-2]
     u, s, vh = [xp.new((*lead, *core), np.float64) for core in ((m, k), (k,), (k, n))]
-    xp.call("linalg.svd_s", [xp.matrix(a)], [u, s, vh])
+    xp.call("linalg.svd_s", [finite_matrices(xp, a)], [u, s, vh])
     is_large = xp.ufunc("greater", s, xp.ufunc("multiply", s[..., :1], rcond))
     inverses = xp.where(is_large, xp.ufunc("divide", 1.0, xp.where(is_large, s, 1.0)), 0.0)
     scaled, z = xp.new(u.shape, np.float64), xp.new((*lead, n, m), np.float64)

@@ -20,6 +20,7 @@ from afx.ops._kinds.matrix import (
     arrays,
     by_lapack,
     column,
+    finite_matrices,
     floating,
     matrix_op,
     matrix_pair_op,
@@ -28,6 +29,7 @@ from afx.ops._kinds.matrix import (
     right_sides,
     solution_aval,
     square,
+    svd_by_lapack,
     transposed,
 )
 from afx.ops.elementwise.complex import imag, real
@@ -436,7 +438,7 @@ def _cofactors_run(a: Any, *ts: Any) -> Any:
         cofactors = _cofactors_by_inverse(a)
         if cofactors is not None:
             return cofactors
-    u, s, vh = np.linalg.svd(a)
+    u, s, vh = svd_by_lapack(a)
     phase = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
     inner = _cofactors_of_diagonal(
         s, None if not ts else u.conj().swapaxes(-1, -2) @ ts[0] @ vh.conj().swapaxes(-1, -2)
@@ -515,7 +517,7 @@ def _cofactors_native(xp: Recorder, out: Any, a: Any, *ts: Any) -> None:
         xp.refuse("singular values")
     n, lead = a.shape[-1], a.shape[:-2]
     u, s, vh = [xp.new((*lead, *core), np.float64) for core in ((n, n), (n,), (n, n))]
-    xp.call("linalg.svd_s", [xp.matrix(a)], [u, s, vh])
+    xp.call("linalg.svd_s", [finite_matrices(xp, a)], [u, s, vh])
     phases = [xp.new(lead, np.float64) for _ in range(2)]
     for x, phase in zip((u, vh), phases, strict=True):
         xp.call("linalg.det", [x], [phase], refuses=False)

@@ -21,6 +21,7 @@ from afx.ops._kinds.matrix import (
     diag_embed,
     divide_by_gaps,
     either,
+    finite_matrices,
     floating,
     hermitian,
     inverse_or_zero,
@@ -31,7 +32,9 @@ from afx.ops._kinds.matrix import (
     matrix_op,
     plain,
     row,
+    singular_values_by_lapack,
     square,
+    svd_by_lapack,
     symmetrize_lower,
     transposed,
 )
@@ -383,30 +386,11 @@ def _abstract(a: Aval, *, full: bool) -> tuple[Aval, Aval, Aval]:
 
 
 def _run(a: Any, *, full: bool) -> Any:
-    infinite = _infinite(a)
-    if infinite is None:
-        return arrays(np.linalg.svd(a, full_matrices=full))
-    u, s, vh = np.linalg.svd(np.where(infinite, 0, a), full_matrices=full)
-    return tuple([np.where(over, np.nan, x) for over, x in ((infinite, u), (infinite[..., 0], s), (infinite, vh))])
-
-
-def _infinite(a: Any) -> Any:
-    """Return which matrices hold infinities, of which LAPACK's iteration may never end; None if none does."""
-    is_infinite = np.isinf(a).any(axis=(-2, -1), keepdims=True)
-    return is_infinite if is_infinite.any() else None
+    return svd_by_lapack(a, full=full)
 
 
 def _native(xp: Recorder, u: Any, s: Any, vh: Any, a: Any, *, full: bool) -> None:
-    xp.call(
-        "linalg.svd_f" if full else "linalg.svd_s", [xp.matrix(_refuse_infinities(xp, a))], [u, s, vh], quiet=IGNORED
-    )
-
-
-def _refuse_infinities(xp: Recorder, a: Any) -> Any:
-    """Return matrices of finite numbers and nan; with infinities, the call is left to NumPy."""
-    infinite = xp.ufunc("isinf", a)
-    xp.refuse_where(infinite)
-    return xp.where(infinite, 0.0, a)
+    xp.call("linalg.svd_f" if full else "linalg.svd_s", [finite_matrices(xp, a)], [u, s, vh], quiet=IGNORED)
 
 
 def _sums(s: Array) -> Array:
@@ -511,14 +495,11 @@ def _values_abstract(a: Aval) -> Aval:
 
 
 def _values_run(a: Any) -> Any:
-    infinite = _infinite(a)
-    if infinite is None:
-        return np.linalg.svd(a, compute_uv=False)
-    return np.where(infinite[..., 0], np.nan, np.linalg.svd(np.where(infinite, 0, a), compute_uv=False))
+    return singular_values_by_lapack(a)
 
 
 def _values_native(xp: Recorder, s: Any, a: Any) -> None:
-    xp.call("linalg.svd", [xp.matrix(_refuse_infinities(xp, a))], [s], quiet=IGNORED)
+    xp.call("linalg.svd", [finite_matrices(xp, a)], [s], quiet=IGNORED)
 
 
 def _values_push(t: Array, z: Array, a: Array) -> Array:

@@ -365,3 +365,34 @@ def test_singular_values_of_infinities_are_nan(dtype: str) -> None:
                 assert x.dtype == want.dtype
                 assert np.isnan(np.asarray(x)[1]).all()
                 np.testing.assert_allclose(np.abs(x[0]), np.abs(want), rtol=1e-3, atol=1e-3)
+
+
+# LAPACK's dgesdd of OpenBLAS 0.3.29 does not return from this one
+ENDLESS = [[-750.0, 0.3, 0.3], [-np.inf, 2.5, 1e10], [-1e10, 7.0, -1e10], [-1.5, -0.25, 5e-324]]
+BY_SINGULAR_VALUES: dict[str, Callable[[Any], Any]] = {
+    "svd": lambda a: linalg.svd(a, full_matrices=False).S,
+    "svdvals": linalg.svdvals,
+    "pinv": linalg.pinv,
+    "nuclear norm": lambda a: linalg.norm(a, "nuc"),
+    "spectral norm": lambda a: linalg.norm(a, 2),
+    "polar": lambda a: linalg.polar(a).u,
+    "lstsq": lambda a: linalg.lstsq(a, np.ones(4)).x,
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", BY_SINGULAR_VALUES)
+def test_no_iteration_goes_on_without_an_end(name: str) -> None:
+    """Whatever is computed by singular values of a matrix with infinities is nan, in every tier."""
+    fn = BY_SINGULAR_VALUES[name]
+    for run in (fn, afx.jit(fn), afx.jit(fn, backend="native")):
+        assert np.isnan(np.asarray(run(np.array(ENDLESS)))).all()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_derivatives_of_determinants_end_at_infinities() -> None:
+    """A gradient that needs cofactors, which are by singular values, is nan for a matrix with infinities."""
+    x = np.array(ENDLESS)[:3]
+    for backend in ("auto", "native"):
+        gradient = afx.jit(afx.grad(linalg.det), backend=backend)(x)
+        assert np.isnan(np.asarray(gradient)).any()
