@@ -338,8 +338,9 @@ def _schur_op(name: str) -> Primitive:
         double = a.astype(np.result_type(a.dtype, np.float64))  # SciPy warns of what single precision loses
         z: Any = np.empty(a.shape, np.complex128)
         with np.errstate(all="ignore"):
-            for k in np.ndindex(a.shape[:-2]):
-                z[k] = fn(double[k], *params.values())
+            for k in np.ndindex(a.shape[:-2]):  # SciPy's logarithm of infinities goes on without an end
+                is_given = name == "sqrtm" or np.isfinite(double[k]).all()
+                z[k] = fn(double[k], *params.values()) if is_given else np.nan
         if a.dtype.kind == "c":
             return z.astype(a.dtype)
         noise = float(np.finfo(np.float64).eps) * 1e3 * np.abs(z).max(axis=(-2, -1), keepdims=True, initial=0)

@@ -369,7 +369,7 @@ def test_singular_values_of_infinities_are_nan(dtype: str) -> None:
 
 # LAPACK's dgesdd of OpenBLAS 0.3.29 does not return from this one
 ENDLESS = [[-750.0, 0.3, 0.3], [-np.inf, 2.5, 1e10], [-1e10, 7.0, -1e10], [-1.5, -0.25, 5e-324]]
-BY_SINGULAR_VALUES: dict[str, Callable[[Any], Any]] = {
+ITERATED: dict[str, Callable[[Any], Any]] = {
     "svd": lambda a: linalg.svd(a, full_matrices=False).S,
     "svdvals": linalg.svdvals,
     "pinv": linalg.pinv,
@@ -377,14 +377,16 @@ BY_SINGULAR_VALUES: dict[str, Callable[[Any], Any]] = {
     "spectral norm": lambda a: linalg.norm(a, 2),
     "polar": lambda a: linalg.polar(a).u,
     "lstsq": lambda a: linalg.lstsq(a, np.ones(4)).x,
+    "logm": lambda a: linalg.logm(np.diag(a[1:, 0])),
+    "fractional_matrix_power": lambda a: linalg.fractional_matrix_power(np.diag(a[1:, 0]), 0.5),
 }
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", BY_SINGULAR_VALUES)
+@pytest.mark.parametrize("name", ITERATED)
 def test_no_iteration_goes_on_without_an_end(name: str) -> None:
-    """Whatever is computed by singular values of a matrix with infinities is nan, in every tier."""
-    fn = BY_SINGULAR_VALUES[name]
+    """Whatever is computed by singular values, or by Schur's form, of a matrix with infinities is nan, in every tier."""
+    fn = ITERATED[name]
     for run in (fn, afx.jit(fn), afx.jit(fn, backend="native")):
         assert np.isnan(np.asarray(run(np.array(ENDLESS)))).all()
 
