@@ -1,60 +1,54 @@
-"""One hash everywhere: a network, an orbit's fit, a chain of draws and a system, whose bits are the same on every processor.
+"""One hash everywhere: a network, an orbit's fit, draws of a posterior and factors, whose bits are the same on every processor.
 
-``python -m examples.one_hash`` prints a digest for each; the tests hold the same ones (the extra ``native`` is needed).
+``python -m examples.one_hash`` prints a digest for each; the tests hold the same ones.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 import afx
-from afx import Array, linalg, nn, pytree, random
+from afx import Array, fft, integrate, linalg, nn, pytree, random, sample, stats
+from examples.digits import images
+
+Program: TypeAlias = "tuple[Callable[..., Any], tuple[Array, ...]]"
+
+BATCH, HIDDEN, DIGITS = 50, 32, 10
 
 
-def train_network(key: Array) -> Any:
-    """Return the weights of a small network after 300 steps, on spirals that are drawn, all in one compiled function."""
-    of_data, of_first, of_last = random.split(key, 3)
-    turns = random.uniform(of_data, (200,)) * 3.0
-    sign = afx.where(afx.arange(200) % 2 == 0, 1.0, -1.0)
-    x = (sign * turns)[:, None] * afx.stack([afx.cos(2 * turns), afx.sin(2 * turns)], axis=1)
+def train_network(x: Array, y: Array, key: Array) -> Any:
+    """Return the weights and losses of a network for digits, of 300 steps through batches [count, batch, ...]."""
+    of_first, of_last = random.split(key)
 
-    def loss(weights: dict[str, Array]) -> Array:
-        hidden = afx.tanh(x @ weights["in"] + weights["bias"])
-        return afx.mean(nn.softplus(-sign * (hidden @ weights["out"])[:, 0]))
+    def loss(weights: dict[str, Array], x: Array, y: Array) -> Array:
+        hidden = nn.relu(x @ weights["in"] + weights["bias"])
+        return afx.mean(nn.softmax_cross_entropy(hidden @ weights["out"], y))
 
-    def step(weights: dict[str, Array], _: Any) -> tuple[dict[str, Array], Array]:
-        value, slopes = afx.value_and_grad(loss)(weights)
+    def step(weights: dict[str, Array], i: Array) -> tuple[dict[str, Array], Array]:
+        value, slopes = afx.value_and_grad(loss)(weights, x[i], y[i])
         return pytree.map(lambda w, g: w - 0.3 * g, weights, slopes), value
 
     first = {
-        "in": random.normal(of_first, (2, 16)),
-        "bias": afx.zeros(16),
-        "out": 0.1 * random.normal(of_last, (16, 1)),
+        "in": 0.2 * random.normal(of_first, (x.shape[-1], HIDDEN)),
+        "bias": afx.zeros(HIDDEN),
+        "out": 0.2 * random.normal(of_last, (HIDDEN, DIGITS)),
     }
-    return afx.scan(step, first, None, length=300)
+    return afx.scan(step, first, afx.arange(300) % x.shape[0])
 
 
-def fit_orbit(true_rates: Array) -> Any:
-    """Return the rates of predator and prey, fitted by gradient descent through 200 Runge-Kutta steps."""
+def fit_orbit(first: Array, times: Array, true_rates: Array) -> Any:
+    """Return the rates of predator and prey, fitted by gradient descent through an adaptive integrator."""
 
-    def slope(state: Array, rates: Array) -> Array:
+    def slope(_: Array, state: Array, rates: Array) -> Array:
         prey, hunters = state[0], state[1]
         return afx.stack([rates[0] * prey - prey * hunters, prey * hunters - rates[1] * hunters])
 
     def orbit(rates: Array) -> Array:
-        def step(y: Array, _: Any) -> tuple[Array, Array]:
-            a = slope(y, rates)
-            b = slope(y + 0.025 * a, rates)
-            c = slope(y + 0.025 * b, rates)
-            d = slope(y + 0.05 * c, rates)
-            y = y + 0.05 / 6 * (a + 2 * b + 2 * c + d)
-            return y, y
-
-        return afx.scan(step, afx.asarray([1.0, 0.5], dtype=afx.float64), None, length=200)[1]
+        return integrate.odeint(slope, first, times, rates, max_steps=100).ys
 
     seen = orbit(true_rates)
 
@@ -65,44 +59,49 @@ def fit_orbit(true_rates: Array) -> Any:
         value, g = afx.value_and_grad(loss)(rates)
         return rates - 0.02 * g / (1.0 + afx.sqrt(afx.sum(g * g))), value
 
-    return afx.scan(descend, afx.asarray([1.0, 1.0], dtype=afx.float64), None, length=50)
+    return afx.scan(descend, afx.ones_like(true_rates), None, length=200)
 
 
-def walk_chain(key: Array) -> Any:
-    """Return 1000 draws of a Metropolis chain on a curved density."""
+def draw_posterior(key: Array, heights: Array) -> Any:
+    """Return 1000 draws of a mean and a deviation, and how many leaps each took, by the No-U-Turn Sampler."""
 
-    def density(x: Array) -> Array:
-        return -0.5 * x[0] ** 2 - 2.0 * (x[1] - 0.5 * x[0] ** 2) ** 2 + afx.log(1.0 + afx.exp(x[0]))
+    def density(p: dict[str, Array]) -> Array:
+        return afx.sum(stats.norm.logpdf(heights, p["mean"], p["sd"])) + stats.norm.logpdf(p["sd"], 0.0, 1.0)
 
-    def step(state: tuple[Array, Array], _: Any) -> tuple[tuple[Array, Array], Array]:
-        x, key = state
-        key, mine, other = random.split(key, 3)
-        proposed = x + 0.7 * random.normal(mine, (2,))
-        accepts = afx.log(random.uniform(other)) < density(proposed) - density(x)
-        x = afx.where(accepts, proposed, x)
-        return (x, key), x
+    sampler = sample.nuts(density, {"sd": sample.Positive()})
 
-    return afx.scan(step, (afx.zeros(2), key), None, length=1000)[1]
+    def step(state: Any, key: Array) -> tuple[Any, Any]:
+        state, info = sampler.step(state, key)
+        return state, (sampler.params(state.position), info.leaps)
+
+    start = sampler.init({"mean": afx.mean(heights), "sd": afx.std(heights)}, step_size=0.1)
+    return afx.scan(step, start, random.split(key, 1000))[1]
 
 
-def solve_systems(rows: Array) -> Any:
-    """Return factors, a solution and its derivative of a system of 40 equations."""
-    a = afx.exp(-((rows[:, None] - rows[None]) ** 2) / 8.0) + 0.1 * afx.eye(40, dtype=afx.float64)
+def factorize(rows: Array) -> Any:
+    """Return factors of a matrix, a solution with its derivative, and Fourier coefficients."""
+    a = afx.exp(-((rows[:, None] - rows[None]) ** 2) / 8.0)
 
     def energy(b: Array) -> Array:
-        return afx.sum(b * linalg.solve(a, b))
+        return afx.sum(b * linalg.solve(a + 0.1 * afx.eye(len(rows)), b))
 
-    b = afx.cos(rows)
-    return linalg.cholesky(a), afx.value_and_grad(energy)(b)
+    factors = linalg.qr(a), linalg.svd(a), linalg.eigh(a)
+    return factors, afx.value_and_grad(energy)(afx.cos(rows)), fft.fft(afx.sin(rows))
 
 
-# with arguments: what is computed of constants while a function is traced is NumPy's
-PROGRAMS: dict[str, tuple[Callable[[Array], Any], Array]] = {
-    "a network after 300 steps": (train_network, random.key(0)),
-    "an orbit's rates": (fit_orbit, afx.asarray([0.9, 1.2], dtype=afx.float64)),
-    "1000 draws of a chain": (walk_chain, random.key(5)),
-    "a system of 40 equations": (solve_systems, afx.arange(40, dtype=afx.float64)),
-}
+def programs() -> dict[str, Program]:
+    """Return each program with its arguments: what is computed of constants while a function is traced is NumPy's."""
+    x, y = images()
+    count = len(y) // BATCH
+    x, y = x[: count * BATCH].reshape(count, BATCH, -1), y[: count * BATCH].reshape(count, BATCH)
+    first, rates = afx.asarray([1.0, 0.5], dtype=afx.float64), afx.asarray([0.9, 1.2], dtype=afx.float64)
+    heights = afx.asarray([1.68, 1.75, 1.81, 1.66, 1.72], dtype=afx.float64)
+    return {
+        "a network after 300 steps": (train_network, (x, y, random.key(0))),
+        "an orbit's rates": (fit_orbit, (first, afx.arange(21, dtype=afx.float64) / 4, rates)),
+        "1000 draws by NUTS": (draw_posterior, (random.key(5), heights)),
+        "factors of 16 rows": (factorize, (afx.arange(16, dtype=afx.float64),)),
+    }
 
 
 def digest(tree: Any) -> str:
@@ -120,8 +119,8 @@ def digest(tree: Any) -> str:
 
 def main() -> None:
     """Print each program's digest."""
-    for name, (program, argument) in PROGRAMS.items():
-        result = afx.jit(program, backend="portable")(argument)
+    for name, (program, arguments) in programs().items():
+        result = afx.jit(program, backend="portable")(*arguments)
         print(f"{digest(result)}  {name}")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import afx
 from afx import pytree
 from afx.errors import ArgumentError
-from examples.one_hash import PROGRAMS
+from examples.one_hash import programs
 from tests.platforms.processors import PROCESSORS, Processor, run_cases
 from tests.portable.programs import CASES, Case, digest
 from tests.random_everyday import random_everyday
@@ -25,7 +25,7 @@ FEW = ("loop", "draws")
 def all_cases() -> dict[str, Case]:
     """Return the programs of the tests and of the example, by names that C takes."""
     cases = {f"test_{_plain(name)}": case for name, case in CASES.items()}
-    return {**cases, **{f"example_{_plain(name)}": Case(fn, (np.asarray(x),)) for name, (fn, x) in PROGRAMS.items()}}
+    return {**cases, **{f"example_{_plain(name)}": Case(*program) for name, program in programs().items()}}
 
 
 def few_cases() -> dict[str, Case]:
