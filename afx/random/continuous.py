@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, checked_shape
 from afx.errors import ShapeError
-from afx.ops.creation.creation import asarray, full
+from afx.ops.creation.creation import full
 from afx.ops.elementwise.arithmetic import exp, log, sigmoid, sqrt
 from afx.ops.elementwise.comparison import clip, where
-from afx.ops.manipulation.shape import broadcast_to
 from afx.ops.nn.activations import softmax
-from afx.ops.random.rejection import random_gamma
+from afx.ops.random.rejection import random_gamma, random_wald
 from afx.ops.random.uniform_family import random_between, random_draw
-from afx.ops.special.errors import erfcx
 from afx.random.keys import (
     ShapeLike,
     is_number,
@@ -27,7 +24,6 @@ from afx.random.keys import (
     resolve_arguments,
     split,
 )
-from afx.transforms.custom_derivatives import custom_jvp
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -398,22 +394,7 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike = None, *, dtype: DTy
     """
     lengths, target, (m,) = resolve_arguments("wald", key, shape, dtype, mean)
     require_positive("wald", "a mean", m)
-    first, second = split(key)
-    square, share = normal(first, lengths, dtype=target) ** 2, random_draw(second, "uniform", lengths, target)
-
-    def draw(m: Array) -> Array:
-        w = m * square
-        ratio = 1 / (1 + (w + sqrt(w * (w + 4))) / 2)  # the smaller root of two whose product is 1
-        return m * where(share * (1 + ratio) <= 1, ratio, 1 / ratio)
-
-    def push(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-        (m,), (t,) = primals, tangents
-        z = numbers(m)
-        edge = (z / m + 1) / sqrt(2 * z)
-        return z, t * (math.sqrt(2 * math.pi) * z**1.5 / m**2 * erfcx(edge))
-
-    numbers = custom_jvp(draw, push)
-    return numbers(broadcast_to(asarray(m, target), lengths))
+    return random_wald(key, m, lengths, target)
 
 
 def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike = None, *, dtype: DTypeLike | None = None) -> Array:

@@ -46,6 +46,11 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample((KEYS, np.array([0.2, 7.0])), {"shape": (4, 2), "dtype": F64, "logarithm": True}, drawn=True),
         Sample((KEY, np.float64(1.5)), {"shape": (), "dtype": F64, "logarithm": False}, drawn=True),
     ],
+    "random_wald": [
+        Sample((KEY, np.float64(0.3)), {"shape": (4,), "dtype": F64}, drawn=True),
+        Sample((KEYS, np.array([0.2, 7.0])), {"shape": (4, 2), "dtype": F64}, drawn=True),
+        Sample((KEY, np.float64(1.5)), {"shape": (), "dtype": F64}, drawn=True),
+    ],
     "random_poisson": [
         Sample((KEY, np.float64(3.0)), {"shape": (4,)}),
         Sample((KEYS, np.array([0.5, 50.0])), {"shape": (4, 2)}),

@@ -220,3 +220,18 @@ def test_mistakes_are_explained(fn: Callable[[], Any], message: str) -> None:
     """Parameters, shapes and dtypes that make no sense raise, naming the draw and the remedy."""
     with pytest.raises(afx.errors.AfxError, match=message):
         fn()
+
+
+def test_walds_numbers_compile() -> None:
+    """Compiled draws, and their second derivatives by the mean, are the eager ones."""
+    key = random.key(4)
+
+    def total(m: Any) -> Any:
+        return afx.sum(random.wald(key, m, (20,)) ** 2)
+
+    for fn in (total, afx.grad(total), afx.grad(afx.grad(total))):
+        np.testing.assert_allclose(
+            np.asarray(afx.jit(fn)(np.float64(2.0))), np.asarray(fn(np.float64(2.0))), rtol=1e-13
+        )
+    shares = afx.jit(afx.vmap(lambda m: random.wald(key, m, (3,))))(np.array([0.5, 4.0]))
+    assert shares.shape == (2, 3)

@@ -10,6 +10,7 @@ import numpy as np
 
 from afx.compiler.graph.builder import GraphBuilder
 from afx.compiler.graph.complex_formulas import IN_PARTS, OF_PARTS, Parts, truth
+from afx.compiler.graph.draw_formulas import DRAWS
 from afx.compiler.graph.formulas import FAMILIES, FORMULAS, OF_COMPLEX, OF_TRUTH, OF_WHOLE, ORDERS
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import Target, current
@@ -39,6 +40,8 @@ def space_of(eq: Equation) -> np.dtype[Any]:
 def stands_alone(eq: Equation) -> bool:
     """Tell whether machine code without NumPy computes an equation by a formula."""
     p, chars = eq.primitive, _chars(eq)
+    if p.name in DRAWS:
+        return True
     if p.algebra.canonical == "cast":
         return eq.inputs[0].aval.dtype.kind == "c" and len(chars) > 1
     if p.algebra.canonical in MOVES:
@@ -113,7 +116,10 @@ def _write_formula(eq: Equation, xs: Sequence[Any]) -> Any:
 
 def _write_alone(eq: Equation, xs: Sequence[Any]) -> Any:
     """Return what stands for an equation of these operands: of halves in singles, of complex numbers in their parts."""
-    p, chars, dtype = eq.primitive, _chars(eq), space_of(eq)
+    p, chars = eq.primitive, _chars(eq)
+    if p.name in DRAWS:
+        return DRAWS[p.name](*xs, **eq.keywords)
+    dtype = space_of(eq)
     if "e" in chars:
         return bind(p, *[F.astype(x, np.float32) if x.dtype.char == "e" else x for x in xs], **eq.keywords)
     if chars & {"F", "D"}:

@@ -1,7 +1,8 @@
-"""Rejection samplers: gamma (Marsaglia & Tsang 2000), Poisson and binomial (Hörmann 1993)."""
+"""Rejection samplers: gamma (Marsaglia & Tsang 2000), Wald, Poisson and binomial (Hörmann 1993)."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import numpy as np
@@ -14,12 +15,13 @@ from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops._kinds.special import parametric
-from afx.ops.elementwise.arithmetic import exp, log
+from afx.ops.elementwise.arithmetic import exp, log, sqrt
 from afx.ops.elementwise.comparison import where
 from afx.ops.random.bits import BOOST, Stream, batch_draw, check_key, check_real, draw_each
 from afx.ops.random.uniform_family import drawn
 from afx.ops.special import _quadrature
 from afx.ops.special._quadrature import double, log_factorial
+from afx.ops.special.errors import erfcx
 
 # --- Gamma sampler: rejection (Marsaglia & Tsang 2000), with derivatives of quantiles by the shape
 
@@ -159,6 +161,68 @@ gamma_flow_by_logarithm_p: Primitive = parametric(
     (_then_by_shape, _then_by_logarithm),
     {"order": 0},
     domain=(0.5, 3.0),
+)
+
+
+# --- Wald's sampler: one root of two, and derivatives by the distribution function
+
+
+def random_wald(key: ArrayLike, mean: ArrayLike, shape: Shape, dtype: DType) -> Array:
+    """Return Wald's numbers of a mean and of scale 1 (Michael, Schucany & Haas 1976): float[*keys, *shape].
+
+    The derivative by the mean is that of the quantile at the same probability.
+
+    Raises:
+        ArgumentError: a mean is 0 or less.
+    """
+    return bind_single(random_wald_p, key, mean, shape=shape, dtype=dtype)
+
+
+def _wald_run(key: Any, mean: Any, *, shape: Shape, dtype: DType) -> Any:
+    check_key(key, "wald")
+    check_real("wald", mean)
+    if not np.all(np.asarray(mean) > 0) or not np.all(np.isfinite(mean)):
+        raise ArgumentError(f"wald: means are finite and above 0: got {np.min(mean)} as the least; change it")
+    return draw_each(key, shape, (mean,), _wald_number).astype(dtype)
+
+
+def _wald_number(stream: Stream, mean: Any) -> Any:
+    first, second = stream.pairs(np.arange(len(mean)), 0)
+    w = mean * drawn("normal", first) ** 2
+    ratio = 1 / (1 + (w + np.sqrt(w) * np.sqrt(w + 4)) / 2)  # the smaller root of two whose product is 1
+    is_smaller = drawn("open", second) * (1 + ratio) <= 1
+    return mean * cast(Any, np.where(is_smaller, ratio, 1 / ratio))
+
+
+def _wald_abstract(key: Aval, mean: Aval, *, shape: Shape, dtype: DType) -> Aval:
+    check_key(key, "wald")
+    check_real("wald", mean)
+    return Aval(key.shape[:-1] + shape, dtype)
+
+
+def _wald_slope(z: Value, mean: Value) -> Value:
+    edge = (z / mean + 1) / sqrt(2 * z)
+    return to_lower_level(math.sqrt(2 * math.pi) * z**1.5 / mean**2 * erfcx(edge))
+
+
+def _wald_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    return to_lower_level(ct * _wald_slope(z, xs[1]))
+
+
+def _wald_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    return to_lower_level(ts[1] * _wald_slope(z, xs[1]))
+
+
+random_wald_p: Primitive = register(
+    Primitive(
+        name="random_wald",
+        kind="custom",
+        impl=_wald_run,
+        abstract_eval=_wald_abstract,
+        batch=batch_draw("random_wald"),
+        derivative=Derivative(vjps=(_wald_pull, _wald_pull), reads=(0, 1 | 4), jvp=_wald_push),
+        sampling=Sampling(smooth=False),
+    )
 )
 
 
