@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import afx
-from afx import pytree
-from afx.errors import ArgumentError
+from afx import export, pytree
+from afx.errors import ArgumentError, MissingExtraError
 from examples.one_hash import programs
 from tests.platforms.processors import PROCESSORS, Processor, run_cases
 from tests.portable.programs import CASES, Case, digest
@@ -20,6 +20,7 @@ from tests.random_everyday import random_everyday
 
 CHUNK = 20  # random programs that one executable holds
 FEW = ("loop", "draws")
+LINKED = ("macos-arm64", "macos-x86_64", "windows-x86_64")
 
 
 def all_cases() -> dict[str, Case]:
@@ -96,6 +97,20 @@ def compare_all(say: Callable[[str], None] = print, names: Sequence[str] = ()) -
     for name, row in table.items():
         say(f"{row['digest']}  {name:40}  " + "  ".join([f"{kind} {row[kind]}" for kind in kinds]))
     return sum([row[kind] != "same" for row in table.values() for kind in kinds])
+
+
+def link_all(say: Callable[[str], None] = print) -> int:
+    """Link the example for systems that are not run on; return how many linkers refuse it."""
+    refused = 0
+    for system in LINKED:
+        try:
+            for name, (program, arguments) in programs().items():
+                made = export.compile(program, *arguments, target=system, name=_plain(f"of {name}"), bits="portable")
+                say(f"{system}: {name} linked, {len(made.shared):,} bytes; not run")
+        except (MissingExtraError, RuntimeError) as error:
+            refused += isinstance(error, RuntimeError)
+            say(f"{system}: {error}")
+    return refused
 
 
 def compare_random(

@@ -382,6 +382,8 @@ class Flags:
 
     def keep_around(self, call: Callable[[], str]) -> str:
         """Make a call that leaves the flags as they were."""
+        if not self.all:
+            return call()
         before = self.w.let(f"and i32 {self.read()}, {self.all}")
         result = call()
         self.clear(str(self.all))

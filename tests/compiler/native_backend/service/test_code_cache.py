@@ -387,6 +387,11 @@ def test_the_folder_is_the_user_s_choice(tmp_path: Path, monkeypatch: pytest.Mon
     assert _default_folder(None) == str(tmp_path / "afx")
     monkeypatch.setattr(sys, "platform", "darwin")
     assert _default_folder(None) == str(tmp_path / "Library" / "Caches" / "afx")
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.delenv("LOCALAPPDATA", raising=False)
+    assert _default_folder(None) == str(tmp_path / "AppData" / "Local" / "afx")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    assert _default_folder(None) == str(tmp_path / "local" / "afx")
     assert code_folder() == ""  # in tests
 
 
