@@ -76,7 +76,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_400,
-    "compiler": 196_700,
+    "compiler": 200_500,
     "control": 27_000,
     "core": 35_500,
     "data": 5_600,
@@ -89,7 +89,7 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_300,
     "nn": 24_200,
     "numpy": 4_400,
-    "ops": 179_400,
+    "ops": 179_700,
     "optim": 50_000,
     "plot": 4_100,
     "pytree": 10_700,

@@ -68,6 +68,27 @@ def spectra(x: Any) -> Any:
     return afx.fft.irfft(afx.fft.rfft(x), len(x)), afx.fft.rfft(x[:30]).imag
 
 
+def kernels(x: Any, w: Any) -> Any:
+    """Return what groups of channels, wide windows and convolutions give."""
+    return nn.max_pool(nn.conv(x, w, groups=3, padding="same"), (5, 1)), afx.convolve(x[0, 0, :, 0], w[0, :, 0, 0])
+
+
+def counts(key: Any, x: Any) -> Any:
+    """Return numbers of things, and normal ones between bounds."""
+    rates = afx.exp(afx.arange(5.0, dtype=afx.float64) * x)
+    chance = 1 / (1 + rates)
+    return (
+        afx.random.poisson(key, rates, (20, 5)),
+        afx.random.binomial(key, 90, chance, (20, 5)),
+        afx.random.truncated_normal(key, rates - 3, rates, (20, 5)),
+    )
+
+
+def halve(x: Any) -> Any:
+    """Return a sum that a loop halves, whose derivative needs nothing of its steps."""
+    return afx.sum(afx.while_loop(lambda s: s[0] < 4, lambda s: (s[0] + 1, s[1] * 0.5), (0, x))[1])
+
+
 CASES: dict[str, Case] = {
     "elementary": Case(elementary, (VECTOR,)),
     "elementary in float32": Case(elementary, (VECTOR.astype(np.float32),)),
@@ -87,6 +108,15 @@ CASES: dict[str, Case] = {
     "sums": Case(
         lambda x: (afx.sum(x), afx.var(x), afx.cumsum(x), afx.logsumexp(x), afx.max(x)),
         (RNG.normal(size=10_007).astype(np.float32),),
+    ),
+    "kernels": Case(
+        afx.value_and_grad(lambda *xs: afx.sum(kernels(*xs)[0] ** 2) + afx.sum(kernels(*xs)[1]), argnums=(0, 1)),
+        (RNG.normal(size=(2, 10, 4, 6)), RNG.normal(size=(3, 3, 2, 3))),
+    ),
+    "counts": Case(counts, (afx.random.key(5), np.float64(1.7))),
+    "no residuals": Case(afx.grad(halve), (VECTOR,)),
+    "exponentials": Case(
+        lambda a: (linalg.expm(a), afx.frexp(a)[1], afx.special.betaln(abs(a), abs(a.T))), (SQUARE / 3,)
     ),
     "draws": Case(
         lambda key, x: x + afx.random.normal(key, (50,)) * afx.random.uniform(afx.random.split(key)[1], (50,)),

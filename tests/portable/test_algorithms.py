@@ -10,6 +10,7 @@ import pytest
 
 import afx
 from afx import export, linalg, pytree
+from tests.portable.programs import CASES
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
@@ -231,3 +232,41 @@ def test_draws_are_the_eager_ones() -> None:
     for name, x in zip(DRAWS, drawn, strict=True):
         np.testing.assert_allclose(x, np.asarray(DRAWS[name](key)), rtol=1e-13, err_msg=name)
     assert np.isnan(portable(lambda k, a: afx.random.gamma(k, a, (2,)), key, -1.0)[0]).all()
+
+
+# -- whole arrays --
+@pytest.mark.parametrize("name", ["kernels", "counts", "no residuals", "exponentials"])
+def test_programs_compute_the_eager_numbers(name: str) -> None:
+    """Of convolutions by groups, wide windows, counts and exponentials of matrices."""
+    case = CASES[name]
+    for z, wanted in zip(portable(case.fn, *case.args), pytree.leaves(case.fn(*case.args)), strict=True):
+        np.testing.assert_allclose(z, wanted, rtol=1e-11, atol=1e-13)
+
+
+def test_exponents_of_denormals_and_limits_are_numpys() -> None:
+    """As `numpy.frexp` gives them, beside each power of two too."""
+    powers = 2.0 ** np.arange(-1070, 1023, 7.0)
+    x = np.r_[0.0, 5e-324, 1e-310, 1.7e308, np.inf, np.nan, -3.0, powers, np.nextafter(powers, 0)]
+    for given in (x, x[np.abs(x) < 1e38].astype(np.float32)):
+        np.testing.assert_array_equal(portable(lambda x: afx.frexp(x)[1], given)[0], np.frexp(given)[1])
+
+
+def test_exponentials_of_matrices() -> None:
+    """Of large and small ones beside SciPy's, of none, and of an infinite one."""
+    scipy_linalg = pytest.importorskip("scipy.linalg")
+    for a in (RNG.normal(size=(3, 7, 7)) * 5, np.zeros((2, 2)), np.array([[0.0, 1e5], [0.0, 0.0]]), np.zeros((0, 0))):
+        wanted = scipy_linalg.expm(a)
+        np.testing.assert_allclose(
+            portable(linalg.expm, a)[0], wanted, rtol=1e-9, atol=1e-12 * np.abs(wanted).max(initial=0)
+        )
+    assert np.isnan(portable(linalg.expm, np.array([[np.inf, 0.0], [0.0, 1.0]]))[0]).all()
+
+
+def test_counts_of_what_is_none() -> None:
+    """Known at run time only, they give -1, and nan between bounds in the wrong order."""
+    key = afx.random.key(0)
+    rates = portable(lambda rate: afx.random.poisson(key, rate), np.array([-1.0, np.nan, np.inf, 0.0]))[0]
+    np.testing.assert_array_equal(rates, [-1, -1, -1, 0])
+    tries = portable(lambda p: afx.random.binomial(key, 7, p), np.array([-0.1, np.nan, 1.1, 1.0, 0.0]))[0]
+    np.testing.assert_array_equal(tries, [-1, -1, -1, 7, 0])
+    assert np.isnan(portable(lambda low: afx.random.truncated_normal(key, low, 0.0), np.float64(1.0))[0])

@@ -30,6 +30,7 @@ FLAGS = {"SSE2": "sse2", "AVX2": "avx2", "AVX-512": "avx512dq"}
 EXTREMES = np.array(
     [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e-310, 1.0, -1.0, 0.5, 2.0, 1.7e308, -1.7e308]
 )
+RNG = np.random.default_rng(11)
 LIBM = "acos acosh asin asinh atan atanh cbrt cos cosh exp exp2 expm1 log log10 log1p log2 sin sinh tan tanh".split()  # noqa: SIM905  # names
 NAMES = {
     "asin": "arcsin",
@@ -101,6 +102,23 @@ def test_settings_change_no_bit() -> None:
     finally:
         afx.set_threads(threads)
         afx.set_denormals(None)
+
+
+def test_errors_that_are_heard_change_no_bit() -> None:
+    """Nor ``np.errstate``, which decides elsewhere whether a sum shares a loop with what it adds up."""
+
+    def total(x: Any, y: Any) -> Any:
+        with np.errstate(invalid="ignore"):
+            z = x * y
+        return afx.sum(z)
+
+    x, y = RNG.normal(size=(8, 3, 3)), RNG.normal(size=(8, 1, 3))
+    found = set[bytes]()
+    for state in ("warn", "ignore"):
+        with np.errstate(all=state):
+            found.add(np.asarray(afx.jit(total, backend="portable")(x, y)).tobytes())
+        found.add(np.asarray(export.compile(total, x, y, name="total", bits="portable")(x, y)).tobytes())
+    assert len(found) == 1
 
 
 def test_nan_is_one_pattern() -> None:

@@ -232,7 +232,8 @@ class GraphBuilder:
             if p not in self._roles:
                 self._roles[p] = frozenset(self._name(p)) | ({"involution"} if p.algebra.involution else set())
                 self.made |= self._roles[p]
-            eq = Equation(p, atoms, outs, params, self._source, self._ignored)
+            ignored = () if self.target.stands_alone else self._ignored  # where nothing warns, bits do not depend on it
+            eq = Equation(p, atoms, outs, params, self._source, ignored)
             if eq.ignored_fp_errors:
                 self._ignoring_at[outs[0].index] = len(self.equations)
             self.equations.append(eq)

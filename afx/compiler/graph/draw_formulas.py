@@ -19,6 +19,7 @@ from afx.core.registry import FUNCTIONS
 F: Any = FUNCTIONS
 LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 DRAW, BOOST = 0, 3  # purposes: the last word of the counter
+ADDED_BELOW, MOST, COUNTED, FAR = 10.0, 2.0**53, 120.0, -12.0  # as in `afx.ops.random`
 Propose = Callable[[Any, Any], tuple[Any, Any]]
 
 
@@ -154,10 +155,141 @@ def _wald(key: Any, mean: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return F.astype(F.where((mean > 0) & (mean < math.inf), z, math.nan), dtype).reshape((*key.shape[:-1], *shape))
 
 
+# -- counts: by adding up probabilities where few are likely, by transformed rejection elsewhere (Hörmann 1993) --
+def _log_factorial(k: Any) -> Any:
+    return F.gammaln(k + 1.0)
+
+
+def _near(first: Any, a: Any, b: Any, center: Any) -> tuple[Any, Any, Any]:
+    """Return a proposal of a count, the room that its uniform number leaves to the ends, and the ratio's divisor."""
+    u = _open(first) - 0.5
+    near = 0.5 - F.abs(u)
+    return F.floor((2 * a / near + b) * u + center), near, a / (near * near) + b
+
+
+def _counted(keys: Any, n: int, few: Any, none: Any, following: Propose, propose: Propose) -> Any:
+    """Return counts: where few are likely, the least whose probabilities, from that of none on, reach a uniform number."""
+    u = _open(_words(keys, n, F.zeros((), np.int64))[0])
+    left = F.where(few, u - none, 0.0)
+
+    def is_open(state: Any) -> Any:
+        return (state[0] < COUNTED) & F.any(state[3] > 0)
+
+    def step(state: Any) -> Any:
+        k, count, p, left = state
+        p = following(k, p)
+        return k + 1.0, count + F.where(left > 0, 1.0, 0.0), p, left - p
+
+    added = F.while_loop(is_open, step, (F.ones((), np.float64), F.zeros(left.shape, np.float64), none, left))[1]
+
+    def tried(first: Any, second: Any) -> tuple[Any, Any]:
+        count, accepted = propose(first, second)
+        return count, few | accepted
+
+    return F.where(few, added, _until(keys, n, np.float64, tried))
+
+
+def _poisson(key: Any, rate: Any, *, shape: tuple[int, ...]) -> Any:
+    """Return Poisson numbers (PTRS); -1 where a rate is none."""
+    keys, n, (rate,) = _rows(key, shape, F.astype(rate, np.float64))
+    is_rate = (rate >= 0) & (rate < MOST)
+    few = ~(is_rate & (rate >= ADDED_BELOW))
+    low, high = F.where(few & is_rate, rate, 0.0), F.where(few, ADDED_BELOW, rate)
+    b = 0.931 + 2.53 * F.sqrt(high)
+    a = -0.059 + 0.02483 * b
+
+    def propose(first: Any, second: Any) -> tuple[Any, Any]:
+        k, near, divisor = _near(first, a, b, high + 0.43)
+        v, some = _open(second), F.maximum(k, 0.0)
+        sure = (near >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2))
+        bound = some * F.log(high) - high - _log_factorial(some)
+        fits = F.log(v * (1.1239 + 1.1328 / (b - 3.4)) / divisor) <= bound
+        return k, (k >= 0) & (sure | (fits & ~((near < 0.013) & (v > near))))
+
+    counts = _counted(keys, n, few, F.exp(-low), lambda k, p: p * low / k, propose)
+    return F.astype(F.where(is_rate, counts, -1.0), np.int64).reshape((*key.shape[:-1], *shape))
+
+
+def _binomial(key: Any, tries: Any, chance: Any, *, shape: tuple[int, ...]) -> Any:
+    """Return binomial numbers (BTRS); -1 where a number of tries or a probability is none."""
+    keys, n, (m, p) = _rows(key, shape, F.astype(tries, np.float64), F.astype(chance, np.float64))
+    is_some = (m >= 0) & (m < MOST) & (m == F.floor(m)) & (p >= 0) & (p <= 1)
+    less = F.minimum(p, 1.0 - p)
+    few = ~(is_some & (m * less >= ADDED_BELOW))
+    rare, most = F.where(few & is_some, less, 0.0), F.where(few & is_some, m, 0.0)
+    m_, p_ = F.where(few, 40.0, m), F.where(few, 0.5, less)
+    deviation = F.sqrt(m_ * p_ * (1 - p_))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * p_
+    middle = F.floor((m_ + 1) * p_)
+
+    def propose(first: Any, second: Any) -> tuple[Any, Any]:
+        k, near, divisor = _near(first, a, b, m_ * p_ + 0.5)
+        v, j = _open(second), F.clip(k, 0.0, m_)
+        sure = (near >= 0.07) & (v <= 0.92 - 4.2 / b)
+        bound = _log_factorial(middle) + _log_factorial(m_ - middle) - _log_factorial(j) - _log_factorial(m_ - j)
+        bound = bound + (j - middle) * (F.log(p_) - F.log1p(-p_))
+        fits = F.log(v * (2.83 + 5.1 / b) * deviation / divisor) <= bound
+        return k, (k >= 0) & (k <= m_) & (sure | fits)
+
+    odds = rare / (1 - rare)
+    none = F.exp(most * F.log1p(-rare))
+    counts = _counted(keys, n, few, none, lambda k, q: q * F.maximum(most - k + 1.0, 0.0) / k * odds, propose)
+    counts = F.where(is_some, F.where(p <= 0.5, counts, m - counts), -1.0)
+    return F.astype(counts, np.int64).reshape((*key.shape[:-1], *shape))
+
+
+# -- normal numbers between bounds, by the quantiles of their probabilities --
+def _between(key: Any, low: Any, high: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return normal numbers between bounds; nan where they are in the wrong order."""
+    keys, n, (a, b) = _rows(key, shape, F.astype(low, np.float64), F.astype(high, np.float64))
+    u = _open(_bits(keys, n, 8))
+    flip = a > -b  # most of the interval lies above 0: mirrored, its probabilities are small numbers
+    first, last, v = F.where(flip, -b, a), F.where(flip, -a, b), F.where(flip, 1 - u, u)
+    p = _probability(first)
+    far = last < FAR
+    z = F.where(
+        far,
+        -_far_quantile(-F.where(far, last, FAR), -F.where(far, first, FAR), v),
+        F.ndtri(p + v * (_probability(last) - p)),
+    )
+    z = F.astype(F.where(flip, -z, z), dtype)
+    z = F.minimum(F.maximum(z, F.astype(a, dtype)), F.astype(b, dtype))  # rounding may step over a bound
+    return F.where(a <= b, z, F.full((), math.nan, dtype)).reshape((*key.shape[:-1], *shape))
+
+
+def _probability(x: Any) -> Any:
+    return 0.5 * F.erfc(-x / math.sqrt(2))
+
+
+def _far_quantile(a: Any, b: Any, u: Any) -> Any:
+    """Return what a normal number between a and b, both far above 0, exceeds with probability u, by Newton's method."""
+    start, is_finite = _log_mills(a), b < math.inf
+    other = F.where(is_finite, b, a)
+    end = F.where(is_finite, F.exp(_log_mills(other) - start - (other - a) * (other / 2 + a / 2)), 0.0)
+    goal = F.log1p((u - 1) * (1 - end))
+    x = F.sqrt(a * a - 2 * goal)
+    for _ in range(4):
+        m = _log_mills(x)
+        x = x + (m - start - (x - a) * (x / 2 + a / 2) - goal) * F.exp(m)
+    return x
+
+
+def _log_mills(x: Any) -> Any:
+    """Return the logarithm of a tail's probability over its density, far out, by a continued fraction."""
+    y = x
+    for k in range(24, 0, -1):
+        y = x + k / y
+    return -F.log(y)
+
+
 # names of draws to formulas of their operands and parameters
 DRAWS: dict[str, Callable[..., Any]] = {
+    "random_between": _between,
+    "random_binomial": _binomial,
     "random_gamma": _gamma,
     "random_integers": _integers,
     "random_order": _order,
+    "random_poisson": _poisson,
     "random_wald": _wald,
 }

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from afx.compiler.graph.array_formulas import array_formula
 from afx.compiler.graph.builder import GraphBuilder
 from afx.compiler.graph.complex_formulas import IN_PARTS, OF_PARTS, Parts, truth
 from afx.compiler.graph.draw_formulas import DRAWS
@@ -23,7 +24,9 @@ from afx.core.tracing.traces import GraphTrace
 
 F: Any = FUNCTIONS
 # what machine code without NumPy has no loop for, and what it computes in parts or in singles
-STANDALONE = frozenset({"entr", "gammasgn", "kl_div", "logit", "reciprocal", "rel_entr", "xlog1py", "xlogy", *FAMILIES})
+STANDALONE = frozenset(
+    {"beta", "betaln", "entr", "gammasgn", "kl_div", "logit", "reciprocal", "rel_entr", "xlog1py", "xlogy", *FAMILIES}
+)
 # roles of what moves numbers of any dtype
 MOVES = frozenset(
     {"broadcast", "concat", "embed", "gather", "permute", "reshape", "select", "set_part", "slice", "stack"}
@@ -40,7 +43,7 @@ def space_of(eq: Equation) -> np.dtype[Any]:
 def stands_alone(eq: Equation) -> bool:
     """Tell whether machine code without NumPy computes an equation by a formula."""
     p, chars = eq.primitive, _chars(eq)
-    if p.name in DRAWS:
+    if p.name in DRAWS or array_formula(eq) is not None:
         return True
     if p.algebra.canonical == "cast":
         return eq.inputs[0].aval.dtype.kind == "c" and len(chars) > 1
@@ -119,6 +122,9 @@ def _write_alone(eq: Equation, xs: Sequence[Any]) -> Any:
     p, chars = eq.primitive, _chars(eq)
     if p.name in DRAWS:
         return DRAWS[p.name](*xs, **eq.keywords)
+    whole = array_formula(eq)
+    if whole is not None:
+        return whole(*xs, **eq.keywords)
     dtype = space_of(eq)
     if "e" in chars:
         return bind(p, *[F.astype(x, np.float32) if x.dtype.char == "e" else x for x in xs], **eq.keywords)

@@ -376,6 +376,16 @@ def _correlate_flops(avals: Sequence[Aval], params: Params) -> int:
     return 2 * avals[0].size * avals[1].size
 
 
+def _correlate_native(xp: Recorder, out: Any, x: Any, y: Any, *, full: bool) -> None:
+    if not xp.is_standalone:
+        xp.refuse(f"correlate of {x.dtype}")
+    xp.check_floats(out, x, y)
+    around = len(y) - 1 if full else 0
+    options: Any = {"stride": (1,), "padding": ((around, around),), "dilation": (1,), "groups": 1}
+    row = xp.ordered(x).reshape(1, -1, 1)
+    _into(out.reshape(1, -1, 1), row, xp.ordered(y).reshape(-1, 1, 1), xp=xp, **options)
+
+
 correlate_p: Primitive = bilinear(
     "correlate",
     _correlate_run,
@@ -383,6 +393,7 @@ correlate_p: Primitive = bilinear(
     (_correlate_by_x, _correlate_by_y),
     batch=_correlate_batch,
     flops=_correlate_flops,
+    native=_correlate_native,
 )
 
 

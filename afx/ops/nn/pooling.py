@@ -199,7 +199,7 @@ def _of_short_windows(native: Callable[..., None]) -> Callable[..., None]:
 
     def checked(xp: Recorder, out: Any, *xs: Any, axis: Shape, window: Shape | None = None) -> None:
         places = math.prod(_window(xs[0].shape, axis) if window is None else window)
-        if not 1 < places <= SHORT or xs[0].dtype.kind not in "fiub":
+        if not 0 < places <= SHORT or xs[0].dtype.kind not in "fiub":
             xp.refuse(f"windows of {places} elements of {xs[0].dtype}")
         native(xp, out, *xs, axis=axis, **({} if window is None else {"window": window}))
 

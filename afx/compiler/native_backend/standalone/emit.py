@@ -122,7 +122,8 @@ class StandaloneWriter(Writer):
         self.declare("c.free", "declare void @free(ptr)")
 
         def realloc() -> None:
-            size = "%size" if self.size == "i64" else self.let(f"trunc i64 %size to {self.size}")
+            some = self.let("or i64 %size, 1")  # for none, libraries may give none
+            size = some if self.size == "i64" else self.let(f"trunc i64 {some} to {self.size}")
             pointer = self.let(f"call ptr @realloc(ptr %memory, {self.size} {size})")
             self.line(f"ret ptr {pointer}")
 
