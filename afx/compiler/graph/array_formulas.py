@@ -33,6 +33,10 @@ def _flat(x: Any, axis: tuple[int, ...]) -> Any:
     return moved.reshape((*moved.shape[: x.ndim - len(axis)], -1))
 
 
+def _largest(x: Any, *, axis: tuple[int, ...]) -> Any:
+    return F.max(x, axis=axis)
+
+
 def _first(x: Any, z: Any, *, axis: tuple[int, ...]) -> Any:
     hits = _flat(x, axis) == z[..., None]
     return F.where(F.any(hits, axis=-1), F.argmax(hits, axis=-1), hits.shape[-1] - 1)  # of nan the last
@@ -52,7 +56,7 @@ def _pick(x: Any, k: Any, *, axis: tuple[int, ...]) -> Any:
 
 WINDOWS: dict[str, Callable[..., Any]] = {
     "first_of_window": _first,
-    "max_first": lambda x, *, axis: F.max(x, axis=axis),
+    "max_first": _largest,
     "pick_from_window": _pick,
     "put_into_window": _put,
 }
@@ -113,6 +117,7 @@ def array_formula(eq: Equation) -> Callable[..., Any] | None:
     if params.get("groups", 1) > 1:
         return lambda *xs, **_: by_groups(eq, *xs)
     if name in WINDOWS:
-        shape = params["window"] if "window" in params else [eq.inputs[0].aval.shape[a] for a in params["axis"]]
+        axes: tuple[int, ...] = params["axis"]
+        shape: list[int] = params["window"] if "window" in params else [eq.inputs[0].aval.shape[a] for a in axes]
         return WINDOWS[name] if math.prod(shape) > SHORT else None
     return None
