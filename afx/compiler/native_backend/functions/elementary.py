@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from afx.compiler.native_backend.functions.lanes import Lanes, bits_of
 
@@ -150,7 +151,7 @@ def exp2_single(x: Lanes) -> Lanes:
     return raised((x - (shifted - MAGIC)).polynomial(EXP2_SINGLE), shifted)
 
 
-def _expm1_of_double(x: Lanes) -> tuple[Lanes, Lanes]:
+def expm1_of_double(x: Lanes) -> tuple[Lanes, Lanes]:
     """Return ``exp(x) - 1`` in two parts, for x that neither overflow nor are far below 0."""
     shifted, high, low = split(x)
     r = high + low
@@ -183,7 +184,7 @@ def expm1(x: Lanes) -> Lanes:
     """Return ``exp(x) - 1`` of numbers that are not large: far below 0 that is -1."""
     if x.kind == "float":
         return _expm1_single(clamp(x, -88.0, 88.0).widen()).narrow("float").copysign(x)
-    high, low = _expm1_of_double(clamp(x, -40.0, 704.0))
+    high, low = expm1_of_double(clamp(x, -40.0, 704.0))
     return (high + low).copysign(x)
 
 
@@ -199,7 +200,7 @@ def tanh(x: Lanes) -> Lanes:
         z = (e / (e + 2.0)).narrow("float")
     else:
         size = smaller(x, 20.0)
-        high, low = _expm1_of_double(size + size)
+        high, low = expm1_of_double(size + size)
         whole = high + low
         below = (high - whole) + low
         z = divide(whole, below, *_plus(whole, below, 2.0))
@@ -308,12 +309,21 @@ def log1p(x: Lanes) -> Lanes:
     return log_near_one(k.to_float(), near, left, x.kind == "float").copysign(wide).narrow(x.kind)
 
 
-def log_near_one(k: Lanes, f: Lanes, low: Lanes, is_single: bool = False) -> Lanes:
-    """Return ``k·log 2 + log(1 + f + low)``."""
+def _log_terms(f: Lanes, coefficients: Sequence[float]) -> tuple[Lanes, Lanes, Lanes]:
     s = f / (f + 2.0)
     z = s * s
-    half = f * f * 0.5
-    series = z * z.polynomial(LOG_SINGLE if is_single else LOG)
+    return s, f * f * 0.5, z * z.polynomial(coefficients)
+
+
+def log_terms(f: Lanes) -> tuple[Lanes, Lanes]:
+    """Return h and t, of which ``f - (h - t)`` is ``log(1 + f)``."""
+    s, half, series = _log_terms(f, LOG)
+    return half, s * (half + series)
+
+
+def log_near_one(k: Lanes, f: Lanes, low: Lanes, is_single: bool = False) -> Lanes:
+    """Return ``k·log 2 + log(1 + f + low)``."""
+    s, half, series = _log_terms(f, LOG_SINGLE if is_single else LOG)
     inner = s.fma(half + series, k.fma(LN2_LOW, low))
     return k.fma(LN2_HIGH, f - (half - inner))
 
@@ -328,10 +338,8 @@ def _exponent(x: Lanes, y: Lanes) -> Lanes:
     y = _is_large(y).choose(y.constant(0.0), y)
     k, m = split_exponent(x.widen())
     f = m - 1.0
-    s = f / (f + 2.0)
-    z = s * s
-    half = f * f * 0.5
-    log = f - (half - s * (half + z * z.polynomial(LOG)))
+    half, series = log_terms(f)
+    log = f - (half - series)
     return y.widen() * log.fma(LOG2E, k.to_float())
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from afx.compiler.native_backend.functions import elementary
 from afx.compiler.native_backend.functions.elementary import (
@@ -28,10 +28,19 @@ from afx.compiler.native_backend.functions.elementary import (
     split_exponent,
 )
 from afx.compiler.native_backend.functions.lanes import Lanes, bits_of
+from afx.compiler.native_backend.functions.pairs import Pair, add, multiply, pair, plain, quick, select
 
-SPLITTER: Final = 134217729.0  # 2^27 + 1: both halves of a double have at most 26 bits (Veltkamp)
-INVERSE_LN2, INVERSE_LN10 = (1.4426950408889634, 2.0355273740931033e-17), (0.4342944819032518, 1.098319650216765e-17)
-LN2, THIRD = (0.6931471805599453, 2.3190468138462996e-17), (0.3333333333333333, 1.850371707708594e-17)
+# log 2, 1 / log 2, 1 / log 10 and log10 2: 26, 32, 32 and 40 bits, and the rests
+SHORT_LN2, SHORT_INVERSE_LN2 = (
+    (0.6931471675634384, 1.2996506893889889e-08),
+    (1.4426950407214463, 1.6751713164886512e-10),
+)
+SHORT_INVERSE_LN10, SHORT_LG2 = (
+    (0.4342944818781689, 2.5082946711645275e-11),
+    (0.30102999566361177, 3.694239077158931e-13),
+)
+SHORT_MAGIC: Final = 1.5 * 2.0**25  # what is added to it has 27 bits behind the point
+LN2, THIRD = (0.6931471805599453, 2.3190468138462996e-17), 1 / 3
 TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
 HALF_PI, PI = (1.5707963267948966, 6.123233995736766e-17), (3.141592653589793, 1.2246467991473532e-16)
 # π/2 in parts of 33 bits, whose products with 20 bits are exact, and the rest
@@ -47,6 +56,12 @@ ATAN_TAIL = (
     0.07692307506036392, -0.06666661577060291, 0.05882258155109606, -0.05261920465468238, 0.04750423246482641,
     -0.04271993023689977, 0.0364725484203825, -0.025758787585599813, 0.010625679340939873,
 )  # fmt: skip
+# (asin x - x) / x³ in x² up to 1/4: 2^-58, likewise
+ASIN_TAIL = (
+    0.16666666666666666, 0.07500000000000119, 0.04464285714254847, 0.030381944475855856, 0.022372157427705222,
+    0.017352816997695017, 0.013963771548009896, 0.011566564202171593, 0.009620961262630293, 0.009324648476317875,
+    0.0030251140174674947, 0.01960393110799315, -0.019313465666024366, 0.02965806130390572,
+)  # fmt: skip
 # from where a point is near c, and atan c in two parts
 ATAN_NEAR = (
     (0.4375, 0.5, (0.4636476090008061, 2.2698777452961687e-17)),
@@ -61,98 +76,6 @@ TWO_OVER_PI: Final = (
     0x9E5FEA2D, 0x7527BAC7, 0xEBE5F17B, 0x3D0739F7, 0x8A5292EA, 0x6BFB5FB1, 0x1F8D5D08,
 )  # fmt: skip
 WINDOW_WORDS: Final = 6  # of 2/π, whose product with a double's 53 bits leaves 120 bits of the rest of a quarter turn
-
-
-# --- Sums of two parts
-
-
-class Pair(NamedTuple):
-    """A sum of two doubles, of which the second one is below half a unit in the last place of the first."""
-
-    high: Lanes
-    low: Lanes
-
-    def __neg__(self) -> Pair:
-        return Pair(-self.high, -self.low)
-
-    def plus(self, other: Pair) -> Pair:
-        """Return the sum."""
-        high = add(self.high, other.high)
-        return quick(high.high, high.low + self.low + other.low)
-
-    def times(self, other: Pair) -> Pair:
-        """Return the product."""
-        high = multiply(self.high, other.high)
-        return quick(high.high, high.low + (self.high * other.low + self.low * other.high))
-
-    def over(self, other: Pair) -> Pair:
-        """Return the quotient; the divisor is not 0."""
-        quotient = self.high / other.high
-        product = multiply(quotient, other.high)
-        rest = ((self.high - product.high) - product.low + self.low) - quotient * other.low
-        return quick(quotient, rest / other.high)
-
-    def scaled(self, factor: float | Lanes) -> Pair:
-        """Return the product with a power of two."""
-        return Pair(self.high * factor, self.low * factor)
-
-    def root(self) -> Pair:
-        """Return the square root of what is not negative."""
-        high = self.high.unary("sqrt")
-        square = multiply(high, high)
-        is_zero = high.compare("oeq", 0.0)
-        rest = (self.high - square.high) - square.low + self.low
-        return quick(high, is_zero.choose(high.constant(0.0), rest / (is_zero.choose(high.constant(1.0), high) * 2.0)))
-
-    def rounded(self) -> Lanes:
-        """Return the nearest double."""
-        return self.high + self.low
-
-
-def quick(x: Lanes, y: Lanes) -> Pair:
-    """Return a sum whose second term is not larger (Dekker's Fast2Sum)."""
-    total = x + y
-    return Pair(total, y - (total - x))
-
-
-def add(x: Lanes, y: Lanes) -> Pair:
-    """Return a sum of any two (Knuth's TwoSum)."""
-    total = x + y
-    there = total - x
-    return Pair(total, (x - (total - there)) + (y - there))
-
-
-def multiply(x: Lanes, y: Lanes) -> Pair:
-    """Return an exact product of factors below 2^990 (Dekker's, by Veltkamp's halves)."""
-    product = x * y
-    (a, b), (c, d) = _halves(x), _halves(y)
-    return Pair(product, ((a * c - product) + a * d + b * c) + b * d)
-
-
-def _halves(x: Lanes) -> tuple[Lanes, Lanes]:
-    far = x * SPLITTER
-    high = far - (far - x)
-    return high, x - high
-
-
-def pair(x: Lanes, value: tuple[float, float] | Lanes) -> Pair:
-    """Return a constant, or one double, as a pair beside a value."""
-    if isinstance(value, tuple):
-        return Pair(x.constant(value[0]), x.constant(value[1]))
-    return Pair(value, x.constant(0.0))
-
-
-def select(test: Lanes, yes: Pair, no: Pair) -> Pair:
-    """Select by a condition."""
-    return Pair(test.choose(yes.high, no.high), test.choose(yes.low, no.low))
-
-
-def plain(x: Lanes, coefficients: Sequence[float]) -> Lanes:
-    """Return a polynomial by Horner's rule, each operation rounded."""
-    total = x.constant(coefficients[-1])
-    for c in coefficients[-2::-1]:
-        total = total * x + c
-    return total
 
 
 # --- Exponentials
@@ -173,23 +96,26 @@ def _reduce(x: Pair) -> tuple[Lanes, Pair]:
     return shifted.bits() - MAGIC_BITS, rest
 
 
-def _exp_of(x: Pair, down: int = 0) -> Lanes:
-    """Return ``exp(x) / 2^down`` for x from -746 to 711."""
+def _exp_of(x: Pair) -> Lanes:
+    """Return ``exp(x)`` for x from -746 to 711."""
     k, r = _reduce(x)
-    return scale(_grow(r).plus(pair(r.high, r.high.constant(1.0))).rounded(), k - down)
+    return scale(_grow(r).plus(pair(r.high, r.high.constant(1.0))).rounded(), k)
 
 
 def _expm1_of(x: Lanes) -> Pair:
     """Return ``exp(x) - 1`` for x from -40 to 700."""
-    k, r = _reduce(pair(x, x))
-    two = power_of_two(k)
-    return _grow(r).scaled(two).plus(add(two, x.constant(-1.0)))
+    return quick(*elementary.expm1_of_double(x))
+
+
+def _far_exp(x: Lanes, down: int = 0) -> Lanes:
+    """Return ``exp(x) / 2^down`` for x from -746 to 712."""
+    k, high, low = _split_near(x)
+    return scale(elementary.exp_near_one(high, low), k - down)
 
 
 def exp(x: Lanes) -> Lanes:
     """Return ``exp(x)``: of ``r = high + low`` the sum ``r²·tail + low + high + 1``, whose last rounding alone is large."""
-    k, high, low = _split_near(clamp(x, -746.0, 711.0))
-    return keep_nan(x, scale(elementary.exp_near_one(high, low), k))
+    return keep_nan(x, _far_exp(clamp(x, -746.0, 711.0)))
 
 
 def exp_of_normal(x: Lanes) -> Lanes:
@@ -206,17 +132,19 @@ def _split_near(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 
 
 def exp2(x: Lanes) -> Lanes:
-    """Return ``2^x``."""
+    """Return ``2^x``: of a rest of 27 bits, whose product with 26 bits of log 2 is exact, and what is left."""
     near = clamp(x, -1080.0, 1030.0)
     shifted = near + MAGIC
-    r = pair(x, near - (shifted - MAGIC)).times(pair(x, LN2))
-    return keep_nan(x, scale(_grow(r).plus(pair(x, x.constant(1.0))).rounded(), shifted.bits() - MAGIC_BITS))
+    r = near - (shifted - MAGIC)
+    short = (r + SHORT_MAGIC) - SHORT_MAGIC
+    rest = (r - short) * LN2[0] + short * SHORT_LN2[1]
+    return keep_nan(x, scale(elementary.exp_near_one(short * SHORT_LN2[0], rest), shifted.bits() - MAGIC_BITS))
 
 
 def expm1(x: Lanes) -> Lanes:
     """Return ``exp(x) - 1``."""
     z = _expm1_of(clamp(x, -40.0, 700.0)).rounded().copysign(x)
-    z = x.compare("ogt", 700.0).choose(_exp_of(pair(x, clamp(x, -1.0, 711.0))), z)
+    z = x.compare("ogt", 700.0).choose(_far_exp(clamp(x, -1.0, 711.0)), z)
     return keep_nan(x, _is_tiny(x).choose(x, z))
 
 
@@ -234,7 +162,7 @@ def sinh(x: Lanes) -> Lanes:
     size = _absolute(x)
     e = _expm1_of(clamp(size, -1.0, 40.0))
     near = e.plus(e.over(e.plus(pair(x, x.constant(1.0))))).scaled(0.5).rounded()
-    far = _exp_of(pair(x, clamp(size, -1.0, 712.0)), 1)
+    far = _far_exp(clamp(size, -1.0, 712.0), 1)
     z = size.compare("ogt", 40.0).choose(far, near).copysign(x)
     return keep_nan(x, _is_tiny(x).choose(x, z))
 
@@ -245,7 +173,7 @@ def cosh(x: Lanes) -> Lanes:
     one = pair(x, x.constant(1.0))
     e = _expm1_of(clamp(size, -1.0, 40.0)).plus(one)
     near = e.plus(one.over(e)).scaled(0.5).rounded()
-    return keep_nan(x, size.compare("ogt", 40.0).choose(_exp_of(pair(x, clamp(size, -1.0, 712.0)), 1), near))
+    return keep_nan(x, size.compare("ogt", 40.0).choose(_far_exp(clamp(size, -1.0, 712.0), 1), near))
 
 
 def tanh(x: Lanes) -> Lanes:
@@ -259,27 +187,26 @@ def tanh(x: Lanes) -> Lanes:
 def logistic(x: Lanes) -> Lanes:
     """Return ``1 / (1 + exp(-x))``, by ``exp(-|x|)``."""
     size = clamp(-_absolute(x), -746.0, 1.0)
-    k, r = _reduce(pair(x, clamp(size, -700.0, 1.0)))
+    k, *parts = elementary.exp_of_double(clamp(size, -700.0, 1.0))
     one = pair(x, x.constant(1.0))
-    e = _grow(r).plus(one).scaled(power_of_two(k))
+    e = quick(*parts).scaled(power_of_two(k))
     positive = x.bits().compare("sge", 0)
     z = select(positive, one, e).over(e.plus(one)).rounded()
-    return keep_nan(x, x.compare("olt", -700.0).choose(_exp_of(pair(x, size)), z))
+    return keep_nan(x, x.compare("olt", -700.0).choose(_far_exp(size), z))
 
 
 # --- Logarithms
 
 
-def _log_of(x: Lanes, low: Lanes | None = None, is_small: Lanes | None = None) -> Pair:
-    """Return ``log(x + low)`` of positive normal x: ``2·s + 2/3·s³ + s⁵·tail``, with ``s = f/(2 + f)``.
+def _log_of(x: Lanes, is_small: Lanes) -> Pair:
+    """Return ``log(x)`` of positive normal x: ``2·s + 2/3·s³ + s⁵·tail``, with ``s = f/(2 + f)``.
 
     Where it is small, x is 2^54 times what is asked for.
     """
     k, m = split_exponent(x)
-    exponent = (k if is_small is None else is_small.choose(k - 54, k)).to_float()
-    rest = m.constant(0.0) if low is None else low * ((k.constant(1024) - k) << 52).as_float() * 0.5
-    f = add(m - 1.0, rest)
-    s = f.over(add(f.high, f.high.constant(2.0)).plus(pair(x, f.low)))
+    exponent = is_small.choose(k - 54, k).to_float()
+    f = m - 1.0  # exactly
+    s = pair(x, f).over(add(f, f.constant(2.0)))
     square = s.times(s)
     cube = s.times(square)
     tail = cube.high * square.high * plain(square.high, LOG_TAIL)
@@ -294,14 +221,6 @@ def _lift(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     return up, is_small, up.compare("ogt", 0.0) & up.compare("olt", math.inf)
 
 
-def _log_in(x: Lanes, base: tuple[float, float] | None = None) -> Lanes:
-    up, is_small, is_normal = _lift(x)
-    z = _log_of(is_normal.choose(up, 1.0), None, is_small)
-    number = (z if base is None else z.times(pair(x, base))).rounded()
-    limit = x.compare("oeq", 0.0).choose(x.constant(-math.inf), x.compare("oeq", math.inf).choose(x, math.nan))
-    return is_normal.choose(number, limit)
-
-
 def log(x: Lanes) -> Lanes:
     """Return ``log(x)`` in the form of fdlibm (Sun Microsystems 1993), denormal numbers lifted."""
     up, is_small, is_normal = _lift(x)
@@ -312,20 +231,39 @@ def log(x: Lanes) -> Lanes:
     return is_normal.choose(z, limit)
 
 
+def _log_in(x: Lanes, inverse: tuple[float, float], two: tuple[float, float]) -> Lanes:
+    """Return a logarithm in another base, of log 2 in it and of the inverse of its own, whose first parts are short."""
+    up, is_small, is_normal = _lift(x)
+    k, m = split_exponent(is_normal.choose(up, 1.0))
+    f = m - 1.0
+    half, series = elementary.log_terms(f)
+    high = ((f - half).bits() & -(1 << 32)).as_float()
+    low = ((f - high) - half) + series
+    exponent = is_small.choose(k - 54, k).to_float()
+    total = add(exponent * two[0], high * inverse[0])
+    rest = exponent * two[1] + ((low + high) * inverse[1] + low * inverse[0])
+    limit = x.compare("oeq", 0.0).choose(x.constant(-math.inf), x.compare("oeq", math.inf).choose(x, math.nan))
+    return is_normal.choose(total.high + (total.low + rest), limit)
+
+
 def log2(x: Lanes) -> Lanes:
     """Return ``log2(x)``."""
-    return _log_in(x, INVERSE_LN2)
+    return _log_in(x, SHORT_INVERSE_LN2, (1.0, 0.0))
 
 
 def log10(x: Lanes) -> Lanes:
     """Return ``log10(x)``."""
-    return _log_in(x, INVERSE_LN10)
+    return _log_in(x, SHORT_INVERSE_LN10, SHORT_LG2)
 
 
-def _log1p_of(x: Pair) -> Pair:
+def _log1p_of(x: Pair) -> Lanes:
     """Return ``log(1 + x)`` of finite x above -1."""
-    total = pair(x.high, x.high.constant(1.0)).plus(x)
-    return _log_of(total.high, total.low)
+    total = add(x.high, x.high.constant(1.0))
+    low = total.low if x.high.w.is_single else total.low + x.low
+    k, m = split_exponent(total.high)
+    down = ((k.constant(1024) - k) << 52).as_float() * 0.5
+    f = add(m - 1.0, low * down)
+    return elementary.log_near_one(k.to_float(), f.high, f.low)
 
 
 def log1p(x: Lanes) -> Lanes:
@@ -336,6 +274,13 @@ def log1p(x: Lanes) -> Lanes:
     return is_inside.choose(elementary.log1p(near), limit)
 
 
+def _log_of_double(x: Lanes) -> Lanes:
+    """Return ``log(2·x)`` of positive normal x."""
+    k, m = split_exponent(x)
+    f = m - 1.0
+    return elementary.log_near_one((k + 1).to_float(), f, f.constant(0.0))
+
+
 def asinh(x: Lanes) -> Lanes:
     """Return ``asinh(x)``: the logarithm of ``1 + a + a²/(1 + √(1 + a²))`` for ``a = |x|``."""
     size = _absolute(x)
@@ -343,8 +288,7 @@ def asinh(x: Lanes) -> Lanes:
     one, square = pair(x, x.constant(1.0)), multiply(near, near)
     inner = pair(x, near).plus(square.over(one.plus(one.plus(square).root())))
     is_far = size.compare("oge", 2.0**28) & size.compare("olt", math.inf)
-    far = _log_of(is_far.choose(size, 1.0)).plus(pair(x, LN2))
-    z = select(is_far, far, _log1p_of(inner)).rounded().copysign(x)
+    z = is_far.choose(_log_of_double(is_far.choose(size, 1.0)), _log1p_of(inner)).copysign(x)
     return (_is_tiny(x) | size.compare("oge", math.inf) | x.compare("uno", x)).choose(x, z)
 
 
@@ -354,9 +298,9 @@ def acosh(x: Lanes) -> Lanes:
     t = add(is_near.choose(x, 1.0), x.constant(-1.0))
     near = _log1p_of(t.plus(t.scaled(2.0).plus(t.times(t)).root()))
     is_far = x.compare("oge", 2.0**28) & x.compare("olt", math.inf)
-    far = _log_of(is_far.choose(x, 1.0)).plus(pair(x, LN2))
-    z = is_near.choose(near.rounded(), x.compare("oeq", math.inf).choose(x, math.nan))
-    return is_far.choose(far.rounded(), z)
+    far = _log_of_double(is_far.choose(x, 1.0))
+    z = is_near.choose(near, x.compare("oeq", math.inf).choose(x, math.nan))
+    return is_far.choose(far, z)
 
 
 def atanh(x: Lanes) -> Lanes:
@@ -364,7 +308,7 @@ def atanh(x: Lanes) -> Lanes:
     size = _absolute(x)
     is_inside = size.compare("olt", 1.0)
     a = is_inside.choose(size, 0.5)
-    z = _log1p_of(pair(x, a + a).over(add(x.constant(1.0), -a))).scaled(0.5).rounded()
+    z = _log1p_of(pair(x, a + a).over(add(x.constant(1.0), -a))) * 0.5
     limit = size.compare("oeq", 1.0).choose(x.constant(math.inf), math.nan)
     return _is_tiny(x).choose(x, is_inside.choose(z, limit).copysign(x))
 
@@ -376,7 +320,7 @@ def power(x: Lanes, y: Lanes) -> Lanes:
     """Return ``x ** y``, its limits as in C (IEEE 754-2019, 9.2.1)."""
     size = _absolute(x)
     up, is_small, is_normal = _lift(size)
-    logarithm = _log_of(is_normal.choose(up, 1.0), None, is_small)
+    logarithm = _log_of(is_normal.choose(up, 1.0), is_small)
     rate = y.compare("uno", y).choose(y.constant(0.0), clamp(y, -1e22, 1e22))
     wanted = logarithm.times(pair(y, rate))
     bounded = clamp(wanted.high, -746.0, 711.0)
@@ -412,10 +356,17 @@ def _rint(x: Lanes) -> Lanes:
 
 
 def cbrt(x: Lanes) -> Lanes:
-    """Return the cube root: ``exp(log(x)/3)`` in pairs."""
+    """Return the cube root: of 26 bits by a logarithm, and one step of Halley's method, whose square is exact."""
     size = _absolute(x)
     up, is_small, is_normal = _lift(size)
-    z = _exp_of(_log_of(is_normal.choose(up, 1.0)).times(pair(x, THIRD)))
+    up = is_normal.choose(up, 1.0)
+    k, m = split_exponent(up)
+    f = m - 1.0
+    half, series = elementary.log_terms(f)
+    root = elementary.exp2_single(((f - (half - series)) * LOG2E + k.to_float()) * THIRD)
+    root = (root.bits() + (1 << 26) & -(1 << 27)).as_float()
+    quotient = up / (root * root)
+    z = root + root * ((quotient - root) / (root + root + quotient))
     z = is_small.choose(z * 2.0**-18, z)
     return is_normal.choose(z.copysign(x), x)
 
@@ -507,12 +458,10 @@ def _accumulate(limbs: Sequence[Lanes], window: Sequence[Lanes], factor: Lanes) 
 
 
 def _turned(x: Lanes) -> tuple[Lanes, Pair]:
-    """Return the quarter turns and the rest of any finite number; in loops over vectors of those that are near."""
+    """Return the quarter turns and the rest of any finite number."""
     finite = (x.bits() & SIZE["double"]).compare("ult", bits_of("double", math.inf)).choose(x, 0.0)
     far = is_far(finite)
     k, r = _turn(far.choose(x.constant(0.0), finite))
-    if x.w.lanes > 1:
-        return k, r
     k_far, r_far = _turn_far(far.choose(finite, 2.0**20))
     return far.choose(k_far, k), select(far, r_far, r)
 
@@ -610,7 +559,16 @@ def cos(x: Lanes) -> Lanes:
 
 def tan(x: Lanes) -> Lanes:
     """Return ``tan(x)``."""
-    bits, r = _turned(x)
+    return _tangent(x, *_turned(x))
+
+
+def near_tan(x: Lanes) -> Lanes:
+    """Return ``tan(x)`` of numbers up to 2^20."""
+    return _tangent(x, *_turn(is_far(x).choose(x.constant(0.0), x)))
+
+
+def _tangent(x: Lanes, bits: Lanes, r: Pair) -> Lanes:
+    """Return the tangent of quarter turns and a rest; zeros keep their sign."""
     sine, cosine = _waves(r)
     is_odd = (bits & 1).compare("ne", 0)
     z = select(is_odd, -cosine, sine).over(select(is_odd, sine, cosine)).rounded()
@@ -618,32 +576,25 @@ def tan(x: Lanes) -> Lanes:
     return x.compare("oeq", 0.0).choose(x, z)
 
 
-def _atan_of(t: Pair) -> Pair:
-    """Return ``atan t`` for t from 0 to 1."""
-    origin = pair(t.high, (0.0, 0.0))
-    one = pair(t.high, t.high.constant(1.0))
-    moved, base = t, origin
-    for start, c, value in ATAN_NEAR:
-        is_near = t.high.compare("oge", start)
-        center = pair(t.high, t.high.constant(c))
-        moved = select(is_near, t.plus(-center).over(one.plus(t.scaled(c))), moved)
-        base = select(is_near, pair(t.high, value), base)
-    z = moved.high * moved.high
-    tail = moved.high * z * plain(z, ATAN_TAIL)
-    return base.plus(moved.plus(pair(tail, tail)))
-
-
-def _angle(y: Pair, x: Pair) -> Pair:
-    """Return the angle of a point with coordinates from 0 on, not both of them 0."""
-    is_steep = y.high.compare("ogt", x.high)
-    angle = _atan_of(select(is_steep, x, y).over(select(is_steep, y, x)))
-    return select(is_steep, pair(y.high, HALF_PI).plus(-angle), angle)
+def _angle(y: Lanes, x: Lanes) -> Pair:
+    """Return the angle of a point with coordinates from 0 on, not both of them 0: of c and ``(y - c·x) / (x + c·y)``."""
+    is_steep = y.compare("ogt", x)
+    short, long = is_steep.choose(x, y), is_steep.choose(y, x)
+    c, base = y.constant(0.0), pair(y, (0.0, 0.0))
+    for start, center, value in ATAN_NEAR:
+        is_near = short.compare("oge", long * start)
+        c, base = is_near.choose(y.constant(center), c), select(is_near, pair(y, value), base)
+    t = add(short, -(long * c)).over(add(long, short * c))
+    z = t.high * t.high
+    total = add(base.high, t.high)
+    angle = quick(total.high, total.low + (base.low + (t.low + t.high * z * plain(z, ATAN_TAIL))))
+    return select(is_steep, pair(y, HALF_PI).plus(-angle), angle)
 
 
 def atan(x: Lanes) -> Lanes:
     """Return ``atan(x)``."""
     size = clamp(_absolute(x), -1.0, 1e300)
-    z = _angle(pair(x, size), pair(x, x.constant(1.0))).rounded().copysign(x)
+    z = _angle(size, x.constant(1.0)).rounded().copysign(x)
     return keep_nan(x, _is_tiny(x).choose(x, z))
 
 
@@ -659,34 +610,43 @@ def atan2(y: Lanes, x: Lanes) -> Lanes:
     high = is_infinite.choose(axis, clamp(a * factor, -1.0, 1e300))
     wide = is_infinite.choose(both.choose(x.constant(1.0), x.constant(1.0) - axis), clamp(b * factor, -1.0, 1e300))
     wide = large.compare("oeq", 0.0).choose(x.constant(1.0), wide)
-    angle = _angle(pair(x, high), pair(x, wide))
+    angle = _angle(high, wide)
     angle = select(x.bits().compare("slt", 0), pair(x, PI).plus(-angle), angle)
     return x.compare("uno", y).choose(x.constant(math.nan), angle.rounded().copysign(y))
 
 
-def _cofactor(x: Lanes) -> Pair:
-    """Return ``√(1 - x²)``."""
-    one = x.constant(1.0)
-    return add(one, -x).times(add(one, x)).root()
+def _arc(size: Lanes) -> tuple[Lanes, Pair]:
+    """Tell where a size up to 1 is above 1/2, and return its arc sine, there half the arc sine's distance from π/2."""
+    is_large = size.compare("ogt", 0.5)
+    half = (size.constant(1.0) - size) * 0.5
+    root = pair(half, half).root()  # asin(x) = π/2 - 2·asin(√((1 - x)/2))
+    z = is_large.choose(half, size * size)
+    sine = select(is_large, root, pair(size, size))
+    tail = sine.high * z * plain(z, ASIN_TAIL)
+    return is_large, quick(sine.high, sine.low + tail)
 
 
 def asin(x: Lanes) -> Lanes:
-    """Return ``asin(x)``: the angle of ``(√(1 - x²), x)``."""
+    """Return ``asin(x)``."""
     size = _absolute(x)
     inside = size.compare("ole", 1.0)
-    a = inside.choose(size, 0.5)
-    z = _angle(pair(x, a), _cofactor(a)).rounded().copysign(x)
+    is_large, arc = _arc(inside.choose(size, 0.25))
+    far = pair(x, HALF_PI).plus(-arc.scaled(2.0)).rounded()
+    z = is_large.choose(far, arc.rounded()).copysign(x)
     return _is_tiny(x).choose(x, inside.choose(z, math.nan))
 
 
 def acos(x: Lanes) -> Lanes:
-    """Return ``acos(x)``: the angle of ``(x, √(1 - x²))``."""
+    """Return ``acos(x)``."""
     size = _absolute(x)
     inside = size.compare("ole", 1.0)
-    a = inside.choose(size, 0.5)
-    angle = _angle(_cofactor(a), pair(x, a))
-    angle = select(x.bits().compare("slt", 0), pair(x, PI).plus(-angle), angle)
-    return inside.choose(angle.rounded(), math.nan)
+    is_large, arc = _arc(inside.choose(size, 0.25))
+    is_below = x.bits().compare("slt", 0)
+    signed = select(is_below, -arc, arc)
+    near = pair(x, HALF_PI).plus(-signed)
+    far = pair(x, is_below.choose(x.constant(PI[0]), 0.0))
+    far = Pair(far.high, is_below.choose(x.constant(PI[1]), 0.0)).plus(signed.scaled(2.0))
+    return inside.choose(is_large.choose(far.rounded(), near.rounded()), math.nan)
 
 
 # --- Half precision, whose bits are, shifted, those of a double that is 2^1008 times smaller
@@ -723,6 +683,13 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "acos": acos, "acosh": acosh, "asin": asin, "asinh": asinh, "atan": atan, "atan2": atan2, "atanh": atanh, "cbrt": cbrt,
     "cos": cos, "cosh": cosh, "exp": exp, "exp2": exp2, "expm1": expm1, "hypot": hypot, "log": log, "log10": log10,
     "log1p": log1p, "log2": log2, "pow": power, "sin": sin, "sinh": sinh, "tan": tan, "tanh": tanh,
+}  # fmt: skip
+LIBM: Final = {  # by NumPy's names
+    "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2",
+    "arctanh": "atanh", "cbrt": "cbrt", "copysign": "copysign", "cos": "cos", "cosh": "cosh", "exp": "exp", "exp2": "exp2",
+    "expm1": "expm1", "fabs": "fabs", "float_power": "pow", "fmod": "fmod", "hypot": "hypot", "log": "log",
+    "log10": "log10", "log1p": "log1p", "log2": "log2", "nextafter": "nextafter", "power": "pow", "sin": "sin",
+    "sinh": "sinh", "tan": "tan", "tanh": "tanh", "erf": "erf", "erfc": "erfc",
 }  # fmt: skip
 EXACT: Final = frozenset({"copysign", "fabs", "fmod", "nextafter"})  # of libm, whose results IEEE 754 leaves no choice
 

@@ -105,11 +105,12 @@ FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., La
 # that of all numbers by default
 Portable: TypeAlias = "tuple[Function, Function | None, Callable[..., Lanes | None] | None]"
 PORTABLE: dict[str, Portable] = {
-    **{name: (function, None, None) for name, function in portable.FUNCTIONS.items()},
+    **{name: (portable.FUNCTIONS[own], None, None) for name, own in portable.LIBM.items() if own in portable.FUNCTIONS},
     "logistic": (portable.logistic, None, None),
     "exp": (portable.exp_of_normal, elementary.exp_is_hard, portable.exp),
     "sin": (portable.near_sin, portable.wave_is_hard, None),
     "cos": (portable.near_cos, portable.wave_is_hard, None),
+    "tan": (portable.near_tan, portable.is_far, None),
 }
 
 PORTABLE_SINGLE: dict[str, Portable] = {  # of floats those that fused operations make exact elsewhere
@@ -118,9 +119,28 @@ PORTABLE_SINGLE: dict[str, Portable] = {  # of floats those that fused operation
 }
 
 
-def has_fast(name: str, dtypes: Sequence[str]) -> bool:
-    """Tell whether a function has a vector form of these dtypes."""
-    return name in FAST and dtypes[0] in FAST[name][0] and len(set(dtypes)) == 1
+def has_fast(name: str, dtypes: Sequence[str], is_portable: bool = False) -> bool:
+    """Tell whether a function has a vector form of these dtypes, which of portable ones are more."""
+    dtype, is_own = dtypes[0], name in FAST and dtypes[0] in FAST[name][0]
+    return len(set(dtypes)) == 1 and (is_own or (is_portable and dtype in BOTH and name in PORTABLE))
+
+
+def _portable_form(name: str, dtype: str) -> Portable | None:
+    """Return the form whose bits are the same everywhere; None where that of the table has them."""
+    if dtype == "f8":
+        return PORTABLE.get(name)
+    if name in PORTABLE_SINGLE or (name in FAST and dtype in FAST[name][0]):
+        return PORTABLE_SINGLE.get(name)
+    function, is_hard, _ = PORTABLE[name]
+
+    def of_doubles(*xs: Lanes) -> Lanes:
+        w = xs[0].w
+        w.is_single = True
+        z = function(*[x.widen() for x in xs]).rounded()
+        w.is_single = False
+        return z
+
+    return of_doubles, is_hard and (lambda *xs: is_hard(*[x.widen() for x in xs])), None
 
 
 def emit_fast(w: Writer, fast: Fast, xs: Sequence[str], dtype: str) -> str:
@@ -134,10 +154,8 @@ def emit_fast(w: Writer, fast: Fast, xs: Sequence[str], dtype: str) -> str:
 
 
 def _body(w: Writer, fast: Fast, names: Sequence[str], dtype: str) -> None:
-    _, function, is_hard, of_all = FAST[fast.name]
-    own = (PORTABLE if dtype == "f8" else PORTABLE_SINGLE).get(fast.name) if w.is_portable else None
-    if own is not None:
-        function, is_hard, of_all = own
+    own = _portable_form(fast.name, dtype) if w.is_portable else None
+    function, is_hard, of_all = own or FAST[fast.name][1:]
     xs = [Lanes(w, KINDS[dtype], x) for x in names]
     z = function(*xs)
     if is_hard is None:

@@ -36,12 +36,14 @@ class Writer:
         fuses: whether multiplications and additions are rounded once.
         keeps_flags: whether floating-point flags are read, so that no operation may raise one that NumPy's does not.
         is_portable: whether results have the same bits on every processor, so that no function of a library computes them.
+        is_single: whether portable functions compute floats meanwhile, for which one double is enough.
         may_flush: whether denormals may be flushed while it runs.
     """
 
     fuses: bool = True
     keeps_flags: bool = True
     is_portable: bool = False
+    is_single: bool = False
     may_flush: bool = True
     has_python: bool = True
 

@@ -251,8 +251,8 @@ def add_ufunc(
 def _operation(b: BlockBuilder, name: str, types: tuple[str, ...]) -> Callable[[Group, list[int]], int]:
     if set(types[:-1]) <= scalar_op(name).dtypes and len(set(types[:-1])) == 1:
         return call_of(name, types[-1])
-    if b.tier > 1 and has_fast(name, types):
-        return call_of(Fast(name, loop_of(name, types)), types[-1])
+    if b.tier > 1 and has_fast(name, types, b.target.backend == "portable"):
+        return call_of(Fast(name, loop_of(name, types, b.target.stands_alone)), types[-1])
     return call_of(loop_of(name, types, b.target.stands_alone), types[-1])
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from afx.compiler.graph.formulas import BINARY, UNARY
 from afx.compiler.graph.rewrite_rules import simplify
 from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.functions.portable import EXACT, compute
+from afx.compiler.native_backend.functions.portable import EXACT, LIBM, compute
 from afx.compiler.native_backend.llvm.op import EMIT, FLOATS, cast, element_type, number, read, written
 from afx.compiler.native_backend.llvm.writer import INDEX, Writer
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
@@ -30,13 +30,6 @@ from afx.core.scalar_ops import ALL, scalar_op
 from afx.core.tracing.traces import GraphTrace
 
 # NumPy's name: libm's for doubles; those for floats end in f
-LIBM = {
-    "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2",
-    "arctanh": "atanh", "cbrt": "cbrt", "copysign": "copysign", "cos": "cos", "cosh": "cosh", "exp": "exp", "exp2": "exp2",
-    "expm1": "expm1", "fabs": "fabs", "float_power": "pow", "fmod": "fmod", "hypot": "hypot", "log": "log",
-    "log10": "log10", "log1p": "log1p", "log2": "log2", "nextafter": "nextafter", "power": "pow", "sin": "sin",
-    "sinh": "sinh", "tan": "tan", "tanh": "tanh", "erf": "erf", "erfc": "erfc",
-}  # fmt: skip
 DTYPES = {kind: dtype for dtype, kind in FLOATS.items()}
 
 Formula = Callable[..., Lanes]
