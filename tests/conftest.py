@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("AFX_CHECK_PROGRAMS", "1")  # each native program is legal
 
 import attrs
 import hypothesis

@@ -28,6 +28,7 @@ from afx.compiler.native_backend.lowering.memory import (
 from afx.compiler.native_backend.lowering.recorder import lower_call, lower_view
 from afx.compiler.native_backend.lowering.tiles import cut_block
 from afx.compiler.native_backend.program.interface import Param
+from afx.compiler.native_backend.program.legal import is_checking, refuse_illegal
 from afx.compiler.native_backend.program.loops import Arg, BlockLoop, Body, Choice
 from afx.compiler.native_backend.program.loops import Loop as NativeLoop
 from afx.compiler.native_backend.program.steps import Program
@@ -483,7 +484,8 @@ def lower_schedule(
     constants = [Param(c.shape, dtype_name(c.dtype), False) for c in converted.constants]
     releases = converted.block.nanoseconds > target.native.release_min_nanoseconds
     block = cut_block(donate_memory(converted.block, schedule), target.native) if threads else converted.block
-    return Program(block, (*inputs, *outputs, *constants), releases or block.is_shared), converted.constants
+    program = Program(block, (*inputs, *outputs, *constants), releases or block.is_shared)
+    return refuse_illegal(program) if is_checking() else program, converted.constants
 
 
 def lower_plan(schedule: Schedule, target: Target = DEFAULT) -> tuple[Schedule | None, tuple[Lowered, ...]]:

@@ -21,7 +21,7 @@ Mode: TypeAlias = Literal["r", "w", "a"]
 
 @attrs.frozen
 class Root:
-    """Memory of a block that shares no byte with its other roots.
+    """Memory of a block that shares no byte with its other roots while both are in use.
 
     Attributes:
         param: position among the block's parameters, or -1 where it lies in the arena.
