@@ -4,8 +4,11 @@ import os
 import pickle
 import random
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -456,3 +459,10 @@ def test_the_profile_names_the_line() -> None:
     assert [line.names for line in found.lines if line.meets_denormals] == [("multiply",)]
     assert 'denormals="flush"' in str(found)
     assert "denormal operands" not in str(afx.debug.profile(fn, denormals(), denormals(), seconds=0.0))
+
+
+def test_the_first_call_hears_nothing_of_its_own(tmp_path: Path) -> None:
+    """Whether the register works is tried in silence, whatever the caller wants to hear of."""
+    text = 'import numpy as np, afx; np.seterr(all="raise"); print(afx.jit(lambda x: x * 2.0)(np.ones(3)).tolist())'
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stdout.split("\n")[0] == "[2.0, 2.0, 2.0]", done.stderr

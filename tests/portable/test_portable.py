@@ -134,10 +134,14 @@ def test_nan_is_one_pattern() -> None:
             np.testing.assert_array_equal(parts.view(bits), nan.view(bits))
 
 
-def test_sorts_of_complex_numbers_are_refused_with_their_dtype() -> None:
-    """The reason names what is sorted."""
+def test_what_is_refused_is_named_with_its_dtype() -> None:
+    """Sorts and factorizations of complex numbers, and what has no form of any dtype."""
     with pytest.raises(ArgumentError, match=r"sort of c16 at .*test_portable\.py:\d+"):
         afx.jit(lambda x: afx.sort(x), backend="portable")(np.ones(3) * 1j)
+    with pytest.raises(ArgumentError, match=r"got det of c16 at .*test_portable\.py:\d+"):
+        afx.jit(lambda x: afx.linalg.det(x), backend="portable")(np.eye(3) * 1j)
+    with pytest.raises(ArgumentError, match=r"got eig at .*test_portable\.py:\d+"):
+        afx.jit(lambda x: afx.linalg.eig(x), backend="portable")(np.eye(3))
 
 
 def test_faults_are_errors() -> None:

@@ -39,7 +39,7 @@ def loop_of(name: str, types: tuple[str, ...], stands_alone: bool = False) -> Uf
     """Return the loop of a ufunc for these dtypes; where no code of NumPy runs, also one that asks for Python's lock."""
     loop = ufunc_loop(name, types)
     if loop is None or (types[0][0] in scalar_op(name).refused and not stands_alone):
-        raise UnsupportedError(f"{name} of {', '.join(types[:-1])}")
+        raise UnsupportedError(f"{name} of {', '.join(types[:-1] or types)}")
     return loop
 
 

@@ -75,7 +75,7 @@ class Recorder(Calls):
         """Leave the call to NumPy where these are not all float32 or all float64."""
         dtypes = {x.location.dtype for x in xs}
         if len(dtypes) > 1 or not dtypes <= {"f4", "f8"}:
-            self.refuse(" and ".join([x.location.dtype for x in xs[1:]]))
+            self.refuse(" and ".join([x.location.dtype for x in xs[1:] or xs]))
 
     def add(self, to: Recorded, x: Recorded) -> None:
         """Add elements to others."""

@@ -272,7 +272,7 @@ def _constant(name: str, data: bytes) -> str:
 def explain_refusal(reason: str, schedule: Schedule, graph: Graph, target: Target) -> tuple[str, str]:
     """Return why the first operation that has no form has none, and the user's line, as `` at file.py:12`` where it is known."""
     reasons = [why for _, why in explain_schedule(schedule, standalone_target(target)) if why]
-    reason = reasons[0] if reasons else reason
+    reason = (reasons[0] if reasons else reason).removesuffix(" has no native form")
     source = next((eq.source for eq in _equations(graph) if _names(eq) & set(re.findall(r"\w+", reason))), None)
     return reason, f" at {source}" if source is not None else ""
 
