@@ -94,7 +94,7 @@ BUDGETS: dict[str, int] = {
     "plot": 4_100,
     "pytree": 10_700,
     "random": 6_900,
-    "runtime": 7_060,
+    "runtime": 7_080,
     "sample": 12_700,
     "signal": 13_720,
     "stats": 27_400,

@@ -193,10 +193,6 @@ def _erfcx(x: Any) -> Any:
     return F.where(F.isnan(x), x, F.where(x < 0.0, 2.0 / _bell(size) - tail, tail))
 
 
-def _ndtr(x: Any) -> Any:
-    return _far_erfc(x / -ROOT_2) * 0.5
-
-
 def _log_ndtr(x: Any) -> Any:
     low = F.where(x < -1.0, x, -1.0)
     below = F.log(_scaled_tail(low / -ROOT_2)) - LOG_2 - low * low * 0.5
@@ -286,7 +282,6 @@ def _ndtri_exp(y: Any) -> Any:
 
 # -- gamma functions: Stirling's series where the argument is large, reached by recurrence; reflection below 0 --
 LARGE = 10
-CANCELLING = 100.0  # from here on logarithms of gamma functions cancel in that of the beta function
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 
@@ -372,37 +367,6 @@ def _digamma(x: Any) -> Any:
     angle = (x - F.round(x)) * math.pi
     turn = F.where(angle == 0.0, math.nan, math.pi * F.cos(angle) / F.sin(angle))
     return F.where(x == 0.0, -1.0 / x, F.where(is_low, psi - turn, psi))
-
-
-# -- beta functions, in which no large logarithms cancel --
-def _betaln(a: Any, b: Any) -> Any:
-    high, low = F.maximum(a, b), F.minimum(a, b)
-    is_far = (low > 0) & (high > CANCELLING) & (high < math.inf)
-    c, d = F.where(is_far, high, CANCELLING), F.where(is_far, low, 1.0)
-    is_small = d < LARGE  # for which Stirling's series is none
-    e = F.where(is_small, LARGE, d)
-    whole = F.where(is_small, F.gammaln(d), (d - 0.5) * F.log(e) - d + LOG_2PI / 2 + _stirling(e))
-    far = whole + d + _stirling(c) - _stirling(c + d) - (c + d - 0.5) * F.log1p(d / c) - d * F.log(c)
-    return F.where(is_far, far, F.gammaln(a) + F.gammaln(b) - F.gammaln(a + b))
-
-
-def _beta(a: Any, b: Any) -> Any:
-    total = F.gammasgn(a + b)
-    return F.gammasgn(a) * F.gammasgn(b) * F.where(F.isnan(total), 1.0, total) * F.exp(F.betaln(a, b))
-
-
-def _digamma_gap(x: Any, d: Any, *, n: int = 0) -> Any:
-    """Return ``polygamma(n, x + d) - polygamma(n, x)``; of n = 0 far out by terms without cancellation."""
-    if n:
-        return F.polygamma(n, x + d) - F.polygamma(n, x)
-    is_far = (x > CANCELLING) & (x + d > CANCELLING)
-    y = F.where(is_far, x, CANCELLING)
-    z = F.where(is_far, x + d, CANCELLING)
-    (u, v), terms = (1.0 / y, 1.0 / z), 0.0
-    for k, coefficient in enumerate(DIGAMMA[:5], 1):
-        terms = terms + coefficient * (u ** (2 * k) - v ** (2 * k))
-    far = F.log1p(F.where(is_far, d, 0.0) * u) + (u - v) / 2 + terms
-    return F.where(is_far, far, F.digamma(x + d) - F.digamma(x))
 
 
 def _gammasgn(x: Any) -> Any:
@@ -512,8 +476,8 @@ def _divergence(x: Any, y: Any, at_zero: Any, rest: Any) -> Any:
     return F.where((x < 0.0) | (y < 0.0) | ((x > 0.0) & (y == 0.0)), math.inf, divergence)
 
 
-def _in_doubles(formula: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *xs, **params: formula(*[F.astype(x, DOUBLE) for x in xs], **params)
+def _in_doubles(formula: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: formula(F.astype(x, DOUBLE))
 
 
 Unary: TypeAlias = Callable[[Any], Any]
@@ -548,7 +512,7 @@ UNARY: dict[str, Unary] = {
     "log2": lambda x: F.log(x) / LOG_2,
     "log_ndtr": _in_doubles(_log_ndtr),
     "logit": lambda x: F.log(x) - F.log1p(-x),
-    "ndtr": _in_doubles(_ndtr),
+    "ndtr": _in_doubles(lambda x: _far_erfc(x / -ROOT_2) * 0.5),
     "ndtri": _in_doubles(_ndtri),
     "ndtri_exp": _in_doubles(_ndtri_exp),
     "positive": lambda x: x,
@@ -564,8 +528,6 @@ UNARY: dict[str, Unary] = {
 }
 BINARY: dict[str, Binary] = {
     "atan2": _atan2,
-    "beta": _in_doubles(_beta),
-    "betaln": _in_doubles(_betaln),
     "copysign": lambda x, y: F.where(F.signbit(x) ^ F.signbit(y), -x, x),
     "floor_divide": _floor_divide,
     "fmax": _fmax,
@@ -580,17 +542,11 @@ BINARY: dict[str, Binary] = {
     "xlogy": lambda x, y: _times_log(x, y, F.log(y)),
 }
 FAMILIES: dict[str, Callable[..., Any]] = {
-    "digamma_gap": _in_doubles(_digamma_gap),
     "iv": _bessel(is_scaled=False),
     "ive": _bessel(is_scaled=True),
     "polygamma": _polygamma,
 }
-ORDERS = {
-    "digamma_gap": range(21),
-    "iv": range(9),
-    "ive": range(9),
-    "polygamma": range(1, 21),
-}  # of which families have formulas
+ORDERS = {"iv": range(9), "ive": range(9), "polygamma": range(1, 21)}  # of which families have formulas
 FORMULAS: dict[str, Callable[..., Any]] = {**UNARY, **BINARY, **FAMILIES}
 OF_COMPLEX = frozenset({"exp2", "isnan", "log10", "log2", "positive", "reciprocal", "square"})
 
