@@ -1,4 +1,4 @@
-"""Formulas of whole arrays, where machine code without NumPy has no loop: groups of channels, wide windows, exponentials."""
+"""Array formulas, for machine code without NumPy: groups of channels, wide windows, exponentials of matrices."""
 
 from __future__ import annotations
 

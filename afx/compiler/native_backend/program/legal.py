@@ -1,4 +1,4 @@
-"""Which native programs are legal: what lowering must keep, and emission relies on without looking.
+"""Legal native programs: what lowering must keep, and emission relies on without looking.
 
 - Values are made of earlier ones of their nest; what is stored or folded has the dtype of its memory.
 - Memory lies within its root, over all axes of a step. Roots of an arena share no byte from their first steps to their last ones,
