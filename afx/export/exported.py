@@ -207,9 +207,12 @@ def _zig() -> list[str]:
 def _run(command: Sequence[str], code: bytes, output: str, libraries: Sequence[str]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "code.o").write_bytes(code)
-        (Path(folder) / "mark.c").write_text("int _fltused = 0;\n")
-        mark = ["mark.c"] if output.endswith(".dll") else []  # of code with floats: in Microsoft's library alone
-        _call([*command, "-o", output, "code.o", *mark, *libraries], folder)
+        sources = ["code.o"]
+        if output.endswith(".dll"):
+            # the mark of code with floats, which Microsoft's library alone has
+            (Path(folder) / "mark.c").write_text("int _fltused = 0;\n")
+            sources.append("mark.c")
+        _call([*command, "-o", output, *sources, *libraries], folder)
         return (Path(folder) / output).read_bytes()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
@@ -104,8 +104,9 @@ def test_an_object_is_of_its_systems_format(target: str) -> None:
     """It gives two functions by C's names there, needs C's library alone, in portable bits next to nothing of it."""
     read, machine, kinds, before = FORMATS[target]
     args = np.linspace(0.1, 0.9, 9), afx.random.key(0)
-    for bits in ("target", "portable"):
-        made = export.compile(program, *args, target=target, name="program", bits=bits)  # type: ignore[arg-type]
+    kinds_of_bits: tuple[Literal["target", "portable"], ...] = ("target", "portable")
+    for bits in kinds_of_bits:
+        made = export.compile(program, *args, target=target, name="program", bits=bits)
         file = read(made.object)
         assert file.machine == machine
         assert file.defined == {f"{before}program", f"{before}program_work_bytes"}

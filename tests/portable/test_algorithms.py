@@ -253,7 +253,7 @@ def test_exponents_of_denormals_and_limits_are_numpys() -> None:
 
 def test_exponentials_of_matrices() -> None:
     """Of large and small ones beside SciPy's, of none, and of an infinite one."""
-    scipy_linalg = pytest.importorskip("scipy.linalg")
+    scipy_linalg = pytest.importorskip("scipy.linalg", reason="SciPy is an extra")
     for a in (RNG.normal(size=(3, 7, 7)) * 5, np.zeros((2, 2)), np.array([[0.0, 1e5], [0.0, 0.0]]), np.zeros((0, 0))):
         wanted = scipy_linalg.expm(a)
         np.testing.assert_allclose(

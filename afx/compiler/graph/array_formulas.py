@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from afx.compiler.schedule.arrays import SHORT_WINDOW
 from afx.core.graph import Equation
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import bind
 
 F: Any = FUNCTIONS
-SHORT = 16  # elements of windows that native forms unroll
 
 
 # -- convolutions of groups of channels --
-def by_groups(eq: Equation, *xs: Any) -> Any:
+def _by_groups(eq: Equation, *xs: Any) -> Any:
     """Return a convolution as those of its groups of channels, which are parts of all last axes."""
     params = eq.keywords
     groups = params["groups"]
@@ -115,9 +115,9 @@ def array_formula(eq: Equation) -> Callable[..., Any] | None:
     if name in WHOLE:
         return WHOLE[name]
     if params.get("groups", 1) > 1:
-        return lambda *xs, **_: by_groups(eq, *xs)
+        return lambda *xs, **_: _by_groups(eq, *xs)
     if name in WINDOWS:
         axes: tuple[int, ...] = params["axis"]
         shape: list[int] = params["window"] if "window" in params else [eq.inputs[0].aval.shape[a] for a in axes]
-        return WINDOWS[name] if math.prod(shape) > SHORT else None
+        return WINDOWS[name] if math.prod(shape) > SHORT_WINDOW else None
     return None

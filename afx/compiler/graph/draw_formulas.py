@@ -13,13 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from afx.compiler.schedule.arrays import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
+from afx.compiler.schedule.arrays import (
+    ADDED_BELOW,
+    ADDED_TERMS,
+    COUNTS_END,
+    FAR_BELOW,
+    PHILOX_FACTORS,
+    PHILOX_ROUNDS,
+    PHILOX_STEPS,
+    TAIL_TERMS,
+)
 from afx.core.registry import FUNCTIONS
 
 F: Any = FUNCTIONS
 LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 DRAW, BOOST = 0, 3  # purposes: the last word of the counter
-ADDED_BELOW, MOST, COUNTED, FAR = 10.0, 2.0**53, 120.0, -12.0  # as in `afx.ops.random`
 Propose = Callable[[Any, Any], tuple[Any, Any]]
 
 
@@ -173,7 +181,7 @@ def _counted(keys: Any, n: int, few: Any, none: Any, following: Propose, propose
     left = F.where(few, u - none, 0.0)
 
     def is_open(state: Any) -> Any:
-        return (state[0] < COUNTED) & F.any(state[3] > 0)
+        return (state[0] < ADDED_TERMS) & F.any(state[3] > 0)
 
     def step(state: Any) -> Any:
         k, count, p, left = state
@@ -192,7 +200,7 @@ def _counted(keys: Any, n: int, few: Any, none: Any, following: Propose, propose
 def _poisson(key: Any, rate: Any, *, shape: tuple[int, ...]) -> Any:
     """Return Poisson numbers (PTRS); -1 where a rate is none."""
     keys, n, (rate,) = _rows(key, shape, F.astype(rate, np.float64))
-    is_rate = (rate >= 0) & (rate < MOST)
+    is_rate = (rate >= 0) & (rate < COUNTS_END)
     few = ~(is_rate & (rate >= ADDED_BELOW))
     low, high = F.where(few & is_rate, rate, 0.0), F.where(few, ADDED_BELOW, rate)
     b = 0.931 + 2.53 * F.sqrt(high)
@@ -213,7 +221,7 @@ def _poisson(key: Any, rate: Any, *, shape: tuple[int, ...]) -> Any:
 def _binomial(key: Any, tries: Any, chance: Any, *, shape: tuple[int, ...]) -> Any:
     """Return binomial numbers (BTRS); -1 where a number of tries or a probability is none."""
     keys, n, (m, p) = _rows(key, shape, F.astype(tries, np.float64), F.astype(chance, np.float64))
-    is_some = (m >= 0) & (m < MOST) & (m == F.floor(m)) & (p >= 0) & (p <= 1)
+    is_some = (m >= 0) & (m < COUNTS_END) & (m == F.floor(m)) & (p >= 0) & (p <= 1)
     less = F.minimum(p, 1.0 - p)
     few = ~(is_some & (m * less >= ADDED_BELOW))
     rare, most = F.where(few & is_some, less, 0.0), F.where(few & is_some, m, 0.0)
@@ -247,10 +255,10 @@ def _between(key: Any, low: Any, high: Any, *, shape: tuple[int, ...], dtype: An
     flip = a > -b  # most of the interval lies above 0: mirrored, its probabilities are small numbers
     first, last, v = F.where(flip, -b, a), F.where(flip, -a, b), F.where(flip, 1 - u, u)
     p = _probability(first)
-    far = last < FAR
+    far = last < FAR_BELOW
     z = F.where(
         far,
-        -_far_quantile(-F.where(far, last, FAR), -F.where(far, first, FAR), v),
+        -_far_quantile(-F.where(far, last, FAR_BELOW), -F.where(far, first, FAR_BELOW), v),
         F.ndtri(p + v * (_probability(last) - p)),
     )
     z = F.astype(F.where(flip, -z, z), dtype)
@@ -278,7 +286,7 @@ def _far_quantile(a: Any, b: Any, u: Any) -> Any:
 def _log_mills(x: Any) -> Any:
     """Return the logarithm of a tail's probability over its density, far out, by a continued fraction."""
     y = x
-    for k in range(24, 0, -1):
+    for k in range(TAIL_TERMS, 0, -1):
         y = x + k / y
     return -F.log(y)
 

@@ -102,3 +102,13 @@ NUMPY: Arrays = Arrays()
 PHILOX_FACTORS = (0xD2511F53, 0xCD9E8D57)
 PHILOX_STEPS = (0x9E3779B9, 0xBB67AE85)  # what each round adds to the two words of the key
 PHILOX_ROUNDS = 10
+
+
+# --- Thresholds of ops that formulas in their place share
+
+ADDED_BELOW = 10.0  # means of counts that are drawn by adding up probabilities
+ADDED_TERMS = 120  # of them: beyond, nothing is left of the probability at such a mean
+COUNTS_END = 2.0**53  # counts from here on are no whole float64 numbers
+FAR_BELOW = -12.0  # bounds below are treated by ratios of tails: their own probabilities would underflow
+TAIL_TERMS = 24  # of the continued fraction of such a tail
+SHORT_WINDOW = 16  # elements of a window up to which whole slices are combined

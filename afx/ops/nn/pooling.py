@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from afx.compiler.schedule.arrays import NUMPY, Arrays
+from afx.compiler.schedule.arrays import NUMPY, SHORT_WINDOW, Arrays
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, is_inexact
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 # --- Pooling: the largest or the mean element of each window
 
-SHORT = 16  # elements of a window up to which whole slices are combined
 
 Into: TypeAlias = Callable[..., None]
 
@@ -138,7 +137,7 @@ def _pooling_windows(
 
 # -- the largest element, with the derivative to the first one --
 def _max_run(x: Any, *, axis: Shape) -> Any:
-    if math.prod(_window(x.shape, axis)) > SHORT:
+    if math.prod(_window(x.shape, axis)) > SHORT_WINDOW:
         return np.maximum.reduce(x, axis=axis)
     z = np.empty(reduced(x.shape, axis), x.dtype)
     _max_prepare(aval_of(x), axis=axis)(z, x)
@@ -147,7 +146,7 @@ def _max_run(x: Any, *, axis: Shape) -> Any:
 
 def _max_prepare(x: Aval, *, axis: Shape) -> Into:
     """Return what writes the largest of each window: a reduction, or by halves along one axis after another where it is short."""
-    if not 1 < math.prod(_window(x.shape, axis)) <= SHORT:
+    if not 1 < math.prod(_window(x.shape, axis)) <= SHORT_WINDOW:
 
         def whole(out: Any, x: Any) -> None:
             np.maximum.reduce(x, axis=axis, out=out)
@@ -199,7 +198,7 @@ def _of_short_windows(native: Callable[..., None]) -> Callable[..., None]:
 
     def checked(xp: Recorder, out: Any, *xs: Any, axis: Shape, window: Shape | None = None) -> None:
         places = math.prod(_window(xs[0].shape, axis) if window is None else window)
-        if not 0 < places <= SHORT or xs[0].dtype.kind not in "fiub":
+        if not 0 < places <= SHORT_WINDOW or xs[0].dtype.kind not in "fiub":
             xp.refuse(f"windows of {places} elements of {xs[0].dtype}")
         native(xp, out, *xs, axis=axis, **({} if window is None else {"window": window}))
 

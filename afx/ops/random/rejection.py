@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from afx.compiler.schedule.arrays import ADDED_BELOW, ADDED_TERMS, COUNTS_END
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType, int64
@@ -228,10 +229,6 @@ random_wald_p: Primitive = register(
 
 # --- Poisson and binomial samplers: inversion where few counts are likely, rejection elsewhere (Hörmann 1993)
 
-FEW = 10.0  # means below it are drawn by adding up probabilities
-MOST = 2.0**53  # counts from here on are no whole float64 numbers
-STEPS = 120  # of adding up: beyond, nothing is left of the probability at a mean below `FEW`
-
 
 def random_poisson(key: ArrayLike, rate: ArrayLike, shape: Shape) -> Array:
     """Return Poisson numbers: int64[*keys, *shape].
@@ -246,13 +243,13 @@ def _poisson_run(key: Any, rate: Any, *, shape: Shape) -> Any:
     check_key(key, "poisson")
     check_real("poisson", rate)
     mean = np.asarray(rate, np.float64)
-    if not np.all((mean >= 0) & (mean < MOST)):
+    if not np.all((mean >= 0) & (mean < COUNTS_END)):
         raise ArgumentError("poisson: rates lie from 0 to 2**53: got others; change them")
     return draw_each(key, shape, (mean,), _poisson).astype(int64)
 
 
 def _poisson(stream: Stream, rate: Any) -> Any:
-    return _split(stream, rate < FEW, _invert_poisson, _propose_poisson, rate)
+    return _split(stream, rate < ADDED_BELOW, _invert_poisson, _propose_poisson, rate)
 
 
 def _invert_poisson(u: Any, rate: Any) -> Any:
@@ -278,7 +275,7 @@ def _invert_by_adding(u: Any, p: Any, following: Any) -> Any:
     """Return the least k at which the probabilities up to k reach u; ``following(k, p)`` is that of k from that of k - 1."""
     k = np.zeros_like(u)
     left = u - p
-    for step in range(1, STEPS):
+    for step in range(1, ADDED_TERMS):
         if not np.any(left > 0):
             break
         k += left > 0
@@ -324,7 +321,7 @@ def _binomial_run(key: Any, n: Any, p: Any, *, shape: Shape) -> Any:
     check_key(key, "binomial")
     check_real("binomial", n, p)
     tries, chance = np.asarray(n, np.float64), np.asarray(p, np.float64)
-    if not np.all((tries >= 0) & (tries < MOST) & (tries == np.floor(tries))):
+    if not np.all((tries >= 0) & (tries < COUNTS_END) & (tries == np.floor(tries))):
         raise ArgumentError("binomial: numbers of tries are whole, from 0 to 2**53: got others; round them")
     if not np.all((chance >= 0) & (chance <= 1)):
         raise ArgumentError("binomial: a probability lies from 0 to 1: got others; change them")
@@ -333,7 +330,7 @@ def _binomial_run(key: Any, n: Any, p: Any, *, shape: Shape) -> Any:
 
 def _binomial(stream: Stream, n: Any, p: Any) -> Any:
     less: Any = np.minimum(p, 1 - p)
-    k: Any = _split(stream, n * less < FEW, _invert_binomial, _propose_binomial, n, less)
+    k: Any = _split(stream, n * less < ADDED_BELOW, _invert_binomial, _propose_binomial, n, less)
     return cast(Any, np.where(p <= 0.5, k, n - k))
 
 

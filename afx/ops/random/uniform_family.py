@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
+from afx.compiler.schedule.arrays import FAR_BELOW, TAIL_TERMS
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, float32, float64, uint32, uint64
@@ -222,9 +223,7 @@ RECORDED: dict[str, Sampler] = {  # of machine code: those without a choice of e
 # --- Truncated normal sampler: inverse CDF between bounds
 
 WHO = "truncated_normal"
-FAR = -12.0  # bounds below are treated by ratios of tails: their own probabilities would underflow
 ENDLESS = 1e150  # stands for infinity in derivatives: its square is finite
-TERMS = 24  # of the continued fraction of a tail beyond `FAR`
 
 
 def random_between(key: ArrayLike, low: ArrayLike, high: ArrayLike, shape: Shape, dtype: DType) -> Array:
@@ -252,7 +251,7 @@ def _quantile_between(first: Any, last: Any, u: Any) -> Any:
     low: Any = _cdf(first)
     with np.errstate(divide="ignore", invalid="ignore"):  # where probabilities underflow
         z = quantile(low + u * (_cdf(last) - low))
-    far = last < FAR
+    far = last < FAR_BELOW
     if far.any():
         z[far] = -_quantile_far(-last[far], -first[far], u[far])
     return z
@@ -288,7 +287,7 @@ def _half_squares(x: Any, y: Any) -> Any:
 def _log_mills(x: Any) -> Any:
     """Return the logarithm of a tail's probability over its density, far out, by a continued fraction."""
     y = x.copy()
-    for k in range(TERMS, 0, -1):
+    for k in range(TAIL_TERMS, 0, -1):
         y = x + k / y
     return -np.log(y)
 

@@ -99,6 +99,7 @@ BROKEN: dict[str, tuple[Callable[[], Program], str]] = {
     "a block without its memory": (lambda: without_args(loop()), "parameters gets"),
     "reads before writes": (lambda: in_reverse(nests()), "is read before it is written"),
     "shared bytes": (lambda: in_one_place(nests()), "share bytes"),
+    "arguments that change": (lambda: moved(nests(), root=0, offset=0), "writes root 0, which is an argument"),
     "phases that leave steps out": (lambda: with_phases(nests()), "a phase runs steps"),
 }
 

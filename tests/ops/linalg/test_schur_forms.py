@@ -52,7 +52,7 @@ def test_forms_of_stacks() -> None:
 @pytest.mark.parametrize("form", [lambda a: linalg.schur(a).T, linalg.hessenberg], ids=["schur", "hessenberg"])
 def test_forms_without_derivative_say_so(form: Callable[..., Any]) -> None:
     """A derivative is refused by name in every mode, compiled too; of what is detached it is none."""
-    total = lambda a: afx.sum(form(a))  # noqa: E731
+    total = lambda a: afx.sum(form(a))  # noqa: E731 - a function to differentiate
     for run in (afx.grad(total), afx.jit(afx.grad(total)), afx.grad(afx.jit(total)), afx.vmap(afx.grad(total))):
         with pytest.raises(errors.TracerError, match=r"(schur|hessenberg): has no derivative: got float64"):
             run(A)

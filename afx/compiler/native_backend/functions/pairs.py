@@ -96,11 +96,8 @@ def _halves(x: Lanes) -> tuple[Lanes, Lanes]:
 
 def pair(x: Lanes, value: tuple[float, float] | Lanes) -> Pair:
     """Return a constant, or one double, as a pair beside a value."""
-    if isinstance(value, tuple):
-        value = x.constant(value[0]) if x.w.is_single else value
-    if isinstance(value, tuple):
-        return Pair(x.constant(value[0]), x.constant(value[1]))
-    return Pair(value, x.constant(0.0))
+    high, low = value if isinstance(value, tuple) else (value, 0.0)
+    return Pair(high if isinstance(high, Lanes) else x.constant(high), x.constant(0.0 if x.w.is_single else low))
 
 
 def select(test: Lanes, yes: Pair, no: Pair) -> Pair:

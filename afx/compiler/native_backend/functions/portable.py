@@ -31,14 +31,10 @@ from afx.compiler.native_backend.functions.lanes import Lanes, bits_of
 from afx.compiler.native_backend.functions.pairs import Pair, add, multiply, pair, plain, quick, select
 
 # log 2, 1 / log 2, 1 / log 10 and log10 2: 26, 32, 32 and 40 bits, and the rests
-SHORT_LN2, SHORT_INVERSE_LN2 = (
-    (0.6931471675634384, 1.2996506893889889e-08),
-    (1.4426950407214463, 1.6751713164886512e-10),
-)
-SHORT_INVERSE_LN10, SHORT_LG2 = (
-    (0.4342944818781689, 2.5082946711645275e-11),
-    (0.30102999566361177, 3.694239077158931e-13),
-)
+SHORT_LN2 = (0.6931471675634384, 1.2996506893889889e-08)
+SHORT_INVERSE_LN2 = (1.4426950407214463, 1.6751713164886512e-10)
+SHORT_INVERSE_LN10 = (0.4342944818781689, 2.5082946711645275e-11)
+SHORT_LG2 = (0.30102999566361177, 3.694239077158931e-13)
 SHORT_MAGIC: Final = 1.5 * 2.0**25  # what is added to it has 27 bits behind the point
 LN2, THIRD = (0.6931471805599453, 2.3190468138462996e-17), 1 / 3
 TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
@@ -274,7 +270,7 @@ def log1p(x: Lanes) -> Lanes:
     return is_inside.choose(elementary.log1p(near), limit)
 
 
-def _log_of_double(x: Lanes) -> Lanes:
+def _log_of_twice(x: Lanes) -> Lanes:
     """Return ``log(2·x)`` of positive normal x."""
     k, m = split_exponent(x)
     f = m - 1.0
@@ -288,7 +284,7 @@ def asinh(x: Lanes) -> Lanes:
     one, square = pair(x, x.constant(1.0)), multiply(near, near)
     inner = pair(x, near).plus(square.over(one.plus(one.plus(square).root())))
     is_far = size.compare("oge", 2.0**28) & size.compare("olt", math.inf)
-    z = is_far.choose(_log_of_double(is_far.choose(size, 1.0)), _log1p_of(inner)).copysign(x)
+    z = is_far.choose(_log_of_twice(is_far.choose(size, 1.0)), _log1p_of(inner)).copysign(x)
     return (_is_tiny(x) | size.compare("oge", math.inf) | x.compare("uno", x)).choose(x, z)
 
 
@@ -298,7 +294,7 @@ def acosh(x: Lanes) -> Lanes:
     t = add(is_near.choose(x, 1.0), x.constant(-1.0))
     near = _log1p_of(t.plus(t.scaled(2.0).plus(t.times(t)).root()))
     is_far = x.compare("oge", 2.0**28) & x.compare("olt", math.inf)
-    far = _log_of_double(is_far.choose(x, 1.0))
+    far = _log_of_twice(is_far.choose(x, 1.0))
     z = is_near.choose(near, x.compare("oeq", math.inf).choose(x, math.nan))
     return is_far.choose(far, z)
 
@@ -644,8 +640,7 @@ def acos(x: Lanes) -> Lanes:
     is_below = x.bits().compare("slt", 0)
     signed = select(is_below, -arc, arc)
     near = pair(x, HALF_PI).plus(-signed)
-    far = pair(x, is_below.choose(x.constant(PI[0]), 0.0))
-    far = Pair(far.high, is_below.choose(x.constant(PI[1]), 0.0)).plus(signed.scaled(2.0))
+    far = select(is_below, pair(x, PI), pair(x, (0.0, 0.0))).plus(signed.scaled(2.0))
     return inside.choose(is_large.choose(far.rounded(), near.rounded()), math.nan)
 
 
@@ -684,7 +679,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "cos": cos, "cosh": cosh, "exp": exp, "exp2": exp2, "expm1": expm1, "hypot": hypot, "log": log, "log10": log10,
     "log1p": log1p, "log2": log2, "pow": power, "sin": sin, "sinh": sinh, "tan": tan, "tanh": tanh,
 }  # fmt: skip
-LIBM: Final = {  # by NumPy's names
+LIBM: Final = {  # by NumPy's names; those for floats end in f
     "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2",
     "arctanh": "atanh", "cbrt": "cbrt", "copysign": "copysign", "cos": "cos", "cosh": "cosh", "exp": "exp", "exp2": "exp2",
     "expm1": "expm1", "fabs": "fabs", "float_power": "pow", "fmod": "fmod", "hypot": "hypot", "log": "log",

@@ -3,9 +3,9 @@
 - Values are made of earlier ones of their nest; what is stored or folded has the dtype of its memory.
 - Memory lies within its root, over all axes of a step. Roots of an arena share no byte from their first steps to their last ones,
   but for the step that ends one and begins the other; they end where the arena does.
-- What lies in an arena is written before it is read. Inputs and captured constants are never written.
+- What lies in an arena is written before it is read. Arguments are never written, but as the results that take their memory.
 - Blocks take as many roots as they have parameters, and their arenas lie within that of the block around them.
-- Parts of what is cut, and phases, cover the whole, each piece once.
+- Chunks of calls, and phases, cover the whole, each piece once.
 
 `refuse_illegal` raises where a program breaks one; tests look at each program that is lowered (``AFX_CHECK_PROGRAMS=1``).
 """
@@ -38,14 +38,15 @@ def refuse_illegal(program: Program) -> Program:
         GraphError: it is not; the message says which step breaks which law.
     """
     sizes = [math.prod(p.shape) * int(p.dtype[1:]) for p in program.params]
-    faults = [*itertools.islice(find_faults(program.block, sizes), 5)]
+    given = frozenset([k for k, p in enumerate(program.params) if p.checked])
+    faults = [*itertools.islice(find_faults(program.block, sizes, given), 5)]
     if faults:
         raise GraphError(f"native program: {'; '.join(faults)}; please report it with the function that was compiled")
     return program
 
 
-def find_faults(block: Block, sizes: Sequence[int]) -> Iterator[str]:
-    """Yield what is illegal in a block whose parameters have these sizes in bytes."""
+def find_faults(block: Block, sizes: Sequence[int], given: frozenset[int]) -> Iterator[str]:
+    """Yield what is illegal in a block whose parameters have these sizes in bytes, and of which these are arguments."""
     if len(sizes) != block.params:
         yield f"a block takes {block.params} parameters: got {len(sizes)}"
         return
@@ -55,7 +56,7 @@ def find_faults(block: Block, sizes: Sequence[int]) -> Iterator[str]:
         where = f"step {number}, {type(step).__name__}"
         if step.is_void:
             continue
-        for fault in _of_step(step, block, ends):
+        for fault in _of_step(step, block, ends, given):
             yield f"{where}: {fault}"
         for root in step.touched:
             modes = [access.mode for access in step.accesses() if access.ref.root == root]
@@ -107,19 +108,22 @@ def _bounds(step: Leaf, k: int, ref: Ref) -> tuple[int, int]:
     return low, ref.offset + sum([r for r in reach if r > 0]) + ref.size
 
 
-def _of_step(step: Step, block: Block, ends: Sequence[int]) -> Iterator[str]:
+def _of_step(step: Step, block: Block, ends: Sequence[int], given: frozenset[int]) -> Iterator[str]:
     roots = step.touched
     if any(not 0 <= root < len(block.roots) for root in roots):
         yield f"one of its roots {roots} is none of {len(block.roots)}"
         return
     if isinstance(step, Leaf):
         yield from _of_memory(step, ends)
+        for access in step.accesses():
+            if access.mode != "r" and block.roots[access.ref.root].param in given:
+                yield f"it writes root {access.ref.root}, which is an argument"
     if isinstance(step, Nest):
         yield from _of_values(step)
-    if isinstance(step, UfuncCall) and step.is_cut and list(step.stops) != sorted(set(step.stops)):
-        yield f"its chunks end at {step.stops}, not one after the other"
+    if isinstance(step, UfuncCall) and step.is_cut and [*step.stops] != sorted({*step.stops, step.sizes[step.axis]}):
+        yield f"its chunks end at {step.stops}, of {step.sizes[step.axis]}"
     if isinstance(step, Control):
-        yield from _of_blocks(step, block, ends)
+        yield from _of_blocks(step, block, ends, given)
 
 
 def _of_memory(step: Leaf, ends: Sequence[int]) -> Iterator[str]:
@@ -147,7 +151,7 @@ def _of_values(nest: Nest) -> Iterator[str]:
             yield f"root {value.ref.root} is read elsewhere than it is written"
 
 
-def _of_blocks(step: Control, block: Block, ends: Sequence[int]) -> Iterator[str]:
+def _of_blocks(step: Control, block: Block, ends: Sequence[int], given: frozenset[int]) -> Iterator[str]:
     if isinstance(step, Loop) and not len(step.init) == len(step.carry) == len(step.other) == len(step.carry_bytes):
         yield "its carries are not as many as their places"
     if isinstance(step, Loop) and step.length == 0:
@@ -163,7 +167,8 @@ def _of_blocks(step: Control, block: Block, ends: Sequence[int]) -> Iterator[str
         sizes = [
             UNKNOWN if rows in arg.roots else max([ends[root] for root in arg.roots]) - arg.offset for arg in body.args
         ]
-        yield from find_faults(body.block, sizes)
+        own = [k for k, arg in enumerate(body.args) if any(block.roots[root].param in given for root in arg.roots)]
+        yield from find_faults(body.block, sizes, frozenset(own))
 
 
 def _of_phases(block: Block) -> Iterator[str]:

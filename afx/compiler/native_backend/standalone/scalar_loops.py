@@ -29,7 +29,6 @@ from afx.core.graph import Atom, Equation, Graph, Var
 from afx.core.scalar_ops import ALL, scalar_op
 from afx.core.tracing.traces import GraphTrace
 
-# NumPy's name: libm's for doubles; those for floats end in f
 DTYPES = {kind: dtype for dtype, kind in FLOATS.items()}
 
 Formula = Callable[..., Lanes]
