@@ -64,6 +64,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--busy", type=int, default=0, help="threads that compute in Python beside the calls of settle (0)"
     )
+    parser.add_argument(
+        "--fixed", action="store_true", help="training steps with a learning rate of 0: each call has the same numbers"
+    )
     parser.add_argument("--quick", action="store_true", help="one short round: to see that everything runs")
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
     parser.add_argument("--json", type=Path, help="also write every round to this file")
@@ -95,7 +98,7 @@ def main() -> int:
         libraries = ("afx", *[NATIVE] * (NATIVE in asked.peers))
         libraries += tuple([p for p in (*LIBRARIES[1:], C) if p in asked.peers and available(p)])
         rounds, seconds = (1, 0.1) if asked.quick else (asked.rounds, asked.seconds)
-        choice = compiled.Choice(tuple(asked.only), libraries, rounds, seconds, asked.products, workloads)
+        choice = compiled.Choice(tuple(asked.only), libraries, rounds, seconds, asked.products, workloads, asked.fixed)
         good &= compiled.main(choice, asked.json)
     if "first_calls" in tables:
         names = [n for n in WORKLOADS if any(part.lower() in n.lower() for part in asked.only)]

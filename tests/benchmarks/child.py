@@ -18,7 +18,7 @@ import numpy as np
 
 from tests.benchmarks import everyday, gradbench
 from tests.benchmarks.c_library import C
-from tests.benchmarks.libraries import NATIVE, arrays
+from tests.benchmarks.libraries import NATIVE, arrays, fix_parameters
 from tests.benchmarks.workloads import WORKLOADS
 
 __all__ = ["measure"]
@@ -148,4 +148,6 @@ def measure(library: str, name: str, seconds: float, products: str) -> dict[str,
 
 
 if __name__ == "__main__":
+    if "fixed" in sys.argv[5:]:
+        fix_parameters()
     print(json.dumps(measure(sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4])))

@@ -43,6 +43,7 @@ class Choice:
         seconds: how long a process measures the steady time.
         products: whose threads compute afx's large products: its default, those of blas or of the plan.
         workloads: what is chosen from.
+        has_fixed_parameters: whether training steps leave the parameters where they are.
     """
 
     only: tuple[str, ...]
@@ -51,6 +52,7 @@ class Choice:
     seconds: float
     products: str
     workloads: Mapping[str, Workload] = WORKLOADS
+    has_fixed_parameters: bool = False
 
     def works(self) -> Iterator[Workload]:
         """Yield the chosen workloads."""
@@ -83,6 +85,7 @@ def _apart(library: str, name: str, choice: Choice) -> Found:
     """Measure in a process of its own."""
     environment = {k: v for k, v in os.environ.items() if k not in FORCED}
     command = [sys.executable, "-m", "tests.benchmarks.child", library, name, str(choice.seconds), choice.products]
+    command += ["fixed"] * choice.has_fixed_parameters
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
     )

@@ -18,7 +18,9 @@ __all__ = [
     "adam_step",
     "arrays",
     "compiled",
+    "fix_parameters",
     "namespace",
+    "rate",
     "scan_of",
     "training",
     "transforms",
@@ -30,6 +32,18 @@ NATIVE = "native"  # afx with backend="native", as a peer of itself
 RATE, B1, B2, EPS = 1e-3, 0.9, 0.999, 1e-8
 
 Losses = dict[str, Callable[..., Any]]
+
+_fixed = list[bool]()  # one element where training steps have a learning rate of 0
+
+
+def fix_parameters() -> None:
+    """Let training steps, from here on, leave the parameters where they are: each call computes with the same numbers."""
+    _fixed.append(True)
+
+
+def rate() -> float:
+    """Return the learning rate: 0 in all but name where parameters stay, as each is far larger."""
+    return 1e-30 if _fixed else RATE
 
 
 def _as_it_is(result: Any) -> Any:
@@ -168,7 +182,7 @@ def _afx_training(loss: Callable[..., Any], p: Any, d: list[Any]) -> Job:
     import afx
     from afx import optim
 
-    rule = optim.adam(RATE, b1=B1, b2=B2, eps=EPS)
+    rule = optim.adam(rate(), b1=B1, b2=B2, eps=EPS)
     now: list[Any] = [p, rule.init(p)]
 
     def step(p: Any, state: Any, *d: Any) -> Any:
@@ -191,7 +205,7 @@ def adam_step(sqrt: Callable[[Any], Any], params: Any, grads: Any, state: Any) -
     mu = tuple([B1 * m + (1 - B1) * g for m, g in zip(mu, grads, strict=True)])
     nu = tuple([B2 * n + (1 - B2) * g * g for n, g in zip(nu, grads, strict=True)])
     root = sqrt(1 - B2**count)
-    size, eps = RATE * root / (1 - B1**count), EPS * root
+    size, eps = rate() * root / (1 - B1**count), EPS * root
     moved = tuple([p - size * m / (sqrt(n) + eps) for p, m, n in zip(params, mu, nu, strict=True)])
     return moved, (count, mu, nu)
 
@@ -220,7 +234,7 @@ def _torch_training(loss: Callable[..., Any], p: Any, d: list[Any]) -> Job:
     import torch
 
     leaves = [x.requires_grad_() for x in p]
-    rule = torch.optim.Adam(leaves, lr=RATE, betas=(B1, B2), eps=EPS, fused=True)
+    rule = torch.optim.Adam(leaves, lr=rate(), betas=(B1, B2), eps=EPS, fused=True)
 
     def run() -> Any:
         rule.zero_grad()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks.c_library import C, c_function, pointer
-from tests.benchmarks.libraries import B1, B2, EPS, RATE, Job, adam_step, arrays
+from tests.benchmarks.libraries import B1, B2, EPS, Job, adam_step, arrays, rate
 from tests.benchmarks.workloads.mlp import parameters
 from tests.benchmarks.workloads.workload import Workload
 
@@ -24,7 +24,7 @@ def _with_afx(p: Any, grads: Any, donated: bool = False) -> Job:
     import afx
     from afx import optim
 
-    rule = optim.adam(RATE, b1=B1, b2=B2, eps=EPS)
+    rule = optim.adam(rate(), b1=B1, b2=B2, eps=EPS)
     now: list[Any] = [p, rule.init(p)]
     step = afx.jit(lambda p, g, s: rule.step(p, g, s), donate_argnums=(0, 2) if donated else ())
 
@@ -56,7 +56,7 @@ def _with_torch(p: Any, grads: Any) -> Job:
     leaves = [x.requires_grad_() for x in p]
     for x, g in zip(leaves, grads, strict=True):
         x.grad = g
-    rule = torch.optim.Adam(leaves, lr=RATE, betas=(B1, B2), eps=EPS, fused=True)
+    rule = torch.optim.Adam(leaves, lr=rate(), betas=(B1, B2), eps=EPS, fused=True)
 
     def run() -> Any:
         rule.step()
@@ -75,7 +75,7 @@ def _with_c(p: Any, grads: Any, donated: bool = False) -> Job:
         nonlocal count
         count += 1
         root = math.sqrt(1 - B2**count)
-        rates = [ctypes.c_float(x) for x in (B1, B2, RATE * root / (1 - B1**count), EPS * root)]
+        rates = [ctypes.c_float(x) for x in (B1, B2, rate() * root / (1 - B1**count), EPS * root)]
         for x, g, m, v, *out in zip(sets[0][0], grads, *sets[0][1:], *sets[1], strict=True):
             adam(ctypes.c_long(x.size), *map(pointer, (x, g, m, v, *out)), *rates)
         sets.reverse()

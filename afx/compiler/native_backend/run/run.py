@@ -131,15 +131,32 @@ class _Crew:
         self.team: Any = _team(2)
         self._numbers = [np.array([k]) for k in range(1, PARTS)]
         self._is_closed = False
+        self._summons = 0
 
     def summon(self, call: Callable[..., int], threads: int) -> None:
         """Have workers help who are not watching, by way of a kernel that is about to be called."""
         workers: Sequence[Worker] = () if self._is_closed else find_workers(min(threads, PARTS) - 1)
+        self._summons += 1
         for number, worker in zip(self._numbers, workers, strict=False):
             if worker.leave is None:
                 worker.leave = self._dismiss
-                worker.inbox.put(partial(_help, call, self.team, number, worker))
+                worker.inbox.put(partial(self._help, call, number, worker))
         self.team[DISMISSED // 8] = 0
+
+    def _help(self, call: Callable[..., int], number: Any, worker: Worker) -> None:
+        """Help the team; called by a worker.
+
+        A worker that no longer watches needs Python's lock to say so, and may get it from the next call alone, which
+        still counted on it: it goes back then.
+        """
+        try:
+            summons = -1
+            while summons != self._summons and not self._is_closed:
+                summons, worker.leave = self._summons, self._dismiss
+                call(self.team, number)
+                worker.leave = None
+        finally:
+            worker.leave = None
 
     def _dismiss(self) -> None:
         """Let helpers stop watching."""
@@ -152,14 +169,6 @@ class _Crew:
         end = time.perf_counter() + current.target.service.task_max_seconds
         while any(worker.leave for worker in find_workers(0)) and time.perf_counter() < end:
             time.sleep(current.target.service.room_seconds)
-
-
-def _help(call: Callable[..., int], team: Any, number: Any, worker: Worker) -> None:
-    """Help the team; called by a worker."""
-    try:
-        call(team, number)
-    finally:
-        worker.leave = None
 
 
 _crew = [_Crew()]
