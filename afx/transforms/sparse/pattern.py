@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import weakref
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,56 +25,161 @@ from afx.transforms.vmap import vmap
 
 # --- Sparsity pattern: the inputs that each element of an array depends on, as sets that elements share
 #
-# A `Pattern` gives each element the number of a set of inputs; elements that were copied from one another, or that
-# all depend on the same inputs, share one. So moving data moves numbers alone, and a full dependence costs one set.
+# A `Pattern` gives each element the numbers of some sets of inputs, one in each of its maps: moving data moves numbers
+# alone, and what reads two arrays has the maps of both, those that are equal once. Only where there are many maps are the
+# sets of each element united. Equal sets have one number: a full dependence costs one set. A set that is new is known by
+# two sums of 64 random bits for each input, modulo 2^64: what is compared are these.
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
+Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 BLOCK = 1 << 22  # entries that are listed at once
-LIMIT = 1 << 24  # elements of sets in one pattern, beyond which they become one set of all
+LIMIT = 1 << 24  # elements of sets that are united at once, beyond which they become one set of all
+MAPS = 32  # of a pattern
+SAMPLE = 64  # elements by which most maps are seen to differ
+FORGET = 1 << 26  # elements of all sets, beyond which those that no pattern has are forgotten
 
 
-@attrs.frozen(eq=False)
+def _words(width: int) -> Words:
+    """Return two words of random bits for each input."""
+    return np.random.default_rng(11).integers(0, 1 << 64, (2, max(width, 1)), np.uint64)
+
+
+def _compare(words: Words, starts: Ints, members: Ints) -> tuple[Words, Ints, Any]:
+    """Return the hashes of sets that begin there, an order in which equal ones stand together, and where others begin in it."""
+    hashes = np.stack([np.add.reduceat(w[members], starts) for w in words])
+    order = np.argsort(hashes[0])
+    keys = hashes[:, order]
+    return hashes, order, np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))
+
+
+class Sets:
+    """The sets of a graph's patterns; the first ones are those of one input each.
+
+    Attributes:
+        width: the number of inputs.
+        starts: where each set begins in ``members``, and where the last one ends.
+        members: the inputs in the sets, ascending within each.
+        patterns: those that have numbers of these sets.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.starts: Ints = np.arange(width + 1)
+        self.members: Ints = np.arange(width)
+        self.patterns: list[weakref.ref[Pattern]] = []
+        self._words: Words = _words(width)
+        self._hashes: Words = self._words[:, :width]
+        self._forget_from = FORGET
+        self._sort()
+
+    def _sort(self) -> None:
+        """Order the sets by their hashes."""
+        self._order: Ints = np.argsort(self._hashes[0])
+        self._sorted: Words = self._hashes[0][self._order]
+
+    def add(self, starts: Ints, members: Ints) -> Ints:
+        """Return the numbers of sets that are no empty ones; those that are new are added."""
+        hashes, order, is_first = _compare(self._words, starts[:-1], members)
+        firsts = order[is_first]  # one of each of the new sets that are equal
+        places = np.minimum(np.searchsorted(self._sorted, hashes[0, firsts]), len(self._sorted) - 1)
+        known = self._order[places]
+        is_new = (self._hashes[:, known] != hashes[:, firsts]).any(axis=0)
+        fresh = firsts[is_new]
+        numbers = np.where(is_new, len(self.starts) - 2 + np.cumsum(is_new), known)
+        ids = np.empty(len(order), np.int64)
+        ids[order] = numbers[np.cumsum(is_first) - 1]
+        counts, places = _spread(starts, fresh)
+        above = np.searchsorted(self._sorted, hashes[0, fresh])
+        self._sorted = np.insert(self._sorted, above, hashes[0, fresh])
+        self._order = np.insert(self._order, above, numbers[is_new])
+        self._hashes = np.concatenate([self._hashes, hashes[:, fresh]], axis=1)
+        self.starts = np.concatenate([self.starts, self.starts[-1] + np.cumsum(counts)])
+        self.members = np.concatenate([self.members, members[places]])
+        return ids
+
+    def forget(self) -> None:
+        """Forget sets that no pattern has, once there are many elements in all."""
+        if len(self.members) < self._forget_from:
+            return
+        patterns = [p for p in (ref() for ref in self.patterns) if p is not None]
+        used = np.zeros(len(self.starts), bool)  # the last one stands for -1
+        used[: self.width] = True
+        for p in patterns:
+            for ids in p.maps:
+                used[ids] = True
+        used[-1] = False
+        left = np.flatnonzero(used)
+        counts, places = _spread(self.starts, left)
+        numbers = np.full(len(used), -1, np.int64)
+        numbers[left] = np.arange(len(left))
+        for p in patterns:
+            p.maps = tuple([numbers[ids] for ids in p.maps])
+        self.starts, self.members = np.append(0, np.cumsum(counts)), self.members[places]
+        self._hashes = self._hashes[:, left]
+        self.patterns = [weakref.ref(p) for p in patterns]
+        self._forget_from = max(FORGET, 2 * len(self.members))
+        self._sort()
+
+
+@attrs.define(eq=False)
 class Pattern:
     """The inputs that each element of an array depends on.
 
     Attributes:
-        width: the number of inputs.
-        ids: for each element, in row-major order, the number of its set, or -1 where it depends on nothing.
-        starts: where each set begins in ``members``, and where the last one ends.
-        members: the inputs in the sets, ascending within each.
+        sets: of inputs.
+        maps: for each element, in row-major order, the number of a set, or -1; it depends on those of all maps.
     """
 
-    width: int
-    ids: Ints
-    starts: Ints
-    members: Ints
+    sets: Sets
+    maps: tuple[Ints, ...]
+
+    def __attrs_post_init__(self) -> None:
+        self.sets.patterns.append(weakref.ref(self))
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return len(self.maps[0])
 
     def entries(self) -> tuple[Ints, Ints]:
         """Return the elements and the inputs they depend on, as pairs in ascending order."""
-        rows = np.flatnonzero(self.ids >= 0)
-        total = int((self.starts[self.ids[rows] + 1] - self.starts[self.ids[rows]]).sum())
-        outs, ins, end = np.empty(total, np.int64), np.empty(total, np.int64), 0
-        for part in np.array_split(rows, total // BLOCK + 1):  # a call of NumPy on all of them would hear no signal
-            counts, places = _spread(self.starts, self.ids[part])
-            start, end = end, end + len(places)
-            outs[start:end], ins[start:end] = repeat(part, counts), self.members[places]
-        return outs, ins
+        outs, ins = list[Ints](), list[Ints]()
+        longest = sum(int(np.diff(self.sets.starts)[ids[ids >= 0]].max(initial=0)) for ids in self.maps)
+        for rows in np.array_split(np.arange(self.size), self.size * longest // BLOCK + 1):  # Ctrl-C is heard between
+            found, places = self._listed(rows)
+            outs.append(found)
+            ins.append(places)
+        return np.concatenate(outs), np.concatenate(ins)
+
+    def _listed(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Return the entries of some elements."""
+        table = np.sort(np.stack([ids[rows] for ids in self.maps], axis=1), axis=1)
+        is_set = table >= 0
+        is_set[:, 1:] &= table[:, 1:] != table[:, :-1]
+        owners, groups = repeat(rows, is_set.sum(axis=1)), table[is_set]
+        if groups.max(initial=-1) < self.sets.width:  # sets of one input, which has the same number
+            return owners, groups
+        counts, places = _spread(self.sets.starts, groups)
+        owners, inputs = repeat(owners, counts), self.sets.members[places]
+        return (
+            (owners, inputs)
+            if len(self.maps) == 1
+            else _divided(distinct(owners * self.sets.width + inputs), self.sets.width)
+        )
 
     def part(self, k: int, count: int) -> Pattern:
         """Return the pattern of the k-th of so many equal parts."""
-        size = len(self.ids) // count
-        return Pattern(self.width, self.ids[k * size : (k + 1) * size], self.starts, self.members)
+        size = self.size // count
+        return Pattern(self.sets, tuple([ids[k * size : (k + 1) * size] for ids in self.maps]))
 
     def everything(self, size: int) -> Pattern | None:
         """Return the pattern of ``size`` elements that each depend on all that any element here depends on."""
-        is_read = np.zeros(self.width, bool)
-        _, places = _spread(self.starts, distinct(self.ids[self.ids >= 0]))
-        is_read[self.members[places]] = True
-        members = np.flatnonzero(is_read)
-        if not len(members):
+        groups = distinct(np.concatenate(self.maps))
+        groups = groups[groups >= 0]
+        if not len(groups):
             return None
-        return Pattern(self.width, np.zeros(size, np.int64), np.array([0, len(members)]), members)
+        return Pattern(self.sets, (np.full(size, _unite_all(self.sets, groups)),))
 
 
 @attrs.frozen(eq=False)
@@ -82,56 +191,92 @@ class Part:
     ins: Ints
 
 
-def identity(start: int, size: int, width: int) -> Pattern:
-    """Return the pattern of the inputs from ``start`` on: each depends on itself."""
-    return Pattern(width, np.arange(size), np.arange(size + 1), np.arange(start, start + size))
+def identities(sizes: Sequence[int]) -> list[Pattern]:
+    """Return the patterns of arrays of these sizes that are the inputs: each element depends on itself."""
+    sets = Sets(sum(sizes))
+    ends = itertools.accumulate(sizes)
+    return [Pattern(sets, (np.arange(end - size, end),)) for size, end in zip(sizes, ends, strict=True)]
 
 
 def joined(size: int, parts: Sequence[Part]) -> Pattern | None:
     """Return the pattern of an array of ``size`` elements that reads others in these ways; None where in none."""
     if not parts:
         return None
-    starts, members, shifts = _stack_sets([p.pattern for p in parts])
-    groups = np.concatenate([p.pattern.ids[p.ins] for p in parts])
-    alive = groups >= 0
-    groups = groups + repeat(shifts, [len(p.ins) for p in parts])
-    outs = np.concatenate([p.outs for p in parts])[alive]
+    sets = parts[0].pattern.sets
+    sets.forget()
+    maps = list[Ints]()
+    for part in parts:
+        layers = _layers(part, size)
+        for outs, ins in layers or ():
+            is_whole = len(outs) == size and bool((outs == np.arange(size)).all())
+            stays = is_whole and part.pattern.size == size and bool((ins == outs).all())
+            for ids in part.pattern.maps:
+                moved = ids if stays else ids[ins]
+                if not is_whole:
+                    moved, whole = np.full(size, -1, np.int64), moved
+                    moved[outs] = whole
+                _place(maps, moved)
+        if layers is None or len(maps) > MAPS:
+            return _united(sets, size, parts)
+    return Pattern(sets, tuple(maps)) if maps else None
+
+
+def _layers(part: Part, size: int) -> list[tuple[Ints, Ints]] | None:
+    """Return a way of dependence as some in which each element reads one other; None where these are many."""
+    most = int(count_each(part.outs, max(size, 1)).max())
+    if most <= 1:
+        return [(part.outs, part.ins)]
+    if most * len(part.pattern.maps) > 4 * MAPS:  # of which most may be equal
+        return None
+    order = np.argsort(part.outs, kind="stable")
+    outs, ins = part.outs[order], part.ins[order]
+    turns = np.arange(len(outs)) - np.searchsorted(outs, outs)
+    return [(outs[turns == k], ins[turns == k]) for k in range(most)]
+
+
+def _place(maps: list[Ints], ids: Ints) -> None:
+    """Add a map to those that there are: within the first one that has no other sets where this one has some."""
+    step = len(ids) // SAMPLE + 1
+    for k, known in enumerate(maps):
+        if known is ids:
+            return
+        for every in (step, 1):
+            mine, theirs = ids[::every], known[::every]
+            if ((mine != theirs) & (mine >= 0) & (theirs >= 0)).any():
+                break
+        else:
+            maps[k] = np.maximum(known, ids)
+            return
+    if (ids >= 0).any():
+        maps.append(ids)
+
+
+def _united(sets: Sets, size: int, parts: Sequence[Part]) -> Pattern | None:
+    """Return the pattern with one map, of the unions of each element's sets."""
+    each = [(p.outs, ids[p.ins]) for p in parts for ids in p.pattern.maps]
+    outs, groups = np.concatenate([o for o, _ in each]), np.concatenate([g for _, g in each])
+    outs, groups = outs[groups >= 0], groups[groups >= 0]
     if not len(outs):
         return None
-    keys = distinct(outs * (len(starts) - 1) + groups[alive])
-    rows, groups = np.divmod(keys, len(starts) - 1)
-    width, ids = parts[0].pattern.width, np.full(size, -1, np.int64)
-    ids[rows] = groups
-    several = np.zeros(len(rows), bool)
-    several[1:] = rows[1:] == rows[:-1]
-    several[:-1] |= several[1:]
+    ids = np.full(size, -1, np.int64)
+    ids[outs] = groups
+    several = np.zeros(size, bool)  # elements that read more than one set
+    several[outs[ids[outs] != groups]] = True
     if several.any():
-        ids, starts, members = _unite(ids, rows[several], groups[several], starts, members, width)
-    return _prune(Pattern(width, ids, starts, members))
+        is_one = several[outs]
+        _unite(sets, ids, outs[is_one], groups[is_one])
+    return Pattern(sets, (ids,))
+
+
+def _divided(keys: Ints, width: int) -> tuple[Ints, Ints]:
+    rows = keys // width
+    return rows, keys - rows * width
 
 
 def distinct(numbers: Ints) -> Ints:
     """Return each number once, ascending; sorting is several times faster than `numpy.unique`, which hashes."""
     ordered = np.sort(numbers)
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
-
-
-def _stack_sets(patterns: Sequence[Pattern]) -> tuple[Ints, Ints, list[int]]:
-    """Return the sets of several patterns as one list, each list once, and where those of each pattern begin."""
-    seen: dict[int, int] = {}
-    starts, members, shifts = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)], list[int]()
-    count = total = 0
-    for p in patterns:
-        if id(p.starts) not in seen:
-            seen[id(p.starts)] = count
-            starts.append(p.starts[1:] + total)
-            members.append(p.members)
-            count += len(p.starts) - 1
-            total += len(p.members)
-        shifts.append(seen[id(p.starts)])
-    if len(seen) == 1:
-        return patterns[0].starts, patterns[0].members, shifts
-    return np.concatenate(starts), np.concatenate(members), shifts
 
 
 def repeat(values: Any, counts: Any) -> Ints:
@@ -154,36 +299,26 @@ def _spread(starts: Ints, groups: Ints) -> tuple[Ints, Ints]:
     return counts, places
 
 
-def _unite(ids: Ints, rows: Ints, groups: Ints, starts: Ints, members: Ints, width: int) -> tuple[Ints, Ints, Ints]:
-    """Give elements that belong to several sets the union of them, a new set each."""
+def _unite(sets: Sets, ids: Ints, outs: Ints, groups: Ints) -> None:
+    """Give elements that belong to several sets the union of them."""
+    rows, groups = _divided(distinct(outs * len(sets.starts) + groups), len(sets.starts))
     first = np.append(True, rows[1:] != rows[:-1])
-    owners, owner = rows[first], np.cumsum(first) - 1
-    if (starts[groups + 1] - starts[groups]).sum() > LIMIT:
-        _, places = _spread(starts, distinct(groups))
-        union = distinct(members[places])
-        ids[owners] = len(starts) - 1
-        return ids, np.append(starts, starts[-1] + len(union)), np.concatenate([members, union])
-    counts, places = _spread(starts, groups)
-    keys = distinct(repeat(owner, counts) * width + members[places])
-    owner, inputs = np.divmod(keys, width)
-    ends = np.searchsorted(owner, np.arange(len(owners)), side="right")
-    ids[owners] = len(starts) - 1 + np.arange(len(owners))
-    return ids, np.concatenate([starts, starts[-1] + ends]), np.concatenate([members, inputs])
+    owners = rows[first]
+    if (sets.starts[groups + 1] - sets.starts[groups]).sum() > LIMIT:
+        ids[owners] = _unite_all(sets, distinct(groups))
+        return
+    counts, places = _spread(sets.starts, groups)
+    keys = distinct(repeat(np.cumsum(first) - 1, counts) * sets.width + sets.members[places])
+    owner, inputs = _divided(keys, sets.width)
+    ids[owners] = sets.add(np.searchsorted(owner, np.arange(len(owners) + 1)), inputs)
 
 
-def _prune(pattern: Pattern) -> Pattern:
-    """Forget sets that no element has, once they are the most."""
-    count = len(pattern.starts) - 1
-    used = np.zeros(count, bool)
-    used[pattern.ids[pattern.ids >= 0]] = True
-    columns_left = np.flatnonzero(used)
-    if 2 * len(columns_left) > count:
-        return pattern
-    counts, places = _spread(pattern.starts, columns_left)
-    number = np.full(count + 1, -1, np.int64)  # the last one stands for -1
-    number[columns_left] = np.arange(len(columns_left))
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return Pattern(pattern.width, number[pattern.ids], starts, pattern.members[places])
+def _unite_all(sets: Sets, groups: Ints) -> int:
+    """Return the number of the union of sets."""
+    is_read = np.zeros(sets.width, bool)
+    is_read[sets.members[_spread(sets.starts, groups)[1]]] = True
+    inputs = np.flatnonzero(is_read)
+    return int(sets.add(np.array([0, len(inputs)]), inputs)[0])
 
 
 # --- Graph coloring: columns of a sparse matrix that one pass can compute, because no row holds two of them
@@ -217,6 +352,7 @@ def color(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Ints:
     >>> color(np.array([0, 0, 1, 1, 2]), np.array([0, 1, 1, 2, 2]), (3, 3))
     array([0, 1, 0])
     """
+    rows, columns = _different_rows(rows, columns, shape)
     order = np.argsort(columns, kind="stable")
     entries = rows[order].tolist()
     bounds = np.searchsorted(columns[order], np.arange(shape[1] + 1)).tolist()
@@ -226,6 +362,20 @@ def color(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Ints:
         other = _greedy(np.argsort(-counts, kind="stable").tolist(), entries, bounds, shape)
         colors = min(colors, other, key=lambda c: int(c.max(initial=-1)))
     return colors
+
+
+def _different_rows(rows: Ints, columns: Ints, shape: tuple[int, int]) -> tuple[Ints, Ints]:
+    """Return the entries without rows whose columns are those of another one."""
+    if not len(rows):
+        return rows, columns
+    if (rows[1:] < rows[:-1]).any():
+        order = np.argsort(rows, kind="stable")
+        rows, columns = rows[order], columns[order]
+    starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    _, order, is_first = _compare(_words(shape[1]), starts, columns)
+    is_left = np.zeros(shape[0], bool)
+    is_left[rows[starts[order[is_first]]]] = True
+    return rows[is_left[rows]], columns[is_left[rows]]
 
 
 def _most(rows: Ints, count: int) -> int:
@@ -262,9 +412,12 @@ Edges = tuple[Ints, Ints]  # elements of the result, and the elements of the ope
 FEW = 64  # elements of a kernel that are tried one by one
 
 
+@functools.lru_cache(maxsize=4)
 def noise(size: int) -> Any:
     """Return normal random numbers, the same at each call."""
-    return np.random.default_rng(5).normal(size=size)
+    numbers = np.random.default_rng(5).normal(size=size)
+    numbers.flags.writeable = False
+    return numbers
 
 
 def _factor(aval: Aval) -> Any:
@@ -381,6 +534,8 @@ def dependence(graph: Graph, known: Mapping[int, Pattern]) -> list[Found]:
     """Return the pattern of each output of a graph, given those of some inputs by their variables' numbers."""
     patterns: dict[int, Pattern] = dict(known)
     values: dict[int, Any] = {v.index: c.value for v, c in graph.constants}
+    reads = Counter(a.index for eq in graph.equations for a in eq.inputs if not isinstance(a, Literal))
+    reads.update(a.index for a in graph.outputs if not isinstance(a, Literal))
     for eq in graph.equations:
         if not any(not isinstance(a, Literal) and a.index in patterns for a in eq.inputs):
             _fold(eq, values)
@@ -388,6 +543,11 @@ def dependence(graph: Graph, known: Mapping[int, Pattern]) -> list[Found]:
         for var, pattern in zip(eq.outputs, _propagate(eq, patterns, values), strict=True):
             if pattern is not None and var.aval.dtype.kind in "fc":
                 patterns[var.index] = pattern
+        for atom in eq.inputs:
+            if not isinstance(atom, Literal):
+                reads[atom.index] -= 1
+                if not reads[atom.index]:  # its sets may be forgotten
+                    patterns.pop(atom.index, None)
     return [None if isinstance(a, Literal) else patterns.get(a.index) for a in graph.outputs]
 
 
@@ -457,7 +617,7 @@ def _together(by_operand: Sequence[Sequence[Found]], n: int) -> Found:
     some = [p for p in each if p is not None]
     if len(some) < 2:
         return some[0] if some else None
-    size = len(some[0].ids)
+    size = some[0].size
     return joined(size, [Part(p, np.arange(size), np.arange(size)) for p in some])
 
 
@@ -475,7 +635,7 @@ def _elementwise(call: _Call) -> Found:
         else:
             outs = np.flatnonzero(np.broadcast_to(alive, shape))
             parts.append(call.part(k, (outs, ins[outs])))
-    if len(parts) == 1 and len(parts[0].outs) == len(parts[0].pattern.ids) and call.outs[0].size == len(parts[0].outs):
+    if len(parts) == 1 and len(parts[0].outs) == parts[0].pattern.size and call.outs[0].size == len(parts[0].outs):
         return parts[0].pattern
     return joined(call.outs[0].size, parts)
 

@@ -31,7 +31,7 @@ from afx.transforms.compile.make_graph import to_graph
 from afx.transforms.derivatives.grad import grad, vjp
 from afx.transforms.derivatives.jacobian import function_of
 from afx.transforms.derivatives.jvp import jvp
-from afx.transforms.sparse.pattern import color, count_each, dense_rows, dependence, distinct, identity
+from afx.transforms.sparse.pattern import color, count_each, dense_rows, dependence, distinct, identities
 from afx.transforms.sparse.sparse_matrix import SparseMatrix
 from afx.transforms.vmap import vmap
 
@@ -197,9 +197,7 @@ def _constant(x: Any) -> Constant | None:
 def _entries(graph: Graph, count: int) -> tuple[Ints, Ints, tuple[int, int]]:
     """Return the rows and columns of what outputs depend on among the first inputs, and the matrix's shape."""
     sizes = [v.aval.size for v in graph.inputs[:count]]
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    width = int(starts[-1])
-    known = {v.index: identity(int(s), v.aval.size, width) for v, s in zip(graph.inputs[:count], starts, strict=False)}
+    known = {v.index: p for v, p in zip(graph.inputs[:count], identities(sizes), strict=True)}
     rows, columns, height = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     for atom, pattern in zip(graph.outputs, dependence(graph, known), strict=True):
         if pattern is not None:
@@ -207,19 +205,25 @@ def _entries(graph: Graph, count: int) -> tuple[Ints, Ints, tuple[int, int]]:
             rows.append(i + height)
             columns.append(j)
         height += atom.aval.size
-    return np.concatenate(rows), np.concatenate(columns), (height, width)
+    return np.concatenate(rows), np.concatenate(columns), (height, sum(sizes))
 
 
 def _jacobian_layout(rows: Ints, columns: Ints, shape: tuple[int, int], mode: Mode | None) -> Layout:
-    """Return the layout with the fewest derivatives."""
-    forward = _split(rows, columns, shape, mode is None) if mode != "reverse" else None
-    reverse = _split(columns, rows, (shape[1], shape[0]), mode is None) if mode != "forward" else None
-    if forward is not None and (reverse is None or _sweeps(forward) <= _sweeps(reverse)):
-        seeds, back = forward
+    """Return the layout with the fewest derivatives; no mode is tried that cannot have fewer than the other one."""
+    sides = {"forward": (rows, columns, shape), "reverse": (columns, rows, shape[::-1])}
+    tried = {name: side for name, side in sides.items() if mode in (None, name)}
+    at_least = {name: _fewest(lines, sizes, mode is None) for name, (lines, _, sizes) in tried.items()}
+    best = min(tried, key=lambda name: at_least[name])
+    split = {best: _split(*tried.pop(best), mode is None)}
+    for other, side in tried.items():
+        if at_least[other] < _sweeps(split[best]):
+            split[other] = _split(*side, mode is None)
+    chosen = min(split, key=lambda name: (_sweeps(split[name]), name))
+    if chosen == "forward":
+        seeds, back = split[chosen]
         alone = back[rows] >= 0
     else:
-        assert reverse is not None
-        back, seeds = reverse
+        back, seeds = split[chosen]
         alone = seeds[columns] < 0
     positions = np.where(
         alone,
@@ -231,6 +235,14 @@ def _jacobian_layout(rows: Ints, columns: Ints, shape: tuple[int, int], mode: Mo
 
 def _sweeps(pair: tuple[Ints, Ints]) -> int:
     return _count(pair[0]) + _count(pair[1])
+
+
+def _fewest(rows: Ints, shape: tuple[int, int], both: bool) -> int:
+    """Return how many derivatives there are at least: one for each entry of the fullest row that is not set apart."""
+    counts = count_each(rows, max(shape[0], 1))
+    full = dense_rows(counts) if both and len(rows) else np.zeros(0, np.int64)
+    counts[full] = 0
+    return len(full) + int(counts.max())
 
 
 def _split(rows: Ints, columns: Ints, shape: tuple[int, int], both: bool) -> tuple[Ints, Ints]:

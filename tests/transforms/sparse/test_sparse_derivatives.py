@@ -278,6 +278,59 @@ def test_mistakes_are_explained(run: Callable[[], Any], kind: type[Exception], w
         run()
 
 
+def _smooth(x: Any) -> Any:
+    """Return steps of a recurrence, whose last elements depend on more and more inputs."""
+
+    def step(u: Any, force: Any) -> Any:
+        new = u + 0.1 * (afx.roll(u, 1) - 2 * u + afx.roll(u, -1)) * force
+        return new, afx.sum(new[:3] * new[1:4])
+
+    return afx.concat(list(afx.scan(step, x, x[:3])))
+
+
+def _equal_sets(x: Any) -> Any:
+    """Return elements that come to equal sets in two ways, and some of which depend on nothing."""
+    a, b = x[:4] * x[4:8], x[4:8] * afx.sin(x[:4])
+    return afx.concat([(a + x[8:]) * b, (b + x[8:]) * a, afx.where(np.arange(4) > 1, a, 1.0), afx.cumsum(x[:3])])
+
+
+@pytest.mark.parametrize("fn", [_smooth, _equal_sets], ids=["scan", "equal sets"])
+@pytest.mark.parametrize(
+    "limits", [{"MAPS": 0}, {"MAPS": 1}, {"MAPS": 0, "FORGET": 1}, {"SAMPLE": 1, "FORGET": 1}], ids=str
+)
+def test_entries_do_not_depend_on_how_sets_are_kept(
+    fn: Callable[[Any], Any], limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sets that are united at once or at the end, looked up or forgotten, give the entries of the dense derivative."""
+    whole = afx.sparse_jacobian(fn)(X)
+    np.testing.assert_allclose(whole.todense(), _dense(fn, X), rtol=1e-12, atol=1e-14)
+    for name, value in limits.items():
+        monkeypatch.setattr(colouring, name, value)
+    again = afx.sparse_jacobian(fn)(X)
+    np.testing.assert_array_equal(again.indices, whole.indices)
+    np.testing.assert_array_equal(again.todense(), whole.todense())
+
+
+def test_equal_sets_have_one_number() -> None:
+    """Unions that are equal are one set, also those of another call, and of one whose inputs were there before."""
+    sets = colouring.Sets(6)
+    first = sets.add(np.array([0, 2, 5, 7]), np.array([0, 1, 1, 2, 3, 0, 1]))
+    assert first.tolist() == [first[0], first[1], first[0]]
+    assert sets.add(np.array([0, 3, 4]), np.array([1, 2, 3, 4])).tolist() == [first[1], 4]
+    assert len(sets.starts) == 9
+
+
+def test_a_mode_that_cannot_have_fewer_derivatives_is_not_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tall band is computed forward, a wide one in reverse, and only these are coloured."""
+    shapes, color = list[tuple[int, int]](), colouring.color
+    monkeypatch.setattr(
+        sparsity, "color", lambda rows, columns, shape: shapes.append(shape) or color(rows, columns, shape)
+    )
+    afx.sparse_jacobian(lambda x: afx.concat([x * x, x * 2, x + x[::-1], x]))(X)
+    afx.sparse_jacobian(lambda x: x.reshape(3, 4).sum(axis=0))(X)
+    assert shapes == [(48, 12), (12, 4)]
+
+
 def test_newton_with_a_sparse_solver() -> None:
     """A boundary value problem of five thousand unknowns is solved by Newton's method with SciPy's sparse solver."""
     n = 5000
@@ -305,7 +358,8 @@ def test_signals_are_heard_between_blocks_of_entries(monkeypatch: pytest.MonkeyP
     again = afx.sparse_jacobian(fn)(X)
     np.testing.assert_array_equal(again.indices, whole.indices)
     np.testing.assert_array_equal(again.todense(), whole.todense())
-    pattern = colouring.Pattern(12, np.zeros(12, np.int64), np.array([0, 12]), np.arange(12))
+    pattern = colouring.identities([12])[0].everything(12)
+    assert pattern is not None
 
     def interrupt(values: Any, counts: Any) -> Any:
         listed.append(len(values))
