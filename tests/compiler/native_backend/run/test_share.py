@@ -12,6 +12,7 @@ from afx import optim
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
+from afx.compiler.native_backend.run.run import run_on_threads
 from afx.runtime import thread_pool
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits, use_limits, use_threads
 
@@ -131,6 +132,31 @@ def test_many_callers_at_once() -> None:
         y = x + 3
         y[location] = 0.0
         assert native(y)[1] == 1
+
+
+def test_a_helper_that_stops_as_a_call_begins_comes_back() -> None:
+    """A call counts on a helper that seems to watch; where it has just stopped, it looks once more, and then no more."""
+    entered, may_leave = threading.Semaphore(0), threading.Semaphore(0)
+
+    def kernel(*args: Any) -> int:
+        if len(args) == 2:  # the team's memory, and which helper it is
+            entered.release()
+            assert may_leave.acquire(timeout=60)
+        return 0
+
+    args = (None, None, np.zeros(8, np.int64))
+    for _ in range(200):  # helpers of other tests may still watch
+        run_on_threads(kernel, args, 2)
+        if entered.acquire(timeout=0.05):
+            break
+    else:
+        raise AssertionError("no helper came")
+    run_on_threads(kernel, args, 2)
+    assert not entered.acquire(timeout=0.05)
+    may_leave.release()
+    assert entered.acquire(timeout=60)
+    may_leave.release()
+    assert not entered.acquire(timeout=0.1)
 
 
 def test_folds_of_the_second_tier_are_cut() -> None:
