@@ -31,7 +31,8 @@ from afx.transforms.compile.make_graph import to_graph
 from afx.transforms.derivatives.grad import grad, vjp
 from afx.transforms.derivatives.jacobian import function_of
 from afx.transforms.derivatives.jvp import jvp
-from afx.transforms.sparse.pattern import color, count_each, dense_rows, dependence, distinct, identities
+from afx.transforms.sparse.dependence import dependence
+from afx.transforms.sparse.pattern import color, count_each, dense_rows, distinct, identities
 from afx.transforms.sparse.sparse_matrix import SparseMatrix
 from afx.transforms.vmap import vmap
 
