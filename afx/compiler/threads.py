@@ -60,12 +60,7 @@ Who: TypeAlias = Literal["auto", "blas", "plan"]
 
 
 def set_products(who: Who) -> None:
-    """Set whose threads compute the large products of plans made from now on.
-
-    Args:
-        who: ``"auto"``: the plan's own threads, each product in pieces of one BLAS thread, where threadpoolctl is
-            installed, else BLAS's threads; ``"plan"``: the same, but threadpoolctl must be there; ``"blas"``: BLAS's
-            threads, whose number then decides about last digits.
+    """Set whose threads compute the large products of plans made from now on: `set_threads` tells the words and errors.
 
     Raises:
         ArgumentError: another word.

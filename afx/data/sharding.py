@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -198,8 +198,6 @@ def _pack_records(part: Any) -> Any:
 
 # --- Examples: trees of arrays whose first axis counts the examples, and rows taken from them
 
-T = TypeVar("T")
-
 
 class Rows:
     """The leaves of a tree as NumPy arrays, from which rows are taken."""
@@ -231,22 +229,6 @@ def _common_length(leaves: Sequence[tuple[str, Any]], who: str) -> int:
             )
     length: int = shapes[0][1][0]
     return length
-
-
-def count_examples(tree: object, who: str = "data") -> int:
-    """Return the number of examples: the length of the first axis, which all arrays share.
-
-    Raises:
-        TreeError: no arrays.
-        ShapeError: arrays of other lengths, or 0-d ones.
-    """
-    return Rows(tree, who).length
-
-
-def take_rows(tree: T, index: Any, who: str = "data") -> T:
-    """Return the examples at these indices, as a tree of the same structure."""
-    taken: T = Rows(tree, who).take(index)
-    return taken
 
 
 def read_rows(tree: object, who: str) -> Rows | Shards:

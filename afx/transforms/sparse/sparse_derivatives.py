@@ -220,12 +220,8 @@ def _jacobian_layout(rows: Ints, columns: Ints, shape: tuple[int, int], mode: Mo
         if at_least[other] < _sweeps(split[best]):
             split[other] = _split(*side, mode is None)
     chosen = min(split, key=lambda name: (_sweeps(split[name]), name))
-    if chosen == "forward":
-        seeds, back = split[chosen]
-        alone = back[rows] >= 0
-    else:
-        back, seeds = split[chosen]
-        alone = seeds[columns] < 0
+    seeds, back = split[chosen] if chosen == "forward" else split[chosen][::-1]
+    alone = back[rows] >= 0 if chosen == "forward" else seeds[columns] < 0
     positions = np.where(
         alone,
         _count(seeds) * shape[0] + back[rows] * shape[1] + columns,
