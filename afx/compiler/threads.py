@@ -60,12 +60,7 @@ Who: TypeAlias = Literal["auto", "blas", "plan"]
 
 
 def set_products(who: Who) -> None:
-    """Set whose threads compute the large products of plans made from now on: `set_threads` tells the words and errors.
-
-    Raises:
-        ArgumentError: another word.
-        MissingExtraError: threadpoolctl, which ``"plan"`` needs, is not installed.
-    """
+    """Set whose threads compute the large products of plans made from now on, as `set_threads` has it."""
     if who not in ("auto", "blas", "plan"):
         raise ArgumentError(f"set_threads: products is 'auto', 'blas' or 'plan': got {who!r}; take one of them")
     if who == "plan" and not is_installed():

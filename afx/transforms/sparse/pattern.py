@@ -13,9 +13,8 @@ import numpy as np
 # --- Sparsity pattern: the inputs that each element of an array depends on, as sets that elements share
 #
 # A `Pattern` gives each element the numbers of some sets of inputs, one in each of its maps: moving data moves numbers
-# alone, and what reads two arrays has the maps of both, those that are equal once. Only where there are many maps are the
-# sets of each element united. Equal sets have one number: a full dependence costs one set. A set that is new is known by
-# two sums of 64 random bits for each input, modulo 2^64: what is compared are these.
+# alone, and what reads two arrays has the maps of both, equal ones once. Only where there are many maps are the sets of each
+# element united. Equal sets have one number; they are known by two sums of 64 random bits for each input, modulo 2^64.
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Words = np.ndarray[Any, np.dtype[np.uint64]]
@@ -33,7 +32,7 @@ def _words(width: int) -> Words:
 
 
 def _compare(words: Words, starts: Ints, members: Ints) -> tuple[Words, Ints, Any]:
-    """Return the hashes of sets that begin there, an order in which equal ones stand together, and where others begin in it."""
+    """Return the hashes of sets, an order in which equal ones stand together, and where others begin in it."""
     hashes = np.stack([np.add.reduceat(w[members], starts) for w in words])
     order = np.argsort(hashes[0])
     keys = hashes[:, order]
@@ -152,7 +151,7 @@ class Pattern:
         return (
             (owners, inputs)
             if len(self.maps) == 1
-            else _divided(distinct(owners * self.sets.width + inputs), self.sets.width)
+            else np.divmod(distinct(owners * self.sets.width + inputs), self.sets.width)
         )
 
     def part(self, k: int, count: int) -> Pattern:
@@ -255,11 +254,6 @@ def _united(sets: Sets, size: int, parts: Sequence[Part]) -> Pattern | None:
     return Pattern(sets, (ids,))
 
 
-def _divided(keys: Ints, width: int) -> tuple[Ints, Ints]:
-    rows = keys // width
-    return rows, keys - rows * width
-
-
 def distinct(numbers: Ints) -> Ints:
     """Return each number once, ascending; sorting is several times faster than `numpy.unique`, which hashes."""
     ordered = np.sort(numbers)
@@ -288,7 +282,7 @@ def _spread(starts: Ints, groups: Ints) -> tuple[Ints, Ints]:
 
 def _unite(sets: Sets, ids: Ints, outs: Ints, groups: Ints) -> None:
     """Give elements that belong to several sets the union of them."""
-    rows, groups = _divided(distinct(outs * len(sets.starts) + groups), len(sets.starts))
+    rows, groups = np.divmod(distinct(outs * len(sets.starts) + groups), len(sets.starts))
     first = np.append(True, rows[1:] != rows[:-1])
     owners = rows[first]
     if (sets.starts[groups + 1] - sets.starts[groups]).sum() > LIMIT:
@@ -296,7 +290,7 @@ def _unite(sets: Sets, ids: Ints, outs: Ints, groups: Ints) -> None:
         return
     counts, places = _spread(sets.starts, groups)
     keys = distinct(repeat(np.cumsum(first) - 1, counts) * sets.width + sets.members[places])
-    owner, inputs = _divided(keys, sets.width)
+    owner, inputs = np.divmod(keys, sets.width)
     ids[owners] = sets.add(np.searchsorted(owner, np.arange(len(owners) + 1)), inputs)
 
 
