@@ -26,7 +26,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+if not TYPE_CHECKING:  # which still refuse unknown names
 
     def __getattr__(name: str) -> NoReturn:
         from afx.other_names import missing_name

@@ -96,7 +96,7 @@ class RNNCell:
         return zeros((*x.shape[:-1], self.recurrent.shape[0]), x.dtype)
 
     def project(self, x: ArrayLike) -> Array:
-        """Return the part of a step that does not need the state, for any number of steps at once."""
+        """Return what of a step needs no state, for any number of steps at once."""
         return _project("RNNCell", x, self.weight, self.bias)
 
     def advance(self, state: Array, projected: Array) -> Array:
@@ -144,7 +144,7 @@ class GRUCell:
         return zeros((*x.shape[:-1], self.recurrent.shape[0]), x.dtype)
 
     def project(self, x: ArrayLike) -> Array:
-        """Return the part of a step that does not need the state, for any number of steps at once."""
+        """Return what of a step needs no state, for any number of steps at once."""
         return _project("GRUCell", x, self.weight, self.bias)
 
     def advance(self, state: Array, projected: Array) -> Array:
@@ -200,7 +200,7 @@ class LSTMCell:
         return LSTMState(start, start)
 
     def project(self, x: ArrayLike) -> Array:
-        """Return the part of a step that does not need the state, for any number of steps at once."""
+        """Return what of a step needs no state, for any number of steps at once."""
         return _project("LSTMCell", x, self.weight, self.bias)
 
     def advance(self, state: LSTMState, projected: Array) -> LSTMState:

@@ -542,8 +542,8 @@ class DescentState(Generic[S]):
     Attributes:
         count: the number of steps taken.
         rule: the state of the transformation.
-        learning_rate: the step size of the last step (of the first one, before it); a new one may be put here, where
-            the optimizer was given a number.
+        learning_rate: the last step's size (before it the first one's); where the optimizer was given a number, it may
+            be replaced.
     """
 
     count: Array

@@ -132,8 +132,8 @@ class RmspropState(Generic[T]):
         nu: the moving average of the squared gradients, real for complex parameters too.
         mean: the moving average of the gradients, where centred; else None.
         velocity: the momentum, or None without it.
-        learning_rate: the step size of the last step (of the first one, before it); a new one may be put here, where
-            the optimizer was given a number.
+        learning_rate: the last step's size (before it the first one's); where the optimizer was given a number, it may
+            be replaced.
     """
 
     count: Array
@@ -156,7 +156,7 @@ class Rmsprop:
     decay is 0.9: ``decay=0.9, eps_in_root=True``.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         decay: of the averages, from 0 up to 1.
         eps: added to the root, above 0.
         momentum: gathers the scaled gradients, from 0 up to 1.
@@ -270,7 +270,7 @@ def adagrad(
     eps inside of the root: ``initial=0.1, eps=1e-7, eps_in_root=True``.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         initial: where the sum of squares starts, 0 or more.
         eps: added to the root, above 0.
         eps_in_root: adds eps inside of the root.
@@ -413,7 +413,7 @@ def adabelief(
     Source: Zhuang et al. 2020, Algorithm 2, as in Optax.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         b1: decay of the average gradient, from 0 up to 1.
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.
@@ -479,7 +479,7 @@ def novograd(
     Source: Ginsburg et al. 2019, Algorithm 1, as in Optax.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         b1: how much of the last direction is kept, from 0 up to 1.
         b2: decay of the average squared length, from 0 up to 1.
         eps: added to the root, above 0.
@@ -600,8 +600,8 @@ class AdafactorState(Generic[T]):
         count: the number of steps taken.
         factored: the mean squares.
         mu: the moving average of the updates, with momentum; else None.
-        learning_rate: the step size of the last step (of the first one, before it); a new one may be put here, where
-            the optimizer was given a number.
+        learning_rate: the last step's size (before it the first one's); where the optimizer was given a number, it may
+            be replaced.
     """
 
     count: Array

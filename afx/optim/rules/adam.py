@@ -56,8 +56,8 @@ class AdamState(Generic[T]):
         count: the number of steps taken.
         mu: the moving average of the gradients.
         nu: the moving average of their squares, real for complex parameters too.
-        learning_rate: the step size of the last step (of the first one, before it); a new one may be put here, where
-            the optimizer was given a number.
+        learning_rate: the last step's size (before it the first one's); where the optimizer was given a number, it may
+            be replaced.
     """
 
     count: Array
@@ -203,7 +203,7 @@ def adam(
     finite derivative where a gradient is 0; Optax needs ``eps_root`` for that.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         b1: decay of the average gradient, from 0 up to 1.
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.
@@ -240,7 +240,7 @@ def adamw(
     the learning rate, which the paper leaves out of the decay; Optax's default decay is 1e-4.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         b1: decay of the average gradient, from 0 up to 1.
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.
@@ -343,7 +343,7 @@ def amsgrad(
     themselves, as torch does; Optax takes it of the corrected ones: ``correct_first=True``.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         b1: decay of the average gradient, from 0 up to 1.
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.
@@ -420,7 +420,7 @@ def yogi(
     Source: Zaheer et al. 2018, Algorithm 2. Corrections of the averages and their start are Optax's.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         b1: decay of the average gradient, from 0 up to 1.
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.
@@ -485,7 +485,7 @@ def adamax(
     Source: Kingma & Ba 2015, Algorithm 2; eps, which the paper leaves out, stands where torch and Optax have it.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         b1: decay of the average gradient, from 0 up to 1.
         b2: decay of the largest gradient, from 0 up to 1.
         eps: added to absolute values, above 0.
@@ -585,7 +585,7 @@ def nadam(
     the default here; Optax keeps the momentum at b1: ``momentum_decay=None``.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         b1: decay of the average gradient, from 0 up to 1.
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.
@@ -665,7 +665,7 @@ def radam(
     corrected average, as in Optax; torch adds it to the average itself: ``correct_eps=False``.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         b1: decay of the average gradient, from 0 up to 1.
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.

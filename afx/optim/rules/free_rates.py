@@ -385,7 +385,7 @@ def schedule_free_sgd(
     """Return `schedule_free` gradient descent.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         warmup: the number of steps over which a learning rate that is a number rises from 0; 0 for none.
         b1: how near to the average gradients are taken, above 0 and below 1.
         weight_decay: the strength of the decay at the point where gradients are taken, 0 or more.
@@ -416,7 +416,7 @@ def schedule_free_adamw(
     """Return `schedule_free` AdamW: gradients over the root of their corrected mean square.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         warmup: the number of steps over which a learning rate that is a number rises from 0; 0 for none.
         b1: how near to the average gradients are taken, above 0 and below 1.
         b2: decay of the average square, from 0 up to 1.

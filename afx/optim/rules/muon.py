@@ -140,7 +140,7 @@ def muon(
     correct the momentum for its start.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         beta: decay of the average gradient, from 0 up to 1.
         eps: added to the norm of the momentum, above 0.
         nesterov: looks one step of the average ahead.
@@ -265,7 +265,7 @@ def lbfgs(learning_rate: LearningRate = 1.0, *, memory: int = 10) -> Descent[Lbf
     Source: Liu & Nocedal 1989; Nocedal & Wright 2006, algorithm 7.4.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         memory: how many steps are remembered, 1 or more.
 
     Raises:

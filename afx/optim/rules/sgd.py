@@ -52,8 +52,8 @@ class LearningRateState:
 
     Attributes:
         count: the number of steps taken.
-        learning_rate: the step size of the last step (of the first one, before it); a new one may be put here, where
-            the optimizer was given a number.
+        learning_rate: the last step's size (before it the first one's); where the optimizer was given a number, it may
+            be replaced.
     """
 
     count: Array
@@ -65,7 +65,7 @@ class ScaleByLearningRate(Steps[LearningRateState]):
     """The optimizer that steps by ``-learning_rate`` times what it is given: the end of a chain.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
 
     Raises:
         ArgumentError: the learning rate is not above 0.
@@ -180,8 +180,8 @@ class SgdState(Generic[T]):
     Attributes:
         count: the number of steps taken.
         velocity: the sum of past gradients that momentum keeps; None without momentum.
-        learning_rate: the step size of the last step (of the first one, before it); a new one may be put here, where
-            the optimizer was given a number.
+        learning_rate: the last step's size (before it the first one's); where the optimizer was given a number, it may
+            be replaced.
     """
 
     count: Array
@@ -200,7 +200,7 @@ class Sgd:
     where the learning rate changes. torch and Optax do as afx does; Optax has no dampening.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         momentum: how much of v is kept, from 0 up to 1.
         nesterov: looks one step of momentum ahead.
         dampening: how much of each gradient but the first is left out.
@@ -386,7 +386,7 @@ def lion(
     Source: Chen et al. 2023 (Symbolic discovery of optimization algorithms), Algorithm 2, as in Optax.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         b1: weight of the average gradient in the direction, from 0 up to 1.
         b2: decay of the average gradient, from 0 up to 1.
         weight_decay: the strength of the decoupled decay, 0 or more.
@@ -420,7 +420,7 @@ def lamb(
     Source: You et al. 2020, Algorithm 2 with φ(z) = z, as in Optax.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         b1: decay of the average gradient, from 0 up to 1.
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.
@@ -448,8 +448,8 @@ class LarsState(Generic[T]):
     Attributes:
         count: the number of steps taken.
         velocity: the sum of past steps that momentum keeps.
-        learning_rate: the step size of the last step (of the first one, before it); a new one may be put here, where
-            the optimizer was given a number.
+        learning_rate: the last step's size (before it the first one's); where the optimizer was given a number, it may
+            be replaced.
     """
 
     count: Array
@@ -465,7 +465,7 @@ class Lars:
     has it outside.
 
     Args:
-        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        learning_rate: a number, a scalar array, or a schedule of the steps taken.
         momentum: how much of past steps is kept, from 0 up to 1.
         nesterov: looks one step of momentum ahead.
         weight_decay: added to the gradient, before its norm is taken; 0 or more.

@@ -334,7 +334,7 @@ def least_squares(
 
     Args:
         fn: a function of a tree and ``args`` that returns residuals, any tree.
-        init: the start, a tree of arrays; leaves that are not trained stay as they are.
+        init: the start, a tree of arrays; leaves that are not trained stay.
         *args: what else ``fn`` takes, any trees.
         method: how steps are found.
         bounds: ``(lower, upper)``, each None, a number, or a tree of the structure of ``init``: unknowns that the cost

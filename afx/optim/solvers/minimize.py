@@ -399,7 +399,7 @@ def minimize(
 
     Args:
         fn: a function of a tree and ``args`` that returns a real scalar.
-        init: the start, a tree of arrays; leaves that are not trained stay as they are.
+        init: the start, a tree of arrays; leaves that are not trained stay.
         *args: what else ``fn`` takes, any trees.
         method: how directions are found.
         bounds: ``(lower, upper)``, each None, a number, or a tree of the structure of ``init``.

@@ -529,7 +529,7 @@ def fixed_point(
 
     Args:
         fn: a function of a tree and ``args`` that returns a tree of the same shapes.
-        init: the start, a tree of arrays; leaves that are not trained stay as they are.
+        init: the start, a tree of arrays; leaves that are not trained stay.
         *args: what else ``fn`` takes, any trees.
         memory: how many differences are kept; 0 iterates plainly.
         tolerance: of the largest change, relative to the largest element where that is above 1; without it the

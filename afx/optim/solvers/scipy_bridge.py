@@ -90,7 +90,7 @@ def scipy_minimize(
 
     Args:
         fn: a function of a tree and ``args`` that returns a real scalar.
-        init: the start, a tree of arrays; leaves that are not trained stay as they are.
+        init: the start, a tree of arrays; leaves that are not trained stay.
         *args: what else ``fn`` takes, any trees.
         method: one of SciPy's, such as "BFGS", "L-BFGS-B", "Newton-CG", "trust-exact"; SciPy chooses without it.
         bounds: ``(lower, upper)``, each None, a number, or a tree of the structure of ``init``.
@@ -154,7 +154,7 @@ def scipy_least_squares(
 
     Args:
         fn: a function of a tree and ``args`` that returns residuals, any tree.
-        init: the start, a tree of arrays; leaves that are not trained stay as they are.
+        init: the start, a tree of arrays; leaves that are not trained stay.
         *args: what else ``fn`` takes, any trees.
         method: "trf", "dogbox" or "lm".
         bounds: ``(lower, upper)``, each None, a number, or a tree of the structure of ``init``.
@@ -203,7 +203,7 @@ def scipy_root(
 
     Args:
         fn: a function of a tree and ``args`` that returns as many numbers as the tree has, in any tree.
-        init: the start, a tree of arrays; leaves that are not trained stay as they are.
+        init: the start, a tree of arrays; leaves that are not trained stay.
         *args: what else ``fn`` takes, any trees.
         method: one of SciPy's, such as "hybr", "lm", "krylov"; those that use a Jacobian get it.
         tolerance: SciPy's ``tol``.

@@ -52,10 +52,13 @@ def start(job: Job, arrive: Done) -> str:
         return TOO_LONG
     is_quicker_here = job.is_awaited or job.is_long or (job.is_slow and not service.is_warm)
     if is_quicker_here and len(schedule) <= target.native.await_max_instructions:
+        service.start()  # it imports LLVM while this process lowers
         with between_forks():
             from afx.compiler.native_backend.service.build import compile_here  # lowering is for callers who wait alone
 
         compile_here(schedule, target, where, job.key, arrive)
+        if not job.is_awaited:
+            service.preload(loaded_modules())
         return ""
     try:
         data = describe(schedule, where)

@@ -223,6 +223,8 @@ class Waiting:
         start = time.perf_counter()
         results = plan.run_numpy(*values)
         code.job.last_seconds = time.perf_counter() - start
+        if not self._seconds:
+            _preload(code.job)
         self._seconds += code.job.last_seconds
         if self._seconds >= code.job.target.native.compile_min_seconds:
             code.begin()
@@ -503,7 +505,17 @@ def _start_compiler() -> None:
     with between_forks():
         from afx.compiler.native_backend.service.process import service
 
-    service.start(loaded_modules())
+    service.start()
+
+
+def _preload(job: Job) -> None:
+    """Let the compiling process import what lowers schedules, where it will lower this one: imports delay LLVM there."""
+    if job.is_slow or not is_installed():
+        return
+    with contextlib.suppress(Exception), between_forks():  # what is wrong with it is the first plan's to meet
+        from afx.compiler.native_backend.service.process import service
+
+        service.preload(loaded_modules())
 
 
 def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
+import math
 import os
 import pickle
 import socket
@@ -164,20 +165,27 @@ class CompileService:
         self._lock = threading.Lock()
         self._worker = self._new_worker()
         self._told: list[Callable[[], None]] = []  # tells of the last job
-        self._begun = 0.0  # when the child was started
+        self._begun = math.inf  # when the child was asked to import what lowers schedules
         self._ends = 0  # of children over their work since the last answer
         self.broken: str = ""  # why nothing is compiled any longer
 
     def _new_worker(self) -> Worker[Job]:
         return Worker("afx native compiler", self._do)
 
-    def start(self, modules: Sequence[str] = ()) -> None:
-        """Start the child, in some milliseconds, as a job will come: of a schedule that needs these modules, if any."""
+    def start(self) -> None:
+        """Start the child, in some milliseconds, as a job will come."""
         with self._lock:
             if not self.broken and self.pid is None:
                 with contextlib.suppress(Exception):  # what is wrong is the first job's to meet
                     self._child = self._begin()
-                self._ask((load_compiler, modules) if modules else (), None, FIRST)
+                self._ask((), None, FIRST)
+
+    def preload(self, modules: Sequence[str]) -> None:
+        """Have the child import what schedules of these modules need, behind other jobs, unless it has been asked before."""
+        with self._lock:
+            if not self.broken and math.isinf(self._begun):
+                self._begun = time.perf_counter()
+                self._ask((load_compiler, modules), None, LAST)
 
     def submit(self, call: tuple[Any, ...], done: Done | None, rank: tuple[int, int] = (1, 0)) -> None:
         """Compile without waiting.
@@ -232,7 +240,7 @@ class CompileService:
 
     def forget(self) -> None:
         """Leave the child to the parent, in a process that was forked off."""
-        child, self._child = self._child, None
+        child, self._child, self._begun = self._child, None, math.inf
         self._lock, self._worker, self._told = threading.Lock(), self._new_worker(), []
         if child is not None:
             child.process.returncode = 0  # it is no child of this process
@@ -308,7 +316,7 @@ class CompileService:
         if getattr(sys, "frozen", False) or not sys.executable:
             raise RuntimeError("this program is no Python interpreter that could start another one")
         child = _Child(self._command or child_command(), self._patience)
-        self._begun = time.perf_counter()
+        self._begun = math.inf
         with contextlib.suppress(OSError):  # it has ended, which the job will meet too
             child.write(encode(_search_path()))
         return child
