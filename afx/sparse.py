@@ -17,7 +17,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not TYPE_CHECKING:  # which still refuse unknown names
+if not TYPE_CHECKING:  # who refuse others
 
     def __getattr__(name: str) -> NoReturn:
         raise missing_name(__name__, name)

@@ -35,7 +35,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not TYPE_CHECKING:  # which still refuse unknown names
+if not TYPE_CHECKING:  # who refuse others
 
     def __getattr__(name: str) -> NoReturn:
         from afx.other_names import missing_name

@@ -176,7 +176,8 @@ class Tape(Trace):
             except NUMPY_ERRORS as error:
                 raise_op_error(p, (xv, yv), NO_PARAMS, error)
         else:
-            z = to_lower_level(bind2(p, self._operand_copy(xv, p.name), self._operand_copy(yv, p.name)))
+            xv, yv = x if x.__class__ is Array else xv, y if y.__class__ is Array else yv
+            z = to_lower_level(bind2(p, self._outer(xv, p.name), self._outer(yv, p.name)))
             self.lines[len(self.entries)] = _line_of(z)
         rules = p.derivative
         if rules.vjps is None:
@@ -225,11 +226,18 @@ class Tape(Trace):
         )
         rules = p.derivative
         if rules.concrete_vjp is not None:
-            return self._apply_concrete_vjp(p, ins, values, params)
+            operands = tuple(
+                [self._outer(x if x.__class__ is Array else v, p.name) for x, v in zip(xs, values, strict=True)]
+            )
+            return self._apply_concrete_vjp(p, ins, operands, params)
         if self.is_ground:
             z = run_impl(p, values, params)
         else:
-            z = bind(p, *[self._operand_copy(v, p.name) for v in values], **params)
+            z = bind(
+                p,
+                *[self._outer(x if x.__class__ is Array else v, p.name) for x, v in zip(xs, values, strict=True)],
+                **params,
+            )
             z = tuple([to_lower_level(v) for v in z]) if p.multiple_results else to_lower_level(z)
             self.lines[len(self.entries)] = _line_of(z[0] if p.multiple_results else z)
         if rules.vjps is None and rules.vjp_all is None:
@@ -290,12 +298,10 @@ class Tape(Trace):
                 reads |= mask
         return reads
 
-    def _apply_concrete_vjp(self, p: Primitive, ins: tuple[int, ...], values: tuple[Any, ...], params: Params) -> Any:
+    def _apply_concrete_vjp(self, p: Primitive, ins: tuple[int, ...], operands: tuple[Any, ...], params: Params) -> Any:
         """Let an op that holds functions run as one entry with a pullback of its own."""
         assert p.derivative.concrete_vjp is not None
-        outs, residual_values, joint = p.derivative.concrete_vjp(
-            tuple([self._operand_copy(v, p.name) for v in values]), params, tuple([i >= 0 for i in ins])
-        )
+        outs, residual_values, joint = p.derivative.concrete_vjp(operands, params, tuple([i >= 0 for i in ins]))
         self.check_closure(params, p.name, *outs, *residual_values)
         residuals = tuple([to_lower_level(v) for v in residual_values])
         return self._emit_many(p, ins, None, residuals, params, tuple([to_lower_level(z) for z in outs]), joint)
@@ -345,8 +351,8 @@ class Tape(Trace):
             self._copies[id(x)] = (x, value)
         return value
 
-    def _operand_copy(self, v: Any, who: str) -> Any:
-        """Return a value as an operand that an outer trace may keep."""
+    def _outer(self, v: Any, who: str) -> Any:
+        """Return an operand as one that an outer trace may keep."""
         return to_operand(self._copy(v, who) if isinstance(v, np.ndarray) else v)
 
     def concrete_value(self, x: Any, who: str) -> Any:

@@ -65,7 +65,7 @@ def elementwise_pullback(partial: Partial, arity: int, exact: bool) -> Pullback:
 
     def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
         d = partial(z, *xs)
-        return ct * (d._value if d.__class__ is Array else d)
+        return ct * (d._value if d.__class__ is Array and not isinstance(ct, Array) else d)
 
     if exact or arity == 1:
         return pull
@@ -73,7 +73,7 @@ def elementwise_pullback(partial: Partial, arity: int, exact: bool) -> Pullback:
 
     def pull_typed(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
         d = read(ct.dtype, z, *xs)
-        return ct * (d._value if d.__class__ is Array else d)
+        return ct * (d._value if d.__class__ is Array and not isinstance(ct, Array) else d)
 
     return pull_typed
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tests.benchmarks.gradbench.kit import Kit
 
-__all__ = ["EVALS", "Eval"]
+__all__ = ["BOTH", "EVALS", "Eval"]
 
 Functions = dict[str, Callable[..., Any]]
 BOTH, ALONE = ("afx", "jax"), ("afx",)

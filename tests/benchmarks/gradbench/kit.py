@@ -45,7 +45,9 @@ class Kit:
 
     def compile(self, fn: Callable[..., Any], has_long_loops: bool = False) -> Callable[..., Any]:
         """Return a function that is compiled, at once to machine code where one call is a loop of many thousand steps."""
-        compiled: Callable[..., Any] = self.jit(fn, **({"backend": "native"} if has_long_loops else {}))
+        compiled: Callable[..., Any] = self.jit(
+            fn, **({"backend": "native"} if has_long_loops and self.library == "afx" else {})
+        )
         return compiled
 
     def wait(self, results: Any) -> Any:

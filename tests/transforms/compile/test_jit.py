@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -206,3 +207,22 @@ def test_one_trace_serves_all_calls_of_a_kind() -> None:
     assert fn.cache_info().traces == 1
     assert fn(x, 2.0) == 6.0
     assert fn.cache_info().traces == 2
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda a, x: afx.sum((a @ x) ** 2),
+        lambda a, x: afx.sum(afx.tanh(a * x)),
+        lambda a, x: afx.scan(lambda c, row: (c + afx.sum(row * x) ** 2, None), 0.0, a)[0],
+    ],
+    ids=["product", "elementwise", "scan"],
+)
+def test_gradients_capture_an_array_as_it_is(loss: Callable[[Any, Any], Any]) -> None:
+    """Memory of an Array that a differentiated function captures is that of its compiled form: no copy, and no second one."""
+    a = afx.asarray(np.random.default_rng(3).normal(size=(40, 3)))
+    compiled, x = afx.jit(afx.grad(lambda x: loss(a, x))), afx.ones(3, a.dtype)
+    np.testing.assert_allclose(compiled(x), afx.grad(lambda x: loss(a, x))(x), rtol=1e-12)
+    constants = [c.value for _, c in compiled.lower(x).plan.graph.constants if np.array_equal(c.value, a)]
+    assert len(constants) == 1
+    assert np.shares_memory(constants[0], np.asarray(a))

@@ -181,7 +181,7 @@ class CompileService:
                 self._ask((), None, FIRST)
 
     def preload(self, modules: Sequence[str]) -> None:
-        """Have the child import what schedules of these modules need, behind other jobs, unless it has been asked before."""
+        """Have the child import what schedules of these modules need, behind other jobs, once."""
         with self._lock:
             if not self.broken and math.isinf(self._begun):
                 self._begun = time.perf_counter()
