@@ -1,458 +1,486 @@
 # generated: run python -m tests.generate_names
 
-from afx import cluster as cluster
-from afx import data as data
-from afx import debug as debug
-from afx import distributed as distributed
-from afx import errors as errors
-from afx import export as export
-from afx import fft as fft
-from afx import integrate as integrate
-from afx import interop as interop
-from afx import interpolate as interpolate
-from afx import io as io
-from afx import linalg as linalg
-from afx import ndimage as ndimage
-from afx import nn as nn
-from afx import numpy as numpy
-from afx import optim as optim
-from afx import plot as plot
-from afx import pytree as pytree
-from afx import random as random
-from afx import sample as sample
-from afx import signal as signal
-from afx import sparse as sparse
-from afx import special as special
-from afx import stats as stats
-from afx import testing as testing
-from afx import train as train
+from afx import (
+    cluster as cluster,
+    data as data,
+    debug as debug,
+    distributed as distributed,
+    errors as errors,
+    export as export,
+    fft as fft,
+    integrate as integrate,
+    interop as interop,
+    interpolate as interpolate,
+    io as io,
+    linalg as linalg,
+    ndimage as ndimage,
+    nn as nn,
+    numpy as numpy,
+    optim as optim,
+    plot as plot,
+    pytree as pytree,
+    random as random,
+    sample as sample,
+    signal as signal,
+    sparse as sparse,
+    special as special,
+    stats as stats,
+    testing as testing,
+    train as train,
+)
 from afx.compiler.report import PlanStatus as PlanStatus
 from afx.compiler.threads import set_threads as set_threads
-from afx.control.cond import cond as cond
-from afx.control.cond import switch as switch
+from afx.control.cond import cond as cond, switch as switch
 from afx.control.map import map as map
-from afx.control.scan import associative_scan as associative_scan
-from afx.control.scan import scan as scan
-from afx.control.while_loop import fori_loop as fori_loop
-from afx.control.while_loop import while_loop as while_loop
-from afx.core.array.array import Array as Array
-from afx.core.array.array import ArrayLike as ArrayLike
-from afx.core.array_api import __array_namespace_info__ as __array_namespace_info__
-from afx.core.array_api import broadcast_shapes as broadcast_shapes
-from afx.core.array_api import can_cast as can_cast
-from afx.core.array_api import finfo as finfo
-from afx.core.array_api import iinfo as iinfo
-from afx.core.array_api import isdtype as isdtype
-from afx.core.array_api import isscalar as isscalar
-from afx.core.array_api import issubdtype as issubdtype
-from afx.core.array_api import ndim as ndim
-from afx.core.array_api import promote_types as promote_types
-from afx.core.array_api import result_type as result_type
-from afx.core.array_api import shape as shape
-from afx.core.array_api import size as size
+from afx.control.scan import associative_scan as associative_scan, scan as scan
+from afx.control.while_loop import fori_loop as fori_loop, while_loop as while_loop
+from afx.core.array.array import Array as Array, ArrayLike as ArrayLike
+from afx.core.array_api import (
+    __array_namespace_info__ as __array_namespace_info__,
+    broadcast_shapes as broadcast_shapes,
+    can_cast as can_cast,
+    finfo as finfo,
+    iinfo as iinfo,
+    isdtype as isdtype,
+    isscalar as isscalar,
+    issubdtype as issubdtype,
+    ndim as ndim,
+    promote_types as promote_types,
+    result_type as result_type,
+    shape as shape,
+    size as size,
+)
 from afx.core.aval import Aval as Aval
-from afx.core.constants import bool as bool
-from afx.core.constants import e as e
-from afx.core.constants import inf as inf
-from afx.core.constants import nan as nan
-from afx.core.constants import newaxis as newaxis
-from afx.core.constants import pi as pi
-from afx.core.dtypes import DType as DType
-from afx.core.dtypes import bool_ as bool_
-from afx.core.dtypes import complex128 as complex128
-from afx.core.dtypes import complex64 as complex64
-from afx.core.dtypes import default_dtype as default_dtype
-from afx.core.dtypes import float16 as float16
-from afx.core.dtypes import float32 as float32
-from afx.core.dtypes import float64 as float64
-from afx.core.dtypes import get_default_dtype as get_default_dtype
-from afx.core.dtypes import int16 as int16
-from afx.core.dtypes import int32 as int32
-from afx.core.dtypes import int64 as int64
-from afx.core.dtypes import int8 as int8
-from afx.core.dtypes import set_default_dtype as set_default_dtype
-from afx.core.dtypes import uint16 as uint16
-from afx.core.dtypes import uint32 as uint32
-from afx.core.dtypes import uint64 as uint64
-from afx.core.dtypes import uint8 as uint8
-from afx.core.graph import Equation as Equation
-from afx.core.graph import Graph as Graph
-from afx.core.graph import Literal as Literal
-from afx.core.graph import Var as Var
-from afx.core.graph import check as check
-from afx.core.primitive import Primitive as Primitive
-from afx.core.primitive import primitives as primitives
+from afx.core.constants import bool as bool, e as e, inf as inf, nan as nan, newaxis as newaxis, pi as pi
+from afx.core.dtypes import (
+    DType as DType,
+    bool_ as bool_,
+    complex128 as complex128,
+    complex64 as complex64,
+    default_dtype as default_dtype,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    get_default_dtype as get_default_dtype,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    int8 as int8,
+    set_default_dtype as set_default_dtype,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
+    uint8 as uint8,
+)
+from afx.core.graph import Equation as Equation, Graph as Graph, Literal as Literal, Var as Var, check as check
+from afx.core.primitive import Primitive as Primitive, primitives as primitives
 from afx.core.tracing.tape import debug_nans as debug_nans
 from afx.core.tracing.tracer import is_traced as is_traced
 from afx.core.tracing.traces import evaluate as evaluate
-from afx.ops.creation.creation import array as array
-from afx.ops.creation.creation import asarray as asarray
-from afx.ops.creation.creation import copy as copy
-from afx.ops.creation.creation import empty as empty
-from afx.ops.creation.creation import empty_like as empty_like
-from afx.ops.creation.creation import from_dlpack as from_dlpack
-from afx.ops.creation.creation import full as full
-from afx.ops.creation.creation import full_like as full_like
-from afx.ops.creation.creation import ones as ones
-from afx.ops.creation.creation import ones_like as ones_like
-from afx.ops.creation.creation import stop_gradient as stop_gradient
-from afx.ops.creation.creation import to_device as to_device
-from afx.ops.creation.creation import zeros as zeros
-from afx.ops.creation.creation import zeros_like as zeros_like
-from afx.ops.creation.matrices import eye as eye
-from afx.ops.creation.matrices import identity as identity
-from afx.ops.creation.matrices import tri as tri
-from afx.ops.creation.matrices import tril as tril
-from afx.ops.creation.matrices import triu as triu
-from afx.ops.creation.ranges import arange as arange
-from afx.ops.creation.ranges import geomspace as geomspace
-from afx.ops.creation.ranges import linspace as linspace
-from afx.ops.creation.ranges import logspace as logspace
-from afx.ops.creation.ranges import meshgrid as meshgrid
-from afx.ops.creation.windows import bartlett as bartlett
-from afx.ops.creation.windows import blackman as blackman
-from afx.ops.creation.windows import hamming as hamming
-from afx.ops.creation.windows import hanning as hanning
-from afx.ops.creation.windows import kaiser as kaiser
-from afx.ops.elementwise.arithmetic import abs as abs
-from afx.ops.elementwise.arithmetic import absolute as absolute
-from afx.ops.elementwise.arithmetic import add as add
-from afx.ops.elementwise.arithmetic import cbrt as cbrt
-from afx.ops.elementwise.arithmetic import divide as divide
-from afx.ops.elementwise.arithmetic import divmod as divmod
-from afx.ops.elementwise.arithmetic import exp as exp
-from afx.ops.elementwise.arithmetic import exp2 as exp2
-from afx.ops.elementwise.arithmetic import expm1 as expm1
-from afx.ops.elementwise.arithmetic import floor_divide as floor_divide
-from afx.ops.elementwise.arithmetic import hypot as hypot
-from afx.ops.elementwise.arithmetic import log as log
-from afx.ops.elementwise.arithmetic import log10 as log10
-from afx.ops.elementwise.arithmetic import log1p as log1p
-from afx.ops.elementwise.arithmetic import log2 as log2
-from afx.ops.elementwise.arithmetic import log_sigmoid as log_sigmoid
-from afx.ops.elementwise.arithmetic import logaddexp as logaddexp
-from afx.ops.elementwise.arithmetic import logaddexp2 as logaddexp2
-from afx.ops.elementwise.arithmetic import mod as mod
-from afx.ops.elementwise.arithmetic import multiply as multiply
-from afx.ops.elementwise.arithmetic import negative as negative
-from afx.ops.elementwise.arithmetic import positive as positive
-from afx.ops.elementwise.arithmetic import pow as pow
-from afx.ops.elementwise.arithmetic import power as power
-from afx.ops.elementwise.arithmetic import reciprocal as reciprocal
-from afx.ops.elementwise.arithmetic import remainder as remainder
-from afx.ops.elementwise.arithmetic import sigmoid as sigmoid
-from afx.ops.elementwise.arithmetic import sign as sign
-from afx.ops.elementwise.arithmetic import softplus as softplus
-from afx.ops.elementwise.arithmetic import sqrt as sqrt
-from afx.ops.elementwise.arithmetic import square as square
-from afx.ops.elementwise.arithmetic import subtract as subtract
-from afx.ops.elementwise.arithmetic import true_divide as true_divide
-from afx.ops.elementwise.comparison import bitwise_and as bitwise_and
-from afx.ops.elementwise.comparison import bitwise_invert as bitwise_invert
-from afx.ops.elementwise.comparison import bitwise_left_shift as bitwise_left_shift
-from afx.ops.elementwise.comparison import bitwise_not as bitwise_not
-from afx.ops.elementwise.comparison import bitwise_or as bitwise_or
-from afx.ops.elementwise.comparison import bitwise_right_shift as bitwise_right_shift
-from afx.ops.elementwise.comparison import bitwise_xor as bitwise_xor
-from afx.ops.elementwise.comparison import clip as clip
-from afx.ops.elementwise.comparison import equal as equal
-from afx.ops.elementwise.comparison import greater as greater
-from afx.ops.elementwise.comparison import greater_equal as greater_equal
-from afx.ops.elementwise.comparison import invert as invert
-from afx.ops.elementwise.comparison import isfinite as isfinite
-from afx.ops.elementwise.comparison import isinf as isinf
-from afx.ops.elementwise.comparison import isnan as isnan
-from afx.ops.elementwise.comparison import left_shift as left_shift
-from afx.ops.elementwise.comparison import less as less
-from afx.ops.elementwise.comparison import less_equal as less_equal
-from afx.ops.elementwise.comparison import logical_and as logical_and
-from afx.ops.elementwise.comparison import logical_not as logical_not
-from afx.ops.elementwise.comparison import logical_or as logical_or
-from afx.ops.elementwise.comparison import logical_xor as logical_xor
-from afx.ops.elementwise.comparison import maximum as maximum
-from afx.ops.elementwise.comparison import minimum as minimum
-from afx.ops.elementwise.comparison import not_equal as not_equal
-from afx.ops.elementwise.comparison import right_shift as right_shift
-from afx.ops.elementwise.comparison import signbit as signbit
-from afx.ops.elementwise.comparison import where as where
-from afx.ops.elementwise.complex import angle as angle
-from afx.ops.elementwise.complex import conj as conj
-from afx.ops.elementwise.complex import conjugate as conjugate
-from afx.ops.elementwise.complex import imag as imag
-from afx.ops.elementwise.complex import iscomplex as iscomplex
-from afx.ops.elementwise.complex import iscomplexobj as iscomplexobj
-from afx.ops.elementwise.complex import isreal as isreal
-from afx.ops.elementwise.complex import isrealobj as isrealobj
-from afx.ops.elementwise.complex import real as real
-from afx.ops.elementwise.floating_point import allclose as allclose
-from afx.ops.elementwise.floating_point import around as around
-from afx.ops.elementwise.floating_point import array_equal as array_equal
-from afx.ops.elementwise.floating_point import array_equiv as array_equiv
-from afx.ops.elementwise.floating_point import bitwise_count as bitwise_count
-from afx.ops.elementwise.floating_point import ceil as ceil
-from afx.ops.elementwise.floating_point import copysign as copysign
-from afx.ops.elementwise.floating_point import fabs as fabs
-from afx.ops.elementwise.floating_point import fix as fix
-from afx.ops.elementwise.floating_point import float_power as float_power
-from afx.ops.elementwise.floating_point import floor as floor
-from afx.ops.elementwise.floating_point import fmod as fmod
-from afx.ops.elementwise.floating_point import frexp as frexp
-from afx.ops.elementwise.floating_point import gcd as gcd
-from afx.ops.elementwise.floating_point import heaviside as heaviside
-from afx.ops.elementwise.floating_point import isclose as isclose
-from afx.ops.elementwise.floating_point import isneginf as isneginf
-from afx.ops.elementwise.floating_point import isposinf as isposinf
-from afx.ops.elementwise.floating_point import lcm as lcm
-from afx.ops.elementwise.floating_point import ldexp as ldexp
-from afx.ops.elementwise.floating_point import modf as modf
-from afx.ops.elementwise.floating_point import nextafter as nextafter
-from afx.ops.elementwise.floating_point import real_if_close as real_if_close
-from afx.ops.elementwise.floating_point import rint as rint
-from afx.ops.elementwise.floating_point import round as round
-from afx.ops.elementwise.floating_point import spacing as spacing
-from afx.ops.elementwise.floating_point import trunc as trunc
-from afx.ops.elementwise.trigonometry import acos as acos
-from afx.ops.elementwise.trigonometry import acosh as acosh
-from afx.ops.elementwise.trigonometry import arccos as arccos
-from afx.ops.elementwise.trigonometry import arccosh as arccosh
-from afx.ops.elementwise.trigonometry import arcsin as arcsin
-from afx.ops.elementwise.trigonometry import arcsinh as arcsinh
-from afx.ops.elementwise.trigonometry import arctan as arctan
-from afx.ops.elementwise.trigonometry import arctan2 as arctan2
-from afx.ops.elementwise.trigonometry import arctanh as arctanh
-from afx.ops.elementwise.trigonometry import asin as asin
-from afx.ops.elementwise.trigonometry import asinh as asinh
-from afx.ops.elementwise.trigonometry import atan as atan
-from afx.ops.elementwise.trigonometry import atan2 as atan2
-from afx.ops.elementwise.trigonometry import atanh as atanh
-from afx.ops.elementwise.trigonometry import cos as cos
-from afx.ops.elementwise.trigonometry import cosh as cosh
-from afx.ops.elementwise.trigonometry import deg2rad as deg2rad
-from afx.ops.elementwise.trigonometry import degrees as degrees
-from afx.ops.elementwise.trigonometry import rad2deg as rad2deg
-from afx.ops.elementwise.trigonometry import radians as radians
-from afx.ops.elementwise.trigonometry import sin as sin
-from afx.ops.elementwise.trigonometry import sinc as sinc
-from afx.ops.elementwise.trigonometry import sinh as sinh
-from afx.ops.elementwise.trigonometry import tan as tan
-from afx.ops.elementwise.trigonometry import tanh as tanh
-from afx.ops.indexing.getitem import take as take
-from afx.ops.indexing.getitem import take_along_axis as take_along_axis
-from afx.ops.indexing.scatter import put_along_axis as put_along_axis
-from afx.ops.indexing.scatter import segment_max as segment_max
-from afx.ops.indexing.scatter import segment_mean as segment_mean
-from afx.ops.indexing.scatter import segment_min as segment_min
-from afx.ops.indexing.scatter import segment_prod as segment_prod
-from afx.ops.indexing.scatter import segment_sum as segment_sum
-from afx.ops.indexing.select import c_ as c_
-from afx.ops.indexing.select import choose as choose
-from afx.ops.indexing.select import compress as compress
-from afx.ops.indexing.select import diag_indices as diag_indices
-from afx.ops.indexing.select import diag_indices_from as diag_indices_from
-from afx.ops.indexing.select import extract as extract
-from afx.ops.indexing.select import fromfunction as fromfunction
-from afx.ops.indexing.select import indices as indices
-from afx.ops.indexing.select import ix_ as ix_
-from afx.ops.indexing.select import piecewise as piecewise
-from afx.ops.indexing.select import r_ as r_
-from afx.ops.indexing.select import ravel_multi_index as ravel_multi_index
-from afx.ops.indexing.select import select as select
-from afx.ops.indexing.select import tril_indices as tril_indices
-from afx.ops.indexing.select import tril_indices_from as tril_indices_from
-from afx.ops.indexing.select import triu_indices as triu_indices
-from afx.ops.indexing.select import triu_indices_from as triu_indices_from
-from afx.ops.indexing.select import unravel_index as unravel_index
-from afx.ops.linalg.products import cross as cross
-from afx.ops.linalg.products import dot as dot
-from afx.ops.linalg.products import einsum as einsum
-from afx.ops.linalg.products import einsum_path as einsum_path
-from afx.ops.linalg.products import inner as inner
-from afx.ops.linalg.products import kron as kron
-from afx.ops.linalg.products import matmul as matmul
-from afx.ops.linalg.products import matvec as matvec
-from afx.ops.linalg.products import outer as outer
-from afx.ops.linalg.products import tensordot as tensordot
-from afx.ops.linalg.products import vdot as vdot
-from afx.ops.linalg.products import vecdot as vecdot
-from afx.ops.linalg.products import vecmat as vecmat
-from afx.ops.manipulation.edit import append as append
-from afx.ops.manipulation.edit import block as block
-from afx.ops.manipulation.edit import delete as delete
-from afx.ops.manipulation.edit import diag as diag
-from afx.ops.manipulation.edit import diagflat as diagflat
-from afx.ops.manipulation.edit import diagonal as diagonal
-from afx.ops.manipulation.edit import insert as insert
-from afx.ops.manipulation.edit import resize as resize
-from afx.ops.manipulation.edit import rollaxis as rollaxis
-from afx.ops.manipulation.edit import trim_zeros as trim_zeros
-from afx.ops.manipulation.join import array_split as array_split
-from afx.ops.manipulation.join import atleast_1d as atleast_1d
-from afx.ops.manipulation.join import atleast_2d as atleast_2d
-from afx.ops.manipulation.join import atleast_3d as atleast_3d
-from afx.ops.manipulation.join import broadcast_arrays as broadcast_arrays
-from afx.ops.manipulation.join import column_stack as column_stack
-from afx.ops.manipulation.join import concat as concat
-from afx.ops.manipulation.join import concatenate as concatenate
-from afx.ops.manipulation.join import dsplit as dsplit
-from afx.ops.manipulation.join import dstack as dstack
-from afx.ops.manipulation.join import hsplit as hsplit
-from afx.ops.manipulation.join import hstack as hstack
-from afx.ops.manipulation.join import matrix_transpose as matrix_transpose
-from afx.ops.manipulation.join import moveaxis as moveaxis
-from afx.ops.manipulation.join import repeat as repeat
-from afx.ops.manipulation.join import split as split
-from afx.ops.manipulation.join import stack as stack
-from afx.ops.manipulation.join import swapaxes as swapaxes
-from afx.ops.manipulation.join import tile as tile
-from afx.ops.manipulation.join import unstack as unstack
-from afx.ops.manipulation.join import vsplit as vsplit
-from afx.ops.manipulation.join import vstack as vstack
-from afx.ops.manipulation.packing import packbits as packbits
-from afx.ops.manipulation.packing import unpackbits as unpackbits
-from afx.ops.manipulation.pad import flip as flip
-from afx.ops.manipulation.pad import fliplr as fliplr
-from afx.ops.manipulation.pad import flipud as flipud
-from afx.ops.manipulation.pad import pad as pad
-from afx.ops.manipulation.pad import roll as roll
-from afx.ops.manipulation.pad import rot90 as rot90
-from afx.ops.manipulation.shape import astype as astype
-from afx.ops.manipulation.shape import broadcast_to as broadcast_to
-from afx.ops.manipulation.shape import expand_dims as expand_dims
-from afx.ops.manipulation.shape import permute_dims as permute_dims
-from afx.ops.manipulation.shape import ravel as ravel
-from afx.ops.manipulation.shape import reshape as reshape
-from afx.ops.manipulation.shape import squeeze as squeeze
-from afx.ops.manipulation.shape import transpose as transpose
-from afx.ops.nn.convolution import convolve as convolve
-from afx.ops.nn.convolution import correlate as correlate
+from afx.ops.creation.creation import (
+    array as array,
+    asarray as asarray,
+    copy as copy,
+    empty as empty,
+    empty_like as empty_like,
+    from_dlpack as from_dlpack,
+    full as full,
+    full_like as full_like,
+    ones as ones,
+    ones_like as ones_like,
+    stop_gradient as stop_gradient,
+    to_device as to_device,
+    zeros as zeros,
+    zeros_like as zeros_like,
+)
+from afx.ops.creation.matrices import eye as eye, identity as identity, tri as tri, tril as tril, triu as triu
+from afx.ops.creation.ranges import (
+    arange as arange,
+    geomspace as geomspace,
+    linspace as linspace,
+    logspace as logspace,
+    meshgrid as meshgrid,
+)
+from afx.ops.creation.windows import (
+    bartlett as bartlett,
+    blackman as blackman,
+    hamming as hamming,
+    hanning as hanning,
+    kaiser as kaiser,
+)
+from afx.ops.elementwise.arithmetic import (
+    abs as abs,
+    absolute as absolute,
+    add as add,
+    cbrt as cbrt,
+    divide as divide,
+    divmod as divmod,
+    exp as exp,
+    exp2 as exp2,
+    expm1 as expm1,
+    floor_divide as floor_divide,
+    hypot as hypot,
+    log as log,
+    log10 as log10,
+    log1p as log1p,
+    log2 as log2,
+    log_sigmoid as log_sigmoid,
+    logaddexp as logaddexp,
+    logaddexp2 as logaddexp2,
+    mod as mod,
+    multiply as multiply,
+    negative as negative,
+    positive as positive,
+    pow as pow,
+    power as power,
+    reciprocal as reciprocal,
+    remainder as remainder,
+    sigmoid as sigmoid,
+    sign as sign,
+    softplus as softplus,
+    sqrt as sqrt,
+    square as square,
+    subtract as subtract,
+    true_divide as true_divide,
+)
+from afx.ops.elementwise.comparison import (
+    bitwise_and as bitwise_and,
+    bitwise_invert as bitwise_invert,
+    bitwise_left_shift as bitwise_left_shift,
+    bitwise_not as bitwise_not,
+    bitwise_or as bitwise_or,
+    bitwise_right_shift as bitwise_right_shift,
+    bitwise_xor as bitwise_xor,
+    clip as clip,
+    equal as equal,
+    greater as greater,
+    greater_equal as greater_equal,
+    invert as invert,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    left_shift as left_shift,
+    less as less,
+    less_equal as less_equal,
+    logical_and as logical_and,
+    logical_not as logical_not,
+    logical_or as logical_or,
+    logical_xor as logical_xor,
+    maximum as maximum,
+    minimum as minimum,
+    not_equal as not_equal,
+    right_shift as right_shift,
+    signbit as signbit,
+    where as where,
+)
+from afx.ops.elementwise.complex import (
+    angle as angle,
+    conj as conj,
+    conjugate as conjugate,
+    imag as imag,
+    iscomplex as iscomplex,
+    iscomplexobj as iscomplexobj,
+    isreal as isreal,
+    isrealobj as isrealobj,
+    real as real,
+)
+from afx.ops.elementwise.floating_point import (
+    allclose as allclose,
+    around as around,
+    array_equal as array_equal,
+    array_equiv as array_equiv,
+    bitwise_count as bitwise_count,
+    ceil as ceil,
+    copysign as copysign,
+    fabs as fabs,
+    fix as fix,
+    float_power as float_power,
+    floor as floor,
+    fmod as fmod,
+    frexp as frexp,
+    gcd as gcd,
+    heaviside as heaviside,
+    isclose as isclose,
+    isneginf as isneginf,
+    isposinf as isposinf,
+    lcm as lcm,
+    ldexp as ldexp,
+    modf as modf,
+    nextafter as nextafter,
+    real_if_close as real_if_close,
+    rint as rint,
+    round as round,
+    spacing as spacing,
+    trunc as trunc,
+)
+from afx.ops.elementwise.trigonometry import (
+    acos as acos,
+    acosh as acosh,
+    arccos as arccos,
+    arccosh as arccosh,
+    arcsin as arcsin,
+    arcsinh as arcsinh,
+    arctan as arctan,
+    arctan2 as arctan2,
+    arctanh as arctanh,
+    asin as asin,
+    asinh as asinh,
+    atan as atan,
+    atan2 as atan2,
+    atanh as atanh,
+    cos as cos,
+    cosh as cosh,
+    deg2rad as deg2rad,
+    degrees as degrees,
+    rad2deg as rad2deg,
+    radians as radians,
+    sin as sin,
+    sinc as sinc,
+    sinh as sinh,
+    tan as tan,
+    tanh as tanh,
+)
+from afx.ops.indexing.getitem import take as take, take_along_axis as take_along_axis
+from afx.ops.indexing.scatter import (
+    put_along_axis as put_along_axis,
+    segment_max as segment_max,
+    segment_mean as segment_mean,
+    segment_min as segment_min,
+    segment_prod as segment_prod,
+    segment_sum as segment_sum,
+)
+from afx.ops.indexing.select import (
+    c_ as c_,
+    choose as choose,
+    compress as compress,
+    diag_indices as diag_indices,
+    diag_indices_from as diag_indices_from,
+    extract as extract,
+    fromfunction as fromfunction,
+    indices as indices,
+    ix_ as ix_,
+    piecewise as piecewise,
+    r_ as r_,
+    ravel_multi_index as ravel_multi_index,
+    select as select,
+    tril_indices as tril_indices,
+    tril_indices_from as tril_indices_from,
+    triu_indices as triu_indices,
+    triu_indices_from as triu_indices_from,
+    unravel_index as unravel_index,
+)
+from afx.ops.linalg.products import (
+    cross as cross,
+    dot as dot,
+    einsum as einsum,
+    einsum_path as einsum_path,
+    inner as inner,
+    kron as kron,
+    matmul as matmul,
+    matvec as matvec,
+    outer as outer,
+    tensordot as tensordot,
+    vdot as vdot,
+    vecdot as vecdot,
+    vecmat as vecmat,
+)
+from afx.ops.manipulation.edit import (
+    append as append,
+    block as block,
+    delete as delete,
+    diag as diag,
+    diagflat as diagflat,
+    diagonal as diagonal,
+    insert as insert,
+    resize as resize,
+    rollaxis as rollaxis,
+    trim_zeros as trim_zeros,
+)
+from afx.ops.manipulation.join import (
+    array_split as array_split,
+    atleast_1d as atleast_1d,
+    atleast_2d as atleast_2d,
+    atleast_3d as atleast_3d,
+    broadcast_arrays as broadcast_arrays,
+    column_stack as column_stack,
+    concat as concat,
+    concatenate as concatenate,
+    dsplit as dsplit,
+    dstack as dstack,
+    hsplit as hsplit,
+    hstack as hstack,
+    matrix_transpose as matrix_transpose,
+    moveaxis as moveaxis,
+    repeat as repeat,
+    split as split,
+    stack as stack,
+    swapaxes as swapaxes,
+    tile as tile,
+    unstack as unstack,
+    vsplit as vsplit,
+    vstack as vstack,
+)
+from afx.ops.manipulation.packing import packbits as packbits, unpackbits as unpackbits
+from afx.ops.manipulation.pad import (
+    flip as flip,
+    fliplr as fliplr,
+    flipud as flipud,
+    pad as pad,
+    roll as roll,
+    rot90 as rot90,
+)
+from afx.ops.manipulation.shape import (
+    astype as astype,
+    broadcast_to as broadcast_to,
+    expand_dims as expand_dims,
+    permute_dims as permute_dims,
+    ravel as ravel,
+    reshape as reshape,
+    squeeze as squeeze,
+    transpose as transpose,
+)
+from afx.ops.nn.convolution import convolve as convolve, correlate as correlate
 from afx.ops.nn.windows import sliding_window_view as sliding_window_view
-from afx.ops.numerics.histograms import bincount as bincount
-from afx.ops.numerics.histograms import corrcoef as corrcoef
-from afx.ops.numerics.histograms import cov as cov
-from afx.ops.numerics.histograms import digitize as digitize
-from afx.ops.numerics.histograms import histogram as histogram
-from afx.ops.numerics.histograms import histogram2d as histogram2d
-from afx.ops.numerics.histograms import histogram_bin_edges as histogram_bin_edges
-from afx.ops.numerics.histograms import histogramdd as histogramdd
-from afx.ops.numerics.interpolation import apply_along_axis as apply_along_axis
-from afx.ops.numerics.interpolation import apply_over_axes as apply_over_axes
-from afx.ops.numerics.interpolation import ediff1d as ediff1d
-from afx.ops.numerics.interpolation import gradient as gradient
-from afx.ops.numerics.interpolation import interp as interp
-from afx.ops.numerics.interpolation import trapezoid as trapezoid
-from afx.ops.numerics.interpolation import unwrap as unwrap
-from afx.ops.numerics.polynomials import poly as poly
-from afx.ops.numerics.polynomials import polyadd as polyadd
-from afx.ops.numerics.polynomials import polyder as polyder
-from afx.ops.numerics.polynomials import polydiv as polydiv
-from afx.ops.numerics.polynomials import polyfit as polyfit
-from afx.ops.numerics.polynomials import polyint as polyint
-from afx.ops.numerics.polynomials import polymul as polymul
-from afx.ops.numerics.polynomials import polysub as polysub
-from afx.ops.numerics.polynomials import polyval as polyval
-from afx.ops.numerics.polynomials import roots as roots
-from afx.ops.numerics.polynomials import vander as vander
-from afx.ops.reductions.cumulative import cumlogsumexp as cumlogsumexp
-from afx.ops.reductions.cumulative import cummax as cummax
-from afx.ops.reductions.cumulative import cummin as cummin
-from afx.ops.reductions.cumulative import cumprod as cumprod
-from afx.ops.reductions.cumulative import cumsum as cumsum
-from afx.ops.reductions.cumulative import cumulative_prod as cumulative_prod
-from afx.ops.reductions.cumulative import cumulative_sum as cumulative_sum
-from afx.ops.reductions.cumulative import diff as diff
-from afx.ops.reductions.cumulative import logsumexp as logsumexp
-from afx.ops.reductions.moments import average as average
-from afx.ops.reductions.moments import std as std
-from afx.ops.reductions.moments import var as var
-from afx.ops.reductions.moments import vector_norm as vector_norm
-from afx.ops.reductions.nan import fmax as fmax
-from afx.ops.reductions.nan import fmin as fmin
-from afx.ops.reductions.nan import nan_to_num as nan_to_num
-from afx.ops.reductions.nan import nanargmax as nanargmax
-from afx.ops.reductions.nan import nanargmin as nanargmin
-from afx.ops.reductions.nan import nancumprod as nancumprod
-from afx.ops.reductions.nan import nancumsum as nancumsum
-from afx.ops.reductions.nan import nanmax as nanmax
-from afx.ops.reductions.nan import nanmean as nanmean
-from afx.ops.reductions.nan import nanmin as nanmin
-from afx.ops.reductions.nan import nanprod as nanprod
-from afx.ops.reductions.nan import nanstd as nanstd
-from afx.ops.reductions.nan import nansum as nansum
-from afx.ops.reductions.nan import nanvar as nanvar
-from afx.ops.reductions.quantiles import median as median
-from afx.ops.reductions.quantiles import nanmedian as nanmedian
-from afx.ops.reductions.quantiles import nanpercentile as nanpercentile
-from afx.ops.reductions.quantiles import nanquantile as nanquantile
-from afx.ops.reductions.quantiles import percentile as percentile
-from afx.ops.reductions.quantiles import quantile as quantile
-from afx.ops.reductions.sums import all as all
-from afx.ops.reductions.sums import amax as amax
-from afx.ops.reductions.sums import amin as amin
-from afx.ops.reductions.sums import any as any
-from afx.ops.reductions.sums import count_nonzero as count_nonzero
-from afx.ops.reductions.sums import max as max
-from afx.ops.reductions.sums import mean as mean
-from afx.ops.reductions.sums import min as min
-from afx.ops.reductions.sums import prod as prod
-from afx.ops.reductions.sums import ptp as ptp
-from afx.ops.reductions.sums import sum as sum
-from afx.ops.sorting.partition import TopK as TopK
-from afx.ops.sorting.partition import argpartition as argpartition
-from afx.ops.sorting.partition import lexsort as lexsort
-from afx.ops.sorting.partition import partition as partition
-from afx.ops.sorting.partition import sort_complex as sort_complex
-from afx.ops.sorting.partition import top_k as top_k
-from afx.ops.sorting.sets import intersect1d as intersect1d
-from afx.ops.sorting.sets import isin as isin
-from afx.ops.sorting.sets import setdiff1d as setdiff1d
-from afx.ops.sorting.sets import setxor1d as setxor1d
-from afx.ops.sorting.sets import union1d as union1d
-from afx.ops.sorting.sets import unique as unique
-from afx.ops.sorting.sets import unique_all as unique_all
-from afx.ops.sorting.sets import unique_counts as unique_counts
-from afx.ops.sorting.sets import unique_inverse as unique_inverse
-from afx.ops.sorting.sets import unique_values as unique_values
-from afx.ops.sorting.sort import argmax as argmax
-from afx.ops.sorting.sort import argmin as argmin
-from afx.ops.sorting.sort import argsort as argsort
-from afx.ops.sorting.sort import argwhere as argwhere
-from afx.ops.sorting.sort import flatnonzero as flatnonzero
-from afx.ops.sorting.sort import nonzero as nonzero
-from afx.ops.sorting.sort import searchsorted as searchsorted
-from afx.ops.sorting.sort import sort as sort
-from afx.pytree import non_trainable as non_trainable
-from afx.pytree import static as static
+from afx.ops.numerics.histograms import (
+    bincount as bincount,
+    corrcoef as corrcoef,
+    cov as cov,
+    digitize as digitize,
+    histogram as histogram,
+    histogram2d as histogram2d,
+    histogram_bin_edges as histogram_bin_edges,
+    histogramdd as histogramdd,
+)
+from afx.ops.numerics.interpolation import (
+    apply_along_axis as apply_along_axis,
+    apply_over_axes as apply_over_axes,
+    ediff1d as ediff1d,
+    gradient as gradient,
+    interp as interp,
+    trapezoid as trapezoid,
+    unwrap as unwrap,
+)
+from afx.ops.numerics.polynomials import (
+    poly as poly,
+    polyadd as polyadd,
+    polyder as polyder,
+    polydiv as polydiv,
+    polyfit as polyfit,
+    polyint as polyint,
+    polymul as polymul,
+    polysub as polysub,
+    polyval as polyval,
+    roots as roots,
+    vander as vander,
+)
+from afx.ops.reductions.cumulative import (
+    cumlogsumexp as cumlogsumexp,
+    cummax as cummax,
+    cummin as cummin,
+    cumprod as cumprod,
+    cumsum as cumsum,
+    cumulative_prod as cumulative_prod,
+    cumulative_sum as cumulative_sum,
+    diff as diff,
+    logsumexp as logsumexp,
+)
+from afx.ops.reductions.moments import average as average, std as std, var as var, vector_norm as vector_norm
+from afx.ops.reductions.nan import (
+    fmax as fmax,
+    fmin as fmin,
+    nan_to_num as nan_to_num,
+    nanargmax as nanargmax,
+    nanargmin as nanargmin,
+    nancumprod as nancumprod,
+    nancumsum as nancumsum,
+    nanmax as nanmax,
+    nanmean as nanmean,
+    nanmin as nanmin,
+    nanprod as nanprod,
+    nanstd as nanstd,
+    nansum as nansum,
+    nanvar as nanvar,
+)
+from afx.ops.reductions.quantiles import (
+    median as median,
+    nanmedian as nanmedian,
+    nanpercentile as nanpercentile,
+    nanquantile as nanquantile,
+    percentile as percentile,
+    quantile as quantile,
+)
+from afx.ops.reductions.sums import (
+    all as all,
+    amax as amax,
+    amin as amin,
+    any as any,
+    count_nonzero as count_nonzero,
+    max as max,
+    mean as mean,
+    min as min,
+    prod as prod,
+    ptp as ptp,
+    sum as sum,
+)
+from afx.ops.sorting.partition import (
+    TopK as TopK,
+    argpartition as argpartition,
+    lexsort as lexsort,
+    partition as partition,
+    sort_complex as sort_complex,
+    top_k as top_k,
+)
+from afx.ops.sorting.sets import (
+    intersect1d as intersect1d,
+    isin as isin,
+    setdiff1d as setdiff1d,
+    setxor1d as setxor1d,
+    union1d as union1d,
+    unique as unique,
+    unique_all as unique_all,
+    unique_counts as unique_counts,
+    unique_inverse as unique_inverse,
+    unique_values as unique_values,
+)
+from afx.ops.sorting.sort import (
+    argmax as argmax,
+    argmin as argmin,
+    argsort as argsort,
+    argwhere as argwhere,
+    flatnonzero as flatnonzero,
+    nonzero as nonzero,
+    searchsorted as searchsorted,
+    sort as sort,
+)
+from afx.pytree import non_trainable as non_trainable, static as static
 from afx.runtime.buffer_cache import set_cache_limit as set_cache_limit
 from afx.runtime.thread_pool import get_threads as get_threads
 from afx.transforms.checkpoint import checkpoint as checkpoint
-from afx.transforms.compile.compiled_call import get_backend as get_backend
-from afx.transforms.compile.compiled_call import set_backend as set_backend
-from afx.transforms.compile.compiled_call import set_code_cache as set_code_cache
-from afx.transforms.compile.compiled_call import set_denormals as set_denormals
-from afx.transforms.compile.jit import JitFunction as JitFunction
-from afx.transforms.compile.jit import Lowered as Lowered
-from afx.transforms.compile.jit import jit as jit
-from afx.transforms.compile.make_graph import disable_jit as disable_jit
-from afx.transforms.compile.make_graph import eval_shape as eval_shape
-from afx.transforms.compile.make_graph import trace as trace
+from afx.transforms.compile.compiled_call import (
+    get_backend as get_backend,
+    set_backend as set_backend,
+    set_code_cache as set_code_cache,
+    set_denormals as set_denormals,
+)
+from afx.transforms.compile.jit import JitFunction as JitFunction, Lowered as Lowered, jit as jit
+from afx.transforms.compile.make_graph import disable_jit as disable_jit, eval_shape as eval_shape, trace as trace
 from afx.transforms.compile.quick_call import CacheInfo as CacheInfo
-from afx.transforms.custom_derivatives import custom_jvp as custom_jvp
-from afx.transforms.custom_derivatives import custom_vjp as custom_vjp
-from afx.transforms.derivatives.grad import grad as grad
-from afx.transforms.derivatives.grad import value_and_grad as value_and_grad
-from afx.transforms.derivatives.grad import vjp as vjp
-from afx.transforms.derivatives.jacobian import elementwise_grad as elementwise_grad
-from afx.transforms.derivatives.jacobian import hessian as hessian
-from afx.transforms.derivatives.jacobian import hvp as hvp
-from afx.transforms.derivatives.jacobian import jacfwd as jacfwd
-from afx.transforms.derivatives.jacobian import jacrev as jacrev
-from afx.transforms.derivatives.jvp import jvp as jvp
-from afx.transforms.derivatives.jvp import linearize as linearize
-from afx.transforms.sparse.sparse_derivatives import sparse_hessian as sparse_hessian
-from afx.transforms.sparse.sparse_derivatives import sparse_jacobian as sparse_jacobian
+from afx.transforms.custom_derivatives import custom_jvp as custom_jvp, custom_vjp as custom_vjp
+from afx.transforms.derivatives.grad import grad as grad, value_and_grad as value_and_grad, vjp as vjp
+from afx.transforms.derivatives.jacobian import (
+    elementwise_grad as elementwise_grad,
+    hessian as hessian,
+    hvp as hvp,
+    jacfwd as jacfwd,
+    jacrev as jacrev,
+)
+from afx.transforms.derivatives.jvp import jvp as jvp, linearize as linearize
+from afx.transforms.sparse.sparse_derivatives import (
+    sparse_hessian as sparse_hessian,
+    sparse_jacobian as sparse_jacobian,
+)
 from afx.transforms.sparse.sparse_matrix import SparseMatrix as SparseMatrix
-from afx.transforms.vmap import vectorize as vectorize
-from afx.transforms.vmap import vmap as vmap
+from afx.transforms.vmap import vectorize as vectorize, vmap as vmap
 
 __version__: str
 __array_api_version__: str

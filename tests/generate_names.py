@@ -8,6 +8,7 @@ import ast
 import importlib
 import pkgutil
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -146,10 +147,16 @@ def stub() -> str:
     at = dict.fromkeys(families(), "afx") | homes()
     public = [name for name in sorted(NAMES["afx"]) if name in at]
     lines = [f"# {GENERATED}", ""]
-    for home in sorted({at[name] for name in public}):
-        names = [name for name in public if at[name] == home]
-        lines += [f"from {home} import {name} as {name}" for name in names]
+    lines += _imports({(at[name], f"{name} as {name}") for name in public})
     return "\n".join([*lines, "", "__version__: str", "__array_api_version__: str", ""])
+
+
+def _imports(pairs: set[tuple[str, str]]) -> Iterator[str]:
+    """Yield the lines that import names, with their module each, as the formatter has them."""
+    for home in sorted({home for home, _ in pairs}):
+        names = sorted(name for module, name in pairs if module == home)
+        line = f"from {home} import {', '.join(names)}"
+        yield line if len(line) <= 120 else "\n".join([f"from {home} import (", *[f"    {n}," for n in names], ")"])
 
 
 def numpy_stubs() -> dict[Path, str]:
@@ -157,10 +164,10 @@ def numpy_stubs() -> dict[Path, str]:
     at, texts = homes(), {}
     for module, own in ((np, None), (np.linalg, afx.linalg), (np.fft, afx.fft)):
         sources = {n: _source(module, own, n, at) for n in names(module) if n not in UNTYPED.get(module.__name__, ())}
-        imported = {f"from {home} import {name} as {name}" for n, (home, name) in sources.items() if n == name}
+        imported = {(home, f"{name} as {name}") for n, (home, name) in sources.items() if n == name}
         renamed = {n: source for n, source in sources.items() if n != source[1]}
-        imported |= {f"from {home} import {name} as _{name}" for home, name in renamed.values()}
-        lines = [f"# {GENERATED}, with NumPy {NUMPY_VERSION}", RESULTS, "", *sorted(imported), ""]
+        imported |= {(home, f"{name} as _{name}") for home, name in renamed.values()}
+        lines = [f"# {GENERATED}, with NumPy {NUMPY_VERSION}", RESULTS, "", *_imports(imported), ""]
         lines += [f"{n} = _{name}" for n, (_, name) in renamed.items()]
         file = "__init__" if own is None else module.__name__.rpartition(".")[2]
         texts[PACKAGE / "numpy" / f"{file}.pyi"] = "\n".join(lines).rstrip("\n") + "\n"

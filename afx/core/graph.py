@@ -135,7 +135,7 @@ SWEEPS = 8
 
 
 @attrs.frozen
-class Layout:
+class DrawingLayout:
     """Positions of boxes and routes of arrows.
 
     Attributes:
@@ -151,7 +151,7 @@ class Layout:
     height: float
 
 
-def place_boxes(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
+def place_boxes(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> DrawingLayout:
     """Return positions of boxes of these widths.
 
     Args:
@@ -168,7 +168,7 @@ def place_boxes(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> La
     x = _relax(order, all_widths, neighbours)
     left = min((x[k] - all_widths[k] / 2 for k in range(len(x))), default=0.0)
     points = [(x[k] - left, (all_rows[k] + 0.5) * ROW_HEIGHT) for k in range(len(x))]
-    return Layout(
+    return DrawingLayout(
         tuple(points[: len(widths)]),
         tuple(tuple(points[k] for k in chain) for chain in chains),
         max((p[0] + w / 2 for p, w in zip(points, all_widths, strict=True)), default=0.0),
@@ -382,7 +382,7 @@ def _draw_box(box: Box, width: float, x: float, y: float) -> str:
     )
 
 
-def _draw_arrows(layout: Layout) -> list[str]:
+def _draw_arrows(layout: DrawingLayout) -> list[str]:
     """Return a smooth line for each arrow, with its head where it arrives."""
     lines = list[str]()
     for route in layout.routes:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from afx.distributed.sums.buffers import Layout, Memory, Ndarray, Partial, refuse_unequal, tree_over
+from afx.distributed.sums.buffers import Memory, Ndarray, Packing, Partial, refuse_unequal, tree_over
 from afx.errors import ArgumentError, PeerLost
 
 # --- Waiting: tests with back-off, so that a rank that waits takes next to no processor time, and never for ever
@@ -71,7 +71,7 @@ class Reduction(Protocol):
         """Whether some rank has no slot that takes part."""
         ...
 
-    def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
+    def add(self, slot: int, layout: Packing, leaves: Sequence[Ndarray]) -> None:
         """Take in the leaves of one of this rank's slots, in their order."""
         ...
 
@@ -136,11 +136,11 @@ class Link(Protocol):
         """
         ...
 
-    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout, number: int = 0) -> Reduction:
+    def scattered_reduction(self, weights: Mapping[int, float], layout: Packing, number: int = 0) -> Reduction:
         """Begin such a sum whose chunks stay with the ranks of their slots; ranks without examples take part."""
         ...
 
-    def gather_parts(self, layout: Layout, write: Callable[[list[Ndarray]], None]) -> list[Ndarray]:
+    def gather_parts(self, layout: Packing, write: Callable[[list[Ndarray]], None]) -> list[Ndarray]:
         """Return buffers of which each rank writes the chunks of its slots, in a function that is called once."""
         ...
 
@@ -228,11 +228,11 @@ class LocalLink:
         """Begin a sum in this process."""
         return _LocalReduction(self._slots, weights, self.memory)
 
-    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout, number: int = 0) -> Reduction:
+    def scattered_reduction(self, weights: Mapping[int, float], layout: Packing, number: int = 0) -> Reduction:
         """Begin a sum in this process."""
         return self.reduction(weights)
 
-    def gather_parts(self, layout: Layout, write: Callable[[list[Ndarray]], None]) -> list[Ndarray]:
+    def gather_parts(self, layout: Packing, write: Callable[[list[Ndarray]], None]) -> list[Ndarray]:
         """Return buffers: all chunks are here."""
         buffers = layout.empty(self.memory)
         write(buffers)
@@ -307,7 +307,7 @@ class _LocalReduction:
         self._root = tree.root
         self._partial = Partial(tree, weights, memory)
 
-    def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
+    def add(self, slot: int, layout: Packing, leaves: Sequence[Ndarray]) -> None:
         """Add the leaves of the next slot."""
         self._partial.add(slot, layout, leaves)
 

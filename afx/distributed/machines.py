@@ -16,7 +16,7 @@ from afx.distributed.parts import Split, part_of
 from afx.distributed.pipeline import PipelineRun, Stage, make_stages
 from afx.distributed.ranks import Ranks, SlotCalls
 from afx.distributed.spmd import SlotValues, run_slots
-from afx.distributed.sums.buffers import Layout, flatten_tree
+from afx.distributed.sums.buffers import Packing, flatten_tree
 from afx.errors import ArgumentError, MissingExtraError
 from afx.runtime.blas import blas
 from afx.transforms._arguments import check_callable, whole_number
@@ -215,7 +215,7 @@ class Machines(Ranks):
             is_compared: whether ranks have compared what slots return; else those that differ find out as they wait.
         """
         reduction = self.link.reduction(split.weights, number)
-        layout: Layout | None = None
+        layout: Packing | None = None
         for slot in reduction.slots:
             summand, leaves = flatten_tree(compute(slot))
             if layout is None and not is_compared and not reduction.has_idle:

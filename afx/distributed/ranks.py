@@ -41,7 +41,7 @@ COMPARED_CALLS: Final = 64  # between two looks at the values that all ranks sho
 
 
 @attrs.frozen(eq=False)
-class Program:
+class ComparedProgram:
     """What the ranks compare of one function of `Machines`.
 
     Attributes:
@@ -160,7 +160,7 @@ class Agreement:
                     )
         raise ArgumentError(f"{who}: ranks hold trees of other sizes: got {[len(table) for table in tables]} leaves")
 
-    def check_step(self, program: Program) -> int:
+    def check_step(self, program: ComparedProgram) -> int:
         """Compare program, Split, settings and traced graph of a step among the ranks, once for each combination.
 
         Values that are whole on every rank are compared at the first two calls, and at every 64th.
@@ -180,7 +180,7 @@ class Agreement:
         self._look(key, entry, program.whole, program.name)
         return entry.number
 
-    def _key(self, program: Program) -> Any:
+    def _key(self, program: ComparedProgram) -> Any:
         leaves, treedef = flatten([value for _, value in program.whole])
         avals = tuple([aval_of(leaf) for leaf in leaves])
         settings = (program.options, program.split, program.data, get_default_dtype(), current.key)
@@ -192,7 +192,7 @@ class Agreement:
     def _count(self, key: object, entry: _Entry) -> None:
         self._known.setdefault(key, entry).calls += 1
 
-    def _compare(self, program: Program) -> None:
+    def _compare(self, program: ComparedProgram) -> None:
         if self._link.ranks > 1:
             shapes = shape_text([value for _, value in program.whole])
             settings = f"{program.split} {get_default_dtype()} {current.key} {np.__version__} {shapes}"
@@ -208,7 +208,7 @@ class Agreement:
                 "return a mean (afx.mean): slots are weighted by their share of the batch"
             )
 
-    def _describe_data(self, program: Program) -> str | None:
+    def _describe_data(self, program: ComparedProgram) -> str | None:
         """Return structure and dtypes of the arguments of this rank's first slot; other dtypes give other bits."""
         example = program.example()
         if example is None:
@@ -216,7 +216,7 @@ class Agreement:
         leaves, treedef = flatten(example)
         return f"{stable_repr(treedef)} {[(aval.dtype.str, aval.weak) for aval in map(aval_of, leaves)]}"
 
-    def _describe_trace(self, program: Program) -> str | None:
+    def _describe_trace(self, program: ComparedProgram) -> str | None:
         """Return the graph for the shapes of the first slot that has examples; None where there is nothing to trace."""
         example = program.example()
         root = self._link.owner(next(slot for slot, size in enumerate(program.split.sizes) if size))
@@ -526,7 +526,7 @@ class BoundCall(Generic[A]):
     """
 
     compute: Callable[[int], A]
-    program: Program
+    program: ComparedProgram
 
 
 class SlotCalls(Generic[A]):
@@ -610,5 +610,7 @@ class SlotCalls(Generic[A]):
 
         whole = [(f"argument {place}", value) for place, value in given if place not in parts]
         data = "; ".join([f"data {place}{part.dtypes}" for place, part in parts.items()])
-        program = Program(self.name, self._loss, self._plain, self._options, self._split, whole, data, example, is_sum)
+        program = ComparedProgram(
+            self.name, self._loss, self._plain, self._options, self._split, whole, data, example, is_sum
+        )
         return BoundCall(compute, program)

@@ -15,7 +15,7 @@ from afx.distributed.messages import decode_tree, describe_program, encode_tree,
 from afx.distributed.parts import ShardedState, Split
 from afx.distributed.ranks import SlotCalls
 from afx.distributed.spmd import run_slots
-from afx.distributed.sums.buffers import Layout, Memory, Ndarray, flatten_tree
+from afx.distributed.sums.buffers import Memory, Ndarray, Packing, flatten_tree
 from afx.errors import ArgumentError, PeerLost
 from afx.ops.collectives import all_gather
 from afx.ops.creation.creation import asarray
@@ -36,7 +36,7 @@ class Flat:
         self._tree_leaves, self._treedef = pytree.flatten(tree)
         self._trained: list[bool] = _find_trained(self._tree_leaves, self._treedef) if like is None else like._trained
         moving = [_own(x) for x, is_trained in zip(self._tree_leaves, self._trained, strict=True) if is_trained]
-        self.layout: Layout
+        self.layout: Packing
         self.leaves: list[Ndarray]
         self.layout, self.leaves = flatten_tree(moving)
 

@@ -175,7 +175,7 @@ class Table(Generic[W]):
 # their loops
 
 
-class Writer(Protocol):
+class TextWriter(Protocol):
     """What a walk writes to."""
 
     def begin(self, eq: Equation) -> None:
@@ -190,7 +190,7 @@ class Writer(Protocol):
         ...
 
 
-WriterT = TypeVar("WriterT", bound=Writer)
+WriterT = TypeVar("WriterT", bound=TextWriter)
 
 
 class Walk(Generic[WriterT]):

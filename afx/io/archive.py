@@ -179,7 +179,7 @@ Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 R = TypeVar("R")
 
 
-class Entry(NamedTuple):
+class ArrayEntry(NamedTuple):
     """An array's declaration in the header."""
 
     name: str
@@ -418,7 +418,7 @@ def _header(file: IO[bytes], member: Member) -> Any:
     return header
 
 
-def _entries(header: Any, members: Sequence[Member]) -> list[Entry]:
+def _entries(header: Any, members: Sequence[Member]) -> list[ArrayEntry]:
     """Return what the header declares, compared with what the file holds."""
     entries = [_entry(item) for item in header["arrays"]]
     declared, stored = [f"{entry.name}.npy" for entry in entries], [member.name for member in members]
@@ -435,10 +435,10 @@ def _entries(header: Any, members: Sequence[Member]) -> list[Entry]:
     return entries
 
 
-def _entry(item: Any) -> Entry:
+def _entry(item: Any) -> ArrayEntry:
     try:
         name, dtype, shape, digest = item
-        entry = Entry(name, read_dtype(dtype), tuple(shape), digest)
+        entry = ArrayEntry(name, read_dtype(dtype), tuple(shape), digest)
     except (TypeError, ValueError) as error:
         raise FileFormatError(f"its header declares an array wrongly ({error})") from error
     lengths_are_right = all(type(length) is int and length >= 0 for length in entry.shape)
@@ -458,7 +458,7 @@ def read_dtype(text: object) -> np.dtype[Any]:
     return np.dtype(text)
 
 
-def _array(file: IO[bytes], entry: Entry, member: Member) -> Ndarray:
+def _array(file: IO[bytes], entry: ArrayEntry, member: Member) -> Ndarray:
     """Read one array, compare its digest, and then its own header with what is declared."""
     start = member.stop - entry.nbytes
     header = b"".join(_pieces(file, member.start, start))

@@ -16,7 +16,7 @@ from afx.core.array.array import Array, wrap
 from afx.core.graph import Graph
 from afx.errors import FileFormatError, MissingExtraError, TreeError
 from afx.io.archive import check_kind, read_archive, replace_file, write_archive
-from afx.io.naming import Allowed, Names, find_public
+from afx.io.naming import Allowed, AllowedNames, find_public
 from afx.io.values import Decoder, Encoder, TreeEncoder, read_tree, write_tree
 from afx.pytree import flatten_with_path, unflatten
 
@@ -131,7 +131,7 @@ def build_content(
     Raises:
         FileFormatError: as for `load`.
     """
-    decoder = Decoder(arrays, Names([*allow, *_allowed_by(kind)]))
+    decoder = Decoder(arrays, AllowedNames([*allow, *_allowed_by(kind)]))
     try:
         built = decoder.value(content["graph"]) if "graph" in content else read_tree(content["tree"], decoder)
     except FileFormatError:

@@ -18,7 +18,7 @@ from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var, check
 from afx.core.primitive import Primitive, lookup
 from afx.errors import FileFormatError, GraphError
 from afx.io.archive import read_dtype
-from afx.io.naming import Names
+from afx.io.naming import AllowedNames
 from afx.moved import HOMES
 
 # --- Graph checks: parameters of equations in the form that traces give them, so that results are as their Avals say
@@ -256,7 +256,7 @@ RECORDS: Final = frozenset(  # what ops of afx keep in parameters
 )
 
 
-class Writer(Protocol):
+class ValueWriter(Protocol):
     """What writes the values within a graph."""
 
     def array(self, value: Any, path: str) -> str:
@@ -284,15 +284,15 @@ class Reader(Protocol):
         ...
 
 
-class NamesInGraphs(Names):
+class NamesInGraphs(AllowedNames):
     """The classes and functions that parameters may use: a few records of afx, and what was allowed by name."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: AllowedNames) -> None:
         super().__init__(())
         self.entries: dict[str, Any] = names.entries
 
     def find(self, text: object, what: str) -> Any:
-        """Return the class or function of this name; raises as `Names.find` does."""
+        """Return the class or function of this name; raises as `AllowedNames.find` does."""
         module, _, name = str(text).partition(":")
         module = HOMES.get(module, module)
         if f"{module}:{name}" in RECORDS:
@@ -303,7 +303,7 @@ class NamesInGraphs(Names):
 # --- writing
 
 
-def write_graph(graph: Graph, path: str, writer: Writer) -> Json:
+def write_graph(graph: Graph, path: str, writer: ValueWriter) -> Json:
     """Return a graph as JSON, its constants collected by the writer."""
     return {
         "graph": [_write_aval(var.aval) for var in graph.inputs],
@@ -313,7 +313,7 @@ def write_graph(graph: Graph, path: str, writer: Writer) -> Json:
     }
 
 
-def _write_equation(eq: Equation, path: str, writer: Writer) -> Json:
+def _write_equation(eq: Equation, path: str, writer: ValueWriter) -> Json:
     return {
         "primitive": eq.primitive.name,
         "inputs": [_write_atom(atom, path, writer) for atom in eq.inputs],
@@ -323,7 +323,7 @@ def _write_equation(eq: Equation, path: str, writer: Writer) -> Json:
     }
 
 
-def _write_atom(atom: Atom, path: str, writer: Writer) -> Json:
+def _write_atom(atom: Atom, path: str, writer: ValueWriter) -> Json:
     if isinstance(atom, Var):
         return atom.index
     return {"literal": writer.value(atom.value, path), "aval": _write_aval(atom.aval)}

@@ -205,7 +205,7 @@ class RefusedNameError(FileFormatError):
     """A sound file needs a class or function that this program does not allow, does not have, or has changed since."""
 
 
-class Names:
+class AllowedNames:
     """The classes and functions that one call of `load` may use: the closed list, and what was allowed.
 
     Args:
@@ -271,7 +271,7 @@ class Names:
             ) from error
 
 
-class ImportedNames(Names):
+class ImportedNames(AllowedNames):
     """The names that messages among processes of one program may use: the closed list, and what the program imported.
 
     Of imported modules these are classes of trees, and functions of modules that belong to neither afx nor NumPy nor the

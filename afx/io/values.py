@@ -18,7 +18,7 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import FileFormatError, TracerError, TreeError
 from afx.io.archive import read_dtype
 from afx.io.graph_values import NamesInGraphs, check_word, read_graph, read_primitive, write_graph
-from afx.io.naming import Names, RefusedNameError, find_public, is_allowed, is_tree_class, name_of
+from afx.io.naming import AllowedNames, RefusedNameError, find_public, is_allowed, is_tree_class, name_of
 from afx.pytree.nodes import (
     LEAF,
     DictNode,
@@ -159,7 +159,7 @@ _WRITERS: Final[tuple[tuple[Any, Callable[[Encoder, Any, str], Json]], ...]] = (
 class Decoder:
     """Reads values from JSON, with the arrays of the file and the names that it may use."""
 
-    def __init__(self, arrays: Mapping[str, Ndarray], names: Names) -> None:
+    def __init__(self, arrays: Mapping[str, Ndarray], names: AllowedNames) -> None:
         self.arrays = arrays
         self.names = names
         self._shared: dict[str, Any] = {}

@@ -2,499 +2,541 @@
 # Typed as for Arrays: without one among the operands, functions give NumPy's ndarrays, which are taken as Arrays are.
 
 from afx.core.array.array import Array as _Array
-from afx.core.array_api import can_cast as can_cast
-from afx.core.array_api import isdtype as isdtype
-from afx.core.array_api import ndim as ndim
-from afx.core.array_api import result_type as result_type
-from afx.core.array_api import shape as shape
-from afx.core.array_api import size as size
-from afx.numpy import fft as fft
-from afx.numpy import linalg as linalg
-from afx.numpy import random as random
+from afx.core.array_api import (
+    can_cast as can_cast,
+    isdtype as isdtype,
+    ndim as ndim,
+    result_type as result_type,
+    shape as shape,
+    size as size,
+)
+from afx.numpy import fft as fft, linalg as linalg, random as random
 from afx.numpy._namespace import vectorize as vectorize
-from afx.ops.creation.creation import array as array
-from afx.ops.creation.creation import asarray as _asarray
-from afx.ops.creation.creation import asarray as asarray
-from afx.ops.creation.creation import copy as copy
-from afx.ops.creation.creation import empty_like as empty_like
-from afx.ops.creation.creation import from_dlpack as from_dlpack
-from afx.ops.creation.creation import full as full
-from afx.ops.creation.creation import full_like as full_like
-from afx.ops.creation.creation import ones_like as ones_like
-from afx.ops.creation.creation import zeros_like as zeros_like
-from afx.ops.creation.matrices import tril as tril
-from afx.ops.creation.matrices import triu as triu
-from afx.ops.creation.ranges import arange as arange
-from afx.ops.creation.ranges import geomspace as geomspace
-from afx.ops.creation.ranges import linspace as linspace
-from afx.ops.creation.ranges import logspace as logspace
-from afx.ops.creation.ranges import meshgrid as meshgrid
-from afx.ops.elementwise.arithmetic import abs as _abs
-from afx.ops.elementwise.arithmetic import abs as abs
-from afx.ops.elementwise.arithmetic import add as add
-from afx.ops.elementwise.arithmetic import cbrt as cbrt
-from afx.ops.elementwise.arithmetic import divide as _divide
-from afx.ops.elementwise.arithmetic import divide as divide
-from afx.ops.elementwise.arithmetic import divmod as divmod
-from afx.ops.elementwise.arithmetic import exp as exp
-from afx.ops.elementwise.arithmetic import exp2 as exp2
-from afx.ops.elementwise.arithmetic import expm1 as expm1
-from afx.ops.elementwise.arithmetic import floor_divide as floor_divide
-from afx.ops.elementwise.arithmetic import hypot as hypot
-from afx.ops.elementwise.arithmetic import log as log
-from afx.ops.elementwise.arithmetic import log10 as log10
-from afx.ops.elementwise.arithmetic import log1p as log1p
-from afx.ops.elementwise.arithmetic import log2 as log2
-from afx.ops.elementwise.arithmetic import logaddexp as logaddexp
-from afx.ops.elementwise.arithmetic import logaddexp2 as logaddexp2
-from afx.ops.elementwise.arithmetic import multiply as multiply
-from afx.ops.elementwise.arithmetic import negative as negative
-from afx.ops.elementwise.arithmetic import positive as positive
-from afx.ops.elementwise.arithmetic import pow as _pow
-from afx.ops.elementwise.arithmetic import pow as pow
-from afx.ops.elementwise.arithmetic import reciprocal as reciprocal
-from afx.ops.elementwise.arithmetic import remainder as _remainder
-from afx.ops.elementwise.arithmetic import remainder as remainder
-from afx.ops.elementwise.arithmetic import sign as sign
-from afx.ops.elementwise.arithmetic import sqrt as sqrt
-from afx.ops.elementwise.arithmetic import square as square
-from afx.ops.elementwise.arithmetic import subtract as subtract
-from afx.ops.elementwise.comparison import bitwise_and as bitwise_and
-from afx.ops.elementwise.comparison import bitwise_invert as _bitwise_invert
-from afx.ops.elementwise.comparison import bitwise_invert as bitwise_invert
-from afx.ops.elementwise.comparison import bitwise_left_shift as _bitwise_left_shift
-from afx.ops.elementwise.comparison import bitwise_left_shift as bitwise_left_shift
-from afx.ops.elementwise.comparison import bitwise_or as bitwise_or
-from afx.ops.elementwise.comparison import bitwise_right_shift as _bitwise_right_shift
-from afx.ops.elementwise.comparison import bitwise_right_shift as bitwise_right_shift
-from afx.ops.elementwise.comparison import bitwise_xor as bitwise_xor
-from afx.ops.elementwise.comparison import clip as clip
-from afx.ops.elementwise.comparison import equal as equal
-from afx.ops.elementwise.comparison import greater as greater
-from afx.ops.elementwise.comparison import greater_equal as greater_equal
-from afx.ops.elementwise.comparison import isfinite as isfinite
-from afx.ops.elementwise.comparison import isinf as isinf
-from afx.ops.elementwise.comparison import isnan as isnan
-from afx.ops.elementwise.comparison import less as less
-from afx.ops.elementwise.comparison import less_equal as less_equal
-from afx.ops.elementwise.comparison import logical_and as logical_and
-from afx.ops.elementwise.comparison import logical_not as logical_not
-from afx.ops.elementwise.comparison import logical_or as logical_or
-from afx.ops.elementwise.comparison import logical_xor as logical_xor
-from afx.ops.elementwise.comparison import maximum as maximum
-from afx.ops.elementwise.comparison import minimum as minimum
-from afx.ops.elementwise.comparison import not_equal as not_equal
-from afx.ops.elementwise.comparison import signbit as signbit
-from afx.ops.elementwise.comparison import where as where
-from afx.ops.elementwise.complex import angle as angle
-from afx.ops.elementwise.complex import conj as _conj
-from afx.ops.elementwise.complex import conj as conj
-from afx.ops.elementwise.complex import imag as imag
-from afx.ops.elementwise.complex import iscomplex as iscomplex
-from afx.ops.elementwise.complex import iscomplexobj as iscomplexobj
-from afx.ops.elementwise.complex import isreal as isreal
-from afx.ops.elementwise.complex import isrealobj as isrealobj
-from afx.ops.elementwise.complex import real as real
-from afx.ops.elementwise.floating_point import allclose as allclose
-from afx.ops.elementwise.floating_point import array_equal as array_equal
-from afx.ops.elementwise.floating_point import array_equiv as array_equiv
-from afx.ops.elementwise.floating_point import bitwise_count as bitwise_count
-from afx.ops.elementwise.floating_point import ceil as ceil
-from afx.ops.elementwise.floating_point import copysign as copysign
-from afx.ops.elementwise.floating_point import fabs as fabs
-from afx.ops.elementwise.floating_point import fix as fix
-from afx.ops.elementwise.floating_point import float_power as float_power
-from afx.ops.elementwise.floating_point import floor as floor
-from afx.ops.elementwise.floating_point import fmod as fmod
-from afx.ops.elementwise.floating_point import frexp as frexp
-from afx.ops.elementwise.floating_point import gcd as gcd
-from afx.ops.elementwise.floating_point import heaviside as heaviside
-from afx.ops.elementwise.floating_point import isclose as isclose
-from afx.ops.elementwise.floating_point import isneginf as isneginf
-from afx.ops.elementwise.floating_point import isposinf as isposinf
-from afx.ops.elementwise.floating_point import lcm as lcm
-from afx.ops.elementwise.floating_point import ldexp as ldexp
-from afx.ops.elementwise.floating_point import modf as modf
-from afx.ops.elementwise.floating_point import nextafter as nextafter
-from afx.ops.elementwise.floating_point import real_if_close as real_if_close
-from afx.ops.elementwise.floating_point import rint as rint
-from afx.ops.elementwise.floating_point import round as _round
-from afx.ops.elementwise.floating_point import round as round
-from afx.ops.elementwise.floating_point import spacing as spacing
-from afx.ops.elementwise.floating_point import trunc as trunc
-from afx.ops.elementwise.trigonometry import acos as _acos
-from afx.ops.elementwise.trigonometry import acos as acos
-from afx.ops.elementwise.trigonometry import acosh as _acosh
-from afx.ops.elementwise.trigonometry import acosh as acosh
-from afx.ops.elementwise.trigonometry import asin as _asin
-from afx.ops.elementwise.trigonometry import asin as asin
-from afx.ops.elementwise.trigonometry import asinh as _asinh
-from afx.ops.elementwise.trigonometry import asinh as asinh
-from afx.ops.elementwise.trigonometry import atan as _atan
-from afx.ops.elementwise.trigonometry import atan as atan
-from afx.ops.elementwise.trigonometry import atan2 as _atan2
-from afx.ops.elementwise.trigonometry import atan2 as atan2
-from afx.ops.elementwise.trigonometry import atanh as _atanh
-from afx.ops.elementwise.trigonometry import atanh as atanh
-from afx.ops.elementwise.trigonometry import cos as cos
-from afx.ops.elementwise.trigonometry import cosh as cosh
-from afx.ops.elementwise.trigonometry import deg2rad as deg2rad
-from afx.ops.elementwise.trigonometry import degrees as degrees
-from afx.ops.elementwise.trigonometry import rad2deg as rad2deg
-from afx.ops.elementwise.trigonometry import radians as radians
-from afx.ops.elementwise.trigonometry import sin as sin
-from afx.ops.elementwise.trigonometry import sinc as sinc
-from afx.ops.elementwise.trigonometry import sinh as sinh
-from afx.ops.elementwise.trigonometry import tan as tan
-from afx.ops.elementwise.trigonometry import tanh as tanh
-from afx.ops.indexing.getitem import take as take
-from afx.ops.indexing.getitem import take_along_axis as take_along_axis
-from afx.ops.indexing.select import c_ as c_
-from afx.ops.indexing.select import choose as choose
-from afx.ops.indexing.select import compress as compress
-from afx.ops.indexing.select import diag_indices as diag_indices
-from afx.ops.indexing.select import diag_indices_from as diag_indices_from
-from afx.ops.indexing.select import extract as extract
-from afx.ops.indexing.select import ix_ as ix_
-from afx.ops.indexing.select import piecewise as piecewise
-from afx.ops.indexing.select import r_ as r_
-from afx.ops.indexing.select import ravel_multi_index as ravel_multi_index
-from afx.ops.indexing.select import select as select
-from afx.ops.indexing.select import tril_indices as tril_indices
-from afx.ops.indexing.select import tril_indices_from as tril_indices_from
-from afx.ops.indexing.select import triu_indices as triu_indices
-from afx.ops.indexing.select import triu_indices_from as triu_indices_from
-from afx.ops.indexing.select import unravel_index as unravel_index
-from afx.ops.linalg.products import cross as cross
-from afx.ops.linalg.products import dot as dot
-from afx.ops.linalg.products import einsum as einsum
-from afx.ops.linalg.products import einsum_path as einsum_path
-from afx.ops.linalg.products import inner as inner
-from afx.ops.linalg.products import kron as kron
-from afx.ops.linalg.products import matmul as matmul
-from afx.ops.linalg.products import matvec as matvec
-from afx.ops.linalg.products import outer as outer
-from afx.ops.linalg.products import tensordot as tensordot
-from afx.ops.linalg.products import vdot as vdot
-from afx.ops.linalg.products import vecdot as vecdot
-from afx.ops.linalg.products import vecmat as vecmat
-from afx.ops.manipulation.edit import append as append
-from afx.ops.manipulation.edit import block as block
-from afx.ops.manipulation.edit import delete as delete
-from afx.ops.manipulation.edit import diag as diag
-from afx.ops.manipulation.edit import diagflat as diagflat
-from afx.ops.manipulation.edit import diagonal as diagonal
-from afx.ops.manipulation.edit import insert as insert
-from afx.ops.manipulation.edit import matrix_trace as _matrix_trace
-from afx.ops.manipulation.edit import resize as resize
-from afx.ops.manipulation.edit import rollaxis as rollaxis
-from afx.ops.manipulation.edit import trim_zeros as trim_zeros
-from afx.ops.manipulation.join import array_split as array_split
-from afx.ops.manipulation.join import atleast_1d as atleast_1d
-from afx.ops.manipulation.join import atleast_2d as atleast_2d
-from afx.ops.manipulation.join import atleast_3d as atleast_3d
-from afx.ops.manipulation.join import broadcast_arrays as broadcast_arrays
-from afx.ops.manipulation.join import column_stack as column_stack
-from afx.ops.manipulation.join import concat as _concat
-from afx.ops.manipulation.join import concat as concat
-from afx.ops.manipulation.join import dsplit as dsplit
-from afx.ops.manipulation.join import dstack as dstack
-from afx.ops.manipulation.join import hsplit as hsplit
-from afx.ops.manipulation.join import hstack as hstack
-from afx.ops.manipulation.join import matrix_transpose as matrix_transpose
-from afx.ops.manipulation.join import moveaxis as moveaxis
-from afx.ops.manipulation.join import repeat as repeat
-from afx.ops.manipulation.join import split as split
-from afx.ops.manipulation.join import stack as stack
-from afx.ops.manipulation.join import swapaxes as swapaxes
-from afx.ops.manipulation.join import tile as tile
-from afx.ops.manipulation.join import unstack as unstack
-from afx.ops.manipulation.join import vsplit as vsplit
-from afx.ops.manipulation.join import vstack as _vstack
-from afx.ops.manipulation.join import vstack as vstack
-from afx.ops.manipulation.packing import packbits as packbits
-from afx.ops.manipulation.packing import unpackbits as unpackbits
-from afx.ops.manipulation.pad import flip as flip
-from afx.ops.manipulation.pad import fliplr as fliplr
-from afx.ops.manipulation.pad import flipud as flipud
-from afx.ops.manipulation.pad import pad as pad
-from afx.ops.manipulation.pad import roll as roll
-from afx.ops.manipulation.pad import rot90 as rot90
-from afx.ops.manipulation.shape import astype as astype
-from afx.ops.manipulation.shape import broadcast_to as broadcast_to
-from afx.ops.manipulation.shape import expand_dims as expand_dims
-from afx.ops.manipulation.shape import permute_dims as _permute_dims
-from afx.ops.manipulation.shape import permute_dims as permute_dims
-from afx.ops.manipulation.shape import ravel as ravel
-from afx.ops.manipulation.shape import reshape as reshape
-from afx.ops.manipulation.shape import squeeze as squeeze
-from afx.ops.nn.convolution import convolve as convolve
-from afx.ops.nn.convolution import correlate as correlate
-from afx.ops.numerics.histograms import bincount as bincount
-from afx.ops.numerics.histograms import corrcoef as corrcoef
-from afx.ops.numerics.histograms import cov as cov
-from afx.ops.numerics.histograms import digitize as digitize
-from afx.ops.numerics.histograms import histogram as histogram
-from afx.ops.numerics.histograms import histogram2d as histogram2d
-from afx.ops.numerics.histograms import histogram_bin_edges as histogram_bin_edges
-from afx.ops.numerics.histograms import histogramdd as histogramdd
-from afx.ops.numerics.interpolation import apply_along_axis as apply_along_axis
-from afx.ops.numerics.interpolation import apply_over_axes as apply_over_axes
-from afx.ops.numerics.interpolation import ediff1d as ediff1d
-from afx.ops.numerics.interpolation import gradient as gradient
-from afx.ops.numerics.interpolation import interp as interp
-from afx.ops.numerics.interpolation import trapezoid as trapezoid
-from afx.ops.numerics.interpolation import unwrap as unwrap
-from afx.ops.numerics.polynomials import poly as poly
-from afx.ops.numerics.polynomials import polyadd as polyadd
-from afx.ops.numerics.polynomials import polyder as polyder
-from afx.ops.numerics.polynomials import polydiv as polydiv
-from afx.ops.numerics.polynomials import polyfit as polyfit
-from afx.ops.numerics.polynomials import polyint as polyint
-from afx.ops.numerics.polynomials import polymul as polymul
-from afx.ops.numerics.polynomials import polysub as polysub
-from afx.ops.numerics.polynomials import polyval as polyval
-from afx.ops.numerics.polynomials import roots as roots
-from afx.ops.numerics.polynomials import vander as vander
-from afx.ops.reductions.cumulative import cumprod as cumprod
-from afx.ops.reductions.cumulative import cumsum as cumsum
-from afx.ops.reductions.cumulative import cumulative_prod as cumulative_prod
-from afx.ops.reductions.cumulative import cumulative_sum as cumulative_sum
-from afx.ops.reductions.cumulative import diff as diff
-from afx.ops.reductions.moments import average as average
-from afx.ops.reductions.moments import std as std
-from afx.ops.reductions.moments import var as var
-from afx.ops.reductions.nan import fmax as fmax
-from afx.ops.reductions.nan import fmin as fmin
-from afx.ops.reductions.nan import nan_to_num as nan_to_num
-from afx.ops.reductions.nan import nanargmax as nanargmax
-from afx.ops.reductions.nan import nanargmin as nanargmin
-from afx.ops.reductions.nan import nancumprod as nancumprod
-from afx.ops.reductions.nan import nancumsum as nancumsum
-from afx.ops.reductions.nan import nanmax as nanmax
-from afx.ops.reductions.nan import nanmean as nanmean
-from afx.ops.reductions.nan import nanmin as nanmin
-from afx.ops.reductions.nan import nanprod as nanprod
-from afx.ops.reductions.nan import nanstd as nanstd
-from afx.ops.reductions.nan import nansum as nansum
-from afx.ops.reductions.nan import nanvar as nanvar
-from afx.ops.reductions.quantiles import median as median
-from afx.ops.reductions.quantiles import nanmedian as nanmedian
-from afx.ops.reductions.quantiles import nanpercentile as nanpercentile
-from afx.ops.reductions.quantiles import nanquantile as nanquantile
-from afx.ops.reductions.quantiles import percentile as percentile
-from afx.ops.reductions.quantiles import quantile as quantile
-from afx.ops.reductions.sums import all as all
-from afx.ops.reductions.sums import any as any
-from afx.ops.reductions.sums import count_nonzero as count_nonzero
-from afx.ops.reductions.sums import max as _max
-from afx.ops.reductions.sums import max as max
-from afx.ops.reductions.sums import mean as mean
-from afx.ops.reductions.sums import min as _min
-from afx.ops.reductions.sums import min as min
-from afx.ops.reductions.sums import prod as prod
-from afx.ops.reductions.sums import ptp as ptp
-from afx.ops.reductions.sums import sum as sum
-from afx.ops.sorting.partition import argpartition as argpartition
-from afx.ops.sorting.partition import lexsort as lexsort
-from afx.ops.sorting.partition import partition as partition
-from afx.ops.sorting.partition import sort_complex as sort_complex
-from afx.ops.sorting.sets import intersect1d as intersect1d
-from afx.ops.sorting.sets import isin as isin
-from afx.ops.sorting.sets import setdiff1d as setdiff1d
-from afx.ops.sorting.sets import setxor1d as setxor1d
-from afx.ops.sorting.sets import union1d as union1d
-from afx.ops.sorting.sets import unique as unique
-from afx.ops.sorting.sets import unique_all as unique_all
-from afx.ops.sorting.sets import unique_counts as unique_counts
-from afx.ops.sorting.sets import unique_inverse as unique_inverse
-from afx.ops.sorting.sets import unique_values as unique_values
-from afx.ops.sorting.sort import argmax as argmax
-from afx.ops.sorting.sort import argmin as argmin
-from afx.ops.sorting.sort import argsort as argsort
-from afx.ops.sorting.sort import argwhere as argwhere
-from afx.ops.sorting.sort import flatnonzero as flatnonzero
-from afx.ops.sorting.sort import nonzero as nonzero
-from afx.ops.sorting.sort import searchsorted as searchsorted
-from afx.ops.sorting.sort import sort as sort
+from afx.ops.creation.creation import (
+    array as array,
+    asarray as _asarray,
+    asarray as asarray,
+    copy as copy,
+    empty_like as empty_like,
+    from_dlpack as from_dlpack,
+    full as full,
+    full_like as full_like,
+    ones_like as ones_like,
+    zeros_like as zeros_like,
+)
+from afx.ops.creation.matrices import tril as tril, triu as triu
+from afx.ops.creation.ranges import (
+    arange as arange,
+    geomspace as geomspace,
+    linspace as linspace,
+    logspace as logspace,
+    meshgrid as meshgrid,
+)
+from afx.ops.elementwise.arithmetic import (
+    abs as _abs,
+    abs as abs,
+    add as add,
+    cbrt as cbrt,
+    divide as _divide,
+    divide as divide,
+    divmod as divmod,
+    exp as exp,
+    exp2 as exp2,
+    expm1 as expm1,
+    floor_divide as floor_divide,
+    hypot as hypot,
+    log as log,
+    log10 as log10,
+    log1p as log1p,
+    log2 as log2,
+    logaddexp as logaddexp,
+    logaddexp2 as logaddexp2,
+    multiply as multiply,
+    negative as negative,
+    positive as positive,
+    pow as _pow,
+    pow as pow,
+    reciprocal as reciprocal,
+    remainder as _remainder,
+    remainder as remainder,
+    sign as sign,
+    sqrt as sqrt,
+    square as square,
+    subtract as subtract,
+)
+from afx.ops.elementwise.comparison import (
+    bitwise_and as bitwise_and,
+    bitwise_invert as _bitwise_invert,
+    bitwise_invert as bitwise_invert,
+    bitwise_left_shift as _bitwise_left_shift,
+    bitwise_left_shift as bitwise_left_shift,
+    bitwise_or as bitwise_or,
+    bitwise_right_shift as _bitwise_right_shift,
+    bitwise_right_shift as bitwise_right_shift,
+    bitwise_xor as bitwise_xor,
+    clip as clip,
+    equal as equal,
+    greater as greater,
+    greater_equal as greater_equal,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    less as less,
+    less_equal as less_equal,
+    logical_and as logical_and,
+    logical_not as logical_not,
+    logical_or as logical_or,
+    logical_xor as logical_xor,
+    maximum as maximum,
+    minimum as minimum,
+    not_equal as not_equal,
+    signbit as signbit,
+    where as where,
+)
+from afx.ops.elementwise.complex import (
+    angle as angle,
+    conj as _conj,
+    conj as conj,
+    imag as imag,
+    iscomplex as iscomplex,
+    iscomplexobj as iscomplexobj,
+    isreal as isreal,
+    isrealobj as isrealobj,
+    real as real,
+)
+from afx.ops.elementwise.floating_point import (
+    allclose as allclose,
+    array_equal as array_equal,
+    array_equiv as array_equiv,
+    bitwise_count as bitwise_count,
+    ceil as ceil,
+    copysign as copysign,
+    fabs as fabs,
+    fix as fix,
+    float_power as float_power,
+    floor as floor,
+    fmod as fmod,
+    frexp as frexp,
+    gcd as gcd,
+    heaviside as heaviside,
+    isclose as isclose,
+    isneginf as isneginf,
+    isposinf as isposinf,
+    lcm as lcm,
+    ldexp as ldexp,
+    modf as modf,
+    nextafter as nextafter,
+    real_if_close as real_if_close,
+    rint as rint,
+    round as _round,
+    round as round,
+    spacing as spacing,
+    trunc as trunc,
+)
+from afx.ops.elementwise.trigonometry import (
+    acos as _acos,
+    acos as acos,
+    acosh as _acosh,
+    acosh as acosh,
+    asin as _asin,
+    asin as asin,
+    asinh as _asinh,
+    asinh as asinh,
+    atan as _atan,
+    atan as atan,
+    atan2 as _atan2,
+    atan2 as atan2,
+    atanh as _atanh,
+    atanh as atanh,
+    cos as cos,
+    cosh as cosh,
+    deg2rad as deg2rad,
+    degrees as degrees,
+    rad2deg as rad2deg,
+    radians as radians,
+    sin as sin,
+    sinc as sinc,
+    sinh as sinh,
+    tan as tan,
+    tanh as tanh,
+)
+from afx.ops.indexing.getitem import take as take, take_along_axis as take_along_axis
+from afx.ops.indexing.select import (
+    c_ as c_,
+    choose as choose,
+    compress as compress,
+    diag_indices as diag_indices,
+    diag_indices_from as diag_indices_from,
+    extract as extract,
+    ix_ as ix_,
+    piecewise as piecewise,
+    r_ as r_,
+    ravel_multi_index as ravel_multi_index,
+    select as select,
+    tril_indices as tril_indices,
+    tril_indices_from as tril_indices_from,
+    triu_indices as triu_indices,
+    triu_indices_from as triu_indices_from,
+    unravel_index as unravel_index,
+)
+from afx.ops.linalg.products import (
+    cross as cross,
+    dot as dot,
+    einsum as einsum,
+    einsum_path as einsum_path,
+    inner as inner,
+    kron as kron,
+    matmul as matmul,
+    matvec as matvec,
+    outer as outer,
+    tensordot as tensordot,
+    vdot as vdot,
+    vecdot as vecdot,
+    vecmat as vecmat,
+)
+from afx.ops.manipulation.edit import (
+    append as append,
+    block as block,
+    delete as delete,
+    diag as diag,
+    diagflat as diagflat,
+    diagonal as diagonal,
+    insert as insert,
+    matrix_trace as _matrix_trace,
+    resize as resize,
+    rollaxis as rollaxis,
+    trim_zeros as trim_zeros,
+)
+from afx.ops.manipulation.join import (
+    array_split as array_split,
+    atleast_1d as atleast_1d,
+    atleast_2d as atleast_2d,
+    atleast_3d as atleast_3d,
+    broadcast_arrays as broadcast_arrays,
+    column_stack as column_stack,
+    concat as _concat,
+    concat as concat,
+    dsplit as dsplit,
+    dstack as dstack,
+    hsplit as hsplit,
+    hstack as hstack,
+    matrix_transpose as matrix_transpose,
+    moveaxis as moveaxis,
+    repeat as repeat,
+    split as split,
+    stack as stack,
+    swapaxes as swapaxes,
+    tile as tile,
+    unstack as unstack,
+    vsplit as vsplit,
+    vstack as _vstack,
+    vstack as vstack,
+)
+from afx.ops.manipulation.packing import packbits as packbits, unpackbits as unpackbits
+from afx.ops.manipulation.pad import (
+    flip as flip,
+    fliplr as fliplr,
+    flipud as flipud,
+    pad as pad,
+    roll as roll,
+    rot90 as rot90,
+)
+from afx.ops.manipulation.shape import (
+    astype as astype,
+    broadcast_to as broadcast_to,
+    expand_dims as expand_dims,
+    permute_dims as _permute_dims,
+    permute_dims as permute_dims,
+    ravel as ravel,
+    reshape as reshape,
+    squeeze as squeeze,
+)
+from afx.ops.nn.convolution import convolve as convolve, correlate as correlate
+from afx.ops.numerics.histograms import (
+    bincount as bincount,
+    corrcoef as corrcoef,
+    cov as cov,
+    digitize as digitize,
+    histogram as histogram,
+    histogram2d as histogram2d,
+    histogram_bin_edges as histogram_bin_edges,
+    histogramdd as histogramdd,
+)
+from afx.ops.numerics.interpolation import (
+    apply_along_axis as apply_along_axis,
+    apply_over_axes as apply_over_axes,
+    ediff1d as ediff1d,
+    gradient as gradient,
+    interp as interp,
+    trapezoid as trapezoid,
+    unwrap as unwrap,
+)
+from afx.ops.numerics.polynomials import (
+    poly as poly,
+    polyadd as polyadd,
+    polyder as polyder,
+    polydiv as polydiv,
+    polyfit as polyfit,
+    polyint as polyint,
+    polymul as polymul,
+    polysub as polysub,
+    polyval as polyval,
+    roots as roots,
+    vander as vander,
+)
+from afx.ops.reductions.cumulative import (
+    cumprod as cumprod,
+    cumsum as cumsum,
+    cumulative_prod as cumulative_prod,
+    cumulative_sum as cumulative_sum,
+    diff as diff,
+)
+from afx.ops.reductions.moments import average as average, std as std, var as var
+from afx.ops.reductions.nan import (
+    fmax as fmax,
+    fmin as fmin,
+    nan_to_num as nan_to_num,
+    nanargmax as nanargmax,
+    nanargmin as nanargmin,
+    nancumprod as nancumprod,
+    nancumsum as nancumsum,
+    nanmax as nanmax,
+    nanmean as nanmean,
+    nanmin as nanmin,
+    nanprod as nanprod,
+    nanstd as nanstd,
+    nansum as nansum,
+    nanvar as nanvar,
+)
+from afx.ops.reductions.quantiles import (
+    median as median,
+    nanmedian as nanmedian,
+    nanpercentile as nanpercentile,
+    nanquantile as nanquantile,
+    percentile as percentile,
+    quantile as quantile,
+)
+from afx.ops.reductions.sums import (
+    all as all,
+    any as any,
+    count_nonzero as count_nonzero,
+    max as _max,
+    max as max,
+    mean as mean,
+    min as _min,
+    min as min,
+    prod as prod,
+    ptp as ptp,
+    sum as sum,
+)
+from afx.ops.sorting.partition import (
+    argpartition as argpartition,
+    lexsort as lexsort,
+    partition as partition,
+    sort_complex as sort_complex,
+)
+from afx.ops.sorting.sets import (
+    intersect1d as intersect1d,
+    isin as isin,
+    setdiff1d as setdiff1d,
+    setxor1d as setxor1d,
+    union1d as union1d,
+    unique as unique,
+    unique_all as unique_all,
+    unique_counts as unique_counts,
+    unique_inverse as unique_inverse,
+    unique_values as unique_values,
+)
+from afx.ops.sorting.sort import (
+    argmax as argmax,
+    argmin as argmin,
+    argsort as argsort,
+    argwhere as argwhere,
+    flatnonzero as flatnonzero,
+    nonzero as nonzero,
+    searchsorted as searchsorted,
+    sort as sort,
+)
 from afx.ops.special.bessel import i0 as i0
-from numpy import False_ as False_
-from numpy import ScalarType as ScalarType
-from numpy import True_ as True_
-from numpy import array2string as array2string
-from numpy import array_repr as array_repr
-from numpy import array_str as array_str
-from numpy import asarray_chkfinite as asarray_chkfinite
-from numpy import asmatrix as asmatrix
-from numpy import bartlett as bartlett
-from numpy import base_repr as base_repr
-from numpy import binary_repr as binary_repr
-from numpy import blackman as blackman
-from numpy import bmat as bmat
-from numpy import bool as bool
-from numpy import bool_ as bool_
-from numpy import broadcast as broadcast
-from numpy import broadcast_shapes as broadcast_shapes
-from numpy import busday_count as busday_count
-from numpy import busday_offset as busday_offset
-from numpy import busdaycalendar as busdaycalendar
-from numpy import byte as byte
-from numpy import bytes_ as bytes_
-from numpy import cdouble as cdouble
-from numpy import char as char
-from numpy import character as character
-from numpy import clongdouble as clongdouble
-from numpy import common_type as common_type
-from numpy import complex128 as complex128
-from numpy import complex256 as complex256
-from numpy import complex64 as complex64
-from numpy import complexfloating as complexfloating
-from numpy import copyto as copyto
-from numpy import core as core
-from numpy import csingle as csingle
-from numpy import ctypeslib as ctypeslib
-from numpy import datetime64 as datetime64
-from numpy import datetime_as_string as datetime_as_string
-from numpy import datetime_data as datetime_data
-from numpy import double as double
-from numpy import dtype as dtype
-from numpy import dtypes as dtypes
-from numpy import e as e
-from numpy import emath as emath
-from numpy import empty as empty
-from numpy import errstate as errstate
-from numpy import euler_gamma as euler_gamma
-from numpy import exceptions as exceptions
-from numpy import eye as eye
-from numpy import f2py as f2py
-from numpy import fill_diagonal as fill_diagonal
-from numpy import finfo as finfo
-from numpy import flatiter as flatiter
-from numpy import flexible as flexible
-from numpy import float128 as float128
-from numpy import float16 as float16
-from numpy import float32 as float32
-from numpy import float64 as float64
-from numpy import floating as floating
-from numpy import format_float_positional as format_float_positional
-from numpy import format_float_scientific as format_float_scientific
-from numpy import frombuffer as frombuffer
-from numpy import fromfile as fromfile
-from numpy import fromfunction as fromfunction
-from numpy import fromiter as fromiter
-from numpy import frompyfunc as frompyfunc
-from numpy import fromregex as fromregex
-from numpy import fromstring as fromstring
-from numpy import generic as generic
-from numpy import genfromtxt as genfromtxt
-from numpy import get_include as get_include
-from numpy import get_printoptions as get_printoptions
-from numpy import getbufsize as getbufsize
-from numpy import geterr as geterr
-from numpy import geterrcall as geterrcall
-from numpy import half as half
-from numpy import hamming as hamming
-from numpy import hanning as hanning
-from numpy import identity as identity
-from numpy import iinfo as iinfo
-from numpy import index_exp as index_exp
-from numpy import indices as indices
-from numpy import inexact as inexact
-from numpy import inf as inf
-from numpy import info as info
-from numpy import int16 as int16
-from numpy import int32 as int32
-from numpy import int64 as int64
-from numpy import int8 as int8
-from numpy import int_ as int_
-from numpy import intc as intc
-from numpy import integer as integer
-from numpy import intp as intp
-from numpy import is_busday as is_busday
-from numpy import isfortran as isfortran
-from numpy import isnat as isnat
-from numpy import isscalar as isscalar
-from numpy import issubdtype as issubdtype
-from numpy import iterable as iterable
-from numpy import kaiser as kaiser
-from numpy import lib as lib
-from numpy import little_endian as little_endian
-from numpy import load as load
-from numpy import loadtxt as loadtxt
-from numpy import long as long
-from numpy import longdouble as longdouble
-from numpy import longlong as longlong
-from numpy import ma as ma
-from numpy import mask_indices as mask_indices
-from numpy import matrix as matrix
-from numpy import may_share_memory as may_share_memory
-from numpy import memmap as memmap
-from numpy import mgrid as mgrid
-from numpy import min_scalar_type as min_scalar_type
-from numpy import mintypecode as mintypecode
-from numpy import nan as nan
-from numpy import ndenumerate as ndenumerate
-from numpy import ndindex as ndindex
-from numpy import nditer as nditer
-from numpy import nested_iters as nested_iters
-from numpy import newaxis as newaxis
-from numpy import number as number
-from numpy import object_ as object_
-from numpy import ogrid as ogrid
-from numpy import ones as ones
-from numpy import pi as pi
-from numpy import place as place
-from numpy import poly1d as poly1d
-from numpy import polynomial as polynomial
-from numpy import printoptions as printoptions
-from numpy import promote_types as promote_types
-from numpy import put as put
-from numpy import put_along_axis as put_along_axis
-from numpy import putmask as putmask
-from numpy import rec as rec
-from numpy import recarray as recarray
-from numpy import record as record
-from numpy import require as require
-from numpy import s_ as s_
-from numpy import save as save
-from numpy import savetxt as savetxt
-from numpy import savez as savez
-from numpy import savez_compressed as savez_compressed
-from numpy import sctypeDict as sctypeDict
-from numpy import set_printoptions as set_printoptions
-from numpy import setbufsize as setbufsize
-from numpy import seterr as seterr
-from numpy import seterrcall as seterrcall
-from numpy import shares_memory as shares_memory
-from numpy import short as short
-from numpy import show_config as show_config
-from numpy import show_runtime as show_runtime
-from numpy import signedinteger as signedinteger
-from numpy import single as single
-from numpy import str_ as str_
-from numpy import strings as strings
-from numpy import test as test
-from numpy import testing as testing
-from numpy import timedelta64 as timedelta64
-from numpy import tri as tri
-from numpy import typecodes as typecodes
-from numpy import typename as typename
-from numpy import typing as typing
-from numpy import ubyte as ubyte
-from numpy import ufunc as ufunc
-from numpy import uint as uint
-from numpy import uint16 as uint16
-from numpy import uint32 as uint32
-from numpy import uint64 as uint64
-from numpy import uint8 as uint8
-from numpy import uintc as uintc
-from numpy import uintp as uintp
-from numpy import ulong as ulong
-from numpy import ulonglong as ulonglong
-from numpy import unsignedinteger as unsignedinteger
-from numpy import ushort as ushort
-from numpy import void as void
-from numpy import zeros as zeros
+from numpy import (
+    False_ as False_,
+    ScalarType as ScalarType,
+    True_ as True_,
+    array2string as array2string,
+    array_repr as array_repr,
+    array_str as array_str,
+    asarray_chkfinite as asarray_chkfinite,
+    asmatrix as asmatrix,
+    bartlett as bartlett,
+    base_repr as base_repr,
+    binary_repr as binary_repr,
+    blackman as blackman,
+    bmat as bmat,
+    bool as bool,
+    bool_ as bool_,
+    broadcast as broadcast,
+    broadcast_shapes as broadcast_shapes,
+    busday_count as busday_count,
+    busday_offset as busday_offset,
+    busdaycalendar as busdaycalendar,
+    byte as byte,
+    bytes_ as bytes_,
+    cdouble as cdouble,
+    char as char,
+    character as character,
+    clongdouble as clongdouble,
+    common_type as common_type,
+    complex128 as complex128,
+    complex256 as complex256,
+    complex64 as complex64,
+    complexfloating as complexfloating,
+    copyto as copyto,
+    core as core,
+    csingle as csingle,
+    ctypeslib as ctypeslib,
+    datetime64 as datetime64,
+    datetime_as_string as datetime_as_string,
+    datetime_data as datetime_data,
+    double as double,
+    dtype as dtype,
+    dtypes as dtypes,
+    e as e,
+    emath as emath,
+    empty as empty,
+    errstate as errstate,
+    euler_gamma as euler_gamma,
+    exceptions as exceptions,
+    eye as eye,
+    f2py as f2py,
+    fill_diagonal as fill_diagonal,
+    finfo as finfo,
+    flatiter as flatiter,
+    flexible as flexible,
+    float128 as float128,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    floating as floating,
+    format_float_positional as format_float_positional,
+    format_float_scientific as format_float_scientific,
+    frombuffer as frombuffer,
+    fromfile as fromfile,
+    fromfunction as fromfunction,
+    fromiter as fromiter,
+    frompyfunc as frompyfunc,
+    fromregex as fromregex,
+    fromstring as fromstring,
+    generic as generic,
+    genfromtxt as genfromtxt,
+    get_include as get_include,
+    get_printoptions as get_printoptions,
+    getbufsize as getbufsize,
+    geterr as geterr,
+    geterrcall as geterrcall,
+    half as half,
+    hamming as hamming,
+    hanning as hanning,
+    identity as identity,
+    iinfo as iinfo,
+    index_exp as index_exp,
+    indices as indices,
+    inexact as inexact,
+    inf as inf,
+    info as info,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    int8 as int8,
+    int_ as int_,
+    intc as intc,
+    integer as integer,
+    intp as intp,
+    is_busday as is_busday,
+    isfortran as isfortran,
+    isnat as isnat,
+    isscalar as isscalar,
+    issubdtype as issubdtype,
+    iterable as iterable,
+    kaiser as kaiser,
+    lib as lib,
+    little_endian as little_endian,
+    load as load,
+    loadtxt as loadtxt,
+    long as long,
+    longdouble as longdouble,
+    longlong as longlong,
+    ma as ma,
+    mask_indices as mask_indices,
+    matrix as matrix,
+    may_share_memory as may_share_memory,
+    memmap as memmap,
+    mgrid as mgrid,
+    min_scalar_type as min_scalar_type,
+    mintypecode as mintypecode,
+    nan as nan,
+    ndenumerate as ndenumerate,
+    ndindex as ndindex,
+    nditer as nditer,
+    nested_iters as nested_iters,
+    newaxis as newaxis,
+    number as number,
+    object_ as object_,
+    ogrid as ogrid,
+    ones as ones,
+    pi as pi,
+    place as place,
+    poly1d as poly1d,
+    polynomial as polynomial,
+    printoptions as printoptions,
+    promote_types as promote_types,
+    put as put,
+    put_along_axis as put_along_axis,
+    putmask as putmask,
+    rec as rec,
+    recarray as recarray,
+    record as record,
+    require as require,
+    s_ as s_,
+    save as save,
+    savetxt as savetxt,
+    savez as savez,
+    savez_compressed as savez_compressed,
+    sctypeDict as sctypeDict,
+    set_printoptions as set_printoptions,
+    setbufsize as setbufsize,
+    seterr as seterr,
+    seterrcall as seterrcall,
+    shares_memory as shares_memory,
+    short as short,
+    show_config as show_config,
+    show_runtime as show_runtime,
+    signedinteger as signedinteger,
+    single as single,
+    str_ as str_,
+    strings as strings,
+    test as test,
+    testing as testing,
+    timedelta64 as timedelta64,
+    tri as tri,
+    typecodes as typecodes,
+    typename as typename,
+    typing as typing,
+    ubyte as ubyte,
+    ufunc as ufunc,
+    uint as uint,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
+    uint8 as uint8,
+    uintc as uintc,
+    uintp as uintp,
+    ulong as ulong,
+    ulonglong as ulonglong,
+    unsignedinteger as unsignedinteger,
+    ushort as ushort,
+    void as void,
+    zeros as zeros,
+)
 
 absolute = _abs
 amax = _max

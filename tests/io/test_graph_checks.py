@@ -24,7 +24,7 @@ DRAWS = 600
 
 def read(graph: Any, arrays: Any) -> afx.Graph:
     """Return a graph from JSON, as a file's."""
-    found: afx.Graph = values.Decoder(arrays, naming.Names(())).value(graph)
+    found: afx.Graph = values.Decoder(arrays, naming.AllowedNames(())).value(graph)
     return found
 
 
@@ -93,7 +93,7 @@ def forge(draw: random.Random, graph: Any, xs: list[Any]) -> None:
             shape.insert(draw.randrange(len(shape) + 1), draw.choice([1, 2, 3]))
         xs[k] = np.ones(shape, xs[k].dtype)
         graph["graph"][k][1] = shape
-    decoder = values.Decoder({}, naming.Names(()))
+    decoder = values.Decoder({}, naming.AllowedNames(()))
     params = {key: decoder.parameter(value) for key, value in equation["params"].items()}
     found: Any = graph_values.read_primitive(equation["primitive"]).abstract_eval(*map(aval_of, xs), **params)
     outs = found if isinstance(found, tuple) else (found,)
@@ -167,6 +167,6 @@ def test_windows_beyond_their_operands_are_refused() -> None:
 
 def test_records_are_found_under_the_names_of_earlier_versions() -> None:
     """A file of 0.1.0 names the records of while loops and of matrix functions by the modules that held them then."""
-    names = graph_values.NamesInGraphs(naming.Names(()))
+    names = graph_values.NamesInGraphs(naming.AllowedNames(()))
     for module, name in (("afx.control.while_graphs", "WhileLoop"), ("afx.ops.linalg._divided_differences", "Power")):
         assert names.find(f"{module}:{name}", "record").__name__ == name

@@ -426,7 +426,7 @@ def _marked(b: GraphBuilder, x: Atom, axis: int) -> Any:
 Interval = tuple[int, int]
 
 
-class Part(NamedTuple):
+class IndexPart(NamedTuple):
     """What an index takes: an interval of one axis, and all of the others."""
 
     axis: int
@@ -449,11 +449,11 @@ def add_embedded(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Pa
         rest = _without(_suspects(b, x, part.axis), (part.start, part.stop))
         if len(rest) < 2:
             z = _add_part(b, x, eq.inputs[0], dict(eq.params)["index"])
-            return z if not rest else _add_zeros(b, z, Part(part.axis, *rest[0]))
+            return z if not rest else _add_zeros(b, z, IndexPart(part.axis, *rest[0]))
     return None
 
 
-def _join_updates(b: GraphBuilder, x: Atom, last: Equation, part: Part) -> Atom | None:
+def _join_updates(b: GraphBuilder, x: Atom, last: Equation, part: IndexPart) -> Atom | None:
     """Return a sum of parts that lie side by side and leave nothing out as those joined; -0.0 becomes 0.0, as it does there."""
     pieces = [(part.start, part.stop, last.inputs[0])]
     for _ in range(b.target.chain_max_terms):
@@ -487,7 +487,7 @@ def _add_part(b: GraphBuilder, x: Atom, values: Atom, index: Any) -> Atom:
     return b.make(primitive_for_role("add_part"), (x, values), (("index", index),), x.aval)
 
 
-def _add_zeros(b: GraphBuilder, x: Atom, part: Part) -> Atom:
+def _add_zeros(b: GraphBuilder, x: Atom, part: IndexPart) -> Atom:
     """Return x with 0.0 added to a part: -0.0 becomes 0.0."""
     shape = x.aval.shape
     index = (*[(0, n, 1) for n in shape[: part.axis]], (part.start, part.stop, 1))
@@ -496,13 +496,13 @@ def _add_zeros(b: GraphBuilder, x: Atom, part: Part) -> Atom:
     return _add_part(b, x, zeros, index)
 
 
-def _read_part(eq: Equation, shape: Shape) -> Part | None:
+def _read_part(eq: Equation, shape: Shape) -> IndexPart | None:
     """Return what the index of an update takes; None where that is no interval of one axis."""
     index: tuple[int | tuple[int, int, int] | None, ...] = dict(eq.params)["index"]
     intervals = [entry for entry in index if isinstance(entry, tuple) and entry[2] == 1]
     if len(intervals) < len(index) or len(index) > len(shape):
         return None
-    cut = [Part(k, i[0], i[1]) for k, i in enumerate(intervals) if (i[0], i[1]) != (0, shape[k])]
+    cut = [IndexPart(k, i[0], i[1]) for k, i in enumerate(intervals) if (i[0], i[1]) != (0, shape[k])]
     return cut[0] if len(cut) == 1 else None
 
 

@@ -14,9 +14,9 @@ from afx.compiler.numpy_backend.program import (
     Bind,
     Clock,
     Line,
-    Names,
-    Part,
-    Program,
+    NumpyProgram,
+    ProgramPart,
+    ScheduleNames,
     applied,
     arena_text,
     call_lines,
@@ -147,7 +147,7 @@ def module_globals(file: str) -> dict[str, Any]:
 # so. What is shown is what runs.
 
 
-def emit(schedule: Schedule, target: Target, kernels: Sequence[Bind] = (), clock: Clock | None = None) -> Program:
+def emit(schedule: Schedule, target: Target, kernels: Sequence[Bind] = (), clock: Clock | None = None) -> NumpyProgram:
     """Write a schedule down as Python; a clock is called with each instruction's number at its end."""
     return _Emitter(schedule, target, kernels, clock).program()
 
@@ -160,7 +160,7 @@ class _Emitter:
         self.clock = clock
         self.schedule = schedule
         self.target = target
-        self.names = Names()
+        self.names = ScheduleNames()
         self.bodies: dict[str, Schedule] = {}
         self.fallbacks: dict[str, Schedule] = {}
         self._bound: set[int] = set()  # buffers that are made once
@@ -176,14 +176,14 @@ class _Emitter:
         self._reads: dict[str, None] = {}
         self._makes: dict[str, None] = {}
 
-    def program(self) -> Program:
+    def program(self) -> NumpyProgram:
         """Return the whole program."""
         schedule, names = self.schedule, self.names
         for buffer, constant in schedule.constants:
             name = names.of(buffer)
             names.shared[name] = constant.value
             self._bound.add(buffer.index)
-        parts, is_waiting = list[Part](), False
+        parts, is_waiting = list[ProgramPart](), False
         for number, instruction in enumerate(schedule.instructions):
             file = file_of(instruction, schedule.sources)
             is_long = len(self._lines) >= self.target.function_max_lines
@@ -196,18 +196,18 @@ class _Emitter:
             is_waiting = isinstance(instruction, Alloc)  # for the instruction that fills it
         results = tuple([self._result(r) for r in schedule.results])
         parts.append(self._end())
-        return Program(
+        return NumpyProgram(
             schedule, names, tuple(map(names.of, schedule.inputs)), tuple(parts), results, self.bodies, self.fallbacks
         )
 
-    def _end(self) -> Part:
+    def _end(self) -> ProgramPart:
         if any(self._states):
             self.names.numpy("errstate")
         lines = list[Line]()
         for line in wrap_errstate(self._lines, self._states):
             text, number = line
             lines += [make_line((t, number)) for t in text.split("\n")] if "\n" in text else [line]
-        part = Part(
+        part = ProgramPart(
             tuple(self.names.used), tuple(self._functions), tuple(self._reads), tuple(lines), tuple(self._makes)
         )
         self._begin()

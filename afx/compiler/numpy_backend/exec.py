@@ -8,7 +8,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afx.compiler.numpy_backend.emit import emit, module_globals, relocate
-from afx.compiler.numpy_backend.program import Bind, Clock, Line, Part, Program, head, make_line, shared_lines
+from afx.compiler.numpy_backend.program import (
+    Bind,
+    Clock,
+    Line,
+    NumpyProgram,
+    ProgramPart,
+    head,
+    make_line,
+    shared_lines,
+)
 from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import Target
 from afx.core.tracing.tracer import SourceLocation, places_of
@@ -45,8 +54,8 @@ class Executable:
 
     __slots__ = ("_binds", "_bodies", "_driver", "_target", "program")
 
-    def __init__(self, program: Program, target: Target, kernels: Sequence[Bind] = ()) -> None:
-        self.program: Program = program
+    def __init__(self, program: NumpyProgram, target: Target, kernels: Sequence[Bind] = ()) -> None:
+        self.program: NumpyProgram = program
         self._target = target
         self._bodies = {name: NumpyBackend.compile(body, target, kernels) for name, body in program.bodies.items()}
         last = len(program.parts) - 1
@@ -142,13 +151,13 @@ def _compiled(lines: Sequence[Line], locations: Sequence[SourceLocation | None])
     return bind
 
 
-def _function(name: str, part: Part, arguments: Sequence[str], returns: str) -> list[Line]:
+def _function(name: str, part: ProgramPart, arguments: Sequence[str], returns: str) -> list[Line]:
     head = Line(f"def {name}({', '.join(arguments)}):")
     body = [*part.lines, Line(f"return {returns}")]
     return [*part.functions, head, *[make_line((f"    {text}", number)) for text, number in body]]
 
 
-def _part_lines(program: Program, k: int, part: Part, is_last: bool) -> list[Line]:
+def _part_lines(program: NumpyProgram, k: int, part: ProgramPart, is_last: bool) -> list[Line]:
     single = len(program.parts) == 1
     arguments = program.inputs if single else part.arguments
     function = _function("part", part, arguments, _returns(program) if single else _hands_on(program, k, is_last))
@@ -156,18 +165,18 @@ def _part_lines(program: Program, k: int, part: Part, is_last: bool) -> list[Lin
     return [Line(f"def bind({', '.join(part.bound)}):"), *inner, Line(" return part")]
 
 
-def _returns(program: Program) -> str:
+def _returns(program: NumpyProgram) -> str:
     return f"[{', '.join(program.results)}]"
 
 
-def _hands_on(program: Program, k: int, is_last: bool) -> str:
+def _hands_on(program: NumpyProgram, k: int, is_last: bool) -> str:
     """Return what a part returns: values that later parts read, or the results."""
     if is_last:
         return _returns(program)
     return f"({', '.join(_made_for_later(program)[k])},)" if _made_for_later(program)[k] else "()"
 
 
-def _made_for_later(program: Program) -> list[list[str]]:
+def _made_for_later(program: NumpyProgram) -> list[list[str]]:
     """Return which values each part makes for later ones."""
     wanted: set[str] = set()
     names: list[list[str]] = []
@@ -177,7 +186,7 @@ def _made_for_later(program: Program) -> list[list[str]]:
     return names[::-1]
 
 
-def _driver(program: Program) -> str:
+def _driver(program: NumpyProgram) -> str:
     """Return the function that runs the parts, and lets go of values after their last use."""
     makes = _made_for_later(program)
     last = {name: k for k, part in enumerate(program.parts) for name in part.arguments}
@@ -194,6 +203,6 @@ def _driver(program: Program) -> str:
     return f"def run({', '.join(program.inputs)}):\n    {body}"
 
 
-def _driver_text(program: Program) -> str:
+def _driver_text(program: NumpyProgram) -> str:
     parts = ", ".join([f"part_{k + 1}" for k in range(len(program.parts))])
     return f"def bind({parts}):\n " + _driver(program).replace("\n", "\n ") + "\n return run"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from afx.compiler.numpy_backend.program import Line, Names, call_lines, common_errstate, wrap_errstate
+from afx.compiler.numpy_backend.program import Line, ScheduleNames, call_lines, common_errstate, wrap_errstate
 from afx.compiler.schedule.schedule import (
     Alloc,
     Buffer,
@@ -40,7 +40,7 @@ class FusedEmitter:
         arguments: what it is called with, behind a block's number, its bounds and its scratch arrays.
     """
 
-    def __init__(self, fused: Fused, name: str, names: Names) -> None:
+    def __init__(self, fused: Fused, name: str, names: ScheduleNames) -> None:
         self.fused = fused
         self.name = name
         self._names = names
@@ -179,7 +179,7 @@ KINDS = {np.dtype(np.float64): "float", np.dtype(np.int64): "int", np.dtype(np.b
 LARGEST = 2**63 - 1
 
 
-def emit_scalar_steps(loop: Loop, name: str, names: Names, target: Target) -> list[str]:
+def emit_scalar_steps(loop: Loop, name: str, names: ScheduleNames, target: Target) -> list[str]:
     """Return the lines of a function that runs steps of a loop on Python's numbers.
 
     There are none where a value is anything but a 0-d one of float64, int64 or bool. The function takes the constants,
@@ -244,7 +244,7 @@ def _form(call: Call) -> Form | None:
     return form if op.text or op.symbol else Form("", ())
 
 
-def _steps(loop: Loop, name: str, names: Names) -> Iterator[str]:
+def _steps(loop: Loop, name: str, names: ScheduleNames) -> Iterator[str]:
     inputs, calls = list(map(names.of, loop.body.inputs)), _calls(loop.body)
     ends = len(loop.consts), len(loop.consts) + len(loop.carry)
     consts, carry, rows = inputs[: ends[0]], inputs[ends[0] : ends[1]], inputs[ends[1] :]
@@ -267,7 +267,7 @@ def _steps(loop: Loop, name: str, names: Names) -> Iterator[str]:
     yield f"    return ({', '.join(carry)}{',' if carry else ''})"
 
 
-def _text(x: Operand, names: Names) -> str:
+def _text(x: Operand, names: ScheduleNames) -> str:
     if isinstance(x, Buffer):
         return names.of(x)
     value = x.literal.value
@@ -275,7 +275,7 @@ def _text(x: Operand, names: Names) -> str:
     return repr(value) if is_plain else names.number(Number(x.literal, "scalar"))
 
 
-def _expression(call: Call, names: Names) -> str:
+def _expression(call: Call, names: ScheduleNames) -> str:
     form, xs = _form(call), [_text(x, names) for x in call.operands]
     assert form is not None
     text = form.text or f"float_({names.ufunc(call.op)[0]}({', '.join(['{}'] * len(xs))}))"
@@ -285,7 +285,7 @@ def _expression(call: Call, names: Names) -> str:
     return text.format(*xs)
 
 
-def _checks(calls: Sequence[Call], body: Schedule, names: Names) -> list[str]:
+def _checks(calls: Sequence[Call], body: Schedule, names: ScheduleNames) -> list[str]:
     """Return the lines that raise where NumPy must compute the step."""
     counts = [names.of(c.outputs[0]) for c in calls if _kind(c.outputs[0]) == "int"]
     lines = [f"if not -{LARGEST} <= {k} <= {LARGEST}:" for k in counts]

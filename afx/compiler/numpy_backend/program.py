@@ -41,7 +41,7 @@ class Binding(NamedTuple):
 _binding = maker_of(Binding)
 
 
-class Names:
+class ScheduleNames:
     """The names of one schedule.
 
     Attributes:
@@ -218,7 +218,7 @@ def _module_of(path: str) -> str:
     return path
 
 
-def shared_lines(names: Names) -> Iterator[str]:
+def shared_lines(names: ScheduleNames) -> Iterator[str]:
     """Yield the lines that make what all sets of buffers share."""
     for name, value in names.shared.items():
         yield f"{name} = {names.shown.get(name) or _shared_text(name, value)}"
@@ -352,7 +352,7 @@ class Line(NamedTuple):
 make_line: Callable[[tuple[Any, ...]], Line] = maker_of(Line)
 
 
-class Part(NamedTuple):
+class ProgramPart(NamedTuple):
     """One function of a program.
 
     Attributes:
@@ -370,7 +370,7 @@ class Part(NamedTuple):
     makes: tuple[str, ...]
 
 
-class Program(NamedTuple):
+class NumpyProgram(NamedTuple):
     """A schedule as Python.
 
     Attributes:
@@ -384,9 +384,9 @@ class Program(NamedTuple):
     """
 
     schedule: Schedule
-    names: Names
+    names: ScheduleNames
     inputs: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ProgramPart, ...]
     results: tuple[str, ...]
     bodies: dict[str, Schedule]
     fallbacks: dict[str, Schedule]
@@ -441,7 +441,7 @@ def _end(states: Sequence[ErrorState], start: int) -> int:
 BY_NAME = (np.maximum, np.minimum)  # NumPy 2.5 warns of an operand after their two
 
 
-def call_lines(call: Call, xs: Sequence[str], out: str, names: Names) -> list[str]:
+def call_lines(call: Call, xs: Sequence[str], out: str, names: ScheduleNames) -> list[str]:
     """Return the lines that compute a call of one output.
 
     Args:
@@ -462,7 +462,7 @@ def call_lines(call: Call, xs: Sequence[str], out: str, names: Names) -> list[st
     raise AssertionError(method)
 
 
-def _numpy_call(call: Call, xs: Sequence[str], out: str, names: Names) -> str:
+def _numpy_call(call: Call, xs: Sequence[str], out: str, names: ScheduleNames) -> str:
     into = "" if call.allocates else f", {out}"
     if call.method == "ufunc":
         name, ufunc = names.ufunc(call.op)
@@ -479,7 +479,7 @@ def _numpy_call(call: Call, xs: Sequence[str], out: str, names: Names) -> str:
     return f"{out} = {text}" if call.allocates else text
 
 
-def _reduction(call: Call, x: str, into: str, names: Names) -> str:
+def _reduction(call: Call, x: str, into: str, names: ScheduleNames) -> str:
     axis: Any = dict(call.params)["axis"]
     if call.method == "turned_reduce":
         last = axis[0]
@@ -490,7 +490,7 @@ def _reduction(call: Call, x: str, into: str, names: Names) -> str:
     return f"{name}({x}, {axis[0] if len(axis) == 1 else axis}{into})"
 
 
-def _unrolled(call: Call, x: str, out: str, names: Names) -> list[str]:
+def _unrolled(call: Call, x: str, out: str, names: ScheduleNames) -> list[str]:
     axis: int = dict(call.params)["axis"][0]
     parts = [f"{x}[{':, ' * axis}{k}]" for k in range(call.operands[0].shape[axis])]
     name, ufunc = names.ufunc(call.op)
@@ -500,18 +500,18 @@ def _unrolled(call: Call, x: str, out: str, names: Names) -> list[str]:
     return lines + [f"{name}({out}, {part}, {by}{out})" for part in parts[2:]]
 
 
-def applied(op: str, params: Params, xs: Sequence[str], names: Names) -> str:
+def applied(op: str, params: Params, xs: Sequence[str], names: ScheduleNames) -> str:
     """Return the call of an op's implementation."""
     return f"{names.rule(op, 'impl')}({', '.join([*xs, *_keywords(params, names)])})"
 
 
-def view_text(op: str, params: Params, source: str, names: Names) -> str:
+def view_text(op: str, params: Params, source: str, names: ScheduleNames) -> str:
     """Return the expression of a view: NumPy's own, where the op has one."""
     emit = names.emit_view(op)
     return applied(op, params, [source], names) if emit is None else emit(source, **dict(params))
 
 
-def _keywords(params: Params, names: Names) -> list[str]:
+def _keywords(params: Params, names: ScheduleNames) -> list[str]:
     return [f"{key}={names.parameter(key, value)}" for key, value in params]
 
 

@@ -81,7 +81,7 @@ class Arena:
 Kind: TypeAlias = Literal["input", "constant", "written", "made", "view"]
 
 
-class Value(NamedTuple):
+class BufferedValue(NamedTuple):
     """How a variable lies in memory.
 
     Attributes:
@@ -124,7 +124,7 @@ class Interval(NamedTuple):
     in_arena: bool
 
 
-_value, _interval = maker_of(Value), maker_of(Interval)  # one of each is made for every variable
+_value, _interval = maker_of(BufferedValue), maker_of(Interval)  # one of each is made for every variable
 _end_of = attrgetter("end", "root")
 
 
@@ -141,7 +141,7 @@ class BufferAssignment:
         widest: bytes that are alive together at the widest point.
     """
 
-    values: Mapping[int, Value]
+    values: Mapping[int, BufferedValue]
     intervals: tuple[Interval, ...]
     donated_to: Mapping[int, int]
     offsets: Mapping[int, int]
@@ -183,16 +183,16 @@ def assign(groups: Groups, donated: Collection[int] = (), alignment: int = ALIGN
 
 
 # -- alias analysis --
-def find_aliases(groups: Groups) -> dict[int, Value]:
+def find_aliases(groups: Groups) -> dict[int, BufferedValue]:
     """Return how each variable lies in memory: views of known strides are tried on memory that nobody touches."""
-    values: dict[int, Value] = {}
+    values: dict[int, BufferedValue] = {}
     samples: dict[int, Any] = {}
     graph = groups.graph
     for var in graph.inputs:
-        values[var.index] = Value("input", var.index, var.aval.nbytes, None, None, False, False)
+        values[var.index] = BufferedValue("input", var.index, var.aval.nbytes, None, None, False, False)
     for var, constant in graph.constants:
         samples[var.index] = x = constant.value
-        values[var.index] = Value("constant", var.index, x.nbytes, x.strides, 0, True, x.flags.c_contiguous)
+        values[var.index] = BufferedValue("constant", var.index, x.nbytes, x.strides, 0, True, x.flags.c_contiguous)
     for group in groups:
         eq = group.equations[0]
         if group.key is None and eq.primitive.lowering.may_alias and _try_view(eq, values, samples):
@@ -218,14 +218,14 @@ def _row_major(var: Var) -> tuple[int, ...]:
     return tuple(strides[::-1])
 
 
-def _try_view(eq: Equation, values: dict[int, Value], samples: dict[int, Any]) -> bool:
+def _try_view(eq: Equation, values: dict[int, BufferedValue], samples: dict[int, Any]) -> bool:
     """Enter the output of an equation that may be a view of its operand, if it is."""
     p, source = eq.primitive, eq.inputs[0] if eq.inputs else None
     if p.multiple_results or not isinstance(source, Var):
         return False
     out, of = eq.outputs[0], values[source.index]
     if of.strides is None:
-        values[out.index] = Value("view", of.root, out.aval.nbytes, None, None, False, False)
+        values[out.index] = BufferedValue("view", of.root, out.aval.nbytes, None, None, False, False)
         return True
     sample = samples.get(source.index)
     if sample is None:
@@ -237,7 +237,7 @@ def _try_view(eq: Equation, values: dict[int, Value], samples: dict[int, Any]) -
     assert of.offset is not None
     offset = of.offset + (made.ctypes.data - sample.ctypes.data if made.size else 0)
     is_all = made.nbytes == values[of.root].nbytes and 0 not in made.strides
-    values[out.index] = Value(
+    values[out.index] = BufferedValue(
         "view", of.root, made.nbytes, made.strides, offset, is_all, is_all and made.flags.c_contiguous
     )
     return True
@@ -249,7 +249,7 @@ def _is_view(x: Any, of: Any) -> bool:
 
 
 # -- liveness --
-def find_lifetimes(groups: Groups, values: Mapping[int, Value]) -> list[Interval]:
+def find_lifetimes(groups: Groups, values: Mapping[int, BufferedValue]) -> list[Interval]:
     """Return the interval of each root, in the order in which they start."""
     last: dict[int, int] = {}
     for k, group in enumerate(groups):
@@ -277,7 +277,7 @@ def find_lifetimes(groups: Groups, values: Mapping[int, Value]) -> list[Interval
 
 # -- donation --
 def donate(
-    groups: Groups, values: Mapping[int, Value], intervals: Sequence[Interval], donated: Collection[int]
+    groups: Groups, values: Mapping[int, BufferedValue], intervals: Sequence[Interval], donated: Collection[int]
 ) -> dict[int, int]:
     """Return which roots are written into the memory of an operand that ends there: a buffer's, or an argument's."""
     of = {interval.root: interval for interval in intervals}
@@ -301,7 +301,7 @@ def donate(
     return roots
 
 
-def _operand_to_overwrite(group: Group, out: Var, free: Collection[int], values: Mapping[int, Value]) -> int:
+def _operand_to_overwrite(group: Group, out: Var, free: Collection[int], values: Mapping[int, BufferedValue]) -> int:
     """Return the root of an operand that the group may overwrite with an output, or -1."""
     if group.key is not None:
         return _of_group(group, out, free, values)
@@ -319,7 +319,7 @@ def _operand_to_overwrite(group: Group, out: Var, free: Collection[int], values:
     return -1
 
 
-def _fits(operand: Var, out: Var, values: Mapping[int, Value]) -> bool:
+def _fits(operand: Var, out: Var, values: Mapping[int, BufferedValue]) -> bool:
     """Tell whether an operand is a whole piece of memory that the output could take."""
     value = values[operand.index]
     if values[value.root].kind == "input":
@@ -327,7 +327,7 @@ def _fits(operand: Var, out: Var, values: Mapping[int, Value]) -> bool:
     return value.is_row_major and value.nbytes == out.aval.nbytes and operand.aval.shape == out.aval.shape
 
 
-def _of_group(group: Group, out: Var, free: Collection[int], values: Mapping[int, Value]) -> int:
+def _of_group(group: Group, out: Var, free: Collection[int], values: Mapping[int, BufferedValue]) -> int:
     """Return such a root that the group reads for the last time before, or as, it writes the output."""
     at = group.first_write(out)
     rest = group.equations[at + 1 :] if by_ufunc(group.equations[at]) else group.equations[at:]

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.graph.rewrite_rules import simplify
-from afx.compiler.schedule.buffers import BufferAssignment, Value, assign
+from afx.compiler.schedule.buffers import BufferAssignment, BufferedValue, assign
 from afx.compiler.schedule.fusion import (
     Group,
     Groups,
@@ -353,7 +353,7 @@ class _Lowering:
             self._buffers[var.index] = buffer
         return buffer
 
-    def _locate(self, var: Var, value: Value) -> tuple[Storage, int]:
+    def _locate(self, var: Var, value: BufferedValue) -> tuple[Storage, int]:
         index = var.index
         if value.kind == "input":
             return "input", self._inputs[index]

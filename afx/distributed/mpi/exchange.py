@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from afx.distributed.sums import packets as packet_sizes
-from afx.distributed.sums.buffers import Branch, Layout, Memory, Ndarray, Node, add_up, refuse_unequal, weigh
+from afx.distributed.sums.buffers import Branch, Memory, Ndarray, Node, Packing, add_up, refuse_unequal, weigh
 from afx.distributed.sums.packets import (
     ALIGNMENT,
     Packet,
@@ -26,7 +26,7 @@ from afx.errors import ArgumentError
 WINDOW: Final = 4  # pieces of each sender that are expected at a time: their memory is used again
 
 
-class Port(Protocol):
+class ExchangePort(Protocol):
     """What an exchange needs of the link."""
 
     @property
@@ -67,7 +67,12 @@ class Traffic:
     """
 
     def __init__(
-        self, port: Port, layout: Layout, exchange: Exchange, partials: Mapping[Node, list[Ndarray]], tag: int
+        self,
+        port: ExchangePort,
+        layout: Packing,
+        exchange: Exchange,
+        partials: Mapping[Node, list[Ndarray]],
+        tag: int,
     ) -> None:
         self._port = port
         self._layout = layout
@@ -250,7 +255,7 @@ class FloodPort(Protocol):
 class Flood:
     """The messages of one plan and layout."""
 
-    def __init__(self, port: FloodPort, layout: Layout, exchange: Exchange, tag: int) -> None:
+    def __init__(self, port: FloodPort, layout: Packing, exchange: Exchange, tag: int) -> None:
         self._port = port
         self._layout = layout
         (round_,) = exchange.rounds

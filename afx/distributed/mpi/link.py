@@ -16,7 +16,7 @@ from afx.distributed.mpi.exchange import Flood, Traffic
 from afx.distributed.mpi.shared_memory import SharedMemory, share_memory
 from afx.distributed.mpi.shared_sums import MpiReduction, Participation, SharedGather, SharedParts, SharedSum
 from afx.distributed.mpi.watch import Collectives, Peer, Watch, refuse_calls
-from afx.distributed.sums.buffers import Layout, Memory, Ndarray, tree_over
+from afx.distributed.sums.buffers import Memory, Ndarray, Packing, tree_over
 from afx.distributed.sums.plan import DIRECT_MOST_RANKS, Exchange, plan_gather, plan_sum
 from afx.errors import ArgumentError, PeerLost
 
@@ -64,10 +64,10 @@ class MpiLink:
         self.ranks: int = int(comm.size)
         self._owners = tuple([slot * self.ranks // self._slots for slot in range(self._slots)])
         self._posts = []
-        self._floods: dict[tuple[Layout, Exchange, int], Flood] = {}
+        self._floods: dict[tuple[Packing, Exchange, int], Flood] = {}
         self._shared: SharedMemory | None = None
         self._has_asked = False  # whether the ranks share memory
-        self._shared_sums: dict[tuple[Layout, Exchange, int], SharedSum | SharedParts] = {}
+        self._shared_sums: dict[tuple[Packing, Exchange, int], SharedSum | SharedParts] = {}
         self._participations: dict[tuple[tuple[int, ...], bool], Participation] = {}
         self.hosts: tuple[int, ...] = tuple(
             Counter(peer.host for peer in peers or ()).values()
@@ -102,7 +102,7 @@ class MpiLink:
         who = self._participations.get((tuple(weights), False)) or self._participate(weights, by_slot=False)
         return MpiReduction(self, who, weights, None, number)
 
-    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout, number: int = 0) -> MpiReduction:
+    def scattered_reduction(self, weights: Mapping[int, float], layout: Packing, number: int = 0) -> MpiReduction:
         """Begin a sum whose chunks stay with the ranks of their slots."""
         return MpiReduction(self, self._participate(weights, by_slot=True), weights, layout, number)
 
@@ -128,7 +128,7 @@ class MpiLink:
         return plan_sum(self._owners, slots, self.rank, by_slot=by_slot, is_small=is_small, hosts=self.hosts)
 
     def exchange(
-        self, layout: Layout, plan: Exchange, partials: Mapping[Any, list[Ndarray]], tag: int
+        self, layout: Packing, plan: Exchange, partials: Mapping[Any, list[Ndarray]], tag: int
     ) -> list[Ndarray]:
         """Return the buffers of a sum of which this rank holds some nodes."""
         if not plan.is_flood:
@@ -137,7 +137,7 @@ class MpiLink:
         flood.load_nodes(partials)
         return flood.run(partials[plan.own[0]])
 
-    def flood(self, layout: Layout, plan: Exchange, tag: int) -> Flood:
+    def flood(self, layout: Packing, plan: Exchange, tag: int) -> Flood:
         """Return the messages of small buffers, which are kept."""
         flood = self._floods.get((layout, plan, tag))
         if flood is None:
@@ -146,7 +146,7 @@ class MpiLink:
             flood = self._floods[layout, plan, tag] = Flood(self, layout, plan, tag)
         return flood
 
-    def shared_sum(self, layout: Layout, plan: Exchange, tag: int) -> SharedSum | SharedParts | None:
+    def shared_sum(self, layout: Packing, plan: Exchange, tag: int) -> SharedSum | SharedParts | None:
         """Return the additions of buffers in memory that all ranks see; None where they share none."""
         key = (layout, plan, tag)
         shared = self._shared_sums.get(key)
@@ -165,7 +165,7 @@ class MpiLink:
             self._shared, self._has_asked = share_memory(self), True
         return self._shared
 
-    def gather_parts(self, layout: Layout, write: Callable[[list[Ndarray]], None]) -> list[Ndarray]:
+    def gather_parts(self, layout: Packing, write: Callable[[list[Ndarray]], None]) -> list[Ndarray]:
         """Return buffers of which each rank writes the chunks of its slots."""
         rounds = plan_gather(self._owners, self.rank, self.hosts)
         memory = self._share_memory() if len(self.hosts) < 2 and 1 < self.ranks <= DIRECT_MOST_RANKS else None

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from afx.distributed.mpi.watch import Watch
-from afx.distributed.sums.buffers import ALIGNMENT_BYTES, Layout, Memory, Ndarray
+from afx.distributed.sums.buffers import ALIGNMENT_BYTES, Memory, Ndarray, Packing
 from afx.errors import ArgumentError
 from afx.runtime.buffer_cache import ALONE
 
@@ -138,7 +138,7 @@ class SharedBlocks:
             bit <<= 1
         return bits
 
-    def choose(self, layout: Layout, free: int) -> int | None:
+    def choose(self, layout: Packing, free: int) -> int | None:
         """Return the number of a block for a result, None where there is none.
 
         Args:
@@ -160,11 +160,11 @@ class SharedBlocks:
         self._bases.append(np.frombuffer(memoryview(memory).toreadonly(), np.uint8))
         return len(self._sizes) - 1
 
-    def writeable(self, number: int, layout: Layout) -> list[Ndarray]:
+    def writeable(self, number: int, layout: Packing) -> list[Ndarray]:
         """Return the buffers of a block, of which each rank writes its part."""
         return _cut(self._memories[number], layout)
 
-    def readable(self, number: int, layout: Layout) -> list[Ndarray]:
+    def readable(self, number: int, layout: Packing) -> list[Ndarray]:
         """Return the buffers of a block as a result: it is not written again while anybody refers to them."""
         return _cut(self._bases[number], layout)
 
@@ -174,13 +174,13 @@ class SharedBlocks:
         self._used_by_forks = [base for number, base in enumerate(self._bases) if not free >> number & 1]
 
 
-def _list_starts(layout: Layout) -> list[int]:
+def _list_starts(layout: Packing) -> list[int]:
     """Return where the buffer of each dtype begins in a block, and where the last one ends."""
     sizes = [length * dtype.itemsize for length, dtype in zip(layout.lengths, layout.dtypes, strict=True)]
     return [0, *itertools.accumulate(-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in sizes)]
 
 
-def _cut(memory: Ndarray, layout: Layout) -> list[Ndarray]:
+def _cut(memory: Ndarray, layout: Packing) -> list[Ndarray]:
     kinds = zip(_list_starts(layout), layout.lengths, layout.dtypes, strict=False)
     return [memory[start : start + length * dtype.itemsize].view(dtype) for start, length, dtype in kinds]
 
@@ -313,7 +313,7 @@ class SharedMemory:
         """Tell whether all others have read the chunk whose place this one takes."""
         return all(self._counters[place] > number - RING for place in self._others_read)
 
-    def empty(self, layout: Layout) -> list[Ndarray]:
+    def empty(self, layout: Packing) -> list[Ndarray]:
         """Return buffers that this rank alone sees."""
         return layout.empty(self._port.memory)
 

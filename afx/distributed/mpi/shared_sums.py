@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.distributed.mpi.exchange import SMALL_BYTES, Flood, list_additions
 from afx.distributed.mpi.shared_memory import RING, SharedMemory
-from afx.distributed.sums.buffers import Layout, Memory, Ndarray, Node, Partial, add_up, refuse_unequal, weigh
+from afx.distributed.sums.buffers import Memory, Ndarray, Node, Packing, Partial, add_up, refuse_unequal, weigh
 from afx.distributed.sums.packets import (
     ALIGNMENT,
     Packet,
@@ -42,7 +42,7 @@ class SharedResult:
         part: memory of the part that this rank alone gets; None where all ranks get all of it.
     """
 
-    def __init__(self, memory: SharedMemory, layout: Layout, tag: int, part: list[Ndarray] | None = None) -> None:
+    def __init__(self, memory: SharedMemory, layout: Packing, tag: int, part: list[Ndarray] | None = None) -> None:
         self._memory = memory
         self._layout = layout
         self._tag = tag
@@ -93,7 +93,7 @@ class SharedSum:
         tag: of the sum.
     """
 
-    def __init__(self, memory: SharedMemory, layout: Layout, exchange: Exchange, tag: int) -> None:
+    def __init__(self, memory: SharedMemory, layout: Packing, exchange: Exchange, tag: int) -> None:
         self._memory = memory
         self._layout = layout
         self._tag = tag
@@ -191,7 +191,7 @@ class SharedParts:
         tag: of the sum.
     """
 
-    def __init__(self, memory: SharedMemory, layout: Layout, exchange: Exchange, tag: int) -> None:
+    def __init__(self, memory: SharedMemory, layout: Packing, exchange: Exchange, tag: int) -> None:
         self._memory = memory
         self._layout = layout
         self._tag = tag
@@ -350,7 +350,7 @@ class SharedGather:
         tag: of the call.
     """
 
-    def __init__(self, memory: SharedMemory, layout: Layout, round_: Round, tag: int) -> None:
+    def __init__(self, memory: SharedMemory, layout: Packing, round_: Round, tag: int) -> None:
         self._memory = memory
         self._layout = layout
         self._tag = tag
@@ -469,16 +469,16 @@ class ReductionPort(Protocol):
         """Memory that is used again."""
         ...
 
-    def flood(self, layout: Layout, plan: Exchange, tag: int) -> Flood:
+    def flood(self, layout: Packing, plan: Exchange, tag: int) -> Flood:
         """Return the messages of small buffers, which are kept."""
         ...
 
-    def shared_sum(self, layout: Layout, plan: Exchange, tag: int) -> SharedSum | SharedParts | None:
+    def shared_sum(self, layout: Packing, plan: Exchange, tag: int) -> SharedSum | SharedParts | None:
         """Return the additions of buffers in memory that all ranks see; None where they share none."""
         ...
 
     def exchange(
-        self, layout: Layout, plan: Exchange, partials: Mapping[Node, list[Ndarray]], tag: int
+        self, layout: Packing, plan: Exchange, partials: Mapping[Node, list[Ndarray]], tag: int
     ) -> list[Ndarray]:
         """Return the buffers of a sum of which this rank holds some nodes."""
         ...
@@ -509,7 +509,12 @@ class MpiReduction:
     )
 
     def __init__(
-        self, port: ReductionPort, who: Participation, weights: Mapping[int, float], layout: Layout | None, number: int
+        self,
+        port: ReductionPort,
+        who: Participation,
+        weights: Mapping[int, float],
+        layout: Packing | None,
+        number: int,
     ) -> None:
         self._port = port
         self._who = who
@@ -524,7 +529,7 @@ class MpiReduction:
         self.root: int = who.root
         self.has_idle: bool = who.has_idle
 
-    def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
+    def add(self, slot: int, layout: Packing, leaves: Sequence[Ndarray]) -> None:
         """Add the leaves of one of this rank's slots; those of an only one are read by `finish`, on their way to others."""
         self._layout, who, port = layout, self._who, self._port
         if len(self.slots) == 1:
@@ -572,7 +577,7 @@ class MpiReduction:
         )  # of numbers: the same in each process
         return SUM_TAG + 2 * (mixed % SUM_TAGS)
 
-    def _shared_sum(self, layout: Layout) -> SharedSum | SharedParts | None:
+    def _shared_sum(self, layout: Packing) -> SharedSum | SharedParts | None:
         """Return how buffers are added up in memory that all ranks see."""
         who = self._who
         plan = who.small_shared if layout.nbytes <= SMALL_BYTES else who.large_shared

@@ -53,7 +53,7 @@ class Memory:
         return self.take(nbytes, np.dtype(np.uint8))
 
 
-class Layout:
+class Packing:
     """Where each leaf of a tree stands in the flat buffers of its dtype."""
 
     __slots__ = ("_kinds", "_leaves", "_treedef", "dtypes", "lengths", "nbytes", "number", "text")
@@ -81,7 +81,7 @@ class Layout:
         kinds = [f"{self.dtypes[kind]}{list(shape)}" for shape, kind, _ in self._leaves]
         return f"{self._treedef!r} of {', '.join(kinds)}"
 
-    def check_like(self, before: Layout | None) -> Layout:
+    def check_like(self, before: Packing | None) -> Packing:
         """Return the layout, or refuse that of a slot whose tree cannot be averaged with those before it.
 
         Raises:
@@ -133,7 +133,7 @@ class Layout:
 
 
 def _join(parts: Sequence[Ndarray], dtype: DType) -> Ndarray:
-    """Return flat arrays as one: as a view where they are neighbours in one memory, as after `Layout.unpack`."""
+    """Return flat arrays as one: as a view where they are neighbours in one memory, as after `Packing.unpack`."""
     if len(parts) == 1:
         return parts[0]
     owners = [_owner(part) for part in parts]
@@ -155,10 +155,10 @@ def _owner(array: Ndarray) -> Ndarray:
 
 
 _kind_of: Final = operator.attrgetter("shape", "dtype")
-_layout = functools.lru_cache(maxsize=64)(Layout)  # by structure, shapes and dtypes
+_layout = functools.lru_cache(maxsize=64)(Packing)  # by structure, shapes and dtypes
 
 
-def flatten_tree(tree: Any) -> tuple[Layout, list[Ndarray]]:
+def flatten_tree(tree: Any) -> tuple[Packing, list[Ndarray]]:
     """Return the layout of a tree and its leaves as NumPy arrays.
 
     Raises:
@@ -311,7 +311,7 @@ class Partial:
         self.sums: dict[Node, list[Ndarray]] = {}
         self.is_refused: bool = False
 
-    def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
+    def add(self, slot: int, layout: Packing, leaves: Sequence[Ndarray]) -> None:
         """Take in the leaves of the next slot, which are read alone, and add what belongs together."""
         place, weight = self._places[slot], self._weights[slot]
         node = (place, place + 1)

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from afx.distributed.graph.placement import Machine
-from afx.distributed.sums.buffers import Layout, Ndarray
+from afx.distributed.sums.buffers import Ndarray, Packing
 from afx.distributed.sums.plan import Round, Span, plan_sum
 from afx.errors import ArgumentError
 
@@ -46,14 +46,14 @@ class Packet:
         return len(self.parts) != 1
 
 
-def span_parts(layout: Layout, span: Span) -> list[slice]:
+def span_parts(layout: Packing, span: Span) -> list[slice]:
     """Return the part of each buffer that a span is."""
     first, last, whole = span
     return [slice(length * first // whole, length * last // whole) for length in layout.lengths]
 
 
 @functools.lru_cache(maxsize=1024)
-def cut_packets(layout: Layout, spans: tuple[Span, ...], piece_bytes: int) -> tuple[Packet, ...]:
+def cut_packets(layout: Packing, spans: tuple[Span, ...], piece_bytes: int) -> tuple[Packet, ...]:
     """Return the messages that carry parts of buffers."""
     large: list[Packet] = []
     small: list[tuple[int, slice, int]] = []
@@ -73,7 +73,7 @@ def cut_packets(layout: Layout, spans: tuple[Span, ...], piece_bytes: int) -> tu
     return (*large, Packet(tuple(small), offset)) if small else tuple(large)
 
 
-def join_buffers(layout: Layout) -> Packet:
+def join_buffers(layout: Packing) -> Packet:
     """Return the message that carries whole buffers, whatever their sizes."""
     parts: list[tuple[int, slice, int]] = []
     offset = 0
@@ -83,7 +83,7 @@ def join_buffers(layout: Layout) -> Packet:
     return Packet(tuple(parts), offset)
 
 
-def cut_leaves(layout: Layout, packets: Sequence[Packet]) -> list[list[Piece]]:
+def cut_leaves(layout: Packing, packets: Sequence[Packet]) -> list[list[Piece]]:
     """Return what each message has of which leaves."""
     by_kind: list[list[tuple[int, slice]]] = [[] for _ in layout.dtypes]
     for leaf, (kind, at) in enumerate(layout.places()):
@@ -103,7 +103,7 @@ def cut_leaves(layout: Layout, packets: Sequence[Packet]) -> list[list[Piece]]:
     return messages
 
 
-def packet_views(packet: Packet, layout: Layout, memory: Ndarray) -> list[Ndarray]:
+def packet_views(packet: Packet, layout: Packing, memory: Ndarray) -> list[Ndarray]:
     """Return the parts of a joined message as arrays of their dtypes."""
     views: list[Ndarray] = []
     for kind, part, offset in packet.parts:
@@ -112,7 +112,7 @@ def packet_views(packet: Packet, layout: Layout, memory: Ndarray) -> list[Ndarra
     return views
 
 
-def gather_packet(packet: Packet, layout: Layout, buffers: Sequence[Ndarray]) -> Ndarray:
+def gather_packet(packet: Packet, layout: Packing, buffers: Sequence[Ndarray]) -> Ndarray:
     """Return what a message sends: the part itself, or a copy of several."""
     if not packet.is_joined:
         ((kind, part, _),) = packet.parts
@@ -123,7 +123,7 @@ def gather_packet(packet: Packet, layout: Layout, buffers: Sequence[Ndarray]) ->
     return memory
 
 
-def scatter_packet(packet: Packet, layout: Layout, memory: Ndarray, buffers: Sequence[Ndarray]) -> None:
+def scatter_packet(packet: Packet, layout: Packing, memory: Ndarray, buffers: Sequence[Ndarray]) -> None:
     """Copy the parts of a joined message to their places."""
     for view, (kind, part, _) in zip(packet_views(packet, layout, memory), packet.parts, strict=True):
         buffers[kind][part] = view

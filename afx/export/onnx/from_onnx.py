@@ -166,11 +166,11 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     options: Options | None = None
-    program: Callable[[Kinds], Program] | None = None
+    program: Callable[[Kinds], OnnxGraph] | None = None
 
 
 @attrs.frozen(eq=False, repr=False)
-class Program:
+class OnnxGraph:
     """A graph that was read: names of inputs and outputs, nodes in order, and arrays by name."""
 
     inputs: tuple[str, ...]
@@ -217,7 +217,7 @@ class OnnxFunction:
     """
 
     params: dict[str, Array]
-    program: Program = static(repr=False)  # noqa: RUF009 - a field specifier
+    program: OnnxGraph = static(repr=False)  # noqa: RUF009 - a field specifier
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -273,7 +273,7 @@ def from_onnx(model: Any, *, params: Iterable[str] | None = None) -> OnnxFunctio
     return OnnxFunction({k: F.asarray(v) for k, v in trained.items()}, attrs.evolve(program, known=rest))
 
 
-def _find_params(programs: Sequence[Program], chosen: set[str] | None) -> dict[str, Any]:
+def _find_params(programs: Sequence[OnnxGraph], chosen: set[str] | None) -> dict[str, Any]:
     """Return the arrays that are trained: those that are chosen, or all that can be."""
     known = [(k, v) for program in programs for k, v in program.known.items()]
     counts = collections.Counter([k for k, _ in known])
@@ -289,13 +289,13 @@ def _find_params(programs: Sequence[Program], chosen: set[str] | None) -> dict[s
     return {k: v for k, v in floats.items() if k in chosen}
 
 
-def _list_programs(program: Program) -> list[Program]:
+def _list_programs(program: OnnxGraph) -> list[OnnxGraph]:
     """Return a program and those within its nodes, which read the names around them: what is trained stands there."""
     values = [x for node in program.nodes if node.options is not None for x in node.options.attributes.values()]
-    return [program, *[inner for x in values if isinstance(x, Program) for inner in _list_programs(x)]]
+    return [program, *[inner for x in values if isinstance(x, OnnxGraph) for inner in _list_programs(x)]]
 
 
-def _find_fixed(programs: Sequence[Program]) -> set[str]:
+def _find_fixed(programs: Sequence[OnnxGraph]) -> set[str]:
     """Return the names of what is no parameter, and of what it is computed from."""
     nodes = [node for program in programs for node in program.nodes]
     makers = {name: node for node in nodes for name in node.outputs}
@@ -338,7 +338,7 @@ def _apply(node: Node, names: Mapping[str, Any]) -> Sequence[Any]:
     return [np.asarray(x) for x in results]  # shapes and constants stay NumPy's, known at once
 
 
-def _read(dialect: Dialect, graph: Any, outer: set[str]) -> Program:
+def _read(dialect: Dialect, graph: Any, outer: set[str]) -> OnnxGraph:
     known = {t.name: read_tensor(dialect.onnx, t) for t in graph.initializer}
     inputs = [_check_input(dialect.onnx, i) for i in graph.input if i.name not in known]
     return _read_nodes(dialect, graph.node, known, inputs, [o.name for o in graph.output], outer)
@@ -346,7 +346,7 @@ def _read(dialect: Dialect, graph: Any, outer: set[str]) -> Program:
 
 def _read_nodes(
     dialect: Dialect, given: Any, known: dict[str, Any], inputs: Sequence[str], outputs: Sequence[str], outer: set[str]
-) -> Program:
+) -> OnnxGraph:
     names, nodes = {*outer, *known, *inputs}, list[Node]()
     for proto in given:
         node = _node(dialect, proto, names)
@@ -358,7 +358,7 @@ def _read_nodes(
             nodes.append(node)
         names |= {*proto.output}
     _check_names("the graph's results", outputs, names)
-    return Program(tuple(inputs), tuple(outputs), tuple(nodes), known)
+    return OnnxGraph(tuple(inputs), tuple(outputs), tuple(nodes), known)
 
 
 def _check_input(onnx: Any, given: Any) -> str:
@@ -402,7 +402,7 @@ def _node(dialect: Dialect, node: Any, names: set[str]) -> Node:
 
 
 # -- functions: operators that stand for other nodes, ONNX's or the model's own --
-def _find_function(dialect: Dialect, node: Any, domain: str) -> Callable[[Kinds], Program]:
+def _find_function(dialect: Dialect, node: Any, domain: str) -> Callable[[Kinds], OnnxGraph]:
     """Return what a node stands for, by the kinds of its operands.
 
     Raises:
@@ -433,7 +433,7 @@ def _find_function(dialect: Dialect, node: Any, domain: str) -> Callable[[Kinds]
     whole = onnx.NodeProto.FromString(node.SerializeToString())
     whole.attribute.extend([a for name, a in defaults.items() if name not in {b.name for b in node.attribute}])
 
-    def read(kinds: Kinds) -> Program:
+    def read(kinds: Kinds) -> OnnxGraph:
         types = [_describe(onnx, kind).SerializeToString() for kind in kinds]
         try:
             text = schema.get_context_dependent_function_with_opset_version(version, whole.SerializeToString(), types)
@@ -461,7 +461,7 @@ def _describe(onnx: Any, kind: Any) -> Any:
     return onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(kind[0]), kind[1])
 
 
-def _read_function(dialect: Dialect, node: Any, function: Any, defaults: Mapping[str, Any]) -> Program:
+def _read_function(dialect: Dialect, node: Any, function: Any, defaults: Mapping[str, Any]) -> OnnxGraph:
     """Return the program of a function with a node's attributes in the places that they are named at."""
     given = {**defaults, **{a.name: a for a in [*function.attribute_proto, *node.attribute]}}
     nodes = [_bind(dialect.onnx, inner, given) for inner in function.node]

@@ -15,7 +15,7 @@ from afx.core.aval import Aval
 from afx.core.dtypes import DType, promote
 from afx.core.graph import Equation
 from afx.core.primitive import Primitive
-from afx.export.stablehlo.writer import BOOL, FORMULAS, HloWriter, Value, type_text
+from afx.export.stablehlo.writer import BOOL, FORMULAS, HloValue, HloWriter, type_text
 from afx.export.templates import NoTemplateError, Table, Template
 from afx.ops.indexing.index import Basic
 
@@ -179,7 +179,7 @@ def _elementwise(p: Primitive) -> T | None:
         elif p.name in SAME:
             _write_same(writer, p.name, names, space, out, zs[0])
         else:
-            value = FORMULAS[p.name](*[Value(writer, x, space) for x in names])
+            value = FORMULAS[p.name](*[HloValue(writer, x, space) for x in names])
             writer.convert(value.name, value.aval, out.dtype, zs[0])
 
     return write
@@ -414,7 +414,7 @@ def _softmax(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> N
     out, axis = eq.outputs[0].aval, eq.keywords["axis"]
     low = _below_top(writer, xs[0], out, axis)
     shares = low.of("exponential")
-    total = Value(writer, _over(writer, writer.reduce("add", shares.name, out, axis, 0), out, axis), out)
+    total = HloValue(writer, _over(writer, writer.reduce("add", shares.name, out, axis, 0), out, axis), out)
     total = total.compare("EQ", 0.0).where(1.0, total, low)
     value = shares / total if eq.primitive.name == "softmax" else low - total.of("log")
     _rename(writer, value.name, out, zs[0])
@@ -424,16 +424,16 @@ def _softmax(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> N
 def _logsumexp(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
     x, out, axis = eq.inputs[0].aval, eq.outputs[0].aval, eq.keywords["axis"]
     shares = _below_top(writer, xs[0], x, axis).of("exponential").name
-    total = Value(writer, writer.reduce("add", shares, x, axis, 0), out)
-    top = Value(writer, writer.reduce("maximum", xs[0], x, axis, -math.inf), out)
+    total = HloValue(writer, writer.reduce("add", shares, x, axis, 0), out)
+    top = HloValue(writer, writer.reduce("maximum", xs[0], x, axis, -math.inf), out)
     value = top + total.compare("EQ", 0.0).where(1.0, total, top).of("log")
     _rename(writer, value.name, out, zs[0])
 
 
-def _below_top(writer: HloWriter, x: str, aval: Aval, axis: Sequence[int]) -> Value:
+def _below_top(writer: HloWriter, x: str, aval: Aval, axis: Sequence[int]) -> HloValue:
     """Return x less its largest elements, where infinite ones are as far from all others as any, and share equally."""
     largest = writer.reduce("maximum", x, aval, axis, -math.inf)
-    value, top = Value(writer, x, aval), Value(writer, _over(writer, largest, aval, axis), aval)
+    value, top = HloValue(writer, x, aval), HloValue(writer, _over(writer, largest, aval, axis), aval)
     finite = top.of("abs").compare("EQ", math.inf).where(0.0, top, value)
     infinite = value.compare("EQ", math.inf).where(0.0, -math.inf, value)
     return top.compare("EQ", math.inf).where(infinite, value - finite, value)

@@ -170,7 +170,7 @@ def number_text(value: Any, dtype: DType) -> str:
 # --- Formulas: what StableHLO has otherwise than NumPy, above all of integers
 
 
-class Value:
+class HloValue:
     """A value with Python's operators, while a formula is written."""
 
     def __init__(self, writer: HloWriter, name: str, aval: Aval) -> None:
@@ -178,42 +178,42 @@ class Value:
         self.name: str = name
         self.aval: Aval = aval
 
-    def of(self, op: str, *others: Any) -> Value:
+    def of(self, op: str, *others: Any) -> HloValue:
         """Return an operation of values of one type; Python's numbers are filled in."""
         names = [self.name, *[self.lift(y).name for y in others]]
-        return Value(self.writer, self.writer.same(op, names, self.aval), self.aval)
+        return HloValue(self.writer, self.writer.same(op, names, self.aval), self.aval)
 
-    def lift(self, y: Any) -> Value:
+    def lift(self, y: Any) -> HloValue:
         """Return a number as a value of this type."""
-        return y if isinstance(y, Value) else Value(self.writer, self.writer.fill(y, self.aval), self.aval)
+        return y if isinstance(y, HloValue) else HloValue(self.writer, self.writer.fill(y, self.aval), self.aval)
 
-    def compare(self, how: str, y: Any) -> Value:
+    def compare(self, how: str, y: Any) -> HloValue:
         """Return a condition."""
         name = self.writer.compare(how, (self.name, self.lift(y).name), self.aval)
-        return Value(self.writer, name, Aval(self.aval.shape, np.dtype(bool)))
+        return HloValue(self.writer, name, Aval(self.aval.shape, np.dtype(bool)))
 
-    def where(self, x: Any, y: Any, like: Value) -> Value:
+    def where(self, x: Any, y: Any, like: HloValue) -> HloValue:
         """Return a choice by this condition."""
         names = (self.name, like.lift(x).name, like.lift(y).name)
-        return Value(self.writer, self.writer.select(names, like.aval), like.aval)
+        return HloValue(self.writer, self.writer.select(names, like.aval), like.aval)
 
-    def __add__(self, y: Any) -> Value:
+    def __add__(self, y: Any) -> HloValue:
         return self.of("add", y)
 
-    def __sub__(self, y: Any) -> Value:
+    def __sub__(self, y: Any) -> HloValue:
         return self.of("subtract", y)
 
-    def __mul__(self, y: Any) -> Value:
+    def __mul__(self, y: Any) -> HloValue:
         return self.of("multiply", y)
 
-    def __truediv__(self, y: Any) -> Value:
+    def __truediv__(self, y: Any) -> HloValue:
         return self.of("divide", y)
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> HloValue:
         return self.of("negate")
 
 
-def _floor_divide(x: Value, y: Value) -> Value:
+def _floor_divide(x: HloValue, y: HloValue) -> HloValue:
     x, y = y.compare("EQ", 0).where(0, x, x), _divisor(y)
     if x.aval.dtype.kind == "u":
         return x / y
@@ -222,22 +222,22 @@ def _floor_divide(x: Value, y: Value) -> Value:
     return x / y - crosses.where(1, 0, x)
 
 
-def _crosses(rest: Value, y: Value) -> Value:
+def _crosses(rest: HloValue, y: HloValue) -> HloValue:
     """Return where a remainder has not its divisor's sign."""
     differs = rest.compare("LT", 0).of("xor", y.compare("LT", 0))
     return rest.compare("NE", 0).of("and", differs)
 
 
-def _divisor(y: Value) -> Value:
+def _divisor(y: HloValue) -> HloValue:
     """Return 1 for an integer 0, by which nothing is left."""
     return y if y.aval.dtype.kind == "f" else y.compare("EQ", 0).where(1, y, y)
 
 
-def _fmod(x: Value, y: Value) -> Value:
+def _fmod(x: HloValue, y: HloValue) -> HloValue:
     return x.of("remainder", _divisor(y))
 
 
-def _remainder(x: Value, y: Value) -> Value:
+def _remainder(x: HloValue, y: HloValue) -> HloValue:
     y = _divisor(y)
     rest = x.of("remainder", y)
     if x.aval.dtype.kind == "u":
@@ -245,17 +245,17 @@ def _remainder(x: Value, y: Value) -> Value:
     return _crosses(rest, y).where(rest + y, rest, x)
 
 
-def _count_bits(x: Value) -> Value:
+def _count_bits(x: HloValue) -> HloValue:
     return (x.of("abs") if x.aval.dtype.kind == "i" else x).of("popcnt")
 
 
-def _sign(x: Value) -> Value:
+def _sign(x: HloValue) -> HloValue:
     if x.aval.dtype.kind == "u":
         return x.compare("EQ", 0).where(0, 1, x)
     return x.compare("EQ", 0).where(0, x.of("sign"), x)
 
 
-def _power(x: Value, y: Value) -> Value:
+def _power(x: HloValue, y: HloValue) -> HloValue:
     """Return a power; of integers bit by bit, as XLA errs at large exponents, and 0 for a negative one."""
     if x.aval.dtype.kind not in "iu":
         return x.of("power", y)
@@ -267,7 +267,7 @@ def _power(x: Value, y: Value) -> Value:
     return below.where(0, power, power) if is_signed else power
 
 
-FORMULAS: dict[str, Callable[..., Value]] = {  # of what StableHLO lacks for some dtypes, or has otherwise
+FORMULAS: dict[str, Callable[..., HloValue]] = {  # of what StableHLO lacks for some dtypes, or has otherwise
     "bitwise_count": _count_bits,
     "floor_divide": _floor_divide,
     "fmod": _fmod,

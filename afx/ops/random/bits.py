@@ -120,7 +120,7 @@ def philox_first(n: int, key: Any, purpose: int) -> Any:
     return _rounds(state, k0 + lanes.steps[0], k1 + lanes.steps[1], PHILOX_ROUNDS - 1, lanes)
 
 
-def _rounds(state: tuple[int, ...], k0: int, k1: int, count: int, lanes: Lanes) -> Any:
+def _rounds(state: tuple[int, ...], k0: int, k1: int, count: int, lanes: WordLanes) -> Any:
     """Return uint32[4 n], the words after so many rounds from integers that hold one word of every block each.
 
     Words of the key grow into the space above them, which is cut off with that of the products.
@@ -134,7 +134,7 @@ def _rounds(state: tuple[int, ...], k0: int, k1: int, count: int, lanes: Lanes) 
     return np.frombuffer(bytearray(words), "<u4")
 
 
-class Lanes(NamedTuple):
+class WordLanes(NamedTuple):
     """What integers that hold one word of each of n blocks are made with.
 
     Attributes:
@@ -155,10 +155,10 @@ class Lanes(NamedTuple):
 
 
 @functools.lru_cache(maxsize=FEW)
-def _lanes(n: int) -> Lanes:
+def _lanes(n: int) -> WordLanes:
     ones = sum([1 << 128 * i for i in range(n)])
     mask, products = MASK * ones, sum([i * PHILOX_FACTORS[0] << 128 * i for i in range(n)])
-    return Lanes(
+    return WordLanes(
         n, ones, mask, (PHILOX_STEPS[0] * ones, PHILOX_STEPS[1] * ones), products >> 32 & mask, products & mask
     )
 

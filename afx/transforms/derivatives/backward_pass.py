@@ -20,10 +20,10 @@ from afx.core.tracing.tracer import ORIGIN, to_array, to_lower_level
 from afx.ops.elementwise.comparison import not_equal
 from afx.transforms.derivatives.cotangent_masks import (
     BARE,
+    AlivePart,
     GraphPullback,
     Link,
     Mask,
-    Part,
     add_masks,
     clean,
     constant,
@@ -204,7 +204,7 @@ def _moves(entry: Entry, entries: Sequence[Entry]) -> bool:
     )
 
 
-def _part_before(entry: Entry, entries: Sequence[Entry], mask: Mask | None, ct: Value) -> Part | None:
+def _part_before(entry: Entry, entries: Sequence[Entry], mask: Mask | None, ct: Value) -> AlivePart | None:
     """Return the living part of the operand of a slice, of a gather of few elements, or of an op that moves them."""
     p, whole = entry.primitive, entries[entry.ins[0]].shape
     role = "" if p is None else p.algebra.canonical
@@ -215,8 +215,8 @@ def _part_before(entry: Entry, entries: Sequence[Entry], mask: Mask | None, ct: 
         return None
     link = Link(p, entry.params, whole, tuple(entry.xs[1:]))
     if mask is None:
-        return Part((link,), ct)
-    return None if mask.part is None else Part((link, *mask.part.links), mask.part.ct)
+        return AlivePart((link,), ct)
+    return None if mask.part is None else AlivePart((link, *mask.part.links), mask.part.ct)
 
 
 def _is_known(entry: Entry) -> bool:

@@ -54,7 +54,7 @@ class Mask:
         self.crosses: bool = crosses or any(parent.crosses for parent in known)
         self.twin: tuple[int, int, Mask | None] | None = None
         self.is_dirty: bool = False
-        self.part: Part | None = None
+        self.part: AlivePart | None = None
         self.is_joint: bool = any(parent.is_joint for parent in known)
         self._root: Mask | None = None
         self._make: Callable[[], Value] | None = make
@@ -84,7 +84,7 @@ class Mask:
         copy.is_dirty = True
         return copy
 
-    def with_part(self, part: Part | None) -> Mask:
+    def with_part(self, part: AlivePart | None) -> Mask:
         """Return this mask for a cotangent of which this part is alive."""
         copy = Mask(self.get, self.root)
         copy.depth, copy._root, copy.part, copy.is_joint = self.depth, self.root, part, self.is_joint
@@ -121,7 +121,7 @@ class Link(NamedTuple):
         return known and all(map(operator.is_, self.indices, other.indices))
 
 
-class Part:
+class AlivePart:
     """The part of a cotangent that is alive: rules compute there alone, so that what a slice leaves out costs nothing.
 
     Attributes:
@@ -152,11 +152,11 @@ class Part:
             g = to_lower_level(p.derivative.vjps[0](g, None, (None, *indices), params, shape, g.dtype))
         return g
 
-    def add(self, other: Part | None) -> Part | None:
+    def add(self, other: AlivePart | None) -> AlivePart | None:
         """Return the sum of cotangents of the same part, None of different ones."""
         if other is None or len(self.links) != len(other.links) or not all(map(Link.is_same, self.links, other.links)):
             return None
-        return Part(self.links, self.ct + other.ct)
+        return AlivePart(self.links, self.ct + other.ct)
 
 
 class GraphPullback:
@@ -373,7 +373,9 @@ def pull_elements(
     return g, alive
 
 
-def _pull_part(entry: Entry, i: int, ct: Value, mask: Mask, part: Part, target: Entry) -> tuple[Value, Mask | None]:
+def _pull_part(
+    entry: Entry, i: int, ct: Value, mask: Mask, part: AlivePart, target: Entry
+) -> tuple[Value, Mask | None]:
     """Pull back an elementwise op on the part that slices took, where alone the cotangent is alive."""
     p, _, z, xs, params, whole, _, _, _ = entry
     assert p is not None
@@ -382,7 +384,7 @@ def _pull_part(entry: Entry, i: int, ct: Value, mask: Mask, part: Part, target: 
     shape = part.ct.shape if target.shape == whole else target.shape
     small = to_lower_level(pull(part.ct, part.take(z), tuple(slices), params, shape, target.dtype))
     g = part.embed(small) if p.derivative.reads[i] else pull(ct, z, xs, params, target.shape, target.dtype)
-    return g, mask.with_part(Part(part.links, small))
+    return g, mask.with_part(AlivePart(part.links, small))
 
 
 def pull_product(entries: Sequence[Entry], entry: Entry, i: int, ct: Value, mask: Mask) -> tuple[Value, Mask | None]:

@@ -18,7 +18,7 @@ from afx.core.tracing.traces import GraphTrace
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import zero_like
 from afx.transforms.derivatives.grad import vjp
-from afx.transforms.sparse.pattern import Ints, Part, Pattern, joined
+from afx.transforms.sparse.pattern import Dependence, Ints, Pattern, joined
 from afx.transforms.vmap import vmap
 
 # --- Probing: the pattern of a linear op, from runs on indices and noise
@@ -208,9 +208,9 @@ class _Call:
         assert pattern is not None
         return pattern
 
-    def part(self, k: int, edges: Edges) -> Part:
+    def part(self, k: int, edges: Edges) -> Dependence:
         """Return a way in which the result reads an operand."""
-        return Part(self.pattern(k), *edges)
+        return Dependence(self.pattern(k), *edges)
 
 
 def _propagate(eq: Equation, patterns: Mapping[int, Pattern], values: Mapping[int, Any]) -> list[Found]:
@@ -238,13 +238,13 @@ def _together(by_operand: Sequence[Sequence[Found]], n: int) -> Found:
     if len(some) < 2:
         return some[0] if some else None
     size = some[0].size
-    return joined(size, [Part(p, np.arange(size), np.arange(size)) for p in some])
+    return joined(size, [Dependence(p, np.arange(size), np.arange(size)) for p in some])
 
 
 # -- elementwise --
 def _elementwise(call: _Call) -> Found:
     """Return the pattern of an op that reads its operands at each position."""
-    shape, parts = call.outs[0].shape, list[Part]()
+    shape, parts = call.outs[0].shape, list[Dependence]()
     for k in call.moving:
         if k < call.p.condition_operands:
             continue
@@ -349,7 +349,7 @@ def _follow_contraction(call: _Call, k: int, places: Ints, out: Ints) -> Found:
     lined = joined(lines.size, [call.part(k, (np.broadcast_to(lines, places.shape).reshape(-1), places.reshape(-1)))])
     if lined is None:
         return None
-    return joined(out.size, [Part(lined, out.reshape(-1), np.broadcast_to(lines, out.shape).reshape(-1))])
+    return joined(out.size, [Dependence(lined, out.reshape(-1), np.broadcast_to(lines, out.shape).reshape(-1))])
 
 
 # -- everything else --
@@ -366,7 +366,7 @@ def _dense_along_axis(call: _Call) -> list[Found]:
             lined = joined(lines.size, [call.part(0, (ins, np.arange(ins.size)))])
             goal = np.broadcast_to(lines, out) if stays else lines
             size = call.outs[0].size
-            return [None if lined is None else joined(size, [Part(lined, np.arange(size), goal.reshape(-1))])]
+            return [None if lined is None else joined(size, [Dependence(lined, np.arange(size), goal.reshape(-1))])]
     return _dense(call)
 
 
@@ -376,11 +376,11 @@ def _axes(axis: int | tuple[int, ...], ndim: int) -> set[int]:
 
 def _dense(call: _Call) -> list[Found]:
     """Return the patterns of an op of which nothing is known."""
-    parts = list[Part]()
+    parts = list[Dependence]()
     for k in call.moving:
         whole = call.pattern(k).everything(1)
         if whole is not None:
-            parts.append(Part(whole, np.zeros(1, np.int64), np.zeros(1, np.int64)))
+            parts.append(Dependence(whole, np.zeros(1, np.int64), np.zeros(1, np.int64)))
     one = joined(1, parts)
     return [None if one is None else one.everything(a.size) for a in call.outs]
 
@@ -435,7 +435,7 @@ def _follow_steps(call: _Call) -> list[Found]:
 def _stack_rows(rows: Sequence[Found], size: int) -> Found:
     """Return the pattern of rows behind one another."""
     each = size // max(len(rows), 1)
-    parts = [Part(p, np.arange(each) + t * each, np.arange(each)) for t, p in enumerate(rows) if p is not None]
+    parts = [Dependence(p, np.arange(each) + t * each, np.arange(each)) for t, p in enumerate(rows) if p is not None]
     return joined(size, parts)
 
 

@@ -169,7 +169,7 @@ class Pattern:
 
 
 @attrs.frozen(eq=False)
-class Part:
+class Dependence:
     """A way of dependence: element ``outs[k]`` of a result reads element ``ins[k]`` of an array of this pattern."""
 
     pattern: Pattern
@@ -184,7 +184,7 @@ def identities(sizes: Sequence[int]) -> list[Pattern]:
     return [Pattern(sets, (np.arange(end - size, end),)) for size, end in zip(sizes, ends, strict=True)]
 
 
-def joined(size: int, parts: Sequence[Part]) -> Pattern | None:
+def joined(size: int, parts: Sequence[Dependence]) -> Pattern | None:
     """Return the pattern of an array of ``size`` elements that reads others in these ways; None where in none."""
     if not parts:
         return None
@@ -207,7 +207,7 @@ def joined(size: int, parts: Sequence[Part]) -> Pattern | None:
     return Pattern(sets, tuple(maps)) if maps else None
 
 
-def _layers(part: Part, size: int) -> list[tuple[Ints, Ints]] | None:
+def _layers(part: Dependence, size: int) -> list[tuple[Ints, Ints]] | None:
     """Return a way of dependence as some in which each element reads one other; None where these are many."""
     most = int(count_each(part.outs, max(size, 1)).max())
     if most <= 1:
@@ -237,7 +237,7 @@ def _place(maps: list[Ints], ids: Ints) -> None:
         maps.append(ids)
 
 
-def _united(sets: Sets, size: int, parts: Sequence[Part]) -> Pattern | None:
+def _united(sets: Sets, size: int, parts: Sequence[Dependence]) -> Pattern | None:
     """Return the pattern with one map, of the unions of each element's sets."""
     each = [(p.outs, ids[p.ins]) for p in parts for ids in p.pattern.maps]
     outs, groups = np.concatenate([o for o, _ in each]), np.concatenate([g for _, g in each])

@@ -44,7 +44,7 @@ CACHE_SIZE = 64  # layouts of one function
 
 
 @attrs.frozen(eq=False)
-class Layout:
+class Compression:
     """Where the entries are and which derivatives give them.
 
     Attributes:
@@ -141,12 +141,12 @@ def sparse_hessian(fn: Callable[P, Array], argnums: int = 0) -> Callable[P, Spar
 class Layouts:
     """The layouts of one function, by the kind of its arguments."""
 
-    def __init__(self, make: Callable[[Ints, Ints, tuple[int, int]], Layout], who: str) -> None:
+    def __init__(self, make: Callable[[Ints, Ints, tuple[int, int]], Compression], who: str) -> None:
         self._make = make
         self._who = who
-        self._known: OrderedDict[Hashable, Layout] = OrderedDict()
+        self._known: OrderedDict[Hashable, Compression] = OrderedDict()
 
-    def of(self, fn: Callable[..., Any], argnums: int, args: Sequence[Any], kwargs: dict[str, Any]) -> Layout:
+    def of(self, fn: Callable[..., Any], argnums: int, args: Sequence[Any], kwargs: dict[str, Any]) -> Compression:
         """Return the layout for these arguments; integers and booleans among them are part of the kind."""
         n = argnums % len(args)
         leaves, treedef = pytree.flatten((args[n], (args[:n], args[n + 1 :]), kwargs))
@@ -209,7 +209,7 @@ def _entries(graph: Graph, count: int) -> tuple[Ints, Ints, tuple[int, int]]:
     return np.concatenate(rows), np.concatenate(columns), (height, sum(sizes))
 
 
-def _jacobian_layout(rows: Ints, columns: Ints, shape: tuple[int, int], mode: Mode | None) -> Layout:
+def _jacobian_layout(rows: Ints, columns: Ints, shape: tuple[int, int], mode: Mode | None) -> Compression:
     """Return the layout with the fewest derivatives; no mode is tried that cannot have fewer than the other one."""
     sides = {"forward": (rows, columns, shape), "reverse": (columns, rows, shape[::-1])}
     tried = {name: side for name, side in sides.items() if mode in (None, name)}
@@ -227,7 +227,7 @@ def _jacobian_layout(rows: Ints, columns: Ints, shape: tuple[int, int], mode: Mo
         _count(seeds) * shape[0] + back[rows] * shape[1] + columns,
         seeds[columns] * shape[0] + rows,
     )
-    return Layout(rows, columns, shape, seeds, back, positions)
+    return Compression(rows, columns, shape, seeds, back, positions)
 
 
 def _sweeps(pair: tuple[Ints, Ints]) -> int:
@@ -252,7 +252,7 @@ def _split(rows: Ints, columns: Ints, shape: tuple[int, int], both: bool) -> tup
     return color(rows[rest], columns[rest], shape), alone
 
 
-def _hessian_layout(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Layout:
+def _hessian_layout(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Compression:
     """Return the layout of a symmetric matrix: full columns have a colour each, and give their rows as well."""
     n = shape[0]
     keys = distinct(np.concatenate([rows * n + columns, columns * n + rows]))
@@ -265,11 +265,11 @@ def _hessian_layout(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Layout
     seeds[full] = _count(seeds) + np.arange(len(full))
     turned = alone[rows] & ~alone[columns]
     i, j = np.where(turned, columns, rows), np.where(turned, rows, columns)
-    return Layout(rows, columns, shape, seeds, np.full(n, -1, np.int64), seeds[j] * n + i)
+    return Compression(rows, columns, shape, seeds, np.full(n, -1, np.int64), seeds[j] * n + i)
 
 
 # -- values --
-def _fill_matrix(fn: Callable[[Any], Any], x: Any, layout: Layout) -> SparseMatrix:
+def _fill_matrix(fn: Callable[[Any], Any], x: Any, layout: Compression) -> SparseMatrix:
     """Return the matrix of the derivative of a function at x."""
     leaves, treedef = pytree.flatten(x)
     leaves = [asarray(v) for v in leaves]

@@ -9,9 +9,9 @@ import pytest
 
 from afx.distributed.mpi import shared_memory
 from afx.distributed.mpi.shared_memory import SharedBlocks
-from afx.distributed.sums.buffers import Layout, flatten_tree
+from afx.distributed.sums.buffers import Packing, flatten_tree
 
-LAYOUT: Layout = flatten_tree({"w": np.ones(1000), "b": np.ones(3, np.float32)})[0]
+LAYOUT: Packing = flatten_tree({"w": np.ones(1000), "b": np.ones(3, np.float32)})[0]
 
 
 def make_blocks() -> SharedBlocks:

@@ -13,7 +13,7 @@ import pytest
 from afx.distributed.graph.placement import Machine
 from afx.distributed.mpi.exchange import Traffic
 from afx.distributed.sums import packets
-from afx.distributed.sums.buffers import Layout, Memory, Partial, flatten_tree, tree_over
+from afx.distributed.sums.buffers import Memory, Packing, Partial, flatten_tree, tree_over
 from afx.distributed.sums.packets import exchange_seconds
 from afx.distributed.sums.plan import Exchange, MachineNodes, find_nodes, plan_gather, plan_sum, slot_span
 
@@ -84,7 +84,7 @@ def run_all(
     by_slot: bool = False,
     is_small: bool = False,
     hosts: tuple[int, ...] = (),
-) -> tuple[list[list[Any]], Layout, Post]:
+) -> tuple[list[list[Any]], Packing, Post]:
     """Return the buffers with which each rank ends."""
     owners, trees, post = deal(slots, ranks), trees_of(slots), Post()
     weights = {slot: (slot + 1.0) / 7 for slot in present}
@@ -118,7 +118,7 @@ def test_every_number_of_ranks_gives_the_same_bits(slots: int) -> None:
             compare(slots, ranks, settings, expected, layout)
 
 
-def compare(slots: int, ranks: int, settings: dict[str, Any], expected: list[Any], layout: Layout) -> None:
+def compare(slots: int, ranks: int, settings: dict[str, Any], expected: list[Any], layout: Packing) -> None:
     """Compare the parts of the sum that each rank gets with those of one process."""
     found, _, _ = run_all(slots, tuple(range(slots)), ranks, **settings)
     for rank, buffers in enumerate(found):

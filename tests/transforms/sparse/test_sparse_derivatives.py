@@ -37,12 +37,12 @@ def _dense(fn: Callable[..., Any], x: Any) -> np.ndarray:
     return np.block([[np.asarray(next(parts)).reshape(h, n) for n in sizes] for h in heights])
 
 
-def _layout(fn: Callable[..., Any], *args: Any, mode: Any = None) -> sparsity.Layout:
+def _layout(fn: Callable[..., Any], *args: Any, mode: Any = None) -> sparsity.Compression:
     layouts = sparsity.Layouts(lambda i, j, s: sparsity._jacobian_layout(i, j, s, mode), "test")
     return layouts.of(fn, 0, args, {})
 
 
-def _hessian_layout(fn: Callable[..., Any], *args: Any) -> sparsity.Layout:
+def _hessian_layout(fn: Callable[..., Any], *args: Any) -> sparsity.Compression:
     return sparsity.Layouts(sparsity._hessian_layout, "test").of(afx.grad(fn), 0, args, {})
 
 

@@ -33,8 +33,8 @@ from afx.compiler.native_backend.llvm.reductions import (
     is_row_reduction,
 )
 from afx.compiler.native_backend.llvm.strips import emit_indexed, emit_refusal, emit_search, emit_words
-from afx.compiler.native_backend.llvm.team import Entry, Team
-from afx.compiler.native_backend.llvm.writer import Flags, Layout, Writer
+from afx.compiler.native_backend.llvm.team import KernelEntry, Team
+from afx.compiler.native_backend.llvm.writer import Addresses, Flags, Writer
 from afx.compiler.native_backend.program.elements import Load, UfuncLoop
 from afx.compiler.native_backend.program.interface import PARTS
 from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
@@ -207,7 +207,7 @@ def _sum(w: Writer, step: UfuncCall, pointers: list[str]) -> None:
 R = TypeVar("R")
 
 
-def emit_programs(programs: Sequence[Program], layout: Layout, limits: NativeTarget = DEFAULT.native) -> str:
+def emit_programs(programs: Sequence[Program], layout: Addresses, limits: NativeTarget = DEFAULT.native) -> str:
     """Return the module of programs, whose builtin functions are called ``kernel_0`` and so on.
 
     Its first line says which of LLVM's passes it needs.
@@ -216,7 +216,7 @@ def emit_programs(programs: Sequence[Program], layout: Layout, limits: NativeTar
     blocks = Blocks(w, layout)
     for k, program in enumerate(programs):
         main = blocks.emit(program.block, "main")
-        Entry(w, layout, program).emit(f"kernel_{k}", main)
+        KernelEntry(w, layout, program).emit(f"kernel_{k}", main)
     if w.looks:
         Looks(w, blocks.flags).define()
     text = w.text()
@@ -230,7 +230,7 @@ def emit_programs(programs: Sequence[Program], layout: Layout, limits: NativeTar
 class Blocks:
     """Emitter of blocks, each a function of its parameters and its arena; equal ones are emitted once."""
 
-    def __init__(self, w: Writer, layout: Layout) -> None:
+    def __init__(self, w: Writer, layout: Addresses) -> None:
         self.w = w
         self.flags: Flags = Flags(w, layout)
         self.team: Team = Team(w, self.flags)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from afx.compiler.native_backend.llvm.loops import IS_FIRST, STATE_WORDS, STOPPED, TEAM, THREAD, Looks
-from afx.compiler.native_backend.llvm.writer import Flags, Layout, Writer
+from afx.compiler.native_backend.llvm.writer import Addresses, Flags, Writer
 from afx.compiler.native_backend.program.interface import PARTS, Param
 from afx.compiler.native_backend.program.steps import Program
 
@@ -219,10 +219,10 @@ class Team:
 CONTIGUOUS, ALIGNED = 1, 0x100  # NumPy's flags of arrays
 
 
-class Entry:
+class KernelEntry:
     """Emitter of the builtin function."""
 
-    def __init__(self, w: Writer, layout: Layout, program: Program) -> None:
+    def __init__(self, w: Writer, layout: Addresses, program: Program) -> None:
         self.w = w
         self.layout = layout
         self.program = program

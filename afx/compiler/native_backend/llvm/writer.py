@@ -295,7 +295,7 @@ def compare_strictly(w: Writer, predicate: str, kind: str, xs: Sequence[str]) ->
 
 
 @attrs.frozen
-class Layout:
+class Addresses:
     """Where CPython and NumPy keep what the builtin function reads, and the processor its floating-point flags.
 
     Where all flags are 0, none is read.
@@ -323,7 +323,7 @@ FLUSH_X86, FLUSH_ARM = 0x8040, 1 << 24  # the bits of MXCSR, and of FPCR, that f
 class Flags:
     """Emitter of what reads and clears the flags of floating-point errors."""
 
-    def __init__(self, w: Writer, layout: Layout) -> None:
+    def __init__(self, w: Writer, layout: Addresses) -> None:
         self.w = w
         self.layout = layout
         self.all: int = layout.divide | layout.over | layout.invalid

@@ -49,7 +49,7 @@ class NumpyPlan(Protocol):
 
 
 @attrs.define(eq=False, slots=False)
-class Job:
+class CodeJob:
     """A plan of which machine code shall be made.
 
     Attributes:

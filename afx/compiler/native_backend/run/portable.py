@@ -15,7 +15,7 @@ import numpy as np
 from afx.compiler.native_backend.llvm.writer import FACTORIZATION, INDEX
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import lower_schedule
-from afx.compiler.native_backend.run.job import Job, NumpyPlan
+from afx.compiler.native_backend.run.job import CodeJob, NumpyPlan
 from afx.compiler.native_backend.service.code_cache import get_code, put_code
 from afx.compiler.native_backend.service.helper import code_folder
 from afx.compiler.native_backend.standalone.emit import (
@@ -36,7 +36,7 @@ class Portable:
 
     reason = ""
 
-    def __init__(self, job: Job, graph: Graph) -> None:
+    def __init__(self, job: CodeJob, graph: Graph) -> None:
         self._job = job
         self._graph = graph
         self._lock = threading.Lock()

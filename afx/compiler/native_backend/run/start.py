@@ -14,9 +14,9 @@ from typing import Any
 
 import attrs
 
-from afx.compiler.native_backend.llvm.writer import Layout
+from afx.compiler.native_backend.llvm.writer import Addresses
 from afx.compiler.native_backend.lowering.products import products_digest
-from afx.compiler.native_backend.run.job import Job, Kernels, NumpyPlan, Run
+from afx.compiler.native_backend.run.job import CodeJob, Kernels, NumpyPlan, Run
 from afx.compiler.native_backend.run.run import MixedRunner, Runner
 from afx.compiler.native_backend.service import code_cache
 from afx.compiler.native_backend.service.code_cache import Done, Kept, Made, describe, find_kept, key_of_description
@@ -40,7 +40,7 @@ def load() -> None:
         load_linker()
 
 
-def start(job: Job, arrive: Done) -> str:
+def start(job: CodeJob, arrive: Done) -> str:
     """Have the machine code of a plan made, which arrives later; return why it cannot be, else an empty text.
 
     Where the caller waits for it, or the other process is about to import afx, it is lowered here, in less time.
@@ -70,7 +70,7 @@ def start(job: Job, arrive: Done) -> str:
     return ""
 
 
-def look(job: Job, trusts: bool) -> Kept | None:
+def look(job: CodeJob, trusts: bool) -> Kept | None:
     """Return what an earlier process kept of a plan; where its verdict is trusted, that NumPy's calls were faster too."""
     where, folder = _place(job.schedule), code_folder()
     if where is None or not folder:
@@ -82,7 +82,7 @@ def look(job: Job, trusts: bool) -> Kept | None:
     return find_kept(job.key, folder, trusts)
 
 
-def _place(schedule: Schedule) -> Layout | None:
+def _place(schedule: Schedule) -> Addresses | None:
     """Return where things are kept here, with BLAS's orders of sums where code depends on them."""
     where = layout()
     if where is None or not any(map(_is_product, schedule.at_any_depth())):
@@ -95,7 +95,7 @@ def _is_product(instruction: Instruction) -> bool:
     return isinstance(instruction, Call) and bool({instruction.method, instruction.ufunc} & PRODUCTS)
 
 
-def keep_verdict(job: Job, is_faster: bool) -> None:
+def keep_verdict(job: CodeJob, is_faster: bool) -> None:
     """Keep what a trial came to for later processes."""
     code_cache.keep_verdict(job.key, code_folder(), job.schedule, is_faster, _submit)
 
@@ -104,7 +104,7 @@ def _submit(call: tuple[Any, ...]) -> None:
     service.submit(call, None, LAST)
 
 
-def link(job: Job, made: Made | bytes) -> Kernels:
+def link(job: CodeJob, made: Made | bytes) -> Kernels:
     """Link the kernels that were made, with BLAS held to one thread where it is called."""
     mixed, pieces, image = _unpack(made)
     kernels = link_kernels([face for face, _ in pieces], image)
@@ -125,7 +125,7 @@ def _unpack(made: Made | bytes) -> Made:
     return pickle.loads(made) if isinstance(made, bytes) else made
 
 
-def _held(run: Run, job: Job) -> Run:
+def _held(run: Run, job: CodeJob) -> Run:
     (policy,) = job.policy
 
     def within(values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:

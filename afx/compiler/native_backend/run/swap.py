@@ -37,7 +37,7 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from afx.compiler.native_backend.run.job import Job, Kernels, NumpyPlan, Run
+from afx.compiler.native_backend.run.job import CodeJob, Kernels, NumpyPlan, Run
 from afx.compiler.native_backend.run.trial import Trial
 from afx.compiler.native_backend.service.helper import FASTER_BY_NUMPY, NOT_INSTALLED, REFUSED, code_folder, log, warn
 from afx.compiler.report import PlanStatus
@@ -54,7 +54,7 @@ AWAITED = "it is compiled before its first call"
 # --- Machine code of one plan
 
 
-class Plan(NumpyPlan, Protocol):
+class CompiledPlan(NumpyPlan, Protocol):
     """A plan with machine code: states know theirs by it alone, so that a plan that is dropped frees all of it at once."""
 
     @property
@@ -67,7 +67,7 @@ class State(Protocol):
     """Who answers the next call, and why."""
 
     @property
-    def run(self) -> Callable[[Sequence[Any], Plan], list[Any] | None]:
+    def run(self) -> Callable[[Sequence[Any], CompiledPlan], list[Any] | None]:
         """``run(values, plan)`` gives results, or None where NumPy's plan shall run."""
         ...
 
@@ -87,7 +87,7 @@ class NativeCode:
         refusals: calls that a kernel left to NumPy's plan.
     """
 
-    def __init__(self, job: Job, graph: Graph | None = None) -> None:
+    def __init__(self, job: CodeJob, graph: Graph | None = None) -> None:
         """Take the graph of a plan whose bits are portable: its code runs from the first call on."""
         self.job = job
         self.state: State = Waiting(job) if graph is None else _load_portable()(job, graph)
@@ -203,14 +203,14 @@ class Waiting:
 
     __slots__ = ("_has_begun", "_has_looked", "_seconds", "_trusts", "reason")
 
-    def __init__(self, job: Job, *, trusts: bool = True) -> None:
+    def __init__(self, job: CodeJob, *, trusts: bool = True) -> None:
         """Take whether what earlier processes found is believed: that NumPy's calls were faster."""
         self.reason: str = AWAITED if job.is_awaited else SHORT
         self._trusts = trusts
         self._has_begun = self._has_looked = False
         self._seconds = 0.0
 
-    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+    def run(self, values: Sequence[Any], plan: CompiledPlan) -> list[Any] | None:
         """Run NumPy's plan and ask for machine code once that has taken some time; wait for it where it is awaited."""
         code = plan.code
         if code.job.is_awaited:
@@ -283,7 +283,7 @@ class Compiling:
         self._arrived = made, reason
         self.ready.set()
 
-    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+    def run(self, values: Sequence[Any], plan: CompiledPlan) -> list[Any] | None:
         """Link what has arrived, unless another thread does, and run it; else NumPy's plan."""
         code = plan.code
         if code.job.is_awaited:
@@ -330,7 +330,7 @@ def leave_room() -> None:
         _slept[0] = time.perf_counter()
 
 
-def _link(job: Job, made: Any, reason: str, *, is_tried: bool = False) -> State:
+def _link(job: CodeJob, made: Any, reason: str, *, is_tried: bool = False) -> State:
     """Link what was made: it stays where it was tried before, or has bits of its own."""
     if made is None:
         return Refused(reason)
@@ -353,11 +353,11 @@ class OnTrial:
     __slots__ = ("_trial", "kernels")
     reason = "the kernel and NumPy's calls are timed by turns"
 
-    def __init__(self, job: Job, kernels: Kernels) -> None:
+    def __init__(self, job: CodeJob, kernels: Kernels) -> None:
         self.kernels: Kernels = kernels
         self._trial = Trial(kernels.run, job.target.native)
 
-    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+    def run(self, values: Sequence[Any], plan: CompiledPlan) -> list[Any] | None:
         """Run one of both."""
         results, is_faster = self._trial.run(values, plan)
         if is_faster is not None:
@@ -397,7 +397,7 @@ class Faltering:
         """Why they may not stay."""
         return self.state.reason
 
-    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+    def run(self, values: Sequence[Any], plan: CompiledPlan) -> list[Any] | None:
         """Run them."""
         results, code = self.state.run(values, plan), plan.code
         if results is not None and code.state is self:
@@ -413,7 +413,7 @@ class Refused:
     def __init__(self, reason: str) -> None:
         self.reason: str = reason
 
-    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+    def run(self, values: Sequence[Any], plan: CompiledPlan) -> list[Any] | None:
         """Leave a call to NumPy's plan."""
         return plan.run_numpy(*values)
 
@@ -423,12 +423,12 @@ class Doubted(Refused):
 
     __slots__ = ("end", "kernels")
 
-    def __init__(self, job: Job, kernels: Kernels) -> None:
+    def __init__(self, job: CodeJob, kernels: Kernels) -> None:
         super().__init__(FASTER_BY_NUMPY)
         self.kernels: Kernels = kernels
         self.end: float = time.perf_counter() + job.target.native.trial_again_seconds
 
-    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+    def run(self, values: Sequence[Any], plan: CompiledPlan) -> list[Any] | None:
         """Run NumPy's plan, or another trial."""
         code = plan.code
         if time.perf_counter() < self.end or code.state is not self:
@@ -445,7 +445,7 @@ class Trusted(Refused):
     def __init__(self) -> None:
         super().__init__(FASTER_BY_NUMPY)
 
-    def run(self, values: Sequence[Any], plan: Plan) -> list[Any] | None:
+    def run(self, values: Sequence[Any], plan: CompiledPlan) -> list[Any] | None:
         """Run NumPy's plan; after a long call, the next one waits for machine code as the first one did."""
         start = time.perf_counter()
         results = plan.run_numpy(*values)
@@ -508,7 +508,7 @@ def _start_compiler() -> None:
     service.start()
 
 
-def _preload(job: Job) -> None:
+def _preload(job: CodeJob) -> None:
     """Let the compiling process import what lowers schedules, where it will lower this one: imports delay LLVM there."""
     if job.is_slow or not is_installed():
         return
@@ -546,10 +546,10 @@ def native_code(
 ) -> NativeCode | None:
     """Return the machine code of a plan, still to be made; None where the target wants none or the extra is missing."""
     if target.backend == "portable":
-        return NativeCode(Job(schedule, target, policy, idle), graph)
+        return NativeCode(CodeJob(schedule, target, policy, idle), graph)
     if target.backend == "numpy" or not schedule.instructions or not is_installed():
         return None
-    return NativeCode(Job(schedule, target, policy, idle, flushes=flushes))
+    return NativeCode(CodeJob(schedule, target, policy, idle, flushes=flushes))
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from afx.compiler.native_backend.llvm.emit import emit_programs
-from afx.compiler.native_backend.llvm.writer import Layout
+from afx.compiler.native_backend.llvm.writer import Addresses
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_plan, lower_schedule
 from afx.compiler.native_backend.program.steps import Program
@@ -21,7 +21,7 @@ from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import Target
 
 
-def compile_here(schedule: Schedule, target: Target, where: Layout, key: str, done: Done) -> None:
+def compile_here(schedule: Schedule, target: Target, where: Addresses, key: str, done: Done) -> None:
     """Lower a schedule within this process; the other one needs nothing but LLVM for the rest."""
     try:
         unit = make_unit(schedule, target, where)

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from afx.compiler.native_backend.llvm.writer import Layout
+from afx.compiler.native_backend.llvm.writer import Addresses
 from afx.compiler.native_backend.program.interface import Interface
 from afx.compiler.native_backend.service.child import ADDRESSES, load_llvm
 from afx.compiler.native_backend.service.image import Image
@@ -248,7 +248,7 @@ class Kept:
     is_tried: bool
 
 
-def describe(schedule: Schedule, where: Layout) -> bytes:
+def describe(schedule: Schedule, where: Addresses) -> bytes:
     """Return a schedule as another process takes it, and the same program gives it in each run.
 
     Raises:
@@ -257,7 +257,7 @@ def describe(schedule: Schedule, where: Layout) -> bytes:
     return pickle.dumps((schedule, where), protocol=5)
 
 
-def key_of_schedule(schedule: Schedule, target: Target, where: Layout) -> str:
+def key_of_schedule(schedule: Schedule, target: Target, where: Addresses) -> str:
     """Return the name under which kernels of a schedule are kept, an empty text where it holds what has none."""
     try:
         return key_of_description(describe(schedule, where), target)

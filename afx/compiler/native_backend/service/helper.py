@@ -91,7 +91,7 @@ def _cache_home() -> Path:
 T = TypeVar("T")
 
 
-class Worker(Generic[T]):
+class RankedWorker(Generic[T]):
     """A thread, started with its first task, and the tasks that wait for it.
 
     Attributes:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from afx.compiler.native_backend.llvm.writer import Layout
+from afx.compiler.native_backend.llvm.writer import Addresses
 from afx.compiler.native_backend.program.elements import UfuncLoop
 from afx.compiler.native_backend.program.interface import Interface
 from afx.compiler.native_backend.service.child import load_llvm
@@ -75,7 +75,7 @@ class _ArrayHead(ctypes.Structure):
 
 
 @functools.cache
-def layout() -> Layout | None:
+def layout() -> Addresses | None:
     """Return where CPython and NumPy keep things here, None where that is not what machine code is made for."""
     if (
         sys.platform == "win32"
@@ -93,9 +93,9 @@ def layout() -> Layout | None:
     if (*same, dtype) != (id(np.ndarray), x.ctypes.data, 2, id(x.dtype), 0x501, b"ff=") or array.shape[1] != 5:
         return None
     if platform.machine().lower() in ("x86_64", "amd64"):
-        return Layout(head, True, 4, 8, 1)
+        return Addresses(head, True, 4, 8, 1)
     if platform.machine().lower() in ("aarch64", "arm64") and hasattr(_process(), "fetestexcept"):
-        return Layout(head, False, 2, 4, 1)
+        return Addresses(head, False, 2, 4, 1)
     return None
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from afx.compiler.native_backend.service.child import encode, llvm_is_idle, main, receive
-from afx.compiler.native_backend.service.helper import Worker, warn
+from afx.compiler.native_backend.service.helper import RankedWorker, warn
 from afx.compiler.target import DEFAULT, current
 
 # --- Compiler jobs: functions that the compiling process takes by name, so that what they need is loaded there alone
@@ -169,8 +169,8 @@ class CompileService:
         self._ends = 0  # of children over their work since the last answer
         self.broken: str = ""  # why nothing is compiled any longer
 
-    def _new_worker(self) -> Worker[Job]:
-        return Worker("afx native compiler", self._do)
+    def _new_worker(self) -> RankedWorker[Job]:
+        return RankedWorker("afx native compiler", self._do)
 
     def start(self) -> None:
         """Start the child, in some milliseconds, as a job will come."""

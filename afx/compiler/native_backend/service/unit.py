@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.llvm.emit import emit_programs
-from afx.compiler.native_backend.llvm.writer import Layout
+from afx.compiler.native_backend.llvm.writer import Addresses
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import Lowered, lower_plan
 from afx.compiler.native_backend.lowering.products import products_digest
@@ -22,7 +22,7 @@ Unit: TypeAlias = "tuple[Schedule | None, tuple[Lowered, ...], str]"
 """A schedule that calls kernels, None where one is the whole; their programs; the module's text."""
 
 
-def make_unit(schedule: Schedule, target: Target, layout: Layout) -> Unit:
+def make_unit(schedule: Schedule, target: Target, layout: Addresses) -> Unit:
     """Return the unit of a schedule.
 
     Args:
@@ -43,7 +43,7 @@ def make_unit(schedule: Schedule, target: Target, layout: Layout) -> Unit:
     return mixed, pieces, text
 
 
-def make_kernels(schedule: Schedule, target: Target, layout: Layout, folder: str = "", key: str = "") -> Made:
+def make_kernels(schedule: Schedule, target: Target, layout: Addresses, folder: str = "", key: str = "") -> Made:
     """Return the kernels of a schedule, and keep them, and their code, in a folder where one is named.
 
     Args:

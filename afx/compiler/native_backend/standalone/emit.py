@@ -14,7 +14,7 @@ import numpy as np
 
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.emit import Blocks
-from afx.compiler.native_backend.llvm.writer import FLUSH_ARM, FLUSH_X86, Flags, Layout, Writer
+from afx.compiler.native_backend.llvm.writer import FLUSH_ARM, FLUSH_X86, Addresses, Flags, Writer
 from afx.compiler.native_backend.lowering.lower import explain_schedule, standalone_target
 from afx.compiler.native_backend.program.leaves import Nest
 from afx.compiler.native_backend.program.steps import Block, Program
@@ -74,7 +74,7 @@ def load_function(code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, int
 # --- Standalone modules: native programs as LLVM IR with one function of C, whose symbols are their own or those of
 # libm
 
-NO_FLAGS = Layout(0, False, 0, 0, 0)
+NO_FLAGS = Addresses(0, False, 0, 0, 0)
 ALIGNMENT = 64
 
 
@@ -239,7 +239,7 @@ def _settle_nan(w: Writer, pointer: str, dtype: np.dtype[Any], count: int) -> No
 
 def _call_flushed(w: Writer, args: str, *, is_x86: bool) -> None:
     """Call the function with the control register set, and set that back."""
-    flags = Flags(w, Layout(0, is_x86, 0, 0, 0))
+    flags = Flags(w, Addresses(0, is_x86, 0, 0, 0))
     before = flags.mode()
     flags.set_mode(str(FLUSH_X86 if is_x86 else FLUSH_ARM))
     status = w.let(f"call i32 @as.flushed({args})")

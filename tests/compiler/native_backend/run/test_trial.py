@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from afx.compiler.native_backend.run import trial
-from afx.compiler.native_backend.run.job import Job, Kernels
+from afx.compiler.native_backend.run.job import CodeJob, Kernels
 from afx.compiler.native_backend.run.swap import Doubted, Linked, NativeCode, OnTrial, Refused, Trusted, Waiting
 from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import DEFAULT, Target, current, use_target
@@ -36,7 +36,7 @@ class Plan:
     flushes = False
 
     def __init__(self) -> None:
-        self.code = NativeCode(Job(Schedule((), (), (), ()), Target(), (), IdleBuffers(0, 1)))
+        self.code = NativeCode(CodeJob(Schedule((), (), (), ()), Target(), (), IdleBuffers(0, 1)))
 
     def run_numpy(self, *_: Any) -> list[Any]:
         """Return what tells that it ran."""
