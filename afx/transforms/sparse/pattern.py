@@ -39,6 +39,13 @@ def _compare(words: Words, starts: Ints, members: Ints) -> tuple[Words, Ints, An
     return hashes, order, np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))
 
 
+def _search(ordered: Words, words: Words) -> Ints:
+    """Return where words stand, or would, among ordered ones."""
+    array: Any = ordered
+    places: Ints = array.searchsorted(words)
+    return places
+
+
 class Sets:
     """The sets of a graph's patterns; the first ones are those of one input each.
 
@@ -68,7 +75,7 @@ class Sets:
         """Return the numbers of sets that are no empty ones; those that are new are added."""
         hashes, order, is_first = _compare(self._words, starts[:-1], members)
         firsts = order[is_first]  # one of each of the new sets that are equal
-        places = np.minimum(np.searchsorted(self._sorted, hashes[0, firsts]), len(self._sorted) - 1)
+        places = np.minimum(_search(self._sorted, hashes[0, firsts]), len(self._sorted) - 1)
         known = self._order[places]
         is_new = (self._hashes[:, known] != hashes[:, firsts]).any(axis=0)
         fresh = firsts[is_new]
@@ -76,7 +83,7 @@ class Sets:
         ids = np.empty(len(order), np.int64)
         ids[order] = numbers[np.cumsum(is_first) - 1]
         counts, places = _spread(starts, fresh)
-        above = np.searchsorted(self._sorted, hashes[0, fresh])
+        above = _search(self._sorted, hashes[0, fresh])
         self._sorted = np.insert(self._sorted, above, hashes[0, fresh])
         self._order = np.insert(self._order, above, numbers[is_new])
         self._hashes = np.concatenate([self._hashes, hashes[:, fresh]], axis=1)

@@ -211,7 +211,7 @@ def _entries(graph: Graph, count: int) -> tuple[Ints, Ints, tuple[int, int]]:
 
 def _jacobian_layout(rows: Ints, columns: Ints, shape: tuple[int, int], mode: Mode | None) -> Compression:
     """Return the layout with the fewest derivatives; no mode is tried that cannot have fewer than the other one."""
-    sides = {"forward": (rows, columns, shape), "reverse": (columns, rows, shape[::-1])}
+    sides = {"forward": (rows, columns, shape), "reverse": (columns, rows, (shape[1], shape[0]))}
     tried = {name: side for name, side in sides.items() if mode in (None, name)}
     at_least = {name: _fewest(lines, sizes, mode is None) for name, (lines, _, sizes) in tried.items()}
     best = min(tried, key=lambda name: at_least[name])
