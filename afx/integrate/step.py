@@ -278,6 +278,7 @@ class OdeSolution(Generic[T]):
         index = clip(searchsorted(begins, stop_gradient(flat), side="right") - 1, 0, None)
 
         def state(k: Array, time: Array) -> T:
+            """Return the state at a time within the k-th step, by its dense output; nan outside of all."""
             since, margin = time - trail.begins[k], 1e-9 * trail.lengths[k]
             outside = (since < -margin) | (time - end > margin)
             s = since / where(count > 0, trail.lengths[k], 1.0)

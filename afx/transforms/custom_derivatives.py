@@ -367,6 +367,7 @@ def custom_jvp(
     name = f"custom_jvp of {name_of(fn)}"
 
     def run(*args: Any) -> R:
+        """Record the rule on a plain tape, where one is open; else make an equation that holds it."""
         result: R
         tape = plain_tape(args)
         if tape is not None:

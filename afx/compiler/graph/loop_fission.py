@@ -1,7 +1,10 @@
 """Loop fission: functions that no step of a scan waits for run on all rows at once, before or behind it.
 
 A function of NumPy's library, such as ``log``, costs a call in each step; over all rows it is one call of vectors. What
-depends on rows alone is computed before the loop, what no later step reads is computed behind it, from stacked rows.
+depends on rows alone is computed before the loop, what no later step reads is computed behind it, from stacked rows::
+
+    for t: c = c + log(x[t]); y[t] = exp(c)    ->    l = log(x); for t: c = c + l[t], s[t] = c; y = exp(s)
+
 It serves scans of volatilities (GARCH) and of epidemics, which take 1.2 to 1.3 times as long without.
 """
 

@@ -450,6 +450,7 @@ def meet(p: Primitive, xs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _convert_to_met(x: Any, dtype: DType | None, promotes: bool) -> Any:
+    """Return an operand in the dtype that operands meet: weak arrays, and integers where floats are promoted to it."""
     if x.__class__ is WeakArray:
         return wrap(x._value if dtype is None else x.in_dtype(takes(x.aval, dtype)))
     if promotes and dtype is not None and dtype.kind in "fc" and x.__class__ not in WEAK and x.dtype.kind in "iu":

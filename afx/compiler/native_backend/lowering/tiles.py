@@ -23,7 +23,16 @@ from afx.compiler.target import NativeTarget
 # Steps on the same rows run together wherever they stand, as far as nothing else comes between them. Loops over
 # neighbouring rows, stencils, are tiled with overlaps: a tile computes some rows of the last loop, and of each loop
 # before it these and the neighbours that are read there; rows at the edge of two tiles are computed twice, to the
-# same bits.
+# same bits::
+#
+#     for i in 0 .. n: a[i] = f(x[i])
+#     for i in 1 .. n - 1: b[i] = g(a[i - 1], a[i + 1])
+#
+# becomes, in tiles of 64 rows and with an a of 66 rows in the arena::
+#
+#     for t in tiles:
+#         for i in 64 t .. 64 t + 66: a[i - 64 t] = f(x[i])
+#         for i in 64 t + 1 .. 64 t + 65: b[i] = g(a[i - 64 t - 1], a[i - 64 t + 1])
 
 
 @attrs.frozen
@@ -321,6 +330,14 @@ def _even_part(rows: int, most: int) -> int:
 
 # --- Short rows: loop nests that call NumPy's loops, cut where the calls stand, so that each is one call over all
 # elements
+#
+#     for i, j in n × 3: z[i, j] = np.power(x[i, j] + 1, y[j]) * 2      # n calls of three elements
+#
+# becomes::
+#
+#     for i, j in n × 3: t[i, j], u[i, j] = x[i, j] + 1, y[j]           # operands of calls are dense
+#     np.power(t, u, out=v)                                             # one call
+#     for i, j in n × 3: z[i, j] = v[i, j] * 2
 
 
 def has_short_calls(nest: Nest, limits: NativeTarget) -> bool:
@@ -361,6 +378,7 @@ class _Cut:
                     self._note(arg, k)
 
     def _note(self, arg: int, user: int) -> None:
+        """Note that a value is stored, where another level than its own reads it, or a call that takes dense memory."""
         value, level = self.nest.values[arg], self.levels[user]
         if isinstance(value, Op) and self.levels[arg] < level:
             self._later[arg] = self.levels[arg]
@@ -423,7 +441,16 @@ class _Cut:
 #
 # A nest over many elements is cut along its first axis into as many parts, whatever the number of threads. A phase
 # holds steps of which none reads or writes what a part of another one writes elsewhere; phases run one after the
-# other.
+# other::
+#
+#     for i in n: a[i] = f(x[i])
+#     for i in n: b[i] = g(a[i])
+#     for i in n: c[i] = a[n - 1 - i]
+#
+# becomes two phases, as the last loop reads what other parts write::
+#
+#     for p in parts, shared: for i in part p: a[i] = f(x[i]); for i in part p: b[i] = g(a[i])
+#     for p in parts, shared: for i in part p: c[i] = a[n - 1 - i]
 
 
 @attrs.frozen
