@@ -612,8 +612,8 @@ def test_an_allowed_class_is_found_where_it_is_today() -> None:
     """A class that a file names by a module of an earlier version is looked for in its family, once that is allowed."""
     rule = optim.scale_by_yogi()
     kind = type(rule)
-    earlier = io.naming.Names(("afx.optim",))
+    earlier = io.naming.AllowedNames(("afx.optim",))
     assert earlier.find("afx.optim.rules.amsgrad:ScaleByYogi", "class") is kind
-    assert io.naming.Names((kind,)).find("afx.optim.rules.amsgrad:ScaleByYogi", "class") is kind
+    assert io.naming.AllowedNames((kind,)).find("afx.optim.rules.amsgrad:ScaleByYogi", "class") is kind
     with pytest.raises(FileFormatError):
-        io.naming.Names(()).find("afx.optim.rules.amsgrad:ScaleByYogi", "class")
+        io.naming.AllowedNames(()).find("afx.optim.rules.amsgrad:ScaleByYogi", "class")

@@ -223,7 +223,7 @@ class Waiting:
         start = time.perf_counter()
         results = plan.run_numpy(*values)
         code.job.last_seconds = time.perf_counter() - start
-        if not self._seconds:
+        if not (self._seconds or _preloaded):
             _preload(code.job)
         self._seconds += code.job.last_seconds
         if self._seconds >= code.job.target.native.compile_min_seconds:
@@ -508,10 +508,14 @@ def _start_compiler() -> None:
     service.start()
 
 
+_preloaded: list[bool] = []  # not empty once that was asked for
+
+
 def _preload(job: CodeJob) -> None:
     """Let the compiling process import what lowers schedules, where it will lower this one: imports delay LLVM there."""
     if job.is_slow or not is_installed():
         return
+    _preloaded.append(True)
     with contextlib.suppress(Exception), between_forks():  # what is wrong with it is the first plan's to meet
         from afx.compiler.native_backend.service.process import service
 
