@@ -316,13 +316,6 @@ def test_thresholds_of_the_compiler_stand_in_target() -> None:
     assert {name: own - facts for name, own in found.items() if own - facts} == BOUNDS
 
 
-def test_the_compiler_names_no_op() -> None:
-    """The compiler asks an op's record for its role and its forms, and never for its name; two casts have one role."""
-    naming = re.compile(r'\blookup\(f?"|\.op (?:[=!]=|in|not in) |\.primitive\.name (?:[=!]=|in|not in) ')
-    files = [path for path in (PACKAGE / "compiler").rglob("*.py") if naming.search(path.read_text(encoding="utf-8"))]
-    assert [path.name for path in files] == ["strengthen.py"]
-
-
 def test_ops_import_what_they_call() -> None:
     """Ops find each other by imports, which the test of circles sees, and never through the table of functions."""
     wrong = [

@@ -112,6 +112,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "deg2rad": lambda x: x * load_sympy().pi / 180,
     "exp2": lambda x: 2**x,
     "expm1": lambda x: load_sympy().exp(x) - 1,
+    "isnan": lambda x: load_sympy().Ne(x, x),
     "log10": lambda x: load_sympy().log(x, 10),
     "log1p": lambda x: load_sympy().log(1 + x),
     "log2": lambda x: load_sympy().log(x, 2),
@@ -130,7 +131,6 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "multiply": operator.mul,
     "pow": lambda x, y: x**y,
     "subtract": operator.sub,
-    "xlogy": lambda x, y: x * load_sympy().log(y),
 }
 LOGICAL = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_invert": "Not"}
 

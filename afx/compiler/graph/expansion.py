@@ -24,7 +24,7 @@ from afx.core.tracing.traces import GraphTrace
 
 F: Any = FUNCTIONS
 # what machine code without NumPy has no loop for, and what it computes in parts or in singles
-STANDALONE = frozenset({"entr", "gammasgn", "kl_div", "logit", "reciprocal", "rel_entr", "xlog1py", "xlogy", *FAMILIES})
+STANDALONE = frozenset({"gammasgn", "kl_div", "reciprocal", "rel_entr", *FAMILIES})
 # roles of what moves numbers of any dtype
 MOVES = frozenset(
     {"broadcast", "concat", "embed", "gather", "permute", "reshape", "select", "set_part", "slice", "stack"}

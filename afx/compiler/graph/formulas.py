@@ -132,11 +132,6 @@ def _atanh(x: Any) -> Any:
     return F.where(x == 0, x, F.sign(x) * F.log1p(2.0 * size / (1.0 - size)) * 0.5)
 
 
-def _sinc(x: Any) -> Any:
-    angle = F.where(x == 0, 1.0, x) * math.pi
-    return F.where(x == 0, 1.0, F.sin(angle) / angle)
-
-
 # -- error functions, in doubles --
 # (1 + 2 x) exp(x²) erfc(x) of x >= 0 in t = (x - 2) / (x + 2), by interpolation at Chebyshev's points
 # (the form of Shepherd & Laframboise 1981); relative error 4e-15
@@ -463,10 +458,6 @@ def _bessel(is_scaled: bool) -> Callable[..., Any]:
 
 
 # -- products with logarithms --
-def _times_log(x: Any, y: Any, log: Any) -> Any:
-    return F.where((x == 0.0) & ~F.isnan(y), x, x * log)
-
-
 def _divergence(x: Any, y: Any, at_zero: Any, rest: Any) -> Any:
     """Return x log(x / y) and a rest, another value where x is 0, and inf where one is negative or y alone is 0."""
     ratio = x / y
@@ -493,7 +484,6 @@ UNARY: dict[str, Unary] = {
     "cosh": _cosh,
     "deg2rad": lambda x: x * (math.pi / 180.0),
     "digamma": _in_doubles(_digamma),
-    "entr": lambda x: F.where(x == 0.0, x, F.where(x < 0.0, -math.inf, -(x * F.log(x)))),
     "erf": _in_doubles(_erf),
     "erfc": _in_doubles(_erfc),
     "erfcinv": _in_doubles(_erfcinv),
@@ -511,7 +501,6 @@ UNARY: dict[str, Unary] = {
     "log1p": _log1p,
     "log2": lambda x: F.log(x) / LOG_2,
     "log_ndtr": _in_doubles(_log_ndtr),
-    "logit": lambda x: F.log(x) - F.log1p(-x),
     "ndtr": _in_doubles(lambda x: _far_erfc(x / -ROOT_2) * 0.5),
     "ndtri": _in_doubles(_ndtri),
     "ndtri_exp": _in_doubles(_ndtri_exp),
@@ -520,7 +509,6 @@ UNARY: dict[str, Unary] = {
     "reciprocal": lambda x: 1 / x,
     "rgamma": _in_doubles(_rgamma),
     "signbit": _signbit,
-    "sinc": _sinc,
     "sinh": _sinh,
     "square": lambda x: x * x,
     "tan": lambda x: F.sin(x) / F.cos(x),
@@ -538,8 +526,6 @@ BINARY: dict[str, Binary] = {
     "logaddexp2": _logaddexp2,
     "rel_entr": lambda x, y: _divergence(x, y, F.where(F.isnan(y), y, 0.0), 0.0),
     "remainder": _remainder,
-    "xlog1py": lambda x, y: _times_log(x, y, F.log1p(y)),
-    "xlogy": lambda x, y: _times_log(x, y, F.log(y)),
 }
 FAMILIES: dict[str, Callable[..., Any]] = {
     "iv": _bessel(is_scaled=False),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.primitive import Primitive, record
+from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, unary
@@ -307,5 +307,5 @@ def _sinc_slope(z: Array, x: Array) -> Array:
 
 
 sinc_p: Primitive = unary(
-    "sinc", _sinc_run, _sinc_slope, kinds="f", promotes_to_float=True, finite_partials=True, native=record(_sinc_run)
+    "sinc", _sinc_run, _sinc_slope, kinds="f", promotes_to_float=True, finite_partials=True, traceable=True
 )

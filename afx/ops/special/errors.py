@@ -316,6 +316,7 @@ logit_p: Primitive = unary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.1, 0.9),
+    traceable=True,
 )
 
 
@@ -344,7 +345,13 @@ def _xlogy_by_y(_z: Array, x: Array, y: Array) -> Array:
 
 
 xlogy_p: Primitive = binary(
-    "xlogy", ignore_fp_errors(_xlogy), (_xlogy_by_x, _xlogy_by_y), kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
+    "xlogy",
+    ignore_fp_errors(_xlogy),
+    (_xlogy_by_x, _xlogy_by_y),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.1, 4.0),
+    traceable=True,
 )
 
 
@@ -379,6 +386,7 @@ xlog1py_p: Primitive = binary(
     kinds="f",
     promotes_to_float=True,
     domain=(-0.5, 4.0),
+    traceable=True,
 )
 
 
@@ -403,7 +411,13 @@ def _entr_slope(_z: Array, x: Array) -> Array:
 
 
 entr_p: Primitive = unary(
-    "entr", ignore_fp_errors(_entr), _entr_slope, kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
+    "entr",
+    ignore_fp_errors(_entr),
+    _entr_slope,
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.1, 4.0),
+    traceable=True,
 )
 
 
