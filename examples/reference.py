@@ -18,9 +18,13 @@ from types import ModuleType
 from typing import Any
 
 import afx
+from examples.derivative_page import derivative_page
 from examples.reference_pages import PAGE, groups_of_names, teach, texts_of_values
 
 __all__ = ["main", "public_modules", "write"]
+
+
+DERIVATIVES = "The rules of every operation, as they stand in the code: [derivatives](derivatives.html)."
 
 
 def public_modules() -> list[str]:
@@ -55,7 +59,7 @@ def _write(pdoc: Any, modules: Sequence[str], folder: Path) -> None:
     texts = {module: module.__doc__ for module in map(importlib.import_module, modules)}
     for module, text in texts.items():
         parts = inspect.cleandoc(text or ""), groups_of_names(module), texts_of_values(module)
-        module.__doc__ = "\n\n".join(parts)
+        module.__doc__ = "\n\n".join((*parts, DERIVATIVES) if module is afx else parts)
     selected = [*modules, *(f"!{name}" for name in hidden(modules))]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module="pdoc")  # annotations for type checkers alone
@@ -64,6 +68,7 @@ def _write(pdoc: Any, modules: Sequence[str], folder: Path) -> None:
         module.__doc__ = text
     for page in folder.rglob("*.html"):
         page.write_text(mend_links(page.read_text(encoding="utf-8")), encoding="utf-8")
+    (folder / "derivatives.html").write_text(derivative_page(), encoding="utf-8")
 
 
 def mend_links(html: str) -> str:

@@ -5,9 +5,12 @@ import re
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
+from afx.core.primitive import primitives
 from examples import reference
+from examples.derivative_page import rules_of
 from tests.markdown import can_be_had
 from tests.test_docstrings import PUBLIC
 
@@ -90,3 +93,15 @@ def test_links_to_inherited_members_lead_to_the_class() -> None:
     """A link without a place goes up to the next name that has one."""
     html = '<a href="#Cat.purr"></a><a href="#Cat"></a><section id="Cat">'
     assert reference.mend_links(html) == '<a href="#Cat"></a><a href="#Cat"></a><section id="Cat">'
+
+
+def test_every_derivative_is_on_its_page(folder: Path) -> None:
+    """The page of derivatives shows rules of each operation that has some, in the words of its file."""
+    page = (folder / "derivatives.html").read_text(encoding="utf-8")
+    rules = {p.name: rules_of(p) for p in primitives()}
+    assert [
+        p.name for p in primitives() if bool(rules[p.name]) != p.is_differentiable or f'id="{p.name}"' not in page
+    ] == []
+    others = {rule for name in rules for rule in rules[name] if not rule.startswith(("lambda ", "def "))}
+    assert all(np.isfinite(float(number)) for number in others)
+    assert "lambda z, _x: z" in rules["exp"]
