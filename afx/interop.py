@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.metadata
 import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,17 +22,18 @@ from afx.ops.manipulation.shape import astype
 
 __all__ = ["ArrayApi", "array_api"]
 
-# Libraries by the packages in them that carry array_api_compat and array_api_extra.
+CARRIED = ("array_api_compat", "array_api_extra")
+# Libraries by the packages in them that may hold array_api_compat and array_api_extra, or have their names.
 COPIES = {
-    "array_api_compat": ("array_api_compat", ""),
-    "array_api_extra": ("", "array_api_extra"),
-    "scipy": ("scipy._lib.array_api_compat", "scipy._lib.array_api_extra"),
-    "sklearn": ("sklearn.externals.array_api_compat", "sklearn.externals.array_api_extra"),
+    "array_api_compat": ("",),
+    "array_api_extra": ("",),
+    "scipy": ("scipy._lib", "scipy._external"),  # before SciPy 1.18, and since
+    "sklearn": ("sklearn.externals",),
 }
 # Releases whose functions were read and run, by their first two numbers.
 KNOWN = {
-    "array_api_compat": ("1.13", "1.15", "1.16"),
-    "array_api_extra": ("0.9", "0.11"),
+    "array_api_compat": ("1.13", "1.14", "1.15", "1.16"),
+    "array_api_extra": ("0.9", "0.10", "0.11"),
 }
 
 
@@ -71,9 +73,9 @@ def array_api(libraries: Sequence[str] | None = None) -> ArrayApi:
         ArgumentError: no such library, or it carries a version that afx does not know.
         MissingExtraError: it is not installed.
 
-    >>> from scipy._lib.array_api_extra import at
+    >>> from scipy._lib._array_api import xpx  # SciPy's copy of array-api-extra
     >>> with array_api(["scipy"]):
-    ...     at(asarray([1.0, 2.0]))[0].add(5.0)
+    ...     xpx.at(asarray([1.0, 2.0]))[0].add(5.0)
     Array([6., 2.], dtype=float32)
     """
     names = [n for n in COPIES if importlib.util.find_spec(n)] if libraries is None else list(libraries)
@@ -93,24 +95,33 @@ def _teach(name: str, changes: ArrayApi) -> None:
         raise ArgumentError(f"interop.array_api: no such library: got {name!r}; choose of {', '.join(COPIES)}")
     if importlib.util.find_spec(name) is None:
         raise MissingExtraError(f"interop.array_api: {name} is not installed: got {name!r}; pip install it")
-    compat, extra = COPIES[name]
-    if compat:
-        _check_version(compat, "array_api_compat")
-        helpers = importlib.import_module(f"{compat}.common._helpers")
+    carried = [name] if name in CARRIED else CARRIED
+    if "array_api_compat" in carried:
+        helpers = importlib.import_module(f"{_find(name, 'array_api_compat').__name__}.common._helpers")
         changes.replace(helpers, "_is_writeable_cls", _answering(helpers._is_writeable_cls, Array, False))
         changes.replace(helpers, "_is_lazy_cls", _answering(helpers._is_lazy_cls, Array, False, but=Tracer))
-    if extra:
-        at = _check_version(extra, "array_api_extra").at
+    if "array_api_extra" in carried:
+        at = _find(name, "array_api_extra").at
         changes.replace(at, "_op", _updating(at._op))
 
 
-def _check_version(package: str, known: str) -> Any:
-    module = importlib.import_module(package)
-    version: str = module.__version__
-    if ".".join(version.split(".")[:2]) not in KNOWN[known]:
+def _find(name: str, carried: str) -> Any:
+    """Return what a library carries, wherever its version keeps that."""
+    homes = [home for home in COPIES[name] if not home or importlib.util.find_spec(home)]
+    places = [".".join(filter(None, (home, carried))) for home in homes]
+    place = next((place for place in places if importlib.util.find_spec(place)), None)
+    if place is None:
         raise ArgumentError(
-            f"interop.array_api: {package} has a version that afx does not know: got {version}; "
-            f"known are {', '.join(KNOWN[known])}"
+            f"interop.array_api: {name} has {carried} where afx does not know it: got version "
+            f"{importlib.metadata.version('scikit-learn' if name == 'sklearn' else name)}, looked in {', '.join(COPIES[name])}; "
+            f"leave {name} out of libraries=, or install another version of it"
+        )
+    module = importlib.import_module(place)
+    version: str = module.__version__
+    if ".".join(version.split(".")[:2]) not in KNOWN[carried]:
+        raise ArgumentError(
+            f"interop.array_api: {place} has a version that afx does not know: got {version}; known are "
+            f"{', '.join(KNOWN[carried])}: leave {name} out of libraries=, or install another version of it"
         )
     return module
 

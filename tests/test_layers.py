@@ -409,8 +409,14 @@ def running_tokens(path: Path) -> int:
         tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
         tokenize.ENDMARKER,
     }  # fmt: skip
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return sum(token.type not in silent and token.start not in docs for token in tokens)
+    count, depth = 0, 0  # an f-string is one token, as before Python 3.12
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        kind = tokenize.tok_name[token.type]
+        depth -= kind in {"FSTRING_END", "TSTRING_END"}
+        is_end = kind.endswith("STRING_END")
+        count += depth == 0 and not is_end and token.type not in silent and token.start not in docs
+        depth += kind in {"FSTRING_START", "TSTRING_START"}
+    return count
 
 
 def spent() -> dict[str, int]:

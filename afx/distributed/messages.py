@@ -108,7 +108,8 @@ def _read(data: bytes) -> Any:
     arrays: dict[str, Any] = {}
     for name, dtype, shape in declared:
         count = math.prod(shape)
-        arrays[name] = np.frombuffer(data, np.dtype(dtype), count, start).reshape(shape).copy()
+        read: Any = np.frombuffer(data, np.dtype(dtype), count, start)
+        arrays[name] = read.reshape(shape).copy()
         start += arrays[name].nbytes
     return read_tree(content, Decoder(arrays, ImportedNames()))
 

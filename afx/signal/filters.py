@@ -513,8 +513,8 @@ def savgol_filter(
     Raises:
         ArgumentError: an order that is too high, no such mode, or a window longer than the signal for ``interp``.
 
-    >>> savgol_filter(np.array([0.0, 1.0, 4.0, 9.0, 16.0]), 3, 2, deriv=1).round(6)
-    Array([0., 2., 4., 6., 8.], dtype=float64)
+    >>> savgol_filter(np.array([1.0, 4.0, 9.0, 16.0, 25.0]), 3, 2, deriv=1).round(6)
+    Array([ 2.,  4.,  6.,  8., 10.], dtype=float64)
     """
     who = "savgol_filter"
     given = as_array(x)

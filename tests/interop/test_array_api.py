@@ -103,6 +103,11 @@ def test_versions_that_nobody_read_are_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(errors.ArgumentError, match=r"array_api_extra has a version .* got 9\.1\.0; known are 0\.9"):
         interop.array_api(["sklearn"])
     assert xpx.at._op is before
-    monkeypatch.setattr(interop, "COPIES", {"nowhere": ("nowhere", "")})
+    monkeypatch.setattr(interop, "COPIES", {"sklearn": ("sklearn.gone", "sklearn.externals"), "nowhere": ("nowhere",)})
+    with pytest.raises(errors.ArgumentError, match=r"known are 0\.9"):  # found where another version keeps it
+        interop.array_api(["sklearn"])
+    monkeypatch.setitem(interop.COPIES, "sklearn", ("sklearn.gone",))
+    with pytest.raises(errors.ArgumentError, match=r"got version \d.*, looked in sklearn\.gone; leave sklearn out"):
+        interop.array_api(["sklearn"])
     with pytest.raises(errors.MissingExtraError, match="nowhere is not installed"):
         interop.array_api(["nowhere"])

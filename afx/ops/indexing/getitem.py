@@ -103,7 +103,7 @@ def _item(i: Any, who: str) -> Any:
         return i
     if is_sequence(i):
         i = asarray(i, dtype=np.int64 if len(i) == 0 else None)
-    elif isinstance(i, (bool, np.bool_)):
+    elif i.__class__ in {bool, np.bool_}:
         i = np.asarray(i)
     if not hasattr(i, "dtype"):
         try:

@@ -177,7 +177,8 @@ class Sampled:
             share = share * t[i]
             weight = weight * t[i] ** (order - 1 - i)
             point = point + share * steps[..., i].reshape(*x.shape[:-1], *[1] * order)
-        return np.sum(self.derivative(order, point) * weight, axis=tuple(range(-order, 0)))
+        terms: Any = self.derivative(order, point) * weight
+        return terms.sum(axis=tuple(range(-order, 0)))
 
 
 # --- Hermitian matrix functions: derivatives of every order, at equal eigenvalues too

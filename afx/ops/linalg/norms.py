@@ -272,6 +272,9 @@ def _qdwh_run(a: Any, *, eps: float, limit: int) -> tuple[Any, Any, Any]:
     return u, steps, is_converged
 
 
+_norm: Any = np.linalg.norm  # its result type is not known to checkers
+
+
 def _halley(a: Any, eps: float, limit: int) -> tuple[Any, int, bool]:
     """Return the unitary factor of one matrix, the steps that it took, and whether they converged."""
     size = math.sqrt(_one_norm(a) * _one_norm(a.T))
@@ -280,7 +283,7 @@ def _halley(a: Any, eps: float, limit: int) -> tuple[Any, int, bool]:
     while steps < limit and not (is_converged and low + 5 * eps >= 1):
         weights, low = _weights(low) if low + 5 * eps < 1 else ((3.0, 1.0, 3.0), low)
         last, u, steps = u, _halley_step(u, *weights), steps + 1
-        is_converged = bool(np.linalg.norm(u - last) <= np.cbrt(5 * eps))
+        is_converged = bool(_norm(u - last) <= np.cbrt(5 * eps))
     return 1.5 * u - 0.5 * u @ (u.conj().T @ u), steps, is_converged
 
 
@@ -328,7 +331,8 @@ def _nuclear_abstract(a: Aval) -> Aval:
 
 
 def _nuclear_run(a: Any) -> Any:
-    return np.sum(singular_values_by_lapack(a), axis=-1)
+    values: Any = singular_values_by_lapack(a)
+    return values.sum(axis=-1)
 
 
 def _nuclear_push(t: Array, z: Any, a: Array) -> Array:

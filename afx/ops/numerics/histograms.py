@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 # --- Histograms: counts in bins, differentiable in the weights and in the extremes between which equal bins lie
 
+_bin_edges: Any = np.histogram_bin_edges  # its result type is not known to checkers
 Bins: TypeAlias = "int | str | ArrayLike | Sequence[float]"
 Ends: TypeAlias = "tuple[ArrayLike, ArrayLike] | None"
 
@@ -151,7 +152,7 @@ def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
         known: Any = stop_gradient(x).concrete(who)
         bounds: Any = None if ends is None else [stop_gradient(asarray(end)).concrete(who) for end in ends]
         try:
-            bins = len(np.histogram_bin_edges(known, bins, bounds)) - 1
+            bins = len(_bin_edges(known, bins, bounds)) - 1
         except ValueError as error:
             raise ArgumentError(f"{who}: NumPy has no such rule ({error}): got {bins!r}; give a number") from error
     if not is_sequence(bins) and aval_of(bins, who).ndim == 0:

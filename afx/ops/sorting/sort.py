@@ -307,8 +307,11 @@ def searchsorted(
     return bind_single(searchsorted_p, sorted_array, places, side=side)
 
 
+_searchsorted: Any = np.searchsorted  # its result type is not known to checkers
+
+
 def _search_run(a: Any, v: Any, *, side: Any) -> Any:
-    return np.asarray(np.searchsorted(a, v, side=side), int64)
+    return np.asarray(_searchsorted(a, v, side=side), int64)
 
 
 def _search_abstract(a: Aval, v: Aval, *, side: Any) -> Aval:

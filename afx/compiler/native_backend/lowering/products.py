@@ -426,7 +426,7 @@ def multiply_into(
     Raises:
         UnsupportedError: it takes too long, or the loop cannot walk through the batch axes.
     """
-    missing = [axis for axis, v in ((-2, x), (-1, y)) if len(v.shape) == 1]
+    missing = tuple([axis for axis, v in ((-2, x), (-1, y)) if len(v.shape) == 1])
     matrices = (
         look(x, lambda v: v if v.ndim > 1 else v[None]),
         look(y, lambda v: v if v.ndim > 1 else v[:, None]),
