@@ -151,7 +151,10 @@ class Writer:
         self.lines, self._locals, self._faults = [], [], ""
         body()
         start = [f"  store i64 0, ptr {self._faults}"] if self._faults else []
-        self._functions.append("\n".join([f"define {head} {{", "entry:", *self._locals, *start, *self.lines, "}"]))
+        # nothing is thrown through it: no unwind table is registered, which LLVM's linker would leave to the C library
+        self._functions.append(
+            "\n".join([f"define {head} nounwind {{", "entry:", *self._locals, *start, *self.lines, "}"])
+        )
         self.lines, self._locals, self._faults = outer
 
     def define(self, name: str, head: str, body: Callable[[], None]) -> None:

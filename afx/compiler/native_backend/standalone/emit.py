@@ -98,7 +98,7 @@ class StandaloneWriter(Writer):
 
     def function(self, head: str, body: Callable[[], None]) -> None:
         """Add a function, whose loops are not turned into calls of the C library."""
-        super().function(f'{head} "no-builtins" nounwind', body)
+        super().function(f'{head} "no-builtins"', body)
 
     def copy(self, to: str, of: str, nbytes: str | int) -> None:
         """Copy so many bytes, eight at a time as long as there are so many."""
