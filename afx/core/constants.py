@@ -28,7 +28,7 @@ newaxis = None
 # They stand below the compiler, so that a plain import of afx leaves it alone.
 
 # with a single number these are up to five times slower than with an array of it (NumPy 2.0 to 2.4)
-SLOW_WITH_NUMBERS = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
+SLOW_WITH_NUMBERS = frozenset({np.maximum, np.minimum})
 DOT_SUM_MIN_LENGTH = 8  # summed axis that is a product with ones: shorter ones do not pay
 DOT_SUM_MAX_LENGTH = 1024  # the same: up to here BLAS's sum is as exact as NumPy's pairwise one
 DOT_SUM_MAX_ELEMENTS = 9216  # matrix that OpenBLAS multiplies with a vector on one thread

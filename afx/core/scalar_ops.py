@@ -118,8 +118,6 @@ SCALAR_OPS: dict[str, ScalarOp] = {
     "left_shift": ScalarOp(INTEGERS, ("shift", "left"), "<<"),
     "right_shift": ScalarOp(INTEGERS, ("shift", "right"), ">>"),
     # -- loops of NumPy alone --
-    "fmax": ScalarOp(clears=True),
-    "fmin": ScalarOp(clears=True),
     "signbit": ScalarOp(clears=True),
     "tanh": ScalarOp(clears=True),
     "power": ScalarOp(refused="iu"),

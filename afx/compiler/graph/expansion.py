@@ -12,7 +12,7 @@ from afx.compiler.graph.array_formulas import array_formula
 from afx.compiler.graph.builder import GraphBuilder
 from afx.compiler.graph.complex_formulas import IN_PARTS, OF_PARTS, Parts, truth
 from afx.compiler.graph.draw_formulas import DRAWS
-from afx.compiler.graph.formulas import FAMILIES, FORMULAS, OF_COMPLEX, OF_TRUTH, OF_WHOLE, ORDERS
+from afx.compiler.graph.formulas import FAMILIES, FORMULAS, OF_COMPLEX, OF_TRUTH, ORDERS, WHOLE_UNARY
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import Target, current
 from afx.core.aval import Aval
@@ -56,7 +56,7 @@ def stands_alone(eq: Equation) -> bool:
     kind = space_of(eq).kind if p.is_elementwise else "f"
     if kind == "f":
         return p.name in STANDALONE and has_formula(eq)
-    return p.name in (OF_TRUTH if kind == "b" else OF_WHOLE)
+    return p.name in (OF_TRUTH if kind == "b" else WHOLE_UNARY)
 
 
 def _chars(eq: Equation) -> set[str]:

@@ -33,14 +33,6 @@ def _trunc(x: Any) -> Any:
     return F.where(x < 0, F.ceil(x), F.floor(x)) if _is_float(x) else x
 
 
-def _fmax(x: Any, y: Any) -> Any:
-    return F.where((x > y) | F.isnan(y), x, y)  # of zeros the second, as NumPy
-
-
-def _fmin(x: Any, y: Any) -> Any:
-    return F.where((x < y) | F.isnan(y), x, y)
-
-
 def _remainder(x: Any, y: Any) -> Any:
     rest = F.fmod(x, y)
     remainder = F.where((rest != 0) & ((rest < 0) ^ (y < 0)), rest + y, rest)
@@ -518,8 +510,6 @@ BINARY: dict[str, Binary] = {
     "atan2": _atan2,
     "copysign": lambda x, y: F.where(F.signbit(x) ^ F.signbit(y), -x, x),
     "floor_divide": _floor_divide,
-    "fmax": _fmax,
-    "fmin": _fmin,
     "hypot": _hypot,
     "kl_div": lambda x, y: _divergence(x, y, y, y - x),
     "logaddexp": _logaddexp,
@@ -550,9 +540,8 @@ WHOLE_UNARY: dict[str, Unary] = {
     "ceil": _same, "floor": _same, "isfinite": UNARY["isfinite"], "isinf": UNARY["isinf"], "isnan": UNARY["isnan"],
     "signbit": _is_below_zero, "trunc": _same,
 }  # fmt: skip
-OF_WHOLE: dict[str, Callable[..., Any]] = {**WHOLE_UNARY, "fmax": F.maximum, "fmin": F.minimum}
 TRUTH_BINARY: dict[str, Binary] = {
     "greater": lambda x, y: x & ~y, "greater_equal": lambda x, y: x | ~y, "less": lambda x, y: ~x & y,
     "less_equal": lambda x, y: ~x | y, "maximum": lambda x, y: x | y, "minimum": lambda x, y: x & y,
 }  # fmt: skip
-OF_TRUTH: dict[str, Callable[..., Any]] = {**OF_WHOLE, **TRUTH_BINARY, "abs": _same}
+OF_TRUTH: dict[str, Callable[..., Any]] = {**WHOLE_UNARY, **TRUTH_BINARY, "abs": _same}

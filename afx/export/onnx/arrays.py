@@ -327,16 +327,6 @@ def _extreme(w: OnnxWriter, kind: str, x: Value) -> Value:
     return extreme(kind, x, w.params["axis"])
 
 
-@rules({"nanmax": ("ReduceMax", -np.inf), "nanmin": ("ReduceMin", np.inf)})
-def _reduce_known(w: OnnxWriter, kind: tuple[str, float], x: Value) -> Value:
-    axes = w.params["axis"]
-    if x.dtype.kind != "f" or not axes:
-        return extreme(kind[0], x, axes)
-    reduced = reduce(kind[0], where(x.is_nan(), kind[1], x), axes)
-    every = reduce("ReduceMin", x.is_nan().cast(np.int32), axes)
-    return where(every > 0, float("nan"), reduced)
-
-
 @rules({"all": "ReduceMin", "any": "ReduceMax"})
 def _truth(w: OnnxWriter, kind: str, x: Value) -> Value:
     return reduce(kind, as_bool(x).cast(np.int32), w.params["axis"]) > 0

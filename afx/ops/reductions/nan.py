@@ -246,6 +246,19 @@ def fmax(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(fmax_p, x, y)
 
 
+_where: Any = np.where  # its result type is not known to checkers
+
+
+def _choose(extreme: np.ufunc) -> Any:
+    """Return what computes one of two numbers: np.fmax takes the first or the second of two zeros by its place in a call."""
+
+    def choose(x: Any, y: Any) -> Any:
+        z = extreme(x, y)
+        return z if z.dtype.kind != "f" else _where(np.isnan(z), _where(np.isnan(x), y, x), z)
+
+    return choose
+
+
 def _weigh_choice(x: Array, y: Array, beyond: Array) -> Array:
     """Return 1 where x is chosen, one half at a tie, 0 elsewhere."""
     return where(x == y, 0.5, beyond | (isnan(y) & ~isnan(x))).astype(x.dtype)
@@ -253,13 +266,14 @@ def _weigh_choice(x: Array, y: Array, beyond: Array) -> Array:
 
 fmax_p: Primitive = binary(
     "fmax",
-    np.fmax,
+    _choose(np.maximum),
     (lambda _z, x, y: _weigh_choice(x, y, x > y), lambda _z, x, y: _weigh_choice(y, x, y > x)),
     kinds="biuf",
     masks_cotangent=True,
     commutative=True,
     finite_partials=True,
     smooth=False,
+    traceable=True,
 )
 
 
@@ -275,13 +289,14 @@ def fmin(x: ArrayLike, y: ArrayLike) -> Array:
 
 fmin_p: Primitive = binary(
     "fmin",
-    np.fmin,
+    _choose(np.minimum),
     (lambda _z, x, y: _weigh_choice(x, y, x < y), lambda _z, x, y: _weigh_choice(y, x, y < x)),
     kinds="biuf",
     masks_cotangent=True,
     commutative=True,
     finite_partials=True,
     smooth=False,
+    traceable=True,
 )
 
 
@@ -317,17 +332,31 @@ def _cut(x: ArrayLike) -> ArrayLike:
     return where(isnan(x), math.nan, x) if aval_of(x, "nanmax").dtype.kind == "f" else x
 
 
-def _reducing(name: str, ufunc: np.ufunc, fn: Any) -> Primitive:
+def _reducing(name: str, extreme: Any, least: float) -> Primitive:
+    def compute(x: Any, *, axis: tuple[int, ...]) -> Any:
+        if x.dtype.kind != "f":
+            return extreme(x, axis=axis)
+        lost = np.isnan(x)
+        return _where(np.all(lost, axis=axis), math.nan, extreme(_where(lost, least, x), axis=axis))
+
     def run(x: Any, *, axis: tuple[int, ...]) -> Any:
         y = numpy_of(x)
         if y.dtype.kind == "c":
             raise DtypeError(f"{name}: complex numbers have no order: got {aval_of(x)}; take the abs or a part")
-        return ufunc.reduce(y, axis=axis)
+        return compute(y, axis=axis)
 
-    return reduction(name, run, extreme_abstract(name), tie_weights, smooth=False, reduce_ufunc=ufunc)
+    return reduction(
+        name,
+        run,
+        extreme_abstract(name),
+        tie_weights,
+        smooth=False,
+        decompose=lambda xs, params: compute(xs[0], **params),
+        opaque=True,
+    )
 
 
-nanmax_p: Primitive = _reducing("nanmax", np.fmax, nanmax)
+nanmax_p: Primitive = _reducing("nanmax", np.max, -math.inf)
 
 
 @register_function
@@ -357,7 +386,7 @@ def nanmin(
     return reduce_over(nanmin_p, _cut(x), axis, keepdims, "nanmin")
 
 
-nanmin_p: Primitive = _reducing("nanmin", np.fmin, nanmin)
+nanmin_p: Primitive = _reducing("nanmin", np.min, math.inf)
 
 
 # -- indices --

@@ -185,16 +185,9 @@ def _spacing(x: Lanes) -> Lanes:
     return size.compare("oeq", math.inf).choose(x.constant(math.nan), gap.copysign(x))
 
 
-def _without_nan(name: str, x: Lanes, y: Lanes) -> Lanes:
-    other = y.compare("uno", 0.0).choose(x, _floats(name, x, y))
-    return x.compare("uno", 0.0).choose(y, other)
-
-
 OF_FLOATS: dict[str, Formula] = {
     "deg2rad": partial(_scale, math.pi / 180),
     "floor_divide": _floor_divide,
-    "fmax": partial(_without_nan, "maximum"),
-    "fmin": partial(_without_nan, "minimum"),
     "rad2deg": partial(_scale, 180 / math.pi),
     "remainder": _remainder,
     "signbit": _signbit,
