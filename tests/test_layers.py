@@ -75,8 +75,8 @@ SHORT = {
 # Tokens that run (no docstrings, comments or blank lines) of each room, at most; a feature raises its room's number in
 # its own commit.
 BUDGETS: dict[str, int] = {
-    "afx": 7_400,
-    "compiler": 202_700,
+    "afx": 7_450,
+    "compiler": 202_000,
     "control": 27_000,
     "core": 35_500,
     "data": 5_600,
@@ -89,7 +89,7 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_300,
     "nn": 24_200,
     "numpy": 4_400,
-    "ops": 179_700,
+    "ops": 179_800,
     "optim": 50_000,
     "plot": 4_100,
     "pytree": 10_700,
