@@ -68,6 +68,7 @@ def test_every_public_function_has_a_row() -> None:
     assert not stated - public
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
 def test_afx_numpy_has_numpys_dtypes() -> None:
     """Rows whose dtypes are the data's in afx have NumPy's in `afx.numpy`."""
     for name in dtype_sweep.STATED:

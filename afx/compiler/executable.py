@@ -26,7 +26,7 @@ from afx.core.tracing.tracer import NUMPY_ERRORS
 from afx.core.tracing.traces import evaluate
 from afx.errors import AfxError, OperandError
 from afx.runtime.blas import blas
-from afx.runtime.buffer_cache import IdleBuffers, pooled_bytes
+from afx.runtime.buffer_cache import IdleBuffers, pooled_bytes, to_dense
 from afx.runtime.control_register import Watch, can_flush, keeps_underflow, run_in_mode
 from afx.runtime.thread_pool import Autotuner, get_threads, single_threaded
 
@@ -122,7 +122,7 @@ class Plan:
     _watch: Watch | None = attrs.field(default=None, repr=False)
 
     def __call__(self, *inputs: Any) -> list[Any]:
-        """Run it on bare values of the graph's input shapes and dtypes."""
+        """Run it on bare values of the graph's input shapes and dtypes, on dense copies of those that are not dense."""
         watch = self._watch
         if watch is not None and watch.is_due():
             return watch.run(self, *inputs)
@@ -131,6 +131,9 @@ class Plan:
             results = native.state.run(inputs, self)
             if results is not None:
                 return results
+            dense = to_dense(inputs)
+            if dense is not inputs:
+                return self(*dense)
             native.note_refusal()
         return self.run_numpy(*inputs)
 
@@ -154,7 +157,7 @@ class Plan:
 
     def run_numpy(self, *inputs: Any) -> list[Any]:
         """Run it by NumPy's calls alone."""
-        idle = self.idle
+        idle, inputs = self.idle, to_dense(inputs)
         try:
             run = idle.recent.pop()
         except IndexError:

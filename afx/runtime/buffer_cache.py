@@ -78,6 +78,29 @@ def donated_or_empty(x: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dt
     return x if flags.writeable and flags.c_contiguous else np.empty(x.shape, x.dtype)
 
 
+DENSE = 0x101  # NumPy's flags of arrays in C's order, and aligned
+
+
+def to_dense(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return bare values with a copy of each array that is not dense: in C's order, aligned, of the machine's byte order.
+
+    >>> x = np.zeros((2, 3))
+    >>> values = (x, 1.0)
+    >>> to_dense(values) is values, to_dense((x.T,))[0].flags.c_contiguous
+    (True, True)
+    """
+    for x in values:  # a loop: a comprehension is a call
+        if x.__class__ is np.ndarray and (x.flags.num & DENSE != DENSE or not x.dtype.isnative):
+            return tuple([_densified(x) for x in values])
+    return values
+
+
+def _densified(x: Any) -> Any:
+    if x.__class__ is not np.ndarray or (x.flags.num & DENSE == DENSE and x.dtype.isnative):
+        return x
+    return np.array(x, x.dtype.newbyteorder("="), order="C")
+
+
 # --- Memory of plans: what they keep between calls, up to a number of bytes altogether, least recently used first
 #
 # A plan keeps itself and its machine code, and sets of buffers, which are sooner made again. So beyond the limit sets

@@ -28,7 +28,7 @@ from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import mean
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sort import sort
-from afx.ops.special.gamma import gammaln
+from afx.ops.special.gamma import digamma, gammaln, polygamma
 from afx.optim.solvers.minimize import minimize
 from afx.random import uniform
 from afx.random.keys import ShapeLike
@@ -395,15 +395,21 @@ def fit_shares(x: Array) -> Array:
         a = exp(z)
         return sum_(gammaln(a)) - gammaln(sum_(a)) - sum_((a - 1) * logs)
 
+    logs = mean(log(x), axis=1)
     with quiet():
-        result = minimize(loss, start, mean(log(x), axis=1), method="bfgs", tolerance=1e-10, max_iterations=500)
+        result = minimize(loss, start, logs, method="bfgs", tolerance=1e-10, max_iterations=500)
     slope = max_(abs_(stop_gradient(result.gradient)))
     if not isinstance(slope, Tracer) and not slope <= STEEPEST:
         raise ArgumentError(
             f"dirichlet.fit: no maximum of the likelihood was found: got a slope of {float(slope):.1e} ({result.reason}); "
             "give points that differ"
         )
-    return where(slope <= STEEPEST, exp(result.x), math.nan)
+    a = stop_gradient(exp(result.x))
+    for _ in range(2):  # Newton's steps, which carry derivatives, the second for second ones (Minka 2000, section 1)
+        rise, fall = polygamma(1, a), polygamma(1, sum_(a))
+        gap = digamma(a) - digamma(sum_(a)) - logs
+        a = a - (gap + fall * sum_(gap / rise) / (1 - fall * sum_(1 / rise))) / rise
+    return where(slope <= STEEPEST, a, math.nan)
 
 
 def _check_given(who: str, kinds: Mapping[str, str], start: Mapping[str, float]) -> None:

@@ -200,12 +200,12 @@ def skewnorm(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Cont
         return logcdf(-y, -slant)
 
     def ppf(q: Array) -> Array:
-        ends = full(q.shape, 40.0, q.dtype)
-        return _invert(cdf, lambda y: exp(logpdf(y)), q, -ends, ends)
+        ends = full(q.shape, 40.0, np.float64)  # in float32 the function between them has fewer digits than its inverse
+        return astype(_invert(cdf, lambda y: exp(logpdf(y)), q, -ends, ends), q.dtype)
 
     def isf(q: Array) -> Array:
-        ends = full(q.shape, 40.0, q.dtype)
-        return -_invert(lambda y: exp(logsf(-y)), lambda y: exp(logpdf(-y)), q, -ends, ends)
+        ends = full(q.shape, 40.0, np.float64)
+        return astype(-_invert(lambda y: exp(logsf(-y)), lambda y: exp(logpdf(-y)), q, -ends, ends), q.dtype)
 
     def entropy() -> Array:
         # Φ(a x) log Φ(a x) is nothing farther out than this, for a normal density and for a steep Φ

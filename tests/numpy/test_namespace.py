@@ -80,6 +80,7 @@ def check_alike(got: Any, expected: Any) -> None:
 SAMPLES = numpy.random.default_rng(29).permutation(numpy.linspace(0.15, 0.85, 12)).reshape(3, 4)
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("name", [*DIFFERENTIABLE, *CONSTANT])
 def test_values_and_dtypes_are_numpys(name: str) -> None:
     """The whole table of NumPy's functions gives NumPy's values and dtypes while the default dtype is float32."""
@@ -88,6 +89,8 @@ def test_values_and_dtypes_are_numpys(name: str) -> None:
         check_alike(rebound(call)(afx.asarray(SAMPLES)), call(SAMPLES))
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("name", [*DIFFERENTIABLE, *CONSTANT])
 def test_arrays_of_numpy_give_arrays_of_numpy(name: str) -> None:
     """Where no operand is an Array, the result is NumPy's own, bit for bit: no Array comes in between."""

@@ -1,4 +1,4 @@
-"""Refusals: kernels that leave call after call to NumPy's plan are given up, with one message."""
+"""Refusals: kernels that leave call after call to NumPy's plan rest for some calls, with one message."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx import Array
+from afx.compiler.native_backend.run.swap import FIRST_REST
 from afx.compiler.target import Target, use_target
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
@@ -18,8 +19,8 @@ FIRST_TIER = Target(backend="native", native_tier=1)
 REFUSED_MAX_CALLS = FIRST_TIER.native.refused_max_calls
 
 
-def test_three_refusals_in_a_row_end_a_kernel(caplog: pytest.LogCaptureFixture) -> None:
-    """The third call in a row that NumPy's plan has to run is the last one of the kernel, and the logger says so once."""
+def test_three_refusals_in_a_row_let_a_kernel_rest(caplog: pytest.LogCaptureFixture) -> None:
+    """After the third call in a row that NumPy's plan has to run the kernel rests, and the logger says so once."""
     fn = afx.jit(lambda x: 1 / np.sqrt(x))
     with (
         use_target(FIRST_TIER),
@@ -33,9 +34,26 @@ def test_three_refusals_in_a_row_end_a_kernel(caplog: pytest.LogCaptureFixture) 
             assert fn.lower(GOOD).status.backend == ("native" if k + 1 < REFUSED_MAX_CALLS else "numpy")
         status = fn.lower(GOOD).status
     assert "3 calls in a row" in status.reason
-    assert status.refusals == REFUSED_MAX_CALLS
+    assert status.refusals == REFUSED_MAX_CALLS + 1  # it was asked again once
     (record,) = [r for r in caplog.records if "in a row" in r.getMessage()]
     assert (record.levelname, record.name) == ("WARNING", "afx.jit")
+
+
+def test_a_kernel_comes_back() -> None:
+    """Calls with errors do not count against later ones: the kernel is asked again soon, and later after each refusal."""
+    fn = afx.jit(lambda x: 1 / np.sqrt(x))
+    with use_target(FIRST_TIER), np.errstate(all="call", call=lambda *_: None):
+        code = fn.lower(GOOD).plan.native
+        assert code is not None
+        for _ in range(REFUSED_MAX_CALLS):
+            fn(BAD)
+        assert code.status.backend == "numpy"
+        for _ in range(FIRST_REST + 1):
+            np.testing.assert_array_equal(fn(GOOD), [1.0, 0.5])
+        assert (code.status.backend, code.status.refusals) == ("native", REFUSED_MAX_CALLS)
+        for _ in range(100):
+            fn(BAD)
+        assert code.status.refusals < 2 * REFUSED_MAX_CALLS + 6
 
 
 def test_single_refusals_end_no_kernel() -> None:

@@ -27,6 +27,7 @@ from afx.compiler.native_backend.standalone.emit import (
 )
 from afx.core.graph import Graph
 from afx.errors import ArgumentError, IndexRangeError
+from afx.runtime.buffer_cache import to_dense
 
 NAME = "portable"
 
@@ -54,7 +55,7 @@ class Portable:
             numpy.linalg.LinAlgError: a matrix without the factorization that is asked for.
         """
         call = self._call or self.compile()
-        arrays = [np.ascontiguousarray(x, dtype) for x, dtype in zip(values, self._inputs, strict=True)]
+        arrays = to_dense(tuple([np.asarray(x, dtype) for x, dtype in zip(values, self._inputs, strict=True)]))
         outs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
         work = np.empty(self._work_bytes + ALIGNMENT, np.uint8) if self._work_bytes else None
         start = -(-work.ctypes.data // ALIGNMENT) * ALIGNMENT if work is not None else None

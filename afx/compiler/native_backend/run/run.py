@@ -28,7 +28,7 @@ from afx.compiler.target import Target, current
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.tracing.tracer import NUMPY_ERRORS, stack_level
-from afx.runtime.buffer_cache import IdleBuffers, OutputPool, donated_or_empty, pooled_bytes
+from afx.runtime.buffer_cache import IdleBuffers, OutputPool, donated_or_empty, pooled_bytes, to_dense
 from afx.runtime.control_register import keeps_underflow, run_in_mode
 from afx.runtime.thread_pool import Autotuner, Worker, find_workers, get_threads, single_threaded
 
@@ -286,10 +286,6 @@ class Runner:
         self, errors: int, values: Sequence[Any], outs: list[Any], plan: NumpyPlan, is_given: bool
     ) -> list[Any] | None:
         """Return results with which there is something the matter; ``is_given`` tells whether an argument is overwritten."""
-        if errors < 0 and self.keeps_bits:  # once more, on copies of arguments that it refused as they lie
-            copies = [np.array(x, order="C") for x in values]
-            args = (*copies, *outs, *self.constants, *_memory_of(self.kernel))
-            errors = run_for(plan, self.call, args)
         if errors and (errors < 0 or are_heard(errors)):
             if errors < 0 or not (self.keeps_bits or is_given):
                 return None
@@ -356,7 +352,7 @@ class MixedRunner:
 
     def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
         """Return the results, or None where NumPy's plan shall run, which finds what is wrong."""
-        idle, kernels_flush = self.idle, self._kernels_flush
+        idle, kernels_flush, values = self.idle, self._kernels_flush, to_dense(tuple(values))
         if kernels_flush and keeps_underflow():
             return None
         try:

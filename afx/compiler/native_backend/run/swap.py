@@ -7,20 +7,20 @@ meet floating-point errors which are not ignored, run NumPy's plan, which warns 
 Each call is answered by the state in which its plan's machine code is::
 
                calls took long                it cannot be made
-    Waiting --------------------> Compiling --------------------------------------> Refused
-     |  ^ \                        |      \                                           ^
-     |  |  \ code is kept:         |       \ its bits are its own,                    | it refuses several
-     |  |   \ as if it arrived     |        \ or the call waits for it               | calls in a row
-     |  |    \---------------------|         \                                        |
-     |  |                          v          \-------------->        it refuses      |
-     |  |                       OnTrial ---------------------> Linked -----------> Faltering
-     |  | a call took long       |  ^      it was faster              <-----------
-     v  |                        v  | minutes later                    it takes a call
-    Trusted                    Doubted
+    Waiting --------------------> Compiling ------------------------> Refused
+     |  ^ \                        |      \
+     |  |  \ code is kept:         |       \ its bits are its own,                     it refuses several
+     |  |   \ as if it arrived     |        \ or the call waits for it                 calls in a row
+     |  |    \---------------------|         \                                      --------------------> Resting
+     |  |                          v          \-------------->        it refuses   /                        |
+     |  |                       OnTrial ---------------------> Linked -----------> Faltering                | some calls
+     |  | a call took long       |  ^      it was faster          ^  <-----------                           | later it
+     v  |                        v  | minutes later               |    it takes a call                      | takes one
+    Trusted                    Doubted                            \-----------------------------------------/
     (NumPy's calls were faster: in an earlier process; in the trial)
 
 A call that is interrupted while it begins to compile leaves its plan waiting; so does a fork, in the child. `OnTrial`
-falters as `Linked` does. `Trusted` and `Doubted` are kinds of `Refused`.
+falters as `Linked` does. `Trusted`, `Doubted` and `Resting` are kinds of `Refused`.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from afx.runtime.buffer_cache import IdleBuffers
 from afx.runtime.thread_pool import between_forks, renew_after_fork, undisturbed
 
 SHORT = f"its calls have not taken {DEFAULT.native.compile_min_seconds * 1e3:g} ms yet"
+FIRST_REST, LONGEST_REST = 4, 1024  # calls that NumPy's plan answers before kernels are asked again
 AWAITED = "it is compiled before its first call"
 
 # --- Machine code of one plan
@@ -143,14 +144,16 @@ class NativeCode:
         state = self.state
         if isinstance(state, (Linked, OnTrial)):
             self.state = state = Faltering(state)
+        if isinstance(state, Resting):
+            self.refusals += 1
         if not isinstance(state, Faltering):
             return
         self.refusals += 1
         state.refused += 1
         if state.refused >= self.job.target.native.refused_max_calls:
-            reason = REFUSED.format(state.refused)
-            self.become(Refused(reason))
-            log(f"{reason}; it runs NumPy's plan from now on", is_asked=self.job.is_awaited)
+            self.become(Resting(state.state, REFUSED.format(state.refused)))
+            if self.refusals == state.refused:  # for the first time
+                log(f"{self.state.reason}; it is asked again now and then", is_asked=self.job.is_awaited)
 
     @property
     def status(self) -> PlanStatus:
@@ -162,7 +165,7 @@ class NativeCode:
     @property
     def idle_bytes(self) -> int:
         """Bytes of the buffers that its kernels keep between calls."""
-        state = self.state.state if isinstance(self.state, Faltering) else self.state
+        state = self.state.state if isinstance(self.state, (Faltering, Resting)) else self.state
         return state.kernels.idle.nbytes if isinstance(state, (Linked, OnTrial, Doubted)) else 0
 
     def text(self, form: str) -> str:
@@ -416,6 +419,33 @@ class Refused:
     def run(self, values: Sequence[Any], plan: CompiledPlan) -> list[Any] | None:
         """Leave a call to NumPy's plan."""
         return plan.run_numpy(*values)
+
+
+class Resting(Refused):
+    """NumPy's plan runs for some calls, after several that kernels left to it; then they are asked again.
+
+    What was the matter with those calls (floating-point errors, an index) says nothing of later ones: the first rest is
+    short, and each call that is refused after one doubles the next.
+    """
+
+    __slots__ = ("_left", "_rest", "state")
+
+    def __init__(self, state: Linked | OnTrial, reason: str) -> None:
+        super().__init__(reason)
+        self.state: Linked | OnTrial = state
+        self._left = self._rest = FIRST_REST
+
+    def run(self, values: Sequence[Any], plan: CompiledPlan) -> list[Any] | None:
+        """Run NumPy's plan, or the kernels once more."""
+        if self._left > 0:
+            self._left -= 1
+            return plan.run_numpy(*values)
+        results, code = self.state.run(values, plan), plan.code
+        if results is None:
+            self._left = self._rest = min(2 * self._rest, LONGEST_REST)
+        elif code.state is self:
+            code.become(self.state)
+        return results
 
 
 class Doubted(Refused):

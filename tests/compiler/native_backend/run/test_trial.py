@@ -8,7 +8,7 @@ import pytest
 
 from afx.compiler.native_backend.run import trial
 from afx.compiler.native_backend.run.job import CodeJob, Kernels
-from afx.compiler.native_backend.run.swap import Doubted, Linked, NativeCode, OnTrial, Refused, Trusted, Waiting
+from afx.compiler.native_backend.run.swap import Doubted, Linked, NativeCode, OnTrial, Resting, Trusted, Waiting
 from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import DEFAULT, Target, current, use_target
 from afx.runtime.buffer_cache import IdleBuffers
@@ -72,7 +72,7 @@ def tried(clocks: Clocks, numpy_times: Taken, kernel_times: Taken, refuses: bool
     while code.is_linked and code.state.run is not kernel:
         if code.state.run([], plan) is None:
             code.note_refusal()
-    assert type(code.state) is (Linked if code.is_linked else Refused if refuses else Doubted)
+    assert type(code.state) is (Linked if code.is_linked else Resting if refuses else Doubted)
     return "linked" if code.is_linked else code.status.reason
 
 
