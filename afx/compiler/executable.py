@@ -26,7 +26,7 @@ from afx.core.tracing.tracer import NUMPY_ERRORS
 from afx.core.tracing.traces import evaluate
 from afx.errors import AfxError, OperandError
 from afx.runtime.blas import blas
-from afx.runtime.buffer_cache import IdleBuffers, pooled_bytes, to_dense
+from afx.runtime.buffer_cache import DENSE, IdleBuffers, pooled_bytes, to_dense
 from afx.runtime.control_register import Watch, can_flush, keeps_underflow, run_in_mode
 from afx.runtime.thread_pool import Autotuner, get_threads, single_threaded
 
@@ -157,7 +157,11 @@ class Plan:
 
     def run_numpy(self, *inputs: Any) -> list[Any]:
         """Run it by NumPy's calls alone."""
-        idle, inputs = self.idle, to_dense(inputs)
+        idle = self.idle
+        for x in inputs:  # as in `to_dense`, without a call
+            if x.__class__ is np.ndarray and (x.flags.num & DENSE != DENSE or not x.dtype.isnative):
+                inputs = to_dense(inputs)
+                break
         try:
             run = idle.recent.pop()
         except IndexError:

@@ -40,10 +40,10 @@ class TestWithoutLlvmlite:
 
     def test_every_instruction_says_why(self) -> None:
         """Plans run by NumPy's calls; each instruction names its own reason, or the missing extra."""
-        lowered = afx.jit(lambda x: afx.special.entr(x) + 1).lower(X)
+        lowered = afx.jit(lambda x: afx.special.exprel(x) + 1).lower(X)
         assert lowered.status == afx.PlanStatus("numpy", "the extra native (llvmlite) is not installed")
         assert [reason for _, reason in lowered.native] == [
-            "entr has no native form",
+            "exprel has no native form",
             "the extra native (llvmlite) is not installed",
         ]
 

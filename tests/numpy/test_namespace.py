@@ -90,7 +90,6 @@ def test_values_and_dtypes_are_numpys(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("name", [*DIFFERENTIABLE, *CONSTANT])
 def test_arrays_of_numpy_give_arrays_of_numpy(name: str) -> None:
     """Where no operand is an Array, the result is NumPy's own, bit for bit: no Array comes in between."""

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from afx.compiler.graph.formulas import FORMULAS
 from afx.core.array.array import Array
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.primitive import Params, Primitive, Value, define
-from afx.core.tracing.tracer import to_lower_level
+from afx.core.tracing.tracer import to_array, to_lower_level
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops._basic import broadcast
 from afx.ops._kinds.elementwise import elementwise_impl, elementwise_shape_rule, reads_of, typed
@@ -61,9 +62,20 @@ def _find_function(name: str, message: str) -> Callable[..., Any]:
     try:
         module: Any = importlib.import_module("scipy.special")
     except ImportError as error:
-        raise MissingExtraError(message) from error
+        formula = FORMULAS.get(name)
+        if formula is None:
+            raise MissingExtraError(message) from error
+        return functools.partial(_evaluate, formula)
     function: Callable[..., Any] = getattr(module, name)
     return function
+
+
+def _evaluate(formula: Callable[..., Any], *xs: Any) -> Any:
+    """Compute a formula of bare values, where SciPy is not installed."""
+    dtype = np.result_type(*xs, np.float32)
+    with np.errstate(all="ignore"):
+        z: Array = formula(*[to_array(np.asarray(x, dtype)) for x in xs])
+    return np.asarray(z).astype(dtype)[()]
 
 
 def check_order(n: Any, who: str, least: int = 0) -> int:

@@ -53,7 +53,7 @@ def test_loops_count_every_step() -> None:
 
 def test_what_has_no_machine_code_says_why() -> None:
     """The reason is that of the plan's status."""
-    found = afx.debug.profile(afx.special.entr, np.ones(8), seconds=0.0)
+    found = afx.debug.profile(afx.special.exprel, np.ones(8), seconds=0.0)
     assert math.isnan(found.native_seconds)
     assert found.reason
     assert found.reason in str(found)

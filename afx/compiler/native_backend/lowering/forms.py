@@ -30,7 +30,7 @@ from afx.compiler.schedule.schedule import Buffer, Call, ErrorState, Operand
 from afx.compiler.schedule.schedule import Number as ScheduleNumber
 from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape, broadcast_shapes
-from afx.core.scalar_ops import ALL, COMPLEX, scalar_op
+from afx.core.scalar_ops import ALL, COMPLEX, REAL, scalar_op
 
 # --- Native forms of reductions: in NumPy's order, along axes, over blocks, and of integers
 
@@ -317,7 +317,10 @@ def add_scipy_ufunc(
     types = [dtype_name(dtype_of(x)) for x in (*xs, out)]
     if len(set(types)) > 1:
         raise UnsupportedError(f"{name} of operands of several dtypes")
-    loop = loop_of(f"special.{name}", tuple(types))
+    if b.target.stands_alone and types[0] in REAL:  # by a formula: SciPy's loop is not called, and need not be there
+        loop = UfuncLoop(f"special.{name}", tuple(types), False)
+    else:
+        loop = loop_of(f"special.{name}", tuple(types))
     b.elementwise(out, xs, quiet, call_of(loop, types[-1]), allocates)
 
 
