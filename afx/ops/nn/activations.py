@@ -154,7 +154,7 @@ def _gelu_run(x: Any) -> Any:
     return np.maximum(x, -GELU_BOUND) * _ndtr(x)
 
 
-_ndtr = scipy("ndtr", "gelu: the exact form needs SciPy: pip install 'afx[scipy]', or approximate=True")
+_ndtr = scipy("ndtr")
 
 
 def _gelu_slope(_z: Array, x: Array) -> Array:

@@ -258,7 +258,7 @@ def test_without_scipy() -> None:
     lines = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines[0] == "0.0 0.0 0.0 0.5 0.0"
     assert lines[1] == "0.0 0.0"
-    assert lines[2] == "jv: needs SciPy, which is not installed; pip install 'afx[scipy]'"
+    assert lines[2] == "j1: needs SciPy, which is not installed; pip install 'afx[scipy]'"
 
 
 @pytest.mark.parametrize(
