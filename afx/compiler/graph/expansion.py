@@ -24,7 +24,7 @@ from afx.core.tracing.traces import GraphTrace
 
 F: Any = FUNCTIONS
 # what machine code without NumPy has no loop for, and what it computes in parts or in singles
-STANDALONE = frozenset({"gammasgn", "kl_div", "reciprocal", "rel_entr", *FAMILIES})
+STANDALONE = frozenset({"gammasgn", "reciprocal", *FAMILIES})
 # roles of what moves numbers of any dtype
 MOVES = frozenset(
     {"broadcast", "concat", "embed", "gather", "permute", "reshape", "select", "set_part", "slice", "stack"}

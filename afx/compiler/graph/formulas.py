@@ -449,16 +449,6 @@ def _bessel(is_scaled: bool) -> Callable[..., Any]:
     return formula
 
 
-# -- products with logarithms --
-def _divergence(x: Any, y: Any, at_zero: Any, rest: Any) -> Any:
-    """Return x log(x / y) and a rest, another value where x is 0, and inf where one is negative or y alone is 0."""
-    ratio = x / y
-    is_lost = (ratio < float(np.finfo(x.dtype).tiny)) | (ratio == math.inf)
-    logarithm = F.where(is_lost, F.log(x) - F.log(y), F.log(ratio))
-    divergence = F.where(x == 0.0, at_zero, x * logarithm + rest)
-    return F.where((x < 0.0) | (y < 0.0) | ((x > 0.0) & (y == 0.0)), math.inf, divergence)
-
-
 def _in_doubles(formula: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: formula(F.astype(x, DOUBLE))
 
@@ -511,10 +501,8 @@ BINARY: dict[str, Binary] = {
     "copysign": lambda x, y: F.where(F.signbit(x) ^ F.signbit(y), -x, x),
     "floor_divide": _floor_divide,
     "hypot": _hypot,
-    "kl_div": lambda x, y: _divergence(x, y, y, y - x),
     "logaddexp": _logaddexp,
     "logaddexp2": _logaddexp2,
-    "rel_entr": lambda x, y: _divergence(x, y, F.where(F.isnan(y), y, 0.0), 0.0),
     "remainder": _remainder,
 }
 FAMILIES: dict[str, Callable[..., Any]] = {

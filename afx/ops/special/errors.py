@@ -14,7 +14,7 @@ from afx.core.tracing.tracer import bind1, bind2, bind_single
 from afx.ops._kinds.elementwise import binary, unary
 from afx.ops._kinds.special import ignore_fp_errors, parametric, scipy
 from afx.ops.elementwise.arithmetic import exp, log, log1p
-from afx.ops.elementwise.comparison import clip, where
+from afx.ops.elementwise.comparison import clip, minimum, where
 from afx.ops.special._quadrature import double, integral
 
 # --- Error functions: erf, its complement and inverse, and the normal distribution's statistical names
@@ -190,7 +190,21 @@ def dawsn(x: ArrayLike) -> Array:
     return bind1(dawsn_p, x)
 
 
-dawsn_p: Primitive = unary("dawsn", scipy("dawsn"), lambda z, x: 1 - 2 * x * z, kinds="f", promotes_to_float=True)
+FAR_DAWSON = 10.0  # from where on the derivative's expansion has all digits
+
+
+def _dawsn_slope(z: Array, x: Array) -> Array:
+    """Return ``1 - 2 x z``, of which far out ``-Σ (2k - 1)!! / (2x²)^k`` is left."""
+    is_far = abs(x) > FAR_DAWSON
+    far = where(is_far, x, FAR_DAWSON)
+    share = 0.5 / far / far
+    total = 0.0 * share
+    for k in range(15, 0, -1):
+        total = share * (2 * k - 1) * (1 + total)
+    return where(is_far, -total, 1 - 2 * where(is_far, 0, x) * z)
+
+
+dawsn_p: Primitive = unary("dawsn", scipy("dawsn"), _dawsn_slope, kinds="f", promotes_to_float=True)
 
 
 # -- the normal distribution --
@@ -433,10 +447,17 @@ def rel_entr(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(rel_entr_p, x, y)
 
 
+def _gap(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return ``y / x - 1`` of numbers of which one is at most twice the other, 0 of others, and where they are such."""
+    close = np.abs(y - x) <= np.minimum(x, y)
+    return _where(close, y - x, 0.0 * x) / _where(close & (x > 0), x, 1.0), close & (x > 0)
+
+
 def _log_ratio(x: Any, y: Any) -> Any:
     ratio = np.divide(x, y)
     lost = (ratio < np.finfo(ratio.dtype).tiny) | (ratio == math.inf)
-    return _where(lost, np.log(x) - np.log(y), np.log(ratio))
+    gap, close = _gap(x, y)
+    return _where(close, -np.log1p(gap), _where(lost, np.log(x) - np.log(y), np.log(ratio)))
 
 
 def _rel_entr(x: Any, y: Any) -> Any:
@@ -449,9 +470,16 @@ def _ordinary(x: Array, y: Array) -> Array:
     return (x >= 0) & (y > 0)
 
 
+def _log_quotient(x: Array, y: Array, ordinary: Array) -> Array:
+    """Return ``log(x / y)`` where that is asked for: by the difference where they are close."""
+    close = (abs(y - x) <= minimum(x, y)) & (x > 0)
+    gap = where(close, y - x, 0) / where(close, x, 1)
+    return where(close, -log1p(gap), log(where(ordinary, x, 1)) - log(where(ordinary, y, 1)))
+
+
 def _rel_entr_by_x(_z: Array, x: Array, y: Array) -> Array:
     ordinary = _ordinary(x, y)
-    return where(ordinary, log(where(ordinary, x, 1)) - log(where(ordinary, y, 1)) + 1, 0)
+    return where(ordinary, _log_quotient(x, y, ordinary) + 1, 0)
 
 
 def _rel_entr_by_y(_z: Array, x: Array, y: Array) -> Array:
@@ -466,6 +494,7 @@ rel_entr_p: Primitive = binary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.1, 4.0),
+    traceable=True,
 )
 
 
@@ -481,19 +510,36 @@ def kl_div(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(kl_div_p, x, y)
 
 
+# u - log(1 + u) is r (u - 2 r² (1/3 + r²/5 + r⁴/7 + …)) of r = u / (2 + u)
+ODD_RECIPROCALS = tuple([1 / (2 * k + 3) for k in range(17)])
+
+
+def _beyond_logarithm(u: Any) -> Any:
+    """Return ``u - log(1 + u)`` of a number from -1/2 to 1, to all its digits."""
+    r = u / (2.0 + u)
+    square = r * r
+    total: Any = 0.0 * u
+    for c in reversed(ODD_RECIPROCALS):
+        total = total * square + c
+    return r * (u - 2.0 * square * total)
+
+
 def _kl_div(x: Any, y: Any) -> Any:
-    z = _where(x == 0, y, x * _log_ratio(x, y) - x + y)
+    gap, close = _gap(x, y)
+    z = _where(close, x * _beyond_logarithm(gap), _where(x == 0, y, x * _log_ratio(x, y) - x + y))
     return _where((x < 0) | (y < 0) | ((x > 0) & (y == 0)), math.inf, z)
 
 
 def _kl_div_by_x(_z: Array, x: Array, y: Array) -> Array:
     ordinary = _ordinary(x, y)
-    return where(ordinary, log(where(ordinary, x, 1)) - log(where(ordinary, y, 1)), 0)
+    return where(ordinary, _log_quotient(x, y, ordinary), 0)
 
 
 def _kl_div_by_y(_z: Array, x: Array, y: Array) -> Array:
     ordinary, origin = _ordinary(x, y), (x == 0) & (y == 0)
-    return where(ordinary | origin, 1 - where(ordinary, x, 0) / where(ordinary, y, 1), 0)
+    close = ordinary & (abs(y - x) <= minimum(x, y))
+    share = where(close, (y - x) / where(close, y, 1), 1 - where(ordinary, x, 0) / where(ordinary, y, 1))
+    return where(ordinary | origin, share, 0)
 
 
 kl_div_p: Primitive = binary(
@@ -503,4 +549,5 @@ kl_div_p: Primitive = binary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.1, 4.0),
+    traceable=True,
 )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # as well, by Gauss's rule where t is small; elsewhere t f⁽ⁿ⁾(t) + n f⁽ⁿ⁻¹⁾(t) is the n-th derivative of t f(t).
 
 SMALL_EXPONENT, SMALL_LOGARITHM = 16.0, 0.5  # up to which Gauss's rule has all digits
-LARGEST_EXPONENT = 709.0  # beyond it exp(t) is no float64
+LARGE_EXPONENT = 700.0  # beyond it exp(t) may be no float64
 
 _where: Any = np.where  # its result type is not known to checkers
 
@@ -47,7 +47,14 @@ def _exprel(t: Any, *, order: int) -> Any:
     whole = _where(t == 0, 1.0, np.expm1(t) / _where(t == 0, 1.0, t))
     for n in range(1, order + 1):
         whole = (np.exp(t) - n * whole) / _where(t == 0, 1.0, t)
-    whole = _where(t > LARGEST_EXPONENT, np.inf, _where(t == -np.inf, 0.0, whole))
+    large = (
+        t > LARGE_EXPONENT
+    )  # where it is itself smaller than exp(t), which overflows: half of the exponent at a time
+    half, divisor = np.exp(_where(large, 0.5 * t, 0.0)), _where(large, t, 1.0)
+    scaled = half / divisor
+    for n in range(1, order + 1):
+        scaled = (half - n * scaled) / divisor
+    whole = _where(large, _where(t == np.inf, t, scaled * half), _where(t == -np.inf, 0.0, whole))
     if not order:
         return whole
     small = np.abs(t) <= SMALL_EXPONENT
