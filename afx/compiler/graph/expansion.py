@@ -124,7 +124,7 @@ def _write_alone(eq: Equation, xs: Sequence[Any]) -> Any:
     if whole is not None:
         return whole(*xs, **eq.keywords)
     dtype = space_of(eq)
-    if "e" in chars:
+    if "e" in chars and not (p.algebra.canonical == "cast" and xs[0].dtype.kind == "c"):
         return bind(p, *[F.astype(x, np.float32) if x.dtype.char == "e" else x for x in xs], **eq.keywords)
     if chars & {"F", "D"}:
         if p.name in SUMS:  # other operands are indices

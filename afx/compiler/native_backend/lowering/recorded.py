@@ -565,6 +565,8 @@ def _in_parts(x: Recorded) -> Recorded:
 
 def _around(part: Location, out: Location) -> Iterator[Location]:
     """Yield the boxes of an array around one of its parts: before and behind it along each axis."""
+    if 0 in out.shape:
+        return
     shape, offset, left = list(out.shape), out.offset, part.offset - out.offset
     for axis, (n, step) in enumerate(zip(part.shape, out.strides, strict=True)):
         start, left = divmod(left, step)
