@@ -14,7 +14,7 @@ import numpy as np
 from afx.compiler.executable import Plan, make_plan
 from afx.compiler.graph.rewrite_rules import simplify
 from afx.compiler.native_backend.run.swap import foresee, is_installed
-from afx.compiler.native_backend.service.helper import choose_folder
+from afx.compiler.native_backend.service.helper import choose_folder, open_folder
 from afx.compiler.target import Target, current, portable_target
 from afx.core.aval import Aval
 from afx.core.graph import Graph, Var
@@ -85,7 +85,8 @@ def set_code_cache(folder: str | os.PathLike[str] | None) -> None:
     """Keep machine code in a folder, so that later processes begin with it; None keeps none.
 
     By default it is the folder ``afx`` in the user's cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``, ``~/Library/Caches``
-    on macOS); the environment variable ``AFX_CODE_CACHE`` names another one, or none as ``0``. With machine code is kept
+    on macOS); the environment variable ``AFX_CODE_CACHE`` names another one, or none as ``0``; one
+    that cannot hold code is named by the logger ``afx.jit``, and nothing is kept. With machine code is kept
     whether it was faster than NumPy's calls; that it was not, for minutes, and not of functions that hold a while loop or
     a branch, whose work depends on values. What lies there runs as code. So the folder belongs to the user, and no one
     else may read or write it; it is made so where it does not exist. Files are named by the digest of program, processor and
@@ -101,13 +102,10 @@ def set_code_cache(folder: str | os.PathLike[str] | None) -> None:
     >>> set_code_cache(None)
     """
     path = None if folder is None else Path(folder).expanduser().absolute()
-    if path is not None:
-        from afx.compiler.native_backend.service.code_cache import open_folder
-
-        if reason := open_folder(path):
-            raise ArgumentError(
-                f"set_code_cache: {path} cannot hold code: {reason}; name a folder of your own, or a new one"
-            )
+    if path is not None and (reason := open_folder(path)):
+        raise ArgumentError(
+            f"set_code_cache: {path} cannot hold code: {reason}; name a folder of your own, or a new one"
+        )
     choose_folder("" if path is None else str(path))
 
 

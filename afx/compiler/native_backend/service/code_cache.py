@@ -25,6 +25,7 @@ import numpy as np
 from afx.compiler.native_backend.llvm.writer import Addresses
 from afx.compiler.native_backend.program.interface import Interface
 from afx.compiler.native_backend.service.child import ADDRESSES, load_llvm
+from afx.compiler.native_backend.service.helper import open_folder
 from afx.compiler.native_backend.service.image import Image
 from afx.compiler.schedule.schedule import Branch, Loop, Schedule
 from afx.compiler.target import DEFAULT, Target, current
@@ -44,22 +45,6 @@ DIGEST_BYTES = 32
 # A link is an error, and a pipe is opened at once instead of waiting for somebody who writes into it.
 READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 KEPT_NAME, NEW_NAME = re.compile("[0-9a-f]{64}"), re.compile(r"\.new\.[a-z0-9_]{8}")  # by `key_of` and `mkstemp`
-
-
-def open_folder(folder: Path) -> str:
-    """Make a folder for the user alone; return why it cannot hold code, an empty text where it can."""
-    if not hasattr(os, "getuid"):
-        return "this system does not tell whose a folder is"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-    except OSError as error:
-        return str(error)
-    if not stat.S_ISDIR(status.st_mode):
-        return "it is no folder"
-    if status.st_uid != os.getuid():
-        return "it belongs to another user"
-    return "others may use it (its mode should be 0700)" if stat.S_IMODE(status.st_mode) & 0o077 else ""
 
 
 def key_of(parts: Sequence[str]) -> str:

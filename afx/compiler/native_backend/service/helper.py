@@ -7,6 +7,7 @@ import importlib
 import itertools
 import os
 import queue
+import stat
 import sys
 import threading
 import warnings
@@ -61,6 +62,22 @@ def code_folder() -> str:
     return _chosen[0]
 
 
+def open_folder(folder: Path) -> str:
+    """Make a folder for the user alone; return why it cannot hold code, an empty text where it can."""
+    if not hasattr(os, "getuid"):
+        return "this system does not tell whose a folder is"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError as error:
+        return str(error)
+    if not stat.S_ISDIR(status.st_mode):
+        return "it is no folder"
+    if status.st_uid != os.getuid():
+        return "it belongs to another user"
+    return "others may use it (its mode should be 0700)" if stat.S_IMODE(status.st_mode) & 0o077 else ""
+
+
 def choose_folder(folder: str) -> None:
     """Keep machine code in a folder from now on; an empty text stands for none."""
     _chosen[:] = [folder]
@@ -71,7 +88,11 @@ def _default_folder(setting: str | None) -> str:
         return ""
     try:
         if setting:
-            return str(Path(setting).expanduser().absolute())
+            folder = Path(setting).expanduser().absolute()
+            if reason := open_folder(folder):
+                log(f"AFX_CODE_CACHE: {folder} cannot hold code: {reason}; machine code is not kept", is_asked=True)
+                return ""
+            return str(folder)
         return str(_cache_home() / "afx")
     except (OSError, RuntimeError):  # a user without a home, or a working directory that is gone
         return ""

@@ -1,5 +1,6 @@
 """Object code kept on disk."""
 
+import logging
 import os
 import shutil
 import stat
@@ -27,9 +28,8 @@ from afx.compiler.native_backend.service.code_cache import (
     keep_verdict,
     key_of,
     key_of_schedule,
-    open_folder,
 )
-from afx.compiler.native_backend.service.helper import _default_folder, code_folder
+from afx.compiler.native_backend.service.helper import _default_folder, code_folder, open_folder
 from afx.compiler.native_backend.service.link import layout
 from afx.compiler.target import Target
 from tests.compiler.native_backend.native_run import schedule_of
@@ -192,7 +192,7 @@ def test_what_cannot_be_read_again_is_made_again(tmp_path: Path, monkeypatch: py
     assert find_kept(key, str(tmp_path / "code")) is None
 
 
-def test_folders_that_others_may_use_are_refused(tmp_path: Path) -> None:
+def test_folders_that_others_may_use_are_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A folder that is open to others, a file, and one that cannot be made hold no code."""
     is_open = tmp_path / "open"
     is_open.mkdir(mode=0o755)
@@ -205,6 +205,10 @@ def test_folders_that_others_may_use_are_refused(tmp_path: Path) -> None:
         assert CodeCache(folder).get("key") is None
     assert list(is_open.iterdir()) == []
     assert code_folder() == ""
+    with caplog.at_level(logging.WARNING, "afx.jit"):
+        assert _default_folder(str(is_open)) == ""
+    assert "AFX_CODE_CACHE" in caplog.text
+    assert "0700" in caplog.text
 
 
 PROGRAM = """
