@@ -106,8 +106,9 @@ CASES: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any], tuple[str, ...]
       "a": np.uint8(7), "b": np.array([3, -4], np.int8)}, {}, ("y",)),
     "whole convolution": ("ConvInteger", draw(1, 2, 5, 5, dtype=np.uint8), {"w": draw(3, 2, 3, 3,
       dtype=np.uint8), "a": np.uint8(7)}, {"pads": [1, 1, 1, 1]}, ("y",)),
+    # weights of seven bits: onnxruntime adds pairs of products in 16 bits where a processor has no VNNI
     "convolution of levels": ("QLinearConv", draw(1, 2, 5, 5, dtype=np.uint8), {"a": np.float32(0.01),
-      "z": np.uint8(120), "w": draw(3, 2, 3, 3, dtype=np.int8), "b": np.array([0.01, 0.02, 0.03], np.float32),
+      "z": np.uint8(120), "w": draw(3, 2, 3, 3, dtype=np.int8) // 2, "b": np.array([0.01, 0.02, 0.03], np.float32),
       "k": np.zeros(3, np.int8), "c": np.float32(0.05), "d": np.uint8(100), "e": np.array([100, -50, 7],
       np.int32)}, {}, ("y",)),
     "spectrum": ("DFT", draw(2, 8, 1), {}, {"onesided": 1}, ("y",)),
