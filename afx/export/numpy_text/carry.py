@@ -22,7 +22,7 @@ from afx.errors import AfxError
 from afx.export.numpy_text.writer import Module, number_text
 from afx.export.templates import NoTemplateError
 from afx.ops._basic import numpy_of
-from afx.ops._kinds.special import SciPyUfunc
+from afx.ops._kinds.special import SciPyUfunc, scipy
 from afx.ops.random.bits import check_key
 from afx.runtime.thread_pool import get_threads, run_blocks
 
@@ -259,6 +259,10 @@ def run_blocks(fn, size, block, scratch, args):
     for k in range(-(-size // block)):
         fn(k, k * block, min(size, (k + 1) * block), scratch[0], *args)
 """
+OF_SCIPY = """def of_scipy(name, message=''):
+    import scipy.special
+
+    return getattr(scipy.special, name)"""
 STAND_INS: dict[int, tuple[str, str]] = {
     id(Aval): ("Aval", AVAL),
     id(aval_of): ("aval_of", "def aval_of(x, who=''):\n    return Aval(np.shape(x), np.asarray(x).dtype)"),
@@ -267,6 +271,7 @@ STAND_INS: dict[int, tuple[str, str]] = {
     id(check_key): ("check_key", "def check_key(key, who=''):\n    assert key.shape[-1:] == (2,)"),
     id(get_threads): ("get_threads", "def get_threads():\n    return 1"),
     id(run_blocks): ("run_blocks", RUN_BLOCKS),
+    id(scipy): ("of_scipy", OF_SCIPY),
 }
 STAND_IN_NAMES = frozenset([name for name, source in STAND_INS.values() if source])
 WRAPPERS = {  # functions that make implementations, and the name there of what computes on values of the right dtypes
