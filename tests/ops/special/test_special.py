@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 import scipy.special
@@ -345,48 +344,3 @@ def test_derivatives_of_fishers_f_by_degrees_of_freedom(m: float, n: float, y: f
     for fn, sign in ((afx.stats.f.cdf, 1), (afx.stats.f.sf, -1)):
         found = afx.grad(lambda p, fn=fn: fn(np.float64(y), p[0], p[1]))(np.array([m, n]))
         np.testing.assert_allclose(np.asarray(found), [sign * by_m, sign * by_n], rtol=2e-11)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("gap", [1e-7, 1e-4, 0.01, 0.3, -0.49, 0.51, 0.99, 5.0, 1e4])
-@pytest.mark.parametrize("name", ["kl_div", "rel_entr"])
-def test_divergences_of_close_numbers_keep_their_digits(
-    name: str, gap: float, dtype: str, rng: np.random.Generator
-) -> None:
-    """Values and slopes of y near x, and far from it, are right to some last digits, beside mpmath."""
-    with mpmath.workdps(50):
-        x = np.exp(rng.normal(0, 5, 50)).astype(dtype)
-        y = (x * (1 + gap)).astype(dtype)
-        pairs = [(mpmath.mpf(float(a)), mpmath.mpf(float(b))) for a, b in zip(x, y, strict=True)]
-        is_kl = name == "kl_div"
-        values = [float(a * mpmath.log(a / b) + (b - a if is_kl else 0)) for a, b in pairs]
-        by_x = [float(mpmath.log(a / b) + (not is_kl)) for a, b in pairs]
-        by_y = [float((b - a) / b if is_kl else -a / b) for a, b in pairs]
-    fn = getattr(special, name)
-    tolerance = 10 * np.finfo(dtype).eps
-    np.testing.assert_allclose(fn(x, y), values, rtol=tolerance)
-    np.testing.assert_allclose(afx.jit(fn, backend="portable")(x, y), fn(x, y), rtol=tolerance)
-    slopes = afx.grad(lambda x, y: fn(x, y).sum(), argnums=(0, 1))(x, y)
-    np.testing.assert_allclose(slopes[0], by_x, rtol=tolerance)
-    np.testing.assert_allclose(slopes[1], by_y, rtol=tolerance)
-
-
-def test_exprel_is_finite_as_far_as_it_is() -> None:
-    """Where exp(t) is no number but its quotient is, that and its slope are given, beside mpmath; beyond, inf."""
-    for t in (700.5, 709.5, 712.0, 716.0):
-        with mpmath.workdps(50):
-            exact, slope = (float(mpmath.diff(lambda t: mpmath.expm1(t) / t, t, n)) for n in (0, 1))
-        np.testing.assert_allclose(special.exprel(np.float64(t)), exact, rtol=1e-14)
-        np.testing.assert_allclose(afx.grad(special.exprel)(np.float64(t)), slope, rtol=1e-13)
-    assert np.isinf(np.asarray(special.exprel(np.array([717.0, np.inf])))).all()
-
-
-def test_the_slope_of_dawsons_integral_far_out() -> None:
-    """The derivative keeps its digits where 1 and 2 x D(x) are nearly equal."""
-    for x in (9.99, 10.01, 25.0, 50.0):
-        with mpmath.workdps(1500):
-            exact = float(
-                1 - mpmath.mpf(x) * mpmath.sqrt(mpmath.pi) * mpmath.exp(-(mpmath.mpf(x) ** 2)) * mpmath.erfi(x)
-            )
-        np.testing.assert_allclose(afx.grad(special.dawsn)(np.float64(x)), exact, rtol=2e-14)
-    np.testing.assert_allclose(afx.grad(special.dawsn)(np.float64(1e8)), -5e-17, rtol=1e-14)
