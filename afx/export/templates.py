@@ -168,7 +168,8 @@ class Table(Generic[W]):
     def supported(self) -> list[str]:
         """Return the names of all primitives that have a template, or a formula that stands for it, sorted."""
         formulas = FORMULAS if self.has_formulas else ()
-        return [p.name for p in primitives() if p.name in formulas or self.find(p) is not None]
+        traced = [p.name for p in primitives() if self.has_formulas and p.is_elementwise and p.opaque]
+        return [p.name for p in primitives() if p.name in {*formulas, *traced} or self.find(p) is not None]
 
 
 # --- Walks: a graph's equations in order, each written by its template; graphs within graphs by the templates of
