@@ -76,7 +76,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_450,
-    "compiler": 202_300,
+    "compiler": 202_320,
     "control": 26_500,
     "core": 35_500,
     "data": 5_600,
@@ -89,7 +89,7 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_300,
     "nn": 24_200,
     "numpy": 4_400,
-    "ops": 180_400,
+    "ops": 180_560,
     "optim": 50_000,
     "plot": 4_100,
     "pytree": 10_700,

@@ -154,12 +154,26 @@ def test_stacks_in_single_precision() -> None:
     assert portable(linalg.slogdet, np.zeros((2, 2))) == [0.0, -np.inf]
 
 
-@pytest.mark.parametrize("fn", [linalg.eigh, linalg.svd])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_numbers_that_are_none_have_no_factors(fn: Callable[[Any], Any], value: float) -> None:
-    """As LAPACK, which does not converge."""
-    with pytest.raises(np.linalg.LinAlgError):
-        portable(fn, np.full((3, 3), value))
+def test_singular_values_of_any_sizes_are_sorted() -> None:
+    """Also where squares of lengths are zeros, or no numbers; the vectors stay with them."""
+    compiled = afx.jit(lambda a: linalg.svd(a, full_matrices=False), backend="portable")
+    for scales in ([1.0, 1e-170, 1e-120, 1e170], [1e-300, 1e-290, 1e-310, 1e-305], [1e300, 1.0, 1e-300, 1e200]):
+        a = RNG.permutation(np.diag(scales)) + np.zeros((4, 4))
+        u, s, vh = (np.asarray(x) for x in compiled(a))
+        assert (np.diff(s) <= 0).all()
+        np.testing.assert_allclose(s, sorted(scales, reverse=True), rtol=0, atol=1e-15 * s[0])
+        assert max(skewness(u), skewness(vh.T)) < 4
+        np.testing.assert_allclose(u @ (s[:, None] * vh), a, rtol=0, atol=1e-15 * s[0])
+
+
+def test_reflections_of_denormal_columns_are_orthogonal() -> None:
+    """Their lengths are taken in the column's own unit."""
+    compiled = afx.jit(linalg.qr, backend="portable")
+    for scale in (1e-308, 1e-310, 1e-315, 1e-322):
+        a = RNG.normal(size=(6, 4)) * scale
+        q, r = (np.asarray(x) for x in compiled(a))
+        assert skewness(q) < 4
+        np.testing.assert_allclose(q @ r, a, rtol=0, atol=1e-15 * scale + 4 * 5e-324)
 
 
 def test_what_is_built_on_factors() -> None:

@@ -18,6 +18,7 @@ from afx.core.registry import FUNCTIONS
 F: Any = FUNCTIONS
 DOUBLE = np.dtype(np.float64)
 ROOT_2, LOG_2, LOG_2PI = math.sqrt(2.0), math.log(2.0), math.log(2 * math.pi)
+TINY = 1e-20  # below, x is tan x, exp x - 1 and their like to all digits
 
 
 # -- parts of numbers --
@@ -54,7 +55,8 @@ def _floor_divide(x: Any, y: Any) -> Any:
 def _expm1(x: Any) -> Any:
     """Return ``exp(x) - 1``: near 0 by half the argument's hyperbolic tangent."""
     half = F.tanh(x * 0.5)
-    return F.where(F.abs(x) < 1.0, 2.0 * half / (1.0 - half), F.exp(x) - 1.0)
+    near = F.where(F.abs(x) < TINY, x, 2.0 * half / (1.0 - half))  # half of a denormal number is rounded
+    return F.where(F.abs(x) < 1.0, near, F.exp(x) - 1.0)
 
 
 def _log1p(x: Any) -> Any:
@@ -102,7 +104,7 @@ def _atan2(y: Any, x: Any) -> Any:
     angle = F.where(x == 0, F.where(below, -math.pi / 2, math.pi / 2), F.atan(quotient))
     angle = F.where(y == 0, F.where(F.isnan(x), x, 0.0), F.where((x == 0) & F.isnan(y), y, angle))
     turned = angle + F.where(below, -math.pi, math.pi)
-    return F.where(F.signbit(x) & ~((x == 0) & (y != 0)), turned, F.where(y == 0, y + 0.0 * angle, angle))
+    return F.where(F.signbit(x) & ~((x == 0) & (y != 0)), turned, F.where((y == 0) & ~F.isnan(x), y, angle))
 
 
 def _asinh(x: Any) -> Any:
@@ -155,8 +157,10 @@ def _bell(x: Any) -> Any:
 
 def _scaled_tail(x: Any) -> Any:
     """Return ``exp(x²) erfc(x)`` of a number that is not negative."""
-    size = F.where(x < 1e300, x, 1e300)
-    return F.where(x < math.inf, _polynomial((size - 2.0) / (size + 2.0), ERFC) / (2.0 * size + 1.0), 0.0)
+    size = F.where(x < 1e150, x, 1e150)  # beyond, the polynomial has its last value, and 1/x is left
+    far = F.where(x < 1e150, 1.0, x)
+    near = _polynomial((size - 2.0) / (size + 2.0), ERFC) / (2.0 * size + 1.0)
+    return F.where(x < 1e150, near, 1.0 / math.sqrt(math.pi) / far)
 
 
 def _far_erfc(x: Any) -> Any:
@@ -238,7 +242,8 @@ def _quantile(q: Any, log_tail: Any) -> Any:
 def _erfinv(x: Any) -> Any:
     rest = 1.0 - F.abs(x)
     z = _quantile(x * 0.5, F.log(F.maximum(rest * 0.5, 0.0))) / ROOT_2
-    return F.where(x == 0.0, 0.0, F.where(rest < 0.0, math.nan, z))
+    z = F.where(F.abs(x) < TINY, x * (math.sqrt(math.pi) / 2), z)
+    return F.where(x == 0.0, 0.0, F.where(rest < 0.0, math.nan, z))  # SciPy's zero has no sign
 
 
 def _ndtri(p: Any) -> Any:
@@ -383,7 +388,8 @@ def _gamma(x: Any) -> Any:
 
 def _rgamma(x: Any) -> Any:
     is_pole = (x <= 0.0) & (F.floor(x) == x)
-    return F.where(is_pole, F.where(x == 0.0, x, 0.0), 1.0 / _gamma(F.where(is_pole, 1.0, x)))
+    near = F.where(F.abs(x) < TINY, x, 1.0 / _gamma(F.where(is_pole, 1.0, x)))  # whose gamma function may overflow
+    return F.where(is_pole & (x != 0.0), 0.0, near)
 
 
 # B(2 j) / (2 j)!, of the Euler-Maclaurin sum
@@ -462,7 +468,7 @@ UNARY: dict[str, Unary] = {
     "asinh": _asinh,
     "atan": lambda x: F.atan2(x, 1.0),
     "atanh": _atanh,
-    "cbrt": lambda x: F.sign(x) * F.pow(F.abs(x), 1 / 3),
+    "cbrt": lambda x: F.copysign(F.pow(F.abs(x), 1 / 3), x),
     "cosh": _cosh,
     "deg2rad": lambda x: x * (math.pi / 180.0),
     "digamma": _in_doubles(_digamma),

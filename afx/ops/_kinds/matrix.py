@@ -317,53 +317,56 @@ def arrays(results: Any) -> tuple[Any, ...]:
     return tuple([np.asarray(x) for x in results])
 
 
-# -- singular values --
-def svd_by_lapack(a: Any, *, full: bool = False) -> tuple[Any, Any, Any]:
-    """Return NumPy's singular value decomposition, and nan of matrices with infinities: LAPACK's iteration may never end.
+# -- iterations of LAPACK --
+def eigh_by_lapack(a: Any, triangle: str = "L") -> tuple[Any, Any]:
+    """Return NumPy's eigenvalues and eigenvectors of Hermitian matrices, and nan of those with inf or nan."""
+    wrong = not_finite(a)
+    if wrong is None:
+        w, v = np.linalg.eigh(a, triangle)
+        return plain(w), plain(v)
+    w, v = np.linalg.eigh(np.where(wrong, 0, a), triangle)
+    return np.where(wrong[..., 0], np.nan, w), np.where(wrong, np.nan, v)
 
-    Raises:
-        numpy.linalg.LinAlgError: a matrix holds nan.
+
+def svd_by_lapack(a: Any, *, full: bool = False) -> tuple[Any, Any, Any]:
+    """Return NumPy's singular value decomposition, and nan of matrices with inf or nan.
+
+    LAPACK's iteration may never end where there are infinities, and NumPy raises for the whole stack where there is nan.
     """
-    infinite = _infinite(a)
-    if infinite is None:
+    wrong = not_finite(a)
+    if wrong is None:
         u, s, vh = np.linalg.svd(a, full_matrices=full)
         return plain(u), plain(s), plain(vh)
-    u, s, vh = np.linalg.svd(np.where(infinite, 0, a), full_matrices=full)
-    return np.where(infinite, np.nan, u), np.where(infinite[..., 0], np.nan, s), np.where(infinite, np.nan, vh)
+    u, s, vh = np.linalg.svd(np.where(wrong, 0, a), full_matrices=full)
+    return np.where(wrong, np.nan, u), np.where(wrong[..., 0], np.nan, s), np.where(wrong, np.nan, vh)
 
 
 def singular_values_by_lapack(a: Any) -> Any:
-    """Return NumPy's singular values, and nan of matrices with infinities.
-
-    Raises:
-        numpy.linalg.LinAlgError: a matrix holds nan.
-    """
-    infinite = _infinite(a)
-    if infinite is None:
+    """Return NumPy's singular values, and nan of matrices with inf or nan."""
+    wrong = not_finite(a)
+    if wrong is None:
         return np.linalg.svd(a, compute_uv=False)
-    return np.where(infinite[..., 0], np.nan, np.linalg.svd(np.where(infinite, 0, a), compute_uv=False))
+    return np.where(wrong[..., 0], np.nan, np.linalg.svd(np.where(wrong, 0, a), compute_uv=False))
 
 
 def pinv_by_lapack(a: Any, cutoff: float) -> Any:
-    """Return NumPy's pseudo-inverses, and nan of matrices with infinities.
-
-    Raises:
-        numpy.linalg.LinAlgError: a matrix holds nan.
-    """
-    infinite = _infinite(a)
-    if infinite is None:
+    """Return NumPy's pseudo-inverses, and nan of matrices with inf or nan."""
+    wrong = not_finite(a)
+    if wrong is None:
         return plain(np.linalg.pinv(a, cutoff))
-    return np.where(infinite.swapaxes(-1, -2), np.nan, np.linalg.pinv(np.where(infinite, 0, a), cutoff))
+    return np.where(wrong.swapaxes(-1, -2), np.nan, np.linalg.pinv(np.where(wrong, 0, a), cutoff))
 
 
 def finite_matrices(xp: Recorder, a: Any) -> Any:
-    """Return an operand for LAPACK's singular values in machine code; with infinities, the call is left to NumPy's plan."""
-    infinite = xp.ufunc("isinf", a)
-    xp.refuse_where(infinite)
-    return xp.matrix(xp.where(infinite, 0.0, a))
+    """Return an operand for LAPACK's iterations in machine code; with inf or nan, the call is left to NumPy's plan."""
+    if xp.is_standalone:  # whose own loops give nan
+        return xp.matrix(a)
+    is_finite = xp.ufunc("isfinite", a)
+    xp.refuse_where(xp.ufunc("logical_not", is_finite))
+    return xp.matrix(xp.where(is_finite, a, 0.0))
 
 
-def _infinite(a: Any) -> Any:
-    """Return which matrices hold infinities; None if none does."""
-    is_infinite = np.isinf(a).any(axis=(-2, -1), keepdims=True)
-    return is_infinite if is_infinite.any() else None
+def not_finite(a: Any) -> Any:
+    """Return which matrices hold inf or nan; None if none does."""
+    wrong = ~np.isfinite(a).all(axis=(-2, -1), keepdims=True)
+    return wrong if wrong.any() else None

@@ -19,7 +19,7 @@ from afx.core.primitive import Params, Primitive, Value, define
 from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError, MissingExtraError, ShapeError
 from afx.ops._kinds.linear import batch_along_axes
-from afx.ops._kinds.matrix import floating, hermitian, matrix_op, plain, square, transposed
+from afx.ops._kinds.matrix import eigh_by_lapack, floating, hermitian, matrix_op, plain, square, transposed
 from afx.ops.creation.creation import as_array, stop_gradient
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -206,7 +206,7 @@ def _abstract(a: Aval, *ts: Aval, fn: Scalar) -> Aval:
 def _impl(a: Any, *ts: Any, fn: Scalar) -> Any:
     square(Aval(a.shape, a.dtype), "hermitian_function")
     half = a.astype(np.result_type(a.dtype, np.float64)) / 2
-    w, v = np.linalg.eigh(half + half.swapaxes(-1, -2).conj())
+    w, v = eigh_by_lapack(half + half.swapaxes(-1, -2).conj())
     rounding = w.shape[-1] * np.finfo(a.dtype).eps * np.abs(w).max(axis=-1, keepdims=True, initial=0)
     w = w * ~((w < 0) & (w >= -rounding))  # of a semidefinite matrix, 0 up to rounding
     vh = v.swapaxes(-1, -2).conj()

@@ -19,6 +19,7 @@ from afx.ops._kinds.matrix import (
     adjoint,
     choice,
     conjugate,
+    eigh_by_lapack,
     finite_matrices,
     floating,
     hermitian,
@@ -98,7 +99,7 @@ def _abstract_sylvester(a: Aval, b: Aval, q: Aval, *, hermitian: bool) -> Aval:
 def _impl(a: Any, b: Any, q: Any, *, hermitian: bool) -> Any:
     square(Aval(a.shape, a.dtype), "solve_sylvester")
     if hermitian:
-        w, v = np.linalg.eigh(a)
+        w, v = eigh_by_lapack(a)
         vh = v.swapaxes(-1, -2).conj()
         sums = w[..., :, None] + w[..., None, :]
         inner = vh @ q @ v
@@ -172,7 +173,7 @@ def polar(a: ArrayLike) -> PolarResult:
 
     Raises:
         ShapeError: no matrices.
-        numpy.linalg.LinAlgError: it does not converge, as with nan.
+        numpy.linalg.LinAlgError: it does not converge.
 
     >>> polar(np.diag([2.0, -3.0])).p
     Array([[2., 0.],
@@ -528,7 +529,7 @@ def pinv(
         ShapeError: no matrices, or other tolerances than one for each.
         ArgumentError: rcond is no number, or given twice.
         ConcreteValueError: rcond is not known yet.
-        numpy.linalg.LinAlgError: it does not converge, as with nan.
+        numpy.linalg.LinAlgError: it does not converge.
 
     >>> pinv(afx.asarray([[2.0, 0.0], [0.0, 0.0]]))
     Array([[0.5, 0. ],
@@ -632,7 +633,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
     Raises:
         ShapeError: the shapes do not fit.
         ArgumentError: rcond is no number.
-        numpy.linalg.LinAlgError: it does not converge, as with nan.
+        numpy.linalg.LinAlgError: it does not converge.
 
     >>> lstsq(afx.asarray([[1.0], [1.0]]), afx.asarray([1.0, 3.0])).x.round(3)
     Array([2.], dtype=float32)

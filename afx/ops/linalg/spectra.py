@@ -14,12 +14,12 @@ from afx.core.tracing.tracer import bind, bind_single
 from afx.ops._kinds.matrix import (
     IGNORED,
     adjoint,
-    arrays,
     choice,
     column,
     conjugate,
     diag_embed,
     divide_by_gaps,
+    eigh_by_lapack,
     either,
     finite_matrices,
     floating,
@@ -30,6 +30,7 @@ from afx.ops._kinds.matrix import (
     living_values,
     matrices,
     matrix_op,
+    not_finite,
     plain,
     row,
     singular_values_by_lapack,
@@ -87,7 +88,7 @@ def eigh(a: ArrayLike, UPLO: Literal["L", "U"] | None = None) -> EighResult:
     Raises:
         ShapeError: not square.
         ArgumentError: another triangle.
-        numpy.linalg.LinAlgError: it does not converge.
+        numpy.linalg.LinAlgError: it does not converge; of matrices with inf or nan, results are nan.
 
     >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
     Array([1., 2.], dtype=float64)
@@ -133,7 +134,7 @@ def _hermitian_matrix(xp: Recorder, a: Any) -> Any:
     """Return what `_hermitian_part` does of recorded matrices, as LAPACK's loops take them."""
     xp.check_floats(a)
     half = xp.ufunc("divide", a, 2.0)
-    return xp.matrix(xp.ufunc("add", half, half.swapaxes(-1, -2)))
+    return finite_matrices(xp, xp.ufunc("add", half, half.swapaxes(-1, -2)))
 
 
 def _eigh_push(t: Array, z: tuple[Array, Array], a: Any, *, upper: bool = False) -> tuple[Array, Array]:
@@ -154,7 +155,7 @@ def _eigh_pull(
 
 
 def _eigh_run(a: Any, *, upper: bool = False) -> Any:
-    return arrays(np.linalg.eigh(_hermitian_part(a), "U" if upper else "L"))
+    return eigh_by_lapack(_hermitian_part(a), "U" if upper else "L")
 
 
 eigh_p: Primitive = matrix_op(
@@ -186,7 +187,11 @@ def _eigvalsh_pull(ct: Array, z: Any, a: Array) -> Array:
 
 
 def _eigvalsh_run(a: Any) -> Any:
-    return np.linalg.eigvalsh(_hermitian_part(a))
+    half = _hermitian_part(a)
+    wrong = not_finite(half)
+    if wrong is None:
+        return np.linalg.eigvalsh(half)
+    return np.where(wrong[..., 0], np.nan, np.linalg.eigvalsh(np.where(wrong, 0, half)))
 
 
 def _eigvalsh_native(xp: Recorder, w: Any, a: Any) -> None:
@@ -340,7 +345,7 @@ def svd(
 
     Raises:
         ShapeError: no matrices.
-        numpy.linalg.LinAlgError: it does not converge, as with nan; of matrices with inf, results are nan.
+        numpy.linalg.LinAlgError: it does not converge; of matrices with inf or nan, results are nan.
 
     >>> svd(afx.asarray([[3.0, 0.0], [0.0, 4.0]])).S
     Array([4., 3.], dtype=float32)
@@ -357,7 +362,7 @@ def svdvals(x: ArrayLike, /) -> Array:
 
     Raises:
         ShapeError: no matrices.
-        numpy.linalg.LinAlgError: it does not converge, as with nan; of matrices with inf, results are nan.
+        numpy.linalg.LinAlgError: it does not converge; of matrices with inf or nan, results are nan.
 
     >>> svdvals(afx.asarray([[3.0, 0.0], [0.0, 4.0]]))
     Array([4., 3.], dtype=float32)

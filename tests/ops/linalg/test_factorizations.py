@@ -353,18 +353,46 @@ def test_mapping_is_the_batch(name: str) -> None:
         np.testing.assert_allclose(np.asarray(mapped(x)), want, rtol=1e-9, atol=1e-9)
 
 
+BY_ITERATION: dict[str, Callable[[Any], Any]] = {
+    "svd": lambda a: tuple(linalg.svd(a)),
+    "thin svd": lambda a: tuple(linalg.svd(a[..., :3], full_matrices=False)),
+    "svdvals": lambda a: (linalg.svdvals(a),),
+    "eigh": lambda a: tuple(linalg.eigh(a)),
+    "upper eigh": lambda a: tuple(linalg.eigh(a, "U")),
+    "eigvalsh": lambda a: (linalg.eigvalsh(a),),
+    "pinv": lambda a: (linalg.pinv(a),),
+    "nuclear norm": lambda a: (linalg.matrix_norm(a, ord="nuc"),),
+    "lstsq": lambda a: (linalg.lstsq(a, np.ones((*a.shape[:-1], 2), a.dtype)).x,),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
-def test_singular_values_of_infinities_are_nan(dtype: str) -> None:
-    """Matrices with infinities, of which LAPACK's iteration may never end, have results of nan; others in their stack do not."""
-    a = np.arange(24.0).reshape(2, 4, 3).astype(dtype)
-    a[1, 1:3, 0] = np.inf, -np.inf
-    for fn in (lambda a: linalg.svd(a), lambda a: linalg.svd(a, full_matrices=False), lambda a: (linalg.svdvals(a),)):
-        for run in (fn, afx.jit(fn), afx.jit(fn, backend="native")):
-            found, wanted = run(a), fn(a[0])
-            for x, want in zip(found, wanted, strict=True):
-                assert x.dtype == want.dtype
-                assert np.isnan(np.asarray(x)[1]).all()
-                np.testing.assert_allclose(np.abs(x[0]), np.abs(want), rtol=1e-3, atol=1e-3)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", BY_ITERATION)
+def test_matrices_that_are_not_finite_have_nan(name: str, value: float, dtype: str) -> None:
+    """Whatever LAPACK iterates for is nan of a matrix with inf or nan, in every back end; others of the stack stay."""
+    fn = BY_ITERATION[name]
+    x = RNG.normal(size=(3, 4, 4)).astype(dtype)
+    good = x[::2] + np.swapaxes(x[::2], 1, 2)
+    x[::2] = good
+    x[1, 2, 2] = value
+    backends: list[Any] = ["numpy", "auto", "native", *(["portable"] if dtype != "complex128" else [])]
+    for run in (lambda a: fn(afx.asarray(a)), *[afx.jit(fn, backend=backend) for backend in backends]):
+        found, wanted = run(x), fn(good)
+        for z, want in zip(found, wanted, strict=True):
+            assert z.dtype == want.dtype
+            assert np.isnan(np.asarray(z)[1]).all()
+            np.testing.assert_allclose(np.abs(z[::2]), np.abs(want), rtol=2e-3, atol=2e-3)
+
+
+def test_ranks_of_matrices_that_are_not_finite_are_zero() -> None:
+    """No singular value is above the tolerance, in any back end."""
+    x = np.ones((3, 4, 4))
+    x[1, 0, 0], x[2, 0, 0] = np.nan, np.inf
+    backends: list[Any] = ["numpy", "auto", "native", "portable"]
+    for run in (linalg.matrix_rank, *[afx.jit(linalg.matrix_rank, backend=backend) for backend in backends]):
+        np.testing.assert_array_equal(run(x), [1, 0, 0])
 
 
 # LAPACK's dgesdd of OpenBLAS 0.3.29 does not return from this one

@@ -6,6 +6,7 @@ import pytest
 
 import afx
 from afx import special
+from afx.compiler.graph.formulas import FORMULAS
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -51,3 +52,44 @@ def test_the_slope_of_dawsons_integral_far_out() -> None:
             )
         np.testing.assert_allclose(afx.grad(special.dawsn)(np.float64(x)), exact, rtol=2e-14)
     np.testing.assert_allclose(afx.grad(special.dawsn)(np.float64(1e8)), -5e-17, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["asinh", "atanh", "cbrt", "erfinv", "expm1", "log1p", "sinh", "tan"])
+def test_formulas_keep_tiny_arguments_and_signs_of_zeros(name: str, dtype: str) -> None:
+    """What stands in for an operation has its value where that is denormal, or a zero of either sign."""
+    least = float(np.finfo(dtype).tiny)
+    sizes = np.array([0.0, least / 7, least, 3 * least, 1e-30, 1e-21, 1e-19, 1e-8], dtype)
+    x = afx.asarray(np.concatenate([sizes, -sizes]))
+    fn = getattr(special if hasattr(special, name) else afx, name)
+    with np.errstate(all="ignore"):
+        found, want = np.asarray(FORMULAS[name](x)).astype(dtype), np.asarray(fn(x))
+    np.testing.assert_allclose(found, want, rtol=100 * np.finfo(dtype).eps, atol=0)  # powers of 1e-308 lose two digits
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(want))
+
+
+def test_the_reciprocal_of_gamma_near_zero() -> None:
+    """It is x of tiny numbers, whose gamma function is too large for a number."""
+    x = np.array([0.0, -0.0, 5e-324, -1e-310, 1e-300, -1e-21])
+    for run in (FORMULAS["rgamma"], afx.jit(special.rgamma, backend="portable")):
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(np.asarray(run(afx.asarray(x))).view(np.int64), x.view(np.int64))
+
+
+def test_angles_of_zeros_keep_their_signs() -> None:
+    """The formula of atan2 has C's zeros, and its halves and whole turns of either sign."""
+    values = np.array([0.0, -0.0, 1.0, -1.0, 1e-310, -1e-310, np.inf, -np.inf, np.nan])
+    y, x = (afx.asarray(v.ravel()) for v in np.meshgrid(values, values))
+    with np.errstate(all="ignore"):
+        found, want = np.asarray(FORMULAS["atan2"](y, x)), np.arctan2(np.asarray(y), np.asarray(x))
+    np.testing.assert_allclose(found, want, rtol=1e-15, atol=0)
+    np.testing.assert_array_equal(np.signbit(found[~np.isnan(want)]), np.signbit(want[~np.isnan(want)]))
+
+
+def test_the_scaled_tail_of_huge_numbers() -> None:
+    """``exp(x²) erfc(x)`` falls as 1/x to the largest number, in portable code too, beside mpmath."""
+    x = np.array([1e10, 1e149, 1.1e150, 1e200, 1e308])
+    want = [float(1 / (mpmath.mpf(v) * mpmath.sqrt(mpmath.pi))) for v in x]
+    for run in (special.erfcx, afx.jit(special.erfcx, backend="portable")):
+        np.testing.assert_allclose(run(x), want, rtol=1e-14)
+    assert float(afx.jit(special.erfcx, backend="portable")(np.float64(np.inf))) == 0

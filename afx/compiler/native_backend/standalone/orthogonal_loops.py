@@ -3,8 +3,8 @@
 They have the signature of the loops of ``np.linalg``. Reflections are Householder's (Golub & Van Loan 2013, Algorithms 5.1.1,
 5.2.1), eigenvalues and vectors those of cyclic Jacobi rotations (Algorithm 8.5.3). Singular values are the lengths of columns
 that one-sided rotations make orthogonal (Demmel & Veselic 1992, Algorithm 4.1); a QR factorization of these completes the
-vectors, also of a matrix without full rank. Pairs are taken row by row, so that signs are the algorithm's. A matrix that holds
-inf or nan sets a bit of the fault.
+vectors, also of a matrix without full rank. Pairs are taken row by row, so that signs are the algorithm's. Eigenvalues,
+singular values and their vectors are nan where a matrix holds inf or nan.
 """
 
 from __future__ import annotations
@@ -68,15 +68,14 @@ def _factor(m: Stacks, x: Elements, rows: Lanes, columns: Lanes, k: Lanes, tau: 
         for r in m.each(c + 1, rows):
             part = x[r, c] / unit
             total[()] += part * part
-        part = head / unit
-        length = (part * part + total[()]).unary("sqrt") * unit
-        root = -length.copysign(head)
+        part = head / unit  # all in this unit: what is rounded to a denormal number would not be a reflection
+        root = -(part * part + total[()]).unary("sqrt").copysign(head)
         turns = total[()].compare("une", 0.0)
-        tau[c,] = turns.choose((root - head) / root, 0.0)
+        tau[c,] = turns.choose((root - part) / root, 0.0)
         for _ in given(m.w, turns):
             for r in m.each(c + 1, rows):
-                x[r, c] /= head - root
-            x[c, c] = root
+                x[r, c] = x[r, c] / unit / (part - root)
+            x[c, c] = root * unit
             _reflect(m, x, x, tau[c,], c, (rows, c + 1, columns))
 
 
@@ -160,7 +159,7 @@ def _sweep(m: Stacks, n: Lanes, turn: Callable[[Lanes, Lanes, Elements], None]) 
 
 
 def _unit(m: Stacks, of: Elements, rows: Lanes, columns: Lanes) -> Lanes:
-    """Return a power of two by which the elements are divided first; inf and nan are a fault."""
+    """Return a power of two by which the elements are divided first; nan where one is inf or nan."""
     big, odd = m.number(), m.number()
     big[()], odd[()] = _zero(m), _zero(m)
     for r in m.each(0, rows):
@@ -169,8 +168,7 @@ def _unit(m: Stacks, of: Elements, rows: Lanes, columns: Lanes) -> Lanes:
             size = x.unary("fabs")
             big[()] = size.compare("ogt", big[()]).choose(size, big[()])
             odd[()] += x * 0.0
-    m.fail(odd[()].compare("une", 0.0))
-    return big[()].compare("oeq", 0.0).choose(big[()].constant(1.0), _power(big[()]))
+    return big[()].compare("oeq", 0.0).choose(big[()].constant(1.0), _power(big[()])) + odd[()]
 
 
 def _identity(m: Stacks, x: Elements, n: Lanes) -> None:
@@ -213,7 +211,7 @@ def _eigh(w: Writer, dtypes: Sequence[str], *, is_upper: bool = False, has_vecto
         for z in vectors:
             for r in m.each(0, n):
                 for c in m.each(0, n):
-                    z[r, c] = v[c, r]
+                    z[r, c] = v[c, r] * (unit / unit)
 
 
 def _diagonalize(m: Stacks, x: Elements, n: Lanes, v: Elements | None) -> None:
@@ -280,8 +278,20 @@ def _svd(w: Writer, dtypes: Sequence[str], *, has_vectors: bool, is_full: bool =
         values = outs[1] if has_vectors else outs[0]
         for c in m.each(0, k):
             values[c,] = turned[c, c].unary("fabs") * unit
+        pairs: list[tuple[Elements, Lanes]] = []
         if has_vectors:
             _write_vectors(m, z, outs[0], outs[2], is_tall, long if is_full else k)
+            pairs = [(outs[0].transposed(), height), (outs[2], width)]
+            for x, rows, columns in (
+                (outs[0], height, height if is_full else k),
+                (outs[2], width if is_full else k, width),
+            ):
+                for r in m.each(0, rows):
+                    for c in m.each(0, columns):
+                        x[r, c] *= unit / unit  # nan where the matrix has none
+        _arrange(
+            m, values, k, "ogt", pairs
+        )  # squares of lengths that differ by 10^160 are zeros, and were not told apart
 
 
 def _orthogonalize(m: Stacks, z: _Sides) -> None:
