@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
+import numpy as np
+
+from afx import errors
 from afx.distributed.sums.buffers import Memory, Ndarray, Packing, Partial, refuse_unequal, tree_over
 from afx.errors import ArgumentError, PeerLost
 
@@ -51,6 +56,26 @@ class RankLostError(Exception):
 
 class CallFailedError(ArgumentError):
     """Another rank had an error in the call that is under way."""
+
+
+def error_of_rank(who: str, told: str) -> Exception:
+    """Return another rank's error, which names the rank and is of its class; of classes that afx does not know ArgumentError.
+
+    Args:
+        who: the call.
+        told: ``an error on rank 1: got ZeroDivisionError: …``.
+    """
+    name = told.partition(": got ")[2].partition(":")[0]
+    text = f"{who}: {told}; the next call finds all ranks in step"
+    known = [getattr(home, name, None) for home in (errors, np.linalg, builtins)]
+    for kind in known:
+        is_error = (
+            isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, StopIteration | Warning)
+        )
+        with contextlib.suppress(TypeError):  # such as UnicodeDecodeError, which is made of parts
+            if is_error:
+                return kind(text)
+    return ArgumentError(text)
 
 
 class Reduction(Protocol):

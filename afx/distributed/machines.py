@@ -279,8 +279,8 @@ class Machines(Ranks):
             others reach each slot whole. It returns the `SlotValues` of what the slots return.
 
         Raises:
-            ArgumentError: slots that make other collectives, or an error in a slot of another rank. It is an error on all
-                ranks, as in one process, and a program that catches it goes on.
+            ArgumentError: slots that make other collectives. An error in a slot is one of its class on all ranks, as in one
+                process (ArgumentError, where only its own rank knows the class), and a program that catches it goes on.
 
         >>> import afx
         >>> from afx import distributed

@@ -16,7 +16,7 @@ from afx.compiler.target import current
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import get_default_dtype
 from afx.distributed.graph.split import GraphSplit
-from afx.distributed.link import CallFailedError, Link, RankLostError
+from afx.distributed.link import CallFailedError, Link, RankLostError, error_of_rank
 from afx.distributed.messages import (
     decode_tree,
     describe_graph,
@@ -304,7 +304,8 @@ class Ranks:
             ends_together: whether ranks may be done while others fail: they wait until all are.
 
         Raises:
-            ArgumentError: the attempt failed on another rank; the next call finds all ranks in step.
+            Exception: the attempt failed on another rank, with an error of that class (ArgumentError, where only that rank
+                knows the class); the next call finds all ranks in step.
             PeerLost: a rank that fails, or was lost, ends the connection.
         """
         self.link.begin_call(name)
@@ -319,7 +320,7 @@ class Ranks:
                 if self.link.commit(True):
                     self.agreement.keep()
                     return result
-            except ArgumentError:
+            except Exception:
                 self.agreement.drop()
                 raise
             self.agreement.drop()
@@ -344,7 +345,7 @@ class Ranks:
             return results[0]
         self.agreement.drop()
         if failure is None or (errors and isinstance(failure, CallFailedError)):
-            raise ArgumentError(f"{name}: {errors[0]}; the next call finds all ranks in step") from None
+            raise error_of_rank(name, errors[0]) from None
         raise failure
 
     def gather_by_slot(self, trees: Mapping[int, T]) -> dict[int, T]:

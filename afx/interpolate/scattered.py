@@ -41,15 +41,19 @@ _STEPS = {"nearest": ("left", 0), "previous": ("right", 1), "zero": ("right", 1)
 class interp1d:  # SciPy's name
     """The function through points by the name of a method; differentiable in values and points. A tree.
 
-    Values outside are ``fill_value``, nan unless given, where SciPy raises: ``"extrapolate"`` goes on, a pair is for below
-    and above.
+    Values outside are ``fill_value``, nan unless given, where SciPy raises unless told otherwise: ``"extrapolate"`` goes on,
+    a pair is for below and above.
 
     Args:
         x: float[n], ascending.
         y: [..., n, ...], real or complex.
         kind: ``"linear"``, ``"nearest"`` (halves down), ``"previous"``, ``"next"``, ``"quadratic"``, ``"cubic"`` …
         axis: that of y along which the points lie.
+        bounds_error: whether points outside raise, as far as they are known; traced ones take ``fill_value``.
         fill_value: a number, a pair, or ``"extrapolate"``.
+
+    Raises:
+        ArgumentError: another kind or filling; both ``bounds_error`` and ``"extrapolate"``; from a call, a point outside.
 
     >>> interp1d([0.0, 1.0], [0.0, 10.0])(0.25)
     Array(2.5, dtype=float32)
@@ -61,6 +65,7 @@ class interp1d:  # SciPy's name
     fill: tuple[Array, Array] | None
     kind: str
     axis: int
+    bounds_error: bool
 
     def __init__(
         self,
@@ -69,6 +74,7 @@ class interp1d:  # SciPy's name
         kind: Kind = "linear",
         axis: int = -1,
         *,
+        bounds_error: bool | None = None,
         fill_value: ArrayLike | str | tuple[ArrayLike, ArrayLike] = math.nan,
     ) -> None:
         choice("interp1d", "kind", kind, (*_DEGREES, *_STEPS))
@@ -81,12 +87,15 @@ class interp1d:  # SciPy's name
             raise ArgumentError(
                 f"interp1d: fill_value is a number, a pair or 'extrapolate': got {fill_value!r}; take one"
             )
-        where_ = axis % values.ndim
-        self.__attrs_init__(points, values, spline, fill, kind, where_)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
+        if bounds_error and fill is None:
+            raise ArgumentError("interp1d: points outside raise or are extrapolated: got both; leave one out")
+        self.__attrs_init__(points, values, spline, fill, kind, axis % values.ndim, bool(bounds_error))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
 
     def __call__(self, x: Nested) -> Array:
         """Return the values at x, of any shape."""
         at = asarray(x, self.x.dtype)
+        if self.bounds_error:
+            _refuse_outside((at < self.x[0]) | (at > self.x[-1]), "interp1d")
         if self.spline is not None:
             values = self.spline(at)
         else:
@@ -99,6 +108,15 @@ class interp1d:  # SciPy's name
             like = reshape(at, at.shape + (1,) * (self.y.ndim - 1))
             values = where(like < self.x[0], self.fill[0], where(like > self.x[-1], self.fill[1], values))
         return place(values, at.ndim, self.axis)
+
+
+def _refuse_outside(outside: Array, who: str) -> None:
+    """Raise where a point is known to lie outside."""
+    if not isinstance(outside, Tracer) and np.asarray(outside).any():
+        raise ArgumentError(
+            f"{who}: a point lies outside of the grid: got {np.count_nonzero(outside)} of {outside.size}; "
+            "clip it, or pass bounds_error=False"
+        )
 
 
 # --- Regular grids
@@ -174,10 +192,8 @@ class RegularGridInterpolator:
         outside = at[:, 0] != at[:, 0]
         for k, x in enumerate(self.grid):
             outside = outside | (at[:, k] < x[0]) | (at[:, k] > x[-1])
-        if self.bounds_error and not isinstance(outside, Tracer) and np.asarray(outside).any():
-            raise ArgumentError(
-                "RegularGridInterpolator: a point lies outside of the grid: clip it, or pass bounds_error=False"
-            )
+        if self.bounds_error:
+            _refuse_outside(outside, "RegularGridInterpolator")
         values = self._spline(at, _SPLINES[how]) if how in _SPLINES else self._cells(at, how == "nearest")
         if self.fill_value is not None:
             values = where(column(outside, values), self.fill_value, values)

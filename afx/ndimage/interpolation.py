@@ -61,12 +61,14 @@ def _find_coefficients(x: Array, axes: Sequence[int], order: int, mode: str, cva
     return x, margin
 
 
-def _continue(c: Array, n: int, mode: str) -> Array:
+def _continue(c: Array, n: int, order: int, mode: str) -> Array:
     """Return coordinates as a mode repeats an axis of n elements."""
     if mode in ("constant", "grid-constant"):
         return c
-    if mode == "nearest" or n == 1:
-        return clip(c, 0.0, n - 1.0)
+    if mode == "nearest":  # beyond, all coefficients that meet are the last one
+        return clip(c, -float(order), float(n - 1 + order))
+    if n == 1:
+        return clip(c, 0.0, 0.0)
     if mode == "mirror":
         period = 2.0 * n - 2
         low, high = c + period * trunc(-c / period), c - period * trunc(c / period)
@@ -83,7 +85,7 @@ def _continue(c: Array, n: int, mode: str) -> Array:
 
 def _fold(k: Array, n: int, mode: str) -> Array:
     """Return whole places within an axis of n elements, as its spline continues."""
-    if mode == "grid-constant":
+    if mode in ("grid-constant", "nearest"):
         return clip(k, 0, n - 1)
     if mode == "grid-wrap":
         return k % n
@@ -98,7 +100,7 @@ def _find_taps(c: Array, n: int, order: int, mode: str, margin: int) -> tuple[Ar
 
     The constant stands for single coefficients (``grid-constant``) or for all of a coordinate (``constant``).
     """
-    c = _continue(astype(c, float64) + margin, n, mode)
+    c = _continue(astype(c, float64) + margin, n, order, mode)
     first = floor(c) if order % 2 else floor(c + 0.5)
     t = c - first + (0.0 if order % 2 else 0.5)
     weights: list[Any] = [1.0 + 0.0 * t]

@@ -13,6 +13,7 @@ import pytest
 import afx
 from afx import Array, distributed, nn, optim
 from afx.distributed import Split
+from afx.distributed.link import error_of_rank
 from afx.errors import ArgumentError, ShapeError, TreeError
 from tests.distributed.programs import SPLITS, X, Y, train
 
@@ -310,3 +311,24 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
         machines.broadcast(1.0, root=1)
     with pytest.raises(ArgumentError, match="an array of objects"):
         machines.average(lambda slot: np.array([None]), split)
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ("ZeroDivisionError: division by zero", ZeroDivisionError),
+        ("ShapeError: add: shapes", ShapeError),
+        ("LinAlgError: Singular matrix", np.linalg.LinAlgError),
+        ("OSError: [Errno 28] no space", OSError),
+        ("OwnError: of the user's", ArgumentError),
+        ("UnicodeDecodeError: made of parts", ArgumentError),
+        ("StopIteration: which ends loops", ArgumentError),
+        ("Warning: none", ArgumentError),
+        ("open: a function", ArgumentError),
+    ],
+)
+def test_errors_of_other_ranks_have_their_class(told: str, kind: type[Exception]) -> None:
+    """Classes that afx, NumPy and Python know are kept, with the rank in the text."""
+    error = error_of_rank("map", f"an error on rank 1: got {told}")
+    assert type(error) is kind
+    assert str(error) == f"map: an error on rank 1: got {told}; the next call finds all ranks in step"

@@ -67,7 +67,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "BSpline integral": lambda m: m.BSpline(KNOTS, C, 2).integrate(0.3, 3.7),
     **{
         f"interp1d, {kind}": lambda m, kind=kind: m.interp1d(
-            X, Y, kind=kind, axis=0, fill_value=(-1.0, 2.0), **({} if m is interpolate else {"bounds_error": False})
+            X, Y, kind=kind, axis=0, bounds_error=False, fill_value=(-1.0, 2.0)
         )(np.concatenate([AT, X, (X[1:] + X[:-1]) / 2]))
         for kind in ("linear", "nearest", "previous", "next", "zero", "slinear", "quadratic", "cubic")
     },
@@ -207,6 +207,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: interpolate.RegularGridInterpolator((U[:3],), V[:3], "cubic"),
         errors.ShapeError,
         "more points",
+    ),
+    "both": (
+        lambda: interpolate.interp1d(U, V, bounds_error=True, fill_value="extrapolate"),
+        errors.ArgumentError,
+        "got both",
+    ),
+    "beyond": (
+        lambda: interpolate.interp1d(U, V, bounds_error=True)(U + 9),
+        errors.ArgumentError,
+        r"interp1d: a point lies outside of the grid: got \d+ of \d+",
     ),
     "outside": (lambda: interpolate.RegularGridInterpolator(GRID, TABLE)(INSIDE + 9), errors.ArgumentError, "outside"),
     "places": (

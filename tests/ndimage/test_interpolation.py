@@ -55,6 +55,16 @@ def test_mirrors_with_the_edge(mode: Any) -> None:
         np.testing.assert_allclose(got, x[:3], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_coefficients_that_are_given(mode: Any) -> None:
+    """Without the filter values are SciPy's in every mode, inside and far outside."""
+    for n, order in itertools.product((1, 2, 3, 9), range(6)):
+        c = np.linspace(-20, n + 19, 4 * (n + 39) + 1)[None]
+        assert_scipys("map_coordinates", numbers(n), c, order=order, mode=mode, prefilter=False)
+    for order in range(6):
+        assert_scipys("shift", numbers(5, 6), (1.3, -7.6), order=order, mode=mode, prefilter=False)
+
+
 def test_dtypes_and_options() -> None:
     """Whole numbers are rounded, precision stays, and each option counts."""
     x = np.array([[1, 2, 8], [3, 4, 250]], np.uint8)

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from afx.distributed.link import CallFailedError, RankLostError, wait_until
+from afx.distributed.link import CallFailedError, RankLostError, error_of_rank, wait_until
 from afx.distributed.mpi.exchange import Flood, Traffic
 from afx.distributed.mpi.shared_memory import SharedMemory, share_memory
 from afx.distributed.mpi.shared_sums import MpiReduction, Participation, SharedGather, SharedParts, SharedSum
@@ -288,7 +288,7 @@ class MpiLink:
         """Agree whether all ranks finished; shrink to those that are left where not.
 
         Raises:
-            ArgumentError: the call failed on another rank; all are in step again.
+            Exception: the call failed on another rank, with an error of that class; all are in step again.
         """
         if not self.shrinks:
             return is_done
@@ -297,8 +297,7 @@ class MpiLink:
             return True
         self._shrink()
         if not agreed & NO_ERROR:
-            errors = self._gather_errors("")
-            raise ArgumentError(f"{self.watch.name}: {errors[0]}; the next call finds all ranks in step")
+            raise error_of_rank(self.watch.name, self._gather_errors("")[0])
         return False
 
     def _agree(self, bits: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Iterable, Sequence
@@ -412,8 +413,8 @@ def einsum(
 ) -> Array:
     """Return the sum of products that ``subscripts`` names: a letter for each axis, summed where it is not in the result.
 
-    Products of more than two operands are taken pair by pair in the order that `numpy.einsum_path` finds; each pair is
-    one (batched) matrix product.
+    Products of more than two operands are taken pair by pair in the order that `numpy.einsum_path` finds, or, where it
+    finds none, so that least is in memory; each pair is one (batched) matrix product.
 
     Args:
         subscripts: ``"ij,jk->ik"``; without an arrow the result has the letters that occur once, in alphabetical order.
@@ -607,7 +608,31 @@ def _path(terms: list[str], lengths: dict[str, int], result: str, optimize: bool
     dummies = [np.broadcast_to(np.float32(0), [lengths[n] for n in t]) for t in terms]
     path: list[Any] = np.einsum_path(",".join(terms) + "->" + result, *dummies, optimize="greedy")[0]
     steps = [tuple(sorted(step)) for step in path[1:]]
-    return [(step[0], step[1]) for step in steps] if all(len(step) == 2 for step in steps) else in_order
+    if all(len(step) == 2 for step in steps):
+        return [(step[0], step[1]) for step in steps]
+    return _small_path(terms, lengths, result)  # NumPy would sum over all letters at once, which pairs cannot
+
+
+def _small_path(terms: list[str], lengths: dict[str, int], result: str) -> list[tuple[int, int]]:
+    """Return the pairs whose products add least to what is in memory, one after the other (Smith & Gray 2018, "greedy")."""
+    names, path = list(terms), list[tuple[int, int]]()
+
+    def size(letters: Iterable[str]) -> int:
+        return math.prod([lengths[n] for n in letters])
+
+    def product(i: int, j: int) -> set[str]:
+        return set(names[i] + names[j]) & set(result).union(*[t for k, t in enumerate(names) if k not in (i, j)])
+
+    def cost(pair: tuple[int, int]) -> tuple[int, int]:
+        i, j = pair
+        return size(product(i, j)) - size(names[i]) - size(names[j]), size(set(names[i] + names[j]))
+
+    while len(names) > 1:
+        i, j = min(itertools.combinations(range(len(names)), 2), key=cost)
+        term = "".join(sorted(product(i, j)))
+        names = [t for k, t in enumerate(names) if k not in (i, j)] + [term]
+        path.append((i, j))
+    return path
 
 
 def _planned_single(term: str, a: Aval, lengths: dict[str, int]) -> tuple[_Single, str]:

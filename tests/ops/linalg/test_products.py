@@ -1,5 +1,6 @@
 """Products of matrices agree with NumPy's."""
 
+import math
 import random
 import re
 from typing import Any
@@ -103,6 +104,18 @@ def _subscripts(rng: random.Random) -> tuple[str, list[Any]]:
     kept = rng.sample(used, rng.randint(0, len(used))) + (["..."] if "." in left else [])
     rng.shuffle(kept)
     return left + rng.choice(["", "->" + "".join(kept)]), shapes
+
+
+def test_einsum_where_numpys_order_is_all_at_once() -> None:
+    """Of many operands whose pairs cost NumPy more than one sum over all letters, no product is much larger than they are."""
+    cases = ("b,abe,egf,cd,fbc,cab,ad,de->ec", "edb,c,f,fda,fdb,fab,ae,c->", "cef,abe,ac,db,fda,c,ed,f->cb")
+    for subscripts in cases:
+        xs = [RNG.normal(size=(9,) * len(term)) for term in subscripts.partition("->")[0].split(",")]
+        graph = afx.jit(lambda *xs, s=subscripts: afx.einsum(s, *xs)).lower(*xs).graph
+        assert max(math.prod(v.aval.shape) for eq in graph.equations for v in eq.outputs) <= 9**4
+        np.testing.assert_allclose(
+            afx.einsum(subscripts, *xs), np.einsum(subscripts, *xs, optimize=True), rtol=1e-9, atol=1e-8
+        )
 
 
 @pytest.mark.parametrize("seed", range(120))
