@@ -27,7 +27,7 @@ from afx.core.tracing.traces import evaluate
 from afx.errors import AfxError, OperandError
 from afx.runtime.blas import blas
 from afx.runtime.buffer_cache import DENSE, IdleBuffers, pooled_bytes, to_dense
-from afx.runtime.control_register import Watch, can_flush, keeps_underflow, run_in_mode
+from afx.runtime.control_register import Watch, can_flush, keeps_underflow, run_flushing
 from afx.runtime.thread_pool import Autotuner, get_threads, single_threaded
 
 # --- Denormals: which plans compute without them, by their graph and target alone
@@ -184,7 +184,7 @@ class Plan:
     def _in_mode(self, policy: ThreadPolicy, run: Run, inputs: tuple[Any, ...]) -> list[Any]:
         """Run with or without denormals."""
         if self.flushes and not keeps_underflow():
-            results: list[Any] = run_in_mode(True, _within, policy, run, inputs)
+            results: list[Any] = run_flushing(_within, policy, run, inputs)
             return results
         return _within(policy, run, inputs)
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -67,14 +67,12 @@ def error_of_rank(who: str, told: str) -> Exception:
     """
     name = told.partition(": got ")[2].partition(":")[0]
     text = f"{who}: {told}; the next call finds all ranks in step"
-    known = [getattr(home, name, None) for home in (errors, np.linalg, builtins)]
-    for kind in known:
-        is_error = (
-            isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, StopIteration | Warning)
-        )
+    for home in (errors, np.linalg, builtins):
+        kind: Any = getattr(home, name, None)
+        if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, StopIteration | Warning):
+            continue
         with contextlib.suppress(TypeError):  # such as UnicodeDecodeError, which is made of parts
-            if is_error:
-                return kind(text)
+            return kind(text)
     return ArgumentError(text)
 
 

@@ -2,7 +2,8 @@
 
 It is MXCSR (FTZ and DAZ) on x86-64 and FPCR (FZ) on ARM, one for each thread. It is read and written by the C library's
 ``fegetenv`` and ``fesetenv``, on Linux and macOS; elsewhere nothing changes it. What runs within `run_in_mode` computes in
-that mode; then the register is the caller's again, however that ends. Threads that take part are given the caller's mode.
+that mode; then the register is the caller's again, however that ends. Threads that take part are given the caller's mode, and
+code of the caller's, such as a handler of warnings, runs in the mode that it had.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import importlib
 import platform
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -235,18 +237,96 @@ def run_in_mode(flushing: bool, fn: Callable[..., R], *args: Any) -> R:
     return result
 
 
-def run_as_caller(fn: Callable[..., object], *args: Any, **kwargs: Any) -> None:
-    """Call a function of the user's, for what it does, in the mode that its thread had before `run_in_mode`."""
+def run_as_caller(fn: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+    """Return what a function of the user's gives in the mode, and under the `np.errstate`, from before `run_in_mode`."""
 
-    def call() -> None:
+    def call() -> R:
         _thread.mode = None
-        fn(*args, **kwargs)
+        hearer = np.geterrcall()
+        if not isinstance(hearer, _Hearer):
+            return fn(*args, **kwargs)
+        with np.errstate(**hearer.modes, call=hearer.handler):
+            return fn(*args, **kwargs)
 
     mode = _thread.mode
-    if mode is None:
-        fn(*args, **kwargs)
-    else:
-        run_in_mode(mode, call)
+    return fn(*args, **kwargs) if mode is None else run_in_mode(mode, call)
+
+
+# --- Floating-point errors of flushing calls: handlers are the caller's code
+
+
+def run_flushing(fn: Callable[..., R], *args: Any) -> R:
+    """Return ``fn(*args)``, computed without denormals; what handles floating-point errors computes with them.
+
+    That is what `warnings` shows them by, and the function or file of ``np.seterrcall``: also threads that they start.
+    """
+    state = _context.get(None)
+    hearer = _hearers.get(state)
+    if hearer is None:
+        hearer = _Hearer()
+        if _context is not _NO_CONTEXT:
+            if len(_hearers) >= 64:
+                _hearers.clear()
+            _hearers[state] = hearer
+    register = _register()
+    result: R
+    if hearer.state is None or register is None:
+        result = run_in_mode(True, hearer.run, fn, args)
+        return result
+    token = _context.set(hearer.state)
+    try:
+        result = register.run(True, fn, *args)
+    finally:
+        _context.reset(token)
+    return result
+
+
+class _Hearer:
+    """Hears floating-point errors in the place of what the caller's `np.errstate` names, and passes them on.
+
+    Attributes:
+        modes: the words of the caller's `np.errstate`.
+        handler: its function or file.
+        state: NumPy's record of what is heard; None before the first call, and where there is none.
+    """
+
+    def __init__(self) -> None:
+        self.modes: dict[str, Any] = {**np.geterr()}
+        self.handler: Any = np.geterrcall()
+        self.state: Any = None
+        own: dict[str, Any] = {k: _HEARD.get(mode, mode) for k, mode in self.modes.items()}
+        is_heard = not {"log", "call"}.isdisjoint(own.values()) and not isinstance(self.handler, _Hearer)
+        is_lost = self.handler is None and not {"log", "call"}.isdisjoint(self.modes.values())  # as NumPy then says
+        self._own: dict[str, Any] = {**own, "call": self} if is_heard and not is_lost else {}
+
+    def run(self, fn: Callable[..., R], args: tuple[Any, ...]) -> R:
+        """Return ``fn(*args)``, heard where anything is; the next call is by NumPy's record of that alone."""
+        with np.errstate(**self._own):
+            self.state = _context.get(None)
+            return fn(*args)
+
+    def __call__(self, error: str, flags: int) -> None:
+        """Call the caller's function."""
+        run_as_caller(self.handler, error, flags)
+
+    def write(self, text: str) -> None:
+        """Warn, print or log as the caller wants; NumPy writes ``Warning: … encountered in …``."""
+        message = text.removeprefix("Warning: ").rstrip("\n")
+        mode = next(mode for k, mode in self.modes.items() if message.startswith(_ERRORS[k]))
+        if mode == "warn":
+            frame = sys._getframe(1)
+            place = (frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", "<string>"))
+            registry = frame.f_globals.setdefault("__warningregistry__", {})
+            run_as_caller(warnings.warn_explicit, message, RuntimeWarning, *place, registry)
+        else:
+            run_as_caller((sys.stderr if mode == "print" else self.handler).write, text)
+
+
+_HEARD = {
+    "warn": "log",
+    "print": "log",
+}  # by the methods of whoever hears them: of a log alone NumPy gives the whole text
+_ERRORS = {"divide": "divide by zero", "over": "overflow", "under": "underflow", "invalid": "invalid value"}
 
 
 def keeps_underflow() -> bool:
@@ -277,3 +357,4 @@ class _NoContext:
 _NO_CONTEXT = _NoContext()
 _context: Any = getattr(importlib.import_module("numpy._core.umath"), "_extobj_contextvar", _NO_CONTEXT)
 _heard: dict[Any, bool] = {}  # by NumPy's own records, which do not change and are held here
+_hearers: dict[Any, _Hearer] = {}  # likewise

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from afx.core.scalar_ops import SCALAR_OPS
 from afx.errors import ArgumentError, ExportError
 from afx.runtime import control_register
 from afx.runtime.control_register import can_flush, is_flushing, met_denormals, run_in_mode
-from tests.compiler.native_backend.native_run import FIRST_TIER
+from tests.compiler.native_backend.native_run import FIRST_TIER, run_python
 
 pytestmark = pytest.mark.skipif(not can_flush(), reason="nothing is known of this system's control register")
 TINY = float(np.finfo(np.float32).smallest_normal)
@@ -248,6 +249,90 @@ class TestExits:
         thread.start()
         thread.join()
         assert seen == [False, False]
+
+    def test_handlers_of_errors_are_the_callers(self, backend: Any) -> None:
+        """What shows warnings, and functions and files of ``np.seterrcall``, have the caller's mode, errstate and threads."""
+        seen = list[Any]()
+
+        def look(*found: Any) -> None:
+            thread = threading.Thread(target=lambda: seen.append(is_flushing()))
+            thread.start()
+            thread.join()
+            seen.append((is_flushing(), np.geterr()["divide"], isinstance(np.geterrcall(), type(None)), *found))
+
+        class File:
+            write = staticmethod(look)
+
+        fn: Any = afx.jit(lambda x: afx.sort(1.0 / x), backend=backend)
+        x = np.linspace(0, 1, 2 * COUNT, dtype=np.float32)
+        line = fn.__wrapped__.__code__.co_firstlineno
+
+        def show(message: Any, category: Any, filename: str, lineno: int, *_: Any) -> None:
+            look(str(message), category, filename == __file__, lineno == line)
+
+        text = "divide by zero encountered in divide"
+        for _ in range(2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("always")
+                warnings.showwarning = show
+                fn(x)
+            assert seen[-2:] == [False, (False, "warn", True, text, RuntimeWarning, True, True)]
+            with np.errstate(divide="call", call=look):
+                fn(x)
+            assert seen[-2:] == [False, (False, "call", False, "divide by zero", 1)]
+            with np.errstate(divide="log", call=File()):
+                fn(x)
+            assert seen[-2:] == [False, (False, "log", False, f"Warning: {text}\n")]
+            assert len(seen) == 6
+            seen.clear()
+        with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+            fn(x)
+        with np.errstate(divide="call", call=None), pytest.raises(NameError, match="no function found"):
+            fn(x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(RuntimeWarning, match=text):
+                fn(x)
+        assert (np.geterr()["divide"], np.geterrcall()) == ("warn", None)
+
+    def test_errors_are_printed_where_the_caller_prints(self, backend: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        """With ``np.errstate(divide="print")`` the text goes to `sys.stderr`."""
+        fn = afx.jit(lambda x: afx.sort(1.0 / x), backend=backend)
+        with np.errstate(divide="print"):
+            fn(np.linspace(0, 1, 2 * COUNT, dtype=np.float32))
+        assert capsys.readouterr().err == "Warning: divide by zero encountered in divide\n"
+
+    def test_callbacks_have_the_callers_errstate(self, backend: Any) -> None:
+        """A callback within a flushing call sees what its caller set."""
+        seen = list[Any]()
+
+        def fn(x: Any) -> Any:
+            afx.debug.callback(lambda: seen.append((np.geterr(), np.geterrcall())))
+            return halve(x)
+
+        with np.errstate(divide="call", call=seen.append):
+            want = np.geterr(), np.geterrcall()
+            afx.jit(fn, backend=backend)(denormals())
+        assert seen == [want]
+
+    def test_modules_are_loaded_in_the_callers_mode(self, backend: Any) -> None:
+        """What an operation imports at its first call computes its constants with denormals."""
+        program = f"""
+            import sys, types
+            import numpy as np
+            import afx
+            from afx.runtime.control_register import is_flushing
+            seen = []
+            class Finder:
+                def find_spec(self, name, path=None, target=None):
+                    if name.partition(".")[0] == "scipy":
+                        seen.append(is_flushing())
+            sys.meta_path.insert(0, Finder())
+            x = np.full({COUNT}, 0.5, np.float32)
+            afx.jit(afx.special.zeta, backend={backend!r})(x + 1, x)
+            print(bool(seen), any(seen))
+        """
+        assert run_python(program).split() == ["True", "False"]
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
     @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -318,7 +318,7 @@ def arrays(results: Any) -> tuple[Any, ...]:
 
 
 # -- iterations of LAPACK --
-def eigh_by_lapack(a: Any, triangle: str = "L") -> tuple[Any, Any]:
+def eigh_by_lapack(a: Any, triangle: Literal["L", "U"] = "L") -> tuple[Any, Any]:
     """Return NumPy's eigenvalues and eigenvectors of Hermitian matrices, and nan of those with inf or nan."""
     wrong = not_finite(a)
     if wrong is None:

@@ -20,6 +20,7 @@ from afx.errors import ArgumentError, MissingExtraError
 from afx.ops._basic import broadcast
 from afx.ops._kinds.elementwise import elementwise_impl, elementwise_shape_rule, reads_of, typed
 from afx.ops._kinds.linear import batch_elementwise
+from afx.runtime.control_register import run_as_caller
 
 Partial = Callable[..., Array]
 
@@ -60,7 +61,7 @@ def scipy(name: str, message: str = "") -> Callable[..., Any]:
 @functools.lru_cache(maxsize=256)
 def _find_function(name: str, message: str) -> Callable[..., Any]:
     try:
-        module: Any = importlib.import_module("scipy.special")
+        module: Any = run_as_caller(importlib.import_module, "scipy.special")
     except ImportError as error:
         formula = FORMULAS.get(name)
         if formula is None:

@@ -20,6 +20,7 @@ from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.manipulation.join import concat, stack
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.sums import sum as sum_
+from afx.runtime.control_register import run_as_caller
 
 # --- Banded systems: matrices in LAPACK's diagonal storage, with leading axes as batches
 
@@ -65,7 +66,7 @@ def _abstract_banded(ab: Aval, b: Aval, *, lower: int, upper: int) -> Aval:
 
 def _impl_banded(ab: Any, b: Any, *, lower: int, upper: int) -> Any:
     try:
-        module: Any = importlib.import_module("scipy.linalg")
+        module: Any = run_as_caller(importlib.import_module, "scipy.linalg")
     except ImportError as error:
         raise MissingExtraError(
             "solve_banded: needs SciPy, which is not installed; pip install 'afx[scipy]'"
@@ -179,8 +180,8 @@ def _impl_sparse(values: Any, rows: Any, columns: Any, b: Any) -> Any:
     """
     _abstract_sparse(*[Aval(x.shape, x.dtype) for x in (values, rows, columns, b)])
     try:
-        sparse: Any = importlib.import_module("scipy.sparse")
-        solvers: Any = importlib.import_module("scipy.sparse.linalg")
+        sparse: Any = run_as_caller(importlib.import_module, "scipy.sparse")
+        solvers: Any = run_as_caller(importlib.import_module, "scipy.sparse.linalg")
     except ImportError as error:
         raise MissingExtraError(
             "sparse_solve: needs SciPy, which is not installed; pip install 'afx[scipy]'"

@@ -29,6 +29,7 @@ from afx.ops.linalg.solve import inv
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.sums import max as max_
+from afx.runtime.control_register import run_as_caller
 
 # --- Divided differences: of any order, accurate for equal, near and far points, on bare float64 values
 #
@@ -365,7 +366,7 @@ def _schur_op(name: str) -> Primitive:
 
 def _find_function(name: str) -> Callable[..., Any]:
     try:
-        module: Any = importlib.import_module("scipy.linalg")
+        module: Any = run_as_caller(importlib.import_module, "scipy.linalg")
     except ImportError as error:
         raise MissingExtraError(
             f"{name}: needs SciPy for matrices that are not Hermitian; pip install 'afx[scipy]', or pass hermitian=True"

@@ -615,7 +615,8 @@ def _path(terms: list[str], lengths: dict[str, int], result: str, optimize: bool
 
 def _small_path(terms: list[str], lengths: dict[str, int], result: str) -> list[tuple[int, int]]:
     """Return the pairs whose products add least to what is in memory, one after the other (Smith & Gray 2018, "greedy")."""
-    names, path = list(terms), list[tuple[int, int]]()
+    names: list[str] = list(terms)
+    path: list[tuple[int, int]] = []
 
     def size(letters: Iterable[str]) -> int:
         return math.prod([lengths[n] for n in letters])
@@ -630,7 +631,7 @@ def _small_path(terms: list[str], lengths: dict[str, int], result: str) -> list[
     while len(names) > 1:
         i, j = min(itertools.combinations(range(len(names)), 2), key=cost)
         term = "".join(sorted(product(i, j)))
-        names = [t for k, t in enumerate(names) if k not in (i, j)] + [term]
+        names = [*[t for k, t in enumerate(names) if k not in (i, j)], term]
         path.append((i, j))
     return path
 

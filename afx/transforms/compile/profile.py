@@ -22,7 +22,7 @@ from afx.compiler.schedule.schedule import Schedule
 from afx.core.graph import Equation
 from afx.core.primitive import argument_of
 from afx.errors import ArgumentError
-from afx.runtime.control_register import run_in_mode
+from afx.runtime.control_register import run_flushing, run_in_mode
 from afx.transforms._arguments import name_of
 from afx.transforms.compile.compiled_call import Backend
 from afx.transforms.compile.jit import jit
@@ -122,7 +122,8 @@ def profile(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> Profile
     name = f"profile of {name_of(fn)}"
     values = [argument_of(x, name) for x in pytree.flatten(args)[0]]
     plan = _plan(fn, args, "numpy")
-    times = run_in_mode(plan.flushes, time_instructions, plan.schedule, plan.target, values, seconds)
+    given = (plan.schedule, plan.target, values, seconds)
+    times = run_flushing(time_instructions, *given) if plan.flushes else run_in_mode(False, time_instructions, *given)
     denormal_steps = set[int]() if plan.flushes else find_denormals(plan.schedule, plan.target, values)
     slow = {n for k, i in enumerate(plan.schedule) if k in denormal_steps for n in equations_of(i)}
     native, reason = _time_machine_code(fn, args, values, seconds)

@@ -29,7 +29,7 @@ from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.tracing.tracer import NUMPY_ERRORS, stack_level
 from afx.runtime.buffer_cache import IdleBuffers, OutputPool, donated_or_empty, pooled_bytes, to_dense
-from afx.runtime.control_register import keeps_underflow, run_in_mode
+from afx.runtime.control_register import keeps_underflow, run_flushing
 from afx.runtime.thread_pool import Autotuner, Worker, find_workers, get_threads, single_threaded
 
 # --- Shares: threads that run a kernel together, each some parts of its large loop nests
@@ -309,7 +309,7 @@ class Runner:
 
 def run_for(plan: NumpyPlan, run: Callable[..., R], args: Sequence[Any]) -> R:
     """Return ``run(*args)``, computed with denormals or without as a plan is."""
-    return run_in_mode(True, _run_run, run, args) if plan.flushes and not keeps_underflow() else run(*args)
+    return run_flushing(_run_run, run, args) if plan.flushes and not keeps_underflow() else run(*args)
 
 
 def _run_run(run: Callable[..., R], args: Sequence[Any]) -> R:
