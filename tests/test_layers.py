@@ -76,9 +76,9 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_450,
-    "compiler": 202_320,
+    "compiler": 202_500,
     "control": 26_500,
-    "core": 35_500,
+    "core": 35_570,
     "data": 5_600,
     "distributed": 51_040,
     "export": 70_600,
@@ -99,7 +99,7 @@ BUDGETS: dict[str, int] = {
     "signal": 13_720,
     "stats": 27_400,
     "train": 6_150,
-    "transforms": 62_300,  # sets of patterns that are compared by hashes
+    "transforms": 62_320,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -13,7 +12,7 @@ import numpy as np
 
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.native_backend.run.swap import NativeCode, explain, native_code, status_without_code
-from afx.compiler.numpy_backend.exec import Executable, NumpyBackend, Run
+from afx.compiler.numpy_backend.exec import Executable, NumpyBackend, Run, bound_bytes, scratch_bytes
 from afx.compiler.report import PlanStatus
 from afx.compiler.schedule.buffers import BufferAssignment, assign
 from afx.compiler.schedule.fusion import Groups, calls_blas, fuse
@@ -215,7 +214,7 @@ class Plan:
     @property
     def scratch(self) -> int:
         """Bytes of the intermediate values of blocks, which stay in the processor's cache: so many for each thread."""
-        return _scratch_bytes(self.schedule)
+        return scratch_bytes(self.schedule)
 
     @property
     def source(self) -> str:
@@ -291,13 +290,16 @@ def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None
 
 def _idle(schedule: Schedule, graph: Graph, target: Target) -> IdleBuffers:
     """Return the list of idle buffer sets: each set holds the block, scratch of each thread, and results to be used again."""
-    set_bytes = (
-        schedule.arena_bytes
-        + get_threads() * _scratch_bytes(schedule)
-        + pooled_bytes([a.aval for a in graph.outputs], target)
-    )
-    constants = sum([constant.value.nbytes for _, constant in graph.constants])
-    return IdleBuffers(set_bytes, target.bindings_max_sets, INSTRUCTION_BYTES * _count(schedule) + constants)
+    set_bytes = bound_bytes(schedule) + pooled_bytes([a.aval for a in graph.outputs], target)
+    fixed_bytes = INSTRUCTION_BYTES * _count(schedule) + count_constants(graph)
+    return IdleBuffers(set_bytes, target.bindings_max_sets, fixed_bytes)
+
+
+def count_constants(graph: Graph, known: Graph | None = None) -> int:
+    """Return how many bytes a graph's captured arrays have that another one does not hold too."""
+    counted = set() if known is None else {id(constant.value) for _, constant in known.constants}
+    arrays = [constant.value for _, constant in graph.constants if id(constant.value) not in counted]
+    return sum([x.nbytes if any(x.strides) else x.itemsize for x in arrays])
 
 
 def _count(schedule: Schedule) -> int:
@@ -305,11 +307,6 @@ def _count(schedule: Schedule) -> int:
     bodies = [body for i in schedule.instructions if isinstance(i, (Loop, Branch)) for body in i.bodies]
     blocks = [len(i.body) for i in schedule.instructions if isinstance(i, Fused)]
     return len(schedule) + sum(blocks) + sum(map(_count, bodies))
-
-
-def _scratch_bytes(schedule: Schedule) -> int:
-    fused = [i for i in schedule.instructions if isinstance(i, Fused)]
-    return sum([f.space.block * math.prod(tail) * t.itemsize for f in fused for t, tail in f.scratch])
 
 
 def _thread_policies(schedule: Schedule, graph: Graph, target: Target) -> Sequence[ThreadPolicy]:

@@ -107,8 +107,8 @@ def _densified(x: Any) -> Any:
 # of buffers go first, then whole plans; what runs next makes its own anew. glibc keeps freed pages below the heap's
 # last block for itself, until it is told to give them back.
 
-DEFAULT_LIMIT_BYTES = 256 * 10**6
-TRIM_BYTES = 1 << 26  # dropped, after which free pages go back to the system: that takes some milliseconds
+DEFAULT_LIMIT_BYTES = 192 * 10**6
+TRIM_BYTES = 1 << 25  # dropped, after which free pages go back to the system: that takes some milliseconds
 
 _clock = itertools.count(1)
 _limit = [DEFAULT_LIMIT_BYTES]
@@ -235,7 +235,8 @@ def set_cache_limit(limit: int) -> int:
     Plans keep the memory of their intermediate values from call to call, and themselves with their machine code. Beyond the
     limit those that were not used for longest give their buffers back, and take new memory when they run again; where that
     is not enough, they are forgotten, and made again by a new trace. The function that ran last keeps its own. By
-    default 256 MB are kept.
+    default 192 MB are kept: with what memory allocators and the compiling process add, a program with many plans has at most
+    some 256 MB more resident than with its largest alone.
 
     Args:
         limit: a number of bytes; 0 lets only the function that ran last keep anything.

@@ -87,3 +87,60 @@ def test_dropped_buffers_go_back_to_the_system() -> None:
         assert before - resident() > 90 << 20, (before, resident())
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True)
+
+
+def run_and_read_peak(program: str, lengths: str) -> int:
+    """Return the most that was resident of a gradient's process, and of its compiling process, in megabytes."""
+    script = f"""
+        from pathlib import Path
+        import numpy as np
+        import afx
+        from afx.compiler.native_backend.service.process import service
+        def peak(pid):
+            lines = Path(f"/proc/{{pid}}/status").read_text().splitlines()
+            return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1000
+        rng = np.random.default_rng(0)
+        w = afx.asarray(rng.normal(size=(256, 256)).astype(np.float32) / 16)
+        def layers(w, x):
+            for _ in range(6):
+                x = afx.tanh(x @ w)
+            return afx.mean(x * x)
+        def steps(w, x):
+            h, _ = afx.scan(lambda h, v: (afx.tanh(h @ w + v), None), afx.zeros((16, 256)), x)
+            return afx.sum(h * h)
+        fn = afx.jit(afx.grad({program}))
+        highest = 0
+        for n in {lengths}:
+            x = rng.normal(size=(2000 + n, 256) if {program} is layers else (n, 16, 256)).astype(np.float32)
+            for _ in range(3):
+                fn(w, x)
+            highest = max(highest, peak(service.pid) if service.pid else 0)
+        print(peak("self") + highest)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("program", ["layers", "steps"])
+def test_many_lengths_stay_within_what_is_said(program: str) -> None:
+    """Of 120 lengths of a gradient at most 256 MB more are resident, at the peak too, than of the largest alone."""
+    assert run_and_read_peak(program, "range(100, 220)") - run_and_read_peak(program, "[219]") <= 256
+
+
+def test_one_number_of_many_places_is_one_number() -> None:
+    """What a gradient of a mean multiplies by is captured once, and bodies of loops have buffers that count."""
+    graph = afx.trace(afx.grad(afx.mean))(afx.ones((300, 400)))
+    assert all(c.value.strides == (0, 0) for _, c in graph.constants)
+    kept = np.broadcast_to(np.ones(3, np.float32), (2, 3))
+    (captured,) = [c.value for _, c in afx.trace(lambda x: x * kept)(afx.ones((2, 3))).constants]
+    np.testing.assert_array_equal(captured, kept)
+
+    def steps(x: Array) -> Any:
+        return afx.scan(lambda c, v: (afx.sort(c + v), None), x[0], x)[0]
+
+    x = np.ones((3, 50_000), np.float32)
+    idle = afx.jit(steps, backend="numpy").lower(x).plan.idle
+    assert idle.set_bytes >= 2 * x[0].nbytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -18,11 +19,26 @@ from afx.compiler.numpy_backend.program import (
     make_line,
     shared_lines,
 )
-from afx.compiler.schedule.schedule import Schedule
+from afx.compiler.schedule.schedule import Branch, Fused, Loop, Schedule
 from afx.compiler.target import Target
 from afx.core.tracing.tracer import SourceLocation, places_of
+from afx.runtime.thread_pool import get_threads
 
 Run: TypeAlias = "Callable[..., list[Any]]"
+
+
+def scratch_bytes(schedule: Schedule) -> int:
+    """Return how much memory blocks of fused loops have, for each thread."""
+    fused = [i for i in schedule.instructions if isinstance(i, Fused)]
+    return sum([f.space.block * math.prod(tail) * t.itemsize for f in fused for t, tail in f.scratch])
+
+
+def bound_bytes(schedule: Schedule) -> int:
+    """Return how much memory `Executable.bind` takes, without that of results; bodies have their own."""
+    nested = [i for i in schedule.instructions if isinstance(i, Loop | Branch)]
+    conditions = [i.condition for i in nested if isinstance(i, Loop) and i.condition is not None]
+    bodies = [*conditions, *[body for i in nested for body in i.bodies]]
+    return schedule.arena_bytes + get_threads() * scratch_bytes(schedule) + sum(map(bound_bytes, bodies))
 
 
 class NumpyBackend:

@@ -477,3 +477,11 @@ def snapshot(x: Any, who: str) -> Any:
     """Return a bare value that nobody else can change: the caller's memory is copied unless afx owns it."""
     value = to_numpy_value(x, who)
     return value.copy() if type(value) is np.ndarray and type(x) is not Array and not is_owned(value) else value
+
+
+def capture(x: Any, who: str) -> Any:
+    """Return a bare value for a graph, as `snapshot` does; one number broadcast, as in the gradient of a mean, stays that."""
+    value = to_numpy_value(x, who)
+    if type(value) is np.ndarray and value.size > 1 and not any(value.strides):
+        return np.broadcast_to(value[(0,) * value.ndim].copy(), value.shape)
+    return snapshot(x, who)

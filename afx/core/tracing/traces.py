@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, snapshot, to_numpy_value, wrap
+from afx.core.array.array import Array, ArrayLike, capture, snapshot, to_numpy_value, wrap
 from afx.core.aval import SCALARS, Aval, Shape, aval_of
 from afx.core.dtypes import DType, promote, weak_dtype
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var, number_variables
@@ -143,7 +143,7 @@ class GraphTrace(Trace):
             self._lifted_vars.append(var)
             self.lifted.append(x)
         else:
-            value: Any = x.exact if isinstance(x, WeakArray) else np.asarray(snapshot(x, self.name))
+            value: Any = x.exact if isinstance(x, WeakArray) else np.asarray(capture(x, self.name))
             var = self._var(aval)
             self._constants.append((var, Constant(value)))
         if isinstance(x, Array):  # immutable: the same object is the same constant

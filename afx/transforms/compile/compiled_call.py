@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 import attrs
 import numpy as np
 
-from afx.compiler.executable import Plan, make_plan
+from afx.compiler.executable import Plan, count_constants, make_plan
 from afx.compiler.graph.rewrite_rules import simplify
 from afx.compiler.native_backend.run.swap import foresee, is_installed
 from afx.compiler.native_backend.service.helper import choose_folder, open_folder
@@ -245,6 +245,7 @@ class CompiledGraph:
         if plan is None:
             with undisturbed:
                 plan = make_plan(simplify(self.graph, self._target, expanding=True), self._donated, self._target)
+            plan.idle.fixed_bytes += count_constants(self.graph, plan.graph)
             plan.idle.forget = weakref.WeakMethod(self.forget)
             self._plan, self.is_forgotten = plan, False
         return plan

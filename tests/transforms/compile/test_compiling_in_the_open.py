@@ -112,7 +112,7 @@ def test_idle_buffers_stay_within_the_limit() -> None:
         assert other.cache_info().idle_bytes > 0
     finally:
         afx.set_cache_limit(before)
-    assert before == 256_000_000
+    assert before == 192_000_000
 
 
 def test_memory_is_flat_whatever_the_number_of_shapes() -> None:

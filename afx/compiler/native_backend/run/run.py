@@ -21,7 +21,7 @@ from afx.compiler.native_backend.program.interface import PARTS, Interface
 from afx.compiler.native_backend.run.job import NumpyPlan, Run
 from afx.compiler.native_backend.service.helper import log
 from afx.compiler.native_backend.service.link import Kernel
-from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
+from afx.compiler.numpy_backend.exec import Executable, NumpyBackend, bound_bytes
 from afx.compiler.schedule.buffers import ALIGNMENT
 from afx.compiler.schedule.schedule import Alloc, Buffer, Call, Free, Instruction, Schedule, View
 from afx.compiler.target import Target, current
@@ -347,7 +347,7 @@ class MixedRunner:
         pooled = pooled_bytes([r.operand.aval for r in schedule.results if isinstance(r.operand, Buffer)], target)
         arenas = sum([kernel.interface.arena for kernel in kernels])
         self.idle: IdleBuffers = IdleBuffers(
-            schedule.arena_bytes + arenas + pooled, target.bindings_max_sets, plan=plan
+            bound_bytes(schedule) + arenas + pooled, target.bindings_max_sets, plan=plan
         )
 
     def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
