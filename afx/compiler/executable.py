@@ -297,7 +297,7 @@ def _idle(schedule: Schedule, graph: Graph, target: Target) -> IdleBuffers:
 
 def count_constants(graph: Graph, known: Graph | None = None) -> int:
     """Return how many bytes a graph's captured arrays have that another one does not hold too."""
-    counted = set() if known is None else {id(constant.value) for _, constant in known.constants}
+    counted = set[int]() if known is None else {id(constant.value) for _, constant in known.constants}
     arrays = [constant.value for _, constant in graph.constants if id(constant.value) not in counted]
     return sum([x.nbytes if any(x.strides) else x.itemsize for x in arrays])
 
