@@ -5,7 +5,6 @@ import does not need load when one of their names is first asked for. Type check
 """
 
 import importlib
-import sys
 from typing import Any
 
 from afx.core.constants import __version__ as __version__
@@ -36,23 +35,6 @@ _EAGER = (  # nearly every program needs them
 for _module in _EAGER:
     _loaded = importlib.import_module(_module)
     globals().update({_name: getattr(_loaded, _name) for _name in PUBLIC.get(_module, "").split()})
-
-
-class _EarlierNames:
-    """Finds modules by the names that they had in earlier versions, which pickles of users hold."""
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> Any:
-        """Return how the module is made, None where no version had one of this name."""
-        if not name.startswith("afx."):
-            return None
-        from afx.moved import find_spec
-
-        return find_spec(name)
-
-
-if _EarlierNames not in sys.meta_path:
-    sys.meta_path.append(_EarlierNames)
 
 
 def __getattr__(name: str) -> Any:

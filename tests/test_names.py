@@ -1,6 +1,8 @@
 """The public names of afx, written out: a name that comes or goes is a decision, not an accident."""
 
 import importlib
+import pkgutil
+import pydoc
 
 import pytest
 
@@ -1312,6 +1314,17 @@ def test_completion_shows_the_public_names_alone(module: str) -> None:
     """`dir` of the package and its families lists their interface, loaded or not, and nothing that they are made of."""
     shown = [name for name in dir(importlib.import_module(module)) if not name.startswith("__")]
     assert shown == [name for name in NAMES[module] if not name.startswith("__")]
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_looking_names_up_changes_none(module: str) -> None:
+    """`help` and `pydoc.locate` give what the package has, which is the same afterwards, and behind `pkgutil.resolve_name`."""
+    namespace = importlib.import_module(module)
+    for name in NAMES[module]:
+        had = getattr(namespace, name)
+        assert pydoc.locate(f"{module}.{name}") is had
+        pkgutil.resolve_name(f"{module}.{name}")  # some are modules of their package too
+        assert getattr(namespace, name) is had
 
 
 def test_nonzero_is_numpys() -> None:

@@ -19,7 +19,6 @@ from afx.core.primitive import Primitive, lookup
 from afx.errors import FileFormatError, GraphError
 from afx.io.archive import read_dtype
 from afx.io.naming import AllowedNames
-from afx.moved import HOMES
 
 # --- Graph checks: parameters of equations in the form that traces give them, so that results are as their Avals say
 #
@@ -294,7 +293,6 @@ class NamesInGraphs(AllowedNames):
     def find(self, text: object, what: str) -> Any:
         """Return the class or function of this name; raises as `AllowedNames.find` does."""
         module, _, name = str(text).partition(":")
-        module = HOMES.get(module, module)
         if f"{module}:{name}" in RECORDS:
             return getattr(importlib.import_module(module), name)
         return self.find_allowed(text, what)

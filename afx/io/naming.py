@@ -15,7 +15,6 @@ from typing import Any, Final, TypeAlias
 import attrs
 import numpy as np
 
-from afx import moved
 from afx.errors import FileFormatError, TreeError
 
 Allowed: TypeAlias = "str | ModuleType | type | FunctionType"
@@ -227,7 +226,6 @@ class AllowedNames:
     def find_allowed(self, text: object, what: str) -> Any:
         """Return the class or function of this name, which must have been allowed; raises as `find` does."""
         module, _, name = _check_text(text, what).partition(":")
-        module = moved.HOMES.get(module, module)
         if self.entries.get(f"{module}:{name}") is not None:
             return self.entries[f"{module}:{name}"]
         if not self._is_allowed(module):

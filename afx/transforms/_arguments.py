@@ -337,9 +337,15 @@ def transformed(run: Callable[..., Any], who: str, fn: Callable[..., Any], make:
 
 
 def own_name(self: object, fn: object) -> str | None:
-    """Return the qualified name by which a decorated function is found that replaced ``fn``, None where there is none."""
+    """Return the qualified name by which a decorated function is found that replaced ``fn``, None where there is none.
+
+    There is none of a script's function for picklers that take functions by value, as cloudpickle does for workers that
+    never run the script.
+    """
     path: str = getattr(fn, "__qualname__", "")
-    owner: Any = sys.modules.get(getattr(fn, "__module__", ""))
+    module: str = getattr(fn, "__module__", "")
+    owner: Any = sys.modules.get(module)
     for name in path.split("."):
         owner = getattr(owner, name, None)
-    return path if owner is self else None
+    pickler = sys._getframe(2).f_locals.get("self")  # who asked for `__reduce__`, which asked for this
+    return path if owner is self and not (module == "__main__" and hasattr(pickler, "reducer_override")) else None

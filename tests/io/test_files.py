@@ -606,14 +606,3 @@ def test_reading_is_quick_for_headers(tmp_path: Path) -> None:
     checkpoints.save(0, {"x": np.zeros(1 << 20)}, metric=0.5)
     content = archive.read_content(checkpoints.path(0))
     assert content["checkpoint"] == {"step": 0, "metric": "0.5"}
-
-
-def test_an_allowed_class_is_found_where_it_is_today() -> None:
-    """A class that a file names by a module of an earlier version is looked for in its family, once that is allowed."""
-    rule = optim.scale_by_yogi()
-    kind = type(rule)
-    earlier = io.naming.AllowedNames(("afx.optim",))
-    assert earlier.find("afx.optim.rules.amsgrad:ScaleByYogi", "class") is kind
-    assert io.naming.AllowedNames((kind,)).find("afx.optim.rules.amsgrad:ScaleByYogi", "class") is kind
-    with pytest.raises(FileFormatError):
-        io.naming.AllowedNames(()).find("afx.optim.rules.amsgrad:ScaleByYogi", "class")

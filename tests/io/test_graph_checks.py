@@ -163,10 +163,3 @@ def test_windows_beyond_their_operands_are_refused() -> None:
     ):
         with pytest.raises(FileFormatError, match="a graph that does not hold together"):
             read(conv(**changes), {})
-
-
-def test_records_are_found_under_the_names_of_earlier_versions() -> None:
-    """A file of 0.1.0 names the records of while loops and of matrix functions by the modules that held them then."""
-    names = graph_values.NamesInGraphs(naming.AllowedNames(()))
-    for module, name in (("afx.control.while_graphs", "WhileLoop"), ("afx.ops.linalg._divided_differences", "Power")):
-        assert names.find(f"{module}:{name}", "record").__name__ == name
