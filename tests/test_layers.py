@@ -76,14 +76,14 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_450,
-    "compiler": 202_500,
+    "compiler": 202_650,
     "control": 26_500,
-    "core": 35_570,
+    "core": 35_680,
     "data": 5_600,
     "distributed": 51_040,
     "export": 70_600,
     "integrate": 20_600,
-    "interpolate": 8_940,
+    "interpolate": 9_000,
     "io": 18_400,
     "migrate": 7_400,
     "ndimage": 7_320,

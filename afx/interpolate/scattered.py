@@ -32,9 +32,11 @@ from afx.ops.sorting.sort import searchsorted
 
 # --- One dimension
 
-Kind = Literal["linear", "slinear", "nearest", "previous", "next", "zero", "quadratic", "cubic"]
+Kind = Literal["linear", "slinear", "nearest", "nearest-up", "previous", "next", "zero", "quadratic", "cubic"]
 _DEGREES = {"linear": 1, "slinear": 1, "quadratic": 2, "cubic": 3}
-_STEPS = {"nearest": ("left", 0), "previous": ("right", 1), "zero": ("right", 1), "next": ("left", 0)}
+_STEPS = {
+    "nearest": ("left", 0), "nearest-up": ("right", 0), "previous": ("right", 1), "zero": ("right", 1), "next": ("left", 0),
+}  # fmt: skip
 
 
 @attrs.frozen(init=False)
@@ -47,7 +49,8 @@ class interp1d:  # SciPy's name
     Args:
         x: float[n], ascending.
         y: [..., n, ...], real or complex.
-        kind: ``"linear"``, ``"nearest"`` (halves down), ``"previous"``, ``"next"``, ``"quadratic"``, ``"cubic"`` …
+        kind: ``"linear"``, ``"nearest"`` (halves down), ``"nearest-up"``, ``"previous"``, ``"next"``, ``"quadratic"``,
+            ``"cubic"`` …
         axis: that of y along which the points lie.
         bounds_error: whether points outside raise, as far as they are known; traced ones take ``fill_value``.
         fill_value: a number, a pair, or ``"extrapolate"``.
@@ -89,6 +92,9 @@ class interp1d:  # SciPy's name
             )
         if bounds_error and fill is None:
             raise ArgumentError("interp1d: points outside raise or are extrapolated: got both; leave one out")
+        if fill is None and kind in ("previous", "next"):  # of which one side has none, as in SciPy
+            nothing = asarray(math.nan, values.dtype)
+            fill = (nothing, values[-1]) if kind == "previous" else (values[0], nothing)
         self.__attrs_init__(points, values, spline, fill, kind, axis % values.ndim, bool(bounds_error))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
 
     def __call__(self, x: Nested) -> Array:
@@ -100,7 +106,7 @@ class interp1d:  # SciPy's name
             values = self.spline(at)
         else:
             choice("interp1d", "kind", self.kind, tuple(_STEPS))  # which a file may have changed
-            breaks = self.x[1:] / 2 + self.x[:-1] / 2 if self.kind == "nearest" else self.x
+            breaks = self.x[1:] / 2 + self.x[:-1] / 2 if self.kind.startswith("nearest") else self.x
             side, back = _STEPS[self.kind]
             index = searchsorted(stop_gradient(breaks), stop_gradient(at), side=side) - back  # pyright: ignore[reportArgumentType]  # of the table
             values = take(self.y, clip(index, 0, self.x.size - 1), axis=0)

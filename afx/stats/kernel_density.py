@@ -55,7 +55,7 @@ class GaussianKde:
         """Return the density, float[m] for float[d, m] (of one dimension float[m])."""
         return exp(self.logpdf(x))
 
-    __call__ = pdf
+    __call__ = evaluate = pdf
 
     def cdf(self, x: ArrayLike) -> Array:
         """Return the distribution function in one dimension, of any shape.

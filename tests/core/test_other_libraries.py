@@ -1,5 +1,6 @@
 """What other libraries ask of arrays: Matplotlib, xarray, zarr, dask, pandas and POT."""
 
+import sys
 from typing import Any
 
 import matplotlib as mpl
@@ -200,3 +201,32 @@ def test_convolution_says_what_does_not_fit() -> None:
         afx.convolve(np.ones((5, 2)), np.ones(3))
     with pytest.raises(errors.ShapeError, match="pair up"):
         afx.convolve(X, X, axes=([0], [0]), dot_axes=([1], []))
+
+
+def test_polars_and_arrow_take_arrays() -> None:
+    """Series, columns of frames and arrays of Arrow have the elements, their dtype and no Python numbers on the way."""
+    polars: Any = pytest.importorskip("polars", reason="polars is no dependency")
+    x = afx.asarray([1.5, 2.5, 3.5])
+    assert polars.Series(x).equals(polars.Series(np.asarray(x)))
+    frame = polars.DataFrame({"a": x, "b": afx.asarray([True, False, True])})
+    assert frame.schema == {"a": polars.Float32, "b": polars.Boolean}
+    assert frame.filter(polars.Series(afx.asarray([True, False, True])))["a"].to_list() == [1.5, 3.5]
+
+
+def test_pyarrow_takes_arrays() -> None:
+    """`pyarrow.array`, with a type too, and tables."""
+    pyarrow: Any = pytest.importorskip("pyarrow", reason="pyarrow is no dependency")
+    x = afx.asarray([1, 2, 3])
+    assert pyarrow.array(x).equals(pyarrow.array(np.asarray(x)))
+    assert pyarrow.array(x, pyarrow.float64()).to_pylist() == [1.0, 2.0, 3.0]
+    assert pyarrow.table({"a": x}).column("a").to_pylist() == [1, 2, 3]
+
+
+def test_arrow_needs_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream is written by whichever library asks; without one the error says so."""
+    for name in ("polars", "pyarrow"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(errors.MissingExtraError, match="polars or pyarrow"):
+        afx.ones(3).__arrow_c_stream__()
+    with pytest.raises(errors.ConcreteValueError):
+        afx.jit(lambda x: x.__arrow_c_stream__())(afx.ones(3))

@@ -69,9 +69,14 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         f"interp1d, {kind}": lambda m, kind=kind: m.interp1d(
             X, Y, kind=kind, axis=0, bounds_error=False, fill_value=(-1.0, 2.0)
         )(np.concatenate([AT, X, (X[1:] + X[:-1]) / 2]))
-        for kind in ("linear", "nearest", "previous", "next", "zero", "slinear", "quadratic", "cubic")
+        for kind in ("linear", "nearest", "nearest-up", "previous", "next", "zero", "slinear", "quadratic", "cubic")
     },
-    "interp1d, going on": lambda m: m.interp1d(X, Y.T, fill_value="extrapolate")(AT),
+    **{
+        f"interp1d, {kind}, going on": lambda m, kind=kind: m.interp1d(X, Y.T, kind, fill_value="extrapolate")(
+            np.concatenate([AT, [X[0] - 1, X[-1] + 1]])
+        )
+        for kind in ("linear", "nearest", "nearest-up", "previous", "next", "cubic")
+    },
     **{
         f"grid, {method}": lambda m, method=method: m.RegularGridInterpolator(
             GRID, TABLE, method + ("_legacy" if m is not interpolate and method in ("cubic", "quintic") else "")

@@ -350,6 +350,28 @@ def _gammaln(x: Any) -> Any:
     return F.where(F.abs(x) == math.inf, x, F.where(is_low, low, logarithm))
 
 
+# digamma from 1 to 2: the root there, in three parts, and digamma(x) / (x - root) less a constant, in x - 1 (Boost 1.88,
+# boost/math/special_functions/digamma.hpp); 2 ulp
+ROOT_PARTS = (1569415565 / 2**30, 381566830 / 2**60, 0.9016312093258695918615325266959189453125e-19)
+SLOPE_PARTS = 0.99558162689208984
+NEAR_ROOT = (
+    (
+        0.25479851061131551, -0.32555031186804491, -0.65031853770896507, -0.28919126444774784, -0.045251321448739056,
+        -0.0020713321167745952,
+    ),
+    (
+        1.0, 2.0767117023730469, 1.4606242909763515, 0.43593529692665969, 0.054151797245674225, 0.0021284987017821144,
+        -0.55789841321675513e-6,
+    ),
+)  # fmt: skip
+
+
+def _digamma_one(x: Any) -> Any:
+    """Return digamma of numbers from 1 to 2, whose root lies among them."""
+    gap = x - ROOT_PARTS[0] - ROOT_PARTS[1] - ROOT_PARTS[2]
+    return gap * SLOPE_PARTS + gap * _ratio(x - 1.0, NEAR_ROOT)
+
+
 def _digamma(x: Any) -> Any:
     is_low = x < 0.5
     y, total = _climb(F.where(is_low, 1.0 - x, x), lambda total, x: total + 1.0 / x, 0.0)
@@ -358,6 +380,8 @@ def _digamma(x: Any) -> Any:
     psi = F.log(y) - inverse * 0.5 - square * _polynomial(square, DIGAMMA) - total
     angle = (x - F.round(x)) * math.pi
     turn = F.where(angle == 0.0, math.nan, math.pi * F.cos(angle) / F.sin(angle))
+    is_near = (x >= 1.0) & (x <= 2.0)
+    psi = F.where(is_near, _digamma_one(F.where(is_near, x, 1.0)), psi)
     return F.where(x == 0.0, -1.0 / x, F.where(is_low, psi - turn, psi))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from afx.core.dtypes import SUPPORTED, DType, check_dtype
 from afx.core.numpy_dispatch import array_function, array_ufunc
 from afx.core.numpy_names import CPU
 from afx.core.registry import FUNCTIONS
-from afx.errors import AfxError, ArgumentError, ImmutableError, OperandError
+from afx.errors import AfxError, ArgumentError, ImmutableError, MissingExtraError, OperandError
 from afx.pytree.nodes import is_table
 
 # --- Updates: ``x.at[index]`` makes changed copies of an immutable array
@@ -357,6 +358,23 @@ class Array(Operators, Methods):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
+
+    def __arrow_array__(self, type: Any = None) -> Any:
+        """Return an array of pyarrow, which asks for it."""
+        return importlib.import_module("pyarrow").array(self.concrete("__arrow_array__"), type)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """Return a stream of Arrow's of the elements, a column: as polars, or else pyarrow, writes a NumPy array.
+
+        Raises:
+            MissingExtraError: neither is loaded.
+        """
+        values = self.concrete("__arrow_c_stream__")
+        if polars := sys.modules.get("polars"):
+            return polars.Series(values).__arrow_c_stream__(requested_schema)
+        if pyarrow := sys.modules.get("pyarrow"):
+            return pyarrow.chunked_array([values]).__arrow_c_stream__(requested_schema)
+        raise MissingExtraError("__arrow_c_stream__: polars or pyarrow writes it: got neither; import one of them")
 
     # -- copies, pickles, pictures --
     def __copy__(self) -> Array:

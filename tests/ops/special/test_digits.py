@@ -93,3 +93,13 @@ def test_the_scaled_tail_of_huge_numbers() -> None:
     for run in (special.erfcx, afx.jit(special.erfcx, backend="portable")):
         np.testing.assert_allclose(run(x), want, rtol=1e-14)
     assert float(afx.jit(special.erfcx, backend="portable")(np.float64(np.inf))) == 0
+
+
+def test_digamma_keeps_its_digits_at_its_root() -> None:
+    """The formula is right to some last digits of values near 0 too, beside mpmath."""
+    root = 1.4616321449683623
+    x = np.concatenate([np.linspace(1.0, 2.0, 101), root + np.array([-1e-9, -2.3e-16, 0.0, 2.3e-16, 1e-12])])
+    with mpmath.workdps(40):
+        want = [float(mpmath.digamma(mpmath.mpf(v))) for v in x]
+    for run in (special.digamma, afx.jit(special.digamma, backend="portable")):
+        np.testing.assert_allclose(run(x), want, rtol=1e-15, atol=0)
