@@ -24,6 +24,7 @@ from afx.export.templates import NoTemplateError
 from afx.ops._basic import numpy_of
 from afx.ops._kinds.special import SciPyUfunc, scipy
 from afx.ops.random.bits import check_key
+from afx.runtime.control_register import run_as_caller
 from afx.runtime.thread_pool import get_threads, run_blocks
 
 # --- Sources of functions: their syntax trees, which names they read from outside, and how these are renamed
@@ -272,6 +273,7 @@ STAND_INS: dict[int, tuple[str, str]] = {
     id(get_threads): ("get_threads", "def get_threads():\n    return 1"),
     id(run_blocks): ("run_blocks", RUN_BLOCKS),
     id(scipy): ("of_scipy", OF_SCIPY),
+    id(run_as_caller): ("run_as_caller", "def run_as_caller(fn, *args):\n    return fn(*args)"),
 }
 STAND_IN_NAMES = frozenset([name for name, source in STAND_INS.values() if source])
 WRAPPERS = {  # functions that make implementations, and the name there of what computes on values of the right dtypes
