@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import io
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,8 +32,8 @@ def migrate_source(source: str, library: str = "autograd") -> tuple[str, list[Re
 
 
 def files_below(path: Path) -> Iterator[Path]:
-    """Yield a Python file itself, or those below a folder."""
-    yield from [path] if path.is_file() else sorted(path.rglob("*.py"))
+    """Yield a Python file itself, or those below a folder, without links: what they lead to may be somebody else's."""
+    yield from [path] if path.is_file() else sorted([file for file in path.rglob("*.py") if not file.is_symlink()])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,17 +51,23 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _migrate_file(path: Path, library: str, only_show: bool) -> int:
     """Rewrite one file, and return how much is left."""
-    source = path.read_bytes().decode("utf-8")
     try:
+        data = path.read_bytes()
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        source = data.decode(encoding)
         migrated, remarks = migrate_source(source, library)
+        changed = migrated.encode(encoding)
     except SyntaxError as error:
-        print(f"{path}:{error.lineno}: not read as Python: {error.msg}")
+        print(f"{path}:{error.lineno or 1}: not read as Python: {error.msg}")
+        return 1
+    except (OSError, ValueError) as error:  # bytes that are not of the encoding, or are 0
+        print(f"{path}:1: not read: {error}")
         return 1
     if only_show:
         old, new = (text.splitlines(keepends=True) for text in (source, migrated))
         print("".join(difflib.unified_diff(old, new, str(path), str(path))), end="")
     elif migrated != source:
-        path.write_bytes(migrated.encode())
+        path.write_bytes(changed)
         print(f"{path}: rewritten")
     for remark in remarks:
         print(f"{path}:{remark.line}: {remark.name}: {remark.advice}")

@@ -5,15 +5,67 @@ Programs written for afx call what is behind them: ``optimizer.step``, `afx.rand
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
-from afx import nn, optim, pytree, random
+from afx import linalg, nn, optim, pytree, random
+from afx.control import scan as scans
+from afx.control import while_loop as loops
 from afx.core.array.array import Array
+from afx.core.dtypes import get_default_dtype, set_default_dtype
+from afx.errors import ArgumentError
+from afx.ops.creation.creation import asarray, zeros, zeros_like
+from afx.ops.elementwise.comparison import clip
+from afx.ops.elementwise.complex import conj, real
+from afx.ops.indexing.getitem import take
+from afx.ops.indexing.select import ix_
+from afx.ops.manipulation import edit
+from afx.ops.manipulation.join import atleast_1d, concat, moveaxis
+from afx.ops.manipulation.pad import flip
+from afx.ops.manipulation.shape import expand_dims, squeeze
+from afx.ops.numerics import polynomials
+from afx.ops.reductions import cumulative
+from afx.ops.reductions.sums import sum as sum_
 
-__all__ = ["Linear", "Optax", "apply_updates", "field", "filter_tree", "is_array", "randint", "uniform"]
+__all__ = ["Linear", "Optax", "apply_updates", "config", "field", "filter_tree", "is_array"]
+
+LOOPS: dict[str, Any] = {"fori_loop": loops.fori_loop, "scan": scans.scan, "while_loop": loops.while_loop}
+# draws, by JAX's arguments behind the key in their order: afx's name of one behind =
+_SHAPED, _OF_TWO = "shape dtype", "a b shape dtype"
+DRAWS: dict[str, str] = {
+    "bernoulli": "p shape", "beta": _OF_TWO, "binomial": "n p shape dtype", "categorical": "logits axis shape",
+    "cauchy": _SHAPED, "chisquare": "df shape dtype", "choice": "a=x shape replace p axis",
+    "dirichlet": "alpha shape dtype", "exponential": _SHAPED, "f": "dfnum dfden shape dtype", "gamma": "a shape dtype",
+    "geometric": "p shape dtype", "gumbel": _SHAPED, "laplace": _SHAPED, "loggamma": "a shape dtype",
+    "logistic": _SHAPED, "lognormal": "sigma=scale shape dtype", "maxwell": _SHAPED, "multinomial": "n p shape dtype",
+    "multivariate_normal": "mean cov shape dtype", "normal": _SHAPED, "pareto": "b=concentration shape dtype",
+    "permutation": "x axis", "poisson": "lam=rate shape dtype", "rademacher": _SHAPED,
+    "randint": "shape minval=low maxval=high dtype", "rayleigh": "scale shape dtype", "t": "df shape dtype",
+    "triangular": "left mode right shape dtype", "truncated_normal": "lower=low upper=high shape dtype",
+    "uniform": "shape dtype minval=low maxval=high", "wald": "mean shape dtype",
+    "weibull_min": "scale concentration shape dtype",
+}  # fmt: skip
+PASSED_BY = ("mode", "method", "out_sharding", "unroll")  # how JAX computes them
+# functions by JAX's arguments in their order, likewise; what afx calls them first
+RENAMED: dict[str, str] = {
+    "cosine_decay_schedule": "optim.cosine_decay init_value=start decay_steps=steps alpha exponent",
+    "exponential_decay": (
+        "optim.exponential_decay init_value=start transition_steps=steps decay_rate=rate transition_begin=begin staircase "
+        "end_value=end"
+    ),
+    "fori_loop": "fori_loop lower upper body_fun=body_fn init_val=init",
+    "linear_schedule": "optim.linear init_value=start end_value=end transition_steps=steps transition_begin=begin",
+    "piecewise_constant_schedule": "optim.piecewise_constant init_value=start boundaries_and_scales=factors",
+    "scan": "scan f=fn init xs length reverse",
+    "warmup_cosine_decay_schedule": (
+        "optim.warmup_cosine init_value=start peak_value=peak warmup_steps=warmup decay_steps=steps end_value=end"
+    ),
+    "while_loop": "while_loop cond_fun=cond_fn body_fun=body_fn init_val=init",
+}  # fmt: skip
 
 DEFAULTS: dict[str, dict[str, Any]] = {  # Optax's, where afx has others
     "adagrad": {"initial": 0.1, "eps": 1e-7, "eps_in_root": True},
@@ -43,8 +95,16 @@ def chain(*parts: Optax) -> Optax:
     return Optax(optim.chain(*[part.rule for part in parts]))
 
 
-def __getattr__(name: str) -> Callable[..., Optax]:
-    """Return a factory of `afx.optim` with Optax's defaults."""
+def __getattr__(name: str) -> Callable[..., Any]:
+    """Return a function of `jax.random` or `jax.lax` with JAX's arguments, or a factory of `afx.optim` with Optax's defaults."""
+    if name in DRAWS:
+        return functools.partial(_draw, name)
+    if name in RENAMED:
+        return functools.partial(_call, name)
+    if name in ("bicgstab", "cg", "gmres"):
+        return functools.partial(_solve, name)
+    if name in ("cummax", "cummin", "cumprod", "cumsum"):
+        return functools.partial(_cumulative, name)
     made: Any = getattr(optim, name, None) if not name.startswith("_") else None
     if made is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -60,15 +120,226 @@ def apply_updates(params: Any, updates: Any) -> Any:
     return pytree.map(lambda old, update: old + update, params, updates)
 
 
-def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Array:
-    """Return draws between two numbers; see `afx.random.uniform`."""
-    return random.uniform(key, shape, minval, maxval, dtype=dtype)
+# --- Arguments of JAX: in its order, by its names, with its defaults
 
 
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Array:
-    """Return whole numbers from the first up to below the second; see `afx.random.randint`."""
-    given = {} if dtype is None else {"dtype": dtype}
-    return random.randint(key, minval, maxval, shape, **given)
+def _named(who: str, names: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments by afx's names, those that JAX passes in this order or by its own names.
+
+    Raises:
+        ArgumentError: others.
+    """
+    pairs = [word.partition("=") for word in names.split()]
+    words = [word for word, _, _ in pairs]
+    given = {**dict(zip(words, args, strict=False)), **kwargs}
+    if len(args) > len(words) or not {*given} <= {*words, *PASSED_BY}:
+        raise ArgumentError(
+            f"{who}: takes {', '.join(words)}: got {len(args)} values and {sorted(kwargs)}; write afx's call"
+        )
+    return {own or word: given[word] for word, _, own in pairs if word in given}
+
+
+def _draw(name: str, key: Any, *args: Any, **kwargs: Any) -> Array:
+    """Return draws by JAX's arguments; the numbers of a key are afx's."""
+    given = _named(name, DRAWS[name], args, kwargs)
+    dtype = given.pop("dtype", None)
+    if name == "bernoulli":
+        given.setdefault("p", 0.5)
+    drawn: Array = getattr(random, name)(key, **given)
+    return drawn if dtype is None else drawn.astype(dtype)
+
+
+def _call(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of afx's by the arguments of JAX's."""
+    target, _, names = RENAMED[name].partition(" ")
+    home, _, last = target.rpartition(".")
+    return (getattr(optim, last) if home else LOOPS[last])(**_named(name, names, args, kwargs))
+
+
+class config:  # jax.config
+    """Settings: ``jax_enable_x64`` is the dtype of Python's numbers, all others are JAX's own."""
+
+    @staticmethod
+    def update(name: str, value: Any) -> None:
+        """Set one."""
+        if name == "jax_enable_x64":
+            set_default_dtype(np.float64 if value else np.float32)
+
+
+def device_put(x: Any, *_: Any, **__: Any) -> Any:
+    """Return a tree of Arrays; there is one device."""
+    return pytree.map(asarray, x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """Return x: what is computed is there."""
+    return x
+
+
+def _solve(name: str, A: Any, b: Any, x0: Any = None, **kwargs: Any) -> tuple[Array, None]:
+    """Return the solution of a linear system by iterations, and nothing, as JAX does."""
+    kwargs.pop("solve_method", None)
+    solved: Any = getattr(linalg, name)(A, b, x0, **kwargs)
+    return solved.x, None
+
+
+def tree_reduce(fn: Any, tree: Any, *start: Any, is_leaf: Any = None) -> Any:
+    """Return leaves put together, with a first value or without."""
+    return functools.reduce(fn, pytree.leaves(pytree.map(lambda x: x, tree, is_leaf=is_leaf)), *start)
+
+
+# --- Functions that JAX and SciPy have with other defaults
+
+
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """Return the diagonal of the first two axes, as NumPy's.
+
+    >>> diagonal(afx.ones((2, 3, 4))).shape
+    (4, 2)
+    """
+    return edit.diagonal(a, offset, axis1, axis2)
+
+
+def cholesky(a: Any, lower: bool = False, **_: Any) -> Array:
+    """Return SciPy's factor, which is upper: of the upper triangle, unless lower."""
+    factor = linalg.cholesky(a if lower else asarray(a).mT)
+    return factor if lower else factor.mT
+
+
+def qr(a: Any, *, mode: str = "full", pivoting: bool = False, **_: Any) -> tuple[Array, ...]:
+    """Return SciPy's factors, which are square unless ``mode="economic"``; of mode "r" one alone, in a tuple."""
+    if pivoting:
+        raise ArgumentError("qr: columns are not exchanged: got pivoting=True; call scipy.linalg.qr on data")
+    if mode == "r":
+        return (linalg.qr(a, mode="complete")[1],)
+    return linalg.qr(a, mode="complete") if mode == "full" else linalg.qr(a)
+
+
+def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = False) -> Any:
+    """Return solutions, residuals, rank and singular values; residuals as JAX has them unless NumPy's are asked for."""
+    x, residuals, rank, values = linalg.lstsq(a, b, rcond)
+    if not numpy_resid:
+        rest = asarray(b) - asarray(a) @ x
+        residuals = atleast_1d(sum_(real(rest * conj(rest)), axis=0))
+    return x, residuals, rank, values
+
+
+def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
+    """Return quotient and rest of polynomials; the rest has as many coefficients as u, unless they are trimmed."""
+    quotient, rest = polynomials.polydiv(u, v)
+    gap = len(u) - len(rest)
+    return quotient, rest if trim_leading_zeros or gap <= 0 else concat([zeros(gap, rest.dtype), rest])
+
+
+def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Array:
+    """Return rows of 0 and a 1, along an axis."""
+    rows = expand_dims(asarray(x), -1) == np.arange(num_classes)
+    return moveaxis(rows.astype(get_default_dtype() if dtype is None else dtype), -1, axis)
+
+
+def _cumulative(name: str, x: Any, axis: int = 0, reverse: bool = False) -> Array:
+    fn: Callable[..., Array] = getattr(cumulative, name)
+    return flip(fn(flip(x, axis), axis), axis) if reverse else fn(x, axis)
+
+
+def _starts(x: Array, starts: Any, sizes: Sequence[int]) -> list[Any]:
+    """Return where slices begin: within x, as XLA moves them."""
+    return [clip(asarray(s), 0, n - size) for s, n, size in zip(starts, x.shape, sizes, strict=True)]
+
+
+def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Array:
+    """Return a slice of fixed lengths from starts that may be traced.
+
+    >>> dynamic_slice(afx.arange(5), (7,), (2,))
+    Array([3, 4], dtype=int64)
+    """
+    x = asarray(operand)
+    for axis, (start, size) in enumerate(zip(_starts(x, start_indices, slice_sizes), slice_sizes, strict=True)):
+        x = take(x, start + np.arange(size), axis=axis)
+    return x
+
+
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
+    """Return x with a slice replaced, from starts that may be traced."""
+    x, part = asarray(operand), asarray(update)
+    places = [s + np.arange(n) for s, n in zip(_starts(x, start_indices, part.shape), part.shape, strict=True)]
+    return x.at[ix_(*places)].set(part) if places else part
+
+
+def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:
+    """Return a slice of a fixed length along an axis."""
+    x = asarray(operand)
+    return take(x, clip(asarray(start_index), 0, x.shape[axis] - slice_size) + np.arange(slice_size), axis=axis)
+
+
+def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
+    """Return one element along an axis, which stays unless told otherwise."""
+    part = dynamic_slice_in_dim(operand, index, 1, axis)
+    return part if keepdims else squeeze(part, axis)
+
+
+def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Array:
+    """Return x with a slice along an axis replaced."""
+    x = asarray(operand)
+    return dynamic_update_slice(x, update, [start_index if k == axis % x.ndim else 0 for k in range(x.ndim)])
+
+
+# --- Optax and Equinox
+
+
+@attrs.frozen
+class set_to_zero:  # Optax's
+    """Updates of 0."""
+
+    def init(self, _: Any) -> Any:
+        """Return no state."""
+        return ()
+
+    def update(self, grads: Any, state: Any, *_: Any) -> tuple[Any, Any]:
+        """Return zeros."""
+        return pytree.map(zeros_like, grads), state
+
+
+def l2_loss(predictions: Any, targets: Any = 0.0) -> Array:
+    """Return half the squared differences."""
+    return 0.5 * squared_error(predictions, targets)
+
+
+def squared_error(predictions: Any, targets: Any = 0.0) -> Array:
+    """Return the squared differences."""
+    gap: Array = asarray(predictions) - targets
+    return gap * gap
+
+
+def tree_norm(tree: Any) -> Array:
+    """Return the root of the sum of squares of a tree."""
+    return optim.global_norm(tree)
+
+
+def partition(tree: Any, filter_spec: Any) -> tuple[Any, Any]:
+    """Return two trees: of the leaves that a function, or a tree of truth values, chooses, and of the others."""
+
+    def is_chosen(_: str, leaf: Any) -> bool:
+        return bool(filter_spec(leaf))
+
+    parts: tuple[Any, Any] = pytree.partition(tree, is_chosen if callable(filter_spec) else filter_spec)
+    return parts
+
+
+def MLP(  # Equinox's
+    in_size: int,
+    out_size: int,
+    width_size: int,
+    depth: int,
+    activation: Callable[[Array], Array] = nn.relu,
+    *,
+    key: Any,
+) -> nn.MLP:
+    """Return a perceptron of so many hidden layers."""
+    sizes = [in_size, *[width_size] * depth, out_size]
+    keys = random.split(key, depth + 1)
+    layers = tuple([nn.Linear.create(k, m, n) for k, m, n in zip(keys, sizes, sizes[1:], strict=False)])
+    return nn.MLP(layers, activation)
 
 
 def is_array(x: Any) -> bool:

@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import ast
 
+from afx.migrate.for_jax import DRAWS
 from afx.migrate.rewriting import Edit, Library, Migration, end_of
 
 __all__ = ["JAX", "JaxMigration"]
 
 CALLS = "afx.migrate.for_jax"
-TREES = ("flatten", "leaves", "map", "reduce", "structure", "unflatten")
-LAX = ("associative_scan", "cond", "fori_loop", "map", "scan", "stop_gradient", "switch", "while_loop")
-DRAWS = (
-    "bernoulli",
-    "categorical",
-    "choice",
-    "exponential",
-    "fold_in",
-    "gamma",
-    "key",
-    "normal",
-    "permutation",
-    "split",
+TREES = ("flatten", "leaves", "map", "structure", "unflatten")
+# of jax.lax by afx's names, those that differ behind =
+ELEMENTWISE = (
+    "abs add sub=subtract mul=multiply div=divide max=maximum min=minimum neg=negative pow exp log sin cos tan tanh sinh "
+    "cosh sqrt square sign floor ceil log1p expm1 atan2 select=where lgamma=special.gammaln digamma=special.digamma "
+    "erf=special.erf erfc=special.erfc logistic=sigmoid real imag conj bitwise_and bitwise_or bitwise_xor eq=equal "
+    "ne=not_equal lt=less le=less_equal gt=greater ge=greater_equal is_finite=isfinite"
 )
+PAIRS = [word.partition("=")[::2] for word in ELEMENTWISE.split()]
+# whose arguments or defaults are JAX's: functions of for_jax
+ADAPTED = {
+    "jax": "block_until_ready device_put",
+    "jax.lax": (
+        "cummax cummin cumprod cumsum dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_update_slice "
+        "dynamic_update_slice_in_dim fori_loop scan while_loop"
+    ),
+    "jax.nn": "one_hot",
+    "jax.numpy": "diagonal polydiv",
+    "jax.numpy.linalg": "lstsq",
+    "jax.scipy.linalg": "cholesky qr",
+    "jax.scipy.sparse.linalg": "bicgstab cg gmres",
+    "equinox": "partition",
+    "optax": (
+        "cosine_decay_schedule exponential_decay l2_loss linear_schedule piecewise_constant_schedule set_to_zero squared_error "
+        "warmup_cosine_decay_schedule"
+    ),
+}  # fmt: skip
+LAX = ("associative_scan", "cond", "map", "stop_gradient", "switch")
 OPTIMIZERS = ("adagrad", "adam", "adamw", "chain", "clip_by_global_norm", "lion", "rmsprop", "sgd")
 
 JAX = Library(
@@ -42,7 +57,10 @@ JAX = Library(
         **{f"jax.tree.{name}": f"afx.pytree.{name}" for name in TREES},
         **{f"jax.tree_util.tree_{name}": f"afx.pytree.{name}" for name in TREES},
         **{f"jax.lax.{name}": f"afx.{name}" for name in LAX},
-        **{f"jax.random.{name}": f"afx.random.{name}" for name in DRAWS},
+        **{f"jax.lax.{name}": f"afx.{own or name}" for name, own in PAIRS},
+        **{f"jax.random.{name}": f"{CALLS}.{name}" for name in DRAWS},
+        **{f"jax.random.{name}": f"afx.random.{name}" for name in ("fold_in", "key", "split")},
+        **{f"{home}.{name}": f"{CALLS}.{name}" for home, names in ADAPTED.items() for name in names.split()},
         **{f"optax.{name}": f"{CALLS}.{name}" for name in (*OPTIMIZERS, "apply_updates")},
         "equinox.apply_updates": f"{CALLS}.apply_updates",
         "equinox.field": f"{CALLS}.field",
@@ -54,21 +72,35 @@ JAX = Library(
         "equinox.is_array": f"{CALLS}.is_array",
         "equinox.is_inexact_array": f"{CALLS}.is_array",
         "equinox.nn.Linear": f"{CALLS}.Linear",
+        "equinox.combine": "afx.pytree.combine",
+        "equinox.nn.MLP": f"{CALLS}.MLP",
+        "jax.Array": "afx.Array",
+        "jax.config": f"{CALLS}.config",
+        "jax.config.config": f"{CALLS}.config",
+        "jax.debug.callback": "afx.debug.callback",
+        "jax.debug.print": "afx.debug.print",
+        "jax.flatten_util.ravel_pytree": "afx.pytree.ravel",
+        "jax.jacobian": "afx.jacrev",
+        "jax.nn.logsumexp": "afx.logsumexp",
         "jax.numpy.ndarray": "afx.Array",
+        "jax.tree.reduce": f"{CALLS}.tree_reduce",
+        "jax.tree_map": "afx.pytree.map",
+        "jax.tree_multimap": "afx.pytree.map",
+        "jax.tree_util.tree_reduce": f"{CALLS}.tree_reduce",
+        "optax.tree.norm": f"{CALLS}.tree_norm",
         "jax.random.PRNGKey": "afx.random.key",
-        "jax.random.randint": f"{CALLS}.randint",
-        "jax.random.uniform": f"{CALLS}.uniform",
         "jax.scipy.special.logsumexp": "afx.logsumexp",
-        "optax.cosine_decay_schedule": "afx.optim.cosine_decay",
         "optax.global_norm": "afx.optim.global_norm",
         "optax.softmax_cross_entropy_with_integer_labels": "afx.nn.softmax_cross_entropy",
     },
+    notes={
+        "jax.scipy.linalg.lu_factor": "piv is the order of the rows, as afx's lu_solve takes it; JAX's are LAPACK's exchanges",
+        "jax.scipy.linalg.sqrtm": "the second argument is hermitian=, where JAX's is a size of blocks",
+    },
     advice={
         "equinox.nn": "a layer of afx.nn, made by its create(key, …)",
-        "jax.config": "afx.set_default_dtype(afx.float64), afx.set_threads(n)",
         "jax.custom_jvp": "afx.custom_jvp(fn, rule), one call",
         "jax.custom_vjp": "afx.custom_vjp(fn, forward, backward), one call",
-        "jax.debug": "afx.debug.print",
         "jax.make_jaxpr": "afx.trace(fn)(x), a Graph of equations",
         "jax.random": "a function of afx.random, whose arguments are named otherwise",
         "optax": "afx.optim: its names and defaults are in the guide from_jax.md",

@@ -41,6 +41,7 @@ class Library:
         renamed: names by the name that stands for them.
         advice: names that have another form, or modules of such names, by what to write.
         double: whether its numbers are float64.
+        notes: names that are rewritten and yet differ, by what to look at.
     """
 
     roots: Collection[str]
@@ -49,6 +50,7 @@ class Library:
     renamed: Mapping[str, str]
     advice: Mapping[str, str]
     double: bool = False
+    notes: Mapping[str, str] = {}
 
     def owns(self, dotted: str) -> bool:
         """Tell whether a dotted name is one of the library."""
@@ -134,6 +136,9 @@ class Migration(ast.NodeVisitor):
         self.imported: set[str] = set()  # packages that the rewritten imports bind by their own names
         self.named: bool = False  # whether a line says to import afx
         self.needed: set[str] = set()  # and those that rewritten names ask for
+        self.kept: dict[
+            str, str
+        ] = {}  # modules of the library that names which are left still need, by their names here
 
     def visit_Import(self, node: ast.Import) -> None:
         """Rewrite ``import autograd.numpy as np``."""
@@ -154,6 +159,7 @@ class Migration(ast.NodeVisitor):
                 self.imported.add("afx")
                 return [_importing("afx", None)]
             self.remarks.append(Remark(line, alias.name, self.library.advice_on(alias.name)))
+            self.bound.pop(alias.asname, None)  # all of it stays
             return [ast.Import([alias])]
         if alias.asname is None or alias.asname == target:
             self.imported.add(target.split(".")[0])
@@ -183,6 +189,7 @@ class Migration(ast.NodeVisitor):
                 homes.setdefault(module, []).append(alias)
                 continue
             self.bound[alias.asname or alias.name] = dotted
+            self._note(node.lineno, dotted, dotted)
             home, _, name = target.rpartition(".")
             if not home:
                 lines.append(_importing(target, alias.asname or alias.name))
@@ -202,10 +209,13 @@ class Migration(ast.NodeVisitor):
         home = self.bound[root]
         dotted = ".".join([home, *rest])
         target = self.library.resolve(dotted)
+        old = self.library.resolve(home)
         if target is None:
             self.remarks.append(Remark(node.lineno, ".".join(chain), self.library.advice_on(dotted)))
+            if old is None or root == home:  # the rewritten import binds another name
+                self.kept[root] = home
             return
-        old = self.library.resolve(home)
+        self._note(node.lineno, ".".join(chain), dotted)
         stays = old is not None and home not in self.library.roots and target.startswith(f"{old}.")
         aliased = old is not None and home in self.library.roots and root != home and target.startswith("afx.")
         text = root + target[len(old or "") :] if stays else root + target[3:] if aliased else target
@@ -213,6 +223,11 @@ class Migration(ast.NodeVisitor):
             self.needed.add(".".join(target.split(".")[: 3 if target.startswith("afx.migrate.") else 1]))
         if text != ".".join(chain):
             self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), text))
+
+    def _note(self, line: int, name: str, dotted: str) -> None:
+        """Remark on a name that is rewritten and differs."""
+        if dotted in self.library.notes:
+            self.remarks.append(Remark(line, name, self.library.notes[dotted]))
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Rewrite classes that are made otherwise: none."""
@@ -239,10 +254,12 @@ class Migration(ast.NodeVisitor):
         count = next(
             (n for n, node in enumerate(first) if not isinstance(node, (ast.Import, ast.ImportFrom))), len(first)
         )
-        if not self.edits or not count or not (runs or wanted):
+        kept = [f"import {home}" + (f" as {name}" if name != home else "") for name, home in sorted(self.kept.items())]
+        if not self.edits or not count or not (runs or wanted or kept):
             return
         line = (first[count - 1].end_lineno or 0) + 1
-        text = "".join([f"import {name}\n" for name in sorted(wanted)]) + (f"\n{DOUBLE}\n" if runs else "")
+        imports = [*[f"import {name}" for name in sorted(wanted)], *kept]
+        text = "".join([f"{line}\n" for line in imports]) + (f"\n{DOUBLE}\n" if runs else "")
         self.lines += [b""] * (line - len(self.lines))
         self.edits.append(Edit((line, 0), (line, 0), text))
 

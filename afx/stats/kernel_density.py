@@ -55,7 +55,11 @@ class GaussianKde:
         """Return the density, float[m] for float[d, m] (of one dimension float[m])."""
         return exp(self.logpdf(x))
 
-    __call__ = evaluate = pdf
+    __call__ = pdf
+
+    def evaluate(self, x: ArrayLike) -> Array:
+        """Return `pdf`, by SciPy's name."""
+        return self.pdf(x)
 
     def cdf(self, x: ArrayLike) -> Array:
         """Return the distribution function in one dimension, of any shape.

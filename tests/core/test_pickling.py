@@ -143,17 +143,3 @@ def test_graphs_arrays_and_states_travel_between_processes() -> None:
     assert found == [(afx.evaluate(g, X)[0].tolist(), g.digest) for g in graphs]
     assert others == graphs
     assert afx.pytree.equal(other_state, state)
-
-
-def test_pickles_of_earlier_versions_load() -> None:
-    """A pickle names classes by the modules that held them then; these names lead to the modules of today."""
-    chain = optim.chain
-    for module, name in (
-        ("afx.core.equation", "Equation"), ("afx.nn.dropout", "Dropout"), ("afx.optim.rules.amsgrad", "ScaleByYogi"),
-        ("afx.optim.chain", "Chain"),
-    ):  # fmt: skip
-        found = pickle.loads(b"c" + module.encode() + b"\n" + name.encode() + b"\n.")
-        assert found.__name__ == name
-    assert optim.chain is chain  # a module of an earlier version bears its name
-    with pytest.raises(ModuleNotFoundError):
-        pickle.loads(b"cafx.core.nowhere\nName\n.")

@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from afx.migrate import main, migrate_source
+import afx
+from afx import errors
+from afx.migrate import for_jax, main, migrate_source
 from tests.migrate.printed import PROGRAMS, check_program
 
 SOURCES = sorted((PROGRAMS / "jax").glob("*.py"))
@@ -36,7 +39,8 @@ LEFT = {
     "from jax import custom_vjp": r"afx\.custom_vjp\(fn, forward, backward\)",
     "import optax\no = optax.dpsgd(1.0)": r"afx\.optim",
     "import equinox as eqx\nc = eqx.nn.Conv2d(1, 2, 3, key=k)": r"a layer of afx\.nn",
-    "import jax\njax.config.update('jax_enable_x64', True)": r"set_default_dtype",
+    "import jax.scipy.linalg as jsl\nlu, piv = jsl.lu_factor(a)": r"LAPACK's exchanges",
+    "import jax\njax.devices()": r"there is one device",
 }
 
 
@@ -55,3 +59,51 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["jax", str(path)]) == 0
     assert path.read_text(encoding="utf-8") == "import afx as jnp\nx = jnp.ones(2)\n"
     assert "rewritten" in capsys.readouterr().out
+
+
+def test_imports_of_what_is_left_stay() -> None:
+    """A name that is left still has its module; names of `import … as` that are rewritten have afx's."""
+    source = "import jax\nimport jax.numpy as jnp\nprint(jax.make_jaxpr(jnp.sin)(1.0), jax.grad(jnp.sin)(1.0))\n"
+    rewritten, remarks = migrate_source(source, "jax")
+    assert rewritten.splitlines()[:3] == ["import afx", "import afx as jnp", "import jax"]
+    assert rewritten.splitlines()[3] == "print(jax.make_jaxpr(jnp.sin)(1.0), afx.grad(jnp.sin)(1.0))"
+    assert [r.line for r in remarks] == [3]
+    rewritten, _ = migrate_source("from jax import random\nx = random.normal(k)\ny = random.orthogonal(k, 3)\n", "jax")
+    assert "import jax.random as random\n" in rewritten
+
+
+def test_draws_take_jaxs_arguments() -> None:
+    """By position and by name, with a dtype behind the shape; what they do not know is an error."""
+    key = afx.random.key(0)
+    assert for_jax.normal(key, (2, 3), np.float64).dtype == np.float64
+    assert for_jax.uniform(key, (4,), minval=2.0, maxval=3.0).min() >= 2
+    assert for_jax.randint(key, (4,), 0, 5, np.int32).dtype == np.int32
+    assert for_jax.categorical(key, np.zeros((3, 4)), 0).shape == (4,)
+    assert for_jax.choice(key, a=5, shape=(2,), replace=False).shape == (2,)
+    assert for_jax.bernoulli(key).shape == ()
+    with pytest.raises(errors.ArgumentError, match="permutation: takes x, axis: got 1 values"):
+        for_jax.permutation(key, np.arange(4), independent=True)
+    with pytest.raises(errors.ArgumentError, match="normal: takes shape, dtype"):
+        for_jax.normal(key, (2,), np.float32, 1.0)
+
+
+def test_one_bad_file_is_named_and_others_are_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Encodings are those that files declare, links are left alone, and what cannot be read is named."""
+    outside = tmp_path / "outside.py"
+    outside.write_text("import jax\n")
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    text = "import jax.numpy as jnp  # é\n"
+    (folder / "a.py").write_bytes(b"import jax  # \xe9\n")
+    (folder / "b.py").write_bytes(b"# -*- coding: latin-1 -*-\n" + text.encode("latin-1"))
+    (folder / "c.py").write_bytes(text.encode("utf-8-sig"))
+    (folder / "d.py").write_bytes(b"import jax\0\n")
+    (folder / "e.py").write_text("import jax.numpy as jnp\n")
+    (folder / "link.py").symlink_to(outside)
+    assert main(["jax", str(folder)]) == 1
+    printed = capsys.readouterr().out
+    assert re.findall(r"(\w)\.py:1: not read", printed) == ["a", "d"]
+    assert re.findall(r"(\w)\.py: rewritten", printed) == ["b", "c", "e"]
+    assert (folder / "b.py").read_text(encoding="latin-1").splitlines()[1] == "import afx as jnp  # é"
+    assert (folder / "c.py").read_bytes() == "import afx as jnp  # é\n".encode("utf-8-sig")
+    assert outside.read_text() == "import jax\n"

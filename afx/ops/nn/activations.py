@@ -227,6 +227,29 @@ def log_softmax(x: ArrayLike, axis: Axis = -1) -> Array:
     return _along(log_softmax_p, x, axis, "log_softmax")
 
 
+def softmax_over_all(x: ArrayLike, axis: Axis | None = None) -> Array:
+    """Return SciPy's `softmax`: of all elements, unless axes are named; `afx.nn.softmax` takes the last axis.
+
+    >>> softmax_over_all(afx.zeros((2, 2)))
+    Array([[0.25, 0.25],
+           [0.25, 0.25]], dtype=float32)
+    """
+    return softmax(x, _all_of(x, axis, "softmax"))
+
+
+def log_softmax_over_all(x: ArrayLike, axis: Axis | None = None) -> Array:
+    """Return SciPy's `log_softmax`: of all elements, unless axes are named; `afx.nn.log_softmax` takes the last axis.
+
+    >>> log_softmax_over_all(afx.zeros((2, 2)))[0].round(4)
+    Array([-1.3863, -1.3863], dtype=float32)
+    """
+    return log_softmax(x, _all_of(x, axis, "log_softmax"))
+
+
+def _all_of(x: ArrayLike, axis: Axis | None, who: str) -> Axis:
+    return tuple(range(aval_of(x, who).ndim)) if axis is None else axis
+
+
 def _along(p: Primitive, x: ArrayLike, axis: Axis, who: str) -> Array:
     a = aval_of(x, who)
     return bind_single(p, in_floats(x, who), axis=normalize_axes(axis, a.ndim, who))

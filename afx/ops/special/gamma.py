@@ -14,6 +14,7 @@ from afx.core.tracing.tracer import bind1, bind2, bind_single
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
 from afx.ops._kinds.special import check_order, parametric, scipy
+from afx.ops.creation.creation import as_array
 from afx.ops.elementwise.arithmetic import add, subtract
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.trigonometry import cos, sin
@@ -342,7 +343,7 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
 
 @register_function
 def factorial(x: ArrayLike) -> Array:
-    """Return ``gamma(x + 1)``; needs the extra ``scipy``.
+    """Return ``gamma(x + 1)``, 0 of negative numbers, as SciPy's; needs the extra ``scipy``.
 
     Raises:
         MissingExtraError: SciPy is not installed.
@@ -350,4 +351,5 @@ def factorial(x: ArrayLike) -> Array:
     >>> factorial(4.0)
     Array(24., dtype=float32)
     """
-    return gamma(add(x, 1))
+    n = as_array(x)
+    return where(n < 0, 0, gamma(add(where(n < 0, 0, n), 1)))

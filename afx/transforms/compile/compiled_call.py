@@ -245,7 +245,8 @@ class CompiledGraph:
         if plan is None:
             with undisturbed:
                 plan = make_plan(simplify(self.graph, self._target, expanding=True), self._donated, self._target)
-            plan.idle.fixed_bytes += count_constants(self.graph, plan.graph)
+            if self.graph.constants:
+                plan.idle.fixed_bytes += count_constants(self.graph, plan.graph)
             plan.idle.forget = weakref.WeakMethod(self.forget)
             self._plan, self.is_forgotten = plan, False
         return plan

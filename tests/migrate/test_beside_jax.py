@@ -1,0 +1,99 @@
+"""Functions that are renamed by whole modules, called at their defaults beside JAX: no number differs without a word."""
+
+import importlib
+import inspect
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx.migrate.jax import JAX
+
+jax: Any = pytest.importorskip("jax", reason="jax is no dependency")
+
+RNG = np.random.default_rng(0)
+V, U = RNG.uniform(0.1, 0.9, (2, 6))
+M = RNG.normal(size=(4, 4))
+S = M @ M.T + np.eye(4)
+CALLS: list[tuple[Any, ...]] = [
+    (V,), (S,), (RNG.normal(size=(2, 3, 4)),), (M + 1j * S,), (np.array([-3, -1, 0, 2, 5]),), (V, U), (S, M[:, 0]), (V, 2),
+    (4,),
+]  # fmt: skip
+OTHERWISE = {  # and why
+    "jax.numpy.argpartition": "any order within parts",
+    "jax.numpy.geomspace": "of numbers of either sign, where JAX has nan",
+    "jax.numpy.partition": "any order within parts",
+    "jax.nn.squareplus": "of a negative b, where JAX clips",
+    "jax.scipy.linalg.lu_factor": "remarked on",
+    "jax.scipy.linalg.pascal": "whole numbers, where JAX rounds",
+    "jax.scipy.linalg.rsf2csf": "of what is no Schur form",
+    "jax.scipy.special.beta": "JAX's digits of negative numbers",
+    "jax.scipy.special.betaln": "JAX's digits of negative numbers",
+    "jax.scipy.special.digamma": "inf at poles, as SciPy",
+    "jax.scipy.special.expi": "-inf at 0, as SciPy",
+    "jax.scipy.special.loggamma": "inf at poles, as SciPy",
+    "jax.scipy.special.bernoulli": "JAX's digits",
+    "jax.scipy.special.factorial": "of fractions below 0, where SciPy has 0",
+}
+NEVER = {"jax.disable_jit", "jax.jit", "jax.vmap", "jax.numpy.save", "jax.numpy.savez"}  # what is no function of arrays
+
+
+def renamed() -> Iterator[tuple[str, Any, Any]]:
+    """Yield the functions of modules that are renamed as a whole: the name, JAX's and afx's."""
+    for home in JAX.modules:
+        module = importlib.import_module(home)
+        for last in sorted(dir(module)):
+            fn, target = getattr(module, last), JAX.resolve(f"{home}.{last}")
+            if (
+                last.startswith("_")
+                or target is None
+                or not callable(fn)
+                or inspect.isclass(fn)
+                or inspect.ismodule(fn)
+            ):
+                continue
+            where, _, name = target.rpartition(".")
+            if f"{home}.{last}" not in NEVER:
+                yield f"{home}.{last}", fn, getattr(importlib.import_module(where), name)
+
+
+def differs(theirs: Any, own: Any, args: tuple[Any, ...]) -> str:
+    """Return how two functions differ, an empty text where they do not, JAX takes no such arguments, or afx refuses them."""
+    try:
+        want = [
+            np.asarray(z) for z in jax.tree.leaves(theirs(*[jax.numpy.asarray(x) if np.ndim(x) else x for x in args]))
+        ]
+        numbers = all(z.dtype.kind in "fciub" for z in want)
+        found = [np.asarray(z) for z in afx.pytree.leaves(own(*[afx.asarray(x) if np.ndim(x) else x for x in args]))]
+    except Exception:  # of whichever kind
+        return ""
+    if not numbers or any(z.dtype.kind not in "fciub" for z in found):
+        return ""
+    if [z.shape for z in found] != [z.shape for z in want]:
+        return f"{[z.shape for z in found]}, not {[z.shape for z in want]}"
+    apart = [not np.allclose(x, z, rtol=1e-8, atol=1e-10, equal_nan=True) for x, z in zip(found, want, strict=True)]
+    return f"{found}, not {want}" if any(apart) else ""
+
+
+def test_renamed_functions_have_jaxs_numbers() -> None:
+    """In x64, whichever of these arguments both take; an error is no silence."""
+    default, wrong, count = afx.get_default_dtype(), dict[str, str](), 0
+    x64 = jax.config.jax_enable_x64
+    try:
+        jax.config.update("jax_enable_x64", True)
+        afx.set_default_dtype(afx.float64)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            for name, theirs, own in renamed():
+                count += 1
+                for args in () if name in OTHERWISE else CALLS:
+                    if text := differs(theirs, own, args):
+                        wrong[name] = text
+    finally:
+        jax.config.update("jax_enable_x64", x64)
+        afx.set_default_dtype(default)
+    assert not wrong, "\n".join([f"{name}: {text}" for name, text in wrong.items()])
+    assert count > 500
