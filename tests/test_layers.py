@@ -85,7 +85,7 @@ BUDGETS: dict[str, int] = {
     "integrate": 20_600,
     "interpolate": 9_000,
     "io": 18_400,
-    "migrate": 9_900,
+    "migrate": 10_900,
     "ndimage": 7_320,
     "nn": 24_200,
     "numpy": 4_400,

@@ -150,6 +150,8 @@ def compile(
     check_bits(bits, denormals)
     flushes = _register_of(machine, denormals, symbol)
     is_portable = bits == "portable"
+    if is_portable:  # ARM's vectors of 32 bits take denormal numbers for zeros, its scalar unit does not
+        machine = attrs.evolve(machine, features=machine.features.replace("+neon", "-neon"))
     traced, avals, tree = trace_arguments(fn, args, "compile")
     compiled_for = _target(is_portable)
     schedule = CompiledGraph(traced.graph, (), compiled_for).plan.schedule

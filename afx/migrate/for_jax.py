@@ -6,6 +6,7 @@ Programs written for afx call what is behind them: ``optimizer.step``, `afx.rand
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,8 +20,10 @@ from afx.core.array.array import Array
 from afx.core.dtypes import get_default_dtype, set_default_dtype
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros, zeros_like
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import clip
 from afx.ops.elementwise.complex import conj, real
+from afx.ops.indexing import scatter
 from afx.ops.indexing.getitem import take
 from afx.ops.indexing.select import ix_
 from afx.ops.manipulation import edit
@@ -30,6 +33,7 @@ from afx.ops.manipulation.shape import expand_dims, squeeze
 from afx.ops.numerics import polynomials
 from afx.ops.reductions import cumulative
 from afx.ops.reductions.sums import sum as sum_
+from afx.transforms import custom_derivatives as derivatives
 
 __all__ = ["Linear", "Optax", "apply_updates", "config", "field", "filter_tree", "is_array"]
 
@@ -105,6 +109,8 @@ def __getattr__(name: str) -> Callable[..., Any]:
         return functools.partial(_solve, name)
     if name in ("cummax", "cummin", "cumprod", "cumsum"):
         return functools.partial(_cumulative, name)
+    if name.startswith("segment_"):
+        return functools.partial(segment, name)
     made: Any = getattr(optim, name, None) if not name.startswith("_") else None
     if made is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -181,6 +187,96 @@ def _solve(name: str, A: Any, b: Any, x0: Any = None, **kwargs: Any) -> tuple[Ar
     kwargs.pop("solve_method", None)
     solved: Any = getattr(linalg, name)(A, b, x0, **kwargs)
     return solved.x, None
+
+
+def minimize(
+    fun: Any, x0: Any, args: tuple[Any, ...] = (), *, method: str = "BFGS", tol: Any = None, options: Any = None
+) -> Any:
+    """Return what `afx.optim.minimize` finds, by JAX's names of its parts."""
+    given: dict[str, Any] = options or {}
+    rounds: int = given.get("maxiter", 1000)
+    words: Any = method.lower()
+    found = optim.minimize(fun, x0, *args, method=words, tolerance=tol, max_iterations=rounds)
+    return types.SimpleNamespace(
+        x=found.x, fun=found.value, jac=found.gradient, success=found.converged, nit=found.iterations, status=0
+    )
+
+
+class _WithRule:
+    """A function whose derivative is given afterwards."""
+
+    def __init__(self, fn: Callable[..., Any], nondiff_argnums: Sequence[int] = ()) -> None:
+        name: Any = self
+        functools.update_wrapper(name, fn)
+        self._fn = fn
+        self._still = tuple(sorted(nondiff_argnums))
+        self._rules: tuple[Any, ...] = ()
+
+    def _of_moving(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any], list[Any], list[Any]]:
+        """Return the function of the arguments that have derivatives, these, and the others."""
+        still = {k % len(args): args[k] for k in self._still}
+
+        def fn(*moving: Any) -> Any:
+            rest = iter(moving)
+            return self._fn(*[still[k] if k in still else next(rest) for k in range(len(args))])
+
+        return fn, [x for k, x in enumerate(args) if k not in still], list(still.values())
+
+
+class custom_vjp(_WithRule):  # JAX's
+    """A function whose reverse derivative `defvjp` gives; see `afx.custom_vjp`."""
+
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
+        """Set the forward and backward functions."""
+        self._rules = (fwd, bwd)
+
+    def __call__(self, *args: Any) -> Any:
+        """Compute it."""
+        fwd, bwd = self._rules
+        fn, moving, still = self._of_moving(args)
+        return derivatives.custom_vjp(
+            fn, lambda *xs: fwd(*self._full(args, xs)), lambda kept, ct: bwd(*still, kept, ct)
+        )(*moving)
+
+    def _full(self, args: tuple[Any, ...], moving: Sequence[Any]) -> list[Any]:
+        still, rest = {k % len(args) for k in self._still}, iter(moving)
+        return [x if k in still else next(rest) for k, x in enumerate(args)]
+
+
+class custom_jvp(_WithRule):  # JAX's
+    """A function whose forward derivative `defjvp` gives; see `afx.custom_jvp`."""
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Set the rule of primals and tangents."""
+        self._rules = (rule,)
+        return rule
+
+    def defjvps(self, *rules: Any) -> None:
+        """Set a rule of each argument: of its tangent, the result and the arguments."""
+
+        def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+            z = self(*primals)
+            parts = [r(t, z, *primals) for r, t in zip(rules, tangents, strict=True) if r is not None]
+            return z, functools.reduce(lambda a, b: a + b, parts)
+
+        self._rules = (rule,)
+
+    def __call__(self, *args: Any) -> Any:
+        """Compute it."""
+        (rule,) = self._rules
+        fn, moving, still = self._of_moving(args)
+        return derivatives.custom_jvp(fn, lambda primals, tangents: rule(*still, primals, tangents))(*moving)
+
+
+def segment(name: str, data: Any, segment_ids: Any, num_segments: int | None = None, **_: Any) -> Array:
+    """Return sums, or another reduction, of segments."""
+    reduced: Array = getattr(scatter, name)(data, segment_ids, num_segments)
+    return reduced
+
+
+def rsqrt(x: Any) -> Array:
+    """Return 1 over the root."""
+    return 1 / sqrt(x)
 
 
 def tree_reduce(fn: Any, tree: Any, *start: Any, is_leaf: Any = None) -> Any:
@@ -314,6 +410,15 @@ def squared_error(predictions: Any, targets: Any = 0.0) -> Array:
 def tree_norm(tree: Any) -> Array:
     """Return the root of the sum of squares of a tree."""
     return optim.global_norm(tree)
+
+
+def tree_at(where: Callable[[Any], Any], pytree_: Any, replace: Any = None, replace_fn: Any = None) -> Any:
+    """Return a tree with what a function points to replaced."""
+    leaves, treedef = pytree.flatten(pytree_)
+    pointed = pytree.leaves(where(pytree.unflatten(treedef, list(range(len(leaves))))))
+    new = [replace_fn(leaves[k]) for k in pointed] if replace_fn is not None else pytree.leaves(replace)
+    changed = dict(zip(pointed, new, strict=True))
+    return pytree.unflatten(treedef, [changed.get(k, leaf) for k, leaf in enumerate(leaves)])
 
 
 def partition(tree: Any, filter_spec: Any) -> tuple[Any, Any]:

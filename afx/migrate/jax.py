@@ -21,17 +21,19 @@ ELEMENTWISE = (
 PAIRS = [word.partition("=")[::2] for word in ELEMENTWISE.split()]
 # whose arguments or defaults are JAX's: functions of for_jax
 ADAPTED = {
-    "jax": "block_until_ready device_put",
+    "jax": "block_until_ready custom_jvp custom_vjp device_put",
     "jax.lax": (
         "cummax cummin cumprod cumsum dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_update_slice "
-        "dynamic_update_slice_in_dim fori_loop scan while_loop"
+        "dynamic_update_slice_in_dim fori_loop rsqrt scan while_loop"
     ),
     "jax.nn": "one_hot",
     "jax.numpy": "diagonal polydiv",
     "jax.numpy.linalg": "lstsq",
     "jax.scipy.linalg": "cholesky qr",
     "jax.scipy.sparse.linalg": "bicgstab cg gmres",
-    "equinox": "partition",
+    "jax.ops": "segment_max segment_min segment_prod segment_sum",
+    "jax.scipy.optimize": "minimize",
+    "equinox": "partition tree_at",
     "optax": (
         "cosine_decay_schedule exponential_decay l2_loss linear_schedule piecewise_constant_schedule set_to_zero squared_error "
         "warmup_cosine_decay_schedule"
@@ -49,7 +51,12 @@ JAX = Library(
         "jax.numpy": "afx",
         "jax.numpy.fft": "afx.fft",
         "jax.numpy.linalg": "afx.linalg",
+        "jax.scipy.cluster.vq": "afx.cluster",
+        "jax.scipy.fft": "afx.fft",
+        "jax.scipy.interpolate": "afx.interpolate",
         "jax.scipy.linalg": "afx.linalg",
+        "jax.scipy.ndimage": "afx.ndimage",
+        "jax.scipy.signal": "afx.signal",
         "jax.scipy.special": "afx.special",
         "jax.scipy.stats": "afx.stats",
     },
@@ -81,6 +88,11 @@ JAX = Library(
         "jax.debug.print": "afx.debug.print",
         "jax.flatten_util.ravel_pytree": "afx.pytree.ravel",
         "jax.jacobian": "afx.jacrev",
+        "jax.lax.concatenate": "afx.concat",
+        "jax.lax.dot": "afx.matmul",
+        "jax.lax.expand_dims": "afx.expand_dims",
+        "jax.lax.top_k": "afx.top_k",
+        "jax.lax.transpose": "afx.permute_dims",
         "jax.nn.logsumexp": "afx.logsumexp",
         "jax.numpy.ndarray": "afx.Array",
         "jax.tree.reduce": f"{CALLS}.tree_reduce",
@@ -89,6 +101,7 @@ JAX = Library(
         "jax.tree_util.tree_reduce": f"{CALLS}.tree_reduce",
         "optax.tree.norm": f"{CALLS}.tree_norm",
         "jax.random.PRNGKey": "afx.random.key",
+        "jax.scipy.integrate.trapezoid": "afx.trapezoid",
         "jax.scipy.special.logsumexp": "afx.logsumexp",
         "optax.global_norm": "afx.optim.global_norm",
         "optax.softmax_cross_entropy_with_integer_labels": "afx.nn.softmax_cross_entropy",
@@ -99,8 +112,6 @@ JAX = Library(
     },
     advice={
         "equinox.nn": "a layer of afx.nn, made by its create(key, …)",
-        "jax.custom_jvp": "afx.custom_jvp(fn, rule), one call",
-        "jax.custom_vjp": "afx.custom_vjp(fn, forward, backward), one call",
         "jax.make_jaxpr": "afx.trace(fn)(x), a Graph of equations",
         "jax.random": "a function of afx.random, whose arguments are named otherwise",
         "optax": "afx.optim: its names and defaults are in the guide from_jax.md",

@@ -309,11 +309,16 @@ def rewrite(source: str, library: Library, kind: type[Migration] = Migration) ->
         _visit_rest(migration, node)
     migration.begin(tree)
     lines = migration.lines
-    for edit in sorted(set(migration.edits), reverse=True):
+    for edit in sorted(set(migration.edits), key=_place_of, reverse=True):
         (first, left), (last, right) = edit.start, edit.stop
         joined = lines[first - 1][:left] + edit.text.encode() + lines[last - 1][right:]
         lines[first - 1 : last] = [joined]
     return b"".join(lines).decode(), sorted(set(migration.remarks))
+
+
+def _place_of(edit: Edit) -> tuple[tuple[int, int], tuple[int, int], bool, str]:
+    """Return the order of edits: of two that put text in one place, imports come first in the text."""
+    return edit.start, edit.stop, not edit.text.startswith("import "), edit.text
 
 
 def _visit_rest(migration: Migration, node: ast.AST) -> None:

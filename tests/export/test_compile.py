@@ -387,3 +387,14 @@ def test_the_table_has_thirty_cases() -> None:
     """As many as the promise says, ten with gradients through loops or batches among them."""
     assert len(CASES) >= 30
     assert all(isinstance(case, Case) for case in CASES.values())
+
+
+def test_portable_bits_on_arm_of_32_bits_are_the_scalar_units() -> None:
+    """Its vectors take denormal numbers for zeros: portable code there uses none."""
+    x = np.ones(64, np.float32)
+    bits: list[Any] = ["target", "portable"]
+    features = [
+        export.compile(lambda x: x * x + 1, x, name="f", target="linux-armhf", bits=kind).machine.features
+        for kind in bits
+    ]
+    assert features == ["+vfp3,+neon", "+vfp3,-neon"]
