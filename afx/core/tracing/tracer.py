@@ -114,6 +114,7 @@ def caller(depth: int = 2) -> Source | None:
 
 
 JOINING = {"RClass": "r_", "CClass": "c_"}  # what NumPy's objects of these classes are in afx
+STORES = ("STORE_SUBSCR", "STORE_SLICE")  # of ``y[i] = x``, and of ``y[1:] = x`` in Python 3.12 and 3.13
 
 
 def way_out() -> str:
@@ -121,7 +122,7 @@ def way_out() -> str:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and _is_own(frame):
         frame = frame.f_back
-    if frame is not None and opcode.opname[frame.f_code.co_code[frame.f_lasti]] == "STORE_SUBSCR":
+    if frame is not None and opcode.opname[frame.f_code.co_code[frame.f_lasti]] in STORES:
         return (
             "for a write y[i] = x take y = afx.asarray(y).at[i].set(x), or let libraries know afx's arrays: "
             "examples/guides/array_api.md"
