@@ -6,6 +6,7 @@ Programs written for afx call what is behind them: ``optimizer.step``, `afx.rand
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -148,11 +149,13 @@ def _named(who: str, names: str, args: Sequence[Any], kwargs: dict[str, Any]) ->
 def _draw(name: str, key: Any, *args: Any, **kwargs: Any) -> Array:
     """Return draws by JAX's arguments; the numbers of a key are afx's."""
     given = _named(name, DRAWS[name], args, kwargs)
-    dtype = given.pop("dtype", None)
     if name == "bernoulli":
         given.setdefault("p", 0.5)
-    drawn: Array = getattr(random, name)(key, **given)
-    return drawn if dtype is None else drawn.astype(dtype)
+    fn: Callable[..., Array] = getattr(random, name)
+    dtype = given.pop("dtype", None)
+    if dtype is None or "dtype" in inspect.signature(fn).parameters:  # with all its digits
+        return fn(key, **given, **({} if dtype is None else {"dtype": dtype}))
+    return fn(key, **given).astype(dtype)
 
 
 def _call(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -198,8 +201,9 @@ def minimize(
     words: Any = method.lower()
     found = optim.minimize(fun, x0, *args, method=words, tolerance=tol, max_iterations=rounds)
     return types.SimpleNamespace(
-        x=found.x, fun=found.value, jac=found.gradient, success=found.converged, nit=found.iterations, status=0
-    )
+        x=found.x, fun=found.value, jac=found.gradient, success=found.converged, nit=found.iterations,
+        status=1 - asarray(found.converged).astype(np.int64),
+    )  # fmt: skip
 
 
 class _WithRule:
@@ -212,15 +216,16 @@ class _WithRule:
         self._still = tuple(sorted(nondiff_argnums))
         self._rules: tuple[Any, ...] = ()
 
+    def _full(self, args: tuple[Any, ...], moving: Sequence[Any]) -> list[Any]:
+        """Return all arguments, of which others move."""
+        still, rest = {k % len(args) for k in self._still}, iter(moving)
+        return [x if k in still else next(rest) for k, x in enumerate(args)]
+
     def _of_moving(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any], list[Any], list[Any]]:
         """Return the function of the arguments that have derivatives, these, and the others."""
         still = {k % len(args): args[k] for k in self._still}
-
-        def fn(*moving: Any) -> Any:
-            rest = iter(moving)
-            return self._fn(*[still[k] if k in still else next(rest) for k in range(len(args))])
-
-        return fn, [x for k, x in enumerate(args) if k not in still], list(still.values())
+        moving = [x for k, x in enumerate(args) if k not in still]
+        return lambda *xs: self._fn(*self._full(args, xs)), moving, list(still.values())
 
 
 class custom_vjp(_WithRule):  # JAX's
@@ -237,10 +242,6 @@ class custom_vjp(_WithRule):  # JAX's
         return derivatives.custom_vjp(
             fn, lambda *xs: fwd(*self._full(args, xs)), lambda kept, ct: bwd(*still, kept, ct)
         )(*moving)
-
-    def _full(self, args: tuple[Any, ...], moving: Sequence[Any]) -> list[Any]:
-        still, rest = {k % len(args) for k in self._still}, iter(moving)
-        return [x if k in still else next(rest) for k, x in enumerate(args)]
 
 
 class custom_jvp(_WithRule):  # JAX's
@@ -405,11 +406,6 @@ def squared_error(predictions: Any, targets: Any = 0.0) -> Array:
     """Return the squared differences."""
     gap: Array = asarray(predictions) - targets
     return gap * gap
-
-
-def tree_norm(tree: Any) -> Array:
-    """Return the root of the sum of squares of a tree."""
-    return optim.global_norm(tree)
 
 
 def tree_at(where: Callable[[Any], Any], pytree_: Any, replace: Any = None, replace_fn: Any = None) -> Any:

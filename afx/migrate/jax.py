@@ -99,7 +99,7 @@ JAX = Library(
         "jax.tree_map": "afx.pytree.map",
         "jax.tree_multimap": "afx.pytree.map",
         "jax.tree_util.tree_reduce": f"{CALLS}.tree_reduce",
-        "optax.tree.norm": f"{CALLS}.tree_norm",
+        "optax.tree.norm": "afx.optim.global_norm",
         "jax.random.PRNGKey": "afx.random.key",
         "jax.scipy.integrate.trapezoid": "afx.trapezoid",
         "jax.scipy.special.logsumexp": "afx.logsumexp",

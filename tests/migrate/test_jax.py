@@ -75,7 +75,10 @@ def test_imports_of_what_is_left_stay() -> None:
 def test_draws_take_jaxs_arguments() -> None:
     """By position and by name, with a dtype behind the shape; what they do not know is an error."""
     key = afx.random.key(0)
-    assert for_jax.normal(key, (2, 3), np.float64).dtype == np.float64
+    wide = np.asarray(for_jax.normal(key, (2, 3), np.float64))
+    assert wide.dtype == np.float64
+    assert (wide != wide.astype(np.float32)).any()  # drawn with all its digits
+    assert for_jax.poisson(key, 3.0, (4,), np.int32).dtype == np.int32
     assert for_jax.uniform(key, (4,), minval=2.0, maxval=3.0).min() >= 2
     assert for_jax.randint(key, (4,), 0, 5, np.int32).dtype == np.int32
     assert for_jax.categorical(key, np.zeros((3, 4)), 0).shape == (4,)

@@ -289,9 +289,8 @@ def _svd(w: Writer, dtypes: Sequence[str], *, has_vectors: bool, is_full: bool =
                 for r in m.each(0, rows):
                     for c in m.each(0, columns):
                         x[r, c] *= unit / unit  # nan where the matrix has none
-        _arrange(
-            m, values, k, "ogt", pairs
-        )  # squares of lengths that differ by 10^160 are zeros, and were not told apart
+        # squares of lengths that differ by 10^160 are zeros, and were not told apart
+        _arrange(m, values, k, "ogt", pairs)
 
 
 def _orthogonalize(m: Stacks, z: _Sides) -> None:
