@@ -94,7 +94,7 @@ BUDGETS: dict[str, int] = {
     "plot": 4_100,
     "pytree": 10_700,
     "random": 6_700,
-    "runtime": 7_810,
+    "runtime": 7_860,
     "sample": 12_500,
     "signal": 13_720,
     "stats": 27_400,

@@ -273,11 +273,15 @@ def run_flushing(fn: Callable[..., R], *args: Any) -> R:
     if hearer.state is None or register is None:
         result = run_in_mode(True, hearer.run, fn, args)
         return result
-    token = _context.set(hearer.state)
+    token: Any = None
     try:
+        token = _context.set(hearer.state)
         result = register.run(True, fn, *args)
     finally:
-        _context.reset(token)
+        if token is None:  # an interrupt came right behind `set`
+            _context.set(hearer.outer)
+        else:
+            _context.reset(token)
     return result
 
 
@@ -288,12 +292,14 @@ class _Hearer:
         modes: the words of the caller's `np.errstate`.
         handler: its function or file.
         state: NumPy's record of what is heard; None before the first call, and where there is none.
+        outer: its record of what the caller set.
     """
 
     def __init__(self) -> None:
         self.modes: dict[str, Any] = {**np.geterr()}
         self.handler: Any = np.geterrcall()
         self.state: Any = None
+        self.outer: Any = None
         own: dict[str, Any] = {k: _HEARD.get(mode, mode) for k, mode in self.modes.items()}
         is_heard = not {"log", "call"}.isdisjoint(own.values()) and not isinstance(self.handler, _Hearer)
         is_lost = self.handler is None and not {"log", "call"}.isdisjoint(self.modes.values())  # as NumPy then says
@@ -301,6 +307,8 @@ class _Hearer:
 
     def run(self, fn: Callable[..., R], args: tuple[Any, ...]) -> R:
         """Return ``fn(*args)``, heard where anything is; the next call is by NumPy's record of that alone."""
+        with np.errstate(**self.modes, call=self.handler):
+            self.outer = _context.get(None)
         with np.errstate(**self._own):
             self.state = _context.get(None)
             return fn(*args)

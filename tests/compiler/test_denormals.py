@@ -302,6 +302,35 @@ class TestExits:
             fn(np.linspace(0, 1, 2 * COUNT, dtype=np.float32))
         assert capsys.readouterr().err == "Warning: divide by zero encountered in divide\n"
 
+    def test_an_interrupt_leaves_the_callers_errstate(self, backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also one that comes right behind the call that sets another."""
+        context = control_register._context
+
+        class Interrupted:
+            get, reset = staticmethod(context.get), staticmethod(context.reset)
+            count = 0
+
+            def set(self, state: Any) -> Any:
+                context.set(state)
+                self.count += 1
+                if self.count == 1:
+                    raise KeyboardInterrupt
+                return None
+
+        fn: Any = afx.jit(lambda x: afx.sort(1.0 / x), backend=backend)
+        x = np.linspace(1, 2, 2 * COUNT, dtype=np.float32)
+        with np.errstate(divide="call", call=print):
+            for _ in range(2):
+                control_register.run_flushing(fn, x)
+            with monkeypatch.context() as patch:
+                interrupted = Interrupted()
+                patch.setattr(control_register, "_context", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    control_register.run_flushing(fn, x)
+            assert interrupted.count == 2
+            assert (np.geterr()["divide"], np.geterrcall()) == ("call", print)
+        assert (np.geterr()["divide"], np.geterrcall()) == ("warn", None)
+
     def test_callbacks_have_the_callers_errstate(self, backend: Any) -> None:
         """A callback within a flushing call sees what its caller set."""
         seen = list[Any]()
