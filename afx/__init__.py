@@ -27,6 +27,7 @@ _EAGER = (  # nearly every program needs them
     "afx.ops.creation.creation",
     "afx.ops.elementwise.arithmetic",
     "afx.ops.elementwise.comparison",
+    "afx.ops.elementwise.exponentials",
     "afx.ops.elementwise.trigonometry",
     "afx.ops.manipulation.shape",
     "afx.ops.reductions.sums",

@@ -7,8 +7,8 @@ function, not as a ufunc (``softmax``, ``logsumexp``, ``polygamma``), refuses tr
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.ops.elementwise.arithmetic import log_sigmoid as log_expit
-from afx.ops.elementwise.arithmetic import sigmoid as expit
+from afx.ops.elementwise.exponentials import log_sigmoid as log_expit
+from afx.ops.elementwise.exponentials import sigmoid as expit
 from afx.ops.nn.activations import log_softmax_over_all as log_softmax
 from afx.ops.nn.activations import softmax_over_all as softmax
 from afx.ops.reductions.cumulative import logsumexp

@@ -76,20 +76,20 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_450,
-    "compiler": 202_650,
+    "compiler": 189_100,
     "control": 26_500,
-    "core": 35_700,
+    "core": 35_790,
     "data": 5_600,
     "distributed": 51_040,
     "export": 70_600,
     "integrate": 20_600,
-    "interpolate": 9_000,
+    "interpolate": 9_020,
     "io": 18_400,
     "migrate": 10_900,
     "ndimage": 7_320,
     "nn": 24_200,
     "numpy": 4_400,
-    "ops": 181_050,
+    "ops": 194_040,
     "optim": 50_000,
     "plot": 4_100,
     "pytree": 10_700,
@@ -97,7 +97,7 @@ BUDGETS: dict[str, int] = {
     "runtime": 7_860,
     "sample": 12_500,
     "signal": 13_720,
-    "stats": 27_400,
+    "stats": 27_440,
     "train": 6_150,
     "transforms": 62_360,  # sets of patterns that are compared by hashes
 }
@@ -313,13 +313,19 @@ def test_thresholds_of_the_compiler_stand_in_target() -> None:
 
 
 def test_ops_import_what_they_call() -> None:
-    """Ops find each other by imports, which the test of circles sees, and never through the table of functions."""
-    wrong = [
-        name
-        for name, path in FILES.items()
-        if name.startswith("afx.ops.") and "FUNCTIONS" in (text := path.read_text(encoding="utf-8"))
-        if any(isinstance(node, ast.Name) and node.id == "FUNCTIONS" for node in ast.walk(ast.parse(text)))
-    ]
+    """Ops find each other by imports, which the test of circles sees, and never through the table of functions.
+
+    Their formulas take one function from it: the loop that ends by a condition, which stands above ops.
+    """
+    wrong = dict[str, int]()
+    for name, path in FILES.items():
+        text = path.read_text(encoding="utf-8")
+        if name.startswith("afx.ops.") and "FUNCTIONS" in text:
+            nodes = list(ast.walk(ast.parse(text)))
+            loops = [n for n in nodes if isinstance(n, ast.Attribute) and n.attr == "while_loop"]
+            allowed = {id(n.value) for n in loops}
+            found = [n for n in nodes if isinstance(n, ast.Name) and n.id == "FUNCTIONS" and id(n) not in allowed]
+            wrong |= {name: found[0].lineno} if found else {}
     assert not wrong, f"import the function from its file: {wrong}"
 
 

@@ -31,9 +31,8 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
     "afx.ops.creation.ranges": "arange geomspace linspace logspace meshgrid",
     "afx.ops.creation.windows": "bartlett blackman hamming hanning kaiser",
     "afx.ops.elementwise.arithmetic": (
-        "abs absolute add cbrt divide divmod exp exp2 expm1 floor_divide hypot log log10 log1p log2 log_sigmoid"
-        " logaddexp logaddexp2 mod multiply negative positive pow power reciprocal remainder sigmoid sign softplus"
-        " sqrt square subtract true_divide"
+        "abs absolute add cbrt divide divmod floor_divide hypot mod multiply negative positive pow power reciprocal"
+        " remainder sign sqrt square subtract true_divide"
     ),
     "afx.ops.elementwise.comparison": (
         "bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor clip"
@@ -41,6 +40,9 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
         " logical_or logical_xor maximum minimum not_equal right_shift signbit where"
     ),
     "afx.ops.elementwise.complex": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
+    "afx.ops.elementwise.exponentials": (
+        "exp exp2 expm1 log log10 log1p log2 log_sigmoid logaddexp logaddexp2 sigmoid softplus"
+    ),
     "afx.ops.elementwise.floating_point": (
         "allclose around array_equal array_equiv bitwise_count ceil copysign fabs fix float_power floor fmod frexp"
         " gcd heaviside isclose isneginf isposinf lcm ldexp modf nextafter real_if_close rint round spacing trunc"

@@ -122,6 +122,12 @@ class Lowering(Record):
         impl_into: ``(out, *xs, **params)``: computes it into ``out``, a contiguous array that overlaps no operand.
         native: ``(xp, *outs, *xs, **params)``: what machine code does, on recorded arrays of the results and operands: the
             op's own implementation, where that is written for any `afx.compiler.schedule.arrays.Arrays`, or calls in its order.
+        formula: ``(*xs, **params)``: computes it by other ops, of any arrays that answer to NumPy; those of an elementwise op
+            have one dtype. It stands for the op where a target or a language lacks it.
+        formula_kinds: NumPy's dtype kinds for which an elementwise op has that formula.
+        takes_formula: ``(avals, params)``: whether it has that formula for these; always where it is absent.
+        parts: the same of complex operands, given as pairs of their parts: a pair, or a real result. Where some operands are
+            indices, these are given as they are.
         takes_empty: whether that takes operands and results without elements, too; else there is nothing to compute where
             results have none, and a plan leaves what makes others of nothing to NumPy.
         make_kernel: ``(*avals, **params)`` to a function ``(out, *xs)`` that does the same; results of shapes alone, and
@@ -145,6 +151,10 @@ class Lowering(Record):
     reduce_ufunc: np.ufunc | None = None
     impl_into: Callable[..., None] | None = None
     native: Callable[..., None] | None = None
+    formula: Callable[..., Any] | None = None
+    formula_kinds: str = "f"
+    takes_formula: Callable[[Sequence[Aval], Params], bool] | None = None
+    parts: Callable[..., Any] | None = None
     takes_empty: bool = False
     make_kernel: Callable[..., Callable[..., None]] | None = None
     emit_view: Callable[..., str] | None = None
@@ -309,6 +319,15 @@ def lookup(name: str) -> Primitive:
     if name not in _REGISTRY:
         load_all()
     return _REGISTRY[name]
+
+
+def formula_named(name: str) -> Callable[..., Any] | None:
+    """Return the formula for floats of the op of this name; None where there is none."""
+    try:
+        rules = lookup(name).lowering
+    except KeyError:
+        return None
+    return rules.formula if "f" in rules.formula_kinds else None
 
 
 def primitives() -> tuple[Primitive, ...]:

@@ -11,8 +11,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from afx.compiler.graph.expansion import expand, space_of
-from afx.compiler.graph.formulas import FORMULAS
+from afx.compiler.graph.legalize import legalize, space_of
 from afx.compiler.schedule.schedule import BranchSpec, ControlSpec, graphs_of
 from afx.compiler.target import Target
 from afx.core.graph import Atom, Equation, Graph, Literal
@@ -159,17 +158,21 @@ class Table(Generic[W]):
             self.rules[primitive.name] = rule
         return rule
 
-    def lacks(self, eq: Equation) -> bool:
-        """Tell whether there is no template of an equation's primitive, or none of its dtype."""
+    def has(self, eq: Equation) -> bool:
+        """Tell whether there is a template of an equation's primitive and dtype."""
         p = eq.primitive
         letters = self.takes.get(p.name)
-        return self.find(p) is None or (letters is not None and space_of(eq).char not in letters)
+        return self.find(p) is not None and (letters is None or space_of(eq).char in letters)
 
     def supported(self) -> list[str]:
         """Return the names of all primitives that have a template, or a formula that stands for it, sorted."""
-        formulas = FORMULAS if self.has_formulas else ()
-        traced = [p.name for p in primitives() if self.has_formulas and p.is_elementwise and p.opaque]
-        return [p.name for p in primitives() if p.name in {*formulas, *traced} or self.find(p) is not None]
+
+        def is_written(p: Primitive) -> bool:
+            rules = p.lowering
+            has_formula = p.is_elementwise and (p.opaque or (rules.formula and rules.formula_kinds not in ("b", "biu")))
+            return self.find(p) is not None or (self.has_formulas and bool(has_formula))
+
+        return [p.name for p in primitives() if is_written(p)]
 
 
 # --- Walks: a graph's equations in order, each written by its template; graphs within graphs by the templates of
@@ -232,7 +235,7 @@ class Walk(Generic[WriterT]):
 
     def expand(self, graph: Graph) -> Graph:
         """Return a graph in which formulas stand for what the language lacks."""
-        return expand(graph, self.table.lacks, self.target) if self.table.has_formulas else graph
+        return legalize(graph, self.table.has, self.target) if self.table.has_formulas else graph
 
     def equations(self, graph: Graph) -> Iterator[Equation]:
         """Yield the equations of a graph and of those that it holds."""

@@ -17,8 +17,9 @@ from afx.interpolate.piecewise import check_ascending, column, columns, place
 from afx.interpolate.splines import BSpline, make_interp_spline
 from afx.ops._kinds.matrix import choice, floating, promote_pair
 from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient
-from afx.ops.elementwise.arithmetic import exp, log, sqrt
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import clip, where
+from afx.ops.elementwise.exponentials import exp, log
 from afx.ops.indexing.gather import gather
 from afx.ops.indexing.getitem import take
 from afx.ops.linalg.solve import solve

@@ -24,7 +24,8 @@ from afx.ndimage.correlation import (
     settle,
 )
 from afx.ops.creation.creation import Nested, as_array, asarray
-from afx.ops.elementwise.arithmetic import exp, sqrt
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.exponentials import exp
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import astype
 from afx.ops.reductions.sums import sum as sum_

@@ -8,8 +8,9 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import hypot, multiply, sigmoid, sign, softplus, sqrt
+from afx.ops.elementwise.arithmetic import hypot, multiply, sign, sqrt
 from afx.ops.elementwise.comparison import clip, isinf, maximum, where
+from afx.ops.elementwise.exponentials import sigmoid, softplus
 from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.manipulation.join import split
 from afx.ops.nn import activations as ops

@@ -16,8 +16,8 @@ from afx.nn.losses.classification import as_numbers, check_classes, check_shares
 from afx.ops.creation.creation import asarray, ones, zeros
 from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import log
 from afx.ops.elementwise.comparison import clip, isnan, maximum, where
+from afx.ops.elementwise.exponentials import log
 from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.indexing.scatter import segment_sum
 from afx.ops.manipulation.edit import diagonal

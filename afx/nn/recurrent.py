@@ -15,7 +15,7 @@ from afx.errors import ArgumentError, ShapeError
 from afx.nn.initializers import Initializer, Seed, key_of, uniform
 from afx.nn.layer import layer
 from afx.ops.creation.creation import asarray, zeros
-from afx.ops.elementwise.arithmetic import sigmoid
+from afx.ops.elementwise.exponentials import sigmoid
 from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.join import concat, moveaxis, split

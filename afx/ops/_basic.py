@@ -29,7 +29,9 @@ from afx.core.primitive import (
 )
 from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ShapeError
-from afx.ops._kinds.linear import batch_along_axes, batch_elementwise, batch_unchanged, linear
+from afx.ops._kinds.linear import batch_along_axes, batch_elementwise, batch_unchanged, in_each_part, linear
+
+xp: Any = np  # NumPy's functions, of any arrays that answer to them
 
 
 def cast(x: Any, dtype: DType) -> Array:
@@ -268,6 +270,7 @@ sum_p = linear(
     reduce_ufunc=np.add,
     native=_sum_native,
     takes_empty=True,
+    parts=in_each_part("sum"),
 )
 
 

@@ -15,8 +15,9 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import float64
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, full
-from afx.ops.elementwise.arithmetic import exp, log, sqrt
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import clip, maximum, minimum, where
+from afx.ops.elementwise.exponentials import exp, log
 from afx.ops.elementwise.floating_point import floor
 from afx.ops.elementwise.trigonometry import cos
 from afx.optim.hyperparameters import ArraySchedule, Schedule, check_numbers, count_zero, is_within, positive

@@ -15,8 +15,9 @@ from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import log1p, multiply
+from afx.ops.elementwise.arithmetic import multiply
 from afx.ops.elementwise.comparison import clip, minimum, where
+from afx.ops.elementwise.exponentials import log1p
 from afx.ops.elementwise.floating_point import ceil
 from afx.ops.indexing.getitem import take
 from afx.ops.linalg.factorizations import cholesky

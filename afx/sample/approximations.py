@@ -15,7 +15,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros_like
 from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.arithmetic import exp, log
+from afx.ops.elementwise.exponentials import exp, log
 from afx.ops.manipulation.edit import diagonal
 from afx.ops.reductions.sums import mean
 from afx.ops.reductions.sums import sum as sum_

@@ -17,7 +17,8 @@ from afx.core.graph import Var
 from afx.core.tracing.tracer import Tracer, is_traced
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
 from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
-from afx.ops.elementwise.arithmetic import exp, log, log_sigmoid, logaddexp, sigmoid, sqrt
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.exponentials import exp, log, log_sigmoid, logaddexp, sigmoid
 from afx.ops.elementwise.trigonometry import arctanh, tanh
 from afx.ops.linalg.products import vecdot
 from afx.ops.manipulation.join import concat

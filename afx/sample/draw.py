@@ -19,8 +19,9 @@ from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops.creation.creation import asarray, zeros, zeros_like
 from afx.ops.creation.matrices import eye
-from afx.ops.elementwise.arithmetic import exp, log, sqrt
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isfinite, maximum, where
+from afx.ops.elementwise.exponentials import exp, log
 from afx.ops.linalg.factorizations import cholesky
 from afx.ops.linalg.products import outer
 from afx.ops.random.bits import check_key

@@ -15,8 +15,8 @@ from afx.control.while_loop import fori_loop, while_loop
 from afx.core.array.array import Array
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray, ones, stop_gradient, zeros, zeros_like
-from afx.ops.elementwise.arithmetic import exp, log, logaddexp
 from afx.ops.elementwise.comparison import isnan, minimum, where
+from afx.ops.elementwise.exponentials import exp, log, logaddexp
 from afx.ops.linalg.factorizations import giving_nan
 from afx.ops.linalg.products import vecdot
 from afx.ops.reductions.sums import any as any_

@@ -18,7 +18,7 @@ from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ndimage.correlation import convolve1d
 from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, zeros
-from afx.ops.elementwise.arithmetic import exp
+from afx.ops.elementwise.exponentials import exp
 from afx.ops.fft import fft, ifft
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.join import concat, moveaxis, stack

@@ -15,8 +15,8 @@ from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import Nested, promote_operands
 from afx.ops.creation.windows import taper
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import exp
 from afx.ops.elementwise.comparison import maximum, minimum, where
+from afx.ops.elementwise.exponentials import exp
 from afx.ops.elementwise.trigonometry import cos, sinc
 from afx.ops.manipulation.shape import astype
 

@@ -18,8 +18,9 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import exp, log, sigmoid, sqrt
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isfinite, isinf, isnan, maximum, minimum, where
+from afx.ops.elementwise.exponentials import exp, log, sigmoid
 from afx.ops.elementwise.floating_point import floor
 from afx.ops.manipulation.join import broadcast_arrays, concat, stack
 from afx.ops.manipulation.shape import astype, expand_dims, reshape

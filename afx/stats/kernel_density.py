@@ -12,7 +12,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import full
-from afx.ops.elementwise.arithmetic import exp, log
+from afx.ops.elementwise.exponentials import exp, log
 from afx.ops.linalg.factorizations import cholesky, solve_triangular
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.edit import diagonal

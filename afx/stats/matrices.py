@@ -10,8 +10,9 @@ from afx.core.array.array import Array, ArrayLike
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import exp, log, sqrt
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import where
+from afx.ops.elementwise.exponentials import exp, log
 from afx.ops.elementwise.floating_point import floor
 from afx.ops.linalg.factorizations import cholesky, solve_triangular
 from afx.ops.linalg.products import matmul

@@ -14,8 +14,9 @@ from afx.errors import ShapeError
 from afx.ops.creation.creation import stop_gradient, zeros
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import exp, log, sqrt
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import clip, isnan, maximum, where
+from afx.ops.elementwise.exponentials import exp, log
 from afx.ops.elementwise.trigonometry import asin, sin
 from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.linalg.factorizations import cholesky, solve_triangular

@@ -13,8 +13,9 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import float16, float32
 from afx.ops.creation.creation import asarray, full, stop_gradient, zeros_like
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import exp, log, log1p, logaddexp, sqrt
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import clip, isinf, isnan, maximum, minimum, where
+from afx.ops.elementwise.exponentials import exp, log, log1p, logaddexp
 from afx.ops.elementwise.floating_point import floor
 from afx.ops.elementwise.trigonometry import arctan2, cos, sin
 from afx.ops.manipulation.join import broadcast_arrays, concat

@@ -12,8 +12,8 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError
 from afx.ops.creation.creation import asarray, stop_gradient
 from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.arithmetic import exp, expm1, log, log1p
 from afx.ops.elementwise.comparison import maximum, minimum, where
+from afx.ops.elementwise.exponentials import exp, expm1, log, log1p
 from afx.ops.elementwise.floating_point import floor
 from afx.ops.manipulation.join import broadcast_arrays
 from afx.ops.manipulation.shape import reshape

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from afx.compiler.graph.builder import GraphBuilder, Match, Params, Rewrite, Rule, like, number_of, rule
-from afx.compiler.graph.expansion import expand, stands_alone
+from afx.compiler.graph.legalize import is_standalone, legalize
 from afx.compiler.graph.loop_fission import find_fissions, inline_fissions
 from afx.compiler.graph.product_rules import (
     choose_far_exponentials,
@@ -492,8 +492,8 @@ def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False)
     """
     graph = strengthen(graph, expanding=expanding)
     simple = _rebuilt(graph, target, graph_into=_inlining(graph), expanding=expanding)
-    while expanding and target.stands_alone and any(map(stands_alone, simple.equations)):
-        formulas = expand(simple, stands_alone, target)
+    while expanding and target.stands_alone and not all(map(is_standalone, simple.equations)):
+        formulas = legalize(simple, is_standalone, target)
         simple = _rebuilt(formulas, target, graph_into=_inlining(formulas), expanding=True)
     fissions = find_fissions(simple, target, partial(simplify, target=target, expanding=True)) if expanding else {}
     if fissions:

@@ -13,8 +13,9 @@ from afx.core.dtypes import is_inexact, promote
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, IndexRangeError, ShapeError
 from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import exp, log, log_sigmoid, multiply, sigmoid, subtract
+from afx.ops.elementwise.arithmetic import multiply, subtract
 from afx.ops.elementwise.comparison import maximum, where
+from afx.ops.elementwise.exponentials import exp, log, log_sigmoid, sigmoid
 from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.nn import activations as likelihoods

@@ -18,8 +18,8 @@ from afx.nn.losses.classification import (
 from afx.ops.creation.creation import asarray
 from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import exp, log1p
 from afx.ops.elementwise.comparison import clip, where
+from afx.ops.elementwise.exponentials import exp, log1p
 from afx.ops.elementwise.trigonometry import sinh
 from afx.ops.linalg.products import matmul
 from afx.ops.nn.activations import relu

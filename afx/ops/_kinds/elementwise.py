@@ -117,6 +117,7 @@ def elementwise_jvp(partials: Sequence[Partial], masks: bool, exact: bool) -> Pu
 # A formula's parameters are ``z`` (the output), ``x, y`` (operands), ``ct`` (cotangent). One whose name begins with
 # an underscore is not read, and its value is not kept until the backward pass.
 
+Parts: TypeAlias = tuple[Any, Any]  # the real and the imaginary part of complex numbers
 Partial1: TypeAlias = Callable[[Array, Array], Array] | float
 Partial2: TypeAlias = Callable[[Array, Array, Array], Array] | float
 LinearRule: TypeAlias = Callable[Concatenate[Array, Aval, ...], Array]
@@ -328,16 +329,39 @@ def _decompose(compute: Callable[..., Any]) -> dict[str, Any]:
     return {"decompose": decompose, "opaque": True}
 
 
-def unary(name: str, compute: np.ufunc | Callable[..., Any], partial: Partial1, **options: Any) -> Primitive:
+# -- what formulas share --
+TINY = 1e-20  # below, x is tan x, exp x - 1 and their like to all digits
+
+
+def each_part(function: Callable[..., Any]) -> Callable[..., Parts]:
+    """Return a function of parts that does the same with both of them."""
+    return lambda *xs, **params: (function(*[a for a, _ in xs], **params), function(*[b for _, b in xs], **params))
+
+
+def unary(
+    name: str,
+    compute: np.ufunc | Callable[..., Any],
+    partial: Partial1,
+    *,
+    formula: Callable[[Any], Any] | None = None,
+    parts: Callable[[Parts], Any] | None = None,
+    **options: Any,
+) -> Primitive:
     """Make an elementwise op of one operand from ``partial(z, x)``; options are `elementwise`'s."""
-    return elementwise(name, compute, (partial,), **options)
+    return elementwise(name, compute, (partial,), formula=formula, parts=parts, **options)
 
 
 def binary(
-    name: str, compute: np.ufunc | Callable[..., Any], partials: tuple[Partial2, Partial2], **options: Any
+    name: str,
+    compute: np.ufunc | Callable[..., Any],
+    partials: tuple[Partial2, Partial2],
+    *,
+    formula: Callable[[Any, Any], Any] | None = None,
+    parts: Callable[[Parts, Parts], Any] | None = None,
+    **options: Any,
 ) -> Primitive:
     """Make an elementwise op of two operands from ``(z, x, y) -> dz/dx`` and ``dz/dy``; options are `elementwise`'s."""
-    return elementwise(name, compute, partials, **options)
+    return elementwise(name, compute, partials, formula=formula, parts=parts, **options)
 
 
 def nondifferentiable(

@@ -105,6 +105,18 @@ def linear(
     )
 
 
+def in_each_part(name: str) -> Callable[..., Any]:
+    """Return what an op that only moves and adds numbers makes of pairs of parts; other operands are indices."""
+
+    def apply(*xs: Any, **params: Any) -> tuple[Value, Value]:
+        def of_part(k: int) -> Any:
+            return bind(lookup(name), *[x[k] if x.__class__ is tuple else x for x in xs], **params)
+
+        return of_part(0), of_part(1)
+
+    return apply
+
+
 def bilinear(
     name: str,
     impl: Callable[..., Any],
@@ -132,6 +144,11 @@ def bilinear(
         ]
         return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
+    def multiply_parts(x: Any, y: Any, **params: Any) -> tuple[Value, Value]:
+        (a, b), (c, d) = x, y
+        re = bind(lookup(name), a, c, **params) - bind(lookup(name), b, d, **params)
+        return re, bind(lookup(name), a, d, **params) + bind(lookup(name), b, c, **params)
+
     return define(
         name=name,
         kind="bilinear",
@@ -141,6 +158,7 @@ def bilinear(
         reads=(4, 2),
         jvp=push,
         batch=batch,
+        parts=multiply_parts,
         **tags,
     )
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from afx.compiler.graph.formulas import FORMULAS
 from afx.core.array.array import Array
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
-from afx.core.primitive import Params, Primitive, Value, define
-from afx.core.tracing.tracer import to_array, to_lower_level
+from afx.core.primitive import Params, Primitive, Value, define, formula_named
+from afx.core.tracing.tracer import to_lower_level
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops._basic import broadcast
 from afx.ops._kinds.elementwise import elementwise_impl, elementwise_shape_rule, reads_of, typed
@@ -63,7 +62,7 @@ def _find_function(name: str, message: str) -> Callable[..., Any]:
     try:
         module: Any = run_as_caller(importlib.import_module, "scipy.special")
     except ImportError as error:
-        formula = FORMULAS.get(name)
+        formula = formula_named(name)
         if formula is None:
             raise MissingExtraError(message) from error
         return functools.partial(_evaluate, formula)
@@ -75,8 +74,22 @@ def _evaluate(formula: Callable[..., Any], *xs: Any) -> Any:
     """Compute a formula of bare values, where SciPy is not installed."""
     dtype = np.result_type(*xs, np.float32)
     with np.errstate(all="ignore"):
-        z: Array = formula(*[to_array(np.asarray(x, dtype)) for x in xs])
-    return np.asarray(z).astype(dtype)[()]
+        z: Any = formula(*[np.asarray(x, dtype) for x in xs])
+    return z.astype(dtype)[()]
+
+
+# -- formulas --
+def in_doubles(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a formula that computes in float64."""
+    return lambda *xs, **params: formula(*[x.astype(np.float64) for x in xs], **params)
+
+
+def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+    """Return a polynomial of x, its coefficients from the constant one on."""
+    total: Any = coefficients[-1]
+    for c in coefficients[-2::-1]:
+        total = x * total + c
+    return total
 
 
 def check_order(n: Any, who: str, least: int = 0) -> int:

@@ -1,8 +1,9 @@
-"""Arithmetic: sums, products, powers and roots, exponential functions and logarithms."""
+"""Arithmetic: sums, products, powers and roots."""
 
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -13,283 +14,11 @@ from afx.core.dtypes import real_dtype
 from afx.core.primitive import Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2, to_lower_level
-from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
+from afx.ops._basic import xp
+from afx.ops._kinds.elementwise import Parts, binary, each_part, nondifferentiable, unary
 from afx.ops.creation.creation import as_array, stop_gradient
-from afx.ops.elementwise.comparison import clip, isinf, maximum, minimum, where
-
-# --- Exponentials: exponential functions and logarithms
-
-LOG2 = math.log(2.0)
-LOG2E = 1 / LOG2
-_where: Any = np.where  # its result type is not known to checkers
-LOG10 = math.log(10.0)
-
-
-@register_function
-def exp(x: ArrayLike) -> Array:
-    """Return the exponential function.
-
-    >>> exp(0.5).round(4)
-    Array(1.6487, dtype=float32)
-    """
-    return bind1(exp_p, x)
-
-
-exp_p: Primitive = unary("exp", np.exp, lambda z, _x: z, kinds="fc", promotes_to_float=True, finite_partials=True)
-
-
-@register_function
-def exp2(x: ArrayLike) -> Array:
-    """Return 2 to the power x.
-
-    >>> exp2(3.0)
-    Array(8., dtype=float32)
-    """
-    return bind1(complex_exp2_p if _is_complex(x) else exp2_p, x)
-
-
-def _complex_exp2_run(x: Any) -> Any:
-    """Return the real power of two, turned by the imaginary part: NumPy's ``exp(x * log(2))`` loses its digits."""
-    z: Any = np.asarray(x)
-    angle: Any = z.imag * LOG2
-    with np.errstate(all="ignore"):
-        turned: Any = np.exp2(z.real) * (np.cos(angle) + 1j * np.sin(angle))
-        if not np.isfinite(turned).all():
-            turned = _where(np.isfinite(turned), turned, np.exp2(z))
-    return turned.astype(np.result_type(z.dtype, np.complex64))[()]
-
-
-complex_exp2_p: Primitive = unary(
-    "complex_exp2", _complex_exp2_run, lambda z, _x: z * LOG2, kinds="fc", promotes_to_float=True
-)
-exp2_p: Primitive = unary(
-    "exp2", np.exp2, lambda z, _x: z * LOG2, kinds="f", promotes_to_float=True, finite_partials=True
-)
-
-
-@register_function
-def expm1(x: ArrayLike) -> Array:
-    """Return ``exp(x) - 1``, exact near 0.
-
-    >>> expm1(0.5).round(4)
-    Array(0.6487, dtype=float32)
-    """
-    return bind1(complex_expm1_p if _is_complex(x) else expm1_p, x)
-
-
-def _is_complex(x: ArrayLike) -> bool:
-    return x.dtype.kind == "c" if isinstance(x, (Array, np.ndarray)) else isinstance(x, (complex, np.complexfloating))
-
-
-def _complex_expm1_run(x: Any) -> Any:
-    """Return what NumPy gives, but for infinite parts, where it loses the limits that its ``exp`` knows, and 0."""
-    far = ~np.isfinite(x) | (x == 0)
-    if not far.any():
-        return np.expm1(x)
-    with np.errstate(invalid="ignore"):
-        z: Any = np.asarray(np.expm1(x))
-    np.copyto(z, np.exp(x) - 1, where=far)
-    return z[()]
-
-
-complex_expm1_p: Primitive = unary(
-    "complex_expm1", _complex_expm1_run, lambda _z, x: exp(x), kinds="fc", promotes_to_float=True
-)
-expm1_p: Primitive = unary(
-    "expm1", np.expm1, lambda _z, x: exp(x), kinds="fc", promotes_to_float=True, finite_partials=True
-)  # z + 1 loses the tail
-
-
-@register_function
-def log(x: ArrayLike) -> Array:
-    """Return the natural logarithm; its derivative at 0 is inf.
-
-    >>> log(2.0).round(4)
-    Array(0.6931, dtype=float32)
-    """
-    return bind1(log_p, x)
-
-
-log_p: Primitive = unary("log", np.log, lambda _z, x: 1 / x, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
-
-
-@register_function
-def log1p(x: ArrayLike) -> Array:
-    """Return ``log(1 + x)``, exact near 0.
-
-    >>> log1p(0.5).round(4)
-    Array(0.4055, dtype=float32)
-    """
-    return bind1(log1p_p, x)
-
-
-log1p_p: Primitive = unary(
-    "log1p", np.log1p, lambda _z, x: 1 / (1 + x), kinds="fc", promotes_to_float=True, domain=(-0.5, 4.0)
-)
-
-
-@register_function
-def log2(x: ArrayLike) -> Array:
-    """Return the logarithm to the base 2.
-
-    >>> log2(8.0)
-    Array(3., dtype=float32)
-    """
-    return bind1(log2_p, x)
-
-
-log2_p: Primitive = unary(
-    "log2", np.log2, lambda _z, x: 1 / (x * LOG2), kinds="fc", promotes_to_float=True, domain=(0.1, 4.0)
-)
-
-
-@register_function
-def log10(x: ArrayLike) -> Array:
-    """Return the logarithm to the base 10.
-
-    >>> log10(10.0)
-    Array(1., dtype=float32)
-    """
-    return bind1(log10_p, x)
-
-
-log10_p: Primitive = unary(
-    "log10", np.log10, lambda _z, x: 1 / (x * LOG10), kinds="fc", promotes_to_float=True, domain=(0.1, 4.0)
-)
-
-
-@register_function
-def logaddexp(x: ArrayLike, y: ArrayLike) -> Array:
-    """Return ``log(exp(x) + exp(y))`` without overflow; its derivatives at (inf, 0) are 1 and 0, at equal values ½ each.
-
-    >>> logaddexp(1000.0, 0.0)
-    Array(1000., dtype=float32)
-    """
-    return bind2(logaddexp_p, x, y)
-
-
-def _share(x: Array, y: Array) -> Array:
-    """Return ``exp(x) / (exp(x) + exp(y))``, one half where both are the same infinity."""
-    same = (x == y) & isinf(x)  # inf - inf would be nan
-    return sigmoid(where(same, 0, x) - where(same, 0, y))
-
-
-def _larger_and_gap(x: Any, y: Any) -> tuple[Any, Any]:
-    """Return the larger number and the smaller one less that: 0 of equal infinities, whose difference would be nan."""
-    larger, smaller = np.maximum(x, y), np.minimum(x, y)
-    same = smaller == larger
-    return larger, _where(same, 0, smaller) - _where(same, 0, larger)
-
-
-def _logaddexp_run(x: Any, y: Any) -> Any:
-    # NumPy's own formula, but its loop takes one number after the other: those of exp and log1p take several at once
-    larger, gap = _larger_and_gap(x, y)
-    return larger + np.log1p(np.exp(gap))
-
-
-logaddexp_p: Primitive = binary(
-    "logaddexp",
-    _logaddexp_run,
-    (lambda _z, x, y: _share(x, y), lambda _z, x, y: _share(y, x)),
-    kinds="f",
-    promotes_to_float=True,
-    commutative=True,
-    finite_partials=True,
-    traceable=True,
-)
-
-
-@register_function
-def logaddexp2(x: ArrayLike, y: ArrayLike) -> Array:
-    """Return ``log2(2**x + 2**y)`` without overflow; its derivatives are those of `logaddexp`.
-
-    >>> logaddexp2(1000.0, 1000.0)
-    Array(1001., dtype=float32)
-    """
-    return bind2(logaddexp2_p, x, y)
-
-
-def _logaddexp2_run(x: Any, y: Any) -> Any:
-    larger, gap = _larger_and_gap(x, y)
-    return larger + np.log1p(np.exp2(gap)) * LOG2E
-
-
-logaddexp2_p: Primitive = binary(
-    "logaddexp2",
-    _logaddexp2_run,
-    (lambda _z, x, y: _share(x * LOG2, y * LOG2), lambda _z, x, y: _share(y * LOG2, x * LOG2)),
-    kinds="f",
-    promotes_to_float=True,
-    commutative=True,
-    finite_partials=True,
-    traceable=True,
-)
-
-
-@register_function
-def sigmoid(x: ArrayLike) -> Array:
-    """Return the logistic function ``1 / (1 + exp(-x))``, accurate in both tails.
-
-    >>> sigmoid(0.0)
-    Array(0.5, dtype=float32)
-    """
-    return bind1(sigmoid_p, x)
-
-
-def _sigmoid_run(x: Any) -> Any:
-    with np.errstate(over="ignore"):  # exp = inf gives 0, the limit
-        return 1 / (1 + np.exp(x * -1.0))  # NumPy has no minus for booleans, and unsigned numbers wrap round
-
-
-sigmoid_p: Primitive = unary(
-    "sigmoid",
-    _sigmoid_run,
-    lambda z, x: z * sigmoid(-x),
-    kinds="f",
-    promotes_to_float=True,
-    finite_partials=True,
-    traceable=True,
-)
-
-
-@register_function
-def softplus(x: ArrayLike) -> Array:
-    """Return ``log(1 + exp(x))`` without overflow.
-
-    >>> softplus(1000.0)
-    Array(1000., dtype=float32)
-    """
-    return bind1(softplus_p, x)
-
-
-def _softplus_run(x: Any) -> Any:
-    # as exact as logaddexp(x, 0), and about ten times as fast: NumPy's exp and log1p work on several numbers at once
-    return np.maximum(x, 0) + np.log1p(np.exp(np.abs(x) * -1.0))
-
-
-softplus_p: Primitive = unary(
-    "softplus",
-    _softplus_run,
-    lambda _z, x: sigmoid(x),
-    kinds="f",
-    promotes_to_float=True,
-    finite_partials=True,
-    traceable=True,
-)
-
-
-@register_function
-def log_sigmoid(x: ArrayLike) -> Array:
-    """Return ``log(sigmoid(x))``, which is ``-softplus(-x)``, without overflow.
-
-    >>> log_sigmoid(-1000.0)
-    Array(-1000., dtype=float32)
-    """
-    y = as_array(x)
-    return -softplus(y * -1.0 if y.dtype.kind in "bu" else -y)
-
-
-# --- Arithmetic: sums, products, powers and roots
+from afx.ops.elementwise.comparison import clip, maximum, minimum, where
+from afx.ops.elementwise.exponentials import exp_parts, log, log_parts
 
 
 @register_function
@@ -303,7 +32,14 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 add_p: Primitive = binary(
-    "add", np.add, (1.0, 1.0), kinds="biufc", finite_partials=True, commutative=True, identity=0.0
+    "add",
+    np.add,
+    (1.0, 1.0),
+    kinds="biufc",
+    finite_partials=True,
+    commutative=True,
+    identity=0.0,
+    parts=each_part(operator.add),
 )
 
 
@@ -317,7 +53,9 @@ def subtract(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(subtract_p, x, y)
 
 
-subtract_p: Primitive = binary("subtract", np.subtract, (1.0, -1.0), finite_partials=True)
+subtract_p: Primitive = binary(
+    "subtract", np.subtract, (1.0, -1.0), finite_partials=True, parts=each_part(operator.sub)
+)
 
 
 @register_function
@@ -330,6 +68,11 @@ def multiply(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(multiply_p, x, y)
 
 
+def _times(x: Parts, y: Parts) -> Parts:
+    (a, b), (c, d) = x, y
+    return a * c - b * d, a * d + b * c
+
+
 multiply_p: Primitive = binary(
     "multiply",
     np.multiply,
@@ -339,6 +82,7 @@ multiply_p: Primitive = binary(
     identity=1.0,
     finite_partials=True,
     exact=True,
+    parts=_times,
 )
 
 
@@ -352,6 +96,20 @@ def divide(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(divide_p, x, y)
 
 
+def _over(x: Parts, y: Parts) -> Parts:
+    """Return the quotient by Smith's formula (1962), as NumPy does."""
+    (a, b), (c, d) = x, y
+    is_wide = xp.abs(c) >= xp.abs(d)
+    top, low = xp.where(is_wide, c, d), xp.where(is_wide, d, c)
+    is_zero = top == 0.0
+    ratio = low / xp.where(is_zero, 1.0, top)
+    scale = 1.0 / (top + low * ratio)
+    first, second = xp.where(is_wide, a, b), xp.where(is_wide, b, a)
+    imaginary = xp.where(is_wide, b - a * ratio, b * ratio - a)
+    size = xp.abs(c)
+    return xp.where(is_zero, a / size, (first + second * ratio) * scale), xp.where(is_zero, b / size, imaginary * scale)
+
+
 divide_p: Primitive = binary(
     "divide",
     np.divide,
@@ -359,6 +117,7 @@ divide_p: Primitive = binary(
     kinds="fc",
     promotes_to_float=True,
     domain=(0.5, 2.0),
+    parts=_over,
 )
 
 true_divide = divide
@@ -374,7 +133,9 @@ def negative(x: ArrayLike) -> Array:
     return bind1(negative_p, x)
 
 
-negative_p: Primitive = unary("negative", np.negative, -1.0, finite_partials=True, involution=True)
+negative_p: Primitive = unary(
+    "negative", np.negative, -1.0, finite_partials=True, involution=True, parts=each_part(operator.neg)
+)
 
 
 @register_function
@@ -387,7 +148,15 @@ def positive(x: ArrayLike) -> Array:
     return bind1(positive_p, x)
 
 
-positive_p: Primitive = unary("positive", np.positive, 1.0, finite_partials=True)
+positive_p: Primitive = unary(
+    "positive",
+    np.positive,
+    1.0,
+    finite_partials=True,
+    formula=lambda x: x,
+    formula_kinds="iufc",
+    parts=each_part(operator.pos),
+)
 
 
 @register_function
@@ -404,8 +173,20 @@ def _reciprocal_run(x: Any) -> Any:
     return np.divide(1, x)
 
 
+def _inverse(x: Parts) -> Parts:
+    return _over((x[0] * 0.0 + 1.0, x[1] * 0.0), x)
+
+
 reciprocal_p: Primitive = unary(
-    "reciprocal", _reciprocal_run, lambda z, _x: -z * z, kinds="fc", promotes_to_float=True, domain=(0.5, 2.0)
+    "reciprocal",
+    _reciprocal_run,
+    lambda z, _x: -z * z,
+    kinds="fc",
+    promotes_to_float=True,
+    domain=(0.5, 2.0),
+    formula=lambda x: 1 / x,
+    formula_kinds="fc",
+    parts=_inverse,
 )
 
 
@@ -419,7 +200,15 @@ def square(x: ArrayLike) -> Array:
     return bind1(square_p, x)
 
 
-square_p: Primitive = unary("square", np.square, lambda _z, x: 2 * x, finite_partials=True)
+square_p: Primitive = unary(
+    "square",
+    np.square,
+    lambda _z, x: 2 * x,
+    finite_partials=True,
+    formula=lambda x: x * x,
+    formula_kinds="iufc",
+    parts=lambda x: _times(x, x),
+)
 
 
 @register_function
@@ -432,7 +221,20 @@ def sqrt(x: ArrayLike) -> Array:
     return bind1(sqrt_p, x)
 
 
-sqrt_p: Primitive = unary("sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
+def sqrt_parts(x: Parts) -> Parts:
+    """Return the square root of an eighth of both parts, twice: neither overflows nor loses denormal digits."""
+    a, b = x
+    size = 2.0 * xp.sqrt(xp.abs(a) * 0.125 + xp.hypot(a * 0.125, b * 0.125))
+    other = xp.where(
+        xp.abs(b) == math.inf, math.inf, xp.where(size == 0.0, 0.0, xp.abs(b) * 0.5 / xp.where(size == 0.0, 1.0, size))
+    )
+    is_right = a >= 0.0
+    return xp.where(is_right, size, other), xp.copysign(xp.where(is_right, other, size), b)
+
+
+sqrt_p: Primitive = unary(
+    "sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0), parts=sqrt_parts
+)
 
 
 @register_function
@@ -446,7 +248,13 @@ def cbrt(x: ArrayLike) -> Array:
 
 
 cbrt_p: Primitive = unary(
-    "cbrt", np.cbrt, lambda z, _x: 1 / (3 * z * z), kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
+    "cbrt",
+    np.cbrt,
+    lambda z, _x: 1 / (3 * z * z),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.1, 4.0),
+    formula=lambda x: xp.copysign(xp.power(xp.abs(x), 1 / 3), x),
 )
 
 
@@ -477,7 +285,15 @@ def _pow_by_exponent(z: Array, x: Array, y: Array) -> Array:
     return where((x == 0) & (y >= 0), 0, z * log(where((x == 0) & (y >= 0), 1, x)))
 
 
-pow_p: Primitive = binary("pow", np.power, (_pow_by_base, _pow_by_exponent), domain=(0.5, 2.0))
+def _power_parts(x: Parts, y: Parts) -> Parts:
+    """Return ``exp(y log x)``: of 0, what it is."""
+    z = exp_parts(_times(y, log_parts(x)))
+    is_zero = (x[0] == 0.0) & (x[1] == 0.0)
+    at_zero = xp.where((y[0] == 0.0) & (y[1] == 0.0), 1.0, xp.where(y[0] > 0.0, 0.0, math.nan))
+    return xp.where(is_zero, at_zero, z[0]), xp.where(is_zero, at_zero * 0.0, z[1])
+
+
+pow_p: Primitive = binary("pow", np.power, (_pow_by_base, _pow_by_exponent), domain=(0.5, 2.0), parts=_power_parts)
 
 power = pow
 
@@ -500,6 +316,9 @@ abs_p: Primitive = unary(
     result=real_dtype,
     finite_partials=True,
     smooth=False,
+    formula=lambda x: x,
+    formula_kinds="b",
+    parts=lambda x: xp.hypot(*x),
 )
 
 
@@ -525,7 +344,13 @@ def sign(x: ArrayLike) -> Array:
     return bind1(sign_p, x)
 
 
-sign_p: Primitive = nondifferentiable("sign", np.sign, kinds="iufc")
+def _sign_parts(x: Parts) -> Parts:
+    size = xp.hypot(*x)
+    size = xp.where(size == 0.0, 1.0, size)
+    return x[0] / size, x[1] / size
+
+
+sign_p: Primitive = nondifferentiable("sign", np.sign, kinds="iufc", parts=_sign_parts)
 
 
 @register_function
@@ -544,6 +369,15 @@ def _cosine(z: Value, x: Value) -> Value:
     return clip(x, -largest, largest) / where(z == 0, math.inf, minimum(z, largest))
 
 
+def _hypot(x: Any, y: Any) -> Any:
+    a, b = xp.abs(x), xp.abs(y)
+    top, low = xp.maximum(a, b), xp.minimum(a, b)
+    regular = (top > 0) & (top < math.inf)
+    part = xp.where(regular, low, 0.0) / xp.where(regular, top, 1.0)
+    length = xp.where(regular, top * xp.sqrt(part * part + 1.0), top)
+    return xp.where((a == math.inf) | (b == math.inf), math.inf, length)
+
+
 hypot_p: Primitive = binary(
     "hypot",
     np.hypot,
@@ -551,6 +385,7 @@ hypot_p: Primitive = binary(
     kinds="f",
     promotes_to_float=True,
     finite_partials=True,
+    formula=_hypot,
 )
 
 
@@ -566,7 +401,20 @@ def floor_divide(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(floor_divide_p, x, y)
 
 
-floor_divide_p: Primitive = nondifferentiable("floor_divide", np.floor_divide, kinds="iuf", arity=2, domain=(0.5, 2.0))
+def _floor_divide(x: Any, y: Any) -> Any:
+    """Return what is left when C's remainder is taken away, as NumPy does, so that inf divides."""
+    rest = xp.fmod(x, y)
+    quotient = (x - rest) / y
+    quotient = xp.where((rest != 0) & ((rest < 0) ^ (y < 0)), quotient - 1.0, quotient)
+    below = xp.floor(quotient)
+    below = xp.where(quotient - below > 0.5, below + 1.0, below)
+    floored = xp.where(below == 0, x / y * 0.0, below)
+    return xp.where(y == 0, x / y, floored)
+
+
+floor_divide_p: Primitive = nondifferentiable(
+    "floor_divide", np.floor_divide, kinds="iuf", arity=2, domain=(0.5, 2.0), formula=_floor_divide
+)
 
 
 @register_function
@@ -579,6 +427,12 @@ def remainder(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(remainder_p, x, y)
 
 
+def _remainder(x: Any, y: Any) -> Any:
+    rest = xp.fmod(x, y)
+    remainder = xp.where((rest != 0) & ((rest < 0) ^ (y < 0)), rest + y, rest)
+    return xp.where(rest == 0, xp.where(y < 0, -0.0, 0.0), remainder)
+
+
 remainder_p: Primitive = binary(
     "remainder",
     np.remainder,
@@ -586,6 +440,7 @@ remainder_p: Primitive = binary(
     kinds="iuf",
     smooth=False,
     domain=(0.5, 2.0),
+    formula=_remainder,
 )
 
 mod = remainder

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Callable
 from typing import Any, overload
 
 import numpy as np
@@ -14,15 +17,44 @@ from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2, bind_single
 from afx.errors import ArgumentError
-from afx.ops._basic import where_p
+from afx.ops._basic import where_p, xp
 from afx.ops._kinds.elementwise import binary, elementwise, elementwise_impl, nondifferentiable
 from afx.ops.creation.creation import as_array
 
 # --- Comparisons, logic and bits: ops without derivatives
 
 
-def _comparison(name: str, ufunc: np.ufunc, kinds: str = "biufc") -> Primitive:
-    return nondifferentiable(name, ufunc, kinds=kinds, result=lambda _: bool_)
+def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda x, y: xp.where(x[0] == y[0], compare(x[1], y[1]), compare(x[0], y[0]))
+
+
+def _truth(x: Any) -> Any:
+    return (x[0] != 0.0) | (x[1] != 0.0)
+
+
+def _comparison(
+    name: str,
+    ufunc: np.ufunc,
+    kinds: str = "biufc",
+    *,
+    of_bools: Callable[[Any, Any], Any] | None = None,
+    parts: Callable[[Any, Any], Any] | None = None,
+) -> Primitive:
+    tags: dict[str, Any] = {"formula": of_bools, "formula_kinds": "b", "parts": parts}
+    return nondifferentiable(name, ufunc, kinds=kinds, result=lambda _: bool_, **tags)
+
+
+def _test(
+    name: str,
+    ufunc: np.ufunc,
+    kinds: str = "biufc",
+    *,
+    formula: Callable[[Any], Any] | None = None,
+    parts: Callable[[Any], Any] | None = None,
+    of_kinds: str = "biuf",
+) -> Primitive:
+    tags: dict[str, Any] = {"formula": formula, "formula_kinds": of_kinds, "parts": parts}
+    return nondifferentiable(name, ufunc, kinds=kinds, result=lambda _: bool_, **tags)
 
 
 @register_function
@@ -35,7 +67,7 @@ def equal(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(equal_p, x, y)
 
 
-equal_p: Primitive = _comparison("equal", np.equal)
+equal_p: Primitive = _comparison("equal", np.equal, parts=lambda x, y: (x[0] == y[0]) & (x[1] == y[1]))
 
 
 @register_function
@@ -48,7 +80,7 @@ def not_equal(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(not_equal_p, x, y)
 
 
-not_equal_p: Primitive = _comparison("not_equal", np.not_equal)
+not_equal_p: Primitive = _comparison("not_equal", np.not_equal, parts=lambda x, y: (x[0] != y[0]) | (x[1] != y[1]))
 
 
 @register_function
@@ -61,7 +93,7 @@ def less(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(less_p, x, y)
 
 
-less_p: Primitive = _comparison("less", np.less)
+less_p: Primitive = _comparison("less", np.less, of_bools=lambda x, y: ~x & y, parts=_ordered(operator.lt))
 
 
 @register_function
@@ -74,7 +106,9 @@ def less_equal(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(less_equal_p, x, y)
 
 
-less_equal_p: Primitive = _comparison("less_equal", np.less_equal)
+less_equal_p: Primitive = _comparison(
+    "less_equal", np.less_equal, of_bools=lambda x, y: ~x | y, parts=_ordered(operator.le)
+)
 
 
 @register_function
@@ -87,7 +121,7 @@ def greater(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(greater_p, x, y)
 
 
-greater_p: Primitive = _comparison("greater", np.greater)
+greater_p: Primitive = _comparison("greater", np.greater, of_bools=lambda x, y: x & ~y, parts=_ordered(operator.gt))
 
 
 @register_function
@@ -100,7 +134,9 @@ def greater_equal(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(greater_equal_p, x, y)
 
 
-greater_equal_p: Primitive = _comparison("greater_equal", np.greater_equal)
+greater_equal_p: Primitive = _comparison(
+    "greater_equal", np.greater_equal, of_bools=lambda x, y: x | ~y, parts=_ordered(operator.ge)
+)
 
 
 @register_function
@@ -113,7 +149,7 @@ def logical_and(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(logical_and_p, x, y)
 
 
-logical_and_p: Primitive = _comparison("logical_and", np.logical_and)
+logical_and_p: Primitive = _comparison("logical_and", np.logical_and, parts=lambda x, y: _truth(x) & _truth(y))
 
 
 @register_function
@@ -126,7 +162,7 @@ def logical_or(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(logical_or_p, x, y)
 
 
-logical_or_p: Primitive = _comparison("logical_or", np.logical_or)
+logical_or_p: Primitive = _comparison("logical_or", np.logical_or, parts=lambda x, y: _truth(x) | _truth(y))
 
 
 @register_function
@@ -139,7 +175,7 @@ def logical_xor(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(logical_xor_p, x, y)
 
 
-logical_xor_p: Primitive = _comparison("logical_xor", np.logical_xor)
+logical_xor_p: Primitive = _comparison("logical_xor", np.logical_xor, parts=lambda x, y: _truth(x) ^ _truth(y))
 
 
 @register_function
@@ -152,7 +188,7 @@ def logical_not(x: ArrayLike) -> Array:
     return bind1(logical_not_p, x)
 
 
-logical_not_p: Primitive = _comparison("logical_not", np.logical_not)
+logical_not_p: Primitive = _test("logical_not", np.logical_not, parts=lambda x: ~_truth(x))
 
 
 @register_function
@@ -165,7 +201,13 @@ def isnan(x: ArrayLike) -> Array:
     return bind1(isnan_p, x)
 
 
-isnan_p: Primitive = _comparison("isnan", np.isnan)
+isnan_p: Primitive = _test(
+    "isnan",
+    np.isnan,
+    formula=lambda x: xp.not_equal(x, x),
+    of_kinds="biufc",
+    parts=lambda x: xp.isnan(x[0]) | xp.isnan(x[1]),
+)
 
 
 @register_function
@@ -178,7 +220,12 @@ def isinf(x: ArrayLike) -> Array:
     return bind1(isinf_p, x)
 
 
-isinf_p: Primitive = _comparison("isinf", np.isinf)
+isinf_p: Primitive = _test(
+    "isinf",
+    np.isinf,
+    formula=lambda x: xp.abs(x) == math.inf if x.dtype.kind == "f" else xp.not_equal(x, x),
+    parts=lambda x: xp.isinf(x[0]) | xp.isinf(x[1]),
+)
 
 
 @register_function
@@ -191,7 +238,12 @@ def isfinite(x: ArrayLike) -> Array:
     return bind1(isfinite_p, x)
 
 
-isfinite_p: Primitive = _comparison("isfinite", np.isfinite)
+isfinite_p: Primitive = _test(
+    "isfinite",
+    np.isfinite,
+    formula=lambda x: xp.abs(x) < math.inf if x.dtype.kind == "f" else xp.equal(x, x),
+    parts=lambda x: xp.isfinite(x[0]) & xp.isfinite(x[1]),
+)
 
 
 @register_function
@@ -204,7 +256,13 @@ def signbit(x: ArrayLike) -> Array:
     return bind1(signbit_p, x)
 
 
-signbit_p: Primitive = _comparison("signbit", np.signbit, "biuf")
+def _signbit(x: Any) -> Any:
+    if x.dtype.kind == "f":
+        return (x < 0) | ((x == 0) & (1 / x < 0))
+    return x < 0 if x.dtype.kind == "i" else xp.not_equal(x, x)
+
+
+signbit_p: Primitive = _test("signbit", np.signbit, "biuf", formula=_signbit)
 
 
 @register_function
@@ -318,6 +376,8 @@ maximum_p: Primitive = binary(
     commutative=True,
     finite_partials=True,
     smooth=False,
+    formula=lambda x, y: x | y,
+    formula_kinds="b",
 )
 
 
@@ -341,6 +401,8 @@ minimum_p: Primitive = binary(
     commutative=True,
     finite_partials=True,
     smooth=False,
+    formula=lambda x, y: x & y,
+    formula_kinds="b",
 )
 
 

@@ -106,7 +106,9 @@ def _join_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], _pa
     return join_parts(re, im)
 
 
-join_parts_p: Primitive = nondifferentiable("join_parts", _join, _join_abstract, batch=_join_batch, native=_join_native)
+join_parts_p: Primitive = nondifferentiable(
+    "join_parts", _join, _join_abstract, batch=_join_batch, native=_join_native, canonical="join_parts"
+)
 
 
 @register_function

@@ -16,18 +16,23 @@ from afx.core.primitive import Primitive, is_weak, record
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.errors import DtypeError
-from afx.ops._basic import in_floats
-from afx.ops._kinds.elementwise import binary, nondifferentiable
+from afx.ops._basic import in_floats, xp
+from afx.ops._kinds.elementwise import binary, each_part, nondifferentiable
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import divide, exp2, multiply, remainder, subtract
+from afx.ops.elementwise.arithmetic import divide, multiply, remainder, subtract
 from afx.ops.elementwise.arithmetic import pow as pow_
 from afx.ops.elementwise.comparison import clip, equal, isfinite, isinf, isnan, signbit, where
 from afx.ops.elementwise.complex import imag, real
+from afx.ops.elementwise.exponentials import exp2
 from afx.ops.manipulation.shape import astype
 from afx.ops.reductions.sums import all
 
 # --- Rounding: steps with derivative 0, remainders, signs and neighbouring numbers
+
+
+def _keep(x: Any) -> Any:
+    return x
 
 
 @register_function
@@ -40,7 +45,7 @@ def floor(x: ArrayLike) -> Array:
     return bind1(floor_p, x)
 
 
-floor_p: Primitive = nondifferentiable("floor", np.floor, kinds="biuf")
+floor_p: Primitive = nondifferentiable("floor", np.floor, kinds="biuf", formula=_keep, formula_kinds="biu")
 
 
 @register_function
@@ -53,7 +58,7 @@ def ceil(x: ArrayLike) -> Array:
     return bind1(ceil_p, x)
 
 
-ceil_p: Primitive = nondifferentiable("ceil", np.ceil, kinds="biuf")
+ceil_p: Primitive = nondifferentiable("ceil", np.ceil, kinds="biuf", formula=_keep, formula_kinds="biu")
 
 
 @register_function
@@ -66,7 +71,17 @@ def trunc(x: ArrayLike) -> Array:
     return bind1(trunc_p, x)
 
 
-trunc_p: Primitive = nondifferentiable("trunc", np.trunc, kinds="biuf")
+def _truncate(x: Any) -> Any:
+    return xp.where(x < 0, xp.ceil(x), xp.floor(x)) if x.dtype.kind == "f" else x
+
+
+trunc_p: Primitive = nondifferentiable(
+    "trunc",
+    np.trunc,
+    kinds="biuf",
+    formula=_truncate,
+    formula_kinds="biuf",
+)
 
 fix = trunc
 
@@ -143,7 +158,9 @@ def _rint_of(x: Any) -> Any:
     return x if x.dtype.kind in "biu" else np.rint(x)
 
 
-round_p: Primitive = nondifferentiable("round", _rint, kinds="biufc", may_alias=True, native=record(_rint_of))
+round_p: Primitive = nondifferentiable(
+    "round", _rint, kinds="biufc", may_alias=True, native=record(_rint_of), parts=each_part(xp.rint)
+)
 
 
 @register_function
@@ -169,6 +186,7 @@ copysign_p: Primitive = binary(
     promotes_to_float=True,
     smooth=False,
     finite_partials=True,
+    formula=lambda x, y: xp.where(xp.signbit(x) ^ xp.signbit(y), -x, x),
 )
 
 
@@ -238,7 +256,20 @@ def _exponent(x: Any) -> Any:
     return np.frexp(y)[1]
 
 
-exponent_p: Primitive = nondifferentiable("exponent", _exponent, kinds="f", result=lambda _: np.dtype(np.int32))
+def _exponent_by_logarithm(x: Any) -> Any:
+    """Return the exponent of a number as a fraction from a half to 1: by its logarithm, whose floor is put right by one."""
+    wide = xp.abs(x.astype(np.float64))  # of which every single is a normal number
+    is_tiny, is_regular = wide < 2.0**-1022, (wide > 0) & (wide < math.inf)
+    size = xp.where(is_regular, xp.where(is_tiny, wide * 2.0**54, wide), 0.5)
+    whole = xp.floor(xp.log2(size)) + 1.0
+    fraction = size * xp.exp2(-whole)
+    whole = whole + xp.where(fraction >= 1, 1.0, xp.where(fraction < 0.5, -1.0, 0.0))
+    return xp.where(is_regular, xp.where(is_tiny, whole - 54.0, whole), 0.0)
+
+
+exponent_p: Primitive = nondifferentiable(
+    "exponent", _exponent, kinds="f", result=lambda _: np.dtype(np.int32), formula=_exponent_by_logarithm
+)
 
 
 @register_function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
-from afx.ops._kinds.elementwise import binary, unary
+from afx.ops._basic import xp
+from afx.ops._kinds.elementwise import Parts, binary, unary
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import hypot, sqrt
+from afx.ops.elementwise.arithmetic import hypot, sqrt, sqrt_parts
 from afx.ops.elementwise.comparison import where
+from afx.ops.elementwise.exponentials import LOG2
 
 
 @register_function
@@ -27,7 +30,29 @@ def sin(x: ArrayLike) -> Array:
     return bind1(sin_p, x)
 
 
-sin_p: Primitive = unary("sin", np.sin, lambda _z, x: cos(x), kinds="fc", promotes_to_float=True, finite_partials=True)
+def _turned(function: Callable[[Parts], Parts]) -> Callable[[Parts], Parts]:
+    """Return the function ``-i f(i x)``."""
+
+    def turned(x: Parts) -> Parts:
+        a, b = function((-x[1], x[0]))
+        return b, -a
+
+    return turned
+
+
+def _sinh_parts(x: Parts) -> Parts:
+    return xp.sinh(x[0]) * xp.cos(x[1]), xp.cosh(x[0]) * xp.sin(x[1])
+
+
+sin_p: Primitive = unary(
+    "sin",
+    np.sin,
+    lambda _z, x: cos(x),
+    kinds="fc",
+    promotes_to_float=True,
+    finite_partials=True,
+    parts=_turned(_sinh_parts),
+)
 
 
 @register_function
@@ -40,7 +65,17 @@ def cos(x: ArrayLike) -> Array:
     return bind1(cos_p, x)
 
 
-cos_p: Primitive = unary("cos", np.cos, lambda _z, x: -sin(x), kinds="fc", promotes_to_float=True, finite_partials=True)
+def _cosh_parts(x: Parts) -> Parts:
+    return xp.cosh(x[0]) * xp.cos(x[1]), xp.sinh(x[0]) * xp.sin(x[1])
+
+
+def _cos_parts(x: Parts) -> Parts:
+    return _cosh_parts((-x[1], x[0]))
+
+
+cos_p: Primitive = unary(
+    "cos", np.cos, lambda _z, x: -sin(x), kinds="fc", promotes_to_float=True, finite_partials=True, parts=_cos_parts
+)
 
 
 @register_function
@@ -53,7 +88,31 @@ def tan(x: ArrayLike) -> Array:
     return bind1(tan_p, x)
 
 
-tan_p: Primitive = unary("tan", np.tan, lambda z, _x: 1 + z * z, kinds="fc", promotes_to_float=True, domain=(-1.0, 1.0))
+def _tanh_parts(x: Parts) -> Parts:
+    """Return ``tanh(x)`` in Kahan's form (1987)."""
+    a, b = x
+    is_far = xp.abs(a) > 20.0
+    near = xp.where(is_far, 0.0, a)
+    tangent, sine = xp.tan(b), xp.sinh(near)
+    beta = 1.0 + tangent * tangent
+    below = 1.0 + beta * sine * sine
+    real, rest = (
+        beta * xp.sqrt(1.0 + sine * sine) * sine / below,
+        4.0 * xp.sin(b) * xp.cos(b) * xp.exp(-2.0 * xp.abs(a)),
+    )
+    return xp.where(is_far, xp.sign(a), real), xp.where(is_far, rest, tangent / below)
+
+
+tan_p: Primitive = unary(
+    "tan",
+    np.tan,
+    lambda z, _x: 1 + z * z,
+    kinds="fc",
+    promotes_to_float=True,
+    domain=(-1.0, 1.0),
+    formula=lambda x: xp.sin(x) / xp.cos(x),
+    parts=_turned(_tanh_parts),
+)
 
 
 @register_function
@@ -66,8 +125,26 @@ def asin(x: ArrayLike) -> Array:
     return bind1(asin_p, x)
 
 
+def _roots(x: Parts) -> tuple[Parts, Parts]:
+    """Return ``√(1 + x)`` and ``√(1 - x)``."""
+    return sqrt_parts((1.0 + x[0], x[1])), sqrt_parts((1.0 - x[0], -x[1]))
+
+
+def _asin_parts(x: Parts) -> Parts:
+    """Return the arc sine, as the next ones in Kahan's form (1987)."""
+    (a, b), (c, d) = _roots(x)
+    return xp.arctan2(x[0], a * c - b * d), xp.arcsinh(c * b - d * a)
+
+
 asin_p: Primitive = unary(
-    "asin", np.arcsin, lambda _z, x: 1 / sqrt((1 - x) * (1 + x)), kinds="fc", promotes_to_float=True, domain=(-0.9, 0.9)
+    "asin",
+    np.arcsin,
+    lambda _z, x: 1 / sqrt((1 - x) * (1 + x)),
+    kinds="fc",
+    promotes_to_float=True,
+    domain=(-0.9, 0.9),
+    formula=lambda x: xp.arctan(x / xp.sqrt((1.0 - x) * (x + 1.0))),
+    parts=_asin_parts,
 )
 
 arcsin = asin
@@ -83,6 +160,11 @@ def acos(x: ArrayLike) -> Array:
     return bind1(acos_p, x)
 
 
+def _acos_parts(x: Parts) -> Parts:
+    (a, b), (c, d) = _roots(x)
+    return 2.0 * xp.arctan2(c, a), xp.arcsinh(a * d - b * c)
+
+
 acos_p: Primitive = unary(
     "acos",
     np.arccos,
@@ -90,6 +172,8 @@ acos_p: Primitive = unary(
     kinds="fc",
     promotes_to_float=True,
     domain=(-0.9, 0.9),
+    formula=lambda x: xp.arctan(xp.sqrt((1.0 - x) / (x + 1.0))) * 2.0,
+    parts=_acos_parts,
 )
 
 arccos = acos
@@ -105,8 +189,21 @@ def atan(x: ArrayLike) -> Array:
     return bind1(atan_p, x)
 
 
+def _atanh_parts(x: Parts) -> Parts:
+    a, b = x
+    gap = (1.0 - a) * (1.0 - a) + b * b
+    return 0.25 * xp.log1p(4.0 * a / gap), 0.5 * xp.arctan2(2.0 * b, (1.0 - a) * (1.0 + a) - b * b)
+
+
 atan_p: Primitive = unary(
-    "atan", np.arctan, lambda _z, x: 1 / (1 + x * x), kinds="fc", promotes_to_float=True, finite_partials=True
+    "atan",
+    np.arctan,
+    lambda _z, x: 1 / (1 + x * x),
+    kinds="fc",
+    promotes_to_float=True,
+    finite_partials=True,
+    formula=lambda x: xp.arctan2(x, 1.0),
+    parts=_turned(_atanh_parts),
 )
 
 arctan = atan
@@ -132,6 +229,16 @@ def _slope(a: Array, x: Array, y: Array) -> Array:
     return where(ordinary, a, 0) / r / r
 
 
+def _atan2(y: Any, x: Any) -> Any:
+    both = (xp.abs(x) == math.inf) & (xp.abs(y) == math.inf)
+    quotient = xp.where(both, xp.sign(y) * xp.sign(x), y / xp.where(x == 0, 1.0, x))
+    below = xp.signbit(y)
+    angle = xp.where(x == 0, xp.where(below, -math.pi / 2, math.pi / 2), xp.arctan(quotient))
+    angle = xp.where(y == 0, xp.where(xp.isnan(x), x, 0.0), xp.where((x == 0) & xp.isnan(y), y, angle))
+    turned = angle + xp.where(below, -math.pi, math.pi)
+    return xp.where(xp.signbit(x) & ~((x == 0) & (y != 0)), turned, xp.where((y == 0) & ~xp.isnan(x), y, angle))
+
+
 atan2_p: Primitive = binary(
     "atan2",
     np.arctan2,
@@ -139,6 +246,7 @@ atan2_p: Primitive = binary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.5, 2.0),
+    formula=_atan2,
 )
 
 arctan2 = atan2
@@ -154,7 +262,16 @@ def sinh(x: ArrayLike) -> Array:
     return bind1(sinh_p, x)
 
 
-sinh_p: Primitive = unary("sinh", np.sinh, lambda _z, x: cosh(x), kinds="fc", promotes_to_float=True)
+def _sinh(x: Any) -> Any:
+    up, half = xp.expm1(x), xp.exp(xp.abs(x) * 0.5)
+    far = xp.sign(x) * (half * 0.5 * half)  # which overflows where the result does
+    near = (up + up / (up + 1.0)) * 0.5
+    return xp.where(xp.abs(x) < 1.0, near, xp.where(xp.abs(x) < 20.0, (xp.exp(x) - xp.exp(-x)) * 0.5, far))
+
+
+sinh_p: Primitive = unary(
+    "sinh", np.sinh, lambda _z, x: cosh(x), kinds="fc", promotes_to_float=True, formula=_sinh, parts=_sinh_parts
+)
 
 
 @register_function
@@ -167,7 +284,14 @@ def cosh(x: ArrayLike) -> Array:
     return bind1(cosh_p, x)
 
 
-cosh_p: Primitive = unary("cosh", np.cosh, lambda _z, x: sinh(x), kinds="fc", promotes_to_float=True)
+def _cosh(x: Any) -> Any:
+    half = xp.exp(xp.abs(x) * 0.5)
+    return xp.where(xp.abs(x) < 20.0, (xp.exp(x) + xp.exp(-x)) * 0.5, half * 0.5 * half)
+
+
+cosh_p: Primitive = unary(
+    "cosh", np.cosh, lambda _z, x: sinh(x), kinds="fc", promotes_to_float=True, formula=_cosh, parts=_cosh_parts
+)
 
 
 @register_function
@@ -181,7 +305,13 @@ def tanh(x: ArrayLike) -> Array:
 
 
 tanh_p: Primitive = unary(
-    "tanh", np.tanh, lambda z, _x: 1 - z * z, kinds="fc", promotes_to_float=True, finite_partials=True
+    "tanh",
+    np.tanh,
+    lambda z, _x: 1 - z * z,
+    kinds="fc",
+    promotes_to_float=True,
+    finite_partials=True,
+    parts=_tanh_parts,
 )
 
 
@@ -199,7 +329,24 @@ def _asinh_slope(_z: Array, x: Array) -> Array:
     return 1 / (sqrt(x * x + 1) if x.dtype.kind == "c" else hypot(x, 1))  # x² would overflow
 
 
-asinh_p: Primitive = unary("asinh", np.arcsinh, _asinh_slope, kinds="fc", promotes_to_float=True, finite_partials=True)
+def _asinh(x: Any) -> Any:
+    size = xp.abs(x)
+    near = xp.where(size < 1e8, size, 1.0)
+    square = near * near
+    small = xp.log1p(near + square / (xp.sqrt(square + 1.0) + 1.0))
+    return xp.where(x == 0, x, xp.sign(x) * xp.where(size < 1e8, small, xp.log(size) + LOG2))
+
+
+asinh_p: Primitive = unary(
+    "asinh",
+    np.arcsinh,
+    _asinh_slope,
+    kinds="fc",
+    promotes_to_float=True,
+    finite_partials=True,
+    formula=_asinh,
+    parts=_turned(_asin_parts),
+)
 
 arcsinh = asinh
 
@@ -214,6 +361,17 @@ def acosh(x: ArrayLike) -> Array:
     return bind1(acosh_p, x)
 
 
+def _acosh(x: Any) -> Any:
+    above = xp.where(x > 1e8, 1.0, x - 1.0)
+    small = xp.log1p(above + xp.sqrt(above * (above + 2.0)))
+    return xp.where(x > 1e8, xp.log(x) + LOG2, xp.where(x < 1.0, math.nan, small))
+
+
+def _acosh_parts(x: Parts) -> Parts:
+    (a, b), (c, d) = sqrt_parts((x[0] + 1.0, x[1])), sqrt_parts((x[0] - 1.0, x[1]))
+    return xp.arcsinh(c * a + d * b), 2.0 * xp.arctan2(d, a)
+
+
 acosh_p: Primitive = unary(
     "acosh",
     np.arccosh,
@@ -221,6 +379,8 @@ acosh_p: Primitive = unary(
     kinds="fc",
     promotes_to_float=True,
     domain=(1.1, 3.0),
+    formula=_acosh,
+    parts=_acosh_parts,
 )
 
 arccosh = acosh
@@ -236,8 +396,20 @@ def atanh(x: ArrayLike) -> Array:
     return bind1(atanh_p, x)
 
 
+def _atanh(x: Any) -> Any:
+    size = xp.abs(x)
+    return xp.where(x == 0, x, xp.sign(x) * xp.log1p(2.0 * size / (1.0 - size)) * 0.5)
+
+
 atanh_p: Primitive = unary(
-    "atanh", np.arctanh, lambda _z, x: 1 / ((1 - x) * (1 + x)), kinds="fc", promotes_to_float=True, domain=(-0.9, 0.9)
+    "atanh",
+    np.arctanh,
+    lambda _z, x: 1 / ((1 - x) * (1 + x)),
+    kinds="fc",
+    promotes_to_float=True,
+    domain=(-0.9, 0.9),
+    formula=_atanh,
+    parts=_atanh_parts,
 )
 
 arctanh = atanh
@@ -254,7 +426,9 @@ def deg2rad(x: ArrayLike) -> Array:
     return bind1(deg2rad_p, x)
 
 
-deg2rad_p: Primitive = unary("deg2rad", np.deg2rad, math.pi / 180, kinds="f", promotes_to_float=True)
+deg2rad_p: Primitive = unary(
+    "deg2rad", np.deg2rad, math.pi / 180, kinds="f", promotes_to_float=True, formula=lambda x: x * (math.pi / 180.0)
+)
 
 radians = deg2rad
 
@@ -269,7 +443,9 @@ def rad2deg(x: ArrayLike) -> Array:
     return bind1(rad2deg_p, x)
 
 
-rad2deg_p: Primitive = unary("rad2deg", np.rad2deg, 180 / math.pi, kinds="f", promotes_to_float=True)
+rad2deg_p: Primitive = unary(
+    "rad2deg", np.rad2deg, 180 / math.pi, kinds="f", promotes_to_float=True, formula=lambda x: x * (180.0 / math.pi)
+)
 
 degrees = rad2deg
 

@@ -26,7 +26,7 @@ from afx.core.primitive import (
 )
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError, IndexRangeError, ShapeError
-from afx.ops._kinds.linear import linear, with_batch_axis
+from afx.ops._kinds.linear import in_each_part, linear, with_batch_axis
 from afx.ops.indexing.index import Basic, Entry, fits, native, out_of_range, rank_of, selected_shape, shape_of
 from afx.ops.manipulation.shape import broadcast_to, permute_dims, reshape
 
@@ -527,7 +527,7 @@ def _scattering(name: str, role: str) -> Primitive:
             batch=_scatter_batch(name),
             derivative=Derivative(vjps=(_scatter_pull,), reads=(INDICES,), jvp=_push(name)),
             masking=Masking(nonnegative_linear=True),
-            lowering=Lowering(native=_scatter_native, takes_empty=True),
+            lowering=Lowering(native=_scatter_native, takes_empty=True, parts=in_each_part(name)),
             algebra=Algebra(canonical=role),
         )
     )

@@ -16,8 +16,10 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.primitive import Params, Primitive, Value, define
+from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError, MissingExtraError, ShapeError
+from afx.ops._basic import xp
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.matrix import eigh_by_lapack, floating, hermitian, matrix_op, plain, square, transposed
 from afx.ops.creation.creation import as_array, stop_gradient
@@ -580,4 +582,41 @@ def _expm_pull(ct: Array, z: Any, a: Array) -> Array:
     return frechet(expm_p, transposed(a), ct)
 
 
-expm_p: Primitive = matrix_op("expm", _expm_run, _expm_abstract, _expm_push, _expm_pull, reads=2)
+TAYLOR_TERMS, TAYLOR_NORM = (
+    16,
+    0.75,
+)  # of Taylor's series, which is exact up to this norm (Bader, Blanes and Casas 2019)
+
+
+def _expm_by_series(a: Any) -> Any:
+    """Return the exponential of matrices by scaling and squaring of Taylor's series (Paterson and Stockmeyer 1973)."""
+    norm = xp.max(xp.sum(xp.abs(a), axis=-2), axis=-1, initial=0.0).astype(np.float64)
+    is_finite = xp.isfinite(norm)
+    halvings = xp.ceil(xp.log2(xp.maximum(xp.where(is_finite, norm, 1.0) / TAYLOR_NORM, 1.0)))
+    x = (
+        xp.where(is_finite[..., None, None], a, xp.zeros((), a.dtype))
+        * xp.exp2(-halvings).astype(a.dtype)[..., None, None]
+    )
+    square = x @ x
+    powers = [xp.eye(a.shape[-1], dtype=a.dtype), x, square, square @ x]
+    fourth, z = square @ square, powers[0] / math.factorial(TAYLOR_TERMS)
+    for first in range(TAYLOR_TERMS - 4, -1, -4):
+        part = xp.zeros((), a.dtype)
+        for k, power in enumerate(powers):
+            part = part + power / math.factorial(first + k)
+        z = fourth @ z + part
+
+    def is_open(state: Any) -> Any:
+        return xp.any(state[0] < halvings)
+
+    def squared(state: Any) -> Any:
+        k, z = state
+        return k + 1.0, xp.where((k < halvings)[..., None, None], z @ z, z)
+
+    z = FUNCTIONS.while_loop(is_open, squared, (xp.zeros((), np.float64), z))[1]
+    return xp.where(is_finite[..., None, None], z, xp.full((), math.nan, a.dtype))
+
+
+expm_p: Primitive = matrix_op(
+    "expm", _expm_run, _expm_abstract, _expm_push, _expm_pull, reads=2, formula=_expm_by_series
+)

@@ -19,8 +19,9 @@ from afx.ops._basic import in_floats
 from afx.ops._kinds.elementwise import binary, unary
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.special import scipy
-from afx.ops.elementwise.arithmetic import exp, sigmoid, sqrt
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import clip, where
+from afx.ops.elementwise.exponentials import exp, sigmoid
 from afx.ops.manipulation.shape import astype
 from afx.ops.reductions.sums import largest, sum_keepdims
 from afx.ops.special.errors import density, ndtr

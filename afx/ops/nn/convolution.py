@@ -10,10 +10,11 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
-from afx.core.primitive import Params, Primitive, Value
+from afx.core.primitive import Params, Primitive, Value, lookup
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._basic import xp
 from afx.ops._kinds.linear import bilinear
 from afx.ops.creation.creation import asarray, promote_operands, zeros
 from afx.ops.elementwise.complex import conj
@@ -198,6 +199,22 @@ def _by_input(ct: Array, kernel: Array, x: Aval, **params: Any) -> Array:
     return bind_single(conv_input_p, ct, kernel, shape=x.shape, **params)
 
 
+def _by_groups(p: str) -> Callable[..., Any]:
+    """Return the formula of a convolution as those of its groups of channels, which are parts of all last axes."""
+
+    def formula(*xs: Any, groups: int, **params: Any) -> Any:
+        if "shape" in params:
+            params["shape"] = (*params["shape"][:-1], params["shape"][-1] // groups)
+        parts = zip(*[xp.split(x, groups, axis=-1) for x in xs], strict=True)
+        return xp.concatenate([bind(lookup(p), *part, **params, groups=1) for part in parts], axis=-1)
+
+    return formula
+
+
+def _has_groups(_avals: Any, params: Params) -> bool:
+    return bool(params["groups"] > 1)
+
+
 conv_p: Primitive = bilinear(
     "conv",
     _runner(_abstract, _prepare),
@@ -209,6 +226,8 @@ conv_p: Primitive = bilinear(
     impl_into=_into,
     native=_record(_into),
     batch_operands=(0,),
+    formula=_by_groups("conv"),
+    takes_formula=_has_groups,
 )
 
 
@@ -251,6 +270,8 @@ conv_input_p: Primitive = bilinear(
     impl_into=_input_into,
     native=_record(_input_into),
     batch_operands=(0,),
+    formula=_by_groups("conv_input"),
+    takes_formula=_has_groups,
 )
 
 
@@ -290,6 +311,8 @@ conv_kernel_p: Primitive = bilinear(
     native=_record(_kernel_into),
     batch_operands=(0, 1),
     sums_over_batch=True,
+    formula=_by_groups("conv_kernel"),
+    takes_formula=_has_groups,
 )
 
 

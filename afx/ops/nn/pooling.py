@@ -28,7 +28,7 @@ from afx.core.primitive import (
 )
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError, ShapeError
-from afx.ops._basic import reduced
+from afx.ops._basic import reduced, xp
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops.creation.creation import asarray, ones
@@ -209,6 +209,17 @@ def _max_abstract(x: Aval, *, axis: Shape) -> Aval:
     return Aval(reduced(x.shape, axis), x.dtype)
 
 
+# -- formulas, for windows of many elements --
+def _flat(x: Any, axis: tuple[int, ...]) -> Any:
+    moved = xp.moveaxis(x, axis, range(x.ndim - len(axis), x.ndim))
+    return moved.reshape((*moved.shape[: x.ndim - len(axis)], -1))
+
+
+def _is_wide(avals: Sequence[Aval], params: Params) -> bool:
+    """Tell whether windows have so many elements that one axis stands for theirs in a formula."""
+    return math.prod(params.get("window") or _window(avals[0].shape, params["axis"])) > SHORT_WINDOW
+
+
 max_first_p: Primitive = register(
     Primitive(
         name="max_first",
@@ -222,6 +233,8 @@ max_first_p: Primitive = register(
             impl_into=_writer(_max_prepare),
             batch_operands=(0,),
             native=_of_short_windows(record_kernel(_max_prepare)),
+            formula=xp.max,
+            takes_formula=_is_wide,
         ),
         sampling=Sampling(smooth=False),
     )
@@ -276,6 +289,11 @@ def _first_abstract(x: Aval, z: Aval, *, axis: Shape) -> Aval:
     return Aval(z.shape, _numbers(_window(x.shape, axis)))
 
 
+def _first_by_hits(x: Any, z: Any, *, axis: tuple[int, ...]) -> Any:
+    hits = _flat(x, axis) == z[..., None]
+    return xp.where(xp.any(hits, axis=-1), xp.argmax(hits, axis=-1), hits.shape[-1] - 1)  # of nan the last
+
+
 first_p: Primitive = nondifferentiable(
     "first_of_window",
     _first_run,
@@ -285,6 +303,8 @@ first_p: Primitive = nondifferentiable(
     impl_into=_writer(_first_prepare),
     batch_operands=(0, 1),
     native=_of_short_windows(record_kernel(_first_prepare)),
+    formula=_first_by_hits,
+    takes_formula=_is_wide,
 )
 
 
@@ -337,6 +357,12 @@ def _push(name: str) -> Pushforward:
     return push
 
 
+def _put_by_hits(ct: Any, k: Any, *, axis: tuple[int, ...], window: tuple[int, ...]) -> Any:
+    here = k[..., None] == xp.arange(math.prod(window), dtype=k.dtype)
+    parts = xp.where(here, ct[..., None], xp.zeros((), ct.dtype)).reshape((*ct.shape, *window))
+    return xp.moveaxis(parts, range(ct.ndim, parts.ndim), axis)
+
+
 put_p: Primitive = register(
     Primitive(
         name="put_into_window",
@@ -351,6 +377,8 @@ put_p: Primitive = register(
             impl_into=_writer(_put_prepare),
             batch_operands=(0, 1),
             native=_of_short_windows(_put_native),
+            formula=_put_by_hits,
+            takes_formula=_is_wide,
         ),
     )
 )
@@ -379,6 +407,12 @@ def _pick_abstract(x: Aval, k: Aval, *, axis: Shape) -> Aval:
     return Aval(k.shape, x.dtype)
 
 
+def _pick_by_hits(x: Any, k: Any, *, axis: tuple[int, ...]) -> Any:
+    flat = _flat(x, axis)
+    here = k[..., None] == xp.arange(flat.shape[-1], dtype=k.dtype)
+    return xp.sum(xp.where(here, flat, xp.zeros((), x.dtype)), axis=-1)
+
+
 pick_p: Primitive = register(
     Primitive(
         name="pick_from_window",
@@ -388,7 +422,7 @@ pick_p: Primitive = register(
         batch=batch_along_axes("pick_from_window"),
         derivative=Derivative(vjps=(_pick_pull,), reads=(0b100,), jvp=_push("pick_from_window")),
         masking=Masking(nonnegative_linear=True),
-        lowering=Lowering(native=_of_short_windows(_pick_native)),
+        lowering=Lowering(native=_of_short_windows(_pick_native), formula=_pick_by_hits, takes_formula=_is_wide),
     )
 )
 

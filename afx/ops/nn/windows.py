@@ -16,7 +16,7 @@ from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single, is_traced
 from afx.errors import ArgumentError, ShapeError
-from afx.ops._kinds.linear import linear
+from afx.ops._kinds.linear import in_each_part, linear
 from afx.ops.creation.creation import asarray
 from afx.ops.indexing.index import ints
 from afx.ops.manipulation.join import moveaxis
@@ -587,6 +587,7 @@ col2im_p: Primitive = linear(
     batch=_col2im_batch,
     nonnegative_linear=True,
     native=_col2im_native,
+    parts=in_each_part("col2im"),
 )
 
 

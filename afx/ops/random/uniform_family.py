@@ -12,13 +12,14 @@ from afx.compiler.schedule.arrays import FAR_BELOW, TAIL_TERMS
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, float32, float64, uint32, uint64
-from afx.core.primitive import Derivative, Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Lowering, Params, Primitive, Value, register
 from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
-from afx.ops.elementwise.arithmetic import exp
 from afx.ops.elementwise.comparison import isinf, where
+from afx.ops.elementwise.exponentials import exp
 from afx.ops.manipulation.shape import astype
+from afx.ops.random import traced_draws
 from afx.ops.random.bits import batch_draw, check_key, check_real, generate, record_draw
 from afx.ops.special._quadrature import (
     CENTRE,
@@ -45,7 +46,9 @@ Sampler: TypeAlias = Callable[[Any, Any], None]
 
 
 def drawn(distribution: str, words: Any) -> Any:
-    """Return draws in float64, one for each of a vector of uint64 words, which are overwritten."""
+    """Return draws in float64, one for each of a vector of uint64 words, which are overwritten, or of traced words."""
+    if words.__class__ is not np.ndarray:
+        return traced_draws.NUMBERS[distribution](words)
     out = np.empty(words.shape)
     SAMPLERS[distribution](words, out)
     return out
@@ -334,6 +337,7 @@ random_between_p: Primitive = register(
             reads=(0, 1 | 2 | 4, 1 | 2 | 8),
             jvp=_between_push,
         ),
+        lowering=Lowering(formula=traced_draws.draw_between),
     )
 )
 

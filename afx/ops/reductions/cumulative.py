@@ -19,7 +19,7 @@ from afx.core.tracing.tracer import bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import in_floats, numpy_of, reduced, sum_dtype
 from afx.ops._kinds.elementwise import reduction
-from afx.ops._kinds.linear import batch_along_axes, linear
+from afx.ops._kinds.linear import batch_along_axes, in_each_part, linear
 from afx.ops.creation.creation import (
     SEQUENCES,
     as_array,
@@ -30,8 +30,9 @@ from afx.ops.creation.creation import (
     stop_gradient,
     zeros,
 )
-from afx.ops.elementwise.arithmetic import exp, expm1, log, log1p, logaddexp, multiply
+from afx.ops.elementwise.arithmetic import multiply
 from afx.ops.elementwise.comparison import equal, isinf, isnan, maximum, minimum, where
+from afx.ops.elementwise.exponentials import exp, expm1, log, log1p, logaddexp
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
@@ -129,6 +130,7 @@ cumulative_sum_p: Primitive = linear(
     batch=batch_along_axes("cumulative_sum"),
     nonnegative_linear=True,
     native=_sum_native,
+    parts=in_each_part("cumulative_sum"),
 )
 
 

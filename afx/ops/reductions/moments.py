@@ -14,8 +14,9 @@ from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
 from afx.core.primitive import Primitive, is_weak
 from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._basic import in_floats, numpy_of, reduced
+from afx.ops._basic import in_floats, numpy_of, reduced, xp
 from afx.ops._kinds.elementwise import reduction
 from afx.ops.creation.creation import SEQUENCES, Nested, as_array, asarray, operand_of, promote_operands, stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -282,7 +283,18 @@ def _unit(z: Array, x: Array, *, axis: Shape) -> Array:
     return clip(x, -largest, largest) / where(z == 0, math.inf, minimum(z, largest))
 
 
-vector_norm_p: Primitive = reduction("vector_norm", _norm_run, _norm_abstract, _unit, native=_norm_native)
+def _norm_of_parts(x: tuple[Any, Any], **params: Any) -> Array:
+    return bind_single(vector_norm_p, xp.hypot(*x), **params)
+
+
+vector_norm_p: Primitive = reduction(
+    "vector_norm",
+    _norm_run,
+    _norm_abstract,
+    _unit,
+    native=_norm_native,
+    parts=_norm_of_parts,
+)
 
 
 @overload

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.primitive import Primitive
+from afx.core.primitive import Params, Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2, bind_single
 from afx.errors import ArgumentError
+from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import binary, unary
-from afx.ops._kinds.special import check_order, parametric, scipy
-from afx.ops.elementwise.arithmetic import exp, sign
+from afx.ops._kinds.special import check_order, parametric, polynomial, scipy
+from afx.ops.elementwise.arithmetic import sign
+from afx.ops.elementwise.exponentials import exp
 from afx.ops.elementwise.trigonometry import cos, sin, sinc
 from afx.ops.special._incomplete import bell
 from afx.ops.special._quadrature import double, integral
@@ -71,7 +73,41 @@ def _iv_slope(_z: Array, x: Array, *, v: float) -> Array:
     return iv(1, x) if v == 0 else (iv(v - 1, x) + iv(v + 1, x)) * 0.5
 
 
-iv_p: Primitive = parametric("iv", _bessel("iv"), (_iv_slope,), {"v": 0.0})
+FAR_BESSEL = 25.0  # from where Hankel's expansion has all digits of the first orders
+WHOLE_ORDERS = 8  # up to which the formula has all digits
+
+
+def _scaled_bessel(x: Any, n: int) -> Any:
+    """Return ``exp(-x) I(n, x)`` for x from 0 on: by its power series, or Hankel's expansion (DLMF 10.25.2, 10.40.1)."""
+    near, far = xp.minimum(x, FAR_BESSEL), xp.maximum(x, FAR_BESSEL)
+    square = near * near * 0.25
+    series = polynomial(square, [1.0 / (math.factorial(k) * math.factorial(k + n)) for k in range(60)])
+    terms, inverse = [1.0], 0.125 / far
+    for k in range(1, 30):
+        terms.append(terms[-1] * -(4 * n * n - (2 * k - 1) ** 2) / k)
+    beyond = polynomial(inverse, terms) / (math.sqrt(2 * math.pi) * xp.sqrt(far))
+    return xp.where(x > FAR_BESSEL, beyond, xp.exp(-near) * series * (near * 0.5) ** n)
+
+
+def _modified(is_scaled: bool) -> Callable[..., Any]:
+    def formula(x: Any, *, v: float = 0.0) -> Any:
+        x, n = x.astype(np.float64), int(v)
+        size = xp.abs(x)
+        z = _scaled_bessel(size, n)
+        z = z if is_scaled else z * xp.exp(size)
+        z = xp.where(size == math.inf, 0.0 if is_scaled else math.nan, z)
+        return z * xp.where(x < 0.0, -1.0, 1.0) if n % 2 else z
+
+    return formula
+
+
+def _is_low(_avals: Any, params: Params) -> bool:
+    return params.get("v", 0.0) in range(WHOLE_ORDERS + 1)
+
+
+iv_p: Primitive = parametric(
+    "iv", _bessel("iv"), (_iv_slope,), {"v": 0.0}, formula=_modified(is_scaled=False), takes_formula=_is_low
+)
 
 
 @register_function
@@ -126,7 +162,9 @@ def _ive_slope(z: Array, x: Array, *, v: float) -> Array:
     return (ive(v - 1, x) + ive(v + 1, x)) * 0.5 - sign(x) * z
 
 
-ive_p: Primitive = parametric("ive", _bessel("ive"), (_ive_slope,), {"v": 0.0})
+ive_p: Primitive = parametric(
+    "ive", _bessel("ive"), (_ive_slope,), {"v": 0.0}, formula=_modified(is_scaled=True), takes_formula=_is_low
+)
 
 
 def _ive_slopes(x: Any, *, v: int, order: int) -> Any:

@@ -16,8 +16,9 @@ from afx.core.tracing.tracer import bind2, bind_single
 from afx.ops._kinds.elementwise import binary, elementwise
 from afx.ops._kinds.special import parametric, scipy
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import exp, log, log1p, sign, sqrt
+from afx.ops.elementwise.arithmetic import sign, sqrt
 from afx.ops.elementwise.comparison import maximum, minimum, where
+from afx.ops.elementwise.exponentials import exp, log, log1p
 from afx.ops.special._incomplete import bell, degree_terms, fisher_by_degrees, sides
 from afx.ops.special._quadrature import double
 from afx.ops.special.gamma import betaln, digamma_gap, polygamma

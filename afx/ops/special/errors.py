@@ -11,16 +11,29 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2, bind_single
-from afx.ops._kinds.elementwise import binary, unary
-from afx.ops._kinds.special import ignore_fp_errors, parametric, scipy
-from afx.ops.elementwise.arithmetic import exp, log, log1p
+from afx.ops._basic import xp
+from afx.ops._kinds.elementwise import TINY, binary, unary
+from afx.ops._kinds.special import ignore_fp_errors, in_doubles, parametric, polynomial, scipy
 from afx.ops.elementwise.comparison import clip, minimum, where
-from afx.ops.special._quadrature import double, integral
+from afx.ops.elementwise.exponentials import exp, log, log1p
+from afx.ops.special._quadrature import (
+    CENTRAL_DOUBLE,
+    CENTRE,
+    FAR,
+    FAR_DOUBLE,
+    NEAR,
+    NEAR_DOUBLE,
+    OFFSET,
+    Pair,
+    double,
+    integral,
+)
 
 # --- Error functions: erf, its complement and inverse, and the normal distribution's statistical names
 
 ROOT2 = math.sqrt(2)
 ROOTPI = math.sqrt(math.pi)
+LOG2, LOG2PI = math.log(2.0), math.log(2 * math.pi)
 BOUND = 40.0  # exp(-40²) is 0 in every dtype; beyond it x² could overflow
 
 
@@ -45,6 +58,48 @@ def erf(x: ArrayLike) -> Array:
     return bind1(erf_p, x)
 
 
+# (1 + 2 x) exp(x²) erfc(x) of x >= 0 in t = (x - 2) / (x + 2), by interpolation at Chebyshev's points
+# (the form of Shepherd & Laframboise 1981); relative error 4e-15
+ERFC = (
+    1.276978381552528, -0.09276382658574282, -0.16603039761511157, 0.16405128003299507, -0.0542200010015152,
+    -0.00803401506894144, 0.008722654073227731, 0.0012713387838584073, -0.001456816036292486, -0.00045433942632052863,
+    0.00020637996274817962, 0.00015103222023724484, -1.5579421730892988e-06, -3.639980086397072e-05,
+    -1.3377034483279394e-05, 3.654444559603514e-06, 5.04508915742431e-06, 1.6001422991224405e-06,
+    -5.2439202652125e-07, -9.516236273721383e-07, -3.542860066329134e-07, 2.357169363422332e-07,
+    1.810316692312155e-07, -2.5287633322309966e-08, -2.985396711717024e-08,
+)  # fmt: skip
+
+
+# erf(x) / x in x² up to 1/2, by Taylor's series
+ERF = tuple([2 / ROOTPI * (-1) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(13)])
+
+
+def _bell(x: Any) -> Any:
+    """Return ``exp(-x²)``: x in a part whose square is exact, and the rest."""
+    size = xp.minimum(xp.abs(x), 40.0)
+    head = xp.floor(size * 16.0) / 16.0
+    return xp.exp(-(head * head)) * xp.exp((head - size) * (head + size))
+
+
+def _scaled_tail(x: Any) -> Any:
+    """Return ``exp(x²) erfc(x)`` of a number that is not negative."""
+    size = xp.where(x < 1e150, x, 1e150)  # beyond, the polynomial has its last value, and 1/x is left
+    far = xp.where(x < 1e150, 1.0, x)
+    near = polynomial((size - 2.0) / (size + 2.0), ERFC) / (2.0 * size + 1.0)
+    return xp.where(x < 1e150, near, 1.0 / ROOTPI / far)
+
+
+def _far_erfc(x: Any) -> Any:
+    size = xp.where(xp.isnan(x), 0.0, x)
+    tail = xp.where(xp.isnan(x), x, _bell(size) * _scaled_tail(xp.abs(size)))
+    return xp.where(x < 0.0, 2.0 - tail, tail)
+
+
+def _erf(x: Any) -> Any:
+    near = x * polynomial(xp.where(xp.abs(x) < 0.5, x * x, 0.0), ERF)
+    return xp.where(xp.abs(x) < 0.5, near, xp.sign(x) * (1.0 - _far_erfc(xp.abs(x))))
+
+
 erf_p: Primitive = unary(
     "erf",
     scipy("erf"),
@@ -52,6 +107,7 @@ erf_p: Primitive = unary(
     kinds="fc",
     promotes_to_float=True,
     finite_partials=True,
+    formula=in_doubles(_erf),
 )
 
 
@@ -68,6 +124,10 @@ def erfc(x: ArrayLike) -> Array:
     return bind1(erfc_p, x)
 
 
+def _erfc(x: Any) -> Any:
+    return xp.where(xp.abs(x) < 0.5, 1.0 - _erf(x), _far_erfc(x))
+
+
 erfc_p: Primitive = unary(
     "erfc",
     scipy("erfc"),
@@ -75,6 +135,7 @@ erfc_p: Primitive = unary(
     kinds="fc",
     promotes_to_float=True,
     finite_partials=True,
+    formula=in_doubles(_erfc),
 )
 
 
@@ -93,8 +154,19 @@ def erfcx(x: ArrayLike) -> Array:
     return bind1(erfcx_p, x)
 
 
+def _erfcx(x: Any) -> Any:
+    size = xp.where(xp.isnan(x), 0.0, xp.abs(x))
+    tail = _scaled_tail(size)
+    return xp.where(xp.isnan(x), x, xp.where(x < 0.0, 2.0 / _bell(size) - tail, tail))
+
+
 erfcx_p: Primitive = unary(
-    "erfcx", scipy("erfcx"), lambda _z, x: bind_single(erfcx_slope_p, x, order=1), kinds="f", promotes_to_float=True
+    "erfcx",
+    scipy("erfcx"),
+    lambda _z, x: bind_single(erfcx_slope_p, x, order=1),
+    kinds="f",
+    promotes_to_float=True,
+    formula=in_doubles(_erfcx),
 )
 
 
@@ -144,6 +216,31 @@ def erfinv(x: ArrayLike) -> Array:
     return bind1(erfinv_p, x)
 
 
+def _ratio(x: Any, pair: Pair) -> Any:
+    return polynomial(x, pair[0][::-1]) / polynomial(x, pair[1][::-1])
+
+
+def _quantile(q: Any, log_tail: Any) -> Any:
+    """Return the quantile at ``q + 1/2``, whose smaller tail's logarithm is given."""
+    root = xp.sqrt(-xp.where(log_tail < 0.0, log_tail, -1.0))
+    tail = xp.where(
+        root < FAR,
+        _ratio(xp.minimum(root, FAR) - NEAR, NEAR_DOUBLE),
+        _ratio(xp.minimum(xp.maximum(root, FAR), 30.0) - FAR, FAR_DOUBLE),
+    )
+    is_near = xp.abs(q) < CENTRE
+    near = xp.where(is_near, q, 0.0)
+    z = xp.where(is_near, near * _ratio(OFFSET - near * near, CENTRAL_DOUBLE), xp.sign(q) * tail)
+    return xp.where(log_tail == -math.inf, xp.sign(q) * math.inf, z)
+
+
+def _erfinv(x: Any) -> Any:
+    rest = 1.0 - xp.abs(x)
+    z = _quantile(x * 0.5, xp.log(xp.maximum(rest * 0.5, 0.0))) / ROOT2
+    z = xp.where(xp.abs(x) < TINY, x * (ROOTPI / 2), z)
+    return xp.where(x == 0.0, 0.0, xp.where(rest < 0.0, math.nan, z))  # SciPy's zero has no sign
+
+
 erfinv_p: Primitive = unary(
     "erfinv",
     scipy("erfinv"),
@@ -151,6 +248,7 @@ erfinv_p: Primitive = unary(
     kinds="f",
     promotes_to_float=True,
     domain=(-0.9, 0.9),
+    formula=in_doubles(_erfinv),
 )
 
 
@@ -167,6 +265,12 @@ def erfcinv(x: ArrayLike) -> Array:
     return bind1(erfcinv_p, x)
 
 
+def _erfcinv(y: Any) -> Any:
+    half = y * 0.5
+    z = _quantile(0.5 - half, xp.log(xp.maximum(xp.minimum(half, 1.0 - half), 0.0))) / ROOT2
+    return xp.where((y < 0.0) | (y > 2.0), math.nan, xp.where(y == 1.0, -0.0, z))
+
+
 erfcinv_p: Primitive = unary(
     "erfcinv",
     scipy("erfcinv"),
@@ -174,6 +278,7 @@ erfcinv_p: Primitive = unary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.1, 1.9),
+    formula=in_doubles(_erfcinv),
 )
 
 
@@ -227,8 +332,18 @@ def density(x: Array) -> Array:
     return exp(-0.5 * u * u) * (1 / (ROOT2 * ROOTPI))
 
 
+def _ndtr(x: Any) -> Any:
+    return _far_erfc(x / -ROOT2) * 0.5
+
+
 ndtr_p: Primitive = unary(
-    "ndtr", scipy("ndtr"), lambda _z, x: density(x), kinds="f", promotes_to_float=True, finite_partials=True
+    "ndtr",
+    scipy("ndtr"),
+    lambda _z, x: density(x),
+    kinds="f",
+    promotes_to_float=True,
+    finite_partials=True,
+    formula=in_doubles(_ndtr),
 )
 
 
@@ -247,6 +362,11 @@ def ndtri(p: ArrayLike) -> Array:
     return bind1(ndtri_p, p)
 
 
+def _ndtri(p: Any) -> Any:
+    z = _quantile(p - 0.5, xp.log(xp.maximum(xp.minimum(p, 1.0 - p), 0.0)))
+    return xp.where((p < 0.0) | (p > 1.0), math.nan, z)
+
+
 ndtri_p: Primitive = unary(
     "ndtri",
     scipy("ndtri"),
@@ -254,6 +374,7 @@ ndtri_p: Primitive = unary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.1, 0.9),
+    formula=in_doubles(_ndtri),
 )
 
 
@@ -276,7 +397,15 @@ def _log_ndtr_slope(_z: Array, x: Array) -> Array:
     return where(x < 0, ROOT2 / ROOTPI / erfcx(left * (-1 / ROOT2)), density(right) / ndtr(right))
 
 
-log_ndtr_p: Primitive = unary("log_ndtr", scipy("log_ndtr"), _log_ndtr_slope, kinds="f", promotes_to_float=True)
+def _log_ndtr(x: Any) -> Any:
+    low = xp.where(x < -1.0, x, -1.0)
+    below = xp.log(_scaled_tail(low / -ROOT2)) - LOG2 - low * low * 0.5
+    return xp.where(x < -1.0, below, xp.log1p(_far_erfc(x / ROOT2) * -0.5))
+
+
+log_ndtr_p: Primitive = unary(
+    "log_ndtr", scipy("log_ndtr"), _log_ndtr_slope, kinds="f", promotes_to_float=True, formula=in_doubles(_log_ndtr)
+)
 
 
 @register_function
@@ -292,6 +421,21 @@ def ndtri_exp(y: ArrayLike) -> Array:
     return bind1(ndtri_exp_p, y)
 
 
+def _ndtri_exp(y: Any) -> Any:
+    """Return the quantile at exp(y): far out by ``x² = -2y - log(2π) - 2 log x + 2 log(1 - 1/x² + 3/x⁴ - …)``."""
+    is_far, is_huge = y < -600.0, y < -1e100
+    near = xp.where(is_far, -1.0, y)
+    z = _quantile(xp.exp(near) - 0.5, xp.where(near < -LOG2, near, xp.log(-xp.expm1(xp.minimum(near, 0.0)))))
+    twice = xp.where(is_far & ~is_huge, y, -600.0) * -2.0
+    x = xp.sqrt(twice)
+    for _ in range(5):
+        inverse = 1.0 / (x * x)
+        rest = xp.log1p(-inverse * polynomial(inverse, (1.0, -3.0, 15.0, -105.0, 945.0)))
+        x = xp.sqrt(twice - LOG2PI - 2.0 * xp.log(x) + 2.0 * rest)
+    x = xp.where(is_huge, xp.sqrt(xp.maximum(-y, 0.0)) * ROOT2, x)
+    return xp.where(is_far, -x, xp.where(y > 0.0, math.nan, z))
+
+
 ndtri_exp_p: Primitive = unary(
     "ndtri_exp",
     scipy("ndtri_exp"),
@@ -299,6 +443,7 @@ ndtri_exp_p: Primitive = unary(
     kinds="f",
     promotes_to_float=True,
     domain=(-4.0, -0.2),
+    formula=in_doubles(_ndtri_exp),
 )
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.primitive import Primitive
+from afx.core.primitive import Params, Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2, bind_single
 from afx.errors import ArgumentError
-from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
-from afx.ops._kinds.special import check_order, parametric, scipy
+from afx.ops._basic import xp
+from afx.ops._kinds.elementwise import TINY, binary, nondifferentiable, unary
+from afx.ops._kinds.special import check_order, in_doubles, parametric, polynomial, scipy
 from afx.ops.creation.creation import as_array
 from afx.ops.elementwise.arithmetic import add, subtract
 from afx.ops.elementwise.comparison import where
@@ -117,8 +119,92 @@ def gammaln(x: ArrayLike) -> Array:
     return bind1(gammaln_p, x)
 
 
+RECURRED = 10  # from here on Stirling's series, reached by recurrence, has all digits
+MANY_DERIVATIVES = 20  # of digamma, up to which the formula has them
+
+
+# (ζ(k) - 1) (-1)ᵏ / k from k = 2 on: of lgamma(2 + d) - (1 - γ) d, in d (Abramowitz & Stegun 1964, 6.1.33)
+LGAMMA_TWO = (
+    0.3224670334241132, -0.0673523010531981, 0.020580808427784546, -0.007385551028673986, 0.0028905103307415234,
+    -0.001192753911703261, 0.0005096695247430425, -0.00022315475845357939, 9.945751278180853e-05,
+    -4.492623673813314e-05, 2.050721277567069e-05, -9.439488275268397e-06, 4.374866789907488e-06,
+    -2.039215753801366e-06, 9.55141213040742e-07, -4.492469198764566e-07, 2.1207184805554665e-07,
+    -1.0043224823968099e-07, 4.7698101693639804e-08, -2.2711094608943164e-08, 1.0838659214896955e-08,
+    -5.183475041970047e-09, 2.4836745438024785e-09, -1.1921401405860912e-09, 5.731367241678862e-10,
+    -2.7595228851242334e-10, 1.330476437424449e-10, -6.4229645638381e-11, 3.1044247747322276e-11,
+    -1.5021384080754142e-11,
+)  # fmt: skip
+
+
+EULER = 0.5772156649015329
+
+
+def _climb(y: Any, step: Callable[[Any, Any], Any], start: float) -> tuple[Any, Any]:
+    """Return a number moved above 10 by ones, and what the steps there come to."""
+    total: Any = start
+    for _ in range(RECURRED):
+        is_small = y < RECURRED
+        total = step(total, xp.where(is_small, y, 1.0 if start else math.inf))
+        y = xp.where(is_small, y + 1.0, y)
+    return y, total
+
+
+def _descend(y: Any) -> tuple[Any, Any]:
+    """Return a number from 1/2 to 10 moved by ones to 2 and at most a half more or less, less 2, and the factors passed."""
+    product: Any = 1.0
+    for _ in range(RECURRED - 2):
+        is_large = y > 2.5
+        y = xp.where(is_large, y - 1.0, y)
+        product = product * xp.where(is_large, y, 1.0)
+    return y - 2.0, product
+
+
+def _stirling(y: Any) -> Any:
+    """Return what Stirling's series adds to ``(y - 1/2) log y - y + log(2π)/2``."""
+    inverse = 1.0 / y
+    return inverse * polynomial(inverse * inverse, STIRLING_SERIES)
+
+
+def _log_gamma_two(d: Any) -> Any:
+    """Return ``lgamma(2 + d)`` of d of a size up to a half."""
+    return d * ((1.0 - EULER) + d * polynomial(d, LGAMMA_TWO))
+
+
+def _log_gamma(y: Any) -> Any:
+    """Return ``lgamma(y)`` for y from 1/2 on: by Taylor's series around 2, or Stirling's."""
+    is_large = y > RECURRED
+    far = xp.where(is_large, y, RECURRED)
+    by_stirling = (far - 0.5) * xp.log(far) - far + HALF_LOG_2PI + _stirling(far)
+    is_low = y < 1.5
+    d, product = _descend(xp.where(is_large | is_low, 2.0, y))
+    d = xp.where(is_low, y - 1.0, d)
+    near = _log_gamma_two(d) + xp.where(is_low, -xp.log1p(d), xp.log(product))
+    return xp.where(is_large, by_stirling, near)
+
+
+def _sine(x: Any) -> Any:
+    """Return ``sin(pi x)``, exactly 0 of integers."""
+    nearest = xp.rint(x)
+    sine = xp.sin((x - nearest) * math.pi)
+    return xp.where(xp.fmod(nearest, 2.0) == 0.0, sine, -sine)
+
+
+def _gammaln(x: Any) -> Any:
+    is_low = x < 0.5
+    logarithm = _log_gamma(xp.where(is_low, 1.0 - x, x))
+    sine = xp.abs(_sine(x))
+    low = xp.where(sine == 0.0, math.inf, math.log(math.pi) - xp.log(sine) - logarithm)
+    return xp.where(xp.abs(x) == math.inf, x, xp.where(is_low, low, logarithm))
+
+
 gammaln_p: Primitive = unary(
-    "gammaln", scipy("gammaln"), lambda _z, x: digamma(x), kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
+    "gammaln",
+    scipy("gammaln"),
+    lambda _z, x: digamma(x),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.2, 4.0),
+    formula=in_doubles(_gammaln),
 )
 
 
@@ -135,8 +221,32 @@ def gamma(x: ArrayLike) -> Array:
     return bind1(gamma_p, x)
 
 
+def _gamma(x: Any) -> Any:
+    """Return the gamma function: by products below 10, beyond by Stirling's series, powers of half the exponent at a time."""
+    is_low = x < 0.5
+    y = xp.where(is_low, 1.0 - x, x)
+    is_large = y > RECURRED
+    far = xp.where(is_large, xp.minimum(y, 200.0), RECURRED)
+    half = xp.power(far, far * 0.5 - 0.25)
+    by_stirling = half * xp.exp(-far) * half * (math.sqrt(2 * math.pi) * xp.exp(_stirling(far)))
+    is_small = y < 1.5
+    d, product = _descend(xp.where(is_large | is_small, 2.0, y))
+    d = xp.where(is_small, y - 1.0, d)
+    near = xp.exp(_log_gamma_two(d)) * product / xp.where(is_small, y, 1.0)
+    z = xp.where(is_large, by_stirling, near)
+    sine = _sine(x)
+    low = xp.where(x == 0.0, 1.0 / x, xp.where(sine == 0.0, math.nan, math.pi / (sine * z)))
+    return xp.where(is_low, low, xp.where(x == math.inf, x, z))
+
+
 gamma_p: Primitive = unary(
-    "gamma", scipy("gamma"), lambda z, x: z * digamma(x), kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
+    "gamma",
+    scipy("gamma"),
+    lambda z, x: z * digamma(x),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.2, 4.0),
+    formula=in_doubles(_gamma),
 )
 
 
@@ -161,7 +271,15 @@ def rgamma_slope(z: Array, x: Array) -> Array:
     return where(left, reflected, -z * digamma(where(left, 1, x)))
 
 
-rgamma_p: Primitive = unary("rgamma", scipy("rgamma"), rgamma_slope, kinds="f", promotes_to_float=True)
+def _rgamma(x: Any) -> Any:
+    is_pole = (x <= 0.0) & (xp.floor(x) == x)
+    near = xp.where(xp.abs(x) < TINY, x, 1.0 / _gamma(xp.where(is_pole, 1.0, x)))  # whose gamma function may overflow
+    return xp.where(is_pole & (x != 0.0), 0.0, near)
+
+
+rgamma_p: Primitive = unary(
+    "rgamma", scipy("rgamma"), rgamma_slope, kinds="f", promotes_to_float=True, formula=in_doubles(_rgamma)
+)
 
 
 @register_function
@@ -177,7 +295,16 @@ def gammasgn(x: ArrayLike) -> Array:
     return bind1(gammasgn_p, x)
 
 
-gammasgn_p: Primitive = nondifferentiable("gammasgn", scipy("gammasgn"), kinds="f", promotes_to_float=True)
+def _gammasgn(x: Any) -> Any:
+    sign = xp.sign(_sine(x))
+    below = xp.where(sign == 0.0, math.nan, sign)
+    at_least = xp.where(xp.isnan(x), x, xp.where(xp.signbit(x), -1.0, 1.0))
+    return xp.where(xp.signbit(x) & (x != 0.0), below, at_least)
+
+
+gammasgn_p: Primitive = nondifferentiable(
+    "gammasgn", scipy("gammasgn"), kinds="f", promotes_to_float=True, formula=_gammasgn
+)
 
 
 @register_function
@@ -193,6 +320,48 @@ def digamma(x: ArrayLike) -> Array:
     return bind1(digamma_p, x)
 
 
+DIGAMMA_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+
+
+# digamma from 1 to 2: the root there, in three parts, and digamma(x) / (x - root) less a constant, in x - 1 (Boost 1.88,
+# boost/math/special_functions/digamma.hpp); 2 ulp
+ROOT_PARTS = (1569415565 / 2**30, 381566830 / 2**60, 0.9016312093258695918615325266959189453125e-19)
+
+
+SLOPE_PARTS = 0.99558162689208984
+
+
+NEAR_ROOT = (
+    (
+        0.25479851061131551, -0.32555031186804491, -0.65031853770896507, -0.28919126444774784, -0.045251321448739056,
+        -0.0020713321167745952,
+    ),
+    (
+        1.0, 2.0767117023730469, 1.4606242909763515, 0.43593529692665969, 0.054151797245674225, 0.0021284987017821144,
+        -0.55789841321675513e-6,
+    ),
+)  # fmt: skip
+
+
+def _digamma_one(x: Any) -> Any:
+    """Return digamma of numbers from 1 to 2, whose root lies among them."""
+    gap = x - ROOT_PARTS[0] - ROOT_PARTS[1] - ROOT_PARTS[2]
+    return gap * SLOPE_PARTS + gap * polynomial(x - 1.0, NEAR_ROOT[0]) / polynomial(x - 1.0, NEAR_ROOT[1])
+
+
+def _digamma(x: Any) -> Any:
+    is_low = x < 0.5
+    y, total = _climb(xp.where(is_low, 1.0 - x, x), lambda total, x: total + 1.0 / x, 0.0)
+    inverse = 1.0 / y
+    square = inverse * inverse
+    psi = xp.log(y) - inverse * 0.5 - square * polynomial(square, DIGAMMA_SERIES) - total
+    angle = (x - xp.rint(x)) * math.pi
+    turn = xp.where(angle == 0.0, math.nan, math.pi * xp.cos(angle) / xp.sin(angle))
+    is_near = (x >= 1.0) & (x <= 2.0)
+    psi = xp.where(is_near, _digamma_one(xp.where(is_near, x, 1.0)), psi)
+    return xp.where(x == 0.0, -1.0 / x, xp.where(is_low, psi - turn, psi))
+
+
 digamma_p: Primitive = unary(
     "digamma",
     scipy("digamma"),
@@ -200,6 +369,7 @@ digamma_p: Primitive = unary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.2, 4.0),
+    formula=in_doubles(_digamma),
 )
 
 psi = digamma
@@ -234,12 +404,53 @@ def _next(_z: Array, x: Array, *, n: int) -> Array:
     return bind_single(polygamma_p, x, n=n + 1)
 
 
+# B(2 j) / (2 j)!, of the Euler-Maclaurin sum
+BERNOULLI = (
+    0.08333333333333333, -0.001388888888888889, 3.306878306878307e-05, -8.267195767195768e-07, 2.08767569878681e-08,
+    -5.284190138687493e-10, 1.3382536530684679e-11, -3.3896802963225827e-13, 8.586062056277845e-15, -2.174868698558062e-16,
+)  # fmt: skip
+
+
+def _hurwitz(s: int, x: Any) -> Any:
+    """Return the sum of ``(x + k)^-s`` over k from 0 on, of positive x (Johansson 2015, Euler-Maclaurin)."""
+    total: Any = 0.0
+    for k in range(RECURRED):
+        total = total + (x + float(k)) ** -s
+    y = x + float(RECURRED)
+    inverse = 1.0 / y
+    square, factor, tail = inverse * inverse, s * inverse, inverse * 0.0
+    for j, b in enumerate(BERNOULLI):
+        tail = tail + b * factor
+        factor = factor * square * ((s + 2 * j + 1) * (s + 2 * j + 2))
+    return total + y ** (1 - s) / (s - 1.0) + y**-s * (0.5 + tail)
+
+
+def _polygamma(x: Any, *, n: int = 1) -> Any:
+    """Return the n-th derivative of digamma: below 0 by that of ``psi(x) = psi(1 - x) - π cot πx``."""
+    x = x.astype(np.float64)
+    is_low = x < 0.0
+    z = _hurwitz(n + 1, xp.where(is_low, 1.0 - x, x)) * ((-1.0) ** (n + 1) * math.factorial(n))
+    angle = (x - xp.rint(x)) * math.pi
+    cotangent, terms = xp.cos(angle) / xp.sin(angle), np.polynomial.Polynomial((0.0, 1.0))
+    for _ in range(n):
+        terms = terms.deriv() * np.polynomial.Polynomial((-math.pi, 0.0, -math.pi))
+    low = (-1.0) ** n * z - math.pi * polynomial(cotangent, terms.coef.tolist())
+    pole = (-1.0) ** (n + 1) * math.inf
+    return xp.where((x == -math.inf) | (x <= 0.0) & (angle == 0.0), pole, xp.where(is_low, low, z))
+
+
+def _is_low(_avals: Any, params: Params) -> bool:
+    return 1 <= int(params.get("n", 1)) <= MANY_DERIVATIVES
+
+
 polygamma_p: Primitive = parametric(
     "polygamma",
     double(_run),
     (_next,),
     {"n": 1},
     domain=(0.2, 4.0),
+    formula=_polygamma,
+    takes_formula=_is_low,
 )
 
 

@@ -18,9 +18,9 @@ from afx.ops._kinds.elementwise import binary, unary
 from afx.ops._kinds.special import check_order, parametric, scipy
 from afx.ops.creation.creation import as_array, asarray, zeros_like
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import exp, log, log1p
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.complex import imag, real
+from afx.ops.elementwise.exponentials import exp, log, log1p
 from afx.ops.elementwise.floating_point import floor
 from afx.ops.elementwise.trigonometry import cos, sin
 from afx.ops.manipulation.join import stack

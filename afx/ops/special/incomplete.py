@@ -14,8 +14,8 @@ from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
 from afx.ops._kinds.elementwise import binary, elementwise
 from afx.ops._kinds.special import parametric, scipy
-from afx.ops.elementwise.arithmetic import log, log1p
 from afx.ops.elementwise.comparison import where
+from afx.ops.elementwise.exponentials import log, log1p
 from afx.ops.special._incomplete import TINY, bell, beta_by_parameters, beta_front, gamma_by_parameter, gamma_front
 from afx.ops.special._quadrature import double, record_double
 from afx.ops.special.gamma import digamma, digamma_gap, polygamma

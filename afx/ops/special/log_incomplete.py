@@ -14,8 +14,8 @@ from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
 from afx.ops._kinds.elementwise import binary
 from afx.ops._kinds.special import parametric, scipy
-from afx.ops.elementwise.arithmetic import exp, log, log1p
 from afx.ops.elementwise.comparison import minimum, where
+from afx.ops.elementwise.exponentials import exp, log, log1p
 from afx.ops.special._incomplete import TINY, beta_front, beta_tail, gamma_front, gamma_tail, log_of_share
 from afx.ops.special._quadrature import double, record_double
 from afx.ops.special.gamma import digamma, digamma_gap

@@ -26,8 +26,9 @@ from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray, full
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import log1p, sqrt
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
+from afx.ops.elementwise.exponentials import log1p
 from afx.ops.elementwise.trigonometry import arctan
 from afx.ops.linalg.factorizations import qr
 from afx.ops.linalg.norms import lstsq

@@ -141,3 +141,14 @@ def test_wrong_arguments_are_named() -> None:
         export.to_onnx(lambda x: x * 2, draw(3), dynamic_axes={"x": {1: "n"}})
     with pytest.raises(ArgumentError, match="numbers"):
         export.to_onnx(lambda w: w * 2, afx.eval_shape(lambda: afx.zeros(3)), params=0)
+
+
+# -- operations that ONNX lacks: formulas, with loops of their own --
+def test_draws_and_exponentials_of_matrices_are_loops() -> None:
+    """Each number is eager's: rejection is a loop, as are squarings of a matrix."""
+    key = np.asarray(afx.random.key(3))
+    check(lambda k, a: afx.random.gamma(k, a, (5,)), key, np.float64(0.7))
+    check(lambda k, mean: afx.random.wald(k, mean, (5,)), key, np.float64(1.5))
+    check(lambda k, rate: afx.random.poisson(k, rate, (5,)), key, np.float64(30.0))
+    check(lambda k, p: afx.random.binomial(k, 50.0, p, (5,)), key, np.float64(0.4))
+    check(afx.linalg.expm, draw(3, 3), scale=10.0)

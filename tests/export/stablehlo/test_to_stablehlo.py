@@ -196,3 +196,14 @@ def test_a_loop_without_steps_is_its_carry(reverse: bool) -> None:
     assert_close(found, afx.pytree.leaves(fn(afx.asarray(start), afx.asarray(rows))))
     assert found[2].shape == (0,)
     np.testing.assert_array_equal(found[-1], 2 * start)
+
+
+def test_draws_and_exponentials_of_matrices_are_loops() -> None:
+    """What StableHLO lacks leaves by its formula: each number is eager's."""
+    key = np.asarray(afx.random.key(3))
+
+    def fn(k: Any, a: Any, x: Any) -> Any:
+        return afx.random.gamma(k, a, (5,)), afx.random.poisson(k, 40.0 * a, (5,)), afx.linalg.expm(x)
+
+    args = key, np.float64(0.7), np.linspace(-1.0, 1.0, 9).reshape(3, 3)
+    assert_close(xla()(export.to_stablehlo(fn, *args), args), list(fn(*args)))

@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 
-from afx.compiler.graph.formulas import BINARY, UNARY
 from afx.compiler.graph.rewrite_rules import simplify
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.functions.portable import EXACT, LIBM, compute
@@ -26,6 +25,7 @@ from afx.compiler.native_backend.standalone.sort_loops import define_sort
 from afx.compiler.target import Target
 from afx.core.aval import Aval
 from afx.core.graph import Atom, Equation, Graph, Var
+from afx.core.primitive import formula_named
 from afx.core.scalar_ops import ALL, scalar_op
 from afx.core.tracing.traces import GraphTrace
 
@@ -80,8 +80,7 @@ def _formula(ufunc: str, dtypes: Sequence[str]) -> Formula | None:
         return partial(_by_table, name, dtype, element_type(dtypes[-1]))
     if dtype in FLOATS:
         by_libm = partial(_by_libm, LIBM[name]) if name in LIBM else None
-        by_formula = partial(_by_formula, name) if name in UNARY or name in BINARY else None
-        return OF_FLOATS.get(name) or by_libm or by_formula
+        return OF_FLOATS.get(name) or by_libm or (partial(_by_formula, name) if formula_named(name) else None)
     of_integers = OF_INTEGERS.get(name) if dtype[0] in "iu" else None
     return None if of_integers is None else partial(of_integers, dtype[0] == "i")
 
@@ -102,7 +101,8 @@ def _by_libm(name: str, *xs: Lanes) -> Lanes:
 # -- by formulas, in doubles --
 @functools.cache
 def _graph_of(name: str, count: int) -> Graph:
-    function = (UNARY if count == 1 else BINARY)[name]
+    function = formula_named(name)
+    assert function is not None
     trace, number = GraphTrace("formula"), Aval((), np.dtype(np.float64))
     graph = trace.finish((function(*[trace.input(number) for _ in range(count)]),))
     return simplify(graph, Target(fold_max_elements=0), expanding=True)

@@ -1,0 +1,141 @@
+"""Legalization: an equation that a target or a language has stays; for others stands the formula of their operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.compiler.graph.builder import GraphBuilder
+from afx.compiler.graph.strengthen import strengthen
+from afx.compiler.target import Target, current
+from afx.core.aval import Aval
+from afx.core.dtypes import DType, promote, real_dtype
+from afx.core.graph import Atom, Equation, Graph, Var, number_variables
+from afx.core.primitive import primitive_for_role
+from afx.core.tracing.tracer import bind
+from afx.core.tracing.traces import GraphTrace
+
+# roles of what moves numbers of any dtype
+MOVES = frozenset(
+    {"broadcast", "concat", "embed", "gather", "permute", "reshape", "select", "set_part", "slice", "stack"}
+)
+
+
+def space_of(eq: Equation) -> np.dtype[Any]:
+    """Return the dtype in which an elementwise operation computes."""
+    dtypes = tuple([x.aval.dtype for x in eq.inputs])
+    return promote(dtypes, (False,) * len(dtypes), eq.primitive.promotes_to_float)
+
+
+def formula_of(eq: Equation) -> Callable[..., Any] | None:
+    """Return the formula of an equation's operation for operands and parameters such as its own; None where it has none."""
+    p, rules = eq.primitive, eq.primitive.lowering
+    if rules.formula is None or (p.is_elementwise and space_of(eq).kind not in rules.formula_kinds):
+        return None
+    takes = rules.takes_formula
+    return rules.formula if takes is None or takes([a.aval for a in eq.inputs], eq.keywords) else None
+
+
+def is_standalone(eq: Equation) -> bool:
+    """Tell whether machine code without NumPy has an equation as it stands: an instruction, or a loop of its own."""
+    p, chars = eq.primitive, _chars(eq)
+    if not p.is_elementwise and formula_of(eq) is not None:
+        return False
+    if p.algebra.canonical == "cast":
+        return eq.inputs[0].aval.dtype.kind != "c" or len(chars) == 1
+    if p.algebra.canonical in MOVES:
+        return True
+    if "e" in chars:
+        takes = any(a.aval.dtype.char == "e" for a in eq.inputs)
+        is_view = p.lowering.may_alias and not p.is_elementwise
+        return not takes or bool(p.multiple_results or is_view or p.lowering.control or "dtype" in eq.keywords)
+    if chars & {"F", "D"}:
+        return p.lowering.parts is None
+    has_loop = p.lowering.ufunc is not None or bool(p.lowering.scipy_ufunc)
+    return not p.is_elementwise or formula_of(eq) is None or (space_of(eq).kind == "f" and has_loop)
+
+
+def _chars(eq: Equation) -> set[str]:
+    return {a.aval.dtype.char for a in (*eq.inputs, *eq.outputs)}
+
+
+def legalize(graph: Graph, has: Callable[[Equation], bool], target: Target | None = None) -> Graph:
+    """Return a graph in which formulas, legalized themselves, stand for the equations that are lacking.
+
+    Equations without a formula stay: who writes them refuses them by name.
+
+    Args:
+        graph: a graph, as it is where nothing is lacking.
+        has: tells of an equation whether the target or language has it.
+        target: what the graph is simplified for.
+    """
+    in_parts = has is is_standalone
+    replaced = [not has(eq) and (in_parts or formula_of(eq) is not None) for eq in graph.equations]
+    if not any(replaced):
+        return graph
+    builder = GraphBuilder({}, target or current.target, expanding=False)
+    inputs = [builder.var(v.aval) for v in graph.inputs]
+    atoms: dict[int, Atom] = {v.index: new for v, new in zip(graph.inputs, inputs, strict=True)}
+    atoms |= {v.index: builder.constant(constant, v.aval) for v, constant in graph.constants}
+    for eq, is_replaced in zip(graph.equations, replaced, strict=True):
+        operands = tuple([atoms[a.index] if isinstance(a, Var) else a for a in eq.inputs])
+        results: Sequence[Atom]
+        if is_replaced:
+            results = builder.inline_graph(legalize(_graph_of(eq, in_parts=in_parts), has, target), operands)
+        else:
+            results = builder.equation(eq, operands)
+        atoms |= {v.index: new for v, new in zip(eq.outputs, results, strict=True)}
+    outputs = [atoms[a.index] if isinstance(a, Var) else a for a in graph.outputs]
+    number_variables(inputs, builder.constants, builder.equations)
+    return Graph(tuple(inputs), tuple(builder.constants), tuple(builder.equations), tuple(outputs))
+
+
+def _graph_of(eq: Equation, *, in_parts: bool) -> Graph:
+    """Return the graph of an equation's formula, which stands at its line."""
+    trace, out = GraphTrace("formula"), eq.outputs[0].aval
+    inputs = [trace.input(Aval(a.aval.shape, a.aval.dtype)) for a in eq.inputs]
+    result = (_write_standalone if in_parts else _write_formula)(eq, inputs)
+    result = result if result.dtype == out.dtype else result.astype(out.dtype)
+    graph = strengthen(trace.finish((result if result.shape == out.shape else np.broadcast_to(result, out.shape),)))
+    placed = [attrs.evolve(e, source=eq.source, ignored_fp_errors=eq.ignored_fp_errors) for e in graph.equations]
+    return attrs.evolve(graph, equations=tuple(placed))
+
+
+def _write_formula(eq: Equation, xs: Sequence[Any]) -> Any:
+    formula, dtype = formula_of(eq), space_of(eq) if eq.primitive.is_elementwise else None
+    assert formula is not None
+    return formula(*[x if dtype in (None, x.dtype) else x.astype(dtype) for x in xs], **eq.keywords)
+
+
+def _write_standalone(eq: Equation, xs: Sequence[Any]) -> Any:
+    """Return what stands for an equation of these operands: of halves in singles, of complex numbers in their parts."""
+    p, chars = eq.primitive, _chars(eq)
+    is_cast = p.algebra.canonical == "cast"
+    if not p.is_elementwise and formula_of(eq) is not None:
+        return _write_formula(eq, xs)
+    if "e" in chars and not (is_cast and xs[0].dtype.kind == "c"):
+        return bind(p, *[x.astype(np.float32) if x.dtype.char == "e" else x for x in xs], **eq.keywords)
+    if not chars & {"F", "D"}:
+        return _write_formula(eq, xs)
+    if is_cast:
+        result = _cast(_parts_of(xs[0], real_dtype(xs[0].dtype)), eq.outputs[0].aval.dtype)
+    else:
+        rule, all_alike = p.lowering.parts, p.is_elementwise or p.kind == "bilinear"
+        assert rule is not None
+        dtype = real_dtype(space_of(eq)) if all_alike else None
+        pairs = [_parts_of(x, dtype or real_dtype(x.dtype)) if all_alike or x.dtype.kind == "c" else x for x in xs]
+        result = rule(*pairs, **eq.keywords)
+    return bind(primitive_for_role("join_parts"), *result) if isinstance(result, tuple) else result
+
+
+def _parts_of(x: Any, dtype: DType) -> tuple[Any, Any]:
+    return x.real.astype(dtype), x.imag.astype(dtype)
+
+
+def _cast(x: tuple[Any, Any], dtype: DType) -> Any:
+    if dtype.kind == "b":
+        return (x[0] != 0.0) | (x[1] != 0.0)
+    return tuple([part.astype(real_dtype(dtype)) for part in x]) if dtype.kind == "c" else x[0]
