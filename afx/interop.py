@@ -1,4 +1,4 @@
-"""Interoperation: libraries that follow the array API, told what they cannot ask of an array.
+"""Interoperation: libraries told about afx by a call: those of the array API what they cannot ask, notebooks what to show.
 
 array_api_compat takes every array that it does not know for one that may be written, and array-api-extra's
 ``at(x)[i].set(v)`` then writes in place. `array_api` tells both, and the copies of both inside of SciPy and scikit-learn, that
@@ -11,16 +11,20 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from afx.core.array.array import Array
+from afx.core.html import MOST_CHILDREN, tree_html
 from afx.core.tracing.tracer import Tracer
-from afx.errors import ArgumentError, MissingExtraError
+from afx.errors import ArgumentError, MissingExtraError, TreeError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
+from afx.pytree.nodes import Node
+from afx.pytree.treedef import flatten
 
-__all__ = ["ArrayApi", "array_api"]
+__all__ = ["ArrayApi", "array_api", "notebook"]
 
 CARRIED = ("array_api_compat", "array_api_extra")
 # Libraries by the packages in them that may hold array_api_compat and array_api_extra, or have their names.
@@ -153,3 +157,48 @@ def _updating(op: Callable[..., Any]) -> Any:
         return astype(update.set(x[index] ** value) if name == "power" else getattr(update, name)(value), x.dtype)
 
     return updated
+
+
+def notebook(show: bool = True) -> None:
+    """Let IPython, as in Jupyter, show all trees as lines that open, with shapes, dtypes and counts.
+
+    Without it afx's own layers, states, results and functions are shown so; with it frozen classes of one's own too, and
+    tuples, lists and dicts that hold Arrays. What has a picture of its own keeps it.
+
+    Args:
+        show: False takes it back.
+
+    Raises:
+        ArgumentError: it is not called in IPython.
+    """
+    ipython: Any = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is None:
+        raise ArgumentError("interop.notebook: there is no notebook: got plain Python; call it in IPython or Jupyter")
+    formatter = shell.display_formatter.formatters["text/html"]
+    if show:
+        formatter.for_type(object, picture)
+    else:
+        formatter.pop(object, None)
+
+
+def picture(x: Any) -> str | None:
+    """Return the HTML that a value has of its own, that of a tree, or None of everything else."""
+    own = importlib.import_module("IPython.utils.dir2").get_real_method(x, "_repr_html_")
+    if own is not None:
+        return own()
+    return tree_html(x) if is_shown(x) else None
+
+
+def is_shown(x: Any) -> bool:
+    """Tell whether a value is a tree with leaves, and of plain containers whether one is an Array."""
+    is_plain = type(x) in (tuple, list, dict)
+    if isinstance(x, type) or (is_plain and len(x) > MOST_CHILDREN):
+        return False
+    try:
+        leaves, treedef = flatten(x)
+    except TreeError:
+        return False
+    if is_plain:
+        return any(isinstance(leaf, Array) for leaf in leaves)
+    return isinstance(treedef.tokens[0], Node) and bool(leaves)

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from afx.core.aval import Aval, aval_of
+from afx.core.html import fold
 from afx.core.primitive import Primitive, infer, precise
 from afx.errors import GraphError
 
@@ -404,17 +405,13 @@ def _draw_arrows(layout: DrawingLayout) -> list[str]:
 def to_html(graph: Graph) -> str:
     """Return a picture of a graph with its text and its inner graphs folded below; of a large one no picture."""
     picture, text = to_svg(graph), f"<pre>{escape(str(graph))}</pre>"
-    parts = [text] if picture is None else [f'<div style="overflow-x:auto">{picture}</div>', _fold(graph.label, text)]
+    parts = [text] if picture is None else [f'<div style="overflow-x:auto">{picture}</div>', fold(graph.label, text)]
     for eq in graph.equations:
         for name, value in eq.params:
             inner = _inner_graph(value)
             if inner is not None:
-                parts.append(_fold(f"{eq.primitive.name}: {name}", to_html(inner)))
+                parts.append(fold(f"{eq.primitive.name}: {name}", to_html(inner)))
     return "".join(parts)
-
-
-def _fold(summary: str, content: str) -> str:
-    return f"<details><summary>{escape(summary)}</summary>{content}</details>"
 
 
 # --- Graphs: programs as frozen data, a flat list of equations in single-assignment form

@@ -11,6 +11,7 @@ import numpy as np
 from afx import pytree
 from afx.control.solving import Report
 from afx.core.array.array import Array, ArrayLike
+from afx.core.html import Shown
 from afx.core.tracing.tracer import Tracer, is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
@@ -249,7 +250,7 @@ class Trail:
 
 
 @attrs.frozen
-class OdeSolution(Generic[T]):
+class OdeSolution(Shown, Generic[T]):
     """A solution as a function of time, differentiable by it and by what the integration depends on.
 
     Attributes:
@@ -321,7 +322,7 @@ def _append_row(rows: Array) -> Array:
 
 
 @attrs.frozen
-class OdeEvents(Generic[T]):
+class OdeEvents(Shown, Generic[T]):
     """When the values of an event function changed their signs; under `jit` rows are as long as there can be events.
 
     Attributes:
@@ -336,7 +337,7 @@ class OdeEvents(Generic[T]):
 
 
 @attrs.frozen
-class OdeResult(Report, Generic[T]):
+class OdeResult(Report, Shown, Generic[T]):
     """What `odeint` found; ``iterations`` counts the accepted steps.
 
     Attributes:
@@ -361,7 +362,7 @@ class OdeResult(Report, Generic[T]):
 
 
 @attrs.frozen
-class QuadResult(Report, Generic[T]):
+class QuadResult(Report, Shown, Generic[T]):
     """What `quad` found; ``iterations`` counts the intervals that were halved.
 
     Attributes:

@@ -10,6 +10,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import normalize_axis
+from afx.core.html import Shown
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.matrix import choice, promote_pair
@@ -132,7 +133,7 @@ class Interpolant:
 
 
 @attrs.frozen(init=False)
-class PPoly(Interpolant):
+class PPoly(Interpolant, Shown):
     """A polynomial on each interval between points: ``Σ c[m, i] (x - x[i])^(k - m)``. A tree of arrays.
 
     Attributes:

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.html import Shown
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.interpolate.piecewise import check_ascending, column, columns, place
@@ -130,7 +131,7 @@ def _refuse_outside(outside: Array, who: str) -> None:
 
 
 @attrs.frozen(init=False)
-class RegularGridInterpolator:
+class RegularGridInterpolator(Shown):
     """The function through values on a grid, differentiable in values, grid and where it is evaluated. A tree.
 
     Args:
@@ -272,7 +273,7 @@ _LEAST = {
 
 
 @attrs.frozen(init=False)
-class RBFInterpolator:
+class RBFInterpolator(Shown):
     """A sum of radial functions around points and a polynomial, through values there. A tree, differentiable in all of it.
 
     Args:

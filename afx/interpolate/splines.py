@@ -9,6 +9,7 @@ import numpy as np
 
 from afx.core.array.array import Array
 from afx.core.aval import integer, normalize_axis
+from afx.core.html import Shown
 from afx.errors import ArgumentError, ShapeError
 from afx.interpolate.piecewise import Extrapolate, Interpolant, check_ascending, column, columns, place
 from afx.ops._kinds.matrix import promote_pair
@@ -23,7 +24,7 @@ from afx.ops.sorting.sort import searchsorted
 
 
 @attrs.frozen(init=False)
-class BSpline(Interpolant):
+class BSpline(Interpolant, Shown):
     """A sum of B-splines, ``Σ c[j] B(x; t[j], …, t[j + k + 1])``, differentiable in coefficients, knots and x. A tree.
 
     Attributes:

@@ -13,6 +13,7 @@ from afx.control.scan import scan
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, broadcast_shapes, integer
 from afx.core.dtypes import DType, float16, float32, int64
+from afx.core.html import Shown
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.activations import gelu
 from afx.nn.initializers import Initializer, Seed, glorot_uniform, key_of
@@ -38,7 +39,7 @@ from afx.transforms.compile.jit import jit
 
 @layer
 @attrs.frozen
-class KeyValueCache:
+class KeyValueCache(Shown):
     """Keys and values of an attention layer, with room for steps to come; made by `MultiHeadAttention.make_cache`.
 
     A value like any other: decoding returns a new one, and the old one still holds the steps before.

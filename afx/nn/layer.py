@@ -16,6 +16,7 @@ import attrs
 
 from afx import pytree
 from afx.core.array.array import Array
+from afx.core.html import tree_html
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError
 from afx.ops.random.bits import check_key
@@ -32,7 +33,9 @@ LINE = 100  # characters up to which a layer is written on one line
 
 
 def layer(cls: type[T]) -> type[T]:
-    """Give a frozen attrs class the text of `describe`, and an error with the right call where sizes come for arrays.
+    """Give a frozen attrs class the text of `describe`, a tree in notebooks, and checks of its constructor.
+
+    Sizes that come for arrays are an error that shows the right call.
 
     >>> import attrs
     >>> @layer
@@ -42,7 +45,7 @@ def layer(cls: type[T]) -> type[T]:
     >>> Scale(afx.ones(3))
     Scale(3 parameters: factor=float32[3])
     """
-    methods: dict[str, Any] = {"__repr__": describe}
+    methods: dict[str, Any] = {"__repr__": describe, "_repr_html_": tree_html}
     if hasattr(cls, "__attrs_init__"):  # a constructor of its own has checks of its own
         methods["__init__"] = _unwritten(cls, vars(cls)["__init__"])
     else:

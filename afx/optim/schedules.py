@@ -13,6 +13,7 @@ import attrs
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import float64
+from afx.core.html import Shown
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, full
 from afx.ops.elementwise.arithmetic import sqrt
@@ -433,7 +434,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class PlateauState:
+class PlateauState(Shown):
     """The state of `reduce_on_plateau`.
 
     Attributes:

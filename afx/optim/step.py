@@ -15,6 +15,7 @@ from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import DType, bool_, float16, float32, real_dtype
+from afx.core.html import Shown
 from afx.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from afx.ops.creation.creation import asarray, full, zeros
 from afx.ops.elementwise.arithmetic import sqrt
@@ -72,7 +73,7 @@ class Optimizer(Protocol[S]):
 
 
 @attrs.frozen
-class EmptyState:
+class EmptyState(Shown):
     """The state of what has none."""
 
 

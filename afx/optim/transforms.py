@@ -8,6 +8,7 @@ import attrs
 
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
+from afx.core.html import Shown
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, TreeError
 from afx.ops.elementwise.comparison import maximum, where
@@ -329,7 +330,7 @@ def _check_factor(factor: float | Array, who: str) -> None:
 
 
 @attrs.frozen
-class ScheduleState:
+class ScheduleState(Shown):
     """The state of `scale_by_schedule`.
 
     Attributes:
@@ -487,7 +488,7 @@ class AddDecayedWeights(Stateless):
 
 
 @attrs.frozen
-class EmaState(Generic[T]):
+class EmaState(Shown, Generic[T]):
     """The state of `ema`.
 
     Attributes:
@@ -536,7 +537,7 @@ class Ema:
 
 
 @attrs.frozen
-class DescentState(Generic[S]):
+class DescentState(Shown, Generic[S]):
     """The state of an optimizer made of a transformation.
 
     Attributes:

@@ -12,6 +12,7 @@ from afx import pytree
 from afx.control.scan import scan
 from afx.control.solving import flatten_to_vector, run_or_compile
 from afx.core.array.array import Array, ArrayLike
+from afx.core.html import Shown
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros_like
 from afx.ops.creation.ranges import arange
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class Approximation(Generic[T]):
+class Approximation(Shown, Generic[T]):
     """A normal law of unconstrained parameters.
 
     Attributes:
@@ -102,7 +103,7 @@ def laplace(log_density: LogDensity[T], start: T, constraints: Constraints = Non
 
 
 @attrs.frozen
-class AdviState(Generic[T]):
+class AdviState(Shown, Generic[T]):
     """The state of a variational fit.
 
     Attributes:

@@ -16,6 +16,7 @@ from afx.control.cond import cond
 from afx.control.solving import are_plain, compile_for, flatten_to_vector
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array, ArrayLike
+from afx.core.html import Shown
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops.creation.creation import asarray, zeros, zeros_like
 from afx.ops.creation.matrices import eye
@@ -62,7 +63,7 @@ class Schedule:
 
 
 @attrs.frozen
-class Adaptation:
+class Adaptation(Shown):
     """What a chain has learned.
 
     Attributes:
@@ -166,7 +167,7 @@ FIRST_STEP: Final = 1.0
 
 
 @attrs.frozen
-class Chains(Generic[T]):
+class Chains(Shown, Generic[T]):
     """Chains on their way: a tree, from which they go on with the same bits.
 
     Attributes:
@@ -318,7 +319,7 @@ SECONDS: Final = 0.1  # a block may take
 
 
 @attrs.frozen
-class Draws(Generic[T]):
+class Draws(Shown, Generic[T]):
     """Draws of several chains, a tree: `afx.io` saves it, and `extend` goes on from it.
 
     Attributes:

@@ -13,6 +13,7 @@ from afx import pytree
 from afx.control.solving import flatten_to_vector
 from afx.control.while_loop import fori_loop, while_loop
 from afx.core.array.array import Array
+from afx.core.html import Shown
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray, ones, stop_gradient, zeros, zeros_like
 from afx.ops.elementwise.comparison import isnan, minimum, where
@@ -42,7 +43,7 @@ MAX_DOUBLINGS = 50
 
 
 @attrs.frozen
-class State(Generic[T]):
+class State(Shown, Generic[T]):
     """The state of one chain.
 
     Attributes:
@@ -61,7 +62,7 @@ class State(Generic[T]):
 
 
 @attrs.frozen
-class Info:
+class Info(Shown):
     """What is known of one step of a chain.
 
     Attributes:

@@ -14,6 +14,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import DType, float64, get_default_dtype, promote
+from afx.core.html import function_html
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient
@@ -574,6 +575,9 @@ class Family(Generic[P]):
 
     def __repr__(self) -> str:
         return f"<distribution {self.__name__}({', '.join(self._names)})>"
+
+    def _repr_html_(self) -> str:
+        return function_html(repr(self)[1:-1], self._distribution)
 
     def __reduce__(self) -> str:
         return self.__name__

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.html import Shown
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import full
@@ -26,7 +27,7 @@ from afx.stats._distribution import floating
 
 
 @attrs.frozen
-class GaussianKde:
+class GaussianKde(Shown):
     """A kernel density; made by `gaussian_kde`. A tree, so that it goes through `jit` and has derivatives by its points.
 
     Attributes:

@@ -14,6 +14,7 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import float64, int64, is_inexact
+from afx.core.html import Shown
 from afx.errors import ArgumentError, NanError
 from afx.ops.creation.creation import asarray
 from afx.runtime import job
@@ -28,7 +29,7 @@ NO_METRICS: Mapping[str, float] = {}
 
 
 @attrs.frozen
-class Step(Generic[S, V]):
+class Step(Shown, Generic[S, V]):
     """A finished step of a training.
 
     Attributes:

@@ -14,6 +14,7 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array, snapshot, wrap
 from afx.core.aval import Aval, aval_of
+from afx.core.html import code, function_html
 from afx.core.primitive import Value
 from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
@@ -312,6 +313,13 @@ class Transformed(functools.partial[Any]):
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # partial has one from 3.14 on
         return self if instance is None else functools.partial(self, instance)
+
+    def _repr_html_(self) -> str:
+        fn = self.__dict__["__wrapped__"]
+        inner = getattr(fn, "_repr_html_", None)
+        options = self.__dict__["_make"]
+        given = [f"{name}={value!r}" for name, value in options.keywords.items()]
+        return function_html(repr(self)[1:-1], fn, [*map(code, given), *([] if inner is None else [inner()])])
 
     def __repr__(self) -> str:
         return f"<{self.__dict__['_who']} of {name_of(self.__dict__['__wrapped__'])}>"

@@ -9,6 +9,7 @@ import numpy as np
 
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
+from afx.core.html import Shown
 from afx.ops.creation.creation import zeros
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import maximum, where
@@ -45,7 +46,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class RmsState(Generic[T]):
+class RmsState(Shown, Generic[T]):
     """The state of `scale_by_rms`.
 
     Attributes:
@@ -124,7 +125,7 @@ def _scale(rule: ScaleByRms | Rmsprop, grads: T, state: RmsState[T], corrects: b
 
 
 @attrs.frozen
-class RmspropState(Generic[T]):
+class RmspropState(Shown, Generic[T]):
     """The state of RMSProp.
 
     Attributes:
@@ -209,7 +210,7 @@ class Rmsprop:
 
 
 @attrs.frozen
-class RssState(Generic[T]):
+class RssState(Shown, Generic[T]):
     """The state of `scale_by_rss`.
 
     Attributes:
@@ -293,7 +294,7 @@ def adagrad(
 
 
 @attrs.frozen
-class AdadeltaState(Generic[T]):
+class AdadeltaState(Shown, Generic[T]):
     """The state of `scale_by_adadelta`.
 
     Attributes:
@@ -501,7 +502,7 @@ def novograd(
 
 
 @attrs.frozen
-class FactoredState(Generic[T]):
+class FactoredState(Shown, Generic[T]):
     """The state of `scale_by_factored_rms`; of each array either the first two or the last hold something.
 
     Attributes:
@@ -593,7 +594,7 @@ class ScaleByFactoredRms:
 
 
 @attrs.frozen
-class AdafactorState(Generic[T]):
+class AdafactorState(Shown, Generic[T]):
     """The state of Adafactor.
 
     Attributes:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import attrs
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.html import Shown
 from afx.ops.elementwise.arithmetic import abs as absolute
 from afx.ops.elementwise.arithmetic import sign, sqrt
 from afx.ops.elementwise.comparison import maximum, where
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class MomentsState(Generic[T]):
+class MomentsState(Shown, Generic[T]):
     """The state of `scale_by_adam` and its relatives.
 
     Attributes:
@@ -49,7 +50,7 @@ class MomentsState(Generic[T]):
 
 
 @attrs.frozen
-class AdamState(Generic[T]):
+class AdamState(Shown, Generic[T]):
     """The state of Adam.
 
     Attributes:
@@ -270,7 +271,7 @@ def adamw(
 
 
 @attrs.frozen
-class AmsgradState(Generic[T]):
+class AmsgradState(Shown, Generic[T]):
     """The state of `scale_by_amsgrad`.
 
     Attributes:
@@ -507,7 +508,7 @@ def adamax(
 
 
 @attrs.frozen
-class NadamState(Generic[T]):
+class NadamState(Shown, Generic[T]):
     """The state of `scale_by_nadam`.
 
     Attributes:

@@ -11,6 +11,7 @@ from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import bool_, float64
+from afx.core.html import Shown
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, ones, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -60,7 +61,7 @@ AVERAGES = 4
 
 
 @attrs.frozen
-class ArrayflowState(Generic[T]):
+class ArrayflowState(Shown, Generic[T]):
     """The state of the paper's optimizer.
 
     Attributes:
@@ -176,7 +177,7 @@ def _loss(value: ArrayLike | None) -> Array:
 
 
 @attrs.frozen
-class ProdigyState(Generic[T]):
+class ProdigyState(Shown, Generic[T]):
     """The state of Prodigy.
 
     Attributes:
@@ -278,7 +279,7 @@ S = TypeVar("S")
 
 
 @attrs.frozen
-class ScheduleFreeState(Generic[S]):
+class ScheduleFreeState(Shown, Generic[S]):
     """The state of schedule-free training.
 
     Attributes:

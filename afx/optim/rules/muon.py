@@ -11,6 +11,7 @@ import attrs
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import integer
+from afx.core.html import Shown
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import full
 from afx.ops.elementwise.arithmetic import subtract
@@ -35,7 +36,7 @@ QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan et al. 2024: the fastest growth at
 
 
 @attrs.frozen
-class MuonState(Generic[T]):
+class MuonState(Shown, Generic[T]):
     """The state of `scale_by_muon`.
 
     Attributes:
@@ -197,7 +198,7 @@ class _Label:
 
 
 @attrs.frozen
-class LbfgsState(Generic[T]):
+class LbfgsState(Shown, Generic[T]):
     """The state of `lbfgs`.
 
     Attributes:

@@ -9,6 +9,7 @@ import attrs
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import float64
+from afx.core.html import Shown
 from afx.errors import ArgumentError
 from afx.ops.elementwise.arithmetic import sign
 from afx.ops.elementwise.comparison import clip, where
@@ -47,7 +48,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class LearningRateState:
+class LearningRateState(Shown):
     """The state of `scale_by_learning_rate`.
 
     Attributes:
@@ -122,7 +123,7 @@ def check_momentum(decay: float, nesterov: bool, dampening: float, who: str) -> 
 
 
 @attrs.frozen
-class TraceState(Generic[T]):
+class TraceState(Shown, Generic[T]):
     """The state of `trace`.
 
     Attributes:
@@ -174,7 +175,7 @@ class Trace:
 
 
 @attrs.frozen
-class SgdState(Generic[T]):
+class SgdState(Shown, Generic[T]):
     """The state of gradient descent.
 
     Attributes:
@@ -249,7 +250,7 @@ class Sgd:
 
 
 @attrs.frozen
-class RpropState(Generic[T]):
+class RpropState(Shown, Generic[T]):
     """The state of Rprop.
 
     Attributes:
@@ -331,7 +332,7 @@ class Rprop(Steps[RpropState[Any]]):
 
 
 @attrs.frozen
-class LionState(Generic[T]):
+class LionState(Shown, Generic[T]):
     """The state of `scale_by_lion`.
 
     Attributes:
@@ -442,7 +443,7 @@ def lamb(
 
 
 @attrs.frozen
-class LarsState(Generic[T]):
+class LarsState(Shown, Generic[T]):
     """The state of LARS.
 
     Attributes:

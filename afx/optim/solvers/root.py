@@ -25,6 +25,7 @@ from afx.control.solving import (
 )
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array, ArrayLike
+from afx.core.html import Shown
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient, zeros
 from afx.ops.creation.matrices import eye
@@ -48,7 +49,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class MinimizeResult(Report, Generic[T]):
+class MinimizeResult(Report, Shown, Generic[T]):
     """What `minimize` found.
 
     Attributes:
@@ -80,7 +81,7 @@ class ConstrainedResult(MinimizeResult[T]):
 
 
 @attrs.frozen
-class LeastSquaresResult(Report, Generic[T]):
+class LeastSquaresResult(Report, Shown, Generic[T]):
     """What `least_squares` found.
 
     Attributes:
@@ -110,7 +111,7 @@ class CurveFitResult(LeastSquaresResult[T]):
 
 
 @attrs.frozen
-class RootResult(Report, Generic[T]):
+class RootResult(Report, Shown, Generic[T]):
     """What `root` found.
 
     Attributes:
@@ -123,7 +124,7 @@ class RootResult(Report, Generic[T]):
 
 
 @attrs.frozen
-class FixedPointResult(Report, Generic[T]):
+class FixedPointResult(Report, Shown, Generic[T]):
     """What `fixed_point` found.
 
     Attributes:

@@ -14,6 +14,7 @@ from afx.control.solving import as_vector, bound_vector, flatten_to_vector
 from afx.core.array.array import Array
 from afx.core.aval import aval_of
 from afx.core.dtypes import is_inexact
+from afx.core.html import Shown
 from afx.errors import MissingExtraError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import check_callable
@@ -51,7 +52,7 @@ WITHOUT_JACOBIAN = frozenset(
 
 
 @attrs.frozen(eq=False)
-class ScipyResult(Generic[T]):
+class ScipyResult(Shown, Generic[T]):
     """What a solver of SciPy found.
 
     Attributes:

@@ -10,6 +10,7 @@ from afx import pytree
 from afx.control.cond import cond
 from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import float64
+from afx.core.html import Shown
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.comparison import isfinite, where
@@ -38,7 +39,7 @@ S = TypeVar("S")
 
 
 @attrs.frozen
-class AccumulateState(Generic[S]):
+class AccumulateState(Shown, Generic[S]):
     """The state of accumulated gradients.
 
     Attributes:
@@ -136,7 +137,7 @@ def accumulate(optimizer: Optimizer[S], every: int | Schedule, *, mean: bool = T
 
 
 @attrs.frozen
-class SkipNonfiniteState(Generic[S]):
+class SkipNonfiniteState(Shown, Generic[S]):
     """The state of an optimizer that leaves out non-finite steps.
 
     Attributes:
@@ -223,7 +224,7 @@ O = TypeVar("O", bound=Optimizer[Any])  # noqa: E741 - an optimizer
 
 
 @attrs.frozen
-class AdjustableState(Generic[O]):
+class AdjustableState(Shown, Generic[O]):
     """The state of an optimizer whose settings can be changed.
 
     Attributes:

@@ -8,6 +8,7 @@ import attrs
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import integer
+from afx.core.html import Shown
 from afx.errors import ArgumentError
 from afx.ops.elementwise.arithmetic import remainder
 from afx.ops.elementwise.comparison import minimum, where
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class AverageState(Generic[T]):
+class AverageState(Shown, Generic[T]):
     """The state of an average of parameters.
 
     Attributes:
@@ -125,7 +126,7 @@ S = TypeVar("S")
 
 
 @attrs.frozen
-class LookaheadState(Generic[S]):
+class LookaheadState(Shown, Generic[S]):
     """The state of `lookahead`.
 
     Attributes:

@@ -11,6 +11,7 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
+from afx.core.html import Shown
 from afx.errors import ArgumentError, TreeError
 from afx.ops.creation.creation import ones_like, zeros
 from afx.ops.elementwise.comparison import where
@@ -221,7 +222,7 @@ class SetToZero(Steps[EmptyState]):
 
 
 @attrs.frozen
-class PartitionState:
+class PartitionState(Shown):
     """The state of `partition`.
 
     Attributes:

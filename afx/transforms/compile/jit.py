@@ -26,6 +26,7 @@ from afx.core.array.array import DONATED, Array, ArrayLike, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
 from afx.core.graph import Graph
+from afx.core.html import function_html, graph_html
 from afx.core.primitive import WeakArray, argument_of
 from afx.core.tracing.tape import OPEN_BLOCKS
 from afx.core.tracing.tracer import Tracer
@@ -235,6 +236,9 @@ class Options:
     denormals: Denormals | None = None
 
 
+SHOWN_TRACES = 8  # in a notebook, the latest
+
+
 class JitFunction(Generic[P, R]):
     """A jitted function; call it as the function itself."""
 
@@ -305,6 +309,10 @@ class JitFunction(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<{self._name}>"
+
+    def _repr_html_(self) -> str:
+        graphs = [entry.program.graph for entry in self._entries.copy().values()]
+        return function_html(self._name, self._fn, [graph_html(graph) for graph in graphs[-SHOWN_TRACES:]])
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Return the name, as for functions, or where another function has that name what makes it anew."""

@@ -14,6 +14,7 @@ from afx import pytree
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import promote
+from afx.core.html import Shown
 from afx.core.tracing.tracer import is_traced
 from afx.errors import DtypeError, MissingExtraError, OperandError, ShapeError
 from afx.ops.creation.creation import asarray, promote_operands
@@ -29,7 +30,7 @@ from afx.ops.sorting.partition import lexsort
 
 
 @attrs.frozen(eq=False, repr=False)
-class SparseMatrix:
+class SparseMatrix(Shown):
     """A matrix as the list of its entries.
 
     Attributes:
@@ -228,7 +229,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @attrs.frozen(eq=False)
-class Pattern:
+class Pattern(Shown):
     """Where the entries of a matrix are, row by row; equal patterns are one structure.
 
     Attributes:
@@ -270,7 +271,7 @@ def _pattern_of(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Pattern:
 
 
 @attrs.frozen(eq=False, repr=False)
-class Csr:
+class Csr(Shown):
     """A sparse matrix in compressed rows: a tree whose only leaf are the values of the entries.
 
     Optimizers, derivatives and solvers see the values alone; functions are compiled once for each pattern.
