@@ -1,6 +1,11 @@
-"""Mistakes that both type checkers must report: each line that ends in ``# rejected``, and no other."""
+"""Mistakes that both type checkers must report: each line that ends in ``# rejected``, and no other.
+
+Those that end in ``# rejected by pyright`` mypy cannot see: it does not solve the types of a function's parameters from the
+type of ``self``.
+"""
 
 import attrs
+import numpy as np
 
 import afx
 from afx import Array, optim
@@ -14,6 +19,10 @@ class Line:
 
 def loss(line: Line, x: Array) -> Array:
     return afx.sum((line.slope * x + line.intercept) ** 2)
+
+
+def product(x: Array, y: Array) -> Array:
+    return x * y
 
 
 def immutability(line: Line, x: Array) -> None:
@@ -39,6 +48,14 @@ def compiled(line: Line, x: Array) -> None:
     afx.jit(loss)(x, line)  # rejected
     afx.jit(loss)(line, "one")  # rejected
     afx.jit(loss)(line)  # rejected
+    afx.jit(product)(x)  # rejected
+    afx.jit(product)(x, "two")  # rejected
+    afx.jit(product)("one", "two")  # rejected
+    afx.jit(product)(1, 2, 3)  # rejected by pyright
+    afx.jit(product)("one", 2)  # rejected by pyright
+    afx.jit(product)("one", x)  # rejected
+    afx.jit(product)(x, np.ones(3), 2.0)  # rejected by pyright
+    afx.jit(loss)("one", np.ones(3))  # rejected by pyright
 
 
 def chosen_arguments(line: Line, x: Array) -> None:

@@ -1,6 +1,6 @@
 """What type checkers know of arrays and operations."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import numpy as np
 
@@ -22,6 +22,12 @@ def operators(x: Array, y: Array) -> None:
     assert_type(x[0], Array)
     assert_type(x[1:, None, ...], Array)
     assert_type(x[x > 0], Array)
+
+
+def numpys_functions(x: Array) -> None:
+    assert_type(x * np.ones(3), Array)
+    assert_type(np.asarray(x), np.ndarray[tuple[Any, ...], np.dtype[Any]])
+    assert_type(np.sin(x), np.ndarray[tuple[Any, ...], np.dtype[Any]])  # by NumPy's stubs; it is an Array
 
 
 def updates(x: Array) -> None:

@@ -126,6 +126,18 @@ def compiled_on_numpys_arrays(line: Line, x: Array, state: dict[str, Array]) -> 
     assert_type(afx.jit(power)(np.ones(3)), Array)
     assert_type(afx.jit(power)(1.5), Array)
     assert_type(afx.jit(advance)(line, state, np.ones(3), x), tuple[Line, dict[str, Array]])
+    assert_type(afx.jit(advance)(line, state, x, 2.0), tuple[Line, dict[str, Array]])
+    assert_type(afx.jit(advance)(line, state, np.ones(3), y=np.ones(3)), tuple[Line, dict[str, Array]])
+    assert_type(afx.jit(sum_pair)(line, (np.ones(3), x)), Array)
+    assert_type(afx.jit(total)(x, np.ones(3), 1, 2.0), Array)
+
+
+def sum_pair(line: Line, pair: tuple[Array, Array]) -> Array:
+    return line.slope * (pair[0] + pair[1])
+
+
+def total(*xs: Array) -> Array:
+    return xs[0]
 
 
 def advance(line: Line, state: dict[str, Array], x: Array, y: Array) -> tuple[Line, dict[str, Array]]:

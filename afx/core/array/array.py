@@ -304,6 +304,9 @@ class Array(Operators, Methods):
         return format(self.item(), spec) if spec else str(self)
 
     # -- NumPy's protocols --
+    # To type checkers ``np.sin(x)`` and ``ndarray * x`` are ndarrays: NumPy's stubs take whatever has `__array__` for one,
+    # before they ask for `__array_ufunc__` (numpy/_typing/_ufunc.pyi), and know no `__array_priority__`. Without
+    # `__array__` they refuse Arrays in `np.mean` and `np.concatenate`; with one of another dtype, what `np.asarray` gives.
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ndarray:
         view = self.numpy()
         if dtype is not None and np.dtype(dtype) != view.dtype:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from operator import is_
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 import attrs
 import numpy as np
@@ -48,10 +48,6 @@ from afx.transforms.compile.compiled_call import (
 from afx.transforms.compile.make_graph import Retracing, is_disabled, to_graph
 from afx.transforms.compile.quick_call import CacheEntry, CacheInfo, cache_info, forget_unused
 from afx.transforms.derivatives.nan_check import check_inside
-
-if TYPE_CHECKING:
-    from attrs import AttrsInstance
-
 
 # --- Positions: the parameters of a function that options of `afx.jit` name
 
@@ -219,10 +215,15 @@ class Lowered:
 
 _NumPy: TypeAlias = "np.ndarray[Any, np.dtype[Any]] | np.generic | bool | int | float | complex"
 _Batch: TypeAlias = "tuple[_NumPy, *tuple[ArrayLike, ...]] | Mapping[str, _NumPy]"
-_Tree: TypeAlias = "Array | AttrsInstance | tuple[Any, ...] | list[Any] | dict[Any, Any] | None"
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
 
 
 @attrs.frozen
@@ -258,15 +259,77 @@ class JitFunction(Generic[P, R]):
 
     @overload
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    # what is accepted in an Array's place: alone, behind parameters, and behind these and a state
+    # what is accepted in an Array's place: in one of the first five positions, as many as the function has; mypy does not
+    # count them, and takes any tree beside it
     @overload
-    def __call__(self, x: _NumPy, /, *args: ArrayLike, **kwargs: ArrayLike) -> R: ...
+    def __call__(self: JitFunction[Concatenate[A, Q], R], a: _NumPy, /, *args: Q.args, **kwargs: Q.kwargs) -> R: ...
     @overload
-    def __call__(self, tree: _Tree, x: _NumPy, /, *args: ArrayLike, **kwargs: ArrayLike) -> R: ...
+    def __call__(
+        self: JitFunction[Concatenate[A, B, Q], R], a: _NumPy, b: B | _NumPy, /, *args: Q.args, **kwargs: Q.kwargs
+    ) -> R: ...
     @overload
-    def __call__(self, tree: _Tree, state: _Tree, x: _NumPy, /, *args: ArrayLike, **kwargs: ArrayLike) -> R: ...
+    def __call__(
+        self: JitFunction[Concatenate[A, B, Q], R], a: A, b: _NumPy | _Batch, /, *args: Q.args, **kwargs: Q.kwargs
+    ) -> R: ...
     @overload
-    def __call__(self, tree: _Tree, batch: _Batch, /) -> R: ...
+    def __call__(
+        self: JitFunction[Concatenate[A, B, C, Q], R],
+        a: _NumPy,
+        b: B | _NumPy,
+        c: C | _NumPy,
+        /,
+        *args: Q.args,
+        **kwargs: Q.kwargs,
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: JitFunction[Concatenate[A, B, C, Q], R],
+        a: A,
+        b: B | _NumPy,
+        c: _NumPy,
+        /,
+        *args: Q.args,
+        **kwargs: Q.kwargs,
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: JitFunction[Concatenate[A, B, C, Q], R],
+        a: A,
+        b: _NumPy,
+        c: C | _NumPy,
+        /,
+        *args: Q.args,
+        **kwargs: Q.kwargs,
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: JitFunction[Concatenate[A, B, C, D, Q], R],
+        a: A | _NumPy,
+        b: B | _NumPy,
+        c: C | _NumPy,
+        d: D | _NumPy,
+        /,
+        *args: Q.args,
+        **kwargs: Q.kwargs,
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: JitFunction[Concatenate[A, B, C, D, E, Q], R],
+        a: A | _NumPy,
+        b: B | _NumPy,
+        c: C | _NumPy,
+        d: D | _NumPy,
+        e: E | _NumPy,
+        /,
+        *args: Q.args,
+        **kwargs: Q.kwargs,
+    ) -> R: ...
+    @overload  # by name, of which nothing can be said
+    def __call__(self: JitFunction[Concatenate[A, Q], R], a: _NumPy, /, **kwargs: ArrayLike) -> R: ...
+    @overload
+    def __call__(self: JitFunction[Concatenate[A, B, Q], R], a: A, b: _NumPy, /, **kwargs: ArrayLike) -> R: ...
+    @overload
+    def __call__(self: JitFunction[Concatenate[A, B, C, Q], R], a: A, b: B, c: _NumPy, /, **kwargs: ArrayLike) -> R: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]  # mypy takes x for an argument by name
         """Run the function, tracing it first for arguments of a new kind."""
         if OPEN_BLOCKS and is_disabled():
