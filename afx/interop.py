@@ -2,18 +2,24 @@
 
 array_api_compat takes every array that it does not know for one that may be written, and array-api-extra's
 ``at(x)[i].set(v)`` then writes in place. `array_api` tells both, and the copies of both inside of SciPy and scikit-learn, that
-Arrays are immutable and have ``x.at``. Importing afx changes nothing in them.
+Arrays are immutable and have ``x.at``; functions of these two that write ``x[i] = v`` themselves get a branch for Arrays.
+Importing afx changes nothing in them.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import inspect
+import pkgutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import CodeType
+from typing import Any, cast
 
 from afx.core.array.array import Array
 from afx.core.html import MOST_CHILDREN, tree_html
@@ -38,6 +44,33 @@ COPIES = {
 KNOWN = {
     "array_api_compat": ("1.13", "1.14", "1.15", "1.16"),
     "array_api_extra": ("0.9", "0.10", "0.11"),
+}
+# Functions that write into arrays which they made themselves, or return, by the library; each was read: nobody else sees
+# the array that is written.
+WRITING = {
+    "scipy": (
+        "scipy.integrate._quadrature:_cumulatively_sum_simpson_integrals",
+        "scipy.interpolate._cubic:Akima1DInterpolator.__init__",
+        "scipy.optimize._optimize:rosen_der",
+        "scipy.optimize._optimize:rosen_hess_prod",
+        "scipy.signal._signaltools:envelope",
+        "scipy.signal._signaltools:hilbert",
+        "scipy.signal._signaltools:resample",
+    ),
+    "sklearn": (
+        "sklearn.discriminant_analysis:LinearDiscriminantAnalysis._solve_svd",
+        "sklearn.discriminant_analysis:_class_means",
+        "sklearn.linear_model._ridge:_solve_svd",
+        "sklearn.metrics._classification:_prf_divide",
+        "sklearn.metrics._regression:_assemble_fraction_of_explained_deviance",
+        "sklearn.metrics.pairwise:manhattan_distances",
+        "sklearn.preprocessing._data:_handle_zeros_in_scale",
+        "sklearn.preprocessing._data:binarize",
+        "sklearn.preprocessing._label:label_binarize",
+        "sklearn.preprocessing._polynomial:PolynomialFeatures.transform",
+        "sklearn.utils.extmath:_incremental_mean_and_var",
+        "sklearn.utils.stats:_weighted_percentile",
+    ),
 }
 
 
@@ -66,6 +99,10 @@ class ArrayApi:
 
 def array_api(libraries: Sequence[str] | None = None) -> ArrayApi:
     """Let libraries of the array API know Arrays: that they are not written, when they are lazy, and ``x.at``.
+
+    The functions of SciPy and scikit-learn in `WRITING`, among them `StandardScaler`, `Ridge(solver="svd")` and
+    `LinearDiscriminantAnalysis`, which write ``x[i] = v`` into arrays of their own, make changed copies of Arrays; of other
+    arrays nothing changes. Their modules are imported for it.
 
     Called, it holds until the result's ``undo()``; in a ``with`` block, until its end. SciPy follows the array API where the
     environment says ``SCIPY_ARRAY_API=1`` before its import, scikit-learn under ``config_context(array_api_dispatch=True)``.
@@ -107,6 +144,62 @@ def _teach(name: str, changes: ArrayApi) -> None:
     if "array_api_extra" in carried:
         at = _find(name, "array_api_extra").at
         changes.replace(at, "_op", _updating(at._op))
+    for path in WRITING.get(name, ()):
+        _write_by_at(path, changes)
+
+
+def _write_by_at(path: str, changes: ArrayApi) -> None:
+    """Let a function, where its version has it, make changed copies of Arrays where it writes into them."""
+    try:
+        fn: Any = inspect.unwrap(pkgutil.resolve_name(path))
+        source = textwrap.dedent(inspect.getsource(fn))
+    except (AttributeError, ImportError, OSError):
+        return
+    code: CodeType = fn.__code__
+    around = ast.parse(f"def around({', '.join(code.co_freevars)}): pass")
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.FunctionDef)
+    definition.decorator_list = []
+    cast("ast.FunctionDef", around.body[0]).body = [_Writes().visit(definition)]
+    ast.increment_lineno(definition, code.co_firstlineno - 1)
+    ast.fix_missing_locations(around)
+    written = _code_within(_code_within(compile(around, code.co_filename, "exec"), "around"), definition.name)
+    if written.co_freevars == code.co_freevars:
+        changes.replace(fn, "__code__", written)
+
+
+def _code_within(code: CodeType, name: str) -> CodeType:
+    """Return the code of a function that another code defines."""
+    return next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == name)
+
+
+class _Writes(ast.NodeTransformer):
+    """Gives ``x[i] = v``, and ``x[i] += v`` likewise, a branch for Arrays: ``x = x.at[i].set(v)``."""
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        """Return the branch for a write of one place, everything else as it is."""
+        place = node.targets[0]
+        if len(node.targets) > 1 or not isinstance(place, ast.Subscript) or not isinstance(place.value, ast.Name):
+            return node
+        return _branch(node, place, ast.unparse(node.value))
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        """Return the branch for a change of one place, everything else as it is."""
+        place = node.target
+        if not isinstance(place, ast.Subscript) or not isinstance(place.value, ast.Name):
+            return node
+        value = ast.unparse(ast.BinOp(ast.parse(ast.unparse(place), mode="eval").body, node.op, node.value))
+        return _branch(node, place, value)
+
+
+def _branch(write: ast.stmt, place: ast.Subscript, value: str) -> ast.stmt:
+    name, whole = ast.unparse(place.value), ast.unparse(place)
+    update = f"{name} = {name}.at{whole[len(name) :]}.set({value})"
+    (branch,) = ast.parse(f"if hasattr({name}, '__afx_leaf__'): {update}").body
+    for part in ast.walk(branch):
+        ast.copy_location(part, write)
+    cast("ast.If", branch).orelse = [write]
+    return branch
 
 
 def _find(name: str, carried: str) -> Any:

@@ -22,6 +22,7 @@ W = RNG.uniform(0.15, 0.85, 12)
 M = RNG.uniform(0.15, 0.85, (6, 4))
 N = RNG.uniform(0.15, 0.85, (5, 4))
 L = np.array([0, 1, 1, 0, 1, 0, 1, 1, 0, 0, 1, 0])
+K = np.array([0, 1, 2] * 6)
 
 
 def words(text: str) -> list[str]:
@@ -95,6 +96,8 @@ SPECIAL = words(
     "k1 k1e"
 )
 SPECIAL_2 = words("betaln gammainc gammaincc kl_div rel_entr xlogy xlog1py zeta beta boxcox poch chdtr chdtrc binom")
+S = M[:4] @ M[:4].T + np.eye(4)
+MATRICES = words("det inv pinv eigvalsh eigvals expm logm sqrtm cosm sinm tanhm sinhm coshm cholesky norm svdvals lu")
 STATS = words(
     "circmean circstd circvar describe differential_entropy entropy gmean gstd gzscore hmean iqr "
     "jarque_bera kstat kstatvar kurtosis kurtosistest lmoment moment mode normaltest sem skew skewtest "
@@ -135,6 +138,7 @@ def rows() -> Iterator[Row]:
     """Yield the calls: a name, a function and operands."""
     yield from _scipy()
     yield from _signals()
+    yield from _matrices()
     yield from _rotations()
     yield from _learning()
     yield from _extra()
@@ -191,10 +195,10 @@ def _signals() -> Iterator[Row]:
     yield "signal.convolve2d", lambda x, y: signal.fftconvolve(x, y, axes=0), (M, N)
     yield "signal.freqz", lambda x: signal.freqz(x, worN=8)[1], (V,)
     yield "signal.zpk2tf", lambda x: signal.zpk2tf(x, x * 0.5, 1.0), (V[:3],)
-    yield "signal.tf2zpk", lambda x: signal.tf2zpk(x, W[:4])[2], (V[:4],)
-    yield "signal.lfilter_zi", lambda x: signal.lfilter_zi(x, W[:3]), (V[:3],)
-    yield "signal.lp2lp", lambda x: signal.lp2lp(x, W[:3]), (V[:3],)
-    yield "signal.bilinear", lambda x: signal.bilinear(x, W[:3]), (V[:3],)
+    yield "signal.tf2zpk", lambda x, y: signal.tf2zpk(x, y)[2], (V[:4], W[:4])
+    yield "signal.lfilter_zi", lambda x, y: signal.lfilter_zi(x, y), (V[:3], W[:3])
+    yield "signal.lp2lp", lambda x, y: signal.lp2lp(x, y), (V[:3], W[:3])
+    yield "signal.bilinear", lambda x, y: signal.bilinear(x, y), (V[:3], W[:3])
     yield "signal.savgol_filter", lambda x: signal.savgol_filter(x, 5, 2), (V,)
     yield "signal.resample", lambda x: signal.resample(x, 8), (V,)
     yield "signal.medfilt", lambda x: signal.medfilt(x, 3), (V,)
@@ -222,6 +226,33 @@ def _signals() -> Iterator[Row]:
     yield "differentiate.jacobian", lambda x: differentiate.jacobian(lambda t: t**2, x).df, (V[:3],)
     yield "vq.whiten", vq.whiten, (M,)
     yield "vq.vq", lambda x, y: vq.vq(x, y)[1], (M, N)
+
+
+def _matrices() -> Iterator[Row]:
+    from scipy import interpolate, linalg, ndimage
+
+    for name in MATRICES:
+        yield f"linalg.{name}", getattr(linalg, name), (S,)
+    for name in words("lstsq qr svd"):
+        yield f"linalg.{name}", lambda x, y, n=name: getattr(linalg, n)(x, *[y][: n == "lstsq"])[-1], (M, V[:6])
+    for name in words("solve cho_factor lu_factor solve_sylvester solve_continuous_lyapunov"):
+        call = getattr(linalg, name)
+        matrices = (S, S + np.eye(4), S)[
+            : {"solve": 2, "solve_continuous_lyapunov": 2, "solve_sylvester": 3}.get(name, 1)
+        ]
+        yield f"linalg.{name}", lambda *xs, call=call: call(*xs), matrices
+    for name in words("toeplitz circulant companion hankel leslie"):
+        operands = (V[:4], V[1:4])[: 1 + (name == "leslie")]
+        yield f"linalg.{name}", getattr(linalg, name), operands
+    for name in words("CubicSpline PchipInterpolator Akima1DInterpolator make_interp_spline interp1d"):
+        yield (
+            f"interpolate.{name}",
+            lambda y, x, at, n=name: getattr(interpolate, n)(x, y)(at),
+            (V, np.arange(12.0), AT),
+        )
+    for name in words("sobel prewitt laplace gaussian_filter uniform_filter median_filter maximum_filter"):
+        options = {"gaussian_filter": (1.0,), "uniform_filter": (3,), "median_filter": (3,), "maximum_filter": (3,)}
+        yield f"ndimage.{name}", lambda x, n=name, o=options: getattr(ndimage, n)(x, *o.get(n, ())), (M,)
 
 
 def np_cumsum(y: Any) -> Any:
@@ -282,6 +313,34 @@ def _learning() -> Iterator[Row]:
     yield "PCA", lambda x: decomposition.PCA(2, svd_solver="full").fit(x).explained_variance_, (M,)
     yield "PCA.transform", lambda x: abs(decomposition.PCA(2, svd_solver="full").fit_transform(x)), (M,)
     yield "Ridge", lambda x, y: linear_model.Ridge(solver="svd").fit(x, y[:6]).coef_, (M, V)
+    for name, method in (
+        ("StandardScaler", "transform"),
+        ("StandardScaler", "inverse_transform"),
+        ("MinMaxScaler", "transform"),
+    ):
+        yield (
+            f"preprocessing.{name}.{method}",
+            lambda x, n=name, m=method: getattr(getattr(preprocessing, n)().fit(x), m)(x * x),
+            (M,),
+        )
+    yield "Ridge.predict", lambda x, y: linear_model.Ridge(solver="svd").fit(x, y[:6]).predict(x * x), (M, V)
+    yield (
+        "RidgeClassifier",
+        lambda x: (
+            linear_model.RidgeClassifier(solver="svd").fit(x, x.__array_namespace__().asarray(K)).decision_function(x)
+        ),
+        (np.vstack([M, M**2, M**0.5]),),
+    )
+    for method in ("predict_proba", "decision_function", "transform"):
+        yield (
+            f"LinearDiscriminantAnalysis.{method}",
+            lambda x, m=method: abs(
+                getattr(
+                    discriminant_analysis.LinearDiscriminantAnalysis().fit(x, x.__array_namespace__().asarray(K)), m
+                )(x * 0.9)
+            ),
+            (np.vstack([M, M**2, M**0.5]),),
+        )
     yield (
         "LinearDiscriminantAnalysis",
         lambda x: (

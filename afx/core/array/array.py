@@ -405,7 +405,7 @@ class Array(Operators, Methods):
             shown = _index_text(index)
             raise ImmutableError(
                 f"Array: arrays cannot be written: got x[{shown}] = …; x = x.at[{shown}].set(…) makes a changed copy; "
-                "libraries that write into arrays of their own: examples/guides/array_api.md"
+                "libraries that write into arrays of their own: afx.interop.array_api(), examples/guides/array_api.md"
             )
 
         def __delitem__(self, index: Any) -> None:
