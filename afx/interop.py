@@ -277,6 +277,7 @@ def notebook(show: bool = True) -> None:
 
 def picture(x: Any) -> str | None:
     """Return the HTML that a value has of its own, that of a tree, or None of everything else."""
+    own: Callable[[], str | None] | None
     own = importlib.import_module("IPython.utils.dir2").get_real_method(x, "_repr_html_")
     if own is not None:
         return own()

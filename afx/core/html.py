@@ -98,11 +98,11 @@ class _Writer:
 
     def __init__(self, leaves: Sequence[Any], treedef: TreeDef[Any]) -> None:
         self._leaves, self._left = leaves, MOST_LINES
-        self._tokens = [
-            part
-            for t in treedef.tokens
-            for part in ((t, *[LEAF] * t.arity) if isinstance(t, Node) and t.is_flat else (t,))
-        ]
+        self._tokens: list[Token] = []
+        for token in treedef.tokens:
+            self._tokens.append(token)
+            if isinstance(token, Node) and token.is_flat:
+                self._tokens += [LEAF] * token.arity
         self._count()
 
     def _count(self) -> None:
@@ -203,7 +203,7 @@ def _aval(x: Any) -> Aval | None:
 
 def _repr(value: Any) -> str:
     if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
-        return value.__qualname__
+        return str(value.__qualname__)
     try:
         return repr(value)
     except Exception:  # a user's
