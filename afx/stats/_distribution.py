@@ -34,6 +34,7 @@ from afx.ops.special.gamma import digamma, gammaln, polygamma
 from afx.optim.solvers.minimize import minimize
 from afx.random import uniform
 from afx.random.keys import ShapeLike
+from afx.stats.law import Frozen, Support
 
 # --- Sums over whole numbers: of functions that are smooth between their ends, and may be powers of the distance from
 # these
@@ -314,6 +315,11 @@ def is_endless(end: Array | float) -> bool:
     return isinstance(end, float) and math.isinf(end)
 
 
+def _is_nowhere(end: Array | float) -> bool:
+    """Tell whether a support has no such end, for any of its parameters."""
+    return is_endless(end) or (not isinstance(end, Tracer) and bool(np.isinf(np.asarray(end)).all()))
+
+
 # --- Maximum likelihood: the parameters of a law under which data are likeliest
 
 PROBES = {(True, True, True): "real", (False, True, True): "positive", (False, True, False): "share"}
@@ -581,6 +587,35 @@ class Family(Generic[P]):
 
     def __reduce__(self) -> str:
         return self.__name__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Frozen:
+        """Return the law at these parameters: a tree, with the same methods, of arguments alone.
+
+        >>> afx.stats.norm(0.0, 2.0).cdf(0.0)
+        Array(0.5, dtype=float32)
+        """
+        rest = {*self._names[len(args) :]}
+        if len(args) > len(self._names) or not rest - self._defaults.keys() <= kwargs.keys() <= rest:
+            self._refuse(args, kwargs)
+        return Frozen(self, args, kwargs)
+
+    def shapes(self, *args: P.args, **kwargs: P.kwargs) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the shapes of independent values and of one, which is a number."""
+        return broadcast_arrays(*self._arrays((), args, kwargs))[0].shape, ()
+
+    def log_events(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
+        """Return the logarithm of the density, or of the probability."""
+        return self._value("logpdf", x, args, kwargs)
+
+    def support(self, *args: P.args, **kwargs: P.kwargs) -> Support:
+        """Return where numbers lie."""
+        law = self._distribution(*self._arrays((), args, kwargs))
+        if not isinstance(law, ContinuousDistribution):
+            return Support("whole", law.low, law.high)
+        low, high = (
+            None if _is_nowhere(end) else asarray(law.loc) + asarray(law.scale) * end for end in (law.low, law.high)
+        )
+        return Support("real", low, high)
 
     def _arrays(self, xs: tuple[ArrayLike, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Array]:
         """Return arguments, and behind them the parameters, all in one floating dtype."""

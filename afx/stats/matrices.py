@@ -30,9 +30,10 @@ from afx.random.keys import ShapeLike
 from afx.stats._distribution import check_data, floating, quiet, read_real
 from afx.stats.elementary import HALF_LOG_2PI
 from afx.stats.gamma_family import digamma_rest, gammaln_rest
+from afx.stats.law import Vectors
 
 
-class _Multinomial:
+class _Multinomial(Vectors):
     """Multinomial distribution: how often each of k things comes in ``n`` draws, of probabilities ``p``, float[..., k].
 
     As in SciPy, the components are the last axis of x; other axes broadcast. Counts that are none have probability 0.
@@ -40,6 +41,8 @@ class _Multinomial:
     >>> afx.stats.multinomial.pmf(np.array([1, 2]), 3, np.array([0.5, 0.5]))
     Array(0.375, dtype=float64)
     """
+
+    names, axes, kind = ("n", "p"), (0, 1), "whole"
 
     def __repr__(self) -> str:
         return "<distribution multinomial(n, p)>"
@@ -115,7 +118,7 @@ def _make_diagonal(x: Array) -> Array:
     return stack([where(asarray([i == j for j in range(n)]), x, 0.0) for i in range(n)], axis=-2)
 
 
-class _Wishart:
+class _Wishart(Vectors):
     """Wishart distribution of ``df`` degrees of freedom and scale float[..., p, p]: of sums of squares of normal vectors.
 
     Matrices are the last two axes, unlike SciPy's; other axes broadcast. df is above p - 1.
@@ -123,6 +126,8 @@ class _Wishart:
     >>> afx.stats.wishart.logpdf(np.eye(2), 3.0, np.eye(2)).round(4)
     Array(-3.531, dtype=float64)
     """
+
+    names, axes, rank, kind = ("df", "scale"), (0, 2), 2, "covariance"
 
     def __repr__(self) -> str:
         return "<distribution wishart(df, scale)>"
@@ -196,7 +201,7 @@ def _log_det(factor: Array) -> Array:
     return 2 * sum_(log(diagonal(factor)), axis=-1)
 
 
-class _Lkj:
+class _Lkj(Vectors):
     """Distribution of correlation matrices, float[..., d, d]: density proportional to the determinant to ``eta - 1``.
 
     At ``eta`` 1 all are equally likely, above it those near the identity likelier. Source: Lewandowski, Kurowicka & Joe
@@ -205,6 +210,8 @@ class _Lkj:
     >>> afx.stats.lkj.pdf(np.array([[1.0, 0.3], [0.3, 1.0]]), 1.0).round(4)
     Array(0.5, dtype=float64)
     """
+
+    names, axes, rank, kind, is_sized = ("d", "eta"), (0,), 2, "correlation", True
 
     def __repr__(self) -> str:
         return "<distribution lkj(eta)>"

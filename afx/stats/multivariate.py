@@ -11,7 +11,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_shapes
 from afx.core.dtypes import float64
 from afx.errors import ShapeError
-from afx.ops.creation.creation import stop_gradient, zeros
+from afx.ops.creation.creation import asarray, stop_gradient, zeros
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
@@ -23,7 +23,7 @@ from afx.ops.linalg.factorizations import cholesky, solve_triangular
 from afx.ops.linalg.products import matmul
 from afx.ops.linalg.spectra import eigh
 from afx.ops.manipulation.edit import diagonal
-from afx.ops.manipulation.join import broadcast_arrays, concat
+from afx.ops.manipulation.join import broadcast_arrays, concat, moveaxis
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
 from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.sums import all as all_
@@ -39,6 +39,7 @@ from afx.random import normal as draw_standard
 from afx.random.keys import ShapeLike
 from afx.stats._distribution import check_data, fit_shares, floating, quiet, read_real
 from afx.stats.gamma_family import shares_entropy
+from afx.stats.law import Vectors
 from afx.transforms.custom_derivatives import custom_jvp
 
 # --- Bivariate normal: the distribution function by Genz's method, with its exact derivatives
@@ -248,7 +249,7 @@ def _primes(n: int) -> list[int]:
 # --- Multivariate distributions: Dirichlet and multivariate normal
 
 
-class _Dirichlet:
+class _Dirichlet(Vectors):
     """Dirichlet distribution: density of shares, proportional to the product of ``x_i`` to the power ``alpha_i - 1``.
 
     As in SciPy, x is float[k], or float[k, n] for n points: the components are its first axis. Of k - 1 components the
@@ -257,6 +258,8 @@ class _Dirichlet:
     >>> afx.stats.dirichlet.pdf(np.array([0.2, 0.3, 0.5]), np.ones(3)).round(4)
     Array(2., dtype=float64)
     """
+
+    names, axes, kind = ("alpha",), (1,), "simplex"
 
     def __repr__(self) -> str:
         return "<distribution dirichlet(alpha)>"
@@ -321,12 +324,16 @@ class _Dirichlet:
         """
         return {"alpha": fit_shares(read_real(x, "dirichlet"))}
 
+    def log_events(self, x: ArrayLike, *args: Any) -> Array:
+        """Return the logarithms of densities of shares along the last axis."""
+        return self.logpdf(moveaxis(asarray(x), -1, 0), *args)
+
     def rvs(self, key: ArrayLike, shape: ShapeLike, alpha: ArrayLike) -> Array:
         """Return draws, float[*shape, k], as `afx.random.dirichlet` does."""
         return draw_dirichlet(key, alpha, shape)
 
 
-class _MultivariateNormal:
+class _MultivariateNormal(Vectors):
     """Multivariate normal distribution of mean float[..., n] and covariance float[..., n, n], positive definite.
 
     As in SciPy, x is float[..., n], the mean is 0 and the covariance the identity where they are not given; a number
@@ -335,6 +342,8 @@ class _MultivariateNormal:
     >>> afx.stats.multivariate_normal.logpdf(np.zeros(2), cov=np.eye(2)).round(4)
     Array(-1.8379, dtype=float64)
     """
+
+    names, axes = ("mean", "cov"), (1, 2)
 
     def __repr__(self) -> str:
         return "<distribution multivariate_normal(mean, cov)>"
