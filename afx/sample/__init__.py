@@ -22,10 +22,15 @@ from afx.sample.approximations import AdviState, Approximation, advi, laplace
 from afx.sample.bijectors import (
     Bijector,
     CholeskyCorrelation,
+    CholeskyCovariance,
+    Correlation,
+    Covariance,
     Interval,
+    Joint,
     Lower,
     Ordered,
     Positive,
+    PositiveOrdered,
     Simplex,
     UnitVector,
     Upper,
@@ -33,9 +38,12 @@ from afx.sample.bijectors import (
     log_det,
     unconstrain,
 )
-from afx.sample.diagnostics import Summary, e_bfmi, ess_bulk, ess_tail, r_hat, summary, to_arviz
+from afx.sample.diagnostics import Summary, e_bfmi, ess_bulk, ess_tail, r_hat, summary
 from afx.sample.draw import Adaptation, Chains, Draws, Schedule, draw, extend
 from afx.sample.hamiltonian import Info, Sampler, State, hmc, nuts
+from afx.sample.model import Model, laws
+from afx.sample.pathfinder import pathfinder
+from afx.sample.predictive import Elpd, compare, log_likelihood, loo, predict, to_arviz, waic
 
 __all__ = [
     "Adaptation",
@@ -44,12 +52,19 @@ __all__ = [
     "Bijector",
     "Chains",
     "CholeskyCorrelation",
+    "CholeskyCovariance",
+    "Correlation",
+    "Covariance",
     "Draws",
+    "Elpd",
     "Info",
     "Interval",
+    "Joint",
     "Lower",
+    "Model",
     "Ordered",
     "Positive",
+    "PositiveOrdered",
     "Sampler",
     "Schedule",
     "Simplex",
@@ -58,6 +73,7 @@ __all__ = [
     "UnitVector",
     "Upper",
     "advi",
+    "compare",
     "constrain",
     "draw",
     "e_bfmi",
@@ -66,12 +82,18 @@ __all__ = [
     "extend",
     "hmc",
     "laplace",
+    "laws",
     "log_det",
+    "log_likelihood",
+    "loo",
     "nuts",
+    "pathfinder",
+    "predict",
     "r_hat",
     "summary",
     "to_arviz",
     "unconstrain",
+    "waic",
 ]
 
 

@@ -14,18 +14,31 @@ from afx.control.solving import flatten_to_vector, run_or_compile
 from afx.core.array.array import Array, ArrayLike
 from afx.core.html import Shown
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray, zeros_like
+from afx.ops.creation.creation import asarray, zeros, zeros_like
+from afx.ops.creation.matrices import eye, tril
 from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.exponentials import exp, log
+from afx.ops.linalg.factorizations import cholesky
+from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.edit import diagonal
+from afx.ops.manipulation.shape import expand_dims
 from afx.ops.reductions.sums import mean
 from afx.ops.reductions.sums import sum as sum_
 from afx.optim.rules.adam import AdamState, adam
 from afx.optim.solvers.minimize import minimize
-from afx.random.keys import fold_in, normal
-from afx.sample.bijectors import Constraints, check_dependence, constrain, position_of_start
+from afx.random.keys import fold_in, normal, randint
+from afx.random.keys import key as key_of
+from afx.sample.bijectors import (
+    Constraints,
+    check_dependence,
+    constrain,
+    constraints_of,
+    position_of_start,
+    start_of,
+)
 from afx.sample.hamiltonian import LogDensity, Sampler, push
-from afx.transforms._arguments import whole_number
+from afx.sample.model import Model
+from afx.transforms._arguments import describe, whole_number
 from afx.transforms.derivatives.grad import value_and_grad
 from afx.transforms.derivatives.jacobian import hessian
 from afx.transforms.vmap import vmap
@@ -64,15 +77,15 @@ class Approximation(Shown, Generic[T]):
         return vmap(move)(normal(key, (count, center.shape[0]), dtype=center.dtype))
 
 
-def laplace(log_density: LogDensity[T], start: T, constraints: Constraints = None) -> Approximation[T]:
+def laplace(log_density: LogDensity[T], start: T | None = None, constraints: Constraints = None) -> Approximation[T]:
     """Return Laplace's approximation: the normal law of the density's mode and of the curvature there.
 
     Mode and curvature are those of the unconstrained parameters, with the determinants of the constraints.
 
     Args:
         log_density: a tree of parameters to the logarithm of their density, but for a constant.
-        start: parameters within the constraints, from which the mode is looked for.
-        constraints: a tree of bijectors over the parameters, None where there are none.
+        start: parameters within the constraints, from which the mode is looked for; a `Model` has one.
+        constraints: a tree of bijectors over the parameters, None where there are none; a `Model` brings its own.
 
     Raises:
         ArgumentError: no mode was found, or the density is not curved in every direction there.
@@ -83,6 +96,8 @@ def laplace(log_density: LogDensity[T], start: T, constraints: Constraints = Non
     Array([[2., 0.],
            [0., 2.]], dtype=float64)
     """
+    constraints = constraints_of(log_density) if constraints is None else constraints
+    start = start_of(log_density, start, "laplace")
     vector, unravel = flatten_to_vector(position_of_start(constraints, start, "laplace"), "laplace")
     density = Sampler(log_density, constraints).value(unravel)
 
@@ -108,30 +123,40 @@ class AdviState(Shown, Generic[T]):
 
     Attributes:
         position: the means of the unconstrained parameters.
-        log_scale: the logarithms of their standard deviations, a tree as the position.
+        log_scale: the logarithms of their standard deviations, or of the diagonal of the factor, a tree as the position.
+        factor: float[n, rank], what makes them depend on each other; of full rank what stands below the diagonal.
         optimizer: the state of Adam.
     """
 
     position: T
     log_scale: T
-    optimizer: AdamState[tuple[T, T]]
+    factor: Array
+    optimizer: AdamState[tuple[T, T, Array]]
 
 
 def _check_samples(value: Any) -> int:
     return whole_number("samples", value, "advi")
 
 
+def _check_rank(value: Any) -> int | None:
+    return None if value is None else whole_number("rank", value, "advi", 0)
+
+
 @attrs.frozen
 class advi(Generic[T]):  # named as what it reads as
-    """A fit of independent normal laws of the unconstrained parameters (Kucukelbir et al. 2017), by Adam.
+    """A fit of a normal law of the unconstrained parameters (Kucukelbir et al. 2017), by Adam.
 
-    It is fast and too narrow where parameters depend on each other: standard deviations are those with all others known.
+    Of independent ones, ``rank=0``, it is fast and too narrow where parameters depend on each other: standard deviations
+    are those with all others known. With a rank the covariance is a diagonal and a product of so many columns (Ong, Nott &
+    Smith 2018); None is any covariance, by its Cholesky factor.
 
     Attributes:
         log_density: a tree of parameters to the logarithm of their density, but for a constant.
-        constraints: a tree of bijectors over the parameters, None where there are none.
+        constraints: a tree of bijectors over the parameters, None where there are none; a `Model` brings its own.
         samples: with which each step estimates the bound and its gradient, by the reparametrization of draws.
         learning_rate: of Adam.
+        rank: of the covariance beside its diagonal, None for all of it.
+        batch: how many rows of a `Model`'s data each step takes, which stand for all; None for all.
 
     >>> import afx
     >>> fit = advi(lambda x: -0.5 * afx.sum((x - 3) ** 2)).fit(afx.random.key(0), np.zeros(1), steps=400)
@@ -140,49 +165,93 @@ class advi(Generic[T]):  # named as what it reads as
     """
 
     log_density: LogDensity[T]
-    constraints: Constraints = None
+    constraints: Constraints = attrs.field(
+        default=attrs.Factory(lambda self: constraints_of(self.log_density), takes_self=True)
+    )
     samples: int = attrs.field(default=8, converter=_check_samples)
     learning_rate: float = 0.05
+    rank: int | None = attrs.field(default=0, converter=_check_rank)
+    batch: int | None = None
 
     def init(self, params: T) -> AdviState[T]:
         """Return the state that begins at parameters within the constraints, with a tenth as standard deviations."""
         vector, unravel = flatten_to_vector(position_of_start(self.constraints, params, "advi"), "advi")
         position, log_scale = unravel(vector), unravel(zeros_like(vector) + math.log(0.1))
-        return AdviState(position, log_scale, adam(self.learning_rate).init((position, log_scale)))
+        n = vector.shape[0]
+        rank = n if self.rank is None else self.rank
+        factor = zeros((n, rank), vector.dtype)
+        if self.rank:  # at nothing the columns would have no slope
+            factor = 0.01 * normal(key_of(0), (n, rank), dtype=vector.dtype)
+        laws = (position, log_scale, factor)
+        return AdviState(*laws, adam(self.learning_rate).init(laws))
 
     def step(self, state: AdviState[T], key: ArrayLike) -> tuple[AdviState[T], Array]:
         """Return the next state, and the estimate of the evidence's lower bound."""
         unravel = flatten_to_vector(state.position, "advi")[1]
-        density = Sampler(self.log_density, self.constraints).value(unravel)
+        density = Sampler(self._density(key), self.constraints).value(unravel)
 
-        def loss(laws: tuple[T, T]) -> Array:
-            (center, _), (log_scale, _) = (flatten_to_vector(tree, "advi") for tree in laws)
-            z = normal(key, (self.samples, center.shape[0]), dtype=center.dtype)
-            entropy = sum_(log_scale) + 0.5 * center.shape[0] * (1 + math.log(2 * math.pi))
-            return -mean(vmap(density)(center + exp(log_scale) * z)) - entropy
+        def loss(laws: tuple[T, T, Array]) -> Array:
+            (center, _), (log_scale, _) = (flatten_to_vector(tree, "advi") for tree in laws[:2])
+            n, factor = center.shape[0], laws[2]
+            z = normal(key, (self.samples, n), dtype=center.dtype)
+            entropy = sum_(log_scale) + 0.5 * n * (1 + math.log(2 * math.pi))
+            moves = exp(log_scale) * z
+            if self.rank is None:
+                moves = moves + matmul(z, tril(factor, -1).T)
+            elif self.rank:
+                moves = moves + matmul(normal(fold_in(key, 1), (self.samples, self.rank), dtype=z.dtype), factor.T)
+                columns = factor / expand_dims(exp(log_scale), -1)
+                inner = matmul(columns.T, columns) + eye(self.rank, dtype=z.dtype)
+                entropy = entropy + sum_(log(diagonal(cholesky(inner))))
+            return -mean(vmap(density)(center + moves)) - entropy
 
-        laws = (state.position, state.log_scale)
+        laws = (state.position, state.log_scale, state.factor)
         value, slopes = value_and_grad(loss)(laws)
-        (position, log_scale), optimizer = adam(self.learning_rate).step(laws, slopes, state.optimizer)
-        return AdviState(position, log_scale, optimizer), -value
+        laws, optimizer = adam(self.learning_rate).step(laws, slopes, state.optimizer)
+        return AdviState(*laws, optimizer), -value
 
-    def fit(self, key: ArrayLike, params: T, steps: int = 2000) -> Approximation[T]:
-        """Return the approximation after some steps; its means and scales are those of the last quarter's mean."""
+    def _density(self, key: ArrayLike) -> LogDensity[T]:
+        """Return the density, or that of some rows of the data, which stand for all."""
+        if self.batch is None:
+            return self.log_density
+        model = self.log_density
+        if not isinstance(model, Model) or not model.data:
+            raise ArgumentError(
+                f"advi: batch= takes rows of a Model's data: got {describe(model)}; give Model(…, data)"
+            )
+        count = asarray(pytree.leaves(model.data)[0]).shape[0]
+        rows = randint(fold_in(key, 2), 0, count, (self.batch,))
+        batched: LogDensity[T] = model.take(rows, model.weight * (count / self.batch))
+        return batched
 
-        def advance(state: AdviState[T], k: Array) -> tuple[AdviState[T], tuple[T, T, Array]]:
+    def fit(self, key: ArrayLike, params: T | None = None, steps: int = 2000) -> Approximation[T]:
+        """Return the approximation after some steps; its means and scales are those of the last quarter's mean.
+
+        Args:
+            key: a random key.
+            params: where to begin; a `Model` has a place of its own.
+            steps: of Adam.
+        """
+
+        def advance(state: AdviState[T], k: Array) -> tuple[AdviState[T], tuple[T, T, Array, Array]]:
             new, bound = self.step(state, fold_in(key, k))
-            return new, (new.position, new.log_scale, bound)
+            return new, (new.position, new.log_scale, new.factor, bound)
 
-        def run(state: AdviState[T], numbers: Array) -> tuple[T, T, Array]:
+        def run(state: AdviState[T], numbers: Array) -> tuple[T, T, Array, Array]:
             return scan(advance, state, numbers)[1]
 
         steps = whole_number("steps", steps, "advi")
-        begun = self.init(params)
+        begun = self.init(start_of(self.log_density, params, "advi"))
         check_dependence(self.log_density, self.constraints, begun.position, "advi")
         fitted = run_or_compile(run, begun, arange(steps), name="advi")
 
         def settle(x: Array) -> Array:
             return mean(x[-max(steps // 4, 1) :], axis=0)
 
-        position, log_scale, bound = pytree.map(settle, fitted)
-        return Approximation(position, exp(flatten_to_vector(log_scale, "advi")[0]), bound, self.constraints)
+        position, log_scale, factor, bound = pytree.map(settle, fitted)
+        scale = exp(flatten_to_vector(log_scale, "advi")[0])
+        if self.rank is None:
+            scale = tril(factor, -1) + eye(scale.shape[0], dtype=scale.dtype) * scale
+        elif self.rank:
+            scale = cholesky(matmul(factor, factor.T) + eye(scale.shape[0], dtype=scale.dtype) * scale**2)
+        return Approximation(position, scale, bound, self.constraints)

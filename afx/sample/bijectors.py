@@ -20,7 +20,9 @@ from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.exponentials import exp, log, log_sigmoid, logaddexp, sigmoid
 from afx.ops.elementwise.trigonometry import arctanh, tanh
-from afx.ops.linalg.products import vecdot
+from afx.ops.linalg.factorizations import cholesky
+from afx.ops.linalg.products import matmul, vecdot
+from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.join import concat
 from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.moments import vector_norm
@@ -48,6 +50,10 @@ class Bijector:
     def log_det(self, x: Array) -> Array:
         """Return the logarithm of the absolute determinant of `forward`'s Jacobian, summed over all axes."""
         raise NotImplementedError  # each constraint has its own
+
+    def free_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the unconstrained numbers of a parameter of a shape."""
+        return shape
 
 
 @attrs.frozen
@@ -170,6 +176,10 @@ class Simplex(Bijector):
         left = cumsum(stays, axis=-1) - stays
         return sum_(log_sigmoid(z) + stays + left)
 
+    def free_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the unconstrained numbers: one fewer."""
+        return (*shape[:-1], shape[-1] - 1)
+
 
 def _even_odds(x: Array) -> Any:
     """Return the shifts with which 0 is the even simplex."""
@@ -191,6 +201,31 @@ class Ordered(Bijector):
     def log_det(self, x: Array) -> Array:
         """Return the sum of all but the first."""
         return sum_(x[..., 1:])
+
+
+@attrs.frozen
+class PositiveOrdered(Bijector):
+    """Ascending numbers above a bound along the last axis.
+
+    >>> import afx
+    >>> PositiveOrdered().forward(afx.zeros(3))
+    Array([1., 2., 3.], dtype=float32)
+    """
+
+    bound: Any = 0.0
+
+    def forward(self, x: Array) -> Array:
+        """Return the bound and the running sums of positive steps."""
+        y: Array = cumsum(exp(x), axis=-1) + self.bound
+        return y
+
+    def inverse(self, y: Array) -> Array:
+        """Return the logarithms of the steps."""
+        return log(concat([y[..., :1] - self.bound, y[..., 1:] - y[..., :-1]], axis=-1))
+
+    def log_det(self, x: Array) -> Array:
+        """Return the sum of x."""
+        return sum_(x)
 
 
 @attrs.frozen
@@ -222,6 +257,10 @@ class CholeskyCorrelation(Bijector):
         lengths, slopes = self._lengths(x)
         return sum_(slopes) + sum_(lengths[..., rows, columns])
 
+    def free_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the unconstrained numbers: k (k - 1) / 2."""
+        return (*shape[:-2], shape[-1] * (shape[-1] - 1) // 2)
+
     def _lengths(self, x: Array) -> tuple[Array, Array]:
         """Return the logarithms of what is left of each row's length before each column, and of 1 - tanh(x)²."""
         k, rows, columns = _triangle(x.shape[-1])
@@ -238,6 +277,92 @@ def _triangle(count: int) -> tuple[int, Any, Any]:
             f"CholeskyCorrelation: a factor [k, k] has k (k - 1) / 2 free numbers: got {count}; take 1, 3, 6, 10 …"
         )
     return (k, *np.tril_indices(k, -1))
+
+
+@attrs.frozen
+class Correlation(CholeskyCorrelation):
+    """Correlation matrices [k, k], by their Cholesky factors; the determinant is that of the elements below the diagonal.
+
+    >>> import afx
+    >>> Correlation().forward(afx.zeros(1))
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+
+    def forward(self, x: Array) -> Array:
+        """Return the matrices."""
+        factor = super().forward(x)
+        return matmul(factor, factor.mT)
+
+    def inverse(self, y: Array) -> Array:
+        """Return the numbers of the factors."""
+        return super().inverse(cholesky(y))
+
+    def log_det(self, x: Array) -> Array:
+        """Return the logarithm of the determinant by the elements below the diagonal."""
+        sides = log(diagonal(super().forward(x)))  # each is the slope of the elements below it
+        return super().log_det(x) + sum_(sides * np.arange(sides.shape[-1] - 1, -1, -1).astype(x.dtype))
+
+
+@attrs.frozen
+class CholeskyCovariance(Bijector):
+    """Lower Cholesky factors [k, k] of covariance matrices: k logarithms of the diagonal, and the elements below it.
+
+    >>> import afx
+    >>> CholeskyCovariance().forward(afx.zeros(3))
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+
+    def forward(self, x: Array) -> Array:
+        """Return the factors."""
+        k = self._size(x.shape[-1])
+        _, rows, columns = _triangle(x.shape[-1] - k)
+        every = np.arange(k)
+        below = zeros((*x.shape[:-1], k, k), x.dtype).at[..., rows, columns].set(x[..., k:])
+        return below.at[..., every, every].set(exp(x[..., :k]))
+
+    def inverse(self, y: Array) -> Array:
+        """Return the logarithms of the diagonal, and the elements below it, row by row."""
+        rows, columns = np.tril_indices(y.shape[-1], -1)
+        return concat([log(diagonal(y)), y[..., rows, columns]], axis=-1)
+
+    def log_det(self, x: Array) -> Array:
+        """Return the sum of the logarithms of the diagonal."""
+        return sum_(x[..., : self._size(x.shape[-1])])
+
+    def free_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the unconstrained numbers: k (k + 1) / 2."""
+        return (*shape[:-2], shape[-1] * (shape[-1] + 1) // 2)
+
+    def _size(self, count: int) -> int:
+        """Return the size of the matrix with so many elements on and below its diagonal."""
+        k = (math.isqrt(8 * count + 1) - 1) // 2
+        if k * (k + 1) // 2 != count:
+            raise ShapeError(
+                f"{type(self).__name__}: a matrix [k, k] has k (k + 1) / 2 free numbers: got {count}; take 1, 3, 6, 10 …"
+            )
+        return k
+
+
+@attrs.frozen
+class Covariance(CholeskyCovariance):
+    """Covariance matrices [k, k], by their Cholesky factors; the determinant is that of the lower triangle."""
+
+    def forward(self, x: Array) -> Array:
+        """Return the matrices."""
+        factor = super().forward(x)
+        return matmul(factor, factor.mT)
+
+    def inverse(self, y: Array) -> Array:
+        """Return the numbers of the factors."""
+        return super().inverse(cholesky(y))
+
+    def log_det(self, x: Array) -> Array:
+        """Return the logarithm of the determinant by the lower triangle."""
+        k = self._size(x.shape[-1])
+        sides = x[..., :k]
+        return sum_(sides * np.arange(k + 1, 1, -1).astype(x.dtype) + math.log(2))
 
 
 @attrs.frozen
@@ -265,6 +390,23 @@ Constraints: TypeAlias = Any
 """A bijector, None, or a tree of them in the structure of the parameters; one stands for all leaves below it."""
 
 
+@attrs.frozen
+class Joint:
+    """Constraints of a whole tree, each of which may depend on other parameters; `Model` has such ones."""
+
+    def forward(self, position: Any) -> Any:
+        """Return the parameters of an unconstrained position."""
+        raise NotImplementedError  # each has its own
+
+    def inverse(self, params: Any) -> Any:
+        """Return the unconstrained position of parameters."""
+        raise NotImplementedError  # each has its own
+
+    def log_det(self, position: Any) -> Array:
+        """Return the logarithm of the determinant of `forward`."""
+        raise NotImplementedError  # each has its own
+
+
 def constrain(constraints: Constraints, position: T) -> T:
     """Return the parameters of an unconstrained position.
 
@@ -280,6 +422,9 @@ def constrain(constraints: Constraints, position: T) -> T:
     >>> constrain({"scale": sample.Positive()}, {"mean": np.zeros(1), "scale": np.zeros(1)})
     {'mean': Array([0.], dtype=float64), 'scale': Array([1.], dtype=float64)}
     """
+    if isinstance(constraints, Joint):
+        params: T = constraints.forward(position)
+        return params
     return _apply(constraints, position, lambda bijector, x: bijector.forward(x))
 
 
@@ -290,6 +435,9 @@ def unconstrain(constraints: Constraints, params: T) -> T:
     >>> unconstrain(sample.Interval(0.0, 2.0), np.ones(1))
     Array([0.], dtype=float64)
     """
+    if isinstance(constraints, Joint):
+        position: T = constraints.inverse(params)
+        return position
     return _apply(constraints, params, lambda bijector, y: bijector.inverse(y))
 
 
@@ -300,6 +448,8 @@ def log_det(constraints: Constraints, position: Any) -> Array:
     >>> log_det(sample.Positive(), np.array([1.0, 2.0]))
     Array(3., dtype=float64)
     """
+    if isinstance(constraints, Joint):
+        return constraints.log_det(position)
     total = asarray(0.0)
     for bijector, x in zip(bijectors_of(constraints, position), pytree.leaves(position), strict=True):
         if bijector is not None:
@@ -307,15 +457,17 @@ def log_det(constraints: Constraints, position: Any) -> Array:
     return total
 
 
-def _apply(constraints: Constraints, tree: T, fn: Callable[[Bijector, Array], Array]) -> T:
+def _apply(constraints: Constraints, tree: T, fn: Callable[[Any, Array], Array]) -> T:
     """Return a tree with a function of each bijector and its leaf applied."""
     leaves, treedef = pytree.flatten(tree)
     pairs = zip(bijectors_of(constraints, tree), leaves, strict=True)
     return pytree.unflatten(treedef, [asarray(x) if b is None else fn(b, asarray(x)) for b, x in pairs])
 
 
-def bijectors_of(constraints: Constraints, tree: Any) -> list[Bijector | None]:
-    """Return the bijector of each leaf of a tree."""
+def bijectors_of(constraints: Constraints, tree: Any) -> list[Bijector | Joint | None]:
+    """Return the bijector of each leaf of a tree; constraints of the whole tree are those of each."""
+    if isinstance(constraints, Joint):
+        return [constraints] * len(pytree.leaves(tree))
     if type(constraints) is type(tree) is dict:
         constraints = {**dict.fromkeys(tree), **constraints}
     return pytree.broadcast_prefix(constraints, tree, is_leaf=_is_bijector, who="constraints")
@@ -323,6 +475,22 @@ def bijectors_of(constraints: Constraints, tree: Any) -> list[Bijector | None]:
 
 def _is_bijector(x: object) -> bool:
     return x is None or isinstance(x, Bijector)
+
+
+def constraints_of(log_density: object) -> Constraints:
+    """Return the constraints that a density brings along, as a `Model` does, or None."""
+    return getattr(log_density, "constraints", None)
+
+
+def start_of(log_density: object, start: T | None, who: str) -> T:
+    """Return a start, or where a model without one begins."""
+    if start is not None:
+        return start
+    initial: Any = getattr(log_density, "initial", None)
+    if initial is None:
+        raise ArgumentError(f"{who}: a density that is a plain function has no start of its own: got none; give start")
+    found: T = initial()
+    return found
 
 
 # --- Checks of what a sampler is given: the density's result, its parameters, and where it starts

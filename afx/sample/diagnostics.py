@@ -17,7 +17,7 @@ import numpy.typing as npt
 from afx import pytree
 from afx.core.array.array import ArrayLike
 from afx.errors import ArgumentError, ShapeError
-from afx.sample.draw import Draws, check_draws
+from afx.sample.draw import Draws
 
 Numbers: TypeAlias = "npt.NDArray[np.float64]"
 
@@ -209,34 +209,3 @@ def columns_of(tree: Any) -> dict[str, Numbers]:
         for index in np.ndindex(x.shape[2:]):
             columns[path + (f"[{', '.join(map(str, index))}]" if index else "")] = x[(..., *index)]
     return columns
-
-
-def to_arviz(draws: Draws[Any]) -> dict[str, dict[str, npt.NDArray[Any]]]:
-    """Return draws as the groups that ``arviz.from_dict(**groups)`` takes: ``posterior`` and ``sample_stats``.
-
-    Raises:
-        ArgumentError: two parameters would have one name.
-
-    >>> import afx
-    >>> from afx import sample
-    >>> normal = sample.nuts(lambda p: -0.5 * p["x"] ** 2)
-    >>> draws = sample.draw(normal, afx.random.key(0), {"x": np.float64(0.0)}, draws=3, warmup=0)
-    >>> sample.to_arviz(draws)["posterior"]["x"].shape
-    (4, 3)
-    """
-    check_draws(draws, "to_arviz")
-    leaves = pytree.flatten_with_path(draws.params)[0]
-    names = [path.strip(".[]'").replace("']['", ".") or "x" for path, _ in leaves]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ArgumentError(f"to_arviz: parameters have names of their own: got {twice} twice; rename one of each")
-    posterior = {name: np.asarray(leaf) for name, (_, leaf) in zip(names, leaves, strict=True)}
-    stats = {
-        "lp": draws.log_density,
-        "energy": draws.energy,
-        "acceptance_rate": draws.acceptance,
-        "n_steps": draws.leaps,
-        "tree_depth": draws.depth,
-        "diverging": draws.diverged,
-    }
-    return {"posterior": posterior, "sample_stats": {name: np.asarray(x) for name, x in stats.items()}}

@@ -27,9 +27,10 @@ from afx.ops.linalg.factorizations import cholesky
 from afx.ops.linalg.products import outer
 from afx.ops.random.bits import check_key
 from afx.ops.reductions.sums import any as any_
-from afx.random.keys import fold_in, split, uniform
-from afx.sample.bijectors import check_dependence, position_of_start
-from afx.sample.hamiltonian import Info, Sampler, State, choose, find_step_size
+from afx.random.keys import fold_in, normal, split, uniform
+from afx.sample.approximations import Approximation
+from afx.sample.bijectors import check_dependence, position_of_start, start_of
+from afx.sample.hamiltonian import Info, Sampler, State, choose, find_step_size, push
 from afx.transforms._arguments import describe, whole_number
 from afx.transforms.vmap import vmap
 
@@ -203,18 +204,29 @@ class Row(Generic[T]):
 
 
 def begin_chains(
-    sampler: Sampler[T], key: Array, start: T, chains: int, spread: float, warmup: int, is_dense: bool, target: float
+    sampler: Sampler[T],
+    key: Array,
+    start: T | Approximation[T],
+    chains: int,
+    spread: float,
+    warmup: int,
+    is_dense: bool,
+    target: float,
 ) -> Chains[T]:
     """Return chains that begin near a start, each at its own place.
 
     Raises:
         ArgumentError: the density is not finite at the start itself.
     """
-    position = position_of_start(sampler.constraints, start, "draw")
+    law = start if isinstance(start, Approximation) else None  # pyright: ignore[reportUnknownVariableType]  # of any tree
+    position = position_of_start(sampler.constraints, start, "draw") if law is None else law.position
     center, unravel = flatten_to_vector(position, "draw")
     check_dependence(sampler.log_density, sampler.constraints, unravel(center), "draw")
     seeds = split(fold_in(key, 1), chains)
-    moves = [uniform(k, center.shape, -spread, spread, dtype=center.dtype) for k in seeds]
+    if law is None:
+        moves = [uniform(k, center.shape, -spread, spread, dtype=center.dtype) for k in seeds]
+    else:
+        moves = [push(law.scale, normal(k, center.shape, dtype=center.dtype)) for k in seeds]
     places, states = _find_starts(sampler, center, unravel, moves)
     state: State[T] = pytree.map(lambda *xs: asarray(np.stack(xs)), *states)
     if is_dense:
@@ -350,7 +362,7 @@ class Draws(Shown, Generic[T]):
 def draw(
     sampler: Sampler[T],
     key: ArrayLike,
-    start: T,
+    start: T | Approximation[T] | None = None,
     *,
     draws: int = 1000,
     warmup: int = 1000,
@@ -368,7 +380,8 @@ def draw(
     Args:
         sampler: from `nuts` or `hmc`.
         key: uint32[2].
-        start: parameters within the constraints, a tree of floating arrays; their dtype is that of the chains.
+        start: parameters within the constraints, a tree of floating arrays; their dtype is that of the chains. That of a
+            `Model` is its `Model.initial`. Of an approximation, as `pathfinder`'s, each chain begins at a draw.
         draws: of each chain, behind the warm-up.
         warmup: steps that are not kept.
         chains: how many.
@@ -393,7 +406,8 @@ def draw(
         raise ArgumentError(f"draw: no such mass matrix: got {mass!r}; use 'diagonal' or 'dense'")
     if not 0 < target < 1:
         raise ArgumentError(f"draw: target is a probability: got {target}; give one between 0 and 1")
-    if not any(asarray(x).size for x in pytree.leaves(start)):
+    start = start_of(sampler.log_density, start, "draw")
+    if not isinstance(start, Approximation) and not any(asarray(x).size for x in pytree.leaves(start)):
         raise ArgumentError(f"draw: there is no parameter: got start={start!r}; give a tree of floating arrays")
     begun = begin_chains(sampler, asarray(key), start, chains, spread, warmup, mass == "dense", target)
     return _run(sampler, begun, warmup, draws, show_progress)

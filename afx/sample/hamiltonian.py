@@ -23,7 +23,7 @@ from afx.ops.linalg.products import vecdot
 from afx.ops.reductions.sums import any as any_
 from afx.ops.reductions.sums import sum as sum_
 from afx.random.keys import fold_in, normal, split, uniform
-from afx.sample.bijectors import Constraints, checked_density, constrain, log_det, position_of_start
+from afx.sample.bijectors import Constraints, checked_density, constrain, constraints_of, log_det, position_of_start
 from afx.transforms._arguments import check_callable, whole_number
 from afx.transforms.derivatives.grad import value_and_grad
 
@@ -127,11 +127,13 @@ class Sampler(Generic[T]):
 
     Attributes:
         log_density: the logarithm of the density of the constrained parameters, but for a constant.
-        constraints: a tree of bijectors over the parameters, or None.
+        constraints: a tree of bijectors over the parameters, or None; a `Model` brings its own.
     """
 
     log_density: LogDensity[T]
-    constraints: Constraints = None
+    constraints: Constraints = attrs.field(
+        default=attrs.Factory(lambda self: constraints_of(self.log_density), takes_self=True)
+    )
 
     def init(self, params: T, *, step_size: float = 1.0, scale: Any = None) -> State[T]:
         """Return the state of a chain that begins at parameters within the constraints.

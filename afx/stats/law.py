@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -10,7 +11,9 @@ from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_shapes
 from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.arithmetic import exp
 from afx.ops.manipulation.shape import astype
+from afx.pytree.static import static
 from afx.random.keys import ShapeLike
 
 if TYPE_CHECKING:
@@ -70,6 +73,10 @@ class Law:
         """Return where values lie."""
         raise NotImplementedError  # each kind has its own
 
+    def middle(self) -> Array | None:
+        """Return where to begin to look at values, None where no such place is known."""
+        return None
+
     def logpdf(self, x: ArrayLike) -> Array:
         """Return the logarithm of the density."""
         return self.log_probability(x)
@@ -77,6 +84,14 @@ class Law:
     def logpmf(self, x: ArrayLike) -> Array:
         """Return the logarithm of the probability."""
         return self.log_probability(x)
+
+    def pdf(self, x: ArrayLike) -> Array:
+        """Return the density."""
+        return exp(self.logpdf(x))
+
+    def pmf(self, x: ArrayLike) -> Array:
+        """Return the probability."""
+        return exp(self.logpmf(x))
 
     def expand(self, shape: ShapeLike) -> Law:
         """Return the law of independent values float[*shape, *self.shape].
@@ -129,7 +144,7 @@ class Frozen(Law):
         kwargs: those by name.
     """
 
-    family: Any = pytree.static()
+    family: Any = static()  # noqa: RUF009  # a field specifier
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = attrs.field(factory=dict)
 
@@ -142,7 +157,11 @@ class Frozen(Law):
         if name.startswith("_"):
             raise AttributeError(name)
         method = getattr(self.family, name)  # such as cdf, ppf, mean, var, entropy
-        args = self.args[1:] if getattr(self.family, "is_sized", False) and name in ("logpdf", "pdf") else self.args
+        args = (
+            self.args[1:]
+            if getattr(self.family, "is_sized", False) and name in ("logpdf", "pdf", "logpmf", "pmf")
+            else self.args
+        )
 
         def call(*xs: Any) -> Any:
             return method(*xs, *args, **self.kwargs)
@@ -176,10 +195,25 @@ class Frozen(Law):
         z: Array = self.__getattr__("logpmf")(x)
         return z
 
+    def pdf(self, x: ArrayLike) -> Array:
+        """Return the density, as the family does."""
+        z: Array = self.__getattr__("pdf")(x)
+        return z
+
+    def pmf(self, x: ArrayLike) -> Array:
+        """Return the probability, as the family does."""
+        z: Array = self.__getattr__("pmf")(x)
+        return z
+
     def rvs(self, key: ArrayLike, shape: ShapeLike = None) -> Array:
         """Return independent draws, float[*shape, *self.shape]."""
         z: Array = self.family.rvs(key, shape_of(shape) + self.batch, *self.args, **self.kwargs)
         return z
+
+    def middle(self) -> Array | None:
+        """Return the median of numbers, None of vectors."""
+        found: Array | None = None if self.event else self.median()
+        return found
 
     def support(self) -> Support:
         """Return where values lie."""
@@ -203,7 +237,7 @@ class Expanded(Law):
     """
 
     law: Law
-    lead: Shape = pytree.static()
+    lead: Shape = static()  # noqa: RUF009  # a field specifier
 
     @property
     def event(self) -> Shape:
@@ -223,6 +257,10 @@ class Expanded(Law):
         """Return independent draws."""
         return self.law.rvs(key, shape_of(shape) + self.lead)
 
+    def middle(self) -> Array | None:
+        """Return where to begin to look at values."""
+        return self.law.middle()
+
     def support(self) -> Support:
         """Return where values lie."""
         return self.law.support()
@@ -233,6 +271,7 @@ class Vectors:
 
     Attributes:
         names: of the parameters.
+        defaults: of those that have one.
         axes: how many each has of its own, behind those of a batch.
         rank: the number of axes of a value.
         kind: of the support.
@@ -240,6 +279,7 @@ class Vectors:
     """
 
     names: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = {}  # nobody writes into it
     axes: tuple[int, ...] = ()
     rank = 1
     kind = "real"
@@ -259,7 +299,12 @@ class Vectors:
         given = {**dict(zip(self.names, args, strict=False)), **kwargs}
         if len(given) < len(args) + len(kwargs) or not set(given) <= set(self.names):
             raise TypeError(f"{self.__name__}: its parameters are {', '.join(self.names)}: got {[*given]}")
-        return Frozen(self, tuple(given[name] for name in self.names if name in given))
+        given = {**self.defaults, **given}
+        if len(given) < len(self.names):
+            raise TypeError(
+                f"{self.__name__}: needs {', '.join(n for n in self.names if n not in given)}: got {[*args]}"
+            )
+        return Frozen(self, tuple(given[name] for name in self.names))
 
     def shapes(self, *args: Any) -> tuple[Shape, Shape]:
         """Return the shapes of independent values and of one."""
@@ -271,7 +316,7 @@ class Vectors:
 
     def log_events(self, x: ArrayLike, *args: Any) -> Array:
         """Return the logarithms of densities of vectors along the last axis, or of matrices."""
-        density = getattr(self, "logpmf", None) or getattr(self, "logpdf")
+        density: Any = getattr(self, "logpmf", None) or getattr(self, "logpdf", None)
         z: Array = density(x, *(args[1:] if self.is_sized else args))
         return z
 

@@ -228,10 +228,8 @@ class _Lkj(Vectors):
         """
         y, shape, _ = _square("lkj", x, eta, x)
         d = y.shape[-1]
-        levels = [shape + 0.5 * (d - 1 - k) for k in range(1, d)]
-        constant = [(d - k) * ((2 * b - 1) * math.log(2) + betaln(b, b)) for k, b in enumerate(levels, 1)]
         with quiet():
-            z = (shape - 1) * _log_det(cholesky(y)) - sum(constant, zeros((), y.dtype))
+            z = (shape - 1) * _log_det(cholesky(y)) - _lkj_constant(shape, d)
             is_one = all_(abs_(diagonal(y) - 1) <= 16 * d * float(np.finfo(y.dtype).eps), axis=-1)
             return where(shape > 0, where(is_one, z, -math.inf), math.nan)
 
@@ -241,21 +239,77 @@ class _Lkj(Vectors):
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, d: int, eta: ArrayLike) -> Array:
         """Return draws, float[*shape, d, d], of partial correlations (ibid., section 2.4)."""
-        (e,) = floating("lkj", eta)
-        lead = e.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
-        columns: list[Array] = []
-        rest = asarray(1.0, e.dtype) + zeros((*lead, d), e.dtype)  # of each row's squared length
-        for j, own in enumerate(split(key, max(d, 1))):
-            level = e + 0.5 * (d - 2 - j) if j < d - 1 else e
-            share = 2 * draw_beta(own, expand_dims(level, -1), expand_dims(level, -1), (*lead, d)) - 1
-            place = asarray([-1 if i < j else int(i > j) for i in range(d)])
-            column = where(place == 0, sqrt(rest), where(place > 0, share * sqrt(rest), 0.0))
-            rest = where(place > 0, rest * (1 - share * share), rest)
-            columns.append(column)
-        factor = moveaxis(stack(columns, axis=0), 0, -1)
+        factor = _draw_factor(key, shape, d, eta)
         return matmul(factor, factor.mT)
 
 
+def _lkj_constant(shape: Array, d: int) -> Array:
+    """Return the logarithm of the integral of the determinant's power."""
+    levels = [shape + 0.5 * (d - 1 - k) for k in range(1, d)]
+    constant = [(d - k) * ((2 * b - 1) * math.log(2) + betaln(b, b)) for k, b in enumerate(levels, 1)]
+    return sum(constant, zeros((), shape.dtype))
+
+
+def _draw_factor(key: ArrayLike, shape: ShapeLike, d: int, eta: ArrayLike) -> Array:
+    """Return Cholesky factors of drawn correlations, by partial ones (ibid., section 2.4)."""
+    (e,) = floating("lkj", eta)
+    lead = e.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+    columns: list[Array] = []
+    rest = asarray(1.0, e.dtype) + zeros((*lead, d), e.dtype)  # of each row's squared length
+    for j, own in enumerate(split(key, max(d, 1))):
+        level = e + 0.5 * (d - 2 - j) if j < d - 1 else e
+        share = 2 * draw_beta(own, expand_dims(level, -1), expand_dims(level, -1), (*lead, d)) - 1
+        place = asarray([-1 if i < j else int(i > j) for i in range(d)])
+        column = where(place == 0, sqrt(rest), where(place > 0, share * sqrt(rest), 0.0))
+        rest = where(place > 0, rest * (1 - share * share), rest)
+        columns.append(column)
+    return moveaxis(stack(columns, axis=0), 0, -1)
+
+
+class _LkjCholesky(Vectors):
+    """Distribution of lower Cholesky factors of correlation matrices, float[..., d, d], whose matrices are `lkj`'s.
+
+    The density is that by the elements below the diagonal.
+
+    >>> afx.stats.lkj_cholesky.pdf(np.eye(2), np.float64(1.0)).round(4)
+    Array(0.5, dtype=float64)
+    """
+
+    names, axes, rank, kind, is_sized = ("d", "eta"), (0,), 2, "correlation_factor", True
+
+    def __repr__(self) -> str:
+        return "<distribution lkj_cholesky(eta)>"
+
+    def __reduce__(self) -> str:
+        return "lkj_cholesky"
+
+    def logpdf(self, x: ArrayLike, eta: ArrayLike) -> Array:
+        """Return the logarithm of the density; -inf where rows have not length 1, or a diagonal element is not positive.
+
+        Raises:
+            ShapeError: x is no square matrix.
+        """
+        y, shape, _ = _square("lkj_cholesky", x, eta, x)
+        d = y.shape[-1]
+        sides = diagonal(y)
+        powers = asarray([d - k for k in range(1, d + 1)], y.dtype) + 2 * expand_dims(shape - 1, -1)
+        inside = all_(sides > 0, axis=-1)
+        with quiet():
+            z = sum_(where(expand_dims(inside, -1), powers * log(sides), 0.0), axis=-1) - _lkj_constant(shape, d)
+            lengths = sum_(y * y, axis=-1)
+            inside = inside & all_(abs_(lengths - 1) <= 1e3 * d * float(np.finfo(y.dtype).eps), axis=-1)
+            return where(shape > 0, where(inside, z, -math.inf), math.nan)
+
+    def pdf(self, x: ArrayLike, eta: ArrayLike) -> Array:
+        """Return the density."""
+        return exp(self.logpdf(x, eta))
+
+    def rvs(self, key: ArrayLike, shape: ShapeLike, d: int, eta: ArrayLike) -> Array:
+        """Return draws, float[*shape, d, d]."""
+        return _draw_factor(key, shape, d, eta)
+
+
 lkj: _Lkj = _Lkj()
+lkj_cholesky: _LkjCholesky = _LkjCholesky()
 multinomial: _Multinomial = _Multinomial()
 wishart: _Wishart = _Wishart()

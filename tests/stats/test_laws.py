@@ -41,6 +41,17 @@ OF_VECTORS = {  # where the values of each are tested
     "lkj": "test_vectors.py",
     "multinomial": "test_vectors.py",
     "multivariate_normal": "test_values.py",
+    "censored": "test_composite.py",
+    "gaussian_random_walk": "test_composite.py",
+    "hurdle": "test_composite.py",
+    "lkj_cholesky": "test_composite.py",
+    "mixture": "test_composite.py",
+    "multivariate_normal_cholesky": "test_composite.py",
+    "multivariate_normal_precision": "test_composite.py",
+    "ordered": "test_composite.py",
+    "ordered_logistic": "test_composite.py",
+    "truncated": "test_composite.py",
+    "zero_inflated": "test_composite.py",
     "wishart": "test_vectors.py",
 }
 

@@ -1,0 +1,134 @@
+"""Pathfinder: normal laws along the way to a mode, of which the nearest to the density is a place to begin."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from afx.control.solving import flatten_to_vector
+from afx.core.array.array import ArrayLike
+from afx.errors import ArgumentError
+from afx.ops.creation.creation import asarray
+from afx.random.keys import fold_in, normal, split, uniform
+from afx.sample.approximations import Approximation
+from afx.sample.bijectors import Constraints, check_dependence, constraints_of, position_of_start, start_of
+from afx.sample.hamiltonian import LogDensity, Sampler
+from afx.transforms._arguments import whole_number
+from afx.transforms.compile.jit import jit
+from afx.transforms.vmap import vmap
+
+T = TypeVar("T")
+
+HISTORY: Final = 6  # steps of which curvature is remembered (Zhang et al. 2022, section 2)
+DRAWS: Final = 25  # of each law, by which its distance is estimated
+LONGEST: Final = 1000  # steps of a path
+SLOPE: Final = 1e-4  # the share of a step's promise that it has to keep (Armijo)
+
+
+def pathfinder(
+    log_density: LogDensity[T],
+    key: ArrayLike,
+    start: T | None = None,
+    constraints: Constraints = None,
+    *,
+    paths: int = 4,
+    spread: float = 2.0,
+) -> Approximation[T]:
+    """Return the normal law nearest to a density among those along ways to its modes (Zhang, Carpenter et al. 2022).
+
+    Each way is one of L-BFGS, whose estimate of the inverse curvature is the covariance; of all places on all ways that
+    law is taken whose lower bound of the evidence is the greatest. `draw` begins at its draws where it is given as start.
+
+    Args:
+        log_density: a tree of parameters to the logarithm of their density, but for a constant; or a `Model`.
+        key: a random key.
+        start: parameters within the constraints; a `Model` has some.
+        constraints: a tree of bijectors, None where there are none; a `Model` brings its own.
+        paths: how many ways.
+        spread: how far from the start they begin, in unconstrained parameters.
+
+    Raises:
+        ArgumentError: no place on any way has a law with a finite bound.
+
+    >>> import afx
+    >>> found = pathfinder(lambda x: -0.5 * afx.sum((x - 3) ** 2), afx.random.key(0), np.zeros(2))
+    >>> found.params.round(3)
+    Array([3., 3.], dtype=float64)
+    """
+    constraints = constraints_of(log_density) if constraints is None else constraints
+    position = position_of_start(constraints, start_of(log_density, start, "pathfinder"), "pathfinder")
+    center, unravel = flatten_to_vector(position, "pathfinder")
+    check_dependence(log_density, constraints, unravel(center), "pathfinder")
+    sampler = Sampler(log_density, constraints)
+    target, values = jit(sampler.target(unravel)), jit(vmap(sampler.value(unravel)))
+    best: tuple[float, Any, Any] | None = None
+    for k, own in enumerate(split(key, whole_number("paths", paths, "pathfinder"))):
+        share = 0.0 if k == 0 else spread  # the first begins at the start itself
+        x = np.asarray(center + uniform(own, center.shape, -share, share, dtype=center.dtype), np.float64)
+        for step, (mean, factor) in enumerate(_walk(target, x, center.dtype)):
+            z = np.asarray(normal(fold_in(own, step), (DRAWS, len(x)), dtype=center.dtype), np.float64)
+            with np.errstate(all="ignore"):
+                heights = np.asarray(values(asarray(mean + z @ factor.T, center.dtype)), np.float64)
+                own_heights = -0.5 * np.sum(z * z, axis=1) - np.sum(np.log(np.diag(factor)))
+                bound = float(np.mean(heights - own_heights)) + 0.5 * len(x) * np.log(2 * np.pi)
+            if np.isfinite(bound) and (best is None or bound > best[0]):
+                best = (bound, mean, factor)
+    if best is None:
+        raise ArgumentError(
+            f"pathfinder: no normal law along {paths} ways: got densities that are not finite; begin elsewhere"
+        )
+    bound, mean, factor = best
+    dtype = center.dtype
+    return Approximation(unravel(asarray(mean, dtype)), asarray(factor, dtype), asarray(bound, dtype), constraints)
+
+
+def _walk(target: Any, x: Any, dtype: Any) -> list[tuple[Any, Any]]:
+    """Return means and Cholesky factors of the laws along a way to a mode."""
+
+    def look(x: Any) -> tuple[float, Any]:
+        value, slope = target(asarray(x, dtype))
+        return float(value), np.asarray(slope, np.float64)
+
+    value, slope = look(x)
+    pairs = list[tuple[Any, Any]]()
+    diagonal, laws = np.ones(len(x)), list[tuple[Any, Any]]()
+    for _ in range(LONGEST):
+        inverse = _inverse_curvature(diagonal, pairs)
+        way = inverse @ slope
+        rise = float(slope @ way)
+        if not (np.isfinite(rise) and rise > 1e-12 * max(abs(value), 1.0)):
+            break
+        size = 1.0 if pairs else min(1.0, 1.0 / float(np.linalg.norm(slope)))
+        for _ in range(40):
+            there = x + size * way
+            new_value, new_slope = look(there)
+            if np.isfinite(new_slope).all() and new_value >= value + SLOPE * size * rise:
+                break
+            size *= 0.5
+        else:
+            break
+        s, y = there - x, slope - new_slope
+        x, value, slope = there, new_value, new_slope
+        if s @ y > 1e-12 * float(y @ y):  # the density is curved along the step
+            ratio = (y @ (diagonal * y)) / (s @ y) / diagonal  # of the diagonal's update (ibid., algorithm 3)
+            share = s @ (s / diagonal)
+            diagonal = (s @ y) / (ratio * (s @ y) + y * y - (y @ (diagonal * y)) * (s / diagonal) ** 2 / share)
+            diagonal = np.where(np.isfinite(diagonal) & (diagonal > 0), diagonal, (s @ y) / (y @ y))
+            pairs = [*pairs, (s, y)][-HISTORY:]
+            covariance = _inverse_curvature(diagonal, pairs)
+            try:
+                factor = np.linalg.cholesky(0.5 * (covariance + covariance.T))
+            except np.linalg.LinAlgError:
+                continue
+            laws.append((x + covariance @ slope, factor))
+    return laws
+
+
+def _inverse_curvature(diagonal: Any, pairs: list[tuple[Any, Any]]) -> Any:
+    """Return the inverse of the negative Hessian that steps and changes of slopes tell, from a diagonal on."""
+    inverse = np.diag(diagonal)
+    for s, y in pairs:
+        v = np.eye(len(s)) - np.outer(y, s) / (s @ y)
+        inverse = v.T @ inverse @ v + np.outer(s, s) / (s @ y)
+    return inverse

@@ -1,0 +1,564 @@
+"""Laws made of laws: mixtures, truncated and censored ones, counts with other zeros, and ordered numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import broadcast_shapes
+from afx.core.dtypes import float64
+from afx.errors import ArgumentError
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.arithmetic import exp, expm1, log, log1p, logaddexp
+from afx.ops.elementwise.comparison import isfinite, maximum, minimum, where
+from afx.ops.manipulation.join import stack
+from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims
+from afx.ops.reductions.cumulative import cumsum, log1mexp, logsumexp
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.sorting.sort import sort
+from afx.ops.special.gamma import gammaln
+from afx.random import split, uniform
+from afx.random.keys import ShapeLike
+from afx.stats._distribution import quiet, sum_whole
+from afx.stats.law import Law, Shape, Support, shape_of
+
+# -- mixtures --
+
+
+@attrs.frozen(eq=False)
+class Mixture(Law):
+    """A law of one of several laws, each with its weight: see `mixture`."""
+
+    weights: Any
+    laws: Any
+
+    def _each(self) -> tuple[Law, ...]:
+        return self.laws if isinstance(self.laws, tuple) else (self.laws,)
+
+    @property
+    def _is_one(self) -> bool:
+        return not isinstance(self.laws, tuple)
+
+    @property
+    def event(self) -> Shape:
+        """The shape of one value."""
+        return self._each()[0].event
+
+    @property
+    def batch(self) -> Shape:
+        """The shape of independent values."""
+        if self._is_one:
+            shape = broadcast_shapes([self.laws.batch, asarray(self.weights).shape]) or ()
+            return shape[:-1]
+        return broadcast_shapes([asarray(self.weights).shape[:-1], *[law.batch for law in self.laws]]) or ()
+
+    def _gather(self, fn: Callable[[Law], Array]) -> Array:
+        """Return a function of each component, components on the last axis."""
+        if self._is_one:
+            return fn(self.laws)
+        parts = [fn(law) for law in self.laws]
+        shape = broadcast_shapes([x.shape for x in parts])
+        assert shape is not None  # of components of one batch
+        return stack([broadcast_to(x, shape) for x in parts], axis=-1)
+
+    def _spread(self, x: ArrayLike) -> Array:
+        """Return values with an axis for the components of one family."""
+        return expand_dims(asarray(x), -1 - len(self.event)) if self._is_one else asarray(x)
+
+    def log_probability(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the density or probability."""
+        y = self._spread(x)
+        with quiet():
+            return logsumexp(self._gather(lambda law: law.log_probability(y)) + log(asarray(self.weights)), axis=-1)
+
+    def cdf(self, x: ArrayLike) -> Array:
+        """Return the distribution function of numbers."""
+        y = self._spread(x)
+        return sum_(self._gather(lambda law: _method(law, "cdf")(y)) * self.weights, axis=-1)
+
+    def mean(self) -> Array:
+        """Return the mean of numbers."""
+        return sum_(self._gather(lambda law: _method(law, "mean")()) * self.weights, axis=-1)
+
+    def var(self) -> Array:
+        """Return the variance of numbers."""
+        gaps = self._gather(lambda law: _method(law, "mean")()) - expand_dims(self.mean(), -1)
+        return sum_((self._gather(lambda law: _method(law, "var")()) + gaps * gaps) * self.weights, axis=-1)
+
+    def rvs(self, key: ArrayLike, shape: ShapeLike = None) -> Array:
+        """Return independent draws: one of each component, of which one is taken."""
+        first, second = split(key)
+        lead, rank = shape_of(shape) + self.batch, len(self.event)
+        weights = asarray(self.weights)
+        luck = uniform(first, (*lead, 1), dtype=weights.dtype)
+        picked = sum_(astype(cumsum(weights, axis=-1) < luck, int), axis=-1)
+        if self._is_one:
+            k = self.laws.batch[-1]
+            extra = lead[: len(lead) - len(self.laws.batch) + 1]
+            every = broadcast_to(self.laws.rvs(second, extra), (*lead, k, *self.event))
+            parts = [every[(..., j, *[slice(None)] * rank)] for j in range(k)]
+        else:
+            keys = split(second, len(self.laws))
+            parts = [law.rvs(own, lead[: len(lead) - len(law.batch)]) for own, law in zip(keys, self.laws, strict=True)]
+        drawn = parts[0]
+        for j, part in enumerate(parts[1:], 1):
+            chosen = picked == j
+            drawn = where(expand_dims(chosen, tuple(range(-rank, 0))) if rank else chosen, part, drawn)
+        return drawn
+
+    def support(self) -> Support:
+        """Return the least place that holds those of all components."""
+        found = [law.support() for law in self._each()]
+        if len({s.kind for s in found}) > 1:
+            raise ArgumentError(f"mixture: laws have values of one kind: got {[s.kind for s in found]}; part them")
+        if found[0].kind not in ("real", "whole"):
+            return found[0]
+        ends = list[Any]()
+        for name, choose, axis_choose in (("low", minimum, "min"), ("high", maximum, "max")):
+            values = [getattr(s, name) for s in found]
+            if any(v is None for v in values):
+                ends.append(None)
+                continue
+            end = asarray(values[0])
+            for v in values[1:]:
+                end = choose(end, asarray(v))
+            ends.append(getattr(end, axis_choose)(axis=-1) if self._is_one and end.ndim else end)
+        return Support(found[0].kind, *ends)
+
+    def middle(self) -> Array | None:
+        """Return the mean, if it is any."""
+        return None if self.event else self.mean()
+
+
+def mixture(weights: ArrayLike, laws: Law | Sequence[Law]) -> Mixture:
+    """Return the mixture of the components of one law, which are its last axis, or of several laws.
+
+    Args:
+        weights: float[..., k], which sum to 1.
+        laws: a law with a batch [..., k], or k laws.
+
+    Raises:
+        ArgumentError: there are other weights than laws.
+
+    >>> import afx
+    >>> two = afx.stats.mixture(np.array([0.25, 0.75]), afx.stats.norm(np.array([-1.0, 1.0]), 0.5))
+    >>> two.mean(), two.shape
+    (Array(0.5, dtype=float64), ())
+    """
+    parts: Any = laws if isinstance(laws, Law) else tuple(laws)
+    shape = asarray(weights).shape
+    count = parts.batch[-1:] if isinstance(parts, Law) else (len(parts),)
+    if not shape or not count or shape[-1] != count[0]:
+        raise ArgumentError(f"mixture: a weight for each law: got weights {shape} and laws {count}; give as many")
+    return Mixture(weights, parts)
+
+
+def _method(law: Law, name: str) -> Any:
+    """Return a method of a law of numbers, or say that it has none."""
+    found = getattr(law.law if name in ("mean", "var", "cdf") and hasattr(law, "lead") else law, name, None)
+    if found is None:
+        raise ArgumentError(f"stats: {law!r} has no {name}; take a law of numbers that has")
+    return found
+
+
+def _weak(x: Any, z: Array) -> Array:
+    """Return a parameter, a number of Python's in the dtype of what it meets."""
+    return asarray(x, z.dtype) if isinstance(x, int | float) else asarray(x)
+
+
+def _widen(law: Any, x: Array) -> Any:
+    """Return a law whose numbers are float64 where its argument is: constants of it are computed beside that."""
+    return law.astype(float64) if x.dtype == float64 else law
+
+
+# -- truncated and censored --
+
+STEPS = np.linspace(-4.0, 4.0, 161)  # of the double exponential rule (Takahasi & Mori 1974)
+SHARES = 1 / (1 + np.exp(np.pi * np.sinh(np.abs(STEPS))))  # the distance of each node from the nearer end of 0 to 1
+WEIGHTS = (STEPS[1] - STEPS[0]) * np.pi * np.cosh(STEPS) * SHARES * (1 - SHARES)
+
+
+@attrs.frozen(eq=False)
+class Between(Law):
+    """What truncated and censored laws share: a law of numbers and two bounds, None where there is none."""
+
+    law: Law
+    low: Any = None
+    high: Any = None
+
+    @property
+    def batch(self) -> Shape:
+        """The shape of independent values."""
+        ends = [asarray(end).shape for end in (self.low, self.high) if end is not None]
+        return broadcast_shapes([self.law.batch, *ends]) or ()
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.law.support().kind == "whole"
+
+    def _call(self, name: str, x: Any) -> Array:
+        found: Array = _method(self.law, name)(x)
+        return found
+
+    def _below(self) -> tuple[Any, Any]:
+        """Return the logarithms of the probability of less than the lower bound, and of the rest."""
+        if self.low is None:
+            return -math.inf, 0.0
+        edge = self.low - 1 if self._is_whole else self.low
+        return self._call("logcdf", edge), self._call("logsf", edge)
+
+    def _above(self) -> tuple[Any, Any]:
+        """Return the logarithms of the probability of more than the upper bound, and of the rest."""
+        if self.high is None:
+            return -math.inf, 0.0
+        return self._call("logsf", self.high), self._call("logcdf", self.high)
+
+    def _log_inside(self) -> Array:
+        """Return the logarithm of the probability between the bounds, by the tail that is smaller."""
+        (below, over), (above, under) = self._below(), self._above()
+        if self.low is None:
+            return asarray(under)
+        if self.high is None:
+            return asarray(over)
+        return _log_difference(under, below, over, above)
+
+    def _expect(self, fn: Callable[[Array], Array], quantile: Callable[[Array, bool], Array]) -> Array:
+        """Return the mean of a function of quantiles between the bounds."""
+        if not self._is_whole:
+            rank = len(self.batch)
+            shares, weights = (np.reshape(x, (-1,) + (1,) * rank) for x in (SHARES, WEIGHTS))
+            half = len(STEPS) // 2
+            places = [quantile(asarray(part), upper) for part, upper in ((shares[:half], False), (shares[half:], True))]
+            return sum((sum_(fn(y) * w, axis=0) for y, w in zip(places, (weights[:half], weights[half:]), strict=True)))  # type: ignore[return-value]
+        tiny = asarray(1e-18)
+        first, last = quantile(tiny, False), quantile(tiny, True)
+        inside = self._log_inside()
+        return sum_whole(lambda k: fn(k) * exp(self.law.log_probability(k) - inside), first, last)
+
+
+def _log_difference(under: Any, below: Any, over: Any, above: Any) -> Array:
+    """Return log(F(high) - F(low)), by survival functions where these are the smaller ones."""
+    is_right = over < below
+    top, gap = where(is_right, over, under), where(is_right, over - above, under - below)
+    is_some = gap > 0
+    return where(is_some, top + log1mexp(where(is_some, gap, 1.0)), -math.inf)
+
+
+@attrs.frozen(eq=False)
+class Truncated(Between):
+    """A law of numbers between two bounds alone: see `truncated`."""
+
+    def _is_inside(self, y: Array) -> Array:
+        inside = y == y  # noqa: PLR0124  # no nan
+        inside = inside if self.low is None else inside & (y >= self.low)
+        return inside if self.high is None else inside & (y <= self.high)
+
+    def log_probability(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the density or probability."""
+        y = asarray(x)
+        own = _widen(self, y)
+        with quiet():
+            z = own.law.log_probability(y) - own._log_inside()
+            return where(self._is_inside(y), z, where(y == y, -math.inf, math.nan))  # noqa: PLR0124  # nan
+
+    def cdf(self, x: ArrayLike) -> Array:
+        """Return the distribution function."""
+        y = asarray(x)
+        if y.dtype == float64:
+            self = _widen(self, y)  # noqa: PLW0642  # the same law
+        with quiet():
+            part = attrs.evolve(self, high=y if self.high is None else minimum(y, self.high))
+            if self.low is None:
+                z = part._log_inside()
+            else:
+                z = where(y >= self.low, attrs.evolve(part, high=maximum(part.high, self.low))._log_inside(), -math.inf)
+            return exp(z - self._log_inside())
+
+    def ppf(self, q: ArrayLike) -> Array:
+        """Return the quantile."""
+        return self._quantile(asarray(q), False)
+
+    def isf(self, q: ArrayLike) -> Array:
+        """Return the quantile of a complement."""
+        return self._quantile(asarray(q), True)
+
+    def _quantile(self, q: Array, upper: bool) -> Array:
+        """Return a quantile by the law's own, of the probability below it or above it, whichever is smaller."""
+        self = _widen(self, q)  # noqa: PLW0642  # the same law
+        with quiet():
+            (below, _), (above, _), inside = self._below(), self._above(), self._log_inside()
+            share, rest = (log1p(-q), log(q)) if upper else (log(q), log1p(-q))
+            left = logaddexp(asarray(below), share + inside)
+            right = logaddexp(asarray(above), rest + inside)
+            by_left = left < right
+            y = where(
+                by_left,
+                self._call("ppf", exp(where(by_left, left, math.log(0.5)))),
+                self._call("isf", exp(where(by_left, math.log(0.5), right))),
+            )
+            y = y if self.low is None else maximum(y, self.low)
+            return y if self.high is None else minimum(y, self.high)
+
+    def middle(self) -> Array | None:
+        """Return the median."""
+        return broadcast_to(self.ppf(0.5), self.batch)
+
+    def mean(self) -> Array:
+        """Return the mean, by quadrature of quantiles; nan where an open side has none."""
+        return self._if_any("mean", self._expect(lambda y: y, self._quantile))
+
+    def var(self) -> Array:
+        """Return the variance, likewise."""
+        mean = self._expect(lambda y: y, self._quantile)
+        return self._if_any("var", self._expect(lambda y: (y - mean) ** 2, self._quantile))
+
+    def _if_any(self, name: str, z: Array) -> Array:
+        if self.low is not None and self.high is not None:
+            return z
+        return where(isfinite(_method(self.law, name)()), z, math.nan)
+
+    def rvs(self, key: ArrayLike, shape: ShapeLike = None) -> Array:
+        """Return independent draws, quantiles of uniform numbers."""
+        dtype = self.ppf(0.5).dtype
+        q = uniform(key, shape_of(shape) + self.batch, dtype=dtype)
+        return self.ppf(maximum(q, float(np.finfo(dtype).eps) / 8))
+
+    def support(self) -> Support:
+        """Return where values lie."""
+        own = self.law.support()
+        low = own.low if self.low is None else self.low if own.low is None else maximum(asarray(own.low), self.low)
+        high = (
+            own.high if self.high is None else self.high if own.high is None else minimum(asarray(own.high), self.high)
+        )
+        return Support(own.kind, low, high)
+
+
+@attrs.frozen(eq=False)
+class Censored(Between):
+    """A law of numbers of which those beyond bounds are known as the bounds: see `censored`."""
+
+    def log_probability(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the density between the bounds, and of the probability on each and beyond it."""
+        y = asarray(x)
+        self = _widen(self, y)  # noqa: PLW0642  # the same law
+        with quiet():
+            z = self.law.log_probability(y)
+            if self.low is not None:
+                z = where(y < self.low, -math.inf, where(y == self.low, self._call("logcdf", self.low), z))
+            if self.high is not None:
+                edge = self.high - 1 if self._is_whole else self.high
+                z = where(y > self.high, -math.inf, where(y == self.high, self._call("logsf", edge), z))
+            return z
+
+    def cdf(self, x: ArrayLike) -> Array:
+        """Return the distribution function."""
+        y = asarray(x)
+        z = self._call("cdf", y)
+        z = z if self.low is None else where(y < self.low, 0.0, z)
+        return z if self.high is None else where(y >= self.high, 1.0, z)
+
+    def mean(self) -> Array:
+        """Return the mean."""
+        return self._moment(lambda y: y)
+
+    def var(self) -> Array:
+        """Return the variance."""
+        mean = self.mean()
+        return self._moment(lambda y: (y - mean) ** 2)
+
+    def _moment(self, fn: Callable[[Array], Array]) -> Array:
+        cut = Truncated(self.law, self.low, self.high)
+        z = cut._if_any("mean", exp(cut._log_inside()) * cut._expect(fn, cut._quantile))
+        if self.low is not None:
+            z = z + fn(_weak(self.low, z)) * exp(self._below()[0])
+        return z if self.high is None else z + fn(_weak(self.high, z)) * exp(self._above()[0])
+
+    def rvs(self, key: ArrayLike, shape: ShapeLike = None) -> Array:
+        """Return independent draws of the law, clipped."""
+        extra = self.batch[: len(self.batch) - len(self.law.batch)]
+        y = self.law.rvs(key, shape_of(shape) + extra)
+        y = y if self.low is None else maximum(y, self.low)
+        return y if self.high is None else minimum(y, self.high)
+
+    def support(self) -> Support:
+        """Return where values lie; those on bounds are no density, so that parameters have no such law."""
+        return Support("whole")
+
+
+def truncated(law: Law, low: ArrayLike | None = None, high: ArrayLike | None = None) -> Truncated:
+    """Return a law of numbers given that they lie between bounds, which count for whole numbers.
+
+    >>> import afx
+    >>> afx.stats.truncated(afx.stats.norm(np.float64(0.0), 1.0), low=0.0).mean().round(6)
+    Array(0.797885, dtype=float64)
+    """
+    return Truncated(_numbers("truncated", law), low, high)
+
+
+def censored(law: Law, low: ArrayLike | None = None, high: ArrayLike | None = None) -> Censored:
+    """Return a law of numbers of which those beyond bounds are known as the bounds.
+
+    >>> import afx
+    >>> afx.stats.censored(afx.stats.norm(np.float64(0.0), 1.0), high=0.0).logpdf(0.0).round(4)
+    Array(-0.6931, dtype=float64)
+    """
+    return Censored(_numbers("censored", law), low, high)
+
+
+def _numbers(who: str, law: Law, kinds: tuple[str, ...] = ("real", "whole")) -> Law:
+    if not isinstance(law, Law) or law.event or law.support().kind not in kinds:
+        raise ArgumentError(
+            f"{who}: takes a law of {' or '.join(kinds)} numbers: got {law!r}; give stats.poisson(3.0) or so"
+        )
+    return law
+
+
+# -- counts with other zeros --
+
+
+@attrs.frozen(eq=False)
+class ZeroInflated(Law):
+    """A law of counts with further zeros: see `zero_inflated`."""
+
+    law: Law
+    share: Any
+
+    @property
+    def batch(self) -> Shape:
+        """The shape of independent values."""
+        return broadcast_shapes([self.law.batch, asarray(self.share).shape]) or ()
+
+    def _zero(self, like: Array) -> Array:
+        """Return the logarithm of the law's own probability of 0."""
+        return self.law.log_probability(asarray(0.0, like.dtype if like.dtype.kind == "f" else None))
+
+    def log_probability(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the probability."""
+        k = asarray(x)
+        with quiet():
+            z = self.law.log_probability(k)
+            p = _weak(self.share, z)
+            z = log1p(-p) + z
+            return where(k == 0, logaddexp(log(p) + 0 * z, z), z)
+
+    def _moments(self) -> tuple[Array, Array, Array]:
+        m = _method(self.law, "mean")()
+        return m, _method(self.law, "var")(), 1 - _weak(self.share, m)
+
+    def mean(self) -> Array:
+        """Return the mean."""
+        m, _, rest = self._moments()
+        return rest * m
+
+    def var(self) -> Array:
+        """Return the variance."""
+        m, v, rest = self._moments()
+        return rest * (v + m * m) - (rest * m) ** 2
+
+    def rvs(self, key: ArrayLike, shape: ShapeLike = None) -> Array:
+        """Return independent draws."""
+        first, second = split(key)
+        extra = self.batch[: len(self.batch) - len(self.law.batch)]
+        k = self._counts(second, shape_of(shape) + extra)
+        return where(uniform(first, shape_of(shape) + self.batch, dtype=k.dtype) < self.share, 0.0, k)
+
+    def _counts(self, key: ArrayLike, lead: Shape) -> Array:
+        return self.law.rvs(key, lead)
+
+    def support(self) -> Support:
+        """Return where values lie."""
+        return self.law.support()
+
+
+@attrs.frozen(eq=False)
+class Hurdle(ZeroInflated):
+    """A law of counts whose zeros have a probability of their own: see `hurdle`."""
+
+    def log_probability(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the probability."""
+        k = asarray(x)
+        with quiet():
+            z = self.law.log_probability(k)
+            p = _weak(self.share, z)
+            rest = log1mexp(-self._zero(k)) + 0 * log(p)
+            return where(k == 0, log(p) + 0 * rest, log1p(-p) + z - rest)
+
+    def _moments(self) -> tuple[Array, Array, Array]:
+        m, v, rest = super()._moments()
+        return m, v, rest / -expm1(self._zero(m))
+
+    def _counts(self, key: ArrayLike, lead: Shape) -> Array:
+        return Truncated(self.law, low=1).rvs(key, lead)
+
+
+def zero_inflated(law: Law, share: ArrayLike) -> ZeroInflated:
+    """Return a law of counts that are 0 with a probability, and else those of a law, which may be 0 too.
+
+    >>> import afx
+    >>> afx.stats.zero_inflated(afx.stats.poisson(np.float64(2.0)), 0.25).mean()
+    Array(1.5, dtype=float64)
+    """
+    return ZeroInflated(_numbers("zero_inflated", law, ("whole",)), share)
+
+
+def hurdle(law: Law, share: ArrayLike) -> Hurdle:
+    """Return a law of counts that are 0 with just this probability, and else those of a law above 0.
+
+    >>> import afx
+    >>> afx.stats.hurdle(afx.stats.poisson(np.float64(2.0)), 0.25).pmf(0)
+    Array(0.25, dtype=float64)
+    """
+    return Hurdle(_numbers("hurdle", law, ("whole",)), share)
+
+
+# -- ordered numbers --
+
+
+@attrs.frozen(eq=False)
+class OrderedLaw(Law):
+    """Independent numbers of one law in ascending order: see `ordered`."""
+
+    law: Law
+
+    @property
+    def event(self) -> Shape:
+        """The shape of one vector."""
+        return self.law.batch[-1:]
+
+    @property
+    def batch(self) -> Shape:
+        """The shape of independent values."""
+        return self.law.batch[:-1]
+
+    def log_probability(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the density; -inf of what does not ascend."""
+        y = asarray(x)
+        rises = sum_(astype(y[..., 1:] <= y[..., :-1], int), axis=-1) == 0
+        count = gammaln(asarray(y.shape[-1] + 1.0, y.dtype))
+        return where(rises, sum_(self.law.log_probability(y), axis=-1) + count, -math.inf)
+
+    def rvs(self, key: ArrayLike, shape: ShapeLike = None) -> Array:
+        """Return independent draws."""
+        return sort(self.law.rvs(key, shape), axis=-1)
+
+    def support(self) -> Support:
+        """Return where values lie."""
+        own = self.law.support()
+        return Support("ordered", own.low, own.high)
+
+
+def ordered(law: Law) -> OrderedLaw:
+    """Return the law of the order statistics of independent numbers of one law, along its last axis.
+
+    >>> import afx
+    >>> afx.stats.ordered(afx.stats.norm(0.0, 5.0).expand(3)).event
+    (3,)
+    """
+    if not _numbers("ordered", law, ("real",)).batch:
+        raise ArgumentError(f"ordered: takes several numbers: got {law!r}; expand(n) it")
+    return OrderedLaw(law)
