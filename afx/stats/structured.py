@@ -12,11 +12,10 @@ from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.arithmetic import exp, log, log_sigmoid
 from afx.ops.elementwise.comparison import minimum, where
 from afx.ops.elementwise.floating_point import floor
-from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.linalg.factorizations import cholesky, solve_triangular
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.edit import diagonal
-from afx.ops.manipulation.join import broadcast_arrays, concat
+from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims
 from afx.ops.reductions.cumulative import cumsum, log1mexp
 from afx.ops.reductions.sums import sum as sum_
@@ -241,10 +240,9 @@ class _OrderedLogistic(Vectors):
         """
         logs, allowed = self._logs(eta, cuts)
         y = asarray(k)
-        wide, table = broadcast_arrays(expand_dims(y, -1), logs)
-        inside = (floor(y) == y) & (y >= 0) & (y < table.shape[-1])
-        index = astype(where(expand_dims(inside, -1), wide[..., :1], 0), int)
-        z = take_along_axis(table, index, axis=-1)[..., 0]
+        classes = astype(arange(logs.shape[-1]), logs.dtype)
+        inside = (floor(y) == y) & (y >= 0) & (y < logs.shape[-1])
+        z = sum_(where(expand_dims(y, -1) == classes, logs, 0.0), axis=-1)  # as machine code has it: no gathering
         return where(allowed, where(inside, z, -math.inf), math.nan)
 
     def pmf(self, k: ArrayLike, eta: ArrayLike, cuts: ArrayLike) -> Array:

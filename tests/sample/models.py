@@ -50,9 +50,7 @@ def schools() -> sample.Model[Any]:
 def schools_apart() -> sample.Model[Any]:
     """Return eight schools by standardized effects."""
     priors = {"mu": stats.norm(0.0, 5.0), "tau": stats.halfcauchy(0.0, 5.0), "z": stats.norm(0.0, 1.0).expand(8)}
-    return sample.Model(
-        priors, lambda p: stats.norm(p["mu"] + p["tau"] * p["z"], D["errors"]).observe(D["effects"])
-    )
+    return sample.Model(priors, lambda p: stats.norm(p["mu"] + p["tau"] * p["z"], D["errors"]).observe(D["effects"]))
 
 
 def kidscore() -> sample.Model[Any]:
@@ -107,7 +105,9 @@ def garch() -> sample.Model[Any]:
         def step(v: Any, y: Any) -> Any:
             return p["a0"] + p["a1"] * (y - p["mu"]) ** 2 + p["b1"] * v, v
 
-        return stats.norm(p["mu"], afx.sqrt(afx.scan(step, np.float64(1.0) + 0 * p["a0"], D["returns"])[1])).observe(D["returns"])
+        return stats.norm(p["mu"], afx.sqrt(afx.scan(step, np.float64(1.0) + 0 * p["a0"], D["returns"])[1])).observe(
+            D["returns"]
+        )
 
     return sample.Model(priors, likelihood)
 
@@ -115,9 +115,7 @@ def garch() -> sample.Model[Any]:
 def classes() -> sample.Model[Any]:
     """Return a regression of ordered classes."""
     priors = {"beta": stats.norm(0.0, 2.0), "cuts": stats.ordered(stats.norm(0.0, 3.0).expand(3))}
-    return sample.Model(
-        priors, lambda p: stats.ordered_logistic(p["beta"] * D["dose"], p["cuts"]).observe(D["class"])
-    )
+    return sample.Model(priors, lambda p: stats.ordered_logistic(p["beta"] * D["dose"], p["cuts"]).observe(D["class"]))
 
 
 def mixture() -> sample.Model[Any]:
@@ -132,7 +130,10 @@ def mixture() -> sample.Model[Any]:
 
 def hmm() -> sample.Model[Any]:
     """Return a hidden Markov chain of two states, summed over by the forward algorithm."""
-    priors = {"rows": stats.dirichlet(np.array([2.0, 2.0])).expand(2), "mu": stats.ordered(stats.norm(0.0, 3.0).expand(2))}
+    priors = {
+        "rows": stats.dirichlet(np.array([2.0, 2.0])).expand(2),
+        "mu": stats.ordered(stats.norm(0.0, 3.0).expand(2)),
+    }
 
     def likelihood(p: Any) -> Any:
         def step(a: Any, y: Any) -> Any:
