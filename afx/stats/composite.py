@@ -14,8 +14,8 @@ from afx.core.aval import broadcast_shapes
 from afx.core.dtypes import float64
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import exp, expm1, log, log1p, logaddexp
 from afx.ops.elementwise.comparison import isfinite, maximum, minimum, where
+from afx.ops.elementwise.exponentials import exp, expm1, log, log1p, logaddexp
 from afx.ops.manipulation.join import stack
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims
 from afx.ops.reductions.cumulative import cumsum, log1mexp, logsumexp

@@ -11,7 +11,7 @@ from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_shapes
 from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import exp
+from afx.ops.elementwise.exponentials import exp
 from afx.ops.manipulation.shape import astype
 from afx.pytree.static import static
 from afx.random.keys import ShapeLike

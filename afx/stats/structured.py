@@ -9,8 +9,8 @@ from afx.core.array.array import Array, ArrayLike
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, zeros_like
 from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.arithmetic import exp, log, log_sigmoid
 from afx.ops.elementwise.comparison import minimum, where
+from afx.ops.elementwise.exponentials import exp, log, log_sigmoid
 from afx.ops.elementwise.floating_point import floor
 from afx.ops.linalg.factorizations import cholesky, solve_triangular
 from afx.ops.linalg.products import matmul
