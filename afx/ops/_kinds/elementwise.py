@@ -105,14 +105,12 @@ def elementwise_jvp(partials: Sequence[Partial], masks: bool, exact: bool) -> Pu
 
 # --- Elementwise kinds: every rule of a primitive, derived from one derivative formula
 #
-# ============================ ========================================================== ===================== kind
-# the formula it is given examples ============================
-# ========================================================== ===================== `unary`, `binary`, one partial
-# derivative per operand, of output and operands ``sin``, ``multiply`` `elementwise` `linear` the transpose: cotangent
-# and operand's Aval to cotangent ``reshape``, ``sum`` `bilinear` two transposes ``matmul``, ``conv`` `reduction` the
-# partial derivative by each element of the operand ``max``, ``logsumexp`` `nondifferentiable` none ``floor``,
-# ``less`` ============================ ==========================================================
-# =====================
+# kind                 what it is given                                            such as
+# elementwise          one partial derivative per operand, of output and operands  sin, multiply
+# linear               the transpose: cotangent and operand's Aval to cotangent    reshape, sum
+# bilinear             two transposes                                              matmul, conv
+# reduction            the partial derivative by each element of the operand       max, logsumexp
+# nondifferentiable    none                                                        floor, less
 #
 # A formula's parameters are ``z`` (the output), ``x, y`` (operands), ``ct`` (cotangent). One whose name begins with
 # an underscore is not read, and its value is not kept until the backward pass.

@@ -286,11 +286,6 @@ def _logaddexp_run(x: Any, y: Any) -> Any:
     return larger + np.log1p(np.exp(gap))
 
 
-def _logaddexp(x: Any, y: Any) -> Any:
-    gap = xp.where(x == y, 0.0, x - y)
-    return xp.maximum(x, y) + xp.log1p(xp.exp(-xp.abs(gap)))
-
-
 logaddexp_p: Primitive = binary(
     "logaddexp",
     _logaddexp_run,
@@ -300,7 +295,6 @@ logaddexp_p: Primitive = binary(
     commutative=True,
     finite_partials=True,
     traceable=True,
-    formula=_logaddexp,
 )
 
 
@@ -319,10 +313,6 @@ def _logaddexp2_run(x: Any, y: Any) -> Any:
     return larger + np.log1p(np.exp2(gap)) * LOG2E
 
 
-def _logaddexp2(x: Any, y: Any) -> Any:
-    return xp.where(x == y, x + 1.0, _logaddexp(x * LOG2, y * LOG2) / LOG2)
-
-
 logaddexp2_p: Primitive = binary(
     "logaddexp2",
     _logaddexp2_run,
@@ -332,7 +322,6 @@ logaddexp2_p: Primitive = binary(
     commutative=True,
     finite_partials=True,
     traceable=True,
-    formula=_logaddexp2,
 )
 
 
