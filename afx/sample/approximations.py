@@ -37,7 +37,6 @@ from afx.sample.bijectors import (
     start_of,
 )
 from afx.sample.hamiltonian import LogDensity, Sampler, push
-from afx.sample.model import Model
 from afx.transforms._arguments import describe, whole_number
 from afx.transforms.derivatives.grad import value_and_grad
 from afx.transforms.derivatives.jacobian import hessian
@@ -75,6 +74,11 @@ class Approximation(Shown, Generic[T]):
             return constrain(self.constraints, unravel(center + push(self.scale, z)))
 
         return vmap(move)(normal(key, (count, center.shape[0]), dtype=center.dtype))
+
+
+def approximation_of(start: object) -> Approximation[Any] | None:
+    """Return an approximation as what it is, None of anything else."""
+    return start if isinstance(start, Approximation) else None  # pyright: ignore[reportUnknownVariableType]  # of any tree
 
 
 def laplace(log_density: LogDensity[T], start: T | None = None, constraints: Constraints = None) -> Approximation[T]:
@@ -214,12 +218,13 @@ class advi(Generic[T]):  # named as what it reads as
         """Return the density, or that of some rows of the data, which stand for all."""
         if self.batch is None:
             return self.log_density
-        model = self.log_density
-        if not isinstance(model, Model) or not model.data:
+        model: Any = self.log_density
+        data = getattr(model, "data", None)
+        if not data:
             raise ArgumentError(
                 f"advi: batch= takes rows of a Model's data: got {describe(model)}; give Model(…, data)"
             )
-        count = asarray(pytree.leaves(model.data)[0]).shape[0]
+        count = asarray(pytree.leaves(data)[0]).shape[0]
         rows = randint(fold_in(key, 2), 0, count, (self.batch,))
         batched: LogDensity[T] = model.take(rows, model.weight * (count / self.batch))
         return batched

@@ -28,7 +28,7 @@ from afx.ops.linalg.products import outer
 from afx.ops.random.bits import check_key
 from afx.ops.reductions.sums import any as any_
 from afx.random.keys import fold_in, normal, split, uniform
-from afx.sample.approximations import Approximation
+from afx.sample.approximations import Approximation, approximation_of
 from afx.sample.bijectors import check_dependence, position_of_start, start_of
 from afx.sample.hamiltonian import Info, Sampler, State, choose, find_step_size, push
 from afx.transforms._arguments import describe, whole_number
@@ -218,8 +218,9 @@ def begin_chains(
     Raises:
         ArgumentError: the density is not finite at the start itself.
     """
-    law = start if isinstance(start, Approximation) else None  # pyright: ignore[reportUnknownVariableType]  # of any tree
-    position = position_of_start(sampler.constraints, start, "draw") if law is None else law.position
+    given: Any = start
+    law = approximation_of(start)
+    position: T = position_of_start(sampler.constraints, given, "draw") if law is None else law.position
     center, unravel = flatten_to_vector(position, "draw")
     check_dependence(sampler.log_density, sampler.constraints, unravel(center), "draw")
     seeds = split(fold_in(key, 1), chains)
@@ -406,10 +407,10 @@ def draw(
         raise ArgumentError(f"draw: no such mass matrix: got {mass!r}; use 'diagonal' or 'dense'")
     if not 0 < target < 1:
         raise ArgumentError(f"draw: target is a probability: got {target}; give one between 0 and 1")
-    start = start_of(sampler.log_density, start, "draw")
-    if not isinstance(start, Approximation) and not any(asarray(x).size for x in pytree.leaves(start)):
-        raise ArgumentError(f"draw: there is no parameter: got start={start!r}; give a tree of floating arrays")
-    begun = begin_chains(sampler, asarray(key), start, chains, spread, warmup, mass == "dense", target)
+    begin_at: Any = start_of(sampler.log_density, start, "draw")
+    if approximation_of(begin_at) is None and not any(asarray(x).size for x in pytree.leaves(begin_at)):
+        raise ArgumentError(f"draw: there is no parameter: got start={begin_at!r}; give a tree of floating arrays")
+    begun = begin_chains(sampler, asarray(key), begin_at, chains, spread, warmup, mass == "dense", target)
     return _run(sampler, begun, warmup, draws, show_progress)
 
 

@@ -18,6 +18,7 @@ from afx.ops.elementwise.comparison import isfinite, where
 from afx.ops.linalg.factorizations import giving_nan
 from afx.ops.manipulation.shape import broadcast_to
 from afx.ops.reductions.sums import sum as sum_
+from afx.pytree.static import fields_of
 from afx.pytree.treedef import flatten_until
 from afx.random.keys import fold_in, split
 from afx.sample.bijectors import (
@@ -54,13 +55,14 @@ def laws(kind: Callable[..., T], **fields: Any) -> T:
     Raises:
         TypeError: the fields are not those of the class.
     """
-    names = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    cls: Any = kind
+    names = [str(field.name) for field in fields_of(cls)]
     if set(names) != set(fields):
         raise TypeError(f"laws: the fields of {kind} are {names}: got {[*fields]}; give a law for each")
-    tree = object.__new__(kind)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    tree: T = object.__new__(cls)
     for name in names:
         object.__setattr__(tree, name, fields[name])
-    return tree  # type: ignore[no-any-return]
+    return tree
 
 
 @attrs.frozen(eq=False, init=False)
@@ -103,7 +105,11 @@ class Model(Generic[T]):
     ) -> None: ...
     @overload
     def __init__(
-        self, priors: T, log_likelihood: Callable[..., Any], data: tuple[Any, ...] = (), weight: Any = 1.0
+        self,
+        priors: T,
+        log_likelihood: Callable[..., Any],
+        data: tuple[Any, ...] = (),
+        weight: Any = 1.0,
     ) -> None: ...
     def __init__(
         self, priors: Any, log_likelihood: Callable[..., Any], data: tuple[Any, ...] = (), weight: Any = 1.0
@@ -121,7 +127,8 @@ class Model(Generic[T]):
 
     def __call__(self, params: T) -> Array:
         """Return the logarithm of the density of parameters: of their laws and of the data."""
-        return self.log_prior(params) + self.weight * sum(map(sum_, self.pointwise(params).values()), asarray(0.0))
+        data: Array = self.weight * sum(map(sum_, self.pointwise(params).values()), asarray(0.0))
+        return self.log_prior(params) + data
 
     @property
     def constraints(self) -> Joint:
@@ -150,7 +157,8 @@ class Model(Generic[T]):
 
     def initial(self) -> T:
         """Return parameters to begin with: medians of laws, float64; where these are none, what free zeros give."""
-        return visit(self.priors, lambda _, law: _center(law.astype(float64)))
+        start: T = visit(self.priors, lambda _, law: _center(law.astype(float64)))
+        return start
 
     def draw_prior(self, key: ArrayLike, count: int) -> T:
         """Return independent draws of the parameters by their laws, leaves float64[count, ...].
@@ -163,7 +171,8 @@ class Model(Generic[T]):
         """
 
         def one(key: Array) -> T:
-            return visit(self.priors, lambda k, law: law.astype(float64).rvs(fold_in(key, k)))
+            drawn: T = visit(self.priors, lambda k, law: law.astype(float64).rvs(fold_in(key, k)))
+            return drawn
 
         return vmap(one)(split(key, count))
 
@@ -176,7 +185,9 @@ class Model(Generic[T]):
         if not self.data:
             raise ArgumentError("Model.take: rows are those of data=: got none; give the data to the model")
         data: Any = pytree.map(lambda x: asarray(x)[rows], self.data)
-        return Model(self.priors, self.log_likelihood, data, weight)
+        taken: Any = Model(self.priors, self.log_likelihood, data, weight)
+        found: Model[T] = taken
+        return found
 
 
 def _score(name: str, outcome: Any) -> Array:

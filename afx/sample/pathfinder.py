@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from afx.ops.creation.creation import asarray
 from afx.random.keys import fold_in, normal, split, uniform
 from afx.sample.approximations import Approximation
 from afx.sample.bijectors import Constraints, check_dependence, constraints_of, position_of_start, start_of
+from afx.sample.diagnostics import Numbers
 from afx.sample.hamiltonian import LogDensity, Sampler
 from afx.transforms._arguments import whole_number
 from afx.transforms.compile.jit import jit
@@ -65,13 +67,14 @@ def pathfinder(
     best: tuple[float, Any, Any] | None = None
     for k, own in enumerate(split(key, whole_number("paths", paths, "pathfinder"))):
         share = 0.0 if k == 0 else spread  # the first begins at the start itself
-        x = np.asarray(center + uniform(own, center.shape, -share, share, dtype=center.dtype), np.float64)
+        x: Numbers = np.asarray(center + uniform(own, center.shape, -share, share, dtype=center.dtype), np.float64)
         for step, (mean, factor) in enumerate(_walk(target, x, center.dtype)):
             z = np.asarray(normal(fold_in(own, step), (DRAWS, len(x)), dtype=center.dtype), np.float64)
             with np.errstate(all="ignore"):
                 heights = np.asarray(values(asarray(mean + z @ factor.T, center.dtype)), np.float64)
                 own_heights = -0.5 * np.sum(z * z, axis=1) - np.sum(np.log(np.diag(factor)))
-                bound = float(np.mean(heights - own_heights)) + 0.5 * len(x) * np.log(2 * np.pi)
+                gaps: Any = heights - own_heights
+                bound = float(np.mean(gaps)) + 0.5 * len(x) * math.log(2 * math.pi)  # pyright: ignore[reportUnknownArgumentType]  # NumPy's stubs
             if np.isfinite(bound) and (best is None or bound > best[0]):
                 best = (bound, mean, factor)
     if best is None:
@@ -83,19 +86,20 @@ def pathfinder(
     return Approximation(unravel(asarray(mean, dtype)), asarray(factor, dtype), asarray(bound, dtype), constraints)
 
 
-def _walk(target: Any, x: Any, dtype: Any) -> list[tuple[Any, Any]]:
+def _walk(target: Any, x: Numbers, dtype: Any) -> list[tuple[Numbers, Numbers]]:
     """Return means and Cholesky factors of the laws along a way to a mode."""
 
-    def look(x: Any) -> tuple[float, Any]:
+    def look(x: Numbers) -> tuple[float, Numbers]:
         value, slope = target(asarray(x, dtype))
         return float(value), np.asarray(slope, np.float64)
 
     value, slope = look(x)
-    pairs = list[tuple[Any, Any]]()
-    diagonal, laws = np.ones(len(x)), list[tuple[Any, Any]]()
+    pairs = list[tuple[Numbers, Numbers]]()
+    laws = list[tuple[Numbers, Numbers]]()
+    diagonal: Numbers = np.ones(len(x))
     for _ in range(LONGEST):
         inverse = _inverse_curvature(diagonal, pairs)
-        way = inverse @ slope
+        way: Numbers = inverse @ slope
         rise = float(slope @ way)
         if not (np.isfinite(rise) and rise > 1e-12 * max(abs(value), 1.0)):
             break
@@ -108,26 +112,28 @@ def _walk(target: Any, x: Any, dtype: Any) -> list[tuple[Any, Any]]:
             size *= 0.5
         else:
             break
-        s, y = there - x, slope - new_slope
+        s: Numbers = there - x
+        y: Numbers = slope - new_slope
         x, value, slope = there, new_value, new_slope
         if s @ y > 1e-12 * float(y @ y):  # the density is curved along the step
-            ratio = (y @ (diagonal * y)) / (s @ y) / diagonal  # of the diagonal's update (ibid., algorithm 3)
-            share = s @ (s / diagonal)
+            ratio: Numbers = (y @ (diagonal * y)) / (s @ y) / diagonal  # of the diagonal's update (ibid., algorithm 3)
+            share = float(s @ (s / diagonal))
             diagonal = (s @ y) / (ratio * (s @ y) + y * y - (y @ (diagonal * y)) * (s / diagonal) ** 2 / share)
             diagonal = np.where(np.isfinite(diagonal) & (diagonal > 0), diagonal, (s @ y) / (y @ y))
-            pairs = [*pairs, (s, y)][-HISTORY:]
-            covariance = _inverse_curvature(diagonal, pairs)
+            pairs.append((s, y))
+            del pairs[:-HISTORY]
+            covariance: Numbers = _inverse_curvature(diagonal, pairs)
             try:
-                factor = np.linalg.cholesky(0.5 * (covariance + covariance.T))
+                factor: Any = np.linalg.cholesky(0.5 * (covariance + covariance.T))
             except np.linalg.LinAlgError:
                 continue
             laws.append((x + covariance @ slope, factor))
     return laws
 
 
-def _inverse_curvature(diagonal: Any, pairs: list[tuple[Any, Any]]) -> Any:
+def _inverse_curvature(diagonal: Numbers, pairs: list[tuple[Numbers, Numbers]]) -> Numbers:
     """Return the inverse of the negative Hessian that steps and changes of slopes tell, from a diagonal on."""
-    inverse = np.diag(diagonal)
+    inverse: Numbers = np.diag(diagonal)
     for s, y in pairs:
         v = np.eye(len(s)) - np.outer(y, s) / (s @ y)
         inverse = v.T @ inverse @ v + np.outer(s, s) / (s @ y)

@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 
 def _params_of(draws: Any) -> Any:
-    return draws.params if isinstance(draws, Draws) else draws  # pyright: ignore[reportUnknownVariableType]  # of any tree
+    is_run = bool(isinstance(draws, Draws))
+    return draws.params if is_run else draws
 
 
 def _over_draws(model: Model[Any], draws: Any, fn: Callable[..., Any], *keys: Any) -> Any:
@@ -226,7 +227,8 @@ def smooth_weights(logs: Numbers, tail: int) -> tuple[Numbers, Numbers]:
         if len(above) <= FEWEST:
             continue
         above = above[np.argsort(x[above], kind="stable")]
-        shape, scale = fit_pareto(np.exp(x[above]) - np.exp(edge))
+        excesses: Numbers = np.exp(x[above]) - np.exp(edge)
+        shape, scale = fit_pareto(excesses)
         shapes[column] = shape
         if np.isfinite(shape):
             shares = (np.arange(len(above)) + 0.5) / len(above)
@@ -251,9 +253,9 @@ def fit_pareto(x: Numbers) -> tuple[float, float]:
         heights = n * (np.log(-grid / shapes) - shapes - 1)
         weights = 1 / np.sum(np.exp(heights - heights[:, None]), axis=1)
     kept = weights >= 10 * np.finfo(np.float64).eps
-    rate = np.sum(grid[kept] * weights[kept]) / np.sum(weights[kept])
-    shape = np.mean(np.log1p(-rate * x))
-    return float((n * shape + 5) / (n + 10)), float(-shape / rate)
+    rate = float(np.average(grid[kept], weights=weights[kept]))
+    shape = float(np.mean(np.log1p(-rate * x)))
+    return (n * shape + 5) / (n + 10), -shape / rate
 
 
 # --- Groups for arviz

@@ -25,7 +25,7 @@ from afx.ops.special.gamma import gammaln
 from afx.random import split, uniform
 from afx.random.keys import ShapeLike
 from afx.stats._distribution import quiet, sum_whole
-from afx.stats.law import Law, Shape, Support, shape_of
+from afx.stats.law import Expanded, Law, Shape, Support, shape_of
 
 # -- mixtures --
 
@@ -38,7 +38,8 @@ class Mixture(Law):
     laws: Any
 
     def _each(self) -> tuple[Law, ...]:
-        return self.laws if isinstance(self.laws, tuple) else (self.laws,)
+        parts: tuple[Law, ...] = (self.laws,) if self._is_one else self.laws
+        return parts
 
     @property
     def _is_one(self) -> bool:
@@ -160,7 +161,7 @@ def mixture(weights: ArrayLike, laws: Law | Sequence[Law]) -> Mixture:
 
 def _method(law: Law, name: str) -> Any:
     """Return a method of a law of numbers, or say that it has none."""
-    found = getattr(law.law if name in ("mean", "var", "cdf") and hasattr(law, "lead") else law, name, None)
+    found = getattr(law.law if isinstance(law, Expanded) else law, name, None)
     if found is None:
         raise ArgumentError(f"stats: {law!r} has no {name}; take a law of numbers that has")
     return found
@@ -410,7 +411,7 @@ def censored(law: Law, low: ArrayLike | None = None, high: ArrayLike | None = No
     return Censored(_numbers("censored", law), low, high)
 
 
-def _numbers(who: str, law: Law, kinds: tuple[str, ...] = ("real", "whole")) -> Law:
+def _numbers(who: str, law: Any, kinds: tuple[str, ...] = ("real", "whole")) -> Law:
     if not isinstance(law, Law) or law.event or law.support().kind not in kinds:
         raise ArgumentError(
             f"{who}: takes a law of {' or '.join(kinds)} numbers: got {law!r}; give stats.poisson(3.0) or so"

@@ -1,4 +1,4 @@
-"""Normal vectors by Cholesky factors, by precisions and as random walks; and ordered classes by a logistic number."""
+"""Structured laws: normal vectors by Cholesky factors, by precisions and as random walks; and ordered classes."""
 
 from __future__ import annotations
 

@@ -15,7 +15,11 @@ class Line:
 
 def classes(key: Array, y: Array) -> None:
     priors = sample.laws(Line, slope=stats.norm(0.0, 1.0), sd=stats.halfnorm(0.0, 1.0))
-    model = sample.Model(priors, lambda p: stats.norm(p.slope, p.sd).observe(y))
+
+    def likelihood(p: Line) -> Any:
+        return stats.norm(p.slope, p.sd).observe(y)
+
+    model = sample.Model(priors, likelihood)
     assert_type(model, sample.Model[Line])
     assert_type(model.initial(), Line)
     draws = sample.draw(sample.nuts(model), key)
