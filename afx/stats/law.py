@@ -281,9 +281,9 @@ class Vectors:
     names: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = {}  # nobody writes into it
     axes: tuple[int, ...] = ()
-    rank = 1
-    kind = "real"
-    is_sized = False
+    rank: int = 1
+    kind: str = "real"
+    is_sized: bool = False
 
     @property
     def __name__(self) -> str:

@@ -42,7 +42,9 @@ class _Multinomial(Vectors):
     Array(0.375, dtype=float64)
     """
 
-    names, axes, kind = ("n", "p"), (0, 1), "whole"
+    names: tuple[str, ...] = ("n", "p")
+    axes: tuple[int, ...] = (0, 1)
+    kind: str = "whole"
 
     def __repr__(self) -> str:
         return "<distribution multinomial(n, p)>"
@@ -127,7 +129,10 @@ class _Wishart(Vectors):
     Array(-3.531, dtype=float64)
     """
 
-    names, axes, rank, kind = ("df", "scale"), (0, 2), 2, "covariance"
+    names: tuple[str, ...] = ("df", "scale")
+    axes: tuple[int, ...] = (0, 2)
+    rank: int = 2
+    kind: str = "covariance"
 
     def __repr__(self) -> str:
         return "<distribution wishart(df, scale)>"
@@ -211,7 +216,11 @@ class _Lkj(Vectors):
     Array(0.5, dtype=float64)
     """
 
-    names, axes, rank, kind, is_sized = ("d", "eta"), (0,), 2, "correlation", True
+    names: tuple[str, ...] = ("d", "eta")
+    axes: tuple[int, ...] = (0,)
+    rank: int = 2
+    kind: str = "correlation"
+    is_sized: bool = True
 
     def __repr__(self) -> str:
         return "<distribution lkj(eta)>"
@@ -275,7 +284,11 @@ class _LkjCholesky(Vectors):
     Array(0.5, dtype=float64)
     """
 
-    names, axes, rank, kind, is_sized = ("d", "eta"), (0,), 2, "correlation_factor", True
+    names: tuple[str, ...] = ("d", "eta")
+    axes: tuple[int, ...] = (0,)
+    rank: int = 2
+    kind: str = "correlation_factor"
+    is_sized: bool = True
 
     def __repr__(self) -> str:
         return "<distribution lkj_cholesky(eta)>"

@@ -259,7 +259,9 @@ class _Dirichlet(Vectors):
     Array(2., dtype=float64)
     """
 
-    names, axes, kind = ("alpha",), (1,), "simplex"
+    names: tuple[str, ...] = ("alpha",)
+    axes: tuple[int, ...] = (1,)
+    kind: str = "simplex"
 
     def __repr__(self) -> str:
         return "<distribution dirichlet(alpha)>"
@@ -343,7 +345,8 @@ class _MultivariateNormal(Vectors):
     Array(-1.8379, dtype=float64)
     """
 
-    names, axes = ("mean", "cov"), (1, 2)
+    names: tuple[str, ...] = ("mean", "cov")
+    axes: tuple[int, ...] = (1, 2)
 
     def __repr__(self) -> str:
         return "<distribution multivariate_normal(mean, cov)>"

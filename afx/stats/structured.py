@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from afx.core.array.array import Array, ArrayLike
@@ -46,7 +47,8 @@ class _ByCholesky(Vectors):
     Array(-1.8379, dtype=float64)
     """
 
-    names, axes = ("mean", "factor"), (1, 2)
+    names: tuple[str, ...] = ("mean", "factor")
+    axes: tuple[int, ...] = (1, 2)
 
     def __repr__(self) -> str:
         return "<distribution multivariate_normal_cholesky(mean, factor)>"
@@ -96,7 +98,8 @@ class _ByPrecision(Vectors):
     Array(-1.8379, dtype=float64)
     """
 
-    names, axes = ("mean", "precision"), (1, 2)
+    names: tuple[str, ...] = ("mean", "precision")
+    axes: tuple[int, ...] = (1, 2)
 
     def __repr__(self) -> str:
         return "<distribution multivariate_normal_precision(mean, precision)>"
@@ -153,8 +156,10 @@ class _RandomWalk(Vectors):
     Array([0.5, 1. , 1.5], dtype=float32)
     """
 
-    names, axes, is_sized = ("n", "scale", "drift", "loc"), (0, 0, 0), True
-    defaults = {"scale": 1.0, "drift": 0.0, "loc": 0.0}  # noqa: RUF012  # nobody writes into it
+    names: tuple[str, ...] = ("n", "scale", "drift", "loc")
+    axes: tuple[int, ...] = (0, 0, 0)
+    is_sized: bool = True
+    defaults: Mapping[str, Any] = {"scale": 1.0, "drift": 0.0, "loc": 0.0}  # nobody writes into it
 
     def __repr__(self) -> str:
         return "<distribution gaussian_random_walk(scale, drift, loc)>"
@@ -216,7 +221,10 @@ class _OrderedLogistic(Vectors):
     Array([0.2689, 0.4621, 0.2689], dtype=float64)
     """
 
-    names, axes, rank, kind = ("eta", "cuts"), (0, 1), 0, "whole"
+    names: tuple[str, ...] = ("eta", "cuts")
+    axes: tuple[int, ...] = (0, 1)
+    rank: int = 0
+    kind: str = "whole"
 
     def __repr__(self) -> str:
         return "<distribution ordered_logistic(eta, cuts)>"

@@ -61,6 +61,13 @@ LAWS: dict[str, Any] = {
     "simplex": stats.dirichlet(np.ones(3)).expand(2),
     "correlation": stats.lkj(3, 2.0),
     "covariance": stats.wishart(4.0, np.eye(3)),
+    "factor": stats.lkj_cholesky(3, 2.0),
+    "ordered": stats.ordered(stats.norm(0.0, 2.0).expand(4)),
+    "positive ordered": stats.ordered(stats.gamma(2.0).expand(3)),
+    "cut": stats.truncated(stats.t(3.0), low=-1.0).expand(2),
+    "mixed": stats.mixture(np.array([0.3, 0.7]), [stats.gamma(2.0), stats.expon(0.5)]),
+    "walk": stats.gaussian_random_walk(5, 0.3),
+    "vector by factor": stats.multivariate_normal_cholesky(np.zeros(2), np.eye(2)),
     "vector": stats.multivariate_normal(np.zeros(2), np.eye(2)),
 }
 
@@ -77,9 +84,15 @@ def test_constraints_are_those_of_laws(name: str) -> None:
     one = afx.pytree.map(lambda x: x[0], drawn)
     position = sample.unconstrain(model.constraints, one)
     np.testing.assert_allclose(sample.constrain(model.constraints, position)["x"], one["x"], rtol=1e-9, atol=1e-12)
-    if name in ("simplex", "correlation", "covariance"):
+    if name in ("simplex", "factor", "correlation", "covariance", "positive ordered"):
         own = position["x"] if name != "simplex" else position["x"][0]
-        kept = {"simplex": np.arange(2), "correlation": np.array([3, 6, 7]), "covariance": np.array([0, 3, 4, 6, 7, 8])}
+        kept = {
+            "simplex": np.arange(2),
+            "factor": np.array([3, 6, 7]),
+            "positive ordered": np.arange(3),
+            "correlation": np.array([3, 6, 7]),
+            "covariance": np.array([0, 3, 4, 6, 7, 8]),
+        }
 
         def move(x: Any) -> Any:
             y = sample.constrain(model.constraints, {"x": afx.stack([x, x]) if name == "simplex" else x})["x"]
