@@ -75,31 +75,31 @@ SHORT = {
 # Tokens that run (no docstrings, comments or blank lines) of each room, at most; a feature raises its room's number in
 # its own commit.
 BUDGETS: dict[str, int] = {
-    "afx": 7_450,
+    "afx": 7_530,
     "compiler": 189_100,
     "control": 26_500,
-    "core": 35_790,
+    "core": 37_340,
     "data": 5_600,
     "distributed": 51_040,
     "export": 70_600,
     "integrate": 20_600,
-    "interpolate": 9_020,
+    "interpolate": 9_050,
     "io": 18_400,
     "migrate": 10_900,
     "ndimage": 7_320,
     "nn": 24_200,
     "numpy": 4_400,
     "ops": 194_040,
-    "optim": 50_000,
+    "optim": 50_160,
     "plot": 4_100,
     "pytree": 10_700,
     "random": 6_700,
     "runtime": 7_860,
-    "sample": 12_500,
+    "sample": 20_280,
     "signal": 13_720,
-    "stats": 27_440,
+    "stats": 37_560,
     "train": 6_150,
-    "transforms": 62_360,  # sets of patterns that are compared by hashes
+    "transforms": 63_050,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)
@@ -444,7 +444,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 5.05 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5.15 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_050_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_150_000
     )
