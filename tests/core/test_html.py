@@ -59,7 +59,8 @@ def test_texts_are_escaped(nasty: str) -> None:
     """Names of keys, static values and names of functions and classes stand as they are, and are no markup."""
     assert f"name · {nasty!r}" in lines(tree_html(Line(afx.ones(2), nasty)))
     assert any(repr(nasty) in text for text in lines(tree_html({nasty: afx.ones(2)})))
-    kind = attrs.make_class(nasty, {"x": attrs.field(type=Any)}, frozen=True)
+    kind = attrs.make_class("Kind", {"x": attrs.field(type=Any)}, frozen=True)
+    kind.__name__ = kind.__qualname__ = nasty
     assert summaries(tree_html(kind(afx.ones(1))))[0].startswith(nasty)
 
     def fn(x: afx.Array) -> afx.Array:

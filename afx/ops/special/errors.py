@@ -74,11 +74,11 @@ ERFC = (
 ERF = tuple([2 / ROOTPI * (-1) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(13)])
 
 
-def _bell(x: Any) -> Any:
-    """Return ``exp(-x²)``: x in a part whose square is exact, and the rest."""
-    size = xp.minimum(xp.abs(x), 40.0)
+def _bell(x: Any, share: float = 1.0) -> Any:
+    """Return ``exp(-share x²)``: x in a part whose square is exact, and the rest."""
+    size = xp.minimum(xp.abs(x), 60.0)
     head = xp.floor(size * 16.0) / 16.0
-    return xp.exp(-(head * head)) * xp.exp((head - size) * (head + size))
+    return xp.exp(-(head * head) * share) * xp.exp((head - size) * (head + size) * share)
 
 
 def _scaled_tail(x: Any) -> Any:
@@ -333,7 +333,11 @@ def density(x: Array) -> Array:
 
 
 def _ndtr(x: Any) -> Any:
-    return _far_erfc(x / -ROOT2) * 0.5
+    size = xp.where(
+        xp.isnan(x), 0.0, xp.abs(x)
+    )  # of x itself: its quotient by √2 is rounded, and its square 10³ times that
+    tail = xp.where(xp.isnan(x), x, _bell(size, 0.5) * _scaled_tail(size / ROOT2) * 0.5)
+    return xp.where(x > 0.0, 1.0 - tail, tail)
 
 
 ndtr_p: Primitive = unary(
