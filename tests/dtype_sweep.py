@@ -497,6 +497,11 @@ LEFT_OUT = {  # what no row calls, by the reason
     ),
     "has values of its dtype: whole quotients, distances of neighbours": "reciprocal spacing",
     "is compared with SciPy in tests/stats": "gaussian_kde",
+    "is a law of counts, vectors, matrices or laws, in tests/stats": (
+        "betabinom binom censored dirichlet gaussian_random_walk geom hurdle lkj lkj_cholesky mixture multinomial "
+        "multivariate_normal multivariate_normal_cholesky multivariate_normal_precision nbinom ordered ordered_logistic "
+        "truncated wishart zero_inflated"
+    ),
     "is compared with SciPy in tests/ops/linalg": (
         "block_diag cholesky_update circulant companion convolution_matrix dft eigh_tridiagonal expm_frechet fiedler "
         "fiedler_companion hadamard hankel helmert hessenberg hilbert householder_product invhilbert invpascal leslie "

@@ -85,11 +85,11 @@ BUDGETS: dict[str, int] = {
     "integrate": 20_600,
     "interpolate": 9_050,
     "io": 18_400,
-    "migrate": 10_900,
+    "migrate": 16_750,
     "ndimage": 7_320,
     "nn": 24_200,
     "numpy": 4_400,
-    "ops": 194_040,
+    "ops": 194_570,
     "optim": 50_160,
     "plot": 4_100,
     "pytree": 10_700,
@@ -444,7 +444,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 5.15 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5.17 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_150_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_170_000
     )

@@ -1,4 +1,4 @@
-"""Calls of JAX, Optax and Equinox: functions with their arguments, for programs that `python -m afx.migrate jax` rewrote.
+"""Calls of JAX and Equinox: functions with their arguments, for programs that `python -m afx.migrate jax` rewrote.
 
 Programs written for afx call what is behind them: ``optimizer.step``, `afx.random`, `afx.nn`, `afx.static`.
 """
@@ -14,13 +14,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx import linalg, nn, optim, pytree, random
+from afx import integrate, linalg, nn, optim, pytree, random
 from afx.control import scan as scans
 from afx.control import while_loop as loops
 from afx.core.array.array import Array
 from afx.core.dtypes import get_default_dtype, set_default_dtype
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray, zeros, zeros_like
+from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import clip
 from afx.ops.elementwise.complex import conj, real
@@ -36,7 +36,7 @@ from afx.ops.reductions import cumulative
 from afx.ops.reductions.sums import sum as sum_
 from afx.transforms import custom_derivatives as derivatives
 
-__all__ = ["Linear", "Optax", "apply_updates", "config", "field", "filter_tree", "is_array"]
+__all__ = ["Linear", "config", "field", "filter_tree", "is_array"]
 
 LOOPS: dict[str, Any] = {"fori_loop": loops.fori_loop, "scan": scans.scan, "while_loop": loops.while_loop}
 # draws, by JAX's arguments behind the key in their order: afx's name of one behind =
@@ -57,51 +57,14 @@ DRAWS: dict[str, str] = {
 PASSED_BY = ("mode", "method", "out_sharding", "unroll")  # how JAX computes them
 # functions by JAX's arguments in their order, likewise; what afx calls them first
 RENAMED: dict[str, str] = {
-    "cosine_decay_schedule": "optim.cosine_decay init_value=start decay_steps=steps alpha exponent",
-    "exponential_decay": (
-        "optim.exponential_decay init_value=start transition_steps=steps decay_rate=rate transition_begin=begin staircase "
-        "end_value=end"
-    ),
     "fori_loop": "fori_loop lower upper body_fun=body_fn init_val=init",
-    "linear_schedule": "optim.linear init_value=start end_value=end transition_steps=steps transition_begin=begin",
-    "piecewise_constant_schedule": "optim.piecewise_constant init_value=start boundaries_and_scales=factors",
     "scan": "scan f=fn init xs length reverse",
-    "warmup_cosine_decay_schedule": (
-        "optim.warmup_cosine init_value=start peak_value=peak warmup_steps=warmup decay_steps=steps end_value=end"
-    ),
     "while_loop": "while_loop cond_fun=cond_fn body_fun=body_fn init_val=init",
-}  # fmt: skip
-
-DEFAULTS: dict[str, dict[str, Any]] = {  # Optax's, where afx has others
-    "adagrad": {"initial": 0.1, "eps": 1e-7, "eps_in_root": True},
-    "adamw": {"weight_decay": 1e-4},
-    "rmsprop": {"decay": 0.9, "eps_in_root": True},
 }
 
 
-@attrs.frozen
-class Optax:
-    """An optimizer of afx's whose `update` returns updates, as Optax's do; a transformation waits for its optimizer."""
-
-    rule: Any
-
-    def init(self, params: Any) -> Any:
-        """Return the first state."""
-        return self.rule.init(params)
-
-    def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        """Return what is to be added to the parameters, and the next state."""
-        moved, state = self.rule.step(params, grads, state)
-        return pytree.map(lambda new, old: new - old, moved, params), state
-
-
-def chain(*parts: Optax) -> Optax:
-    """Return an optimizer that applies one after the other."""
-    return Optax(optim.chain(*[part.rule for part in parts]))
-
-
 def __getattr__(name: str) -> Callable[..., Any]:
-    """Return a function of `jax.random` or `jax.lax` with JAX's arguments, or a factory of `afx.optim` with Optax's defaults."""
+    """Return a function of `jax.random` or `jax.lax` with JAX's arguments."""
     if name in DRAWS:
         return functools.partial(_draw, name)
     if name in RENAMED:
@@ -112,25 +75,13 @@ def __getattr__(name: str) -> Callable[..., Any]:
         return functools.partial(_cumulative, name)
     if name.startswith("segment_"):
         return functools.partial(segment, name)
-    made: Any = getattr(optim, name, None) if not name.startswith("_") else None
-    if made is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return lambda *args, **kwargs: Optax(made(*args, **{**DEFAULTS.get(name, {}), **kwargs}))
-
-
-def apply_updates(params: Any, updates: Any) -> Any:
-    """Return parameters with updates added.
-
-    >>> apply_updates({"w": 1.0}, {"w": 0.5})
-    {'w': 1.5}
-    """
-    return pytree.map(lambda old, update: old + update, params, updates)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 # --- Arguments of JAX: in its order, by its names, with its defaults
 
 
-def _named(who: str, names: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+def named(who: str, names: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return arguments by afx's names, those that JAX passes in this order or by its own names.
 
     Raises:
@@ -148,7 +99,7 @@ def _named(who: str, names: str, args: Sequence[Any], kwargs: dict[str, Any]) ->
 
 def _draw(name: str, key: Any, *args: Any, **kwargs: Any) -> Array:
     """Return draws by JAX's arguments; the numbers of a key are afx's."""
-    given = _named(name, DRAWS[name], args, kwargs)
+    given = named(name, DRAWS[name], args, kwargs)
     if name == "bernoulli":
         given.setdefault("p", 0.5)
     fn: Callable[..., Array] = getattr(random, name)
@@ -161,8 +112,7 @@ def _draw(name: str, key: Any, *args: Any, **kwargs: Any) -> Array:
 def _call(name: str, *args: Any, **kwargs: Any) -> Any:
     """Call a function of afx's by the arguments of JAX's."""
     target, _, names = RENAMED[name].partition(" ")
-    home, _, last = target.rpartition(".")
-    return (getattr(optim, last) if home else LOOPS[last])(**_named(name, names, args, kwargs))
+    return LOOPS[target](**named(name, names, args, kwargs))
 
 
 class config:  # jax.config
@@ -312,6 +262,12 @@ def qr(a: Any, *, mode: str = "full", pivoting: bool = False, **_: Any) -> tuple
     return linalg.qr(a, mode="complete") if mode == "full" else linalg.qr(a)
 
 
+def solve(a: Any, b: Any, lower: bool = False, *_: Any, **__: Any) -> Array:
+    """Return the solution of a linear system; what is said of the matrix, or saved by it, changes no number."""
+    del lower
+    return linalg.solve(a, b)
+
+
 def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = False) -> Any:
     """Return solutions, residuals, rank and singular values; residuals as JAX has them unless NumPy's are asked for."""
     x, residuals, rank, values = linalg.lstsq(a, b, rcond)
@@ -332,6 +288,41 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     """Return rows of 0 and a 1, along an axis."""
     rows = expand_dims(asarray(x), -1) == np.arange(num_classes)
     return moveaxis(rows.astype(get_default_dtype() if dtype is None else dtype), -1, axis)
+
+
+def clamp(low: Any, x: Any, high: Any) -> Array:
+    """Return numbers between bounds."""
+    return clip(x, low, high)
+
+
+class _Grid:
+    """A grid by slices, as `numpy.mgrid` and `ogrid` give it, of known numbers."""
+
+    def __init__(self, grid: Any) -> None:
+        self._grid = grid
+
+    def __getitem__(self, key: Any) -> Any:
+        return pytree.map(asarray, self._grid[key])
+
+
+mgrid, ogrid = _Grid(np.mgrid), _Grid(np.ogrid)
+
+
+def odeint(
+    func: Callable[..., Any], y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol: float = 1.4e-8, **_: Any
+) -> Any:
+    """Return the solution at times, the first of which is that of the start."""
+
+    def slope(time: Any, y: Any, *rest: Any) -> Any:
+        return func(y, time, *rest)
+
+    return integrate.odeint(slope, y0, t, *args, rtol=rtol, atol=atol).ys
+
+
+def register_pytree_node_class(cls: Any) -> Any:
+    """Register a class that has ``tree_flatten`` and ``tree_unflatten``."""
+    pytree.register(cls, lambda x: x.tree_flatten(), lambda rest, children: cls.tree_unflatten(rest, tuple(children)))
+    return cls
 
 
 def _cumulative(name: str, x: Any, axis: int = 0, reverse: bool = False) -> Array:
@@ -381,31 +372,7 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
     return dynamic_update_slice(x, update, [start_index if k == axis % x.ndim else 0 for k in range(x.ndim)])
 
 
-# --- Optax and Equinox
-
-
-@attrs.frozen
-class set_to_zero:  # Optax's
-    """Updates of 0."""
-
-    def init(self, _: Any) -> Any:
-        """Return no state."""
-        return ()
-
-    def update(self, grads: Any, state: Any, *_: Any) -> tuple[Any, Any]:
-        """Return zeros."""
-        return pytree.map(zeros_like, grads), state
-
-
-def l2_loss(predictions: Any, targets: Any = 0.0) -> Array:
-    """Return half the squared differences."""
-    return 0.5 * squared_error(predictions, targets)
-
-
-def squared_error(predictions: Any, targets: Any = 0.0) -> Array:
-    """Return the squared differences."""
-    gap: Array = asarray(predictions) - targets
-    return gap * gap
+# --- Equinox
 
 
 def tree_at(where: Callable[[Any], Any], pytree_: Any, replace: Any = None, replace_fn: Any = None) -> Any:
@@ -433,14 +400,19 @@ def MLP(  # Equinox's
     width_size: int,
     depth: int,
     activation: Callable[[Array], Array] = nn.relu,
+    final_activation: Callable[[Array], Array] | None = None,
     *,
     key: Any,
-) -> nn.MLP:
+) -> Any:
     """Return a perceptron of so many hidden layers."""
     sizes = [in_size, *[width_size] * depth, out_size]
     keys = random.split(key, depth + 1)
     layers = tuple([nn.Linear.create(k, m, n) for k, m, n in zip(keys, sizes, sizes[1:], strict=False)])
-    return nn.MLP(layers, activation)
+    net = nn.MLP(layers, activation)
+    return net if final_activation is None else nn.Sequential(net, final_activation)
+
+
+Module = object  # Equinox's, where it is no base class
 
 
 def is_array(x: Any) -> bool:

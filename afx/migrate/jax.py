@@ -9,7 +9,7 @@ from afx.migrate.rewriting import Edit, Library, Migration, end_of
 
 __all__ = ["JAX", "JaxMigration"]
 
-CALLS = "afx.migrate.for_jax"
+CALLS, OPTAX, STAX = "afx.migrate.for_jax", "afx.migrate.for_optax", "afx.migrate.for_stax"
 TREES = ("flatten", "leaves", "map", "structure", "unflatten")
 # of jax.lax by afx's names, those that differ behind =
 ELEMENTWISE = (
@@ -23,31 +23,31 @@ PAIRS = [word.partition("=")[::2] for word in ELEMENTWISE.split()]
 ADAPTED = {
     "jax": "block_until_ready custom_jvp custom_vjp device_put",
     "jax.lax": (
-        "cummax cummin cumprod cumsum dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_update_slice "
+        "clamp cummax cummin cumprod cumsum dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_update_slice "
         "dynamic_update_slice_in_dim fori_loop rsqrt scan while_loop"
     ),
     "jax.nn": "one_hot",
-    "jax.numpy": "diagonal polydiv",
+    "jax.numpy": "diagonal mgrid ogrid polydiv",
     "jax.numpy.linalg": "lstsq",
-    "jax.scipy.linalg": "cholesky qr",
+    "jax.scipy.linalg": "cholesky qr solve",
     "jax.scipy.sparse.linalg": "bicgstab cg gmres",
+    "jax.experimental.ode": "odeint",
+    "jax.tree_util": "register_pytree_node_class",
     "jax.ops": "segment_max segment_min segment_prod segment_sum",
     "jax.scipy.optimize": "minimize",
     "equinox": "partition tree_at",
-    "optax": (
-        "cosine_decay_schedule exponential_decay l2_loss linear_schedule piecewise_constant_schedule set_to_zero squared_error "
-        "warmup_cosine_decay_schedule"
-    ),
 }  # fmt: skip
 LAX = ("associative_scan", "cond", "map", "stop_gradient", "switch")
-OPTIMIZERS = ("adagrad", "adam", "adamw", "chain", "clip_by_global_norm", "lion", "rmsprop", "sgd")
 
 JAX = Library(
-    roots=("jax", "optax", "equinox"),
+    roots=("jax", "optax", "equinox", "diffrax", "flax", "haiku", "jaxopt", "numpyro", "blackjax"),
     guide="from_jax.md",
     modules={
         "jax": "afx",
+        "jax.example_libraries.optimizers": STAX,
+        "jax.example_libraries.stax": STAX,
         "jax.nn": "afx.nn",
+        "jax.nn.initializers": STAX,
         "jax.numpy": "afx",
         "jax.numpy.fft": "afx.fft",
         "jax.numpy.linalg": "afx.linalg",
@@ -59,6 +59,10 @@ JAX = Library(
         "jax.scipy.signal": "afx.signal",
         "jax.scipy.special": "afx.special",
         "jax.scipy.stats": "afx.stats",
+        "optax": OPTAX,
+        "optax.losses": OPTAX,
+        "optax.schedules": OPTAX,
+        "optax.transforms": OPTAX,
     },
     renamed={
         **{f"jax.tree.{name}": f"afx.pytree.{name}" for name in TREES},
@@ -68,8 +72,8 @@ JAX = Library(
         **{f"jax.random.{name}": f"{CALLS}.{name}" for name in DRAWS},
         **{f"jax.random.{name}": f"afx.random.{name}" for name in ("fold_in", "key", "split")},
         **{f"{home}.{name}": f"{CALLS}.{name}" for home, names in ADAPTED.items() for name in names.split()},
-        **{f"optax.{name}": f"{CALLS}.{name}" for name in (*OPTIMIZERS, "apply_updates")},
-        "equinox.apply_updates": f"{CALLS}.apply_updates",
+        "equinox.Module": f"{CALLS}.Module",
+        "equinox.apply_updates": f"{OPTAX}.apply_updates",
         "equinox.field": f"{CALLS}.field",
         "equinox.filter": f"{CALLS}.filter_tree",
         "equinox.filter_grad": "afx.grad",
@@ -103,10 +107,9 @@ JAX = Library(
         "jax.random.PRNGKey": "afx.random.key",
         "jax.scipy.integrate.trapezoid": "afx.trapezoid",
         "jax.scipy.special.logsumexp": "afx.logsumexp",
-        "optax.global_norm": "afx.optim.global_norm",
-        "optax.softmax_cross_entropy_with_integer_labels": "afx.nn.softmax_cross_entropy",
     },
     notes={
+        "jax.experimental.ode.odeint": "steps are afx's own: results agree with JAX's to the tolerance",
         "jax.scipy.linalg.lu_factor": "piv is the order of the rows, as afx's lu_solve takes it; JAX's are LAPACK's exchanges",
         "jax.scipy.linalg.sqrtm": "the second argument is hermitian=, where JAX's is a size of blocks",
     },

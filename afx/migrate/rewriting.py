@@ -63,11 +63,13 @@ class Library:
         if dotted in self.modules:
             return self.modules[dotted]
         home, _, name = dotted.rpartition(".")
-        if not home or dotted in self.advice or home in self.advice:
+        if not home or dotted in self.advice:
             return None
         if home in self.modules:
             target = f"{self.modules[home]}.{name}"
             return target if find(target) else None
+        if home in self.advice:
+            return None
         parent = self.resolve(home) if home not in self.roots else None
         return f"{parent}.{name}" if parent else None  # an attribute of a value
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from afx.compiler.schedule.arrays import ADDED_TERMS, PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
+from afx.compiler.schedule.arrays import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, int64, uint32, uint64
@@ -366,16 +365,6 @@ class Stream:
         block = words_of(self._keys, self._n, self._index[part], round_, purpose).view("<u8")
         return np.ascontiguousarray(block[:, 0]), np.ascontiguousarray(block[:, 1])
 
-    def first(self, purpose: int = DRAW) -> tuple[Any, Any]:
-        """Return two words of the first block of each element."""
-        return self.pairs(np.arange(len(self._index)), 0, purpose)
-
-    def only(self, chosen: Any, compute: Callable[..., Any], *params: Any, purpose: int) -> Any:
-        """Return what is computed of a word of each element that is chosen, 0 elsewhere."""
-        out, places = np.zeros(len(self._index)), np.flatnonzero(chosen)
-        out[places] = compute(self.pairs(places, 0, purpose)[0], *[x[places] for x in params])
-        return out
-
     def until(self, propose: Callable[..., tuple[Any, Any]], *params: Any) -> Any:
         """Return for each element the first proposal that is accepted.
 
@@ -390,36 +379,6 @@ class Stream:
             out[places[accepted]] = proposals[accepted]
             places, round_ = places[~accepted], round_ + 1
         return out
-
-    def split(
-        self, few: Any, added: Any, propose: Any, params: Sequence[Any], _none: Any = None, _many: Any = None
-    ) -> Any:
-        """Return counts, by one uniform number where few are likely, by rejection elsewhere.
-
-        Args:
-            few: where few are likely.
-            added: ``(stream, u, *params) -> counts``.
-            propose: as of `until`.
-            params: vectors with a number for each element.
-        """
-        out = np.empty(len(few))
-        rare, common = np.flatnonzero(few), np.flatnonzero(~few)
-        u = traced_draws.open_numbers(self.pairs(rare, 0)[0])
-        out[rare] = added(self.at(rare), u, *[x[rare] for x in params])
-        out[common] = self.at(common).until(propose, *[x[common] for x in params])
-        return out
-
-    def add_up(self, u: Any, p: Any, following: Callable[[Any, Any], Any]) -> Any:
-        """Return the least k at which the probabilities up to k reach u; ``following(k, p)`` is that of k."""
-        k = np.zeros_like(u)
-        left = u - p
-        for step in range(1, ADDED_TERMS):
-            if not np.any(left > 0):
-                break
-            k += left > 0
-            p = following(step, p)
-            left = left - p
-        return k
 
 
 def generate(key: Any, shape: Shape, dtype: DType, word: DType, finish: Finish, purpose: int = DRAW) -> Any:
@@ -542,7 +501,7 @@ def _below(key: Any, span: Any, shape: Shape, word: DType) -> Any:
     rejections: list[bool] = []
 
     def reduce(words: Any, out: Any) -> None:
-        reduced, wrong = _reduce(words.astype(uint64), span, word=word)
+        reduced, wrong = _reduce(words.astype(uint64), span, word)
         np.copyto(out, reduced)
         if wrong.any():
             rejections.append(True)
@@ -557,18 +516,18 @@ def _below(key: Any, span: Any, shape: Shape, word: DType) -> Any:
 def _below_each(key: Any, span: Any, shape: Shape, word: DType) -> Any:
     n, keys = math.prod(shape), key.reshape(-1, 2)
     words = generate(key, shape, uint64, word, copied).reshape(-1)
-    reduced, wrong = _reduce(words, span, word=word)
+    reduced, wrong = _reduce(words, span, word)
     rejected = np.flatnonzero(wrong)
     round_ = 1
     while rejected.size:
         block = words_of(keys, n, rejected, round_)
         words = block[:, 0].astype(uint64) if word == uint32 else block.view("<u8")[:, 0]
-        reduced[rejected], wrong = _reduce(words, span if span.size == 1 else span[rejected], word=word)
+        reduced[rejected], wrong = _reduce(words, span if span.size == 1 else span[rejected], word)
         rejected, round_ = rejected[wrong], round_ + 1
     return reduced
 
 
-def _reduce(words: Any, span: Any, *, word: DType) -> tuple[Any, Any]:
+def _reduce(words: Any, span: Any, word: DType) -> tuple[Any, Any]:
     """Return numbers below the span, and where they must be drawn again."""
     if word == uint32:
         product = words * span
@@ -582,17 +541,12 @@ def _integers_abstract(key: Aval, low: Aval, high: Aval, *, shape: Shape, dtype:
     return Aval(key.shape[:-1] + shape, dtype)
 
 
-def _integers_formula(key: Any, low: Any, high: Any, *, shape: Shape, dtype: DType) -> Any:
-    reduce = partial(_reduce, word=uint32 if dtype.itemsize <= 4 else uint64)
-    return traced_draws.draw_integers(key, low, high, reduce, shape, dtype)
-
-
 random_integers_p: Primitive = nondifferentiable(
     "random_integers",
     _integers_run,
     _integers_abstract,
     batch=batch_draw("random_integers"),
-    formula=_integers_formula,
+    formula=traced_draws.draw_integers,
 )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 
-from afx.compiler.schedule.arrays import ADDED_BELOW, COUNTS_END
+from afx.compiler.schedule.arrays import ADDED_BELOW, ADDED_TERMS, COUNTS_END
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType, int64
@@ -19,15 +19,12 @@ from afx.ops._kinds.special import parametric
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.exponentials import exp, log
+from afx.ops.random import traced_draws
 from afx.ops.random.bits import BOOST, Stream, batch_draw, check_key, check_real, draw_each
-from afx.ops.random.traced_draws import TracedStream, draw_traced
 from afx.ops.random.uniform_family import drawn
 from afx.ops.special import _quadrature
 from afx.ops.special._quadrature import double, log_factorial
 from afx.ops.special.errors import erfcx
-from afx.ops.special.gamma import gammaln
-
-AnyStream: TypeAlias = Stream | TracedStream  # of known numbers, or of a traced program
 
 # --- Gamma sampler: rejection (Marsaglia & Tsang 2000), with derivatives of quantiles by the shape
 
@@ -47,32 +44,23 @@ def random_gamma(key: ArrayLike, a: ArrayLike, shape: Shape, dtype: DType, logar
 def _gamma_run(key: Any, a: Any, *, shape: Shape, dtype: DType, logarithm: bool) -> Any:
     check_key(key, "gamma")
     check_real("gamma", a)
-    if not np.all(_is_positive(np.asarray(a))):
+    if not np.all(np.asarray(a) > 0) or not np.all(np.isfinite(a)):
         raise ArgumentError(f"gamma: shapes are finite and above 0: got {np.min(a)} as the least; change it")
     z = draw_each(key, shape, (a,), _log_gamma if logarithm else _gamma_number)
     return z.astype(dtype)
 
 
-def _is_positive(x: Any) -> Any:
-    return (x > 0) & (x < math.inf)
-
-
-def _gamma_formula(key: Any, a: Any, *, shape: Shape, dtype: DType, logarithm: bool) -> Any:
-    compute = _log_gamma if logarithm else _gamma_number
-    return draw_traced(key, shape, (a,), compute, _is_positive, (1.0,), math.nan).astype(dtype)
-
-
-def _log_gamma(stream: AnyStream, a: Any) -> Any:
+def _log_gamma(stream: Stream, a: Any) -> Any:
     d, v = _cube(stream, a)
     return np.log(d) + 3 * np.log(v) - _boost(stream, a)
 
 
-def _gamma_number(stream: AnyStream, a: Any) -> Any:
+def _gamma_number(stream: Stream, a: Any) -> Any:
     d, v = _cube(stream, a)
     return d * v**3 * np.exp(-_boost(stream, a))
 
 
-def _cube(stream: AnyStream, a: Any) -> tuple[Any, Any]:
+def _cube(stream: Stream, a: Any) -> tuple[Any, Any]:
     """Return d and v such that ``d v³`` is a gamma number of shape a, or a + 1 where a is below 1."""
     d = cast(Any, np.where(a < 1, a + 1, a)) - 1 / 3
     return d, stream.until(_propose, d)
@@ -85,13 +73,12 @@ def _propose(first: Any, second: Any, d: Any) -> tuple[Any, Any]:
     return v, (v > 0) & (-drawn("exponential", second) < x * x / 2 + d * (1 - cube + np.log(cube)))
 
 
-def _boost(stream: AnyStream, a: Any) -> Any:
+def _boost(stream: Stream, a: Any) -> Any:
     """Return ``-log(U) / a`` for shapes below 1: a gamma number of shape a + 1 times ``U ** (1 / a)`` has shape a."""
-    return stream.only(a < 1, _over_shape, a, purpose=BOOST)
-
-
-def _over_shape(words: Any, a: Any) -> Any:
-    return drawn("exponential", words) / a
+    out = np.zeros_like(a)
+    small = np.flatnonzero(a < 1)
+    out[small] = drawn("exponential", stream.pairs(small, 0, BOOST)[0]) / a[small]
+    return out
 
 
 def _gamma_abstract(key: Aval, a: Aval, *, shape: Shape, dtype: DType, logarithm: bool) -> Aval:
@@ -124,7 +111,7 @@ random_gamma_p: Primitive = register(
         batch=batch_draw("random_gamma"),
         derivative=Derivative(vjps=(_gamma_pull, _gamma_pull), reads=(0, 1 | 4), jvp=_gamma_push),
         sampling=Sampling(smooth=False),
-        lowering=Lowering(formula=_gamma_formula),
+        lowering=Lowering(formula=traced_draws.draw_gamma),
     )
 )
 
@@ -198,17 +185,13 @@ def random_wald(key: ArrayLike, mean: ArrayLike, shape: Shape, dtype: DType) -> 
 def _wald_run(key: Any, mean: Any, *, shape: Shape, dtype: DType) -> Any:
     check_key(key, "wald")
     check_real("wald", mean)
-    if not np.all(_is_positive(np.asarray(mean))):
+    if not np.all(np.asarray(mean) > 0) or not np.all(np.isfinite(mean)):
         raise ArgumentError(f"wald: means are finite and above 0: got {np.min(mean)} as the least; change it")
     return draw_each(key, shape, (mean,), _wald_number).astype(dtype)
 
 
-def _wald_formula(key: Any, mean: Any, *, shape: Shape, dtype: DType) -> Any:
-    return draw_traced(key, shape, (mean,), _wald_number, _is_positive, (1.0,), math.nan).astype(dtype)
-
-
-def _wald_number(stream: AnyStream, mean: Any) -> Any:
-    first, second = stream.first()
+def _wald_number(stream: Stream, mean: Any) -> Any:
+    first, second = stream.pairs(np.arange(len(mean)), 0)
     w = mean * drawn("normal", first) ** 2
     ratio = 1 / (1 + (w + np.sqrt(w) * np.sqrt(w + 4)) / 2)  # the smaller root of two whose product is 1
     is_smaller = drawn("open", second) * (1 + ratio) <= 1
@@ -243,7 +226,7 @@ random_wald_p: Primitive = register(
         batch=batch_draw("random_wald"),
         derivative=Derivative(vjps=(_wald_pull, _wald_pull), reads=(0, 1 | 4), jvp=_wald_push),
         sampling=Sampling(smooth=False),
-        lowering=Lowering(formula=_wald_formula),
+        lowering=Lowering(formula=traced_draws.draw_wald),
     )
 )
 
@@ -264,33 +247,45 @@ def _poisson_run(key: Any, rate: Any, *, shape: Shape) -> Any:
     check_key(key, "poisson")
     check_real("poisson", rate)
     mean = np.asarray(rate, np.float64)
-    if not np.all(_is_rate(mean)):
+    if not np.all((mean >= 0) & (mean < COUNTS_END)):
         raise ArgumentError("poisson: rates lie from 0 to 2**53: got others; change them")
     return draw_each(key, shape, (mean,), _poisson).astype(int64)
 
 
-def _is_rate(rate: Any) -> Any:
-    return (rate >= 0) & (rate < COUNTS_END)
+def _poisson(stream: Stream, rate: Any) -> Any:
+    return _split(stream, rate < ADDED_BELOW, _invert_poisson, _propose_poisson, rate)
 
 
-def _poisson_formula(key: Any, rate: Any, *, shape: Shape) -> Any:
-    return draw_traced(key, shape, (rate,), _poisson, _is_rate, (0.0,), -1.0).astype(int64)
-
-
-def _poisson(stream: AnyStream, rate: Any) -> Any:
-    few = rate < ADDED_BELOW
-    return stream.split(few, _invert_poisson, _propose_poisson, (rate,), (0.0,), (ADDED_BELOW,))
-
-
-def _invert_poisson(stream: AnyStream, u: Any, rate: Any) -> Any:
-    def following(k: Any, p: Any) -> Any:
+def _invert_poisson(u: Any, rate: Any) -> Any:
+    def following(k: int, p: Any) -> Any:
         return p * rate / k
 
-    return stream.add_up(u, np.exp(-rate), following)
+    return _invert_by_adding(u, np.exp(-rate), following)
 
 
-def _log_factorial(k: Any) -> Any:
-    return log_factorial(k) if k.__class__ is np.ndarray else gammaln(k + 1.0)
+def _split(stream: Stream, few: Any, added: Any, propose: Any, *params: Any) -> Any:
+    """Return counts, by one uniform number where few are likely, by rejection elsewhere."""
+    out = np.empty(len(few))
+    for chosen, is_few in ((np.flatnonzero(few), True), (np.flatnonzero(~few), False)):
+        own = [x[chosen] for x in params]
+        if is_few:
+            out[chosen] = added(drawn("open", stream.pairs(chosen, 0)[0]), *own)
+        else:
+            out[chosen] = stream.at(chosen).until(propose, *own)
+    return out
+
+
+def _invert_by_adding(u: Any, p: Any, following: Any) -> Any:
+    """Return the least k at which the probabilities up to k reach u; ``following(k, p)`` is that of k from that of k - 1."""
+    k = np.zeros_like(u)
+    left = u - p
+    for step in range(1, ADDED_TERMS):
+        if not np.any(left > 0):
+            break
+        k += left > 0
+        p = following(step, p)
+        left = left - p
+    return k
 
 
 def _propose_poisson(first: Any, second: Any, rate: Any) -> tuple[Any, Any]:
@@ -301,7 +296,7 @@ def _propose_poisson(first: Any, second: Any, rate: Any) -> tuple[Any, Any]:
     near = 0.5 - np.abs(u)
     k = np.floor((2 * a / near + b) * u + rate + 0.43)
     sure = (near >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2))
-    bound = np.maximum(k, 0) * np.log(rate) - rate - _log_factorial(np.maximum(k, 0))
+    bound = np.maximum(k, 0) * np.log(rate) - rate - log_factorial(np.maximum(k, 0))
     fits = np.log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (near * near) + b)) <= bound
     return k, (k >= 0) & (sure | (fits & ~((near < 0.013) & (v > near))))
 
@@ -317,7 +312,7 @@ random_poisson_p: Primitive = nondifferentiable(
     _poisson_run,
     _poisson_abstract,
     batch=batch_draw("random_poisson"),
-    formula=_poisson_formula,
+    formula=traced_draws.draw_poisson,
 )
 
 
@@ -334,42 +329,26 @@ def _binomial_run(key: Any, n: Any, p: Any, *, shape: Shape) -> Any:
     check_key(key, "binomial")
     check_real("binomial", n, p)
     tries, chance = np.asarray(n, np.float64), np.asarray(p, np.float64)
-    if not np.all(_is_number_of_tries(tries)):
+    if not np.all((tries >= 0) & (tries < COUNTS_END) & (tries == np.floor(tries))):
         raise ArgumentError("binomial: numbers of tries are whole, from 0 to 2**53: got others; round them")
-    if not np.all(_is_probability(chance)):
+    if not np.all((chance >= 0) & (chance <= 1)):
         raise ArgumentError("binomial: a probability lies from 0 to 1: got others; change them")
     return draw_each(key, shape, (tries, chance), _binomial).astype(int64)
 
 
-def _is_number_of_tries(n: Any) -> Any:
-    return (n >= 0) & (n < COUNTS_END) & (n == np.floor(n))
-
-
-def _is_probability(p: Any) -> Any:
-    return (p >= 0) & (p <= 1)
-
-
-def _binomial_formula(key: Any, n: Any, p: Any, *, shape: Shape) -> Any:
-    def is_valid(n: Any, p: Any) -> Any:
-        return _is_number_of_tries(n) & _is_probability(p)
-
-    return draw_traced(key, shape, (n, p), _binomial, is_valid, (0.0, 0.0), -1.0).astype(int64)
-
-
-def _binomial(stream: AnyStream, n: Any, p: Any) -> Any:
+def _binomial(stream: Stream, n: Any, p: Any) -> Any:
     less: Any = np.minimum(p, 1 - p)
-    few = n * less < ADDED_BELOW
-    k: Any = stream.split(few, _invert_binomial, _propose_binomial, (n, less), (0.0, 0.0), (40.0, 0.5))
+    k: Any = _split(stream, n * less < ADDED_BELOW, _invert_binomial, _propose_binomial, n, less)
     return cast(Any, np.where(p <= 0.5, k, n - k))
 
 
-def _invert_binomial(stream: AnyStream, u: Any, n: Any, p: Any) -> Any:
+def _invert_binomial(u: Any, n: Any, p: Any) -> Any:
     odds = p / (1 - p)
 
-    def following(k: Any, q: Any) -> Any:
+    def following(k: int, q: Any) -> Any:
         return q * np.maximum(n - k + 1, 0) / k * odds
 
-    return stream.add_up(u, np.exp(n * np.log1p(-p)), following)
+    return _invert_by_adding(u, np.exp(n * np.log1p(-p)), following)
 
 
 def _propose_binomial(first: Any, second: Any, n: Any, p: Any) -> tuple[Any, Any]:
@@ -382,8 +361,8 @@ def _propose_binomial(first: Any, second: Any, n: Any, p: Any) -> tuple[Any, Any
     k = np.floor((2 * a / near + b) * u + n * p + 0.5)
     sure = (near >= 0.07) & (v <= 0.92 - 4.2 / b)
     inside = (k >= 0) & (k <= n)
-    j, m = np.minimum(np.maximum(k, 0), n), np.floor((n + 1) * p)
-    bound = _log_factorial(m) + _log_factorial(n - m) - _log_factorial(j) - _log_factorial(n - j)
+    j, m = np.clip(k, 0, n), np.floor((n + 1) * p)
+    bound = log_factorial(m) + log_factorial(n - m) - log_factorial(j) - log_factorial(n - j)
     bound += (j - m) * (np.log(p) - np.log1p(-p))
     fits = np.log(v * (2.83 + 5.1 / b) * deviation / (a / (near * near) + b)) <= bound
     return k, inside & (sure | fits)
@@ -400,5 +379,5 @@ random_binomial_p: Primitive = nondifferentiable(
     _binomial_run,
     _binomial_abstract,
     batch=batch_draw("random_binomial"),
-    formula=_binomial_formula,
+    formula=traced_draws.draw_binomial,
 )

@@ -8,13 +8,15 @@ number is the one that NumPy's calls give, but for the last digits of logarithms
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from afx.compiler.schedule.arrays import (
+    ADDED_BELOW,
     ADDED_TERMS,
+    COUNTS_END,
     FAR_BELOW,
     PHILOX_FACTORS,
     PHILOX_ROUNDS,
@@ -24,11 +26,11 @@ from afx.compiler.schedule.arrays import (
 from afx.core.registry import FUNCTIONS
 from afx.ops._basic import xp
 from afx.ops.special.errors import erfc, ndtri
+from afx.ops.special.gamma import gammaln
 
 LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 DRAW, BOOST = 0, 3  # purposes: the last word of the counter
-Propose: TypeAlias = Callable[..., tuple[Any, Any]]
-Params: TypeAlias = Sequence[Any]
+Propose = Callable[[Any, Any], tuple[Any, Any]]
 
 
 # -- words --
@@ -51,6 +53,22 @@ def _bits(keys: Any, n: int, size: int) -> Any:
     first, second = _words(keys, -(-n // each), xp.zeros((), np.int64))
     words = [first, second] if size == 8 else [first & LOW, first >> HALF, second & LOW, second >> HALF]
     return xp.stack(words, axis=-1).reshape((keys.shape[0], -(-n // each) * each))[:, :n]
+
+
+def _until(keys: Any, n: int, dtype: Any, propose: Propose) -> Any:
+    """Return for each element the first proposal that is accepted: ``(first, second words) -> (proposals, accepted)``."""
+
+    def is_open(state: Any) -> Any:
+        return ~xp.all(state[1])
+
+    def step(state: Any) -> Any:
+        round_, is_done, results = state
+        proposals, accepted = propose(*_words(keys, n, round_))
+        return round_ + 1, is_done | accepted, xp.where(is_done, results, proposals.astype(dtype))
+
+    shape = (keys.shape[0], n)
+    start = xp.zeros((), np.int64), xp.zeros(shape, np.bool_), xp.zeros(shape, dtype)
+    return FUNCTIONS.while_loop(is_open, step, start)[2]
 
 
 def _rows(key: Any, shape: tuple[int, ...], *params: Any) -> tuple[Any, int, list[Any]]:
@@ -79,110 +97,24 @@ def _normal(words: Any) -> Any:
     return xp.where(is_below, z, -z)
 
 
-def open_numbers(words: Any) -> Any:
-    """Return uniform numbers between 0 and 1."""
+def _open(words: Any) -> Any:
     return (words >> np.uint64(12)).astype(np.float64) * 2.0**-52 + 2.0**-53
 
 
-# names of distributions to their numbers
-NUMBERS = {"exponential": _exponential, "normal": _normal, "open": open_numbers}
-
-
 # -- samplers --
-class TracedStream:
-    """The words of all elements of a traced program: `afx.ops.random.bits.Stream` without a choice of elements."""
-
-    def __init__(self, keys: Any, n: int) -> None:
-        self._keys, self._n = keys, n
-
-    def first(self, purpose: int = DRAW) -> tuple[Any, Any]:
-        """Return two words of the first block of each element."""
-        return _words(self._keys, self._n, xp.zeros((), np.int64), purpose)
-
-    def only(self, chosen: Any, compute: Callable[..., Any], *params: Any, purpose: int) -> Any:
-        """Return what is computed of a word of each element that is chosen, 0 elsewhere."""
-        return xp.where(chosen, compute(self.first(purpose)[0], *params), 0.0)
-
-    def until(self, propose: Propose, *params: Any, done: Any = False) -> Any:
-        """Return for each element the first proposal that is accepted; anything where ``done`` says so."""
-
-        def is_open(state: Any) -> Any:
-            return ~xp.all(state[1])
-
-        def step(state: Any) -> Any:
-            round_, is_done, results = state
-            proposals, accepted = propose(*_words(self._keys, self._n, round_), *params)
-            return round_ + 1, is_done | (done | accepted), xp.where(is_done, results, proposals)
-
-        shape = (self._keys.shape[0], self._n)
-        start = xp.zeros((), np.int64), xp.zeros(shape, np.bool_), xp.zeros(shape)
-        return FUNCTIONS.while_loop(is_open, step, start)[2]
-
-    def split(
-        self, few: Any, added: Callable[..., Any], propose: Propose, params: Params, none: Params, many: Params
-    ) -> Any:
-        """Return counts: both ways of all elements, each with parameters of its own where the other one counts."""
-        rare = [xp.where(few, x, instead) for x, instead in zip(params, none, strict=True)]
-        common = [xp.where(few, instead, x) for x, instead in zip(params, many, strict=True)]
-        u = open_numbers(self.first()[0])
-        return xp.where(few, added(self, u, *rare), self.until(propose, *common, done=few))
-
-    def add_up(self, u: Any, p: Any, following: Callable[[Any, Any], Any]) -> Any:
-        """Return the least k at which the probabilities up to k reach u; ``following(k, p)`` is that of k."""
-
-        def is_open(state: Any) -> Any:
-            return (state[0] < ADDED_TERMS) & xp.any(state[3] > 0)
-
-        def step(state: Any) -> Any:
-            k, count, p, left = state
-            p = following(k, p)
-            return k + 1.0, count + xp.where(left > 0, 1.0, 0.0), p, left - p
-
-        return FUNCTIONS.while_loop(is_open, step, (xp.ones(()), xp.zeros(u.shape), p, u - p))[1]
-
-
-def draw_traced(
-    key: Any,
-    shape: tuple[int, ...],
-    params: Params,
-    compute: Callable[..., Any],
-    is_valid: Callable[..., Any],
-    instead: Params,
-    missing: float,
-) -> Any:
-    """Return float64[*keys, *shape] as `afx.ops.random.bits.draw_each` does; where parameters are none, ``missing``.
-
-    Args:
-        key: uint32[*keys, 2].
-        shape: the shape drawn from each key.
-        params: the parameters.
-        compute: ``(stream, *params) -> elements``.
-        is_valid: ``(*params)``: where they are parameters of the distribution.
-        instead: numbers that stand for those that are none.
-        missing: the number there.
-    """
-    keys, n, rows = _rows(key, shape, *[x.astype(np.float64) for x in params])
-    valid = is_valid(*rows)
-    rows = [xp.where(valid, x, other) for x, other in zip(rows, instead, strict=True)]
-    z = xp.where(valid, compute(TracedStream(keys, n), *rows), missing)
-    return z.reshape((*key.shape[:-1], *shape))
-
-
 def draw_order(key: Any, *, shape: tuple[int, ...]) -> Any:
     """Return the numbers of elements in the order of their words."""
     keys, n, _ = _rows(key, shape)
     return xp.argsort(_bits(keys, n, 8), axis=-1).reshape((*key.shape[:-1], *shape))
 
 
-def draw_integers(
-    key: Any, low: Any, high: Any, reduce: Callable[[Any, Any], tuple[Any, Any]], shape: tuple[int, ...], dtype: Any
-) -> Any:
-    """Return integers without bias; ``reduce(words, span)`` gives numbers below it, and where they must be drawn again."""
+def draw_integers(key: Any, low: Any, high: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return integers without bias: by the upper half of a product (Lemire 2019), or by a remainder of 64 bits."""
     keys, n, (first, bound) = _rows(key, shape, low, high)
     first, bound = first.astype(np.uint64), bound.astype(np.uint64)
     span = xp.maximum(bound - first, np.uint64(1))
     size = 4 if dtype.itemsize <= 4 else 8
-    drawn, wrong = reduce(_bits(keys, n, size), span)
+    drawn, wrong = _below(_bits(keys, n, size), span, size)
 
     def is_open(state: Any) -> Any:
         return xp.any(state[1])
@@ -190,18 +122,142 @@ def draw_integers(
     def again(state: Any) -> Any:
         round_, wrong, drawn = state
         words = _words(keys, n, round_)[0]
-        new, is_wrong = reduce(words & LOW if size == 4 else words, span)
+        new, is_wrong = _below(words & LOW if size == 4 else words, span, size)
         return round_ + 1, wrong & is_wrong, xp.where(wrong, new, drawn)
 
     drawn = FUNCTIONS.while_loop(is_open, again, (xp.ones((), np.int64), wrong, drawn))[2]
     return (drawn + first).astype(dtype).reshape((*key.shape[:-1], *shape))
 
 
+def _below(words: Any, span: Any, size: int) -> tuple[Any, Any]:
+    """Return numbers below the span, and where they must be drawn again."""
+    if size == 4:
+        product = words * span
+        return product >> HALF, (product & LOW) < (np.uint64(2**32) - span) % span
+    reduced = words % span
+    return reduced, words - reduced > ~span + np.uint64(1)
+
+
+def draw_gamma(key: Any, a: Any, *, shape: tuple[int, ...], dtype: Any, logarithm: bool) -> Any:
+    """Return gamma numbers (Marsaglia and Tsang 2000); nan where a shape is none."""
+    keys, n, (a,) = _rows(key, shape, a.astype(np.float64))
+    is_shape = (a > 0) & (a < math.inf)
+    a = xp.where(is_shape, a, 1.0)
+    d = xp.where(a < 1, a + 1, a) - 1 / 3
+
+    def propose(first: Any, second: Any) -> tuple[Any, Any]:
+        x = _normal(first)
+        v = 1 + x / (3 * xp.sqrt(d))
+        cube = xp.maximum(v, 1e-100) ** 3
+        return v, (v > 0) & (-_exponential(second) < x * x / 2 + d * (1 - cube + xp.log(cube)))
+
+    v = _until(keys, n, np.float64, propose)
+    boost = xp.where(a < 1, _exponential(_words(keys, n, xp.zeros((), np.int64), BOOST)[0]) / a, 0.0)
+    z = xp.log(d) + 3 * xp.log(v) - boost if logarithm else d * v**3 * xp.exp(-boost)
+    return xp.where(is_shape, z, math.nan).astype(dtype).reshape((*key.shape[:-1], *shape))
+
+
+def draw_wald(key: Any, mean: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return Wald numbers (Michael, Schucany & Haas 1976); nan where a mean is none."""
+    keys, n, (mean,) = _rows(key, shape, mean.astype(np.float64))
+    first, second = _words(keys, n, xp.zeros((), np.int64))
+    w = mean * _normal(first) ** 2
+    ratio = 1 / (1 + (w + xp.sqrt(w) * xp.sqrt(w + 4)) / 2)
+    z = mean * xp.where(_open(second) * (1 + ratio) <= 1, ratio, 1 / ratio)
+    return xp.where((mean > 0) & (mean < math.inf), z, math.nan).astype(dtype).reshape((*key.shape[:-1], *shape))
+
+
+# -- counts: by adding up probabilities where few are likely, by transformed rejection elsewhere (Hörmann 1993) --
+def _log_factorial(k: Any) -> Any:
+    return gammaln(k + 1.0)
+
+
+def _near(first: Any, a: Any, b: Any, center: Any) -> tuple[Any, Any, Any]:
+    """Return a proposal of a count, the room that its uniform number leaves to the ends, and the ratio's divisor."""
+    u = _open(first) - 0.5
+    near = 0.5 - xp.abs(u)
+    return xp.floor((2 * a / near + b) * u + center), near, a / (near * near) + b
+
+
+def _counted(keys: Any, n: int, few: Any, none: Any, following: Propose, propose: Propose) -> Any:
+    """Return counts: where few are likely, the least whose probabilities, from that of none on, reach a uniform number."""
+    u = _open(_words(keys, n, xp.zeros((), np.int64))[0])
+    left = xp.where(few, u - none, 0.0)
+
+    def is_open(state: Any) -> Any:
+        return (state[0] < ADDED_TERMS) & xp.any(state[3] > 0)
+
+    def step(state: Any) -> Any:
+        k, count, p, left = state
+        p = following(k, p)
+        return k + 1.0, count + xp.where(left > 0, 1.0, 0.0), p, left - p
+
+    added = FUNCTIONS.while_loop(
+        is_open, step, (xp.ones((), np.float64), xp.zeros(left.shape, np.float64), none, left)
+    )[1]
+
+    def tried(first: Any, second: Any) -> tuple[Any, Any]:
+        count, accepted = propose(first, second)
+        return count, few | accepted
+
+    return xp.where(few, added, _until(keys, n, np.float64, tried))
+
+
+def draw_poisson(key: Any, rate: Any, *, shape: tuple[int, ...]) -> Any:
+    """Return Poisson numbers (PTRS); -1 where a rate is none."""
+    keys, n, (rate,) = _rows(key, shape, rate.astype(np.float64))
+    is_rate = (rate >= 0) & (rate < COUNTS_END)
+    few = ~(is_rate & (rate >= ADDED_BELOW))
+    low, high = xp.where(few & is_rate, rate, 0.0), xp.where(few, ADDED_BELOW, rate)
+    b = 0.931 + 2.53 * xp.sqrt(high)
+    a = -0.059 + 0.02483 * b
+
+    def propose(first: Any, second: Any) -> tuple[Any, Any]:
+        k, near, divisor = _near(first, a, b, high + 0.43)
+        v, some = _open(second), xp.maximum(k, 0.0)
+        sure = (near >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2))
+        bound = some * xp.log(high) - high - _log_factorial(some)
+        fits = xp.log(v * (1.1239 + 1.1328 / (b - 3.4)) / divisor) <= bound
+        return k, (k >= 0) & (sure | (fits & ~((near < 0.013) & (v > near))))
+
+    counts = _counted(keys, n, few, xp.exp(-low), lambda k, p: p * low / k, propose)
+    return xp.where(is_rate, counts, -1.0).astype(np.int64).reshape((*key.shape[:-1], *shape))
+
+
+def draw_binomial(key: Any, tries: Any, chance: Any, *, shape: tuple[int, ...]) -> Any:
+    """Return binomial numbers (BTRS); -1 where a number of tries or a probability is none."""
+    keys, n, (m, p) = _rows(key, shape, tries.astype(np.float64), chance.astype(np.float64))
+    is_some = (m >= 0) & (m < COUNTS_END) & (m == xp.floor(m)) & (p >= 0) & (p <= 1)
+    less = xp.minimum(p, 1.0 - p)
+    few = ~(is_some & (m * less >= ADDED_BELOW))
+    rare, most = xp.where(few & is_some, less, 0.0), xp.where(few & is_some, m, 0.0)
+    m_, p_ = xp.where(few, 40.0, m), xp.where(few, 0.5, less)
+    deviation = xp.sqrt(m_ * p_ * (1 - p_))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * p_
+    middle = xp.floor((m_ + 1) * p_)
+
+    def propose(first: Any, second: Any) -> tuple[Any, Any]:
+        k, near, divisor = _near(first, a, b, m_ * p_ + 0.5)
+        v, j = _open(second), xp.minimum(xp.maximum(k, 0.0), m_)
+        sure = (near >= 0.07) & (v <= 0.92 - 4.2 / b)
+        bound = _log_factorial(middle) + _log_factorial(m_ - middle) - _log_factorial(j) - _log_factorial(m_ - j)
+        bound = bound + (j - middle) * (xp.log(p_) - xp.log1p(-p_))
+        fits = xp.log(v * (2.83 + 5.1 / b) * deviation / divisor) <= bound
+        return k, (k >= 0) & (k <= m_) & (sure | fits)
+
+    odds = rare / (1 - rare)
+    none = xp.exp(most * xp.log1p(-rare))
+    counts = _counted(keys, n, few, none, lambda k, q: q * xp.maximum(most - k + 1.0, 0.0) / k * odds, propose)
+    counts = xp.where(is_some, xp.where(p <= 0.5, counts, m - counts), -1.0)
+    return counts.astype(np.int64).reshape((*key.shape[:-1], *shape))
+
+
 # -- normal numbers between bounds, by the quantiles of their probabilities --
 def draw_between(key: Any, low: Any, high: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return normal numbers between bounds; nan where they are in the wrong order."""
     keys, n, (a, b) = _rows(key, shape, low.astype(np.float64), high.astype(np.float64))
-    u = open_numbers(_bits(keys, n, 8))
+    u = _open(_bits(keys, n, 8))
     flip = a > -b  # most of the interval lies above 0: mirrored, its probabilities are small numbers
     first, last, v = xp.where(flip, -b, a), xp.where(flip, -a, b), xp.where(flip, 1 - u, u)
     p = _probability(first)

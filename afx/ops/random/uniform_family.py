@@ -46,9 +46,7 @@ Sampler: TypeAlias = Callable[[Any, Any], None]
 
 
 def drawn(distribution: str, words: Any) -> Any:
-    """Return draws in float64, one for each of a vector of uint64 words, which are overwritten, or of traced words."""
-    if words.__class__ is not np.ndarray:
-        return traced_draws.NUMBERS[distribution](words)
+    """Return draws in float64, one for each of a vector of uint64 words, which are overwritten."""
     out = np.empty(words.shape)
     SAMPLERS[distribution](words, out)
     return out

@@ -1,0 +1,422 @@
+"""Optax's names: transformations, optimizers, schedules and losses with its arguments, on those of `afx.optim`.
+
+An optimizer here has ``init`` and ``update``, which returns what is to be added; programs written for afx call
+``optimizer.step``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import attrs
+import numpy as np
+
+from afx import optim, pytree
+from afx.core.array.array import Array
+from afx.errors import ArgumentError
+from afx.migrate.for_jax import named
+from afx.nn.losses.classification import softmax_cross_entropy as cross_entropy
+from afx.ops.creation.creation import asarray, zeros, zeros_like
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import sign as sign_
+from afx.ops.elementwise.comparison import logical_and, minimum, where
+from afx.ops.elementwise.exponentials import log_sigmoid
+from afx.ops.nn.activations import log_softmax
+from afx.ops.reductions.sums import sum as sum_
+
+Params: TypeAlias = Any
+OptState: TypeAlias = Any
+Updates: TypeAlias = Any
+Schedule: TypeAlias = Callable[[Any], Any]
+
+# factories by Optax's arguments in their order: afx's name of one behind =, its default behind :, Optax's own behind !
+_MOMENTS = "learning_rate b1 b2 eps"
+TABLE: dict[str, str] = {
+    "adabelief": f"adabelief {_MOMENTS} eps_root",
+    "adadelta": "adadelta learning_rate rho eps weight_decay weight_decay_mask=mask",
+    "adagrad": "adagrad learning_rate initial_accumulator_value=initial:0.1 eps:1e-7 eps_in_root:True",
+    "adam": f"adam {_MOMENTS} eps_root mu_dtype! nesterov",
+    "adamax": f"adamax {_MOMENTS}",
+    "adamaxw": f"adamax {_MOMENTS} weight_decay:1e-4 mask",
+    "adamw": f"adamw {_MOMENTS} eps_root mu_dtype! weight_decay:1e-4 mask nesterov",
+    "amsgrad": f"amsgrad {_MOMENTS} eps_root! mu_dtype! correct_first:True",
+    "lamb": f"lamb {_MOMENTS} eps_root! weight_decay mask",
+    "lars": (
+        "lars learning_rate weight_decay weight_decay_mask=mask trust_coefficient=coefficient eps trust_ratio_mask=trust_mask "
+        "momentum nesterov"
+    ),
+    "lion": "lion learning_rate b1 b2 mu_dtype! weight_decay:1e-3 mask",
+    "nadam": f"adam {_MOMENTS} eps_root mu_dtype! nesterov:True",
+    "nadamw": f"adamw {_MOMENTS} eps_root mu_dtype! weight_decay:1e-4 mask nesterov:True",
+    "novograd": f"novograd {_MOMENTS} eps_root! weight_decay",
+    "radam": f"radam {_MOMENTS} eps_root! threshold",
+    "rmsprop": "rmsprop learning_rate decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True centered momentum",
+    "sgd": "sgd learning_rate momentum nesterov accumulator_dtype!",
+    "yogi": f"yogi {_MOMENTS}",
+    "add_decayed_weights": "add_decayed_weights weight_decay=strength:0.0 mask",
+    "centralize": "centralize",
+    "clip": "clip_by_value max_delta=limit",
+    "clip_by_block_rms": "clip_by_block_rms threshold=limit",
+    "clip_by_global_norm": "clip_by_global_norm max_norm=limit",
+    "ema": "ema decay debias",
+    "scale_by_adam": "scale_by_adam b1 b2 eps eps_root mu_dtype! nesterov",
+    "scale_by_lion": "scale_by_lion b1 b2",
+    "scale_by_rms": "scale_by_rms decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True",
+    "scale_by_rss": "scale_by_rss initial_accumulator_value=initial:0.1 eps:1e-7 eps_in_root:True",
+    "scale_by_schedule": "scale_by_schedule step_size_fn=schedule",
+    "trace": "trace decay=momentum nesterov",
+    "constant_schedule": "constant value",
+    "cosine_decay_schedule": "cosine_decay init_value=start decay_steps=steps alpha exponent",
+    "exponential_decay": (
+        "exponential_decay init_value=start transition_steps=steps decay_rate=rate transition_begin=begin staircase "
+        "end_value=end"
+    ),
+    "join_schedules": "join schedules boundaries",
+    "linear_schedule": "linear init_value=start end_value=end transition_steps=steps transition_begin=begin",
+    "piecewise_constant_schedule": "piecewise_constant init_value=start boundaries_and_scales=factors",
+    "polynomial_schedule": (
+        "polynomial init_value=start end_value=end power transition_steps=steps transition_begin=begin"
+    ),
+    "warmup_cosine_decay_schedule": (
+        "warmup_cosine init_value=start peak_value=peak warmup_steps=warmup decay_steps=steps end_value=end"
+    ),
+}  # fmt: skip
+
+
+@attrs.frozen
+class GradientTransformation:
+    """A rule of `afx.optim` whose `update` returns updates, as Optax's do."""
+
+    rule: Any
+
+    def init(self, params: Any) -> Any:
+        """Return the first state."""
+        return self.rule.init(params)
+
+    def update(self, updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+        """Return what is to be added to the parameters, or what the next transformation takes, and the next state."""
+        at = pytree.map(zeros_like, updates) if params is None else params
+        change = self.rule.descend if hasattr(self.rule, "descend") else self.rule.update
+        changed: tuple[Any, Any] = change(updates, state, at, None)
+        return changed
+
+
+class Pair(NamedTuple):
+    """A transformation of two functions, as programs write their own."""
+
+    init: Callable[..., Any]
+    update: Callable[..., Any]
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    """Return a factory with Optax's arguments and defaults."""
+    if name not in TABLE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return functools.partial(_make, name)
+
+
+def _make(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Return what afx's factory makes of Optax's arguments; what is None there is left to afx."""
+    target, _, rest = TABLE[name].partition(" ")
+    words = [word.partition(":") for word in rest.split()]
+    given = named(name, " ".join([head.rstrip("!") for head, _, _ in words]), args, kwargs)
+    known = {head.partition("=")[2] or head.partition("=")[0]: default for head, _, default in words}
+    for own, default in known.items():
+        if default and given.get(own) is None:
+            given[own] = {"True": True, "False": False}.get(default, default)
+            given[own] = given[own] if isinstance(given[own], bool) else float(given[own])
+    dropped = [head.rstrip("!") for head, _, _ in words if head.endswith("!")]
+    for word in dropped:
+        if given.pop(word, None) not in (None, 0, 0.0):
+            raise ArgumentError(f"{name}: {word} is not afx's: got a value; see afx.optim.{target}")
+    rate = given.get("learning_rate")
+    if isinstance(rate, Array):  # afx would keep it in the optimizer's own state
+        if name == "lars" or (name == "rmsprop" and given.get("momentum")):
+            raise ArgumentError(f"{name}: its momentum holds the learning rate: got one that changes; give a number")
+        given["learning_rate"] = 1.0
+        return chain(_build(target, given), scale(rate))
+    return _build(target, given)
+
+
+def _build(target: str, given: dict[str, Any]) -> Any:
+    made = getattr(optim, target)(**{own: value for own, value in given.items() if value is not None})
+    return GradientTransformation(made) if hasattr(made, "init") else made
+
+
+# --- Transformations of transformations: trees of leaves, each with its own rule
+
+
+def chain(*parts: Any) -> Pair:
+    """Return a transformation that applies one after the other."""
+
+    def init(params: Any) -> Any:
+        return tuple([part.init(params) for part in parts])
+
+    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+        after = list[Any]()
+        for part, own in zip(parts, state, strict=True):
+            updates, new = part.update(updates, own, params)
+            after.append(new)
+        return updates, tuple(after)
+
+    return Pair(init, update)
+
+
+def stateless(change: Callable[[Any, Any], Any]) -> Pair:
+    """Return a transformation of updates and parameters that has no state."""
+
+    def init(_: Any) -> tuple[()]:
+        return ()
+
+    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+        return change(updates, params), state
+
+    return Pair(init, update)
+
+
+def identity() -> Pair:
+    """Return what changes nothing."""
+    return stateless(lambda updates, _: updates)
+
+
+def set_to_zero() -> Pair:
+    """Return what makes updates of 0."""
+    return stateless(lambda updates, _: pytree.map(zeros_like, updates))
+
+
+def scale(step_size: Any) -> Pair:
+    """Return what multiplies updates."""
+    return stateless(lambda updates, _: pytree.map(lambda u: u * step_size, updates))
+
+
+def scale_by_learning_rate(learning_rate: Any, *, flip_sign: bool = True) -> Any:
+    """Return what multiplies by a rate, or by a schedule of it, and turns the sign."""
+    sign: Any = -1.0 if flip_sign else 1.0
+    schedule: Any = learning_rate
+    if not callable(learning_rate):
+        return scale(sign * learning_rate)
+
+    def rate(step: Any) -> Any:
+        return sign * schedule(step)
+
+    return _make("scale_by_schedule", rate)
+
+
+def sign_sgd(learning_rate: Any) -> Pair:
+    """Return descent by signs."""
+    return chain(
+        stateless(lambda updates, _: pytree.map(sign_, updates)),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def optimistic_gradient_descent(learning_rate: Any, alpha: float = 1.0, beta: float = 1.0) -> Pair:
+    """Return optimistic descent: ``(α + β) g`` less β times the gradient before; of the first, itself."""
+
+    def init(params: Any) -> Any:
+        return zeros((), np.bool_), pytree.map(zeros_like, params)
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        del params
+        has_old, before = state
+        before = pytree.map(lambda g, old: where(has_old, old, g), updates, before)
+        return pytree.map(lambda g, old: (alpha + beta) * g - beta * old, updates, before), (has_old | True, updates)
+
+    return chain(Pair(init, update), scale_by_learning_rate(learning_rate))
+
+
+def masked(inner: Any, mask: Any) -> Pair:
+    """Return a transformation of the leaves that a tree of truth values, or a function to one, chooses."""
+
+    def labels(tree: Any) -> Any:
+        return pytree.map(lambda chosen: str(bool(chosen)), mask(tree) if callable(mask) else mask)
+
+    return partition({"True": inner, "False": identity()}, labels)
+
+
+def partition(transforms: Mapping[Any, Any], param_labels: Any) -> Pair:
+    """Return a transformation that takes another one for the leaves of each label.
+
+    Args:
+        transforms: by label.
+        param_labels: a tree of labels, or a function of parameters to one; a label may stand for all leaves below it.
+    """
+
+    def groups(tree: Any) -> tuple[dict[Any, list[int]], list[Any], Any]:
+        leaves, treedef = pytree.flatten(tree)
+        numbers = pytree.unflatten(treedef, list(range(len(leaves))))
+        labels = param_labels(tree) if callable(param_labels) else param_labels
+        found: dict[Any, list[int]] = {label: [] for label in transforms}
+        for label, below in _pairs(labels, numbers):
+            found[label].extend(pytree.leaves(below))
+        return found, leaves, treedef
+
+    def init(params: Any) -> Any:
+        places, leaves, _ = groups(params)
+        return {label: transforms[label].init([leaves[k] for k in at]) for label, at in places.items()}
+
+    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+        places, leaves, treedef = groups(updates)
+        known = pytree.leaves(params) if params is not None else None
+        after = dict[Any, Any]()
+        for label, at in places.items():
+            own = [known[k] for k in at] if known is not None else None
+            changed, after[label] = transforms[label].update([leaves[k] for k in at], state[label], own)
+            for k, leaf in zip(at, changed, strict=True):
+                leaves[k] = leaf
+        return pytree.unflatten(treedef, leaves), after
+
+    return Pair(init, update)
+
+
+multi_transform = partition
+
+
+def _pairs(labels: Any, tree: Any) -> list[tuple[Any, Any]]:
+    """Return each label with the part of a tree where it stands."""
+    tags: Any = labels
+    if isinstance(labels, dict):
+        return [pair for key in tags for pair in _pairs(tags[key], tree[key])]
+    if isinstance(labels, (list, tuple)):
+        return [pair for k in range(len(tags)) for pair in _pairs(tags[k], tree[k])]
+    return [(labels, tree)]
+
+
+class InjectHyperparamsState(NamedTuple):
+    """The state of `inject_hyperparams`; ``hyperparams`` may be set between steps."""
+
+    count: Any
+    hyperparams: dict[str, Any]
+    inner_state: Any
+
+
+def inject_hyperparams(inner_factory: Callable[..., Any], **_: Any) -> Callable[..., Pair]:
+    """Return a factory whose numbers, and values of schedules, stand in the state."""
+
+    def make(*args: Any, **kwargs: Any) -> Pair:
+        given = dict(zip(("learning_rate", "b1", "b2", "eps"), args, strict=False)) | kwargs
+        schedules: dict[str, Any] = {name: value for name, value in given.items() if callable(value)}
+        numbers = {n: asarray(v) for n, v in given.items() if isinstance(v, (int, float, Array)) and v is not True}
+        rest = {name: value for name, value in given.items() if name not in schedules and name not in numbers}
+
+        def init(params: Any) -> Any:
+            start = zeros((), np.int64)
+            values = numbers | {name: asarray(schedule(start)) for name, schedule in schedules.items()}
+            return InjectHyperparamsState(start, values, inner_factory(**rest, **values).init(params))
+
+        def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+            values = state.hyperparams | {name: asarray(s(state.count)) for name, s in schedules.items()}
+            updates, inner = inner_factory(**rest, **values).update(updates, state.inner_state, params)
+            return updates, InjectHyperparamsState(state.count + 1, values, inner)
+
+        return Pair(init, update)
+
+    return make
+
+
+class MultiStepsState(NamedTuple):
+    """The state of `MultiSteps`."""
+
+    mini_step: Any
+    gradient_step: Any
+    inner_opt_state: Any
+    acc_grads: Any
+
+
+class MultiSteps:
+    """An optimizer that steps by the mean of several gradients; its other updates are 0."""
+
+    def __init__(self, opt: Any, every_k_schedule: Any, **_: Any) -> None:
+        self._opt, self._every = opt, every_k_schedule
+
+    def init(self, params: Any) -> MultiStepsState:
+        """Return the first state."""
+        none = zeros((), np.int64)
+        return MultiStepsState(none, none, self._opt.init(params), pytree.map(zeros_like, params))
+
+    def update(self, updates: Any, state: MultiStepsState, params: Any = None, **_: Any) -> tuple[Any, Any]:
+        """Return zeros, or the step after the last of some gradients."""
+        every = self._every(state.gradient_step) if callable(self._every) else self._every
+        gathered = pytree.map(lambda a, g: a + (g - a) / (state.mini_step + 1), state.acc_grads, updates)
+        is_last = state.mini_step + 1 == every
+        stepped, inner = self._opt.update(gathered, state.inner_opt_state, params)
+
+        def choose(new: Any, old: Any) -> Any:
+            return pytree.map(lambda a, b: where(is_last, a, b), new, old)
+
+        nothing = pytree.map(zeros_like, gathered)
+        after = MultiStepsState(
+            where(is_last, 0, state.mini_step + 1),
+            state.gradient_step + is_last,
+            choose(inner, state.inner_opt_state),
+            choose(nothing, gathered),
+        )
+        return choose(stepped, nothing), after
+
+    def has_updated(self, state: MultiStepsState) -> Array:
+        """Tell whether the last call made a step."""
+        return logical_and(state.mini_step == 0, state.gradient_step > 0)
+
+    def gradient_transformation(self) -> Pair:
+        """Return the two functions."""
+        return Pair(self.init, self.update)
+
+
+# --- Parameters, norms and losses
+
+
+def apply_updates(params: Any, updates: Any) -> Any:
+    """Return parameters with updates added.
+
+    >>> apply_updates({"w": 1.0}, {"w": 0.5})
+    {'w': 1.5}
+    """
+    return pytree.map(lambda old, update: old + update, params, updates)
+
+
+def incremental_update(new_tensors: Any, old_tensors: Any, step_size: Any) -> Any:
+    """Return a share of new numbers and the rest of old ones."""
+    return pytree.map(lambda new, old: step_size * new + (1.0 - step_size) * old, new_tensors, old_tensors)
+
+
+def squared_error(predictions: Any, targets: Any = 0.0) -> Array:
+    """Return the squared differences."""
+    gap: Array = asarray(predictions) - targets
+    return gap * gap
+
+
+def l2_loss(predictions: Any, targets: Any = 0.0) -> Array:
+    """Return half the squared differences."""
+    return 0.5 * squared_error(predictions, targets)
+
+
+def huber_loss(predictions: Any, targets: Any = 0.0, delta: float = 1.0) -> Array:
+    """Return Huber's loss: quadratic up to delta."""
+    gap = abs_(asarray(predictions) - targets)
+    near = minimum(gap, delta)
+    loss: Array = 0.5 * near**2 + delta * (gap - near)
+    return loss
+
+
+def sigmoid_binary_cross_entropy(logits: Any, labels: Any) -> Array:
+    """Return the cross entropy of each logit."""
+    x, y = asarray(logits), asarray(labels)
+    loss: Array = -y * log_sigmoid(x) - (1.0 - y) * log_sigmoid(-x)
+    return loss
+
+
+def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1) -> Array:
+    """Return the cross entropy of each row and a row of probabilities."""
+    return -sum_(asarray(labels) * log_softmax(logits, axis=axis), axis=axis)
+
+
+def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any) -> Array:
+    """Return the cross entropy of each row and a class."""
+    return cross_entropy(logits, labels)
+
+
+def global_norm(updates: Any) -> Array:
+    """Return the norm of all leaves."""
+    return optim.global_norm(updates)

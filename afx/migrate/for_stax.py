@@ -1,0 +1,384 @@
+"""JAX's example libraries and initializers: stax's layers as pairs of functions, optimizers as triples, and draws of weights."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from afx import nn, pytree, random
+from afx.core.array.array import Array
+from afx.core.dtypes import get_default_dtype
+from afx.nn.initializers import TRUNCATED_STD
+from afx.ops.creation.creation import asarray, full, zeros_like
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.comparison import maximum, where
+from afx.ops.elementwise.exponentials import exp, sigmoid, softplus
+from afx.ops.elementwise.trigonometry import tanh
+from afx.ops.linalg.products import matmul
+from afx.ops.manipulation.join import concat
+
+Init: TypeAlias = Callable[..., Array]
+Layer: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]
+Optimizer: TypeAlias = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]
+
+
+# --- Initializers: functions of a key and a shape
+
+
+def variance_scaling(
+    scale: float, mode: str, distribution: str, in_axis: int = -2, out_axis: int = -1, **_: Any
+) -> Init:
+    """Return draws whose variance is ``scale`` over the number of inputs, outputs, or their mean (``mode``).
+
+    Args:
+        scale: the variance times that number.
+        mode: "fan_in", "fan_out" or "fan_avg".
+        distribution: "truncated_normal", "normal" or "uniform".
+        in_axis: the axis of inputs.
+        out_axis: the axis of outputs; all others belong to both.
+    """
+
+    def init(key: Any, shape: Sequence[int], dtype: Any = None) -> Array:
+        field = math.prod(shape) / shape[in_axis] / shape[out_axis]
+        sizes = {"fan_in": shape[in_axis] * field, "fan_out": shape[out_axis] * field}
+        sizes["fan_avg"] = (sizes["fan_in"] + sizes["fan_out"]) / 2
+        deviation = math.sqrt(scale / sizes[mode])
+        kind = get_default_dtype() if dtype is None else dtype
+        if distribution == "uniform":
+            return random.uniform(key, tuple(shape), -1.0, 1.0, dtype=kind) * (math.sqrt(3.0) * deviation)
+        if distribution == "normal":
+            return random.normal(key, tuple(shape), dtype=kind) * deviation
+        return random.truncated_normal(key, -2.0, 2.0, tuple(shape), dtype=kind) * (deviation / TRUNCATED_STD)
+
+    return init
+
+
+def _scaled(scale: float, mode: str, distribution: str) -> Callable[..., Init]:
+    return functools.partial(variance_scaling, scale, mode, distribution)
+
+
+glorot_normal = xavier_normal = _scaled(1.0, "fan_avg", "truncated_normal")
+glorot_uniform = xavier_uniform = _scaled(1.0, "fan_avg", "uniform")
+lecun_normal, lecun_uniform = _scaled(1.0, "fan_in", "truncated_normal"), _scaled(1.0, "fan_in", "uniform")
+he_normal = kaiming_normal = _scaled(2.0, "fan_in", "truncated_normal")
+he_uniform = kaiming_uniform = _scaled(2.0, "fan_in", "uniform")
+
+
+def normal(stddev: float = 1e-2, dtype: Any = None) -> Init:
+    """Return normal numbers of a standard deviation."""
+
+    def init(key: Any, shape: Sequence[int], kind: Any = dtype) -> Array:
+        return random.normal(key, tuple(shape), dtype=_or_default(kind)) * stddev
+
+    return init
+
+
+def uniform(scale: float = 1e-2, dtype: Any = None) -> Init:
+    """Return uniform numbers from 0 to ``scale``."""
+
+    def init(key: Any, shape: Sequence[int], kind: Any = dtype) -> Array:
+        return random.uniform(key, tuple(shape), dtype=_or_default(kind)) * scale
+
+    return init
+
+
+def constant(value: float, dtype: Any = None) -> Init:
+    """Return equal numbers."""
+
+    def init(_key: Any, shape: Sequence[int], kind: Any = dtype) -> Array:
+        return full(tuple(shape), value, _or_default(kind))
+
+    return init
+
+
+def zeros(key: Any, shape: Sequence[int], dtype: Any = None) -> Array:
+    """Return zeros, whatever the key is."""
+    return constant(0.0)(key, shape, dtype)
+
+
+def ones(key: Any, shape: Sequence[int], dtype: Any = None) -> Array:
+    """Return ones, whatever the key is."""
+    return constant(1.0)(key, shape, dtype)
+
+
+def _or_default(dtype: Any) -> Any:
+    return get_default_dtype() if dtype is None else dtype
+
+
+# --- stax: pairs of ``init(key, input_shape) -> (output_shape, params)`` and ``apply(params, inputs)``
+
+
+def Dense(out_dim: int, W_init: Init | None = None, b_init: Init | None = None) -> Layer:  # stax's
+    """Return ``x @ w + b``."""
+
+    def init(rng: Any, input_shape: Sequence[int]) -> Any:
+        first, second = random.split(rng)
+        w = (W_init or glorot_normal())(first, (input_shape[-1], out_dim))
+        return (*input_shape[:-1], out_dim), (w, (b_init or normal())(second, (out_dim,)))
+
+    def apply(params: Any, inputs: Any, **_: Any) -> Array:
+        w, b = params
+        z: Array = matmul(inputs, w) + b
+        return z
+
+    return init, apply
+
+
+def elementwise(fn: Callable[..., Any], **options: Any) -> Layer:
+    """Return a layer without parameters."""
+
+    def init(_rng: Any, input_shape: Any) -> Any:
+        return input_shape, ()
+
+    def apply(_params: Any, inputs: Any, **_: Any) -> Any:
+        return fn(inputs, **options)
+
+    return init, apply
+
+
+def _keep(x: Any) -> Any:
+    return x
+
+
+Relu, Elu, Gelu, Selu = [elementwise(f) for f in (nn.relu, nn.elu, nn.gelu, nn.selu)]
+LeakyRelu, Identity = elementwise(nn.leaky_relu), elementwise(_keep)
+Tanh, Sigmoid, Softplus, Exp = [elementwise(f) for f in (tanh, sigmoid, softplus, exp)]
+Softmax, LogSoftmax = elementwise(nn.softmax), elementwise(nn.log_softmax)
+
+
+def _make(out_shape: Callable[[Any], Any], fn: Callable[[Any], Any]) -> Layer:
+    """Return a layer without parameters that changes shapes."""
+
+    def init(_rng: Any, input_shape: Any) -> Any:
+        return out_shape(input_shape), ()
+
+    return init, elementwise(fn)[1]
+
+
+def _flatten(inputs: Any) -> Any:
+    return inputs.reshape((inputs.shape[0], -1))
+
+
+def _flat_shape(shape: Any) -> Any:
+    return shape[0], math.prod(shape[1:])
+
+
+def _first(shapes: Any) -> Any:
+    return shapes[0]
+
+
+def _add(inputs: Any) -> Any:
+    return functools.reduce(operator.add, inputs)
+
+
+Flatten, FanInSum = _make(_flat_shape, _flatten), _make(_first, _add)
+
+
+def FanOut(num: int) -> Layer:  # stax's
+    """Return the input several times."""
+
+    def several(x: Any) -> Any:
+        return [x] * num
+
+    return _make(several, several)
+
+
+def FanInConcat(axis: int = -1) -> Layer:  # stax's
+    """Return inputs joined along an axis."""
+
+    def out_shape(shapes: Any) -> Any:
+        joined = list(shapes[0])
+        joined[axis] = sum(shape[axis] for shape in shapes)
+        return tuple(joined)
+
+    def join(inputs: Any) -> Any:
+        return concat(inputs, axis)
+
+    return _make(out_shape, join)
+
+
+def _each(layers: Sequence[Layer], rng: Any, shapes: Callable[[int, Any], Any]) -> tuple[list[Any], list[Any]]:
+    """Return shapes and parameters of layers, each drawn from a key of its own; ``shapes(k, last)`` goes in."""
+    outs, params, last = list[Any](), list[Any](), None
+    for k, (init, _) in enumerate(layers):
+        rng, own = random.split(rng)
+        last, param = init(own, shapes(k, last))
+        outs.append(last)
+        params.append(param)
+    return outs, params
+
+
+def serial(*layers: Layer) -> Layer:
+    """Return layers one after the other."""
+
+    def init(rng: Any, input_shape: Any) -> Any:
+        outs, params = _each(layers, rng, lambda k, last: last if k else input_shape)
+        return outs[-1] if outs else input_shape, params
+
+    def apply(params: Any, inputs: Any, rng: Any = None, **options: Any) -> Any:
+        keys = [None] * len(layers) if rng is None else random.split(rng, len(layers))
+        for (_, layer), param, key in zip(layers, params, keys, strict=True):
+            inputs = layer(param, inputs, rng=key, **options)
+        return inputs
+
+    return init, apply
+
+
+def parallel(*layers: Layer) -> Layer:
+    """Return layers side by side, each of an input of its own."""
+
+    def init(rng: Any, input_shape: Any) -> Any:
+        keys = random.split(rng, len(layers))
+        pairs = [make(key, shape) for (make, _), key, shape in zip(layers, keys, input_shape, strict=True)]
+        return [out for out, _ in pairs], [params for _, params in pairs]
+
+    def apply(params: Any, inputs: Any, rng: Any = None, **options: Any) -> Any:
+        keys = [None] * len(layers) if rng is None else random.split(rng, len(layers))
+        parts = zip(layers, params, inputs, keys, strict=True)
+        return [layer(param, x, rng=key, **options) for (_, layer), param, x, key in parts]
+
+    return init, apply
+
+
+# --- optimizers: ``init(params)``, ``update(step, grads, state)``, ``get_params(state)``
+
+
+def make_schedule(value: Any) -> Callable[[Any], Any]:
+    """Return a schedule: a number is a constant one."""
+    return value if callable(value) else lambda _: value
+
+
+def _optimizer(count: int, change: Callable[..., Any]) -> Optimizer:
+    """Return an optimizer that keeps so many trees beside the parameters; ``change(step, g, x, *kept)`` gives all."""
+
+    def init(params: Any) -> Any:
+        return (params, *[pytree.map(zeros_like, params) for _ in range(count)])
+
+    def update(step: Any, grads: Any, state: Any) -> Any:
+        leaves, treedef = pytree.flatten(grads)
+        columns = [pytree.leaves(tree) for tree in state]
+        rows = [change(step, g, *own) for g, *own in zip(leaves, *columns, strict=True)]
+        return tuple([pytree.unflatten(treedef, list(column)) for column in zip(*rows, strict=True)])
+
+    def get_params(state: Any) -> Any:
+        return state[0]
+
+    return init, update, get_params
+
+
+def sgd(step_size: Any) -> Optimizer:
+    """Return gradient descent."""
+    rate = make_schedule(step_size)
+
+    def change(i: Any, g: Any, x: Any) -> Any:
+        return (x - rate(i) * g,)
+
+    return _optimizer(0, change)
+
+
+def momentum(step_size: Any, mass: float) -> Optimizer:
+    """Return gradient descent with momentum."""
+    rate = make_schedule(step_size)
+
+    def change(i: Any, g: Any, x: Any, v: Any) -> Any:
+        v = mass * v + g
+        return x - rate(i) * v, v
+
+    return _optimizer(1, change)
+
+
+def nesterov(step_size: Any, mass: float) -> Optimizer:
+    """Return descent with Nesterov's momentum."""
+    rate = make_schedule(step_size)
+
+    def change(i: Any, g: Any, x: Any, v: Any) -> Any:
+        v = mass * v + g
+        return x - rate(i) * (mass * v + g), v
+
+    return _optimizer(1, change)
+
+
+def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Optimizer:
+    """Return RMSProp, eps inside of the root."""
+    rate = make_schedule(step_size)
+
+    def change(i: Any, g: Any, x: Any, mean: Any) -> Any:
+        mean = mean * gamma + g * g * (1.0 - gamma)
+        return x - rate(i) * g / sqrt(mean + eps), mean
+
+    return _optimizer(1, change)
+
+
+def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
+    """Return Adam (Kingma & Ba 2015)."""
+    rate = make_schedule(step_size)
+
+    def change(i: Any, g: Any, x: Any, m: Any, v: Any) -> Any:
+        m, v = (1 - b1) * g + b1 * m, (1 - b2) * g * g + b2 * v
+        power = asarray(i, get_default_dtype()) + 1
+        first, second = m / (1 - b1**power), v / (1 - b2**power)
+        return x - rate(i) * first / (sqrt(second) + eps), m, v
+
+    return _optimizer(2, change)
+
+
+def adagrad(step_size: Any, momentum: float = 0.9) -> Optimizer:
+    """Return AdaGrad with momentum (Duchi, Hazan & Singer 2011)."""
+    rate = make_schedule(step_size)
+
+    def change(i: Any, g: Any, x: Any, total: Any, m: Any) -> Any:
+        total = total + g * g
+        scaled = where(total > 0, g / sqrt(where(total > 0, total, 1.0)), 0.0)
+        m = (1.0 - momentum) * scaled + momentum * m
+        return x - rate(i) * m, total, m
+
+    return _optimizer(2, change)
+
+
+def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
+    """Return AdaMax (Kingma & Ba 2015)."""
+    rate = make_schedule(step_size)
+
+    def change(i: Any, g: Any, x: Any, m: Any, u: Any) -> Any:
+        m, u = (1 - b1) * g + b1 * m, maximum(b2 * u, abs_(g))
+        return x - rate(i) / (1 - b1 ** (asarray(i, get_default_dtype()) + 1)) * m / (u + eps), m, u
+
+    return _optimizer(2, change)
+
+
+def exponential_decay(step_size: float, decay_steps: float, decay_rate: float) -> Callable[[Any], Any]:
+    """Return a rate that falls by ``decay_rate`` every ``decay_steps``."""
+    return lambda i: step_size * decay_rate ** (i / decay_steps)
+
+
+def inverse_time_decay(
+    step_size: float, decay_steps: float, decay_rate: float, staircase: bool = False
+) -> Callable[[Any], Any]:
+    """Return a rate that falls as 1 over the time."""
+
+    def schedule(i: Any) -> Any:
+        turns = i / decay_steps
+        return step_size / (1 + decay_rate * (asarray(turns) // 1 if staircase else turns))
+
+    return schedule
+
+
+def l2_norm(tree: Any) -> Array:
+    """Return the norm of all leaves."""
+    total: Any = asarray(0.0)
+    for leaf in pytree.leaves(tree):
+        total = total + (asarray(leaf) ** 2).sum()
+    return sqrt(total)
+
+
+def clip_grads(grad_tree: Any, max_norm: float) -> Any:
+    """Return gradients whose norm is at most ``max_norm``."""
+    norm = l2_norm(grad_tree)
+    factor = np.minimum(max_norm / (norm + 1e-12), 1.0)
+    return pytree.map(lambda g: g * factor, grad_tree)
