@@ -54,7 +54,7 @@ DRAWS: dict[str, str] = {
     "uniform": "shape dtype minval=low maxval=high", "wald": "mean shape dtype",
     "weibull_min": "scale concentration shape dtype",
 }  # fmt: skip
-PASSED_BY = ("mode", "method", "out_sharding", "unroll")  # how JAX computes them
+PASSED_BY: tuple[str, ...] = ("mode", "method", "out_sharding", "unroll")  # how JAX computes them
 # functions by JAX's arguments in their order, likewise; what afx calls them first
 RENAMED: dict[str, str] = {
     "fori_loop": "fori_loop lower upper body_fun=body_fn init_val=init",
@@ -305,7 +305,8 @@ class _Grid:
         return pytree.map(asarray, self._grid[key])
 
 
-mgrid, ogrid = _Grid(np.mgrid), _Grid(np.ogrid)
+mgrid: _Grid = _Grid(np.mgrid)
+ogrid: _Grid = _Grid(np.ogrid)
 
 
 def odeint(
@@ -412,7 +413,7 @@ def MLP(  # Equinox's
     return net if final_activation is None else nn.Sequential(net, final_activation)
 
 
-Module = object  # Equinox's, where it is no base class
+Module: type = object  # Equinox's, where it is no base class
 
 
 def is_array(x: Any) -> bool:

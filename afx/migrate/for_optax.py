@@ -271,7 +271,7 @@ def partition(transforms: Mapping[Any, Any], param_labels: Any) -> Pair:
     return Pair(init, update)
 
 
-multi_transform = partition
+multi_transform: Callable[..., Pair] = partition
 
 
 def _pairs(labels: Any, tree: Any) -> list[tuple[Any, Any]]:

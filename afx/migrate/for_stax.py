@@ -63,11 +63,16 @@ def _scaled(scale: float, mode: str, distribution: str) -> Callable[..., Init]:
     return functools.partial(variance_scaling, scale, mode, distribution)
 
 
-glorot_normal = xavier_normal = _scaled(1.0, "fan_avg", "truncated_normal")
-glorot_uniform = xavier_uniform = _scaled(1.0, "fan_avg", "uniform")
-lecun_normal, lecun_uniform = _scaled(1.0, "fan_in", "truncated_normal"), _scaled(1.0, "fan_in", "uniform")
-he_normal = kaiming_normal = _scaled(2.0, "fan_in", "truncated_normal")
-he_uniform = kaiming_uniform = _scaled(2.0, "fan_in", "uniform")
+glorot_normal: Callable[..., Init] = _scaled(1.0, "fan_avg", "truncated_normal")
+xavier_normal: Callable[..., Init] = glorot_normal
+glorot_uniform: Callable[..., Init] = _scaled(1.0, "fan_avg", "uniform")
+xavier_uniform: Callable[..., Init] = glorot_uniform
+lecun_normal: Callable[..., Init] = _scaled(1.0, "fan_in", "truncated_normal")
+lecun_uniform: Callable[..., Init] = _scaled(1.0, "fan_in", "uniform")
+he_normal: Callable[..., Init] = _scaled(2.0, "fan_in", "truncated_normal")
+kaiming_normal: Callable[..., Init] = he_normal
+he_uniform: Callable[..., Init] = _scaled(2.0, "fan_in", "uniform")
+kaiming_uniform: Callable[..., Init] = he_uniform
 
 
 def normal(stddev: float = 1e-2, dtype: Any = None) -> Init:
@@ -146,10 +151,18 @@ def _keep(x: Any) -> Any:
     return x
 
 
-Relu, Elu, Gelu, Selu = [elementwise(f) for f in (nn.relu, nn.elu, nn.gelu, nn.selu)]
-LeakyRelu, Identity = elementwise(nn.leaky_relu), elementwise(_keep)
-Tanh, Sigmoid, Softplus, Exp = [elementwise(f) for f in (tanh, sigmoid, softplus, exp)]
-Softmax, LogSoftmax = elementwise(nn.softmax), elementwise(nn.log_softmax)
+Relu: Layer = elementwise(nn.relu)
+Elu: Layer = elementwise(nn.elu)
+Gelu: Layer = elementwise(nn.gelu)
+Selu: Layer = elementwise(nn.selu)
+LeakyRelu: Layer = elementwise(nn.leaky_relu)
+Identity: Layer = elementwise(_keep)
+Tanh: Layer = elementwise(tanh)
+Sigmoid: Layer = elementwise(sigmoid)
+Softplus: Layer = elementwise(softplus)
+Exp: Layer = elementwise(exp)
+Softmax: Layer = elementwise(nn.softmax)
+LogSoftmax: Layer = elementwise(nn.log_softmax)
 
 
 def _make(out_shape: Callable[[Any], Any], fn: Callable[[Any], Any]) -> Layer:
@@ -177,7 +190,8 @@ def _add(inputs: Any) -> Any:
     return functools.reduce(operator.add, inputs)
 
 
-Flatten, FanInSum = _make(_flat_shape, _flatten), _make(_first, _add)
+Flatten: Layer = _make(_flat_shape, _flatten)
+FanInSum: Layer = _make(_first, _add)
 
 
 def FanOut(num: int) -> Layer:  # stax's
