@@ -85,7 +85,7 @@ BUDGETS: dict[str, int] = {
     "integrate": 20_600,
     "interpolate": 9_050,
     "io": 18_400,
-    "migrate": 16_750,
+    "migrate": 16_910,
     "ndimage": 7_320,
     "nn": 24_200,
     "numpy": 4_400,
