@@ -6,10 +6,10 @@ light and dark pages are the same to it.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 from itertools import accumulate
 from typing import Any
 
@@ -26,6 +26,13 @@ LONGEST_GRAPH = 20_000  # characters of a program
 LONGEST_WORD = 200  # of a name, or of a value that belongs to the structure
 LINE = "margin-left:1.2em"
 UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def escape(text: str) -> str:
+    """Return text that is no markup."""
+    html: Any = importlib.import_module("html")  # a plain import does without it
+    escaped: str = html.escape(text)
+    return escaped
 
 
 class Shown:

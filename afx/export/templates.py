@@ -15,7 +15,7 @@ from afx.compiler.graph.legalize import legalize, space_of
 from afx.compiler.schedule.schedule import BranchSpec, ControlSpec, graphs_of
 from afx.compiler.target import Target
 from afx.core.graph import Atom, Equation, Graph, Literal
-from afx.core.primitive import Primitive, primitives
+from afx.core.primitive import Primitive, formula_named, primitives
 from afx.core.tracing.tracer import SourceLocation, places_of
 from afx.errors import ExportError
 from afx.export.traced import escape_line, prepare
@@ -168,9 +168,8 @@ class Table(Generic[W]):
         """Return the names of all primitives that have a template, or a formula that stands for it, sorted."""
 
         def is_written(p: Primitive) -> bool:
-            rules = p.lowering
-            has_formula = p.is_elementwise and (p.opaque or (rules.formula and rules.formula_kinds not in ("b", "biu")))
-            return self.find(p) is not None or (self.has_formulas and bool(has_formula))
+            has_formula = self.has_formulas and p.is_elementwise and (p.opaque or formula_named(p.name) is not None)
+            return has_formula or self.find(p) is not None
 
         return [p.name for p in primitives() if is_written(p)]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ import attrs
 import numpy as np
 
 from afx import integrate, linalg, nn, optim, pytree, random
+from afx.control import cond as branches
 from afx.control import scan as scans
 from afx.control import while_loop as loops
 from afx.core.array.array import Array
@@ -34,6 +36,7 @@ from afx.ops.manipulation.shape import expand_dims, squeeze
 from afx.ops.numerics import polynomials
 from afx.ops.reductions import cumulative
 from afx.ops.reductions.sums import sum as sum_
+from afx.pytree import static
 from afx.transforms import custom_derivatives as derivatives
 
 __all__ = ["Linear", "config", "field", "filter_tree", "is_array"]
@@ -290,6 +293,11 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     return moveaxis(rows.astype(get_default_dtype() if dtype is None else dtype), -1, axis)
 
 
+def cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, **kwargs: Any) -> Any:
+    """Return one of two functions' results; ``operand=`` is the one operand, None too."""
+    return branches.cond(pred, true_fun, false_fun, *([kwargs["operand"]] if "operand" in kwargs else operands))
+
+
 def clamp(low: Any, x: Any, high: Any) -> Array:
     """Return numbers between bounds."""
     return clip(x, low, high)
@@ -395,22 +403,75 @@ def partition(tree: Any, filter_spec: Any) -> tuple[Any, Any]:
     return parts
 
 
-def MLP(  # Equinox's
-    in_size: int,
-    out_size: int,
-    width_size: int,
-    depth: int,
-    activation: Callable[[Array], Array] = nn.relu,
-    final_activation: Callable[[Array], Array] | None = None,
-    *,
-    key: Any,
-) -> Any:
-    """Return a perceptron of so many hidden layers."""
-    sizes = [in_size, *[width_size] * depth, out_size]
-    keys = random.split(key, depth + 1)
-    layers = tuple([nn.Linear.create(k, m, n) for k, m, n in zip(keys, sizes, sizes[1:], strict=False)])
-    net = nn.MLP(layers, activation)
-    return net if final_activation is None else nn.Sequential(net, final_activation)
+@attrs.frozen(init=False)
+class Linear:  # Equinox's
+    """A layer ``weight @ x + bias`` of one vector; sizes may be "scalar". Weights are uniform, as Equinox draws them."""
+
+    weight: Array  # [outputs, inputs]
+    bias: Array | None
+    in_features: Any = static()
+    out_features: Any = static()
+
+    def __init__(
+        self, in_features: Any, out_features: Any, use_bias: bool = True, dtype: Any = None, *, key: Any
+    ) -> None:
+        rows, columns = [1 if n == "scalar" else n for n in (out_features, in_features)]
+        bound = 1 / math.sqrt(columns) if columns else 1.0
+        first, second = random.split(key)
+        weight = _draw("uniform", first, (rows, columns), dtype, -bound, bound)
+        bias = _draw("uniform", second, (rows,), dtype, -bound, bound) if use_bias else None
+        object.__setattr__(self, "weight", weight)
+        object.__setattr__(self, "bias", bias)
+        object.__setattr__(self, "in_features", in_features)
+        object.__setattr__(self, "out_features", out_features)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
+        """Return the layer's vector."""
+        del key
+        z: Array = self.weight @ (asarray(x).reshape(1) if self.in_features == "scalar" else asarray(x))
+        z = z if self.bias is None else z + self.bias
+        return z[0] if self.out_features == "scalar" else z
+
+
+def _identity(x: Array) -> Array:
+    return x
+
+
+@attrs.frozen(init=False)
+class MLP:  # Equinox's
+    """A perceptron of ``depth`` hidden layers, of one vector."""
+
+    layers: tuple[Linear, ...]
+    activation: Callable[[Array], Array] = static()
+    final_activation: Callable[[Array], Array] = static()
+
+    def __init__(
+        self,
+        in_size: Any,
+        out_size: Any,
+        width_size: int,
+        depth: int,
+        activation: Callable[[Array], Array] = nn.relu,
+        final_activation: Callable[[Array], Array] = _identity,
+        use_bias: bool = True,
+        use_final_bias: bool = True,
+        dtype: Any = None,
+        *,
+        key: Any,
+    ) -> None:
+        sizes = [in_size, *[width_size] * depth, out_size]
+        biases = [*[use_bias] * depth, use_final_bias]
+        parts = zip(sizes, sizes[1:], biases, random.split(key, depth + 1), strict=False)
+        object.__setattr__(self, "layers", tuple([Linear(m, n, b, dtype, key=k) for m, n, b, k in parts]))
+        object.__setattr__(self, "activation", activation)
+        object.__setattr__(self, "final_activation", final_activation)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
+        """Return the vector of the last layer."""
+        del key
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        return self.final_activation(self.layers[-1](x))
 
 
 Module: type = object  # Equinox's, where it is no base class
@@ -429,8 +490,3 @@ def filter_tree(tree: Any, *_: Any, **__: Any) -> Any:
 def field(*, static: bool = False, **kwargs: Any) -> Any:
     """Return a field, of the structure where it is static."""
     return pytree.static(**kwargs) if static else attrs.field(**kwargs)
-
-
-def Linear(in_features: int, out_features: int, use_bias: bool = True, *, key: Any) -> nn.Linear:  # Equinox's
-    """Return a layer ``x @ w + b``."""
-    return nn.Linear.create(key, in_features, out_features, bias=use_bias)

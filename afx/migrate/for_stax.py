@@ -13,8 +13,9 @@ import numpy as np
 from afx import nn, pytree, random
 from afx.core.array.array import Array
 from afx.core.dtypes import get_default_dtype
-from afx.nn.initializers import TRUNCATED_STD
-from afx.ops.creation.creation import asarray, full, zeros_like
+from afx.errors import ArgumentError
+from afx.nn import initializers
+from afx.ops.creation.creation import asarray, zeros_like
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import maximum, where
@@ -32,31 +33,33 @@ Optimizer: TypeAlias = tuple[Callable[..., Any], Callable[..., Any], Callable[..
 
 
 def variance_scaling(
-    scale: float, mode: str, distribution: str, in_axis: int = -2, out_axis: int = -1, **_: Any
+    scale: float, mode: Any, distribution: Any, in_axis: int = -2, out_axis: int = -1, **_: Any
 ) -> Init:
-    """Return draws whose variance is ``scale`` over the number of inputs, outputs, or their mean (``mode``).
+    """Return draws whose variance is ``scale`` over the number of inputs, outputs, or their mean: `afx.nn.variance_scaling`.
 
-    Args:
-        scale: the variance times that number.
-        mode: "fan_in", "fan_out" or "fan_avg".
-        distribution: "truncated_normal", "normal" or "uniform".
-        in_axis: the axis of inputs.
-        out_axis: the axis of outputs; all others belong to both.
+    Raises:
+        ArgumentError: inputs and outputs are not the last two axes.
     """
+    if (in_axis, out_axis) != (-2, -1):
+        raise ArgumentError(
+            f"variance_scaling: inputs and outputs are the last axes: got {in_axis} and {out_axis}; move the axes of the draws"
+        )
+    return _cast(lambda key, shape: initializers.variance_scaling(key, shape, scale, mode, distribution))
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = None) -> Array:
-        field = math.prod(shape) / shape[in_axis] / shape[out_axis]
-        sizes = {"fan_in": shape[in_axis] * field, "fan_out": shape[out_axis] * field}
-        sizes["fan_avg"] = (sizes["fan_in"] + sizes["fan_out"]) / 2
-        deviation = math.sqrt(scale / sizes[mode])
-        kind = get_default_dtype() if dtype is None else dtype
-        if distribution == "uniform":
-            return random.uniform(key, tuple(shape), -1.0, 1.0, dtype=kind) * (math.sqrt(3.0) * deviation)
-        if distribution == "normal":
-            return random.normal(key, tuple(shape), dtype=kind) * deviation
-        return random.truncated_normal(key, -2.0, 2.0, tuple(shape), dtype=kind) * (deviation / TRUNCATED_STD)
+
+def _cast(draw: Callable[[Any, tuple[int, ...]], Array], default: Any = None) -> Init:
+    """Return an initializer that takes a dtype."""
+
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
+        drawn = draw(key, tuple(shape))
+        return drawn if dtype is None else drawn.astype(dtype)
 
     return init
+
+
+def orthogonal(scale: float = 1.0, **_: Any) -> Init:
+    """Return orthonormal columns or rows, times a factor."""
+    return _cast(lambda key, shape: initializers.orthogonal(key, shape, scale))
 
 
 def _scaled(scale: float, mode: str, distribution: str) -> Callable[..., Init]:
@@ -77,29 +80,17 @@ kaiming_uniform: Callable[..., Init] = he_uniform
 
 def normal(stddev: float = 1e-2, dtype: Any = None) -> Init:
     """Return normal numbers of a standard deviation."""
-
-    def init(key: Any, shape: Sequence[int], kind: Any = dtype) -> Array:
-        return random.normal(key, tuple(shape), dtype=_or_default(kind)) * stddev
-
-    return init
+    return _cast(lambda key, shape: initializers.normal(key, shape, stddev), dtype)
 
 
 def uniform(scale: float = 1e-2, dtype: Any = None) -> Init:
     """Return uniform numbers from 0 to ``scale``."""
-
-    def init(key: Any, shape: Sequence[int], kind: Any = dtype) -> Array:
-        return random.uniform(key, tuple(shape), dtype=_or_default(kind)) * scale
-
-    return init
+    return _cast(lambda key, shape: random.uniform(key, shape) * scale, dtype)
 
 
 def constant(value: float, dtype: Any = None) -> Init:
     """Return equal numbers."""
-
-    def init(_key: Any, shape: Sequence[int], kind: Any = dtype) -> Array:
-        return full(tuple(shape), value, _or_default(kind))
-
-    return init
+    return _cast(lambda key, shape: initializers.constant(key, shape, value), dtype)
 
 
 def zeros(key: Any, shape: Sequence[int], dtype: Any = None) -> Array:
@@ -110,10 +101,6 @@ def zeros(key: Any, shape: Sequence[int], dtype: Any = None) -> Array:
 def ones(key: Any, shape: Sequence[int], dtype: Any = None) -> Array:
     """Return ones, whatever the key is."""
     return constant(1.0)(key, shape, dtype)
-
-
-def _or_default(dtype: Any) -> Any:
-    return get_default_dtype() if dtype is None else dtype
 
 
 # --- stax: pairs of ``init(key, input_shape) -> (output_shape, params)`` and ``apply(params, inputs)``

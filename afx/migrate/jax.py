@@ -23,7 +23,7 @@ PAIRS = [word.partition("=")[::2] for word in ELEMENTWISE.split()]
 ADAPTED = {
     "jax": "block_until_ready custom_jvp custom_vjp device_put",
     "jax.lax": (
-        "clamp cummax cummin cumprod cumsum dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_update_slice "
+        "clamp cond cummax cummin cumprod cumsum dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_update_slice "
         "dynamic_update_slice_in_dim fori_loop rsqrt scan while_loop"
     ),
     "jax.nn": "one_hot",
@@ -37,7 +37,7 @@ ADAPTED = {
     "jax.scipy.optimize": "minimize",
     "equinox": "partition tree_at",
 }  # fmt: skip
-LAX = ("associative_scan", "cond", "map", "stop_gradient", "switch")
+LAX = ("associative_scan", "map", "stop_gradient", "switch")
 
 JAX = Library(
     roots=("jax", "optax", "equinox", "diffrax", "flax", "haiku", "jaxopt", "numpyro", "blackjax"),

@@ -164,7 +164,7 @@ class Migration(ast.NodeVisitor):
             self.bound.pop(alias.asname, None)  # all of it stays
             return [ast.Import([alias])]
         if alias.asname is None or alias.asname == target:
-            self.imported.add(target.split(".")[0])
+            self.imported |= {target.split(".")[0], target}
         return [_importing(target, alias.asname, target in self.library.modules.values())]
 
     def _has_names(self, module: str) -> bool:

@@ -215,7 +215,7 @@ def _log_sum(x: Numbers) -> Numbers:
 
 
 def smooth_weights(logs: Numbers, tail: int) -> tuple[Numbers, Numbers]:
-    """Return the logarithms of importance weights, float[draws, n], with smooth tails and the sum 1, and these's shapes.
+    """Return logarithms of importance weights, float[draws, n], smooth in the tails, with the sum 1, and the tails' shapes.
 
     The greatest weights become the expected order statistics of the generalized Pareto law that fits them.
     """

@@ -72,6 +72,35 @@ def test_imports_of_what_is_left_stay() -> None:
     assert "import jax.random as random\n" in rewritten
 
 
+def test_a_library_of_one_module_is_imported_once() -> None:
+    """Optax's names are those of one module of the tool."""
+    rewritten, remarks = migrate_source("import optax\no = optax.adam(0.1)\n", "jax")
+    assert (rewritten, remarks) == ("import afx.migrate.for_optax\no = afx.migrate.for_optax.adam(0.1)\n", [])
+
+
+def test_layers_have_equinoxs_weights() -> None:
+    """Weights are [outputs, inputs], uniform up to one over the root of the inputs; sizes may be "scalar"."""
+    key = afx.random.key(0)
+    net = for_jax.MLP("scalar", "scalar", 16, 2, afx.tanh, afx.exp, use_final_bias=False, key=key)
+    assert [layer.weight.shape for layer in net.layers] == [(16, 1), (16, 16), (1, 16)]
+    assert net.layers[2].bias is None
+    assert float(abs(net.layers[1].weight).max()) <= 0.25
+    first, second, last = net.layers
+    hidden = afx.tanh(second.weight @ afx.tanh(first.weight @ afx.ones(1) * 0.3 + first.bias) + second.bias)
+    np.testing.assert_allclose(net(0.3), afx.exp(last.weight @ hidden)[0], rtol=1e-6)
+    grads = afx.grad(lambda net: net(0.3))(net)
+    assert grads.layers[0].weight.shape == (16, 1)
+
+
+def test_the_one_operand_of_a_condition_may_be_none() -> None:
+    """``lax.cond(p, f, g, operand=None)`` calls functions of None, as programs of JAX's early years do."""
+    source = "from jax import lax\nprint(lax.cond(True, lambda _: 1.0, lambda _: 2.0, operand=None))\n"
+    rewritten, remarks = migrate_source(source, "jax")
+    assert "for_jax.cond(" in rewritten
+    assert remarks == []
+    assert float(for_jax.cond(False, lambda _: 1.0, lambda _: 2.0, operand=None)) == 2.0
+
+
 def test_draws_take_jaxs_arguments() -> None:
     """By position and by name, with a dtype behind the shape; what they do not know is an error."""
     key = afx.random.key(0)

@@ -62,7 +62,9 @@ def _chars(eq: Equation) -> set[str]:
     return {a.aval.dtype.char for a in (*eq.inputs, *eq.outputs)}
 
 
-def legalize(graph: Graph, has: Callable[[Equation], bool], target: Target | None = None) -> Graph:
+def legalize(
+    graph: Graph, has: Callable[[Equation], bool], target: Target | None = None, *, standalone: bool = False
+) -> Graph:
     """Return a graph in which formulas, legalized themselves, stand for the equations that are lacking.
 
     Equations without a formula stay: who writes them refuses them by name.
@@ -71,9 +73,9 @@ def legalize(graph: Graph, has: Callable[[Equation], bool], target: Target | Non
         graph: a graph, as it is where nothing is lacking.
         has: tells of an equation whether the target or language has it.
         target: what the graph is simplified for.
+        standalone: whether complex numbers, which are lacking then, are computed in their parts, and halves in singles.
     """
-    in_parts = has is is_standalone
-    replaced = [not has(eq) and (in_parts or formula_of(eq) is not None) for eq in graph.equations]
+    replaced = [not has(eq) and (standalone or formula_of(eq) is not None) for eq in graph.equations]
     if not any(replaced):
         return graph
     builder = GraphBuilder({}, target or current.target, expanding=False)
@@ -84,7 +86,8 @@ def legalize(graph: Graph, has: Callable[[Equation], bool], target: Target | Non
         operands = tuple([atoms[a.index] if isinstance(a, Var) else a for a in eq.inputs])
         results: Sequence[Atom]
         if is_replaced:
-            results = builder.inline_graph(legalize(_graph_of(eq, in_parts=in_parts), has, target), operands)
+            formula = legalize(_graph_of(eq, standalone=standalone), has, target, standalone=standalone)
+            results = builder.inline_graph(formula, operands)
         else:
             results = builder.equation(eq, operands)
         atoms |= {v.index: new for v, new in zip(eq.outputs, results, strict=True)}
@@ -93,11 +96,11 @@ def legalize(graph: Graph, has: Callable[[Equation], bool], target: Target | Non
     return Graph(tuple(inputs), tuple(builder.constants), tuple(builder.equations), tuple(outputs))
 
 
-def _graph_of(eq: Equation, *, in_parts: bool) -> Graph:
+def _graph_of(eq: Equation, *, standalone: bool) -> Graph:
     """Return the graph of an equation's formula, which stands at its line."""
     trace, out = GraphTrace("formula"), eq.outputs[0].aval
     inputs = [trace.input(Aval(a.aval.shape, a.aval.dtype)) for a in eq.inputs]
-    result = (_write_standalone if in_parts else _write_formula)(eq, inputs)
+    result = (_write_standalone if standalone else _write_formula)(eq, inputs)
     result = result if result.dtype == out.dtype else result.astype(out.dtype)
     graph = strengthen(trace.finish((result if result.shape == out.shape else np.broadcast_to(result, out.shape),)))
     placed = [attrs.evolve(e, source=eq.source, ignored_fp_errors=eq.ignored_fp_errors) for e in graph.equations]

@@ -493,7 +493,7 @@ def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False)
     graph = strengthen(graph, expanding=expanding)
     simple = _rebuilt(graph, target, graph_into=_inlining(graph), expanding=expanding)
     while expanding and target.stands_alone and not all(map(is_standalone, simple.equations)):
-        formulas = legalize(simple, is_standalone, target)
+        formulas = legalize(simple, is_standalone, target, standalone=True)
         simple = _rebuilt(formulas, target, graph_into=_inlining(formulas), expanding=True)
     fissions = find_fissions(simple, target, partial(simplify, target=target, expanding=True)) if expanding else {}
     if fissions:
