@@ -106,7 +106,7 @@ def _draw(name: str, key: Any, *args: Any, **kwargs: Any) -> Array:
     if name == "bernoulli":
         given.setdefault("p", 0.5)
     fn: Callable[..., Array] = getattr(random, name)
-    dtype = given.pop("dtype", None)
+    dtype = given.pop("dtype", np.int64 if name == "rademacher" else None)
     if dtype is None or "dtype" in inspect.signature(fn).parameters:  # with all its digits
         return fn(key, **given, **({} if dtype is None else {"dtype": dtype}))
     return fn(key, **given).astype(dtype)

@@ -112,6 +112,7 @@ def test_draws_take_jaxs_arguments() -> None:
     assert for_jax.randint(key, (4,), 0, 5, np.int32).dtype == np.int32
     assert for_jax.categorical(key, np.zeros((3, 4)), 0).shape == (4,)
     assert for_jax.choice(key, a=5, shape=(2,), replace=False).shape == (2,)
+    assert for_jax.rademacher(key, (4,)).dtype == np.int64  # JAX draws integers
     assert for_jax.bernoulli(key).shape == ()
     with pytest.raises(errors.ArgumentError, match="permutation: takes x, axis: got 1 values"):
         for_jax.permutation(key, np.arange(4), independent=True)
