@@ -129,8 +129,9 @@ def _make(name: str, *args: Any, **kwargs: Any) -> Any:
             given[own] = given[own] if isinstance(given[own], bool) else float(given[own])
     dropped = [head.rstrip("!") for head, _, _ in words if head.endswith("!")]
     for word in dropped:
-        if given.pop(word, None) not in (None, 0, 0.0):
-            raise ArgumentError(f"{name}: {word} is not afx's: got a value; see afx.optim.{target}")
+        value = given.pop(word, None)
+        if value not in (None, 0, 0.0):
+            raise ArgumentError(f"{name}: afx.optim.{target} has no {word}: got {value!r}; leave it out")
     rate = given.get("learning_rate")
     if isinstance(rate, Array):  # afx would keep it in the optimizer's own state
         if name == "lars" or (name == "rmsprop" and given.get("momentum")):
