@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -151,11 +152,11 @@ def loo(model: Model[T], draws: Draws[T], name: str | None = None, *, efficiency
     tail = int(np.ceil(min(count / 5, 3 * np.sqrt(count / efficiency))))
     logs, shapes = smooth_weights(-heights, tail)
     pointwise = _log_sum(logs + heights)
-    lppd = float(np.sum(_log_sum(heights) - np.log(count)))
-    good = min(1 - 1 / np.log10(count), 0.7)
+    lppd = float(np.sum(_log_sum(heights) - math.log(count)))
+    good = min(1 - 1 / math.log10(count), 0.7)
     bad = int(np.sum(shapes > good))
     warning = f"{bad} observations are too influential for this estimate: look at pareto_k" if bad else ""
-    return _estimate(pointwise, lppd - float(np.sum(pointwise)), shapes, float(good), warning)
+    return _estimate(pointwise, lppd - float(np.sum(pointwise)), shapes, good, warning)
 
 
 def waic(model: Model[T], draws: Draws[T], name: str | None = None) -> Elpd:
@@ -251,7 +252,8 @@ def fit_pareto(x: Numbers) -> tuple[float, float]:
     shapes = np.mean(np.log1p(-grid[:, None] * x), axis=1)
     with np.errstate(all="ignore"):
         heights = n * (np.log(-grid / shapes) - shapes - 1)
-        weights = 1 / np.sum(np.exp(heights - heights[:, None]), axis=1)
+        totals: Numbers = np.exp(heights - heights[:, None]).sum(axis=1)
+    weights = 1 / totals
     kept = weights >= 10 * np.finfo(np.float64).eps
     rate = float(np.average(grid[kept], weights=weights[kept]))
     shape = float(np.mean(np.log1p(-rate * x)))
