@@ -18,6 +18,7 @@ from tests.benchmarks import (
     gradbench,
     growth,
     importing,
+    networks,
     settle,
 )
 from tests.benchmarks.c_library import C
@@ -30,6 +31,7 @@ TABLES = (
     "eager",
     "compiled",
     "everyday",
+    "networks",
     "gradbench",
     "first_calls",
     "first_seconds",
@@ -40,7 +42,7 @@ TABLES = (
     "distributed",
     "exported",
 )
-KNOWN = {**WORKLOADS, **everyday.WORKLOADS, **gradbench.WORKLOADS}
+KNOWN = {**WORKLOADS, **everyday.WORKLOADS, **networks.WORKLOADS, **gradbench.WORKLOADS}
 
 
 def _arguments() -> argparse.Namespace:
@@ -91,7 +93,12 @@ def main() -> int:
     good = True
     if "eager" in tables:
         eager.main(asked.quick)
-    tried = {"compiled": WORKLOADS, "everyday": everyday.WORKLOADS, "gradbench": gradbench.WORKLOADS}
+    tried = {
+        "compiled": WORKLOADS,
+        "everyday": everyday.WORKLOADS,
+        "networks": networks.WORKLOADS,
+        "gradbench": gradbench.WORKLOADS,
+    }
     for name, workloads in tried.items():
         if name not in tables:
             continue

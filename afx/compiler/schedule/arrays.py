@@ -64,6 +64,28 @@ class Arrays:
         """Write the product of two matrices."""
         np.matmul(x, y, out=out)
 
+    def has_tiles(self, _dtype: Any, _terms: int, _columns: int, _like: Iterable[tuple[int, bool]]) -> bool:
+        """Tell whether sums of products over several axes take less time than matrices, and have the same bits.
+
+        Args:
+            _dtype: of operands and result.
+            _terms: how many products each of the sums has that are added up one after the other.
+            _columns: how many columns the second operand and the result have.
+            _like: of each matrix that NumPy would multiply how many rows it has, and whether these lie as columns.
+        """
+        return False
+
+    def sum_products(self, x: Any, y: Any, out: Any, added: int = 0) -> None:
+        """Write sums of products over the last axes of x, which are the first ones of y, where there are tiles.
+
+        Args:
+            x: [batch, *rows, *terms].
+            y: [*terms, columns].
+            out: [batch, *rows, columns].
+            added: along how many axes of terms, from the first one on, the sums over the others are added up.
+        """
+        raise NotImplementedError
+
     def add_up(self, x: Any, axes: Sequence[int], out: Any) -> None:
         """Write the sums along axes, one element after the other."""
         np.add.reduce(x, tuple(axes), out=out)

@@ -81,9 +81,19 @@ def has_short_runs(x: Any, window: Shape, dilation: Shape) -> bool:
     return channels * (window[-1] if adjacent else 1) < LONG_RUN
 
 
+def batch_step(batch: int, size: int) -> int:
+    """Return how many examples of ``size`` bytes each are worked on at a time."""
+    return min(max(1, BLOCK // max(size, 1)), max(1, batch))
+
+
+def batch_rows(batch: int, size: int, positions: int) -> set[int]:
+    """Return how many rows the matrices of `batch_blocks` have, with one for each position of an example."""
+    return {(block.stop - block.start) * positions for block in batch_blocks(batch, size)}
+
+
 def batch_blocks(batch: int, size: int) -> Iterator[slice]:
     """Yield slices of a batch whose examples take ``size`` bytes each."""
-    step = max(1, BLOCK // max(size, 1))
+    step = batch_step(batch, size)
     for start in range(0, batch, step):
         yield slice(start, min(start + step, batch))
 
@@ -189,7 +199,13 @@ def _rows(xp: Arrays, x: Any, window: Shape, stride: Shape, dilation: Shape) -> 
 # -- the three of them, for one group --
 def _convolve(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
     window, out = kernel.shape[:-2], kernel.shape[-1]
-    weights = kernel.reshape(math.prod(kernel.shape[:-1]), out)
+    terms, positions = math.prod(kernel.shape[:-1]), math.prod(z.shape[1:-1])
+    sizes = batch_rows(x.shape[0], positions * terms * x.itemsize, positions)
+    turned = has_short_runs(x, window, dilation)
+    if xp.has_tiles(x.dtype, terms, out, [(m, turned) for m in sizes]):
+        xp.sum_products(xp.view(x, lambda v: windows(v, window, stride, dilation)), xp.dense(kernel), z)
+        return
+    weights = kernel.reshape(terms, out)
     direct = z.flags.c_contiguous
     for block, rows in _rows(xp, x, window, stride, dilation):
         if direct:
@@ -200,6 +216,8 @@ def _convolve(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: 
 
 def _sum_kernel(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None:
     out = ct.shape[-1]
+    if _sum_kernel_in_tiles(xp, z, x, ct, stride, dilation):
+        return
     shape, direct = (math.prod(z.shape[:-1]), out), z.flags.c_contiguous
     total = z.reshape(shape) if direct else xp.new(shape, z.dtype)
     xp.clear(total)
@@ -209,6 +227,64 @@ def _sum_kernel(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Sh
         xp.add(total, product)
     if not direct:
         z[...] = total.reshape(z.shape)
+
+
+def _sum_kernel_in_tiles(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> bool:
+    """Add up the same blocks without copies of windows; tell whether that was possible."""
+    window, batch, positions = z.shape[:-2], x.shape[0], math.prod(ct.shape[1:-1])
+    step = batch_step(batch, positions * math.prod(z.shape[:-1]) * x.itemsize)
+    whole = batch // step * step
+    like = [(math.prod(z.shape[:-1]), not has_short_runs(x, window, dilation))]
+    if not z.flags.c_contiguous or not x.flags.c_contiguous:
+        return False
+    if not all(xp.has_tiles(x.dtype, n * positions, z.shape[-1], like) for n in {step, batch - whole or step}):
+        return False
+    lead = window[:-1] if dilation[-1] == 1 else window
+    run = math.prod(z.shape[len(lead) : -1])  # neighbours in rows of windows and of the kernel
+    pieces = next(n for n in (4, 3, 2, 1) if run % n == 0)  # for threads
+
+    def add_up(z: Any, x: Any, ct: Any, step: int) -> None:
+        def as_rows(v: Any) -> Any:
+            view = windows(v, window, stride, dilation)
+            rank, by, rows = len(window), view.strides, run // pieces
+            shape = (pieces, *lead, rows, len(v) // step, step, *view.shape[1 : 1 + rank])
+            strides = (rows * v.itemsize, *by[1 + rank :][: len(lead)], v.itemsize, by[0] * step, *by[: 1 + rank])
+            return np.lib.stride_tricks.as_strided(v, shape, strides)
+
+        blocks = xp.dense(ct).reshape(ct.shape[0] // step, step, *ct.shape[1:])
+        into = z.reshape(*lead, pieces, run // pieces, z.shape[-1])
+        rows = xp.view(into, lambda v: np.moveaxis(v, len(lead), 0))
+        xp.sum_products(xp.view(x, as_rows), blocks, rows, 1)
+
+    add_up(z, x[:whole], ct[:whole], step)
+    if whole < batch:
+        rest = xp.new(z.shape, z.dtype)
+        add_up(rest, x[whole:], ct[whole:], batch - whole)
+        xp.add(z, rest)
+    return True
+
+
+def _sum_input_in_tiles(
+    xp: Arrays, z: Any, ct: Any, kernel: Any, stride: Shape, padding: Pairs, dilation: Shape
+) -> bool:
+    """Write what `_sum_input` adds up, of what is no padding, position by position; tell whether that was possible."""
+    *window, channels, out = kernel.shape
+    positions = math.prod(ct.shape[1:-1])
+    like = [(m, False) for m in batch_rows(ct.shape[0], positions * channels * ct.itemsize, positions)]
+    if channels < MANY_CHANNELS or any(s > 1 for s in stride) or not xp.has_tiles(ct.dtype, out, channels, like):
+        return False
+    weights = xp.dense(kernel.swapaxes(-1, -2))
+    if not ct.size or not xp.is_finite(weights):  # zeros around the cotangent are multiplied by them
+        return False
+    rank, spans = len(window), [(w - 1) * d for w, d in zip(window, dilation, strict=True)]
+    around = padded(ct, tuple([(s, s) for s in spans]), xp)
+
+    def backwards(v: Any) -> Any:
+        view = windows(v, tuple(window), stride, dilation)
+        return view[(*within(z.shape, padding), *(slice(None, None, -1),) * rank)]
+
+    xp.sum_products(xp.view(around, backwards), weights, z, rank)
+    return True
 
 
 def _sum_input(xp: Arrays, room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
@@ -267,6 +343,16 @@ def _sum_input_each(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Sh
 
 
 # -- with groups and padding --
+def _sum_input_by_groups(
+    xp: Arrays, room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape, groups: int
+) -> None:
+    if groups > 1 and kernel.shape[-2] == 1:
+        _sum_input_each(room, ct, kernel, stride, dilation)
+        return
+    for rooms, cts, ks in _parts(groups, room, ct, kernel):
+        _sum_input(xp, rooms, cts, ks, stride, dilation)
+
+
 def _parts(groups: int, *arrays: Any) -> Iterator[tuple[Any, ...]]:
     """Yield views of the last axis of each array, group by group."""
     if groups == 1:
@@ -366,14 +452,9 @@ def summing_input(
             xp.copy(z, roomy[within(z.shape, padding)])
 
     def by_places(z: Any, ct: Any, kernel: Any) -> None:
-        def write(roomy: Any) -> None:
-            if groups > 1 and kernel.shape[-2] == 1:
-                _sum_input_each(roomy, ct, kernel, stride, dilation)
-                return
-            for rooms, cts, ks in _parts(groups, roomy, ct, kernel):
-                _sum_input(xp, rooms, cts, ks, stride, dilation)
-
-        add_up(z, write)
+        if groups == 1 and _sum_input_in_tiles(xp, z, ct, kernel, stride, padding, dilation):
+            return
+        add_up(z, lambda roomy: _sum_input_by_groups(xp, roomy, ct, kernel, stride, dilation, groups))
 
     if groups > 1:
         xp.refuse("groups of channels")

@@ -13,7 +13,7 @@ import numpy as np
 from tests.benchmarks.libraries import Job, compiled, namespace, scan_of, transforms, value_and_grad
 from tests.benchmarks.workloads.workload import Workload
 
-__all__ = ["DTYPES", "KINDS", "Kit", "Made", "Program", "workloads_of"]
+__all__ = ["DTYPES", "KINDS", "PAIR", "Kit", "Made", "Program", "workloads_of"]
 
 Made: TypeAlias = "tuple[Callable[..., Any], Sequence[np.ndarray], Sequence[np.ndarray]]"
 
@@ -35,6 +35,7 @@ class Kit:
         scan: the loop of known length.
         grad: the derivative of a function.
         vmap: a function of many values at once.
+        conv: the convolution of [batch, *positions, channels] by [*window, channels / groups, out], padded to the same size.
         rng: random numbers of the program's data, the same for every library.
     """
 
@@ -45,7 +46,24 @@ class Kit:
         self.scan: Callable[..., Any] = scan_of(library)
         self.grad: Callable[..., Any] = transforms(library).grad
         self.vmap: Callable[..., Any] = transforms(library).vmap
+        self.conv: Callable[..., Any] = _conv_of(library)
         self.rng: np.random.Generator = np.random.default_rng(0)
+
+
+def _conv_of(library: str) -> Callable[..., Any]:
+    if library == "afx":
+        from afx import nn
+
+        return partial(nn.conv, padding="same")
+    from jax import lax
+
+    def conv(x: Any, kernel: Any, *, stride: int = 1, groups: int = 1) -> Any:
+        order = ("NHWC", "HWIO", "NHWC")
+        return lax.conv_general_dilated(
+            x, kernel, (stride, stride), "SAME", dimension_numbers=order, feature_group_count=groups
+        )
+
+    return conv
 
 
 @attrs.frozen

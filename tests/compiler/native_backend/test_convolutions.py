@@ -11,8 +11,12 @@ from afx import nn, optim
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
+from afx.compiler.native_backend.lowering.products import adds_in_chain, fused
+from afx.compiler.native_backend.program.leaves import UfuncCall
 from afx.compiler.schedule.schedule import Fused
 from afx.compiler.target import use_target
+from afx.ops.nn.windows import padded_by
+from afx.runtime.blas import blas
 from tests.compiler.native_backend.native_run import FIRST_TIER, Native, assert_same_bits, same_bits
 
 FORMS = {
@@ -28,6 +32,8 @@ FORMS = {
     "short runs": ((2, 90, 3), (2, 3, 5), {"dilation": 3}),
     "one element": ((6, 7, 5, 4), (1, 1, 4, 3), {}),
     "one example": ((1, 12, 2), (3, 2, 4), {}),
+    "blocks of examples": ((23, 12, 12, 16), (3, 3, 16, 12), {"padding": ((1, 1), (0, 3))}),
+    "kernels with holes": ((3, 12, 13, 9), (3, 2, 9, 8), {"padding": 1, "dilation": 2}),
     "three axes": ((2, 5, 6, 7, 2), (2, 3, 2, 2, 3), {}),
 }
 
@@ -49,7 +55,69 @@ def test_convolutions_have_the_bits_of_numpys_plan(name: str, dtype: str) -> Non
         z, pull = afx.vjp(lambda x, w: nn.conv(x, w, **FORMS[name][2]), x, w)
         return z, *pull(ct)
 
-    assert_same_bits(fn, x, w, ct)
+    with blas:  # as plans do: its threads would add up long sums in other orders
+        assert_same_bits(fn, x, w, ct)
+
+
+@pytest.mark.parametrize("backend", ["native", "portable"])
+@pytest.mark.parametrize("name", FORMS)
+def test_convolutions_are_sums_over_windows(name: str, backend: Any) -> None:
+    """The value and both gradients of the other tiers, beside sums of products over every window."""
+    x, w, ct = _arrays(name, "f8")
+    options = FORMS[name][2]
+
+    def fn(x: Any, w: Any, ct: Any) -> Any:
+        z, pull = afx.vjp(lambda x, w: nn.conv(x, w, **options), x, w)
+        return z, *pull(ct)
+
+    rank = w.ndim - 2
+    pads = padded_by(options.get("padding", "valid"), x.shape[1:-1], w.shape[:rank], (1,) * rank, (1,) * rank, "conv")
+    room = np.pad(x, ((0, 0), *pads, (0, 0)))
+    grad_x, grad_w, z = np.zeros_like(room), np.zeros_like(w), np.zeros_like(ct)
+    stride, dilation = (np.broadcast_to(options.get(key, 1), rank) for key in ("stride", "dilation"))
+    for place in np.ndindex(*w.shape[:rank]):
+        spans = [
+            slice(p * d, p * d + (n - 1) * s + 1, s)
+            for p, d, n, s in zip(place, dilation, ct.shape[1:-1], stride, strict=True)
+        ]
+        at = (slice(None), *spans)
+        z += room[at] @ w[place]
+        grad_x[at] += ct @ w[place].T
+        grad_w[place] = np.tensordot(room[at], ct, ([*range(rank + 1)], [*range(rank + 1)]))
+    grad_x = grad_x[(slice(None), *[slice(a, a + n) for n, (a, _) in zip(x.shape[1:-1], pads, strict=True)])]
+    for found, want in zip(afx.jit(fn, backend=backend)(x, w, ct), (z, grad_x, grad_w), strict=True):
+        np.testing.assert_allclose(np.asarray(found), want, rtol=0, atol=1e-12 * abs(want).max())
+
+
+def test_windows_are_read_where_they_lie() -> None:
+    """Where BLAS adds up in one chain, no matrix of windows is made: value and gradient by the input are tiles."""
+    x, w, ct = _arrays("blocks of examples", "f4")
+    for m, k in ((12 * 13 * 11, 144), (12 * 13 * 22, 12)):
+        if not adds_in_chain("f4", m, k, 12, False):
+            pytest.skip("a BLAS that adds up in another order")
+    options = FORMS["blocks of examples"][2]
+
+    def fn(x: Any, w: Any, ct: Any) -> Any:
+        z, pull = afx.vjp(lambda x: nn.conv(x, w, **options), x)
+        return z, *pull(ct)
+
+    steps = Native(fn, x[:22], w, ct[:22]).program.block.all_steps()
+    forward, backward = [step for step in steps if isinstance(step, UfuncCall) and step.loop is None]
+    assert (forward.added, backward.added) == (0, 2)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 5, 3), (40, 27, 6), (300, 75, 16), (900, 144, 16), (200, 640, 24)])
+def test_chains_that_are_found_are_those_of_all_elements(m: int, k: int, n: int, dtype: str) -> None:
+    """A look at some rows says what holds of all of them, with other numbers."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype)
+    for left in (x, np.asfortranarray(x)):
+        if adds_in_chain(dtype, m, k, n, not left.flags.c_contiguous):
+            total = np.zeros((m, n), dtype)
+            for i in range(k):
+                total = fused(x[:, i, None], y[i], total)
+            assert (left @ y == total).all()
 
 
 @pytest.mark.parametrize("name", ["band of examples", "band of rows", "band of padded examples"])
@@ -72,11 +140,24 @@ def test_infinite_elements_are_left_to_numpy(name: str) -> None:
             assert same_bits(afx.jit(fn)(*args), afx.jit(fn, backend="numpy")(*args))
 
 
+def test_infinite_kernels_are_left_to_numpy() -> None:
+    """Zeros around a cotangent would make nan of an infinite weight, where nothing is added up."""
+    x, w, ct = _arrays("many channels", "f4")
+    w[1, 1, 3] = np.inf
+
+    def backward(w: Any, ct: Any) -> Any:
+        return afx.vjp(lambda x: nn.conv(x, w, **FORMS["many channels"][2]), x)[1](ct)[0]
+
+    with np.errstate(all="ignore"):
+        for backend in ("native", "numpy"):
+            assert same_bits(afx.jit(backward, backend=backend)(w, ct), backward(w, ct))
+
+
 def test_groups_and_many_offsets_are_left_to_numpy() -> None:
     """What has no native form is a call of NumPy."""
     for shape, window, options, reason in (
         ((2, 9, 4), (3, 2, 4), {"groups": 2}, "groups of channels"),
-        ((2, 40, 40, 8), (9, 9, 8, 8), {}, "many steps"),
+        ((2, 40, 40, 8), (9, 9, 8, 8), {"stride": 2}, "many steps"),
     ):
         x, w = np.ones(shape), np.ones(window)
         ct = np.ones(nn.conv(x, w, **options).shape)

@@ -212,17 +212,21 @@ class _SmallProduct:
 # masked.
 
 
+FAR_BYTES = 1 << 17  # of an operand beyond which all tiles of one chain come before the next chain
+
+
 def emit_tiles(w: Writer, step: UfuncCall) -> None:
     """Add a product whose second operand and result have columns next to each other."""
+    cut = step.is_cut and not step.axis
     batch = step.sizes[:1] if step.sizes[0] > 1 else ()
-    over(w, batch, step.operands, lambda pointers: _Product(w, step, pointers).emit())
+    over(w, batch, step.operands, lambda pointers: _Product(w, step, pointers).emit(), is_cut=cut)
 
 
 def tile_of(step: UfuncCall, limits: NativeTarget) -> tuple[int, int]:
     """Return how many rows, and how many vectors of columns, a tile has."""
-    rows = min(limits.product_tile_max_rows, step.sizes[1])
+    rows = min(limits.product_tile_max_rows, step.lengths[step.rows - 1])
     lanes = limits.vector_bytes // int(step.operands[2].dtype[1:])
-    return rows, min(limits.product_tile_max_vectors // rows, -(-step.sizes[3] // lanes))
+    return rows, min(limits.product_tile_max_vectors // rows, -(-step.lengths[-1] // lanes))
 
 
 def cut_tiles(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
@@ -243,33 +247,49 @@ def cut_tiles(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
 
 
 class _Product:
-    """Emitter of the product of two matrices."""
+    """Emitter of the product of two matrices, or of sums of products over several axes."""
 
     def __init__(self, w: Writer, step: UfuncCall, pointers: list[str]) -> None:
         self.w = w
         self.step = step
-        self.m, self.k, self.n = step.lengths
         self.a, self.b, self.c = pointers
-        self.a_row, self.a_k, self.b_k, _, self.c_row, _ = step.core_strides
+        strides = iter(step.core_strides)
+        a, b, c = [[next(strides) for _ in axes] for axes in step.cores]
+        *self.outer, (self.m, self.a_row, self.c_row) = zip(step.lengths, a, c[:-1], strict=False)
+        self.terms = list(zip(step.lengths[step.rows : -1], a[step.rows :], b, strict=False))
+        self.n = step.lengths[-1]
         self.ref: Ref = step.operands[2]
         self.size = int(self.ref.dtype[1:])
         self.lanes = w.limits.vector_bytes // self.size
+        self.kind = f"<{self.lanes} x {memory_type(self.ref.dtype)}>"
         self.rows, self.vectors = tile_of(step, w.limits)
+        self.is_far = sum([length * by for length, _, by in self.terms[: step.added]]) > FAR_BYTES
+        self.is_first = ""  # whether no chain was added up yet
 
     def emit(self) -> None:
-        """Add the loops over tiles: columns, then rows."""
-        width = self.vectors * self.lanes
+        """Add the loops over tiles: columns, then rows; around them those over chains, of which each is read again and again."""
+        w, width = self.w, self.vectors * self.lanes
         left = self.n % width
         count = -(-left // self.lanes)
 
         def rest(j: str) -> None:
             self._columns(j, count, left - (count - 1) * self.lanes)
 
-        self._repeat(3, width, lambda j: self._columns(j, self.vectors, self.lanes), rest)
+        whole = self.a, self.b
 
-    def _repeat(self, axis: int, step: int, body: Callable[[str], None], rest: Callable[[str], None]) -> None:
+        def tiles(a: str, b: str) -> None:
+            self.is_first = w.let(f"icmp eq ptr {b}, {whole[1]}")
+            self.a, self.b = a, b
+            self._repeat(3, self.n, width, lambda j: self._columns(j, self.vectors, self.lanes), rest)
+
+        added = self.terms[: self.step.added]
+        self._walk(added if self.is_far else (), self.a, self.b, tiles)
+
+    def _repeat(
+        self, axis: int, size: int, step: int, body: Callable[[str], None], rest: Callable[[str], None]
+    ) -> None:
         """Add a loop over tiles along an axis, and the smaller one at its end: all, or from one to another."""
-        w, size = self.w, self.step.sizes[axis]
+        w = self.w
         whole = size // step * step
         if self.step.is_cut and self.step.axis == axis:
             stop = w.let(f"mul i64 %high, {step}")
@@ -287,42 +307,79 @@ class _Product:
 
     def _columns(self, j: str, vectors: int, last: int) -> None:
         """Add the tiles below each other; the last vector holds so many columns."""
-
-        def tile(rows: int, i: str) -> None:
-            self._tile(i, j, rows, vectors, last)
-
-        self._repeat(1, self.rows, partial(tile, self.rows), partial(tile, self.m % self.rows))
-
-    def _tile(self, i: str, j: str, rows: int, vectors: int, last: int) -> None:
-        w, kind = self.w, f"<{self.lanes} x {memory_type(self.ref.dtype)}>"
-        a = self._moved(self.a, (i, self.a_row))
         b = self._moved(self.b, (j, self.size))
-        c = self._moved(self.c, (i, self.c_row), (j, self.size))
-        sums = [[w.local(kind, 64) for _ in range(vectors)] for _ in range(rows)]
-        for location in [location for row in sums for location in row]:
-            w.line(f"store {kind} zeroinitializer, ptr {location}")
 
-        def step(k: str) -> None:
-            at_a, at_b = self._moved(a, (k, self.a_k)), self._moved(b, (k, self.b_k))
-            ys = [self._load(at_b, v, last if v == vectors - 1 else self.lanes) for v in range(vectors)]
-            for r, row in enumerate(sums):
-                x = self._splat(w.shifted(at_a, r * self.a_row))
-                for y, location in zip(ys, row, strict=True):
-                    total = Lanes(w, x.kind, w.let(f"load {kind}, ptr {location}"))
-                    w.line(f"store {kind} {x.fma(y, total).name}, ptr {location}")
+        def tile(a: str, c: str, rows: int, i: str) -> None:
+            self._tile(self._moved(a, (i, self.a_row)), b, self._moved(c, (i, self.c_row)), rows, vectors, last)
 
+        def inside(a: str, c: str) -> None:
+            self._repeat(1, self.m, self.rows, partial(tile, a, c, self.rows), partial(tile, a, c, self.m % self.rows))
+
+        self._walk(self.outer, self.a, self._moved(self.c, (j, self.size)), inside)
+
+    def _walk(self, axes: Sequence[tuple[int, int, int]], a: str, b: str, body: Callable[[str, str], None]) -> None:
+        """Add loops over axes, along which two pointers move."""
+        if not axes:
+            body(a, b)
+            return
+        (length, by_a, by_b), *inner = axes
+
+        def turn(k: str) -> None:
+            self._walk(inner, self._moved(a, (k, by_a)), self._moved(b, (k, by_b)), body)
+
+        self.w.loop("0", str(length), 1, turn)
+
+    def _tile(self, a: str, b: str, c: str, rows: int, vectors: int, last: int) -> None:
+        w, added = self.w, self.step.added
         count, w.lanes = w.lanes, self.lanes
-        w.loop("0", str(self.k), 1, step)
-        for r, row in enumerate(sums):
-            for v, location in enumerate(row):
-                value = w.let(f"load {kind}, ptr {location}")
-                self._store(value, w.shifted(c, r * self.c_row), v, last if v == vectors - 1 else self.lanes)
+        sums = self._registers(rows * vectors)
+
+        def step(at_a: str, at_b: str) -> None:
+            ys = [self._load(at_b, v, last if v == vectors - 1 else self.lanes) for v in range(vectors)]
+            for r in range(rows):
+                x = self._splat(w.shifted(at_a, r * self.a_row))
+                for y, location in zip(ys, sums[r * vectors :], strict=False):
+                    self._put(location, x.fma(y, self._get(location)))
+
+        totals = sums
+        if added and not self.is_far:
+            totals = self._registers(rows * vectors)
+
+            def add_chain(at_a: str, at_b: str) -> None:
+                self._clear(sums)
+                self._walk(self.terms[added:], at_a, at_b, step)
+                for location, total in zip(sums, totals, strict=True):
+                    self._put(total, self._get(total) + self._get(location))
+
+            self._walk(self.terms[:added], a, b, add_chain)
+        else:
+            self._walk(self.terms[added:], a, b, step)
+        for k, location in enumerate(totals):
+            r, v = divmod(k, vectors)
+            self._store(self._get(location), w.shifted(c, r * self.c_row), v, last if v == vectors - 1 else self.lanes)
         w.lanes = count
+
+    # -- vectors that stay in registers --
+    def _registers(self, count: int) -> list[str]:
+        """Return locations of so many vectors of zeros."""
+        locations = [self.w.local(self.kind, 64) for _ in range(count)]
+        self._clear(locations)
+        return locations
+
+    def _clear(self, locations: Sequence[str]) -> None:
+        for location in locations:
+            self.w.line(f"store {self.kind} zeroinitializer, ptr {location}")
+
+    def _get(self, location: str) -> Lanes:
+        return Lanes(self.w, memory_type(self.ref.dtype), self.w.let(f"load {self.kind}, ptr {location}"))
+
+    def _put(self, location: str, value: Lanes) -> None:
+        self.w.line(f"store {self.kind} {value.name}, ptr {location}")
 
     def _moved(self, pointer: str, *steps: tuple[str, int]) -> str:
         for index, stride in steps:
             if index != "0" and stride:
-                pointer = self.w.shifted(pointer, self.w.let(f"mul nuw nsw i64 {index}, {stride}"))
+                pointer = self.w.shifted(pointer, self.w.let(f"mul nsw i64 {index}, {stride}"))
         return pointer
 
     def _splat(self, pointer: str) -> Lanes:
@@ -333,8 +390,7 @@ class _Product:
         return f"<{self.lanes} x i1> <{bits}>"
 
     def _load(self, pointer: str, vector: int, columns: int) -> Lanes:
-        w, one = self.w, memory_type(self.ref.dtype)
-        kind = f"<{self.lanes} x {one}>"
+        w, one, kind = self.w, memory_type(self.ref.dtype), self.kind
         at = w.shifted(pointer, vector * w.limits.vector_bytes)
         if columns == self.lanes:
             return Lanes(w, one, w.let(f"load {kind}, ptr {at}, align {self.size}"))
@@ -344,13 +400,18 @@ class _Product:
         rest = f"i32 {self.size}, {self._mask(columns)}, {kind} {filling}"
         return Lanes(w, one, w.let(f"call {kind} {name}(ptr {at}, {rest})"))
 
-    def _store(self, value: str, pointer: str, vector: int, columns: int) -> None:
-        w = self.w
-        kind = f"<{self.lanes} x {memory_type(self.ref.dtype)}>"
+    def _store(self, value: Lanes, pointer: str, vector: int, columns: int) -> None:
+        w, kind = self.w, self.kind
+        if self.is_far:  # what chains before added up to, of the first one zeros
+            before = self._load(pointer, vector, columns)
+            value = (
+                Lanes(w, value.kind, w.let(f"select i1 {self.is_first}, {kind} zeroinitializer, {kind} {before.name}"))
+                + value
+            )
         at = w.shifted(pointer, vector * w.limits.vector_bytes)
         if columns == self.lanes:
-            w.line(f"store {kind} {value}, ptr {at}, align {self.size}")
+            w.line(f"store {kind} {value.name}, ptr {at}, align {self.size}")
             return
         name = f"@llvm.masked.store.v{self.lanes}f{8 * self.size}.p0"
         w.declare(name, f"declare void {name}({kind}, ptr, i32, <{self.lanes} x i1>)")
-        w.line(f"call void {name}({kind} {value}, ptr {at}, i32 {self.size}, {self._mask(columns)})")
+        w.line(f"call void {name}({kind} {value.name}, ptr {at}, i32 {self.size}, {self._mask(columns)})")

@@ -208,7 +208,7 @@ def _evaluate(order: Sum, x: Batch, y: Batch) -> Batch:
     def term(k: int) -> tuple[Batch, Batch]:
         return np.broadcast_to(x[:, :, k, None], shape), np.broadcast_to(y[:, k, None, :], shape)
 
-    ops = Arithmetic(term, np.multiply, np.add, _fused, _as("f8"), _as("f4"), np.zeros_like)
+    ops = Arithmetic(term, np.multiply, np.add, fused, _as("f8"), _as("f4"), np.zeros_like)
     return order.evaluate(ops)
 
 
@@ -216,7 +216,7 @@ def _as(dtype: str) -> Callable[[Batch], Batch]:
     return lambda x: x.astype(dtype)
 
 
-def _fused(x: Batch, y: Batch, z: Batch) -> Batch:
+def fused(x: Batch, y: Batch, z: Batch) -> Batch:
     """Return x y + z, rounded once but for ties that no random number makes."""
     if x.dtype == np.float32:
         return (x.astype("f8") * y.astype("f8") + z).astype("f4")
@@ -237,6 +237,42 @@ def _halves(x: Batch) -> tuple[Batch, Batch]:
     shifted = x * SPLITTER
     high = shifted - (shifted - x)
     return high, x - high
+
+
+CHAIN_ELEMENTS = 500  # at least, of one matrix or several, that are compared
+CHAIN_EDGE = 8  # rows and columns at both ends and in the middle of a matrix, whose elements are looked at
+
+
+@functools.lru_cache(maxsize=512)
+def adds_in_chain(dtype: str, m: int, k: int, n: int, is_turned: bool) -> bool:
+    """Tell whether ``np.matmul`` adds up the elements of a product as one chain of fused multiplications and additions.
+
+    Elements at the ends of rows and columns, and in their middle, are compared, with random numbers.
+
+    Args:
+        dtype: of operands and result.
+        m: rows.
+        k: terms.
+        n: columns.
+        is_turned: whether the rows of the left operand lie as columns.
+    """
+    rows = _edges(m, CHAIN_EDGE)
+    columns = _edges(n, CHAIN_EDGE)
+    count = -(-CHAIN_ELEMENTS // (len(rows) * len(columns)))  # of few elements alone many orders give the same bits
+    xs, ys = _irrational((count, m, k), dtype, 1.7), _irrational((count, k, n), dtype, 2.3)
+    made = [np.matmul(np.asfortranarray(x) if is_turned else x, y) for x, y in zip(xs, ys, strict=True)]
+    found = np.stack(made)[:, rows[:, None], columns]
+    total, left, right = np.zeros_like(found), xs[:, rows], ys[:, :, columns]
+    with np.errstate(all="ignore"):
+        for i in range(k):
+            total = fused(left[:, :, i, None], right[:, None, i], total)
+    return bool((total == found).all())
+
+
+def _edges(length: int, count: int) -> Any:
+    """Return the first and last places of a length, and those in its middle, where threads may meet."""
+    starts = (0, max(0, length // 2 - count // 2), max(0, length - count))
+    return np.unique([k for start in starts for k in range(start, min(start + count, length))])
 
 
 @functools.cache
@@ -435,9 +471,7 @@ def multiply_into(
     product = generalized_call("matmul", MATRICES, matrices, quiet)
     if len(product.outer) > 1:
         raise UnsupportedError("products whose batch axes do not follow each other evenly")
-    b.multiplications += math.prod((*product.space, *product.lengths))
-    if b.multiplications > b.limits.product_block_max_products:
-        raise UnsupportedError("a large product, in which no signal is seen")
+    _count_products(b, math.prod((*product.space, *product.lengths)))
     if product.outer:
         of_one = [attrs.evolve(ref, strides=ref.strides[1:]) for ref in product.operands]
         one = _with_orders(b, attrs.evolve(product, space=product.space[1:], operands=tuple(of_one)))
@@ -450,6 +484,12 @@ def multiply_into(
     product = _with_orders(b, attrs.evolve(product, axis=axis, stops=ends, is_cut=bool(ends)))
     if b.tier == 1 or product.orders is not None or not _lower_tiled(b, product, *matrices):
         b.fixed([product], [x, y], [out])
+
+
+def _count_products(b: BlockBuilder, count: int) -> None:
+    b.multiplications += count
+    if b.multiplications > b.limits.product_block_max_products:
+        raise UnsupportedError("a large product, in which no signal is seen")
 
 
 def _with_orders(b: BlockBuilder, product: UfuncCall) -> UfuncCall:
@@ -528,6 +568,50 @@ def _lower_tiled(b: BlockBuilder, product: UfuncCall, x: Location, y: Location, 
 def _pays_to_copy(m: int, k: int, n: int, limits: NativeTarget) -> bool:
     """Tell whether a product has enough multiplications for each element of the operand that is copied."""
     return m * k * n >= limits.product_copy_min_products * min(k * n, m * k + m * n)
+
+
+def sum_products(b: BlockBuilder, x: Location, y: Location, out: Location, quiet: tuple[str, ...], added: int) -> None:
+    """Add sums of products of floats over several axes, as tiles.
+
+    Args:
+        b: the block.
+        x: [batch, *rows, *terms].
+        y: [*terms, columns], with columns next to each other.
+        out: [batch, *rows, columns], with the same.
+        quiet: floating-point warnings that it ignores.
+        added: along how many axes of terms, from the first one on, chains of the others are added up.
+
+    Raises:
+        UnsupportedError: columns lie apart, or it takes too long.
+    """
+    size = int(out.dtype[1:])
+    products = math.prod(x.shape) * out.shape[-1]
+    if (y.strides[-1], out.strides[-1]) != (size, size):
+        raise UnsupportedError("sums of products whose columns lie apart")
+    _count_products(b, products)
+    ranks = len(out.shape) - 2, len(y.shape) - 1
+    own = x.strides[1 : 1 + ranks[0]], x.strides[1 + ranks[0] :]
+    rows, (x_rows, z_rows) = _fewest(out.shape[1:-1], own[0], out.strides[1:-1])
+    first, *starts = _fewest(y.shape[:added], own[1][:added], y.strides[:added]) if added else ((), [(), ()])
+    rest, ends = _fewest(y.shape[added:-1], own[1][added:], y.strides[added:-1])
+    (x_first, y_first), (x_rest, y_rest) = starts[0], ends
+    r, t = len(rows), len(first) + len(rest)
+    cores = tuple(range(r + t)), tuple(range(r, r + t + 1)), (*range(r), r + t)
+    strides = (*x_rows, *x_first, *x_rest, *y_first, *y_rest, size, *z_rows, size)
+    refs = tuple(
+        [Ref(v.owner, v.dtype, v.offset, (by,)) for v, by in ((x, x.strides[0]), (y, 0), (out, out.strides[0]))]
+    )
+    lengths = (*rows, *first, *rest, out.shape[-1])
+    step = UfuncCall(None, out.shape[:1], refs, quiet, cores, lengths, strides, added=len(first))
+    if out.shape[0] > 1 and products >= b.limits.product_tile_share_min_products:
+        step = attrs.evolve(step, is_cut=True, stops=tuple(range(1, out.shape[0] + 1)))
+    b.fixed([step], [x, y], [out])
+
+
+def _fewest(space: Shape, x: Shape, y: Shape) -> tuple[Shape, list[Shape]]:
+    """Return a space and two strides over it with as few axes as they allow, one or more."""
+    space, strides = merged(space, [x, y])
+    return (space, strides) if space else ((1,), [(0,), (0,)])
 
 
 def _turned(x: Location) -> Location:

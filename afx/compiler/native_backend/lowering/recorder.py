@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -30,7 +30,14 @@ from afx.compiler.native_backend.lowering.memory import (
     of_array,
     part_of,
 )
-from afx.compiler.native_backend.lowering.products import PRODUCTS, generalized_call, lower_matmul, multiply_into
+from afx.compiler.native_backend.lowering.products import (
+    PRODUCTS,
+    adds_in_chain,
+    generalized_call,
+    lower_matmul,
+    multiply_into,
+    sum_products,
+)
 from afx.compiler.native_backend.lowering.recorded import Calls, Recorded
 from afx.compiler.native_backend.program.elements import Load, Op, Ref, Value
 from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
@@ -88,6 +95,20 @@ class Recorder(Calls):
         """Write the product of two matrices."""
         self.count_step()
         multiply_into(self.b, x.location, y.location, out.location, self.quiet)
+
+    def has_tiles(self, dtype: Any, terms: int, columns: int, like: Iterable[tuple[int, bool]]) -> bool:
+        """Tell whether sums of products over several axes have the bits of matrices that NumPy would multiply."""
+        kind = dtype_name(np.dtype(dtype))
+        if kind not in ("f4", "f8") or not terms * columns:
+            return False
+        if self.has_own_bits:
+            return True
+        return not self.b.target.cpu and all(adds_in_chain(kind, m, terms, columns, turned) for m, turned in like)
+
+    def sum_products(self, x: Recorded, y: Recorded, out: Recorded, added: int = 0) -> None:
+        """Write sums of products over several axes, for which no matrix is made."""
+        self.check_floats(x, y, out)
+        sum_products(self.b, x.location, y.location, out.location, self.quiet, added)
 
     def add_up(self, x: Recorded, axes: Sequence[int], out: Recorded) -> None:
         """Write the sums along axes, one element after the other, as NumPy does where its inner loop runs along the result."""

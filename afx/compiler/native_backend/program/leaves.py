@@ -214,6 +214,7 @@ class UfuncCall(Leaf):
         orders: how its elements are added up, where they are computed without a call.
         is_read_whole: whether what reads the result of such a one takes several of its rows at once.
         has_work: whether its last operand is memory that a standalone loop works in.
+        added: of tiles along how many axes of terms, from the first one on, sums are added up that are chains by themselves.
     """
 
     loop: UfuncLoop | None
@@ -232,6 +233,12 @@ class UfuncCall(Leaf):
     orders: Orders | None = None
     is_read_whole: bool = False
     has_work: bool = False
+    added: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Number of axes of a product's result in front of its columns."""
+        return len(self.cores[-1]) - 1
 
     @property
     def modes(self) -> str:
@@ -342,7 +349,7 @@ class UfuncCall(Leaf):
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the call, or the product."""
         operands = [names[ref.root] for ref in self.operands]
-        if self.cores and self.cores in (ADDED_UP, MULTIPLIED):
+        if self.loop is None or self.cores in (ADDED_UP, MULTIPLIED):
             how = "tiles in registers" if self.loop is None else f"NumPy's {self.loop.ufunc}"
             how = how if self.orders is None else "sums in registers"
             pieces = f", {self.parts} pieces" if self.is_cut else ""
