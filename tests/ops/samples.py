@@ -4,7 +4,7 @@ import importlib
 import inspect
 import pkgutil
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import afx
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
+from tests.every import every
 
 RNG = np.random.default_rng(7)
 
@@ -63,6 +64,18 @@ def normal_like(x: Any) -> np.ndarray:
     x = np.asarray(x)
     t = RNG.normal(size=x.shape)
     return t + 1j * RNG.normal(size=x.shape) if x.dtype.kind == "c" else t
+
+
+def begin(name: str) -> None:
+    """Begin the shared generator anew for a case, from its name: its directions are its own, whatever ran before it."""
+    RNG.bit_generator.state = np.random.PCG64(zlib.crc32(name.encode())).state
+
+
+def each_sample(
+    cases: Iterable[Any], arguments: str = "p, sample"
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the mark of a test over samples: one test for each primitive, in which each sample runs."""
+    return every(arguments, cases, group=lambda p: p.name, begin=begin)
 
 
 def written() -> dict[str, list[Sample]]:

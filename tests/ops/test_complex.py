@@ -55,7 +55,7 @@ def _cases() -> list[Any]:
     return cases
 
 
-each_case = pytest.mark.parametrize(("p", "sample"), _cases())
+each_case = made.each_sample(_cases())
 
 
 def _directions(sample: Sample) -> tuple[np.ndarray, ...]:

@@ -22,7 +22,7 @@ def tagged(has: Callable[[Primitive], Any], fits: Callable[[Primitive, Sample], 
     """Return the mark of a test over all samples of the primitives that have a tag."""
     cases = [pytest.param(p, s, id=f"{p.name}-{k}") for p, k, s in EVERY if has(p) and fits(p, s)]
     assert cases
-    return pytest.mark.parametrize(("p", "sample"), cases)
+    return made.each_sample(cases)
 
 
 def is_real(_p: Primitive, sample: Sample) -> bool:
@@ -229,7 +229,7 @@ SINGLE = [
 ]
 
 
-@pytest.mark.parametrize(("p", "sample", "dtype"), SINGLE)
+@made.each_sample(SINGLE, "p, sample, dtype")
 def test_derivatives_in_single_precision(p: Primitive, sample: Sample, dtype: str) -> None:
     """Derivatives in float32 and complex64 have the operands' dtypes, and are those in double precision of the same points."""
     found = []

@@ -26,8 +26,7 @@ WRITING = [c for c in CASES if c.values[0].lowering.impl_into is not None]
 FORWARD = [c for c in SMOOTH if not c.values[1].drawn]
 SECOND = [c for c in SMOOTH if c.values[0].sampling.smooth and made.is_real(*c.values)]
 READING = [c for c in SMOOTH if c.values[0].derivative.vjps is not None and not c.values[0].multiple_results]
-each_case = pytest.mark.parametrize(("p", "sample"), CASES)
-each_smooth = pytest.mark.parametrize(("p", "sample"), SMOOTH)
+each_case, each_smooth = made.each_sample(CASES), made.each_sample(SMOOTH)
 each_plain = pytest.mark.parametrize("p", PLAIN, ids=lambda p: p.name)
 pytestmark = [
     pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning"),
@@ -91,7 +90,7 @@ def test_operands_are_left_alone(p: Primitive, sample: Sample) -> None:
         assert not any(np.shares_memory(z, x) for z, x in itertools.product(zs, xs) if isinstance(z, np.ndarray))
 
 
-@pytest.mark.parametrize(("p", "sample"), WRITING)
+@made.each_sample(WRITING)
 def test_writing_into_memory_gives_the_same(p: Primitive, sample: Sample) -> None:
     """Where an op can compute into memory that it is given, it gives what running it gives, whatever was there."""
     assert p.lowering.impl_into is not None
@@ -151,7 +150,7 @@ def step_of(p: Primitive, xs: tuple[np.ndarray, ...]) -> tuple[float, float]:
     return step, 4 * np.finfo(float).eps * max(float(np.max(np.abs(x), initial=1)) for x in xs) / step
 
 
-@pytest.mark.parametrize(("p", "sample"), FORWARD)
+@made.each_sample(FORWARD)
 def test_forward_mode_is_the_derivative(p: Primitive, sample: Sample) -> None:
     """Forward mode agrees with central differences in float64, where the op is smooth."""
     xs, ts = sample.points, sample.directions()
@@ -189,7 +188,7 @@ def test_reverse_mode_is_the_adjoint(p: Primitive, sample: Sample) -> None:
         assert [(g.shape, g.dtype) for g in back] == [(x.shape, x.dtype) for x in xs]
 
 
-@pytest.mark.parametrize(("p", "sample"), SECOND)
+@made.each_sample(SECOND)
 def test_second_order(p: Primitive, sample: Sample) -> None:
     """The gradient's derivative agrees with the central difference of the gradient, where that is smooth."""
     zs = call(p, sample, *sample.operands)
@@ -268,7 +267,7 @@ def test_records_are_complete(p: Primitive) -> None:
     assert p.batch is not None
 
 
-@pytest.mark.parametrize(("p", "sample"), READING)
+@made.each_sample(READING)
 def test_rules_read_what_they_say(p: Primitive, sample: Sample) -> None:
     """A pullback gives the same when every value that it does not claim to read is absent."""
     assert p.derivative.vjps is not None

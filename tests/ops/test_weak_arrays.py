@@ -64,7 +64,7 @@ def ways(p: Primitive, sample: Sample) -> Iterator[list[Any]]:
     yield afx.vjp(lambda scale: fn(scale, *xs), SCALE)[0]
 
 
-@pytest.mark.parametrize(("p", "sample"), CASES)
+@made.each_sample(CASES)
 def test_results_of_weak_operands_have_the_digits_of_float64(p: Primitive, sample: Sample) -> None:
     """An op on weak operands, times float64 data, is what the op on float64 operands gives, in every way to run it."""
     want = scaled(p, sample, SCALE, sample.points)
@@ -74,7 +74,7 @@ def test_results_of_weak_operands_have_the_digits_of_float64(p: Primitive, sampl
             np.testing.assert_allclose(np.asarray(z), np.asarray(right), rtol=2e-14, atol=1e-14, err_msg=str(k))
 
 
-@pytest.mark.parametrize(("p", "sample"), CASES)
+@made.each_sample(CASES)
 def test_results_of_weak_operands_take_the_dtype_they_meet(p: Primitive, sample: Sample) -> None:
     """By itself such a result has the default dtype; beside float32 and float16 it has theirs."""
     xs = [weak(sample.operands[k]) for k in sample.moving]

@@ -47,7 +47,7 @@ def _hessian_layout(fn: Callable[..., Any], *args: Any) -> sparsity.Compression:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # at the edge of a domain NumPy says so
-@pytest.mark.parametrize(("p", "sample"), CASES)
+@made.each_sample(CASES)
 def test_no_op_loses_a_dependence(p: Primitive, sample: Sample) -> None:
     """Through every op, with its other operands constant or unknown, the sparse Jacobian is the dense one."""
     xs = sample.points
