@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import subprocess
 import sys
 import textwrap
@@ -18,7 +20,7 @@ import afx
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.lowering.lower import lower_schedule
 from afx.compiler.native_backend.run.run import run_on_threads, team_memory
-from afx.compiler.native_backend.service.child import compile_text
+from afx.compiler.native_backend.service.child import FEW_PASSES, compile_text
 from afx.compiler.native_backend.service.link import Kernel, layout, link
 from afx.compiler.native_backend.service.process import CompileService, make_kernels
 from afx.compiler.target import Target, current, use_target
@@ -53,18 +55,24 @@ class Guarded:
         return bool((self.before == MARK).all() and (self.behind == MARK).all())
 
 
+@functools.lru_cache(maxsize=64)
+def compile_once(text: str) -> bytes:
+    """Return the object code of a module, compiled once: many a function is the same text in both tiers."""
+    code: bytes = compile_text(text, "")
+    return code
+
+
 class Native:
     """A function compiled for the kinds of some arguments, in this process."""
 
-    def __init__(self, fn: Callable[..., Any], *args: Any, tier: int = 1) -> None:
+    def __init__(self, fn: Callable[..., Any], *args: Any, tier: int = 1, compiled: bool = True) -> None:
         lowered = afx.jit(fn).lower(*args)
         self.plan = lowered.plan
         target = of_tier(tier)
         self.program, self.constants = lower_schedule(lowered.plan.schedule, target)
-        where = layout()
-        assert where is not None
-        self.text = emit_programs([self.program], where, target.native)
-        self.kernel: Kernel = link([self.program], compile_text(self.text, ""))[0]
+        self.text = emit([self.program], tier)
+        if compiled:
+            self.kernel: Kernel = link([self.program], compile_once(self.text))[0]
 
     def __call__(self, *args: Any) -> tuple[list[Any], int]:
         """Return results and the floating-point errors that were seen."""
@@ -85,6 +93,33 @@ class Native:
         for g, a in zip(given, args, strict=True):
             assert g.array.tobytes() == np.ascontiguousarray(a).tobytes()
         return [g.array for g in outs], errors
+
+
+def emit(programs: Sequence[Any], tier: int) -> str:
+    """Return the module of programs."""
+    where = layout()
+    assert where is not None
+    return emit_programs(programs, where, of_tier(tier).native)
+
+
+def compile_together(calls: Sequence[tuple[Callable[..., Any], Sequence[Any]]], tier: int) -> list[Native]:
+    """Compile functions for the kinds of their arguments, as kernels of one module wherever LLVM's passes are the same."""
+    found = [Native(fn, *args, tier=tier, compiled=False) for fn, args in calls]
+    for passes, group in itertools.groupby(sorted(found, key=_passes), _passes):
+        some = list(group)
+        parts = [some] if passes else [[native] for native in some]  # a longer module would have other passes
+        for part in parts:
+            text = emit([native.program for native in part], tier)
+            assert text.startswith(passes)
+            for native, kernel in zip(part, link([n.program for n in part], compile_once(text)), strict=True):
+                native.kernel = kernel
+    return found
+
+
+def _passes(native: Native) -> str:
+    """Return the first line of a module that needs few of LLVM's passes, empty where it needs all."""
+    first = native.text.partition("\n")[0]
+    return f"{first}\n" if first.startswith(FEW_PASSES) else ""
 
 
 def of_tier(tier: int) -> Target:

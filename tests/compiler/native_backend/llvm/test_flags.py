@@ -18,7 +18,7 @@ from afx.compiler.target import Target, use_target
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.integrate import odeint
-from tests.compiler.native_backend.native_run import Native, of_tier, schedule_of
+from tests.compiler.native_backend.native_run import Native, compile_together, of_tier, schedule_of
 from tests.ops import samples as made
 from tests.ops.samples import Sample, call
 
@@ -93,18 +93,20 @@ def elementwise_cases() -> Iterator[Any]:
                     yield pytest.param(p, tier, id=f"{p.name}-{tier}")
 
 
-def other_cases() -> Iterator[Any]:
-    """Yield the calls of other ops with real numbers that have a native form, with the tiers in which they have it."""
+def other_cases() -> list[Any]:
+    """Return the other ops of real numbers that have a native form, with a tier and the samples of which they have it there."""
+    found: dict[tuple[str, int], tuple[Primitive, int, dict[str, Sample]]] = {}
     for p, k, s in made.samples():
         if not p.is_elementwise and s.moving and all(x.dtype == np.float64 for x in s.points):
             quiet = [x.astype(np.float32) for x in s.points]
             for tier in (1, 2):
                 if has_form(tier, lambda *xs, p=p, s=s: call(p, s, *s.at(xs)), *quiet):
-                    yield pytest.param(p, s, tier, id=f"{p.name}-{k}-{tier}")
+                    found.setdefault((p.name, tier), (p, tier, {}))[2][f"{p.name}-{k}"] = s
+    return [pytest.param(*case, id=f"{name}-{tier}") for (name, tier), case in found.items()]
 
 
 with np.errstate(all="ignore"):
-    ELEMENTWISE, OTHERS = list(elementwise_cases()), list(other_cases())
+    ELEMENTWISE, OTHERS = list(elementwise_cases()), other_cases()
 
 
 def test_ops_keep_their_native_forms() -> None:
@@ -113,33 +115,39 @@ def test_ops_keep_their_native_forms() -> None:
     assert not set(WITH_FORM.split()) - names
 
 
-@pytest.mark.parametrize("dtype", REAL)
-@pytest.mark.parametrize(("p", "tier"), ELEMENTWISE)
-def test_elementwise_flags_are_numpys(p: Primitive, tier: int, dtype: str) -> None:
+@made.each_sample(ELEMENTWISE, "p, tier")
+def test_elementwise_flags_are_numpys(p: Primitive, tier: int) -> None:
     """Rows of any length raise what NumPy's ufunc raises for their elements, and nothing for elements beside them."""
-    rng = np.random.default_rng(zlib.crc32(f"{p.name} {dtype}".encode()))
-    for length in choose_lengths(f"{p.name} {dtype} {tier}"):
-        quiet = [np.full(length, 0.5, dtype) for _ in range(made.arity(p))]
-        native = Native(lambda *xs: bind(p, *xs), *quiet, tier=tier)
+    rngs = {dtype: np.random.default_rng(zlib.crc32(f"{p.name} {dtype}".encode())) for dtype in REAL}
+    lengths = [(dtype, n) for dtype in REAL for n in choose_lengths(f"{p.name} {dtype} {tier}")]
+    operands = [[np.full(n, 0.5, dtype) for _ in range(made.arity(p))] for dtype, n in lengths]
+    natives = compile_together([(lambda *xs: bind(p, *xs), quiet) for quiet in operands], tier)
+    wrong = list[Any]()
+    for (dtype, _), quiet, native in zip(lengths, operands, natives, strict=True):
         for share in (0.1, 0.3, 1.0) * 3:
-            xs = [draw(rng, x, share) for x in quiet]
+            xs = [draw(rngs[dtype], x, share) for x in quiet]
             if p.name in FILLS_IN and not all(np.isfinite(x).all() for x in xs):
                 continue
-            assert native(*xs)[1] == numpy_flags(native, *xs), xs
+            if native(*xs)[1] != numpy_flags(native, *xs):
+                wrong.append(xs)
+    assert wrong == []
 
 
-@pytest.mark.parametrize("dtype", REAL)
-@pytest.mark.parametrize(("p", "sample", "tier"), OTHERS)
-def test_no_native_form_raises_flags_of_its_own(p: Primitive, sample: Sample, tier: int, dtype: str) -> None:
+@made.each_sample(OTHERS, "p, tier, samples")
+def test_no_native_form_raises_flags_of_its_own(p: Primitive, tier: int, samples: dict[str, Sample]) -> None:
     """Of no operands a kernel raises flags that NumPy's calls do not raise."""
-    rng = np.random.default_rng(zlib.crc32(f"{p.name} {dtype}".encode()))
-    quiet = [x.astype(dtype) for x in sample.points]
-    native = Native(lambda *xs: call(p, sample, *sample.at(xs)), *quiet, tier=tier)
-    for share in (0.0, 0.1, 0.3, 1.0) * 3:
-        xs = [draw(rng, x, share, ORDERED) for x in quiet]
-        errors = native(*xs)[1]
-        if errors > 0:
-            assert errors & ~numpy_flags(native, *xs) == 0, xs
+    cases = [(f"{name}-{dtype}", dtype, s) for name, s in samples.items() for dtype in REAL]
+    operands = [[x.astype(dtype) for x in s.points] for _, dtype, s in cases]
+    calls = [(lambda *xs, s=s: call(p, s, *s.at(xs)), quiet) for (_, _, s), quiet in zip(cases, operands, strict=True)]
+    wrong = list[Any]()
+    for (name, dtype, _), quiet, native in zip(cases, operands, compile_together(calls, tier), strict=True):
+        rng = np.random.default_rng(zlib.crc32(f"{p.name} {dtype}".encode()))
+        for share in (0.0, 0.1, 0.3, 1.0) * 3:
+            xs = [draw(rng, x, share, ORDERED) for x in quiet]
+            errors = native(*xs)[1]
+            if errors > 0 and errors & ~numpy_flags(native, *xs):
+                wrong.append((name, xs))
+    assert wrong == []
 
 
 @pytest.mark.parametrize("tier", [1, 2])
