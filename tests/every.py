@@ -4,15 +4,39 @@ A test of its own costs pytest two milliseconds in the process that runs it and 
 most samples of an operation take.
 """
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-type_of_case = type(pytest.param())
 FAILURES = (Exception, pytest.fail.Exception)
+
+
+class Failures:
+    """Failures of the cases of one test."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._found: dict[str, BaseException] = {}
+
+    @contextlib.contextmanager
+    def case(self, name: str) -> Iterator[None]:
+        """Run a case, whose failure is kept."""
+        self._count += 1
+        try:
+            yield
+        except FAILURES as error:
+            error.add_note(f"in the case {name}")
+            self._found[name] = error
+
+    def report(self) -> None:
+        """Raise all failures together, if there are any."""
+        if self._found:
+            names = f"{len(self._found)} of {self._count} cases: {', '.join(self._found)}"
+            raise BaseExceptionGroup(names, [*self._found.values()])
 
 
 def every(
@@ -36,18 +60,12 @@ def every(
 
         @functools.wraps(test)
         def run(cases: Sequence[Any], **fixtures: Any) -> None:
-            failed: dict[str, BaseException] = {}
+            failures = Failures()
             for case in cases:
                 begin(f"{test.__name__}[{case.id}]")
-                try:
+                with failures.case(case.id):
                     test(**dict(zip(names, case.values, strict=True)), **fixtures)
-                except FAILURES as error:
-                    error.add_note(f"in the case {case.id}")
-                    failed[case.id] = error
-            if failed:
-                raise BaseExceptionGroup(
-                    f"{len(failed)} of {len(cases)} cases: {', '.join(failed)}", [*failed.values()]
-                )
+            failures.report()
 
         others = [p for p in signature.parameters.values() if p.name not in names]
         cases_first = [inspect.Parameter("cases", inspect.Parameter.POSITIONAL_OR_KEYWORD), *others]

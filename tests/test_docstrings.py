@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import afx
+from tests.every import every
 from tests.generate_names import own_names
 
 MODULES = ["afx", *sorted(info.name for info in pkgutil.walk_packages(afx.__path__, "afx."))]
@@ -36,7 +37,7 @@ def test_docstring_examples_run(name: str) -> None:
     assert runner.failures == 0, "".join(report)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@every("name", [pytest.param(name, id=name) for name in MODULES], group=lambda name: ".".join(name.split(".")[:2]))
 def test_modules_begin_with_their_term(name: str) -> None:
     """A module's docstring begins with `<Term>: <one short sentence>`, the term a noun without an article."""
     summary = (importlib.import_module(name).__doc__ or "").split("\n\n")[0].strip()
@@ -53,8 +54,6 @@ def is_documented(value: object) -> bool:
     return bool((value.__doc__ or "").strip())
 
 
-@pytest.mark.parametrize("name", sorted({name for name, _ in PUBLIC}))
-def test_public_names_have_docstrings(name: str) -> None:
+def test_public_names_have_docstrings() -> None:
     """Each public function and class has a docstring."""
-    module = importlib.import_module(name)
-    assert [one for where, one in PUBLIC if where == name and not is_documented(getattr(module, one))] == []
+    assert [pair for pair in PUBLIC if not is_documented(getattr(importlib.import_module(pair[0]), pair[1]))] == []

@@ -6,12 +6,14 @@ import typing
 
 import pytest
 
+from tests.every import every
+
 MODULES = (
     *("afx", "afx.nn", "afx.optim", "afx.fft", "afx.pytree", "afx.random", "afx.special", "afx.errors"),
     *("afx.signal", "afx.ndimage", "afx.interpolate", "afx.linalg", "afx.cluster", "afx.stats"),
 )
 FUNCTIONS = [
-    (module, name)
+    pytest.param(module, name, id=f"{module}.{name}")
     for module in MODULES
     for name in importlib.import_module(module).__all__
     if inspect.isfunction(value := getattr(importlib.import_module(module), name))
@@ -19,7 +21,7 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("module", "name"), FUNCTIONS)
+@every("module, name", FUNCTIONS, group=str)
 def test_no_bare_any(module: str, name: str) -> None:
     """Each parameter and result of a public function has a type, and none is a bare ``Any``."""
     fn = getattr(importlib.import_module(module), name)

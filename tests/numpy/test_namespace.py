@@ -18,6 +18,7 @@ import afx
 import afx.numpy as np
 from afx import Array, errors
 from tests.core.test_numpy_names import CONSTANT, DIFFERENTIABLE
+from tests.every import every
 from tests.ops import test_numpy_forms
 from tests.ops.test_numpy_forms import FORMS, leaves
 
@@ -31,10 +32,14 @@ def public(module: ModuleType) -> list[str]:
     return [name for name in dir(module) if not name.startswith("_")]
 
 
-NAMES = [(theirs, ours, name) for theirs, ours in MODULES for name in public(theirs)]
+NAMES = [
+    pytest.param(theirs, ours, name, id=f"{theirs.__name__}.{name}")
+    for theirs, ours in MODULES
+    for name in public(theirs)
+]
 
 
-@pytest.mark.parametrize(("theirs", "ours", "name"), NAMES, ids=[f"{m.__name__}.{n}" for m, _, n in NAMES])
+@every("theirs, ours, name", NAMES, group=lambda module: module.__name__)
 def test_every_name_of_numpy_is_there(theirs: ModuleType, ours: ModuleType, name: str) -> None:
     """Each of NumPy's names is in afx's namespace: callable where NumPy's is, with NumPy's own signature."""
     value, expected = getattr(ours, name), getattr(theirs, name)

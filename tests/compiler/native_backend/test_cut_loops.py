@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from afx.core.primitive import primitives
+from tests.every import every
 
 EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-310, -1e-40, 1e30, 7.25, -100.0]
 WHOLE = [0, 1, 2, 3, 7, -1, -2]
@@ -54,7 +55,7 @@ def edges(char: str) -> np.ndarray:
     return np.array([False, True]) if dtype.kind == "b" else np.array(WHOLE).astype(dtype)
 
 
-@pytest.mark.parametrize(("name", "types"), LOOPS)
+@every("name, types", [pytest.param(*loop, id="-".join(loop)) for loop in LOOPS], group=str)
 def test_loops_give_one_result_wherever_they_are_cut(name: str, types: str) -> None:
     """Arrays that repeat one pair of operands have one result, in vectors and in what is left behind them."""
     ufunc = next(u for u in UFUNCS if u.__name__ == name)
