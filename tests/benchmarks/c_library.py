@@ -35,14 +35,19 @@ def c_version() -> str:
 
 
 @functools.cache
-def c_function(name: str, result: Any = None, symbol: str = "") -> Callable[..., Any]:
-    """Return the function of a source file, compiled: that of the same name, or another one."""
+def load(name: str) -> ctypes.CDLL:
+    """Return the library of a source file, compiled once."""
     found = compiler()
     assert found is not None
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / f"{name}.so"
         subprocess.run([found, *FLAGS, str(SOURCES / f"{name}.c"), "-o", str(library), "-lm"], check=True)
-        function: Any = getattr(ctypes.CDLL(str(library)), symbol or name)
+        return ctypes.CDLL(str(library))
+
+
+def c_function(name: str, result: Any = None, symbol: str = "") -> Callable[..., Any]:
+    """Return the function of a source file, compiled: that of the same name, or another one."""
+    function: Any = getattr(load(name), symbol or name)
     function.restype = result
     return function  # type: ignore[no-any-return]  # of a library that ctypes knows nothing of
 
