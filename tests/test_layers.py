@@ -7,6 +7,7 @@ modules that are listed as loaded late, since a plain import does without them.
 """
 
 import ast
+import functools
 import io
 import re
 import sys
@@ -170,7 +171,10 @@ def walk(node: ast.AST, importer: str, inside: str | None = None, for_checkers: 
             yield from walk(child, importer, inside, for_checkers or is_type_checking(child))
 
 
-IMPORTS = {name: list(walk(ast.parse(path.read_text(encoding="utf-8")), name)) for name, path in FILES.items()}
+@functools.cache
+def find_imports() -> dict[str, list[Import]]:
+    """Return the imports of each file: reading them all takes seconds, of the test that first asks."""
+    return {name: list(walk(ast.parse(path.read_text(encoding="utf-8")), name)) for name, path in FILES.items()}
 
 
 def is_lazy_loading(module: str, entry: Import) -> bool:
@@ -189,7 +193,7 @@ def test_a_file_imports_lower_layers_only() -> None:
     wrong = [
         f"{module}, line {entry.line}: {entry.module}"
         for module in FILES
-        for entry in IMPORTS[module]
+        for entry in find_imports()[module]
         if entry.package == "afx" and layer(owner(entry.module)) > layer(module)
     ]
     assert not wrong, f"imports from a higher layer: {wrong}"
@@ -197,7 +201,9 @@ def test_a_file_imports_lower_layers_only() -> None:
 
 def test_the_runtime_knows_nothing_of_the_compiler() -> None:
     """Threads, BLAS, memory and tuning lie below the compiler, whose `Target` holds their `Thresholds`."""
-    found = {owner(e.module) for name, entries in IMPORTS.items() if name.startswith("afx.runtime.") for e in entries}
+    found = {
+        owner(e.module) for name, entries in find_imports().items() if name.startswith("afx.runtime.") for e in entries
+    }
     assert not {name for name in found if name.startswith("afx.compiler")}
 
 
@@ -216,14 +222,16 @@ def test_no_import_circle() -> None:
             owner(entry.module) for entry in entries if entry.package == "afx" and not is_lazy_loading(module, entry)
         }
         - {right for left, right in CIRCLES if left == module}
-        for module, entries in IMPORTS.items()
+        for module, entries in find_imports().items()
     }
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail("import circle: " + " imports ".join(reversed(error.args[1])))
     needless = [
-        pair for pair in CIRCLES if not any(e.for_checkers and owner(e.module) == pair[1] for e in IMPORTS[pair[0]])
+        pair
+        for pair in CIRCLES
+        if not any(e.for_checkers and owner(e.module) == pair[1] for e in find_imports()[pair[0]])
     ]
     assert not needless, f"no longer imported: {needless}"
 
@@ -282,7 +290,7 @@ def test_no_circle_hides_in_a_text() -> None:
         module: names
         for module, path in FILES.items()
         if module not in NAMES_MODULES
-        if (names := named_modules(path) - {owner(entry.module) for entry in IMPORTS[module]} - {module})
+        if (names := named_modules(path) - {owner(entry.module) for entry in find_imports()[module]} - {module})
     }
     assert not hidden
 
@@ -334,7 +342,7 @@ def test_imports_stand_at_the_top() -> None:
     wrong = [
         f"{module}, line {entry.line}: {entry.module} in {entry.inside}"
         for module in FILES
-        for entry in IMPORTS[module]
+        for entry in find_imports()[module]
         if entry.inside and entry.package not in EXTRAS and not is_lazy_loading(module, entry)
         if owner(entry.module) not in LOADED_LATE.get(module, ())
     ]
@@ -347,7 +355,7 @@ def test_optional_packages_load_lazily() -> None:
     wrong = [
         f"{module}, line {entry.line}: {entry.module}"
         for module in FILES
-        for entry in IMPORTS[module]
+        for entry in find_imports()[module]
         if entry.package not in free | (FOR_CHECKERS | EXTRAS if entry.for_checkers else set())
         and not (entry.inside and entry.package in EXTRAS)
     ]
