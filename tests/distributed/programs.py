@@ -1,5 +1,6 @@
 """Programs that the tests start under ``mpiexec``: each is a function of this module, named on the command line."""
 
+import contextlib
 import os
 import platform
 import resource
@@ -10,6 +11,7 @@ import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -25,6 +27,7 @@ X = np.random.default_rng(0).normal(size=(37, 5))
 Y = np.random.default_rng(1).normal(size=(37,))
 SPLITS = [Split((10, 9, 9, 9)), Split((1, 2, 33, 1)), Split((0, 30, 0, 7)), Split((37, 0, 0, 0))]
 SLOTS = 4
+title = ""  # of the program that runs, where a job runs several
 COMPILED = ("bits", "examples")  # with machine code as in any program; in the others it would come when they end
 
 
@@ -69,7 +72,7 @@ def train(machines: Machines, split: Split, steps: int = 5, disturb: Any = None)
 
 def report(machines: Machines, ok: bool) -> None:
     """Print on each rank whether it agrees."""
-    print(f"rank {machines.rank} of {machines.ranks}: {'same' if ok else 'DIFFERENT'}", flush=True)
+    print(f"{title}rank {machines.rank} of {machines.ranks}: {'same' if ok else 'DIFFERENT'}", flush=True)
 
 
 def bits() -> None:
@@ -119,16 +122,18 @@ def random_graph(seed: int, size: int = 200) -> tuple[Graph, list[int], list[Any
 
 def graphs() -> None:
     """Random graphs with random assignments give the bits of one process, one by one and as a pipeline."""
-    machines = distributed.connect(SLOTS, deadline=60.0)
+    machines = distributed.connect(SLOTS, deadline=600.0)
     ok = True
     for seed in range(int(sys.argv[2])):
         graph, places, inputs = random_graph(seed)
         split = distributed.split_graph(graph, places, slots=SLOTS)
         batches = [inputs, [x * 0.5 for x in inputs], [x + 1.0 for x in inputs]]
-        found = machines.run_pipeline(split, batches)
-        expected = distributed.local(SLOTS).run_pipeline(split, batches)
+        found, root, own = machines.run_pipeline(split, batches), seed % machines.ranks, None
+        if machines.rank == root:
+            own = [np.asarray(x) for x in afx.pytree.leaves(distributed.local(SLOTS).run_pipeline(split, batches))]
+        expected: Any = machines.broadcast(own, root=root)
         ok &= bits_of(found) == bits_of(expected) and bits_of(machines.run_graph(split, *inputs)) == bits_of(
-            expected[0]
+            expected[: len(expected) // len(batches)]
         )
     report(machines, ok)
 
@@ -202,9 +207,20 @@ def train_of(steps: int) -> tuple[Any, Any]:
 
 def pieces() -> None:
     """Messages that are cut because MPI takes so many elements a call give the same bits."""
-    mpi_link.PIECE_BYTES, packets.PIECE_BYTES = 24, 16  # 2**30 and 2**22 else
-    mpi_link.SMALL_BYTES = packets.JOIN_BYTES = 0  # type: ignore[misc]  # so that nothing travels together
-    mpi_link.share_memory = lambda _: None
+    with contextlib.ExitStack() as stack:
+        # 2**30 and 2**22 else; and so that nothing travels together
+        for module, name, value in (
+            (mpi_link, "PIECE_BYTES", 24),
+            (packets, "PIECE_BYTES", 16),
+            (packets, "JOIN_BYTES", 0),
+            (mpi_link, "share_memory", lambda _: None),
+        ):
+            stack.enter_context(patch.object(module, name, value))
+        send_in_pieces()
+
+
+def send_in_pieces() -> None:
+    """Compare what is sent with one process."""
     machines = distributed.connect(SLOTS, deadline=60.0)
     ok = all(train(machines, split) == train(distributed.local(SLOTS), split) for split in SPLITS)
     ok &= bits_of(train_in_one(machines, SPLITS[2])) == bits_of(train_in_one(distributed.local(SLOTS), SPLITS[2]))
@@ -218,8 +234,14 @@ def machines_of() -> None:
     """Ranks on machines of the given numbers of ranks, as they call themselves, give the bits of one process."""
     sizes = [int(text) for text in sys.argv[2].split(",")]
     names = [f"machine {k}" for k, size in enumerate(sizes) for _ in range(size)]
-    platform.node = lambda: names[int(os.environ["OMPI_COMM_WORLD_RANK"])]
-    plan.MachineNodes.saves = lambda self, others: self.are_shared  # type: ignore[method-assign]  # also of few
+    own = names[int(os.environ["OMPI_COMM_WORLD_RANK"])]
+    saves = patch.object(plan.MachineNodes, "saves", lambda self, others: self.are_shared)  # also of few
+    with patch.object(platform, "node", lambda: own), saves:
+        sum_on(sizes)
+
+
+def sum_on(sizes: list[int]) -> None:
+    """Compare sums on machines of these numbers of ranks with one process."""
     slots = 2 * sum(sizes) + 1
     machines, local = distributed.connect(slots, deadline=60.0), distributed.local(slots)
     ok = machines.link.hosts == tuple(sizes)  # type: ignore[attr-defined]  # of the link over MPI

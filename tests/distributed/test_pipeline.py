@@ -62,14 +62,6 @@ def test_mistakes_are_named() -> None:
 
 
 @needs_mpi
-@pytest.mark.parametrize("ranks", [3, 4])
-def test_stages_on_ranks_give_the_bits_of_one_process(ranks: int) -> None:
-    """Inputs are read on the first rank, targets on the last one alone."""
-    result = run(ranks, "stages")
-    assert sorted(result.stdout.splitlines()) == same_lines(ranks), result.stderr
-
-
-@needs_mpi
 def test_a_model_larger_than_a_rank_trains() -> None:
     """With a limit on address space that one process exceeds, two ranks take steps."""
     alone = run(1, "large_model")

@@ -18,48 +18,6 @@ def test_ranks_do_not_change_bits(ranks: int) -> None:
     assert sorted(result.stdout.splitlines()) == [f"rank {k} of {ranks}: same" for k in range(ranks)], result.stderr
 
 
-def test_machines_do_not_change_bits() -> None:
-    """Ranks that share machines sum there first: large and small buffers, whole sums and those of chunks."""
-    result = run(3, "machines_of", "2,1")
-    assert sorted(result.stdout.splitlines()) == [f"rank {k} of 3: same" for k in range(3)], result.stderr
-
-
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_sharded_optimizers_give_the_bits_of_one_process(ranks: int) -> None:
-    """Each rank keeps its part of the state; a gathered one goes on."""
-    result = run(ranks, "shard")
-    assert sorted(result.stdout.splitlines()) == [f"rank {k} of {ranks}: same" for k in range(ranks)], result.stderr
-
-
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_split_graphs_give_the_bits_of_one_process(ranks: int) -> None:
-    """Random graphs of 200 operations (one of them a gradient), each equation on a random slot."""
-    result = run(ranks, "graphs", "2")
-    assert sorted(result.stdout.splitlines()) == [f"rank {k} of {ranks}: same" for k in range(ranks)], result.stderr
-
-
-def test_messages_are_cut_where_one_call_takes_no_more() -> None:
-    """So buffers may have more bytes than MPI counts in one message."""
-    result = run(3, "pieces")
-    assert sorted(result.stdout.splitlines()) == [f"rank {k} of 3: same" for k in range(3)], result.stderr
-
-
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_a_step_that_exchanges_chunks_gives_the_bits_of_one_process(ranks: int) -> None:
-    """For any Split, slots without examples among them."""
-    result = run(ranks, "step_in_one")
-    assert sorted(result.stdout.splitlines()) == [
-        f"rank {k} of {ranks}: same" for k in range(ranks) for _ in range(4)
-    ], result.stderr
-
-
-@pytest.mark.parametrize("ranks", [3, 4])
-def test_programs_that_exchange_give_the_bits_of_one_process(ranks: int) -> None:
-    """Halo exchange in a loop, with its gradient; columns of a network; scattered sums and rings."""
-    result = run(ranks, "slot_programs")
-    assert sorted(result.stdout.splitlines()) == [f"rank {k} of {ranks}: same" for k in range(ranks)], result.stderr
-
-
 @pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="the demonstrations need the extra examples")
 def test_the_demonstrations_run_in_a_job() -> None:
     """Data-parallel training and a split graph: no bit differs from one process; rank 0 alone claims."""
