@@ -1,6 +1,7 @@
 """What every primitive promises, checked from its record: nothing here names an op."""
 
 import contextlib
+import functools
 import itertools
 from typing import Any
 
@@ -12,6 +13,7 @@ import afx.nn
 from afx.core.aval import aval_of
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
+from tests.every import Failures, every
 from tests.ops import samples as made
 from tests.ops.samples import Sample, call, normal_like, outputs
 
@@ -21,13 +23,14 @@ DTYPES = "?bhilBHILefdFD"
 TOLERANCES = {"e": 2e-3, "f": 2e-6, "F": 2e-6}
 CASES = [pytest.param(p, sample, id=f"{p.name}-{k}") for p, k, sample in made.samples()]
 SMOOTH = [c for c in CASES if c.values[0].is_differentiable]
+SMOOTH_SAMPLES = {c.values[0]: [d.values[1] for d in SMOOTH if d.values[0] is c.values[0]] for c in SMOOTH}
 PLAIN = [p for p in afx.primitives() if not made.holds_function(p)]
 WRITING = [c for c in CASES if c.values[0].lowering.impl_into is not None]
 FORWARD = [c for c in SMOOTH if not c.values[1].drawn]
 SECOND = [c for c in SMOOTH if c.values[0].sampling.smooth and made.is_real(*c.values)]
 READING = [c for c in SMOOTH if c.values[0].derivative.vjps is not None and not c.values[0].multiple_results]
 each_case, each_smooth = made.each_sample(CASES), made.each_sample(SMOOTH)
-each_plain = pytest.mark.parametrize("p", PLAIN, ids=lambda p: p.name)
+each_plain = every("p", [pytest.param(p, id=p.name) for p in PLAIN], group=lambda p: p.name[0])
 pytestmark = [
     pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning"),
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # at the edge of a domain NumPy says so
@@ -203,22 +206,32 @@ def test_second_order(p: Primitive, sample: Sample) -> None:
         np.testing.assert_allclose(np.asarray(s), want, rtol=1e-9, atol=max(1e-9, rounding))
 
 
-@each_smooth
-def test_compiled_gradient_agrees(p: Primitive, sample: Sample) -> None:
-    """The gradient under jit, and of the jitted op, is the plain gradient."""
-    xs = sample.points
-    cts = [normal_like(z) for z in call(p, sample, *sample.operands)]
+@pytest.mark.parametrize("p", SMOOTH_SAMPLES, ids=str)
+def test_compiled_gradient_agrees(p: Primitive) -> None:
+    """The gradient under jit, and of the jitted op, is the plain gradient: of all samples in one plan."""
+    samples = SMOOTH_SAMPLES[p]
+    cts = [[normal_like(z) for z in call(p, sample, *sample.operands)] for sample in samples]
 
-    def total(*values: Any) -> Any:
-        zs = call(p, sample, *sample.at(values))
-        parts = [afx.sum(afx.real(z * c)) for z, c in zip(zs, cts, strict=True) if z.dtype.kind in "fc"]
+    def total(k: int, *values: Any) -> Any:
+        zs = call(p, samples[k], *samples[k].at(values))
+        parts = [afx.sum(afx.real(z * c)) for z, c in zip(zs, cts[k], strict=True) if z.dtype.kind in "fc"]
         return sum(parts[1:], parts[0])
 
-    nums = tuple(range(len(xs)))
-    plain = afx.grad(total, nums)(*xs)
-    for found in (afx.jit(afx.grad(total, nums))(*xs), afx.grad(afx.jit(total), nums)(*xs)):
-        for g, want in zip(found, plain, strict=True):
-            np.testing.assert_allclose(np.asarray(g), np.asarray(want), rtol=1e-10, atol=1e-12)
+    def totals(points: Any) -> Any:
+        return [total(k, *xs) for k, xs in enumerate(points)]
+
+    def gradients(points: Any) -> Any:
+        return [afx.grad(functools.partial(total, k), tuple(range(len(xs))))(*xs) for k, xs in enumerate(points)]
+
+    points = [sample.points for sample in samples]
+    zs, pull = afx.vjp(afx.jit(totals), points)
+    (back,) = pull([afx.ones_like(z) for z in zs])
+    failures = Failures()
+    for k, (plain, *found) in enumerate(zip(gradients(points), afx.jit(gradients)(points), back, strict=True)):
+        with failures.case(f"{p.name}-{k}, of those with a derivative"):
+            for g, want in itertools.chain.from_iterable(zip(gs, plain, strict=True) for gs in found):
+                np.testing.assert_allclose(np.asarray(g), np.asarray(want), rtol=1e-10, atol=1e-12)
+    failures.report()
 
 
 def _neighbour(p: Primitive, x: Any) -> np.ndarray:
