@@ -15,10 +15,18 @@ import pytest
 
 from afx.compiler.target import NativeTarget, current, use_target
 
+# They take a minute each, most of it in other processes: begun first, they leave no worker alone at the end.
+LONG = ("test_checks.py", "test_type_completeness.py", "distributed/test_together.py", "runtime/test_buffer_cache.py")
 PATIENT = {"integrate", "nn", "numpy", "ops", "optim", "random", "sample", "stats"}
 
 hypothesis.settings.register_profile("afx", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("afx")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run what takes long first."""
+    long = [Path(__file__).parent / name for name in LONG]
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish() -> None:
