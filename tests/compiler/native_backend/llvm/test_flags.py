@@ -19,6 +19,7 @@ from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.integrate import odeint
 from tests.compiler.native_backend.native_run import Native, compile_together, of_tier, schedule_of
+from tests.every import Failures
 from tests.ops import samples as made
 from tests.ops.samples import Sample, call
 
@@ -122,15 +123,15 @@ def test_elementwise_flags_are_numpys(p: Primitive, tier: int) -> None:
     lengths = [(dtype, n) for dtype in REAL for n in choose_lengths(f"{p.name} {dtype} {tier}")]
     operands = [[np.full(n, 0.5, dtype) for _ in range(made.arity(p))] for dtype, n in lengths]
     natives = compile_together([(lambda *xs: bind(p, *xs), quiet) for quiet in operands], tier)
-    wrong = list[Any]()
-    for (dtype, _), quiet, native in zip(lengths, operands, natives, strict=True):
+    failures = Failures()
+    for (dtype, length), quiet, native in zip(lengths, operands, natives, strict=True):
         for share in (0.1, 0.3, 1.0) * 3:
             xs = [draw(rngs[dtype], x, share) for x in quiet]
             if p.name in FILLS_IN and not all(np.isfinite(x).all() for x in xs):
                 continue
-            if native(*xs)[1] != numpy_flags(native, *xs):
-                wrong.append(xs)
-    assert wrong == []
+            with failures.case(f"{length} of {dtype}"):
+                assert native(*xs)[1] == numpy_flags(native, *xs), xs
+    failures.report()
 
 
 @made.each_sample(OTHERS, "p, tier, samples")
@@ -139,15 +140,16 @@ def test_no_native_form_raises_flags_of_its_own(p: Primitive, tier: int, samples
     cases = [(f"{name}-{dtype}", dtype, s) for name, s in samples.items() for dtype in REAL]
     operands = [[x.astype(dtype) for x in s.points] for _, dtype, s in cases]
     calls = [(lambda *xs, s=s: call(p, s, *s.at(xs)), quiet) for (_, _, s), quiet in zip(cases, operands, strict=True)]
-    wrong = list[Any]()
+    failures = Failures()
     for (name, dtype, _), quiet, native in zip(cases, operands, compile_together(calls, tier), strict=True):
         rng = np.random.default_rng(zlib.crc32(f"{p.name} {dtype}".encode()))
         for share in (0.0, 0.1, 0.3, 1.0) * 3:
             xs = [draw(rng, x, share, ORDERED) for x in quiet]
             errors = native(*xs)[1]
-            if errors > 0 and errors & ~numpy_flags(native, *xs):
-                wrong.append((name, xs))
-    assert wrong == []
+            if errors > 0:
+                with failures.case(name):
+                    assert errors & ~numpy_flags(native, *xs) == 0, xs
+    failures.report()
 
 
 @pytest.mark.parametrize("tier", [1, 2])
