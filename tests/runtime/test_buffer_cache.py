@@ -100,18 +100,18 @@ def run_and_read_peak(program: str, lengths: str) -> int:
             lines = Path(f"/proc/{{pid}}/status").read_text().splitlines()
             return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1000
         rng = np.random.default_rng(0)
-        w = afx.asarray(rng.normal(size=(256, 256)).astype(np.float32) / 16)
+        w = afx.asarray(rng.normal(size=(64, 64)).astype(np.float32) / 8)
         def layers(w, x):
             for _ in range(6):
                 x = afx.tanh(x @ w)
             return afx.mean(x * x)
         def steps(w, x):
-            h, _ = afx.scan(lambda h, v: (afx.tanh(h @ w + v), None), afx.zeros((16, 256)), x)
+            h, _ = afx.scan(lambda h, v: (afx.tanh(h @ w + v), None), afx.zeros((64, 64)), x)
             return afx.sum(h * h)
         fn = afx.jit(afx.grad({program}))
         highest = 0
         for n in {lengths}:
-            x = rng.normal(size=(2000 + n, 256) if {program} is layers else (n, 16, 256)).astype(np.float32)
+            x = rng.normal(size=(8000 + 4 * n, 64) if {program} is layers else (n, 64, 64)).astype(np.float32)
             for _ in range(3):
                 fn(w, x)
             highest = max(highest, peak(service.pid) if service.pid else 0)
