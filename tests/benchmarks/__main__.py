@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from tests.benchmarks import (
@@ -18,6 +19,7 @@ from tests.benchmarks import (
     gradbench,
     growth,
     importing,
+    loops,
     networks,
     settle,
 )
@@ -37,6 +39,7 @@ TABLES = (
     "first_seconds",
     "growth",
     "denormals",
+    "loops",
     "importing",
     "settle",
     "distributed",
@@ -78,7 +81,7 @@ def _arguments() -> argparse.Namespace:
     if unknown := set(found.peers) - {*LIBRARIES[1:], NATIVE, C}:
         parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(LIBRARIES[1:])}")
     for part in found.only:
-        if not any(part.lower() in name.lower() for name in (*KNOWN, *settle.NAMES)):
+        if not any(part.lower() in name.lower() for name in (*KNOWN, *settle.NAMES, *loops.LOOPS)):
             parser.error(f"no workload's name holds {part!r}; --list prints them")
     return found
 
@@ -114,9 +117,11 @@ def main() -> int:
         chosen = [n for n in first_seconds.NAMES if any(part.lower() in n.lower() for part in asked.only)]
         marks = (0.1, 0.3) if asked.quick else first_seconds.MARKS
         first_seconds.main(1 if asked.quick else asked.rounds, chosen or first_seconds.NAMES, marks)
-    for name, table in (("growth", growth), ("denormals", denormals), ("exported", exported)):
+    run_loops = partial(loops.main, only=asked.only)
+    others = {"growth": growth.main, "denormals": denormals.main, "exported": exported.main, "loops": run_loops}
+    for name, run in others.items():
         if name in tables:
-            good &= table.main(asked.quick) is not False
+            good &= run(asked.quick) is not False
     if "importing" in tables:
         importing.main(3 if asked.quick else 15)
     if "settle" in tables:
