@@ -146,7 +146,6 @@ class NativeTarget:
     # -- other operations --
     convolution_max_steps: int = 30  # copies and products of one convolution: LLVM's time grows with them
     cumulative_min_neighbours: int = 8  # that a running sum adds up at once, step by step
-    extreme_max_elements: int = 1 << 12  # whose extreme is looked for one by one: beyond, NumPy copies rows first
     matrix_max_length: int = 128  # of systems and factorizations: beyond, LAPACK works by blocks
     is_standalone: bool = False  # loops of afx's own stand in for NumPy's, which need memory to work in
 

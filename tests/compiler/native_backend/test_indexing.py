@@ -179,11 +179,10 @@ def test_long_lines_of_indices(count: int, dtype: str) -> None:
         assert native(x, i, wrong, values)[1] == -1
 
 
-def test_extremes_of_large_arrays_along_outer_axes_are_left_to_numpy() -> None:
-    """Element by element they would take many times as long; those of small arrays stay in the kernel."""
-    for rows, is_native in ((50, True), (500, False)):
-        lowered = afx.jit(lambda x: afx.argmax(x, axis=0)).lower(np.ones((rows, 40)))
-        assert [not reason for _, reason in lowered.plan.why_not_native] == [is_native]
+def test_extremes_of_large_arrays_along_outer_axes_stay_in_the_kernel() -> None:
+    """Rows that lie side by side are compared at once, however many there are."""
+    lowered = afx.jit(lambda x: afx.argmax(x, axis=0)).lower(np.ones((500, 40)))
+    assert not any(reason for _, reason in lowered.plan.why_not_native)
 
 
 @pytest.mark.parametrize("shape", [(700, 400), (3, 500, 200), (400, 5), (2, 300_000)])

@@ -29,8 +29,10 @@ from afx.compiler.native_backend.llvm.reductions import (
     combine_rows,
     emit_extreme,
     emit_ordered_extreme,
+    emit_running,
     emit_sum,
     is_row_reduction,
+    is_running,
 )
 from afx.compiler.native_backend.llvm.strips import emit_indexed, emit_refusal, emit_search, emit_words
 from afx.compiler.native_backend.llvm.team import KernelEntry, Team
@@ -136,6 +138,8 @@ def _call(w: Writer, step: UfuncCall, flags: Flags) -> None:
         _sort(w, step, step.loop, flags)
     elif is_row_reduction(step):
         combine_rows(w, step)
+    elif is_running(step):
+        emit_running(w, step)
     elif step.is_cut:
         _call_chunks(w, step, step.loop)
     elif step.cores:

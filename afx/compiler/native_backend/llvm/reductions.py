@@ -12,7 +12,18 @@ import attrs
 from afx.compiler.native_backend.functions.elementary import INFINITY, SIZE
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.loops import element_at, leave_long, over, start_of
-from afx.compiler.native_backend.llvm.op import element_type, emit, memory_type, number, read, shuffled, spread, written
+from afx.compiler.native_backend.llvm.op import (
+    FLOATS,
+    cast,
+    element_type,
+    emit,
+    memory_type,
+    number,
+    read,
+    shuffled,
+    spread,
+    written,
+)
 from afx.compiler.native_backend.llvm.strips import SINGLE_LANES
 from afx.compiler.native_backend.llvm.writer import Writer, compare_strictly, compute_strictly
 from afx.compiler.native_backend.program.elements import Number, Ref
@@ -258,7 +269,66 @@ def emit_extreme(w: Writer, step: Routine) -> None:
     search = _Lanes(w, step).search if is_dense else partial(_search_each, w, step)
     if is_short_row(x.dtype, step.space, x.strides[-1], w.limits):
         search = partial(_search_short_row, w, step)
-    over(w, step.space[:-1], step.operands, search)
+    beside = [k for k in range(len(step.space) - 1) if _is_column(step, k)]
+    if beside and x.strides[-1] != x.size:
+        _search_columns(w, step, beside[0])
+    else:
+        over(w, step.space[:-1], step.operands, search)
+
+
+def _is_column(step: Routine, axis: int) -> bool:
+    """Tell whether rows lie side by side along an axis, as their results do."""
+    return step.space[axis] > 1 and all(ref.strides[axis] == ref.size for ref in step.operands)
+
+
+def _search_columns(w: Writer, step: Routine, axis: int) -> None:
+    """Add loops over chunks of rows that lie side by side, the extremes of each chunk and their places in registers."""
+    x, count = step.operands[0], step.space[axis]
+    chunk = _chunk(count, max(2 * x.size, 8), w.limits)  # places take as much room
+    others = [k for k in range(len(step.space) - 1) if k != axis]
+
+    def search(pointers: list[str]) -> None:
+        def at(i: str) -> list[str]:
+            return [element_at(w, p, i, chunk * ref.size) for p, ref in zip(pointers, step.operands, strict=True)]
+
+        whole = count // chunk
+        ahead = x.strides[-1] * w.limits.row_ahead_rows if count > chunk else 0
+        w.loop("0", str(whole), 1, lambda i: _search_chunk(w, step, at(i), chunk, ahead))
+        if count % chunk:
+            _search_chunk(w, step, at(str(whole)), count % chunk, ahead)
+
+    over(w, _along(step.space, others), [_within(ref, others) for ref in step.operands], search)
+
+
+def _search_chunk(w: Writer, step: Routine, pointers: Sequence[str], count: int, ahead: int) -> None:
+    """Add the loop along some neighbouring rows; as long as an extreme is no nan, it is less than that one, too."""
+    x, _ = step.operands
+    dtype, place_dtype = x.dtype, "i8" if x.size == 8 or step.space[-1] >= 1 << 31 else "i4"
+    kind, of_place = element_type(dtype), element_type(place_dtype)
+    w.lanes, starts = row_vectors(w, place_dtype, count)
+    firsts = [read(w, dtype, w.shifted(pointers[0], start * x.size)) for start in starts]
+    vector, places, test = w.vector(kind), w.vector(of_place), w.vector("i1")
+
+    def look(i: str, values: Sequence[str]) -> list[str]:
+        row, extremes, found = element_at(w, pointers[0], i, x.strides[-1]), list[str](), list[str]()
+        if ahead:
+            _fetch(w, w.shifted(row, ahead), count * x.size)
+        place = spread(w, of_place, i if of_place == "i64" else w.let(f"trunc i64 {i} to {of_place}"))
+        for start, known, old in zip(starts, values[: len(starts)], values[len(starts) :], strict=True):
+            new = read(w, dtype, w.shifted(row, start * x.size))
+            better = _is_better(w, step.name, dtype, new, known)
+            extremes.append(w.let(f"select {test} {better}, {vector} {new}, {vector} {known}"))
+            found.append(w.let(f"select {test} {better}, {places} {place}, {places} {old}"))
+        return [*extremes, *found]
+
+    begun = [
+        *[(vector, first) for first in firsts],
+        *[(places, "zeroinitializer" if w.lanes > 1 else "0")] * len(starts),
+    ]
+    found = w.carry(begun, "1", str(step.space[-1]), 1, look)[len(starts) :]
+    for start, place in zip(starts, found, strict=True):
+        written(w, "i8", cast(w, place, place_dtype, "i8"), w.shifted(pointers[1], 8 * start))
+    w.lanes = 1
 
 
 def _search_short_row(w: Writer, step: Routine, pointers: list[str]) -> None:
@@ -332,9 +402,6 @@ def _search_each(w: Writer, step: Routine, pointers: list[str]) -> None:
         known, place = values
         x = read(w, dtype, element_at(w, pointers[0], i, stride))
         better = _is_better(w, step.name, dtype, x, known)
-        if dtype in ("f4", "f8"):
-            new, old = w.let(f"fcmp uno {kind} {x}, 0.0"), w.let(f"fcmp ord {kind} {known}, 0.0")
-            better = w.let(f"or i1 {better}, {w.let(f'and i1 {new}, {old}')}")
         best = w.let(f"select i1 {better}, {kind} {x}, {kind} {known}")
         return [best, w.let(f"select i1 {better}, i64 {i}, i64 {place}")]
 
@@ -344,10 +411,13 @@ def _search_each(w: Writer, step: Routine, pointers: list[str]) -> None:
 
 
 def _is_better(w: Writer, name: str, dtype: str, x: str, known: str) -> str:
-    if dtype != "b1":
-        return emit(w, "greater" if name == "argmax" else "less", [x, known], [dtype, dtype], "b1")
+    """Tell whether an element takes the place of the extreme before it; the first nan keeps it."""
+    kind, test = element_type(dtype), w.vector("i1")
+    if dtype in FLOATS:
+        beyond = compare_strictly(w, "ugt" if name == "argmax" else "ult", kind, [x, known])
+        return w.let(f"and {test} {beyond}, {compare_strictly(w, 'ord', kind, [known, known])}")
     first, second = (x, known) if name == "argmax" else (known, x)
-    return w.let(f"and i1 {first}, {w.let(f'xor i1 {second}, true')}")
+    return w.let(f"icmp {'sgt' if dtype[0] == 'i' else 'ugt'} {w.vector(kind)} {first}, {second}")
 
 
 def is_short_row(dtype: str, space: Shape, stride: int, limits: NativeTarget) -> bool:
@@ -457,6 +527,7 @@ def _in_order(w: Writer, ufunc: str, dtype: str) -> None:
 
 COMBINING = ("arithmetic", "extreme")
 LINE = 64  # bytes of the cache
+RUNNING_NANOSECONDS = 1.5  # of a step that waits for the one before
 
 
 def is_row_reduction(step: Step) -> TypeGuard[UfuncCall]:
@@ -472,7 +543,7 @@ def is_row_reduction(step: Step) -> TypeGuard[UfuncCall]:
 def combine_rows(w: Writer, step: UfuncCall) -> None:
     """Add loops over chunks of rows of results, within these over the rows that each is made of."""
     size, length = step.operands[1].size, step.space[-1]
-    chunk = _chunk(step, w.limits)
+    chunk = _chunk(length, size, w.limits)
     whole, rest = divmod(length, chunk)
     starts = [start_of(w, ref) for ref in step.operands[:2]]
     if length == chunk:
@@ -496,14 +567,14 @@ def combine_rows(w: Writer, step: UfuncCall) -> None:
 
 def cut_rows(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
     """Return a reduction whose long rows threads share, chunk by chunk."""
-    length, chunk = step.space[-1], _chunk(step, limits)
+    length = step.space[-1]
+    chunk = _chunk(length, step.operands[1].size, limits)
     stops = (*range(chunk, length, chunk), length)
     return attrs.evolve(step, stops=stops, is_cut=True) if len(stops) > 1 else step
 
 
-def _chunk(step: UfuncCall, limits: NativeTarget) -> int:
+def _chunk(length: int, size: int, limits: NativeTarget) -> int:
     """Return the elements of a chunk: chunks are about equal, all but the last one whole vectors."""
-    length, size = step.space[-1], step.operands[1].size
     lanes = limits.vector_bytes // size
     count = -(-length * size // limits.row_max_bytes)
     return length if count == 1 else -(-length // (count * lanes)) * lanes
@@ -535,9 +606,8 @@ def _combine(w: Writer, step: UfuncCall, starts: Sequence[str], length: int) -> 
         w.lanes = 1
 
     def combine(pointers: list[str]) -> None:
-        for line in range(0, length * x.size, LINE) if ahead else ():
-            w.declare("prefetch", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-            w.line(f"call void @llvm.prefetch.p0(ptr {w.shifted(pointers[0], ahead + line)}, i32 0, i32 3, i32 1)")
+        if ahead:
+            _fetch(w, w.shifted(pointers[0], ahead), length * x.size)
         for own, at in each(pointers[0]):
             xs = [read(w, dtype, p) for p in (own, at)]
             written(w, dtype, emit(w, ufunc, xs, [dtype, dtype], dtype), own)
@@ -546,9 +616,47 @@ def _combine(w: Writer, step: UfuncCall, starts: Sequence[str], length: int) -> 
     over(w, rows, [_within(out, unreduced), _within(x, unreduced)], make, start=starts, nanoseconds=cost)
 
 
+def _fetch(w: Writer, pointer: str, nbytes: int) -> None:
+    """Have the processor fetch memory that is read later."""
+    w.declare("prefetch", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    for line in range(0, nbytes, LINE):
+        w.line(f"call void @llvm.prefetch.p0(ptr {w.shifted(pointer, line)}, i32 0, i32 3, i32 1)")
+
+
 def _along(values: Shape, axes: Sequence[int]) -> Shape:
     return tuple([values[k] for k in axes])
 
 
 def _within(ref: Ref, axes: Sequence[int]) -> Ref:
     return attrs.evolve(ref, strides=_along(ref.strides, axes))
+
+
+# --- Running results as LLVM IR: each stays in a register for the next one, in NumPy's order
+
+
+def is_running(step: UfuncCall) -> bool:
+    """Tell whether each result of a loop is an operand of the next one, by an instruction."""
+    if step.cores or step.loop is None or len(step.operands) != 3 or not step.space:
+        return False
+    (before, x, out), op = step.operands, scalar_op(step.loop.ufunc)
+    follows = before.strides == out.strides and before.offset + out.strides[-1] == out.offset != before.offset
+    is_instruction = out.dtype == x.dtype and out.dtype in op.dtypes and op.rule[0] in COMBINING
+    return follows and before.root == out.root and is_instruction
+
+
+def emit_running(w: Writer, step: UfuncCall) -> None:
+    """Add the loops over rows, and along each."""
+    assert step.loop is not None
+    ufunc, (before, x, out), dtype, length = step.loop.ufunc, step.operands, step.operands[0].dtype, step.space[-1]
+
+    def run(pointers: list[str]) -> None:
+        def combine(i: str, known: Sequence[str]) -> list[str]:
+            new = read(w, dtype, element_at(w, pointers[1], i, x.strides[-1]))
+            result = emit(w, ufunc, [*known, new], [dtype, dtype], dtype)
+            written(w, dtype, result, element_at(w, pointers[2], i, out.strides[-1]))
+            return [result]
+
+        begun = [(element_type(dtype), read(w, dtype, pointers[0]))]
+        w.carry(begun, "0", str(length), 1, combine, leave_long(w, length, RUNNING_NANOSECONDS))
+
+    over(w, step.outer, (before, x, out), run, nanoseconds=RUNNING_NANOSECONDS * length)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.functions.table import emit_fast
 from afx.compiler.native_backend.llvm.loops import element_at, over, start_of
 from afx.compiler.native_backend.llvm.op import (
     FLOATS,
+    align,
     compared,
     element_type,
     emit,
@@ -266,43 +268,73 @@ def emit_refusal(w: Writer, step: Routine) -> None:
     over(w, step.space, (x, out), copy)
 
 
-# --- Binary search as LLVM IR: a fixed number of halvings without a branch, so that searches of several values
-# overlap
+# --- Binary search as LLVM IR: a fixed number of halvings without a branch, of several values side by side
+
+SEARCH_LANES = 16  # two vectors of places: the second one is on its way while the first one waits for memory
 
 
 def emit_search(w: Writer, step: Routine) -> None:
-    """Add the loops over values."""
-    over(w, step.space, step.operands, lambda at: _look(w, step, *at))
+    """Add the loops over values; in vectors where these lie side by side, of which the last one may overlap the one before."""
+    value, _, out = step.operands
+    *outer, count = step.space or (1,)
+    whole = count // SEARCH_LANES
+    if not whole or (value.strides[-1], out.strides[-1]) != (value.size, out.size):
+        over(w, step.space, step.operands, lambda at: _look(w, step, *at))
+        return
+
+    def search(pointers: list[str]) -> None:
+        def look(i: str) -> None:
+            w.lanes = SEARCH_LANES
+            _look(
+                w, step, *[element_at(w, p, i, ref.strides[-1]) for p, ref in zip(pointers, step.operands, strict=True)]
+            )
+            w.lanes = 1
+
+        w.loop("0", str(whole * SEARCH_LANES), SEARCH_LANES, look)
+        if count % SEARCH_LANES:
+            look(str(count - SEARCH_LANES))
+
+    over(w, outer, step.operands, search)
 
 
 def _look(w: Writer, step: Routine, value_at: str, vector: str, out: str) -> None:
-    """Store how many elements stand before a value: the place lies in a range whose length is known, and is halved."""
-    value, place, length = read(w, step.operands[0].dtype, value_at), "0", step.sizes[0]
-    while length > 1:
-        half = length // 2
-        last = w.let(f"add nuw nsw i64 {place}, {half - 1}")
-        is_before = _stands_before(w, step, _element(w, step, vector, last), value)
-        place = w.let(f"select i1 {is_before}, i64 {w.let(f'add nuw nsw i64 {place}, {half}')}, i64 {place}")
+    """Store how many elements stand before values: the place lies in a range whose length is known, and is halved."""
+    value, place = read(w, step.operands[0].dtype, value_at), Lanes(w, "i64", w.splat("i64", "0"))
+    length = step.sizes[0]
+    while length:
+        half = (length + 1) // 2
+        x = _element(w, step, vector, place + (half - 1))
+        place = place + _stands_before(w, step, x, value).choose(place.constant(half), 0)
         length -= half
-    is_last = w.let(f"zext i1 {_stands_before(w, step, _element(w, step, vector, place), value)} to i64")
-    w.line(f"store i64 {w.let(f'add nuw nsw i64 {place}, {is_last}')}, ptr {out}")
+    written(w, "i8", place.name, out)
 
 
-def _element(w: Writer, step: Routine, vector: str, index: str) -> str:
-    return read(w, step.operands[1].dtype, element_at(w, vector, index, step.sizes[1]))
+def _element(w: Writer, step: Routine, vector: str, index: Lanes) -> str:
+    """Return elements at indices."""
+    dtype, offset = step.operands[1].dtype, (index * step.sizes[1]).name
+    if w.lanes == 1:
+        return read(w, dtype, w.shifted(vector, offset))
+    kind, n, suffix = memory_type(dtype), w.lanes, w.suffix(memory_type(dtype))
+    function, of_places = f"@llvm.masked.gather.{suffix}.v{n}p0", f"<{n} x ptr>"
+    vector_kind, test = w.vector(kind), w.vector("i1")
+    w.declare(function, f"declare {vector_kind} {function}({of_places}, i32, {test}, {vector_kind})")
+    at = w.let(f"getelementptr i8, ptr {vector}, <{n} x i64> {offset}")
+    args = f"{of_places} {at}, i32 {align(dtype)}, {test} {w.splat('i1', 'true')}, {vector_kind} poison"
+    raw = w.let(f"call {vector_kind} {function}({args})")
+    return w.let(f"icmp ne <{n} x i8> {raw}, zeroinitializer") if dtype == "b1" else raw
 
 
-def _stands_before(w: Writer, step: Routine, x: str, value: str) -> str:
+def _stands_before(w: Writer, step: Routine, x: str, value: str) -> Lanes:
     """Tell whether an element stands before a value, in NumPy's order, in which nan is the largest."""
     dtype, is_right = step.operands[0].dtype, step.name == "search.right"
+    kind, test = element_type(dtype), w.vector("i1")
     if dtype not in FLOATS:
         sign = "s" if dtype[0] == "i" else "u"
-        return w.let(f"icmp {sign}{'le' if is_right else 'lt'} {element_type(dtype)} {x}, {value}")
-    kind = element_type(dtype)
-    is_nan = w.let(f"fcmp uno {kind} {value}, {value}")
+        return Lanes(w, "i1", w.let(f"icmp {sign}{'le' if is_right else 'lt'} {w.vector(kind)} {x}, {value}"))
+    is_nan = compared(w, "uno", [value, value], dtype)
     if not is_right:
-        is_nan = w.let(f"and i1 {is_nan}, {w.let(f'fcmp ord {kind} {x}, {x}')}")
-    return w.let(f"or i1 {is_nan}, {compared(w, 'ole' if is_right else 'olt', [x, value], dtype)}")
+        is_nan = w.let(f"and {test} {is_nan}, {compared(w, 'ord', [x, x], dtype)}")
+    return Lanes(w, "i1", w.let(f"or {test} {is_nan}, {compared(w, 'ole' if is_right else 'olt', [x, value], dtype)}"))
 
 
 # --- Random words as LLVM IR: blocks of Philox4x32-10 (Salmon et al. 2011), in integers of 64 bits

@@ -445,16 +445,14 @@ def accumulate(
     return [*steps, UfuncCall(loop, tuple([space[k] for k in order]), operands, quiet)]
 
 
-def find_extreme(is_max: bool, x: Location, out: Location, axis: int, limits: NativeTarget) -> Routine:
+def find_extreme(is_max: bool, x: Location, out: Location, axis: int) -> Routine:
     """Return what writes the places of the first largest or smallest elements along an axis.
 
     Raises:
-        UnsupportedError: of complex numbers, or of a large array along another axis than the last one.
+        UnsupportedError: of complex numbers.
     """
     if x.dtype not in ALL:
         raise UnsupportedError(f"places of extremes of {x.dtype}")
     rows = look(x, lambda v: np.moveaxis(v, axis, -1))
-    if abs(rows.strides[-1]) != int(x.dtype[1:]) and math.prod(x.shape) > limits.extreme_max_elements:
-        raise UnsupportedError("places of extremes of large arrays along another axis than the last one")
     refs = rows.ref, Ref(out.owner, out.dtype, out.offset, (*out.strides, 0))
     return Routine("argmax" if is_max else "argmin", rows.shape, refs)

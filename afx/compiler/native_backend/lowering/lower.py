@@ -510,7 +510,6 @@ def standalone_target(target: Target) -> Target:
         target.native,
         is_standalone=True,
         matrix_max_length=1 << 14,
-        extreme_max_elements=1 << 62,
         convolution_max_steps=300,
     )
     return attrs.evolve(target, native=native)

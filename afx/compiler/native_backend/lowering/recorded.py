@@ -430,7 +430,7 @@ class Calls(Arrays):
         """Return the places of the first largest or smallest elements along an axis."""
         axis %= x.ndim
         out: Recorded = self.new((*x.shape[:axis], *x.shape[axis + 1 :]), np.int64)
-        self.add_steps([find_extreme(is_max, x.location, out.location, axis, self.b.limits)], [x], out)
+        self.add_steps([find_extreme(is_max, x.location, out.location, axis)], [x], out)
         return out
 
     # -- writes --
