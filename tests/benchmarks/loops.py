@@ -37,7 +37,8 @@ def kit(name: str) -> Any:
         k.solve = importlib.import_module("jax.scipy.linalg").solve_triangular
         k.one_hot, k.bincount = jax.nn.one_hot, lambda x, n: m.bincount(x, length=n)
     elif name == "numpy":
-        k = Kit(m=np, scan=_scan_each, top=lambda x, k: -np.sort(-x)[..., :k], running_max=np.maximum.accumulate)
+        k = Kit(m=np, scan=_scan_each, running_max=np.maximum.accumulate)
+        k.top = lambda x, n: (-np.sort(-x)[..., :n], np.argsort(-x)[..., :n])
         k.solve = importlib.import_module("scipy.linalg").solve_triangular
         k.one_hot, k.bincount = lambda x, n: np.eye(n)[x], lambda x, n: np.bincount(x, minlength=n)
     else:

@@ -63,16 +63,18 @@ def _inverse(order: Any, starts: Any, shape: Shape) -> Array:
     return wrap(inverse.reshape(shape))
 
 
-def _unique_flat(x: ArrayLike, who: str) -> UniqueAll:
-    given = as_array(x)
-    flat = reshape(given, (-1,))
+def _groups(x: ArrayLike, who: str) -> tuple[Array, Array, Any, Array]:
+    """Return all elements of x, and of its distinct elements the values, where they begin in the sorted vector, and counts."""
+    flat = reshape(as_array(x), (-1,))
     ordered = sort(flat)
     starts = _starts(ordered, who)
-    counts = np.diff(starts, append=flat.size)
+    return flat, take(ordered, starts), starts, wrap(np.diff(starts, append=flat.size).astype(np.int64))
+
+
+def _unique_flat(x: ArrayLike, who: str) -> UniqueAll:
+    flat, values, starts, counts = _groups(x, who)
     order = argsort(flat).concrete(who)
-    return UniqueAll(
-        take(ordered, starts), wrap(order[starts]), _inverse(order, starts, given.shape), wrap(counts.astype(np.int64))
-    )
+    return UniqueAll(values, wrap(order[starts]), _inverse(order, starts, as_array(x).shape), counts)
 
 
 @register_function
@@ -102,8 +104,8 @@ def unique_counts(x: ArrayLike, /) -> UniqueCounts:
     >>> unique_counts(np.array([3, 1, 3])).counts
     Array([1, 2], dtype=int64)
     """
-    distinct = _unique_flat(x, "unique_counts")
-    return UniqueCounts(distinct.values, distinct.counts)
+    _, values, _, counts = _groups(x, "unique_counts")
+    return UniqueCounts(values, counts)
 
 
 @register_function
@@ -131,8 +133,7 @@ def unique_values(x: ArrayLike, /) -> Array:
     >>> unique_values(np.array([3.0, 1.0, 3.0]))
     Array([1., 3.], dtype=float64)
     """
-    ordered = sort(reshape(as_array(x), (-1,)))
-    return take(ordered, _starts(ordered, "unique_values"))
+    return _groups(x, "unique_values")[1]
 
 
 # --- Sets: distinct elements of vectors, and elements that two of them share

@@ -22,7 +22,7 @@ from afx.compiler.native_backend.llvm.loops import (
     start_of,
 )
 from afx.compiler.native_backend.llvm.nests import NestEmitter
-from afx.compiler.native_backend.llvm.op import emit, memory_type, read, written
+from afx.compiler.native_backend.llvm.op import FLOATS, compared, element_type, emit, memory_type, read, written
 from afx.compiler.native_backend.llvm.products import emit_small_product, emit_tiles
 from afx.compiler.native_backend.llvm.reductions import (
     PAIRWISE_MIN_ELEMENTS,
@@ -151,18 +151,46 @@ def _call(w: Writer, step: UfuncCall, flags: Flags) -> None:
 
 
 def _sort(w: Writer, step: UfuncCall, loop: UfuncLoop, flags: Flags) -> None:
-    """Add a loop over rows, each sorted by NumPy's function; flags of comparisons are dropped, short memory is a fault."""
-    symbol, (rows, length) = f'@"{loop.symbol}"', step.sizes
-    w.declare(loop.symbol, f"declare i32 {symbol}({', '.join(['ptr'] * len(step.operands))}, i64, ptr)")
+    """Add a loop over rows, each sorted by NumPy's function; flags of comparisons are dropped, short memory is a fault.
 
-    def row(number: str) -> None:
-        pointers = [element_at(w, start_of(w, ref), number, length * ref.size) for ref in step.operands]
+    A stable order of distinct elements is any order of them, which vectors find many times as fast.
+    """
+    symbol, (rows, length) = f'@"{loop.symbol}"', step.sizes
+    for each in step.loops:
+        w.declare(each.symbol, f'declare i32 @"{each.symbol}"({", ".join(["ptr"] * len(step.operands))}, i64, ptr)')
+
+    def sort(pointers: Sequence[str], symbol: str) -> None:
         for out in pointers[1:]:
             w.loop("0", str(length), 1, partial(_store_index, w, out))
         call = f"call i32 {symbol}({', '.join([f'ptr {p}' for p in pointers])}, i64 {length}, ptr null)"
         w.fault(w.let(f"icmp ne i32 {flags.keep_around(lambda: w.let(call))}, 0"))
 
+    def row(number: str) -> None:
+        pointers = [element_at(w, start_of(w, ref), number, length * ref.size) for ref in step.operands]
+        if step.unstable is None:
+            sort(pointers, symbol)
+            return
+        sort(pointers, f'@"{step.unstable.symbol}"')
+        has_equal = _has_equal(w, step.operands[0].dtype, *pointers, length)
+        w.when(has_equal, lambda: sort(pointers, symbol))
+
     w.loop("0", str(rows), 1, row)
+
+
+def _has_equal(w: Writer, dtype: str, x: str, order: str, length: int) -> str:
+    """Tell whether neighbours in an order are equal, or one of them is nan."""
+    kind = element_type(dtype)
+
+    def element(i: str) -> str:
+        return read(w, dtype, w.element(kind, x, w.let(f"load i64, ptr {w.element('i64', order, i)}")))
+
+    def look(i: str, values: Sequence[str]) -> list[str]:
+        (before, seen), new = values, element(i)
+        is_float = dtype in FLOATS
+        equal = compared(w, "ueq", [before, new], dtype) if is_float else w.let(f"icmp eq {kind} {before}, {new}")
+        return [new, w.let(f"or i1 {seen}, {equal}")]
+
+    return w.carry([(kind, element("0")), ("i1", "false")], "1", str(length), 1, look)[1]
 
 
 def _store_index(w: Writer, out: str, i: str) -> None:

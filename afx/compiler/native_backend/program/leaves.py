@@ -214,6 +214,7 @@ class UfuncCall(Leaf):
         orders: how its elements are added up, where they are computed without a call.
         is_read_whole: whether what reads the result of such a one takes several of its rows at once.
         has_work: whether its last operand is memory that a standalone loop works in.
+        unstable: what sorts rows without equal elements in place of a stable loop.
         added: of tiles along how many axes of terms, from the first one on, sums are added up that are chains by themselves.
     """
 
@@ -233,6 +234,7 @@ class UfuncCall(Leaf):
     orders: Orders | None = None
     is_read_whole: bool = False
     has_work: bool = False
+    unstable: UfuncLoop | None = None
     added: int = 0
 
     @property
@@ -321,8 +323,8 @@ class UfuncCall(Leaf):
 
     @property
     def loops(self) -> Iterator[UfuncLoop]:
-        """Its loop."""
-        return iter(() if self.loop is None else (self.loop,))
+        """Its loops."""
+        return iter([loop for loop in (self.loop, self.unstable) if loop is not None])
 
     @property
     def may_fault(self) -> bool:

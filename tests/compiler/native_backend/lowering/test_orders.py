@@ -84,6 +84,22 @@ def test_sorted_rows_are_numpys(dtype: str) -> None:
     assert_is_native(lambda x: (*afx.top_k(x[0, 0], 5), afx.sort(x[0, 0, :1]), afx.sort(x, axis=None)), x)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint64", "int16"])
+def test_stable_orders_keep_equal_elements_in_their_order(dtype: str) -> None:
+    """Rows of distinct elements, with two equal ones, many, zeros of both signs and nan: eager and compiled, large and small."""
+    rng = np.random.default_rng(0)
+    for shape in ((7, 5), (6, 300)):
+        x = rng.permuted(np.arange(np.prod(shape)).reshape(shape), axis=1).astype(dtype)
+        x[1, -1], x[2] = x[1, 0], x[2] % 3
+        if dtype[0] == "f":
+            x[3, :2], x[4, -1], x[5, ::3] = [0.0, -0.0], np.nan, np.nan
+        for axis in (0, 1):
+            expected = np.argsort(x, axis, kind="stable")
+            assert_is_native(lambda x, axis=axis: afx.argsort(x, axis), x)
+            for found in (afx.argsort(x, axis), afx.jit(afx.argsort, static_argnums=1, backend="native")(x, axis)):
+                np.testing.assert_array_equal(found, expected)
+
+
 def test_steps_that_sort_are_one_kernel() -> None:
     """Steps that sort, their gradient and a batch of them run without a call of NumPy."""
 
