@@ -645,18 +645,36 @@ def is_running(step: UfuncCall) -> bool:
 
 
 def emit_running(w: Writer, step: UfuncCall) -> None:
-    """Add the loops over rows, and along each."""
+    """Add the loops over rows, and along each.
+
+    Extremes, which may be taken in any grouping, are found in vectors: of 2, 4 ... neighbours, then with what was before.
+    """
     assert step.loop is not None
     ufunc, (before, x, out), dtype, length = step.loop.ufunc, step.operands, step.operands[0].dtype, step.space[-1]
+    kind, is_dense = element_type(dtype), x.strides[-1] == out.strides[-1] == x.size >= 4
+    lanes = w.limits.vector_bytes // x.size if is_dense and scalar_op(ufunc).rule[0] == "extreme" else 1
+    whole = length - length % lanes if lanes > 1 else 0
 
     def run(pointers: list[str]) -> None:
         def combine(i: str, known: Sequence[str]) -> list[str]:
             new = read(w, dtype, element_at(w, pointers[1], i, x.strides[-1]))
-            result = emit(w, ufunc, [*known, new], [dtype, dtype], dtype)
+            for distance in [1 << k for k in range(w.lanes.bit_length() - 1)]:
+                earlier = shuffled(w, kind, new, lanes, [k - distance * (k >= distance) for k in range(lanes)])
+                new = emit(w, ufunc, [earlier, new], [dtype, dtype], dtype)
+            result = emit(w, ufunc, [spread(w, kind, known[0]), new], [dtype, dtype], dtype)
             written(w, dtype, result, element_at(w, pointers[2], i, out.strides[-1]))
             return [result]
 
-        begun = [(element_type(dtype), read(w, dtype, pointers[0]))]
-        w.carry(begun, "0", str(length), 1, combine, leave_long(w, length, RUNNING_NANOSECONDS))
+        def combine_lanes(i: str, known: Sequence[str]) -> list[str]:
+            w.lanes = lanes
+            (result,) = combine(i, known)
+            w.lanes = 1
+            return [w.let(f"extractelement <{lanes} x {kind}> {result}, i64 {lanes - 1}")]
+
+        last = read(w, dtype, pointers[0])
+        if whole:
+            (last,) = w.carry([(kind, last)], "0", str(whole), lanes, combine_lanes, leave_long(w, whole, 1.0, lanes))
+        leave = leave_long(w, length - whole, RUNNING_NANOSECONDS)
+        w.carry([(kind, last)], str(whole), str(length), 1, combine, leave)
 
     over(w, step.outer, (before, x, out), run, nanoseconds=RUNNING_NANOSECONDS * length)
