@@ -167,9 +167,9 @@ def _native_triangular(xp: Recorder, out: Any, a: Any, b: Any, *, lower: bool, u
 
     In that no rows are exchanged; a lower one is that from behind.
     """
-    is_small = triangles_pay(a, b)
-    a, b = xp.matrix(a), xp.matrix(b)
-    if is_small or (xp.has_own_bits and a.shape[-1] <= BLOCK):
+    is_substituted = triangles_pay(a, b) or (xp.has_own_bits and a.shape[-1] <= BLOCK)
+    a, b = xp.matrix(a), xp.cast(b, "f8") if is_substituted else xp.matrix(b)
+    if is_substituted:
         with np.errstate(all="ignore"):
             is_zero = substitute(xp, a, b, out, lower=lower, unit=unit)
         if not unit:

@@ -166,7 +166,7 @@ def test_one_small_system_is_written_out_in_the_second_tier() -> None:
     assert native(np.ones((3, 3)), b)[1] == REFUSED
 
 
-@pytest.mark.parametrize(("n", "columns"), [(3, 1), (8, 2), (21, 1), (40, 3)])
+@pytest.mark.parametrize(("n", "columns"), [(3, 1), (8, 2), (21, 1), (40, 3), (33, 300)])
 @pytest.mark.parametrize("lower", [False, True])
 def test_triangles_are_used_in_the_second_tier(n: int, columns: int, lower: bool) -> None:
     """There substitution reads one triangle, in blocks of rows; many small systems do so in either tier, bit for bit."""
