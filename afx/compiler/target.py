@@ -52,10 +52,13 @@ class NativeTarget:
     trial_min_calls: int = 4  # of NumPy's plan and of the kernel that are timed before the faster one stays
     trial_max_calls: int = 16  # the same where neither is faster by far
     trial_clear_ratio: float = 1.25  # of the times of the slower and the faster one: noise of the least of four is less
-    trial_single_ratio: float = (
-        4.0  # of NumPy's time and the kernel's, at which one call of each decides for the kernel
+    trial_known_ratio: float = (
+        1.5  # of NumPy's time, as far as known, and the kernel's: NumPy's plan is not asked again
     )
-    trial_single_min_seconds: float = 1e-3  # of that call of NumPy's plan: below, a switch of threads may be as long
+    trial_single_ratio: float = 4.0  # the same, at which one call of the kernel decides for it
+    trial_single_min_seconds: float = 1e-3  # of such a call of NumPy's plan: below, a switch of threads may be as long
+    trial_slow_ratio: float = 3.0  # of the kernel's time and NumPy's, at which a second call decides against it
+    trial_long_min_seconds: float = 0.05  # of a call of which one pair decides
     trial_again_seconds: float = 120.0  # after which a trial that NumPy's plan won is repeated
     trial_max_other_share: float = 0.1  # processor time of other threads, of a call's own, of a call on one thread
 

@@ -78,7 +78,7 @@ class TestMachineCode:
         assert native is not None
         swap.start(native)
         wait_for(lambda: native.is_settled)
-        assert (lowered.status.backend, "by turns" in lowered.status.reason) == ("native", True)
+        assert (lowered.status.backend, "compared" in lowered.status.reason) == ("native", True)
         while isinstance(native.state, swap.OnTrial):
             fn(X)
         assert lowered.status.backend == "native" or "faster" in lowered.status.reason

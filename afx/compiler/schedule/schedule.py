@@ -465,6 +465,10 @@ class Schedule:
                 for body in i.bodies if condition is None else (condition, *i.bodies):
                     yield from body.at_any_depth()
 
+    def depends_on_values(self) -> bool:
+        """Tell whether its work does: it holds a loop that a condition ends, or a branch, at any depth."""
+        return any(isinstance(i, Branch) or (isinstance(i, Loop) and i.length is None) for i in self.at_any_depth())
+
     def __len__(self) -> int:
         return len(self.instructions)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -60,6 +61,8 @@ class CodeJob:
         key: under which kernels are kept, an empty text where it is not known, or none are.
         flushes: whether the plan computes without denormals.
         last_seconds: how long the last call of NumPy's plan took.
+        least_seconds: the least that one took, as far as that says what it takes alone.
+        begun_seconds: how long the call that a kernel takes over has run.
     """
 
     schedule: Schedule
@@ -69,6 +72,8 @@ class CodeJob:
     key: str = ""
     flushes: bool = False
     last_seconds: float = 0.0
+    least_seconds: float = math.inf
+    begun_seconds: float = 0.0
 
     @property
     def is_awaited(self) -> bool:

@@ -28,6 +28,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import math
 import os
 import threading
 import time
@@ -38,7 +39,7 @@ from typing import Any, Protocol, TypeAlias
 import attrs
 
 from afx.compiler.native_backend.run.job import CodeJob, Kernels, NumpyPlan, Run
-from afx.compiler.native_backend.run.trial import Trial
+from afx.compiler.native_backend.run.trial import Trial, read_time, run_timed
 from afx.compiler.native_backend.service.helper import FASTER_BY_NUMPY, NOT_INSTALLED, REFUSED, code_folder, log, warn
 from afx.compiler.report import PlanStatus
 from afx.compiler.schedule.schedule import Schedule
@@ -223,9 +224,7 @@ class Waiting:
             self._begin_early(code)
         if code.state is not self:
             return code.state.run(values, plan)
-        start = time.perf_counter()
-        results = plan.run_numpy(*values)
-        code.job.last_seconds = time.perf_counter() - start
+        results = run_timed(code.job, values, plan, is_disturbed=False)
         if not (self._seconds or _preloaded):
             _preload(code.job)
         self._seconds += code.job.last_seconds
@@ -296,7 +295,9 @@ class Compiling:
         else:
             self.link(code)
         state = code.state
-        return plan.run_numpy(*values) if state is self else state.run(values, plan)
+        if state is not self:
+            return state.run(values, plan)
+        return run_timed(code.job, values, plan, is_disturbed=True)
 
     def link(self, code: NativeCode, *, waits: bool = False) -> None:
         """Link what has arrived; a call that is interrupted leaves it to the next one.
@@ -351,23 +352,25 @@ def _link(job: CodeJob, made: Any, reason: str, *, is_tried: bool = False) -> St
 
 
 class OnTrial:
-    """The first calls of kernels are timed by turns with NumPy's plan, which gives the same; the faster one stays."""
+    """The first calls of kernels are compared with those of NumPy's plan, which gives the same; the faster one stays."""
 
     __slots__ = ("_trial", "kernels")
-    reason = "the kernel and NumPy's calls are timed by turns"
+    reason = "the kernel and NumPy's calls are compared"
 
     def __init__(self, job: CodeJob, kernels: Kernels) -> None:
         self.kernels: Kernels = kernels
-        self._trial = Trial(kernels.run, job.target.native)
+        self._trial = Trial(kernels.run, job)
 
     def run(self, values: Sequence[Any], plan: CompiledPlan) -> list[Any] | None:
         """Run one of both."""
         results, is_faster = self._trial.run(values, plan)
         if is_faster is not None:
             job = plan.code.job
-            plan.code.become(Linked(self.kernels, self.kernels.run) if is_faster else Doubted(job, self.kernels))
             if is_faster:
+                plan.code.become(Linked(self.kernels, self.kernels.run))
                 plan.drop_buffers()
+            else:
+                plan.code.become(Doubted(job, self.kernels, self._trial.kernel_seconds))
             _load_start().keep_verdict(job, is_faster)
         return results
 
@@ -449,20 +452,32 @@ class Resting(Refused):
 
 
 class Doubted(Refused):
-    """NumPy's calls were faster, for some minutes: who was on a busy machine is asked again."""
+    """NumPy's calls were faster, for some minutes: who was on a busy machine is asked again.
 
-    __slots__ = ("end", "kernels")
+    So is who was in calls that took less work: where one of NumPy's takes several times as long as the kernel's did.
+    """
 
-    def __init__(self, job: CodeJob, kernels: Kernels) -> None:
+    __slots__ = ("_known", "_long", "end", "kernels")
+
+    def __init__(self, job: CodeJob, kernels: Kernels, kernel_seconds: float) -> None:
         super().__init__(FASTER_BY_NUMPY)
+        limits = job.target.native
         self.kernels: Kernels = kernels
-        self.end: float = time.perf_counter() + job.target.native.trial_again_seconds
+        self.end: float = read_time() + limits.trial_again_seconds
+        self._known = math.inf  # what earlier calls took says little after minutes
+        self._long = max(limits.trial_slow_ratio * kernel_seconds, job.target.service.trusted_max_seconds)
 
     def run(self, values: Sequence[Any], plan: CompiledPlan) -> list[Any] | None:
         """Run NumPy's plan, or another trial."""
         code = plan.code
-        if time.perf_counter() < self.end or code.state is not self:
-            return plan.run_numpy(*values)
+        start = read_time()
+        if start < self.end or code.state is not self:
+            results = plan.run_numpy(*values)
+            seconds = read_time() - start
+            if seconds > self._long:
+                self._known, self.end = seconds, 0.0
+            return results
+        code.job.least_seconds = self._known
         code.become(OnTrial(code.job, self.kernels))
         return code.state.run(values, plan)
 

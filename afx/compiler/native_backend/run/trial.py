@@ -1,58 +1,111 @@
-"""Trials of machine code: the first calls of a kernel are timed by turns with NumPy's plan, which gives the same."""
+"""Trials of machine code: the first calls of a kernel are compared with what NumPy's plan takes, which gives the same."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from afx.compiler.native_backend.run.job import NumpyPlan, Run
+from afx.compiler.native_backend.run.job import CodeJob, NumpyPlan, Run
 from afx.compiler.target import NativeTarget
+
+read_time: Callable[[], float] = time.perf_counter
 
 
 def read_clocks() -> tuple[float, float, float]:
     """Return the time, and the processor time of this thread and of the process."""
-    return time.perf_counter(), time.thread_time(), time.process_time()
+    return read_time(), time.thread_time(), time.process_time()
+
+
+def run_timed(job: CodeJob, values: Sequence[Any], plan: NumpyPlan, *, is_disturbed: bool) -> list[Any]:
+    """Run NumPy's plan and note how long that took, for the trial that is to come.
+
+    Args:
+        job: where it is noted.
+        values: of the call.
+        plan: what runs.
+        is_disturbed: whether code is being compiled meanwhile, which makes calls on several threads slower.
+    """
+    limits = job.target.native
+    if 0.0 < job.last_seconds < limits.trial_single_min_seconds:  # there are several, and all clocks take a microsecond
+        start = read_time()
+        results = plan.run_numpy(*values)
+        job.last_seconds = read_time() - start
+        job.least_seconds = min(job.least_seconds, job.last_seconds)
+        return results
+    before = read_clocks()
+    results = plan.run_numpy(*values)
+    job.last_seconds, is_alone = _seconds_between(before, read_clocks(), limits)
+    if is_alone or not is_disturbed:
+        job.least_seconds = min(job.least_seconds, job.last_seconds)
+    return results
+
+
+def _seconds_between(
+    before: tuple[float, float, float], after: tuple[float, float, float], limits: NativeTarget
+) -> tuple[float, bool]:
+    """Return how long a call took, or would have taken alone, as far as its processor time tells, and whether that does."""
+    wall, own, everyone = [b - a for a, b in zip(before, after, strict=True)]
+    has_others = everyone - own > limits.trial_max_other_share * own
+    return wall if has_others else min(wall, own), not has_others
 
 
 class Trial:
-    """First calls of a kernel: timed by turns with NumPy's plan, as both give the same.
+    """First calls of a kernel: timed, as those of NumPy's plan before them were, which gives the same.
 
     A call on one thread counts by its processor time where that is less than by the clock: other programs hardly change it.
-    The least of each decides; where these lie close together, the trial goes on. Where NumPy's plan takes
-    milliseconds, and several times as long as the kernel, one call of each does; a kernel's first call may be its slowest.
+    The least of each decides. NumPy's plan is run again only where it is not known to be the slower one; where both lie
+    close together, they run by turns. A call that takes long is compared once; of short ones a kernel's first may be its
+    slowest.
     """
 
-    __slots__ = ("_kernel_run", "_limits", "_seconds")
+    __slots__ = ("_job", "_kernel_run", "_seconds", "_varies")
 
-    def __init__(self, kernel_run: Run, limits: NativeTarget) -> None:
+    def __init__(self, kernel_run: Run, job: CodeJob) -> None:
         self._kernel_run = kernel_run
-        self._limits = limits
+        self._job = job
+        self._varies = job.schedule.depends_on_values()
         self._seconds: tuple[list[float], list[float]] = ([], [])
 
     def run(self, values: Sequence[Any], plan: NumpyPlan) -> tuple[list[Any] | None, bool | None]:
         """Run one of both; return its results, and whether the kernel is faster, None while that is open."""
         numpy_times, kernel_times = self._seconds
-        turn = len(kernel_times) > len(numpy_times)
+        limits = self._job.target.native
+        ahead = limits.trial_min_calls - 1 if self._job.least_seconds < limits.trial_long_min_seconds else 0
+        turn = len(kernel_times) > len(numpy_times) + ahead
         before = read_clocks()
         results = plan.run_numpy(*values) if turn else self._kernel_run(values, plan)
         if results is None:  # then NumPy's plan runs too, and nothing is compared
             return None, None
-        self._seconds[not turn].append(self._seconds_between(before, read_clocks()))
-        return results, self._verdict(numpy_times, kernel_times) if numpy_times else None
+        self._seconds[not turn].append(_seconds_between(before, read_clocks(), limits)[0])
+        return results, self._verdict() if kernel_times else None
 
-    def _verdict(self, numpy_times: list[float], kernel_times: list[float]) -> bool | None:
-        limits, count = self._limits, len(numpy_times)
-        numpy_time, kernel_time = min(numpy_times), min(kernel_times)
-        slower, faster = max(numpy_time, kernel_time), min(numpy_time, kernel_time)
-        is_plain = numpy_time >= max(limits.trial_single_ratio * kernel_time, limits.trial_single_min_seconds)
-        is_clear = count >= limits.trial_min_calls and slower >= limits.trial_clear_ratio * faster
-        if is_plain or is_clear or count >= limits.trial_max_calls:
+    @property
+    def kernel_seconds(self) -> float:
+        """The least that a call of the kernel took."""
+        return min(self._seconds[1], default=math.inf)
+
+    def _verdict(self) -> bool | None:
+        job, limits, kernel_time = self._job, self._job.target.native, self.kernel_seconds
+        numpy_times, calls = self._seconds[0], len(self._seconds[1])
+        known = min([job.least_seconds, *numpy_times])
+        numpy_time = max(job.begun_seconds, known if known < math.inf else 0.0)
+        if numpy_time >= limits.trial_known_ratio * kernel_time:
+            is_plain = numpy_time >= max(limits.trial_single_ratio * kernel_time, limits.trial_single_min_seconds)
+            is_long = numpy_time >= limits.trial_long_min_seconds
+            return True if is_plain or is_long or calls >= limits.trial_min_calls else None
+        # that the kernel is slower, earlier calls tell where all of them do the same work, and are not thousands, of which
+        # the least is less than that of a few
+        is_told = not self._varies and job.least_seconds >= limits.trial_single_min_seconds
+        numpy_time = known if is_told else min(numpy_times, default=math.inf)
+        is_long = max(kernel_time, numpy_times[0] if numpy_times else 0.0) >= limits.trial_long_min_seconds
+        pairs, ratio = len(numpy_times), kernel_time / max(numpy_time, 1e-9)
+        if ratio >= limits.trial_slow_ratio and (is_long or calls > 1):
+            return False
+        if ratio >= limits.trial_clear_ratio and calls >= limits.trial_min_calls:
+            return False
+        is_clear = pairs >= limits.trial_min_calls and numpy_time >= limits.trial_clear_ratio * kernel_time
+        if is_clear or (is_long and pairs) or pairs >= limits.trial_max_calls:
             return kernel_time <= numpy_time
         return None
-
-    def _seconds_between(self, before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
-        """Return how long a call took, or would have taken alone, as far as its processor time tells."""
-        wall, own, everyone = [b - a for a, b in zip(before, after, strict=True)]
-        has_others = everyone - own > self._limits.trial_max_other_share * own
-        return wall if has_others else min(wall, own)

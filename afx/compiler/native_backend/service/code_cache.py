@@ -27,7 +27,7 @@ from afx.compiler.native_backend.program.interface import Interface
 from afx.compiler.native_backend.service.child import ADDRESSES, load_llvm
 from afx.compiler.native_backend.service.helper import open_folder
 from afx.compiler.native_backend.service.image import Image
-from afx.compiler.schedule.schedule import Branch, Loop, Schedule
+from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import DEFAULT, Target, current
 from afx.core.constants import __version__
 from afx.runtime.thread_pool import between_forks, get_threads
@@ -304,7 +304,7 @@ def keep_verdict(
     That NumPy's calls were is kept for minutes, as a busy machine may have said so, and not at all of a schedule whose work
     depends on values: a loop that made no step says nothing of others.
     """
-    if key and folder and (is_faster or not _depends_on_values(schedule)):
+    if key and folder and (is_faster or not schedule.depends_on_values()):
         verdict = BY_KERNEL if is_faster else BY_NUMPY + str(int(time.time())).encode()
         submit((keep, folder, _verdict_key(key), verdict))
 
@@ -315,11 +315,6 @@ def _is_for_numpy(verdict: bytes) -> bool:
         verdict.startswith(BY_NUMPY)
         and 0 <= time.time() - int(verdict[len(BY_NUMPY) :]) < current.target.service.verdict_max_seconds
     )
-
-
-def _depends_on_values(schedule: Schedule) -> bool:
-    """Tell whether it holds a loop that a condition ends, or a branch, at any depth."""
-    return any(isinstance(i, Branch) or (isinstance(i, Loop) and i.length is None) for i in schedule.at_any_depth())
 
 
 def _verdict_key(key: str) -> str:

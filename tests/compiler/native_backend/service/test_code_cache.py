@@ -20,7 +20,6 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.service import code_cache
-from afx.compiler.native_backend.service import code_cache as kept
 from afx.compiler.native_backend.service.code_cache import (
     CodeCache,
     find_kept,
@@ -375,7 +374,7 @@ def test_loops_and_branches_are_found_at_any_depth(is_inside: bool) -> None:
             return afx.fori_loop(0, 3, lambda _, carry: fn(carry, n), x)
 
         schedule = schedule_of(steps if is_inside else fn, np.linspace(0, 1, 5), np.float64(3.0))
-        assert kept._depends_on_values(schedule) == depends
+        assert schedule.depends_on_values() == depends
 
 
 def test_the_folder_is_the_user_s_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
