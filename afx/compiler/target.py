@@ -59,6 +59,9 @@ class NativeTarget:
     trial_single_min_seconds: float = 1e-3  # of such a call of NumPy's plan: below, a switch of threads may be as long
     trial_slow_ratio: float = 3.0  # of the kernel's time and NumPy's, at which a second call decides against it
     trial_long_min_seconds: float = 0.05  # of a call of which one pair decides
+    hand_over_max_call_seconds: float = (
+        5e-6  # of a call of NumPy in a loop: a longer one does work that machine code has too
+    )
     trial_again_seconds: float = 120.0  # after which a trial that NumPy's plan won is repeated
     trial_max_other_share: float = 0.1  # processor time of other threads, of a call's own, of a call on one thread
 

@@ -9,7 +9,7 @@ from functools import partial
 from types import CodeType, ModuleType
 from typing import Any
 
-from afx.compiler.numpy_backend.loops import FusedEmitter, emit_scalar_steps, run_scalar_loop, walk_back
+from afx.compiler.numpy_backend.loops import FusedEmitter, emit_scalar_steps, look_between, run_scalar_loop, walk_back
 from afx.compiler.numpy_backend.program import (
     Bind,
     Clock,
@@ -440,10 +440,14 @@ class _Emitter:
         self._add([f"{name} = {text}" for text, name in own.items()], ())
         lines = [f"{', '.join(last)}, = {', '.join(carry)},"] if last else []
         lines += self._stacks(loop.ys, ys)
+        look = self.names.function("look_between", look_between)
         if loop.condition is None:
-            lines.append(f"for t_ in range({loop.length}){'[::-1]' if loop.reverse else ''}:")
+            indices = f"range({loop.length}){'[::-1]' if loop.reverse else ''}"
+            lines.append(f"for t_ in {look}({indices}, {len(loop.body)}):")
         else:
-            lines.append(f"while {self._body('condition', loop.condition)}({', '.join([*tests, *last])})[0]:")
+            condition = self._body("condition", loop.condition)
+            lines.append(f"for t_ in {look}(calls={len(loop.body) + len(loop.condition)}):")
+            lines.append(f"    if not {condition}({', '.join([*tests, *last])})[0]: break")
         given = ", ".join([*consts, *last, *[f"{x}[t_]" for x in xs]])
         made = "".join([f"{name}, " for name in (*last, *[f"row_{y}" for y in ys])])
         lines.append(f"    {made}{'= ' if made else ''}{body}({given})")

@@ -1,11 +1,12 @@
-"""Loops as Python: fused ones block by block, steps on numbers, and the way back over a loop's residuals."""
+"""Loops as Python: looks between steps, fused loops by blocks, steps on numbers, and the way back over residuals."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,55 @@ from afx.compiler.target import Target
 from afx.core.aval import Shape
 from afx.core.primitive import lookup
 from afx.core.scalar_ops import scalar_op
+
+R = TypeVar("R")
+
+# --- Looks: what runs between the steps of loops, while a call of a plan waits for machine code that may finish it
+
+
+class Watch(Protocol):
+    """What looks between the steps of a call's loops."""
+
+    def look(self, calls: float) -> None:
+        """Look, before a step of so many instructions; raise to end the call."""
+        ...
+
+
+class _Looks(threading.local):
+    """What a thread's plan is watched by, if by anything."""
+
+    watch: Watch | None = None
+
+
+_looks = _Looks()
+_FOREVER: Iterator[None] = itertools.repeat(None)
+
+
+def run_with_looks(watch: Watch, run: Callable[..., R], *args: Any) -> R:
+    """Return ``run(*args)``, between the steps of whose loops a watch looks."""
+    before = _looks.watch
+    try:
+        _looks.watch = watch
+        return run(*args)
+    finally:
+        _looks.watch = before
+
+
+def look_between(steps: Iterable[Any] = _FOREVER, calls: float = math.inf) -> Iterable[Any]:
+    """Return the steps of a loop, each of which is one of so many instructions; a watch, where there is one, looks between.
+
+    >>> look_between(range(3), 2)
+    range(0, 3)
+    """
+    watch = _looks.watch
+    return steps if watch is None else _looking(watch, steps, calls)
+
+
+def _looking(watch: Watch, steps: Iterable[Any], calls: float) -> Iterator[Any]:
+    for step in steps:
+        watch.look(calls)
+        yield step
+
 
 # --- Fused loops as Python: a function of one block, whose intermediate values stay in the cache
 
@@ -143,11 +193,13 @@ def walk_back(
         state: what is carried back, before the first step back.
     """
     count, residuals = len(carry), list[Sequence[Any]]()
-    while test(*tests, *carry)[0]:
+    for _ in look_between():
+        if not test(*tests, *carry)[0]:
+            break
         results = step(*consts, *carry)
         carry = results[:count]
         residuals.append(results[count:])
-    while residuals:
+    for _ in look_between(range(len(residuals))):
         state = back(*consts, *residuals.pop(), *state)
     return [np.array(x) for x in state]
 
@@ -340,7 +392,7 @@ def run_scalar_loop(
         steps = _careful_steps
     starts = range(0, length, chunk)
     with np.errstate(all="ignore"):
-        for start in reversed(starts) if reverse else starts:
+        for start in look_between(reversed(starts) if reverse else starts):
             part = slice(start, min(start + chunk, length))
             rows = list[tuple[float, ...]]()
             carry = steps(consts, carry, _rows(operands[2], part, reverse), rows.append, careful)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
-from afx.compiler.schedule.schedule import Loop, Schedule
+from afx.compiler.schedule.schedule import Alloc, Loop, Schedule
 from afx.compiler.target import Target
 from afx.core.cached import Cached
 from afx.runtime.buffer_cache import IdleBuffers
@@ -84,6 +84,13 @@ class CodeJob:
     def numpy_seconds(self) -> float:
         """How long NumPy's plan takes at least."""
         return count_calls(self.schedule) * self.target.native.numpy_call_seconds
+
+    @Cached
+    def hands_over(self) -> bool:
+        """Whether a call that has begun may be run once more: it has loops, and no argument's memory is written into."""
+        steps = self.schedule.at_any_depth()
+        is_given = any(isinstance(i, Alloc) and i.buffer.storage == "donated" for i in self.schedule.instructions)
+        return not is_given and any(isinstance(i, Loop) for i in steps)
 
     @property
     def is_long(self) -> bool:

@@ -19,13 +19,15 @@ Each call is answered by the state in which its plan's machine code is::
     Trusted                    Doubted                            \-----------------------------------------/
     (NumPy's calls were faster: in an earlier process; in the trial)
 
-A call that is interrupted while it begins to compile leaves its plan waiting; so does a fork, in the child. `OnTrial`
-falters as `Linked` does. `Trusted`, `Doubted` and `Resting` are kinds of `Refused`.
+A call that is interrupted while it begins to compile leaves its plan waiting; so does a fork, in the child. A call that
+`Waiting` or `Compiling` answers by NumPy's plan goes over to what comes while it is in a loop. `OnTrial` falters as
+`Linked` does. `Trusted`, `Doubted` and `Resting` are kinds of `Refused`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import importlib.util
 import math
@@ -34,23 +36,27 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from afx.compiler.native_backend.run.job import CodeJob, Kernels, NumpyPlan, Run
-from afx.compiler.native_backend.run.trial import Trial, read_time, run_timed
+from afx.compiler.native_backend.run.trial import Trial, read_clocks, read_time, run_timed
 from afx.compiler.native_backend.service.helper import FASTER_BY_NUMPY, NOT_INSTALLED, REFUSED, code_folder, log, warn
+from afx.compiler.numpy_backend.loops import run_with_looks
 from afx.compiler.report import PlanStatus
 from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import DEFAULT, Target, current
 from afx.core.graph import Graph
 from afx.core.registry import loaded_modules
 from afx.runtime.buffer_cache import IdleBuffers
+from afx.runtime.control_register import run_as_caller
 from afx.runtime.thread_pool import between_forks, renew_after_fork, undisturbed
 
 SHORT = f"its calls have not taken {DEFAULT.native.compile_min_seconds * 1e3:g} ms yet"
 FIRST_REST, LONGEST_REST = 4, 1024  # calls that NumPy's plan answers before kernels are asked again
+R = TypeVar("R")
+
 AWAITED = "it is compiled before its first call"
 
 # --- Machine code of one plan
@@ -224,7 +230,9 @@ class Waiting:
             self._begin_early(code)
         if code.state is not self:
             return code.state.run(values, plan)
-        results = run_timed(code.job, values, plan, is_disturbed=False)
+        results = run_watched(values, plan, is_disturbed=False)
+        if code.state is not self:
+            return results
         if not (self._seconds or _preloaded):
             _preload(code.job)
         self._seconds += code.job.last_seconds
@@ -297,7 +305,12 @@ class Compiling:
         state = code.state
         if state is not self:
             return state.run(values, plan)
-        return run_timed(code.job, values, plan, is_disturbed=True)
+        return run_watched(values, plan, is_disturbed=True)
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether there is something to link."""
+        return self._arrived is not None
 
     def link(self, code: NativeCode, *, waits: bool = False) -> None:
         """Link what has arrived; a call that is interrupted leaves it to the next one.
@@ -346,6 +359,91 @@ def _link(job: CodeJob, made: Any, reason: str, *, is_tried: bool = False) -> St
     if job.target.tier > 1 or is_tried or (kernels.is_whole and (job.is_awaited or job.is_long)):
         return Linked(kernels, kernels.run)
     return OnTrial(job, kernels)
+
+
+# --- Handing over: a call of NumPy's plan that has begun, and is in a loop, goes over to machine code when that comes
+
+
+def run_watched(values: Sequence[Any], plan: CompiledPlan, *, is_disturbed: bool) -> list[Any]:
+    """Run NumPy's plan and note how long it took; where it has loops, they ask for machine code and go over to it.
+
+    Args:
+        values: of the call.
+        plan: what runs.
+        is_disturbed: whether code is being compiled meanwhile.
+    """
+    job = plan.code.job
+    if not job.hands_over:
+        return run_timed(job, values, plan, is_disturbed=is_disturbed)
+    watch = _Watch(values, plan)
+    try:
+        return run_with_looks(watch, lambda: run_timed(job, values, plan, is_disturbed=is_disturbed))
+    except _HandedOver as done:
+        if done.watch is not watch:
+            raise
+        plan.drop_buffers()  # of this call as well
+        return done.results
+    finally:
+        job.begun_seconds = 0.0
+
+
+class _HandedOver(Exception):
+    """A call is done by machine code."""
+
+    def __init__(self, watch: _Watch, results: list[Any]) -> None:
+        self.watch = watch
+        self.results = results
+
+
+class _Watch:
+    """Looks between the steps of a call's loops: begins to compile after some time, and runs what arrives.
+
+    It gives the same bits from the beginning, in a fraction of the time that has gone, where that went into calls of
+    NumPy on few numbers. What is the matter with the call, errors that are heard of say, is for NumPy's plan to find,
+    which then goes on. Numbers of errors and denormals are those of the caller, not of the loop.
+    """
+
+    def __init__(self, values: Sequence[Any], plan: CompiledPlan) -> None:
+        self._values = values
+        self._plan = plan
+        self._context = contextvars.copy_context()
+        self._start = read_clocks()
+        self._calls = 0.0
+        self._is_done = False
+
+    def look(self, calls: float) -> None:
+        """Begin, link or hand over."""
+        self._calls += calls
+        if self._is_done:
+            return
+        code = self._plan.code
+        state = code.state
+        if isinstance(state, Waiting):
+            job = code.job
+            if read_time() - self._start[0] >= job.target.native.compile_min_seconds:
+                job.last_seconds = read_time() - self._start[0]
+                self._as_caller(code.begin)
+        elif isinstance(state, Compiling):
+            leave_room()
+            if state.has_arrived:
+                self._as_caller(state.link, code)
+        else:
+            self._is_done = True
+            if isinstance(state, (OnTrial, Linked)) and state.kernels.is_whole:
+                self._hand_over(code)
+
+    def _hand_over(self, code: NativeCode) -> None:
+        own = read_clocks()[1] - self._start[1]
+        if own > code.job.target.native.hand_over_max_call_seconds * self._calls:
+            return
+        code.job.begun_seconds = own
+        results = self._as_caller(code.state.run, self._values, self._plan)
+        if results is not None:
+            raise _HandedOver(self, results)
+        code.note_refusal()
+
+    def _as_caller(self, run: Callable[..., R], *args: Any) -> R:
+        return self._context.copy().run(run_as_caller, run, *args)
 
 
 # --- With machine code: on trial, linked, or left to NumPy's plan
