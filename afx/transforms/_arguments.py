@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import re
@@ -16,8 +17,9 @@ from afx.core.array.array import Array, snapshot, wrap
 from afx.core.aval import Aval, aval_of
 from afx.core.html import code, function_html
 from afx.core.primitive import Value
+from afx.core.tracing.tape import OPEN_BLOCKS
 from afx.core.tracing.tracer import Tracer, to_array
-from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
+from afx.errors import AfxError, ArgumentError, DtypeError, OperandError, ShapeError
 from afx.pytree.treedef import integers_in_number_fields
 
 # --- Function types: what type checkers see of a transformed function
@@ -308,6 +310,10 @@ def bound_position(position: int, count: int, fn: Callable[..., Any], who: str) 
 
 
 # -- what a transformation returns --
+FN = object()  # stands for the function in keys
+UNKNOWN = object()  # what a jitted function gives for arguments of which it has no code
+
+
 class Transformed(functools.partial[Any]):
     """A function that was transformed: it can be pickled if that one can, and is a method in a class."""
 
@@ -329,7 +335,60 @@ class Transformed(functools.partial[Any]):
         return own_name(self, self.__dict__["__wrapped__"]) or (self.__dict__["_make"], ())
 
 
-def transformed(run: Callable[..., Any], who: str, fn: Callable[..., Any], make: functools.partial[Any]) -> Any:
+class CompiledTransformed(Transformed):
+    """A transformation of a jitted function: compiled as a whole, where it is called with plain values."""
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return run_whole(self.__dict__["_jitted"], super().__call__, args, kwargs)
+
+
+def run_whole(jitted: Any, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a transformation gives, compiled as a whole for plain values, else, and where that fails, by ``run``."""
+    if not OPEN_BLOCKS:
+        found = jitted.run_known(args, kwargs)
+        if found is not UNKNOWN:
+            return found
+        first = pytree.leaves(
+            args[:1]
+        )  # of Python's numbers derivatives are taken in the default dtype, not in their own
+        if not any(isinstance(x, (Tracer, float, complex)) for x in first) and not any(
+            isinstance(x, Tracer) for x in pytree.leaves((args[1:], kwargs))
+        ):
+            with contextlib.suppress(
+                AfxError
+            ):  # `run` raises it in the transformation's name, or at a line of the user's
+                return jitted(*args, **kwargs)
+    return run(*args, **kwargs)
+
+
+def compile_whole(fn: Callable[..., Any], make: functools.partial[Any], *, of_trees: bool = False) -> Any:
+    """Return a transformation of a jitted function, or of such a transformation, jitted as a whole; else None.
+
+    It is kept with the jitted function, and knows none but the function inside of it.
+
+    Args:
+        fn: any function.
+        make: the transformation with its arguments, of which ``fn`` is one.
+        of_trees: whether it takes other arguments than ``fn``, which can have no static ones then.
+    """
+    jitted: Any = fn.__dict__["_jitted"] if isinstance(fn, CompiledTransformed) else fn
+    if getattr(jitted.__class__, "derive", None) is None or (of_trees and jitted.has_static):
+        return None
+    key = (make.func, *[FN if x is fn else x for x in make.args], *make.keywords.items())
+    try:
+        hash(key)
+    except TypeError:
+        return None
+
+    def of(inner: Callable[..., Any]) -> Any:
+        return make.func(*[inner if x is fn else x for x in make.args], **make.keywords)
+
+    return jitted.derive(key, of)
+
+
+def transformed(
+    run: Callable[..., Any], who: str, fn: Callable[..., Any], make: functools.partial[Any], *, whole: bool = False
+) -> Any:
     """Return ``run`` with the name and docstring of ``fn``, pickled as the call that makes it anew.
 
     Args:
@@ -337,10 +396,13 @@ def transformed(run: Callable[..., Any], who: str, fn: Callable[..., Any], make:
         who: the transformation, for the repr.
         fn: the user's function.
         make: the transformation with its arguments; called, it returns such a function.
+        whole: whether it is compiled as a whole where ``fn`` is jitted: it takes ``fn``'s arguments, and runs nothing of
+            the user's but ``fn``.
     """
-    made = Transformed(run)
+    jitted = compile_whole(fn, make) if whole else None
+    made = Transformed(run) if jitted is None else CompiledTransformed(run)
     functools.update_wrapper(made, fn)
-    made.__dict__.update(__wrapped__=fn, _who=who, _make=make)
+    made.__dict__.update(__wrapped__=fn, _who=who, _make=make, _jitted=jitted)
     return made
 
 

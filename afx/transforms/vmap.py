@@ -71,7 +71,7 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
             check_nan(batch.name, make(), args, kwargs, results, only_named=True)
         return pytree.unflatten(out_tree, results)
 
-    mapped: Callable[P, R] = transformed(run, "vmap", fn, make)
+    mapped: Callable[P, R] = transformed(run, "vmap", fn, make, whole=True)
     return mapped
 
 

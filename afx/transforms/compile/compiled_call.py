@@ -271,23 +271,23 @@ class CompiledGraph:
             wanted: which inputs have derivatives.
             consts: of a loop's step, how many inputs, the first ones, do not change; it keeps as few residuals as it can.
         """
-        return _memoize(self._pairs, (wanted, consts), lambda: _split(self, wanted, consts))
+        return memoize(self._pairs, (wanted, consts), lambda: _split(self, wanted, consts))
 
     def batched(self, size: int, flags: tuple[bool, ...]) -> CompiledGraph:
         """Return the program mapped over a batch axis in front of these inputs, and of every output."""
         key = (size, flags)
-        return _memoize(self._batches, key, lambda: _batched(self, size, flags, whole=True)[0])
+        return memoize(self._batches, key, lambda: _batched(self, size, flags, whole=True)[0])
 
     def batched_where_needed(self, size: int, flags: tuple[bool, ...]) -> tuple[CompiledGraph, list[bool]]:
         """Return the program mapped over a batch axis in front of these inputs, and which outputs have one then."""
-        return _memoize(self._spreads, (size, flags), lambda: _batched(self, size, flags, whole=False))
+        return memoize(self._spreads, (size, flags), lambda: _batched(self, size, flags, whole=False))
 
     def jvp_graph(self, moving: tuple[bool, ...]) -> JvpGraph:
         """Return the program of outputs and tangents, where these inputs have tangents."""
-        return _memoize(self._pushes, moving, lambda: _push(self, moving))
+        return memoize(self._pushes, moving, lambda: _push(self, moving))
 
 
-def _memoize(known: dict[K, V], key: K, make: Callable[[], V]) -> V:
+def memoize(known: dict[K, V], key: K, make: Callable[[], V]) -> V:
     """Return what was made for a key, or make it; the oldest are forgotten."""
     value = known.get(key)
     if value is None:
@@ -397,7 +397,7 @@ class VjpGraphs:
 
     def _back(self, kinds: Sequence[int], *, marking: bool) -> Back:
         key = tuple([kind if own else DEAD for kind, own in zip(kinds, self.owned, strict=True)])
-        return _memoize(self._backs, (marking, key), lambda: self._walk_back(key, marking=marking))
+        return memoize(self._backs, (marking, key), lambda: self._walk_back(key, marking=marking))
 
     def _walk_back(self, kinds: Sequence[int], *, marking: bool) -> Back:
         """Return the compiled backward pass for cotangents of these kinds; with ``marking``, the masks of the operands too."""

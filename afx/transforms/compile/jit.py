@@ -35,7 +35,7 @@ from afx.errors import ArgumentError, TreeError
 from afx.pytree.nodes import static_token
 from afx.pytree.treedef import orders
 from afx.runtime.buffer_cache import without_debugger_refs
-from afx.transforms._arguments import name_of, own_name
+from afx.transforms._arguments import UNKNOWN, name_of, own_name
 from afx.transforms.compile.compiled_call import (
     Denormals,
     JitBackend,
@@ -43,6 +43,7 @@ from afx.transforms.compile.compiled_call import (
     check_backend,
     check_denormals,
     foresee_code,
+    memoize,
     with_backend,
 )
 from afx.transforms.compile.make_graph import Retracing, is_disabled, to_graph
@@ -249,6 +250,7 @@ class JitFunction(Generic[P, R]):
         self._name = f"jit of {name_of(fn)}"
         self._entries: dict[Any, CacheEntry] = {}
         self._last: CacheEntry | None = None  # whose kind of arguments has Python of its own
+        self._derived: dict[Any, JitFunction[..., Any]] = {}  # its transformations
         self._retracing = Retracing()
         self._static_nums = options.static_nums
         self._static_names = options.static_names
@@ -361,6 +363,30 @@ class JitFunction(Generic[P, R]):
                     return entry.results(entry.program.plan(*values))
         return self._run(args, kwargs)
 
+    def run_known(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the result for arguments of the kind of the last ones, ``UNKNOWN`` for others."""
+        last = self._last
+        if last is None or kwargs or last.match is None:
+            return UNKNOWN
+        matched, plan = last.match(args), last.program.made_plan
+        return UNKNOWN if matched is None or plan is None else last.results(plan(*matched[1]))
+
+    @property
+    def has_static(self) -> bool:
+        """Whether arguments are static."""
+        return bool(self._static_nums or self._static_names)
+
+    def derive(self, key: Any, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> JitFunction[..., Any]:
+        """Return a transformation of the function, compiled as a whole, which takes the memory of no argument.
+
+        Args:
+            key: of the transformation, under which it is kept as long as this function is.
+            make: from a jitted function to its transformation.
+        """
+        options = Options(self._static_nums, self._static_names, (), self._backend, self._denormals)
+        inner = memoize(self._derived, "inner", lambda: _Inner(self._fn, options))  # knows nothing of this function
+        return memoize(self._derived, key, lambda: JitFunction(make(inner), options))
+
     def _given(self, count: int) -> tuple[int, ...]:
         """Return the positions of the donated arguments, not counting the static ones."""
         still = {n % count for n in self._static_nums if -count <= n < count} if self._donate else ()
@@ -396,6 +422,7 @@ class JitFunction(Generic[P, R]):
     def clear_cache(self) -> None:
         """Forget every trace; the next call traces again."""
         self._entries.clear()
+        self._derived.clear()
         self._last = None
         self._retracing = Retracing()
 
@@ -442,7 +469,7 @@ class JitFunction(Generic[P, R]):
         entry = self._entries.get(key) or self._trace(fn, key, static_values, leaves, treedef, args, given)
         if is_op or entry.lifted:
             return pytree.unflatten(entry.out_tree, list(call(entry.program, *leaves, *entry.lifted)))
-        if not (kwargs or static_values or self._static_nums or self._static_names):
+        if not (kwargs or static_values or self.has_static):
             self._last = entry if entry.notes_match(args, values) else None
         if entry.donated:
             value = None  # one reference less to the last of them
@@ -453,7 +480,7 @@ class JitFunction(Generic[P, R]):
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]]:
         """Return the function of the dynamic arguments, the key of the static ones, and the dynamic ones."""
-        if not (self._static_nums or self._static_names):
+        if not self.has_static:
             return self._fn, (), args, kwargs
         nums = {n % len(args) if -len(args) <= n < len(args) else n for n in self._static_nums}
         still = {n: a for n, a in enumerate(args) if n in nums}
@@ -495,6 +522,12 @@ class JitFunction(Generic[P, R]):
             forget_unused(self._entries, 1)
             self._entries[key] = entry
         return entry
+
+
+class _Inner(JitFunction[P, R]):
+    """A jitted function that others hold, whose transformations are not compiled by themselves."""
+
+    derive: Any = None
 
 
 def _kind(x: Any) -> tuple[Any, ...]:

@@ -593,7 +593,9 @@ def differentiated(
     check_callable(fn, who)
     chosen = DiffArguments(fn, argnums, argnames, who)
     make = functools.partial(differentiated, run, fn, argnums, argnames, has_aux, holomorphic, who)
-    derivative: Callable[..., Any] = transformed(functools.partial(run, chosen, has_aux, holomorphic), who, fn, make)
+    derivative: Callable[..., Any] = transformed(
+        functools.partial(run, chosen, has_aux, holomorphic), who, fn, make, whole=True
+    )
     return derivative
 
 

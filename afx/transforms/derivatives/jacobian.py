@@ -198,7 +198,7 @@ def checked(compute: Callable[..., Any], make: functools.partial[Any]) -> Any:
         check_nan(f"{who} of {name_of(fn)}", compute, args, kwargs, result)
         return result
 
-    return transformed(run, who, fn, make)
+    return transformed(run, who, fn, make, whole=True)
 
 
 def _pair(out: Any, fn: Callable[..., Any], who: str) -> tuple[Any, Any]:
@@ -474,7 +474,7 @@ def elementwise_grad(
         return chosen.arrange(pullback(pytree.map(ones_like, out))[0])
 
     make = functools.partial(elementwise_grad, fn, argnums, argnames)
-    derivative: Callable[P, Any] = transformed(run, "elementwise_grad", fn, make)
+    derivative: Callable[P, Any] = transformed(run, "elementwise_grad", fn, make, whole=True)
     return derivative
 
 
