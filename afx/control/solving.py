@@ -19,7 +19,7 @@ from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import DType, float32, get_default_dtype
 from afx.core.graph import Graph, walk
 from afx.core.primitive import argument_of
-from afx.core.tracing.tracer import Tracer, places_of
+from afx.core.tracing.tracer import Tracer, is_known, places_of
 from afx.core.tracing.traces import GraphTrace, evaluate
 from afx.errors import AfxError, ConcreteValueError, DtypeError, ShapeError, TracerError
 from afx.ops.creation.creation import asarray, full, stop_gradient, zeros
@@ -31,7 +31,7 @@ from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.sums import max as max_
 from afx.pytree.treedef import orders
 from afx.transforms._arguments import check_callable, moving_leaves, name_of
-from afx.transforms.compile.compiled_call import CompiledGraph, foresee_code
+from afx.transforms.compile.compiled_call import CompiledGraph, call, foresee_code
 from afx.transforms.compile.make_graph import is_disabled, to_graph
 from afx.transforms.custom_call import CustomRules, custom_call
 from afx.transforms.derivatives.jacobian import jacfwd
@@ -340,20 +340,11 @@ def are_plain(*trees: Any) -> bool:
     return not is_disabled() and not any(isinstance(leaf, Tracer) for leaf in pytree.leaves(trees))
 
 
-def run_compiled(fn: Callable[..., T], *trees: Any, name: str) -> T:
-    """Return ``fn(*trees)`` of plain values, by a plan.
-
-    Raises:
-        AfxError: the function asks for values, as it may outside of transformations, or closes over traced ones.
-    """
-    return compile_run(fn, *trees, name=name)(*trees)
-
-
 def compile_run(fn: Callable[..., T], *trees: Any, name: str) -> Callable[..., T]:
     """Return a function, traced once, of plain values of the same structure, shapes and dtypes as these.
 
     Raises:
-        AfxError: as `run_compiled`.
+        AfxError: the function asks for values, as it may outside of transformations, or closes over traced ones.
     """
     foresee_code(current.target.backend)
     given: tuple[tuple[Any, ...], dict[str, Any]] = (trees, {})
@@ -377,7 +368,7 @@ def compile_for(owner: object, fn: Callable[..., T], *trees: Any, name: str) -> 
     As of a function under `jit`, what it closes over is read once.
 
     Raises:
-        AfxError: as `run_compiled`.
+        AfxError: as `compile_run`.
     """
     leaves, treedef = pytree.flatten(trees)
     key = (get_default_dtype(), current.key, name, treedef, orders(treedef), *[aval_of(x, name) for x in leaves])
@@ -391,14 +382,36 @@ def compile_for(owner: object, fn: Callable[..., T], *trees: Any, name: str) -> 
     return run
 
 
+def are_known(*trees: Any) -> bool:
+    """Tell whether values are known, to transformations that trace them too, where functions are compiled at all."""
+    return not is_disabled() and all(map(is_known, pytree.leaves(trees)))
+
+
 def run_or_compile(fn: Callable[..., T], *trees: Any, name: str) -> T:
-    """Return ``fn(*trees)``: by a plan where values are plain and the function can be traced, in Python otherwise."""
-    if are_plain(*trees):
+    """Return ``fn(*trees)``: by a plan where values are known and the function can be traced, in Python otherwise.
+
+    Where derivatives are taken, of arguments or of what the function closes over, it is one operation, whose way back is
+    compiled as well.
+    """
+    if are_known(*trees):
         try:
-            return run_compiled(fn, *trees, name=name)
+            return _run_as_one(fn, trees, name)
         except AfxError:
             pass  # Python's run says what is wrong, if anything is
     return fn(*trees)
+
+
+def _run_as_one(fn: Callable[..., T], trees: tuple[Any, ...], name: str) -> T:
+    foresee_code(current.target.backend)
+    given: tuple[tuple[Any, ...], dict[str, Any]] = (trees, {})
+    leaves, treedef = pytree.flatten(given)
+    traced = to_graph(fn, treedef, [aval_of(x, name) for x in leaves], name)
+    if not all(map(is_known, traced.lifted)):
+        raise TracerError(f"{name}: the function closes over an unknown array; run it in Python")
+    result: T = pytree.unflatten(
+        traced.out_tree, list(call(_program(CompiledGraph(traced.graph)), *leaves, *traced.lifted))
+    )
+    return result
 
 
 def _program(new: CompiledGraph) -> CompiledGraph:
@@ -463,9 +476,9 @@ def iterate(state: S, advance: Callable[[S], S], limit: int) -> S:
 
         return while_loop(going, advance, s)
 
-    is_known = are_plain(state)
-    end = run(state, min(limit, EAGER_STEPS) if is_known else limit)
-    if is_known and bool((end.status == int(Status.RUNNING)) & (end.iterations < limit)):
+    is_open = are_known(state)
+    end = run(state, min(limit, EAGER_STEPS) if is_open else limit)
+    if is_open and are_known(end) and bool((end.status == int(Status.RUNNING)) & (end.iterations < limit)):
 
         def go_on(s: S) -> S:
             return run(s, limit)

@@ -11,7 +11,7 @@ import numpy as np
 from afx.control.scan import scan
 from afx.control.solving import (
     Status,
-    are_plain,
+    are_known,
     attach_implicit_derivative,
     choose_status,
     parametrize,
@@ -20,7 +20,7 @@ from afx.control.solving import (
 from afx.control.while_loop import fori_loop, while_loop
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
-from afx.core.tracing.tracer import Tracer, is_traced
+from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError
 from afx.integrate.step import (
     Field,
@@ -345,7 +345,7 @@ def integrate(
     params: Sequence[Any],
     mass: Array | None = None,
 ) -> tuple[March, Array]:
-    """Return the last state of the march and the states at all times; plain values run as under `jit` where that is long."""
+    """Return the last state of the march and the states at all times; known values run as under `jit` where that is long."""
 
     def run(
         y: Array, times: Array, params: Sequence[Any], mass: Array | None, limit: int = control.max_steps
@@ -362,10 +362,10 @@ def integrate(
         return march(limited, system, None if watched is None else events, y, times)
 
     given = (y, times, list(params), mass)
-    if are_plain(*given) and times.shape[0] <= EAGER_STEPS and not control.dense:
+    if are_known(*given) and times.shape[0] <= EAGER_STEPS and not control.dense:
         marched = run(*given, min(control.max_steps, EAGER_STEPS))
         status = marched[0].status
-        if isinstance(status, Tracer):  # it closes over what is traced
+        if not are_known(status):  # it closes over what is unknown
             return run(*given)
         if control.max_steps <= EAGER_STEPS or int(status) != int(Status.ITERATION_LIMIT):
             return marched

@@ -360,7 +360,7 @@ def _solve(
         first = matmul(inverse[0], residual[0])
         pair = matmul(inverse[1], concat([residual[1], residual[2]]))
         change = stack([first, pair[:n], pair[n:]])
-        scaled = change / scale
+        scaled = stop_gradient(change / scale)  # sizes that steer have no derivatives, which sqrt has not at 0
         size = sqrt(mean(scaled * scaled)) if change.size else asarray(0.0, change.dtype)
         known = s.count > 0
         rate = where(known, size / where(s.size > 0, s.size, 1.0), 0.0)
