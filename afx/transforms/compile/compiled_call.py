@@ -20,7 +20,7 @@ from afx.core.aval import Aval
 from afx.core.graph import Graph, Var
 from afx.core.primitive import JointPullback, Params, Primitive, Value, to_argument
 from afx.core.tracing.tape import Entry, Tape, TapeTracer
-from afx.core.tracing.tracer import bind, to_array
+from afx.core.tracing.tracer import Tracer, bind, to_array
 from afx.core.tracing.traces import (
     BatchTrace,
     BatchTracer,
@@ -272,6 +272,20 @@ class CompiledGraph:
             consts: of a loop's step, how many inputs, the first ones, do not change; it keeps as few residuals as it can.
         """
         return memoize(self._pairs, (wanted, consts), lambda: _split(self, wanted, consts))
+
+    def run_forward(self, values: Sequence[Any]) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
+        """Return the outputs at bare values, and the backward pass from their cotangents to those of all inputs."""
+        pair, count = self.vjp_graphs((True,) * len(values)), len(self.graph.outputs)
+        results = pair.forward.plan(*values)
+        residuals, back = results[count:], pair.whole
+
+        def pull(cts: Sequence[Any]) -> list[Any]:
+            given = [*residuals, *[ct for ct, own in zip(cts, pair.owned, strict=True) if own]]
+            if any(isinstance(ct, Tracer) for ct in cts):
+                return back.sort(call(back.program, *map(to_array, given)))[0]
+            return back.sort(back.program.plan(*given))[0]
+
+        return results[:count], pull
 
     def batched(self, size: int, flags: tuple[bool, ...]) -> CompiledGraph:
         """Return the program mapped over a batch axis in front of these inputs, and of every output."""

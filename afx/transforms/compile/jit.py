@@ -47,7 +47,7 @@ from afx.transforms.compile.compiled_call import (
     with_backend,
 )
 from afx.transforms.compile.make_graph import Retracing, is_disabled, to_graph
-from afx.transforms.compile.quick_call import CacheEntry, CacheInfo, cache_info, forget_unused
+from afx.transforms.compile.quick_call import NO_NAMES, CacheEntry, CacheInfo, cache_info, forget_unused
 from afx.transforms.derivatives.nan_check import check_inside
 
 # --- Positions: the parameters of a function that options of `afx.jit` name
@@ -370,6 +370,26 @@ class JitFunction(Generic[P, R]):
             return UNKNOWN
         matched, plan = last.match(args), last.program.made_plan
         return UNKNOWN if matched is None or plan is None else last.results(plan(*matched[1]))
+
+    def run_forward(self, args: tuple[Any, ...], leaves: list[Any]) -> tuple[Any, Callable[..., list[Any]]] | None:
+        """Return the result, and the backward pass from its cotangents to those of all leaves.
+
+        None where some are no plain arrays, or the graph does not depend on them alone: derivatives are another way then.
+        """
+        if self.has_static or any(x.__class__ not in (Array, np.ndarray) for x in leaves):
+            return None
+        kinds: list[Any] = [get_default_dtype(), current.key]
+        for x in leaves:
+            kinds += (x.shape, x.dtype)
+        treedef: Any = pytree.structure((args, NO_NAMES))
+        if not (self._plain and len(leaves) == len(args) and all(map(is_, leaves, args))):
+            kinds += (treedef, orders(treedef), (), ())
+        key = tuple(kinds)
+        entry = self._entries.get(key) or self._trace(self._fn, key, (), leaves, treedef, args, ())
+        if entry.lifted:
+            return None
+        outs, pull = entry.program.run_forward([argument_of(x, self._name) for x in leaves])
+        return entry.results(outs), pull
 
     @property
     def has_static(self) -> bool:

@@ -327,6 +327,11 @@ def pullback_of(fn: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool)
     check_callable(fn, "vjp")
     leaves, treedef = pytree.flatten(primals)
     moving = moving_leaves(leaves, treedef, "vjp", _argument, arguments=True)
+    run = getattr(fn.__class__, "run_forward", None)  # of a jitted function
+    if run is not None and moving is None and not has_aux and not OPEN_BLOCKS:
+        found = run(fn, primals, leaves)
+        if found is not None:
+            return found[0], _pullback_by(found[1], treedef, leaves, found[0])
     record = Linearization(f"vjp of {name_of(fn)}")
     record.again = lambda tape: fn(*pytree.unflatten(treedef, enter_tape(tape, leaves, moving)))
     try:
@@ -345,6 +350,15 @@ def pullback_of(fn: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool)
 
     result = pytree.unflatten(out_tree, [record.plain(x) for x in outputs])
     return (result, pullback, strip_tracers(record, aux)) if has_aux else (result, pullback)
+
+
+def _pullback_by(pull: Callable[[list[Value]], list[Value]], treedef: Any, leaves: list[Any], result: Any) -> Any:
+    """Return the pullback of a function whose backward pass is compiled."""
+
+    def pullback(ct: Any) -> Any:
+        return result_tree(treedef, pull(_matching(ct, *pytree.flatten(result))), leaves)
+
+    return pullback
 
 
 def strip_tracers(record: Linearization, aux: Any) -> Any:

@@ -38,6 +38,11 @@ TRANSFORMATIONS: dict[str, Callable[[Any], Any]] = {
     "jvp of grad": lambda fn: _jvp(afx.grad(fn)),
     "hvp": lambda fn: lambda x: afx.hvp(fn, (x,), (x + 1,)),
     "elementwise_grad": afx.elementwise_grad,
+    "vjp": lambda fn: lambda x: afx.vjp(fn, x)[1](np.float64(2.0)),
+    "vmap of a pullback": lambda fn: lambda x: afx.vmap(afx.vjp(fn, x)[1])(np.array([1.0, -2.0])),
+    "derivative of a pullback": lambda fn: (
+        lambda x: afx.grad(lambda c: afx.sum(afx.vjp(fn, x)[1](c)[0] ** 2))(x[0] * 2)
+    ),
 }
 
 
@@ -104,6 +109,27 @@ def test_it_goes_with_the_function() -> None:
         assert not any(plan() for plan in plans)
     finally:
         gc.enable()
+
+
+def test_a_pullback_runs_the_compiled_backward_pass_of_its_own_point() -> None:
+    """It can be called again and again, of trees, also where nothing depends on an argument or a result."""
+
+    def fn(tree: Any, _: Any) -> Any:
+        return {"a": afx.sin(tree["x"]) * 2, "b": afx.asarray(3.0), "c": afx.argmax(tree["x"])}
+
+    jitted = afx.jit(fn)
+    points = [{"x": afx.asarray(X * k)} for k in (1, 2)]
+    pulled = [afx.vjp(jitted, point, X) for point in points]
+    for _ in range(2):
+        for k, (value, pullback) in enumerate(pulled):
+            np.testing.assert_array_equal(value["a"], jitted(points[k], X)["a"])
+            by_tree, by_y = pullback({"a": X, "b": np.float32(1), "c": np.int64(0)})
+            np.testing.assert_allclose(by_tree["x"], 2 * np.cos(X * (k + 1)) * X, rtol=1e-15)
+            np.testing.assert_array_equal(by_y, np.zeros(3))
+    with pytest.raises(ShapeError, match="vjp: "):
+        pulled[0][1]({"a": X[:2], "b": np.float32(1), "c": np.int64(0)})
+    with pytest.raises(DtypeError, match="vjp: "):
+        afx.vjp(jitted, np.arange(3), X)
 
 
 def test_static_arguments_stay_static() -> None:
