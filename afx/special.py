@@ -2,16 +2,14 @@
 
 Most values are computed by SciPy, the extra ``scipy``, which is imported when one is first computed; logarithms, shares
 and entropies need NumPy alone. ``scipy.special.erf(x)`` of an `Array` is `erf` of this module; what SciPy has as a Python
-function, not as a ufunc (``softmax``, ``logsumexp``, ``polygamma``), refuses traced arrays: call this module's.
+function, not as a ufunc (``softmax``, ``logsumexp``, ``polygamma``), refuses traced arrays: call this module's. Integers and
+Python's numbers alone compute in float64, as in SciPy; beside an array of a floating dtype they take that.
 """
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.ops.elementwise.exponentials import log_sigmoid as log_expit
-from afx.ops.elementwise.exponentials import sigmoid as expit
 from afx.ops.nn.activations import log_softmax_over_all as log_softmax
 from afx.ops.nn.activations import softmax_over_all as softmax
-from afx.ops.reductions.cumulative import logsumexp
 from afx.ops.special.bessel import (
     exp1,
     expi,
@@ -44,9 +42,12 @@ from afx.ops.special.errors import (
     erfcinv,
     erfcx,
     erfinv,
+    expit,
     kl_div,
+    log_expit,
     log_ndtr,
     logit,
+    logsumexp,
     ndtr,
     ndtri,
     ndtri_exp,

@@ -116,7 +116,8 @@ INTERNAL: dict[str, str] = {  # names by module, one space between them
     "afx.ops.special.bessel": "exp1 expi expn i0 i0e i1 i1e iv ive j0 j1 jv kv kve y0 y1 yn yv zeta",
     "afx.ops.special.distributions": "stdtr stdtrit",
     "afx.ops.special.errors": (
-        "dawsn entr erf erfc erfcinv erfcx erfinv kl_div log_ndtr logit ndtr ndtri ndtri_exp rel_entr xlog1py xlogy"
+        "dawsn entr erf erfc erfcinv erfcx erfinv expit kl_div log_expit log_ndtr logit ndtr ndtri ndtri_exp rel_entr"
+        " xlog1py xlogy"
     ),
     "afx.ops.special.gamma": "beta betaln digamma factorial gamma gammaln gammasgn multigammaln polygamma psi rgamma",
     "afx.ops.special.hypergeometric": (

@@ -3,8 +3,9 @@
 Each has ``pdf`` and ``logpdf`` (``pmf`` and ``logpmf``, of whole numbers), ``cdf``, ``logcdf``, ``sf``, ``logsf`` and
 ``ppf`` and ``isf``: functions of an argument and the parameters, which broadcast; ``mean``, ``var``, ``std``, ``median``,
 ``entropy`` and ``interval`` of the parameters; ``rvs`` of a key, and ``fit`` by maximum likelihood. Logarithms stay finite in
-the tails as far as floating-point numbers reach, and so do their derivatives. Parameters that are not allowed give nan. Most
-need the extra ``scipy``.
+the tails as far as floating-point numbers reach, and so do their derivatives. Parameters that are not allowed give nan. Integers
+and Python's numbers alone compute in float64, as in SciPy; beside an array of a floating dtype they take that. Most need
+the extra ``scipy``.
 
 >>> from afx.stats import norm
 >>> norm.logpdf(np.array([0.0, 40.0]), scale=2.0).round(4)

@@ -102,16 +102,31 @@ def _is_column(x: Any) -> bool:
     return not isinstance(x, (Array, np.ndarray, np.generic)) and hasattr(x, "__array__")
 
 
-def floating(who: str, *xs: ArrayLike) -> list[Array]:
-    """Return operands as arrays of the real floating dtype that they have together; numbers take that of arrays."""
+def _is_of_numbers(x: Any) -> bool:
+    """Tell whether an operand is made of integers and Python's real numbers alone, nested lists too."""
+    if isinstance(x, (list, tuple)):
+        return all(map(_is_of_numbers, x))
+    aval = aval_of(x)
+    return aval.dtype.kind in "biu" or (aval.weak and aval.dtype.kind == "f")
+
+
+def floating(who: str, *xs: ArrayLike, alone: DType = float64) -> list[Array]:
+    """Return operands as arrays of the real floating dtype that they have together; numbers take that of arrays.
+
+    Integers and Python's numbers alone come in ``alone``.
+    """
     if set(map(type, xs)) == {float}:  # the commonest parameters
-        dtype = get_default_dtype()
-        return [wrap(np.array(x, dtype)) for x in xs]
+        return [wrap(np.array(x, alone)) for x in xs]
     operands: list[Any] = [x if x.__class__ is float or not _is_column(x) else asarray(x) for x in xs]
-    if any([isinstance(x, (list, tuple)) for x in xs]):  # noqa: C419  # a list is quicker
-        operands = list(promote_operands(*operands))
+    if all(map(_is_of_numbers, operands)):
+        return [_in_dtype(x, alone) for x in operands]
+    lists = [isinstance(x, (list, tuple)) for x in xs]
+    if any(lists):
+        met = promote_operands(*operands)
+        operands = [z if is_list else x for x, z, is_list in zip(operands, met, lists, strict=True)]
     avals = [aval_of(x, who) for x in operands]
-    dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
+    weak = tuple([a.weak or (is_list and a.dtype.kind in "biu") for a, is_list in zip(avals, lists, strict=True)])
+    dtype = promote(tuple([a.dtype for a in avals]), weak, floating=True)
     if dtype.kind != "f":
         raise DtypeError(f"{who}: not defined for {dtype}: got {', '.join(map(str, avals))}; take the abs or a part")
     return [_in_dtype(x, dtype) for x in operands]
@@ -592,7 +607,7 @@ class Family(Generic[P]):
         """Return the law at these parameters: a tree, with the same methods, of arguments alone.
 
         >>> afx.stats.norm(0.0, 2.0).cdf(0.0)
-        Array(0.5, dtype=float32)
+        Array(0.5, dtype=float64)
         """
         rest = {*self._names[len(args) :]}
         if len(args) > len(self._names) or not rest - self._defaults.keys() <= kwargs.keys() <= rest:
@@ -617,13 +632,15 @@ class Family(Generic[P]):
         )
         return Support("real", low, high)
 
-    def _arrays(self, xs: tuple[ArrayLike, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Array]:
+    def _arrays(
+        self, xs: tuple[ArrayLike, ...], args: tuple[Any, ...], kwargs: dict[str, Any], alone: DType = float64
+    ) -> list[Array]:
         """Return arguments, and behind them the parameters, all in one floating dtype."""
         given = {**dict(zip(self._names, args, strict=False)), **kwargs}
         values = {**self._defaults, **given}
         if len(given) < len(args) + len(kwargs) or values.keys() != self._keys:
             self._refuse(args, kwargs)
-        return floating(self.__name__, *xs, *[values[name] for name in self._names])
+        return floating(self.__name__, *xs, *[values[name] for name in self._names], alone=alone)
 
     def _bind(self, x: ArrayLike, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, Distribution]:
         """Return the argument and the distribution."""
@@ -708,7 +725,8 @@ class Family(Generic[P]):
     def rvs(self, key: ArrayLike, shape: ShapeLike = None, *args: P.args, **kwargs: P.kwargs) -> Array:
         """Return draws: quantiles of uniform numbers, which differentiate by the parameters as `ppf` does.
 
-        `afx.random` draws from the commoner laws more quickly. Whole numbers come as floats.
+        `afx.random` draws from the commoner laws more quickly. Whole numbers come as floats, draws of integers' and Python's
+        numbers' laws in the default dtype.
 
         Args:
             key: a random key.
@@ -719,7 +737,7 @@ class Family(Generic[P]):
         >>> afx.stats.gamma.rvs(afx.random.key(0), (2, 3), 2.5, scale=2.0).shape
         (2, 3)
         """
-        parameters = self._arrays((), args, kwargs)
+        parameters = self._arrays((), args, kwargs, get_default_dtype())
         lead = broadcast_arrays(*parameters)[0].shape
         dtype = parameters[0].dtype
         q = uniform(key, lead if shape is None else shape, dtype=dtype)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 
+from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import broadcast_shapes
-from afx.core.dtypes import float64
+from afx.core.dtypes import DType, float64, get_default_dtype
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.comparison import isfinite, maximum, minimum, where
@@ -24,8 +25,10 @@ from afx.ops.sorting.sort import sort
 from afx.ops.special.gamma import gammaln
 from afx.random import split, uniform
 from afx.random.keys import ShapeLike
-from afx.stats._distribution import quiet, sum_whole
+from afx.stats._distribution import floating, quiet, sum_whole
 from afx.stats.law import Expanded, Law, Shape, Support, shape_of
+
+L = TypeVar("L", bound=Law)
 
 # -- mixtures --
 
@@ -67,29 +70,33 @@ class Mixture(Law):
         assert shape is not None  # of components of one batch
         return stack([broadcast_to(x, shape) for x in parts], axis=-1)
 
-    def _spread(self, x: ArrayLike) -> Array:
+    def _spread(self, x: Array) -> Array:
         """Return values with an axis for the components of one family."""
-        return expand_dims(asarray(x), -1 - len(self.event)) if self._is_one else asarray(x)
+        return expand_dims(x, -1 - len(self.event)) if self._is_one else x
 
     def log_probability(self, x: ArrayLike) -> Array:
         """Return the logarithm of the density or probability."""
-        y = self._spread(x)
+        own, y = _meet(self, x)
+        y = own._spread(y)
         with quiet():
-            return logsumexp(self._gather(lambda law: law.log_probability(y)) + log(asarray(self.weights)), axis=-1)
+            return logsumexp(own._gather(lambda law: law.log_probability(y)) + log(asarray(own.weights)), axis=-1)
 
     def cdf(self, x: ArrayLike) -> Array:
         """Return the distribution function of numbers."""
-        y = self._spread(x)
-        return sum_(self._gather(lambda law: _method(law, "cdf")(y)) * self.weights, axis=-1)
+        own, y = _meet(self, x)
+        y = own._spread(y)
+        return sum_(own._gather(lambda law: _method(law, "cdf")(y)) * asarray(own.weights), axis=-1)
 
     def mean(self) -> Array:
         """Return the mean of numbers."""
-        return sum_(self._gather(lambda law: _method(law, "mean")()) * self.weights, axis=-1)
+        own, _ = _meet(self)
+        return sum_(own._gather(lambda law: _method(law, "mean")()) * asarray(own.weights), axis=-1)
 
     def var(self) -> Array:
         """Return the variance of numbers."""
-        gaps = self._gather(lambda law: _method(law, "mean")()) - expand_dims(self.mean(), -1)
-        return sum_((self._gather(lambda law: _method(law, "var")()) + gaps * gaps) * self.weights, axis=-1)
+        own, _ = _meet(self)
+        gaps = own._gather(lambda law: _method(law, "mean")()) - expand_dims(own.mean(), -1)
+        return sum_((own._gather(lambda law: _method(law, "var")()) + gaps * gaps) * asarray(own.weights), axis=-1)
 
     def rvs(self, key: ArrayLike, shape: ShapeLike = None) -> Array:
         """Return independent draws: one of each component, of which one is taken."""
@@ -167,14 +174,16 @@ def _method(law: Law, name: str) -> Any:
     return found
 
 
+def _meet(law: L, x: ArrayLike = 0.0, alone: DType = float64) -> tuple[L, Array]:
+    """Return a law and its argument in the dtype that they have together: constants of the law are computed in it."""
+    y, *_ = floating("stats", x, *pytree.leaves(law), alone=alone)
+    met: Any = law.astype(y.dtype)
+    return met, y
+
+
 def _weak(x: Any, z: Array) -> Array:
     """Return a parameter, a number of Python's in the dtype of what it meets."""
     return asarray(x, z.dtype) if isinstance(x, int | float) else asarray(x)
-
-
-def _widen(law: Any, x: Array) -> Any:
-    """Return a law whose numbers are float64 where its argument is: constants of it are computed beside that."""
-    return law.astype(float64) if x.dtype == float64 else law
 
 
 # -- truncated and censored --
@@ -261,36 +270,34 @@ class Truncated(Between):
 
     def log_probability(self, x: ArrayLike) -> Array:
         """Return the logarithm of the density or probability."""
-        y = asarray(x)
-        own = _widen(self, y)
+        own, y = _meet(self, x)
         with quiet():
             z = own.law.log_probability(y) - own._log_inside()
             return where(self._is_inside(y), z, where(y == y, -math.inf, math.nan))  # noqa: PLR0124  # nan
 
     def cdf(self, x: ArrayLike) -> Array:
         """Return the distribution function."""
-        y = asarray(x)
-        if y.dtype == float64:
-            self = _widen(self, y)  # noqa: PLW0642  # the same law
+        own, y = _meet(self, x)
         with quiet():
-            part = attrs.evolve(self, high=y if self.high is None else minimum(y, self.high))
-            if self.low is None:
+            part = attrs.evolve(own, high=y if own.high is None else minimum(y, own.high))
+            if own.low is None:
                 z = part._log_inside()
             else:
-                z = where(y >= self.low, attrs.evolve(part, high=maximum(part.high, self.low))._log_inside(), -math.inf)
-            return exp(z - self._log_inside())
+                z = where(y >= own.low, attrs.evolve(part, high=maximum(part.high, own.low))._log_inside(), -math.inf)
+            return exp(z - own._log_inside())
 
     def ppf(self, q: ArrayLike) -> Array:
         """Return the quantile."""
-        return self._quantile(asarray(q), False)
+        own, y = _meet(self, q)
+        return own._quantile(y, False)
 
     def isf(self, q: ArrayLike) -> Array:
         """Return the quantile of a complement."""
-        return self._quantile(asarray(q), True)
+        own, y = _meet(self, q)
+        return own._quantile(y, True)
 
     def _quantile(self, q: Array, upper: bool) -> Array:
         """Return a quantile by the law's own, of the probability below it or above it, whichever is smaller."""
-        self = _widen(self, q)  # noqa: PLW0642  # the same law
         with quiet():
             (below, _), (above, _), inside = self._below(), self._above(), self._log_inside()
             share, rest = (log1p(-q), log(q)) if upper else (log(q), log1p(-q))
@@ -311,12 +318,14 @@ class Truncated(Between):
 
     def mean(self) -> Array:
         """Return the mean, by quadrature of quantiles; nan where an open side has none."""
-        return self._if_any("mean", self._expect(lambda y: y, self._quantile))
+        own, _ = _meet(self)
+        return own._if_any("mean", own._expect(lambda y: y, own._quantile))
 
     def var(self) -> Array:
         """Return the variance, likewise."""
-        mean = self._expect(lambda y: y, self._quantile)
-        return self._if_any("var", self._expect(lambda y: (y - mean) ** 2, self._quantile))
+        own, _ = _meet(self)
+        mean = own._expect(lambda y: y, own._quantile)
+        return own._if_any("var", own._expect(lambda y: (y - mean) ** 2, own._quantile))
 
     def _if_any(self, name: str, z: Array) -> Array:
         if self.low is not None and self.high is not None:
@@ -325,9 +334,9 @@ class Truncated(Between):
 
     def rvs(self, key: ArrayLike, shape: ShapeLike = None) -> Array:
         """Return independent draws, quantiles of uniform numbers."""
-        dtype = self.ppf(0.5).dtype
-        q = uniform(key, shape_of(shape) + self.batch, dtype=dtype)
-        return self.ppf(maximum(q, float(np.finfo(dtype).eps) / 8))
+        own, half = _meet(self, 0.5, get_default_dtype())
+        q = uniform(key, shape_of(shape) + self.batch, dtype=half.dtype)
+        return own._quantile(maximum(q, float(np.finfo(half.dtype).eps) / 8), False)
 
     def support(self) -> Support:
         """Return where values lie."""
@@ -345,23 +354,22 @@ class Censored(Between):
 
     def log_probability(self, x: ArrayLike) -> Array:
         """Return the logarithm of the density between the bounds, and of the probability on each and beyond it."""
-        y = asarray(x)
-        self = _widen(self, y)  # noqa: PLW0642  # the same law
+        own, y = _meet(self, x)
         with quiet():
-            z = self.law.log_probability(y)
-            if self.low is not None:
-                z = where(y < self.low, -math.inf, where(y == self.low, self._call("logcdf", self.low), z))
-            if self.high is not None:
-                edge = self.high - 1 if self._is_whole else self.high
-                z = where(y > self.high, -math.inf, where(y == self.high, self._call("logsf", edge), z))
+            z = own.law.log_probability(y)
+            if own.low is not None:
+                z = where(y < own.low, -math.inf, where(y == own.low, own._call("logcdf", own.low), z))
+            if own.high is not None:
+                edge = own.high - 1 if own._is_whole else own.high
+                z = where(y > own.high, -math.inf, where(y == own.high, own._call("logsf", edge), z))
             return z
 
     def cdf(self, x: ArrayLike) -> Array:
         """Return the distribution function."""
-        y = asarray(x)
-        z = self._call("cdf", y)
-        z = z if self.low is None else where(y < self.low, 0.0, z)
-        return z if self.high is None else where(y >= self.high, 1.0, z)
+        own, y = _meet(self, x)
+        z = own._call("cdf", y)
+        z = z if own.low is None else where(y < own.low, 0.0, z)
+        return z if own.high is None else where(y >= own.high, 1.0, z)
 
     def mean(self) -> Array:
         """Return the mean."""
@@ -373,7 +381,7 @@ class Censored(Between):
         return self._moment(lambda y: (y - mean) ** 2)
 
     def _moment(self, fn: Callable[[Array], Array]) -> Array:
-        cut = Truncated(self.law, self.low, self.high)
+        cut, _ = _meet(Truncated(self.law, self.low, self.high))
         z = cut._if_any("mean", exp(cut._log_inside()) * cut._expect(fn, cut._quantile))
         if self.low is not None:
             z = z + fn(_weak(self.low, z)) * exp(self._below()[0])
@@ -436,20 +444,20 @@ class ZeroInflated(Law):
 
     def _zero(self, like: Array) -> Array:
         """Return the logarithm of the law's own probability of 0."""
-        return self.law.log_probability(asarray(0.0, like.dtype if like.dtype.kind == "f" else None))
+        return self.law.log_probability(asarray(0.0, like.dtype))
 
     def log_probability(self, x: ArrayLike) -> Array:
         """Return the logarithm of the probability."""
-        k = asarray(x)
+        own, k = _meet(self, x)
         with quiet():
-            z = self.law.log_probability(k)
-            p = _weak(self.share, z)
+            z = own.law.log_probability(k)
+            p = asarray(own.share)
             z = log1p(-p) + z
             return where(k == 0, logaddexp(log(p) + 0 * z, z), z)
 
     def _moments(self) -> tuple[Array, Array, Array]:
-        m = _method(self.law, "mean")()
-        return m, _method(self.law, "var")(), 1 - _weak(self.share, m)
+        own, _ = _meet(self)
+        return _method(own.law, "mean")(), _method(own.law, "var")(), 1 - asarray(own.share)
 
     def mean(self) -> Array:
         """Return the mean."""
@@ -482,11 +490,11 @@ class Hurdle(ZeroInflated):
 
     def log_probability(self, x: ArrayLike) -> Array:
         """Return the logarithm of the probability."""
-        k = asarray(x)
+        own, k = _meet(self, x)
         with quiet():
-            z = self.law.log_probability(k)
-            p = _weak(self.share, z)
-            rest = log1mexp(-self._zero(k)) + 0 * log(p)
+            z = own.law.log_probability(k)
+            p = asarray(own.share)
+            rest = log1mexp(-own._zero(k)) + 0 * log(p)
             return where(k == 0, log(p) + 0 * rest, log1p(-p) + z - rest)
 
     def _moments(self) -> tuple[Array, Array, Array]:
@@ -538,10 +546,10 @@ class OrderedLaw(Law):
 
     def log_probability(self, x: ArrayLike) -> Array:
         """Return the logarithm of the density; -inf of what does not ascend."""
-        y = asarray(x)
+        own, y = _meet(self, x)
         rises = sum_(astype(y[..., 1:] <= y[..., :-1], int), axis=-1) == 0
         count = gammaln(asarray(y.shape[-1] + 1.0, y.dtype))
-        return where(rises, sum_(self.law.log_probability(y), axis=-1) + count, -math.inf)
+        return where(rises, sum_(own.law.log_probability(y), axis=-1) + count, -math.inf)
 
     def rvs(self, key: ArrayLike, shape: ShapeLike = None) -> Array:
         """Return independent draws."""

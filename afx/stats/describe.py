@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import normalize_axis
-from afx.core.dtypes import get_default_dtype
+from afx.core.dtypes import default_dtype, float64
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import as_array
+from afx.ops._kinds.special import alone_in_float64
+from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isnan, where
 from afx.ops.manipulation.join import concat, moveaxis
@@ -20,6 +21,12 @@ from afx.ops.reductions.moments import std
 from afx.ops.reductions.sums import any as any_
 from afx.ops.sorting.sort import argmax, argsort, searchsorted, sort
 from afx.transforms.vmap import vmap
+
+
+def _read(a: ArrayLike) -> Array:
+    """Return a sample, Python's numbers with all of their digits."""
+    with default_dtype(float64):
+        return asarray(a)
 
 
 def _average(row: Array) -> Array:
@@ -68,12 +75,12 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None) 
     """
     if method not in RANKS:
         raise ArgumentError(f"rankdata: no such method: got {method!r}; use one of {', '.join(RANKS)}")
-    x = as_array(a)
+    x = _read(a)
     if axis is None:
         return rankdata(reshape(x, (-1,)), method, axis=0)
     place = normalize_axis(axis, x.ndim, "rankdata")
     rows = moveaxis(x, place, -1)
-    dtype = x.dtype if x.dtype.kind == "f" else get_default_dtype()
+    dtype = x.dtype if x.dtype.kind == "f" else float64
 
     def rank(row: Array) -> Array:
         ranks = astype(RANKS[method](row), dtype)
@@ -95,7 +102,7 @@ def sem(a: ArrayLike, axis: int | None = 0, ddof: float = 1, *, keepdims: bool =
     >>> sem(np.array([1.0, 2.0, 3.0])).round(4)
     Array(0.5774, dtype=float64)
     """
-    x = as_array(a)
+    x = asarray(*alone_in_float64("sem", _read(a)))
     count = x.size if axis is None else x.shape[normalize_axis(axis, x.ndim, "sem")]
     return std(x, axis, ddof=ddof, keepdims=keepdims) / sqrt(float(count))
 
@@ -128,7 +135,7 @@ def mode(a: ArrayLike, axis: int | None = 0, *, keepdims: bool = False) -> ModeR
     >>> mode(np.array([2, 1, 2, 1, 3]))
     ModeResult(mode=Array(1, dtype=int64), count=Array(2, dtype=int64))
     """
-    x = as_array(a)
+    x = _read(a)
     rows = reshape(x, (-1,)) if axis is None else moveaxis(x, normalize_axis(axis, x.ndim, "mode"), -1)
     if not rows.shape[-1]:
         raise ShapeError(f"mode: there is an element along the axis: got {x.aval} along axis {axis}; check for empties")

@@ -117,7 +117,7 @@ class Law:
 
 def _cast(x: Any, dtype: DTypeLike) -> Any:
     """Return a parameter in a dtype, whole numbers of Python's too."""
-    y = asarray(x, dtype) if isinstance(x, int | float) else asarray(x)
+    y = asarray(x, dtype) if isinstance(x, int | float | list | tuple) else asarray(x)
     return astype(y, dtype) if y.dtype.kind == "f" else y
 
 

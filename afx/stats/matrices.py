@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.dtypes import DType, float64, get_default_dtype
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -183,7 +184,7 @@ class _Wishart(Vectors):
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, df: ArrayLike, scale: ArrayLike) -> Array:
         """Return draws, float[*shape, p, p], by Bartlett's decomposition; with derivatives by both parameters."""
-        _, n, s = _square("wishart", scale, df, scale)
+        _, n, s = _square("wishart", scale, df, scale, get_default_dtype())
         p = s.shape[-1]
         lead = n.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
         first, second = split(key)
@@ -194,8 +195,10 @@ class _Wishart(Vectors):
         return matmul(factor, factor.mT)
 
 
-def _square(who: str, x: ArrayLike, number: ArrayLike, scale: ArrayLike) -> tuple[Array, Array, Array]:
-    y, n, s = floating(who, x, number, scale)
+def _square(
+    who: str, x: ArrayLike, number: ArrayLike, scale: ArrayLike, alone: DType = float64
+) -> tuple[Array, Array, Array]:
+    y, n, s = floating(who, x, number, scale, alone=alone)
     if min(y.ndim, s.ndim) < 2 or y.shape[-2:] != s.shape[-1:] * 2 or s.shape[-2:] != s.shape[-1:] * 2:
         raise ShapeError(f"{who}: takes square matrices of one size: got {y.aval} and {s.aval}; reshape them")
     return y, n, s
@@ -261,7 +264,7 @@ def _lkj_constant(shape: Array, d: int) -> Array:
 
 def _draw_factor(key: ArrayLike, shape: ShapeLike, d: int, eta: ArrayLike) -> Array:
     """Return Cholesky factors of drawn correlations, by partial ones (ibid., section 2.4)."""
-    (e,) = floating("lkj", eta)
+    (e,) = floating("lkj", eta, alone=get_default_dtype())
     lead = e.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
     columns: list[Array] = []
     rest = asarray(1.0, e.dtype) + zeros((*lead, d), e.dtype)  # of each row's squared length

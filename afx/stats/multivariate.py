@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_shapes
-from afx.core.dtypes import float64
+from afx.core.dtypes import float64, get_default_dtype
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
 from afx.ops.creation.matrices import eye
@@ -439,7 +439,7 @@ class _MultivariateNormal(Vectors):
 
         Of a singular covariance, where it is allowed, they lie on its plane: equal eigenvalues have no derivative.
         """
-        m, c = floating("multivariate_normal", mean, cov)
+        m, c = floating("multivariate_normal", mean, cov, alone=get_default_dtype())
         if not allow_singular:
             return draw_normal(key, m, c, shape)
         values, vectors, kept, _ = _directions(c)

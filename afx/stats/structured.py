@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.dtypes import DType, float64, get_default_dtype
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, zeros_like
 from afx.ops.creation.ranges import arange
@@ -28,9 +29,11 @@ from afx.stats.law import Shape, Support, Vectors, shape_of
 from afx.stats.multivariate import _whiten
 
 
-def _vector_operands(who: str, x: ArrayLike, mean: ArrayLike, matrix: ArrayLike) -> tuple[Array, Array, Array]:
+def _vector_operands(
+    who: str, x: ArrayLike, mean: ArrayLike, matrix: ArrayLike, alone: DType = float64
+) -> tuple[Array, Array, Array]:
     """Return points, mean and matrix of one length, or raise `ShapeError`."""
-    y, m, c = floating(who, x, mean, matrix)
+    y, m, c = floating(who, x, mean, matrix, alone=alone)
     n = c.shape[-1] if c.ndim else 0
     if c.ndim < 2 or c.shape[-2] != n or not y.ndim or y.shape[-1] != n or (m.ndim and m.shape[-1] != n):
         raise ShapeError(
@@ -86,7 +89,7 @@ class _ByCholesky(Vectors):
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, mean: ArrayLike, factor: ArrayLike) -> Array:
         """Return draws, float[*shape, n]."""
-        _, m, c = _vector_operands("multivariate_normal_cholesky", mean, mean, factor)
+        _, m, c = _vector_operands("multivariate_normal_cholesky", mean, mean, factor, get_default_dtype())
         z = normal(key, (*shape_of(shape), c.shape[-1]), dtype=c.dtype)
         return m + matmul(expand_dims(z, -2), c.mT)[..., 0, :]
 
@@ -139,9 +142,9 @@ class _ByPrecision(Vectors):
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, mean: ArrayLike, precision: ArrayLike) -> Array:
         """Return draws, float[*shape, n]."""
-        _, m, c = _vector_operands("multivariate_normal_precision", mean, mean, precision)
+        _, m, c = _vector_operands("multivariate_normal_precision", mean, mean, precision, get_default_dtype())
         z = normal(key, (*shape_of(shape), c.shape[-1]), dtype=c.dtype)
-        return m + matmul(expand_dims(z, -2), self._inverse_factor(mean, precision))[..., 0, :]
+        return m + matmul(expand_dims(z, -2), self._inverse_factor(m, c))[..., 0, :]
 
     def _inverse_factor(self, mean: ArrayLike, precision: ArrayLike) -> Array:
         c = _vector_operands("multivariate_normal_precision", mean, mean, precision)[2]
@@ -153,7 +156,7 @@ class _RandomWalk(Vectors):
     """Gaussian random walk float[..., n] from ``loc``: sums of independent normal steps of mean ``drift``.
 
     >>> afx.stats.gaussian_random_walk.mean(3, 1.0, drift=0.5)
-    Array([0.5, 1. , 1.5], dtype=float32)
+    Array([0.5, 1. , 1.5], dtype=float64)
     """
 
     names: tuple[str, ...] = ("n", "scale", "drift", "loc")
@@ -207,11 +210,11 @@ class _RandomWalk(Vectors):
         loc: ArrayLike = 0.0,
     ) -> Array:
         """Return draws, float[*shape, n]."""
-        s, d, start = (expand_dims(v, -1) for v in self._read(scale, drift, loc))
+        s, d, start = (expand_dims(v, -1) for v in self._read(scale, drift, loc, alone=get_default_dtype()))
         return start + cumsum(d + s * normal(key, (*shape_of(shape), n), dtype=s.dtype), axis=-1)
 
-    def _read(self, *xs: ArrayLike) -> list[Array]:
-        return floating("gaussian_random_walk", *xs)
+    def _read(self, *xs: ArrayLike, alone: DType = float64) -> list[Array]:
+        return floating("gaussian_random_walk", *xs, alone=alone)
 
 
 class _OrderedLogistic(Vectors):
@@ -246,8 +249,8 @@ class _OrderedLogistic(Vectors):
         Raises:
             ShapeError: the cuts have no axis.
         """
-        logs, allowed = self._logs(eta, cuts)
-        y = asarray(k)
+        y, *given = floating("ordered_logistic", k, eta, cuts)
+        logs, allowed = self._logs(*given)
         classes = astype(arange(logs.shape[-1]), logs.dtype)
         inside = (floor(y) == y) & (y >= 0) & (y < logs.shape[-1])
         z = sum_(where(expand_dims(y, -1) == classes, logs, 0.0), axis=-1)  # as machine code has it: no gathering
@@ -267,7 +270,7 @@ class _OrderedLogistic(Vectors):
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, eta: ArrayLike, cuts: ArrayLike) -> Array:
         """Return draws, float[*shape]."""
-        e, c = floating("ordered_logistic", eta, cuts)
+        e, c = floating("ordered_logistic", eta, cuts, alone=get_default_dtype())
         lead = self.shapes(eta, cuts)[0] if shape is None else shape_of(shape)
         x = e + logistic(key, lead, dtype=e.dtype)
         return sum_(astype(expand_dims(x, -1) > c, e.dtype), axis=-1)

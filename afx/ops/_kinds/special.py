@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array
-from afx.core.aval import Aval, Shape
+from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType
 from afx.core.primitive import Params, Primitive, Value, define, formula_named
-from afx.core.tracing.tracer import to_lower_level
+from afx.core.tracing.tracer import bind1, bind2, bind_single, to_lower_level
 from afx.errors import ArgumentError, MissingExtraError
-from afx.ops._basic import broadcast
+from afx.ops._basic import broadcast, cast
 from afx.ops._kinds.elementwise import elementwise_impl, elementwise_shape_rule, reads_of, typed
 from afx.ops._kinds.linear import batch_elementwise
 from afx.runtime.control_register import run_as_caller
@@ -101,6 +101,27 @@ def check_order(n: Any, who: str, least: int = 0) -> int:
     if order < least:
         raise ArgumentError(f"{who}: the order is an integer, {least} or more: got {n}; pass a Python int")
     return order
+
+
+def bind_special(p: Primitive, *xs: Any, **params: Any) -> Array:
+    """Apply an op of `afx.special`: to integers and Python's numbers alone in float64, as SciPy does."""
+    operands = alone_in_float64(p.name, *xs)
+    if params or len(operands) > 2:
+        return bind_single(p, *operands, **params)
+    return bind2(p, *operands) if len(operands) == 2 else bind1(p, *operands)
+
+
+def alone_in_float64(who: str, *xs: Any) -> Sequence[Any]:
+    """Return integers and Python's numbers in float64, complex ones in complex128, where no operand has a floating dtype."""
+    for x in xs:
+        if (x.__class__ is Array or x.__class__ is np.ndarray) and x.dtype.kind in "fc":
+            return xs
+    avals = [aval_of(x, who) for x in xs]
+    if any([a.dtype.kind in "fc" and not a.weak for a in avals]):  # noqa: C419  # a list is quicker
+        return xs
+    return [
+        cast(x, np.dtype(np.complex128 if a.dtype.kind == "c" else np.float64)) for x, a in zip(xs, avals, strict=True)
+    ]
 
 
 def parametric(

@@ -18,7 +18,7 @@ from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import in_floats
 from afx.ops._kinds.elementwise import binary, unary
 from afx.ops._kinds.linear import batch_along_axes
-from afx.ops._kinds.special import scipy
+from afx.ops._kinds.special import alone_in_float64, scipy
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import clip, where
 from afx.ops.elementwise.exponentials import exp, sigmoid
@@ -235,7 +235,7 @@ def softmax_over_all(x: ArrayLike, axis: Axis | None = None) -> Array:
     Array([[0.25, 0.25],
            [0.25, 0.25]], dtype=float32)
     """
-    return softmax(x, _all_of(x, axis, "softmax"))
+    return softmax(alone_in_float64("softmax", x)[0], _all_of(x, axis, "softmax"))
 
 
 def log_softmax_over_all(x: ArrayLike, axis: Axis | None = None) -> Array:
@@ -244,7 +244,7 @@ def log_softmax_over_all(x: ArrayLike, axis: Axis | None = None) -> Array:
     >>> log_softmax_over_all(afx.zeros((2, 2)))[0].round(4)
     Array([-1.3863, -1.3863], dtype=float32)
     """
-    return log_softmax(x, _all_of(x, axis, "log_softmax"))
+    return log_softmax(alone_in_float64("log_softmax", x)[0], _all_of(x, axis, "log_softmax"))
 
 
 def _all_of(x: ArrayLike, axis: Axis | None, who: str) -> Axis:

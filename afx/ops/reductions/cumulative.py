@@ -401,7 +401,8 @@ def log1mexp(x: ArrayLike) -> Array:
 
 def _weighted_logsumexp(x: ArrayLike, b: ArrayLike, axis: Axis, keepdims: bool) -> Array:
     y, factors = promote_operands(x, b)
-    dtype = promote((y.dtype, factors.dtype), (False, False), floating=True)
+    weak = tuple([v.__class__ in (bool, int) for v in (x, b)])
+    dtype = promote((y.dtype, factors.dtype), weak, floating=True)
     y, factors = astype(y, dtype), astype(factors, dtype)
     used = factors != 0
     top = max(stop_gradient(where(used, y, -math.inf)), axis=axis, keepdims=True, initial=-math.inf)

@@ -11,11 +11,11 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Params, Primitive
 from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind1, bind2, bind_single
+from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import binary, unary
-from afx.ops._kinds.special import check_order, parametric, polynomial, scipy
+from afx.ops._kinds.special import bind_special, check_order, parametric, polynomial, scipy
 from afx.ops.elementwise.arithmetic import sign
 from afx.ops.elementwise.exponentials import exp
 from afx.ops.elementwise.trigonometry import cos, sin, sinc
@@ -64,9 +64,9 @@ def iv(v: float, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> iv(0, 1.0)
-    Array(1.2660658, dtype=float32)
+    Array(1.26606588, dtype=float64)
     """
-    return bind_single(iv_p, x, v=_order(v, "iv", even=True))
+    return bind_special(iv_p, x, v=_order(v, "iv", even=True))
 
 
 def _iv_slope(_z: Array, x: Array, *, v: float) -> Array:
@@ -118,7 +118,7 @@ def i0(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> i0(0.5).round(4)
-    Array(1.0635, dtype=float32)
+    Array(1.0635, dtype=float64)
     """
     return iv(0, x)
 
@@ -131,7 +131,7 @@ def i1(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> i1(0.5).round(4)
-    Array(0.2579, dtype=float32)
+    Array(0.2579, dtype=float64)
     """
     return iv(1, x)
 
@@ -151,9 +151,9 @@ def ive(v: float, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> ive(2.0, 0.5).round(4)
-    Array(0.0194, dtype=float32)
+    Array(0.0194, dtype=float64)
     """
-    return bind_single(ive_p, x, v=_order(v, "ive", even=True))
+    return bind_special(ive_p, x, v=_order(v, "ive", even=True))
 
 
 def _ive_slope(z: Array, x: Array, *, v: float) -> Array:
@@ -202,7 +202,7 @@ def i0e(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> i0e(0.0)
-    Array(1., dtype=float32)
+    Array(1., dtype=float64)
     """
     return ive(0, x)
 
@@ -215,7 +215,7 @@ def i1e(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> i1e(0.0)
-    Array(0., dtype=float32)
+    Array(0., dtype=float64)
     """
     return ive(1, x)
 
@@ -234,9 +234,9 @@ def jv(v: float, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> jv(2.0, 0.5).round(4)
-    Array(0.0306, dtype=float32)
+    Array(0.0306, dtype=float64)
     """
-    return bind_single(jv_p, x, v=_order(v, "jv", even=False))
+    return bind_special(jv_p, x, v=_order(v, "jv", even=False))
 
 
 def _jv_slope(_z: Array, x: Array, *, v: float) -> Array:
@@ -254,7 +254,7 @@ def j0(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> j0(0.5).round(4)
-    Array(0.9385, dtype=float32)
+    Array(0.9385, dtype=float64)
     """
     return jv(0, x)
 
@@ -267,7 +267,7 @@ def j1(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> j1(0.5).round(4)
-    Array(0.2423, dtype=float32)
+    Array(0.2423, dtype=float64)
     """
     return jv(1, x)
 
@@ -285,9 +285,9 @@ def yv(v: float, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> yv(2.0, 0.5).round(4)
-    Array(-5.4414, dtype=float32)
+    Array(-5.4414, dtype=float64)
     """
-    return bind_single(yv_p, x, v=_order(v, "yv", even=False))
+    return bind_special(yv_p, x, v=_order(v, "yv", even=False))
 
 
 def _yv_slope(_z: Array, x: Array, *, v: float) -> Array:
@@ -305,7 +305,7 @@ def y0(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> y0(0.5).round(4)
-    Array(-0.4445, dtype=float32)
+    Array(-0.4445, dtype=float64)
     """
     return yv(0, x)
 
@@ -318,7 +318,7 @@ def y1(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> y1(0.5).round(4)
-    Array(-1.4715, dtype=float32)
+    Array(-1.4715, dtype=float64)
     """
     return yv(1, x)
 
@@ -332,7 +332,7 @@ def yn(n: int, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> yn(2, 0.5).round(4)
-    Array(-5.4414, dtype=float32)
+    Array(-5.4414, dtype=float64)
     """
     return yv(check_order(n, "yn"), x)
 
@@ -350,9 +350,9 @@ def kv(v: float, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> kv(0, 1.0)
-    Array(0.42102444, dtype=float32)
+    Array(0.42102444, dtype=float64)
     """
-    return bind_single(kv_p, x, v=abs(_order(v, "kv", even=True)))
+    return bind_special(kv_p, x, v=abs(_order(v, "kv", even=True)))
 
 
 def _kv_slope(_z: Array, x: Array, *, v: float) -> Array:
@@ -375,9 +375,9 @@ def kve(v: float, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> kve(0, 1.0)
-    Array(1.1444631, dtype=float32)
+    Array(1.14446308, dtype=float64)
     """
-    return bind_single(kve_p, x, v=abs(_order(v, "kve", even=True)))
+    return bind_special(kve_p, x, v=abs(_order(v, "kve", even=True)))
 
 
 def _kve_slope(z: Array, x: Array, *, v: float) -> Array:
@@ -403,9 +403,9 @@ def expn(n: int, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> expn(2, 0.0)
-    Array(1., dtype=float32)
+    Array(1., dtype=float64)
     """
-    return bind_single(expn_p, x, n=check_order(n, "expn"))
+    return bind_special(expn_p, x, n=check_order(n, "expn"))
 
 
 def _expn(x: Any, *, n: int) -> Any:
@@ -428,9 +428,9 @@ def exp1(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> exp1(1.0).round(4)
-    Array(0.2194, dtype=float32)
+    Array(0.2194, dtype=float64)
     """
-    return bind1(exp1_p, x)
+    return bind_special(exp1_p, x)
 
 
 exp1_p: Primitive = unary(
@@ -448,9 +448,9 @@ def expi(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> expi(1.0).round(4)
-    Array(1.8951, dtype=float32)
+    Array(1.8951, dtype=float64)
     """
-    return bind1(expi_p, x)
+    return bind_special(expi_p, x)
 
 
 expi_p: Primitive = unary(
@@ -469,7 +469,7 @@ def sici(x: ArrayLike) -> tuple[Array, Array]:
     >>> [z.round(4).item() for z in sici(np.float64(1.0))]
     [0.9461, 0.3374]
     """
-    return bind1(sine_integral_p, x), bind1(cosine_integral_p, x)
+    return bind_special(sine_integral_p, x), bind_special(cosine_integral_p, x)
 
 
 def _part(name: str, k: int) -> Callable[..., Any]:
@@ -503,7 +503,7 @@ def fresnel(x: ArrayLike) -> tuple[Array, Array]:
     >>> [z.round(4).item() for z in fresnel(np.float64(1.0))]
     [0.4383, 0.7799]
     """
-    return bind1(fresnel_sine_p, x), bind1(fresnel_cosine_p, x)
+    return bind_special(fresnel_sine_p, x), bind_special(fresnel_cosine_p, x)
 
 
 fresnel_sine_p: Primitive = unary(
@@ -543,9 +543,9 @@ def zeta(x: ArrayLike, q: ArrayLike = 1.0) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> zeta(2.0)
-    Array(1.644934, dtype=float32)
+    Array(1.64493407, dtype=float64)
     """
-    return bind2(zeta_p, x, q)
+    return bind_special(zeta_p, x, q)
 
 
 def _slopes(x: Any, q: Any, *, order: int) -> Any:

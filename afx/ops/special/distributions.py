@@ -12,9 +12,9 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind2, bind_single
+from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.elementwise import binary, elementwise
-from afx.ops._kinds.special import parametric, scipy
+from afx.ops._kinds.special import bind_special, parametric, scipy
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sign, sqrt
 from afx.ops.elementwise.comparison import maximum, minimum, where
@@ -162,9 +162,9 @@ def stdtr(df: ArrayLike, t: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> stdtr(3.0, 0.0)
-    Array(0.5, dtype=float32)
+    Array(0.5, dtype=float64)
     """
-    return bind2(stdtr_p, df, t)
+    return bind_special(stdtr_p, df, t)
 
 
 def _by_df(_z: Array, df: Array, t: Array) -> Array:
@@ -206,9 +206,9 @@ def stdtrit(df: ArrayLike, p: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> stdtrit(3.0, 0.5)
-    Array(0., dtype=float32)
+    Array(0., dtype=float64)
     """
-    return bind2(stdtrit_p, df, p)
+    return bind_special(stdtrit_p, df, p)
 
 
 def _quantile_by_df(z: Array, df: Array, _p: Array) -> Array:

@@ -8,14 +8,26 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.dtypes import default_dtype
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind1, bind2, bind_single
+from afx.core.tracing.tracer import bind_single
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import TINY, binary, unary
-from afx.ops._kinds.special import ignore_fp_errors, in_doubles, parametric, polynomial, scipy
+from afx.ops._kinds.special import (
+    alone_in_float64,
+    bind_special,
+    ignore_fp_errors,
+    in_doubles,
+    parametric,
+    polynomial,
+    scipy,
+)
+from afx.ops.creation.creation import SEQUENCES, asarray
 from afx.ops.elementwise.comparison import clip, minimum, where
-from afx.ops.elementwise.exponentials import exp, log, log1p
+from afx.ops.elementwise.exponentials import exp, log, log1p, log_sigmoid, sigmoid
+from afx.ops.reductions.cumulative import logsumexp as log_sum_of_exponentials
+from afx.ops.reductions.sums import Axis
 from afx.ops.special._quadrature import (
     CENTRAL_DOUBLE,
     CENTRE,
@@ -53,9 +65,9 @@ def erf(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> erf(0.5)
-    Array(0.5204999, dtype=float32)
+    Array(0.52049988, dtype=float64)
     """
-    return bind1(erf_p, x)
+    return bind_special(erf_p, x)
 
 
 # (1 + 2 x) exp(x²) erfc(x) of x >= 0 in t = (x - 2) / (x + 2), by interpolation at Chebyshev's points
@@ -119,9 +131,9 @@ def erfc(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> erfc(0.5)
-    Array(0.47950011, dtype=float32)
+    Array(0.47950012, dtype=float64)
     """
-    return bind1(erfc_p, x)
+    return bind_special(erfc_p, x)
 
 
 def _erfc(x: Any) -> Any:
@@ -149,9 +161,9 @@ def erfcx(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> erfcx(1e6)
-    Array(5.641896e-07, dtype=float32)
+    Array(5.64189584e-07, dtype=float64)
     """
-    return bind1(erfcx_p, x)
+    return bind_special(erfcx_p, x)
 
 
 def _erfcx(x: Any) -> Any:
@@ -211,9 +223,9 @@ def erfinv(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> erfinv(0.5).round(4)
-    Array(0.4769, dtype=float32)
+    Array(0.4769, dtype=float64)
     """
-    return bind1(erfinv_p, x)
+    return bind_special(erfinv_p, x)
 
 
 def _ratio(x: Any, pair: Pair) -> Any:
@@ -260,9 +272,9 @@ def erfcinv(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> erfcinv(0.5)
-    Array(0.47693628, dtype=float32)
+    Array(0.47693628, dtype=float64)
     """
-    return bind1(erfcinv_p, x)
+    return bind_special(erfcinv_p, x)
 
 
 def _erfcinv(y: Any) -> Any:
@@ -290,9 +302,9 @@ def dawsn(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> dawsn(0.5).round(4)
-    Array(0.4244, dtype=float32)
+    Array(0.4244, dtype=float64)
     """
-    return bind1(dawsn_p, x)
+    return bind_special(dawsn_p, x)
 
 
 FAR_DAWSON = 10.0  # from where on the derivative's expansion has all digits
@@ -321,9 +333,9 @@ def ndtr(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> ndtr(0.0)
-    Array(0.5, dtype=float32)
+    Array(0.5, dtype=float64)
     """
-    return bind1(ndtr_p, x)
+    return bind_special(ndtr_p, x)
 
 
 def density(x: Array) -> Array:
@@ -361,9 +373,9 @@ def ndtri(p: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> ndtri(0.5)
-    Array(0., dtype=float32)
+    Array(0., dtype=float64)
     """
-    return bind1(ndtri_p, p)
+    return bind_special(ndtri_p, p)
 
 
 def _ndtri(p: Any) -> Any:
@@ -390,9 +402,9 @@ def log_ndtr(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> log_ndtr(-30.0)
-    Array(-454.32126, dtype=float32)
+    Array(-454.32124396, dtype=float64)
     """
-    return bind1(log_ndtr_p, x)
+    return bind_special(log_ndtr_p, x)
 
 
 def _log_ndtr_slope(_z: Array, x: Array) -> Array:
@@ -420,9 +432,9 @@ def ndtri_exp(y: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> ndtri_exp(-500.0)
-    Array(-31.4843, dtype=float32)
+    Array(-31.48429978, dtype=float64)
     """
-    return bind1(ndtri_exp_p, y)
+    return bind_special(ndtri_exp_p, y)
 
 
 def _ndtri_exp(y: Any) -> Any:
@@ -457,13 +469,52 @@ _where: Any = np.where  # its result type is not known to checkers
 
 
 @register_function
+def expit(x: ArrayLike) -> Array:
+    """Return the logistic function ``1 / (1 + exp(-x))``: `afx.nn.sigmoid`, of numbers alone in float64.
+
+    >>> expit(-200)
+    Array(1.38389653e-87, dtype=float64)
+    """
+    return sigmoid(*alone_in_float64("expit", x))
+
+
+@register_function
+def log_expit(x: ArrayLike) -> Array:
+    """Return ``log(expit(x))`` without overflow.
+
+    >>> log_expit(-1000.0)
+    Array(-1000., dtype=float64)
+    """
+    return log_sigmoid(*alone_in_float64("log_expit", x))
+
+
+def logsumexp(x: ArrayLike, axis: Axis = None, *, b: ArrayLike | None = None, keepdims: bool = False) -> Array:
+    """Return `afx.logsumexp`, of integers and Python's numbers alone in float64.
+
+    Args:
+        x: real numbers.
+        axis: one axis, several, or all.
+        b: factors that broadcast with x.
+        keepdims: keeps the axes, with length 1.
+
+    >>> logsumexp([1000, 1000]).round(4)
+    Array(1000.6931, dtype=float64)
+    """
+    if x.__class__ in SEQUENCES:
+        with default_dtype(np.float64):
+            x = asarray(x)
+    y, *factors = alone_in_float64("logsumexp", x, *([] if b is None else [b]))
+    return log_sum_of_exponentials(y, axis, b=factors[0] if factors else None, keepdims=keepdims)
+
+
+@register_function
 def logit(p: ArrayLike) -> Array:
     """Return ``log(p / (1 - p))``, accurate at 0, ½ and 1; its derivative at 0 and 1 is inf.
 
     >>> logit(0.5)
-    Array(0., dtype=float32)
+    Array(0., dtype=float64)
     """
-    return bind1(logit_p, p)
+    return bind_special(logit_p, p)
 
 
 def _logit(p: Any) -> Any:
@@ -488,9 +539,9 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """Return ``x log(y)``, 0 where x is 0, even if y is; there both its derivatives are 0 unless y is positive.
 
     >>> xlogy(2.0, 3.0).round(4)
-    Array(2.1972, dtype=float32)
+    Array(2.1972, dtype=float64)
     """
-    return bind2(xlogy_p, x, y)
+    return bind_special(xlogy_p, x, y)
 
 
 def _xlogy(x: Any, y: Any) -> Any:
@@ -523,9 +574,9 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     """Return ``x log(1 + y)``, 0 where x is 0, even if y is -1; both derivatives are 0 there, unless y is above -1.
 
     >>> xlog1py(0.0, -1.0)
-    Array(0., dtype=float32)
+    Array(0., dtype=float64)
     """
-    return bind2(xlog1py_p, x, y)
+    return bind_special(xlog1py_p, x, y)
 
 
 def _xlog1py(x: Any, y: Any) -> Any:
@@ -559,9 +610,9 @@ def entr(x: ArrayLike) -> Array:
     """Return ``-x log(x)``, 0 at 0, where its derivative is inf, and -inf below.
 
     >>> entr(0.0)
-    Array(0., dtype=float32)
+    Array(0., dtype=float64)
     """
-    return bind1(entr_p, x)
+    return bind_special(entr_p, x)
 
 
 def _entr(x: Any) -> Any:
@@ -591,9 +642,9 @@ def rel_entr(x: ArrayLike, y: ArrayLike) -> Array:
     Both its derivatives at (0, 0) are 0, and so they are where its value is inf.
 
     >>> rel_entr(0.5, 0.25).round(4)
-    Array(0.3466, dtype=float32)
+    Array(0.3466, dtype=float64)
     """
-    return bind2(rel_entr_p, x, y)
+    return bind_special(rel_entr_p, x, y)
 
 
 def _gap(x: Any, y: Any) -> tuple[Any, Any]:
@@ -654,9 +705,9 @@ def kl_div(x: ArrayLike, y: ArrayLike) -> Array:
     Its derivatives at (0, 0) are 0 by x and 1 by y; where its value is inf, both are 0.
 
     >>> kl_div(0.5, 0.25).round(4)
-    Array(0.0966, dtype=float32)
+    Array(0.0966, dtype=float64)
     """
-    return bind2(kl_div_p, x, y)
+    return bind_special(kl_div_p, x, y)
 
 
 # u - log(1 + u) is r (u - 2 r² (1/3 + r²/5 + r⁴/7 + …)) of r = u / (2 + u)

@@ -11,12 +11,19 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Params, Primitive
 from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind1, bind2, bind_single
+from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import TINY, binary, nondifferentiable, unary
-from afx.ops._kinds.special import check_order, in_doubles, parametric, polynomial, scipy
-from afx.ops.creation.creation import as_array
+from afx.ops._kinds.special import (
+    alone_in_float64,
+    bind_special,
+    check_order,
+    in_doubles,
+    parametric,
+    polynomial,
+    scipy,
+)
 from afx.ops.elementwise.arithmetic import add, subtract
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.trigonometry import cos, sin
@@ -114,9 +121,9 @@ def gammaln(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> gammaln(5.0)
-    Array(3.1780539, dtype=float32)
+    Array(3.17805383, dtype=float64)
     """
-    return bind1(gammaln_p, x)
+    return bind_special(gammaln_p, x)
 
 
 RECURRED = 10  # from here on Stirling's series, reached by recurrence, has all digits
@@ -216,9 +223,9 @@ def gamma(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> gamma(5.0)
-    Array(24., dtype=float32)
+    Array(24., dtype=float64)
     """
-    return bind1(gamma_p, x)
+    return bind_special(gamma_p, x)
 
 
 def _gamma(x: Any) -> Any:
@@ -258,9 +265,9 @@ def rgamma(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> rgamma(5.0)
-    Array(0.04166667, dtype=float32)
+    Array(0.04166667, dtype=float64)
     """
-    return bind1(rgamma_p, x)
+    return bind_special(rgamma_p, x)
 
 
 def rgamma_slope(z: Array, x: Array) -> Array:
@@ -290,9 +297,9 @@ def gammasgn(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> gammasgn(-0.5)
-    Array(-1., dtype=float32)
+    Array(-1., dtype=float64)
     """
-    return bind1(gammasgn_p, x)
+    return bind_special(gammasgn_p, x)
 
 
 def _gammasgn(x: Any) -> Any:
@@ -315,9 +322,9 @@ def digamma(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> digamma(1.0)
-    Array(-0.5772157, dtype=float32)
+    Array(-0.57721566, dtype=float64)
     """
-    return bind1(digamma_p, x)
+    return bind_special(digamma_p, x)
 
 
 DIGAMMA_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
@@ -388,12 +395,12 @@ def polygamma(n: int, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> polygamma(1, 1.0)
-    Array(1.644934, dtype=float32)
+    Array(1.64493407, dtype=float64)
     """
     n = check_order(n, "polygamma")
     if n > LARGEST_ORDER:
         raise ArgumentError(f"polygamma: n! is no float64 above {LARGEST_ORDER}: got {n}; take a lower order")
-    return digamma(x) if n == 0 else bind_single(polygamma_p, x, n=n)
+    return digamma(x) if n == 0 else bind_special(polygamma_p, x, n=n)
 
 
 def _run(x: Any, *, n: int) -> Any:
@@ -485,9 +492,9 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> betaln(2.0, 3.0)
-    Array(-2.4849067, dtype=float32)
+    Array(-2.48490665, dtype=float64)
     """
-    return bind2(betaln_p, a, b)
+    return bind_special(betaln_p, a, b)
 
 
 betaln_p: Primitive = binary(
@@ -509,9 +516,9 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> beta(2.0, 3.0)
-    Array(0.08333334, dtype=float32)
+    Array(0.08333333, dtype=float64)
     """
-    return bind2(beta_p, a, b)
+    return bind_special(beta_p, a, b)
 
 
 beta_p: Primitive = binary(
@@ -541,14 +548,15 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> multigammaln(1.5, 2)
-    Array(0.4515827, dtype=float32)
+    Array(0.45158271, dtype=float64)
     """
     d = check_order(d, "multigammaln", 1)
     if d > DIMENSIONS_MAX:
         raise ArgumentError(f"multigammaln: one logarithm a dimension: got d={d:.4g}; give at most {DIMENSIONS_MAX}")
-    z = gammaln(a) + d * (d - 1) / 4 * math.log(math.pi)
+    (y,) = alone_in_float64("multigammaln", a)
+    z = gammaln(y) + d * (d - 1) / 4 * math.log(math.pi)
     for k in range(1, d):
-        z = z + gammaln(subtract(a, k / 2))
+        z = z + gammaln(subtract(y, k / 2))
     return z
 
 
@@ -560,7 +568,7 @@ def factorial(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> factorial(4.0)
-    Array(24., dtype=float32)
+    Array(24., dtype=float64)
     """
-    n = as_array(x)
+    (n,) = alone_in_float64("factorial", x)
     return where(n < 0, 0, gamma(add(where(n < 0, 0, n), 1)))

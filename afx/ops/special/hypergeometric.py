@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import get_default_dtype
+from afx.core.dtypes import float64
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind1, bind2, bind_single
+from afx.core.tracing.tracer import bind2, bind_single
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import binary, unary
-from afx.ops._kinds.special import check_order, parametric, scipy
+from afx.ops._kinds.special import alone_in_float64, bind_special, check_order, parametric, scipy
 from afx.ops.creation.creation import as_array, asarray, zeros_like
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.comparison import where
@@ -113,9 +113,9 @@ def exprel(x: ArrayLike) -> Array:
     """Return ``(exp(x) - 1) / x``, 1 at 0; its derivatives of every order are right at 0 and near it.
 
     >>> exprel(0.0)
-    Array(1., dtype=float32)
+    Array(1., dtype=float64)
     """
-    return bind_single(exprel_p, x, order=0)
+    return bind_special(exprel_p, x, order=0)
 
 
 # -- Box and Cox's power transforms --
@@ -126,7 +126,7 @@ def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     >>> boxcox(4.0, np.array([0.0, 0.5, 1.0]))
     Array([1.38629436, 2.        , 3.        ], dtype=float64)
     """
-    return bind2(boxcox_p, x, lmbda)
+    return bind_special(boxcox_p, x, lmbda)
 
 
 @register_function
@@ -134,9 +134,9 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """Return `boxcox` of ``1 + x``, accurate where x is small.
 
     >>> boxcox1p(1e-10, 0.5)
-    Array(1.e-10, dtype=float32)
+    Array(1.e-10, dtype=float64)
     """
-    return bind2(boxcox1p_p, x, lmbda)
+    return bind_special(boxcox1p_p, x, lmbda)
 
 
 @register_function
@@ -144,9 +144,9 @@ def inv_boxcox(y: ArrayLike, lmbda: ArrayLike) -> Array:
     """Return the number whose `boxcox` is y: ``(lmbda y + 1) ** (1 / lmbda)``, or ``exp(y)`` where lmbda is 0.
 
     >>> inv_boxcox(2.0, 0.5)
-    Array(4., dtype=float32)
+    Array(4., dtype=float64)
     """
-    return bind2(inv_boxcox_p, y, lmbda)
+    return bind_special(inv_boxcox_p, y, lmbda)
 
 
 @register_function
@@ -154,9 +154,9 @@ def inv_boxcox1p(y: ArrayLike, lmbda: ArrayLike) -> Array:
     """Return the number whose `boxcox1p` is y: `inv_boxcox` less 1, accurate where y is small.
 
     >>> inv_boxcox1p(1e-10, 0.5)
-    Array(1.e-10, dtype=float32)
+    Array(1.e-10, dtype=float64)
     """
-    return bind2(inv_boxcox1p_p, y, lmbda)
+    return bind_special(inv_boxcox1p_p, y, lmbda)
 
 
 FAR = -40.0  # below, exp(t) is nothing beside 1
@@ -251,9 +251,9 @@ def spence(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> spence(0.0)
-    Array(1.644934, dtype=float32)
+    Array(1.64493407, dtype=float64)
     """
-    return bind1(spence_p, x)
+    return bind_special(spence_p, x)
 
 
 spence_p: Primitive = unary(
@@ -277,9 +277,9 @@ def owens_t(h: ArrayLike, a: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> owens_t(1.0, 1.0).round(5)
-    Array(0.06674, dtype=float32)
+    Array(0.06674, dtype=float64)
     """
-    return bind2(owens_t_p, h, a)
+    return bind_special(owens_t_p, h, a)
 
 
 owens_t_p: Primitive = binary(
@@ -304,9 +304,9 @@ def wofz(x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> wofz(1j).round(4)
-    Array(0.4276+0.j, dtype=complex64)
+    Array(0.4276+0.j, dtype=complex128)
     """
-    z = as_array(x)
+    z = as_array(alone_in_float64("wofz", x)[0])
     parts = (real(z), imag(z)) if z.dtype.kind == "c" else (z, zeros_like(z))
     return bind2(faddeeva_real_p, *parts) + bind2(faddeeva_imag_p, *parts) * 1j
 
@@ -372,9 +372,9 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> poch(2.0, 3.0)
-    Array(24., dtype=float32)
+    Array(24., dtype=float64)
     """
-    return bind2(poch_p, z, m)
+    return bind_special(poch_p, z, m)
 
 
 def _is_pole(z: Array) -> Array:
@@ -427,7 +427,8 @@ def comb(N: ArrayLike, k: ArrayLike, *, exact: bool = False, repetition: bool = 
     """
     if exact:
         raise ArgumentError("comb: numbers of a floating dtype: got exact=True; call math.comb(N, k)")
-    return bind2(comb_p, as_array(N) + k - 1 if repetition else N, k)
+    n, m = alone_in_float64("comb", N, k)
+    return bind2(comb_p, as_array(n) + m - 1 if repetition else n, m)
 
 
 def _comb(n: Any, k: Any) -> Any:
@@ -452,7 +453,7 @@ def bernoulli(n: int, *, dtype: DTypeLike | None = None) -> Array:
 
     Args:
         n: the last one's order, 0 or more.
-        dtype: a floating one, the default dtype where absent.
+        dtype: a floating one, float64 where absent.
 
     Raises:
         ArgumentError: n is no integer of 0 or more.
@@ -462,7 +463,7 @@ def bernoulli(n: int, *, dtype: DTypeLike | None = None) -> Array:
     Array([ 1.    , -0.5   ,  0.1667,  0.    , -0.0333], dtype=float64)
     """
     numbers = scipy("bernoulli")(max(check_order(n, "bernoulli"), 2))[: n + 1]
-    return asarray(numbers, dtype or get_default_dtype())
+    return asarray(numbers, dtype or float64)
 
 
 # --- Hypergeometric functions and harmonics of static parameters
@@ -496,9 +497,9 @@ def hyp1f1(a: float, b: float, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> hyp1f1(1.0, 2.0, 1.0).round(4)
-    Array(1.7183, dtype=float32)
+    Array(1.7183, dtype=float64)
     """
-    return bind_single(hyp1f1_p, x, a=_number(a, "hyp1f1", "a"), b=_number(b, "hyp1f1", "b"))
+    return bind_special(hyp1f1_p, x, a=_number(a, "hyp1f1", "a"), b=_number(b, "hyp1f1", "b"))
 
 
 def _ratio(numerator: float, denominator: float) -> float:
@@ -534,10 +535,10 @@ def hyp2f1(a: float, b: float, c: float, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> hyp2f1(1.0, 1.0, 2.0, 0.5).round(4)
-    Array(1.3863, dtype=float32)
+    Array(1.3863, dtype=float64)
     """
     parameters = {name: _number(v, "hyp2f1", name) for name, v in (("a", a), ("b", b), ("c", c))}
-    return bind_single(hyp2f1_p, x, **parameters)
+    return bind_special(hyp2f1_p, x, **parameters)
 
 
 def _hyp2f1(x: Any, *, a: float, b: float, c: float) -> Any:
@@ -570,13 +571,14 @@ def sph_harm_y(n: int, m: int, theta: ArrayLike, phi: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> sph_harm_y(1, 1, 1.0, 0.5).round(4)
-    Array(-0.2551-0.1394j, dtype=complex64)
+    Array(-0.2551-0.1394j, dtype=complex128)
     """
     n, m = check_order(n, "sph_harm_y"), check_order(m, "sph_harm_y", -check_order(n, "sph_harm_y"))
     if m > n:
         raise ArgumentError(f"sph_harm_y: the order is at most the degree: got n={n}, m={m}; give -n <= m <= n")
-    height = bind_single(harmonic_p, theta, n=n, m=m)
-    angle = as_array(phi) * float(m)
+    polar, azimuth = alone_in_float64("sph_harm_y", theta, phi)
+    height = bind_single(harmonic_p, polar, n=n, m=m)
+    angle = as_array(azimuth) * float(m)
     return height * cos(angle) + height * sin(angle) * 1j
 
 
@@ -609,6 +611,6 @@ def bessel_jn(z: ArrayLike, *, v: int) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> bessel_jn(1.0, v=2).round(4)
-    Array([0.7652, 0.4401, 0.1149], dtype=float32)
+    Array([0.7652, 0.4401, 0.1149], dtype=float64)
     """
     return stack([jv(k, z) for k in range(check_order(v, "bessel_jn") + 1)])

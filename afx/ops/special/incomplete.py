@@ -13,7 +13,7 @@ from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
 from afx.ops._kinds.elementwise import binary, elementwise
-from afx.ops._kinds.special import parametric, scipy
+from afx.ops._kinds.special import bind_special, parametric, scipy
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.exponentials import log, log1p
 from afx.ops.special._incomplete import TINY, bell, beta_by_parameters, beta_front, gamma_by_parameter, gamma_front
@@ -103,9 +103,9 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> gammainc(1.0, 2.0)
-    Array(0.86466473, dtype=float32)
+    Array(0.86466472, dtype=float64)
     """
-    return bind2(gammainc_p, a, x)
+    return bind_special(gammainc_p, a, x)
 
 
 gammainc_p: Primitive = binary(
@@ -133,9 +133,9 @@ def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> gammaincc(1.0, 2.0)
-    Array(0.13533528, dtype=float32)
+    Array(0.13533528, dtype=float64)
     """
-    return bind2(gammaincc_p, a, x)
+    return bind_special(gammaincc_p, a, x)
 
 
 gammaincc_p: Primitive = binary(
@@ -180,9 +180,9 @@ def gammaincinv(a: ArrayLike, p: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> gammaincinv(1.0, 0.5)
-    Array(0.6931472, dtype=float32)
+    Array(0.69314718, dtype=float64)
     """
-    return bind2(gammaincinv_p, a, p)
+    return bind_special(gammaincinv_p, a, p)
 
 
 gammaincinv_p: Primitive = binary(
@@ -208,9 +208,9 @@ def gammainccinv(a: ArrayLike, q: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> gammainccinv(1.0, 0.5)
-    Array(0.6931472, dtype=float32)
+    Array(0.69314718, dtype=float64)
     """
-    return bind2(gammainccinv_p, a, q)
+    return bind_special(gammainccinv_p, a, q)
 
 
 gammainccinv_p: Primitive = binary(
@@ -345,9 +345,9 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> betainc(2.0, 3.0, 0.5)
-    Array(0.6875, dtype=float32)
+    Array(0.6875, dtype=float64)
     """
-    return bind_single(betainc_p, a, b, x)
+    return bind_special(betainc_p, a, b, x)
 
 
 betainc_p: Primitive = ternary(
@@ -376,9 +376,9 @@ def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> betaincc(2.0, 3.0, 0.5)
-    Array(0.3125, dtype=float32)
+    Array(0.3125, dtype=float64)
     """
-    return bind_single(betaincc_p, a, b, x)
+    return bind_special(betaincc_p, a, b, x)
 
 
 betaincc_p: Primitive = ternary(
@@ -426,9 +426,9 @@ def betaincinv(a: ArrayLike, b: ArrayLike, p: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> betaincinv(2.0, 2.0, 0.5)
-    Array(0.5, dtype=float32)
+    Array(0.5, dtype=float64)
     """
-    return bind_single(betaincinv_p, a, b, p)
+    return bind_special(betaincinv_p, a, b, p)
 
 
 betaincinv_p: Primitive = ternary(
@@ -457,9 +457,9 @@ def betainccinv(a: ArrayLike, b: ArrayLike, q: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> betainccinv(2.0, 2.0, 0.5)
-    Array(0.5, dtype=float32)
+    Array(0.5, dtype=float64)
     """
-    return bind_single(betainccinv_p, a, b, q)
+    return bind_special(betainccinv_p, a, b, q)
 
 
 betainccinv_p: Primitive = ternary(

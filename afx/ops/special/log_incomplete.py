@@ -13,7 +13,7 @@ from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
 from afx.ops._kinds.elementwise import binary
-from afx.ops._kinds.special import parametric, scipy
+from afx.ops._kinds.special import bind_special, parametric, scipy
 from afx.ops.elementwise.comparison import minimum, where
 from afx.ops.elementwise.exponentials import exp, log, log1p
 from afx.ops.special._incomplete import TINY, beta_front, beta_tail, gamma_front, gamma_tail, log_of_share
@@ -138,9 +138,9 @@ def log_gammainc(a: ArrayLike, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> log_gammainc(500.0, 1.0).round(2)
-    Array(-2612.33, dtype=float32)
+    Array(-2612.33, dtype=float64)
     """
-    return bind2(log_gammainc_p, a, x)
+    return bind_special(log_gammainc_p, a, x)
 
 
 log_gammainc_p: Primitive = binary(
@@ -168,9 +168,9 @@ def log_gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> log_gammaincc(3.0, 800.0).round(2)
-    Array(-787.32, dtype=float32)
+    Array(-787.32, dtype=float64)
     """
-    return bind2(log_gammaincc_p, a, x)
+    return bind_special(log_gammaincc_p, a, x)
 
 
 log_gammaincc_p: Primitive = binary(
@@ -318,9 +318,9 @@ def log_betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> log_betainc(500.0, 2.0, 0.01).round(2)
-    Array(-2296.38, dtype=float32)
+    Array(-2296.38, dtype=float64)
     """
-    return bind_single(log_betainc_p, a, b, x)
+    return bind_special(log_betainc_p, a, b, x)
 
 
 log_betainc_p: Primitive = ternary(
@@ -344,9 +344,9 @@ def log_betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> log_betaincc(2.0, 500.0, 0.99).round(2)
-    Array(-2296.38, dtype=float32)
+    Array(-2296.38, dtype=float64)
     """
-    return bind_single(log_betaincc_p, a, b, x)
+    return bind_special(log_betaincc_p, a, b, x)
 
 
 log_betaincc_p: Primitive = ternary(

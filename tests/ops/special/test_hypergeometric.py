@@ -151,7 +151,7 @@ def test_faddeevas_function_beside_mpmath() -> None:
     np.testing.assert_allclose(np.asarray(special.wofz(z)), want, rtol=1e-13)
     afx.testing.check_grads(special.wofz, (z,))
     assert special.wofz(np.float64(1.0)).dtype == np.complex128
-    assert special.wofz(1).dtype == np.complex64
+    assert special.wofz(1).dtype == np.complex128
 
 
 def test_choices_that_there_are_not() -> None:
