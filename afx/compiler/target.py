@@ -98,6 +98,7 @@ class NativeTarget:
     vector_max_lanes: int = 32  # of a nest of small elements
     apart_max_distance: int = 4  # of elements that are taken out of vectors: then as many loads as elements
     index_lanes: int = 8  # indices that are checked at once
+    search_lanes: int = 16  # two vectors of places: the second one is on its way while the first one waits for memory
     call_row_min_elements: int = 128  # of a row that NumPy's loops are called for: shorter ones are computed together
     call_cut_max_elements: int = 1 << 17  # of a nest that is cut for it: measured
     short_row_max_elements: int = 64  # of a row whose extremes are found in registers: as many as an integer has bits
@@ -147,6 +148,7 @@ class NativeTarget:
     product_inline_max_terms: int = 16  # of each of its elements
     product_inline_max_operations: int = 128  # multiplications of vectors or numbers, of one without a loop over rows
     product_turn_operations: int = 64  # the same, of a turn of that loop
+    product_chain_max_bytes: int = 1 << 17  # of terms beyond which all tiles of one chain come before the next chain
     product_copy_min_products: int = 24  # for each element that is copied first: below, BLAS reads it as fast
 
     # -- other operations --

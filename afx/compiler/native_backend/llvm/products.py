@@ -212,9 +212,6 @@ class _SmallProduct:
 # masked.
 
 
-FAR_BYTES = 1 << 17  # of an operand beyond which all tiles of one chain come before the next chain
-
-
 def emit_tiles(w: Writer, step: UfuncCall) -> None:
     """Add a product whose second operand and result have columns next to each other."""
     cut = step.is_cut and not step.axis
@@ -263,7 +260,9 @@ class _Product:
         self.lanes = w.limits.vector_bytes // self.size
         self.kind = f"<{self.lanes} x {memory_type(self.ref.dtype)}>"
         self.rows, self.vectors = tile_of(step, w.limits)
-        self.is_far = sum([length * by for length, _, by in self.terms[: step.added]]) > FAR_BYTES
+        self.is_far = (
+            sum([length * by for length, _, by in self.terms[: step.added]]) > w.limits.product_chain_max_bytes
+        )
         self.is_first = ""  # whether no chain was added up yet
 
     def emit(self) -> None:

@@ -270,29 +270,27 @@ def emit_refusal(w: Writer, step: Routine) -> None:
 
 # --- Binary search as LLVM IR: a fixed number of halvings without a branch, of several values side by side
 
-SEARCH_LANES = 16  # two vectors of places: the second one is on its way while the first one waits for memory
-
 
 def emit_search(w: Writer, step: Routine) -> None:
     """Add the loops over values; in vectors where these lie side by side, of which the last one may overlap the one before."""
     value, _, out = step.operands
-    *outer, count = step.space or (1,)
-    whole = count // SEARCH_LANES
+    lanes, (*outer, count) = w.limits.search_lanes, step.space or (1,)
+    whole = count // lanes
     if not whole or (value.strides[-1], out.strides[-1]) != (value.size, out.size):
         over(w, step.space, step.operands, lambda at: _look(w, step, *at))
         return
 
     def search(pointers: list[str]) -> None:
         def look(i: str) -> None:
-            w.lanes = SEARCH_LANES
+            w.lanes = lanes
             _look(
                 w, step, *[element_at(w, p, i, ref.strides[-1]) for p, ref in zip(pointers, step.operands, strict=True)]
             )
             w.lanes = 1
 
-        w.loop("0", str(whole * SEARCH_LANES), SEARCH_LANES, look)
-        if count % SEARCH_LANES:
-            look(str(count - SEARCH_LANES))
+        w.loop("0", str(whole * lanes), lanes, look)
+        if count % lanes:
+            look(str(count - lanes))
 
     over(w, outer, step.operands, search)
 
