@@ -270,6 +270,7 @@ class Vectors:
     """What families of vectors and matrices share: laws of them at parameters, and what these say of shapes.
 
     Attributes:
+        name: under which `afx.stats` has it.
         names: of the parameters.
         defaults: of those that have one.
         axes: how many each has of its own, behind those of a batch.
@@ -278,6 +279,7 @@ class Vectors:
         is_sized: whether the first parameter is the number of components, which densities do not take.
     """
 
+    name: str = ""
     names: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = {}  # nobody writes into it
     axes: tuple[int, ...] = ()
@@ -287,8 +289,14 @@ class Vectors:
 
     @property
     def __name__(self) -> str:
-        """The name under which `afx.stats` has it."""
-        return str(self.__reduce__())
+        """Its name, as functions have it."""
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<distribution {self.name}({', '.join(self.names[self.is_sized :])})>"
+
+    def __reduce__(self) -> str:
+        return self.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Frozen:
         """Return the law at these parameters.

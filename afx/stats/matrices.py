@@ -43,15 +43,10 @@ class _Multinomial(Vectors):
     Array(0.375, dtype=float64)
     """
 
+    name: str = "multinomial"
     names: tuple[str, ...] = ("n", "p")
     axes: tuple[int, ...] = (0, 1)
     kind: str = "whole"
-
-    def __repr__(self) -> str:
-        return "<distribution multinomial(n, p)>"
-
-    def __reduce__(self) -> str:
-        return "multinomial"
 
     def logpmf(self, x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
         """Return the logarithm of the probability.
@@ -130,16 +125,11 @@ class _Wishart(Vectors):
     Array(-3.531, dtype=float64)
     """
 
+    name: str = "wishart"
     names: tuple[str, ...] = ("df", "scale")
     axes: tuple[int, ...] = (0, 2)
     rank: int = 2
     kind: str = "covariance"
-
-    def __repr__(self) -> str:
-        return "<distribution wishart(df, scale)>"
-
-    def __reduce__(self) -> str:
-        return "wishart"
 
     def logpdf(self, x: ArrayLike, df: ArrayLike, scale: ArrayLike) -> Array:
         """Return the logarithm of the density.
@@ -219,17 +209,12 @@ class _Lkj(Vectors):
     Array(0.5, dtype=float64)
     """
 
+    name: str = "lkj"
     names: tuple[str, ...] = ("d", "eta")
     axes: tuple[int, ...] = (0,)
     rank: int = 2
     kind: str = "correlation"
     is_sized: bool = True
-
-    def __repr__(self) -> str:
-        return "<distribution lkj(eta)>"
-
-    def __reduce__(self) -> str:
-        return "lkj"
 
     def logpdf(self, x: ArrayLike, eta: ArrayLike) -> Array:
         """Return the logarithm of the density, by the elements below the diagonal; -inf where that is not of ones.
@@ -287,17 +272,12 @@ class _LkjCholesky(Vectors):
     Array(0.5, dtype=float64)
     """
 
+    name: str = "lkj_cholesky"
     names: tuple[str, ...] = ("d", "eta")
     axes: tuple[int, ...] = (0,)
     rank: int = 2
     kind: str = "correlation_factor"
     is_sized: bool = True
-
-    def __repr__(self) -> str:
-        return "<distribution lkj_cholesky(eta)>"
-
-    def __reduce__(self) -> str:
-        return "lkj_cholesky"
 
     def logpdf(self, x: ArrayLike, eta: ArrayLike) -> Array:
         """Return the logarithm of the density; -inf where rows have not length 1, or a diagonal element is not positive.

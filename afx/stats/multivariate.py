@@ -259,15 +259,10 @@ class _Dirichlet(Vectors):
     Array(2., dtype=float64)
     """
 
+    name: str = "dirichlet"
     names: tuple[str, ...] = ("alpha",)
     axes: tuple[int, ...] = (1,)
     kind: str = "simplex"
-
-    def __repr__(self) -> str:
-        return "<distribution dirichlet(alpha)>"
-
-    def __reduce__(self) -> str:
-        return "dirichlet"
 
     def logpdf(self, x: ArrayLike, alpha: ArrayLike) -> Array:
         """Return the logarithm of the density.
@@ -345,14 +340,9 @@ class _MultivariateNormal(Vectors):
     Array(-1.8379, dtype=float64)
     """
 
+    name: str = "multivariate_normal"
     names: tuple[str, ...] = ("mean", "cov")
     axes: tuple[int, ...] = (1, 2)
-
-    def __repr__(self) -> str:
-        return "<distribution multivariate_normal(mean, cov)>"
-
-    def __reduce__(self) -> str:
-        return "multivariate_normal"
 
     def logpdf(
         self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0, *, allow_singular: bool = False

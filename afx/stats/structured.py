@@ -50,14 +50,9 @@ class _ByCholesky(Vectors):
     Array(-1.8379, dtype=float64)
     """
 
+    name: str = "multivariate_normal_cholesky"
     names: tuple[str, ...] = ("mean", "factor")
     axes: tuple[int, ...] = (1, 2)
-
-    def __repr__(self) -> str:
-        return "<distribution multivariate_normal_cholesky(mean, factor)>"
-
-    def __reduce__(self) -> str:
-        return "multivariate_normal_cholesky"
 
     def logpdf(self, x: ArrayLike, mean: ArrayLike, factor: ArrayLike) -> Array:
         """Return the logarithm of the density; what stands above the diagonal is not read.
@@ -101,14 +96,9 @@ class _ByPrecision(Vectors):
     Array(-1.8379, dtype=float64)
     """
 
+    name: str = "multivariate_normal_precision"
     names: tuple[str, ...] = ("mean", "precision")
     axes: tuple[int, ...] = (1, 2)
-
-    def __repr__(self) -> str:
-        return "<distribution multivariate_normal_precision(mean, precision)>"
-
-    def __reduce__(self) -> str:
-        return "multivariate_normal_precision"
 
     def logpdf(self, x: ArrayLike, mean: ArrayLike, precision: ArrayLike) -> Array:
         """Return the logarithm of the density.
@@ -159,16 +149,11 @@ class _RandomWalk(Vectors):
     Array([0.5, 1. , 1.5], dtype=float64)
     """
 
+    name: str = "gaussian_random_walk"
     names: tuple[str, ...] = ("n", "scale", "drift", "loc")
     axes: tuple[int, ...] = (0, 0, 0)
     is_sized: bool = True
     defaults: Mapping[str, Any] = {"scale": 1.0, "drift": 0.0, "loc": 0.0}  # nobody writes into it
-
-    def __repr__(self) -> str:
-        return "<distribution gaussian_random_walk(scale, drift, loc)>"
-
-    def __reduce__(self) -> str:
-        return "gaussian_random_walk"
 
     def logpdf(self, x: ArrayLike, scale: ArrayLike = 1.0, drift: ArrayLike = 0.0, loc: ArrayLike = 0.0) -> Array:
         """Return the logarithm of the density.
@@ -224,16 +209,11 @@ class _OrderedLogistic(Vectors):
     Array([0.2689, 0.4621, 0.2689], dtype=float64)
     """
 
+    name: str = "ordered_logistic"
     names: tuple[str, ...] = ("eta", "cuts")
     axes: tuple[int, ...] = (0, 1)
     rank: int = 0
     kind: str = "whole"
-
-    def __repr__(self) -> str:
-        return "<distribution ordered_logistic(eta, cuts)>"
-
-    def __reduce__(self) -> str:
-        return "ordered_logistic"
 
     def shapes(self, *args: Any) -> tuple[Shape, Shape]:
         """Return the shapes of independent values and of one, which is a number."""
