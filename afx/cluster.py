@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from afx.core.array.array import Array, ArrayLike
-from afx.errors import ShapeError
+from afx.errors import ShapeError, refuse_names
 from afx.ops._basic import in_floats
 from afx.ops.creation.creation import as_array, promote_operands
 from afx.ops.indexing.getitem import take
 from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sort import argmin
-from afx.other_names import missing_name
 
 __all__ = ["vq"]
 
@@ -57,6 +56,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

@@ -28,7 +28,8 @@ RetraceWarning          (UserWarning)  a jitted function that is traced again an
 Messages read ``<op>: <what is wrong>: got <operands>; <what to do>``.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 __all__ = [
     "AfxError",
@@ -57,6 +58,17 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def refuse_names(module: str) -> Callable[[str], NoReturn]:
+    """Return the ``__getattr__`` of a module, whose error says what to write where another library's name was meant."""
+
+    def __getattr__(name: str) -> NoReturn:
+        from afx.other_names import missing_name
+
+        raise missing_name(module, name)
+
+    return __getattr__
 
 
 class AfxError(Exception):

@@ -1,7 +1,8 @@
 """Fourier transforms: the functions of the array API standard, NumPy and SciPy, under their names."""
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from afx.errors import refuse_names
 from afx.ops.fft import (
     fft,
     fft2,
@@ -23,7 +24,6 @@ from afx.ops.fft import (
     rfftn,
 )
 from afx.ops.numerics.cosine import dct, dctn, dst, dstn, idct, idctn, idst, idstn
-from afx.other_names import missing_name
 
 __all__ = [
     "dct",
@@ -60,6 +60,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

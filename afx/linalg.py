@@ -4,9 +4,10 @@ Systems, inverses, determinants, factorisations, eigenvalues and singular values
 afx has at its top level too.
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from afx.control.linear_solvers import IterativeResult, bicgstab, cg, gmres, lsmr
+from afx.errors import refuse_names
 from afx.ops.linalg.banded import solve_banded
 from afx.ops.linalg.factorizations import (
     LUFactorResult,
@@ -68,7 +69,6 @@ from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.edit import matrix_trace as trace
 from afx.ops.manipulation.join import matrix_transpose
 from afx.ops.reductions.moments import vector_norm
-from afx.other_names import missing_name
 from afx.transforms.funm import funm
 from afx.transforms.schur_forms import HessenbergResult, SchurResult, hessenberg, rsf2csf, schur
 
@@ -171,6 +171,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

@@ -4,10 +4,10 @@
 `afx.linalg`: matrices may be functions, such as ``lambda x: a @ x``.
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from afx.control.linear_solvers import bicgstab, cg, gmres, lsmr
-from afx.other_names import missing_name
+from afx.errors import refuse_names
 from afx.transforms.sparse.sparse_matrix import Csr, Pattern
 
 __all__ = ["Csr", "Pattern", "bicgstab", "cg", "gmres", "lsmr"]
@@ -18,6 +18,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

@@ -243,7 +243,7 @@ LOADED_LATE = {
     "afx.compiler.native_backend.run.swap": {
         f"afx.compiler.native_backend.{n}" for n in ("run.portable", "run.start", "service.build", "service.process")
     },
-    "afx.errors": {"afx.tracebacks"},
+    "afx.errors": {"afx.other_names", "afx.tracebacks"},
     "afx.transforms.compile.compiled_call": {"afx.compiler.native_backend.service.process"},
     "afx.transforms.derivatives.nan_check": {"afx.transforms.derivatives.nan_search"},
 }

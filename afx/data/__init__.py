@@ -8,11 +8,12 @@
 (2, [4, 4])
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from afx.data.batching import Batches, batches, folds, padded_batches, split, time_folds
 from afx.data.loading import load_csv, load_npz, load_sklearn, prefetch
 from afx.data.sharding import Shards, open_shards, write_shards
+from afx.errors import refuse_names
 
 __all__ = [
     "Batches",
@@ -36,8 +37,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        from afx.other_names import missing_name
-
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

@@ -7,9 +7,10 @@
 ===========  ==================================================================================================
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from afx.control.solving import Status
+from afx.errors import refuse_names
 from afx.integrate.odeint import odeint
 from afx.integrate.quad import quad
 from afx.integrate.sdeint import SdeResult, sdeint
@@ -33,8 +34,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        from afx.other_names import missing_name
-
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

@@ -8,8 +8,9 @@ What they make are frozen trees: they go through `afx.jit` and `afx.grad`, and `
 True
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from afx.errors import refuse_names
 from afx.interpolate.piecewise import Akima1DInterpolator, CubicSpline, PchipInterpolator, PPoly
 from afx.interpolate.scattered import RBFInterpolator, RegularGridInterpolator, interp1d
 from afx.interpolate.splines import BSpline, make_interp_spline
@@ -32,8 +33,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        from afx.other_names import missing_name
-
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

@@ -13,8 +13,9 @@ A file is a NumPy ``.npz`` archive with a JSON header: no pickle, and reading it
 True
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from afx.errors import refuse_names
 from afx.io.checkpoints import Checkpoint, Checkpoints
 from afx.io.files import load, load_safetensors, save, save_safetensors
 from afx.io.naming import allow
@@ -27,8 +28,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        from afx.other_names import missing_name
-
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

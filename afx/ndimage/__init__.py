@@ -8,8 +8,9 @@ SciPy's, or that of ``output``; integers are cut off or, between elements, round
 Array([0.   , 0.106, 0.787, 0.106, 0.   ], dtype=float64)
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from afx.errors import refuse_names
 from afx.ndimage.correlation import convolve, convolve1d, correlate, correlate1d
 from afx.ndimage.filters import (
     gaussian_filter,
@@ -23,7 +24,6 @@ from afx.ndimage.filters import (
     uniform_filter1d,
 )
 from afx.ndimage.interpolation import affine_transform, map_coordinates, rotate, shift, zoom
-from afx.other_names import missing_name
 
 __all__ = [
     "affine_transform",
@@ -52,6 +52,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

@@ -4,8 +4,9 @@ Layouts: batches are float[batch, *spatial, channels], sequences float[..., time
 float[*window, channels/groups, out]; weights of `Linear` float[inputs, outputs].
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from afx.errors import refuse_names
 from afx.nn import initializers
 from afx.nn.activations import (
     celu,
@@ -223,8 +224,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        from afx.other_names import missing_name
-
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

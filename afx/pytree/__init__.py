@@ -29,8 +29,9 @@ marked with `non_trainable` (running statistics): their gradient is zeros, and o
 The same array may stand at two key paths (weight tying); each is a leaf of its own.
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from afx.errors import refuse_names
 from afx.pytree.nodes import register, register_dataclass
 from afx.pytree.static import non_trainable, static
 from afx.pytree.treedef import (
@@ -93,8 +94,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        from afx.other_names import missing_name
-
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

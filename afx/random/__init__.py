@@ -16,8 +16,9 @@ no derivative.
 (4,)
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from afx.errors import refuse_names
 from afx.random.continuous import (
     beta,
     cauchy,
@@ -110,8 +111,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        from afx.other_names import missing_name
-
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

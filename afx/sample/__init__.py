@@ -16,8 +16,9 @@ A model is a function from parameters to the logarithm of their density. A sampl
 (4, 20)
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from afx.errors import refuse_names
 from afx.sample.approximations import AdviState, Approximation, advi, laplace
 from afx.sample.bijectors import (
     Bijector,
@@ -102,8 +103,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        from afx.other_names import missing_name
-
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

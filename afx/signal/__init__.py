@@ -6,9 +6,9 @@ Filters are scans that compile; coefficients come from anywhere, such as SciPy's
 Array([0.5   , 0.75  , 0.875 , 0.9375], dtype=float64)
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from afx.other_names import missing_name
+from afx.errors import refuse_names
 from afx.signal import windows
 from afx.signal.convolution import (
     convolve,
@@ -73,6 +73,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

@@ -14,8 +14,9 @@ Array([  -1.6121, -201.6121], dtype=float64)
 True
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from afx.errors import refuse_names
 from afx.stats.composite import censored, hurdle, mixture, ordered, truncated, zero_inflated
 from afx.stats.describe import ModeResult, mode, rankdata, sem
 from afx.stats.elementary import (
@@ -112,8 +113,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        from afx.other_names import missing_name
-
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)

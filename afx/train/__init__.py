@@ -20,8 +20,9 @@ A plain ``for`` loop over batches is always enough. These pieces add to it, one 
 (200, True, 200)
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from afx.errors import refuse_names
 from afx.train.measuring import RateSearch, find_learning_rate, measure_over, predict_over
 from afx.train.run import History, Step, finish, guard_finite, limit_steps, limit_time, steps, stop_early
 from afx.train.watching import evaluate, resume, save_checkpoints, show_progress, write_csv, write_tensorboard
@@ -53,8 +54,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        from afx.other_names import missing_name
-
-        raise missing_name(__name__, name)
+    __getattr__ = refuse_names(__name__)
