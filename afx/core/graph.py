@@ -11,7 +11,7 @@ from typing import Any, cast
 import attrs
 import numpy as np
 
-from afx.core.aval import Aval, aval_of
+from afx.core.aval import Aval, Shape, aval_of
 from afx.core.html import fold
 from afx.core.primitive import Primitive, infer, precise
 from afx.errors import GraphError
@@ -77,7 +77,7 @@ class Constant:
 
     value: np.ndarray[Any, np.dtype[Any]]
 
-    def _key(self) -> tuple[str, tuple[int, ...], bytes]:
+    def _key(self) -> tuple[str, Shape, bytes]:
         return (self.value.dtype.str, self.value.shape, self.value.tobytes())
 
     def __eq__(self, other: object) -> bool:
@@ -88,6 +88,7 @@ class Constant:
 
 
 Atom = Var | Literal
+Atoms = tuple[Atom, ...]
 
 
 @attrs.frozen
@@ -106,7 +107,7 @@ class Equation:
     """
 
     primitive: Primitive
-    inputs: tuple[Atom, ...]
+    inputs: Atoms
     outputs: tuple[Var, ...]
     params: tuple[tuple[str, Any], ...] = ()
     source: Any = attrs.field(default=None, eq=False, repr=False)
@@ -116,6 +117,16 @@ class Equation:
     def keywords(self) -> dict[str, Any]:
         """The parameters as a dict."""
         return dict(self.params)
+
+    @property
+    def avals(self) -> list[Aval]:
+        """The shapes and dtypes of its operands."""
+        return [a.aval for a in self.inputs]
+
+    @property
+    def aval(self) -> Aval:
+        """The shape and dtype of its first result."""
+        return self.outputs[0].aval
 
     def __str__(self) -> str:
         outs = ", ".join(map(str, self.outputs))
@@ -441,7 +452,7 @@ class Graph:
     inputs: tuple[Var, ...]
     constants: tuple[tuple[Var, Constant], ...]
     equations: tuple[Equation, ...]
-    outputs: tuple[Atom, ...]
+    outputs: Atoms
 
     def __str__(self) -> str:
         head = ", ".join(map(str, self.inputs))
@@ -604,7 +615,7 @@ def check(graph: Graph) -> None:
             raise GraphError(f"check: constant {var} holds {aval_of(constant.value)}; trace the function again")
     for eq in graph.equations:
         _use(known, eq.inputs, str(eq))
-        expected = infer(eq.primitive, [a.aval for a in eq.inputs], eq.keywords)
+        expected = infer(eq.primitive, eq.avals, eq.keywords)
         if tuple(v.aval for v in eq.outputs) != expected:
             got = ", ".join(map(str, expected))
             raise GraphError(f"check: outputs of `{eq}` should be {got}; build the equation with these Avals")
@@ -619,7 +630,7 @@ def _define(known: dict[int, Aval], var: Var, where: str) -> None:
     known[var.index] = var.aval
 
 
-def _use(known: Mapping[int, Aval], atoms: tuple[Atom, ...], where: str) -> None:
+def _use(known: Mapping[int, Aval], atoms: Atoms, where: str) -> None:
     for atom in atoms:
         if isinstance(atom, Literal):
             continue

@@ -155,18 +155,16 @@ def selected_shape(shape: Shape, index: Basic) -> Shape:
 
 
 def fits(shape: Shape, index: Basic) -> bool:
-    """Tell whether a canonical index lies inside an array of this shape."""
-    axis = 0
-    for e in index:
-        if e is None:
-            continue
-        if axis == len(shape):
-            return False
-        last = e if isinstance(e, int) else max(e[0], e[1] - 1)
-        if last >= shape[axis] and not (isinstance(e, tuple) and e[0] == e[1]):
-            return False
-        axis += 1
-    return True
+    """Tell whether a canonical index lies inside an array of this shape: one entry at most for each axis, new axes between."""
+    entries = [e for e in index if e is not None]
+    return len(entries) <= len(shape) and all(map(_is_within, entries, shape))
+
+
+def _is_within(entry: Any, length: int) -> bool:
+    if isinstance(entry, int):
+        return 0 <= entry < length
+    places = range(*entry)
+    return not places or (0 <= places[0] < length and 0 <= places[-1] < length)
 
 
 def is_array(x: object) -> bool:
@@ -193,7 +191,7 @@ def rank_of(x: Any) -> int:
 SEVERAL = "an int or a sequence of ints"
 
 
-def ints(given: Any, who: str, what: str) -> tuple[int, ...]:
+def ints(given: Any, who: str, what: str) -> Shape:
     """Return an int, or a sequence of them, as a tuple.
 
     Args:
