@@ -22,19 +22,21 @@ from afx.errors import OperandError
 # NumPy values, on which operators are NumPy's own and cost nothing extra. They read the same either way.
 
 Value: TypeAlias = Any  # a traced Array of a lower trace, or a bare NumPy value at the ground level
+Values: TypeAlias = tuple[Value, ...]
+Tangents: TypeAlias = tuple[Value | None, ...]  # None where one is zero
+Bools: TypeAlias = tuple[bool, ...]
 Params: TypeAlias = Mapping[str, Any]
 Impl: TypeAlias = Callable[..., Any]
 AbstractRule: TypeAlias = Callable[..., Aval | tuple[Aval, ...]]
-Pullback: TypeAlias = Callable[[Value, Value, tuple[Value, ...], Params, Shape, DType], Value]
-JointPullback: TypeAlias = Callable[[Value, Value, tuple[Value, ...], Params, tuple[Aval | None, ...]], Sequence[Value]]
-Pushforward: TypeAlias = Callable[[tuple[Value | None, ...], Value, tuple[Value, ...], Params], Value]
-MaskRule: TypeAlias = Callable[[int, Value, tuple[Value, ...], Params, Shape], Value]
+Pullback: TypeAlias = Callable[[Value, Value, Values, Params, Shape, DType], Value]
+JointPullback: TypeAlias = Callable[[Value, Value, Values, Params, tuple[Aval | None, ...]], Sequence[Value]]
+Pushforward: TypeAlias = Callable[[Tangents, Value, Values, Params], Value]
+MaskRule: TypeAlias = Callable[[int, Value, Values, Params, Shape], Value]
 LiveRule: TypeAlias = Callable[[int, Value, tuple[Aval, ...], Params], Value]
-BatchRule: TypeAlias = Callable[[int, tuple[Value, ...], tuple[bool, ...], Params], Value]
-ConcreteVjp: TypeAlias = Callable[
-    [tuple[Value, ...], Params, tuple[bool, ...]], tuple[Sequence[Value], Sequence[Value], JointPullback]
-]
-DecomposeRule: TypeAlias = Callable[[tuple[Value, ...], Params], tuple[Value, ...]]
+Takes: TypeAlias = Callable[[Sequence[Aval], Params], bool]
+BatchRule: TypeAlias = Callable[[int, Values, Bools, Params], Value]
+ConcreteVjp: TypeAlias = Callable[[Values, Params, Bools], tuple[Sequence[Value], Sequence[Value], JointPullback]]
+DecomposeRule: TypeAlias = Callable[[Values, Params], Values]
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -126,6 +128,8 @@ class Lowering(Record):
             have one dtype. It stands for the op where a target or a language lacks it.
         formula_kinds: NumPy's dtype kinds for which an elementwise op has that formula.
         takes_formula: ``(avals, params)``: whether it has that formula for these; always where it is absent.
+        takes_native: ``(avals, params)``: whether machine code has that native form for these, in place of a formula; always
+            where it is absent.
         parts: the same of complex operands, given as pairs of their parts: a pair, or a real result. Where some operands are
             indices, these are given as they are.
         takes_empty: whether that takes operands and results without elements, too; else there is nothing to compute where
@@ -153,7 +157,8 @@ class Lowering(Record):
     native: Callable[..., None] | None = None
     formula: Callable[..., Any] | None = None
     formula_kinds: str = "f"
-    takes_formula: Callable[[Sequence[Aval], Params], bool] | None = None
+    takes_formula: Takes | None = None
+    takes_native: Takes | None = None
     parts: Callable[..., Any] | None = None
     takes_empty: bool = False
     make_kernel: Callable[..., Callable[..., None]] | None = None

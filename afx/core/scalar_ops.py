@@ -34,6 +34,7 @@ class ScalarOp(NamedTuple):
         is_quiet: whether it raises no floating-point flag.
         clears: whether NumPy's loop (2.4) takes back flags in the end, also those raised before it.
         refused: kinds of dtypes whose loop asks for Python's lock itself, or raises.
+        libm: the function of the C library that computes it of floats.
     """
 
     dtypes: frozenset[str] = frozenset()
@@ -50,6 +51,7 @@ class ScalarOp(NamedTuple):
     is_quiet: bool = False
     clears: bool = False
     refused: str = ""
+    libm: str = ""
 
     @property
     def is_comparison(self) -> bool:
@@ -117,12 +119,16 @@ SCALAR_OPS: dict[str, ScalarOp] = {
     "invert": ScalarOp(BITS, ("invert",), of_bools="not {}"),
     "left_shift": ScalarOp(INTEGERS, ("shift", "left"), "<<"),
     "right_shift": ScalarOp(INTEGERS, ("shift", "right"), ">>"),
-    # -- loops of NumPy alone --
-    "signbit": ScalarOp(clears=True),
-    "tanh": ScalarOp(clears=True),
-    "power": ScalarOp(refused="iu"),
+    "signbit": ScalarOp(REAL, ("sign_bit",), is_quiet=True, clears=True),
+    # -- loops of NumPy, or functions of the C library --
+    "tanh": ScalarOp(clears=True, libm="tanh"),
+    "power": ScalarOp(refused="iu", libm="pow"),
     "ldexp": ScalarOp(refused="f"),
     "frexp": ScalarOp(refused="f"),
+    **{name: ScalarOp(libm=name.replace("arc", "a")) for name in (
+        "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cbrt", "cos", "cosh", "exp", "exp2", "expm1",
+        "fmod", "hypot", "log", "log10", "log1p", "log2", "nextafter", "sin", "sinh", "tan",
+    )},
 }
 # fmt: on
 _UNKNOWN = ScalarOp()

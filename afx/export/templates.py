@@ -15,7 +15,7 @@ from afx.compiler.graph.legalize import legalize, space_of
 from afx.compiler.schedule.schedule import BranchSpec, ControlSpec, graphs_of
 from afx.compiler.target import Target
 from afx.core.graph import Atom, Equation, Graph, Literal
-from afx.core.primitive import Primitive, formula_named, primitives
+from afx.core.primitive import Primitive, primitives
 from afx.core.tracing.tracer import SourceLocation, places_of
 from afx.errors import ExportError
 from afx.export.traced import escape_line, prepare
@@ -113,7 +113,8 @@ def name_function(name: str) -> str:
 # rule.
 
 W = TypeVar("W")
-Template: TypeAlias = Callable[[W, Equation, list[str], list[str]], None]
+Texts: TypeAlias = list[str]  # of operands, or of results
+Template: TypeAlias = Callable[[W, Equation, Texts, Texts], None]
 Filler: TypeAlias = Callable[[Primitive], "Template[W] | None"]
 
 
@@ -165,10 +166,10 @@ class Table(Generic[W]):
         return self.find(p) is not None and (letters is None or space_of(eq).char in letters)
 
     def supported(self) -> list[str]:
-        """Return the names of all primitives that have a template, or a formula that stands for it, sorted."""
+        """Return the names of all primitives that have a template or, where they are elementwise, a formula, sorted."""
 
         def is_written(p: Primitive) -> bool:
-            has_formula = self.has_formulas and p.is_elementwise and (p.opaque or formula_named(p.name) is not None)
+            has_formula = self.has_formulas and p.is_elementwise and (p.opaque or p.lowering.formula is not None)
             return has_formula or self.find(p) is not None
 
         return [p.name for p in primitives() if is_written(p)]
@@ -251,7 +252,7 @@ class Walk(Generic[WriterT]):
             ExportError: for the first that has none, at the user's line.
         """
         for eq in self.equations(graph):
-            if self.table.find(eq.primitive) is None:
+            if not self.table.has(eq):
                 self._refuse(eq, eq.primitive.name)
 
     def _refuse(self, eq: Equation, reason: str) -> NoReturn:

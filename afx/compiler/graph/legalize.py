@@ -15,6 +15,7 @@ from afx.core.aval import Aval
 from afx.core.dtypes import DType, promote, real_dtype
 from afx.core.graph import Atom, Equation, Graph, Var, number_variables
 from afx.core.primitive import primitive_for_role
+from afx.core.scalar_ops import scalar_op
 from afx.core.tracing.tracer import bind
 from afx.core.tracing.traces import GraphTrace
 
@@ -36,13 +37,13 @@ def formula_of(eq: Equation) -> Callable[..., Any] | None:
     if rules.formula is None or (p.is_elementwise and space_of(eq).kind not in rules.formula_kinds):
         return None
     takes = rules.takes_formula
-    return rules.formula if takes is None or takes([a.aval for a in eq.inputs], eq.keywords) else None
+    return rules.formula if takes is None or takes(eq.avals, eq.keywords) else None
 
 
 def is_standalone(eq: Equation) -> bool:
     """Tell whether machine code without NumPy has an equation as it stands: an instruction, or a loop of its own."""
     p, chars = eq.primitive, _chars(eq)
-    if not p.is_elementwise and formula_of(eq) is not None:
+    if _is_replaced_whole(eq):
         return False
     if p.algebra.canonical == "cast":
         return eq.inputs[0].aval.dtype.kind != "c" or len(chars) == 1
@@ -54,8 +55,23 @@ def is_standalone(eq: Equation) -> bool:
         return not takes or bool(p.multiple_results or is_view or p.lowering.control or "dtype" in eq.keywords)
     if chars & {"F", "D"}:
         return p.lowering.parts is None
-    has_loop = p.lowering.ufunc is not None or bool(p.lowering.scipy_ufunc)
-    return not p.is_elementwise or formula_of(eq) is None or (space_of(eq).kind == "f" and has_loop)
+    if not p.is_elementwise or formula_of(eq) is None:
+        return True
+    space, rules = space_of(eq), p.lowering
+    row = scalar_op(rules.ufunc.__name__ if rules.ufunc is not None else "")
+    of_floats = bool(row.libm or rules.scipy_ufunc)
+    return (
+        f"{space.kind}{space.itemsize}" in row.dtypes or space.kind in row.refused or (space.kind == "f" and of_floats)
+    )
+
+
+def _is_replaced_whole(eq: Equation) -> bool:
+    """Tell whether a formula stands for an operation on whole arrays, which has no native form for such operands."""
+    rules = eq.primitive.lowering
+    if eq.primitive.is_elementwise or formula_of(eq) is None:
+        return False
+    takes = rules.takes_native
+    return rules.native is None or not (takes is None or takes(eq.avals, eq.keywords))
 
 
 def _chars(eq: Equation) -> set[str]:
@@ -98,7 +114,7 @@ def legalize(
 
 def _graph_of(eq: Equation, *, standalone: bool) -> Graph:
     """Return the graph of an equation's formula, which stands at its line."""
-    trace, out = GraphTrace("formula"), eq.outputs[0].aval
+    trace, out = GraphTrace("formula"), eq.aval
     inputs = [trace.input(Aval(a.aval.shape, a.aval.dtype)) for a in eq.inputs]
     result = (_write_standalone if standalone else _write_formula)(eq, inputs)
     result = result if result.dtype == out.dtype else result.astype(out.dtype)
@@ -117,14 +133,14 @@ def _write_standalone(eq: Equation, xs: Sequence[Any]) -> Any:
     """Return what stands for an equation of these operands: of halves in singles, of complex numbers in their parts."""
     p, chars = eq.primitive, _chars(eq)
     is_cast = p.algebra.canonical == "cast"
-    if not p.is_elementwise and formula_of(eq) is not None:
+    if _is_replaced_whole(eq):
         return _write_formula(eq, xs)
     if "e" in chars and not (is_cast and xs[0].dtype.kind == "c"):
         return bind(p, *[x.astype(np.float32) if x.dtype.char == "e" else x for x in xs], **eq.keywords)
     if not chars & {"F", "D"}:
         return _write_formula(eq, xs)
     if is_cast:
-        result = _cast(_parts_of(xs[0], real_dtype(xs[0].dtype)), eq.outputs[0].aval.dtype)
+        result = _cast(_parts_of(xs[0], real_dtype(xs[0].dtype)), eq.aval.dtype)
     else:
         rule, all_alike = p.lowering.parts, p.is_elementwise or p.kind == "bilinear"
         assert rule is not None

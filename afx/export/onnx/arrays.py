@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from afx.core.array.array import Ndarray
 from afx.export.onnx.elementwise import as_bool, rule, rules
 from afx.export.onnx.writer import BOOL, Dim, Length, OnnxWriter, Value, product, where
 from afx.export.templates import NoTemplateError
@@ -381,19 +382,6 @@ def _log_softmax(w: OnnxWriter, x: Value) -> Value:
     return x - _sum_of_exponentials(x, w.params["axis"], True)  # onnxruntime's own loses nan
 
 
-@rule("vector_norm")
-def _norm(w: OnnxWriter, x: Value) -> Value:
-    axes = w.params["axis"]
-    if not axes:
-        return abs(x)
-    top = reduce("ReduceMax", attrs.evolve(abs(x), shape=x.shape), axes, True)
-    scale = where((top > 0.0) & ~top.op("IsInf", dtype=BOOL), top, 1.0)
-    part = x / scale
-    root = reduce("ReduceSum", attrs.evolve(part * part, shape=x.shape), axes).op("Sqrt")
-    gone = {a % len(x.shape) for a in axes}
-    return root * scale.reshape([n for k, n in enumerate(x.shape) if k not in gone])
-
-
 # -- along an axis --
 @rule("cumulative_sum")
 def _cumulative(w: OnnxWriter, x: Value) -> Value:
@@ -402,30 +390,11 @@ def _cumulative(w: OnnxWriter, x: Value) -> Value:
     return wide.op("CumSum", place, reverse=int(w.params["reverse"]))
 
 
-@rules({"cummax": "Max", "cummin": "Min"})
-def _running(w: OnnxWriter, larger: str, x: Value) -> Value:
-    """Return running extremes, of spans that double."""
-    axis: int = w.params["axis"]
-    n = x.shape[axis]
-    if isinstance(n, Dim):
-        raise NoTemplateError("along a dynamic axis")
-    span = 1
-    while span < n:
-        first = slice_axes(x, {axis: (0, span, 1)})
-        later, earlier = slice_axes(x, {axis: (span, n, 1)}), slice_axes(x, {axis: (0, n - span, 1)})
-        both = w.arithmetic(larger, later, earlier)
-        x = attrs.evolve(first.op("Concat", both, axis=axis), shape=x.shape)
-        span *= 2
-    return x
-
-
 # --- Windows: templates of products, convolutions and pooling
 #
 # A convolution of float32 is ONNX's own; of other dtypes, which runtimes lack, and on the way back, windows are
 # gathered beside each other (im2col), multiplied, and summed again (col2im) by products with matrices of zeros and
 # ones.
-
-WINDOWS_INT64 = np.dtype(np.int64)
 
 
 def multiply_matrices(x: Value, y: Value) -> Value:
@@ -452,7 +421,7 @@ class _Windows:
         self.rank = len(self.window)
         axes = zip(self.sizes, self.window, self.stride, self.dilation, self.padding, strict=True)
         # of each axis, the places that positions and offsets stand for, in the padded array
-        self.places: list[np.ndarray[Any, Any]] = [
+        self.places: list[Ndarray] = [
             np.arange((sum(p) + n - (k - 1) * d - 1) // s + 1)[:, None] * s + np.arange(k) * d for n, k, s, d, p in axes
         ]
 
@@ -488,7 +457,7 @@ class _Windows:
         return y
 
 
-def _multiply_known(like: Value, matrix: np.ndarray[Any, Any], y: Value) -> Value:
+def _multiply_known(like: Value, matrix: Ndarray, y: Value) -> Value:
     """Return a known matrix times y, along the last axis but one."""
     z = like.writer.array(matrix, "places").op("MatMul", y)
     return attrs.evolve(z, shape=(*y.shape[:-2], len(matrix), y.shape[-1]))
@@ -597,45 +566,3 @@ def _correlate(w: OnnxWriter, x: Value, y: Value) -> Value:
         x, n = pad(x, [span - 1], [span - 1]), n + 2 * (span - 1)
     places = np.arange(n - span + 1)[:, None] + np.arange(span)
     return w.arithmetic("MatMul", x.op("Gather", w.array(places, "windows"), axis=0), y)
-
-
-# -- pooling: the axes of windows stand within the shape, and the offset of an element is its number in row-major order --
-def _merge(x: Value, axes: Sequence[int]) -> Value:
-    """Return x with the axes of its windows as one last axis."""
-    rest = [a for a in range(len(x.shape)) if a not in axes]
-    moved = x.transpose([*rest, *axes])
-    return moved.reshape([*[x.shape[a] for a in rest], product([x.shape[a] for a in axes])])
-
-
-def _mark_offsets(w: OnnxWriter, k: Value, count: Length) -> Value:
-    """Return where the offsets of a last axis are those of k."""
-    return k.cast(WINDOWS_INT64).op("Unsqueeze", w.ints((len(k.shape),))).equals(w.count(count))
-
-
-@rule("first_of_window")
-def _first(w: OnnxWriter, x: Value, top: Value) -> Value:
-    merged = _merge(x, w.params["axis"])
-    hits = merged.equals(top.op("Unsqueeze", w.ints((len(top.shape),)))).cast(np.int32)
-    first = hits.op("ArgMax", dtype=WINDOWS_INT64, axis=-1, keepdims=0)
-    if x.dtype.kind != "f":
-        return first
-    count = merged.shape[-1]
-    return where(top.is_nan(), w.length(count - 1), first)
-
-
-@rule("pick_from_window")
-def _pick(w: OnnxWriter, x: Value, k: Value) -> Value:
-    merged = _merge(x, w.params["axis"])
-    kept = where(_mark_offsets(w, k, merged.shape[-1]), merged, 0)
-    return reduce("ReduceSum", attrs.evolve(kept, shape=merged.shape), (-1,))
-
-
-@rule("put_into_window")
-def _put(w: OnnxWriter, ct: Value, k: Value) -> Value:
-    axes, window = w.params["axis"], w.params["window"]
-    kept = where(_mark_offsets(w, k, product(window)), ct.op("Unsqueeze", w.ints((len(ct.shape),))), 0)
-    apart = kept.reshape([*ct.shape, *window])
-    order, rest, last = list[int](), iter(range(len(ct.shape))), len(ct.shape)
-    for a in range(len(ct.shape) + len(axes)):
-        order.append(last + list(axes).index(a) if a in axes else next(rest))
-    return apart.transpose(order)

@@ -68,11 +68,15 @@ def formulas(entries: Mapping[str, Callable[..., Value]]) -> None:
 # --- Elementwise operations: arithmetic, comparisons, integers, and functions that runtimes have of floats alone
 
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
-SAME = {  # operators of one operand that runtimes compute of both floats
+SAME = {  # operators of one operand that runtimes compute as they are
+    "abs": "Abs",
+    "ceil": "Ceil",
     "cos": "Cos",
     "exp": "Exp",
+    "floor": "Floor",
     "log": "Log",
     "reciprocal": "Reciprocal",
+    "round": "Round",
     "sin": "Sin",
     "sqrt": "Sqrt",
     "tanh": "Tanh",
@@ -134,44 +138,19 @@ def _extreme(kind: str, x: Value, y: Value) -> Value:
     return x.writer.arithmetic(kind, x, y)
 
 
-# -- remainders, powers and shifts --
-def _fmod(x: Value, y: Value) -> Value:
-    if x.dtype.kind == "f":
-        return x.op("Mod", y, fmod=1)
-    rest = x.writer.arithmetic("Mod", x, _divisor(x, y), fmod=1)
-    return where(y.equals(0), 0, rest)
-
-
-def _remainder(x: Value, y: Value) -> Value:
-    return where(y.equals(0), 0, x.writer.arithmetic("Mod", x, _divisor(x, y)))
-
-
-def _divisor(x: Value, y: Value) -> Value:
-    if x.dtype == np.dtype(np.uint64):
-        raise NoTemplateError("division of uint64")
-    return where(y.equals(0), 1, y)
-
-
+# -- quotients, remainders, powers and shifts --
 def _floor_divide(x: Value, y: Value) -> Value:
     """Return the quotient of integers below; that of the least number and -1, which ends processes, wraps."""
-    safe, minus = _divisor(x, y), y.equals(-1) if x.dtype.kind == "i" else None
-    if minus is None:
+    if x.dtype == np.dtype(np.uint64):
+        raise NoTemplateError("division of uint64")
+    safe = where(y.equals(0), 1, y)
+    if x.dtype.kind == "u":
         return where(y.equals(0), 0, x / safe)
+    minus = y.equals(-1)
     safe = where(minus, 1, safe)
     crosses = ~(safe * (x / safe)).equals(x) & ((x < 0) ^ (y < 0))
     quotient = x / safe - crosses.cast(x.dtype)
     return where(y.equals(0), 0, where(minus, 0 - x, quotient))
-
-
-def _power(x: Value, y: Value) -> Value:
-    """Return a power; of integers bit by bit, as those of runtimes are rounded, and 0 for a negative exponent."""
-    if x.dtype.kind == "f":
-        return x.op("Pow", y)
-    power: Value = where(y.equals(y), 1, x)
-    for k in range(8 * x.dtype.itemsize - int(x.dtype.kind == "i")):
-        is_odd = ~_shift(y, y.writer.number(k, y.dtype), "RIGHT").op("BitwiseAnd", 1).equals(0)
-        power, x = where(is_odd, power * x, power), x * x
-    return where(y < 0, 0, power) if x.dtype.kind == "i" else power
 
 
 def _right_shift(x: Value, y: Value) -> Value:
@@ -207,34 +186,26 @@ def arctangent(x: Value) -> Value:
 
 
 UNARY: dict[str, Callable[[Value], Value]] = {
-    **dict.fromkeys(("positive", "stop_gradient", "conj", "real"), lambda x: x),
-    "abs": lambda x: x if x.dtype == BOOL else abs(x),
+    **dict.fromkeys(("stop_gradient", "conj", "real"), lambda x: x),
     "atan": arctangent,
     "bitwise_invert": lambda x: ~x if x.dtype == BOOL else x.op("BitwiseNot"),
-    "ceil": lambda x: x.op("Ceil") if x.dtype.kind == "f" else x,
-    "floor": lambda x: x.op("Floor") if x.dtype.kind == "f" else x,
     "imag": lambda x: x.writer.full(x.writer.outs[0].shape, 0, x.dtype),
-    "isfinite": lambda x: ~(x.op("IsInf", dtype=BOOL) | x.is_nan()) if x.dtype.kind == "f" else x.equals(x),
-    "isinf": lambda x: x.op("IsInf", dtype=BOOL) if x.dtype.kind == "f" else ~x.equals(x),
+    "isinf": lambda x: x.op("IsInf", dtype=BOOL),
     "isnan": lambda x: x.is_nan(),
     "logical_not": lambda x: ~as_bool(x),
-    "round": lambda x: x.op("Round") if x.dtype.kind == "f" else x,
     "sign": lambda x: where(x.is_nan(), x, x.op("Sign")) if x.dtype.kind == "f" else x.op("Sign"),
-    "square": lambda x: x & x if x.dtype == BOOL else x * x,
 }
 BINARY: dict[str, Callable[[Value, Value], Value]] = {
     "bitwise_left_shift": lambda x, y: _shift(x, y, "LEFT"),
     "bitwise_right_shift": _right_shift,
     "floor_divide": _floor_divide,
-    "fmod": _fmod,
+    "fmod": lambda x, y: x.op("Mod", y, fmod=1),
     "maximum": lambda x, y: _extreme("Max", x, y),
     "minimum": lambda x, y: _extreme("Min", x, y),
     "not_equal": lambda x, y: ~x.equals(y),
-    "pow": _power,
-    "remainder": _remainder,
+    "pow": lambda x, y: x.op("Pow", y),
 }
 formulas(UNARY)
 formulas(BINARY)
-TABLE.takes |= dict.fromkeys(OF_FLOAT32, "f") | dict.fromkeys(
-    ("floor_divide", "remainder"), np.typecodes["AllInteger"] + "?"
-)
+TABLE.takes |= dict.fromkeys(OF_FLOAT32, "f") | dict.fromkeys(("ceil", "floor", "fmod", "isinf", "pow", "round"), "fd")
+TABLE.takes |= {"abs": np.typecodes["Integer"] + "fd", "floor_divide": np.typecodes["AllInteger"] + "?"}

@@ -16,7 +16,7 @@ from afx.core.dtypes import DType, promote
 from afx.core.graph import Equation
 from afx.core.primitive import Primitive
 from afx.export.stablehlo.writer import BOOL, FORMULAS, HloValue, HloWriter, type_text
-from afx.export.templates import NoTemplateError, Table, Template
+from afx.export.templates import NoTemplateError, Table, Template, Texts
 from afx.ops.indexing.index import Basic
 
 # --- Loops and branches of StableHLO: a scan counts its steps, and reads and writes a row in each
@@ -24,7 +24,7 @@ from afx.ops.indexing.index import Basic
 NUMBER = Aval((), np.dtype(np.int64))
 
 
-def _scan(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _scan(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     """Write a scan as a ``while`` over the step's number, which reads a row of each operand and writes one of each result."""
     spec = writer.walk.control(eq)
     assert isinstance(spec, ScanSpec)
@@ -98,7 +98,7 @@ def _write_row(writer: HloWriter, y: str, aval: Aval, row: str, place: str) -> s
     )
 
 
-def _while(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _while(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     spec = writer.walk.control(eq)
     assert isinstance(spec, WhileSpec)
     first, avals = spec.tests + spec.consts, [var.aval for var in eq.outputs]
@@ -114,7 +114,7 @@ def _while_back(*_: object) -> None:
     raise NoTemplateError("the way back over a loop whose steps are not counted has no shape; use scan")
 
 
-def _switch(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _switch(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     spec = writer.walk.control(eq)
     assert isinstance(spec, BranchSpec)
     avals, number = [var.aval for var in eq.outputs], Aval((), np.dtype(np.int32))
@@ -141,9 +141,9 @@ SAME = {  # operations whose operands have the type of the result
     "abs": "abs", "add": "add", "atan2": "atan2", "bitwise_and": "and",
     "bitwise_invert": "not", "bitwise_left_shift": "shift_left", "bitwise_or": "or", "bitwise_xor": "xor",
     "cbrt": "cbrt", "ceil": "ceil", "cos": "cosine", "divide": "divide", "exp": "exponential",
-    "expm1": "exponential_minus_one", "floor": "floor", "log": "log", "log1p": "log_plus_one",
+    "expm1": "exponential_minus_one", "floor": "floor", "fmod": "remainder", "log": "log", "log1p": "log_plus_one",
     "logical_and": "and", "logical_not": "not", "logical_or": "or", "logical_xor": "xor", "maximum": "maximum",
-    "minimum": "minimum", "multiply": "multiply", "negative": "negate", "round": "round_nearest_even",
+    "minimum": "minimum", "multiply": "multiply", "negative": "negate", "pow": "power", "round": "round_nearest_even",
     "sigmoid": "logistic", "sin": "sine", "sqrt": "sqrt", "subtract": "subtract", "tan": "tan",
     "tanh": "tanh",
 }  # fmt: skip
@@ -154,28 +154,19 @@ REDUCES: dict[str, tuple[str, Any]] = {
     "sum": ("add", 0), "prod": ("multiply", 1), "max": ("maximum", -math.inf), "min": ("minimum", math.inf),
     "all": ("and", True), "any": ("or", False),
 }  # fmt: skip
-WHOLE = {"abs": "ub", **dict.fromkeys(("ceil", "floor", "round"), "iub")}  # what leaves these numbers alone
-COMPLEX_LACKS = frozenset({"floor", "ceil", "round"})
 
 
 def _elementwise(p: Primitive) -> T | None:
     """Return what writes an elementwise op, None where StableHLO has neither an op nor a formula for it."""
-    if p.name not in SAME and p.name not in COMPARES and p.name not in FORMULAS and p.name not in SPECIAL:
+    if p.name not in SAME and p.name not in COMPARES and p.name not in FORMULAS:
         return None
 
-    def write(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-        out, dtype = eq.outputs[0].aval, _dtype_of(p, eq)
+    def write(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+        out, dtype = eq.aval, _dtype_of(p, eq)
         space = Aval(out.shape, dtype)
         names = _align_operands(writer, eq, xs, space)
-        if dtype.kind in WHOLE.get(p.name, ""):
-            writer.convert(names[0], space, out.dtype, zs[0])
-        elif p.name in COMPARES:
+        if p.name in COMPARES:
             writer.compare(COMPARES[p.name], names, space, zs[0])
-        elif p.name == "isfinite":
-            _write_isfinite(writer, names[0], space, out, zs[0])
-        elif p.name == "bitwise_right_shift":
-            kind = "logical" if dtype.kind == "u" else "arithmetic"
-            writer.same(f"shift_right_{kind}", names, out, zs[0])
         elif p.name in SAME:
             _write_same(writer, p.name, names, space, out, zs[0])
         else:
@@ -185,22 +176,10 @@ def _elementwise(p: Primitive) -> T | None:
     return write
 
 
-SPECIAL = frozenset({"bitwise_right_shift", "isfinite"})
-
-
-def _write_isfinite(writer: HloWriter, x: str, space: Aval, out: Aval, z: str) -> None:
-    if space.dtype.kind in "iub":
-        writer.fill(True, out, z)
-    else:
-        writer.change("is_finite", x, space, out, z)
-
-
 def _write_same(writer: HloWriter, op: str, names: Sequence[str], space: Aval, out: Aval, z: str) -> None:
-    if op == "abs" and space.dtype.kind in "uc":
-        writer.change("abs", names[0], space, out, z) if space.dtype.kind == "c" else _rename(writer, names[0], out, z)
+    if op == "abs" and space.dtype.kind == "c":
+        writer.change("abs", names[0], space, out, z)
         return
-    if space.dtype.kind == "c" and op in COMPLEX_LACKS:
-        raise NoTemplateError("of complex numbers")
     hlo = {"add": "or", "multiply": "and"}.get(op, SAME[op]) if space.dtype.kind == "b" else SAME[op]
     writer.same(hlo, names, out, z)
 
@@ -231,8 +210,8 @@ def _reduction(p: Primitive) -> T | None:
     if p.name not in REDUCES:
         return None
 
-    def write(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-        x, out = eq.inputs[0].aval, eq.outputs[0].aval
+    def write(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+        x, out = eq.inputs[0].aval, eq.aval
         op, start = REDUCES[p.name]
         if out.dtype.kind in "iu" and isinstance(start, float):
             info = np.iinfo(out.dtype)
@@ -247,47 +226,52 @@ def _reduction(p: Primitive) -> T | None:
 
 STABLEHLO: Table[HloWriter] = Table("StableHLO", _elementwise, _reduction, has_formulas=True)
 STABLEHLO.rules |= LOOPS
-STABLEHLO.takes |= dict.fromkeys(("floor_divide", "remainder"), np.typecodes["AllInteger"] + "?")
+STABLEHLO.takes |= {
+    "abs": np.typecodes["Integer"] + np.typecodes["AllFloat"],
+    "floor_divide": np.typecodes["AllInteger"] + "?",
+    "pow": np.typecodes["AllFloat"],
+    **dict.fromkeys(("ceil", "floor", "fmod", "round"), np.typecodes["Float"]),
+}
 
 
 # -- casts, views and joins --
 @STABLEHLO.rule("cast", "convert")
-def _cast(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    x, want = eq.inputs[0].aval, eq.outputs[0].aval.dtype
+def _cast(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    x, want = eq.inputs[0].aval, eq.aval.dtype
     if x.dtype.kind == "c" and want.kind not in "cb":
         raise NoTemplateError("of complex numbers")
     writer.convert(xs[0], x, want, zs[0])
 
 
 @STABLEHLO.rule("stop_gradient")
-def _pass_on(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    _rename(writer, xs[0], eq.outputs[0].aval, zs[0])
+def _pass_on(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    _rename(writer, xs[0], eq.aval, zs[0])
 
 
 @STABLEHLO.rule("real", "imag")
-def _write_part(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    writer.change(eq.primitive.name, xs[0], eq.inputs[0].aval, eq.outputs[0].aval, zs[0])
+def _write_part(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    writer.change(eq.primitive.name, xs[0], eq.inputs[0].aval, eq.aval, zs[0])
 
 
 @STABLEHLO.rule("reshape")
-def _reshape(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    writer.reshape(xs[0], eq.inputs[0].aval, eq.outputs[0].aval.shape, zs[0])
+def _reshape(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    writer.reshape(xs[0], eq.inputs[0].aval, eq.aval.shape, zs[0])
 
 
 @STABLEHLO.rule("broadcast_to")
-def _broadcast(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    writer.broadcast(xs[0], eq.inputs[0].aval, eq.outputs[0].aval.shape, (), zs[0])
+def _broadcast(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    writer.broadcast(xs[0], eq.inputs[0].aval, eq.aval.shape, (), zs[0])
 
 
 @STABLEHLO.rule("permute_dims")
-def _permute(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _permute(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     more = f", dims = {[*eq.keywords['axes']]}"
-    writer.change("transpose", xs[0], eq.inputs[0].aval, eq.outputs[0].aval, zs[0], more)
+    writer.change("transpose", xs[0], eq.inputs[0].aval, eq.aval, zs[0], more)
 
 
 @STABLEHLO.rule("where")
-def _where(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    out = eq.outputs[0].aval
+def _where(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    out = eq.aval
     spaces = [Aval(out.shape, BOOL), out, out]
     names = [
         writer.broadcast(writer.convert(x, a.aval, s.dtype), Aval(a.aval.shape, s.dtype), out.shape)
@@ -297,15 +281,15 @@ def _where(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> Non
 
 
 @STABLEHLO.rule("clip")
-def _clip(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    out = eq.outputs[0].aval
+def _clip(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    out = eq.aval
     x, lower, upper = _align_operands(writer, eq, xs, out)
     writer.same("clamp", (lower, x, upper), out, zs[0])
 
 
 @STABLEHLO.rule("stack", "concat")
-def _join(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    out, axis = eq.outputs[0].aval, eq.keywords["axis"]
+def _join(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    out, axis = eq.aval, eq.keywords["axis"]
     names, avals = list[str](), list[Aval]()
     for x, atom in zip(xs, eq.inputs, strict=True):
         have = Aval(atom.aval.shape, out.dtype)
@@ -317,7 +301,7 @@ def _join(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None
 
 
 @STABLEHLO.rule("split")
-def _split(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _split(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     x, axis = eq.inputs[0].aval, eq.keywords["axis"]
     edges = [0, *itertools.accumulate(eq.keywords["sizes"])]
     for z, (a, b) in zip(zs, itertools.pairwise(edges), strict=True):
@@ -325,8 +309,8 @@ def _split(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> Non
 
 
 @STABLEHLO.rule("slice")
-def _slice(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    x, out = eq.inputs[0].aval, eq.outputs[0].aval
+def _slice(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    x, out = eq.inputs[0].aval, eq.aval
     spans, turned = _spans(x, eq.keywords["index"])
     shape = tuple([len(range(*span)) for span in spans])
     name = _take(writer, xs[0], x, spans)
@@ -361,8 +345,8 @@ def _spans(x: Aval, index: Basic) -> tuple[list[tuple[int, int, int]], list[int]
 
 
 @STABLEHLO.rule("embed", "slice_set", "slice_add")
-def _update(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    out, part = eq.outputs[0].aval, eq.inputs[-1].aval
+def _update(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    out, part = eq.aval, eq.inputs[-1].aval
     name = eq.primitive.name
     is_embedded = name == "embed"
     placed = _embed(writer, eq, xs[-1], part, 0, zs[0] if is_embedded else "")
@@ -375,7 +359,7 @@ def _update(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> No
 
 def _embed(writer: HloWriter, eq: Equation, x: str, part: Aval, padding: Any, z: str = "") -> str:
     """Put a part where an index takes it from, into an array of one number."""
-    whole = Aval(eq.outputs[0].aval.shape, part.dtype)
+    whole = Aval(eq.aval.shape, part.dtype)
     spans, turned = _spans(whole, eq.keywords["index"])
     inner = Aval(tuple([len(range(*span)) for span in spans]), part.dtype)
     x = writer.reshape(x, part, inner.shape)
@@ -390,11 +374,11 @@ def _embed(writer: HloWriter, eq: Equation, x: str, part: Aval, padding: Any, z:
     return writer.make(f"pad %{x}, %{writer.fill(padding, number)}, {sizes} : {types}", z)
 
 
-# -- products and what is made of reductions --
+# -- products --
 @STABLEHLO.rule("matmul")
-def _product(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    out = eq.outputs[0].aval
-    a, b = [x.aval for x in eq.inputs]
+def _product(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    out = eq.aval
+    a, b = eq.avals
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     names, avals = list[str](), list[Aval]()
     for x, aval in zip(xs, (a, b), strict=True):
@@ -407,40 +391,3 @@ def _product(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> N
     pairs = f"batching_dims = {batch} x {batch}, " if batch else ""
     types = f"({', '.join(map(type_text, avals))}) -> {type_text(out)}"
     writer.make(f"dot_general {writer.read(names)}, {pairs}contracting_dims = [{left}] x [{right}] : {types}", zs[0])
-
-
-@STABLEHLO.rule("softmax", "log_softmax")
-def _softmax(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    out, axis = eq.outputs[0].aval, eq.keywords["axis"]
-    low = _below_top(writer, xs[0], out, axis)
-    shares = low.of("exponential")
-    total = HloValue(writer, _over(writer, writer.reduce("add", shares.name, out, axis, 0), out, axis), out)
-    total = total.compare("EQ", 0.0).where(1.0, total, low)
-    value = shares / total if eq.primitive.name == "softmax" else low - total.of("log")
-    _rename(writer, value.name, out, zs[0])
-
-
-@STABLEHLO.rule("logsumexp")
-def _logsumexp(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    x, out, axis = eq.inputs[0].aval, eq.outputs[0].aval, eq.keywords["axis"]
-    shares = _below_top(writer, xs[0], x, axis).of("exponential").name
-    total = HloValue(writer, writer.reduce("add", shares, x, axis, 0), out)
-    top = HloValue(writer, writer.reduce("maximum", xs[0], x, axis, -math.inf), out)
-    value = top + total.compare("EQ", 0.0).where(1.0, total, top).of("log")
-    _rename(writer, value.name, out, zs[0])
-
-
-def _below_top(writer: HloWriter, x: str, aval: Aval, axis: Sequence[int]) -> HloValue:
-    """Return x less its largest elements, where infinite ones are as far from all others as any, and share equally."""
-    largest = writer.reduce("maximum", x, aval, axis, -math.inf)
-    value, top = HloValue(writer, x, aval), HloValue(writer, _over(writer, largest, aval, axis), aval)
-    finite = top.of("abs").compare("EQ", math.inf).where(0.0, top, value)
-    infinite = value.compare("EQ", math.inf).where(0.0, -math.inf, value)
-    return top.compare("EQ", math.inf).where(infinite, value - finite, value)
-
-
-def _over(writer: HloWriter, x: str, aval: Aval, axis: Sequence[int]) -> str:
-    """Return a reduction's result as often as there were elements."""
-    kept = [a for a in range(aval.ndim) if a not in axis]
-    have = Aval(tuple([aval.shape[a] for a in kept]), aval.dtype)
-    return writer.change("broadcast_in_dim", x, have, aval, "", f", dims = {kept}")

@@ -214,35 +214,13 @@ class HloValue:
 
 
 def _floor_divide(x: HloValue, y: HloValue) -> HloValue:
-    x, y = y.compare("EQ", 0).where(0, x, x), _divisor(y)
+    is_zero = y.compare("EQ", 0)  # by which nothing is left
+    x, y = is_zero.where(0, x, x), is_zero.where(1, y, y)
     if x.aval.dtype.kind == "u":
         return x / y
     rest = x.of("remainder", y)
     crosses = rest.compare("NE", 0).of("and", rest.of("xor", y).compare("LT", 0))
     return x / y - crosses.where(1, 0, x)
-
-
-def _crosses(rest: HloValue, y: HloValue) -> HloValue:
-    """Return where a remainder has not its divisor's sign."""
-    differs = rest.compare("LT", 0).of("xor", y.compare("LT", 0))
-    return rest.compare("NE", 0).of("and", differs)
-
-
-def _divisor(y: HloValue) -> HloValue:
-    """Return 1 for an integer 0, by which nothing is left."""
-    return y if y.aval.dtype.kind == "f" else y.compare("EQ", 0).where(1, y, y)
-
-
-def _fmod(x: HloValue, y: HloValue) -> HloValue:
-    return x.of("remainder", _divisor(y))
-
-
-def _remainder(x: HloValue, y: HloValue) -> HloValue:
-    y = _divisor(y)
-    rest = x.of("remainder", y)
-    if x.aval.dtype.kind == "u":
-        return rest
-    return _crosses(rest, y).where(rest + y, rest, x)
 
 
 def _count_bits(x: HloValue) -> HloValue:
@@ -255,23 +233,11 @@ def _sign(x: HloValue) -> HloValue:
     return x.compare("EQ", 0).where(0, x.of("sign"), x)
 
 
-def _power(x: HloValue, y: HloValue) -> HloValue:
-    """Return a power; of integers bit by bit, as XLA errs at large exponents, and 0 for a negative one."""
-    if x.aval.dtype.kind not in "iu":
-        return x.of("power", y)
-    is_signed, below = x.aval.dtype.kind == "i", y.compare("LT", 0)
-    power = x.lift(1)
-    for k in range(8 * x.aval.dtype.itemsize - is_signed):
-        power = y.of("and", 1 << k).compare("NE", 0).where(power * x, power, x)
-        x = x * x
-    return below.where(0, power, power) if is_signed else power
-
-
 FORMULAS: dict[str, Callable[..., HloValue]] = {  # of what StableHLO lacks for some dtypes, or has otherwise
     "bitwise_count": _count_bits,
+    "bitwise_right_shift": lambda x, y: x.of(
+        f"shift_right_{'logical' if x.aval.dtype.kind == 'u' else 'arithmetic'}", y
+    ),
     "floor_divide": _floor_divide,
-    "fmod": _fmod,
-    "pow": _power,
-    "remainder": _remainder,
     "sign": _sign,
 }

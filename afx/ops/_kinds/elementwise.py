@@ -11,7 +11,7 @@ import numpy as np
 from afx.core.array.array import Array
 from afx.core.aval import SCALARS, Aval, Shape, aval_of, broadcast_avals, widest_of_alike
 from afx.core.dtypes import DType, bool_, promote, real_dtype, strengthen
-from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, define
+from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Tangents, Value, Values, define
 from afx.core.tracing.tracer import to_lower_level
 from afx.errors import DtypeError
 from afx.ops._basic import broadcast, select_where, sum_over
@@ -58,12 +58,12 @@ def elementwise_pullback(partial: Partial, arity: int, exact: bool) -> Pullback:
     if not callable(partial):
         sign = partial
 
-        def scale(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+        def scale(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
             return ct if sign == 1.0 else -ct if sign == -1.0 else ct * sign
 
         return scale
 
-    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    def pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
         d = partial(z, *xs)
         return ct * (d._value if d.__class__ is Array and not isinstance(ct, Array) else d)
 
@@ -71,7 +71,7 @@ def elementwise_pullback(partial: Partial, arity: int, exact: bool) -> Pullback:
         return pull
     read = typed(partial, arity)
 
-    def pull_typed(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    def pull_typed(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
         d = read(ct.dtype, z, *xs)
         return ct * (d._value if d.__class__ is Array and not isinstance(ct, Array) else d)
 
@@ -81,7 +81,7 @@ def elementwise_pullback(partial: Partial, arity: int, exact: bool) -> Pullback:
 def elementwise_jvp(partials: Sequence[Partial], masks: bool, exact: bool) -> Pushforward:
     """Return the rule ``Σ t * ∂z/∂x`` over the operands that move; with masks, a derivative of 0 takes nothing of its tangent."""
 
-    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    def push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
         total: Value | None = None
         if not exact and len(xs) > 1:
             xs = tuple([_convert(x, z.dtype) for x in xs])
@@ -123,6 +123,10 @@ BilinearRule: TypeAlias = Callable[Concatenate[Array, Array, Aval, ...], Array]
 ReductionRule: TypeAlias = Callable[Concatenate[Array, Array, ...], Array]
 Shaper: TypeAlias = Callable[..., Aval]
 OutDtype: TypeAlias = Callable[[DType], DType]
+
+
+# options of functions of real numbers, which compute integers in the default dtype
+REALS: dict[str, Any] = {"kinds": "f", "promotes_to_float": True}
 
 
 # -- elementwise --
@@ -296,7 +300,7 @@ def elementwise(
     reads = tuple([reads_of(p, 0, arity + 1) if callable(p) else 0 for p in partials])
     ufunc = compute if isinstance(compute, np.ufunc) else None
 
-    def mask(k: int, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape) -> Value:
+    def mask(k: int, z: Value, xs: Values, params: Params, shape: Shape) -> Value:
         partial = partials[k]
         assert callable(partial)
         return partial(z, *xs) != 0
@@ -321,7 +325,7 @@ def elementwise(
 def _decompose(compute: Callable[..., Any]) -> dict[str, Any]:
     """Return the tags of an op that plans replace: traced arrays answer to the NumPy functions that compute it."""
 
-    def decompose(xs: tuple[Value, ...], params: Params) -> Value:
+    def decompose(xs: Values, params: Params) -> Value:
         return compute(*xs)
 
     return {"decompose": decompose, "opaque": True}
@@ -408,16 +412,16 @@ def reduction(
     """Make a reduction over axes from ``partial(z, x, axis=…)``, dz/dx in the shape of x; z has its axes kept."""
     reads = reads_of(partial, 0, 2)
 
-    def kept(z: Value, axis: tuple[int, ...], ndim: int) -> Value:
+    def kept(z: Value, axis: Shape, ndim: int) -> Value:
         shape = iter(z.shape)
         return z.reshape(tuple([1 if a in axis else next(shape) for a in range(ndim)]))
 
-    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    def pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
         axis = params["axis"]
         d = partial(kept(z, axis, len(shape)) if reads & 1 else z, xs[0], **params)
         return to_lower_level(kept(ct, axis, len(shape)) * to_lower_level(d))
 
-    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    def push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
         axis, x, t = params["axis"], xs[0], ts[0]
         assert t is not None
         d = to_lower_level(partial(kept(z, axis, x.ndim), x, **params))

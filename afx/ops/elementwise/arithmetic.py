@@ -12,10 +12,10 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import real_dtype
 from afx.core.primitive import Primitive, Value
-from afx.core.registry import register_function
+from afx.core.registry import FUNCTIONS, register_function
 from afx.core.tracing.tracer import bind1, bind2, to_lower_level
 from afx.ops._basic import xp
-from afx.ops._kinds.elementwise import Parts, binary, each_part, nondifferentiable, unary
+from afx.ops._kinds.elementwise import REALS, Parts, binary, each_part, nondifferentiable, unary
 from afx.ops.creation.creation import as_array, stop_gradient
 from afx.ops.elementwise.comparison import clip, maximum, minimum, where
 from afx.ops.elementwise.exponentials import exp_parts, log, log_parts
@@ -251,8 +251,7 @@ cbrt_p: Primitive = unary(
     "cbrt",
     np.cbrt,
     lambda z, _x: 1 / (3 * z * z),
-    kinds="f",
-    promotes_to_float=True,
+    **REALS,
     domain=(0.1, 4.0),
     formula=lambda x: xp.copysign(xp.power(xp.abs(x), 1 / 3), x),
 )
@@ -293,7 +292,28 @@ def _power_parts(x: Parts, y: Parts) -> Parts:
     return xp.where(is_zero, at_zero, z[0]), xp.where(is_zero, at_zero * 0.0, z[1])
 
 
-pow_p: Primitive = binary("pow", np.power, (_pow_by_base, _pow_by_exponent), domain=(0.5, 2.0), parts=_power_parts)
+def _power_by_squares(x: Any, y: Any) -> Any:
+    """Return a power of integers, bit by bit of the exponents; 0 for negative ones, which are NumPy's error."""
+
+    def goes_on(state: Any) -> Any:
+        return xp.any(state[1] > 0)
+
+    def step(state: Any) -> Any:
+        square, rest, z = state
+        return square * square, rest >> 1, xp.where((rest & 1) != 0, z * square, z)
+
+    return xp.where(y < 0, 0, FUNCTIONS.while_loop(goes_on, step, (x, y, xp.ones_like(x * y)))[2])
+
+
+pow_p: Primitive = binary(
+    "pow",
+    np.power,
+    (_pow_by_base, _pow_by_exponent),
+    domain=(0.5, 2.0),
+    parts=_power_parts,
+    formula=_power_by_squares,
+    formula_kinds="iu",
+)
 
 power = pow
 
@@ -317,7 +337,7 @@ abs_p: Primitive = unary(
     finite_partials=True,
     smooth=False,
     formula=lambda x: x,
-    formula_kinds="b",
+    formula_kinds="bu",
     parts=lambda x: xp.hypot(*x),
 )
 
@@ -382,8 +402,7 @@ hypot_p: Primitive = binary(
     "hypot",
     np.hypot,
     (lambda z, x, _y: _cosine(z, x), lambda z, _x, y: _cosine(z, y)),
-    kinds="f",
-    promotes_to_float=True,
+    **REALS,
     finite_partials=True,
     formula=_hypot,
 )
@@ -428,6 +447,9 @@ def remainder(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def _remainder(x: Any, y: Any) -> Any:
+    """Return what is left of C's remainder or, of integers, of the multiple below; 0 for an integer 0, as NumPy does."""
+    if x.dtype.kind != "f":
+        return xp.where(y == 0, 0, x - xp.floor_divide(x, y) * y)
     rest = xp.fmod(x, y)
     remainder = xp.where((rest != 0) & ((rest < 0) ^ (y < 0)), rest + y, rest)
     return xp.where(rest == 0, xp.where(y < 0, -0.0, 0.0), remainder)
@@ -441,6 +463,7 @@ remainder_p: Primitive = binary(
     smooth=False,
     domain=(0.5, 2.0),
     formula=_remainder,
+    formula_kinds="iuf",
 )
 
 mod = remainder

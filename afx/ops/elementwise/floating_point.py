@@ -13,11 +13,11 @@ from afx.core.aval import aval_of, broadcast_shapes, integer
 from afx.core.dtypes import float64, promote, real_dtype
 from afx.core.numpy_names import refuse_out
 from afx.core.primitive import Primitive, is_weak, record
-from afx.core.registry import register_function
+from afx.core.registry import FUNCTIONS, register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.errors import DtypeError
 from afx.ops._basic import in_floats, xp
-from afx.ops._kinds.elementwise import binary, each_part, nondifferentiable
+from afx.ops._kinds.elementwise import REALS, binary, each_part, nondifferentiable
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import divide, multiply, remainder, subtract
@@ -159,7 +159,14 @@ def _rint_of(x: Any) -> Any:
 
 
 round_p: Primitive = nondifferentiable(
-    "round", _rint, kinds="biufc", may_alias=True, native=record(_rint_of), parts=each_part(xp.rint)
+    "round",
+    _rint,
+    kinds="biufc",
+    may_alias=True,
+    native=record(_rint_of),
+    formula=_keep,
+    formula_kinds="biu",
+    parts=each_part(xp.rint),
 )
 
 
@@ -182,8 +189,7 @@ copysign_p: Primitive = binary(
     "copysign",
     np.copysign,
     (_compare_signs, 0.0),
-    kinds="f",
-    promotes_to_float=True,
+    **REALS,
     smooth=False,
     finite_partials=True,
     formula=lambda x, y: xp.where(xp.signbit(x) ^ xp.signbit(y), -x, x),
@@ -200,6 +206,11 @@ def fmod(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(fmod_p, x, y)
 
 
+def _fmod_of_integers(x: Any, y: Any) -> Any:
+    rest = xp.remainder(x, y)
+    return xp.where((rest != 0) & ((x < 0) ^ (y < 0)), rest - y, rest)
+
+
 fmod_p: Primitive = binary(
     "fmod",
     np.fmod,
@@ -207,6 +218,8 @@ fmod_p: Primitive = binary(
     kinds="iuf",
     smooth=False,
     domain=(0.5, 2.0),
+    formula=_fmod_of_integers,
+    formula_kinds="iu",
 )
 
 
@@ -220,7 +233,7 @@ def nextafter(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(nextafter_p, asarray(x) if is_weak(x) and is_weak(y) else x, y)  # of the default dtype's numbers
 
 
-nextafter_p: Primitive = binary("nextafter", np.nextafter, (1.0, 0.0), kinds="f", promotes_to_float=True, smooth=False)
+nextafter_p: Primitive = binary("nextafter", np.nextafter, (1.0, 0.0), **REALS, smooth=False)
 
 
 # --- Floating-point parts: mantissas and exponents, spacing, divisors and bits
@@ -324,7 +337,7 @@ def spacing(x: ArrayLike) -> Array:
     return bind1(spacing_p, asarray(x) if is_weak(x) else x)  # of the default dtype's numbers
 
 
-spacing_p: Primitive = nondifferentiable("spacing", np.spacing, kinds="f", promotes_to_float=True)
+spacing_p: Primitive = nondifferentiable("spacing", np.spacing, **REALS)
 
 
 # -- other forms of known functions --
@@ -399,7 +412,21 @@ def gcd(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(gcd_p, x, y)
 
 
-gcd_p: Primitive = nondifferentiable("gcd", np.gcd, kinds="iu")
+def _gcd(x: Any, y: Any) -> Any:
+    """Return the greatest common divisor by Euclid's algorithm, the sign of which is dropped in the end."""
+
+    def goes_on(state: Any) -> Any:
+        return xp.any(state[1] != 0)
+
+    def step(state: Any) -> Any:
+        x, y = state
+        return xp.where(y == 0, x, y), xp.remainder(x, y)
+
+    zeros = xp.zeros_like(x * y)
+    return xp.abs(FUNCTIONS.while_loop(goes_on, step, (x + zeros, y + zeros))[0])
+
+
+gcd_p: Primitive = nondifferentiable("gcd", np.gcd, kinds="iu", formula=_gcd, formula_kinds="iu")
 
 
 @register_function
@@ -412,7 +439,12 @@ def lcm(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(lcm_p, x, y)
 
 
-lcm_p: Primitive = nondifferentiable("lcm", np.lcm, kinds="iu")
+def _lcm(x: Any, y: Any) -> Any:
+    divisor = xp.gcd(x, y)
+    return xp.floor_divide(xp.abs(x), xp.where(divisor == 0, 1, divisor)) * xp.abs(y)
+
+
+lcm_p: Primitive = nondifferentiable("lcm", np.lcm, kinds="iu", formula=_lcm, formula_kinds="iu")
 
 
 @register_function

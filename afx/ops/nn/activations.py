@@ -12,11 +12,22 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import DType, float16, float32, promote
-from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, is_weak, register
+from afx.core.primitive import (
+    Derivative,
+    Lowering,
+    Masking,
+    Params,
+    Primitive,
+    Tangents,
+    Value,
+    Values,
+    is_weak,
+    register,
+)
 from afx.core.tracing.tracer import bind1, bind2, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
-from afx.ops._basic import in_floats
-from afx.ops._kinds.elementwise import binary, unary
+from afx.ops._basic import in_floats, xp
+from afx.ops._kinds.elementwise import REALS, binary, unary
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.special import alone_in_float64, scipy
 from afx.ops.elementwise.arithmetic import sqrt
@@ -75,9 +86,7 @@ def _elu_slope(_z: Array, x: Array) -> Array:
     return exp(where(x > 0, 0, x))
 
 
-elu_p: Primitive = unary(
-    "elu", _elu_run, _elu_slope, kinds="f", promotes_to_float=True, finite_partials=True, traceable=True
-)
+elu_p: Primitive = unary("elu", _elu_run, _elu_slope, **REALS, finite_partials=True, traceable=True)
 
 
 # Beyond these bounds an activation is the identity or 0 to the last digit, in every dtype. Clipping there costs nothing
@@ -105,9 +114,7 @@ def _silu_slope(_z: Array, x: Array) -> Array:
     return sigmoid(x) + clip(x, -SILU_BOUND, SILU_BOUND) * (sigmoid(x) * sigmoid(-x))
 
 
-silu_p: Primitive = unary(
-    "silu", _silu_run, _silu_slope, kinds="f", promotes_to_float=True, finite_partials=True, traceable=True
-)
+silu_p: Primitive = unary("silu", _silu_run, _silu_slope, **REALS, finite_partials=True, traceable=True)
 
 
 def gelu_tanh(x: ArrayLike) -> Array:
@@ -135,8 +142,7 @@ gelu_tanh_p: Primitive = unary(
     "gelu_tanh",
     _gelu_tanh_run,
     _gelu_tanh_slope,
-    kinds="f",
-    promotes_to_float=True,
+    **REALS,
     finite_partials=True,
     traceable=True,
 )
@@ -162,9 +168,7 @@ def _gelu_slope(_z: Array, x: Array) -> Array:
     return ndtr(x) + clip(x, -GELU_BOUND, GELU_BOUND) * density(x)
 
 
-gelu_p: Primitive = unary(
-    "gelu", _gelu_run, _gelu_slope, kinds="f", promotes_to_float=True, finite_partials=True, traceable=True
-)
+gelu_p: Primitive = unary("gelu", _gelu_run, _gelu_slope, **REALS, finite_partials=True, traceable=True)
 
 
 def scale_kept(x: ArrayLike, scale: ArrayLike) -> Array:
@@ -192,7 +196,7 @@ scale_kept_p: Primitive = binary(
 
 # --- Softmax: `softmax`, its logarithm, and the cross-entropy of logits
 
-Axis = int | tuple[int, ...]
+Axis = int | Shape
 
 # elements of softmax no further apart than this are shifted by the largest of all rows: no exponential gets so small that
 # it loses digits, and one number is found far faster than one for each row
@@ -336,6 +340,18 @@ def _log_softmax_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
     xp.give(out, below - np.log(_above_zero(sum_keepdims(e, axis))))
 
 
+def _softmax(x: Any, *, axis: Shape) -> Any:
+    top = largest(x, axis)
+    shares = xp.exp(_below(x, top, _finite(top)))
+    return shares / _above_zero(xp.sum(shares, axis=axis, keepdims=True))
+
+
+def _log_softmax(x: Any, *, axis: Shape) -> Any:
+    top = largest(x, axis)
+    below = _below(x, top, _finite(top))
+    return below - xp.log(_above_zero(xp.sum(xp.exp(below), axis=axis, keepdims=True)))
+
+
 def _runner(into: Callable[..., None]) -> Callable[..., Any]:
     """Return the implementation that writes into memory of its own."""
 
@@ -349,25 +365,25 @@ def _runner(into: Callable[..., None]) -> Callable[..., Any]:
     return run
 
 
-def _softmax_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+def _softmax_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
     return to_lower_level(z * (ct - (ct * z).sum(axis=params["axis"], keepdims=True)))
 
 
-def _softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _softmax_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     return _softmax_pull(ts[0], z, xs, params, None, None)
 
 
-def _log_softmax_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+def _log_softmax_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
     return to_lower_level(ct - to_lower_level(exp(z)) * ct.sum(axis=params["axis"], keepdims=True))
 
 
-def _log_softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _log_softmax_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     t: Any = ts[0]
     return to_lower_level(t - (t * to_lower_level(exp(z))).sum(axis=params["axis"], keepdims=True))
 
 
 def _make_primitive(
-    name: str, into: Callable[..., None], native: Callable[..., None], pull: Any, jvp: Any
+    name: str, into: Callable[..., None], native: Callable[..., None], formula: Callable[..., Any], pull: Any, jvp: Any
 ) -> Primitive:
     """Return the record of an op over axes whose rules read its output alone."""
     return register(
@@ -383,15 +399,16 @@ def _make_primitive(
                 flops=lambda avals, _: 5 * avals[0].size,  # largest, difference, exponential, sum, quotient
                 impl_into=into,
                 native=native,
+                formula=formula,
                 slicewise_over_axis=True,
             ),
         )
     )
 
 
-softmax_p: Primitive = _make_primitive("softmax", _softmax_into, _softmax_native, _softmax_pull, _softmax_jvp)
+softmax_p: Primitive = _make_primitive("softmax", _softmax_into, _softmax_native, _softmax, _softmax_pull, _softmax_jvp)
 log_softmax_p: Primitive = _make_primitive(
-    "log_softmax", _log_softmax_into, _log_softmax_native, _log_softmax_pull, _log_softmax_jvp
+    "log_softmax", _log_softmax_into, _log_softmax_native, _log_softmax, _log_softmax_pull, _log_softmax_jvp
 )
 
 
@@ -414,8 +431,7 @@ binary_cross_entropy_p: Primitive = binary(
     "binary_cross_entropy",
     _binary_cross_entropy_run,
     (lambda _z, y, t: sigmoid(y) - t, lambda _z, y, _t: -y),
-    kinds="f",
-    promotes_to_float=True,
+    **REALS,
     finite_partials=True,
     traceable=True,
 )
@@ -438,8 +454,7 @@ multiply_logarithms_p: Primitive = binary(
     "multiply_logarithms",
     _multiply_logarithms_run,
     (lambda _z, w, y: where((w == 0) & (y == -math.inf), 0, y), lambda _z, w, _y: w),
-    kinds="f",
-    promotes_to_float=True,
+    **REALS,
     finite_partials=True,
     traceable=True,
 )
@@ -448,7 +463,7 @@ multiply_logarithms_p: Primitive = binary(
 # --- Normalization: mean 0 and variance 1 along axes
 
 
-def standardize(x: ArrayLike, axis: int | tuple[int, ...] = -1, *, eps: float = 1e-5) -> Array:
+def standardize(x: ArrayLike, axis: int | Shape = -1, *, eps: float = 1e-5) -> Array:
     """Return ``(x - mean) / sqrt(variance + eps)`` along an axis (or several), as layer normalisation wants it.
 
     The variance is the mean square of the differences, which are taken first, so that a large mean loses no digits.
@@ -503,7 +518,7 @@ def _parts(x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
     return centred, to_lower_level(sqrt((centred * centred).sum(axis=axis, keepdims=True) / n + eps))
 
 
-def _inline(xs: tuple[Value, ...], params: Params) -> Value:
+def _inline(xs: Values, params: Params) -> Value:
     centred, size = _parts(xs[0], **params)
     return centred / size
 
@@ -515,11 +530,11 @@ def _derivative(t: Any, z: Any, x: Any, *, axis: Shape, eps: float) -> Value:
     return to_lower_level((t - t.sum(axis=axis, keepdims=True) / n - z * along) / _parts(x, axis, eps)[1])
 
 
-def _pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+def _pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
     return _derivative(ct, z, xs[0], **params)
 
 
-def _push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     return _derivative(ts[0], z, xs[0], **params)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
-from afx.core.primitive import Params, Primitive, Value, lookup
+from afx.core.primitive import Bools, Params, Primitive, Value, Values, lookup
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, ShapeError
@@ -144,9 +144,7 @@ def _merge_batch(size: int, x: Value, batched: bool) -> Value:
     return reshape(y, (*y.shape[:-2], size * y.shape[-1]))
 
 
-def _batch_by_groups(
-    p: Primitive, size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params
-) -> Value:
+def _batch_by_groups(p: Primitive, size: int, xs: Values, batched: Bools, params: Params) -> Value:
     if not size:  # no groups at all
         avals = [Aval(x.shape[1:] if b else x.shape, x.dtype) for x, b in zip(xs, batched, strict=True)]
         one = p.abstract_eval(*avals, **params)
@@ -162,7 +160,7 @@ def _batch_by_examples(p: Primitive, size: int, x: Value, y: Value, params: Para
     return reshape(z, (size, x.shape[1], *z.shape[1:]))
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     x, kernel = xs
     if not batched[1]:
         return _batch_by_examples(conv_p, size, x, kernel, params)
@@ -215,6 +213,10 @@ def _has_groups(_avals: Any, params: Params) -> bool:
     return bool(params["groups"] > 1)
 
 
+def _has_no_groups(_avals: Any, params: Params) -> bool:
+    return bool(params["groups"] <= 1)
+
+
 conv_p: Primitive = bilinear(
     "conv",
     _runner(_abstract, _prepare),
@@ -228,6 +230,7 @@ conv_p: Primitive = bilinear(
     batch_operands=(0,),
     formula=_by_groups("conv"),
     takes_formula=_has_groups,
+    takes_native=_has_no_groups,
 )
 
 
@@ -247,7 +250,7 @@ def _input_by_kernel(u: Array, ct: Array, kernel: Aval, *, shape: Shape, **param
     return bind_single(conv_kernel_p, u, ct, window=kernel.shape[:-2], **params)
 
 
-def _input_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _input_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     shape = params["shape"]
     if not batched[1]:
         return _batch_by_examples(conv_input_p, size, xs[0], xs[1], {**params, "shape": (size * shape[0], *shape[1:])})
@@ -272,6 +275,7 @@ conv_input_p: Primitive = bilinear(
     batch_operands=(0,),
     formula=_by_groups("conv_input"),
     takes_formula=_has_groups,
+    takes_native=_has_no_groups,
 )
 
 
@@ -295,7 +299,7 @@ def _kernel_by_x(g: Array, ct: Array, x: Aval, *, window: Shape, **params: Any) 
     return bind_single(conv_input_p, ct, g, shape=x.shape, **params)
 
 
-def _kernel_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _kernel_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     return _batch_by_groups(conv_kernel_p, size, xs, batched, params)
 
 
@@ -313,6 +317,7 @@ conv_kernel_p: Primitive = bilinear(
     sums_over_batch=True,
     formula=_by_groups("conv_kernel"),
     takes_formula=_has_groups,
+    takes_native=_has_no_groups,
 )
 
 
@@ -375,7 +380,7 @@ def _correlate_by_y(ct: Array, x: Array, y: Aval, *, full: bool) -> Array:
     return bind_single(correlate_p, ct, x, full=False)[::-1] if full else bind_single(correlate_p, x, ct, full=False)
 
 
-def _correlate_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _correlate_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     span = xs[1].shape[-1]
     x, y = (v if b else expand_dims(v, 0) for v, b in zip(xs, batched, strict=True))
     pads = (span - 1, span - 1) if params["full"] else (0, 0)
@@ -566,7 +571,7 @@ def _pair_axes(x: Array, k: Array, axes: Axes, dot_axes: Axes) -> list[tuple[Arr
     return [(x, a, d), (k, b, e)]
 
 
-Roles = tuple[tuple[int, ...], tuple[int, ...]]
+Roles = tuple[Shape, Shape]
 
 
 def _along(x: Array, k: Array, mode: Mode, of_x: Roles, of_k: Roles) -> Array:

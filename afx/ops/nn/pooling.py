@@ -21,7 +21,9 @@ from afx.core.primitive import (
     Primitive,
     Pushforward,
     Sampling,
+    Tangents,
     Value,
+    Values,
     lookup,
     record_kernel,
     register,
@@ -100,7 +102,7 @@ def avg_pool(
 
 def _pooling_windows(
     x: ArrayLike, window: Any, stride: Any, padding: Padding, who: str, fill: float
-) -> tuple[Array, tuple[int, ...], Any]:
+) -> tuple[Array, Shape, Any]:
     """Return the windows' elements with the axes to reduce, and how many of them are not padded."""
     a = aval_of(x, who)
     if a.ndim < 3:
@@ -175,12 +177,12 @@ def _largest_of_two(x: Any, places: list[tuple[int | slice, ...]], out: Any) -> 
     return z
 
 
-def _max_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+def _max_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
     axis = params["axis"]
     return to_lower_level(bind(put_p, ct, bind(first_p, xs[0], z, axis=axis), axis=axis, window=_window(shape, axis)))
 
 
-def _max_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _max_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     return to_lower_level(bind(pick_p, ts[0], bind(first_p, *xs, z, **params), **params))
 
 
@@ -209,15 +211,15 @@ def _max_abstract(x: Aval, *, axis: Shape) -> Aval:
     return Aval(reduced(x.shape, axis), x.dtype)
 
 
-# -- formulas, for windows of many elements --
-def _flat(x: Any, axis: tuple[int, ...]) -> Any:
+# -- formulas, for windows of many elements and for exports --
+def _flat(x: Any, axis: Shape) -> Any:
     moved = xp.moveaxis(x, axis, range(x.ndim - len(axis), x.ndim))
     return moved.reshape((*moved.shape[: x.ndim - len(axis)], -1))
 
 
-def _is_wide(avals: Sequence[Aval], params: Params) -> bool:
-    """Tell whether windows have so many elements that one axis stands for theirs in a formula."""
-    return math.prod(params.get("window") or _window(avals[0].shape, params["axis"])) > SHORT_WINDOW
+def _is_short(avals: Sequence[Aval], params: Params) -> bool:
+    """Tell whether windows have so few elements that no axis need stand for theirs, as in formulas."""
+    return math.prod(params.get("window") or _window(avals[0].shape, params["axis"])) <= SHORT_WINDOW
 
 
 max_first_p: Primitive = register(
@@ -234,7 +236,7 @@ max_first_p: Primitive = register(
             batch_operands=(0,),
             native=_of_short_windows(record_kernel(_max_prepare)),
             formula=xp.max,
-            takes_formula=_is_wide,
+            takes_native=_is_short,
         ),
         sampling=Sampling(smooth=False),
     )
@@ -289,7 +291,7 @@ def _first_abstract(x: Aval, z: Aval, *, axis: Shape) -> Aval:
     return Aval(z.shape, _numbers(_window(x.shape, axis)))
 
 
-def _first_by_hits(x: Any, z: Any, *, axis: tuple[int, ...]) -> Any:
+def _first_by_hits(x: Any, z: Any, *, axis: Shape) -> Any:
     hits = _flat(x, axis) == z[..., None]
     return xp.where(xp.any(hits, axis=-1), xp.argmax(hits, axis=-1), hits.shape[-1] - 1)  # of nan the last
 
@@ -304,7 +306,7 @@ first_p: Primitive = nondifferentiable(
     batch_operands=(0, 1),
     native=_of_short_windows(record_kernel(_first_prepare)),
     formula=_first_by_hits,
-    takes_formula=_is_wide,
+    takes_native=_is_short,
 )
 
 
@@ -346,18 +348,18 @@ def _put_abstract(ct: Aval, k: Aval, *, axis: Shape, window: Shape) -> Aval:
     return Aval(tuple([sizes[a] if a in sizes else next(rest) for a in range(ct.ndim + len(axis))]), ct.dtype)
 
 
-def _put_pull(u: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+def _put_pull(u: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
     return to_lower_level(bind(pick_p, u, xs[1], axis=params["axis"]))
 
 
 def _push(name: str) -> Pushforward:
-    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    def push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
         return to_lower_level(bind(lookup(name), ts[0], xs[1], **params))
 
     return push
 
 
-def _put_by_hits(ct: Any, k: Any, *, axis: tuple[int, ...], window: tuple[int, ...]) -> Any:
+def _put_by_hits(ct: Any, k: Any, *, axis: Shape, window: Shape) -> Any:
     here = k[..., None] == xp.arange(math.prod(window), dtype=k.dtype)
     parts = xp.where(here, ct[..., None], xp.zeros((), ct.dtype)).reshape((*ct.shape, *window))
     return xp.moveaxis(parts, range(ct.ndim, parts.ndim), axis)
@@ -378,7 +380,7 @@ put_p: Primitive = register(
             batch_operands=(0, 1),
             native=_of_short_windows(_put_native),
             formula=_put_by_hits,
-            takes_formula=_is_wide,
+            takes_native=_is_short,
         ),
     )
 )
@@ -398,7 +400,7 @@ def _pick_native(xp: Arrays, out: Any, x: Any, k: Any, *, axis: Shape) -> None:
     xp.give(out, picked)
 
 
-def _pick_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+def _pick_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
     axis = params["axis"]
     return to_lower_level(bind(put_p, ct, xs[1], axis=axis, window=_window(shape, axis)))
 
@@ -407,7 +409,7 @@ def _pick_abstract(x: Aval, k: Aval, *, axis: Shape) -> Aval:
     return Aval(k.shape, x.dtype)
 
 
-def _pick_by_hits(x: Any, k: Any, *, axis: tuple[int, ...]) -> Any:
+def _pick_by_hits(x: Any, k: Any, *, axis: Shape) -> Any:
     flat = _flat(x, axis)
     here = k[..., None] == xp.arange(flat.shape[-1], dtype=k.dtype)
     return xp.sum(xp.where(here, flat, xp.zeros((), x.dtype)), axis=-1)
@@ -422,7 +424,7 @@ pick_p: Primitive = register(
         batch=batch_along_axes("pick_from_window"),
         derivative=Derivative(vjps=(_pick_pull,), reads=(0b100,), jvp=_push("pick_from_window")),
         masking=Masking(nonnegative_linear=True),
-        lowering=Lowering(native=_of_short_windows(_pick_native), formula=_pick_by_hits, takes_formula=_is_wide),
+        lowering=Lowering(native=_of_short_windows(_pick_native), formula=_pick_by_hits, takes_native=_is_short),
     )
 )
 

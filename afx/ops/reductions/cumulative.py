@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,23 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis
 from afx.core.dtypes import DType, promote
 from afx.core.numpy_names import refuse_out
-from afx.core.primitive import Derivative, Lowering, Params, Primitive, Sampling, Value, is_weak, record, register
+from afx.core.primitive import (
+    Derivative,
+    Lowering,
+    Params,
+    Primitive,
+    Sampling,
+    Tangents,
+    Value,
+    Values,
+    is_weak,
+    record,
+    register,
+)
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._basic import in_floats, numpy_of, reduced, sum_dtype
+from afx.ops._basic import in_floats, numpy_of, reduced, sum_dtype, xp
 from afx.ops._kinds.elementwise import reduction
 from afx.ops._kinds.linear import batch_along_axes, in_each_part, linear
 from afx.ops.creation.creation import (
@@ -287,13 +300,13 @@ def _extreme(name: str, ufunc: np.ufunc) -> Primitive:
             abstract_eval=abstract,
             batch=batch_along_axes(name),
             derivative=Derivative(vjps=(_extreme_pull,), reads=(3,), jvp=_extreme_push),
-            lowering=Lowering(native=record(ufunc.accumulate)),
+            lowering=Lowering(native=record(ufunc.accumulate), formula=partial(_run_doubling, ufunc)),
             sampling=Sampling(smooth=False),
         )
     )
 
 
-def _extreme_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+def _extreme_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
     axis = params["axis"]
     attains, begins, count = _holders(z, xs[0], axis)
     # walked backwards, a group begins where the next one began forwards
@@ -302,7 +315,7 @@ def _extreme_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, sh
     return to_lower_level(total * attains)
 
 
-def _extreme_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _extreme_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     attains, begins, count = _holders(z, xs[0], params["axis"])
     return to_lower_level(_grouped_sum(to_array(ts[0]) * attains, begins, params["axis"]) / count)
 
@@ -424,6 +437,13 @@ def _logsumexp_run(x: Any, *, axis: Shape) -> Any:
     return logarithm.astype(x.dtype).reshape(reduced(x.shape, axis))
 
 
+def _logsumexp(x: Any, *, axis: Shape) -> Any:
+    top = largest(x, axis)
+    shift = xp.where(xp.isfinite(top), top, xp.zeros((), x.dtype))
+    total = xp.log(xp.sum(xp.exp(x - shift), axis=axis, keepdims=True)) + shift
+    return total.reshape(reduced(x.shape, axis))
+
+
 def _logsumexp_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
     xp.check_floats(out, x)
     x = xp.ordered(x)
@@ -448,5 +468,11 @@ def _softmax(z: Array, x: Array, *, axis: Shape) -> Array:
 
 
 logsumexp_p: Primitive = reduction(
-    "logsumexp", _logsumexp_run, _logsumexp_abstract, _softmax, finite_partials=True, native=_logsumexp_native
+    "logsumexp",
+    _logsumexp_run,
+    _logsumexp_abstract,
+    _softmax,
+    finite_partials=True,
+    native=_logsumexp_native,
+    formula=_logsumexp,
 )

@@ -243,14 +243,18 @@ def _norm_run(x: Any, *, axis: Shape) -> Any:
         if NORM_DOT_MIN[x.dtype.char] < square < math.inf:
             return np.sqrt(square)
     _floating(x, "vector_norm")
-    x = np.abs(x)
+    return _norm_by_scale(x, axis=axis)
+
+
+def _norm_by_scale(x: Any, *, axis: Shape) -> Any:
+    size = xp.abs(x)
     if not x.size:
-        return np.zeros(reduced(x.shape, axis), x.dtype)
-    top = x.max(axis=axis, keepdims=True)
-    scale = np.where((top > 0) & np.isfinite(top), top, np.ones((), x.dtype))
-    wide = np.float32 if x.dtype == np.float16 else x.dtype  # which holds the number of elements
-    root = np.sqrt(np.add.reduce(np.square(x / scale), axis=axis, dtype=wide))
-    return (root * scale.reshape(root.shape)).astype(x.dtype)
+        return xp.zeros(reduced(x.shape, axis), size.dtype)
+    top = size.max(axis=axis, keepdims=True)
+    scale = xp.where((top > 0) & xp.isfinite(top), top, xp.ones((), size.dtype))
+    wide = np.float32 if x.dtype == np.float16 else size.dtype  # which holds the number of elements
+    root = xp.sqrt(xp.sum(xp.square(size / scale), axis=axis, dtype=wide))
+    return (root * scale.reshape(root.shape)).astype(size.dtype)
 
 
 def _norm_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
@@ -293,6 +297,7 @@ vector_norm_p: Primitive = reduction(
     _norm_abstract,
     _unit,
     native=_norm_native,
+    formula=_norm_by_scale,
     parts=_norm_of_parts,
 )
 

@@ -179,6 +179,18 @@ def test_shares_of_infinities_are_afxs(axis: Any) -> None:
     assert_close(xla()(export.to_stablehlo(fn, ROWS), (ROWS,)), list(fn(afx.asarray(ROWS))))
 
 
+def test_formulas_stand_for_running_extremes_norms_and_pools() -> None:
+    """What StableHLO lacks is written by the formulas of the operations, of nothing too."""
+    x = np.array([[3.0, -4.0, 0.0, -0.5], [np.inf, 2.0, 2.0, 7.0], [0.0, 0.0, 0.0, 0.0]])
+
+    def fn(x: Any) -> list[Any]:
+        pooled = afx.nn.max_pool(afx.reshape(x, (1, 3, 4, 1)), (1, 2))
+        lengths = [afx.vector_norm(x, axis=1), afx.vector_norm(x[:0], axis=0)]
+        return [afx.cummax(x, axis=1), afx.cummin(x, axis=0), *lengths, pooled, afx.nn.softmax(x[:, :0], axis=0)]
+
+    assert_close(xla()(export.to_stablehlo(fn, x), (x,)), fn(afx.asarray(x)))
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_loop_without_steps_is_its_carry(reverse: bool) -> None:
     """A scan over no rows gives its carry and no rows, with its gradient."""

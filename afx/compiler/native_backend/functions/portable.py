@@ -675,18 +675,12 @@ def to_half(x: Lanes) -> Lanes:
 Function: TypeAlias = Callable[..., Lanes]
 
 FUNCTIONS: Final[dict[str, Function]] = {
-    "acos": acos, "acosh": acosh, "asin": asin, "asinh": asinh, "atan": atan, "atan2": atan2, "atanh": atanh, "cbrt": cbrt,
-    "cos": cos, "cosh": cosh, "exp": exp, "exp2": exp2, "expm1": expm1, "hypot": hypot, "log": log, "log10": log10,
-    "log1p": log1p, "log2": log2, "pow": power, "sin": sin, "sinh": sinh, "tan": tan, "tanh": tanh,
+    "pow": power,
+    **{function.__name__: function for function in (
+        acos, acosh, asin, asinh, atan, atan2, atanh, cbrt, cos, cosh, exp, exp2, expm1, hypot, log, log10, log1p, log2, sin,
+        sinh, tan, tanh,
+    )},
 }  # fmt: skip
-LIBM: Final = {  # by NumPy's names; those for floats end in f
-    "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2",
-    "arctanh": "atanh", "cbrt": "cbrt", "copysign": "copysign", "cos": "cos", "cosh": "cosh", "exp": "exp", "exp2": "exp2",
-    "expm1": "expm1", "fabs": "fabs", "float_power": "pow", "fmod": "fmod", "hypot": "hypot", "log": "log",
-    "log10": "log10", "log1p": "log1p", "log2": "log2", "nextafter": "nextafter", "power": "pow", "sin": "sin",
-    "sinh": "sinh", "tan": "tan", "tanh": "tanh", "erf": "erf", "erfc": "erfc",
-}  # fmt: skip
-EXACT: Final = frozenset({"copysign", "fabs", "fmod", "nextafter"})  # of libm, whose results IEEE 754 leaves no choice
 
 
 def compute(name: str, xs: Sequence[Lanes]) -> Lanes | None:

@@ -13,6 +13,7 @@ from afx.compiler.native_backend.llvm.loops import call_loop
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program.elements import Fast, Number, Op, UfuncLoop, Value
 from afx.compiler.native_backend.program.leaves import Nest
+from afx.core.scalar_ops import SCALAR_OPS
 
 # --- Rewrites: a nest's values in forms that the second tier computes better
 
@@ -87,17 +88,20 @@ Function: TypeAlias = "Callable[..., Lanes]"
 
 # name: dtypes, the function, which lanes another one computes: NumPy's loop where none is named
 FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., Lanes | None] | None]] = {
-    "exp": (BOTH, elementary.exp, elementary.exp_is_hard, elementary.exp_of_all),
-    "expm1": (BOTH, elementary.expm1, elementary.expm1_is_hard, elementary.expm1_of_all),
-    "tanh": (BOTH, elementary.tanh, None, None),
-    "logistic": (BOTH, elementary.logistic, None, None),
-    "log": (BOTH, elementary.log, elementary.log_is_hard, None),
-    "log1p": (BOTH, elementary.log1p, elementary.log1p_is_hard, None),
-    "sin": (BOTH, elementary.sin, elementary.is_far, None),
-    "cos": (BOTH, elementary.cos, elementary.is_far, None),
-    "erf": (SINGLE, elementary.erf, None, None),
-    "power": (SINGLE, elementary.power, elementary.power_is_hard, None),
-    "hypot": (SINGLE, elementary.hypot, elementary.hypot_is_hard, None),
+    row[1].__name__: row
+    for row in (
+        (BOTH, elementary.exp, elementary.exp_is_hard, elementary.exp_of_all),
+        (BOTH, elementary.expm1, elementary.expm1_is_hard, elementary.expm1_of_all),
+        (BOTH, elementary.tanh, None, None),
+        (BOTH, elementary.logistic, None, None),
+        (BOTH, elementary.log, elementary.log_is_hard, None),
+        (BOTH, elementary.log1p, elementary.log1p_is_hard, None),
+        (BOTH, elementary.sin, elementary.is_far, None),
+        (BOTH, elementary.cos, elementary.is_far, None),
+        (SINGLE, elementary.erf, None, None),
+        (SINGLE, elementary.power, elementary.power_is_hard, None),
+        (SINGLE, elementary.hypot, elementary.hypot_is_hard, None),
+    )
 }
 
 
@@ -105,7 +109,11 @@ FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., La
 # that of all numbers by default
 Portable: TypeAlias = "tuple[Function, Function | None, Callable[..., Lanes | None] | None]"
 PORTABLE: dict[str, Portable] = {
-    **{name: (portable.FUNCTIONS[own], None, None) for name, own in portable.LIBM.items() if own in portable.FUNCTIONS},
+    **{
+        name: (portable.FUNCTIONS[op.libm], None, None)
+        for name, op in SCALAR_OPS.items()
+        if op.libm in portable.FUNCTIONS
+    },
     "logistic": (portable.logistic, None, None),
     "exp": (portable.exp_of_normal, elementary.exp_is_hard, portable.exp),
     "sin": (portable.near_sin, portable.wave_is_hard, None),

@@ -348,6 +348,13 @@ def _isnan(w: Writer, xs: list[str], dtype: str) -> str:
     return compared(w, "uno", [xs[0], _zero(w, dtype)], dtype)
 
 
+def _signbit(w: Writer, xs: list[str], dtype: str) -> str:
+    kind = w.vector(f"i{8 * int(dtype[1:])}")
+    return w.let(
+        f"icmp slt {kind} {w.let(f'bitcast {w.vector(element_type(dtype))} {xs[0]} to {kind}')}, zeroinitializer"
+    )
+
+
 def _finite(predicate: str) -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
         infinity = w.splat(element_type(dtype), "0x7FF0000000000000")
@@ -373,6 +380,7 @@ RULES: dict[str, Callable[..., Rule]] = {
     "reciprocal": lambda: _reciprocal,
     "same": lambda: _same,
     "sign": lambda: _sign,
+    "sign_bit": lambda: _signbit,
     "sqrt": lambda: _sqrt,
     "square": lambda: _square,
 }

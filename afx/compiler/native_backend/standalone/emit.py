@@ -25,17 +25,14 @@ from afx.compiler.native_backend.standalone.scalar_loops import define_loop
 from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import Target
 from afx.core.graph import Equation, Graph
+from afx.core.scalar_ops import SCALAR_OPS
 
 # --- Code generation for any processor: LLVM IR becomes an object file in the compiling process, and functions in
 # this one
 
 SECONDS = 600.0
 # of the C library; on Linux those of libm stand in a file of their own
-OF_FLOATS = (
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "copysign", "cos", "cosh", "erf", "erfc", "exp",
-    "exp2", "expm1", "fabs", "fma", "fmod", "hypot", "lgamma", "log", "log10", "log1p", "log2", "nextafter", "pow", "sin",
-    "sinh", "sqrt", "tan", "tanh",
-)  # fmt: skip
+OF_FLOATS = ("copysign", "erf", "erfc", "fabs", "fma", "sqrt", *filter(None, [op.libm for op in SCALAR_OPS.values()]))
 SYMBOLS = (*OF_FLOATS, *[f"{name}f" for name in OF_FLOATS], "realloc", "free", "memcpy", "memset", "memmove")
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-import struct
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
 from afx.compiler.graph.rewrite_rules import simplify
+from afx.compiler.native_backend.functions.elementary import SIZE
 from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.functions.portable import EXACT, LIBM, compute
+from afx.compiler.native_backend.functions.portable import compute
 from afx.compiler.native_backend.llvm.op import EMIT, FLOATS, cast, element_type, number, read, written
 from afx.compiler.native_backend.llvm.writer import INDEX, Writer
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
@@ -29,7 +29,8 @@ from afx.core.primitive import formula_named
 from afx.core.scalar_ops import ALL, scalar_op
 from afx.core.tracing.traces import GraphTrace
 
-DTYPES = {kind: dtype for dtype, kind in FLOATS.items()}
+OF_SCIPY = frozenset({"erf", "erfc"})  # of its ufuncs, those that the C library has too
+EXACT = frozenset({"fmod", "nextafter"})  # of the C library, whose results IEEE 754 leaves no choice
 
 Formula = Callable[..., Lanes]
 
@@ -79,8 +80,10 @@ def _formula(ufunc: str, dtypes: Sequence[str]) -> Formula | None:
     if dtype in scalar_op(name).dtypes:
         return partial(_by_table, name, dtype, element_type(dtypes[-1]))
     if dtype in FLOATS:
-        by_libm = partial(_by_libm, LIBM[name]) if name in LIBM else None
-        return OF_FLOATS.get(name) or by_libm or (partial(_by_formula, name) if formula_named(name) else None)
+        libm = scalar_op(name).libm or (name if name in OF_SCIPY else "")
+        if libm:
+            return partial(_by_libm, libm)
+        return _spacing if name == "spacing" else partial(_by_formula, name) if formula_named(name) else None
     of_integers = OF_INTEGERS.get(name) if dtype[0] in "iu" else None
     return None if of_integers is None else partial(of_integers, dtype[0] == "i")
 
@@ -140,59 +143,13 @@ def _equation(eq: Equation, xs: Sequence[Lanes], dtypes: Sequence[str]) -> Lanes
     return formula(*xs)
 
 
-# -- what libm computes otherwise than NumPy, or not at all --
-def _floats(name: str, *xs: Lanes) -> Lanes:
-    """Return an operation on floats, as NumPy's plan computes it."""
-    return _by_table(name, DTYPES[xs[0].kind], xs[0].kind, *xs)
-
-
-def _scale(factor: float, x: Lanes) -> Lanes:
-    return x * (factor if x.kind == "double" else struct.unpack("f", struct.pack("f", factor))[0])
-
-
-def _remainder(x: Lanes, y: Lanes) -> Lanes:
-    """Return the remainder that has the divisor's sign, as Python's."""
-    rest = _by_libm("fmod", x, y)
-    moved = (rest.compare("olt", 0.0) ^ y.compare("olt", 0.0)).choose(rest + y, rest)
-    return rest.compare("oeq", 0.0).choose(_by_libm("copysign", x.constant(0.0), y), moved)
-
-
-def _floor_divide(x: Lanes, y: Lanes) -> Lanes:
-    """Return the quotient below, from the remainder, as NumPy computes it."""
-    rest = _by_libm("fmod", x, y)
-    exact = (x - rest) / y
-    crosses = rest.compare("one", 0.0) & (rest.compare("olt", 0.0) ^ y.compare("olt", 0.0))
-    exact = crosses.choose(exact - 1.0, exact)
-    below = _floats("floor", exact)
-    near = (exact - below).compare("ogt", 0.5).choose(below + 1.0, below)
-    quotient = x / y
-    quotients = exact.compare("oeq", 0.0).choose(_by_libm("copysign", x.constant(0.0), quotient), near)
-    is_finite = _floats("absolute", x).compare("one", math.inf)
-    nan = y.compare("oeq", 0.0).choose(quotient, math.nan)
-    return (is_finite & y.compare("une", 0.0)).choose(quotients, nan)
-
-
-def _signbit(x: Lanes) -> Lanes:
-    return x.bits().compare("slt", 0)
-
-
 def _spacing(x: Lanes) -> Lanes:
     """Return the distance to the next number further from 0; of the largest, to the one before."""
-    bits = _floats("absolute", x).bits()
+    bits = x.bits() & SIZE[x.kind]
     size = bits.as_float()
     beyond = (bits + 1).as_float()
     gap = beyond.compare("oeq", math.inf).choose(size - (bits - 1).as_float(), beyond - size)
     return size.compare("oeq", math.inf).choose(x.constant(math.nan), gap.copysign(x))
-
-
-OF_FLOATS: dict[str, Formula] = {
-    "deg2rad": partial(_scale, math.pi / 180),
-    "floor_divide": _floor_divide,
-    "rad2deg": partial(_scale, 180 / math.pi),
-    "remainder": _remainder,
-    "signbit": _signbit,
-    "spacing": _spacing,
-}
 
 
 # -- integers: divisions by zero, and of the least number by -1, would end the process --
@@ -212,17 +169,6 @@ def _integer_floor_divide(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
     return is_zero.choose(y.constant(0), is_above.choose(quotient - 1, quotient))
 
 
-def _integer_remainder(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
-    quotient = _integer_floor_divide(is_signed, x, y)
-    return y.compare("eq", 0).choose(y.constant(0), x - quotient * y)
-
-
-def _integer_fmod(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
-    """Return what is left, with the sign of x, as C's."""
-    is_void = y.compare("eq", 0) | y.compare("eq", -1) if is_signed else y.compare("eq", 0)
-    return is_void.choose(y.constant(0), _divide("srem" if is_signed else "urem", x, is_void.choose(y.constant(1), y)))
-
-
 def _integer_power(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
     """Return a power by squaring; a negative exponent is a fault, as NumPy's plan raises an error."""
     w = x.w
@@ -238,40 +184,14 @@ def _integer_power(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
     return total[()]
 
 
-def _gcd(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
-    """Return the greatest common divisor by Euclid's algorithm, in as many steps as Fibonacci numbers fit the type."""
-    w, size = x.w, int(x.kind[1:])
-    first, second = [Elements(w, x.kind, w.local(x.kind, 8)) for _ in range(2)]
-    first[()], second[()] = _sizes(is_signed, x, y)
-    for _ in each(w, 0, size * 3 // 2):
-        a, b = first[()], second[()]
-        is_over = b.compare("eq", 0)
-        rest = _divide("urem", a, is_over.choose(b.constant(1), b))
-        first[()], second[()] = is_over.choose(a, b), is_over.choose(b, rest)
-    return first[()]
-
-
-def _lcm(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
-    divisor = _gcd(is_signed, x, y)
-    a, b = _sizes(is_signed, x, y)
-    return _divide("udiv", a, divisor.compare("eq", 0).choose(x.constant(1), divisor)) * b
-
-
-def _sizes(is_signed: bool, *xs: Lanes) -> list[Lanes]:
-    return [x.compare("slt", 0).choose(x.constant(0) - x, x) if is_signed else x for x in xs]
-
-
 def _count_bits(is_signed: bool, x: Lanes) -> Lanes:
-    count = _sizes(is_signed, x)[0].unary("ctpop")
+    size = x.compare("slt", 0).choose(x.constant(0) - x, x) if is_signed else x
+    count = size.unary("ctpop")
     return count if x.kind == "i8" else count.truncated("i8")
 
 
 OF_INTEGERS: dict[str, Formula] = {
     "bitwise_count": _count_bits,
     "floor_divide": _integer_floor_divide,
-    "fmod": _integer_fmod,
-    "gcd": _gcd,
-    "lcm": _lcm,
     "power": _integer_power,
-    "remainder": _integer_remainder,
 }
