@@ -23,7 +23,7 @@ from afx.control._subgraphs import (
 )
 from afx.core.array.array import ArrayLike
 from afx.core.aval import Aval, aval_of
-from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value, to_argument
+from afx.core.primitive import Bools, JointPullback, Lowering, Params, Primitive, Tangents, Value, Values, to_argument
 from afx.core.tracing.tracer import Tracer, bind, to_array
 from afx.core.tracing.traces import BatchTracer, evaluate
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -205,7 +205,7 @@ def _abstract(index: Aval, *avals: Aval, branches: tuple[CompiledGraph, ...]) ->
     return tuple([Aval(a.aval.shape, a.aval.dtype) for a in branches[0].graph.outputs])
 
 
-def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     """Push tangents through the branches: each becomes its forward mode, and gives a tangent for every output that can move."""
     branches: tuple[CompiledGraph, ...] = params["branches"]
     moving = tuple([t is not None for t in ts[1:]])
@@ -231,9 +231,7 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
     return outs[: len(outputs)], [by_output.get(k) for k in range(len(outputs))]
 
 
-def _record(
-    xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
-) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     """Return the outputs, the residuals, which are the operands, and the pullback: a switch over the branches' backward passes.
 
     Each of these computes its branch forward again.
@@ -275,9 +273,7 @@ def _record(
         first = [next(results) if n else None for n in needed]
         return [None, *first], [None, *[next(results) if n and marked else None for n in needed]]
 
-    def joint(
-        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, reached: tuple[Aval | None, ...]
-    ) -> list[Value]:
+    def joint(ct: Value, z: Value, residuals: Values, _: Params, reached: tuple[Aval | None, ...]) -> list[Value]:
         given = [to_array(c) for c in ct if c is not None]
         return pulled(kinds_of(ct), given, (), [to_array(v) for v in residuals], marked=False)[0]
 
@@ -290,7 +286,7 @@ def _record(
     return bind(switch_p, *xs, branches=branches), list(xs), pullback
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     branches: tuple[CompiledGraph, ...] = params["branches"]
     flags = batched[1:]
     programs = tuple([b.batched(size, flags) for b in branches])

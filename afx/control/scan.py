@@ -28,7 +28,7 @@ from afx.control._subgraphs import (
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of, integer, normalize_axis
 from afx.core.graph import Var
-from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value, to_argument
+from afx.core.primitive import Bools, JointPullback, Lowering, Params, Primitive, Tangents, Value, Values, to_argument
 from afx.core.tracing.tracer import bind, to_array
 from afx.core.tracing.traces import Unbatched, evaluate
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError, TreeError
@@ -109,7 +109,7 @@ def _parts(values: Sequence[Any], counts: tuple[int, int]) -> tuple[list[Any], l
     return list(values[:nc]), list(values[nc : nc + nk]), list(values[nc + nk :])
 
 
-def _moving(body: CompiledGraph, counts: tuple[int, int], given: Sequence[bool]) -> tuple[bool, ...]:
+def _moving(body: CompiledGraph, counts: tuple[int, int], given: Sequence[bool]) -> Bools:
     """Return which inputs of the step have tangents: those that are given one, and every inexact carry."""
     nc, nk = counts
     return tuple(
@@ -120,7 +120,7 @@ def _moving(body: CompiledGraph, counts: tuple[int, int], given: Sequence[bool])
     )
 
 
-def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     """Push tangents through the loop: one loop that carries values and their tangents side by side."""
     body: CompiledGraph = params["body"]
     counts: tuple[int, int] = params["counts"]
@@ -153,9 +153,7 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
     return last + running, _spread(slopes, map(inexact, ak)) + rates
 
 
-def _record(
-    xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
-) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     """Return the outputs of a loop that stacks what its backward loop reads, these residuals, and that loop as the pullback."""
     body: CompiledGraph = params["body"]
     counts: tuple[int, int] = params["counts"]
@@ -176,9 +174,7 @@ def _record(
     outs = list(bind_scan(stacked, consts, carry, rows, length, reverse))
     invariant = [consts[a.index] for a, f in zip(residuals, fixed, strict=True) if f and isinstance(a, Var)]
 
-    def joint(
-        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
-    ) -> list[Value]:
+    def joint(ct: Value, z: Value, residuals: Values, _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         kinds, cts = kinds_of(ct), [to_array(c) for c in ct if c is not None]
         back = _BackwardLoop(body, counts, pair, pair.living_inputs(kinds, *counts), fixed, kinds)
         return back.pull([to_array(v) for v in residuals], cts, (length, not reverse))
@@ -333,7 +329,7 @@ def _first_mask(kind: int, mask: Any, aval: Aval) -> Any:
     return np.full(aval.shape, kind == ALIVE) if mask is None else mask
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     body: CompiledGraph = params["body"]
     counts: tuple[int, int] = params["counts"]
     nc, nk = counts

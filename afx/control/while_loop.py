@@ -30,7 +30,7 @@ from afx.control.scan import scan
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.graph import Atom, Graph, Literal, Var
-from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value, to_argument
+from afx.core.primitive import Bools, JointPullback, Lowering, Params, Primitive, Tangents, Value, Values, to_argument
 from afx.core.tracing.tracer import Tracer, bind, to_array
 from afx.core.tracing.traces import BatchTracer, Unbatched, evaluate
 from afx.errors import DtypeError, ShapeError
@@ -99,7 +99,7 @@ class WhileLoop:
         graphs: StepGraphs = known[masked]
         return graphs
 
-    def jvp_loop(self, consts: tuple[bool, ...]) -> WhileLoop:
+    def jvp_loop(self, consts: Bools) -> WhileLoop:
         """Return the loop with tangents: of these constants behind the constants, of the carry behind the carry."""
         moved, n = self.differentiated_carry, len(self.carry)
         moving = (*consts, *[inexact(c) for c in self.carry])
@@ -276,7 +276,7 @@ def _append_tangents(loop: WhileLoop, xs: Sequence[Any], ts: Sequence[Any], cons
     return [*of_test, *of_body, *tangents[:count], *carry, *tangents[count:]]
 
 
-def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     loop: WhileLoop = params["loop"]
     consts = tuple([t is not None for t in loop.parts(ts)[1]])
     outs = run_while(loop.jvp_loop(consts), *_append_tangents(loop, xs, ts, consts))
@@ -285,9 +285,7 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
     return outs[:n], [by_carry.get(k) for k in range(n)]
 
 
-def _record(
-    xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
-) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     """Return the outputs, the residuals (the operands: the number of steps is not known), and the pullback by `back_p`."""
     loop: WhileLoop = params["loop"]
     consts = tuple(loop.parts(wanted)[1])
@@ -301,9 +299,7 @@ def _record(
             loop, consts, results[count:] if masks else [None] * count
         )
 
-    def joint(
-        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
-    ) -> list[Value]:
+    def joint(ct: Value, z: Value, residuals: Values, _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         moved, residual_values = loop.differentiated_carry, [to_array(v) for v in residuals]
         if all(ct[k] is not None for k in moved):
             return pull([to_array(ct[k]) for k in moved], (), residual_values)[0]
@@ -328,7 +324,7 @@ def _record(
     return run_while(loop, *xs), list(xs), GraphPullback(joint, masked, makes_masks=_makes_masks(loop, consts))
 
 
-def _makes_masks(loop: WhileLoop, consts: tuple[bool, ...]) -> bool:
+def _makes_masks(loop: WhileLoop, consts: Bools) -> bool:
     return loop.vjp_graphs(consts).makes_masks
 
 
@@ -339,7 +335,7 @@ def _place_cotangents(loop: WhileLoop, consts: Sequence[bool], cotangents: Seque
     return [*[None] * loop.a, *of_body, *[next(values) if inexact(c) else None for c in loop.carry]]
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     loop: WhileLoop = params["loop"]
     of_test, of_body, carry = loop.parts(xs)
     shared = loop.batched_with_one_end(size, batched)
@@ -371,7 +367,7 @@ while_p: Primitive = higher_order(
 
 
 # -- its backward pass: operands of the loop, then cotangents of the carry; to cotangents of constants and carry ------
-def _back_run(*ops: Any, loop: WhileLoop, consts: tuple[bool, ...], masked: bool) -> tuple[Any, ...]:
+def _back_run(*ops: Any, loop: WhileLoop, consts: Bools, masked: bool) -> tuple[Any, ...]:
     n = len(loop.carry)
     steps = loop.step_graphs(consts, masked)
     of_test, of_body, rest = loop.parts([*map(to_argument, ops)])
@@ -395,7 +391,7 @@ def _starts_as_zeros(loop: WhileLoop, consts: Sequence[bool], masked: bool) -> l
     return [*[True] * sum(consts), *[False] * len(loop.differentiated_carry)] * (2 if masked else 1)
 
 
-def _back_abstract(*avals: Aval, loop: WhileLoop, consts: tuple[bool, ...], masked: bool) -> tuple[Aval, ...]:
+def _back_abstract(*avals: Aval, loop: WhileLoop, consts: Bools, masked: bool) -> tuple[Aval, ...]:
     own = [c for c, m in zip(loop.of_body, consts, strict=True) if m]
     outs = [*own, *[loop.carry[k] for k in loop.differentiated_carry]]
     masks = [Aval(c.shape, np.dtype(bool)) for c in outs] if masked else []
@@ -404,8 +400,8 @@ def _back_abstract(*avals: Aval, loop: WhileLoop, consts: tuple[bool, ...], mask
 
 def _back_pushed(
     loop: WhileLoop,
-    consts: tuple[bool, ...],
-    wanted: tuple[bool, ...],
+    consts: Bools,
+    wanted: Bools,
     operands: tuple[Sequence[Any], Sequence[Any]],
     cts: tuple[Sequence[Any], Sequence[Any]],
     masks: Sequence[Any],
@@ -431,10 +427,10 @@ def _back_pushed(
     return [*results[n:k], *results[m:], *alive[n:k], *alive[m:]], [*results[:n], *results[k:m]]
 
 
-def _back_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _back_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     loop: WhileLoop = params["loop"]
     n = loop.a + loop.b + len(loop.carry)
-    consts: tuple[bool, ...] = params["consts"]
+    consts: Bools = params["consts"]
     cts, masks = _cotangents_and_masks(xs[n:], params)
     t_cts = [zeros_of(c) if t is None else to_array(t) for c, t in zip(cts, ts[n:], strict=False)]
     outs, slopes = _back_pushed(loop, consts, consts, (xs[:n], ts[:n]), (cts, t_cts), masks)
@@ -446,18 +442,14 @@ def _cotangents_and_masks(values: Sequence[Any], params: Params) -> tuple[Sequen
     return values[:count], values[count:]
 
 
-def _back_record(
-    xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
-) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+def _back_record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     """Return the cotangents of a loop as outputs, and their own pullback: the derivative of second order."""
     loop: WhileLoop = params["loop"]
-    consts: tuple[bool, ...] = params["consts"]
+    consts: Bools = params["consts"]
     n = loop.a + loop.b + len(loop.carry)
     own = tuple(loop.parts(wanted)[1])
 
-    def joint(
-        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
-    ) -> list[Value]:
+    def joint(ct: Value, z: Value, residuals: Values, _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         # the result is J'·c for the Jacobian J of the loop; <u, J'·c> = <J·u, c> is the tangent of the loop along u
         operands = [to_array(v) for v in residuals]
         ops, (cts, masks) = operands[:n], _cotangents_and_masks(operands[n:], params)
@@ -488,9 +480,9 @@ def _back_record(
     return bind(back_p, *xs, **params), list(xs), GraphPullback(joint, masked, makes_masks=makes_masks)
 
 
-def _back_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _back_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     loop: WhileLoop = params["loop"]
-    consts: tuple[bool, ...] = params["consts"]
+    consts: Bools = params["consts"]
     of_test, of_body, rest = loop.parts(xs)
     flags = loop.parts(batched)
     # each element has a cotangent of its own, so that what has one is repeated along the batch

@@ -188,7 +188,7 @@ def normalize_axis(axis: int, ndim: int, who: str) -> int:
     return place % ndim
 
 
-def normalize_axes(axis: int | Sequence[int] | None, ndim: int, who: str) -> tuple[int, ...]:
+def normalize_axes(axis: int | Sequence[int] | None, ndim: int, who: str) -> Shape:
     """Return axes counted from the front, sorted, without repeats; None means all of them.
 
     Raises:

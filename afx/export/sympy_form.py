@@ -17,7 +17,7 @@ from afx.core.dtypes import DType
 from afx.core.graph import Equation, Literal
 from afx.core.primitive import Primitive
 from afx.errors import ExportError, MissingExtraError
-from afx.export.templates import Names, NoTemplateError, Table, Template, Walk
+from afx.export.templates import Names, NoTemplateError, Table, Template, Texts, Walk
 from afx.export.traced import Slot, trace_program
 from afx.ops.indexing.index import native
 
@@ -148,7 +148,7 @@ def _elementwise(p: Primitive) -> Template[Expressions] | None:
     if fn is None:
         return None
 
-    def write(writer: Expressions, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    def write(writer: Expressions, eq: Equation, xs: Texts, zs: Texts) -> None:
         if any(a.aval.dtype.kind == "b" for a in eq.inputs) and not p.name.startswith("logical"):
             raise NoTemplateError("of conditions")
         values = [writer.values[x] for x in xs]
@@ -164,16 +164,16 @@ SYMPY: Table[Expressions] = Table("SymPy", _elementwise)
 
 
 @SYMPY.rule("bitwise_and", "bitwise_or", "bitwise_invert")
-def _logical(writer: Expressions, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    if eq.outputs[0].aval.dtype.kind != "b":
+def _logical(writer: Expressions, eq: Equation, xs: Texts, zs: Texts) -> None:
+    if eq.aval.dtype.kind != "b":
         raise NoTemplateError("of integers")
     fn = getattr(load_sympy(), LOGICAL[eq.primitive.name])
     writer.values[zs[0]] = each(fn, *[writer.values[x] for x in xs])
 
 
 @SYMPY.rule("cast", "convert")
-def _cast(writer: Expressions, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    have, want = eq.inputs[0].aval.dtype.kind, eq.outputs[0].aval.dtype.kind
+def _cast(writer: Expressions, eq: Equation, xs: Texts, zs: Texts) -> None:
+    have, want = eq.inputs[0].aval.dtype.kind, eq.aval.dtype.kind
     x = writer.values[xs[0]]
     if have == "b" and want != "b":
         x = each(_where, x, 1, 0)
@@ -188,7 +188,7 @@ def _cast(writer: Expressions, eq: Equation, xs: list[str], zs: list[str]) -> No
 def _over(fn: Callable[[Sequence[Any]], Any]) -> Template[Expressions]:
     """Return the template of a reduction from a function of all elements."""
 
-    def write(writer: Expressions, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    def write(writer: Expressions, eq: Equation, xs: Texts, zs: Texts) -> None:
         x, axis = writer.values[xs[0]], eq.keywords["axis"]
         kept = [a for a in range(x.ndim) if a not in axis]
         rows = x.transpose((*kept, *axis)).reshape((*[x.shape[a] for a in kept], -1))
@@ -209,7 +209,7 @@ SYMPY.rules |= {name: _over_all(function) for name, function in REDUCTIONS.items
 
 
 @SYMPY.rule("logsumexp")
-def _logsumexp(writer: Expressions, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _logsumexp(writer: Expressions, eq: Equation, xs: Texts, zs: Texts) -> None:
     sympy = load_sympy()
     writer.values[xs[0]] = each(sympy.exp, writer.values[xs[0]])
     _over_all("Add")(writer, eq, xs, zs)
@@ -219,8 +219,8 @@ def _logsumexp(writer: Expressions, eq: Equation, xs: list[str], zs: list[str]) 
 def _plain(compute: Callable[..., Any]) -> Template[Expressions]:
     """Return the template of what NumPy does with arrays of anything."""
 
-    def write(writer: Expressions, eq: Equation, xs: list[str], zs: list[str]) -> None:
-        results = np.empty(eq.outputs[0].aval.shape, object)
+    def write(writer: Expressions, eq: Equation, xs: Texts, zs: Texts) -> None:
+        results = np.empty(eq.aval.shape, object)
         results[...] = compute(*[writer.values[x] for x in xs], **eq.keywords)
         writer.values[zs[0]] = results
 
@@ -258,7 +258,7 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
 
 
 @SYMPY.rule("where")
-def _select(writer: Expressions, _: Equation, xs: list[str], zs: list[str]) -> None:
+def _select(writer: Expressions, _: Equation, xs: Texts, zs: Texts) -> None:
     writer.values[zs[0]] = each(_where, *[writer.values[x] for x in xs])
 
 

@@ -19,10 +19,11 @@ import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from afx.core.array.array import Ndarray
 from afx.errors import DtypeError, FileFormatError
 
 # --- Atomic replacement: a file is written beside its target, forced to disk, and renamed over it
@@ -175,7 +176,6 @@ LOCAL_CRC, DIRECTORY_CRC = (
     16,
 )  # where a member's CRC-32 stands in its local header and in its entry of the directory
 
-Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 R = TypeVar("R")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, wrap
+from afx.core.array.array import Array, Ndarray, wrap
 from afx.core.graph import Graph
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import Tracer
@@ -39,7 +39,6 @@ from afx.transforms.compile.compiled_call import CompiledGraph
 # says what it is, such as ``{"float": "0.1"}`` or ``{"function": "afx.nn:relu"}``.
 
 Json: TypeAlias = Any  # what JSON can say: no narrower type is recursive for both checkers
-Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
 class Encoder:

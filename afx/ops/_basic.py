@@ -16,12 +16,15 @@ from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shape
 from afx.core.dtypes import DType, int64, is_inexact, promote, uint64
 from afx.core.primitive import (
     Algebra,
+    Bools,
     Derivative,
     Lowering,
     Masking,
     Params,
     Primitive,
+    Tangents,
     Value,
+    Values,
     define,
     is_weak,
     record_reduction,
@@ -173,7 +176,7 @@ def _reshape_abstract(x: Aval, *, shape: Shape) -> Aval:
     return Aval(resolved_shape(x, x.shape, shape), x.dtype)
 
 
-def _reshape_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _reshape_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     return reshape_as(xs[0], (size, *params["shape"]))
 
 
@@ -211,7 +214,7 @@ def _broadcast_transpose(ct: Array, x: Aval, *, shape: Shape) -> Array:
     return reshape_as(sum_over(ct, axes) if axes else ct, x.shape)
 
 
-def _broadcast_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _broadcast_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     x, shape = xs[0], params["shape"]
     return broadcast(reshape_as(x, (size,) + (1,) * (len(shape) - x.ndim + 1) + x.shape[1:]), (size, *shape))
 
@@ -349,20 +352,20 @@ def _where_abstract(condition: Aval, x: Aval, y: Aval) -> Aval:
 
 
 def _where_pull(k: int) -> Any:
-    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    def pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
         zero = np.zeros((), ct.dtype)  # keeps the cotangent's dtype, as a weak 0 would under the raw NumPy
         return to_lower_level(select_where(xs[0], ct, zero) if k == 1 else select_where(xs[0], zero, ct))
 
     return pull
 
 
-def _where_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _where_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     zero = np.zeros((), z.dtype)
     tangent = to_lower_level(select_where(xs[0], *[zero if t is None else t for t in ts[1:]]))
     return tangent if tangent.shape == z.shape else to_lower_level(broadcast(tangent, z.shape))
 
 
-def _where_mask(k: int, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape) -> Value:
+def _where_mask(k: int, z: Value, xs: Values, params: Params, shape: Shape) -> Value:
     return xs[0] if k == 1 else np.logical_not(xs[0])
 
 

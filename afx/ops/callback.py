@@ -9,7 +9,7 @@ import numpy as np
 
 from afx import pytree
 from afx.core.aval import Aval
-from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.primitive import Bools, Params, Primitive, Value, Values, register
 from afx.core.tracing.tracer import bind
 from afx.core.tracing.traces import Unbatched
 from afx.errors import GraphError, OperandError
@@ -61,7 +61,7 @@ def callback(fn: Callable[..., object], *args: Any, **kwargs: Any) -> None:
     bind(callback_p, *[asarray(x) for x in leaves], call=Callback(fn, treedef), axes=())
 
 
-def _run(*xs: Any, call: Callback, axes: tuple[tuple[bool, ...], ...]) -> tuple[Any, ...]:
+def _run(*xs: Any, call: Callback, axes: tuple[Bools, ...]) -> tuple[Any, ...]:
     if axes:
         size = next(len(x) for x, batched in zip(xs, axes[0], strict=True) if batched)
         for k in range(size):
@@ -80,11 +80,11 @@ def _read_only(x: Any) -> Any:
     return copy
 
 
-def _abstract(*avals: Aval, call: Callback, axes: tuple[tuple[bool, ...], ...]) -> tuple[Aval, ...]:
+def _abstract(*avals: Aval, call: Callback, axes: tuple[Bools, ...]) -> tuple[Aval, ...]:
     return (Aval((), np.dtype(bool)),)
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     done = bind(callback_p, *xs, call=params["call"], axes=(batched, *params["axes"]))
     return tuple([Unbatched(z) for z in done])
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
-from afx.core.primitive import Params, Primitive, Value
+from afx.core.primitive import Bools, Params, Primitive, Value, Values
 from afx.core.tracing.tracer import bind as bind_any
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._basic import sum_dtype
@@ -95,7 +95,7 @@ def _psum_run(x: Any) -> Any:
     return _exchange(x, Collective("psum"))
 
 
-def _psum_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _psum_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     return bind_any(psum_p, *xs)
 
 
@@ -135,7 +135,7 @@ def _gather_back(ct: Array, aval: Aval, slots: int) -> Array:
     return psum_scatter(ct)
 
 
-def _gather_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _gather_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     return moveaxis(_bind(slot_gather_p, xs[0], **params), 0, 1)
 
 
@@ -177,7 +177,7 @@ def _scatter_back(ct: Array, aval: Aval, slots: int) -> Array:
     return all_gather(ct)
 
 
-def _scatter_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _scatter_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     return bind_any(psum_scatter_p, moveaxis(xs[0], 0, 1), **params)
 
 
@@ -220,7 +220,7 @@ def _shift_back(ct: Array, aval: Aval, offset: int, wrap: bool) -> Array:
     return shift(ct, -offset, wrap=wrap)
 
 
-def _shift_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _shift_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     return bind_any(slot_shift_p, *xs, **params)
 
 

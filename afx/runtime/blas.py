@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from afx.core.array.array import Ndarray
 from afx.runtime.thread_pool import run_blocks, undisturbed
 
 # --- BLAS: products in pieces, and libraries limited to one thread while plans run
@@ -142,7 +143,6 @@ if hasattr(os, "register_at_fork"):
 
 # --- Triangular solver: BLAS's ``trsm`` and ``trsv``, in the library that NumPy itself has loaded
 
-Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Solver: TypeAlias = Callable[[Ndarray, Ndarray, bool, bool], None]
 
 # The routines' names, and their integers: those of NumPy's wheels, of 64 bits under the usual name, of C's.

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from afx.core.array.array import Ndarray
 from afx.core.aval import Aval
 from afx.errors import ArgumentError
 from afx.runtime.thread_pool import Thresholds
@@ -51,9 +52,9 @@ class OutputPool:
     def __init__(self, aval: Aval, count: int) -> None:
         self.aval: Aval = aval
         self._count = count
-        self.cached: list[np.ndarray[Any, np.dtype[Any]]] = []
+        self.cached: list[Ndarray] = []
 
-    def __call__(self) -> np.ndarray[Any, np.dtype[Any]]:
+    def __call__(self) -> Ndarray:
         """Return an array that nobody else refers to; its elements are arbitrary."""
         for array in self.cached:
             if sys.getrefcount(array) == ALONE:
@@ -72,7 +73,7 @@ def pooled_bytes(outputs: Iterable[Aval], target: Thresholds) -> int:
     return target.pool_max_arrays * sum([n for n in sizes if n >= target.pool_min_bytes])
 
 
-def donated_or_empty(x: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+def donated_or_empty(x: Ndarray) -> Ndarray:
     """Return an argument's own memory where the caller gave it away, which makes it writeable; else new memory."""
     flags = x.flags
     return x if flags.writeable and flags.c_contiguous else np.empty(x.shape, x.dtype)

@@ -13,7 +13,7 @@ from afx.core.array.array import Array
 from afx.core.aval import SCALARS, Aval, aval_of
 from afx.core.dtypes import DType, real_dtype, strengthen
 from afx.core.graph import Graph
-from afx.core.primitive import JointPullback, Params, Primitive, Value
+from afx.core.primitive import Bools, JointPullback, Params, Primitive, Tangents, Value, Values
 from afx.core.tracing.tracer import ClosureError, Tracer, bind, to_array, to_lower_level
 from afx.core.tracing.traces import GraphTrace, evaluate
 from afx.errors import GraphError, TracerError
@@ -85,7 +85,7 @@ class CustomRules:
             )
         return tuple([Aval(a.shape, a.dtype) for a in outs])
 
-    def batched(self, size: int, flags: tuple[bool, ...]) -> CustomRules:
+    def batched(self, size: int, flags: Bools) -> CustomRules:
         """Return the rules of the function mapped over a batch axis in front of the flagged leaves."""
         axes = tuple([0 if f else None for f in flags])
 
@@ -279,13 +279,11 @@ def _abstract(*avals: Aval, rules: CustomRules) -> tuple[Aval, ...]:
     return rules.abstract(avals)
 
 
-def _inline(xs: tuple[Value, ...], params: Params) -> tuple[Value, ...]:
+def _inline(xs: Values, params: Params) -> Values:
     return tuple([asarray(z) for z in params["rules"].fn(*xs)])
 
 
-def _record(
-    xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
-) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     rules: CustomRules = params["rules"]
     _check_closed(rules, wanted)
     primals = strong(xs, xs)
@@ -312,9 +310,7 @@ def _known_pullback(
         left_out: tells whether the rule left elements out so far.
     """
 
-    def joint(
-        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
-    ) -> list[Value]:
+    def joint(ct: Value, z: Value, residuals: Values, _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         return list(backward([to_array(v) for v in residuals], [None if c is None else to_array(c) for c in ct]))
 
     def with_masks(
@@ -338,9 +334,7 @@ def _user_pullback(
         ends: those of the results.
     """
 
-    def joint(
-        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
-    ) -> list[Value]:
+    def joint(ct: Value, z: Value, residuals: Values, _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         cts = [to_array(np.zeros(a.shape, a.dtype) if c is None else c) for c, a in zip(ct, ends, strict=True)]
         return list(backward([to_array(v) for v in residuals], cts))
 
@@ -412,7 +406,7 @@ def _as_strong(x: Any, dtype: DType) -> Any:
     return astype(x, dtype if x.dtype.kind == "c" else real_dtype(dtype))
 
 
-def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     rules: CustomRules = params["rules"]
     if rules.push is None:
         raise TracerError(
@@ -428,7 +422,7 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
     return custom_call(rules, primals) if again else outs, tangents
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     return custom_call(params["rules"].batched(size, batched), xs)
 
 

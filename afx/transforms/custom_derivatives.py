@@ -13,7 +13,7 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array, wrap
 from afx.core.aval import Aval, aval_of
-from afx.core.primitive import Params, Value
+from afx.core.primitive import Params, Value, Values
 from afx.core.tracing.tape import OPEN_BLOCKS, Entry, Tape, TapeTracer
 from afx.core.tracing.tracer import Tracer, to_array, to_lower_level
 from afx.errors import TreeError
@@ -96,7 +96,7 @@ class RecordedVjp:
         return (tracers[0] if self._out_tree is ONE_LEAF else pytree.unflatten(self._out_tree, tracers),)
 
     def pull(
-        self, ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
+        self, ct: Value, z: Value, residuals: Values, _: Params, avals: tuple[Aval | None, ...]
     ) -> Sequence[Value]:
         """Return the cotangents of the arguments, None for zeros."""
         ends = self._ends

@@ -14,7 +14,7 @@ import numpy as np
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import Target
 from afx.core.aval import Aval, broadcast_shapes
-from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
+from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, Literal, Var
 from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
 from afx.core.scalar_ops import scalar_op
 from afx.core.tracing.traces import GraphTrace, silent
@@ -22,7 +22,7 @@ from afx.core.tracing.traces import GraphTrace, silent
 # --- Graph builder: enters equations one by one; rules are tried, equal ones become one, opaque calls are inlined
 
 Params: TypeAlias = "tuple[tuple[str, Any], ...]"
-Rewrite: TypeAlias = "Callable[[GraphBuilder, Primitive, tuple[Atom, ...], Params, Aval], Atom | None]"
+Rewrite: TypeAlias = "Callable[[GraphBuilder, Primitive, Atoms, Params, Aval], Atom | None]"
 
 
 class Rule(NamedTuple):
@@ -64,7 +64,7 @@ class GraphBuilder:
         self._roles: dict[Primitive, frozenset[str]] = {}
         self._captured: dict[int, Any] = {}
         self._constants: dict[Any, Var] = {}
-        self._known: dict[Any, tuple[Atom, ...]] = {}
+        self._known: dict[Any, Atoms] = {}
         self._count = 0
         self._depth = 0
         self._source: Any = None
@@ -123,7 +123,7 @@ class GraphBuilder:
             return x
         return self.make(primitive_for_role("broadcast"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
 
-    def make(self, p: Primitive, atoms: tuple[Atom, ...], params: Params = (), aval: Aval | None = None) -> Atom:
+    def make(self, p: Primitive, atoms: Atoms, params: Params = (), aval: Aval | None = None) -> Atom:
         """Return the output of an op, by a simpler way if a rule knows one."""
         if aval is None:
             result = p.abstract_eval(*[a.aval for a in atoms], **dict(params))
@@ -145,7 +145,7 @@ class GraphBuilder:
                 self._depth -= 1
         return self._emit(p, atoms, params, (aval,))[0]
 
-    def _roles_of(self, atoms: tuple[Atom, ...]) -> set[str]:
+    def _roles_of(self, atoms: Atoms) -> set[str]:
         """Return what rules may need of operands."""
         roles, is_known = set[str](), True
         for x in atoms:
@@ -177,13 +177,13 @@ class GraphBuilder:
         finally:
             self._ignored = before
 
-    def choose(self, number: Atom, graphs: Sequence[Graph], operands: Sequence[Atom]) -> tuple[Atom, ...]:
+    def choose(self, number: Atom, graphs: Sequence[Graph], operands: Sequence[Atom]) -> Atoms:
         """Enter an equation that runs one of several graphs of the same operands, by its number."""
         p = primitive_for_role("switch")
         assert p.lowering.hold is not None
         return self._emit(p, (number, *operands), p.lowering.hold(graphs), tuple([a.aval for a in graphs[0].outputs]))
 
-    def equation(self, eq: Equation, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
+    def equation(self, eq: Equation, atoms: Atoms) -> Atoms:
         """Enter an equation of the old graph with its new operands."""
         p = eq.primitive
         self._source, self._ignored = eq.source, eq.ignored_fp_errors
@@ -191,7 +191,7 @@ class GraphBuilder:
             return self._unfolded(p, atoms, eq)
         if p.multiple_results:
             return self._emit(p, atoms, eq.params, tuple([v.aval for v in eq.outputs]))
-        return (self.make(p, atoms, eq.params, eq.outputs[0].aval),)
+        return (self.make(p, atoms, eq.params, eq.aval),)
 
     def inline_graph(self, graph: Graph, inputs: Sequence[Atom]) -> list[Atom]:
         """Enter all equations of a graph; return its outputs."""
@@ -206,7 +206,7 @@ class GraphBuilder:
                 names[var.index] = new
         return [names[a.index] if isinstance(a, Var) else a for a in graph.outputs]
 
-    def _unfolded(self, p: Primitive, atoms: tuple[Atom, ...], eq: Equation) -> tuple[Atom, ...]:
+    def _unfolded(self, p: Primitive, atoms: Atoms, eq: Equation) -> Atoms:
         assert p.decompose is not None
         trace = GraphTrace("plan", expanding=True)
         xs = tuple([trace.input(a.aval) if isinstance(a, Var) else self.known(a) for a in atoms])
@@ -224,7 +224,7 @@ class GraphBuilder:
     def _name(self, p: Primitive) -> tuple[str, str]:
         return p.algebra.canonical, "" if p.lowering.ufunc is None else p.lowering.ufunc.__name__
 
-    def _emit(self, p: Primitive, atoms: tuple[Atom, ...], params: Params, avals: tuple[Aval, ...]) -> tuple[Atom, ...]:
+    def _emit(self, p: Primitive, atoms: Atoms, params: Params, avals: tuple[Aval, ...]) -> Atoms:
         key = (p, self._operands(p, atoms), params)
         known = None if p.has_effects else self._known.get(key)
         if known is None:
@@ -244,7 +244,7 @@ class GraphBuilder:
             self._narrow_ignored_errors(self._ignoring_at[known[0].index])
         return known
 
-    def _operands(self, p: Primitive, atoms: tuple[Atom, ...]) -> tuple[Any, ...]:
+    def _operands(self, p: Primitive, atoms: Atoms) -> tuple[Any, ...]:
         """Return operands by which equal equations are found, in one order where they can be exchanged."""
         keys: list[Any] = []
         for a in atoms:
@@ -326,7 +326,7 @@ class Match:
         m: the number m.
     """
 
-    xs: tuple[Atom, ...]
+    xs: Atoms
     aval: Aval
     atoms: Mapping[str, Atom]
     n: Any = None
@@ -345,7 +345,7 @@ def rule(pattern: str, replacement: str, *, when: Callable[[Match], bool] | None
     assert isinstance(sought, Apply)
     variants = [v.operands for v in _orders(sought) if isinstance(v, Apply)]
 
-    def rewrite(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    def rewrite(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
         for operands in variants:
             names: dict[str, Any] = {}
             if not _all_match(b, operands, xs, names):

@@ -19,7 +19,7 @@ from afx.compiler.graph.builder import GraphBuilder
 from afx.compiler.schedule.schedule import ScanSpec
 from afx.compiler.target import Target
 from afx.core.aval import Aval
-from afx.core.graph import Atom, Equation, Graph, Var
+from afx.core.graph import Atom, Atoms, Equation, Graph, Var
 from afx.core.primitive import primitive_for_role
 from afx.core.scalar_ops import scalar_op
 from afx.core.tracing.traces import renumber
@@ -91,11 +91,7 @@ def _may_move(eq: Equation, target: Target) -> bool:
     """Tell whether an equation gives the same on stacked rows, and is small."""
     p = eq.primitive
     is_plain = p.is_elementwise and not (p.opaque or p.has_effects or p.multiple_results)
-    return (
-        is_plain
-        and {name for name, _ in eq.params} <= {"dtype"}
-        and eq.outputs[0].aval.size <= target.fission_max_elements
-    )
+    return is_plain and {name for name, _ in eq.params} <= {"dtype"} and eq.aval.size <= target.fission_max_elements
 
 
 def _variables(atoms: Sequence[Atom]) -> set[int]:
@@ -187,7 +183,7 @@ def inline_fissions(
     return [names[a.index] if isinstance(a, Var) else a for a in graph.outputs]
 
 
-def _inline(b: GraphBuilder, eq: Equation, atoms: tuple[Atom, ...], parts: Fission) -> list[Atom]:
+def _inline(b: GraphBuilder, eq: Equation, atoms: Atoms, parts: Fission) -> list[Atom]:
     """Enter a scan in its parts; return what stands for its results."""
     spec, step = parts.spec, parts.step
     first = spec.consts + spec.carry
@@ -218,7 +214,7 @@ def _inline(b: GraphBuilder, eq: Equation, atoms: tuple[Atom, ...], parts: Fissi
 
 def _on_rows(b: GraphBuilder, loop: Equation, eq: Equation, rows: Rows, length: int) -> Atom:
     """Enter an equation of a step for all rows."""
-    out = eq.outputs[0].aval
+    out = eq.aval
     ignored = tuple(dict.fromkeys((*eq.ignored_fp_errors, *loop.ignored_fp_errors)))  # in one order in every process
     b.locate(attrs.evolve(eq, ignored_fp_errors=ignored))
     atoms: list[Atom] = []

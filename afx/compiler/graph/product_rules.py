@@ -11,7 +11,7 @@ import numpy as np
 from afx.compiler.graph.builder import GraphBuilder, Params, number_of
 from afx.compiler.target import Target
 from afx.core.aval import Aval, Shape
-from afx.core.graph import Atom, Equation, Graph, Literal
+from afx.core.graph import Atom, Atoms, Equation, Graph, Literal
 from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
 from afx.core.tracing.traces import FP_ERRORS
 
@@ -30,9 +30,7 @@ def _permute(b: GraphBuilder, x: Atom, axes: Sequence[int]) -> Atom:
 
 
 # -- products --
-def collapse_batched_matmul(
-    b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
-) -> Atom | None:
+def collapse_batched_matmul(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """Many matrices times one matrix are one tall matrix times it."""
     x, y = xs
     if x.aval.ndim < 3 or y.aval.ndim != 2 or not x.aval.size or x.aval.dtype != y.aval.dtype:
@@ -41,9 +39,7 @@ def collapse_batched_matmul(
     return _reshape(b, b.make(p, (_reshape(b, x, tall), y)), aval.shape)
 
 
-def collapse_batched_columns(
-    b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
-) -> Atom | None:
+def collapse_batched_columns(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """One matrix times many columns is one tall matrix of these as rows times its transpose: networks by `afx.vmap`."""
     x, y = xs
     if x.aval.ndim != 2 or y.aval.ndim < 3 or y.aval.shape[-1] != 1 or not y.aval.size or x.aval.dtype != y.aval.dtype:
@@ -52,7 +48,7 @@ def collapse_batched_columns(
     return _reshape(b, b.make(p, (rows, _permute(b, x, (1, 0)))), aval.shape)
 
 
-def outer_product(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def outer_product(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A product of inner length one is one of elements, which loops over elements take in."""
     x, y = xs
     is_outer = min(x.aval.ndim, y.aval.ndim) > 1 and x.aval.shape[-1] == 1 and x.aval.dtype == y.aval.dtype
@@ -62,7 +58,7 @@ def outer_product(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: P
 
 
 # -- sums of products --
-def contract_sum(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def contract_sum(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A sum over the axes that both factors of larger products have is a product of matrices: they are not written out.
 
     It serves gradients of losses with derivatives of a network, such as those of physics-informed ones.
@@ -126,7 +122,7 @@ class Masked(NamedTuple):
     turned: Equation | None
 
 
-def multiply_unmasked(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def multiply_unmasked(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A product with a masked matrix is one with the matrix itself, where that is finite: in gradients of hinge losses."""
     if not b.expanding or aval.dtype.kind not in "fc" or max(x.aval.ndim for x in xs) > 2:
         return None
@@ -157,7 +153,7 @@ def _masked(b: GraphBuilder, x: Atom, axis: int, kept: int) -> Masked | None:
     if x.aval.ndim != 2 or choice is None or number_of(b, choice.inputs[2]) != 0:
         return None
     mask, matrix, _ = choice.inputs
-    if matrix.aval != choice.outputs[0].aval:
+    if matrix.aval != choice.aval:
         return None
     axis = axis if turned is None else 1 - axis
     repeated = b.made_by(mask, "broadcast")
@@ -242,9 +238,7 @@ MOVES = frozenset({"reshape", "permute", "broadcast", "slice", "cast", "concat"}
 ARITHMETIC = frozenset({np.add, np.subtract, np.multiply, np.divide})
 
 
-def choose_far_exponentials(
-    b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
-) -> Atom | None:
+def choose_far_exponentials(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """The exponential of what may be masked by a large negative number is 0 where it is: in attention of float64."""
     (x,) = xs
     is_vector = aval.dtype.char == "d" and aval.size >= b.target.far_min_elements

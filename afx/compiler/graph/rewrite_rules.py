@@ -30,14 +30,14 @@ from afx.compiler.graph.selection_rules import (
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import DEFAULT, Target
 from afx.core.aval import Aval, broadcast_shapes
-from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var, has_effects, number_variables
+from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, Literal, Var, has_effects, number_variables
 from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
 
 # --- Constant rules: what depends on constants alone is computed while compiling, and so is what is made of choices
 # between them
 
 
-def fold(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def fold(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """What depends on constants alone is a constant."""
     if (
         p.multiple_results
@@ -60,7 +60,7 @@ def fold(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, av
     return b.constant(Constant(value if value.flags.owndata else value.copy()), Aval(aval.shape, aval.dtype))
 
 
-def fold_choice(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def fold_choice(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """What an op makes of a choice between two numbers, and of numbers, is a choice between two numbers."""
     choices = [(k, eq) for k, x in enumerate(xs) if (eq := b.made_by(x, "select")) is not None]
     if len(choices) != 1 or xs[choices[0][0]].aval.shape != aval.shape or p.condition_operands:
@@ -85,12 +85,12 @@ def _literal(b: GraphBuilder, x: Atom) -> Atom:
 
 
 # -- axes of one element --
-def whole_slice(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def whole_slice(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A slice that takes every element in order is a reshape."""
     return _whole(b, xs[0], params, aval)
 
 
-def whole_embed(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def whole_embed(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A part that leaves no zeros around it is a reshape."""
     return _whole(b, xs[0], params, aval)
 
@@ -116,9 +116,7 @@ def _joined(b: GraphBuilder, x: Atom) -> Atom:
     return b.make(primitive_for_role("reshape"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
 
 
-def collapse_short_last_axis(
-    b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
-) -> Atom | None:
+def collapse_short_last_axis(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A short vector that meets each row of an array is repeated along the axis before, so that NumPy's loops are long.
 
     It serves images that are shifted and scaled by numbers of each color; kernels are quicker without.
@@ -138,7 +136,7 @@ def collapse_short_last_axis(
     return None
 
 
-def split_reduction(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def split_reduction(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A sum over all axes but a short last one sums longer rows first; one over all axes sums each row first."""
     x = xs[0]
     axis: tuple[int, ...] = dict(params)["axis"]
@@ -165,7 +163,7 @@ def split_reduction(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params:
 
 
 # -- elementwise --
-def sink_broadcasts(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def sink_broadcasts(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """Broadcasts that the op does itself go; those of all operands move behind it."""
     operands = list(xs)
     for k, x in enumerate(xs):
@@ -177,7 +175,7 @@ def sink_broadcasts(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params:
     return b.broadcast(b.make(p, tuple(operands), params, Aval(shape, aval.dtype)), aval.shape)
 
 
-def identity(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def identity(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """x·1 is x; x + 0 is x for integers, and for floats where the zero is -0.0."""
     if not p.algebra.commutative or p.algebra.identity is None or len(xs) != 2:
         return None
@@ -191,13 +189,13 @@ def identity(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params
     return None
 
 
-def involution(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def involution(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """Twice negated, inverted or conjugated is x: `afx.vecdot` conjugates an operand that may be conjugated."""
     eq = b.defining_equation(xs[0])
     return eq.inputs[0] if p.algebra.involution and eq is not None and eq.primitive is p else None
 
 
-def doubled(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def doubled(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A product with a number, or with fewer numbers, that is added to itself is one with twice those numbers."""
     if aval.dtype.char not in "fd" or xs[0] is not xs[1]:  # a variable is one object; a number is known
         return None
@@ -227,13 +225,13 @@ def _doubled(b: GraphBuilder, x: Atom) -> Atom | None:
 
 
 # -- values --
-def unstopped(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def unstopped(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """In a plan, which nothing differentiates any more, a stopped gradient's value is x."""
     return xs[0] if b.expanding and xs[0].aval == aval else None
 
 
 # -- casts --
-def cast_repeated(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def cast_repeated(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A cast of a repeated number is the cast number, repeated."""
     eq = b.made_by(xs[0], "broadcast")
     if eq is None:
@@ -242,7 +240,7 @@ def cast_repeated(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: P
 
 
 # -- shapes --
-def reshaped(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def reshaped(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """To its own shape is x; of two reshapes the first one goes; a repeated number is repeated to the new shape.
 
     The first one stays where it may be a copy, of permuted axes, so that there are not two of them.
@@ -262,7 +260,7 @@ def reshaped(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params
     return None
 
 
-def permuted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def permuted(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """Axes that keep their order stay, axes of length one are reshaped, two permutations are one, a repeated number is so."""
     x, axes = xs[0], dict(params)["axes"]
     if axes == tuple(range(len(axes))):
@@ -280,7 +278,7 @@ def permuted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params
     return None
 
 
-def broadcasted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def broadcasted(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """To its own shape is x; of two broadcasts the first one goes."""
     x = xs[0]
     if x.aval.shape == aval.shape:
@@ -289,7 +287,7 @@ def broadcasted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Par
     return None if first is None else b.make(p, first.inputs, params, aval)
 
 
-def sliced(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def sliced(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A slice of a repeated number is a repeated number, one of joined arrays is one of the array that holds it."""
     repeated, joined = b.made_by(xs[0], "broadcast"), b.made_by(xs[0], "stack") or b.made_by(xs[0], "concat")
     if repeated is not None and not repeated.inputs[0].aval.shape:
@@ -318,7 +316,7 @@ def sliced(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, 
 
 
 # -- reductions --
-def no_axes(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def no_axes(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A reduction over no axes is x: sums over all axes but the first, of examples that are numbers, are such."""
     return xs[0] if not dict(params)["axis"] and xs[0].aval == aval else None
 

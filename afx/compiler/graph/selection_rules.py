@@ -11,7 +11,7 @@ import numpy as np
 from afx.compiler.graph.builder import GraphBuilder, Params, number_of
 from afx.compiler.target import Target
 from afx.core.aval import Aval, Shape
-from afx.core.graph import Atom, Equation, Graph, Literal, Var
+from afx.core.graph import Atom, Atoms, Equation, Graph, Literal, Var
 from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
 
 # --- Selection pushdown: slices and gathers move before the ops whose results they read, which compute that part
@@ -47,7 +47,7 @@ def _union(a: Selection, b: Selection) -> Selection:
 
 # -- what ops read --
 def _elementwise(eq: Equation, demand: Demand) -> Reads:
-    return demand, [_aligned(a.aval.shape, eq.outputs[0].aval.shape, demand) for a in eq.inputs]
+    return demand, [_aligned(a.aval.shape, eq.aval.shape, demand) for a in eq.inputs]
 
 
 def _aligned(shape: Shape, out: Shape, demand: Demand) -> Demand:
@@ -70,7 +70,7 @@ def kept_axes(source: Shape, target: Shape) -> dict[int, int]:
 
 
 def _reshape(eq: Equation, demand: Demand) -> Reads:
-    have, out = eq.inputs[0].aval.shape, eq.outputs[0].aval.shape
+    have, out = eq.inputs[0].aval.shape, eq.aval.shape
     axes = kept_axes(have, out)
     demands = {axis: demand[k] for k, axis in axes.items()}
     given = tuple([s if k in axes else None for k, s in enumerate(demand)])
@@ -94,7 +94,7 @@ def _reduction(eq: Equation, demand: Demand) -> Reads:
 
 
 def _matmul(eq: Equation, demand: Demand) -> Reads:
-    (x, y), out = [a.aval for a in eq.inputs], eq.outputs[0].aval.shape
+    (x, y), out = eq.avals, eq.aval.shape
     lead = len(out) - (x.ndim > 1) - (y.ndim > 1)
     first, second = [_aligned(v.shape[:-2], out[:lead], demand[:lead]) for v in (x, y)]
     rows = demand[lead : lead + (x.ndim > 1)]
@@ -176,7 +176,7 @@ def find_parts(graph: Graph, target: Target) -> dict[int, Demand]:
 
 def _part_of(eq: Equation, demand: Demand, target: Target) -> Reads | None:
     """Return what an equation gives and reads where a small part of its output is wanted, None elsewhere."""
-    out = eq.outputs[0].aval
+    out = eq.aval
     if not any(demand) or len(eq.outputs) != 1:
         return None
     reads = _reads(eq, demand)
@@ -259,7 +259,7 @@ def _selection(b: GraphBuilder, eq: Equation, names: dict[int, Atom], parts: dic
     x = names[source.index]
     if index == [(0, n, 1) for n in x.aval.shape[: len(index)]]:
         return x
-    return b.make(eq.primitive, (x,), (("index", tuple(index)),), eq.outputs[0].aval)
+    return b.make(eq.primitive, (x,), (("index", tuple(index)),), eq.aval)
 
 
 # --- Rules of scatters: products and sums over the axis of gathered elements add up those elements alone
@@ -279,7 +279,7 @@ class Scattered(NamedTuple):
 
 
 # -- rules --
-def matmul_scattered(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def matmul_scattered(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A product over the scattered axis is one of the values: in gradients of some vertices of a mesh."""
     for k, x in enumerate(xs if min(x.aval.ndim for x in xs) > 1 and aval.dtype.kind in "fc" else ()):
         scattered, other = _scattered(b, x), xs[1 - k]
@@ -289,7 +289,7 @@ def matmul_scattered(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params
     return None
 
 
-def any_selected(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def any_selected(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """Whether any element of an axis was selected is true where there is an index; that of a number is the number's."""
     x, n = xs[0], number_of(b, xs[0])
     marked = [_marked(b, x, axis - x.aval.ndim) for axis in dict(params)["axis"]]
@@ -327,7 +327,7 @@ def _scattered(b: GraphBuilder, x: Atom, depth: int | None = None) -> Scattered 
 
 def _behind(b: GraphBuilder, eq: Equation, depth: int) -> Scattered | None:
     """Return the scatter that the result of an equation equals, where an operand equals one."""
-    p, xs, aval = eq.primitive, eq.inputs, eq.outputs[0].aval
+    p, xs, aval = eq.primitive, eq.inputs, eq.aval
     role, ufunc = p.algebra.canonical, p.lowering.ufunc
     if role in ("reshape", "permute"):
         scattered = _scattered(b, xs[0], depth)
@@ -358,7 +358,7 @@ def _axes(eq: Equation) -> dict[int, int]:
     """Return which axes of a reshaped or permuted value are which axes of the result."""
     if eq.primitive.algebra.canonical == "permute":
         return {source: k for k, source in enumerate(eq.keywords["axes"])}
-    return {source: k for k, source in kept_axes(eq.inputs[0].aval.shape, eq.outputs[0].aval.shape).items()}
+    return {source: k for k, source in kept_axes(eq.inputs[0].aval.shape, eq.aval.shape).items()}
 
 
 def _beside(b: GraphBuilder, x: Atom, aval: Aval, scattered: Scattered) -> Atom:
@@ -434,7 +434,7 @@ class IndexPart(NamedTuple):
     stop: int
 
 
-def add_embedded(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def add_embedded(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
     """A sum x + y, where y is a part among zeros and x a sum of such ones, is x with that part added."""
     for x, y in (xs, xs[::-1]):
         eq = b.made_by(y, "embed")

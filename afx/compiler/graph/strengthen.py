@@ -74,7 +74,7 @@ class _Strengthening:
             self._want(atom, atom.aval.dtype)
         for eq in reversed(graph.equations):
             for atom, dtype in zip(eq.inputs, self._operand_dtypes(eq), strict=True):
-                self._want(atom, eq.outputs[0].aval.dtype if _casts(eq) else dtype)
+                self._want(atom, eq.aval.dtype if _casts(eq) else dtype)
         inputs = [self._define(v, precise(v.aval.dtype)) for v in graph.inputs]
         constants = [self._constant(v, c) for v, c in graph.constants]
         for eq in graph.equations:
@@ -88,19 +88,19 @@ class _Strengthening:
 
     def _moved_in(self, eq: Equation) -> DType | None:
         """Return the dtype in which an equation moves weak values, None where it computes with them."""
-        if eq.primitive.algebra.canonical not in MOVES or not eq.outputs[0].aval.weak:
+        if eq.primitive.algebra.canonical not in MOVES or not eq.aval.weak:
             return None
-        exact = precise(eq.outputs[0].aval.dtype)
+        exact = precise(eq.aval.dtype)
         wanted = self._wanted.get(eq.outputs[0].index, set())
         return next(iter(wanted)) if len(wanted) == 1 and all(d.kind == exact.kind for d in wanted) else exact
 
     def _operand_dtypes(self, eq: Equation) -> list[DType]:
         """Return the dtype in which each operand is read, if it is weak."""
-        p, avals = eq.primitive, [a.aval for a in eq.inputs]
+        p, avals = eq.primitive, eq.avals
         dtypes = [precise(a.dtype) for a in avals]
         first, made = p.condition_operands, self._moved_in(eq)
         if p.algebra.canonical in PROMOTING_MOVES:
-            common = made or eq.outputs[0].aval.dtype
+            common = made or eq.aval.dtype
         elif p.algebra.canonical in MOVES:
             return [
                 made if made is not None and a.dtype.kind == made.kind else d
@@ -130,7 +130,7 @@ class _Strengthening:
         """Enter an equation with its new operands; a conversion to what is there already is no equation."""
         x = eq.inputs[0] if eq.inputs else None
         if _casts(eq) and isinstance(x, Var) and x.aval.weak:
-            self._made[eq.outputs[0].index] = self._in_dtype(self._made[x.index], eq.outputs[0].aval.dtype, eq)
+            self._made[eq.outputs[0].index] = self._in_dtype(self._made[x.index], eq.aval.dtype, eq)
             return
         inputs = tuple([self._read(a, d) for a, d in zip(eq.inputs, self._operand_dtypes(eq), strict=True)])
         made = self._moved_in(eq)

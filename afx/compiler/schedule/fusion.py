@@ -35,7 +35,7 @@ def lowers_to_dot(eq: Equation) -> bool:
     """
     if eq.primitive.lowering.ufunc is not np.matmul:
         return False
-    x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.outputs[0].aval
+    x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.aval
     alike = x.dtype == y.dtype == out.dtype and out.dtype.char in "fdFD"
     return alike and x.ndim + y.ndim in (3, 4) and max(x.ndim, y.ndim) == 2 and min(*x.shape, *y.shape) > 1
 
@@ -85,14 +85,14 @@ def unrolls(eq: Equation, target: Target) -> bool:
 
 def materialize_scalars(eq: Equation, target: Target) -> bool:
     """Tell whether numbers among the operands are better repeated to the output's shape."""
-    return eq.primitive.lowering.ufunc in SLOW_WITH_NUMBERS and eq.outputs[0].aval.size >= target.fill_min_elements
+    return eq.primitive.lowering.ufunc in SLOW_WITH_NUMBERS and eq.aval.size >= target.fill_min_elements
 
 
 def calls_blas(eq: Equation, target: Target) -> bool:
     """Tell whether BLAS or LAPACK might use several threads for an equation."""
     p = eq.primitive
     if p.kind == "bilinear" and len(eq.inputs) == 2:
-        x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.outputs[0].aval
+        x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.aval
         least = target.blas_threads_min_products if min(x.ndim, y.ndim) > 1 else target.blas_threads_min_terms
         # m·k, k·n and m·n: their product's root is m·k·n
         return (
@@ -117,7 +117,7 @@ def by_ufunc(eq: Equation) -> bool:
     ufunc = eq.primitive.lowering.ufunc
     if ufunc is None or eq.params:
         return False
-    return ufunc_result_dtype(ufunc, tuple(map(_dtype_of, eq.inputs))) == eq.outputs[0].aval.dtype
+    return ufunc_result_dtype(ufunc, tuple(map(_dtype_of, eq.inputs))) == eq.aval.dtype
 
 
 def by_function(eq: Equation) -> bool:
@@ -128,7 +128,7 @@ def by_function(eq: Equation) -> bool:
 def by_reduction(eq: Equation) -> bool:
     """Tell whether a ufunc's ``reduce`` computes an equation, in its operand's dtype."""
     reduces = eq.primitive.lowering.reduce_ufunc is not None
-    return reduces and eq.inputs[0].aval.dtype == eq.outputs[0].aval.dtype
+    return reduces and eq.inputs[0].aval.dtype == eq.aval.dtype
 
 
 def errstate_of(eq: Equation) -> ErrorState:
@@ -298,7 +298,7 @@ def iteration_space(eq: Equation, target: Target) -> IterationSpace | None:
     p = eq.primitive
     if p.multiple_results or not eq.inputs:
         return None
-    x, out = eq.inputs[0].aval, eq.outputs[0].aval
+    x, out = eq.inputs[0].aval, eq.aval
     if x.size < target.fuse_min_rows and out.size < target.fuse_min_rows:
         return None  # nothing of it could be cut
     if (p.is_elementwise or p.algebra.canonical == "cast") and (by_ufunc(eq) or by_function(eq)):
@@ -320,7 +320,7 @@ def _in_examples(eq: Equation, target: Target) -> IterationSpace | None:
     length = values[0].shape[:1]
     if not all(_in_rows(x, target) and x.shape[:1] == length for x in values) or 0 in eq.keywords.get("axis", ()):
         return None
-    if max(x.size for x in (*values, eq.outputs[0].aval)) < target.fuse_min_elements:
+    if max(x.size for x in (*values, eq.aval)) < target.fuse_min_elements:
         return None
     if p.kind == "bilinear" and not target.pins_blas:  # BLAS's threads and ours would wait for each other
         return None

@@ -183,7 +183,7 @@ class FusedLowering:
             return self._locate[a.index] if is_sliced else self._buffer(a)
         if not materialize_scalars(eq, self.target) or a.aval.shape:
             return Number(a)
-        return Number(a, "filled", eq.outputs[0].aval.shape)
+        return Number(a, "filled", eq.aval.shape)
 
     def _step(self, eq: Equation, xs: list[Operand], sliced: tuple[bool, ...], number: int) -> Call | View:
         p, out = eq.primitive, eq.outputs[0]

@@ -16,7 +16,7 @@ import numpy as np
 from afx.core.array.array import Array, snapshot, to_numpy_value, wrap
 from afx.core.aval import SCALARS, Aval, Shape
 from afx.core.dtypes import DType, weak_dtype
-from afx.core.primitive import JointPullback, Params, Primitive, Value, WeakArray, holds_graphs
+from afx.core.primitive import JointPullback, Params, Primitive, Value, Values, WeakArray, holds_graphs
 from afx.core.tracing.tracer import (
     NUMPY_ERRORS,
     Source,
@@ -57,9 +57,9 @@ class Entry(NamedTuple):
     """
 
     primitive: Primitive | None
-    ins: tuple[int, ...]
+    ins: Shape
     z: Value
-    xs: tuple[Value, ...]
+    xs: Values
     params: Params
     shape: Shape
     dtype: DType
@@ -117,9 +117,9 @@ class Tape(Trace):
     def _emit(
         self,
         p: Primitive | None,
-        ins: tuple[int, ...],
+        ins: Shape,
         z: Value,
-        xs: tuple[Value, ...],
+        xs: Values,
         params: Params,
         value: Value,
         joint: JointPullback | None = None,
@@ -268,7 +268,7 @@ class Tape(Trace):
         return new
 
     def _append_entry(
-        self, p: Primitive, ins: tuple[int, ...], xs: tuple[Any, ...], values: tuple[Any, ...], params: Params, z: Value
+        self, p: Primitive, ins: Shape, xs: tuple[Any, ...], values: tuple[Any, ...], params: Params, z: Value
     ) -> Any:
         """Enter an op with those of its values that its pullbacks read; the caller's memory is copied."""
         if p.masking.selects:
@@ -287,7 +287,7 @@ class Tape(Trace):
         return self._emit(p, ins, z if reads & 1 else None, residuals, params, z)
 
     @staticmethod
-    def _reads(p: Primitive, ins: tuple[int, ...]) -> int:
+    def _reads(p: Primitive, ins: Shape) -> int:
         """Return which of output and operands the wanted pullbacks read, as a bit mask."""
         masks = p.derivative.reads
         if len(masks) == 1:
@@ -298,7 +298,7 @@ class Tape(Trace):
                 reads |= mask
         return reads
 
-    def _apply_concrete_vjp(self, p: Primitive, ins: tuple[int, ...], operands: tuple[Any, ...], params: Params) -> Any:
+    def _apply_concrete_vjp(self, p: Primitive, ins: Shape, operands: tuple[Any, ...], params: Params) -> Any:
         """Let an op that holds functions run as one entry with a pullback of its own."""
         assert p.derivative.concrete_vjp is not None
         outs, residual_values, joint = p.derivative.concrete_vjp(operands, params, tuple([i >= 0 for i in ins]))
@@ -309,8 +309,8 @@ class Tape(Trace):
     def enter_call(
         self,
         p: Primitive,
-        ins: tuple[int, ...],
-        residuals: tuple[Value, ...],
+        ins: Shape,
+        residuals: Values,
         values: Sequence[Any],
         joint: JointPullback,
     ) -> list[Any]:
@@ -322,11 +322,11 @@ class Tape(Trace):
     def _emit_many(
         self,
         p: Primitive,
-        ins: tuple[int, ...],
+        ins: Shape,
         z: Value,
-        xs: tuple[Value, ...],
+        xs: Values,
         params: Params,
-        values: tuple[Value, ...],
+        values: Values,
         joint: JointPullback | None,
     ) -> tuple[Any, ...]:
         """Enter the outputs of one op: the first entry carries it, the others stand for their outputs alone."""

@@ -14,7 +14,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, capture, snapshot, to_numpy_value, wrap
 from afx.core.aval import SCALARS, Aval, Shape, aval_of
 from afx.core.dtypes import DType, promote, weak_dtype
-from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var, number_variables
+from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, Literal, Var, number_variables
 from afx.core.primitive import Primitive, WeakArray, infer, met_dtype, primitive_for_role, takes, weak_or_strong
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tape import plain_value, snapshot_operand, to_operand
@@ -219,7 +219,7 @@ class GraphTrace(Trace):
         """Return the warnings that are ignored here, and were not where the trace began."""
         return tuple([name for name, state in now.items() if state == "ignore" != self._errors[name]])
 
-    def _atoms_of_one_dtype(self, xs: tuple[Any, ...]) -> tuple[Atom, ...] | None:
+    def _atoms_of_one_dtype(self, xs: tuple[Any, ...]) -> Atoms | None:
         """Return the operands of an elementwise op if they are tracers of one inexact dtype, and numbers, which take it."""
         common: DType | None = None
         operands: list[Any] = []
@@ -243,7 +243,7 @@ class GraphTrace(Trace):
             operands = [x if x.__class__ is Var else Literal(common.type(x).item(), aval) for x in operands]
         return tuple(operands)
 
-    def _same_dtype(self, p: Primitive, xs: tuple[Any, ...], atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
+    def _same_dtype(self, p: Primitive, xs: tuple[Any, ...], atoms: Atoms) -> Atoms:
         """Convert the operands of an elementwise op to the dtype it computes in: equations are strongly typed."""
         first, common, weak = p.condition_operands, None, 0
         for atom in atoms[first:] if first else atoms:
@@ -274,7 +274,7 @@ class GraphTrace(Trace):
             ]
         )
 
-    def _met(self, p: Primitive, xs: tuple[Any, ...], atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
+    def _met(self, p: Primitive, xs: tuple[Any, ...], atoms: Atoms) -> Atoms:
         """Convert weak operands of other ops to the dtype that they meet."""
         dtype = met_dtype(p, [a.aval for a in atoms])
         if dtype is None or dtype.kind not in "fc":
@@ -345,7 +345,7 @@ def _compares(p: Primitive) -> bool:
     return p.lowering.ufunc is not None and MIXED in p.lowering.ufunc.types
 
 
-def _comparable(atoms: tuple[Atom, ...], dtype: DType) -> tuple[tuple[Atom, ...], DType]:
+def _comparable(atoms: Atoms, dtype: DType) -> tuple[Atoms, DType]:
     """Return integers, and the dtype in which they compare also with Python's that their own dtype does not hold."""
     if any(isinstance(a, Literal) and not _holds(dtype, a.value) for a in atoms):
         dtype = np.dtype(np.float64)  # in which such a number is an infinity

@@ -15,14 +15,14 @@ from afx.core.graph import Atom, Equation, Literal
 from afx.core.primitive import Primitive
 from afx.export.numpy_text.carry import Carrier, carry_implementation
 from afx.export.numpy_text.writer import NumpyWriter, dtype_text, is_atom, number_text
-from afx.export.templates import Table, Template
+from afx.export.templates import Table, Template, Texts
 from afx.ops.indexing.gather import slice_p
 from afx.ops.linalg.products import matmul_p
 
 # --- Loops and branches as Python's own: the templates of what holds graphs
 
 
-def _scan(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _scan(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     spec = writer.walk.control(eq)
     assert isinstance(spec, ScanSpec)
     head = spec.consts + spec.carry
@@ -42,7 +42,7 @@ def _scan(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> No
         writer.assign_all(carry, results[: spec.carry])
 
 
-def _while(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _while(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     spec = writer.walk.control(eq)
     assert isinstance(spec, WhileSpec)
     writer.assign_all(zs, xs[spec.tests + spec.consts :])
@@ -57,7 +57,7 @@ def _leave(writer: NumpyWriter, spec: WhileSpec | WhileBackSpec, xs: Sequence[st
         writer.write("break")
 
 
-def _while_back(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _while_back(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     """Write the way back of a loop of unknown length: forward once more, keeping each step's residuals, then back over them."""
     spec = writer.walk.control(eq)
     assert isinstance(spec, WhileBackSpec)
@@ -86,7 +86,7 @@ def _while_back(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str])
         writer.assign_all(zs, writer.inline(spec.back, [*consts, *taken, *zs]))
 
 
-def _switch(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _switch(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     spec = writer.walk.control(eq)
     assert isinstance(spec, BranchSpec)
     for k, body in enumerate(spec.bodies):
@@ -119,9 +119,9 @@ def _ufunc(p: Primitive) -> T | None:
     if ufunc is None or ufunc.signature is not None:
         return None
 
-    def write(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    def write(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
         dtype, xs = _convert_operands(ufunc, p, eq, xs)
-        out = eq.outputs[0].aval
+        out = eq.aval
         if ufunc in INFIX and (dtype.kind in "fcb" or out.ndim):  # NumPy's numbers warn where integers overflow
             text = f" {INFIX[ufunc]} ".join([x if is_atom(x.lstrip("-")) else f"({x})" for x in _plain(eq.inputs, xs)])
         elif ufunc is np.negative and dtype.kind in "fc" and is_atom(xs[0]):
@@ -141,9 +141,9 @@ def _call(text: str) -> str:
     return text if is_atom(text) else f"({text})"
 
 
-def _convert_operands(ufunc: np.ufunc, p: Primitive, eq: Equation, xs: list[str]) -> tuple[DType, list[str]]:
+def _convert_operands(ufunc: np.ufunc, p: Primitive, eq: Equation, xs: Texts) -> tuple[DType, list[str]]:
     """Return the dtype that a ufunc gives, and its operands, converted where it would otherwise give another."""
-    dtypes, out = [x.aval.dtype for x in eq.inputs], eq.outputs[0].aval.dtype
+    dtypes, out = [x.aval.dtype for x in eq.inputs], eq.aval.dtype
     dtype = _resolve_dtype(ufunc, dtypes)
     if dtype == out:
         return dtype, xs
@@ -156,7 +156,7 @@ def _resolve_dtype(ufunc: np.ufunc, dtypes: Sequence[DType]) -> DType:
     return ufunc.resolve_dtypes((*dtypes, None))[-1]
 
 
-def _plain(atoms: Sequence[Atom], xs: list[str]) -> list[str]:
+def _plain(atoms: Sequence[Atom], xs: Texts) -> list[str]:
     """Return operands where numbers beside arrays of their dtype are Python's."""
     dtypes = {a.aval.dtype for a in atoms if not isinstance(a, Literal)}
     return [
@@ -175,7 +175,7 @@ def _reduction(p: Primitive) -> T | None:
     if name is None or p.kind not in ("reduction", "linear"):
         return None
 
-    def write(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    def write(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
         writer.assign(zs[0], f"{name}({xs[0]}{_axis_text(eq.inputs[0].aval, eq.keywords['axis'])})")
 
     return write
@@ -195,7 +195,7 @@ def _view(p: Primitive) -> T | None:
     if emit is None:
         return None
 
-    def write(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    def write(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
         writer.assign(zs[0], _short(emit(_call(xs[0]), **eq.keywords)))
 
     return write
@@ -211,7 +211,7 @@ def _make_carrier(p: Primitive) -> T | None:
     if p.lowering.control is not None or p.has_effects or p.name in OUTSIDE:
         return None
 
-    def write(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    def write(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
         name, given = carry_implementation(p, writer.module)
         carrier = Carrier(writer.module)
         params = {**given, **eq.keywords}
@@ -221,7 +221,7 @@ def _make_carrier(p: Primitive) -> T | None:
         if p.multiple_results:
             writer.write(f"{', '.join(zs)}{',' if len(zs) == 1 else ''} = {text}")
             return
-        out = eq.outputs[0].aval
+        out = eq.aval
         exact = not p.is_elementwise or (
             not p.name.startswith("complex_")
             and all(a.aval.dtype == out.dtype and out.dtype.char in "fd" for a in eq.inputs)
@@ -231,7 +231,7 @@ def _make_carrier(p: Primitive) -> T | None:
     return write
 
 
-def _alike(p: Primitive, eq: Equation, xs: list[str]) -> list[str]:
+def _alike(p: Primitive, eq: Equation, xs: Texts) -> list[str]:
     """Return the operands of an elementwise operation in the dtype that it computes in."""
     dtypes = [x.aval.dtype for x in eq.inputs]
     want = promote(tuple(dtypes), (False,) * len(dtypes), p.promotes_to_float)
@@ -248,48 +248,48 @@ _carried_product: Any = _make_carrier(matmul_p)
 
 # -- templates of their own --
 @NUMPY.rule("cast", "convert")
-def _cast(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _cast(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     have, want = eq.inputs[0].aval.dtype, eq.keywords["dtype"]
     x = f"{_call(xs[0])}.real" if have.kind == "c" and want.kind not in "bc" else xs[0]
     writer.assign(zs[0], convert(x, want), ["over"] if want.itemsize < have.itemsize else [])
 
 
 @NUMPY.rule("stop_gradient")
-def _write_copy(writer: NumpyWriter, _: Equation, xs: list[str], zs: list[str]) -> None:
+def _write_copy(writer: NumpyWriter, _: Equation, xs: Texts, zs: Texts) -> None:
     writer.assign(zs[0], xs[0])
 
 
 @NUMPY.rule("real", "imag")
-def _write_attribute(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _write_attribute(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     writer.assign(zs[0], f"{_call(xs[0])}.{eq.primitive.name}")
 
 
 @NUMPY.rule("broadcast_to")
-def _broadcast(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _broadcast(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     writer.assign(zs[0], f"np.broadcast_to({xs[0]}, {eq.keywords['shape']})")
 
 
 @NUMPY.rule("where")
-def _where(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _where(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     chosen = _convert_to_result(eq, xs, 1)
     writer.assign(zs[0], f"np.where({', '.join([xs[0], *_plain(eq.inputs[1:], chosen)])})")
 
 
-def _convert_to_result(eq: Equation, xs: list[str], first: int) -> list[str]:
-    out = eq.outputs[0].aval.dtype
+def _convert_to_result(eq: Equation, xs: Texts, first: int) -> list[str]:
+    out = eq.aval.dtype
     pairs = zip(eq.inputs[first:], xs[first:], strict=True)
     return [x if a.aval.dtype == out else convert(x, out) for a, x in pairs]
 
 
 @NUMPY.rule("stack", "concat")
-def _join(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _join(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     name = "np.stack" if eq.primitive.name == "stack" else "np.concatenate"
     writer.assign(zs[0], f"{name}([{', '.join(_convert_to_result(eq, xs, 0))}], axis={eq.keywords['axis']})")
 
 
 @NUMPY.rule("matmul")
-def _product(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    x, y = [a.aval for a in eq.inputs]
+def _product(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    x, y = eq.avals
     if x.ndim > 2 and y.ndim == 2:  # one product where x lies dense, as afx computes it
         _carried_product(writer, eq, xs, zs)
     elif x.ndim == y.ndim == 1:
@@ -299,8 +299,8 @@ def _product(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) ->
 
 
 @NUMPY.rule("embed", "slice_set", "slice_add")
-def _update(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-    index, out = eq.keywords["index"], eq.outputs[0].aval
+def _update(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
+    index, out = eq.keywords["index"], eq.aval
     start = f"np.zeros({out.shape}, {dtype_text(out.dtype)})" if len(xs) == 1 else f"np.array({xs[0]})"
     writer.assign(zs[0], start)
     sign = "+=" if eq.primitive.name == "slice_add" else "="
@@ -308,6 +308,6 @@ def _update(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> 
 
 
 @NUMPY.rule("split")
-def _split(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+def _split(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     edges = [*itertools.accumulate(eq.keywords["sizes"])][:-1]
     writer.write(f"{', '.join(zs)}{',' * (len(zs) == 1)} = np.split({xs[0]}, {edges}, axis={eq.keywords['axis']})")

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from afx.core.array.array import Ndarray
 from afx.core.dtypes import DType
 from afx.core.graph import Equation, Graph, Literal
 from afx.core.tracing.tracer import SourceLocation, places_of
@@ -63,13 +64,13 @@ class Module:
         """Add a text at the top of the file."""
         self.parts.append(text)
 
-    def enter_array(self, value: np.ndarray[Any, Any], name: str) -> str:
+    def enter_array(self, value: Ndarray, name: str) -> str:
         """Enter an array under a name, as numbers where there are few, else as encoded bytes; return the name."""
         self.known[id(value)] = name, value
         self.write(f"{name} = {self._array_text(value)}\n{name}.flags.writeable = False")
         return name
 
-    def _array_text(self, value: np.ndarray[Any, Any]) -> str:
+    def _array_text(self, value: Ndarray) -> str:
         if value.ndim > 1 and value.flags.f_contiguous and not value.flags.c_contiguous:
             return f"{self._array_text(value.T)}.T"  # the order of elements decides about the last bits of products
         if value.size <= SHOWN:
@@ -149,7 +150,7 @@ class NumpyWriter:
         """Return a number of NumPy's."""
         return f"{dtype_text(literal.aval.dtype)}({number_text(literal.value)})"
 
-    def constant(self, name: str, value: np.ndarray[Any, Any]) -> str:
+    def constant(self, name: str, value: Ndarray) -> str:
         """Enter a captured array at the top of the file, each once."""
         known = self.module.known.get(id(value))
         return known[0] if known is not None else self.module.enter_array(value, name)

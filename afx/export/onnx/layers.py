@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from afx import fft, linalg, nn
+from afx.core.array.array import Ndarray
 from afx.core.registry import FUNCTIONS
 from afx.errors import ExportError
 from afx.export.onnx.nodes import Options, accumulate, check_size, operator, read_ints, read_value
@@ -173,7 +174,7 @@ def _norm_pool(o: Options, x: Any) -> Any:
 
 # --- Places between elements: resizing along axes, and reads of grids
 
-Taps = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]  # what each place reads: elements, and their shares
+Taps = tuple[Ndarray, Ndarray]  # what each place reads: elements, and their shares
 # where elements of a resized axis lie: i of m, among n, s times as many, or in a region r of 0 to 1
 PLACES: dict[str, Callable[[Any, int, int, float, Any], Any]] = {
     "align_corners": lambda i, n, m, s, _r: i * ((n - 1) / (n * s - 1)) if m > 1 else i * 0.0,
@@ -242,7 +243,7 @@ def _resize(o: Options, x: Any, *more: Any) -> Any:
     return x
 
 
-def _read_between(x: Any, axis: int, places: np.ndarray[Any, Any], o: Options, scale: float) -> Any:
+def _read_between(x: Any, axis: int, places: Ndarray, o: Options, scale: float) -> Any:
     n, shape = x.shape[axis], (-1, *[1] * (x.ndim - axis - 1))
     if o.get("mode", "nearest") == "nearest":
         nearest = NEAREST[o.get("nearest_mode", "floor" if o.version <= 10 else "round_prefer_floor")](places)
@@ -259,7 +260,7 @@ def _read_between(x: Any, axis: int, places: np.ndarray[Any, Any], o: Options, s
     return F.where(outside, o.get("extrapolation_value", 0.0), z).astype(x.dtype)
 
 
-def _taps(o: Options, n: int, places: np.ndarray[Any, Any], scale: float) -> Taps:
+def _taps(o: Options, n: int, places: Ndarray, scale: float) -> Taps:
     reach, share = SHARES[o["mode"]]
     low = np.floor(places).astype(np.int64)
     first = math.floor(-reach / scale) + 1

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import attrs
 import numpy as np
 
+from afx.core.array.array import Ndarray
 from afx.errors import ExportError, TracerError
 
 # --- Loading of ONNX models: from files and bytes, and of the tensors in them; what is damaged or lies elsewhere is
@@ -91,7 +92,7 @@ def read_opsets(imports: Sequence[Any]) -> dict[str, int]:
     return opsets
 
 
-def read_tensor(onnx: Any, tensor: Any) -> np.ndarray[Any, Any]:
+def read_tensor(onnx: Any, tensor: Any) -> Ndarray:
     """Return a tensor's numbers.
 
     Raises:
@@ -106,7 +107,7 @@ def read_tensor(onnx: Any, tensor: Any) -> np.ndarray[Any, Any]:
             f"from_onnx: the tensor {tensor.name!r} is damaged: got a shape of {[*tensor.dims]}; write it again"
         )
     try:
-        array: np.ndarray[Any, Any] = onnx.numpy_helper.to_array(tensor)
+        array: Ndarray = onnx.numpy_helper.to_array(tensor)
     except FAULTS as error:
         raise ExportError(f"from_onnx: the tensor {tensor.name!r} is damaged: got {error}; write it again") from error
     return array.astype(read_dtype(onnx, f"the tensor {tensor.name!r}", tensor.data_type), copy=False)
@@ -138,7 +139,7 @@ def check_size(what: str, shape: Sequence[int]) -> None:
         raise ExportError(f"from_onnx: {what} has more than {MOST_ELEMENTS} elements: got {[*shape]}; mend the model")
 
 
-def read_value(x: Any) -> np.ndarray[Any, Any]:
+def read_value(x: Any) -> Ndarray:
     """Return the numbers of what must be known where the model is called or traced: they decide shapes.
 
     Raises:

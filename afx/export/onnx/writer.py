@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
+from afx.core.array.array import Ndarray
 from afx.core.dtypes import DType
 from afx.core.graph import Atom, Equation, Literal
 from afx.errors import ExportError
@@ -224,7 +225,7 @@ def _value(length: Length, point: Mapping[str, int]) -> int:
 # --- Patterns: what captured arrays are in terms of their indices, where their lengths are dynamic
 
 
-def find_slopes(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+def find_slopes(x: Ndarray) -> tuple[int, ...] | None:
     """Return c and d, e … of an array whose elements are c + d i + e j … at their indices; None of other arrays.
 
     >>> find_slopes(np.arange(6).reshape(2, 3) + 1), find_slopes(np.array([0, 1, 4]))
@@ -240,12 +241,12 @@ def find_slopes(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
     return (start, *steps) if np.array_equal(x, wanted) else None
 
 
-def is_triangle(x: np.ndarray[Any, Any]) -> bool:
+def is_triangle(x: Ndarray) -> bool:
     """Tell whether matrices hold where the column is not behind the row, and nowhere else."""
     return bool(np.array_equal(x, np.broadcast_to(np.tri(*x.shape[-2:]) > 0, x.shape)))
 
 
-def same_bytes(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
+def same_bytes(x: Ndarray, y: Ndarray) -> bool:
     """Tell whether arrays are equal, nan to itself too."""
     return x is y or (x.shape == y.shape and x.tobytes() == y.tobytes())
 
@@ -469,7 +470,7 @@ class OnnxWriter:
             return ""  # which the template refuses, by the dtype
         return self.number(value, literal.aval.dtype).name
 
-    def constant(self, name: str, value: np.ndarray[Any, Any]) -> str:
+    def constant(self, name: str, value: Ndarray) -> str:
         """Enter a captured array, or write what makes it where it depends on dynamic axes."""
         others = self.constants.get(id(value), ())
         if any(not same_bytes(other, value) for other in others):
@@ -478,7 +479,7 @@ class OnnxWriter:
             return ""
         return self.initialize(name, value)
 
-    def _varying(self, values: Sequence[np.ndarray[Any, Any]]) -> str:
+    def _varying(self, values: Sequence[Ndarray]) -> str:
         """Write an array that depends on dynamic axes: one number, sums of multiples of indices, or a triangle."""
         dtype = values[0].dtype
         if all(v.shape == () for v in values):
@@ -534,7 +535,7 @@ class OnnxWriter:
         """Call what is written next after a result."""
         self._wish = f"{name}_part"
 
-    def initialize(self, name: str, value: np.ndarray[Any, Any]) -> str:
+    def initialize(self, name: str, value: Ndarray) -> str:
         """Enter an array under a name."""
         self.initializers.append(self.onnx.numpy_helper.from_array(np.array(value, order="C"), name))
         return name
@@ -582,7 +583,7 @@ class OnnxWriter:
         with np.errstate(all="ignore"):
             return self.array(np.asarray(value).astype(dtype), "number")
 
-    def array(self, value: np.ndarray[Any, Any], wish: str = "constant") -> Value:
+    def array(self, value: Ndarray, wish: str = "constant") -> Value:
         """Return a known array, which stands in the model once."""
         key = (value.dtype.str, value.shape, value.tobytes())
         if key not in self._known:

@@ -11,6 +11,7 @@ from afx.core.dtypes import DType
 from afx.core.primitive import (
     Algebra,
     BatchRule,
+    Bools,
     ConcreteVjp,
     DecomposeRule,
     Derivative,
@@ -19,7 +20,9 @@ from afx.core.primitive import (
     Primitive,
     Pullback,
     Pushforward,
+    Tangents,
     Value,
+    Values,
     define,
     lookup,
     register,
@@ -32,7 +35,7 @@ from afx.core.tracing.tracer import bind, to_lower_level
 def batch_elementwise(name: str) -> Any:
     """Return the batching rule of an elementwise op: unbatched axes broadcast."""
 
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    def batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
         p = lookup(name)
         rank = max([len(shape_of(x)) - b for x, b in zip(xs, batched, strict=True)])
         ys = [
@@ -47,7 +50,7 @@ def batch_elementwise(name: str) -> Any:
 def batch_unchanged(name: str) -> Any:
     """Return the batching rule of an op of one operand that leaves leading axes alone: its axes count from the back."""
 
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    def batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
         return bind(lookup(name), *xs, **params)
 
     return batch
@@ -59,7 +62,7 @@ def batch_along_axes(name: str) -> Any:
     Each operand gets the batch axis in front, and ``axis``, an integer or several, moves by one.
     """
 
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    def batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
         ys = [with_batch_axis(size, x, b) for x, b in zip(xs, batched, strict=True)]
         if "axis" in params:
             axis = params["axis"]
@@ -86,10 +89,10 @@ def linear(
 ) -> Primitive:
     """Make an op that is linear in its one operand from ``transpose(ct, aval, **params)``."""
 
-    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    def pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
         return to_lower_level(transpose(ct, Aval(shape, dtype), **params))
 
-    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    def push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
         return to_lower_level(bind(lookup(name), ts[0], **params))
 
     return define(
@@ -129,12 +132,12 @@ def bilinear(
     """Make an op that is linear in each of two operands from two ``transpose(ct, other, aval, **params)``."""
 
     def pullback(k: int) -> Pullback:
-        def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+        def pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
             return to_lower_level(transposes[k](ct, xs[1 - k], Aval(shape, dtype), **params))
 
         return pull
 
-    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    def push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
         p = lookup(name)
         x, y = xs
         parts = [

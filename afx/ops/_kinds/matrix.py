@@ -10,7 +10,19 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
 from afx.core.dtypes import DType, promote
-from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, define, register
+from afx.core.primitive import (
+    Bools,
+    Derivative,
+    Lowering,
+    Masking,
+    Params,
+    Primitive,
+    Tangents,
+    Value,
+    Values,
+    define,
+    register,
+)
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.linear import batch_unchanged
@@ -109,14 +121,14 @@ def matrix_op(
     """
 
     def joint(
-        ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...], **masks: Value
+        ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...], **masks: Value
     ) -> list[Value]:
         return [_down(pull(ct, z, xs[0], **masks, **params))]
 
-    def pullback(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    def pullback(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
         return _down(pull(ct, z, xs[0], **params))
 
-    def pushforward(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    def pushforward(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
         return _down(push(ts[0], z, xs[0], **params))
 
     rules: dict[str, Any] = {"vjp_all": joint} if multiple_results else {"vjps": (pullback,)}
@@ -160,15 +172,13 @@ def matrix_pair_op(
         native: as in `afx.core.primitive.Lowering`.
     """
 
-    def joint(
-        ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
-    ) -> list[Value]:
+    def joint(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         return list(_down(tuple(pull(ct, z, xs[0], avals[0] is not None, **params))))
 
-    def pushforward(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    def pushforward(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
         return _down(push(*ts, z, *xs, **params))
 
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    def batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
         rank = max(x.ndim - b for x, b in zip(xs, batched, strict=True))
         full = [x if f else broadcast_to(x, (size, *x.shape)) for x, f in zip(xs, batched, strict=True)]
         return bind(op, *[reshape(y, (size,) + (1,) * (rank - y.ndim + 1) + y.shape[1:]) for y in full], **params)

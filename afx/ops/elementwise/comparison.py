@@ -13,7 +13,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import bool_
 from afx.core.numpy_names import refuse_out
-from afx.core.primitive import Params, Primitive, Value
+from afx.core.primitive import Params, Primitive, Value, Values
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2, bind_single
 from afx.errors import ArgumentError
@@ -451,7 +451,7 @@ def _at_upper(_z: Array, x: Array, lower: Array, upper: Array) -> Array:
     return (upper < lower) | (x > upper)
 
 
-def _clipped(xs: tuple[Value, ...], params: Params) -> Value:
+def _clipped(xs: Values, params: Params) -> Value:
     x, lower, upper = xs
     return minimum(upper, maximum(x, lower))
 

@@ -13,7 +13,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import real_dtype
-from afx.core.primitive import Params, Primitive, Value, record_into
+from afx.core.primitive import Bools, Params, Primitive, Value, Values, record_into
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
 from afx.ops._kinds.elementwise import nondifferentiable
@@ -101,7 +101,7 @@ def _join_abstract(re: Aval, im: Aval) -> Aval:
     return Aval(re.shape, np.result_type(re.dtype, np.complex64))
 
 
-def _join_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], _params: Params) -> Value:
+def _join_batch(size: int, xs: Values, batched: Bools, _params: Params) -> Value:
     re, im = (with_batch_axis(size, x, b) for x, b in zip(xs, batched, strict=True))
     return join_parts(re, im)
 

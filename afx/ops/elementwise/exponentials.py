@@ -13,7 +13,7 @@ from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._basic import xp
-from afx.ops._kinds.elementwise import TINY, Parts, binary, unary
+from afx.ops._kinds.elementwise import REALS, TINY, Parts, binary, unary
 from afx.ops.creation.creation import as_array
 from afx.ops.elementwise.comparison import isinf, where
 
@@ -78,8 +78,7 @@ exp2_p: Primitive = unary(
     "exp2",
     np.exp2,
     lambda z, _x: z * LOG2,
-    kinds="f",
-    promotes_to_float=True,
+    **REALS,
     finite_partials=True,
     formula=lambda x: xp.power(2.0, x),
     formula_kinds="fc",
@@ -290,8 +289,7 @@ logaddexp_p: Primitive = binary(
     "logaddexp",
     _logaddexp_run,
     (lambda _z, x, y: _share(x, y), lambda _z, x, y: _share(y, x)),
-    kinds="f",
-    promotes_to_float=True,
+    **REALS,
     commutative=True,
     finite_partials=True,
     traceable=True,
@@ -317,8 +315,7 @@ logaddexp2_p: Primitive = binary(
     "logaddexp2",
     _logaddexp2_run,
     (lambda _z, x, y: _share(x * LOG2, y * LOG2), lambda _z, x, y: _share(y * LOG2, x * LOG2)),
-    kinds="f",
-    promotes_to_float=True,
+    **REALS,
     commutative=True,
     finite_partials=True,
     traceable=True,
@@ -344,8 +341,7 @@ sigmoid_p: Primitive = unary(
     "sigmoid",
     _sigmoid_run,
     lambda z, x: z * sigmoid(-x),
-    kinds="f",
-    promotes_to_float=True,
+    **REALS,
     finite_partials=True,
     traceable=True,
 )
@@ -370,8 +366,7 @@ softplus_p: Primitive = unary(
     "softplus",
     _softplus_run,
     lambda _z, x: sigmoid(x),
-    kinds="f",
-    promotes_to_float=True,
+    **REALS,
     finite_partials=True,
     traceable=True,
 )

@@ -13,7 +13,7 @@ from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._basic import xp
-from afx.ops._kinds.elementwise import Parts, binary, unary
+from afx.ops._kinds.elementwise import REALS, Parts, binary, unary
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import hypot, sqrt, sqrt_parts
 from afx.ops.elementwise.comparison import where
@@ -243,8 +243,7 @@ atan2_p: Primitive = binary(
     "atan2",
     np.arctan2,
     (lambda _z, x, y: _slope(y, x, y), lambda _z, x, y: _slope(-x, x, y)),
-    kinds="f",
-    promotes_to_float=True,
+    **REALS,
     domain=(0.5, 2.0),
     formula=_atan2,
 )
@@ -426,9 +425,7 @@ def deg2rad(x: ArrayLike) -> Array:
     return bind1(deg2rad_p, x)
 
 
-deg2rad_p: Primitive = unary(
-    "deg2rad", np.deg2rad, math.pi / 180, kinds="f", promotes_to_float=True, formula=lambda x: x * (math.pi / 180.0)
-)
+deg2rad_p: Primitive = unary("deg2rad", np.deg2rad, math.pi / 180, **REALS, formula=lambda x: x * (math.pi / 180.0))
 
 radians = deg2rad
 
@@ -443,9 +440,7 @@ def rad2deg(x: ArrayLike) -> Array:
     return bind1(rad2deg_p, x)
 
 
-rad2deg_p: Primitive = unary(
-    "rad2deg", np.rad2deg, 180 / math.pi, kinds="f", promotes_to_float=True, formula=lambda x: x * (180.0 / math.pi)
-)
+rad2deg_p: Primitive = unary("rad2deg", np.rad2deg, 180 / math.pi, **REALS, formula=lambda x: x * (180.0 / math.pi))
 
 degrees = rad2deg
 
@@ -482,6 +477,4 @@ def _sinc_slope(z: Array, x: Array) -> Array:
     return where(near, total * v, (cos(u) - z) / where(near, 1.0, u)) * math.pi
 
 
-sinc_p: Primitive = unary(
-    "sinc", _sinc_run, _sinc_slope, kinds="f", promotes_to_float=True, finite_partials=True, traceable=True
-)
+sinc_p: Primitive = unary("sinc", _sinc_run, _sinc_slope, **REALS, finite_partials=True, traceable=True)

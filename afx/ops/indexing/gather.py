@@ -13,12 +13,15 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
 from afx.core.primitive import (
     Algebra,
+    Bools,
     Derivative,
     Lowering,
     Masking,
     Params,
     Primitive,
+    Tangents,
     Value,
+    Values,
     lookup,
     record,
     record_kernel,
@@ -83,7 +86,7 @@ def _slice_transpose(ct: Array, x: Aval, *, index: Basic) -> Array:
     return embed(ct, x.shape, index)
 
 
-def _slice_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _slice_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     return slice_(xs[0], batched_index(size, params["index"]))
 
 
@@ -142,7 +145,7 @@ def _embed_abstract(x: Aval, *, shape: Shape, index: Basic) -> Aval:
     return Aval(shape, x.dtype)
 
 
-def _embed_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _embed_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     return embed(xs[0], (size, *params["shape"]), batched_index(size, params["index"]))
 
 
@@ -233,16 +236,16 @@ def _update_abstract(name: str) -> Any:
     return abstract
 
 
-def _set_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
+def _set_pull_x(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: Any) -> Value:
     index = params["index"]
     return to_lower_level(slice_set(ct, broadcast_to(ct.dtype.type(0), selected_shape(shape, index)), index))
 
 
-def _add_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
+def _add_pull_x(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: Any) -> Value:
     return ct
 
 
-def _pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
+def _pull_values(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: Any) -> Value:
     return to_lower_level(slice_(ct, params["index"]))
 
 
@@ -254,7 +257,7 @@ def zero_like(x: Value) -> Value:
 def joint_linear(name: str) -> Any:
     """Return the tangent rule of an op that is linear in x and its values together."""
 
-    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    def push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
         pairs = zip(ts[:2], xs[:2], strict=True)
         filled = [to_lower_level(broadcast_to(z.dtype.type(0), x.shape)) if t is None else t for t, x in pairs]
         return to_lower_level(bind(lookup(name), *filled, *xs[2:], **params))
@@ -263,7 +266,7 @@ def joint_linear(name: str) -> Any:
 
 
 def _update_batch(name: str) -> Any:
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    def batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
         ys = [with_batch_axis(size, x, b) for x, b in zip(xs, batched, strict=True)]
         return bind(lookup(name), *ys, index=batched_index(size, params["index"]))
 
@@ -421,22 +424,22 @@ def _flat(shape: Shape, indices: tuple[Any, ...], axis: int) -> Any:
 
 
 # -- derivatives and batches --
-def _gather_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
+def _gather_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: Any) -> Value:
     return to_lower_level(bind(scatter_unread_p, ct, *xs[1:], shape=shape, axis=params["axis"]))
 
 
-def _scatter_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
+def _scatter_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: Any) -> Value:
     return to_lower_level(gather(ct, *xs[1:], axis=params["axis"]))
 
 
 def _push(name: str) -> Any:
-    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    def push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
         return to_lower_level(bind(lookup(name), ts[0], *xs[1:], **params))
 
     return push
 
 
-def aligned(size: int, indices: tuple[Value, ...], batched: tuple[bool, ...]) -> tuple[int, tuple[Value, ...]]:
+def aligned(size: int, indices: Values, batched: Bools) -> tuple[int, Values]:
     """Return batched indices as indices into a batched array, with the batch axis as its first; and their rank."""
     rank = max(rank_of(i) - b for i, b in zip(indices, batched, strict=True))
     ys = [
@@ -457,7 +460,7 @@ def move_axis(x: Value, source: int, count: int, target: int) -> Value:
 
 
 def _gather_batch(name: str) -> Any:
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    def batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
         x, indices, axis = xs[0], xs[1:], params["axis"]
         p = lookup(name)
         if not any(batched[1:]):
@@ -472,15 +475,13 @@ def _gather_batch(name: str) -> Any:
 
 
 def _scatter_batch(name: str) -> Any:
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    def batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
         return _batched_scatter(lookup(name), size, xs, batched, params)
 
     return batch
 
 
-def _batched_scatter(
-    p: Primitive, size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params
-) -> Value:
+def _batched_scatter(p: Primitive, size: int, xs: Values, batched: Bools, params: Params) -> Value:
     x, indices, shape, axis = xs[0], xs[1:], params["shape"], params["axis"]
     if not batched[0]:
         x = broadcast_to(x, (size, *shape_of(x)))

@@ -80,7 +80,7 @@ class Places(NamedTuple):
     """
 
     basic: Basic
-    order: tuple[int, ...] | None
+    order: Shape | None
     arrays: tuple[Any, ...]
     axis: int
     masked: bool

@@ -12,7 +12,7 @@ from afx.compiler.schedule.arrays import Arrays
 from afx.core.array.array import Array, ArrayLike, to_numpy_value
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, integer, normalize_axis
 from afx.core.dtypes import is_inexact
-from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, define, lookup
+from afx.core.primitive import Bools, Params, Primitive, Pullback, Pushforward, Tangents, Value, Values, define, lookup
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer, bind, to_lower_level
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, ShapeError
@@ -185,7 +185,7 @@ def _runner(name: str, write: Callable[[Any, Any, Any], None], ordered: bool) ->
 
 
 def _batch(name: str) -> Any:
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    def batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
         p, axis, indices = lookup(name), params["axis"], xs[2:]
         x, values = (with_batch_axis(size, v, b) for v, b in zip(xs[:2], batched[:2], strict=True))
         if not any(batched[2:]):
@@ -271,7 +271,7 @@ def _set_native(xp: Arrays, out: Any, x: Any, values: Any, *indices: Any, axis: 
     _write(out, native_place(indices, axis), values)
 
 
-def _winners(shape: Any, axis: int, indices: tuple[Value, ...], ct: Value) -> Value:
+def _winners(shape: Any, axis: int, indices: Values, ct: Value) -> Value:
     """Return which values stay: at a repeated index the last."""
     places = aval_of(gather(ct, *indices, axis=axis)).shape
     order = np.arange(math.prod(places)).reshape(places)
@@ -279,13 +279,13 @@ def _winners(shape: Any, axis: int, indices: tuple[Value, ...], ct: Value) -> Va
     return to_lower_level(equal(gather(last, *indices, axis=axis), order))
 
 
-def _set_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+def _set_pull_x(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
     axis = params["axis"]
     places = gathered_shape("index_set", Aval(shape, dtype), tuple([aval_of(i) for i in xs[2:]]), axis)
     return to_lower_level(bind(index_set_p, ct, broadcast_to(ct.dtype.type(0), places), *xs[2:], axis=axis))
 
 
-def _set_pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+def _set_pull_values(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
     axis = params["axis"]
     won = _winners(ct.shape, axis, xs[2:], ct)
     return to_lower_level(where(won, gather(ct, *xs[2:], axis=axis), ct.dtype.type(0)))
@@ -313,7 +313,7 @@ def index_add(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     return apply_index_update("index_add", x, index, values, index_add_p, add, slice_add)
 
 
-def _add_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+def _add_pull_x(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
     return ct
 
 
@@ -358,7 +358,7 @@ def index_max(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     return apply_index_update("index_max", x, index, values, index_max_p, maximum)
 
 
-def _shares(z: Value, xs: tuple[Value, ...], axis: int) -> tuple[Value, Value, Value]:
+def _shares(z: Value, xs: Values, axis: int) -> tuple[Value, Value, Value]:
     """Return which elements of x and which values are the result, and the inverse of how many share each index."""
     dtype = z.dtype
     own = to_lower_level(equal(xs[0], z)).astype(dtype)
@@ -367,17 +367,17 @@ def _shares(z: Value, xs: tuple[Value, ...], axis: int) -> tuple[Value, Value, V
     return own, theirs, to_lower_level(1 / to_lower_level(maximum(count, dtype.type(1))))
 
 
-def _extreme_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+def _extreme_pull_x(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
     own, _, share = _shares(z, xs, params["axis"])
     return ct * own * share
 
 
-def _extreme_pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+def _extreme_pull_values(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
     _, theirs, share = _shares(z, xs, params["axis"])
     return to_lower_level(gather(ct * share, *xs[2:], axis=params["axis"])) * theirs
 
 
-def _extreme_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _extreme_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     axis = params["axis"]
     own, theirs, share = _shares(z, xs, axis)
     total: Value | None = None
@@ -407,24 +407,24 @@ def index_multiply(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     return apply_index_update("index_multiply", x, index, values, index_multiply_p, multiply)
 
 
-def _product(x: Value, values: Value, indices: tuple[Value, ...], axis: int) -> Value:
+def _product(x: Value, values: Value, indices: Values, axis: int) -> Value:
     """Return for each element of x the product of the values for its index, 1 where there are none."""
     one = broadcast_to(values.dtype.type(1), x.shape)
     return to_lower_level(bind(index_multiply_p, one, values, *indices, axis=axis))
 
 
-def _multiply_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+def _multiply_pull_x(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
     return ct * _product(ct, xs[1], xs[2:], params["axis"])
 
 
-def _multiply_pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+def _multiply_pull_values(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
     axis = params["axis"]
     g = to_lower_level(gather(ct * xs[0], *xs[2:], axis=axis))
     others = _multiply_others(xs[1], xs[2:], xs[0].shape, axis)
     return g if others is None else g * to_lower_level(others)
 
 
-def _multiply_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _multiply_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     axis, (x, values), indices = params["axis"], xs[:2], xs[2:]
     total: Value | None = None
     if ts[0] is not None:
@@ -437,7 +437,7 @@ def _multiply_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...],
     return total
 
 
-def _multiply_others(values: Value, indices: tuple[Value, ...], shape: Shape, axis: int) -> Value | None:
+def _multiply_others(values: Value, indices: Values, shape: Shape, axis: int) -> Value | None:
     """Return for each value the product of the other values for its index; None where no index repeats.
 
     Dividing the product by the value would fail at zeros. So values are sorted by index, and products of those before
@@ -457,7 +457,7 @@ def _multiply_others(values: Value, indices: tuple[Value, ...], shape: Shape, ax
     return to_lower_level(move_axis(reshape(products, front.shape), 0, rank, axis))
 
 
-def _number_indices(indices: tuple[Value, ...], shape: Shape, axis: int) -> Value:
+def _number_indices(indices: Values, shape: Shape, axis: int) -> Value:
     """Return one number for each tuple of indices, as one axis."""
     total: Value = 0
     for i, n in zip(indices, shape[axis:], strict=False):

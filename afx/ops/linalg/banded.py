@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, broadcast_shapes
-from afx.core.primitive import Params, Primitive, Value, define
+from afx.core.primitive import Params, Primitive, Tangents, Value, Values, define
 from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError, MissingExtraError, ShapeError
 from afx.ops._kinds.linear import batch_along_axes
@@ -110,7 +110,7 @@ def _transpose_storage(ab: Array, upper: int) -> Array:
     return stack(rows[::-1], axis=-2)
 
 
-def _push_banded(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _push_banded(tangents: Tangents, z: Value, xs: Values, params: Params) -> Value:
     t, tb = tangents
     total = tb
     if t is not None:
@@ -119,9 +119,7 @@ def _push_banded(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, 
     return to_lower_level(bind_single(solve_banded_p, xs[0], total, **params))
 
 
-def _pull_banded(
-    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
-) -> list[Value | None]:
+def _pull_banded(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value | None]:
     lower, upper = params["lower"], params["upper"]
     y = bind_single(solve_banded_p, _transpose_storage(xs[0], upper), ct, lower=upper, upper=lower)
     if avals[0] is None:
@@ -215,7 +213,7 @@ def _rows_at(x: Array, positions: Array) -> Array:
     return take_along_axis(x, broadcast_to(index, (*positions.shape, x.shape[-1])), axis=-2)
 
 
-def _push_sparse(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _push_sparse(tangents: Tangents, z: Value, xs: Values, params: Params) -> Value:
     values, rows, columns, _ = xs
     t, tb = tangents[0], tangents[3]
     total = tb
@@ -225,9 +223,7 @@ def _push_sparse(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, 
     return to_lower_level(bind_single(sparse_solve_p, values, rows, columns, total))
 
 
-def _pull_sparse(
-    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
-) -> list[Value | None]:
+def _pull_sparse(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value | None]:
     values, rows, columns, _ = xs
     y = bind_single(sparse_solve_p, values, columns, rows, ct)  # of the transpose
     cotangents: list[Value | None] = [None, None, None, to_lower_level(y) if avals[3] is not None else None]

@@ -15,7 +15,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
-from afx.core.primitive import Params, Primitive, Value, define
+from afx.core.primitive import Params, Primitive, Tangents, Value, Values, define
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError, MissingExtraError, ShapeError
@@ -226,7 +226,7 @@ def _bind(fn: Scalar, a: Array, ts: list[Array]) -> Array:
     return bind_single(hermitian_function_p, a, *ts, fn=fn)
 
 
-def _push(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _push(tangents: Tangents, z: Value, xs: Values, params: Params) -> Value:
     a, *ts = xs
     fn: Scalar = params["fn"]
     terms = [_bind(fn, a, [*ts[:k], t, *ts[k + 1 :]]) for k, t in enumerate(tangents[1:]) if t is not None]
@@ -239,9 +239,7 @@ def _push(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], p
     return to_lower_level(total)
 
 
-def _pull(
-    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
-) -> list[Value | None]:
+def _pull(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value | None]:
     a, *ts = xs
     fn: Scalar = params["fn"]
     g = transposed(ct)

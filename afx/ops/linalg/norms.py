@@ -11,7 +11,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, broadcast_shapes, normalize_axes
 from afx.core.dtypes import float32, float64, promote, real_dtype
-from afx.core.primitive import Params, Primitive, Value, define
+from afx.core.primitive import Params, Primitive, Tangents, Value, Values, define
 from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import batch_along_axes
@@ -111,7 +111,7 @@ def _impl(a: Any, b: Any, q: Any, *, hermitian: bool) -> Any:
     return plain(np.linalg.solve(system.reshape(*q.shape[:-2], m * n, m * n), right)).reshape(q.shape)
 
 
-def _push_sylvester(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _push_sylvester(tangents: Tangents, z: Value, xs: Values, params: Params) -> Value:
     ta, tb, tq = tangents
     terms = [tq] if tq is not None else []
     terms += [-(ta @ z)] if ta is not None else []
@@ -123,7 +123,7 @@ def _push_sylvester(tangents: tuple[Value | None, ...], z: Value, xs: tuple[Valu
 
 
 def _pull_sylvester(
-    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+    ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]
 ) -> list[Value | None]:
     y = bind_single(sylvester_p, transposed(xs[0]), transposed(xs[1]), ct, **params)
     cotangents = [

@@ -16,7 +16,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, integer, normalize_axis, shape_of
 from afx.core.dtypes import DType, promote
 from afx.core.numpy_names import refuse_out
-from afx.core.primitive import Params, Primitive, Value
+from afx.core.primitive import Bools, Params, Primitive, Value, Values
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
 from afx.errors import ArgumentError, ShapeError
@@ -112,7 +112,7 @@ def _pull_second(ct: Array, x: Array, y: Aval) -> Array:
     return x.swapaxes(-1, -2) @ ct
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     ranks = [x.ndim - b for x, b in zip(xs, batched, strict=True)]
     x, y = xs
     if ranks[0] == 1:  # a vector is a row or a column, so that the batch axis can stand in front of it
@@ -496,8 +496,8 @@ class _Single(NamedTuple):
 class _Layout(NamedTuple):
     """Axes to sum over, the order of those that remain (None: as it is), and the shape."""
 
-    summed: tuple[int, ...]
-    order: tuple[int, ...] | None
+    summed: Shape
+    order: Shape | None
     shape: Shape
 
 

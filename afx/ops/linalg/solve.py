@@ -12,7 +12,7 @@ from afx.compiler.schedule.arrays import NUMPY, Arrays
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axes
 from afx.core.dtypes import real_dtype
-from afx.core.primitive import Derivative, Lowering, Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Lowering, Params, Primitive, Tangents, Value, Values, register
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import batch_along_axes
@@ -489,7 +489,7 @@ def _interpolate_derivative(a: Any, *ts: Any) -> Any:
     return coefficient if a.dtype.kind == "c" else coefficient.real
 
 
-def _cofactors_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _cofactors_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     a, *rest = (to_array(x) for x in xs)
     total: Any = None
     for k, t in enumerate(ts):
@@ -500,9 +500,7 @@ def _cofactors_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...
     return to_lower_level(total)
 
 
-def _cofactors_joint(
-    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
-) -> list[Value]:
+def _cofactors_joint(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
     a, *rest = (to_array(x) for x in xs)
     cotangents: list[Value] = []
     for k, aval in enumerate(avals):

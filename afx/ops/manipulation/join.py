@@ -12,7 +12,20 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, integer, normalize_axis
 from afx.core.dtypes import DType, promote
 from afx.core.numpy_names import refuse_out
-from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, record_into, register
+from afx.core.primitive import (
+    Algebra,
+    Bools,
+    Derivative,
+    Lowering,
+    Masking,
+    Params,
+    Primitive,
+    Tangents,
+    Value,
+    Values,
+    record_into,
+    register,
+)
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, OperandError, ShapeError
@@ -198,11 +211,11 @@ def concat(arrays: Arrays, /, axis: int | None = 0, out: None = None, *, dtype: 
 concatenate = concat
 
 
-def _concat_into(out: Any, *xs: Any, axis: int, sizes: tuple[int, ...]) -> None:
+def _concat_into(out: Any, *xs: Any, axis: int, sizes: Shape) -> None:
     np.concatenate(xs, axis, out)
 
 
-def _concat_abstract(*avals: Aval, axis: int, sizes: tuple[int, ...]) -> Aval:
+def _concat_abstract(*avals: Aval, axis: int, sizes: Shape) -> Aval:
     first = avals[0].shape
     for a in avals:
         if a.ndim != len(first) or a.shape[:axis] + a.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]:
@@ -214,7 +227,7 @@ def _concat_abstract(*avals: Aval, axis: int, sizes: tuple[int, ...]) -> Aval:
     return Aval((*first[:axis], sum(sizes), *first[axis + 1 :]), dtype)
 
 
-def _parts(x: Value, axis: int, sizes: tuple[int, ...], wanted: Sequence[bool]) -> list[Value]:
+def _parts(x: Value, axis: int, sizes: Shape, wanted: Sequence[bool]) -> list[Value]:
     """Return the pieces of x along an axis, None for those that are not wanted."""
     pieces: list[Value] = []
     start = 0
@@ -226,13 +239,11 @@ def _parts(x: Value, axis: int, sizes: tuple[int, ...], wanted: Sequence[bool]) 
     return pieces
 
 
-def _concat_joint(
-    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
-) -> list[Value]:
+def _concat_joint(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
     return _parts(ct, params["axis"], params["sizes"], [a is not None for a in avals])
 
 
-def _concat_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _concat_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     zero = z.dtype.type(0)
     return to_lower_level(
         bind(
@@ -243,7 +254,7 @@ def _concat_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], p
     )
 
 
-def _concat_run(*xs: Any, axis: int, sizes: tuple[int, ...]) -> Any:
+def _concat_run(*xs: Any, axis: int, sizes: Shape) -> Any:
     return np.concatenate(xs, axis=axis)
 
 
@@ -310,19 +321,17 @@ def _stack_abstract(*avals: Aval, axis: int) -> Aval:
     return Aval((*first[:axis], len(avals), *first[axis:]), promote(*_dtypes(avals)))
 
 
-def _dtypes(avals: Sequence[Aval]) -> tuple[tuple[DType, ...], tuple[bool, ...]]:
+def _dtypes(avals: Sequence[Aval]) -> tuple[tuple[DType, ...], Bools]:
     return tuple([a.dtype for a in avals]), tuple([a.weak for a in avals])
 
 
-def _stack_joint(
-    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
-) -> list[Value]:
+def _stack_joint(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
     axis = params["axis"]
     lead = tuple([whole(n) for n in ct.shape[:axis]])
     return [None if a is None else to_lower_level(slice_(ct, (*lead, k))) for k, a in enumerate(avals)]
 
 
-def _stack_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _stack_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     zero = z.dtype.type(0)
     filled = [broadcast_to(zero, shape_of(x)) if t is None else t for t, x in zip(ts, xs, strict=True)]
     return to_lower_level(bind(stack_p, *filled, **params))
@@ -486,18 +495,16 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     return z
 
 
-def _unstack_joint(
-    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
-) -> list[Value]:
+def _unstack_joint(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
     return [to_lower_level(stack(ct, axis=params["axis"]))]
 
 
-def _unstack_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _unstack_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     assert ts[0] is not None
     return tuple([to_lower_level(t) for t in unstack(ts[0], axis=params["axis"])])
 
 
-def _unstack_inline(xs: tuple[Value, ...], params: Params) -> Value:
+def _unstack_inline(xs: Values, params: Params) -> Value:
     """Return the parts as slices, which plans know as views of one value."""
     axis = params["axis"]
     shape = xs[0].shape
@@ -588,23 +595,21 @@ def _bounds(n: int, cuts: Any) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def _split_run(x: Any, *, axis: int, sizes: tuple[int, ...]) -> tuple[Any, ...]:
+def _split_run(x: Any, *, axis: int, sizes: Shape) -> tuple[Any, ...]:
     lead = (slice(None),) * axis
     edges = [0, *itertools.accumulate(sizes)]
     return tuple([x[(*lead, slice(a, b))] for a, b in itertools.pairwise(edges)])
 
 
-def _split_abstract(x: Aval, *, axis: int, sizes: tuple[int, ...]) -> tuple[Aval, ...]:
+def _split_abstract(x: Aval, *, axis: int, sizes: Shape) -> tuple[Aval, ...]:
     return tuple([Aval((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype) for n in sizes])
 
 
-def _split_joint(
-    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
-) -> list[Value]:
+def _split_joint(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
     return [to_lower_level(concat(ct, axis=params["axis"]))]
 
 
-def _split_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _split_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     return tuple([to_lower_level(t) for t in bind(split_p, ts[0], **params)])
 
 

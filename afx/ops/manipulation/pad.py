@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axes, normalize_axis
-from afx.core.primitive import Params, Primitive, Value
+from afx.core.primitive import Bools, Params, Primitive, Value, Values
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -404,7 +404,7 @@ def _roll_transpose(ct: Array, x: Aval, *, shifts: tuple[tuple[int, int], ...]) 
     return z
 
 
-def _roll_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _roll_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     return bind(roll_p, xs[0], shifts=tuple([(a + 1, s) for a, s in params["shifts"]]))
 
 

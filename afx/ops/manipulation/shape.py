@@ -9,7 +9,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis, shape_of
 from afx.core.dtypes import check_dtype
 from afx.core.numpy_names import Order, check_device, check_memory_order
-from afx.core.primitive import Params, Primitive, Value
+from afx.core.primitive import Bools, Params, Primitive, Value, Values
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ShapeError
@@ -168,7 +168,7 @@ def _permute_abstract(x: Aval, *, axes: Shape) -> Aval:
     return Aval(tuple([x.shape[a] for a in axes]), x.dtype)
 
 
-def _permute_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _permute_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     return permute_dims(xs[0], (0, *[a + 1 for a in params["axes"]]))
 
 

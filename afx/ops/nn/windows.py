@@ -12,7 +12,7 @@ import numpy as np
 from afx.compiler.schedule.arrays import NUMPY, Arrays
 from afx.core.array.array import Array, ArrayLike, snapshot, wrap
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis
-from afx.core.primitive import Params, Primitive, Value
+from afx.core.primitive import Bools, Params, Primitive, Value, Values
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single, is_traced
 from afx.errors import ArgumentError, ShapeError
@@ -605,7 +605,7 @@ def _merge_batch(size: int, x: Value) -> Value:
     return reshape(x, (size * x.shape[1], *x.shape[2:]))
 
 
-def _im2col_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _im2col_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     z = im2col(_merge_batch(size, xs[0]), **params)
     return reshape(z, (size, xs[0].shape[1], *z.shape[1:]))
 
@@ -628,7 +628,7 @@ im2col_p: Primitive = linear(
 )
 
 
-def _col2im_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _col2im_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     shape = params["shape"]
     rest = {k: v for k, v in params.items() if k != "shape"}
     z = bind(col2im_p, _merge_batch(size, xs[0]), shape=(size * shape[0], *shape[1:]), **rest)

@@ -13,7 +13,7 @@ from afx.compiler.schedule.arrays import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_S
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, int64, uint32, uint64
-from afx.core.primitive import Params, Primitive, Value, lookup
+from afx.core.primitive import Bools, Params, Primitive, Value, Values, lookup
 from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import broadcast
@@ -121,7 +121,7 @@ def philox_first(n: int, key: Any, purpose: int) -> Any:
     return _rounds(state, k0 + lanes.steps[0], k1 + lanes.steps[1], PHILOX_ROUNDS - 1, lanes)
 
 
-def _rounds(state: tuple[int, ...], k0: int, k1: int, count: int, lanes: WordLanes) -> Any:
+def _rounds(state: Shape, k0: int, k1: int, count: int, lanes: WordLanes) -> Any:
     """Return uint32[4 n], the words after so many rounds from integers that hold one word of every block each.
 
     Words of the key grow into the space above them, which is cut off with that of the products.
@@ -246,7 +246,7 @@ def _bits_abstract(key: Aval, *, shape: Shape, dtype: DType, purpose: int) -> Av
 def batch_draw(name: str) -> Any:
     """Return the batching rule of a draw: keys come with axes of their own in front, and parameters broadcast to them."""
 
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    def batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
         key = xs[0] if batched[0] else to_lower_level(broadcast(xs[0], (size, *xs[0].shape)))
         rank = key.ndim - 1 + len(params["shape"])
         rest = [
@@ -309,7 +309,7 @@ def _fold_abstract(key: Aval, data: Aval) -> Aval:
     return Aval((*np.broadcast_shapes(key.shape[:-1], data.shape), 2), uint32)
 
 
-def _fold_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _fold_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     key, data = xs
     lead = max(key.ndim - 1 - batched[0], np.ndim(data) - batched[1])
     if batched[0]:

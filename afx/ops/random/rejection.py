@@ -11,7 +11,7 @@ from afx.compiler.schedule.arrays import ADDED_BELOW, ADDED_TERMS, COUNTS_END
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType, int64
-from afx.core.primitive import Derivative, Lowering, Params, Primitive, Sampling, Value, register
+from afx.core.primitive import Derivative, Lowering, Params, Primitive, Sampling, Tangents, Value, Values, register
 from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
@@ -94,11 +94,11 @@ def _slope(z: Value, a: Value, logarithm: bool) -> Value:
     return to_lower_level(z * gamma_flow(a, where(some, log(where(some, z, 1.0)), 0.0)))
 
 
-def _gamma_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+def _gamma_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
     return to_lower_level(ct * _slope(z, xs[1], params["logarithm"]))
 
 
-def _gamma_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _gamma_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     return to_lower_level(ts[1] * _slope(z, xs[1], params["logarithm"]))
 
 
@@ -209,11 +209,11 @@ def _wald_slope(z: Value, mean: Value) -> Value:
     return to_lower_level(math.sqrt(2 * math.pi) * z**1.5 / mean**2 * erfcx(edge))
 
 
-def _wald_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+def _wald_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
     return to_lower_level(ct * _wald_slope(z, xs[1]))
 
 
-def _wald_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _wald_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     return to_lower_level(ts[1] * _wald_slope(z, xs[1]))
 
 

@@ -12,7 +12,7 @@ from afx.compiler.schedule.arrays import FAR_BELOW, TAIL_TERMS
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, float32, float64, uint32, uint64
-from afx.core.primitive import Derivative, Lowering, Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Lowering, Params, Primitive, Tangents, Value, Values, register
 from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
@@ -299,7 +299,7 @@ def _between_abstract(key: Aval, low: Aval, high: Aval, *, shape: Shape, dtype: 
     return Aval(key.shape[:-1] + shape, dtype)
 
 
-def _slope(k: int, z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _slope(k: int, z: Value, xs: Values, params: Params) -> Value:
     """Return dz by a bound: its share of the probability at z, times its density over that of z."""
     u = random_draw(xs[0], "open", params["shape"], float64)
     bound, wide = astype(xs[k], float64), astype(z, float64)
@@ -310,13 +310,13 @@ def _slope(k: int, z: Value, xs: tuple[Value, ...], params: Params) -> Value:
 
 
 def _between_pull(k: int) -> Any:
-    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    def pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
         return to_lower_level(ct * to_lower_level(_slope(k, z, xs, params)))
 
     return pull
 
 
-def _between_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _between_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     terms = [
         to_lower_level(t * to_lower_level(_slope(k, z, xs, params))) for k, t in enumerate(ts) if k and t is not None
     ]

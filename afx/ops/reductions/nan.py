@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.numpy_names import refuse_out
-from afx.core.primitive import Params, Primitive, Value
+from afx.core.primitive import Params, Primitive, Value, Values
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2
 from afx.errors import ArgumentError, DtypeError
@@ -345,7 +345,7 @@ def _reducing(name: str, extreme: Any, least: float) -> Primitive:
             raise DtypeError(f"{name}: complex numbers have no order: got {aval_of(x)}; take the abs or a part")
         return compute(y, axis=axis)
 
-    def decompose(xs: tuple[Value, ...], params: Params) -> Value:
+    def decompose(xs: Values, params: Params) -> Value:
         return compute(xs[0], axis=params["axis"])
 
     return reduction(

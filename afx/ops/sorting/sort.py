@@ -10,7 +10,20 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis
 from afx.core.dtypes import DType, int64
-from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Sampling, Value, record, register
+from afx.core.primitive import (
+    Bools,
+    Derivative,
+    Lowering,
+    Masking,
+    Params,
+    Primitive,
+    Sampling,
+    Tangents,
+    Value,
+    Values,
+    record,
+    register,
+)
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -244,7 +257,7 @@ def _has_ties(z: Value, axis: int) -> bool:
     return bool(np.any(rows[..., 1:] == rows[..., :-1]))
 
 
-def _sort_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+def _sort_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
     axis = params["axis"]
     if _has_ties(z, axis):
         ct = _share_ties(ct, z, axis)
@@ -252,7 +265,7 @@ def _sort_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape
     return to_lower_level(scatter(ct, *along_axis(argsort(xs[0], axis, stable=False), shape, axis), shape=shape))
 
 
-def _sort_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _sort_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     axis = params["axis"]
     t = to_lower_level(take_along_axis(to_array(ts[0]), argsort(xs[0], axis, stable=False), axis=axis))
     return _share_ties(t, z, axis) if _has_ties(z, axis) else t
@@ -327,7 +340,7 @@ def _search_abstract(a: Aval, v: Aval, *, side: Any) -> Aval:
     return Aval(v.shape, int64)
 
 
-def _search_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _search_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     a, v = xs
     if not batched[0]:
         return searchsorted(a, v, side=params["side"])

@@ -18,7 +18,7 @@ from afx.compiler.native_backend.service.helper import choose_folder, open_folde
 from afx.compiler.target import Target, current, portable_target
 from afx.core.aval import Aval
 from afx.core.graph import Graph, Var
-from afx.core.primitive import JointPullback, Params, Primitive, Value, to_argument
+from afx.core.primitive import Bools, JointPullback, Params, Primitive, Tangents, Value, Values, to_argument
 from afx.core.tracing.tape import Entry, Tape, TapeTracer
 from afx.core.tracing.tracer import Tracer, bind, to_array
 from afx.core.tracing.traces import (
@@ -221,10 +221,10 @@ class CompiledGraph:
         self._target = current.target if target is None else target
         self._plan: Plan | None = None
         self.is_forgotten: bool = False
-        self._pairs: dict[tuple[tuple[bool, ...], int | None], VjpGraphs] = {}
-        self._pushes: dict[tuple[bool, ...], JvpGraph] = {}
-        self._batches: dict[tuple[int, tuple[bool, ...]], CompiledGraph] = {}
-        self._spreads: dict[tuple[int, tuple[bool, ...]], tuple[CompiledGraph, list[bool]]] = {}
+        self._pairs: dict[tuple[Bools, int | None], VjpGraphs] = {}
+        self._pushes: dict[Bools, JvpGraph] = {}
+        self._batches: dict[tuple[int, Bools], CompiledGraph] = {}
+        self._spreads: dict[tuple[int, Bools], tuple[CompiledGraph, list[bool]]] = {}
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, CompiledGraph) and self.graph == other.graph)
@@ -264,7 +264,7 @@ class CompiledGraph:
         """Return another graph for the same target."""
         return CompiledGraph(graph, target=self._target)
 
-    def vjp_graphs(self, wanted: tuple[bool, ...], consts: int | None = None) -> VjpGraphs:
+    def vjp_graphs(self, wanted: Bools, consts: int | None = None) -> VjpGraphs:
         """Return the forward and backward programs for derivatives by these inputs.
 
         Args:
@@ -287,16 +287,16 @@ class CompiledGraph:
 
         return results[:count], pull
 
-    def batched(self, size: int, flags: tuple[bool, ...]) -> CompiledGraph:
+    def batched(self, size: int, flags: Bools) -> CompiledGraph:
         """Return the program mapped over a batch axis in front of these inputs, and of every output."""
         key = (size, flags)
         return memoize(self._batches, key, lambda: _batched(self, size, flags, whole=True)[0])
 
-    def batched_where_needed(self, size: int, flags: tuple[bool, ...]) -> tuple[CompiledGraph, list[bool]]:
+    def batched_where_needed(self, size: int, flags: Bools) -> tuple[CompiledGraph, list[bool]]:
         """Return the program mapped over a batch axis in front of these inputs, and which outputs have one then."""
         return memoize(self._spreads, (size, flags), lambda: _batched(self, size, flags, whole=False))
 
-    def jvp_graph(self, moving: tuple[bool, ...]) -> JvpGraph:
+    def jvp_graph(self, moving: Bools) -> JvpGraph:
         """Return the program of outputs and tangents, where these inputs have tangents."""
         return memoize(self._pushes, moving, lambda: _push(self, moving))
 
@@ -470,22 +470,18 @@ def _abstract(*avals: Aval, program: CompiledGraph) -> tuple[Aval, ...]:
     return tuple([a.aval for a in program.graph.outputs])
 
 
-def _inline(xs: tuple[Value, ...], params: Params) -> tuple[Value, ...]:
+def _inline(xs: Values, params: Params) -> Values:
     return tuple(evaluate(params["program"].graph, *xs))
 
 
-def _record(
-    xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
-) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     """Return the results of a compiled call, its residuals, and its pullback: a call of the compiled backward pass."""
     program: CompiledGraph = params["program"]
     pair = program.vjp_graphs(wanted)
     results = call(pair.forward, *xs)
     count = len(program.graph.outputs)
 
-    def joint(
-        ct: Value, z: Value, residuals: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]
-    ) -> list[Value]:
+    def joint(ct: Value, z: Value, residuals: Values, _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         cts = [to_array(c) for c, o in zip(ct, pair.owned, strict=True) if o and c is not None]
         if not cts:
             return [None] * len(wanted)
@@ -502,7 +498,7 @@ def _record(
     return results[:count], results[count:], GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_inlined=True)
 
 
-def _split(program: CompiledGraph, wanted: tuple[bool, ...], consts: int | None) -> VjpGraphs:
+def _split(program: CompiledGraph, wanted: Bools, consts: int | None) -> VjpGraphs:
     """Trace a graph's forward run with a tape above; the walk back over that tape becomes graphs of their own."""
     outer_trace, tape = GraphTrace("forward pass"), Tape("jit")
     inputs = [outer_trace.input(v.aval) for v in program.graph.inputs]
@@ -543,7 +539,7 @@ def _moved(entry: Entry, stand_in: dict[int, GraphTracer]) -> Entry:
     return entry._replace(z=z, xs=tuple([move(v) for v in entry.xs]))
 
 
-def _push(program: CompiledGraph, moving: tuple[bool, ...]) -> JvpGraph:
+def _push(program: CompiledGraph, moving: Bools) -> JvpGraph:
     outer_trace = GraphTrace("forward mode")
     xs = [outer_trace.input(v.aval) for v in program.graph.inputs]
     forward = JVPTrace("jit")
@@ -558,7 +554,7 @@ def _push(program: CompiledGraph, moving: tuple[bool, ...]) -> JvpGraph:
     return JvpGraph(program.with_graph(outer_trace.finish([*values, *tangents])), moves)
 
 
-def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     program: CompiledGraph = params["program"]
     pushed = program.jvp_graph(tuple([t is not None for t in ts]))
     results = call(pushed.program, *xs, *[to_array(t) for t in ts if t is not None])
@@ -567,7 +563,7 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
     return results[:count], [next(tangents) if m else None for m in pushed.moves]
 
 
-def _batched(base: CompiledGraph, size: int, flags: tuple[bool, ...], whole: bool) -> tuple[CompiledGraph, list[bool]]:
+def _batched(base: CompiledGraph, size: int, flags: Bools, whole: bool) -> tuple[CompiledGraph, list[bool]]:
     """Trace a graph with a batch axis in front of some inputs; tell which outputs have one (all, where ``whole``)."""
     outer_trace = GraphTrace("vmap")
     batch = BatchTrace("jit", size)
@@ -583,7 +579,7 @@ def _batched(base: CompiledGraph, size: int, flags: tuple[bool, ...], whole: boo
     return base.with_graph(outer_trace.finish(values)), own
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     program: CompiledGraph = params["program"]
     mapped, own = program.batched_where_needed(size, batched)
     return tuple([z if o else Unbatched(z) for z, o in zip(call(mapped, *xs), own, strict=True)])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.aval import Aval, Shape
-from afx.core.primitive import Primitive, Value
+from afx.core.primitive import Primitive, Value, Values
 from afx.core.tracing.tape import Entry, LocatedTape, Tape, has_nan, nan_error
 from afx.core.tracing.tracer import ORIGIN, to_array, to_lower_level
 from afx.ops.elementwise.comparison import not_equal
@@ -272,7 +272,7 @@ def _pull_all(  # noqa: C901, PLR0912  # hot: calls cost
             _add(cts, j, _fit(to_lower_level(g), entries[j].shape, entries[j].dtype), masks.needs(mask, j), masks)
 
 
-def _aliveness(cts: Sequence[Value], masks: Sequence[Mask | None]) -> tuple[Value, ...]:
+def _aliveness(cts: Sequence[Value], masks: Sequence[Mask | None]) -> Values:
     """Return of each output whether, or where, its cotangent is alive."""
     return tuple([c is not None if m is None else m.get() for c, m in zip(cts, masks, strict=True)])
 
@@ -318,7 +318,7 @@ def _marks(p: Primitive, outputs: Sequence[Entry], cts: Sequence[Value], masks: 
     return tuple(marks) if p.multiple_results else marks[0]
 
 
-def _filled(entries: Sequence[Entry], k: int, cts: tuple[Value, ...]) -> tuple[Value, ...]:
+def _filled(entries: Sequence[Entry], k: int, cts: Values) -> Values:
     """Return the cotangents of an op's outputs, zeros where none arrived; None throughout where none did at all."""
     if all(ct is None for ct in cts):
         return cts

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from afx.core.aval import Aval, Shape
-from afx.core.primitive import JointPullback, Params, Primitive, Pullback, Value
+from afx.core.primitive import JointPullback, Params, Primitive, Pullback, Value, Values
 from afx.core.tracing.tape import Entry
 from afx.core.tracing.tracer import bind, to_array, to_lower_level
 from afx.ops.elementwise.comparison import logical_or, not_equal, where
@@ -113,7 +113,7 @@ class Link(NamedTuple):
     primitive: Primitive
     params: Params
     shape: Shape
-    indices: tuple[Value, ...] = ()
+    indices: Values = ()
 
     def is_same(self, other: Link) -> bool:
         """Tell whether another one takes the same part; of indices that are equal but not the same it does not know."""
@@ -194,7 +194,7 @@ class GraphPullback:
         self.is_inlined: bool = is_inlined
 
     def __call__(
-        self, ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+        self, ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]
     ) -> Sequence[Value]:
         """Return the cotangents of the operands."""
         return self.plain(ct, z, xs, params, avals)
@@ -304,7 +304,7 @@ def mixed_axes(avals: Sequence[Aval], outs: Sequence[Shape], params: Params) -> 
     if len(avals) != 1 or len(outs) != 1 or not isinstance(axis, (int, tuple)):
         return None
     shape, out = avals[0].shape, outs[0]
-    given: tuple[int, ...] = axis if isinstance(axis, tuple) else (axis,)  # pyright: ignore[reportUnknownVariableType]  # a parameter
+    given: Shape = axis if isinstance(axis, tuple) else (axis,)  # pyright: ignore[reportUnknownVariableType]  # a parameter
     axes = {a % len(shape) for a in given}
     stays = len(out) == len(shape) and all(a in axes or n == m for a, (n, m) in enumerate(zip(shape, out, strict=True)))
     return axes if stays or tuple([n for a, n in enumerate(shape) if a not in axes]) == tuple(out) else None

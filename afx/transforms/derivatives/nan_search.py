@@ -75,5 +75,5 @@ def _read_by(eq: Equation, k: int, own: Sequence[Any], values: Sequence[Any]) ->
     if p.algebra.canonical == "select":
         condition = np.asarray(_value(eq.inputs[0], values), bool)
         own = [own[0] & (condition if k == 1 else ~condition)]
-    avals = [a.aval for a in eq.inputs]
+    avals = eq.avals
     return live_operand(p, k, own, avals, eq.keywords, [v.aval.shape for v in eq.outputs])

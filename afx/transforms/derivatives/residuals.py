@@ -127,7 +127,7 @@ def live_inputs(graph: Graph, alive: Sequence[Value]) -> list[Value]:
         own = [masks.pop(v.index, None) for v in eq.outputs]
         if all(m is None for m in own):
             continue
-        avals, outs = [a.aval for a in eq.inputs], [v.aval.shape for v in eq.outputs]
+        avals, outs = eq.avals, [v.aval.shape for v in eq.outputs]
         for k, atom in enumerate(eq.inputs):
             if not isinstance(atom, Literal):
                 note(atom.index, _live_of(eq.primitive, k, own, avals, eq.keywords, outs))

@@ -192,7 +192,7 @@ class _Call:
     def __init__(self, eq: Equation, patterns: Mapping[int, Pattern], values: Mapping[int, Any]) -> None:
         self.p = eq.primitive
         self.params = eq.keywords
-        self.ins = [a.aval for a in eq.inputs]
+        self.ins = eq.avals
         self.outs = [v.aval for v in eq.outputs]
         self.patterns = [None if isinstance(a, Literal) else patterns.get(a.index) for a in eq.inputs]
         self.values = [np.asarray(a.value) if isinstance(a, Literal) else values.get(a.index) for a in eq.inputs]
