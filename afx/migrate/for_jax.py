@@ -1,13 +1,16 @@
-"""Calls of JAX and Equinox: functions with their arguments, for programs that `python -m afx.migrate jax` rewrote.
+"""Calls of JAX: functions with its arguments, for programs that `python -m afx.migrate jax` rewrote.
 
-Programs written for afx call what is behind them: ``optimizer.step``, `afx.random`, `afx.nn`, `afx.static`.
+Programs written for afx call what is behind them: ``optimizer.step``, `afx.random`, `afx.pytree`.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import dataclasses
 import functools
 import inspect
-import math
+import re
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,33 +18,42 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx import integrate, linalg, nn, optim, pytree, random
+from afx import integrate, linalg, nn, optim, pytree, random, testing
 from afx.control import cond as branches
 from afx.control import scan as scans
 from afx.control import while_loop as loops
 from afx.core.array.array import Array
+from afx.core.aval import Aval
 from afx.core.dtypes import get_default_dtype, set_default_dtype
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import clip
+from afx.ops.elementwise.comparison import clip, where
 from afx.ops.elementwise.complex import conj, real
 from afx.ops.indexing import scatter
 from afx.ops.indexing.getitem import take
-from afx.ops.indexing.select import ix_
+from afx.ops.indexing.select import ix_, unravel_index
 from afx.ops.manipulation import edit
-from afx.ops.manipulation.join import atleast_1d, concat, moveaxis
+from afx.ops.manipulation.join import atleast_1d, concat, moveaxis, stack
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import expand_dims, squeeze
 from afx.ops.numerics import polynomials
 from afx.ops.reductions import cumulative
 from afx.ops.reductions.sums import sum as sum_
-from afx.pytree import static
+from afx.ops.sorting.sort import argsort, sort
+from afx.pytree import treedef as treedefs
+from afx.transforms import checkpoint as memory
 from afx.transforms import custom_derivatives as derivatives
+from afx.transforms.derivatives.grad import vjp
 
-__all__ = ["Linear", "config", "field", "filter_tree", "is_array"]
+__all__ = ["Partial", "ShapeDtypeStruct", "config", "draw", "named"]
 
-LOOPS: dict[str, Any] = {"fori_loop": loops.fori_loop, "scan": scans.scan, "while_loop": loops.while_loop}
+LOOPS: dict[str, Any] = {
+    "leaky_relu": nn.leaky_relu,
+    "fori_loop": loops.fori_loop,
+    "scan": scans.scan,
+    "while_loop": loops.while_loop,
+}
 # draws, by JAX's arguments behind the key in their order: afx's name of one behind =
 _SHAPED, _OF_TWO = "shape dtype", "a b shape dtype"
 DRAWS: dict[str, str] = {
@@ -57,9 +69,11 @@ DRAWS: dict[str, str] = {
     "uniform": "shape dtype minval=low maxval=high", "wald": "mean shape dtype",
     "weibull_min": "scale concentration shape dtype",
 }  # fmt: skip
+DTYPES: str = "bool_ complex64 complex128 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 PASSED_BY: tuple[str, ...] = ("mode", "method", "out_sharding", "unroll")  # how JAX computes them
 # functions by JAX's arguments in their order, likewise; what afx calls them first
 RENAMED: dict[str, str] = {
+    "leaky_relu": "leaky_relu x negative_slope=slope",
     "fori_loop": "fori_loop lower upper body_fun=body_fn init_val=init",
     "scan": "scan f=fn init xs length reverse",
     "while_loop": "while_loop cond_fun=cond_fn body_fun=body_fn init_val=init",
@@ -69,13 +83,15 @@ RENAMED: dict[str, str] = {
 def __getattr__(name: str) -> Callable[..., Any]:
     """Return a function of `jax.random` or `jax.lax` with JAX's arguments."""
     if name in DRAWS:
-        return functools.partial(_draw, name)
+        return functools.partial(draw, name)
     if name in RENAMED:
         return functools.partial(_call, name)
     if name in ("bicgstab", "cg", "gmres"):
         return functools.partial(_solve, name)
-    if name in ("cummax", "cummin", "cumprod", "cumsum"):
+    if name in ("cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"):
         return functools.partial(_cumulative, name)
+    if name in DTYPES.split():
+        return functools.partial(asarray, dtype=np.dtype(name))
     if name.startswith("segment_"):
         return functools.partial(segment, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -100,7 +116,7 @@ def named(who: str, names: str, args: Sequence[Any], kwargs: dict[str, Any]) -> 
     return {own or word: given[word] for word, _, own in pairs if word in given}
 
 
-def _draw(name: str, key: Any, *args: Any, **kwargs: Any) -> Array:
+def draw(name: str, key: Any, *args: Any, **kwargs: Any) -> Array:
     """Return draws by JAX's arguments; the numbers of a key are afx's."""
     given = named(name, DRAWS[name], args, kwargs)
     if name == "bernoulli":
@@ -233,9 +249,214 @@ def rsqrt(x: Any) -> Array:
     return 1 / sqrt(x)
 
 
+def checkpoint(fun: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+    """Return a function whose values are computed again for derivatives; which ones are kept is afx's own choice."""
+    return memory.checkpoint(fun)
+
+
+def check_grads(f: Any, args: Any, order: int, modes: Sequence[Any] = ("fwd", "rev"), *_: Any, **__: Any) -> None:
+    """Compare derivatives with differences, to afx's tolerances."""
+    testing.check_grads(f, args, order, modes)
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+    """Return the transpose of a linear function."""
+    return vjp(fun, *primals)[1]
+
+
+def default_matmul_precision(_: Any) -> Any:
+    """Return a context that changes nothing, as `jax.named_scope` is too: products have all digits."""
+    return contextlib.nullcontext()
+
+
+def device_get(x: Any) -> Any:
+    """Return a tree of ndarrays."""
+    return pytree.map(np.asarray, x)
+
+
+def ShapeDtypeStruct(shape: Sequence[int], dtype: Any, **_: Any) -> Aval:  # JAX's
+    """Return a shape and a dtype."""
+    return Aval(tuple(shape), np.dtype(dtype))
+
+
+# --- Trees: numbers in fields are leaves, as in JAX
+
+
+def put(treedef: Any, leaves: Sequence[Any]) -> Any:
+    """Return a tree of leaves; whole numbers and truth values in fields are NumPy's, which stay leaves."""
+    tree = pytree.unflatten(treedef, list(leaves))
+    return tree if len(pytree.leaves(tree)) >= len(leaves) else pytree.unflatten(treedef, list(map(_lasting, leaves)))
+
+
+def _lasting(x: Any) -> Any:
+    return np.asarray(x)[()] if isinstance(x, (bool, int)) else x
+
+
+def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None) -> Any:
+    """Return a tree of a function of leaves."""
+    if rest or is_leaf is not None:
+        return pytree.map(f, tree, *rest, is_leaf=is_leaf)
+    leaves, treedef = pytree.flatten(tree)
+    return put(treedef, [f(leaf) for leaf in leaves])
+
+
+def tree_flatten(tree: Any, is_leaf: Any) -> tuple[list[Any], Any]:
+    """Return leaves, which a function may say, and the structure above them."""
+    return treedefs.flatten_until(tree, is_leaf)
+
+
+def tree_leaves(tree: Any, is_leaf: Any) -> list[Any]:
+    """Return leaves, which a function may say."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_structure(tree: Any, is_leaf: Any) -> Any:
+    """Return the structure above leaves, which a function may say."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+class PyTree:
+    """A tree, in annotations."""
+
+    def __class_getitem__(cls, _: Any) -> Any:
+        return Any
+
+
 def tree_reduce(fn: Any, tree: Any, *start: Any, is_leaf: Any = None) -> Any:
     """Return leaves put together, with a first value or without."""
     return functools.reduce(fn, pytree.leaves(pytree.map(lambda x: x, tree, is_leaf=is_leaf)), *start)
+
+
+def tree_all(tree: Any) -> bool:
+    """Tell whether all leaves are true."""
+    return all(pytree.leaves(tree))
+
+
+def tree_transpose(outer: Any, inner: Any, tree: Any) -> Any:
+    """Return a tree of trees the other way round."""
+    leaves, count = pytree.leaves(tree), len(pytree.paths(inner))
+    return pytree.unflatten(inner, [pytree.unflatten(outer, leaves[k::count]) for k in range(count)])
+
+
+@attrs.frozen
+class PathKey:
+    """A step of a path, as text and as a key, a place or a name."""
+
+    text: str
+    key: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("idx", "name"):
+            return self.key
+        raise AttributeError(f"a step of a path has no {name}; it has key, idx and name")
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _steps(path: str) -> tuple[PathKey, ...]:
+    parts = re.findall(r"\['(?:[^'\\]|\\.)*'\]|\[[^\]]*\]|\.\w+", path)
+    return tuple([PathKey(part, ast.literal_eval(part[1:-1]) if part[0] == "[" else part[1:]) for part in parts])
+
+
+def tree_flatten_with_path(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """Return pairs of paths and leaves, and the structure."""
+    pairs, treedef = pytree.flatten_with_path(tree)
+    return [(_steps(path), leaf) for path, leaf in pairs], treedef
+
+
+def tree_leaves_with_path(tree: Any) -> list[tuple[Any, Any]]:
+    """Return pairs of paths and leaves."""
+    return tree_flatten_with_path(tree)[0]
+
+
+def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+    """Return a tree of the function of paths and leaves."""
+    pairs, treedef = tree_flatten_with_path(tree)
+    others = [pytree.leaves(other) for other in rest]
+    return pytree.unflatten(treedef, [f(*pair, *more) for pair, *more in zip(pairs, *others, strict=True)])
+
+
+def keystr(keys: Any, *, simple: bool = False, separator: str = "") -> str:
+    """Return a path as text."""
+    return separator.join([str(k.key) if simple else str(k) for k in keys])
+
+
+def register_pytree_node(nodetype: Any, flatten_func: Any, unflatten_func: Any, *_: Any) -> None:
+    """Register a class by functions to and from children."""
+    pytree.register(nodetype, flatten_func, lambda rest, children: unflatten_func(rest, tuple(children)))
+
+
+def register_pytree_node_class(cls: Any) -> Any:
+    """Register a class that has ``tree_flatten`` and ``tree_unflatten``."""
+    register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
+    return cls
+
+
+def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any = None, **_: Any) -> Any:
+    """Register a dataclass; fields of the structure are named, or have ``metadata={"static": True}``."""
+    if data_fields is None:
+        fields = {f.name: f.metadata.get("static", False) for f in dataclasses.fields(nodetype) if f.init}
+        data_fields, meta_fields = [[n for n, is_meta in fields.items() if is_meta == m] for m in (False, True)]
+
+    def flatten(x: Any) -> Any:
+        data, meta = [tuple([getattr(x, n) for n in names]) for names in (data_fields, meta_fields)]
+        return data, meta
+
+    def unflatten(meta: Any, data: Any) -> Any:
+        return nodetype(**dict(zip([*data_fields, *meta_fields], [*data, *meta], strict=True)))
+
+    register_pytree_node(nodetype, flatten, unflatten)
+    return nodetype
+
+
+class Partial(functools.partial[Any]):  # of JAX
+    """A function with arguments that are leaves."""
+
+
+register_pytree_node(Partial, lambda p: ((p.args, p.keywords), p.func), lambda f, ps: Partial(f, *ps[0], **ps[1]))
+
+
+# --- Functions of as many results as are asked for
+
+
+def flatnonzero(a: Any, *, size: int, fill_value: Any = None) -> Array:
+    """Return the first places that are not 0, and a number for those that are missing."""
+    flat = asarray(a).reshape(-1) != 0
+    places = argsort(~flat)[:size]
+    places = concat([places, np.zeros(size - len(places), np.int64)]) if len(places) < size else places
+    return where(np.arange(size) < sum_(flat), places, 0 if fill_value is None else fill_value)
+
+
+def nonzero(a: Any, *, size: int, fill_value: Any = None) -> tuple[Array, ...]:
+    """Return these places by axes.
+
+    >>> nonzero(np.array([0, 3, 2]), size=3, fill_value=-1)
+    (Array([ 1,  2, -1], dtype=int64),)
+    """
+    x = asarray(a)
+    valid = flatnonzero(x, size=size, fill_value=-1) >= 0
+    places = unravel_index(flatnonzero(x, size=size), x.shape)
+    fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * x.ndim
+    return tuple([where(valid, k, 0 if f is None else f) for k, f in zip(places, fills, strict=True)])
+
+
+def argwhere(a: Any, *, size: int, fill_value: Any = None) -> Array:
+    """Return these places as rows."""
+    return stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
+
+
+def first_where(condition: Any, *, size: int, fill_value: Any = None) -> tuple[Array, ...]:
+    """Return the first places where a condition holds."""
+    return nonzero(condition, size=size, fill_value=fill_value)
+
+
+def unique(ar: Any, *, size: int, fill_value: Any = None) -> Array:
+    """Return the first different elements in order, and for missing ones a number, the least where none is given."""
+    s = sort(asarray(ar).reshape(-1))
+    is_new = concat([np.ones(1, np.bool_), s[1:] != s[:-1]])
+    places = flatnonzero(is_new, size=size, fill_value=-1)
+    return where(places >= 0, s[places.clip(0)], s[0] if fill_value is None else fill_value)
 
 
 # --- Functions that JAX and SciPy have with other defaults
@@ -328,12 +549,6 @@ def odeint(
     return integrate.odeint(slope, y0, t, *args, rtol=rtol, atol=atol).ys
 
 
-def register_pytree_node_class(cls: Any) -> Any:
-    """Register a class that has ``tree_flatten`` and ``tree_unflatten``."""
-    pytree.register(cls, lambda x: x.tree_flatten(), lambda rest, children: cls.tree_unflatten(rest, tuple(children)))
-    return cls
-
-
 def _cumulative(name: str, x: Any, axis: int = 0, reverse: bool = False) -> Array:
     fn: Callable[..., Array] = getattr(cumulative, name)
     return flip(fn(flip(x, axis), axis), axis) if reverse else fn(x, axis)
@@ -379,114 +594,3 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
     """Return x with a slice along an axis replaced."""
     x = asarray(operand)
     return dynamic_update_slice(x, update, [start_index if k == axis % x.ndim else 0 for k in range(x.ndim)])
-
-
-# --- Equinox
-
-
-def tree_at(where: Callable[[Any], Any], pytree_: Any, replace: Any = None, replace_fn: Any = None) -> Any:
-    """Return a tree with what a function points to replaced."""
-    leaves, treedef = pytree.flatten(pytree_)
-    pointed = pytree.leaves(where(pytree.unflatten(treedef, list(range(len(leaves))))))
-    new = [replace_fn(leaves[k]) for k in pointed] if replace_fn is not None else pytree.leaves(replace)
-    changed = dict(zip(pointed, new, strict=True))
-    return pytree.unflatten(treedef, [changed.get(k, leaf) for k, leaf in enumerate(leaves)])
-
-
-def partition(tree: Any, filter_spec: Any) -> tuple[Any, Any]:
-    """Return two trees: of the leaves that a function, or a tree of truth values, chooses, and of the others."""
-
-    def is_chosen(_: str, leaf: Any) -> bool:
-        return bool(filter_spec(leaf))
-
-    parts: tuple[Any, Any] = pytree.partition(tree, is_chosen if callable(filter_spec) else filter_spec)
-    return parts
-
-
-@attrs.frozen(init=False)
-class Linear:  # Equinox's
-    """A layer ``weight @ x + bias`` of one vector; sizes may be "scalar". Weights are uniform, as Equinox draws them."""
-
-    weight: Array  # [outputs, inputs]
-    bias: Array | None
-    in_features: Any = static()
-    out_features: Any = static()
-
-    def __init__(
-        self, in_features: Any, out_features: Any, use_bias: bool = True, dtype: Any = None, *, key: Any
-    ) -> None:
-        rows, columns = [1 if n == "scalar" else n for n in (out_features, in_features)]
-        bound = 1 / math.sqrt(columns) if columns else 1.0
-        first, second = random.split(key)
-        weight = _draw("uniform", first, (rows, columns), dtype, -bound, bound)
-        bias = _draw("uniform", second, (rows,), dtype, -bound, bound) if use_bias else None
-        object.__setattr__(self, "weight", weight)
-        object.__setattr__(self, "bias", bias)
-        object.__setattr__(self, "in_features", in_features)
-        object.__setattr__(self, "out_features", out_features)
-
-    def __call__(self, x: Any, *, key: Any = None) -> Array:
-        """Return the layer's vector."""
-        del key
-        z: Array = self.weight @ (asarray(x).reshape(1) if self.in_features == "scalar" else asarray(x))
-        z = z if self.bias is None else z + self.bias
-        return z[0] if self.out_features == "scalar" else z
-
-
-def _identity(x: Array) -> Array:
-    return x
-
-
-@attrs.frozen(init=False)
-class MLP:  # Equinox's
-    """A perceptron of ``depth`` hidden layers, of one vector."""
-
-    layers: tuple[Linear, ...]
-    activation: Callable[[Array], Array] = static()
-    final_activation: Callable[[Array], Array] = static()
-
-    def __init__(
-        self,
-        in_size: Any,
-        out_size: Any,
-        width_size: int,
-        depth: int,
-        activation: Callable[[Array], Array] = nn.relu,
-        final_activation: Callable[[Array], Array] = _identity,
-        use_bias: bool = True,
-        use_final_bias: bool = True,
-        dtype: Any = None,
-        *,
-        key: Any,
-    ) -> None:
-        sizes = [in_size, *[width_size] * depth, out_size]
-        biases = [*[use_bias] * depth, use_final_bias]
-        parts = zip(sizes, sizes[1:], biases, random.split(key, depth + 1), strict=False)
-        object.__setattr__(self, "layers", tuple([Linear(m, n, b, dtype, key=k) for m, n, b, k in parts]))
-        object.__setattr__(self, "activation", activation)
-        object.__setattr__(self, "final_activation", final_activation)
-
-    def __call__(self, x: Any, *, key: Any = None) -> Array:
-        """Return the vector of the last layer."""
-        del key
-        for layer in self.layers[:-1]:
-            x = self.activation(layer(x))
-        return self.final_activation(self.layers[-1](x))
-
-
-Module: type = object  # Equinox's, where it is no base class
-
-
-def is_array(x: Any) -> bool:
-    """Tell whether a value is an Array."""
-    return isinstance(x, Array)
-
-
-def filter_tree(tree: Any, *_: Any, **__: Any) -> Any:
-    """Return the tree itself: what is not trained needs no filter."""
-    return tree
-
-
-def field(*, static: bool = False, **kwargs: Any) -> Any:
-    """Return a field, of the structure where it is static."""
-    return pytree.static(**kwargs) if static else attrs.field(**kwargs)

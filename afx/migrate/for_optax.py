@@ -7,6 +7,7 @@ An optimizer here has ``init`` and ``update``, which returns what is to be added
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -35,6 +36,11 @@ Schedule: TypeAlias = Callable[[Any], Any]
 _MOMENTS = "learning_rate b1 b2 eps"
 TABLE: dict[str, str] = {
     "adabelief": f"adabelief {_MOMENTS} eps_root",
+    "adafactor": (
+        "adafactor learning_rate:1.0 min_dim_size_to_factor=least_length decay_rate=decay decay_offset! "
+        "multiply_by_parameter_scale=scale_by_parameters clipping_threshold=clipping momentum dtype_momentum! "
+        "weight_decay_rate=weight_decay eps factored! weight_decay_mask=mask"
+    ),
     "adadelta": "adadelta learning_rate rho eps weight_decay weight_decay_mask=mask",
     "adagrad": "adagrad learning_rate initial_accumulator_value=initial:0.1 eps:1e-7 eps_in_root:True",
     "adam": f"adam {_MOMENTS} eps_root mu_dtype! nesterov",
@@ -48,6 +54,11 @@ TABLE: dict[str, str] = {
         "momentum nesterov"
     ),
     "lion": "lion learning_rate b1 b2 mu_dtype! weight_decay:1e-3 mask",
+    "muon": (
+        "muon learning_rate ns_coeffs=coefficients ns_steps=iterations beta eps weight_decay weight_decay_mask=mask mu_dtype! "
+        "nesterov adaptive! preconditioning! adam_b1 adam_b2 adam_eps_root! adam_weight_decay adam_learning_rate "
+        "muon_weight_dimension_numbers! consistent_rms"
+    ),
     "nadam": f"adam {_MOMENTS} eps_root mu_dtype! nesterov:True",
     "nadamw": f"adamw {_MOMENTS} eps_root mu_dtype! weight_decay:1e-4 mask nesterov:True",
     "novograd": f"novograd {_MOMENTS} eps_root! weight_decay",
@@ -90,17 +101,19 @@ class GradientTransformation:
     """A rule of `afx.optim` whose `update` returns updates, as Optax's do."""
 
     rule: Any
+    is_chain: bool = False
 
     def init(self, params: Any) -> Any:
-        """Return the first state."""
-        return self.rule.init(params)
+        """Return the first state, in Optax's chain of two where there is a learning rate."""
+        state = self.rule.init(params)
+        return (state, ()) if self.is_chain else state
 
     def update(self, updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
         """Return what is to be added to the parameters, or what the next transformation takes, and the next state."""
         at = pytree.map(zeros_like, updates) if params is None else params
         change = self.rule.descend if hasattr(self.rule, "descend") else self.rule.update
-        changed: tuple[Any, Any] = change(updates, state, at, None)
-        return changed
+        changed, state = change(updates, state[0] if self.is_chain else state, at, None)
+        return changed, (state, ()) if self.is_chain else state
 
 
 class Pair(NamedTuple):
@@ -143,7 +156,7 @@ def _make(name: str, *args: Any, **kwargs: Any) -> Any:
 
 def _build(target: str, given: dict[str, Any]) -> Any:
     made = getattr(optim, target)(**{own: value for own, value in given.items() if value is not None})
-    return GradientTransformation(made) if hasattr(made, "init") else made
+    return GradientTransformation(made, "learning_rate" in given) if hasattr(made, "init") else made
 
 
 # --- Transformations of transformations: trees of leaves, each with its own rule
@@ -155,10 +168,11 @@ def chain(*parts: Any) -> Pair:
     def init(params: Any) -> Any:
         return tuple([part.init(params) for part in parts])
 
-    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         after = list[Any]()
         for part, own in zip(parts, state, strict=True):
-            updates, new = part.update(updates, own, params)
+            takes = extra and any(p.kind == p.VAR_KEYWORD for p in inspect.signature(part.update).parameters.values())
+            updates, new = part.update(updates, own, params, **(extra if takes else {}))
             after.append(new)
         return updates, tuple(after)
 

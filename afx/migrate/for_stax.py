@@ -138,6 +138,7 @@ def _keep(x: Any) -> Any:
     return x
 
 
+logsoftmax: Callable[..., Array] = nn.log_softmax
 Relu: Layer = elementwise(nn.relu)
 Elu: Layer = elementwise(nn.elu)
 Gelu: Layer = elementwise(nn.gelu)

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import ast
 
-from afx.migrate.for_jax import DRAWS
-from afx.migrate.rewriting import Edit, Library, Migration, end_of
+from afx.migrate.for_jax import DRAWS, DTYPES
+from afx.migrate.rewriting import Edit, Library, Migration, Remark, arguments_of, chain_of, end_of
 
 __all__ = ["JAX", "JaxMigration"]
 
-CALLS, OPTAX, STAX = "afx.migrate.for_jax", "afx.migrate.for_optax", "afx.migrate.for_stax"
-TREES = ("flatten", "leaves", "map", "structure", "unflatten")
+HOME = "afx.migrate"
+PARALLEL = "a sum or mean over axis 0 outside of afx.vmap, whose axes have no names"
+CALLS, OPTAX, STAX = f"{HOME}.for_jax", f"{HOME}.for_optax", f"{HOME}.for_stax"
+EQUINOX, LAX = f"{HOME}.for_equinox", f"{HOME}.for_lax"
+RULES, OPTAX_TREES = f"{HOME}.optax_rules", f"{HOME}.optax_trees"
+TREES = ("flatten", "leaves", "structure", "unflatten")
 # of jax.lax by afx's names, those that differ behind =
 ELEMENTWISE = (
     "abs add sub=subtract mul=multiply div=divide max=maximum min=minimum neg=negative pow exp log sin cos tan tanh sinh "
     "cosh sqrt square sign floor ceil log1p expm1 atan2 select=where lgamma=special.gammaln digamma=special.digamma "
     "erf=special.erf erfc=special.erfc logistic=sigmoid real imag conj bitwise_and bitwise_or bitwise_xor eq=equal "
-    "ne=not_equal lt=less le=less_equal gt=greater ge=greater_equal is_finite=isfinite"
+    "ne=not_equal lt=less le=less_equal gt=greater ge=greater_equal is_finite=isfinite acosh asin acos asinh atan atanh cbrt "
+    "tan exp2 full_like nextafter reshape squeeze erf_inv=special.erfinv igamma=special.gammainc igammac=special.gammaincc "
+    "betainc=special.betainc bessel_i0e=special.i0e bessel_i1e=special.i1e bitwise_not=invert integer_pow=pow rem=fmod "
+    "population_count=bitwise_count shift_left=left_shift rev=flip reduce_max=max reduce_min=min reduce_sum=sum "
+    "reduce_prod=prod reduce_and=all reduce_or=any expand_dims top_k dot=matmul transpose=permute_dims "
+    "associative_scan map stop_gradient switch"
 )
 PAIRS = [word.partition("=")[::2] for word in ELEMENTWISE.split()]
 # whose arguments or defaults are JAX's: functions of for_jax
 ADAPTED = {
-    "jax": "block_until_ready custom_jvp custom_vjp device_put",
+    "jax": (
+        "ShapeDtypeStruct block_until_ready checkpoint custom_jvp custom_vjp default_matmul_precision device_get device_put "
+        "linear_transpose"
+    ),
     "jax.lax": (
-        "clamp cond cummax cummin cumprod cumsum dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_update_slice "
+        "clamp cond cumlogsumexp cummax cummin cumprod cumsum dynamic_index_in_dim dynamic_slice "
+        "dynamic_slice_in_dim dynamic_update_slice "
         "dynamic_update_slice_in_dim fori_loop rsqrt scan while_loop"
     ),
     "jax.nn": "one_hot",
@@ -32,20 +45,43 @@ ADAPTED = {
     "jax.scipy.linalg": "cholesky qr solve",
     "jax.scipy.sparse.linalg": "bicgstab cg gmres",
     "jax.experimental.ode": "odeint",
-    "jax.tree_util": "register_pytree_node_class",
+    "jax.test_util": "check_grads",
+    "jax.tree_util": (
+        "Partial keystr register_dataclass register_pytree_node register_pytree_node_class tree_all tree_flatten_with_path "
+        "tree_leaves_with_path tree_map_with_path tree_reduce tree_transpose"
+    ),
     "jax.ops": "segment_max segment_min segment_prod segment_sum",
     "jax.scipy.optimize": "minimize",
-    "equinox": "partition tree_at",
 }  # fmt: skip
-LAX = ("associative_scan", "map", "stop_gradient", "switch")
+# Optax's that are made here
+MADE = (
+    "LookaheadParams adan adaptive_grad_clip apply_if_finite cosine_onecycle_schedule fromage lbfgs linear_onecycle_schedule "
+    "lookahead piecewise_interpolate_schedule polyak_sgd rprop sgdr_schedule sm3 value_and_grad_from_state "
+    "warmup_constant_schedule"
+)
+# keywords by which a function of for_jax is called, under which prefix, and the functions
+BY_KEYWORD = (
+    ("size", "", {"argwhere", "flatnonzero", "nonzero", "unique"}),
+    ("size", "first_", {"where"}),
+    ("is_leaf", "tree_", {"flatten", "leaves", "structure"}),
+    ("negative_slope", "", {"leaky_relu"}),
+)
+IDLE = {  # keywords that change no number
+    "allow_int", "check_finite", "indices_are_sorted", "lapack_driver", "out_sharding", "overwrite_a", "overwrite_b",
+    "precision", "unique_indices",
+}  # fmt: skip
+IN_TREES = "all flatten_with_path leaves_with_path map_with_path reduce transpose"
 
 JAX = Library(
-    roots=("jax", "optax", "equinox", "diffrax", "flax", "haiku", "jaxopt", "numpyro", "blackjax"),
+    roots=("jax", "optax", "equinox", "diffrax", "flax", "haiku", "jaxopt", "numpyro", "blackjax", "jaxtyping"),
     guide="from_jax.md",
     modules={
+        "equinox": EQUINOX,
+        "equinox.nn": EQUINOX,
         "jax": "afx",
         "jax.example_libraries.optimizers": STAX,
         "jax.example_libraries.stax": STAX,
+        "jax.lax": LAX,
         "jax.nn": "afx.nn",
         "jax.nn.initializers": STAX,
         "jax.numpy": "afx",
@@ -59,32 +95,28 @@ JAX = Library(
         "jax.scipy.signal": "afx.signal",
         "jax.scipy.special": "afx.special",
         "jax.scipy.stats": "afx.stats",
+        "jaxtyping": "jaxtyping",  # which asks for JAX where it says what an array is
         "optax": OPTAX,
+        "optax.contrib": RULES,
         "optax.losses": OPTAX,
         "optax.schedules": OPTAX,
         "optax.transforms": OPTAX,
+        "optax.tree": OPTAX_TREES,
+        "optax.tree_utils": OPTAX_TREES,
     },
     renamed={
         **{f"jax.tree.{name}": f"afx.pytree.{name}" for name in TREES},
         **{f"jax.tree_util.tree_{name}": f"afx.pytree.{name}" for name in TREES},
-        **{f"jax.lax.{name}": f"afx.{name}" for name in LAX},
+        **{f"jax.tree.{name}": f"{CALLS}.tree_{name}" for name in IN_TREES.split()},
+        **{f"optax.{name}": f"{RULES}.{name}" for name in MADE.split()},
         **{f"jax.lax.{name}": f"afx.{own or name}" for name, own in PAIRS},
         **{f"jax.random.{name}": f"{CALLS}.{name}" for name in DRAWS},
         **{f"jax.random.{name}": f"afx.random.{name}" for name in ("fold_in", "key", "split")},
         **{f"{home}.{name}": f"{CALLS}.{name}" for home, names in ADAPTED.items() for name in names.split()},
-        "equinox.Module": f"{CALLS}.Module",
-        "equinox.apply_updates": f"{OPTAX}.apply_updates",
-        "equinox.field": f"{CALLS}.field",
-        "equinox.filter": f"{CALLS}.filter_tree",
+        "equinox.filter": f"{EQUINOX}.filter_tree",
         "equinox.filter_grad": "afx.grad",
         "equinox.filter_jit": "afx.jit",
         "equinox.filter_value_and_grad": "afx.value_and_grad",
-        "equinox.filter_vmap": "afx.vmap",
-        "equinox.is_array": f"{CALLS}.is_array",
-        "equinox.is_inexact_array": f"{CALLS}.is_array",
-        "equinox.nn.Linear": f"{CALLS}.Linear",
-        "equinox.combine": "afx.pytree.combine",
-        "equinox.nn.MLP": f"{CALLS}.MLP",
         "jax.Array": "afx.Array",
         "jax.config": f"{CALLS}.config",
         "jax.config.config": f"{CALLS}.config",
@@ -92,31 +124,44 @@ JAX = Library(
         "jax.debug.print": "afx.debug.print",
         "jax.flatten_util.ravel_pytree": "afx.pytree.ravel",
         "jax.jacobian": "afx.jacrev",
-        "jax.lax.concatenate": "afx.concat",
-        "jax.lax.dot": "afx.matmul",
-        "jax.lax.expand_dims": "afx.expand_dims",
-        "jax.lax.top_k": "afx.top_k",
-        "jax.lax.transpose": "afx.permute_dims",
+        "jax.ad_checkpoint.checkpoint": f"{CALLS}.checkpoint",
+        "jax.make_jaxpr": "afx.trace",
+        "jax.named_scope": f"{CALLS}.default_matmul_precision",
         "jax.nn.logsumexp": "afx.logsumexp",
+        "jax.nn.swish": "afx.nn.silu",
         "jax.numpy.ndarray": "afx.Array",
-        "jax.tree.reduce": f"{CALLS}.tree_reduce",
-        "jax.tree_map": "afx.pytree.map",
-        "jax.tree_multimap": "afx.pytree.map",
-        "jax.tree_util.tree_reduce": f"{CALLS}.tree_reduce",
-        "optax.tree.norm": "afx.optim.global_norm",
+        "jaxtyping.Array": "afx.Array",
+        "jaxtyping.ArrayLike": "afx.ArrayLike",
+        "jaxtyping.PRNGKeyArray": "afx.Array",
+        "jaxtyping.PyTree": f"{CALLS}.PyTree",
+        **{
+            f"jax.{name}": f"{CALLS}.tree_map"
+            for name in ("tree.map", "tree_map", "tree_multimap", "tree_util.tree_map")
+        },
         "jax.random.PRNGKey": "afx.random.key",
+        "optax.contrib.muon": f"{OPTAX}.muon",
+        "jax.remat": f"{CALLS}.checkpoint",
+        "jax.typing.ArrayLike": "afx.ArrayLike",
         "jax.scipy.integrate.trapezoid": "afx.trapezoid",
         "jax.scipy.special.logsumexp": "afx.logsumexp",
     },
     notes={
+        "jax.make_jaxpr": "a Graph of afx's equations, which prints otherwise",
+        "optax.lbfgs": "the line search is afx's own: what is found agrees to the tolerance",
         "jax.experimental.ode.odeint": "steps are afx's own: results agree with JAX's to the tolerance",
+        "jax.scipy.optimize.minimize": "steps are afx's own: what is found agrees to the tolerance",
         "jax.scipy.linalg.lu_factor": "piv is the order of the rows, as afx's lu_solve takes it; JAX's are LAPACK's exchanges",
         "jax.scipy.linalg.sqrtm": "the second argument is hermitian=, where JAX's is a size of blocks",
     },
     advice={
         "equinox.nn": "a layer of afx.nn, made by its create(key, …)",
-        "jax.make_jaxpr": "afx.trace(fn)(x), a Graph of equations",
         "jax.random": "a function of afx.random, whose arguments are named otherwise",
+        "jax.lax.all_gather": PARALLEL,
+        "jax.lax.pmean": PARALLEL,
+        "jax.lax.psum": PARALLEL,
+        "jax.lax.gather": "x[indices], or afx.take",
+        "jax.lax.bitcast_convert_type": "np.asarray(x).view(dtype), of data",
+        "jax.lax.clz": "bits - afx.frexp(x)[1], of numbers that floats hold",
         "optax": "afx.optim: its names and defaults are in the guide from_jax.md",
     },
 )
@@ -127,25 +172,75 @@ class JaxMigration(Migration):
 
     def __init__(self, source: str, library: Library) -> None:
         super().__init__(source, library)
-        self.bases: set[int] = set()  # of classes that are rewritten
+        self.bases: set[int] = set()  # of classes, and dtypes, that are rewritten
+        self.modules: set[str] = set()  # classes of the file that are Equinox's modules
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """Rewrite a dotted name, but for the bases of modules, which go."""
         if id(node) not in self.bases:
             super().visit_Attribute(node)
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """Rewrite ``class Model(eqx.Module)``, and what its ``__init__`` assigns to fields."""
-        bases = [base for base in node.bases if self._is_module(base)]
-        if not bases:
+    def visit_Call(self, node: ast.Call) -> None:
+        """Rewrite ``jnp.float32(x)``, as dtypes of afx are no functions, and trees whose leaves are said."""
+        chain = chain_of(node.func) or [""]
+        name = ".".join([self.bound.get(chain[0], ""), *chain[1:]])
+        last = name.rpartition(".")[2].removeprefix("tree_")
+        own = [
+            prefix + last
+            for k in node.keywords
+            for word, prefix, names in BY_KEYWORD
+            if k.arg == word and last in names
+        ]
+        if name.startswith("jax.") and (own or (name.startswith("jax.numpy.") and last in DTYPES.split())):
+            self.bases.add(id(node.func))
+            text = f"{CALLS}.{own[0] if own else last}"
+            self.edits.append(Edit((node.func.lineno, node.func.col_offset), end_of(node.func), text))
+            self.needed.add(CALLS)
+        elif name.partition(".")[0] in self.library.roots:
+            self._check_keywords(node, name)
+        elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Subscript):
+            self._check_update(node, node.func)
+
+    def _check_update(self, node: ast.Call, func: ast.Attribute) -> None:
+        """Rewrite and remark on ``x.at[i].mul(v)``."""
+        if not ast.unparse(func.value).partition("[")[0].endswith(".at"):
             return
+        if func.attr in ("mul", "div"):
+            name = {"mul": "multiply", "div": "divide"}[func.attr]
+            self.edits.append(Edit(end_of(func.value), end_of(func), f".{name}"))
+        if func.attr == "power":
+            self.remarks.append(Remark(node.lineno, "at[…].power", "write at[…].apply(lambda x: x**p)"))
+        if any(k.arg in ("mode", "fill_value") for k in node.keywords):
+            text = "an index out of range raises; write x.at[index] of indices within, and afx.where for others"
+            self.remarks.append(Remark(node.lineno, f"at[…].{func.attr}(mode=)", text))
+
+    def _check_keywords(self, node: ast.Call, name: str) -> None:
+        """Leave out keywords that change no number, and remark on others that afx's function has not."""
+        target = self.library.resolve(name)
+        known = arguments_of(target) if target else None
+        before: ast.expr | None = node.args[-1] if node.args else None
+        for k in node.keywords:
+            if k.arg and known is not None and k.arg not in known:
+                if k.arg in IDLE and before is not None:
+                    self.edits.append(Edit(end_of(before), end_of(k.value), ""))
+                else:
+                    text = f"afx's has no {k.arg}; its arguments are {', '.join(known)}"
+                    self.remarks.append(Remark(k.value.lineno, f"{ast.unparse(node.func)}({k.arg}=)", text))
+            before = k.value
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Rewrite ``class Model(eqx.Module)`` and its heirs, and what an ``__init__`` assigns to fields."""
+        bases = [base for base in node.bases if self._is_module(base)]
+        heir = any(isinstance(base, ast.Name) and base.id in self.modules for base in node.bases)
+        if not bases and not heir:
+            return
+        self.modules.add(node.name)
         self.needed.add("attrs")
         self.bases |= set(map(id, bases))
         margin = " " * node.col_offset
-        self.edits.append(
-            Edit((node.lineno, node.col_offset), (node.lineno, node.col_offset), f"@attrs.frozen\n{margin}")
-        )
-        if len(node.bases) == 1 and not node.keywords:
+        place = node.lineno, node.col_offset
+        self.edits.append(Edit(place, place, f"@attrs.frozen\n{margin}"))
+        if bases and len(node.bases) == 1 and not node.keywords:
             first, last = bases[0], bases[0]
             self.edits.append(Edit((first.lineno, first.col_offset - 1), _after(end_of(last)), ""))
         for function in node.body:
@@ -154,19 +249,27 @@ class JaxMigration(Migration):
 
     def _is_module(self, base: ast.expr) -> bool:
         name, _, last = ast.unparse(base).rpartition(".")
-        return self.bound.get(name) == "equinox" and last == "Module"
+        return (self.bound.get(name) == "equinox" and last == "Module") or self.bound.get(last) == "equinox.Module"
 
     def _set_fields(self, function: ast.FunctionDef) -> None:
         owner = function.args.args[0].arg
         for node in ast.walk(function):
-            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            if not isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
                 continue
-            target = node.targets[0]
-            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == owner:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            fields = [n for t in targets for n in ast.walk(t) if isinstance(n, ast.Attribute) and _is_of(n, owner)]
+            if fields and isinstance(node, ast.Assign) and targets == fields:
                 start, value = (node.lineno, node.col_offset), node.value
-                text = f'object.__setattr__({owner}, "{target.attr}", '
+                text = f'object.__setattr__({owner}, "{fields[0].attr}", '
                 self.edits.append(Edit(start, (value.lineno, value.col_offset), text))
                 self.edits.append(Edit(end_of(value), end_of(value), ")"))
+            elif fields:
+                text = f"assign one field a line: {owner}.{fields[0].attr} = …"
+                self.remarks.append(Remark(node.lineno, f"{owner}.{fields[0].attr}", text))
+
+
+def _is_of(node: ast.Attribute, owner: str) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == owner and isinstance(node.ctx, ast.Store)
 
 
 def _after(place: tuple[int, int]) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -55,6 +56,10 @@ class Library:
     def owns(self, dotted: str) -> bool:
         """Tell whether a dotted name is one of the library."""
         return dotted.partition(".")[0] in self.roots
+
+    def stands_in(self, root: str) -> bool:
+        """Tell whether one module of the tool has all names of a package, under its name."""
+        return self.modules.get(root, "").startswith("afx.migrate.")
 
     def resolve(self, dotted: str) -> str | None:
         """Return the name that stands for a dotted name, or None where it has another form."""
@@ -126,6 +131,15 @@ def _look_up(target: str) -> Any:
     return value
 
 
+def arguments_of(target: str) -> list[str] | None:
+    """Return the names of a function's arguments, or None where it takes any, or tells none."""
+    try:
+        parameters = inspect.signature(_look_up(target)).parameters.values()
+    except (AttributeError, ImportError, TypeError, ValueError):
+        return None
+    return None if any(p.kind == p.VAR_KEYWORD for p in parameters) else [p.name for p in parameters]
+
+
 class Migration(ast.NodeVisitor):
     """What is to be changed in one file, and what is left."""
 
@@ -138,9 +152,7 @@ class Migration(ast.NodeVisitor):
         self.imported: set[str] = set()  # packages that the rewritten imports bind by their own names
         self.named: bool = False  # whether a line says to import afx
         self.needed: set[str] = set()  # and those that rewritten names ask for
-        self.kept: dict[
-            str, str
-        ] = {}  # modules of the library that names which are left still need, by their names here
+        self.around: list[ast.stmt] = []  # the statements that are looked at
 
     def visit_Import(self, node: ast.Import) -> None:
         """Rewrite ``import autograd.numpy as np``."""
@@ -154,6 +166,8 @@ class Migration(ast.NodeVisitor):
     def _import(self, line: int, alias: ast.alias) -> list[ast.stmt]:
         """Return what stands for the import of a module of the library."""
         root = alias.name.split(".")[0]
+        if alias.asname is None and self.library.stands_in(root):
+            alias = ast.alias(root, root)
         self.bound[alias.asname or root] = alias.name if alias.asname else root
         target = self.library.resolve(alias.name)
         if target is None or (alias.asname is None and target not in self.library.modules.values()):
@@ -214,22 +228,37 @@ class Migration(ast.NodeVisitor):
         old = self.library.resolve(home)
         if target is None:
             self.remarks.append(Remark(node.lineno, ".".join(chain), self.library.advice_on(dotted)))
-            if old is None or root == home:  # the rewritten import binds another name
-                self.kept[root] = home
+            if old is None or (root == home and not self.library.stands_in(home)):  # the import binds another name
+                self._keep(f"import {home}" + (f" as {root}" if root != home else ""))
             return
         self._note(node.lineno, ".".join(chain), dotted)
-        stays = old is not None and home not in self.library.roots and target.startswith(f"{old}.")
-        aliased = old is not None and home in self.library.roots and root != home and target.startswith("afx.")
-        text = root + target[len(old or "") :] if stays else root + target[3:] if aliased else target
+        own = home not in self.library.roots or root != home or self.library.stands_in(home)
+        stays = own and old is not None and target.startswith(f"{old}.")
+        stays = stays and (old != "afx" or not target.startswith("afx.migrate."))
+        text = root + target[len(old or "") :] if stays else target
         if text == target:
             self.needed.add(".".join(target.split(".")[: 3 if target.startswith("afx.migrate.") else 1]))
         if text != ".".join(chain):
             self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), text))
 
+    def _keep(self, text: str) -> None:
+        """Import what a name that is left needs in its own line, which goes when that is edited."""
+        node = self.around[-1]
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert, ast.Raise)):
+            place, text = (node.lineno, node.col_offset), f"{text}; "
+        else:
+            node = self.around[0]
+            decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+            place, text = (min([node.lineno, *[d.lineno for d in decorators]]), 0), f"{text}\n"
+        self.edits.append(Edit(place, place, text))
+
     def _note(self, line: int, name: str, dotted: str) -> None:
         """Remark on a name that is rewritten and differs."""
         if dotted in self.library.notes:
             self.remarks.append(Remark(line, name, self.library.notes[dotted]))
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """Rewrite calls of what is no function: none."""
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Rewrite classes that are made otherwise: none."""
@@ -256,11 +285,10 @@ class Migration(ast.NodeVisitor):
         count = next(
             (n for n, node in enumerate(first) if not isinstance(node, (ast.Import, ast.ImportFrom))), len(first)
         )
-        kept = [f"import {home}" + (f" as {name}" if name != home else "") for name, home in sorted(self.kept.items())]
-        if not self.edits or not count or not (runs or wanted or kept):
+        if not self.edits or not count or not (runs or wanted):
             return
         line = (first[count - 1].end_lineno or 0) + 1
-        imports = [*[f"import {name}" for name in sorted(wanted)], *kept]
+        imports = [f"import {name}" for name in sorted(wanted)]
         text = "".join([f"{line}\n" for line in imports]) + (f"\n{DOUBLE}\n" if runs else "")
         self.lines += [b""] * (line - len(self.lines))
         self.edits.append(Edit((line, 0), (line, 0), text))
@@ -327,11 +355,18 @@ def _visit_rest(migration: Migration, node: ast.AST) -> None:
     """Visit everything but imports, which were visited."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return
+    is_statement = isinstance(node, ast.stmt)
+    if isinstance(node, ast.stmt):
+        migration.around.append(node)
     if isinstance(node, ast.ClassDef):
         migration.visit_ClassDef(node)
+    if isinstance(node, ast.Call):
+        migration.visit_Call(node)
     if isinstance(node, ast.Attribute):
         migration.visit_Attribute(node)
         if chain_of(node) is not None:
             return
     for child in ast.iter_child_nodes(node):
         _visit_rest(migration, child)
+    if is_statement:
+        migration.around.pop()

@@ -16,7 +16,7 @@ NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 def check_program(path: Path, library: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Rewrite a program, run it, and compare its output: the numbers to 1e-6, the rest but for white space as it is."""
     source, remarks = migrate_source(path.read_text(encoding="utf-8"), library)
-    assert remarks == []
+    assert all("agrees to the tolerance" in remark.advice for remark in remarks)
     default = afx.get_default_dtype()
     try:
         exec(compile(source, str(path), "exec"), {"__name__": "__main__"})

@@ -1,0 +1,511 @@
+"""Equinox's names: modules, filters, and layers of one example with Equinox's weights, keys and starting values."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx import nn, pytree, random
+from afx.core.array.array import Array
+from afx.core.dtypes import get_default_dtype
+from afx.errors import ArgumentError
+from afx.migrate.for_jax import draw, put
+from afx.migrate.for_lax import conv_general_dilated, reduce_window
+from afx.ops.creation.creation import asarray, ones, zeros
+from afx.ops.elementwise.arithmetic import add, sqrt
+from afx.ops.elementwise.comparison import maximum, where
+from afx.ops.elementwise.exponentials import sigmoid
+from afx.ops.elementwise.trigonometry import tanh
+from afx.pytree import static
+from afx.transforms.vmap import vmap
+
+__all__ = ["Linear", "field", "filter_tree", "is_array"]
+
+np_: Any = np  # NumPy's functions, of Arrays
+Module: type = object  # where it is no base class
+combine: Callable[..., Any] = pytree.combine
+
+
+# --- Trees
+
+
+def tree_at(where: Callable[[Any], Any], pytree_: Any, replace: Any = None, replace_fn: Any = None) -> Any:
+    """Return a tree with what a function points to replaced."""
+    leaves, treedef = pytree.flatten(pytree_)
+    pointed = pytree.leaves(where(pytree.unflatten(treedef, list(range(len(leaves))))))
+    new = [replace_fn(leaves[k]) for k in pointed] if replace_fn is not None else pytree.leaves(replace)
+    changed = dict(zip(pointed, new, strict=True))
+    return put(treedef, [changed.get(k, leaf) for k, leaf in enumerate(leaves)])
+
+
+def partition(tree: Any, filter_spec: Any) -> tuple[Any, Any]:
+    """Return two trees: of the leaves that a function, or a tree of truth values, chooses, and of the others."""
+    marks = iter(pytree.leaves(filter_spec)) if pytree.leaves(filter_spec) else None  # models can be called, too
+
+    def is_chosen(_: str, leaf: Any) -> bool:
+        return bool(next(marks) if marks else filter_spec(leaf))
+
+    parts: tuple[Any, Any] = pytree.partition(tree, is_chosen if callable(filter_spec) else filter_spec)
+    return parts
+
+
+def filter_tree(tree: Any, filter_spec: Any = None, **_: Any) -> Any:
+    """Return a tree with None for leaves that are not chosen; integers in fields are no leaves."""
+    return partition(tree, filter_spec)[0]
+
+
+def apply_updates(model: Any, updates: Any) -> Any:
+    """Return a model with updates added where there are some."""
+    known, (pairs, treedef) = dict(pytree.flatten_with_path(updates)[0]), pytree.flatten_with_path(model)
+    return pytree.unflatten(treedef, [leaf + known[path] if path in known else leaf for path, leaf in pairs])
+
+
+def tree_equal(*trees: Any, **_: Any) -> bool:
+    """Tell whether trees have the same structure and the same elements."""
+    return all(pytree.equal(trees[0], tree) for tree in trees[1:])
+
+
+def is_array(x: Any) -> bool:
+    """Tell whether a value is an array."""
+    return isinstance(x, (Array, np.ndarray, np.generic))
+
+
+def is_inexact_array(x: Any) -> bool:
+    """Tell whether a value is an array of floats."""
+    return is_array(x) and x.dtype.kind in "fc"
+
+
+def field(*, static: bool = False, **kwargs: Any) -> Any:
+    """Return a field, of the structure where it is static."""
+    return pytree.static(**kwargs) if static else attrs.field(**kwargs)
+
+
+def if_array(axis: Any) -> Any:
+    """Return the axis itself: what is no array has none."""
+    return axis
+
+
+def filter_vmap(fn: Any = None, *, in_axes: Any = 0, out_axes: Any = 0, **_: Any) -> Any:
+    """Return a function of batches; without axes every argument is one, by keyword too."""
+    if fn is None:
+        return functools.partial(filter_vmap, in_axes=in_axes, out_axes=out_axes)
+    return vmap(fn, in_axes=in_axes, out_axes=out_axes)
+
+
+def inference_mode(tree: Any, value: bool = True) -> Any:
+    """Return a model whose dropouts let everything through, or not."""
+    if isinstance(tree, (list, tuple)):
+        parts = [inference_mode(x, value) for x in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    if isinstance(tree, dict):
+        known: dict[Any, Any] = tree
+        return {key: inference_mode(x, value) for key, x in known.items()}
+    if not attrs.has(type(tree)):
+        return tree
+    new = object.__new__(type(tree))
+    for name in [f.name for f in attrs.fields(type(tree)) if hasattr(tree, f.name)]:
+        object.__setattr__(new, name, value if name == "inference" else inference_mode(getattr(tree, name), value))
+    return new
+
+
+# --- Layers: fields are Equinox's
+
+
+def _set(layer: Any, **fields: Any) -> None:
+    """Set the fields of a frozen layer."""
+    for name, value in fields.items():
+        object.__setattr__(layer, name, value)
+
+
+def _uniform(key: Any, shape: tuple[int, ...], dtype: Any, limit: float) -> Array:
+    return draw("uniform", key, shape, dtype, -limit, limit)
+
+
+@attrs.frozen(init=False)
+class Linear:
+    """A layer ``weight @ x + bias`` of one vector; sizes may be "scalar". Weights are uniform, as Equinox draws them."""
+
+    weight: Array  # [outputs, inputs]
+    bias: Array | None
+    in_features: Any = static()
+    out_features: Any = static()
+
+    def __init__(
+        self, in_features: Any, out_features: Any, use_bias: bool = True, dtype: Any = None, *, key: Any
+    ) -> None:
+        rows, columns = [1 if n == "scalar" else n for n in (out_features, in_features)]
+        bound = 1 / math.sqrt(columns) if columns else 1.0
+        first, second = random.split(key)
+        weight = _uniform(first, (rows, columns), dtype, bound)
+        bias = _uniform(second, (rows,), dtype, bound) if use_bias else None
+        _set(self, weight=weight, bias=bias, in_features=in_features, out_features=out_features)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
+        """Return the layer's vector."""
+        del key
+        z: Array = self.weight @ (asarray(x).reshape(1) if self.in_features == "scalar" else asarray(x))
+        z = z if self.bias is None else z + self.bias
+        return z[0] if self.out_features == "scalar" else z
+
+
+def _identity(x: Array) -> Array:
+    return x
+
+
+@attrs.frozen(init=False)
+class MLP:
+    """A perceptron of ``depth`` hidden layers, of one vector."""
+
+    layers: tuple[Linear, ...]
+    activation: Callable[[Array], Array] = static()
+    final_activation: Callable[[Array], Array] = static()
+
+    def __init__(
+        self,
+        in_size: Any,
+        out_size: Any,
+        width_size: int,
+        depth: int,
+        activation: Callable[[Array], Array] = nn.relu,
+        final_activation: Callable[[Array], Array] = _identity,
+        use_bias: bool = True,
+        use_final_bias: bool = True,
+        dtype: Any = None,
+        *,
+        key: Any,
+    ) -> None:
+        sizes = [in_size, *[width_size] * depth, out_size]
+        biases = [*[use_bias] * depth, use_final_bias]
+        parts = zip(sizes, sizes[1:], biases, random.split(key, depth + 1), strict=False)
+        layers = tuple([Linear(m, n, b, dtype, key=k) for m, n, b, k in parts])
+        _set(self, layers=layers, activation=activation, final_activation=final_activation)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
+        """Return the vector of the last layer."""
+        del key
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        return self.final_activation(self.layers[-1](x))
+
+
+@attrs.frozen(init=False)
+class _Cell:
+    """A recurrent cell of so many gates."""
+
+    weight_ih: Array
+    weight_hh: Array
+    bias: Array | None
+    bias_n: Array | None
+    input_size: int = static()
+    hidden_size: int = static()
+
+    GATES = 4
+
+    def __init__(
+        self, input_size: int, hidden_size: int, use_bias: bool = True, dtype: Any = None, *, key: Any
+    ) -> None:
+        rows, limit = self.GATES * hidden_size, math.sqrt(1 / hidden_size)
+        keys = random.split(key, 7 - self.GATES)
+        shapes = [(rows, input_size), (rows, hidden_size), *[(n,) for n in (rows, hidden_size)]]
+        parts = [_uniform(k, shape, dtype, limit) for k, shape in zip(keys, shapes, strict=False)]
+        first, second, *biases = parts if use_bias else parts[:2]
+        _set(self, weight_ih=first, weight_hh=second, bias=None, bias_n=None)
+        _set(self, **dict(zip(("bias", "bias_n"), biases, strict=False)))
+        _set(self, input_size=input_size, hidden_size=hidden_size)
+
+
+@attrs.frozen(init=False)
+class GRUCell(_Cell):
+    """A gated unit (Cho and others 2014)."""
+
+    GATES = 3
+
+    def __call__(self, input: Any, hidden: Any, *, key: Any = None) -> Array:
+        """Return the next hidden vector."""
+        del key
+        own, other = [0 if b is None else b for b in (self.bias, self.bias_n)]
+        gates = np_.split(self.weight_ih @ asarray(input) + own, 3)
+        kept = np_.split(self.weight_hh @ hidden, 3)
+        new = tanh(gates[2] + sigmoid(gates[0] + kept[0]) * (kept[2] + other))
+        z: Array = new + sigmoid(gates[1] + kept[1]) * (hidden - new)
+        return z
+
+
+@attrs.frozen(init=False)
+class LSTMCell(_Cell):
+    """A unit with long memory (Hochreiter & Schmidhuber 1997)."""
+
+    def __call__(self, input: Any, hidden: Any, *, key: Any = None) -> tuple[Array, Array]:
+        """Return the next hidden vectors."""
+        del key
+        h, c = hidden
+        sums = self.weight_ih @ asarray(input) + self.weight_hh @ h + (0 if self.bias is None else self.bias)
+        i, f, g, o = np_.split(sums, 4)
+        c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+        return sigmoid(o) * tanh(c), c
+
+
+def _each(n: int, value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, Sequence) else (value,) * n
+
+
+def _pairs(n: int, padding: Any) -> Any:
+    """Return padding before and behind each axis."""
+    return padding if isinstance(padding, str) else tuple([_each(2, p) for p in _each(n, padding)])
+
+
+@attrs.frozen(init=False)
+class Conv:
+    """A convolution of [channels, *space]."""
+
+    weight: Array  # [outputs, channels, *window]
+    bias: Array | None
+    stride: Any = static()
+    padding: Any = static()
+    dilation: Any = static()
+    groups: int = static()
+
+    def __init__(
+        self,
+        num_spatial_dims: int,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        use_bias: bool = True,
+        padding_mode: str = "ZEROS",
+        dtype: Any = None,
+        *,
+        key: Any,
+    ) -> None:
+        if padding_mode.upper() != "ZEROS":
+            raise ArgumentError(f"Conv: zeros around: got padding_mode={padding_mode!r}; pad x by afx.pad")
+        n = num_spatial_dims
+        window = _each(n, kernel_size)
+        first, second = random.split(key, 2)
+        limit = 1 / math.sqrt(in_channels // groups * math.prod(window))
+        weight = _uniform(first, (out_channels, in_channels // groups, *window), dtype, limit)
+        bias = _uniform(second, (out_channels, *[1] * n), dtype, limit) if use_bias else None
+        steps = {"stride": _each(n, stride), "padding": _pairs(n, padding), "dilation": _each(n, dilation)}
+        _set(self, weight=weight, bias=bias, groups=groups, **steps)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
+        """Return [outputs, *positions]."""
+        del key
+        options = {"rhs_dilation": self.dilation, "feature_group_count": self.groups}
+        z = conv_general_dilated(asarray(x)[None], self.weight, self.stride, self.padding, **options)[0]
+        return z if self.bias is None else z + self.bias
+
+
+@attrs.frozen
+class _Pool:
+    """A pool of [channels, *space]."""
+
+    n: int = static()
+    is_mean: bool = static()
+    kernel_size: Any = static()
+    stride: Any = static(default=1)
+    padding: Any = static(default=0)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
+        """Return [channels, *positions]."""
+        del key
+        window = _each(self.n, self.kernel_size)
+        first, fn = (0.0, add) if self.is_mean else (-math.inf, maximum)
+        steps, pads = (1, *_each(self.n, self.stride)), ((0, 0), *_pairs(self.n, self.padding))
+        z = reduce_window(x, first, fn, (1, *window), steps, pads)
+        return z / math.prod(window) if self.is_mean else z
+
+
+Conv1d, Conv2d, Conv3d = [functools.partial(Conv, n) for n in (1, 2, 3)]
+AvgPool1d, AvgPool2d, AvgPool3d = [functools.partial(_Pool, n, True) for n in (1, 2, 3)]
+MaxPool1d, MaxPool2d, MaxPool3d = [functools.partial(_Pool, n, False) for n in (1, 2, 3)]
+
+
+@attrs.frozen(init=False)
+class _Norm:
+    """A norm of one example, over all its elements."""
+
+    weight: Array | None
+    bias: Array | None
+    shape: Any = static()
+    eps: float = static()
+
+    def __init__(
+        self, shape: Any, eps: float = 1e-5, use_weight: bool = True, use_bias: bool = True, dtype: Any = None
+    ) -> None:
+        own, kind = _each(1, shape), dtype or get_default_dtype()
+        weight, bias = ones(own, kind) if use_weight else None, zeros(own, kind) if use_bias else None
+        _set(self, weight=weight, bias=bias, shape=own, eps=eps)
+
+    def _affine(self, x: Array) -> Array:
+        z = x / sqrt((x * x).mean() + self.eps)
+        z = z if self.weight is None else self.weight * z
+        return z if self.bias is None else z + self.bias
+
+
+class LayerNorm(_Norm):
+    """A norm of mean 0 and variance 1."""
+
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
+        """Return an example of the same shape."""
+        del key
+        return self._affine(asarray(x) - asarray(x).mean())
+
+
+class RMSNorm(_Norm):
+    """A norm of mean square 1."""
+
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
+        """Return an example of the same shape."""
+        del key
+        return self._affine(asarray(x))
+
+
+@attrs.frozen(init=False)
+class Embedding:
+    """A row for a number."""
+
+    weight: Array
+
+    def __init__(
+        self,
+        num_embeddings: Any = None,
+        embedding_size: Any = None,
+        weight: Any = None,
+        dtype: Any = None,
+        *,
+        key: Any = None,
+    ) -> None:
+        shape = (num_embeddings, embedding_size)
+        _set(self, weight=draw("normal", key, shape, dtype) if weight is None else asarray(weight))
+
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
+        """Return the row."""
+        del key
+        return self.weight[x]
+
+
+@attrs.frozen
+class Dropout:
+    """Elements of 0 at random, others larger."""
+
+    p: float = static(default=0.5)
+    inference: bool = static(default=False)
+
+    def __call__(self, x: Any, *, key: Any = None, inference: bool | None = None) -> Array:
+        """Return x with elements dropped, or as it is.
+
+        Raises:
+            ArgumentError: there is no key.
+        """
+        if self.p == 0 or (self.inference if inference is None else inference):
+            return asarray(x)
+        if key is None:
+            raise ArgumentError("Dropout: draws what it drops: got no key; give key=, or inference=True")
+        keep = draw("bernoulli", key, 1 - self.p, np.shape(x))
+        return where(keep, asarray(x) / (1 - self.p), 0.0)
+
+
+@attrs.frozen
+class Lambda:
+    """A function as a layer."""
+
+    fn: Callable[[Any], Any]
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        """Return the function of x."""
+        del key
+        return self.fn(x)
+
+
+def Identity(*_: Any, **__: Any) -> Lambda:  # Equinox's
+    """Return the layer that changes nothing."""
+    return Lambda(_identity)
+
+
+@attrs.frozen
+class Sequential:
+    """Layers one after the other."""
+
+    layers: tuple[Any, ...] = attrs.field(converter=tuple)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        """Return the last layer's result."""
+        keys = [None] * len(self.layers) if key is None else random.split(key, len(self.layers))
+        for layer, own in zip(self.layers, keys, strict=True):
+            x = layer(x, key=own)
+        return x
+
+    def __getitem__(self, k: int) -> Any:
+        return self.layers[k]
+
+
+@attrs.frozen(init=False)
+class MultiheadAttention:
+    """Attention of sequences [time, size] by several heads (Vaswani and others 2017)."""
+
+    query_proj: Linear
+    key_proj: Linear
+    value_proj: Linear
+    output_proj: Linear
+    dropout: Dropout
+    num_heads: int = static()
+
+    def __init__(
+        self,
+        num_heads: int,
+        query_size: int,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        output_size: int | None = None,
+        qk_size: int | None = None,
+        vo_size: int | None = None,
+        use_query_bias: bool = False,
+        use_key_bias: bool = False,
+        use_value_bias: bool = False,
+        use_output_bias: bool = False,
+        dropout_p: float = 0.0,
+        inference: bool = False,
+        dtype: Any = None,
+        *,
+        key: Any,
+    ) -> None:
+        own = query_size // num_heads
+        inner, outer = num_heads * (qk_size or own), num_heads * (vo_size or own)
+        sizes = {
+            "query_proj": (query_size, inner, use_query_bias),
+            "key_proj": (key_size or query_size, inner, use_key_bias),
+            "value_proj": (value_size or query_size, outer, use_value_bias),
+            "output_proj": (outer, output_size or query_size, use_output_bias),
+        }
+        keys = random.split(key, 4)
+        _set(self, **{name: Linear(*s, dtype, key=k) for (name, s), k in zip(sizes.items(), keys, strict=True)})
+        _set(self, dropout=Dropout(dropout_p, inference), num_heads=num_heads)
+
+    def __call__(
+        self, query: Any, key_: Any, value: Any, mask: Any = None, *, key: Any = None, inference: bool | None = None
+    ) -> Array:
+        """Return [time, output]; the mask is [time, times] or [heads, time, times]."""
+
+        def heads(layer: Linear, x: Any) -> Array:
+            return vmap(layer)(asarray(x)).reshape(len(x), self.num_heads, -1)
+
+        q, k, v = heads(self.query_proj, query), heads(self.key_proj, key_), heads(self.value_proj, value)
+        scores = np_.einsum("shd,thd->hst", q / math.sqrt(q.shape[-1]), k)
+        scores = scores if mask is None else where(mask, scores, np.finfo(scores.dtype).min)
+        weights = nn.softmax(scores)
+        if key is not None:
+            drop = functools.partial(self.dropout, inference=inference)
+            weights = vmap(lambda w, own: drop(w, key=own))(weights, random.split(key, self.num_heads))
+        else:
+            weights = self.dropout(weights, inference=inference)
+        return vmap(self.output_proj)(np_.einsum("hst,thd->shd", weights, v).reshape(len(q), -1))

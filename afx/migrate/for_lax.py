@@ -1,0 +1,284 @@
+"""Names of `jax.lax` with JAX's arguments: convolutions, windows, sorts, shapes, and roots with implicit derivatives.
+
+What has afx's own arguments is renamed by `afx.migrate.jax`; arrays here are NumPy's functions of afx's Arrays.
+"""
+
+from __future__ import annotations
+
+import functools
+import string
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from afx import nn
+from afx.control.solving import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
+from afx.core.array.array import Array
+from afx.errors import ArgumentError
+from afx.migrate.for_jax import dynamic_update_slice_in_dim
+from afx.ops.creation.creation import asarray, full
+from afx.ops.elementwise.arithmetic import add, multiply
+from afx.ops.elementwise.comparison import logical_and, logical_or, maximum, minimum, where
+from afx.ops.sorting.partition import lexsort
+
+__all__ = ["conv_general_dilated", "custom_root", "reduce_window", "sort"]
+
+np_: Any = np  # NumPy's functions, of Arrays
+Precision = types.SimpleNamespace(DEFAULT=None, HIGH=None, HIGHEST=None)  # all products are exact to the dtype
+# what a reduction by a function is; functions of other names are applied one after the other
+FOLDS: dict[Any, Any] = {add: np.sum, multiply: np.prod, logical_and: np.all, logical_or: np.any}
+# short ones, by JAX's arguments in their order
+SHORT: dict[str, Callable[..., Any]] = {
+    "argmax": lambda x, axis, index_dtype: np_.argmax(asarray(x), axis=axis).astype(index_dtype),
+    "argmin": lambda x, axis, index_dtype: np_.argmin(asarray(x), axis=axis).astype(index_dtype),
+    "broadcast": lambda x, sizes: np_.broadcast_to(asarray(x), (*sizes, *np.shape(x))),
+    "broadcast_in_dim": lambda x, shape, broadcast_dimensions: np_.broadcast_to(
+        np_.expand_dims(asarray(x), [k for k in range(len(shape)) if k not in broadcast_dimensions]), shape
+    ),
+    "broadcasted_iota": lambda dtype, shape, dimension: asarray(np.indices(shape)[dimension].astype(dtype)),
+    "collapse": lambda x, start, stop=None: asarray(x).reshape(
+        (*x.shape[:start], -1, *(() if stop is None else x.shape[stop:]))
+    ),
+    "conv": lambda lhs, rhs, window_strides, padding, *_, **__: conv_general_dilated(lhs, rhs, window_strides, padding),
+    "conv_with_general_padding": lambda *args, **_: conv_general_dilated(*args[:6]),
+    "concatenate": lambda operands, dimension: np_.concatenate([asarray(x) for x in operands], axis=dimension),
+    "convert_element_type": lambda x, new_dtype: asarray(x).astype(new_dtype),
+    "dynamic_update_index_in_dim": lambda x, update, index, axis: dynamic_update_slice_in_dim(
+        x, update if np.ndim(update) == np.ndim(x) else np_.expand_dims(asarray(update), axis), index, axis
+    ),
+    "full": full,
+    "index_in_dim": lambda x, k, axis=0, keepdims=True: np_.take(asarray(x), [k] if keepdims else k, axis=axis),
+    "iota": lambda dtype, size: asarray(np.arange(size).astype(dtype)),
+    "select_n": lambda which, *cases: functools.reduce(
+        lambda z, case: where(asarray(which) == case[0], case[1], z), enumerate(cases), cases[0]
+    ),
+    "slice": lambda x, start_indices, limit_indices, strides=None: asarray(x)[
+        tuple(map(slice, start_indices, limit_indices, strides or [1] * np.ndim(x)))
+    ],
+    "slice_in_dim": lambda x, start, limit, stride=1, axis=0: np_.take(
+        asarray(x), np.arange(x.shape[axis])[start:limit:stride], axis=axis
+    ),
+    "sort_key_val": lambda keys, values, dimension=-1, **_: sort((keys, values), dimension),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a short function."""
+    if name not in SHORT:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return SHORT[name]
+
+
+# --- Convolutions and windows
+
+
+class ConvDimensionNumbers(NamedTuple):
+    """The axes of batch (or outputs), channels and space, of x, of the kernel and of the result."""
+
+    lhs_spec: Any
+    rhs_spec: Any
+    out_spec: Any
+
+
+def conv_dimension_numbers(lhs_shape: Any, _: Any, numbers: Any) -> ConvDimensionNumbers:
+    """Return axes as numbers, of letters such as ``("NHWC", "HWIO", "NHWC")``."""
+    if isinstance(numbers, ConvDimensionNumbers):
+        return numbers
+    if numbers is None:
+        return ConvDimensionNumbers(*[tuple(range(len(lhs_shape)))] * 3)
+    space = [c for c in numbers[1] if c not in "OI"]
+    pairs = zip(numbers, ("NC", "OI", "NC"), strict=True)
+    return ConvDimensionNumbers(*[tuple(map(spec.index, (*two, *space))) for spec, two in pairs])
+
+
+def _padding(padding: Any, sizes: Any, window: Any, steps: Any) -> Any:
+    """Return pairs of what is padded, ``"SAME"`` as XLA counts it."""
+    if not isinstance(padding, str):
+        return padding
+    kind = padding.upper()
+    if kind not in ("VALID", "SAME", "SAME_LOWER"):
+        raise ArgumentError(f"padding: is VALID, SAME, SAME_LOWER or pairs: got {padding!r}; pad x by afx.pad")
+    full_ = [max((-(-n // s) - 1) * s + k - n, 0) for n, k, s in zip(sizes, window, steps, strict=True)]
+    return [(0, 0) if kind == "VALID" else (n // 2, n - n // 2)[:: 1 if kind == "SAME" else -1] for n in full_]
+
+
+def conv_general_dilated(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Any,
+    padding: Any,
+    lhs_dilation: Any = None,
+    rhs_dilation: Any = None,
+    dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    **_: Any,
+) -> Array:
+    """Return a convolution by XLA's arguments: `afx.nn.conv` with axes moved, and zeros put between elements.
+
+    >>> conv_general_dilated(afx.ones((1, 1, 4)), afx.ones((1, 1, 3)), (1,), "SAME")
+    Array([[[2., 3., 3., 2.]]], dtype=float32)
+    """
+    if batch_group_count != 1:
+        raise ArgumentError(
+            f"conv_general_dilated: groups of the batch: got {batch_group_count}; use feature_group_count"
+        )
+    x, kernel = asarray(lhs), asarray(rhs)
+    specs = conv_dimension_numbers(x.shape, kernel.shape, dimension_numbers)
+    last, space = x.ndim - 1, range(x.ndim - 2)
+    ends = (0, last, *range(1, last))
+    x, kernel = np_.moveaxis(x, specs[0], ends), np_.moveaxis(kernel, specs[1], (last, last - 1, *space))
+    gaps, steps = [list(d or [1 for _ in space]) for d in (lhs_dilation, rhs_dilation)]
+    reach = [(n - 1) * d + 1 for n, d in zip(kernel.shape, steps, strict=False)]
+    pads = _padding(padding, x.shape[1:-1], reach, window_strides)
+    if max(gaps) > 1 or np.min(pads) < 0:
+        none = (0, 0, 0)
+        x = pad(x, 0, [none, *[(*two, gap - 1) for two, gap in zip(pads, gaps, strict=True)], none])
+        pads = [(0, 0) for _ in space]
+    z = nn.conv(x, kernel, stride=window_strides, padding=pads, dilation=steps, groups=feature_group_count)
+    moved: Array = np_.moveaxis(z, ends, specs[2])
+    return moved
+
+
+def conv_transpose(
+    lhs: Any,
+    rhs: Any,
+    strides: Any,
+    padding: Any,
+    rhs_dilation: Any = None,
+    dimension_numbers: Any = None,
+    transpose_kernel: bool = False,
+    **_: Any,
+) -> Array:
+    """Return a convolution with zeros between the elements of x."""
+    letters = "HWD"[: len(strides)]
+    axes = dimension_numbers or (f"N{letters}C", f"{letters}IO", f"N{letters}C")
+    specs = conv_dimension_numbers(lhs.shape, None, axes)
+    out, inputs, *space = specs.rhs_spec
+    if transpose_kernel:
+        rhs = np_.swapaxes(np_.flip(asarray(rhs), space), out, inputs)
+    if isinstance(padding, str):
+        dilations = rhs_dilation or [1] * len(strides)
+        sizes = [(rhs.shape[k] - 1) * d + 1 for k, d in zip(space, dilations, strict=True)]
+        padding = [_around(k, s, padding.upper() == "SAME") for k, s in zip(sizes, strides, strict=True)]
+    return conv_general_dilated(lhs, rhs, [1] * len(strides), padding, strides, rhs_dilation, specs)
+
+
+def _around(k: int, s: int, same: bool) -> tuple[int, int]:
+    total = k + s - 2 + (0 if same else max(k - s, 0))
+    first = k - 1 if s > k - 1 or not same else -(-total // 2)
+    return first, total - first
+
+
+def reduce_window(
+    operand: Any,
+    init_value: Any,
+    computation: Any,
+    window_dimensions: Any,
+    window_strides: Any,
+    padding: Any,
+    base_dilation: Any = None,
+) -> Array:
+    """Return a reduction of each window; of a largest element the first has the derivative."""
+    x = asarray(operand)
+    pads = _padding(padding, x.shape, window_dimensions, window_strides)
+    gaps = base_dilation or [1] * x.ndim
+    x = pad(x, init_value, [(*two, gap - 1) for two, gap in zip(pads, gaps, strict=True)])
+    cells = np_.lib.stride_tricks.sliding_window_view(x, tuple(window_dimensions))
+    cells = cells[tuple([slice(None, None, s) for s in window_strides])]
+    return _fold(cells.reshape((*cells.shape[: x.ndim], -1)), init_value, computation)
+
+
+def _fold(cells: Any, init: Any, fn: Any) -> Array:
+    """Return the last axis put together by a function, from a first value."""
+    if fn in (maximum, minimum):
+        places = np_.argmax(cells if fn is maximum else -cells, axis=-1, keepdims=True)
+        cells = np_.take_along_axis(cells, places, -1)
+    elif fn in FOLDS:
+        cells = FOLDS[fn](cells, axis=-1, keepdims=True)
+    return functools.reduce(fn, [cells[..., k] for k in range(cells.shape[-1])], asarray(init))
+
+
+def reduce(operands: Any, init_values: Any, computation: Any, dimensions: Any) -> Array:
+    """Return axes put together by a function, from a first value."""
+    rest = operands.ndim - len(dimensions)
+    cells = np_.moveaxis(asarray(operands), tuple(dimensions), tuple(range(rest, operands.ndim)))
+    return _fold(cells.reshape((*cells.shape[:rest], -1)), init_values, computation)
+
+
+# --- Orders and shapes
+
+
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """Return an array in order, or several, by the first ones of them."""
+    del is_stable
+    if not isinstance(operand, (tuple, list)):
+        return np_.sort(asarray(operand), axis=dimension)
+    arrays = [asarray(x) for x in operand]
+    order = lexsort(arrays[:num_keys][::-1], axis=dimension)
+    return type(operand)([np_.take_along_axis(x, order, dimension) for x in arrays])
+
+
+def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, *_: Any, **__: Any) -> Array:
+    """Return products summed over pairs of axes, batches and free axes in XLA's order."""
+    (left, right), (left_batch, right_batch) = dimension_numbers
+    a, b = list(string.ascii_letters[: lhs.ndim]), list(string.ascii_letters[lhs.ndim :][: rhs.ndim])
+    for i, k in zip((*left, *left_batch), (*right, *right_batch), strict=True):
+        b[k] = a[i]
+    shared, summed = [a[k] for k in left_batch], [a[k] for k in left]
+    kept = shared + [c for c in (*a, *b) if c not in shared + summed]
+    z: Array = np_.einsum(f"{''.join(a)},{''.join(b)}->{''.join(kept)}", asarray(lhs), asarray(rhs))
+    return z
+
+
+def pad(operand: Any, padding_value: Any, padding_config: Any) -> Array:
+    """Return x between, and with, numbers of one value: before, behind and between elements; less than 0 cuts.
+
+    >>> pad(afx.ones(2), 0, [(1, -1, 1)])
+    Array([0., 1., 0.], dtype=float32)
+    """
+    x, rows = asarray(operand), list(padding_config)
+    if any(gap for _, _, gap in rows):
+        sizes = [n + max(n - 1, 0) * gap for n, (_, _, gap) in zip(x.shape, rows, strict=True)]
+        places = tuple([slice(None, None, gap + 1) for _, _, gap in rows])
+        x = full(sizes, padding_value, x.dtype).at[places].set(x)
+    cut = tuple([slice(max(-low, 0), n + min(high, 0)) for n, (low, high, _) in zip(x.shape, rows, strict=True)])
+    widths = [(max(low, 0), max(high, 0)) for low, high, _ in rows]
+    padded: Array = np_.pad(x[cut], widths, constant_values=padding_value)
+    return padded
+
+
+def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Array:
+    """Return numbers as a float of so many bits holds them."""
+    x = asarray(operand)
+    part, power = np_.frexp(x)
+    z = np_.ldexp(np_.rint(np_.ldexp(part, mantissa_bits + 1)), power - mantissa_bits - 1)
+    top = 2.0 ** (2 ** (exponent_bits - 1))
+    z = where(np_.abs(z) >= top, np_.copysign(np.inf, x), z)
+    return where(np_.abs(z) < 4 / top, np_.copysign(0.0, x), z)
+
+
+# --- Solutions with implicit derivatives
+
+
+def custom_root(f: Any, initial_guess: Any, solve: Any, tangent_solve: Any, has_aux: bool = False) -> Any:
+    """Return what ``solve(f, guess)`` finds; its derivative is that of the implicit function theorem, by afx's solves."""
+    del tangent_solve
+    found = solve(f, initial_guess)
+    found, *aux = found if has_aux else (found,)
+    vector, unravel = flatten_to_vector(found, "custom_root")
+    (x,) = stopped([vector])
+    problem = parametrize(f, [unravel], [x.aval], (), "custom_root")
+
+    def residual(x: Array, *params: Any) -> Array:
+        return flatten_to_vector(problem.fn(x, *params), "custom_root")[0]
+
+    root = unravel(attach_implicit_derivative(residual, x, problem.params, asarray(True)))
+    return (root, *aux) if has_aux else root
+
+
+def custom_linear_solve(matvec: Any, b: Any, solve: Any, *_: Any, has_aux: bool = False, **__: Any) -> Any:
+    """Return what ``solve(matvec, b)`` finds, with the derivative of a linear system's solution."""
+    return custom_root(lambda x: matvec(x) - b, b, lambda *_: solve(matvec, b), None, has_aux)

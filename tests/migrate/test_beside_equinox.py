@@ -1,0 +1,98 @@
+"""Layers of `afx.migrate.for_equinox` beside Equinox's, with the same weights, and shapes, trees and keys."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+import afx
+from afx.errors import ArgumentError
+from afx.migrate import for_equinox
+
+jax: Any = pytest.importorskip("jax", reason="the reference is Equinox's")
+equinox: Any = pytest.importorskip("equinox", reason="the reference is Equinox's")
+
+RNG = np.random.default_rng(0)
+V, SEQUENCE, IMAGE = RNG.normal(size=6), RNG.normal(size=(5, 6)), RNG.normal(size=(4, 7, 6))
+LAYERS: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
+    "Linear": (lambda e, k: e.Linear(6, 3, key=k), (V,)),
+    "MLP": (lambda e, k: e.MLP(6, 2, 5, 2, key=k), (V,)),
+    "GRUCell": (lambda e, k: e.GRUCell(6, 4, key=k), (V, V[:4])),
+    "GRUCell, no bias": (lambda e, k: e.GRUCell(6, 4, use_bias=False, key=k), (V, V[:4])),
+    "LSTMCell": (lambda e, k: e.LSTMCell(6, 4, key=k), (V, (V[:4], V[2:]))),
+    "Conv1d": (lambda e, k: e.Conv1d(5, 3, 2, key=k), (SEQUENCE,)),
+    "Conv2d": (lambda e, k: e.Conv2d(4, 6, (3, 2), stride=2, padding=1, dilation=(1, 2), groups=2, key=k), (IMAGE,)),
+    "Conv2d, same": (lambda e, k: e.Conv2d(4, 2, 3, padding="SAME", use_bias=False, key=k), (IMAGE,)),
+    "MaxPool2d": (lambda e, k: e.MaxPool2d(2, 2), (IMAGE,)),
+    "AvgPool2d": (lambda e, k: e.AvgPool2d(kernel_size=(3, 2), padding=1), (IMAGE,)),
+    "LayerNorm": (lambda e, k: e.LayerNorm(6), (V,)),
+    "LayerNorm, plain": (lambda e, k: e.LayerNorm((5, 6), use_weight=False, use_bias=False), (SEQUENCE,)),
+    "RMSNorm": (lambda e, k: e.RMSNorm(6, eps=1e-3), (V,)),
+    "Embedding": (lambda e, k: e.Embedding(9, 3, key=k), (4,)),
+    "Sequential": (lambda e, k: e.Sequential([e.Linear(6, 2, key=k), e.Lambda(abs), e.Identity()]), (V,)),
+    "MultiheadAttention": (
+        lambda e, k: e.MultiheadAttention(2, 6, use_query_bias=True, key=k), (SEQUENCE, SEQUENCE, SEQUENCE, np.tri(5) > 0),
+    ),
+    "Dropout": (lambda e, k: e.Dropout(0.5, inference=True), (V,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_are_equinoxs(name: str) -> None:
+    """With Equinox's leaves in place of its own, each of the same shape: values and gradients by weights, to 1e-12."""
+    make, args = LAYERS[name]
+    with jax.enable_x64(True), afx.default_dtype(afx.float64):
+        theirs = make(equinox.nn, jax.random.key(0))
+        leaves = [np.asarray(x) for x in jax.tree.leaves(equinox.filter(theirs, equinox.is_array))]
+        first, treedef = afx.pytree.flatten(make(for_equinox, afx.random.key(0)))
+        assert [(x.shape, x.dtype) for x in first] == [(x.shape, x.dtype) for x in leaves]
+        for x, like in zip(first, leaves, strict=True):  # drawn, or ones and zeros
+            assert np.ptp(x) == 0 or (abs(float(np.std(x)) / np.std(like) - 1) < 0.6)
+        own = afx.pytree.unflatten(treedef, list(map(afx.asarray, leaves)))
+        given = jax.tree.map(jax.numpy.asarray, args)
+        want = jax.tree.leaves(theirs(*given))
+        found = afx.pytree.leaves(own(*args))
+        slopes, own_slopes = list[Any](), list[Any]()
+        if leaves:
+            square = equinox.filter_grad(lambda m: sum((z**2).sum() for z in jax.tree.leaves(m(*given))))
+            own_square = afx.grad(lambda m: sum((z**2).sum() for z in afx.pytree.leaves(m(*args))))
+            slopes, own_slopes = jax.tree.leaves(square(theirs)), afx.pytree.leaves(own_square(own))
+    for z, w in zip([*found, *own_slopes], [*want, *slopes], strict=True):
+        np.testing.assert_allclose(z, np.asarray(w), rtol=1e-12, atol=1e-12)
+
+
+def test_dropouts_draw_and_stop() -> None:
+    """Elements go and others grow; without a key it is an error, and in inference mode nothing happens."""
+    layer = for_equinox.Sequential([for_equinox.Dropout(0.25)])
+    x = afx.ones(1000)
+    z = np.asarray(layer(x, key=afx.random.key(0)))
+    assert set(np.unique(z)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert abs(z.mean() - 1) < 0.1
+    with pytest.raises(ArgumentError, match="got no key"):
+        layer(x)
+    assert for_equinox.inference_mode({"a": [layer]})["a"][0](x) is x
+
+
+def test_models_are_taken_apart() -> None:
+    """Truth values in fields are leaves of a mask, models that can be called are trees, and None stands for others."""
+    model = for_equinox.MLP(2, 1, 3, 1, key=afx.random.key(0))
+    mask = afx.migrate.for_jax.tree_map(lambda _: False, model)
+    assert len(afx.pytree.leaves(mask)) == 4
+    mask = for_equinox.tree_at(lambda m: m.layers[-1].bias, mask, replace=True)
+    chosen, rest = for_equinox.partition(model, mask)
+    assert [x.shape for x in afx.pytree.leaves(chosen)] == [(1,)]
+    assert for_equinox.tree_equal(for_equinox.combine(chosen, rest), model)
+    moved = for_equinox.apply_updates(model, chosen)
+    assert float(moved.layers[-1].bias[0]) == 2 * float(model.layers[-1].bias[0])
+    assert moved.layers[0].weight is model.layers[0].weight
+
+    @attrs.frozen
+    class Counter:
+        count: Any
+        weight: Any
+
+    both = Counter(np.arange(2), np.ones(2))
+    assert for_equinox.filter_tree(both, for_equinox.is_inexact_array).count is None
+    assert for_equinox.filter_tree(both, for_equinox.is_array).count is not None

@@ -1,0 +1,179 @@
+"""`afx.migrate.for_lax` beside `jax.lax`: values and dtypes, gradients of windows, and implicit derivatives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx.errors import ArgumentError
+from afx.migrate import for_jax, for_lax
+
+jax: Any = pytest.importorskip("jax", reason="jax is no dependency")
+
+RNG = np.random.default_rng(0)
+X, K, K4 = [RNG.normal(size=s) for s in ((2, 9, 8, 4), (3, 2, 2, 6), (3, 2, 4, 5))]
+M, SMALL = RNG.normal(size=(3, 4)), RNG.normal(size=(5, 4, 3, 2))
+FRONT = X.transpose(0, 3, 1, 2)
+AXES = ("NHWC", "HWIO", "NHWC")
+CASES: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
+    "conv": lambda o, a: o.conv(a(FRONT), a(SMALL), (2, 1), "SAME"),
+    "padded": lambda o, a: o.conv_with_general_padding(
+        a(FRONT), a(SMALL), (1, 1), ((2, 0), (1, -1)), (1, 2), (2, 1)
+    ),
+    "groups": lambda o, a: o.conv_general_dilated(
+        a(X), a(K), (2, 1), "SAME", dimension_numbers=AXES, feature_group_count=2
+    ),
+    "same_lower": lambda o, a: o.conv_general_dilated(a(X), a(K4), (2, 3), "SAME_LOWER", dimension_numbers=AXES),
+    "dilated": lambda o, a: o.conv_general_dilated(
+        a(X), a(K4), (1, 2), ((1, -1), (2, 0)), (2, 1), (1, 2), o.conv_dimension_numbers(X.shape, K4.shape, AXES)
+    ),
+    "odd_axes": lambda o, a: o.conv_general_dilated(
+        a(X.transpose(1, 2, 3, 0)), a(K4.transpose(3, 2, 1, 0)), (1, 1), "VALID", dimension_numbers=("HWCN", "OIWH", "CNHW")
+    ),
+    "line": lambda o, a: o.conv_general_dilated(a(FRONT[:, :, 0]), a(SMALL[..., 0]), (1,), "VALID"),
+    "transpose_same": lambda o, a: o.conv_transpose(a(X), a(K4), (2, 2), "SAME"),
+    "transpose_valid": lambda o, a: o.conv_transpose(a(X), a(K4), (2, 3), "VALID"),
+    "transpose_kernel": lambda o, a: o.conv_transpose(
+        a(X), a(K4.swapaxes(2, 3)), (1, 2), "SAME", transpose_kernel=True
+    ),
+    "transpose_pairs": lambda o, a: o.conv_transpose(a(X), a(K4), (1, 1), ((2, 0), (1, 1)), (2, 1), AXES),
+    "max_window": lambda o, a: o.reduce_window(a(X), -np.inf, MAX(o), (1, 2, 3, 1), (1, 2, 1, 1), "SAME"),
+    "sum_window": lambda o, a: o.reduce_window(
+        a(X), 0.0, ADD(o), (1, 2, 3, 1), (1, 2, 1, 1), ((0, 0), (1, 0), (0, 2), (0, 0))
+    ),
+    "spread_window": lambda o, a: o.reduce_window(a(M), 1.0, MUL(o), (2, 2), (1, 1), "VALID", (2, 1)),
+    "whole_window": lambda o, a: o.reduce_window(a(np.arange(6)), 0, ADD(o), (2,), (1,), "VALID"),
+    "pad": lambda o, a: o.pad(a(M), 1.5, [(1, -1, 2), (-1, 2, 0)]),
+    "pad_empty": lambda o, a: o.pad(a(np.zeros((0, 2))), 1.0, [(1, 1, 2), (0, 0, 0)]),
+    "dot_general": lambda o, a: o.dot_general(a(X), a(X[:, ::-1]), (((2,), (2,)), ((0, 3), (0, 3)))),
+    "dot_outer": lambda o, a: o.dot_general(a(M[0]), a(M[1]), (((), ()), ((), ()))),
+    "collapse": lambda o, a: (o.collapse(a(X), 1, 3), o.collapse(a(X), 1)),
+    "broadcast": lambda o, a: (o.broadcast(a(M), (2,)), o.broadcast_in_dim(a(M), (2, 3, 5, 4), (1, 3))),
+    "reduce": lambda o, a: (o.reduce(a(X), 0.5, ADD(o), (1, 3)), o.reduce(a(M), -np.inf, MAX(o), (0,))),
+    "sort": lambda o, a: o.sort((a(np.array([2, 1, 2, 1])), a(np.array([4.0, 3, 1, 9])), a(np.arange(4))), num_keys=2),
+    "sort_axis": lambda o, a: (o.sort(a(M), dimension=0), o.sort_key_val(a(M), a(-M), 0)),
+    "slices": lambda o, a: (
+        o.slice(a(X), (0, 1, 1, 0), (1, 7, 8, 4), (1, 2, 3, 1)), o.slice_in_dim(a(X), 1, 6, 2, 1),
+        o.slice_in_dim(a(X), 0, -1, axis=1), o.index_in_dim(a(X), -1, 2), o.index_in_dim(a(X), 1, -1, False),
+    ),
+    "select_n": lambda o, a: (
+        o.select_n(a(np.array([0, 2, 1])), *[a(np.full(3, v)) for v in (0.0, 1.0, 2.0)]), o.select_n(a(M > 0), a(M), a(-M)),
+    ),
+    "update": lambda o, a: (
+        o.dynamic_update_index_in_dim(a(M), a(np.zeros(3)), 9, 1), o.dynamic_update_index_in_dim(a(M), a(M[:1]), 1, 0),
+    ),
+    "numbers": lambda o, a: (o.broadcasted_iota(np.int32, (2, 3), 0), o.iota(np.float32, 4), o.full((2,), 3.0)),
+    "kinds": lambda o, a: (
+        o.argmax(a(M), 1, np.int32), o.argmin(a(M), axis=0, index_dtype=np.int32), o.convert_element_type(a(M), np.int32),
+        o.concatenate([a(M), a(M)], dimension=1),
+    ),
+    "precision": lambda o, a: o.reduce_precision(a(np.array([1.0 + 2**-11, -np.pi, 1e5, 1e-9, 0.0, -0.0, np.inf])), 5, 10),
+}  # fmt: skip
+
+
+def MAX(o: Any) -> Any:
+    """Return the function for the larger one."""
+    return afx.maximum if o is for_lax else o.max
+
+
+def ADD(o: Any) -> Any:
+    """Return addition."""
+    return afx.add if o is for_lax else o.add
+
+
+def MUL(o: Any) -> Any:
+    """Return multiplication."""
+    return afx.multiply if o is for_lax else o.mul
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_are_laxs(case: str) -> None:
+    """In float64 to 1e-12, with the same dtypes and shapes."""
+    with jax.enable_x64(True):
+        wanted = [np.asarray(z) for z in jax.tree.leaves(CASES[case](jax.lax, jax.numpy.asarray))]
+    with afx.default_dtype(afx.float64):
+        found = [np.asarray(z) for z in afx.pytree.leaves(CASES[case](for_lax, afx.asarray))]
+    for z, want in zip(found, wanted, strict=True):
+        assert (z.dtype, z.shape) == (want.dtype, want.shape)
+        np.testing.assert_allclose(z, want, rtol=1e-12, atol=1e-12)
+
+
+GRADS = ["conv", "dilated", "transpose_same", "max_window", "sum_window", "pad", "dot_general", "sort_axis", "slices"]
+
+
+@pytest.mark.parametrize("case", GRADS)
+def test_derivatives_are_laxs(case: str) -> None:
+    """Of the sum of squares of all results, compiled, by a number that multiplies all operands, some of which are equal."""
+
+    def loss(o: Any, asarray: Any, tree: Any, s: Any) -> Any:
+        parts = tree.leaves(CASES[case](o, lambda x: asarray(np.round(x, 1)) * s))
+        return sum([(z * z).sum() for z in parts])
+
+    with jax.enable_x64(True):
+        want = float(jax.grad(lambda s: loss(jax.lax, jax.numpy.asarray, jax.tree, s))(1.5))
+    found = afx.jit(afx.grad(lambda s: loss(for_lax, afx.asarray, afx.pytree, s)))(np.float64(1.5))
+    np.testing.assert_allclose(found, want, rtol=1e-12)
+
+
+def test_a_window_gives_its_first_largest_element_the_derivative() -> None:
+    """Element by element, where there are ties."""
+    x = np.array([1.0, 3.0, 3.0, 0.0, 3.0])
+    with jax.enable_x64(True):
+        want = jax.grad(lambda v: jax.lax.reduce_window(v, -np.inf, jax.lax.max, (3,), (1,), "SAME").sum())(x)
+    found = afx.grad(lambda v: for_lax.reduce_window(v, -np.inf, afx.maximum, (3,), (1,), "SAME").sum())(x)
+    np.testing.assert_array_equal(found, np.asarray(want))
+
+
+def solutions(o: Any, np_: Any, theta: Any, fori_loop: Any) -> Any:
+    """Return what two solvers find, as functions of parameters."""
+
+    def step(f: Any, x: Any) -> Any:
+        return x - 0.5 * f(x)
+
+    def iterate(f: Any, x: Any) -> Any:
+        return fori_loop(0, 100, lambda _, x: step(f, x), x)
+
+    def linear(g: Any, y: Any) -> Any:
+        return np_.linalg.solve(np_.stack([g(e) for e in np_.eye(2)], axis=1), y)
+
+    root = o.custom_root(lambda x: x - np_.tanh(theta @ x + 0.3), np_.zeros(2), iterate, linear)
+    solved = o.custom_linear_solve(lambda x: theta @ x, root, linear, lambda mv, b: np_.linalg.solve(theta.T, b))
+    return (solved * root).sum()
+
+
+def test_solutions_have_implicit_derivatives() -> None:
+    """First and second ones, to 1e-12."""
+    theta = np.array([[0.5, -0.2], [0.1, 0.4]])
+    with jax.enable_x64(True):
+        j = jax.numpy
+        want = jax.value_and_grad(lambda t: solutions(jax.lax, j, t, jax.lax.fori_loop))(j.asarray(theta))
+        second = jax.hessian(lambda t: solutions(jax.lax, j, t, jax.lax.fori_loop))(j.asarray(theta))
+    with afx.default_dtype(afx.float64):
+        found = afx.value_and_grad(lambda t: solutions(for_lax, afx, t, afx.fori_loop))(afx.asarray(theta))
+        twice = afx.hessian(lambda t: solutions(for_lax, afx, t, afx.fori_loop))(afx.asarray(theta))
+    for z, w in zip((*found, twice), (*want, second), strict=True):
+        np.testing.assert_allclose(z, np.asarray(w), rtol=1e-10, atol=1e-12)
+
+
+def test_what_cannot_be_had_is_an_error() -> None:
+    """Names that JAX has and the tool has not, groups of the batch, and paddings of other names."""
+    with pytest.raises(AttributeError, match="no attribute 'psum'"):
+        for_lax.psum(1.0, "i")
+    with pytest.raises(ArgumentError, match="groups of the batch"):
+        for_lax.conv_general_dilated(X, K4, (1, 1), "SAME", dimension_numbers=AXES, batch_group_count=2)
+    with pytest.raises(ArgumentError, match="padding: is VALID"):
+        for_lax.conv(FRONT, SMALL, (1, 1), "CIRCULAR")
+
+
+def test_as_many_places_as_are_asked_for() -> None:
+    """``size=`` pads with a number, and cuts, as in `jax.numpy`."""
+    x = np.array([[0, 2, 0], [3, 0, 1]])
+    for size in (1, 3, 8):
+        for name in ("flatnonzero", "nonzero", "argwhere", "unique"):
+            for fill in (None, -1):
+                want = getattr(jax.numpy, name)(x, size=size, fill_value=fill)
+                found = getattr(for_jax, name)(x, size=size, fill_value=fill)
+                for z, w in zip(afx.pytree.leaves(found), jax.tree.leaves(want), strict=True):
+                    np.testing.assert_array_equal(z, np.asarray(w), f"{name} {size} {fill}")
