@@ -11,6 +11,7 @@ import pytest
 import afx
 from afx import errors
 from afx.migrate import for_equinox, for_jax, main, migrate_source
+from tests.markdown import ROOT, blocks
 from tests.migrate.printed import PROGRAMS, check_program
 
 SOURCES = sorted((PROGRAMS / "jax").glob("*.py"))
@@ -210,3 +211,10 @@ def test_trees_have_jaxs_paths_and_leaves() -> None:
     assert afx.pytree.map(lambda x: 2 * x, counter) == Counter(6, 2.0, "n")
     with pytest.raises(AttributeError, match="has key, idx and name"):
         _ = pairs[0][0][0].nothing
+
+
+def test_the_guide_shows_what_the_tool_does() -> None:
+    """The whole program of the guide from JAX becomes the one below it, without a remark."""
+    text = (ROOT / "examples" / "guides" / "from_jax.md").read_text(encoding="utf-8")
+    ((_, before),), ((_, after),) = blocks(text, "text"), blocks(text, "python")
+    assert migrate_source(before, "jax") == (after, [])
