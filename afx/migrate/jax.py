@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from afx.migrate.for_jax import DRAWS, DTYPES
+from afx.migrate.for_jaxopt import KINDS
 from afx.migrate.rewriting import Edit, Library, Migration, Remark, arguments_of, chain_of, end_of
 
 __all__ = ["JAX", "JaxMigration"]
@@ -12,7 +13,7 @@ __all__ = ["JAX", "JaxMigration"]
 HOME = "afx.migrate"
 PARALLEL = "a sum or mean over axis 0 outside of afx.vmap, whose axes have no names"
 CALLS, OPTAX, STAX = f"{HOME}.for_jax", f"{HOME}.for_optax", f"{HOME}.for_stax"
-EQUINOX, LAX = f"{HOME}.for_equinox", f"{HOME}.for_lax"
+EQUINOX, JAXOPT, LAX = [f"{HOME}.for_{name}" for name in ("equinox", "jaxopt", "lax")]
 RULES, OPTAX_TREES = f"{HOME}.optax_rules", f"{HOME}.optax_trees"
 TREES = ("flatten", "leaves", "structure", "unflatten")
 # of jax.lax by afx's names, those that differ behind =
@@ -95,6 +96,9 @@ JAX = Library(
         "jax.scipy.signal": "afx.signal",
         "jax.scipy.special": "afx.special",
         "jax.scipy.stats": "afx.stats",
+        "jaxopt": JAXOPT,
+        "jaxopt.implicit_diff": JAXOPT,
+        "jaxopt.projection": JAXOPT,
         "jaxtyping": "jaxtyping",  # which asks for JAX where it says what an array is
         "optax": OPTAX,
         "optax.contrib": RULES,
@@ -147,6 +151,7 @@ JAX = Library(
     },
     notes={
         "jax.make_jaxpr": "a Graph of afx's equations, which prints otherwise",
+        **{f"jaxopt.{name}": "steps are afx's own: what is found agrees to the tolerance" for name in KINDS},
         "optax.lbfgs": "the line search is afx's own: what is found agrees to the tolerance",
         "jax.experimental.ode.odeint": "steps are afx's own: results agree with JAX's to the tolerance",
         "jax.scipy.optimize.minimize": "steps are afx's own: what is found agrees to the tolerance",

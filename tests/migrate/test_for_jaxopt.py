@@ -1,0 +1,77 @@
+"""Solvers by jaxopt's names find what closed forms say, with implicit derivatives."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx.errors import ArgumentError
+from afx.migrate import for_jaxopt, migrate_source
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(30, 3)), RNG.normal(size=30)
+
+
+def ridge(w: Any, l2: Any, data: Any) -> Any:
+    """Return the mean square with a penalty."""
+    x, y = data
+    return ((x @ w - y) ** 2).mean() + 0.5 * l2 * (w * w).sum()
+
+
+def closed(l2: float) -> Any:
+    """Return where it is least."""
+    return np.linalg.solve(2 * X.T @ X / 30 + l2 * np.eye(3), 2 * X.T @ Y / 30)
+
+
+@pytest.mark.parametrize("name", ["LBFGS", "BFGS", "GradientDescent", "NonlinearCG", "ScipyMinimize"])
+def test_minima(name: str) -> None:
+    """Values to 1e-9, and the derivative by the penalty, a keyword, to 1e-5 of differences."""
+
+    def least(l2: Any) -> Any:
+        solver = getattr(for_jaxopt, name)(fun=ridge, tol=1e-11)
+        return solver.run(np.zeros(3), l2=l2, data=(X, Y)).params
+
+    with afx.default_dtype(afx.float64):  # of the penalty, a Python number
+        np.testing.assert_allclose(least(0.3), closed(0.3), rtol=1e-9)
+    slope = (closed(0.3 + 1e-6) - closed(0.3 - 1e-6)) / 2e-6
+    np.testing.assert_allclose(afx.jacrev(least)(np.float64(0.3)), slope, rtol=1e-5)
+
+
+def test_other_solvers() -> None:
+    """Bounds, least squares, roots by brackets and from a start, fixed points, and auxiliary results."""
+    bounded = for_jaxopt.ProjectedGradient(ridge, for_jaxopt.projection_non_negative, tol=1e-11)
+    w = bounded.run(np.ones(3), l2=0.3, data=(X, Y)).params
+    slope = afx.grad(ridge)(w, 0.3, (X, Y))
+    assert (w >= 0).all()
+    np.testing.assert_allclose(np.minimum(w, slope), 0.0, atol=1e-9)
+    box = for_jaxopt.ProjectedGradient(ridge, for_jaxopt.projection_box, tol=1e-11)
+    np.testing.assert_allclose(box.run(np.zeros(3), (-9.0, 9.0), 0.3, (X, Y)).params, closed(0.3), rtol=1e-8)
+    fit = for_jaxopt.LevenbergMarquardt(residual_fun=lambda w: X @ w - Y, tol=1e-12).run(np.zeros(3))
+    np.testing.assert_allclose(fit.params, np.linalg.lstsq(X, Y)[0], rtol=1e-9)
+    assert bool(fit.state.success)
+    cube = for_jaxopt.Bisection(optimality_fun=lambda x, a: x**3 - a, lower=0.0, upper=9.0)
+    assert float(cube.run(None, 8.0).params) == pytest.approx(2.0, rel=1e-6)
+    root = for_jaxopt.FixedPointIteration(fixed_point_fun=lambda x, a: 0.5 * (x + a / x), tol=1e-12)
+    found = afx.value_and_grad(lambda a: root.run(np.float64(1.0), a).params)(np.float64(4.0))
+    np.testing.assert_allclose(found, (2.0, 0.25), rtol=1e-9)
+    pair = for_jaxopt.BFGS(lambda w: (ridge(w, 0.3, (X, Y)), "more"), has_aux=True, tol=1e-11).run(np.zeros(3))
+    np.testing.assert_allclose(pair.params, closed(0.3), rtol=1e-8)
+    with pytest.raises(ArgumentError, match="onto bounds"):
+        for_jaxopt.ProjectedGradient(ridge, lambda x, _: x).run(np.zeros(3), None, 0.3, (X, Y))
+
+
+def test_solvers_of_ones_own() -> None:
+    """`custom_root` and `custom_fixed_point` give them implicit derivatives."""
+    solve = for_jaxopt.custom_root(lambda x, a: x**2 - a)(lambda _, a: np.sqrt(a))
+    again = for_jaxopt.custom_fixed_point(lambda x, a: 0.5 * (x + a / x))(lambda _, a: np.sqrt(a))
+    for fn in (solve, again):
+        found = afx.value_and_grad(lambda a, fn=fn: fn(np.float64(1.0), a))(np.float64(9.0))
+        np.testing.assert_allclose(found, (3.0, 1 / 6), rtol=1e-12)
+
+
+def test_programs_say_so() -> None:
+    """Lines of solvers are remarked on, and names stay."""
+    rewritten, remarks = migrate_source("import jaxopt\ns = jaxopt.LBFGS(fun=f)\n", "jax")
+    assert rewritten == "import afx.migrate.for_jaxopt as jaxopt\ns = jaxopt.LBFGS(fun=f)\n"
+    assert [(r.line, r.advice.partition(":")[0]) for r in remarks] == [(2, "steps are afx's own")]
