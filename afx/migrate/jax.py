@@ -13,7 +13,7 @@ __all__ = ["JAX", "JaxMigration"]
 HOME = "afx.migrate"
 PARALLEL = "a sum or mean over axis 0 outside of afx.vmap, whose axes have no names"
 CALLS, OPTAX, STAX = f"{HOME}.for_jax", f"{HOME}.for_optax", f"{HOME}.for_stax"
-EQUINOX, JAXOPT, LAX = [f"{HOME}.for_{name}" for name in ("equinox", "jaxopt", "lax")]
+EQUINOX, FLAX, JAXOPT, LAX = [f"{HOME}.for_{name}" for name in ("equinox", "flax", "jaxopt", "lax")]
 RULES, OPTAX_TREES = f"{HOME}.optax_rules", f"{HOME}.optax_trees"
 TREES = ("flatten", "leaves", "structure", "unflatten")
 # of jax.lax by afx's names, those that differ behind =
@@ -79,6 +79,9 @@ JAX = Library(
     modules={
         "equinox": EQUINOX,
         "equinox.nn": EQUINOX,
+        "flax.linen": FLAX,
+        "flax.struct": FLAX,
+        "flax.training.train_state": FLAX,
         "jax": "afx",
         "jax.example_libraries.optimizers": STAX,
         "jax.example_libraries.stax": STAX,

@@ -1,0 +1,134 @@
+"""Modules of linen: names and shapes of parameters, values by formulas, and train states."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx.errors import ArgumentError
+from afx.migrate import for_flax, for_optax, migrate_source
+
+RNG = np.random.default_rng(0)
+
+
+class Net(for_flax.Module):
+    """A network with layers of every kind, some with names."""
+
+    features: int
+    rate: float = 0.5
+
+    @for_flax.compact
+    def __call__(self, x: Any, deterministic: bool = True) -> Any:
+        """Return [batch, features]."""
+        x = for_flax.Conv(4, (3, 3), strides=2)(x)
+        x = for_flax.max_pool(x, (2, 2), strides=(2, 2))
+        x = for_flax.relu(for_flax.Conv(2, (1, 1), use_bias=False)(x))
+        x = for_flax.LayerNorm()(x.reshape(len(x), -1))
+        x = for_flax.Dropout(self.rate)(x, deterministic=deterministic)
+        x = Block(name="block")(x)
+        return for_flax.Dense(self.features)(x) * self.param("gain", lambda key, shape: afx.ones(shape), (1,))
+
+
+class Block(for_flax.Module):
+    """A module that makes its layers in `setup`."""
+
+    def setup(self) -> None:
+        """Make layers."""
+        self.inner = for_flax.Dense(3)
+        self.norm = for_flax.RMSNorm()
+
+    def __call__(self, x: Any) -> Any:
+        """Return [batch, 3]."""
+        return self.norm(self.inner(x))
+
+
+X = RNG.normal(size=(2, 8, 8, 1))
+
+
+def test_parameters_have_flaxs_names_and_shapes() -> None:
+    """By classes and numbers, or names; layers without parameters have no place."""
+    variables = Net(5).init(afx.random.key(0), X)
+    shapes = afx.pytree.map(lambda p: p.shape, variables)
+    assert shapes == {
+        "params": {
+            "Conv_0": {"kernel": (3, 3, 1, 4), "bias": (4,)},
+            "Conv_1": {"kernel": (1, 1, 4, 2)},
+            "LayerNorm_0": {"scale": (8,), "bias": (8,)},
+            "block": {"inner": {"kernel": (8, 3), "bias": (3,)}, "norm": {"scale": (3,)}},
+            "Dense_0": {"kernel": (3, 5), "bias": (5,)},
+            "gain": (1,),
+        }
+    }
+
+
+def test_values_are_those_of_formulas() -> None:
+    """Means 0, variances 1, roots of mean squares 1, and a key for what is dropped."""
+    layer, x = for_flax.LayerNorm(), RNG.normal(size=(3, 7))
+    variables = layer.init(afx.random.key(0), x)
+    mean, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    np.testing.assert_allclose(layer.apply(variables, x), (x - mean) / np.sqrt(var + 1e-6), rtol=1e-12)
+    square = (x * x).mean(-1, keepdims=True)
+    rms = for_flax.RMSNorm()
+    np.testing.assert_allclose(rms.apply(rms.init(afx.random.key(0), x), x), x / np.sqrt(square + 1e-6), rtol=1e-12)
+    image = RNG.normal(size=(1, 4, 4, 1))
+    np.testing.assert_allclose(for_flax.avg_pool(image, (2, 2), (2, 2))[0, 0, 0, 0], image[0, :2, :2, 0].mean())
+    embed = for_flax.Embed(5, 2)
+    table = embed.init(afx.random.key(0), np.array([0]))
+    np.testing.assert_array_equal(embed.apply(table, np.array([3, 1])), table["params"]["embedding"][np.array([3, 1])])
+    net, variables = Net(5), Net(5).init(afx.random.key(0), X)
+    dropped = net.apply(variables, X, deterministic=False, rngs={"dropout": afx.random.key(1)})
+    assert np.abs(dropped - net.apply(variables, X)).max() > 0
+    with pytest.raises(ArgumentError, match="got none for 'dropout'"):
+        net.apply(variables, X, deterministic=False)
+    with pytest.raises(ArgumentError, match="outside of init and apply"):
+        Net(5)(X)
+    with pytest.raises(ArgumentError, match=r"parameters alone: got \['batch_stats', 'params'\]"):
+        net.apply({**variables, "batch_stats": {}}, X)
+
+
+def test_train_states_step() -> None:
+    """A step is `apply_updates`; compiled, with the count of steps a leaf."""
+    net = Net(5)
+    params = net.init(afx.random.key(0), X)["params"]
+    state = for_flax.TrainState.create(apply_fn=net.apply, params=params, tx=for_optax.sgd(0.1))
+
+    @afx.jit
+    def step(state: Any) -> Any:
+        grads = afx.grad(lambda p: (state.apply_fn({"params": p}, X) ** 2).sum())(state.params)
+        return state.apply_gradients(grads=grads), grads
+
+    after, grads = step(state)
+    assert int(after.step) == 1
+    np.testing.assert_allclose(after.params["gain"], params["gain"] - 0.1 * grads["gain"], rtol=1e-6)
+
+
+def test_dataclasses_are_trees() -> None:
+    """Whole numbers are leaves, `replace` returns another one, and marked fields are structure."""
+
+    @for_flax.dataclass
+    class State:
+        x: Any
+        t: int
+        name: str = for_flax.field(pytree_node=False, default="a")
+
+    state = State(1.0, 0)
+    assert afx.pytree.leaves(state.replace(t=2)) == [1.0, 2]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        state.t = 3
+    out = afx.fori_loop(0, 3, lambda _, s: s.replace(t=s.t + 1), State(afx.asarray(1.0), afx.asarray(0)))
+    assert (int(out.t), out.name) == (3, "a")
+
+
+def test_programs_keep_their_lines() -> None:
+    """`flax.linen` is a module of the tool, under its name."""
+    source = (
+        "import flax.linen as nn\nfrom flax import struct\nfrom flax.training import train_state\nd = nn.Dense(2)\n"
+    )
+    rewritten, remarks = migrate_source(source, "jax")
+    assert remarks == []
+    assert rewritten == (
+        "import afx.migrate.for_flax as nn\nfrom afx.migrate import for_flax as struct\n"
+        "from afx.migrate import for_flax as train_state\nd = nn.Dense(2)\n"
+    )
