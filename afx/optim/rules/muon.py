@@ -13,9 +13,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import integer
 from afx.core.html import Shown
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import full
 from afx.ops.elementwise.arithmetic import subtract
-from afx.ops.elementwise.comparison import where
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.join import concat, matrix_transpose
 from afx.ops.reductions.moments import vector_norm
@@ -238,13 +236,13 @@ class ScaleByLbfgs:
         rule, (g, back) = Lbfgs(self.memory), _vector(grads)
         step = map_trained(subtract, params, state.params)
         change = map_trained(subtract, grads, state.grads)
-        if state.pairs.steps.shape[1:] != g.shape:
+        if state.pairs.rows.shape[2:] != g.shape:
             raise ShapeError(
-                f"step: the state is of other parameters: got {state.pairs.steps.aval} for {g.aval}; call init"
+                f"step: the state is of other parameters: got {state.pairs.rows.aval} for {g.aval}; call init"
             )
-        learned = rule.learn(state.pairs, _vector(step)[0], _vector(change)[0])
-        pairs = pytree.map(lambda new, old: where(state.count > 0, new, old), learned, state.pairs)
-        direction, _ = rule.propose(pairs, g, g, full(g.shape, True))
+        pairs = rule.learn(state.pairs, _vector(step)[0], _vector(change)[0], g)
+        pairs = rule.forget(pairs, state.count == 0)  # there was no step yet
+        direction, _ = rule.propose(pairs, g, g, None)
         return back(-direction), LbfgsState(state.count + 1, params, grads, pairs)
 
 

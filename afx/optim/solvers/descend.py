@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
+from afx.control.cond import cond
 from afx.control.solving import (
     Status,
     attach_implicit_derivative,
@@ -19,17 +20,18 @@ from afx.control.solving import (
     norm_of,
     stopped,
 )
-from afx.control.while_loop import while_loop
+from afx.control.while_loop import fori_loop, while_loop
 from afx.core.array.array import Array
 from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
+from afx.ops.creation.creation import asarray, zeros, zeros_like
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
-from afx.ops.linalg.products import outer, vecdot
-from afx.ops.manipulation.join import concat
+from afx.ops.linalg.products import matmul, outer, vecdot
+from afx.ops.manipulation.join import concat, stack
+from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import all as all_
 
@@ -119,18 +121,32 @@ class Direction(Protocol[M]):
         """Return the memory before the first step."""
         ...
 
-    def propose(self, memory: M, x: Array, gradient: Array, free: Array) -> tuple[Array, Array]:
-        """Return a direction, and how many evaluations it took; where not ``free`` it is 0."""
+    def propose(self, memory: M, x: Array, gradient: Array, free: Array | None) -> tuple[Array, Array]:
+        """Return a direction, and how many evaluations it took; where not ``free`` it is 0, as the gradient is."""
         ...
 
-    def learn(self, memory: M, step: Array, change: Array) -> M:
-        """Return the memory after a step, in which the gradient changed."""
+    def learn(self, memory: M, step: Array, change: Array, gradient: Array) -> M:
+        """Return the memory after a step, in which the gradient changed to the given one."""
+        ...
+
+    def forget(self, memory: M, when: Array) -> M:
+        """Return the memory as before the first step, under a condition."""
         ...
 
 
-def _has_curvature(step: Array, change: Array) -> Array:
-    """Tell whether the curvature along a step is positive beyond rounding, so that it keeps the matrix definite."""
-    return vecdot(step, change) > float(np.finfo(step.dtype).eps) * vector_norm(step) * vector_norm(change)
+def masked(v: Array, free: Array | None) -> Array:
+    """Return a vector with 0 where an unknown is not free; None says that all are."""
+    return v if free is None else where(free, v, 0.0)
+
+
+def _curvature(step: Array, change: Array) -> tuple[Array, Array, Array]:
+    """Return a step's product with the change, the change's square, and whether the curvature is positive.
+
+    It is so beyond rounding, so that it keeps the matrix definite.
+    """
+    curve, square = vecdot(step, change), vecdot(change, change)
+    lengths = sqrt(vecdot(step, step)) * sqrt(square)
+    return curve, square, curve > float(np.finfo(step.dtype).eps) * lengths
 
 
 def first_step(gradient: Array) -> Array:
@@ -140,49 +156,82 @@ def first_step(gradient: Array) -> Array:
 
 @attrs.frozen
 class Pairs:
-    """Steps and changes of the gradient, the newest first; empty ones are zeros."""
+    """The last steps and changes of the gradient, in a ring, and the products that directions are made of.
 
-    steps: Array
-    changes: Array
-    weights: Array
+    Attributes:
+        rows: float[2, memory + 1, n], steps and changes, each in its place until it is written over; one place is that
+            of the next pair.
+        products: float[2, memory + 1, memory + 1], of all rows with the changes.
+        slopes: float[2, memory + 1], of all rows with the last gradient, whose differences are products with a change.
+        count: int, how many pairs were learned.
+    """
+
+    rows: Array
+    products: Array
+    slopes: Array
+    count: Array
 
 
 @attrs.frozen
 class Lbfgs:
-    """Limited-memory BFGS: the last pairs of steps and changes of the gradient (Liu & Nocedal 1989)."""
+    """Limited-memory BFGS: the last pairs of steps and changes of the gradient (Liu & Nocedal 1989).
+
+    A step reads all pairs twice: the two-loop recursion runs on coefficients of the pairs, by their products with each
+    other and with the gradient, as in the compact form of Byrd, Nocedal & Schnabel 1994.
+    """
 
     memory: int
 
     def init(self, x: Array) -> Pairs:
         """Return a memory without pairs."""
-        shape = (self.memory, x.shape[0])
-        return Pairs(zeros(shape, x.dtype), zeros(shape, x.dtype), zeros(self.memory, x.dtype))
+        places = self.memory + 1
+        products = zeros((2, places, places), x.dtype)
+        return Pairs(zeros((2, places, x.shape[0]), x.dtype), products, products[:, 0], asarray(0))
 
-    def propose(self, memory: Pairs, x: Array, gradient: Array, free: Array) -> tuple[Array, Array]:
+    def forget(self, memory: Pairs, when: Array) -> Pairs:
+        """Return the memory without pairs, under a condition."""
+        products, slopes = where(when, 0.0, memory.products), where(when, 0.0, memory.slopes)
+        return Pairs(memory.rows, products, slopes, where(when, 0, memory.count))
+
+    def propose(self, memory: Pairs, x: Array, gradient: Array, free: Array | None) -> tuple[Array, Array]:
         """Return the two-loop recursion's direction."""
         del x
-        q = where(free, gradient, 0.0)
-        alphas: list[Array] = []
-        for i in range(self.memory):
-            alphas.append(memory.weights[i] * vecdot(memory.steps[i], q))
-            q = q - alphas[i] * memory.changes[i]
-        curved = vecdot(memory.changes[0], memory.changes[0])
-        known = (memory.weights[0] > 0) & (curved > 0)
-        scale = where(known, 1 / where(known, memory.weights[0] * curved, 1.0), first_step(gradient))
-        r = scale * q
-        for i in reversed(range(self.memory)):
-            r = r + memory.steps[i] * (alphas[i] - memory.weights[i] * vecdot(memory.changes[i], r))
-        return where(free, -r, 0.0), asarray(0)
+        places, n = memory.rows.shape[1:]
+        (of_steps, of_changes), (along_steps, along_changes) = memory.products, memory.slopes
+        known = minimum(memory.count, self.memory)
+        newest = memory.count - 1
+        last = newest % places
+        curve, square = where(known > 0, of_steps[last, last], 1.0), where(known > 0, of_changes[last, last], 1.0)
+        scale = cond(known > 0, lambda _: curve / square, first_step, gradient)
 
-    def learn(self, memory: Pairs, step: Array, change: Array) -> Pairs:
-        """Return the memory with a pair in front, where it has positive curvature."""
-        keep = _has_curvature(step, change)
-        weight = 1 / where(keep, vecdot(step, change), 1.0)
+        def pivot(k: Array) -> Array:  # under vmap of pairs that are not there too
+            return where(of_steps[k, k] > 0, of_steps[k, k], 1.0)
 
-        def push(old: Array, new: Array) -> Array:
-            return where(keep, concat([new[None], old[:-1]]), old)
+        def older(i: Array, alphas: Array) -> Array:
+            k = (newest - i) % places
+            return alphas.at[k].set((along_steps[k] - vecdot(of_steps[k], alphas)) / pivot(k))
 
-        return Pairs(push(memory.steps, step), push(memory.changes, change), push(memory.weights, weight))
+        alphas = fori_loop(0, known, older, zeros(places, gradient.dtype))
+        along = scale * (along_changes - matmul(of_changes, alphas))
+
+        def newer(i: Array, betas: Array) -> Array:
+            k = (memory.count - known + i) % places
+            return betas.at[k].set(alphas[k] - (along[k] + vecdot(of_steps[:, k], betas)) / pivot(k))
+
+        betas = fori_loop(0, known, newer, zeros(places, gradient.dtype))
+        of_pairs = matmul(concat([-betas, scale * alphas]), reshape(memory.rows, (2 * places, n)))
+        return masked(of_pairs - scale * gradient, free), asarray(0)
+
+    def learn(self, memory: Pairs, step: Array, change: Array, gradient: Array) -> Pairs:
+        """Return the memory with a pair in place of the oldest one, where it has positive curvature."""
+        places, n = memory.rows.shape[1:]
+        curve, square, keep = _curvature(step, change)
+        k = memory.count % places
+        rows = memory.rows.at[:, k].set(where(keep, stack([step, change]), 0.0))
+        slopes = reshape(matmul(reshape(rows, (2 * places, n)), gradient), (2, places))
+        by_change = where(keep, (slopes - memory.slopes).at[:, k].set(stack([curve, square])), 0.0)
+        products = memory.products.at[:, :, k].set(by_change).at[1, k].set(by_change[1])
+        return Pairs(rows, products, slopes, memory.count + keep)
 
 
 @attrs.frozen
@@ -201,18 +250,22 @@ class Bfgs:
         """Return the unit matrix."""
         return InverseHessian(eye(x.shape[0], dtype=x.dtype), asarray(False))
 
-    def propose(self, memory: InverseHessian, x: Array, gradient: Array, free: Array) -> tuple[Array, Array]:
+    def propose(self, memory: InverseHessian, x: Array, gradient: Array, free: Array | None) -> tuple[Array, Array]:
         """Return minus the estimate times the gradient."""
         del x
         scale = where(memory.learned, 1.0, first_step(gradient))
-        return where(free, -scale * (memory.matrix @ where(free, gradient, 0.0)), 0.0), asarray(0)
+        return masked(-scale * (memory.matrix @ gradient), free), asarray(0)
 
-    def learn(self, memory: InverseHessian, step: Array, change: Array) -> InverseHessian:
+    def forget(self, memory: InverseHessian, when: Array) -> InverseHessian:
+        """Return the unit matrix, under a condition."""
+        return choose(when, self.init(memory.matrix[0]), memory)
+
+    def learn(self, memory: InverseHessian, step: Array, change: Array, gradient: Array) -> InverseHessian:
         """Return the updated estimate; before its first update it takes the size of the curvature."""
-        keep = _has_curvature(step, change)
-        curve = where(keep, vecdot(step, change), 1.0)
-        length = vecdot(change, change)
-        size = where(memory.learned | ~keep, 1.0, curve / where(keep, length, 1.0))
+        del gradient
+        curve, square, keep = _curvature(step, change)
+        curve = where(keep, curve, 1.0)
+        size = where(memory.learned | ~keep, 1.0, curve / where(keep, square, 1.0))
         h = size * memory.matrix
         hy = h @ change
         cross = outer(hy, step)
@@ -230,16 +283,19 @@ class NewtonCg:
         """Return no memory."""
         return ()
 
-    def propose(self, memory: tuple[Any, ...], x: Array, gradient: Array, free: Array) -> tuple[Array, Array]:
+    def propose(self, memory: tuple[Any, ...], x: Array, gradient: Array, free: Array | None) -> tuple[Array, Array]:
         """Return the direction and the number of products with the Hessian."""
-        g = where(free, gradient, 0.0)
-        size = vector_norm(g)
+        size = vector_norm(gradient)
         step, count = truncated_cg(
-            lambda v: where(free, self.product(x, where(free, v, 0.0)), 0.0), g, minimum(0.5, sqrt(size)) * size
+            lambda v: masked(self.product(x, masked(v, free)), free), gradient, minimum(0.5, sqrt(size)) * size
         )
         return step, count
 
-    def learn(self, memory: tuple[Any, ...], step: Array, change: Array) -> tuple[Any, ...]:
+    def learn(self, memory: tuple[Any, ...], step: Array, change: Array, gradient: Array) -> tuple[Any, ...]:
+        """Return no memory."""
+        return ()
+
+    def forget(self, memory: tuple[Any, ...], when: Array) -> tuple[Any, ...]:
         """Return no memory."""
         return ()
 
@@ -267,7 +323,7 @@ class Point:
 
     def is_finite(self) -> Array:
         """Tell whether value and gradient are finite."""
-        return isfinite(self.value) & all_(isfinite(self.gradient))
+        return isfinite(self.value) & isfinite(norm_of(self.gradient))
 
 
 def choose(condition: Array, first: T, second: T) -> T:
@@ -472,7 +528,7 @@ class State(Generic[M]):
         point: where it is.
         memory: what the direction has learned.
         fresh: whether the memory is as at the start, so that the direction is steepest descent.
-        free: which unknowns have no active bound.
+        free: which unknowns have no active bound; None without bounds.
         iterations: steps so far.
         evaluations: evaluations so far.
         status: a `Status`.
@@ -481,7 +537,7 @@ class State(Generic[M]):
     point: Point
     memory: M
     fresh: Array
-    free: Array
+    free: Array | None
     iterations: Array
     evaluations: Array
     status: Array
@@ -524,15 +580,17 @@ def descend(
         status = where(stuck, int(Status.STALLED), status_of(point_ahead, tolerance, box))
         status = where(lower | stuck, status, int(Status.RUNNING))
         point = choose(lower, point_ahead, s.point)
-        free = s.free if box is None else free_unknowns(point.x, point.gradient, box)
+        free = None if box is None else free_unknowns(point.x, point.gradient, box)
         step, change = point_ahead.x - s.point.x, point_ahead.gradient - s.point.gradient
-        learned = direction.learn(s.memory, where(free, step, 0.0), where(free, change, 0.0))
+        learned = direction.learn(
+            s.memory, masked(step, free), masked(change, free), masked(point_ahead.gradient, free)
+        )
         # what was learned is of one set of free unknowns; where nothing was found, steepest descent comes next
-        keeps_memory = lower & all_(free == s.free)
-        memory = choose(keeps_memory, learned, empty)
+        keeps_memory = lower if free is None or s.free is None else lower & all_(free == s.free)
+        memory = direction.forget(learned, ~keeps_memory)
         return State(point, memory, ~keeps_memory, free, s.iterations + lower, s.evaluations + evaluations, status)
 
-    free = ones_like(x, dtype=bool) if box is None else free_unknowns(x, first.gradient, box)
+    free = None if box is None else free_unknowns(x, first.gradient, box)
     begin = State(first, empty, asarray(True), free, asarray(0), asarray(1), status_of(first, tolerance, box))
     return iterate(begin, advance, limit)
 
@@ -540,15 +598,16 @@ def descend(
 def _step(objective: Objective, direction: Direction[M], s: State[M], box: Box | None) -> tuple[Point, Array, Array]:
     """Return the next point, whether it satisfies the conditions of the line search, and the evaluations."""
     g = s.point.gradient
-    proposed, count = direction.propose(s.memory, s.point.x, g, s.free)
+    proposed, count = direction.propose(s.memory, s.point.x, masked(g, s.free), s.free)
     # rounding can spoil a direction
     downhill = vecdot(proposed, g) < 0
-    ray = where(downhill, proposed, where(s.free, -g * first_step(g), 0.0))
+    length = cond(downhill, lambda v: zeros((), v.dtype), first_step, g)
+    ray = where(downhill, proposed, masked(-g * length, s.free))
     one = asarray(1.0, g.dtype)
     if box is None:
         point, accepted, evaluations = search_strong_wolfe(objective, s.point, ray, one)
     else:
-        ray = where(s.free, ray, -g)  # the projection keeps it on its bound
+        ray = where(asarray(s.free), ray, -g)  # the projection keeps it on its bound
         point, accepted, evaluations = search_projected(objective, box.project, s.point, ray, one)
     return point, accepted, count + evaluations
 
