@@ -21,16 +21,19 @@ from afx.control.solving import (
     parametrize,
     stopped,
 )
+from afx.control.while_loop import while_loop
 from afx.core.array.array import Array
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import asarray, full, ones_like, zeros
+from afx.ops.creation.creation import asarray, full, ones_like, zeros, zeros_like
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isfinite, isnan, maximum, minimum, where
-from afx.ops.linalg.products import vecdot
+from afx.ops.linalg.products import matmul, outer, vecdot
+from afx.ops.linalg.solve import solve_or_nan
 from afx.ops.manipulation.join import concat
 from afx.ops.reductions.moments import vector_norm
+from afx.ops.reductions.sums import any as any_
 from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import mean
 from afx.ops.reductions.sums import sum as sum_
@@ -58,6 +61,7 @@ from afx.optim.solvers.root import ConstrainedResult, MinimizeResult, newton
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.make_graph import eval_shape
 from afx.transforms.derivatives.grad import grad, value_and_grad
+from afx.transforms.derivatives.jacobian import jacrev
 from afx.transforms.derivatives.jvp import jvp
 from afx.transforms.vmap import vmap
 
@@ -230,6 +234,8 @@ Joint = Callable[..., tuple[Array, Array, Array]]  # (x, *params) to value, equa
 FIRST_PENALTY, LARGEST_PENALTY = 10.0, 1e8
 NEWTON_BELOW = 1e-3  # from where on Newton's method takes over
 OUTER, POLISH, MANY = 40, 30, 100
+INNER, SHORTER = 50, 12  # steps of a quadratic program, and trials along its direction
+EXACT, ARMIJO, ROUND = 1e-10, 1e-4, 16  # of a quadratic program, of a decrease, and ulps
 
 
 @attrs.frozen(eq=False)
@@ -305,15 +311,251 @@ def constrain(
     box = problem.box
     given = [*params] if box is None else [*params, box.lower, box.upper]
     stopped_params = stopped(given)
-    end = _march(problem, start, stopped_params, limit, memory)
-    z = concat([end.x, end.of_c, end.of_g])
-    last = newton(lambda v: problem.conditions(v, *stopped_params), z, tolerance, POLISH)
-    lost = where(end.status == int(Status.CONVERGED), int(Status.STALLED), end.status)
-    status = where(norm_of(last.residual) <= tolerance, int(Status.CONVERGED), lost)
-    optimum = attach_implicit_derivative(problem.conditions, last.x, given, is_converged(status))
-    return Optimum(
-        *problem.split(optimum), end.iterations + last.iterations, end.evaluations + last.evaluations, status
+
+    def polish(end: Outer | Quadratic) -> tuple[Array, Array, Array, Array]:
+        """Return the roots of the conditions near a point, the work up to there, and the status."""
+        z = concat([end.x, end.of_c, end.of_g])
+        last = newton(lambda v: problem.conditions(v, *stopped_params), z, tolerance, POLISH)
+        lost = where(end.status == int(Status.CONVERGED), int(Status.STALLED), end.status)
+        status = where(norm_of(last.residual) <= tolerance, int(Status.CONVERGED), lost)
+        return last.x, end.iterations + last.iterations, end.evaluations + last.evaluations, status
+
+    def march() -> tuple[Array, Array, Array, Array]:
+        return polish(_march(problem, start, stopped_params, limit, memory))
+
+    if start.shape[0] + problem.equalities + problem.inequalities > MANY:
+        z, iterations, evaluations, status = march()
+    else:
+        first = polish(step_quadratic(problem, start, stopped_params, MANY))
+
+        def again() -> tuple[Array, Array, Array, Array]:
+            z, iterations, evaluations, status = march()
+            return z, iterations + first[1], evaluations + first[2], status
+
+        z, iterations, evaluations, status = cond(is_converged(first[3]), lambda: first, again)
+    optimum = attach_implicit_derivative(problem.conditions, z, given, is_converged(status))
+    return Optimum(*problem.split(optimum), iterations, evaluations, status)
+
+
+@attrs.frozen
+class Inner:
+    """The state of an interior point method for a quadratic program: step, multipliers, slacks, whether it ended."""
+
+    d: Array
+    of_c: Array
+    of_g: Array
+    slack: Array
+    ended: Array
+    count: Array
+
+
+def solve_quadratic(
+    hessian: Array, slope: Array, equal: tuple[Array, Array], above: tuple[Array, Array], used: Array
+) -> Inner:
+    """Return the minimum of ``slope·d + d·H·d/2`` under linear conditions (Mehrotra's predictor and corrector).
+
+    Nocedal & Wright 2006, algorithm 16.4.
+
+    Args:
+        hessian: float[n, n], positive definite.
+        slope: float[n].
+        equal: matrix and vector of ``A·d + c = 0``.
+        above: those of ``J·d + g >= 0``.
+        used: bool, which of the latter there are.
+    """
+    (a, c), (j, g) = equal, above
+    n, many = slope.shape[0], maximum(sum_(used), 1).astype(slope.dtype)
+    eps = float(np.finfo(slope.dtype).eps)
+    unit = maximum(1.0, norm_of(slope))
+
+    def reach(v: Array, step: Array) -> Array:
+        """Return how far a step may go until an element of a positive vector is 0."""
+        return minimum(1.0, -max_(where(step < 0, v / where(step < 0, step, -1.0), -np.inf), initial=-np.inf))
+
+    def advance(q: Inner) -> Inner:
+        still = hessian @ q.d + slope - q.of_c @ a - q.of_g @ j
+        gap, lost = where(used, j @ q.d + g - q.slack, 0.0), a @ q.d + c
+        ratio = q.of_g / q.slack
+        matrix = concat(
+            [
+                concat([hessian + matmul(j.T * ratio, j), -a.T], axis=1),
+                concat([a, eps * eye(c.shape[0], dtype=c.dtype)], axis=1),
+            ]
+        )
+
+        def direction(target: Array) -> tuple[Array, Array, Array, Array]:
+            short = target - q.slack * q.of_g
+            right = concat([matmul(j.T, (short - q.of_g * gap) / q.slack) - still, -lost])
+            found = solve_or_nan(matrix, right)
+            slack = where(used, j @ found[:n] + gap, 0.0)
+            return found[:n], found[n:], slack, where(used, (short - q.of_g * slack) / q.slack, 0.0)
+
+        mean_gap = vecdot(q.slack, q.of_g) / many
+        _, _, slack, of_g = direction(zeros_like(g))
+        length = minimum(reach(q.slack, slack), reach(q.of_g, of_g))
+        left = vecdot(q.slack + length * slack, q.of_g + length * of_g) / many
+        centre = mean_gap * (left / where(mean_gap > 0, mean_gap, 1.0)) ** 3
+        d, of_c, slack, of_g = direction(where(used, centre, 0.0) - slack * of_g)
+        length = minimum(1.0, 0.995 * minimum(reach(q.slack, slack), reach(q.of_g, of_g)))
+        length = where(any_(used), length, 1.0)
+        now = Inner(
+            q.d + length * d,
+            q.of_c + length * of_c,
+            q.of_g + length * of_g,
+            q.slack + length * slack,
+            q.ended,
+            q.count + 1,
+        )
+        wrong = (1 - length) * norm_of(concat([still, gap, lost]))
+        done = (vecdot(now.slack, now.of_g) <= EXACT * unit * many) & (wrong <= EXACT * unit)
+        return attrs.evolve(now, ended=done | ~isfinite(norm_of(now.d)))
+
+    begin = Inner(
+        zeros_like(slope),
+        zeros_like(c),
+        where(used, 1.0, 0.0),
+        where(used, maximum(g, 1.0), 1.0),
+        asarray(False),
+        asarray(0),
     )
+    begin = attrs.evolve(begin, of_g=begin.of_g.astype(slope.dtype), slack=begin.slack.astype(slope.dtype))
+    return while_loop(lambda q: ~q.ended & (q.count < INNER), advance, begin)
+
+
+@attrs.frozen
+class Quadratic:
+    """The state of sequential quadratic programming.
+
+    Attributes:
+        x: the point.
+        values: of the function, the equalities and the inequalities there.
+        rates: their derivatives.
+        hessian: an estimate of the Lagrangian's, positive definite.
+        of_c: multipliers of equalities.
+        of_g: those of inequalities.
+        weights: of violated conditions in what falls.
+        iterations: steps so far.
+        evaluations: of the function so far.
+        status: a `Status`.
+    """
+
+    x: Array
+    values: tuple[Array, Array, Array]
+    rates: tuple[Array, Array, Array]
+    hessian: Array
+    of_c: Array
+    of_g: Array
+    weights: Array
+    iterations: Array
+    evaluations: Array
+    status: Array
+
+
+@attrs.frozen
+class Fall:
+    """The state of a search along a direction: the next length, the last trial, whether it falls, the trials."""
+
+    length: Array
+    x: Array
+    values: tuple[Array, Array, Array]
+    good: Array
+    count: Array
+
+
+def step_quadratic(problem: Problem, start: Array, stopped_params: Sequence[Any], limit: int) -> Quadratic:
+    """Return a point near enough to a minimum for Newton's method, by quadratic models with linear conditions.
+
+    Wilson 1963, Han 1977 and Powell 1978, as in Nocedal & Wright 2006, algorithm 18.3: damped BFGS of the Lagrangian, and
+    a line search in the function plus the weighted violations.
+    """
+    box = Box(*stopped_params[-2:]) if problem.box is not None else None
+    params = stopped_params if box is None else stopped_params[:-2]
+    n = start.shape[0]
+
+    def inside(x: Array) -> Array:
+        return x if box is None else box.project(x)
+
+    def at(x: Array) -> tuple[Array, Array, Array]:
+        return problem.joint(x, *params)
+
+    def gradient(rates: tuple[Array, Array, Array], of_c: Array, of_g: Array) -> Array:
+        return rates[0] - of_c @ rates[1] - of_g @ rates[2]
+
+    def model(s: Quadratic) -> Inner:
+        above, used = (s.rates[2], s.values[2]), ones_like(s.values[2], dtype=bool)
+        if box is not None:
+            unit, room = eye(n, dtype=start.dtype), concat([s.x - box.lower, box.upper - s.x])
+            limited = isfinite(room)
+            above = concat([above[0], unit, -unit]), concat([above[1], where(limited, room, 1.0)])
+            used = concat([used, limited])
+        return solve_quadratic(s.hessian, s.rates[0], (s.rates[1], s.values[1]), above, used)
+
+    def advance(s: Quadratic) -> Quadratic:
+        found = model(s)
+        of_c, of_g = found.of_c, found.of_g[: problem.inequalities]
+        size = abs_(concat([of_c, of_g]))
+        weights = maximum(size, 0.5 * (s.weights + size))
+        ahead = _fall(lambda length: inside(s.x + length * found.d), at, s, found.d, weights)
+        x, values, rates = ahead.x, ahead.values, jacrev(at)(ahead.x)
+        still = gradient(rates, of_c, of_g)
+        hessian = _damped(s.hessian, x - s.x, still - gradient(s.rates, of_c, of_g))
+        near = norm_of(concat([x - inside(x - still), values[1], minimum(of_g, values[2])])) <= NEWTON_BELOW
+        finite = isfinite(norm_of(x) + norm_of(still) + norm_of(found.of_g))
+        status = where(ahead.good & finite, choose_status(near, Status.CONVERGED, Status.RUNNING), int(Status.STALLED))
+        work = s.iterations + 1, s.evaluations + ahead.count
+        return Quadratic(x, values, rates, hessian, of_c, of_g, weights, *work, status)
+
+    x = inside(start)
+    values = at(x)
+    none = zeros(problem.equalities, x.dtype), zeros(problem.inequalities, x.dtype)
+    finite = isfinite(values[0] + sum_(values[1]) + sum_(values[2]))
+    status = choose_status(finite, Status.RUNNING, Status.NONFINITE)
+    work = asarray(0), asarray(1)
+    begin = Quadratic(x, values, jacrev(at)(x), eye(n, dtype=x.dtype), *none, concat(none), *work, status)
+    return iterate(begin, advance, limit)
+
+
+def _fall(along: Callable[[Array], Array], at: Callable[[Array], Any], s: Quadratic, d: Array, weights: Array) -> Fall:
+    """Return a point along a direction at which the function plus the weighted violations is lower.
+
+    Args:
+        along: a length to the point.
+        at: a point to the values.
+        s: where it begins.
+        d: the direction.
+        weights: of violations.
+    """
+
+    def merit(values: tuple[Array, Array, Array]) -> Array:
+        return values[0] + vecdot(weights, concat([abs_(values[1]), maximum(-values[2], 0.0)]))
+
+    before = merit(s.values)
+    slope = vecdot(s.rates[0], d) - (before - s.values[0])
+    slack = ROUND * float(np.finfo(d.dtype).eps) * maximum(abs_(before), 1.0)
+
+    def shorten(t: Fall) -> Fall:
+        x = along(t.length)
+        values = at(x)
+        rise = merit(values) - before
+        curve = rise - t.length * slope
+        shrink = where(isfinite(curve) & (curve > 0), -0.5 * t.length * slope / where(curve > 0, curve, 1.0), 0.1)
+        good = rise <= ARMIJO * t.length * slope + slack
+        return Fall(t.length * minimum(maximum(shrink, 0.1), 0.5), x, values, good, t.count + 1)
+
+    begin = Fall(asarray(1.0, d.dtype), s.x, s.values, asarray(False), asarray(0))
+    return while_loop(lambda t: ~t.good & (t.count < SHORTER) & (slope < 0), shorten, begin)
+
+
+def _damped(hessian: Array, step: Array, change: Array) -> Array:
+    """Return Powell's damped update, which is positive definite (Nocedal & Wright 2006, procedure 18.2)."""
+    bent = hessian @ step
+    curve, along = vecdot(step, bent), vecdot(step, change)
+    part = where(along >= 0.2 * curve, 1.0, 0.8 * curve / where(curve == along, 1.0, curve - along))
+    change = part * change + (1 - part) * bent
+    along = vecdot(step, change)
+    usable = (curve > 0) & (along > 0)
+    bent, change = bent / sqrt(where(usable, curve, 1.0)), change / sqrt(where(usable, along, 1.0))
+    return where(usable, hessian - outer(bent, bent) + outer(change, change), hessian)
 
 
 def _march(problem: Problem, start: Array, stopped_params: Sequence[Any], limit: int, memory: int) -> Outer:

@@ -8,6 +8,7 @@ import scipy.optimize
 
 import afx
 from afx import optim
+from tests.optim.solvers.hock_schittkowski import PROBLEMS
 
 HS71 = np.array([1.0, 5.0, 5.0, 1.0])
 
@@ -123,3 +124,39 @@ def test_nelder_mead_at_kinks_and_bounds() -> None:
         return optim.minimize(lambda x, a: afx.sum((x - a) ** 2), np.ones(2), a, method="nelder_mead").x[0]
 
     assert float(afx.jit(afx.grad(at))(np.float64(2.0))) == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("number", [6, 10, 12, 14, 29, 34, 40, 71, 76])
+def test_hock_and_schittkowski(number: int) -> None:
+    """Published problems end at their published values, in about SLSQP's evaluations."""
+    p = PROBLEMS[number]
+    start, (lower, upper) = np.array(p.start, float), p.bounds()
+    bounds = None if p.lower is None and p.upper is None else (lower, upper)
+
+    def values(of: Any) -> Any:
+        return (lambda x: [*of(afx, x)]) if len(of(np, start)) else None
+
+    result = optim.minimize(
+        lambda x: p.value(afx, x), start, bounds=bounds, equalities=values(p.equal), inequalities=values(p.above)
+    )
+    assert result.converged
+    assert float(result.value) == pytest.approx(p.least, rel=1e-7, abs=1e-8)
+    x = np.asarray(result.x)
+    assert all(abs(c) < 1e-7 for c in p.equal(np, x))
+    assert all(g > -1e-7 for g in p.above(np, x))
+    assert (x >= lower).all()
+    assert (x <= upper).all()
+    kinds = [("eq", p.equal), ("ineq", p.above)]
+    conditions = [
+        {"type": kind, "fun": lambda x, of=of: np.array(of(np, x))} for kind, of in kinds if len(of(np, start))
+    ]
+    want = scipy.optimize.minimize(
+        lambda x: float(p.value(np, x)),
+        start,
+        jac=lambda x: np.asarray(afx.grad(lambda x: p.value(afx, x))(x)),
+        method="SLSQP",
+        constraints=conditions,
+        bounds=scipy.optimize.Bounds(lower, upper),
+        options={"ftol": 1e-12},
+    )
+    assert int(result.evaluations) <= 2 * want.nfev
