@@ -310,6 +310,7 @@ class March:
         happening: what the event function was at both ends of the step, if there is one.
         trail: all accepted steps, if they are kept.
         crossings: those along which events happened, if some do not end the integration.
+        memory: what the method keeps from step to step.
         accepted: how many steps were.
         rejected: how many were not.
         evaluations: of the field.
@@ -329,6 +330,7 @@ class March:
     happening: Happening | None
     trail: Trail | None
     crossings: Crossings | None
+    memory: Any
     accepted: Array
     rejected: Array
     evaluations: Array
@@ -413,6 +415,7 @@ def _beginning(control: Control, system: System, watched: Field | None, y: Array
         None
         if values is None or not control.records
         else Crossings.create(control.max_events, times[0], y, values, coefficients),
+        control.method.memory(system, y),
         no,
         no,
         asarray(2),
@@ -473,6 +476,7 @@ def _advance(control: Control, system: System, watched: Field | None, m: March, 
         happening,
         m.trail,
         m.crossings,
+        step.memory,
         m.accepted + good,
         m.rejected + ~good,
         m.evaluations + step.evaluations,
@@ -512,4 +516,4 @@ def _judge(control: Control, m: March, step: Step, h: Array) -> tuple[Array, Arr
         norm = stop_gradient(where(all_(isfinite(unsolved)), 0.0, np.nan).astype(h.dtype))
         return isfinite(norm), norm, h
     norm = stop_gradient(error_norm(step.errors, m.y, step.y, control.rtol, control.atol))
-    return norm <= 1, norm, h * stop_gradient(step_factor(control.method, norm, m.norm))
+    return norm <= 1, norm, h * stop_gradient(step_factor(control.method, m, step, norm, h))

@@ -8,13 +8,14 @@ from typing import Any, Final
 import attrs
 import numpy as np
 
+from afx.control.cond import cond
 from afx.control.solving import attach_implicit_derivative, parametrize
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array
 from afx.core.aval import Aval
 from afx.core.tracing.tracer import Tracer
-from afx.integrate.step import Field, Method, Past, Step, System, hermite, interpolate
-from afx.ops.creation.creation import asarray, ones_like, stop_gradient, zeros_like
+from afx.integrate.step import SAFETY, Field, Method, Past, Step, System, hermite, interpolate
+from afx.ops.creation.creation import asarray, ones_like, stop_gradient, zeros, zeros_like
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
@@ -291,25 +292,64 @@ TO = np.array(
     ]
 )
 NEWTON_STEPS: Final = 6
+FAST, SLOW_RATE = 2, 1e-3  # a Jacobian is kept up to so many Newton steps, or so fast a convergence (Hairer & Wanner)
 
 
 @attrs.frozen
 class Newton:
-    """The state of the iteration: the stages in its coordinates, the size of the last step, whether it is done, count."""
+    """The state of the iteration: the stages in its coordinates, the size of the last step and its ratio to the one before."""
 
     w: Array
     size: Array
+    rate: Array
     converged: Array
     failed: Array
     count: Array
 
 
+@attrs.frozen
+class Factors:
+    """What steps have in common as long as the iteration converges fast.
+
+    Attributes:
+        jacobian: float[n, n], of the right side, of this step or of one before.
+        real: float[n, n], the inverse of the matrix of the real system.
+        pair: float[2 n, 2 n], that of the pair.
+        h: the step size that the inverses are of.
+        is_new: whether the Jacobian is that of the beginning of this step.
+        is_slow: whether the iteration converged so slowly that the next step takes a new one.
+    """
+
+    jacobian: Array
+    real: Array
+    pair: Array
+    h: Array
+    is_new: Array
+    is_slow: Array
+
+
+@attrs.frozen
+class Attempt:
+    """The state of attempts to solve the equations of a step, the second one with a new Jacobian; with the work so far."""
+
+    factors: Factors
+    newton: Newton
+    needs_jacobian: Array
+    goes_on: Array
+    evaluations: Array
+
+
+def _no_factors(_: System, y: Array) -> Factors:
+    n = y.shape[0]
+    square, zero = zeros((n, n), y.dtype), zeros((), y.dtype)
+    return Factors(square, square, zeros((2 * n, 2 * n), y.dtype), zero, asarray(False), asarray(True))
+
+
 def _step_radau(system: System, past: Past, h: Array) -> Step:
     """Take a step of Radau IIA of order 5: Newton's method without derivatives, which are attached to its solution."""
-    t, y, n = past.t, past.y, past.y.shape[0]
+    t, y = past.t, past.y
     now, state, start = stop_gradient(t), stop_gradient(y), stop_gradient(past.start)
     scale = stop_gradient(system.atol + system.rtol * abs_(y))
-    inverse = _inverse_systems(system, now, state, h)
     places = [(now + c * h - stop_gradient(past.begin)) / past.length for c in RADAU_NODES]
     dense = tuple([stop_gradient(v) for v in past.dense])
     guess = stack([where(past.accepted > 0, interpolate(start, dense, s) - state, 0.0) for s in places])
@@ -317,29 +357,77 @@ def _step_radau(system: System, past: Past, h: Array) -> Step:
     def slopes(z: Array, t: Array, y: Array) -> Array:
         return stack([system.field(t + c * h, y + z[k]) for k, c in enumerate(RADAU_NODES)])
 
-    end = _solve(lambda z: stop_gradient(slopes(z, now, state)), system, inverse, guess, h, scale)
+    def solve(inverses: tuple[Array, Array]) -> Newton:
+        return _solve(lambda z: stop_gradient(slopes(z, now, state)), system, inverses, guess, h, scale)
+
+    done = _attempt(system, past.memory, past.retried, (now, state, h), solve)
+    end, factors = done.newton, done.factors
     z = _attach(slopes, system, matmul(_as(FROM, y), end.w), t, y, h)
     finish = y + z[2]
     slope = system.field(t + h, finish)
-    error = matmul(inverse[0], past.slope + system.weigh(matmul(_as(np.array(RADAU_ERROR), y), z) / h))
+    error = matmul(factors.real, past.slope + system.weigh(matmul(_as(np.array(RADAU_ERROR), y), z) / h))
     error = where(end.converged, error, np.nan)
-    work = 3 * end.count + n + 1
-    return Step(finish, (error,), slope, _dense_of(z), work)
+    safety = SAFETY * (2 * NEWTON_STEPS + 1) / (2 * NEWTON_STEPS + end.count)
+    return Step(
+        finish, (error,), slope, _dense_of(z), done.evaluations + 1, factors, safety.astype(y.dtype), ~factors.is_slow
+    )
 
 
 def _as(numbers: np.ndarray[Any, Any], like: Array) -> Array:
     return asarray(numbers, like.dtype)
 
 
-def _inverse_systems(system: System, t: Array, y: Array, h: Array) -> tuple[Array, Array]:
-    """Return the inverses of the matrices of the real system and of the pair, at the beginning of the step."""
+def _attempt(
+    system: System,
+    before: Factors,
+    retried: Array,
+    at: tuple[Array, Array, Array],
+    solve: Callable[[tuple[Array, Array]], Newton],
+) -> Attempt:
+    """Return the last attempt: with the Jacobian at hand, and where that does not converge with that of the step itself.
+
+    Args:
+        system: what is integrated.
+        before: what the trial before has left.
+        retried: whether that began where this one does.
+        at: time, state and step size.
+        solve: the inverses to the last state of the Newton iteration.
+    """
+    t, y, h = at
     n = y.shape[0]
-    jacobian = stop_gradient(jacfwd(system.field, 1)(t, y))
-    mass = eye(n, dtype=y.dtype) if system.mass is None else stop_gradient(system.mass)
+
+    def differentiate(_: Array) -> Array:
+        return stop_gradient(jacfwd(system.field, 1)(t, y))
+
+    def invert(jacobian: Array, *_: Array) -> tuple[Array, Array]:
+        return _inverse_systems(system, jacobian, h)
+
+    def advance(s: Attempt) -> Attempt:
+        f, is_needed = s.factors, s.needs_jacobian
+        jacobian = cond(is_needed, differentiate, lambda known: known, f.jacobian)
+        real, pair = cond(is_needed | (f.h != h), invert, lambda _, *known: known, jacobian, f.real, f.pair)
+        newton = solve((real, pair))
+        is_new = f.is_new | is_needed
+        is_slow = (newton.count > FAST) & (newton.rate > SLOW_RATE)
+        again = ~newton.converged & ~is_new
+        work = s.evaluations + 3 * newton.count + where(is_needed, n, 0)
+        return Attempt(Factors(jacobian, real, pair, h, is_new, is_slow), newton, again, again, work)
+
+    needs = ~retried & before.is_slow
+    begin = attrs.evolve(before, is_new=retried & before.is_new)
+    no = asarray(False)
+    empty = Newton(zeros((3, n), y.dtype), zeros_like(h), zeros_like(h), no, no, asarray(0))
+    return while_loop(lambda s: s.goes_on, advance, Attempt(begin, empty, needs, asarray(True), asarray(0)))
+
+
+def _inverse_systems(system: System, jacobian: Array, h: Array) -> tuple[Array, Array]:
+    """Return the inverses of the matrices of the real system and of the pair."""
+    n = jacobian.shape[0]
+    mass = eye(n, dtype=jacobian.dtype) if system.mass is None else stop_gradient(system.mass)
     real = mass * (REAL / h) - jacobian
     diagonal, across = mass * (PAIR[0] / h) - jacobian, mass * (PAIR[1] / h)
     pair = concat([concat([diagonal, -across], axis=1), concat([across, diagonal], axis=1)])
-    return solve_or_nan(real, eye(n, dtype=y.dtype)), solve_or_nan(pair, eye(2 * n, dtype=y.dtype))
+    return solve_or_nan(real, eye(n, dtype=real.dtype)), solve_or_nan(pair, eye(2 * n, dtype=real.dtype))
 
 
 def _solve(
@@ -368,13 +456,13 @@ def _solve(
         hopeless = rate ** (NEWTON_STEPS - 1 - s.count) / where(rate < 1, 1 - rate, 1.0) * size > tolerance
         failed = ~isfinite(size) | (known & ((rate >= 1) | hopeless))
         converged = ~failed & ((size == 0) | (known & (left < tolerance)))
-        return Newton(where(failed, s.w, s.w + change), size, converged, failed, s.count + 1)
+        return Newton(where(failed, s.w, s.w + change), size, rate, converged, failed, s.count + 1)
 
     def going(s: Newton) -> Array:
         return ~(s.converged | s.failed) & (s.count < NEWTON_STEPS)
 
     no = asarray(False)
-    return while_loop(going, advance, Newton(matmul(forth, guess), zeros_like(h), no, no, asarray(0)))
+    return while_loop(going, advance, Newton(matmul(forth, guess), zeros_like(h), zeros_like(h), no, no, asarray(0)))
 
 
 def _attach(
@@ -408,7 +496,7 @@ def _dense_of(z: Array) -> tuple[Array, ...]:
     return z[2], near - RADAU_NODES[0] * bend, bend
 
 
-RADAU = Method(_step_radau, order=4, implicit=True)
+RADAU = Method(_step_radau, order=4, implicit=True, memory=_no_factors, foresees=True, failed=0.5)
 
 
 # --- Symplectic methods for separable systems: leapfrog, of order 2, and Yoshida's composition of it, of order 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 import numpy as np
@@ -30,6 +30,7 @@ from afx.transforms.vmap import vmap
 Field = Callable[[Array, Array], Array]  # (t, y) to dy/dt
 
 SAFETY, SMALLEST, LARGEST = 0.9, 0.2, 10.0
+HELD = 1.2  # growth that is not worth a new factorization (Hairer & Wanner 1996, section IV.8)
 
 
 @attrs.frozen(eq=False)
@@ -87,13 +88,28 @@ class Past(Protocol):
         ...
 
     @property
+    def norm(self) -> Array:
+        """Its error, in units of the tolerance."""
+        ...
+
+    @property
     def dense(self) -> tuple[Array, ...]:
         """What its interpolant is made of."""
         ...
 
     @property
     def accepted(self) -> Array:
-        """Whether it was accepted."""
+        """How many steps were accepted."""
+        ...
+
+    @property
+    def retried(self) -> Array:
+        """Whether the last trial was rejected, so that this one begins where that did."""
+        ...
+
+    @property
+    def memory(self) -> Any:
+        """What the method keeps from step to step, a tree."""
         ...
 
 
@@ -107,6 +123,9 @@ class Step:
         slope: the right side there.
         dense: what the interpolant is made of.
         evaluations: of the field.
+        memory: what the method keeps for the next trial, whether this one is accepted or not.
+        safety: a factor of the next step's size.
+        holds: whether a step that could grow little keeps its size.
     """
 
     y: Array
@@ -114,6 +133,9 @@ class Step:
     slope: Array
     dense: tuple[Array, ...]
     evaluations: Array | int
+    memory: Any = ()
+    safety: Array | float = SAFETY
+    holds: Array | bool = False
 
 
 def _keep_dense(_: System, past: Past) -> tuple[Array, ...]:
@@ -125,6 +147,9 @@ class Method:
     """A one-step method.
 
     Attributes:
+        memory: (system, first state) to what it keeps from step to step before the first one.
+        foresees: whether the controller follows how errors changed (Gustafsson's predictive control).
+        failed: the factor of the step's size where a step has no error.
         step: (system, where the integration is, step size) to a step.
         order: the power of the step size that the error estimate is of.
         damping: how much the controller follows the last error (Gustafsson's PI control; 0 is none).
@@ -145,6 +170,9 @@ class Method:
     adaptive: bool = True
     implicit: bool = False
     halved: bool = False
+    memory: Callable[[System, Array], Any] = lambda *_: ()
+    foresees: bool = False
+    failed: float = SMALLEST
 
 
 def hermite(y: Array, slope: Array, end: Array, end_slope: Array, h: Array) -> tuple[Array, Array, Array]:
@@ -180,13 +208,18 @@ def error_norm(errors: tuple[Array, ...], y: Array, end: Array, rtol: float, ato
     return norm * norm / where(length == 0, 1.0, length)
 
 
-def step_factor(method: Method, norm: Array, last: Array) -> Array:
-    """Return by which factor the step size changes (Hairer & Wanner 1996, section IV.2)."""
+def step_factor(method: Method, past: Past, step: Step, norm: Array, h: Array) -> Array:
+    """Return by which factor the step size changes (Hairer & Wanner 1996, section IV.2 and IV.8)."""
     usable = isfinite(norm)
     size = where(usable, maximum(norm, 1e-10), 1.0)
-    power = 1 / method.order - 0.75 * method.damping
-    factor = SAFETY * size ** (-power) * maximum(last, 1e-4) ** method.damping
-    return where(usable, clip(factor, SMALLEST, where(norm <= 1, asarray(LARGEST, norm.dtype), 1.0)), SMALLEST)
+    last = maximum(past.norm, 1e-4)
+    factor = size ** (0.75 * method.damping - 1 / method.order) * last**method.damping
+    if method.foresees:
+        trend = h / past.length * (last / size) ** (1 / method.order)
+        factor = where(past.accepted > 0, minimum(1.0, trend), 1.0) * factor
+    factor = clip(step.safety * factor, SMALLEST, where(norm <= 1, asarray(LARGEST, norm.dtype), 1.0))
+    factor = where(asarray(step.holds) & (norm <= 1) & (factor < HELD), 1.0, factor)
+    return where(usable, factor, method.failed)
 
 
 def initial_step(system: System, t: Array, y: Array, slope: Array, span: Array, order: int) -> Array:

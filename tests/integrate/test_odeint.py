@@ -301,6 +301,17 @@ def test_test_sets_end_at_their_references(name: str) -> None:
         assert p.error(result.ys[-1]) < (1e-4 if p.stiff else 1e-5)
 
 
+@pytest.mark.parametrize("name", [name for name, p in PROBLEMS.items() if p.stiff])
+def test_radau_keeps_its_jacobians(name: str) -> None:
+    """Radau takes no more evaluations than SciPy's, those for its Jacobians included, at errors as small."""
+    p, options = PROBLEMS[name], {"rtol": 1e-4, "atol": 1e-4 * PROBLEMS[name].floor}
+    want = scipy.integrate.solve_ivp(lambda t, y: p.field(np, t, y), (0, p.end), p.start, "Radau", **options)
+    result = odeint(lambda t, y: p.field(afx, t, y), p.start, [0.0, p.end], method="radau", **options)
+    assert result.converged
+    assert int(result.evaluations) <= 1.15 * (want.nfev + want.njev * p.start.size)
+    assert p.error(result.ys[-1]) <= 1.1 * p.error(want.y[:, -1])
+
+
 def test_times_in_lists_keep_their_digits() -> None:
     """Python's numbers become times in the state's precision."""
     assert odeint(lambda t, y: y, np.float64(1.0), [0.0, 0.1]).ts[1] == 0.1
