@@ -22,6 +22,7 @@ from tests.benchmarks import (
     loops,
     networks,
     settle,
+    solvers,
 )
 from tests.benchmarks.c_library import C
 from tests.benchmarks.harness import available
@@ -44,6 +45,7 @@ TABLES = (
     "settle",
     "distributed",
     "exported",
+    "solvers",
 )
 KNOWN = {**WORKLOADS, **everyday.WORKLOADS, **networks.WORKLOADS, **gradbench.WORKLOADS}
 
@@ -117,8 +119,13 @@ def main() -> int:
         chosen = [n for n in first_seconds.NAMES if any(part.lower() in n.lower() for part in asked.only)]
         marks = (0.1, 0.3) if asked.quick else first_seconds.MARKS
         first_seconds.main(1 if asked.quick else asked.rounds, chosen or first_seconds.NAMES, marks)
-    run_loops = partial(loops.main, only=asked.only)
-    others = {"growth": growth.main, "denormals": denormals.main, "exported": exported.main, "loops": run_loops}
+    others = {
+        "growth": growth.main,
+        "denormals": denormals.main,
+        "exported": exported.main,
+        "loops": partial(loops.main, only=asked.only),
+        "solvers": solvers.main,
+    }
     for name, run in others.items():
         if name in tables:
             good &= run(asked.quick) is not False
