@@ -607,7 +607,7 @@ def _step(objective: Objective, direction: Direction[M], s: State[M], box: Box |
     if box is None:
         point, accepted, evaluations = search_strong_wolfe(objective, s.point, ray, one)
     else:
-        ray = where(asarray(s.free), ray, -g)  # the projection keeps it on its bound
+        ray = ray if s.free is None else where(s.free, ray, -g)  # the projection keeps it on its bound
         point, accepted, evaluations = search_projected(objective, box.project, s.point, ray, one)
     return point, accepted, count + evaluations
 
