@@ -224,9 +224,10 @@ def _first_corners(start: Array, box: Box | None) -> Array:
     return concat([x[None], corners])
 
 
-# --- Constrained minima: augmented Lagrangians, and Newton's method on the conditions of optimality at the end
+# --- Constrained minima: quadratic programs, or augmented Lagrangians, and Newton's method on the conditions of optimality
+# at the end
 #
-# Source: Powell 1969 and Rockafellar 1973, as in Nocedal & Wright 2006, framework 17.3; the conditions, in which a
+# Source of the latter: Powell 1969 and Rockafellar 1973, as in Nocedal & Wright 2006, framework 17.3; the conditions, in which a
 # multiplier and its inequality stand as ``min(multiplier, inequality) = 0``, are Fischer's 1992 in form.
 
 Joint = Callable[..., tuple[Array, Array, Array]]  # (x, *params) to value, equalities and inequalities
@@ -647,7 +648,8 @@ def minimize(
         bounds: ``(lower, upper)``, each None, a number, or a tree of the structure of ``init``.
         equalities: a function of the same arguments whose results, any tree, are 0 at the minimum.
         inequalities: a function of the same arguments whose results are 0 or more. With either the method is that of
-            augmented Lagrangians, on BFGS, with Newton's steps at the end, and the result a `ConstrainedResult`.
+            sequential quadratic programs (Powell 1978), and of augmented Lagrangians where they fail or there are more
+            than a hundred unknowns and conditions, with Newton's steps at the end; the result is a `ConstrainedResult`.
         tolerance: of the largest component of the gradient (with bounds: of the projected one); without it the square
             root of the precision, 1.5e-8 in float64 and 3.5e-4 in float32.
         max_iterations: the limit.

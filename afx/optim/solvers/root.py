@@ -65,7 +65,9 @@ class MinimizeResult(Report, Shown, Generic[T]):
 
 @attrs.frozen
 class ConstrainedResult(MinimizeResult[T]):
-    """What `minimize` found under equalities and inequalities; ``iterations`` counts minimizations and Newton's steps.
+    """What `minimize` found under equalities and inequalities.
+
+    ``iterations`` counts quadratic programs, or minimizations, and Newton's steps.
 
     Attributes:
         equality_multipliers: float[equalities], by how much the minimum rises with what an equality is set to.
