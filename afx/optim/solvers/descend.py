@@ -349,7 +349,7 @@ class Bracket:
         high: the other end of the interval; only once ``closed``.
         closed: whether the interval has another end yet.
         step: the next trial.
-        best: the point of ``low``.
+        gradient: of the objective at ``low``.
         accepted: whether the last trial satisfies the conditions.
         evaluations: how many trials there were.
     """
@@ -358,7 +358,7 @@ class Bracket:
     high: End
     closed: Array
     step: Array
-    best: Point
+    gradient: Array
     accepted: Array
     evaluations: Array
 
@@ -387,8 +387,7 @@ def search_strong_wolfe(
         return ~b.accepted & (b.evaluations < MAX_EVALUATIONS) & (~b.closed | wide)
 
     def advance(b: Bracket) -> Bracket:
-        x = start.x + b.step * direction
-        value, gradient = objective(x)
+        value, gradient = objective(start.x + b.step * direction)
         steep = vecdot(gradient, direction)
         usable = isfinite(value) & isfinite(steep)
         enough = value <= start.value + DECREASE * b.step * slope
@@ -402,13 +401,14 @@ def search_strong_wolfe(
         low = choose(worse, b.low, end)
         closed = b.closed | worse | turned
         step_between = low.step + (high.step - low.step) * where(usable, _cubic_fraction(low, high), SHORTEST)
-        best = choose(worse, b.best, Point(x, value, gradient))
+        best = where(worse, b.gradient, gradient)
         return Bracket(low, high, closed, where(closed, step_between, 4 * b.step), best, accepted, b.evaluations + 1)
 
     origin = End(zeros_like(slope), start.value, slope)
     no = asarray(False)
-    end = while_loop(going, advance, Bracket(origin, origin, no, first, start, no, asarray(0)))
-    return end.best, end.accepted, end.evaluations
+    end = while_loop(going, advance, Bracket(origin, origin, no, first, start.gradient, no, asarray(0)))
+    best = Point(start.x + end.low.step * direction, end.low.value, end.gradient)
+    return best, end.accepted, end.evaluations
 
 
 def _cubic_fraction(low: End, high: End) -> Array:
