@@ -278,7 +278,7 @@ def lbfgs(learning_rate: None = None, memory_size: int = 10) -> Pair:
     def update(updates: Any, state: LbfgsState, params: Any, *, value: Any, value_fn: Any, **_: Any) -> Any:
         x, unravel = flatten_to_vector(params, "lbfgs")
         g, last, before = [flatten_to_vector(tree, "lbfgs")[0] for tree in (updates, state.params, state.updates)]
-        memory = rule.learn(state.memory, where(state.count > 0, x - last, 0.0), g - before)
+        memory = rule.learn(state.memory, where(state.count > 0, x - last, 0.0), g - before, g)
 
         def objective(x: Array) -> tuple[Array, Array]:
             there, grads = value_and_grad(value_fn)(unravel(x))

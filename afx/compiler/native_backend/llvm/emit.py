@@ -171,7 +171,8 @@ def _sort(w: Writer, step: UfuncCall, loop: UfuncLoop, flags: Flags) -> None:
             sort(pointers, symbol)
             return
         sort(pointers, f'@"{step.unstable.symbol}"')
-        has_equal = _has_equal(w, step.operands[0].dtype, *pointers, length)
+        x, order = pointers
+        has_equal = _has_equal(w, step.operands[0].dtype, x, order, length)
         w.when(has_equal, lambda: sort(pointers, symbol))
 
     w.loop("0", str(rows), 1, row)

@@ -292,7 +292,7 @@ def emit_search(w: Writer, step: Routine) -> None:
         if count % lanes:
             look(str(count - lanes))
 
-    over(w, outer, step.operands, search)
+    over(w, tuple(outer), step.operands, search)
 
 
 def _look(w: Writer, step: Routine, value_at: str, vector: str, out: str) -> None:
