@@ -98,7 +98,7 @@ class NativeTarget:
     vector_max_lanes: int = 32  # of a nest of small elements
     apart_max_distance: int = 4  # of elements that are taken out of vectors: then as many loads as elements
     index_lanes: int = 8  # indices that are checked at once
-    search_lanes: int = 16  # two vectors of places: the second one is on its way while the first one waits for memory
+    search_lanes: int = 16  # values that are looked for at once: vectors of places wait for memory side by side
     call_row_min_elements: int = 128  # of a row that NumPy's loops are called for: shorter ones are computed together
     call_cut_max_elements: int = 1 << 17  # of a nest that is cut for it: measured
     short_row_max_elements: int = 64  # of a row whose extremes are found in registers: as many as an integer has bits

@@ -266,7 +266,7 @@ def emit_extreme(w: Writer, step: Routine) -> None:
     """Add the loops that look for the first extreme of each row; the first nan is one."""
     x, _ = step.operands
     is_dense = x.dtype in ("f4", "f8") and x.strides[-1] == x.size and step.space[-1] >= FOLD_LANES
-    search = _Lanes(w, step).search if is_dense else partial(_search_each, w, step)
+    search = _Lanes(w, step).search if is_dense else partial(_search_chunk, w, step, count=1, ahead=0)
     if is_short_row(x.dtype, step.space, x.strides[-1], w.limits):
         search = partial(_search_short_row, w, step)
     beside = [k for k in range(len(step.space) - 1) if _is_column(step, k)]
@@ -300,7 +300,7 @@ def _search_columns(w: Writer, step: Routine, axis: int) -> None:
     over(w, _along(step.space, others), [_within(ref, others) for ref in step.operands], search)
 
 
-def _search_chunk(w: Writer, step: Routine, pointers: Sequence[str], count: int, ahead: int) -> None:
+def _search_chunk(w: Writer, step: Routine, pointers: list[str], count: int, ahead: int) -> None:
     """Add the loop along some neighbouring rows; as long as an extreme is no nan, it is less than that one, too."""
     x, _ = step.operands
     dtype, place_dtype = x.dtype, "i8" if x.size == 8 or step.space[-1] >= 1 << 31 else "i4"
@@ -321,10 +321,7 @@ def _search_chunk(w: Writer, step: Routine, pointers: Sequence[str], count: int,
             found.append(w.let(f"select {test} {better}, {places} {place}, {places} {old}"))
         return [*extremes, *found]
 
-    begun = [
-        *[(vector, first) for first in firsts],
-        *[(places, "zeroinitializer" if w.lanes > 1 else "0")] * len(starts),
-    ]
+    begun = [*[(vector, first) for first in firsts], *[(places, "zeroinitializer")] * len(starts)]
     found = w.carry(begun, "1", str(step.space[-1]), 1, look)[len(starts) :]
     for start, place in zip(starts, found, strict=True):
         written(w, "i8", cast(w, place, place_dtype, "i8"), w.shifted(pointers[1], 8 * start))
@@ -391,23 +388,6 @@ class _Lanes:
         w.line(f"store i64 {at}, ptr {out}")
         w.line(f"br label %known{k}")
         w.label(f"other{n}")
-
-
-def _search_each(w: Writer, step: Routine, pointers: list[str]) -> None:
-    """Add what stores the index of the extreme of one row, element by element."""
-    dtype, stride = step.operands[0].dtype, step.operands[0].strides[-1]
-    kind = element_type(dtype)
-
-    def look(i: str, values: Sequence[str]) -> list[str]:
-        known, place = values
-        x = read(w, dtype, element_at(w, pointers[0], i, stride))
-        better = _is_better(w, step.name, dtype, x, known)
-        best = w.let(f"select i1 {better}, {kind} {x}, {kind} {known}")
-        return [best, w.let(f"select i1 {better}, i64 {i}, i64 {place}")]
-
-    first = read(w, dtype, pointers[0])
-    _, place = w.carry([(kind, first), ("i64", "0")], "1", str(step.space[-1]), 1, look)
-    w.line(f"store i64 {place}, ptr {pointers[1]}")
 
 
 def _is_better(w: Writer, name: str, dtype: str, x: str, known: str) -> str:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.functions.table import emit_fast
-from afx.compiler.native_backend.llvm.loops import element_at, over, start_of
+from afx.compiler.native_backend.llvm.loops import element_at, move, over, start_of
 from afx.compiler.native_backend.llvm.op import (
     FLOATS,
     align,
@@ -274,23 +274,21 @@ def emit_refusal(w: Writer, step: Routine) -> None:
 def emit_search(w: Writer, step: Routine) -> None:
     """Add the loops over values; in vectors where these lie side by side, of which the last one may overlap the one before."""
     value, _, out = step.operands
-    lanes, (*outer, count) = w.limits.search_lanes, step.space or (1,)
-    whole = count // lanes
-    if not whole or (value.strides[-1], out.strides[-1]) != (value.size, out.size):
+    *outer, count = step.space or (1,)
+    lanes = w.limits.search_lanes
+    if count < lanes or (value.strides[-1], out.strides[-1]) != (value.size, out.size):
         over(w, step.space, step.operands, lambda at: _look(w, step, *at))
         return
 
     def search(pointers: list[str]) -> None:
         def look(i: str) -> None:
+            at = move(w, pointers, step.operands, len(outer), i)
             w.lanes = lanes
-            _look(
-                w, step, *[element_at(w, p, i, ref.strides[-1]) for p, ref in zip(pointers, step.operands, strict=True)]
-            )
+            _look(w, step, *at)
             w.lanes = 1
 
-        w.loop("0", str(whole * lanes), lanes, look)
-        if count % lanes:
-            look(str(count - lanes))
+        w.loop("0", str(count - lanes), lanes, look)
+        look(str(count - lanes))
 
     over(w, tuple(outer), step.operands, search)
 
