@@ -253,7 +253,8 @@ class Walk(Generic[WriterT]):
         """
         for eq in self.equations(graph):
             if not self.table.has(eq):
-                self._refuse(eq, eq.primitive.name)
+                of_dtype = f" of {space_of(eq)}" if self.table.find(eq.primitive) is not None else ""
+                self._refuse(eq, f"{eq.primitive.name}{of_dtype}")
 
     def _refuse(self, eq: Equation, reason: str) -> NoReturn:
         at = f" at {eq.source}" if eq.source is not None else ""
