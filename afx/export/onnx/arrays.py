@@ -12,12 +12,12 @@ import numpy as np
 
 from afx.core.array.array import Ndarray
 from afx.export.onnx.elementwise import as_bool, rule, rules
-from afx.export.onnx.writer import BOOL, Dim, Length, OnnxWriter, Value, product, where
+from afx.export.onnx.writer import BOOL, INT64, Dim, Length, OnnxWriter, Value, computed, product, refuse_uint64, where
 from afx.export.templates import NoTemplateError
 
 # --- Shapes: templates of reshapes, slices and their transposes, joins and parts
 
-FIRST, SHAPES_INT64 = -(2**63), np.dtype(np.int64)
+FIRST = -(2**63)
 PADDED = ("float32", "float64", "int32", "int64", "bool")
 
 
@@ -129,7 +129,7 @@ def pad(x: Value, before: Sequence[Length], after: Sequence[Length]) -> Value:
     """Return x between zeros."""
     if not any([*before, *after]):
         return x
-    wide = x.dtype if x.dtype.name in PADDED else SHAPES_INT64
+    wide = x.dtype if x.dtype.name in PADDED else INT64
     y = x.cast(wide)
     padded = y.op("Pad", x.writer.ints([*before, *after]), x.writer.number(0, wide)).cast(x.dtype)
     shape = tuple([b + n + a for b, n, a in zip(before, x.shape, after, strict=True)])
@@ -202,8 +202,6 @@ def _slice_set(w: OnnxWriter, x: Value, part: Value) -> Value:
 
 # --- Index arrays: templates of reads and writes there, of sorting, and of reductions along axes
 
-INDEXING_INT64 = np.dtype(np.int64)
-
 
 # -- at index arrays, which stand for neighbouring axes from one on --
 def _places(w: OnnxWriter, indices: Sequence[Value]) -> tuple[Value, tuple[Length, ...]]:
@@ -268,14 +266,18 @@ def _scatter(w: OnnxWriter, values: Value, *indices: Value) -> Value:
 
 
 # -- order --
+def _in_order(x: Value) -> Value:
+    """Return numbers in a dtype that runtimes compare."""
+    refuse_uint64(x.dtype, "order")
+    return x if x.dtype.kind == "f" else x.cast(INT64)
+
+
 def _write_top_k(w: OnnxWriter, x: Value, axis: int) -> list[Value]:
-    if x.dtype == np.dtype(np.uint64):
-        raise NoTemplateError("order of uint64")
-    wide = x if x.dtype.kind == "f" else x.cast(INDEXING_INT64)
+    wide = _in_order(x)
     names = [w.names.make("ordered"), w.names.make("places")]
     count = w.ints((x.shape[axis],))
     w.put("TopK", [wide.name, count.name], names, axis=axis, largest=0, sorted=1)
-    return [attrs.evolve(wide, name=names[0]), Value(w, names[1], INDEXING_INT64, x.shape)]
+    return [attrs.evolve(wide, name=names[0]), Value(w, names[1], INT64, x.shape)]
 
 
 @rules({"sort": 0, "argsort": 1})
@@ -287,9 +289,7 @@ def _sort(w: OnnxWriter, which: int, x: Value) -> Value:
 def _search(w: OnnxWriter, ordered: Value, v: Value) -> Value:
     row = v.op("Unsqueeze", w.ints((len(v.shape),)))
     before = ordered < row if w.params["side"] == "left" else ordered <= row
-    return reduce(
-        "ReduceSum", attrs.evolve(before.cast(INDEXING_INT64), shape=(*v.shape, *ordered.shape)), (len(v.shape),)
-    )
+    return reduce("ReduceSum", attrs.evolve(before.cast(INT64), shape=(*v.shape, *ordered.shape)), (len(v.shape),))
 
 
 # -- reductions --
@@ -298,7 +298,7 @@ def reduce(kind: str, x: Value, axes: Sequence[int], keep: bool = False) -> Valu
     if not axes:
         return x
     w, rank = x.writer, len(x.shape)
-    wide = x if x.dtype.name in ("float32", "float64", "int32", "int64") else x.cast(INDEXING_INT64)
+    wide = x.cast(computed(x.dtype))
     gone = {a % rank for a in axes}
     rest = [1 if k in gone else n for k, n in enumerate(x.shape) if keep or k not in gone]
     reduced = wide.op(kind, w.ints(sorted(gone)), keepdims=int(keep)).cast(x.dtype)
@@ -312,8 +312,7 @@ def _total(w: OnnxWriter, kind: str, x: Value) -> Value:
 
 def extreme(kind: str, x: Value, axes: Sequence[int]) -> Value:
     """Return the largest or the smallest, or nan where one is among them."""
-    if x.dtype == np.dtype(np.uint64):
-        raise NoTemplateError("order of uint64")
+    refuse_uint64(x.dtype, "order")
     if not axes:
         return x
     reduced = reduce(kind, x, axes)
@@ -339,7 +338,7 @@ def _argument(w: OnnxWriter, kind: str, x: Value) -> Value:
     if x.dtype.kind != "f":
         return index
     nan = x.is_nan().cast(np.int32)
-    first = nan.op("ArgMax", dtype=INDEXING_INT64, axis=w.params["axis"], keepdims=0)
+    first = nan.op("ArgMax", dtype=INT64, axis=w.params["axis"], keepdims=0)
     return where(reduce("ReduceMax", attrs.evolve(nan, shape=x.shape), (w.params["axis"],)) > 0, first, index)
 
 
@@ -349,10 +348,8 @@ def _known_argument(w: OnnxWriter, kind: tuple[str, float], x: Value) -> Value:
 
 
 def _place(w: OnnxWriter, kind: str, x: Value) -> Value:
-    if x.dtype == np.dtype(np.uint64):
-        raise NoTemplateError("order of uint64")
-    wide = x if x.dtype.kind == "f" else x.cast(INDEXING_INT64)
-    return wide.op(kind, dtype=INDEXING_INT64, axis=w.params["axis"], keepdims=0)
+    wide = _in_order(x)
+    return wide.op(kind, dtype=INT64, axis=w.params["axis"], keepdims=0)
 
 
 @rule("logsumexp")
@@ -385,8 +382,8 @@ def _log_softmax(w: OnnxWriter, x: Value) -> Value:
 # -- along an axis --
 @rule("cumulative_sum")
 def _cumulative(w: OnnxWriter, x: Value) -> Value:
-    place = w.number(w.params["axis"], INDEXING_INT64)
-    wide = x if x.dtype.name in ("float32", "float64", "int32", "int64") else x.cast(INDEXING_INT64)
+    place = w.number(w.params["axis"], INT64)
+    wide = x.cast(computed(x.dtype))
     return wide.op("CumSum", place, reverse=int(w.params["reverse"]))
 
 

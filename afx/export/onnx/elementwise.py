@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from afx.core.graph import Equation
-from afx.export.onnx.writer import BOOL, OnnxWriter, Value, where
-from afx.export.templates import NoTemplateError, Table
+from afx.export.onnx.writer import BOOL, OnnxWriter, Value, refuse_uint64, where
+from afx.export.templates import Table
 
 # --- Table: the templates of ONNX, each a function of values that returns its results
 
@@ -133,16 +133,14 @@ def _where(_w: OnnxWriter, test: Value, x: Value, y: Value) -> Value:
 def _extreme(kind: str, x: Value, y: Value) -> Value:
     if x.dtype == BOOL:
         return x | y if kind == "Max" else x & y
-    if x.dtype == np.dtype(np.uint64):
-        raise NoTemplateError("order of uint64")
+    refuse_uint64(x.dtype, "order")
     return x.writer.arithmetic(kind, x, y)
 
 
 # -- quotients, remainders, powers and shifts --
 def _floor_divide(x: Value, y: Value) -> Value:
     """Return the quotient of integers below; that of the least number and -1, which ends processes, wraps."""
-    if x.dtype == np.dtype(np.uint64):
-        raise NoTemplateError("division of uint64")
+    refuse_uint64(x.dtype, "division")
     safe = where(y.equals(0), 1, y)
     if x.dtype.kind == "u":
         return where(y.equals(0), 0, x / safe)

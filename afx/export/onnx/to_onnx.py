@@ -18,13 +18,12 @@ from afx.core.aval import Aval
 from afx.core.graph import Equation, Graph
 from afx.errors import ArgumentError, ExportError, MissingExtraError
 from afx.export.onnx import arrays, elementwise, loops
-from afx.export.onnx import loops as matrices
 from afx.export.onnx.elementwise import OPSET, TABLE
 from afx.export.onnx.writer import Grid, Length, OnnxWriter, drop_copies
 from afx.export.templates import Names, Walk
 from afx.export.traced import Slot, Traceable, argument_names, trace_program
 
-FAMILIES = (elementwise, arrays, loops, matrices, arrays, arrays)  # whose import enters their templates
+FAMILIES = (elementwise, arrays, loops)  # whose import enters their templates
 ALWAYS = 1 << 62  # a threshold that no program meets
 IR_VERSION = 8  # of the file, that of the opset's release
 Axes = Mapping[str, Mapping[int, str]]

@@ -383,6 +383,17 @@ DTYPES = (
 COMPUTED = ("float32", "float64", "int32", "int64")
 
 
+def computed(dtype: DType) -> DType:
+    """Return the dtype in which runtimes compute with numbers of another."""
+    return dtype if dtype.name in COMPUTED else INT64
+
+
+def refuse_uint64(dtype: DType, what: str) -> None:
+    """Raise `NoTemplateError` for numbers that int64, in which runtimes compute with them, does not hold."""
+    if dtype == np.dtype(np.uint64):
+        raise NoTemplateError(f"{what} of uint64")
+
+
 Kind: TypeAlias = tuple[DType, tuple[Length, ...] | None]  # of a tensor, whose shape may be open
 Named: TypeAlias = tuple[str, Kind]
 
@@ -674,22 +685,22 @@ class OnnxWriter:
         dtype = self._common(xs)
         if dtype == BOOL:
             raise NoTemplateError(f"{kind} of bool")
-        wide = dtype if dtype.name in COMPUTED else INT64
+        wide = computed(dtype)
         first, *rest = [self.like(x, dtype).cast(wide) for x in xs]
         return first.op(kind, *rest, **attributes).cast(dtype)
 
     def compare(self, kind: str, x: Operand, y: Operand) -> Value:
         """Return where a comparison holds."""
         dtype = self._common((x, y))
-        if dtype == np.dtype(np.uint64) and kind != "Equal":
-            raise NoTemplateError("comparisons of uint64")
-        wide = dtype if dtype.name in COMPUTED or (dtype == BOOL and kind == "Equal") else INT64
+        if kind != "Equal":
+            refuse_uint64(dtype, "comparisons")
+        wide = dtype if dtype == BOOL and kind == "Equal" else computed(dtype)
         return self.like(x, dtype).cast(wide).op(kind, self.like(y, dtype).cast(wide), dtype=BOOL)
 
     def choose(self, test: Value, yes: Operand, no: Operand) -> Value:
         """Return one operand where a test holds, and the other elsewhere."""
         dtype = self._common((yes, no))
-        wide = dtype if dtype.name in COMPUTED else INT64
+        wide = computed(dtype)
         xs = [self.like(x, dtype).cast(wide) for x in (yes, no)]
         return test.op("Where", *xs, dtype=wide).cast(dtype)
 
