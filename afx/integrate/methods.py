@@ -402,10 +402,13 @@ def _attempt(
     def invert(jacobian: Array, *_: Array) -> tuple[Array, Array]:
         return _inverse_systems(system, jacobian, h)
 
+    def keep(_: Array, real: Array, pair: Array) -> tuple[Array, Array]:
+        return real, pair
+
     def advance(s: Attempt) -> Attempt:
         f, is_needed = s.factors, s.needs_jacobian
         jacobian = cond(is_needed, differentiate, lambda known: known, f.jacobian)
-        real, pair = cond(is_needed | (f.h != h), invert, lambda _, *known: known, jacobian, f.real, f.pair)
+        real, pair = cond(is_needed | (f.h != h), invert, keep, jacobian, f.real, f.pair)
         newton = solve((real, pair))
         is_new = f.is_new | is_needed
         is_slow = (newton.count > FAST) & (newton.rate > SLOW_RATE)

@@ -138,6 +138,10 @@ class Step:
     holds: Array | bool = False
 
 
+def _no_memory(_system: System, _y: Array) -> Any:
+    return ()
+
+
 def _keep_dense(_: System, past: Past) -> tuple[Array, ...]:
     return past.dense
 
@@ -170,7 +174,7 @@ class Method:
     adaptive: bool = True
     implicit: bool = False
     halved: bool = False
-    memory: Callable[[System, Array], Any] = lambda *_: ()
+    memory: Callable[[System, Array], Any] = _no_memory
     foresees: bool = False
     failed: float = SMALLEST
 
