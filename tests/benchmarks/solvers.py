@@ -15,7 +15,7 @@ from tests.benchmarks.equations import STIFF, Descent, descents
 from tests.benchmarks.harness import available, interleaved
 from tests.integrate.problems import PROBLEMS as TEST_SETS
 from tests.integrate.problems import Problem
-from tests.optim.solvers.hock_schittkowski import PROBLEMS, Constrained
+from tests.optim.solvers.hock_schittkowski import PROBLEMS, Constrained, condition
 
 __all__ = ["main"]
 
@@ -100,24 +100,18 @@ def _constrain(problems: dict[int, Constrained]) -> None:
         start, (lower, upper) = np.array(p.start, float), p.bounds()
         given: list[Any] = [of if len(of(np, start)) else None for of in (p.equal, p.above)]
         equal, above = [(lambda x, of=of: [*of(afx, x)]) if of else None for of in given]
-        has_bounds = p.lower is not None or p.upper is not None
+        bounds = None if p.lower is None and p.upper is None else (lower, upper)
         ours = afx.optim.minimize(
-            lambda x, p=p: p.value(afx, x),
-            start,
-            bounds=(lower, upper) if has_bounds else None,
-            equalities=equal,
-            inequalities=above,
+            lambda x, p=p: p.value(afx, x), start, bounds=bounds, equalities=equal, inequalities=above
         )
+        kinds = zip(("eq", "ineq"), given, strict=True)
+        conditions = [condition(kind, of) for kind, of in kinds if of]
         theirs = scipy.optimize.minimize(
             lambda x, p=p: float(p.value(np, x)),
             start,
             jac=lambda x, p=p: np.asarray(afx.grad(lambda x: p.value(afx, x))(x)),
             method="SLSQP",
-            constraints=[
-                {"type": kind, "fun": lambda x, of=of: np.array(of(np, x))}
-                for kind, of in zip(("eq", "ineq"), given, strict=True)
-                if of
-            ],
+            constraints=conditions,
             bounds=scipy.optimize.Bounds(lower, upper),
             options={"ftol": 1e-12, "maxiter": 500},
         )

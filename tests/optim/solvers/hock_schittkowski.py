@@ -9,6 +9,8 @@ from typing import Any
 import attrs
 import numpy as np
 
+import afx
+
 Of = Callable[[Any, Any], Any]  # (namespace of NumPy's functions, x) to numbers
 
 
@@ -35,7 +37,12 @@ class Constrained:
         return np.array(lower, float), np.array(upper, float)
 
 
-INF = np.inf
+def condition(kind: str, of: Callable[[Any, Any], Sequence[Any]]) -> dict[str, Any]:
+    """Return a condition as SciPy takes it, with its derivative."""
+    slope = afx.jit(afx.jacfwd(lambda x: afx.stack([*of(afx, x)])))
+    return {"type": kind, "fun": lambda x: np.array(of(np, x)), "jac": lambda x: np.asarray(slope(x))}
+
+
 PROBLEMS: dict[int, Constrained] = {
     6: Constrained(lambda xp, x: (1 - x[0]) ** 2, [-1.2, 1], 0.0, lambda xp, x: [10 * (x[1] - x[0] ** 2)]),
     7: Constrained(

@@ -8,7 +8,7 @@ import scipy.optimize
 
 import afx
 from afx import optim
-from tests.optim.solvers.hock_schittkowski import PROBLEMS
+from tests.optim.solvers.hock_schittkowski import PROBLEMS, condition
 
 HS71 = np.array([1.0, 5.0, 5.0, 1.0])
 
@@ -147,9 +147,7 @@ def test_hock_and_schittkowski(number: int) -> None:
     assert (x >= lower).all()
     assert (x <= upper).all()
     kinds = [("eq", p.equal), ("ineq", p.above)]
-    conditions = [
-        {"type": kind, "fun": lambda x, of=of: np.array(of(np, x))} for kind, of in kinds if len(of(np, start))
-    ]
+    conditions = [condition(kind, of) for kind, of in kinds if len(of(np, start))]
     want = scipy.optimize.minimize(
         lambda x: float(p.value(np, x)),
         start,
