@@ -13,7 +13,7 @@ import numpy as np
 from afx import nn, pytree, random
 from afx.core.array.array import Array
 from afx.core.dtypes import get_default_dtype
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, ShapeError
 from afx.migrate.for_jax import draw, put
 from afx.migrate.for_lax import conv_general_dilated, reduce_window
 from afx.ops.creation.creation import asarray, ones, zeros
@@ -54,9 +54,9 @@ def partition(tree: Any, filter_spec: Any) -> tuple[Any, Any]:
     return parts
 
 
-def filter_tree(tree: Any, filter_spec: Any = None, **_: Any) -> Any:
-    """Return a tree with None for leaves that are not chosen; integers in fields are no leaves."""
-    return partition(tree, filter_spec)[0]
+def filter_tree(tree: Any, filter_spec: Any, inverse: bool = False) -> Any:
+    """Return a tree with None for leaves that are not chosen, or are; integers in fields are no leaves."""
+    return partition(tree, filter_spec)[inverse]
 
 
 def apply_updates(model: Any, updates: Any) -> Any:
@@ -65,7 +65,7 @@ def apply_updates(model: Any, updates: Any) -> Any:
     return pytree.unflatten(treedef, [leaf + known[path] if path in known else leaf for path, leaf in pairs])
 
 
-def tree_equal(*trees: Any, **_: Any) -> bool:
+def tree_equal(*trees: Any) -> bool:
     """Tell whether trees have the same structure and the same elements."""
     return all(pytree.equal(trees[0], tree) for tree in trees[1:])
 
@@ -90,7 +90,7 @@ def if_array(axis: Any) -> Any:
     return axis
 
 
-def filter_vmap(fn: Any = None, *, in_axes: Any = 0, out_axes: Any = 0, **_: Any) -> Any:
+def filter_vmap(fn: Any = None, *, in_axes: Any = 0, out_axes: Any = 0) -> Any:
     """Return a function of batches; without axes every argument is one, by keyword too."""
     if fn is None:
         return functools.partial(filter_vmap, in_axes=in_axes, out_axes=out_axes)
@@ -347,6 +347,8 @@ class _Norm:
         _set(self, weight=weight, bias=bias, shape=own, eps=eps)
 
     def _affine(self, x: Array) -> Array:
+        if x.shape != self.shape:
+            raise ShapeError(f"{type(self).__name__}: of {self.shape}: got {x.shape}; write afx.vmap(norm)(x)")
         z = x / sqrt((x * x).mean() + self.eps)
         z = z if self.weight is None else self.weight * z
         return z if self.bias is None else z + self.bias

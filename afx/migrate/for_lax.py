@@ -41,8 +41,10 @@ SHORT: dict[str, Callable[..., Any]] = {
     "collapse": lambda x, start, stop=None: asarray(x).reshape(
         (*x.shape[:start], -1, *(() if stop is None else x.shape[stop:]))
     ),
-    "conv": lambda lhs, rhs, window_strides, padding, *_, **__: conv_general_dilated(lhs, rhs, window_strides, padding),
-    "conv_with_general_padding": lambda *args, **_: conv_general_dilated(*args[:6]),
+    "conv": lambda lhs, rhs, window_strides, padding, precision=None: conv_general_dilated(
+        lhs, rhs, window_strides, padding, precision=precision
+    ),
+    "conv_with_general_padding": lambda *args, **options: conv_general_dilated(*args[:6], **options),
     "concatenate": lambda operands, dimension: np_.concatenate([asarray(x) for x in operands], axis=dimension),
     "convert_element_type": lambda x, new_dtype: asarray(x).astype(new_dtype),
     "dynamic_update_index_in_dim": lambda x, update, index, axis: dynamic_update_slice_in_dim(
@@ -114,13 +116,14 @@ def conv_general_dilated(
     dimension_numbers: Any = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    **_: Any,
+    precision: Any = None,
 ) -> Array:
     """Return a convolution by XLA's arguments: `afx.nn.conv` with axes moved, and zeros put between elements.
 
     >>> conv_general_dilated(afx.ones((1, 1, 4)), afx.ones((1, 1, 3)), (1,), "SAME")
     Array([[[2., 3., 3., 2.]]], dtype=float32)
     """
+    del precision
     if batch_group_count != 1:
         raise ArgumentError(
             f"conv_general_dilated: groups of the batch: got {batch_group_count}; use feature_group_count"
@@ -150,9 +153,10 @@ def conv_transpose(
     rhs_dilation: Any = None,
     dimension_numbers: Any = None,
     transpose_kernel: bool = False,
-    **_: Any,
+    precision: Any = None,
 ) -> Array:
     """Return a convolution with zeros between the elements of x."""
+    del precision
     letters = "HWD"[: len(strides)]
     axes = dimension_numbers or (f"N{letters}C", f"{letters}IO", f"N{letters}C")
     specs = conv_dimension_numbers(lhs.shape, None, axes)
@@ -221,8 +225,9 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     return type(operand)([np_.take_along_axis(x, order, dimension) for x in arrays])
 
 
-def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, *_: Any, **__: Any) -> Array:
+def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = None) -> Array:
     """Return products summed over pairs of axes, batches and free axes in XLA's order."""
+    del precision
     (left, right), (left_batch, right_batch) = dimension_numbers
     a, b = list(string.ascii_letters[: lhs.ndim]), list(string.ascii_letters[lhs.ndim :][: rhs.ndim])
     for i, k in zip((*left, *left_batch), (*right, *right_batch), strict=True):

@@ -230,6 +230,7 @@ class JaxMigration(Migration):
         for k in node.keywords:
             if k.arg and known is not None and k.arg not in known:
                 if k.arg in IDLE and before is not None:
+                    self.bases |= set(map(id, ast.walk(k.value)))
                     self.edits.append(Edit(end_of(before), end_of(k.value), ""))
                 else:
                     text = f"afx's has no {k.arg}; its arguments are {', '.join(known)}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, ShapeError
 from afx.migrate import for_equinox
 
 jax: Any = pytest.importorskip("jax", reason="the reference is Equinox's")
@@ -96,3 +96,6 @@ def test_models_are_taken_apart() -> None:
     both = Counter(np.arange(2), np.ones(2))
     assert for_equinox.filter_tree(both, for_equinox.is_inexact_array).count is None
     assert for_equinox.filter_tree(both, for_equinox.is_array).count is not None
+    assert for_equinox.filter_tree(both, for_equinox.is_inexact_array, inverse=True).weight is None
+    with pytest.raises(ShapeError, match=r"LayerNorm: of \(3,\): got \(2, 3\)"):
+        for_equinox.LayerNorm(3)(np.ones((2, 3)))

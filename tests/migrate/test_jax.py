@@ -162,6 +162,7 @@ REWRITTEN = {
     "jnp.nonzero(x)": "jnp.nonzero(x)",
     "jax.tree.leaves(x, is_leaf=f)": "afx.migrate.for_jax.tree_leaves(x, is_leaf=f)",
     "jnp.dot(x, y, precision=lax.Precision.HIGHEST)": "jnp.dot(x, y)",
+    "jnp.dot(x, y, precision=jax.lax.Precision.HIGHEST) + jax.lax.rsqrt(x)": "jnp.dot(x, y) + afx.migrate.for_jax.rsqrt(x)",
     "jnp.dot(x, precision=None, b=y)": None,
     "x.at[0].mul(2.0)": "x.at[0].multiply(2.0)",
     "x.at[x.at[1].get()].div(2.0)": "x.at[x.at[1].get()].divide(2.0)",
