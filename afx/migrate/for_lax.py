@@ -53,6 +53,7 @@ SHORT: dict[str, Callable[..., Any]] = {
     "full": full,
     "index_in_dim": lambda x, k, axis=0, keepdims=True: np_.take(asarray(x), [k] if keepdims else k, axis=axis),
     "iota": lambda dtype, size: asarray(np.arange(size).astype(dtype)),
+    "population_count": lambda x: np_.bitwise_count(asarray(x).astype(f"u{x.dtype.itemsize}")).astype(x.dtype),
     "select_n": lambda which, *cases: functools.reduce(
         lambda z, case: where(asarray(which) == case[0], case[1], z), enumerate(cases), cases[0]
     ),

@@ -24,7 +24,7 @@ ELEMENTWISE = (
     "ne=not_equal lt=less le=less_equal gt=greater ge=greater_equal is_finite=isfinite acosh asin acos asinh atan atanh cbrt "
     "tan exp2 full_like nextafter reshape squeeze erf_inv=special.erfinv igamma=special.gammainc igammac=special.gammaincc "
     "betainc=special.betainc bessel_i0e=special.i0e bessel_i1e=special.i1e bitwise_not=invert integer_pow=pow rem=fmod "
-    "population_count=bitwise_count shift_left=left_shift rev=flip reduce_max=max reduce_min=min reduce_sum=sum "
+    "shift_left=left_shift rev=flip reduce_max=max reduce_min=min reduce_sum=sum "
     "reduce_prod=prod reduce_and=all reduce_or=any expand_dims top_k dot=matmul transpose=permute_dims "
     "associative_scan map stop_gradient switch"
 )

@@ -45,6 +45,8 @@ NEVER = {"jax.disable_jit", "jax.jit", "jax.vmap", "jax.numpy.save", "jax.numpy.
 def renamed() -> Iterator[tuple[str, Any, Any]]:
     """Yield the functions of modules that are renamed as a whole: the name, JAX's and afx's."""
     for home in JAX.modules:
+        if not home.startswith(("jax.", "optax")) and home != "jax":
+            continue  # layers and solvers, and a library that says what arrays are
         module = importlib.import_module(home)
         for last in sorted(dir(module)):
             fn, target = getattr(module, last), JAX.resolve(f"{home}.{last}")

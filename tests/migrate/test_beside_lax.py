@@ -69,6 +69,7 @@ CASES: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
         o.argmax(a(M), 1, np.int32), o.argmin(a(M), axis=0, index_dtype=np.int32), o.convert_element_type(a(M), np.int32),
         o.concatenate([a(M), a(M)], dimension=1),
     ),
+    "bits": lambda o, a: o.population_count(a(np.array([-3, -1, 0, 2, 5]))),
     "precision": lambda o, a: o.reduce_precision(a(np.array([1.0 + 2**-11, -np.pi, 1e5, 1e-9, 0.0, -0.0, np.inf])), 5, 10),
 }  # fmt: skip
 
