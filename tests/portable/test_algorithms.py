@@ -227,6 +227,7 @@ def test_exports_have_these_forms() -> None:
 
 # -- draws --
 DRAWS: dict[str, Callable[[Any], Any]] = {
+    "cauchy": lambda k: afx.random.cauchy(k, (300,), 1.0, 2.0, dtype="float64"),
     "choice": lambda k: afx.random.choice(k, 10, (4,), replace=False),
     "dirichlet": lambda k: afx.random.dirichlet(k, np.array([0.3, 1.0, 50.0]), dtype="float64"),
     "gamma": lambda k: afx.random.gamma(k, np.array([0.01, 1.0, 50.0]), (30, 3), dtype="float64"),

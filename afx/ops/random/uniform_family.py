@@ -198,7 +198,7 @@ def _cauchy(words: Any, out: Any) -> None:
     far = p < rest
     np.minimum(p, rest, out=p)
     np.tan(np.multiply(p, out.dtype.type(np.pi), out=p), out=out)
-    np.divide(1, out, out=out, where=far)
+    np.copyto(out, np.divide(out.dtype.type(1), out, out=p), where=far)
     np.negative(out, out=out, where=k < 0)
 
 
@@ -212,6 +212,7 @@ SAMPLERS: dict[str, Sampler] = {
     "uniform": _uniform,
 }
 RECORDED: dict[str, Sampler] = {  # of machine code: those without a choice of elements
+    "cauchy": _cauchy,
     "exponential": _exponential,
     "laplace": _laplace,
     "logistic": _logistic,
