@@ -182,7 +182,7 @@ def test_halves_in_networks_and_loops_are_those_of_singles() -> None:
 
 def test_negative_powers_of_integers_are_errors() -> None:
     """As in NumPy's plan."""
-    with pytest.raises(IndexRangeError, match="integer's power is negative"):
+    with pytest.raises(IndexRangeError, match=r"integer's power is negative at .*test_elementwise\.py:\d+"):
         afx.jit(lambda x, y: x**y, backend="portable")(np.array([2, 3]), np.array([-1, 2]))
 
 

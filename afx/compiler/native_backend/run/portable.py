@@ -22,6 +22,7 @@ from afx.compiler.native_backend.standalone.emit import (
     ALIGNMENT,
     compile_module,
     emit_function,
+    explain_fault,
     explain_refusal,
     load_function,
 )
@@ -66,7 +67,8 @@ class Portable:
             )
         if faults & INDEX:
             raise IndexRangeError(
-                "jit: an index is out of range, a float does not fit its integer type, or an integer's power is negative"
+                "jit: an index is out of range, a float (nan, say) does not fit its integer type, or an integer's power is "
+                f"negative{explain_fault(self._graph)}; clip or replace such numbers"
             )
         return [x if x.ndim else x[()] for x in outs]
 

@@ -31,6 +31,7 @@ from afx.core.scalar_ops import SCALAR_OPS
 # this one
 
 SECONDS = 600.0
+SHOWN = 3  # that an error names
 # of the C library; on Linux those of libm stand in a file of their own
 OF_FLOATS = ("copysign", "erf", "erfc", "fabs", "fma", "sqrt", *filter(None, [op.libm for op in SCALAR_OPS.values()]))
 SYMBOLS = (*OF_FLOATS, *[f"{name}f" for name in OF_FLOATS], "realloc", "free", "memcpy", "memset", "memmove")
@@ -272,6 +273,23 @@ def explain_refusal(reason: str, schedule: Schedule, graph: Graph, target: Targe
     reason = (reasons[0] if reasons else reason).removesuffix(" has no native form")
     source = next((eq.source for eq in _equations(graph) if _names(eq) & set(re.findall(r"\w+", reason))), None)
     return reason, f" at {source}" if source is not None else ""
+
+
+def explain_fault(graph: Graph) -> str:
+    """Return the user's lines at which floats become integers, numbers are indices or exponents: `` at file.py:12``."""
+    found = dict.fromkeys(str(eq.source) for eq in _equations(graph) if eq.source is not None and _may_fail(eq))
+    lines = [*found][:SHOWN]
+    return f" at {' or '.join(lines)}{' or another line' if len(found) > len(lines) else ''}" if lines else ""
+
+
+def _may_fail(eq: Equation) -> bool:
+    """Tell whether an operation takes numbers within limits: a cast of floats to integers, indices, or integers' exponents."""
+    p, kinds, kind = eq.primitive, {a.aval.dtype.kind for a in eq.inputs}, eq.outputs[0].aval.dtype.kind
+    if p.is_elementwise or p.algebra.canonical == "cast":
+        return kind in "iu" and (
+            p.lowering.ufunc is np.power or bool(kinds & {"f", "c"} and p.algebra.canonical == "cast")
+        )
+    return len(eq.inputs) > 1 and bool(kinds & {"i", "u"}) and p.lowering.control is None
 
 
 def _names(eq: Equation) -> set[str]:
