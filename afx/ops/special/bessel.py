@@ -20,6 +20,7 @@ from afx.ops.elementwise.arithmetic import sign
 from afx.ops.elementwise.exponentials import exp
 from afx.ops.elementwise.trigonometry import cos, sin, sinc
 from afx.ops.special._incomplete import bell
+from afx.ops.special._orders import of_each
 from afx.ops.special._quadrature import double, integral
 
 # --- Bessel functions: real static order
@@ -30,8 +31,20 @@ def _order(v: Any, who: str, even: bool) -> float:
     try:
         order = float(v)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"{who}: the order is one static number: got {v}; pass a Python number") from error
+        raise ArgumentError(
+            f"{who}: the order is a number that is known: got {v}; pass a Python number, or an array from outside"
+        ) from error
     return abs(order) if even and order.is_integer() else order
+
+
+def _of_order(p: Primitive, v: ArrayLike, x: ArrayLike, *, even: bool, mirrored: bool = False) -> Array:
+    """Return the function of an order, or of an array of them; ``mirrored`` says that v and -v are the same."""
+
+    def one(v: Any, x: ArrayLike) -> Array:
+        order = _order(v, p.name, even)
+        return bind_special(p, x, v=abs(order) if mirrored else order)
+
+    return of_each(p.name, one, (v,), x)
 
 
 def _bessel(name: str) -> Callable[..., Any]:
@@ -52,21 +65,21 @@ def _bessel(name: str) -> Callable[..., Any]:
 
 # -- modified, of the first kind --
 @register_function
-def iv(v: float, x: ArrayLike) -> Array:
+def iv(v: ArrayLike, x: ArrayLike) -> Array:
     """Return the modified Bessel function of the first kind of order v; needs the extra ``scipy``.
 
     Args:
-        v: a Python number.
+        v: a number that is known, or an array of such numbers that broadcasts with x.
         x: any shape; not negative unless v is whole.
 
     Raises:
-        ArgumentError: v is not a number.
+        ArgumentError: v is not known, or no number.
         MissingExtraError: SciPy is not installed.
 
     >>> iv(0, 1.0)
     Array(1.26606588, dtype=float64)
     """
-    return bind_special(iv_p, x, v=_order(v, "iv", even=True))
+    return _of_order(iv_p, v, x, even=True)
 
 
 def _iv_slope(_z: Array, x: Array, *, v: float) -> Array:
@@ -137,23 +150,23 @@ def i1(x: ArrayLike) -> Array:
 
 
 @register_function
-def ive(v: float, x: ArrayLike) -> Array:
+def ive(v: ArrayLike, x: ArrayLike) -> Array:
     """Return ``exp(-|x|) iv(v, x)``, which does not overflow; its derivative at 0 is the mean of those on both sides.
 
     For v of 0 and 1 the derivatives of every order are accurate far out too. Needs the extra ``scipy``.
 
     Args:
-        v: a Python number.
+        v: a number that is known, or an array of such numbers that broadcasts with x.
         x: any shape; not negative unless v is whole.
 
     Raises:
-        ArgumentError: v is not a number.
+        ArgumentError: v is not known, or no number.
         MissingExtraError: SciPy is not installed.
 
     >>> ive(2.0, 0.5).round(4)
     Array(0.0194, dtype=float64)
     """
-    return bind_special(ive_p, x, v=_order(v, "ive", even=True))
+    return _of_order(ive_p, v, x, even=True)
 
 
 def _ive_slope(z: Array, x: Array, *, v: float) -> Array:
@@ -222,21 +235,21 @@ def i1e(x: ArrayLike) -> Array:
 
 # -- of the first kind, and modified of the second --
 @register_function
-def jv(v: float, x: ArrayLike) -> Array:
+def jv(v: ArrayLike, x: ArrayLike) -> Array:
     """Return the Bessel function of the first kind of order v; needs the extra ``scipy``.
 
     Args:
-        v: a Python number.
+        v: a number that is known, or an array of such numbers that broadcasts with x.
         x: any shape; not negative unless v is whole.
 
     Raises:
-        ArgumentError: v is not a number.
+        ArgumentError: v is not known, or no number.
         MissingExtraError: SciPy is not installed.
 
     >>> jv(2.0, 0.5).round(4)
     Array(0.0306, dtype=float64)
     """
-    return bind_special(jv_p, x, v=_order(v, "jv", even=False))
+    return _of_order(jv_p, v, x, even=False)
 
 
 def _jv_slope(_z: Array, x: Array, *, v: float) -> Array:
@@ -273,21 +286,21 @@ def j1(x: ArrayLike) -> Array:
 
 
 @register_function
-def yv(v: float, x: ArrayLike) -> Array:
+def yv(v: ArrayLike, x: ArrayLike) -> Array:
     """Return the Bessel function of the second kind of order v; needs the extra ``scipy``.
 
     Args:
-        v: a Python number.
+        v: a number that is known, or an array of such numbers that broadcasts with x.
         x: positive, any shape.
 
     Raises:
-        ArgumentError: v is not a number.
+        ArgumentError: v is not known, or no number.
         MissingExtraError: SciPy is not installed.
 
     >>> yv(2.0, 0.5).round(4)
     Array(-5.4414, dtype=float64)
     """
-    return bind_special(yv_p, x, v=_order(v, "yv", even=False))
+    return _of_order(yv_p, v, x, even=False)
 
 
 def _yv_slope(_z: Array, x: Array, *, v: float) -> Array:
@@ -338,21 +351,21 @@ def yn(n: int, x: ArrayLike) -> Array:
 
 
 @register_function
-def kv(v: float, x: ArrayLike) -> Array:
+def kv(v: ArrayLike, x: ArrayLike) -> Array:
     """Return the modified Bessel function of the second kind of order v; needs the extra ``scipy``.
 
     Args:
-        v: a Python number.
+        v: a number that is known, or an array of such numbers that broadcasts with x.
         x: positive, any shape.
 
     Raises:
-        ArgumentError: v is not a number.
+        ArgumentError: v is not known, or no number.
         MissingExtraError: SciPy is not installed.
 
     >>> kv(0, 1.0)
     Array(0.42102444, dtype=float64)
     """
-    return bind_special(kv_p, x, v=abs(_order(v, "kv", even=True)))
+    return _of_order(kv_p, v, x, even=True, mirrored=True)
 
 
 def _kv_slope(_z: Array, x: Array, *, v: float) -> Array:
@@ -363,21 +376,21 @@ kv_p: Primitive = parametric("kv", _bessel("kv"), (_kv_slope,), {"v": 0.0}, doma
 
 
 @register_function
-def kve(v: float, x: ArrayLike) -> Array:
+def kve(v: ArrayLike, x: ArrayLike) -> Array:
     """Return ``exp(x) kv(v, x)``, which does not vanish far out; needs the extra ``scipy``.
 
     Args:
-        v: a Python number.
+        v: a number that is known, or an array of such numbers that broadcasts with x.
         x: positive, any shape.
 
     Raises:
-        ArgumentError: v is not a number.
+        ArgumentError: v is not known, or no number.
         MissingExtraError: SciPy is not installed.
 
     >>> kve(0, 1.0)
     Array(1.14446308, dtype=float64)
     """
-    return bind_special(kve_p, x, v=abs(_order(v, "kve", even=True)))
+    return _of_order(kve_p, v, x, even=True, mirrored=True)
 
 
 def _kve_slope(z: Array, x: Array, *, v: float) -> Array:

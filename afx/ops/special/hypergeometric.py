@@ -24,6 +24,7 @@ from afx.ops.elementwise.exponentials import exp, log, log1p
 from afx.ops.elementwise.floating_point import floor
 from afx.ops.elementwise.trigonometry import cos, sin
 from afx.ops.manipulation.join import stack
+from afx.ops.special._orders import of_each
 from afx.ops.special._quadrature import double, integral
 from afx.ops.special.bessel import jv
 from afx.ops.special.errors import ROOT2, ROOTPI, erf
@@ -476,7 +477,9 @@ def _number(value: Any, who: str, name: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"{who}: {name} is one static number: got {value}; pass a Python number") from error
+        raise ArgumentError(
+            f"{who}: {name} is a number that is known: got {value}; pass a Python number, or an array from outside"
+        ) from error
     if not abs(number) <= LARGEST_PARAMETER:
         raise ArgumentError(
             f"{who}: {name} is at most {LARGEST_PARAMETER:.0e} in size: got {number}; give a smaller one"
@@ -484,12 +487,12 @@ def _number(value: Any, who: str, name: str) -> float:
     return number
 
 
-def hyp1f1(a: float, b: float, x: ArrayLike) -> Array:
+def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """Return Kummer's hypergeometric function ``₁F₁(a; b; x)``, differentiable by x; needs the extra ``scipy``.
 
     Args:
-        a: a Python number, at most a million in size.
-        b: a Python number, likewise.
+        a: a number that is known, at most a million in size, or an array of such numbers that broadcasts with x.
+        b: likewise.
         x: any shape.
 
     Raises:
@@ -499,6 +502,10 @@ def hyp1f1(a: float, b: float, x: ArrayLike) -> Array:
     >>> hyp1f1(1.0, 2.0, 1.0).round(4)
     Array(1.7183, dtype=float64)
     """
+    return of_each("hyp1f1", _kummer, (a, b), x)
+
+
+def _kummer(a: Any, b: Any, x: ArrayLike) -> Array:
     return bind_special(hyp1f1_p, x, a=_number(a, "hyp1f1", "a"), b=_number(b, "hyp1f1", "b"))
 
 
@@ -521,13 +528,13 @@ def _hyp1f1_slope(_z: Array, x: Array, *, a: float, b: float) -> Array:
 hyp1f1_p: Primitive = parametric("hyp1f1", double(_hyp1f1), (_hyp1f1_slope,), {"a": 0.5, "b": 1.5})
 
 
-def hyp2f1(a: float, b: float, c: float, x: ArrayLike) -> Array:
+def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Array:
     """Return Gauss's hypergeometric function ``₂F₁(a, b; c; x)``, differentiable by x; needs the extra ``scipy``.
 
     Args:
-        a: a Python number, at most a million in size.
-        b: a Python number, likewise.
-        c: a Python number, likewise.
+        a: a number that is known, at most a million in size, or an array of such numbers that broadcasts with x.
+        b: likewise.
+        c: likewise.
         x: any shape, at most 1.
 
     Raises:
@@ -537,6 +544,10 @@ def hyp2f1(a: float, b: float, c: float, x: ArrayLike) -> Array:
     >>> hyp2f1(1.0, 1.0, 2.0, 0.5).round(4)
     Array(1.3863, dtype=float64)
     """
+    return of_each("hyp2f1", _gauss, (a, b, c), x)
+
+
+def _gauss(a: Any, b: Any, c: Any, x: ArrayLike) -> Array:
     parameters = {name: _number(v, "hyp2f1", name) for name, v in (("a", a), ("b", b), ("c", c))}
     return bind_special(hyp2f1_p, x, **parameters)
 
