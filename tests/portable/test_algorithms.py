@@ -208,6 +208,36 @@ def test_windows_with_every_padding(padding: Any) -> None:
         np.testing.assert_allclose(z, wanted, rtol=1e-12, atol=1e-12)
 
 
+# -- complex systems --
+@pytest.mark.parametrize(
+    "shapes", [((4, 4), (4,)), ((3, 5, 5), (3, 5, 2)), ((1, 1), (1,)), ((3, 3), (3, 0)), ((2, 30, 30), (30, 1))]
+)
+def test_complex_systems_and_inverses(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    """As real ones of twice the length, in both precisions, beside real right sides, with derivatives, in C."""
+    a, b = [RNG.normal(size=s) + 1j * RNG.normal(size=s) for s in shapes]
+    (inverse,) = portable(linalg.inv, a)
+    np.testing.assert_allclose(inverse, np.linalg.inv(a), rtol=1e-10, atol=1e-12)
+    for right in (b, b.real):
+        wanted = np.asarray(linalg.solve(a, right))
+        for solution in (
+            portable(linalg.solve, a, right)[0],
+            export.compile(linalg.solve, a, right, name="s")(a, right),
+        ):
+            np.testing.assert_allclose(np.asarray(solution), wanted, rtol=1e-10, atol=1e-12)
+    (single,) = portable(linalg.solve, a.astype(np.complex64), b.astype(np.complex64))
+    assert single.dtype == np.complex64
+
+    def loss(a: Any, b: Any) -> Any:
+        return afx.sum(afx.abs(linalg.solve(a, b)) ** 2)
+
+    slopes = afx.grad(loss, argnums=(0, 1))
+    for z, right in zip(portable(slopes, a, b), slopes(a, b), strict=True):
+        np.testing.assert_allclose(z, np.asarray(right), rtol=1e-8, atol=1e-9)
+    if b.size:
+        with pytest.raises(np.linalg.LinAlgError, match="singular"):
+            portable(linalg.solve, np.zeros_like(a), b)
+
+
 # -- exports --
 def test_exports_have_these_forms() -> None:
     """A function of C sorts, transforms and factorizes with the same algorithms."""

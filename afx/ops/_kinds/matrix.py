@@ -157,9 +157,7 @@ def by_lapack(name: str, *, refuses: bool = True) -> Callable[..., None]:
     return native
 
 
-def matrix_pair_op(
-    name: str, impl: Rule, abstract_eval: Rule, push: Rule, pull: Rule, native: Callable[..., None] | None = None
-) -> Primitive:
+def matrix_pair_op(name: str, impl: Rule, abstract_eval: Rule, push: Rule, pull: Rule, **lowering: Any) -> Primitive:
     """Make an op of a stack of matrices and a stack of right-hand sides.
 
     Args:
@@ -169,7 +167,7 @@ def matrix_pair_op(
         push: ``(ta, tb, z, a, b, **params)`` to the tangent; a tangent that is zero is None.
         pull: ``(ct, z, a, wanted, **params)`` to the two cotangents; ``wanted`` tells whether that of a is wanted, and
             z is None where it is not.
-        native: as in `afx.core.primitive.Lowering`.
+        **lowering: as in `afx.core.primitive.Lowering`.
     """
 
     def joint(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
@@ -191,7 +189,7 @@ def matrix_pair_op(
             abstract_eval=abstract_eval,
             batch=batch,
             masking=Masking(core_axes=2),
-            lowering=Lowering(calls_lapack=True, native=native),
+            lowering=Lowering(calls_lapack=True, **lowering),
             derivative=Derivative(vjp_all=joint, reads=(3, 2), jvp=pushforward),
         )
     )

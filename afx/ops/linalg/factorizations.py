@@ -185,7 +185,7 @@ def _native_triangular(xp: Recorder, out: Any, a: Any, b: Any, *, lower: bool, u
 
 
 solve_triangular_p: Primitive = matrix_pair_op(
-    "solve_triangular", solved, _abstract_triangular, _push_triangular, _pull_triangular, _native_triangular
+    "solve_triangular", solved, _abstract_triangular, _push_triangular, _pull_triangular, native=_native_triangular
 )
 
 

@@ -33,7 +33,7 @@ from afx.ops._kinds.matrix import (
     transposed,
 )
 from afx.ops.elementwise.complex import imag, real
-from afx.ops.manipulation.join import moveaxis
+from afx.ops.manipulation.join import concat, moveaxis
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.sums import sum as sum_
 
@@ -242,7 +242,14 @@ def _solve_op(name: str, impl: Callable[[Any, Any], Any]) -> Primitive:
         quiet = ("divide", "invalid", "over") if keeps_nan else None  # as NumPy ignores them, but for what it raises
         xp.call("linalg.solve", [xp.matrix(a), xp.matrix(b)], [out], refuses=not keeps_nan, quiet=quiet)
 
-    op = matrix_pair_op(name, impl, abstract, push, pull, native)
+    def parts(a: Any, b: Any) -> Any:
+        """Return both parts of a complex solution: those of a real system twice as long."""
+        (ar, ai), (br, bi), n = a, b, a[0].shape[-1]
+        rows = concat([concat([ar, -ai], axis=-1), concat([ai, ar], axis=-1)], axis=-2)
+        z = bind_single(op, rows, concat([br, bi], axis=-2))
+        return z[..., :n, :], z[..., n:, :]
+
+    op = matrix_pair_op(name, impl, abstract, push, pull, native=native, parts=parts)
     return op
 
 
@@ -306,8 +313,14 @@ def _inv_push(t: Array, z: Array, a: Any) -> Array:
     return -(z @ t @ z)
 
 
+def _inv_parts(a: Any) -> Any:
+    rows = concat([concat([a[0], -a[1]], axis=-1), concat([a[1], a[0]], axis=-1)], axis=-2)
+    z, n = bind_single(inv_p, rows), a[0].shape[-1]
+    return z[..., :n, :n], z[..., n:, :n]
+
+
 inv_p: Primitive = matrix_op(
-    "inv", np.linalg.inv, _inv_abstract, _inv_push, _inv_pull, reads=1, native=by_lapack("inv")
+    "inv", np.linalg.inv, _inv_abstract, _inv_push, _inv_pull, reads=1, native=by_lapack("inv"), parts=_inv_parts
 )
 
 
