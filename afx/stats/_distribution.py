@@ -23,6 +23,7 @@ from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isfinite, isinf, isnan, maximum, minimum, where
 from afx.ops.elementwise.exponentials import exp, log, sigmoid
 from afx.ops.elementwise.floating_point import floor
+from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.join import broadcast_arrays, concat, stack
 from afx.ops.manipulation.shape import astype, expand_dims, reshape
 from afx.ops.reductions.quantiles import median
@@ -104,7 +105,7 @@ def _is_column(x: Any) -> bool:
 
 def _is_of_numbers(x: Any) -> bool:
     """Tell whether an operand is made of integers and Python's real numbers alone, nested lists too."""
-    if isinstance(x, (list, tuple)):
+    if is_sequence(x):
         return all(map(_is_of_numbers, x))
     aval = aval_of(x)
     return aval.dtype.kind in "biu" or (aval.weak and aval.dtype.kind == "f")
