@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -119,7 +121,7 @@ def main() -> int:
         chosen = [n for n in first_seconds.NAMES if any(part.lower() in n.lower() for part in asked.only)]
         marks = (0.1, 0.3) if asked.quick else first_seconds.MARKS
         first_seconds.main(1 if asked.quick else asked.rounds, chosen or first_seconds.NAMES, marks)
-    others = {
+    others: dict[str, Callable[[bool], bool | None]] = {
         "growth": growth.main,
         "denormals": denormals.main,
         "exported": exported.main,

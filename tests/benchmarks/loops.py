@@ -1,13 +1,13 @@
 """Loops that are no plain arithmetic, beside jax.jit and NumPy: `python -m tests.benchmarks loops`.
 
-Extremes and their places, searches, running sums, sorts, counts, factorizations, transforms, systems, and three programs of
-them, of three sizes, in float64. A row's ratios say how many times longer a peer takes than afx by default.
+Each has three sizes, in float64. A row's ratios say how many times longer a peer takes than afx by default.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from statistics import geometric_mean
 from types import SimpleNamespace as Kit
 from typing import Any
@@ -117,7 +117,7 @@ LOOPS = {title: (fn, sizes, make) for sizes, make, loops in GROUPS for title, fn
 def _runs(name: str, title: str, args: Sequence[Any]) -> Callable[[], Any]:
     """Return what calls a program of one library on arrays of its own."""
     k, jax = kit(name), importlib.import_module("jax") if name == "jax" else None
-    own, fn = [k.m.asarray(x) for x in args], lambda *xs: LOOPS[title][0](k, *xs)
+    own, fn = [k.m.asarray(x) for x in args], partial(LOOPS[title][0], k)
     if name == "numpy" or title == EAGER:
         return lambda: fn(*own)
     jitted: Any = jax.jit(fn) if jax else afx.jit(fn, backend="native" if name == "afx native" else None)
@@ -127,7 +127,7 @@ def _runs(name: str, title: str, args: Sequence[Any]) -> Callable[[], Any]:
 def _rows(quick: bool, only: Sequence[str]) -> Iterator[Row]:
     peers = ("afx", *(["afx native"] if available("llvmlite") else []), *(["jax"] if available("jax") else []), "numpy")
     for title, (_, sizes, make) in LOOPS.items():
-        for size in sizes if not only or any(part.lower() in title.lower() for part in only) else ():
+        for size in sizes if any(part.lower() in title.lower() for part in only or ("",)) else ():
             args = make(np.random.default_rng(0), *np.ravel(size))
             runs = {p: _runs(p, title, args) for p in peers if p != "numpy" or not title.endswith("gradient")}
             for name, run in runs.items():

@@ -171,14 +171,12 @@ def _sort(w: Writer, step: UfuncCall, loop: UfuncLoop, flags: Flags) -> None:
             sort(pointers, symbol)
             return
         sort(pointers, f'@"{step.unstable.symbol}"')
-        x, order = pointers
-        has_equal = _has_equal(w, step.operands[0].dtype, x, order, length)
-        w.when(has_equal, lambda: sort(pointers, symbol))
+        w.when(_has_equal(w, step.operands[0].dtype, length, *pointers), lambda: sort(pointers, symbol))
 
     w.loop("0", str(rows), 1, row)
 
 
-def _has_equal(w: Writer, dtype: str, x: str, order: str, length: int) -> str:
+def _has_equal(w: Writer, dtype: str, length: int, x: str, order: str) -> str:
     """Tell whether neighbours in an order are equal, or one of them is nan."""
     kind = element_type(dtype)
 

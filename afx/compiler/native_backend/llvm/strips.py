@@ -198,9 +198,9 @@ class _Indexed:
         def strip(start: str, count: int) -> None:
             places = [element_at(w, p, start, ref.strides[-1]) for p, ref in zip(indices, self.indices, strict=True)]
             Extent(w, count).loop(w.limits.index_lanes, lambda i: self._check(places, i, offsets))
-            w.loop("0", str(count), 1, lambda i: move_one(start, i))
+            w.loop("0", str(count), 1, lambda i: transfer(start, i))
 
-        def move_one(start: str, i: str) -> None:
+        def transfer(start: str, i: str) -> None:
             k = w.let(f"add nuw nsw i64 {start}, {i}")
             there = w.shifted(whole, w.let(f"load i64, ptr {w.element('i64', offsets, i)}, align 8"))
             self._element(element_at(w, part, k, self.part.strides[-1]), there)
