@@ -65,8 +65,7 @@ from afx.ops.linalg.structured import (
     toeplitz,
     tridiagonal_solve,
 )
-from afx.ops.manipulation.edit import diagonal
-from afx.ops.manipulation.edit import matrix_trace as trace
+from afx.ops.manipulation.edit import diagonal, matrix_trace as trace
 from afx.ops.manipulation.join import matrix_transpose
 from afx.ops.reductions.moments import vector_norm
 from afx.transforms.funm import funm

@@ -8,8 +8,7 @@ Python's numbers alone compute in float64, as in SciPy; beside an array of a flo
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.ops.nn.activations import log_softmax_over_all as log_softmax
-from afx.ops.nn.activations import softmax_over_all as softmax
+from afx.ops.nn.activations import log_softmax_over_all as log_softmax, softmax_over_all as softmax
 from afx.ops.special.bessel import (
     exp1,
     expi,

@@ -15,8 +15,7 @@ from types import ModuleType
 import numpy as np
 
 import afx
-from afx.core.numpy_names import FUNCTIONS as SECOND_NAMES
-from afx.core.numpy_names import UFUNCS
+from afx.core.numpy_names import FUNCTIONS as SECOND_NAMES, UFUNCS
 from afx.core.registry import FUNCTIONS, load_all
 from afx.numpy._namespace import names
 from tests.test_names import NAMES

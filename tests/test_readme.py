@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from examples import catenary, readme_figures
-from tests.markdown import ROOT, failures_of_sessions, run_python
-from tests.markdown import blocks as blocks_of
+from tests.markdown import ROOT, blocks as blocks_of, failures_of_sessions, run_python
 
 MOST_LINES = 300
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -16,8 +16,7 @@ from afx.core.dtypes import DType, promote, real_dtype
 from afx.core.tracing.tracer import to_array
 from afx.errors import ArgumentError, OperandError, ShapeError
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient, zeros
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import hypot
+from afx.ops.elementwise.arithmetic import abs as abs_, hypot
 from afx.ops.elementwise.comparison import maximum, where
 from afx.ops.elementwise.complex import conj
 from afx.ops.linalg.norms import lstsq

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 import numpy as np
 
-from afx.core.aval import NUMPY, SCALARS, aval_of, checked_shape, normalize_axes
-from afx.core.aval import broadcast_shapes as common_shape
+from afx.core.aval import NUMPY, SCALARS, aval_of, broadcast_shapes as common_shape, checked_shape, normalize_axes
 from afx.core.dtypes import DType, check_dtype, default_complex, get_default_dtype, int64, promote
 from afx.core.numpy_names import CPU, check_device
 from afx.core.registry import FUNCTIONS, register_function

@@ -22,6 +22,7 @@ from afx.core.numpy_names import (
     CONVERTING,
     DEFAULTS,
     FAMILIES,
+    FUNCTIONS as NAMES,
     NEUTRAL,
     READING,
     REDUCTIONS,
@@ -29,7 +30,6 @@ from afx.core.numpy_names import (
     UFUNCS,
     WRITING,
 )
-from afx.core.numpy_names import FUNCTIONS as NAMES
 from afx.core.registry import FUNCTIONS, is_registered
 from afx.errors import ImmutableError, OperandError
 

@@ -39,9 +39,7 @@ from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.comparison import isfinite, isnan, minimum, where
 from afx.ops.indexing.getitem import take_along_axis
-from afx.ops.reductions.sums import all as all_
-from afx.ops.reductions.sums import any as any_
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.reductions.sums import all as all_, any as any_, sum as sum_
 from afx.ops.sorting.sort import argmax, argsort
 from afx.transforms.vmap import vmap
 

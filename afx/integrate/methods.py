@@ -17,15 +17,13 @@ from afx.core.tracing.tracer import Tracer
 from afx.integrate.step import SAFETY, Field, Method, Past, Step, System, hermite, interpolate
 from afx.ops.creation.creation import asarray, ones_like, stop_gradient, zeros, zeros_like
 from afx.ops.creation.matrices import eye
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import isfinite, where
 from afx.ops.linalg.products import matmul
 from afx.ops.linalg.solve import solve_or_nan
 from afx.ops.manipulation.join import concat, stack
 from afx.ops.manipulation.shape import reshape
-from afx.ops.reductions.sums import all as all_
-from afx.ops.reductions.sums import mean
+from afx.ops.reductions.sums import all as all_, mean
 from afx.transforms.derivatives.jacobian import jacfwd
 from afx.transforms.derivatives.jvp import jvp
 

@@ -35,10 +35,7 @@ from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.comparison import isfinite, maximum, minimum, where
 from afx.ops.manipulation.shape import reshape
-from afx.ops.reductions.sums import all as all_
-from afx.ops.reductions.sums import max as max_
-from afx.ops.reductions.sums import min as min_
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.reductions.sums import all as all_, max as max_, min as min_, sum as sum_
 from afx.ops.sorting.sort import argmax
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.make_graph import eval_shape

@@ -16,8 +16,7 @@ from afx.core.tracing.tracer import Tracer, is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
 from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.join import concat

@@ -15,8 +15,7 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.matrix import choice, promote_pair
 from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sign
+from afx.ops.elementwise.arithmetic import abs as abs_, sign
 from afx.ops.elementwise.comparison import clip, where
 from afx.ops.elementwise.complex import real
 from afx.ops.elementwise.floating_point import floor

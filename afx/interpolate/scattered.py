@@ -26,10 +26,7 @@ from afx.ops.indexing.getitem import take
 from afx.ops.linalg.solve import solve
 from afx.ops.manipulation.join import broadcast_arrays, concat, stack
 from afx.ops.manipulation.shape import broadcast_to, reshape
-from afx.ops.reductions.sums import max as max_
-from afx.ops.reductions.sums import min as min_
-from afx.ops.reductions.sums import prod
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.reductions.sums import max as max_, min as min_, prod, sum as sum_
 from afx.ops.sorting.sort import searchsorted
 
 # --- One dimension

@@ -6,9 +6,7 @@ stays as it is. What has other arguments in autograd is found in `afx.migrate.fo
 what to write.
 """
 
-from afx.migrate.command import main as main
-from afx.migrate.command import migrate_source as migrate_source
-from afx.migrate.rewriting import Edit as Edit
-from afx.migrate.rewriting import Remark as Remark
+from afx.migrate.command import main as main, migrate_source as migrate_source
+from afx.migrate.rewriting import Edit as Edit, Remark as Remark
 
 __all__ = ["Edit", "Remark", "main", "migrate_source"]

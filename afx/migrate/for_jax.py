@@ -19,9 +19,7 @@ import attrs
 import numpy as np
 
 from afx import integrate, linalg, nn, optim, pytree, random, testing
-from afx.control import cond as branches
-from afx.control import scan as scans
-from afx.control import while_loop as loops
+from afx.control import cond as branches, scan as scans, while_loop as loops
 from afx.core.array.array import Array
 from afx.core.aval import Aval
 from afx.core.dtypes import get_default_dtype, set_default_dtype
@@ -42,8 +40,7 @@ from afx.ops.reductions import cumulative
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sort import argsort, sort
 from afx.pytree import treedef as treedefs
-from afx.transforms import checkpoint as memory
-from afx.transforms import custom_derivatives as derivatives
+from afx.transforms import checkpoint as memory, custom_derivatives as derivatives
 from afx.transforms.derivatives.grad import vjp
 
 __all__ = ["Partial", "ShapeDtypeStruct", "config", "draw", "named"]

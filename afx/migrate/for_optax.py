@@ -20,8 +20,7 @@ from afx.errors import ArgumentError
 from afx.migrate.for_jax import named
 from afx.nn.losses.classification import softmax_cross_entropy as cross_entropy
 from afx.ops.creation.creation import asarray, zeros, zeros_like
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sign as sign_
+from afx.ops.elementwise.arithmetic import abs as abs_, sign as sign_
 from afx.ops.elementwise.comparison import logical_and, minimum, where
 from afx.ops.elementwise.exponentials import log_sigmoid
 from afx.ops.nn.activations import log_softmax

@@ -16,8 +16,7 @@ from afx.core.dtypes import get_default_dtype
 from afx.errors import ArgumentError
 from afx.nn import initializers
 from afx.ops.creation.creation import asarray, zeros_like
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import maximum, where
 from afx.ops.elementwise.exponentials import exp, sigmoid, softplus
 from afx.ops.elementwise.trigonometry import tanh

@@ -11,10 +11,7 @@ import numpy as np
 
 from afx import pytree
 from afx.core.array.array import Array
-from afx.ops.creation.creation import asarray
-from afx.ops.creation.creation import full_like as filled
-from afx.ops.creation.creation import ones_like as one
-from afx.ops.creation.creation import zeros_like as zero
+from afx.ops.creation.creation import asarray, full_like as filled, ones_like as one, zeros_like as zero
 from afx.ops.elementwise.arithmetic import square
 from afx.ops.elementwise.comparison import where as choose
 

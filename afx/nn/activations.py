@@ -7,8 +7,7 @@ from afx.core.aval import aval_of, normalize_axis
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import hypot, multiply, sign, sqrt
+from afx.ops.elementwise.arithmetic import abs as abs_, hypot, multiply, sign, sqrt
 from afx.ops.elementwise.comparison import clip, isinf, maximum, where
 from afx.ops.elementwise.exponentials import sigmoid, softplus
 from afx.ops.elementwise.trigonometry import tanh

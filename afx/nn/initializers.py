@@ -17,9 +17,7 @@ from afx import random
 from afx.core.array.array import Array
 from afx.core.aval import Shape, checked_shape
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import full
-from afx.ops.creation.creation import ones as ones_
-from afx.ops.creation.creation import zeros as zeros_
+from afx.ops.creation.creation import full, ones as ones_, zeros as zeros_
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.comparison import where
 from afx.ops.linalg.factorizations import qr

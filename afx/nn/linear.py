@@ -23,9 +23,7 @@ from afx.ops.indexing.getitem import take
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.nn.activations import relu, scale_kept
-from afx.ops.reductions.sums import any as any_
-from afx.ops.reductions.sums import max as max_
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.reductions.sums import any as any_, max as max_, sum as sum_
 from afx.pytree import static
 from afx.random import bits, split
 from afx.transforms._arguments import check_callable

@@ -22,8 +22,7 @@ from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.indexing.scatter import segment_sum
 from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.shape import astype, expand_dims, reshape
-from afx.ops.reductions.sums import any as any_
-from afx.ops.reductions.sums import mean, sum
+from afx.ops.reductions.sums import any as any_, mean, sum
 from afx.ops.sorting.sort import argmax, searchsorted, sort
 
 # --- Metrics: the quality of predictions in numbers that people know

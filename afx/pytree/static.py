@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     import attrs
 
     # Type checkers know attrs.field by name; only under that name do they see which fields have defaults.
-    from attrs import field as non_trainable
-    from attrs import field as static
+    from attrs import field as non_trainable, field as static
 else:
 
     def static(*, metadata: Mapping[str, object] | None = None, **options: object) -> object:

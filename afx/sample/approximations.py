@@ -22,12 +22,10 @@ from afx.ops.linalg.factorizations import cholesky
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.shape import expand_dims
-from afx.ops.reductions.sums import mean
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.reductions.sums import mean, sum as sum_
 from afx.optim.rules.adam import AdamState, adam
 from afx.optim.solvers.minimize import minimize
-from afx.random.keys import fold_in, normal, randint
-from afx.random.keys import key as key_of
+from afx.random.keys import fold_in, key as key_of, normal, randint
 from afx.sample.bijectors import (
     Constraints,
     check_dependence,

@@ -20,8 +20,7 @@ from afx.ops.elementwise.comparison import isnan, minimum, where
 from afx.ops.elementwise.exponentials import exp, log, logaddexp
 from afx.ops.linalg.factorizations import giving_nan
 from afx.ops.linalg.products import vecdot
-from afx.ops.reductions.sums import any as any_
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.reductions.sums import any as any_, sum as sum_
 from afx.random.keys import fold_in, normal, split, uniform
 from afx.sample.bijectors import Constraints, checked_density, constrain, constraints_of, log_det, position_of_start
 from afx.transforms._arguments import check_callable, whole_number

@@ -20,13 +20,9 @@ from afx.ops.indexing.gather import gather
 from afx.ops.manipulation.join import concat, moveaxis
 from afx.ops.manipulation.pad import flip, pad
 from afx.ops.manipulation.shape import astype, reshape
-from afx.ops.nn.convolution import conv
-from afx.ops.nn.convolution import convolve as convolve_axes
+from afx.ops.nn.convolution import conv, convolve as convolve_axes
 from afx.ops.nn.windows import sliding_window_view
-from afx.ops.reductions.sums import max as max_
-from afx.ops.reductions.sums import mean
-from afx.ops.reductions.sums import min as min_
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.reductions.sums import max as max_, mean, min as min_, sum as sum_
 from afx.ops.sorting.sort import sort
 from afx.signal.windows import Window, get_window, window_of
 

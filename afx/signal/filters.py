@@ -27,8 +27,7 @@ from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 from afx.ops.nn.convolution import conv
 from afx.ops.numerics.polynomials import polyval
 from afx.ops.reductions.cumulative import cumsum
-from afx.ops.reductions.sums import mean
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.reductions.sums import mean, sum as sum_
 from afx.transforms.compile.jit import jit
 
 Padtype: TypeAlias = Literal["odd", "even", "constant"] | None

@@ -6,8 +6,7 @@ import math
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.creation.creation import asarray, zeros_like
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import negative, sqrt
+from afx.ops.elementwise.arithmetic import abs as abs_, negative, sqrt
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.exponentials import exp, expm1, log, log1p, log_sigmoid, sigmoid
 from afx.ops.elementwise.trigonometry import arctan2, tan

@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.exponentials import exp, log, log1p
 from afx.ops.manipulation.join import broadcast_arrays, stack

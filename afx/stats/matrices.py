@@ -10,8 +10,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import DType, float64, get_default_dtype
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, zeros
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.exponentials import exp, log
 from afx.ops.elementwise.floating_point import floor
@@ -20,13 +19,10 @@ from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.join import concat, moveaxis, stack
 from afx.ops.manipulation.shape import broadcast_to, expand_dims
-from afx.ops.reductions.sums import all as all_
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.reductions.sums import all as all_, sum as sum_
 from afx.ops.special.errors import xlogy
 from afx.ops.special.gamma import betaln, gammaln, multigammaln
-from afx.random import beta as draw_beta
-from afx.random import chisquare, normal, split
-from afx.random import multinomial as draw_multinomial
+from afx.random import beta as draw_beta, chisquare, multinomial as draw_multinomial, normal, split
 from afx.random.keys import ShapeLike
 from afx.stats._distribution import check_data, floating, quiet, read_real
 from afx.stats.elementary import HALF_LOG_2PI

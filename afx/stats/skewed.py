@@ -12,8 +12,7 @@ from afx.control.while_loop import fori_loop
 from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import float16, float32
 from afx.ops.creation.creation import asarray, full, stop_gradient, zeros_like
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import clip, isinf, isnan, maximum, minimum, where
 from afx.ops.elementwise.exponentials import exp, log, log1p, logaddexp
 from afx.ops.elementwise.floating_point import floor

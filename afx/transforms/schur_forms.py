@@ -17,8 +17,7 @@ from afx.errors import MissingExtraError, ShapeError, TracerError
 from afx.ops._kinds.linear import batch_unchanged
 from afx.ops._kinds.matrix import adjoint, choice, diag_embed, floating, promote_pair, square
 from afx.ops.creation.matrices import triu
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import hypot, sqrt
+from afx.ops.elementwise.arithmetic import abs as abs_, hypot, sqrt
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.complex import conj, real
 from afx.ops.manipulation.edit import diagonal

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 

@@ -13,8 +13,7 @@ import scipy.optimize
 import afx
 from tests.benchmarks.equations import STIFF, Descent, descents
 from tests.benchmarks.harness import available, interleaved
-from tests.integrate.problems import PROBLEMS as TEST_SETS
-from tests.integrate.problems import Problem
+from tests.integrate.problems import PROBLEMS as TEST_SETS, Problem
 from tests.optim.solvers.hock_schittkowski import PROBLEMS, Constrained, condition
 
 __all__ = ["main"]

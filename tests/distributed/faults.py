@@ -25,9 +25,9 @@ from tests.distributed.programs import (
     loss,
     parameters,
     report,
+    train as train_plain,
     train_in_one,
 )
-from tests.distributed.programs import train as train_plain
 
 QUARTERS = Split((1, 1, 1, 1))
 

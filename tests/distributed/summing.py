@@ -9,8 +9,7 @@ import numpy as np
 import afx
 from afx import distributed
 from afx.distributed import Machines, Split
-from afx.distributed.mpi import link as mpi_link
-from afx.distributed.mpi import shared_memory
+from afx.distributed.mpi import link as mpi_link, shared_memory
 from tests.distributed.programs import SLOTS, bits_of, leave_to_numpy, report
 
 SPLITS = [Split((3, 1, 2, 1)), Split((1, 0, 5, 2)), Split((0, 7, 0, 1))]

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.externals import array_api_compat
-from sklearn.externals import array_api_extra as xpx
+from sklearn.externals import array_api_compat, array_api_extra as xpx
 
 import afx
 from afx import errors, interop

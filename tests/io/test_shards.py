@@ -14,8 +14,7 @@ import pytest
 import afx
 from afx import distributed, io, train
 from afx.errors import ArgumentError, FileFormatError, PeerLost
-from afx.io import checkpoints as saving
-from afx.io import checkpoints as shards
+from afx.io import checkpoints as saving, checkpoints as shards
 from afx.runtime import job
 
 SLOTS = 4

@@ -14,8 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from afx import pytree
 from afx.errors import ImmutableError, TreeError

@@ -16,8 +16,7 @@ import scipy.stats
 
 import afx
 from tests.benchmarks.c_library import compiler
-from tests.benchmarks.gradbench import __main__ as tool
-from tests.benchmarks.gradbench import by_hand
+from tests.benchmarks.gradbench import __main__ as tool, by_hand
 from tests.benchmarks.gradbench.evals import EVALS
 from tests.benchmarks.gradbench.inputs import draw, read_folder
 from tests.benchmarks.gradbench.kit import Kit

@@ -11,8 +11,7 @@ import numpy as np
 
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
-from afx.core.graph import Atom, Constant, Graph, name_of
-from afx.core.graph import Literal as Scalar
+from afx.core.graph import Atom, Constant, Graph, Literal as Scalar, name_of
 from afx.errors import GraphError
 
 # --- Operands: what instructions read and write, buffers with known storage and numbers, and where instructions come

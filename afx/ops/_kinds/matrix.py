@@ -31,8 +31,7 @@ from afx.ops.creation.matrices import tril
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.comparison import where
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
-from afx.ops.reductions.sums import any as any_
-from afx.ops.reductions.sums import max as max_
+from afx.ops.reductions.sums import any as any_, max as max_
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder

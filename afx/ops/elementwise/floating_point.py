@@ -19,9 +19,7 @@ from afx.errors import DtypeError
 from afx.ops._basic import in_floats, xp
 from afx.ops._kinds.elementwise import REALS, binary, each_part, nondifferentiable
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, stop_gradient
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import divide, multiply, remainder, subtract
-from afx.ops.elementwise.arithmetic import pow as pow_
+from afx.ops.elementwise.arithmetic import abs as abs_, divide, multiply, pow as pow_, remainder, subtract
 from afx.ops.elementwise.comparison import clip, equal, isfinite, isinf, isnan, signbit, where
 from afx.ops.elementwise.complex import imag, real
 from afx.ops.elementwise.exponentials import exp2

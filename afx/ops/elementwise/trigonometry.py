@@ -14,8 +14,7 @@ from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import REALS, Parts, binary, unary
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import hypot, sqrt, sqrt_parts
+from afx.ops.elementwise.arithmetic import abs as abs_, hypot, sqrt, sqrt_parts
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.exponentials import LOG2
 

@@ -44,10 +44,7 @@ from afx.ops.linalg.spectra import svdvals_p
 from afx.ops.manipulation.join import concat, moveaxis
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 from afx.ops.reductions.moments import vector_norm, vector_norm_p
-from afx.ops.reductions.sums import count_nonzero, reduce_over
-from afx.ops.reductions.sums import max as max_
-from afx.ops.reductions.sums import min as min_
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.reductions.sums import count_nonzero, max as max_, min as min_, reduce_over, sum as sum_
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder

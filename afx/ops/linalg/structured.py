@@ -15,8 +15,7 @@ from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import choice, floating, promote_pair
 from afx.ops.creation.creation import Nested, asarray, promote_operands
 from afx.ops.creation.matrices import eye, triu
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sign
+from afx.ops.elementwise.arithmetic import abs as abs_, sign
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.complex import conj
 from afx.ops.indexing.getitem import take

@@ -15,8 +15,7 @@ from afx.core.primitive import is_weak
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import divide, floor_divide, remainder
+from afx.ops.elementwise.arithmetic import abs as abs_, divide, floor_divide, remainder
 from afx.ops.elementwise.comparison import clip, isfinite, isnan, where
 from afx.ops.indexing.gather import gather
 from afx.ops.indexing.index import ints, is_sequence

@@ -19,8 +19,7 @@ from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import in_floats, numpy_of, reduced, xp
 from afx.ops._kinds.elementwise import reduction
 from afx.ops.creation.creation import SEQUENCES, Nested, as_array, asarray, operand_of, promote_operands, stop_gradient
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import divide, multiply, sqrt, subtract
+from afx.ops.elementwise.arithmetic import abs as abs_, divide, multiply, sqrt, subtract
 from afx.ops.elementwise.comparison import clip, maximum, minimum, where
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
 from afx.ops.reductions.sums import (

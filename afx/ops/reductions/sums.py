@@ -21,8 +21,7 @@ from afx.ops._basic import numpy_of, reduced, sum_dtype, sum_p
 from afx.ops._kinds.elementwise import nondifferentiable, reduction
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops.creation.creation import SEQUENCES, operand_of
-from afx.ops.elementwise.comparison import maximum, minimum
-from afx.ops.elementwise.comparison import where as where_
+from afx.ops.elementwise.comparison import maximum, minimum, where as where_
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
 
 if TYPE_CHECKING:

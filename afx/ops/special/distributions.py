@@ -16,8 +16,7 @@ from afx.core.tracing.tracer import bind_single
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import binary, elementwise
 from afx.ops._kinds.special import bind_special, in_doubles, parametric, scipy
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sign, sqrt
+from afx.ops.elementwise.arithmetic import abs as abs_, sign, sqrt
 from afx.ops.elementwise.comparison import maximum, minimum, where
 from afx.ops.elementwise.exponentials import exp, log, log1p
 from afx.ops.special._incomplete import bell, degree_terms, fisher_by_degrees, sides

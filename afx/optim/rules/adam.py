@@ -8,8 +8,7 @@ import attrs
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.html import Shown
-from afx.ops.elementwise.arithmetic import abs as absolute
-from afx.ops.elementwise.arithmetic import sign, sqrt
+from afx.ops.elementwise.arithmetic import abs as absolute, sign, sqrt
 from afx.ops.elementwise.comparison import maximum, where
 from afx.optim import hyperparameters
 from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, is_nonzero, next_rate

@@ -18,8 +18,7 @@ from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.comparison import maximum, where
 from afx.ops.manipulation.join import concat, unstack
 from afx.ops.manipulation.shape import broadcast_to, reshape
-from afx.ops.reductions.sums import mean
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.reductions.sums import mean, sum as sum_
 from afx.optim import hyperparameters
 from afx.optim.hyperparameters import (
     LearningRate,

@@ -26,8 +26,7 @@ from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros, zeros_like
 from afx.ops.creation.matrices import eye
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
 from afx.ops.linalg.products import matmul, outer, vecdot
 from afx.ops.manipulation.join import concat, stack

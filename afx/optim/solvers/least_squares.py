@@ -25,8 +25,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray, full
 from afx.ops.creation.matrices import eye
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
 from afx.ops.elementwise.exponentials import log1p
 from afx.ops.elementwise.trigonometry import arctan
@@ -38,10 +37,7 @@ from afx.ops.linalg.spectra import svd
 from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.join import concat, stack
 from afx.ops.reductions.moments import vector_norm
-from afx.ops.reductions.sums import all as all_
-from afx.ops.reductions.sums import max as max_
-from afx.ops.reductions.sums import min as min_
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.reductions.sums import all as all_, max as max_, min as min_, sum as sum_
 from afx.optim.solvers.descend import Box, attach_minimum, box_of, choose, free_unknowns, truncated_cg
 from afx.optim.solvers.root import CurveFitResult, LeastSquaresResult
 from afx.transforms.derivatives.grad import grad, vjp

@@ -6,8 +6,7 @@ import functools
 import inspect
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from operator import is_
 from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, overload
 

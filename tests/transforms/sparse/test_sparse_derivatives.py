@@ -12,8 +12,7 @@ import pytest
 import afx
 from afx import Array
 from afx.core.primitive import Primitive
-from afx.transforms.sparse import pattern as colouring
-from afx.transforms.sparse import sparse_derivatives as sparsity
+from afx.transforms.sparse import pattern as colouring, sparse_derivatives as sparsity
 from tests.ops import samples as made
 from tests.ops.samples import Sample, call
 

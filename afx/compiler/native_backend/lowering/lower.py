@@ -29,8 +29,7 @@ from afx.compiler.native_backend.lowering.recorder import lower_call, lower_view
 from afx.compiler.native_backend.lowering.tiles import cut_block
 from afx.compiler.native_backend.program.interface import Param
 from afx.compiler.native_backend.program.legal import is_checking, refuse_illegal
-from afx.compiler.native_backend.program.loops import Arg, BlockLoop, Body, Choice
-from afx.compiler.native_backend.program.loops import Loop as NativeLoop
+from afx.compiler.native_backend.program.loops import Arg, BlockLoop, Body, Choice, Loop as NativeLoop
 from afx.compiler.native_backend.program.steps import Program
 from afx.compiler.schedule.buffers import Interval, assign_offsets
 from afx.compiler.schedule.schedule import (

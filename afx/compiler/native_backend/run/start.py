@@ -22,8 +22,7 @@ from afx.compiler.native_backend.service import code_cache
 from afx.compiler.native_backend.service.code_cache import Done, Kept, Made, describe, find_kept, key_of_description
 from afx.compiler.native_backend.service.helper import TOO_LONG, UNKNOWN_HERE, code_folder
 from afx.compiler.native_backend.service.image import Image
-from afx.compiler.native_backend.service.link import layout, load_linker
-from afx.compiler.native_backend.service.link import link as link_kernels
+from afx.compiler.native_backend.service.link import layout, link as link_kernels, load_linker
 from afx.compiler.native_backend.service.process import LAST, make_described, service
 from afx.compiler.schedule.schedule import Call, Instruction, Schedule
 from afx.core.registry import loaded_modules
