@@ -76,31 +76,31 @@ SHORT = {
 # Tokens that run (no docstrings, comments or blank lines) of each room, at most; a feature raises its room's number in
 # its own commit.
 BUDGETS: dict[str, int] = {
-    "afx": 7_530,
-    "compiler": 189_110,
-    "control": 26_500,
-    "core": 37_370,
-    "data": 5_600,
-    "distributed": 51_040,
-    "export": 70_600,
-    "integrate": 20_600,
-    "interpolate": 9_050,
-    "io": 18_400,
-    "migrate": 17_250,
-    "ndimage": 7_320,
-    "nn": 24_200,
-    "numpy": 4_400,
-    "ops": 194_570,
-    "optim": 50_160,
-    "plot": 4_100,
-    "pytree": 10_700,
-    "random": 6_700,
-    "runtime": 7_860,
-    "sample": 20_280,
-    "signal": 13_720,
-    "stats": 37_560,
-    "train": 6_150,
-    "transforms": 63_050,  # sets of patterns that are compared by hashes
+    "afx": 7_480,
+    "compiler": 193_090,
+    "control": 26_380,
+    "core": 37_360,
+    "data": 5_370,
+    "distributed": 51_030,
+    "export": 67_630,
+    "integrate": 20_960,
+    "interpolate": 9_000,
+    "io": 17_490,
+    "migrate": 33_870,
+    "ndimage": 7_310,
+    "nn": 23_870,
+    "numpy": 4_330,
+    "ops": 199_030,
+    "optim": 52_860,
+    "plot": 4_010,
+    "pytree": 10_490,
+    "random": 6_580,
+    "runtime": 7_830,
+    "sample": 20_250,
+    "signal": 13_640,
+    "stats": 37_730,
+    "train": 6_090,
+    "transforms": 64_230,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)
@@ -452,7 +452,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 5.17 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5.31 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_170_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_310_000
     )

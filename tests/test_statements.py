@@ -28,7 +28,7 @@ NAMED: dict[str, int] = {
     "compiler/native_backend/llvm/emit.py": 6,
     "compiler/native_backend/llvm/loops.py": 1,
     "compiler/native_backend/llvm/op.py": 8,
-    "compiler/native_backend/llvm/reductions.py": 7,
+    "compiler/native_backend/llvm/reductions.py": 5,
     "compiler/native_backend/llvm/strips.py": 1,
     "compiler/native_backend/llvm/writer.py": 2,
     "compiler/native_backend/lowering/forms.py": 3,
@@ -59,7 +59,7 @@ TWICE: dict[tuple[str, str], int] = {
     ("compiler/native_backend/functions/portable.py", "integrate/methods.py"): 1,
 }
 # Statements of what operations compute: implementations, native forms, formulas, and names in tables of compiler and exports.
-STATEMENTS = 920
+STATEMENTS = 933
 
 
 def operations() -> dict[str, Primitive]:
