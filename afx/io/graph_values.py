@@ -160,6 +160,10 @@ def _is_reduced(x: Aval, axis: tuple[int, ...], z: Aval) -> bool:
     return tuple([n for k, n in enumerate(x.shape) if k not in axis]) == z.shape
 
 
+def _lengths(xs: Avals, axis: int) -> tuple[int, ...]:
+    return tuple([x.shape[axis] for x in xs])
+
+
 def _like(shape: Sequence[int], x: Aval) -> Aval:
     return Aval(tuple(shape), x.dtype)
 
@@ -167,8 +171,8 @@ def _like(shape: Sequence[int], x: Aval) -> Aval:
 _FITS: Final[Mapping[str, Callable[[Params, Avals], bool]]] = {
     **dict.fromkeys(("gather", "select", "scatter", "scatter_unread"), lambda p, xs: len(xs) > 1),
     **dict.fromkeys(("index_add", "index_max", "index_min", "index_multiply", "index_set"), lambda p, xs: len(xs) > 2),
-    "split": lambda p, xs: sum(p["sizes"]) == xs[0].shape[p["axis"]],
-    "concat": lambda p, xs: tuple([x.shape[p["axis"]] for x in xs]) == p["sizes"],
+    "split": lambda p, xs: sum(p["sizes"]) == _lengths(xs, p["axis"])[0],
+    "concat": lambda p, xs: _lengths(xs, p["axis"]) == p["sizes"],
     "stack": lambda p, xs: len({x.shape for x in xs}) == 1,
     "conv": lambda p, xs: _convolves(p, xs[0], xs[1], None),
     "conv_input": lambda p, xs: _convolves(p, _like(p["shape"], xs[0]), xs[1], xs[0]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -21,6 +21,7 @@ from afx.ops.elementwise.arithmetic import add, sqrt
 from afx.ops.elementwise.comparison import maximum, where
 from afx.ops.elementwise.exponentials import sigmoid
 from afx.ops.elementwise.trigonometry import tanh
+from afx.ops.indexing.index import is_sequence
 from afx.pytree import static
 from afx.transforms.vmap import vmap
 
@@ -99,16 +100,16 @@ def filter_vmap(fn: Any = None, *, in_axes: Any = 0, out_axes: Any = 0) -> Any:
 
 def inference_mode(tree: Any, value: bool = True) -> Any:
     """Return a model whose dropouts let everything through, or not."""
-    if isinstance(tree, (list, tuple)):
+    kind: Any = tree.__class__
+    if is_sequence(tree):
         parts = [inference_mode(x, value) for x in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    if isinstance(tree, dict):
-        known: dict[Any, Any] = tree
-        return {key: inference_mode(x, value) for key, x in known.items()}
-    if not attrs.has(type(tree)):
+        return kind(*parts) if hasattr(tree, "_fields") else kind(parts)
+    if kind is dict:
+        return {key: inference_mode(x, value) for key, x in tree.items()}
+    if not attrs.has(kind):
         return tree
-    new = object.__new__(type(tree))
-    for name in [f.name for f in attrs.fields(type(tree)) if hasattr(tree, f.name)]:
+    new: Any = object.__new__(kind)
+    for name in [f.name for f in attrs.fields(kind) if hasattr(tree, f.name)]:
         object.__setattr__(new, name, value if name == "inference" else inference_mode(getattr(tree, name), value))
     return new
 
@@ -251,7 +252,8 @@ class LSTMCell(_Cell):
 
 
 def _each(n: int, value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, Sequence) else (value,) * n
+    given: tuple[Any, ...] = tuple(value) if is_sequence(value) else (value,) * n
+    return given
 
 
 def _pairs(n: int, padding: Any) -> Any:
@@ -507,7 +509,11 @@ class MultiheadAttention:
         weights = nn.softmax(scores)
         if key is not None:
             drop = functools.partial(self.dropout, inference=inference)
-            weights = vmap(lambda w, own: drop(w, key=own))(weights, random.split(key, self.num_heads))
+
+            def with_own_key(weights: Any, key: Any) -> Any:
+                return drop(weights, key=key)
+
+            weights = vmap(with_own_key)(weights, random.split(key, self.num_heads))
         else:
             weights = self.dropout(weights, inference=inference)
         return vmap(self.output_proj)(np_.einsum("hst,thd->shd", weights, v).reshape(len(q), -1))

@@ -21,6 +21,7 @@ from afx.migrate.for_lax import conv_general_dilated, reduce_window
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import add, multiply, sqrt
 from afx.ops.elementwise.comparison import maximum
+from afx.ops.indexing.index import is_sequence
 
 __all__ = ["Conv", "Dense", "Module", "TrainState", "avg_pool", "compact", "dataclass", "max_pool"]
 
@@ -185,7 +186,8 @@ class Conv(Module):
 
 
 def _each(n: int, value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, Sequence) else (value,) * n
+    given: tuple[Any, ...] = tuple(value) if is_sequence(value) else (value,) * n
+    return given
 
 
 class LayerNorm(Module):

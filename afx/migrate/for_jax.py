@@ -386,7 +386,7 @@ def register_pytree_node(nodetype: Any, flatten_func: Any, unflatten_func: Any, 
 
 def register_pytree_node_class(cls: Any) -> Any:
     """Register a class that has ``tree_flatten`` and ``tree_unflatten``."""
-    register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
+    register_pytree_node(cls, cls.tree_flatten, cls.tree_unflatten)
     return cls
 
 
@@ -411,7 +411,15 @@ class Partial(functools.partial[Any]):  # of JAX
     """A function with arguments that are leaves."""
 
 
-register_pytree_node(Partial, lambda p: ((p.args, p.keywords), p.func), lambda f, ps: Partial(f, *ps[0], **ps[1]))
+def _parts_of(partial: Any) -> Any:
+    return (partial.args, partial.keywords), partial.func
+
+
+def _partial_of(fn: Any, parts: Any) -> Any:
+    return Partial(fn, *parts[0], **parts[1])
+
+
+register_pytree_node(Partial, _parts_of, _partial_of)
 
 
 # --- Functions of as many results as are asked for
@@ -434,7 +442,7 @@ def nonzero(a: Any, *, size: int, fill_value: Any = None) -> tuple[Array, ...]:
     x = asarray(a)
     valid = flatnonzero(x, size=size, fill_value=-1) >= 0
     places = unravel_index(flatnonzero(x, size=size), x.shape)
-    fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * x.ndim
+    fills: Any = fill_value if np.ndim(fill_value) else (fill_value,) * x.ndim
     return tuple([where(valid, k, 0 if f is None else f) for k, f in zip(places, fills, strict=True)])
 
 

@@ -12,6 +12,7 @@ from afx import optim, pytree
 from afx.errors import ArgumentError
 from afx.migrate.for_lax import custom_root as find_root
 from afx.ops.creation.creation import asarray, full_like
+from afx.ops.elementwise.arithmetic import subtract
 
 __all__ = ["OptStep", "Solver", "projection_non_negative"]
 
@@ -125,7 +126,13 @@ def custom_root(optimality_fun: Callable[..., Any], has_aux: bool = False, **_: 
 
     def decorate(solver: Callable[..., Any]) -> Callable[..., Any]:
         def run(start: Any, *args: Any) -> Any:
-            return find_root(lambda x: optimality_fun(x, *args), start, lambda _f, x: solver(x, *args), None, has_aux)
+            def residual(x: Any) -> Any:
+                return optimality_fun(x, *args)
+
+            def solve(_: Any, x: Any) -> Any:
+                return solver(x, *args)
+
+            return find_root(residual, start, solve, None, has_aux)
 
         return run
 
@@ -134,4 +141,8 @@ def custom_root(optimality_fun: Callable[..., Any], has_aux: bool = False, **_: 
 
 def custom_fixed_point(fixed_point_fun: Callable[..., Any], has_aux: bool = False, **_: Any) -> Callable[..., Any]:
     """Return such a decorator of solvers of ``x = f(x)``."""
-    return custom_root(lambda x, *args: pytree.map(lambda a, b: a - b, fixed_point_fun(x, *args), x), has_aux)
+
+    def residual(x: Any, *args: Any) -> Any:
+        return pytree.map(subtract, fixed_point_fun(x, *args), x)
+
+    return custom_root(residual, has_aux)

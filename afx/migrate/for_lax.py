@@ -3,6 +3,9 @@
 What has afx's own arguments is renamed by `afx.migrate.jax`; arrays here are NumPy's functions of afx's Arrays.
 """
 
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+# of the operands of short functions nothing is known: users' programs pass them
+
 from __future__ import annotations
 
 import functools
@@ -21,6 +24,7 @@ from afx.migrate.for_jax import dynamic_update_slice_in_dim
 from afx.ops.creation.creation import asarray, full
 from afx.ops.elementwise.arithmetic import add, multiply
 from afx.ops.elementwise.comparison import logical_and, logical_or, maximum, minimum, where
+from afx.ops.indexing.index import is_sequence
 from afx.ops.sorting.partition import lexsort
 
 __all__ = ["conv_general_dilated", "custom_root", "reduce_window", "sort"]
@@ -45,7 +49,7 @@ SHORT: dict[str, Callable[..., Any]] = {
         lhs, rhs, window_strides, padding, precision=precision
     ),
     "conv_with_general_padding": lambda *args, **options: conv_general_dilated(*args[:6], **options),
-    "concatenate": lambda operands, dimension: np_.concatenate([asarray(x) for x in operands], axis=dimension),
+    "concatenate": lambda operands, dimension: np_.concatenate(list(map(asarray, operands)), axis=dimension),
     "convert_element_type": lambda x, new_dtype: asarray(x).astype(new_dtype),
     "dynamic_update_index_in_dim": lambda x, update, index, axis: dynamic_update_slice_in_dim(
         x, update if np.ndim(update) == np.ndim(x) else np_.expand_dims(asarray(update), axis), index, axis
@@ -219,7 +223,7 @@ def reduce(operands: Any, init_values: Any, computation: Any, dimensions: Any) -
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
     """Return an array in order, or several, by the first ones of them."""
     del is_stable
-    if not isinstance(operand, (tuple, list)):
+    if not is_sequence(operand):
         return np_.sort(asarray(operand), axis=dimension)
     arrays = [asarray(x) for x in operand]
     order = lexsort(arrays[:num_keys][::-1], axis=dimension)
@@ -233,7 +237,8 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
     a, b = list(string.ascii_letters[: lhs.ndim]), list(string.ascii_letters[lhs.ndim :][: rhs.ndim])
     for i, k in zip((*left, *left_batch), (*right, *right_batch), strict=True):
         b[k] = a[i]
-    shared, summed = [a[k] for k in left_batch], [a[k] for k in left]
+    shared: list[str] = [a[k] for k in left_batch]
+    summed: list[str] = [a[k] for k in left]
     kept = shared + [c for c in (*a, *b) if c not in shared + summed]
     z: Array = np_.einsum(f"{''.join(a)},{''.join(b)}->{''.join(kept)}", asarray(lhs), asarray(rhs))
     return z

@@ -54,7 +54,11 @@ def _scaled(fn: Callable[..., Any], count: int) -> Pair:
     def update(updates: Any, state: Any, params: Any = None, **_: Any) -> Any:
         del params
         step = state[0] + 1
-        changed, *kept = _each(lambda u, *own: fn(step.astype(u.dtype), u, *own), count + 1, updates, *state[1:])
+
+        def of_leaf(u: Any, *own: Any) -> Any:
+            return fn(step.astype(u.dtype), u, *own)
+
+        changed, *kept = _each(of_leaf, count + 1, updates, *state[1:])
         return changed, (step, *kept)
 
     return Pair(init, update)
@@ -157,7 +161,10 @@ def polyak_sgd(
         step = where(small, 0.0, minimum(gap / where(small, 1.0, square), max_learning_rate))
         return pytree.map(lambda u: step * u, updates), state
 
-    return chain(sgd(scaling), Pair(lambda _: (), update))
+    def init(_: Any) -> Any:
+        return ()
+
+    return chain(sgd(scaling), Pair(init, update))
 
 
 # --- Wrappers
@@ -307,7 +314,8 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any
 
 def piecewise_interpolate_schedule(interpolate_type: str, init_value: float, boundaries_and_scales: Any = None) -> Any:
     """Return a schedule that goes from one value to the next by lines or cosines."""
-    pairs: list[tuple[int, float]] = sorted((boundaries_and_scales or {}).items())
+    scales: dict[int, float] = boundaries_and_scales or {}
+    pairs = sorted(scales.items())
     ends, values = [0, *[int(b) for b, _ in pairs]], np.cumprod([init_value, *[s for _, s in pairs]])
 
     def schedule(count: Any) -> Any:

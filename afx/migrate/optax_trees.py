@@ -12,15 +12,15 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array
 from afx.ops.creation.creation import asarray, full_like as filled, ones_like as one, zeros_like as zero
-from afx.ops.elementwise.arithmetic import square
+from afx.ops.elementwise.arithmetic import add, divide, multiply, square, subtract
 from afx.ops.elementwise.comparison import where as choose
+from afx.ops.indexing.index import is_sequence
 
 __all__ = ["get", "vdot"]
 
 # of leaves
 LEAVES: dict[str, Callable[..., Any]] = {
-    "add": operator.add, "conj": np.conj, "div": operator.truediv, "mul": operator.mul, "ones_like": one,
-    "sub": operator.sub, "zeros_like": zero,
+    "add": add, "conj": np.conj, "div": divide, "mul": multiply, "ones_like": one, "sub": subtract, "zeros_like": zero,
 }  # fmt: skip
 
 
@@ -40,12 +40,16 @@ def _total(fn: Callable[..., Any], *trees: Any) -> Any:
 
 def vdot(first: Any, second: Any) -> Array:
     """Return the product of two trees as vectors."""
-    return asarray(_total(lambda x, y: (np.conj(x) * y).sum(), first, second))
+    return asarray(_total(_product, first, second))
+
+
+def _product(x: Any, y: Any) -> Any:
+    return (np.conj(x) * y).sum()
 
 
 def sum(tree: Any) -> Array:
     """Return the sum of all elements."""
-    return asarray(_total(lambda x: asarray(x).sum(), tree))
+    return asarray(_total(np.sum, pytree.map(asarray, tree)))
 
 
 def size(tree: Any) -> int:
@@ -103,13 +107,13 @@ def get(tree: Any, key: str, default: Any = None) -> Any:
 
 def _named(tree: Any, key: str) -> Any:
     fields: dict[Any, Any] = {}
-    if isinstance(tree, dict):
+    if issubclass(type(tree), dict):
         fields = tree
     elif hasattr(tree, "_asdict"):
         fields = tree._asdict()
     elif hasattr(tree, "__attrs_attrs__") and not isinstance(tree, Array):
         fields = {f.name: getattr(tree, f.name) for f in tree.__attrs_attrs__}
-    elif isinstance(tree, (list, tuple)):
+    elif is_sequence(tree):
         fields = dict(enumerate(tree))
     for name, value in fields.items():
         if name == key:

@@ -12,6 +12,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_shapes
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.exponentials import exp
+from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.shape import astype
 from afx.pytree.static import static
 from afx.random.keys import ShapeLike
@@ -117,7 +118,7 @@ class Law:
 
 def _cast(x: Any, dtype: DTypeLike) -> Any:
     """Return a parameter in a dtype, whole numbers of Python's too."""
-    y = asarray(x, dtype) if isinstance(x, int | float | list | tuple) else asarray(x)
+    y = asarray(x, dtype) if isinstance(x, int | float) or is_sequence(x) else asarray(x)
     return astype(y, dtype) if y.dtype.kind == "f" else y
 
 

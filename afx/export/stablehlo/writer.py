@@ -233,11 +233,13 @@ def _sign(x: HloValue) -> HloValue:
     return x.compare("EQ", 0).where(0, x.of("sign"), x)
 
 
+def _shift_right(x: HloValue, y: HloValue) -> HloValue:
+    return x.of(f"shift_right_{'logical' if x.aval.dtype.kind == 'u' else 'arithmetic'}", y)
+
+
 FORMULAS: dict[str, Callable[..., HloValue]] = {  # of what StableHLO lacks for some dtypes, or has otherwise
     "bitwise_count": _count_bits,
-    "bitwise_right_shift": lambda x, y: x.of(
-        f"shift_right_{'logical' if x.aval.dtype.kind == 'u' else 'arithmetic'}", y
-    ),
+    "bitwise_right_shift": _shift_right,
     "floor_divide": _floor_divide,
     "sign": _sign,
 }
