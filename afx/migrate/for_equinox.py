@@ -327,9 +327,15 @@ class _Pool:
         return z / math.prod(window) if self.is_mean else z
 
 
-Conv1d, Conv2d, Conv3d = [functools.partial(Conv, n) for n in (1, 2, 3)]
-AvgPool1d, AvgPool2d, AvgPool3d = [functools.partial(_Pool, n, True) for n in (1, 2, 3)]
-MaxPool1d, MaxPool2d, MaxPool3d = [functools.partial(_Pool, n, False) for n in (1, 2, 3)]
+Conv1d: Callable[..., Conv] = functools.partial(Conv, 1)
+Conv2d: Callable[..., Conv] = functools.partial(Conv, 2)
+Conv3d: Callable[..., Conv] = functools.partial(Conv, 3)
+AvgPool1d: Callable[..., _Pool] = functools.partial(_Pool, 1, True)
+AvgPool2d: Callable[..., _Pool] = functools.partial(_Pool, 2, True)
+AvgPool3d: Callable[..., _Pool] = functools.partial(_Pool, 3, True)
+MaxPool1d: Callable[..., _Pool] = functools.partial(_Pool, 1, False)
+MaxPool2d: Callable[..., _Pool] = functools.partial(_Pool, 2, False)
+MaxPool3d: Callable[..., _Pool] = functools.partial(_Pool, 3, False)
 
 
 @attrs.frozen(init=False)

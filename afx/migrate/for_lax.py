@@ -30,7 +30,9 @@ from afx.ops.sorting.partition import lexsort
 __all__ = ["conv_general_dilated", "custom_root", "reduce_window", "sort"]
 
 np_: Any = np  # NumPy's functions, of Arrays
-Precision = types.SimpleNamespace(DEFAULT=None, HIGH=None, HIGHEST=None)  # all products are exact to the dtype
+Precision: types.SimpleNamespace = types.SimpleNamespace(
+    DEFAULT=None, HIGH=None, HIGHEST=None
+)  # all products are exact to the dtype
 # what a reduction by a function is; functions of other names are applied one after the other
 FOLDS: dict[Any, Any] = {add: np.sum, multiply: np.prod, logical_and: np.all, logical_or: np.any}
 # short ones, by JAX's arguments in their order
