@@ -14,6 +14,7 @@ from afx.core.aval import integer
 from afx.core.html import Shown
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.elementwise.arithmetic import subtract
+from afx.ops.elementwise.comparison import where
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.join import concat, matrix_transpose
 from afx.ops.reductions.moments import vector_norm
@@ -240,8 +241,9 @@ class ScaleByLbfgs:
             raise ShapeError(
                 f"step: the state is of other parameters: got {state.pairs.rows.aval} for {g.aval}; call init"
             )
-        pairs = rule.learn(state.pairs, _vector(step)[0], _vector(change)[0], g)
-        pairs = rule.forget(pairs, state.count == 0)  # there was no step yet
+        known = state.count > 0  # else there was no step yet
+        s, y = [where(known, _vector(tree)[0], 0.0) for tree in (step, change)]
+        pairs = rule.forget(rule.learn(state.pairs, s, y, g), ~known)
         direction, _ = rule.propose(pairs, g, g, None)
         return back(-direction), LbfgsState(state.count + 1, params, grads, pairs)
 
