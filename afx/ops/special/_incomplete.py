@@ -167,7 +167,7 @@ def beta_logs(x: Any, low: Any, v: Any) -> tuple[Any, Any]:
     return _where(small, s, 0.0) - total, _where(small, 0.0, s) - total
 
 
-def beta_at(x: Any, low: Any, v: Any) -> Any:
+def _beta_at(x: Any, low: Any, v: Any) -> Any:
     """Return the t at which the log-odds have fallen or risen by v."""
     return 1 / (1 + (1 - x) / x * np.exp(_where(low, v, -v)))
 
@@ -183,7 +183,7 @@ def beta_width(a: Any, b: Any, x: Any, low: Any) -> Any:
     near, over = _where(low, a, b), _where(low, 1 - x, x)  # the parameter of the end that the integral goes to
     return _width(
         lambda v: -_beta_change(a, b, x, low, v),
-        lambda v: _where(low, 1.0, -1.0) * (a - (a + b) * beta_at(x, low, v)),
+        lambda v: _where(low, 1.0, -1.0) * (a - (a + b) * _beta_at(x, low, v)),
         (DEPTH - (a + b) * np.log(over)) / near,
     )
 

@@ -13,16 +13,13 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind_single
-from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import binary, elementwise
-from afx.ops._kinds.special import bind_special, in_doubles, parametric, scipy
+from afx.ops._kinds.special import bind_special, parametric, scipy
 from afx.ops.elementwise.arithmetic import abs as abs_, sign, sqrt
 from afx.ops.elementwise.comparison import maximum, minimum, where
 from afx.ops.elementwise.exponentials import exp, log, log1p
 from afx.ops.special._incomplete import bell, degree_terms, fisher_by_degrees, sides
 from afx.ops.special._quadrature import double
-from afx.ops.special._shares import beta_shares
-from afx.ops.special.errors import ndtr
 from afx.ops.special.gamma import betaln, digamma_gap, polygamma
 from afx.ops.special.incomplete import betainc_slope_p, density_beta, positive, ternary
 
@@ -54,16 +51,6 @@ def _side(near: str, far: str) -> Callable[..., Any]:
         return _where((a > 0) & (b > 0) & (s >= 0), _where(swap, scipy(far)(c, d, x), scipy(near)(c, d, x)), np.nan)
 
     return double(run)
-
-
-def _fisher_shares(a: Any, b: Any, s: Any) -> tuple[Any, Any]:
-    """Return both functions by formulas."""
-    swap, c, d, x = sides(a, b, s)
-    share, other = beta_shares(c, d, x)
-    is_right = (a > 0) & (b > 0) & (s >= 0)
-    return tuple(
-        [xp.where(is_right, z, math.nan) for z in (xp.where(swap, other, share), xp.where(swap, share, other))]
-    )
 
 
 def _density_fisher(a: Array, b: Array, s: Array) -> Array:
@@ -114,7 +101,6 @@ fisher_p: Primitive = ternary(
         _by_s,
     ),
     domain=(0.2, 3.0),
-    formula=in_doubles(_fisher_shares, 0),
 )
 fisherc_p: Primitive = ternary(
     "fisherc",
@@ -125,7 +111,6 @@ fisherc_p: Primitive = ternary(
         lambda z, a, b, s: -_by_s(z, a, b, s),
     ),
     domain=(0.2, 3.0),
-    formula=in_doubles(_fisher_shares, 1),
 )
 fisher_slope_p: Primitive = parametric(
     "fisher_slope",
@@ -197,13 +182,6 @@ def _by_df(_z: Array, df: Array, t: Array) -> Array:
     return where(few, near, sign(t) * fisher_slope(0.5, where(few, MANY, n) / 2, where(few, 1, square), 0, 1) / 4)
 
 
-def _stdtr(df: Any, t: Any) -> Any:
-    n = xp.where(df < math.inf, df, 1.0)
-    tail = 0.5 * _fisher_shares(0.5, n / 2, t * t)[1]
-    z = xp.where(df == math.inf, ndtr(t), xp.where(t < 0, tail, 1.0 - tail))
-    return xp.where((df > 0) & ~xp.isnan(t), z, math.nan)
-
-
 stdtr_p: Primitive = binary(
     "stdtr",
     scipy("stdtr"),
@@ -211,8 +189,6 @@ stdtr_p: Primitive = binary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.5, 3.0),
-    formula=in_doubles(_stdtr),
-    formula_sums=True,
 )
 
 

@@ -13,12 +13,11 @@ from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
 from afx.ops._kinds.elementwise import binary, elementwise
-from afx.ops._kinds.special import bind_special, in_doubles, parametric, scipy
+from afx.ops._kinds.special import bind_special, parametric, scipy
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.exponentials import log, log1p
 from afx.ops.special._incomplete import TINY, bell, beta_by_parameters, beta_front, gamma_by_parameter, gamma_front
 from afx.ops.special._quadrature import double, record_double
-from afx.ops.special._shares import beta_shares, gamma_shares
 from afx.ops.special.gamma import digamma, digamma_gap, polygamma
 
 # --- Incomplete gamma functions: regularised ones and their inverses, differentiable by both arguments
@@ -59,7 +58,6 @@ gamma_density_p: Primitive = binary(
     promotes_to_float=True,
     domain=(0.5, 3.0),
     native=record_double(_density_gamma),
-    formula=in_doubles(_density_gamma),
 )
 
 
@@ -117,8 +115,6 @@ gammainc_p: Primitive = binary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.5, 3.0),
-    formula=in_doubles(gamma_shares, 0),
-    formula_sums=True,
 )
 
 
@@ -149,8 +145,6 @@ gammaincc_p: Primitive = binary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.5, 3.0),
-    formula=in_doubles(gamma_shares, 1),
-    formula_sums=True,
 )
 
 
@@ -239,10 +233,10 @@ def ternary(
     compute: Callable[..., Any],
     partials: tuple[Partial3, Partial3, Partial3],
     domain: tuple[float, float],
-    **tags: Any,
+    native: Callable[..., None] | None = None,
 ) -> Primitive:
     """Make an elementwise op of three real operands from ``(z, a, b, x)`` to its derivative by each."""
-    return elementwise(name, compute, partials, kinds="f", promotes_to_float=True, domain=domain, **tags)
+    return elementwise(name, compute, partials, kinds="f", promotes_to_float=True, domain=domain, native=native)
 
 
 # -- the density --
@@ -295,7 +289,6 @@ beta_density_p: Primitive = ternary(
     (_density_by_a_beta, _density_by_b, _density_by_x_beta),
     domain=(0.2, 0.9),
     native=record_double(_density_beta),
-    formula=in_doubles(_density_beta),
 )
 
 
@@ -366,8 +359,6 @@ betainc_p: Primitive = ternary(
         lambda _z, a, b, x: density_beta(a, b, x),
     ),
     domain=(0.2, 0.9),
-    formula=in_doubles(beta_shares, 0),
-    formula_sums=True,
 )
 
 
@@ -399,8 +390,6 @@ betaincc_p: Primitive = ternary(
         lambda _z, a, b, x: -density_beta(a, b, x),
     ),
     domain=(0.2, 0.9),
-    formula=in_doubles(beta_shares, 1),
-    formula_sums=True,
 )
 
 
