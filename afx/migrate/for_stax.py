@@ -374,7 +374,8 @@ def l2_norm(tree: Any) -> Array:
     """Return the norm of all leaves."""
     total: Any = asarray(0.0)
     for leaf in pytree.leaves(tree):
-        total = total + (asarray(leaf) ** 2).sum()
+        x: Any = asarray(leaf)
+        total = total + (np.conj(x) * x).sum()
     return sqrt(total)
 
 

@@ -59,7 +59,8 @@ def size(tree: Any) -> int:
 
 def norm(tree: Any, ord: Any = None, *, squared: bool = False) -> Array:
     """Return the norm of all elements, of order 2, 1 or inf, or its square."""
-    z = asarray(np.linalg.norm(pytree.ravel(tree)[0], ord or 2))
+    leaves = [asarray(x).reshape(-1) for x in pytree.leaves(tree)]
+    z = asarray(np.linalg.norm(np.concatenate(leaves), ord or 2))
     return square(z) if squared else z
 
 

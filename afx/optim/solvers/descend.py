@@ -162,13 +162,13 @@ class Pairs:
             of the next pair.
         products: float[2, memory + 1, memory + 1], of all rows with the changes.
         slopes: float[2, memory + 1], of all rows with the last gradient, whose differences are products with a change.
-        count: int, how many pairs were learned.
+        learned: int, how many pairs were learned.
     """
 
     rows: Array
     products: Array
     slopes: Array
-    count: Array
+    learned: Array
 
 
 @attrs.frozen
@@ -190,15 +190,15 @@ class Lbfgs:
     def forget(self, memory: Pairs, when: Array) -> Pairs:
         """Return the memory without pairs, under a condition."""
         products, slopes = where(when, 0.0, memory.products), where(when, 0.0, memory.slopes)
-        return Pairs(memory.rows, products, slopes, where(when, 0, memory.count))
+        return Pairs(memory.rows, products, slopes, where(when, 0, memory.learned))
 
     def propose(self, memory: Pairs, x: Array, gradient: Array, free: Array | None) -> tuple[Array, Array]:
         """Return the two-loop recursion's direction."""
         del x
         places, n = memory.rows.shape[1:]
         (of_steps, of_changes), (along_steps, along_changes) = memory.products, memory.slopes
-        known = minimum(memory.count, self.memory)
-        newest = memory.count - 1
+        known = minimum(memory.learned, self.memory)
+        newest = memory.learned - 1
         last = newest % places
         curve, square = where(known > 0, of_steps[last, last], 1.0), where(known > 0, of_changes[last, last], 1.0)
         scale = cond(known > 0, lambda _: curve / square, first_step, gradient)
@@ -214,7 +214,7 @@ class Lbfgs:
         along = scale * (along_changes - matmul(of_changes, alphas))
 
         def newer(i: Array, betas: Array) -> Array:
-            k = (memory.count - known + i) % places
+            k = (memory.learned - known + i) % places
             return betas.at[k].set(alphas[k] - (along[k] + vecdot(of_steps[:, k], betas)) / pivot(k))
 
         betas = fori_loop(0, known, newer, zeros(places, gradient.dtype))
@@ -225,12 +225,12 @@ class Lbfgs:
         """Return the memory with a pair in place of the oldest one, where it has positive curvature."""
         places, n = memory.rows.shape[1:]
         curve, square, keep = _curvature(step, change)
-        k = memory.count % places
+        k = memory.learned % places
         rows = memory.rows.at[:, k].set(where(keep, stack([step, change]), 0.0))
         slopes = reshape(matmul(reshape(rows, (2 * places, n)), gradient), (2, places))
         by_change = where(keep, (slopes - memory.slopes).at[:, k].set(stack([curve, square])), 0.0)
         products = memory.products.at[:, :, k].set(by_change).at[1, k].set(by_change[1])
-        return Pairs(rows, products, slopes, memory.count + keep)
+        return Pairs(rows, products, slopes, memory.learned + keep)
 
 
 @attrs.frozen
