@@ -1,4 +1,4 @@
-"""Optimizers of Optax that `afx.optim` has not, or has otherwise: states have Optax's names, and steps its numbers.
+"""Optimizers of Optax that afx lacks or has otherwise: states have Optax's names, and steps its numbers.
 
 The exception is `lbfgs`, whose line search is afx's own.
 """
