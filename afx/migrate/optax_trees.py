@@ -12,7 +12,7 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array
 from afx.ops.creation.creation import asarray, full_like as filled, ones_like as one, zeros_like as zero
-from afx.ops.elementwise.arithmetic import add, divide, multiply, square, subtract
+from afx.ops.elementwise.arithmetic import divide, multiply, square, subtract
 from afx.ops.elementwise.comparison import where as choose
 from afx.ops.indexing.index import is_sequence
 
@@ -20,7 +20,7 @@ __all__ = ["get", "vdot"]
 
 # of leaves
 LEAVES: dict[str, Callable[..., Any]] = {
-    "add": add, "conj": np.conj, "div": divide, "mul": multiply, "ones_like": one, "sub": subtract, "zeros_like": zero,
+    "add": operator.add, "conj": np.conj, "div": divide, "mul": multiply, "ones_like": one, "sub": subtract, "zeros_like": zero,
 }  # fmt: skip
 
 
