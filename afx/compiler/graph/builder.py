@@ -191,7 +191,7 @@ class GraphBuilder:
             return self._unfolded(p, atoms, eq)
         if p.multiple_results:
             return self._emit(p, atoms, eq.params, tuple([v.aval for v in eq.outputs]))
-        return (self.make(p, atoms, eq.params, eq.aval),)
+        return (self.make(p, atoms, eq.params, eq.outputs[0].aval),)
 
     def inline_graph(self, graph: Graph, inputs: Sequence[Atom]) -> list[Atom]:
         """Enter all equations of a graph; return its outputs."""

@@ -95,14 +95,17 @@ def relocate(code: CodeType, locations: Sequence[SourceLocation | None]) -> Code
     """
     constants = tuple([relocate(c, locations) if isinstance(c, CodeType) else c for c in code.co_consts])
     code = code.replace(co_consts=constants)
-    rows = [(end - start, None if line is None else locations[line - 1]) for start, end, line in code.co_lines()]
-    known = [(location.file, location.line) for _, location in rows if location is not None]
-    if not known:
+    rows, files, firsts = list[tuple[int, SourceLocation | None]](), list[str](), dict[str, int]()
+    for start, end, line in code.co_lines():
+        location = None if line is None else locations[line - 1]
+        rows.append((end - start, location))
+        if location is not None:
+            files.append(location.file)
+            firsts.setdefault(location.file, location.line)
+    if not files:
         return code
-    file, first = known[0]
-    if any([f != file for f, _ in known]):  # noqa: C419  # a list is quicker
-        file = Counter([f for f, _ in known]).most_common(1)[0][0]
-        first = next(line for f, line in known if f == file)
+    file = files[0] if len(firsts) == 1 else Counter(files).most_common(1)[0][0]
+    first = firsts[file]
     return code.replace(co_filename=file, co_firstlineno=first, co_linetable=_table(rows, file, first))
 
 

@@ -116,7 +116,7 @@ def by_ufunc(eq: Equation) -> bool:
     ufunc = eq.primitive.lowering.ufunc
     if ufunc is None or eq.params:
         return False
-    return ufunc_result_dtype(ufunc, tuple(map(_dtype_of, eq.inputs))) == eq.aval.dtype
+    return ufunc_result_dtype(ufunc, tuple(map(_dtype_of, eq.inputs))) == eq.outputs[0].aval.dtype
 
 
 def by_function(eq: Equation) -> bool:
@@ -127,7 +127,7 @@ def by_function(eq: Equation) -> bool:
 def by_reduction(eq: Equation) -> bool:
     """Tell whether a ufunc's ``reduce`` computes an equation, in its operand's dtype."""
     reduces = eq.primitive.lowering.reduce_ufunc is not None
-    return reduces and eq.inputs[0].aval.dtype == eq.aval.dtype
+    return reduces and eq.inputs[0].aval.dtype == eq.outputs[0].aval.dtype
 
 
 def errstate_of(eq: Equation) -> ErrorState:
@@ -297,7 +297,7 @@ def iteration_space(eq: Equation, target: Target) -> IterationSpace | None:
     p = eq.primitive
     if p.multiple_results or not eq.inputs:
         return None
-    x, out = eq.inputs[0].aval, eq.aval
+    x, out = eq.inputs[0].aval, eq.outputs[0].aval
     if x.size < target.fuse_min_rows and out.size < target.fuse_min_rows:
         return None  # nothing of it could be cut
     if (p.is_elementwise or p.algebra.canonical == "cast") and (by_ufunc(eq) or by_function(eq)):

@@ -46,7 +46,7 @@ def _seconds_between(
     before: tuple[float, float, float], after: tuple[float, float, float], limits: NativeTarget
 ) -> tuple[float, bool]:
     """Return how long a call took, or would have taken alone, as far as its processor time tells, and whether that does."""
-    wall, own, everyone = [b - a for a, b in zip(before, after, strict=True)]
+    wall, own, everyone = after[0] - before[0], after[1] - before[1], after[2] - before[2]
     has_others = everyone - own > limits.trial_max_other_share * own
     return wall if has_others else min(wall, own), not has_others
 
