@@ -3,15 +3,11 @@
 What has afx's own arguments is renamed by `afx.migrate.jax`; arrays here are NumPy's functions of afx's Arrays.
 """
 
-# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
-# of the operands of short functions nothing is known: users' programs pass them
-
 from __future__ import annotations
 
 import functools
 import string
 import types
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +21,7 @@ from afx.ops.creation.creation import asarray, full
 from afx.ops.elementwise.arithmetic import add, multiply
 from afx.ops.elementwise.comparison import logical_and, logical_or, maximum, minimum, where
 from afx.ops.indexing.index import is_sequence
+from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.sorting.partition import lexsort
 
 __all__ = ["conv_general_dilated", "custom_root", "reduce_window", "sort"]
@@ -35,49 +32,109 @@ Precision: types.SimpleNamespace = types.SimpleNamespace(
 )  # all products are exact to the dtype
 # what a reduction by a function is; functions of other names are applied one after the other
 FOLDS: dict[Any, Any] = {add: np.sum, multiply: np.prod, logical_and: np.all, logical_or: np.any}
-# short ones, by JAX's arguments in their order
-SHORT: dict[str, Callable[..., Any]] = {
-    "argmax": lambda x, axis, index_dtype: np_.argmax(asarray(x), axis=axis).astype(index_dtype),
-    "argmin": lambda x, axis, index_dtype: np_.argmin(asarray(x), axis=axis).astype(index_dtype),
-    "broadcast": lambda x, sizes: np_.broadcast_to(asarray(x), (*sizes, *np.shape(x))),
-    "broadcast_in_dim": lambda x, shape, broadcast_dimensions: np_.broadcast_to(
-        np_.expand_dims(asarray(x), [k for k in range(len(shape)) if k not in broadcast_dimensions]), shape
-    ),
-    "broadcasted_iota": lambda dtype, shape, dimension: asarray(np.indices(shape)[dimension].astype(dtype)),
-    "collapse": lambda x, start, stop=None: asarray(x).reshape(
-        (*x.shape[:start], -1, *(() if stop is None else x.shape[stop:]))
-    ),
-    "conv": lambda lhs, rhs, window_strides, padding, precision=None: conv_general_dilated(
-        lhs, rhs, window_strides, padding, precision=precision
-    ),
-    "conv_with_general_padding": lambda *args, **options: conv_general_dilated(*args[:6], **options),
-    "concatenate": lambda operands, dimension: np_.concatenate(list(map(asarray, operands)), axis=dimension),
-    "convert_element_type": lambda x, new_dtype: asarray(x).astype(new_dtype),
-    "dynamic_update_index_in_dim": lambda x, update, index, axis: dynamic_update_slice_in_dim(
-        x, update if np.ndim(update) == np.ndim(x) else np_.expand_dims(asarray(update), axis), index, axis
-    ),
-    "full": full,
-    "index_in_dim": lambda x, k, axis=0, keepdims=True: np_.take(asarray(x), [k] if keepdims else k, axis=axis),
-    "iota": lambda dtype, size: asarray(np.arange(size).astype(dtype)),
-    "population_count": lambda x: np_.bitwise_count(asarray(x).astype(f"u{x.dtype.itemsize}")).astype(x.dtype),
-    "select_n": lambda which, *cases: functools.reduce(
-        lambda z, case: where(asarray(which) == case[0], case[1], z), enumerate(cases), cases[0]
-    ),
-    "slice": lambda x, start_indices, limit_indices, strides=None: asarray(x)[
-        tuple(map(slice, start_indices, limit_indices, strides or [1] * np.ndim(x)))
-    ],
-    "slice_in_dim": lambda x, start, limit, stride=1, axis=0: np_.take(
-        asarray(x), np.arange(x.shape[axis])[start:limit:stride], axis=axis
-    ),
-    "sort_key_val": lambda keys, values, dimension=-1, **_: sort((keys, values), dimension),
-}
 
 
-def __getattr__(name: str) -> Any:
-    """Return a short function."""
-    if name not in SHORT:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return SHORT[name]
+# --- Short ones
+
+
+def argmax(operand: Any, axis: Any, index_dtype: Any) -> Any:
+    """Return places of largest elements in a dtype."""
+    return np_.argmax(asarray(operand), axis=axis).astype(index_dtype)
+
+
+def argmin(operand: Any, axis: Any, index_dtype: Any) -> Any:
+    """Return places of smallest elements in a dtype."""
+    return np_.argmin(asarray(operand), axis=axis).astype(index_dtype)
+
+
+def broadcast(operand: Any, sizes: Any) -> Any:
+    """Return x with axes in front."""
+    return np_.broadcast_to(asarray(operand), (*sizes, *np.shape(operand)))
+
+
+def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any) -> Any:
+    """Return x in a shape, of which its axes are these."""
+    added = [k for k in range(len(shape)) if k not in broadcast_dimensions]
+    return np_.broadcast_to(np_.expand_dims(asarray(operand), added), shape)
+
+
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Array:
+    """Return places along an axis."""
+    along: list[int] = [1] * len(shape)
+    along[dimension] = -1
+    return broadcast_to(reshape(iota(dtype, shape[dimension]), tuple(along)), tuple(shape))
+
+
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+    """Return x with neighbouring axes as one."""
+    rest = () if stop_dimension is None else operand.shape[stop_dimension:]
+    return asarray(operand).reshape((*operand.shape[:start_dimension], -1, *rest))
+
+
+def concatenate(operands: Any, dimension: int) -> Any:
+    """Return arrays behind each other."""
+    return np_.concatenate(list(map(asarray, operands)), axis=dimension)
+
+
+def conv(lhs: Any, rhs: Any, window_strides: Any, padding: Any, precision: Any = None) -> Array:
+    """Return a convolution with channels in front."""
+    return conv_general_dilated(lhs, rhs, window_strides, padding, precision=precision)
+
+
+def conv_with_general_padding(*args: Any, **options: Any) -> Array:
+    """Return a convolution of dilated arrays."""
+    return conv_general_dilated(*args[:6], **options)
+
+
+def convert_element_type(operand: Any, new_dtype: Any) -> Array:
+    """Return x in a dtype."""
+    return asarray(operand).astype(new_dtype)
+
+
+def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Any:
+    """Return x with another row at an index."""
+    row = update if np.ndim(update) == np.ndim(operand) else np_.expand_dims(asarray(update), axis)
+    return dynamic_update_slice_in_dim(operand, row, index, axis)
+
+
+def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+    """Return a row at an index."""
+    return np_.take(asarray(operand), [index] if keepdims else index, axis=axis)
+
+
+def iota(dtype: Any, size: int) -> Array:
+    """Return 0, 1 and so on."""
+    return asarray(np.arange(size).astype(dtype))
+
+
+def population_count(x: Any) -> Any:
+    """Return how many bits are set."""
+    return np_.bitwise_count(asarray(x).astype(f"u{x.dtype.itemsize}")).astype(x.dtype)
+
+
+def select_n(which: Any, *cases: Any) -> Any:
+    """Return each element of the case that a number names."""
+    chosen, given = cases[0], asarray(which)
+    for k, case in enumerate(cases):
+        chosen = where(given == k, case, chosen)
+    return chosen
+
+
+def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = None) -> Any:
+    """Return a part of x."""
+    steps = strides or [1] * np.ndim(operand)
+    return asarray(operand)[tuple([np.s_[a:b:c] for a, b, c in zip(start_indices, limit_indices, steps, strict=True)])]
+
+
+def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0) -> Any:
+    """Return a part along an axis."""
+    chosen: list[int] = list(range(operand.shape[axis]))[start_index:limit_index:stride]
+    return np_.take(asarray(operand), np.array(chosen, np.int64), axis=axis)
+
+
+def sort_key_val(keys: Any, values: Any, dimension: int = -1, **_: Any) -> Any:
+    """Return keys in order, and values in theirs."""
+    return sort((keys, values), dimension)
 
 
 # --- Convolutions and windows
@@ -99,7 +156,7 @@ def conv_dimension_numbers(lhs_shape: Any, _: Any, numbers: Any) -> ConvDimensio
         return ConvDimensionNumbers(*[tuple(range(len(lhs_shape)))] * 3)
     space = [c for c in numbers[1] if c not in "OI"]
     pairs = zip(numbers, ("NC", "OI", "NC"), strict=True)
-    return ConvDimensionNumbers(*[tuple(map(spec.index, (*two, *space))) for spec, two in pairs])
+    return ConvDimensionNumbers(*[tuple([spec.index(c) for c in (*two, *space)]) for spec, two in pairs])
 
 
 def _padding(padding: Any, sizes: Any, window: Any, steps: Any) -> Any:
@@ -198,7 +255,7 @@ def reduce_window(
     gaps = base_dilation or [1] * x.ndim
     x = pad(x, init_value, [(*two, gap - 1) for two, gap in zip(pads, gaps, strict=True)])
     cells = np_.lib.stride_tricks.sliding_window_view(x, tuple(window_dimensions))
-    cells = cells[tuple([slice(None, None, s) for s in window_strides])]
+    cells = cells[tuple([np.s_[::s] for s in window_strides])]
     return _fold(cells.reshape((*cells.shape[: x.ndim], -1)), init_value, computation)
 
 
@@ -255,9 +312,9 @@ def pad(operand: Any, padding_value: Any, padding_config: Any) -> Array:
     x, rows = asarray(operand), list(padding_config)
     if any(gap for _, _, gap in rows):
         sizes = [n + max(n - 1, 0) * gap for n, (_, _, gap) in zip(x.shape, rows, strict=True)]
-        places = tuple([slice(None, None, gap + 1) for _, _, gap in rows])
+        places = tuple([np.s_[:: gap + 1] for _, _, gap in rows])
         x = full(sizes, padding_value, x.dtype).at[places].set(x)
-    cut = tuple([slice(max(-low, 0), n + min(high, 0)) for n, (low, high, _) in zip(x.shape, rows, strict=True)])
+    cut = tuple([np.s_[max(-low, 0) : n + min(high, 0)] for n, (low, high, _) in zip(x.shape, rows, strict=True)])
     widths = [(max(low, 0), max(high, 0)) for low, high, _ in rows]
     padded: Array = np_.pad(x[cut], widths, constant_values=padding_value)
     return padded
@@ -294,4 +351,11 @@ def custom_root(f: Any, initial_guess: Any, solve: Any, tangent_solve: Any, has_
 
 def custom_linear_solve(matvec: Any, b: Any, solve: Any, *_: Any, has_aux: bool = False, **__: Any) -> Any:
     """Return what ``solve(matvec, b)`` finds, with the derivative of a linear system's solution."""
-    return custom_root(lambda x: matvec(x) - b, b, lambda *_: solve(matvec, b), None, has_aux)
+
+    def residual(x: Any) -> Any:
+        return matvec(x) - b
+
+    def find(*_: Any) -> Any:
+        return solve(matvec, b)
+
+    return custom_root(residual, b, find, None, has_aux)
