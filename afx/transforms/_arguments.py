@@ -348,15 +348,11 @@ def run_whole(jitted: Any, run: Callable[..., Any], args: tuple[Any, ...], kwarg
         found = jitted.run_known(args, kwargs)
         if found is not UNKNOWN:
             return found
-        first = pytree.leaves(
-            args[:1]
-        )  # of Python's numbers derivatives are taken in the default dtype, not in their own
-        if not any(isinstance(x, (Tracer, float, complex)) for x in first) and not any(
-            isinstance(x, Tracer) for x in pytree.leaves((args[1:], kwargs))
-        ):
-            with contextlib.suppress(
-                AfxError
-            ):  # `run` raises it in the transformation's name, or at a line of the user's
+        # of Python's numbers derivatives are taken in the default dtype, not in their own
+        has_number = any(isinstance(x, (float, complex)) for x in pytree.leaves(args[:1]))
+        if not has_number and not any(isinstance(x, Tracer) for x in pytree.leaves((args, kwargs))):
+            # an error is raised by `run`: in the transformation's name, or at a line of the user's
+            with contextlib.suppress(AfxError):
                 return jitted(*args, **kwargs)
     return run(*args, **kwargs)
 

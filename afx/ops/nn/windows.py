@@ -199,13 +199,9 @@ def _rows(xp: Arrays, x: Any, window: Shape, stride: Shape, dilation: Shape) -> 
 # -- the three of them, for one group --
 def _convolve(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
     window, out = kernel.shape[:-2], kernel.shape[-1]
-    terms, positions = math.prod(kernel.shape[:-1]), math.prod(z.shape[1:-1])
-    sizes = batch_rows(x.shape[0], positions * terms * x.itemsize, positions)
-    turned = has_short_runs(x, window, dilation)
-    if xp.has_tiles(x.dtype, terms, out, [(m, turned) for m in sizes]):
-        xp.sum_products(xp.view(x, lambda v: windows(v, window, stride, dilation)), xp.dense(kernel), z)
+    if xp is not NUMPY and _convolve_in_tiles(xp, z, x, kernel, stride, dilation):
         return
-    weights = kernel.reshape(terms, out)
+    weights = kernel.reshape(math.prod(kernel.shape[:-1]), out)
     direct = z.flags.c_contiguous
     for block, rows in _rows(xp, x, window, stride, dilation):
         if direct:
@@ -214,9 +210,20 @@ def _convolve(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: 
             z[block] = np.matmul(rows, weights).reshape(z[block].shape)
 
 
+def _convolve_in_tiles(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> bool:
+    """Write the same without copies of windows; tell whether that was possible."""
+    window, terms, positions = kernel.shape[:-2], math.prod(kernel.shape[:-1]), math.prod(z.shape[1:-1])
+    turned = has_short_runs(x, window, dilation)
+    like = [(m, turned) for m in batch_rows(x.shape[0], positions * terms * x.itemsize, positions)]
+    if not xp.has_tiles(x.dtype, terms, kernel.shape[-1], like):
+        return False
+    xp.sum_products(xp.view(x, lambda v: windows(v, window, stride, dilation)), xp.dense(kernel), z)
+    return True
+
+
 def _sum_kernel(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None:
     out = ct.shape[-1]
-    if _sum_kernel_in_tiles(xp, z, x, ct, stride, dilation):
+    if xp is not NUMPY and _sum_kernel_in_tiles(xp, z, x, ct, stride, dilation):
         return
     shape, direct = (math.prod(z.shape[:-1]), out), z.flags.c_contiguous
     total = z.reshape(shape) if direct else xp.new(shape, z.dtype)
@@ -452,7 +459,7 @@ def summing_input(
             xp.copy(z, roomy[within(z.shape, padding)])
 
     def by_places(z: Any, ct: Any, kernel: Any) -> None:
-        if groups == 1 and _sum_input_in_tiles(xp, z, ct, kernel, stride, padding, dilation):
+        if xp is not NUMPY and groups == 1 and _sum_input_in_tiles(xp, z, ct, kernel, stride, padding, dilation):
             return
         add_up(z, lambda roomy: _sum_input_by_groups(xp, roomy, ct, kernel, stride, dilation, groups))
 

@@ -277,13 +277,19 @@ def _edges(length: int, count: int) -> Any:
 
 @functools.cache
 def products_digest() -> str:
-    """Return what tells apart processes whose BLAS adds up small products in different orders."""
+    """Return what tells apart processes whose BLAS adds up products in different orders."""
     digest = hashlib.sha256()
     for dtype in ("f4", "f8"):
         for k in (2, 3, 4, 5, 7, 8, 13, 16):
             x, y = _irrational((2, k, k), dtype, 1.3)
             for z in (x @ y, x.T @ y, x @ y.T, x @ y[0], x[0] @ y, x[:2] @ y, x[0] @ y[0], x[:, 0] @ y[:, 0]):
                 digest.update(z.tobytes())
+        for m, k, n in (
+            (40, 27, 8),
+            (300, 144, 16),
+            (64, 450, 24),
+        ):  # which other loops of BLAS compute, by blocks of terms
+            digest.update((_irrational((m, k), dtype, 1.3) @ _irrational((k, n), dtype, 1.7)).tobytes())
     return digest.hexdigest()
 
 
