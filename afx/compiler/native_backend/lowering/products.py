@@ -284,12 +284,9 @@ def products_digest() -> str:
             x, y = _irrational((2, k, k), dtype, 1.3)
             for z in (x @ y, x.T @ y, x @ y.T, x @ y[0], x[0] @ y, x[:2] @ y, x[0] @ y[0], x[:, 0] @ y[:, 0]):
                 digest.update(z.tobytes())
-        for m, k, n in (
-            (40, 27, 8),
-            (300, 144, 16),
-            (64, 450, 24),
-        ):  # which other loops of BLAS compute, by blocks of terms
-            digest.update((_irrational((m, k), dtype, 1.3) @ _irrational((k, n), dtype, 1.7)).tobytes())
+        numbers = _irrational((997,), dtype, 1.7)
+        for m, k in ((512, 144), (200, 450)):  # beyond what OpenBLAS takes for small, and its blocks of terms
+            digest.update((np.resize(numbers, (m, k)) @ np.resize(numbers, (k, 16))).tobytes())
     return digest.hexdigest()
 
 
