@@ -77,7 +77,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_480,
-    "compiler": 193_080,
+    "compiler": 193_230,
     "control": 26_380,
     "core": 37_360,
     "data": 5_370,
@@ -86,11 +86,11 @@ BUDGETS: dict[str, int] = {
     "integrate": 20_960,
     "interpolate": 9_000,
     "io": 17_520,
-    "migrate": 34_100,
+    "migrate": 34_330,
     "ndimage": 7_310,
     "nn": 23_870,
     "numpy": 4_330,
-    "ops": 196_710,
+    "ops": 196_810,
     "optim": 52_890,
     "plot": 4_010,
     "pytree": 10_490,

@@ -24,12 +24,14 @@ from afx.control.while_loop import fori_loop, while_loop
 from afx.core.array.array import Array
 from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray, zeros, zeros_like
+from afx.ops.creation.creation import asarray, stop_gradient, zeros, zeros_like
 from afx.ops.creation.matrices import eye
+from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
 from afx.ops.linalg.products import matmul, outer, vecdot
-from afx.ops.manipulation.join import concat, stack
+from afx.ops.manipulation.edit import diagonal
+from afx.ops.manipulation.join import concat, matrix_transpose, stack
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import all as all_
@@ -144,7 +146,8 @@ def _curvature(step: Array, change: Array) -> tuple[Array, Array, Array]:
     It is so beyond rounding, so that it keeps the matrix definite.
     """
     curve, square = vecdot(step, change), vecdot(change, change)
-    lengths = sqrt(vecdot(step, step)) * sqrt(square)
+    # a comparison has no derivative, and the lengths' is infinite at 0, where the first pair of a fresh memory lies
+    lengths = sqrt(stop_gradient(vecdot(step, step))) * sqrt(stop_gradient(square))
     return curve, square, curve > float(np.finfo(step.dtype).eps) * lengths
 
 
@@ -198,27 +201,27 @@ class Lbfgs:
         places, n = memory.rows.shape[1:]
         (of_steps, of_changes), (along_steps, along_changes) = memory.products, memory.slopes
         known = minimum(memory.learned, self.memory)
-        newest = memory.learned - 1
-        last = newest % places
+        oldest, ages = memory.learned - known, arange(places)
+        last = (memory.learned - 1) % places
         curve, square = where(known > 0, of_steps[last, last], 1.0), where(known > 0, of_changes[last, last], 1.0)
         scale = cond(known > 0, lambda _: curve / square, first_step, gradient)
-
-        def pivot(k: Array) -> Array:  # under vmap of pairs that are not there too
-            return where(of_steps[k, k] > 0, of_steps[k, k], 1.0)
+        # from the oldest pair to the newest, the two loops are substitutions in a triangle
+        order, place_of = (oldest + ages) % places, (ages - oldest) % places
+        triangle = of_steps[reshape(order, (places, 1)), order]
+        pivots = where(ages < known, diagonal(triangle), 1.0)
+        upper, lower = triangle / reshape(pivots, (places, 1)), matrix_transpose(triangle / pivots)
+        rest = along_steps[order] / pivots
+        none = zeros(places, gradient.dtype)
 
         def older(i: Array, alphas: Array) -> Array:
-            k = (newest - i) % places
-            return alphas.at[k].set((along_steps[k] - vecdot(of_steps[k], alphas)) / pivot(k))
+            k = known - 1 - i
+            return alphas.at[k].set(rest[k] - vecdot(upper[k], alphas))
 
-        alphas = fori_loop(0, known, older, zeros(places, gradient.dtype))
-        along = scale * (along_changes - matmul(of_changes, alphas))
-
-        def newer(i: Array, betas: Array) -> Array:
-            k = (memory.learned - known + i) % places
-            return betas.at[k].set(alphas[k] - (along[k] + vecdot(of_steps[:, k], betas)) / pivot(k))
-
-        betas = fori_loop(0, known, newer, zeros(places, gradient.dtype))
-        of_pairs = matmul(concat([-betas, scale * alphas]), reshape(memory.rows, (2 * places, n)))
+        alphas = fori_loop(0, known, older, none)
+        along = scale * (along_changes - matmul(of_changes, alphas[place_of]))
+        left = alphas - along[order] / pivots
+        betas = fori_loop(0, known, lambda k, b: b.at[k].set(left[k] - vecdot(lower[k], b)), none)
+        of_pairs = matmul(concat([-betas[place_of], scale * alphas[place_of]]), reshape(memory.rows, (2 * places, n)))
         return masked(of_pairs - scale * gradient, free), asarray(0)
 
     def learn(self, memory: Pairs, step: Array, change: Array, gradient: Array) -> Pairs:
