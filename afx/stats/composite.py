@@ -237,6 +237,10 @@ class Between(Law):
             return asarray(over)
         return _log_difference(under, below, over, above)
 
+    def _clip(self, y: Array) -> Array:
+        y = y if self.low is None else maximum(y, self.low)
+        return y if self.high is None else minimum(y, self.high)
+
     def _expect(self, fn: Callable[[Array], Array], quantile: Callable[[Array, bool], Array]) -> Array:
         """Return the mean of a function of quantiles between the bounds."""
         if not self._is_whole:
@@ -304,13 +308,8 @@ class Truncated(Between):
             left = logaddexp(asarray(below), share + inside)
             right = logaddexp(asarray(above), rest + inside)
             by_left = left < right
-            y = where(
-                by_left,
-                self._call("ppf", exp(where(by_left, left, math.log(0.5)))),
-                self._call("isf", exp(where(by_left, math.log(0.5), right))),
-            )
-            y = y if self.low is None else maximum(y, self.low)
-            return y if self.high is None else minimum(y, self.high)
+            by_ppf = self._call("ppf", exp(where(by_left, left, math.log(0.5))))
+            return self._clip(where(by_left, by_ppf, self._call("isf", exp(where(by_left, math.log(0.5), right)))))
 
     def middle(self) -> Array | None:
         """Return the median."""
@@ -390,9 +389,7 @@ class Censored(Between):
     def rvs(self, key: ArrayLike, shape: ShapeLike = None) -> Array:
         """Return independent draws of the law, clipped."""
         extra = self.batch[: len(self.batch) - len(self.law.batch)]
-        y = self.law.rvs(key, shape_of(shape) + extra)
-        y = y if self.low is None else maximum(y, self.low)
-        return y if self.high is None else minimum(y, self.high)
+        return self._clip(self.law.rvs(key, shape_of(shape) + extra))
 
     def support(self) -> Support:
         """Return where values lie; those on bounds are no density, so that parameters have no such law."""

@@ -9,7 +9,8 @@ from typing import Any
 from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import DType, float64, get_default_dtype
 from afx.errors import ShapeError
-from afx.ops.creation.creation import asarray, zeros_like
+from afx.ops.creation.creation import zeros_like
+from afx.ops.creation.matrices import eye
 from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.comparison import minimum, where
 from afx.ops.elementwise.exponentials import exp, log, log_sigmoid
@@ -29,21 +30,29 @@ from afx.stats.law import Shape, Support, Vectors, shape_of
 from afx.stats.multivariate import _whiten
 
 
-def _vector_operands(
-    who: str, x: ArrayLike, mean: ArrayLike, matrix: ArrayLike, alone: DType = float64
-) -> tuple[Array, Array, Array]:
-    """Return points, mean and matrix of one length, or raise `ShapeError`."""
-    y, m, c = floating(who, x, mean, matrix, alone=alone)
-    n = c.shape[-1] if c.ndim else 0
-    if c.ndim < 2 or c.shape[-2] != n or not y.ndim or y.shape[-1] != n or (m.ndim and m.shape[-1] != n):
-        raise ShapeError(
-            f"{who}: x and mean are vectors of the matrix's length: got x {y.aval}, mean {m.aval} and {c.aval}; "
-            "reshape them"
-        )
-    return y, m, c
+class _Normal(Vectors):
+    """Normal vectors of a mean float[..., n] and a matrix float[..., n, n]."""
+
+    def _read(
+        self, x: ArrayLike, mean: ArrayLike, matrix: ArrayLike, alone: DType = float64
+    ) -> tuple[Array, Array, Array]:
+        """Return points, mean and matrix of one length, or raise `ShapeError`."""
+        y, m, c = floating(self.name, x, mean, matrix, alone=alone)
+        n = c.shape[-1] if c.ndim else 0
+        if c.ndim < 2 or c.shape[-2] != n or not y.ndim or y.shape[-1] != n or (m.ndim and m.shape[-1] != n):
+            raise ShapeError(
+                f"{self.name}: x and mean are vectors of the matrix's length: got x {y.aval}, mean {m.aval} and "
+                f"{c.aval}; reshape them"
+            )
+        return y, m, c
+
+    def _draw(self, key: ArrayLike, shape: ShapeLike, mean: Array, roots: Array) -> Array:
+        """Return the mean plus standard normal rows times a matrix."""
+        z = normal(key, (*shape_of(shape), roots.shape[-1]), dtype=roots.dtype)
+        return mean + matmul(expand_dims(z, -2), roots)[..., 0, :]
 
 
-class _ByCholesky(Vectors):
+class _ByCholesky(_Normal):
     """Multivariate normal distribution of mean float[..., n] and covariance ``factor factorᵀ``, the factor lower.
 
     >>> afx.stats.multivariate_normal_cholesky.logpdf(np.zeros(2), np.zeros(2), np.eye(2)).round(4)
@@ -60,7 +69,7 @@ class _ByCholesky(Vectors):
         Raises:
             ShapeError: x, mean and factor have other lengths.
         """
-        y, m, c = _vector_operands("multivariate_normal_cholesky", x, mean, factor)
+        y, m, c = self._read(x, mean, factor)
         z = _whiten(c, y - m)
         return -0.5 * sum_(z * z, axis=-1) - sum_(log(diagonal(c)), axis=-1) - c.shape[-1] * HALF_LOG_2PI
 
@@ -70,26 +79,25 @@ class _ByCholesky(Vectors):
 
     def mean(self, mean: ArrayLike, factor: ArrayLike) -> Array:
         """Return the mean."""
-        return _vector_operands("multivariate_normal_cholesky", mean, mean, factor)[1]
+        return self._read(mean, mean, factor)[1]
 
     def cov(self, mean: ArrayLike, factor: ArrayLike) -> Array:
         """Return the covariance."""
-        c = _vector_operands("multivariate_normal_cholesky", mean, mean, factor)[2]
+        c = self._read(mean, mean, factor)[2]
         return matmul(c, c.mT)
 
     def entropy(self, mean: ArrayLike, factor: ArrayLike) -> Array:
         """Return the differential entropy."""
-        c = _vector_operands("multivariate_normal_cholesky", mean, mean, factor)[2]
+        c = self._read(mean, mean, factor)[2]
         return sum_(log(diagonal(c)), axis=-1) + c.shape[-1] * (HALF_LOG_2PI + 0.5)
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, mean: ArrayLike, factor: ArrayLike) -> Array:
         """Return draws, float[*shape, n]."""
-        _, m, c = _vector_operands("multivariate_normal_cholesky", mean, mean, factor, get_default_dtype())
-        z = normal(key, (*shape_of(shape), c.shape[-1]), dtype=c.dtype)
-        return m + matmul(expand_dims(z, -2), c.mT)[..., 0, :]
+        _, m, c = self._read(mean, mean, factor, get_default_dtype())
+        return self._draw(key, shape, m, c.mT)
 
 
-class _ByPrecision(Vectors):
+class _ByPrecision(_Normal):
     """Multivariate normal distribution of mean float[..., n] and precision float[..., n, n], the covariance's inverse.
 
     >>> afx.stats.multivariate_normal_precision.logpdf(np.zeros(2), np.zeros(2), np.eye(2)).round(4)
@@ -107,7 +115,7 @@ class _ByPrecision(Vectors):
             ShapeError: x, mean and precision have other lengths.
             numpy.linalg.LinAlgError: the precision is not positive definite.
         """
-        y, m, c = _vector_operands("multivariate_normal_precision", x, mean, precision)
+        y, m, c = self._read(x, mean, precision)
         factor = cholesky(c)
         z = matmul(expand_dims(y - m, -2), factor)[..., 0, :]
         return -0.5 * sum_(z * z, axis=-1) + sum_(log(diagonal(factor)), axis=-1) - c.shape[-1] * HALF_LOG_2PI
@@ -118,7 +126,7 @@ class _ByPrecision(Vectors):
 
     def mean(self, mean: ArrayLike, precision: ArrayLike) -> Array:
         """Return the mean."""
-        return _vector_operands("multivariate_normal_precision", mean, mean, precision)[1]
+        return self._read(mean, mean, precision)[1]
 
     def cov(self, mean: ArrayLike, precision: ArrayLike) -> Array:
         """Return the covariance."""
@@ -127,19 +135,17 @@ class _ByPrecision(Vectors):
 
     def entropy(self, mean: ArrayLike, precision: ArrayLike) -> Array:
         """Return the differential entropy."""
-        c = _vector_operands("multivariate_normal_precision", mean, mean, precision)[2]
+        c = self._read(mean, mean, precision)[2]
         return c.shape[-1] * (HALF_LOG_2PI + 0.5) - sum_(log(diagonal(cholesky(c))), axis=-1)
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, mean: ArrayLike, precision: ArrayLike) -> Array:
         """Return draws, float[*shape, n]."""
-        _, m, c = _vector_operands("multivariate_normal_precision", mean, mean, precision, get_default_dtype())
-        z = normal(key, (*shape_of(shape), c.shape[-1]), dtype=c.dtype)
-        return m + matmul(expand_dims(z, -2), self._inverse_factor(m, c))[..., 0, :]
+        _, m, c = self._read(mean, mean, precision, get_default_dtype())
+        return self._draw(key, shape, m, self._inverse_factor(m, c))
 
     def _inverse_factor(self, mean: ArrayLike, precision: ArrayLike) -> Array:
-        c = _vector_operands("multivariate_normal_precision", mean, mean, precision)[2]
-        unit = broadcast_to(asarray([[float(i == j) for j in range(c.shape[-1])] for i in range(c.shape[-1])]), c.shape)
-        return solve_triangular(cholesky(c), astype(unit, c.dtype), lower=True)
+        c = self._read(mean, mean, precision)[2]
+        return solve_triangular(cholesky(c), broadcast_to(eye(c.shape[-1], dtype=c.dtype), c.shape), lower=True)
 
 
 class _RandomWalk(Vectors):
