@@ -307,7 +307,7 @@ def _emit(
     try:
         return emit_function(
             program, constants, exported.name,
-            fuses=machine.has_fma, size=machine.size_type, note=write_note(facts), has_scalar=exported.has_scalar,
+            has_fma=machine.has_fma, size=machine.size_type, note=write_note(facts), has_scalar=exported.has_scalar,
             flushes=flushes, portable_from=len(exported.inputs) if target.backend == "portable" else None,
         )  # fmt: skip
     except UnsupportedError as error:

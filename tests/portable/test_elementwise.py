@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 import afx
 from afx import export, special
@@ -116,6 +118,30 @@ def test_derivatives_of_special_functions_have_forms() -> None:
 
     slope = afx.grad(lambda x: afx.sum(afx.grad(total)(x)))
     np.testing.assert_allclose(afx.jit(slope, backend="portable")(x), slope(x), rtol=1e-11)
+
+
+def test_processors_without_fused_operations_give_the_same_bits() -> None:
+    """Products are made exact by a fused operation where there is one, of numbers of all sizes."""
+    bits = RNG.integers(0, 2**64, 4000, dtype=np.uint64, endpoint=False).view(np.float64)
+    ends = [0.0, -0.0, 5e-324, 2.0**-1022, 1e300, np.inf, -np.inf, np.nan, 40.0, -690.0, 2.0**28, 1e-290]
+    near = RNG.normal(size=4000) * RNG.choice([1e-200, 1e-3, 1.0, 10.0, 1000.0], 4000)
+    x = np.concatenate([bits, near, np.linspace(-746.0, 746.0, 2000), ends])
+    y = RNG.permutation(x)
+
+    def all_of(x: afx.Array, y: afx.Array) -> list[afx.Array]:
+        one = [
+            afx.acos, afx.acosh, afx.asin, afx.asinh, afx.atan, afx.atanh, afx.cbrt, afx.cosh, afx.exp, afx.exp2,
+            afx.expm1, afx.log, afx.log10, afx.log1p, afx.log2, afx.sin, afx.sinh, afx.tan, afx.tanh, afx.nn.sigmoid,
+        ]  # fmt: skip
+        return [*[f(x) for f in one], afx.power(x, y), afx.atan2(x, y), afx.hypot(x, y)]
+
+    both = [
+        export.compile(all_of, x, y, bits="portable", target=attrs.evolve(export.MACHINES["host"], has_fma=has_fma))
+        for has_fma in (True, False)
+    ]
+    fused, apart = [compiled(x, y) for compiled in both]
+    for k, (a, b) in enumerate(zip(fused, apart, strict=True)):
+        assert_array_equal(np.asarray(a).view(np.uint64), np.asarray(b).view(np.uint64), err_msg=str(k))
 
 
 def test_halves_are_rounded_from_singles() -> None:

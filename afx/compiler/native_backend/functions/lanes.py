@@ -67,8 +67,10 @@ class Lanes:
 
     def fma(self, factor: Term, term: Term) -> Lanes:
         """Return ``self * factor + term``, rounded once where the writer fuses."""
-        if not self.w.fuses:
-            return self * factor + term
+        return self.fused(factor, term) if self.w.fuses else self * factor + term
+
+    def fused(self, factor: Term, term: Term) -> Lanes:
+        """Return ``self * factor + term``, rounded once."""
         return self._call("fma", self._term(factor), self._term(term))
 
     def polynomial(self, coefficients: Sequence[float], square: Lanes | None = None) -> Lanes:

@@ -38,12 +38,13 @@ class Pair(NamedTuple):
 
     def over(self, other: Pair) -> Pair:
         """Return the quotient; the divisor is not 0."""
-        quotient = self.high / other.high
-        if quotient.w.is_single:
-            return pair(quotient, quotient)
+        if self.high.w.is_single:
+            return pair(self.high, self.high / other.high)
+        inverse = other.high.constant(1.0) / other.high  # of which one is enough: what it lacks is in the rest
+        quotient = self.high * inverse
         product = multiply(quotient, other.high)
         rest = ((self.high - product.high) - product.low + self.low) - quotient * other.low
-        return quick(quotient, rest / other.high)
+        return quick(quotient, rest * inverse)
 
     def scaled(self, factor: float | Lanes) -> Pair:
         """Return the product with a power of two."""
@@ -80,10 +81,15 @@ def add(x: Lanes, y: Lanes) -> Pair:
 
 
 def multiply(x: Lanes, y: Lanes) -> Pair:
-    """Return an exact product of factors below 2^990 (Dekker's, by Veltkamp's halves)."""
+    """Return an exact product of factors below 2^990: what is rounded off by a fused operation, else by Veltkamp's halves.
+
+    Both give the same bits, as what is rounded off is a number (Dekker 1971).
+    """
     product = x * y
     if x.w.is_single:
         return pair(x, product)
+    if x.w.has_fma:
+        return Pair(product, x.fused(y, -product))
     (a, b), (c, d) = _halves(x), _halves(y)
     return Pair(product, ((a * c - product) + a * d + b * c) + b * d)
 

@@ -154,22 +154,36 @@ def _absolute(x: Lanes) -> Lanes:
 
 
 def sinh(x: Lanes) -> Lanes:
-    """Return ``sinh(x)``: of ``e = exp(|x|) - 1`` half of ``e + e/(e + 1)``."""
+    """Return ``sinh(x)``."""
     size = _absolute(x)
-    e = _expm1_of(clamp(size, -1.0, 40.0))
-    near = e.plus(e.over(e.plus(pair(x, x.constant(1.0))))).scaled(0.5).rounded()
-    far = _far_exp(clamp(size, -1.0, 712.0), 1)
-    z = size.compare("ogt", 40.0).choose(far, near).copysign(x)
-    return keep_nan(x, _is_tiny(x).choose(x, z))
+    far = _far_exp(clamp(size, -1.0, 712.0), 1).copysign(x)
+    return keep_nan(x, size.compare("ogt", 40.0).choose(far, near_sinh(x)))
+
+
+def near_sinh(x: Lanes) -> Lanes:
+    """Return ``sinh(x)`` of sizes up to 40: of ``e = exp(|x|) - 1`` half of ``e + e/(e + 1)``."""
+    e = _expm1_of(clamp(_absolute(x), -1.0, 40.0))
+    z = e.plus(e.over(e.plus(pair(x, x.constant(1.0))))).scaled(0.5).rounded()
+    return _is_tiny(x).choose(x, z.copysign(x))
 
 
 def cosh(x: Lanes) -> Lanes:
     """Return ``cosh(x)``."""
     size = _absolute(x)
+    far = _far_exp(clamp(size, -1.0, 712.0), 1)
+    return keep_nan(x, size.compare("ogt", 40.0).choose(far, near_cosh(x)))
+
+
+def near_cosh(x: Lanes) -> Lanes:
+    """Return ``cosh(x)`` of sizes up to 40."""
     one = pair(x, x.constant(1.0))
-    e = _expm1_of(clamp(size, -1.0, 40.0)).plus(one)
-    near = e.plus(one.over(e)).scaled(0.5).rounded()
-    return keep_nan(x, size.compare("ogt", 40.0).choose(_far_exp(clamp(size, -1.0, 712.0), 1), near))
+    e = _expm1_of(clamp(_absolute(x), -1.0, 40.0)).plus(one)
+    return e.plus(one.over(e)).scaled(0.5).rounded()
+
+
+def is_above_40(x: Lanes) -> Lanes:
+    """Tell where ``exp(-|x|)`` is no part of hyperbolic functions, or x is nan."""
+    return (x.bits() & SIZE["double"]).compare("ugt", bits_of("double", 40.0))
 
 
 def tanh(x: Lanes) -> Lanes:
@@ -184,10 +198,10 @@ def logistic(x: Lanes) -> Lanes:
     """Return ``1 / (1 + exp(-x))``, by ``exp(-|x|)``."""
     size = clamp(-_absolute(x), -746.0, 1.0)
     k, *parts = elementary.exp_of_double(clamp(size, -700.0, 1.0))
-    one = pair(x, x.constant(1.0))
-    e = quick(*parts).scaled(power_of_two(k))
+    one, near, two = pair(x, x.constant(1.0)), quick(*parts), power_of_two(k)
     positive = x.bits().compare("sge", 0)
-    z = select(positive, one, e).over(e.plus(one)).rounded()
+    # scaled behind the quotient, of which no product is denormal
+    z = select(positive, one, near).over(near.scaled(two).plus(one)).rounded() * positive.choose(two.constant(1.0), two)
     return keep_nan(x, x.compare("olt", -700.0).choose(_far_exp(size), z))
 
 
@@ -278,25 +292,44 @@ def _log_of_twice(x: Lanes) -> Lanes:
 
 
 def asinh(x: Lanes) -> Lanes:
-    """Return ``asinh(x)``: the logarithm of ``1 + a + a²/(1 + √(1 + a²))`` for ``a = |x|``."""
+    """Return ``asinh(x)``."""
+    size = _absolute(x)
+    is_far = size.compare("oge", 2.0**28) & size.compare("olt", math.inf)
+    z = is_far.choose(_log_of_twice(is_far.choose(size, 1.0)).copysign(x), near_asinh(x))
+    return (size.compare("oge", math.inf) | x.compare("uno", x)).choose(x, z)
+
+
+def near_asinh(x: Lanes) -> Lanes:
+    """Return ``asinh(x)`` of sizes below 2^28: the logarithm of ``1 + a + a²/(1 + √(1 + a²))`` for ``a = |x|``."""
     size = _absolute(x)
     near = size.compare("olt", 2.0**28).choose(size, 1.0)
     one, square = pair(x, x.constant(1.0)), multiply(near, near)
     inner = pair(x, near).plus(square.over(one.plus(one.plus(square).root())))
-    is_far = size.compare("oge", 2.0**28) & size.compare("olt", math.inf)
-    z = is_far.choose(_log_of_twice(is_far.choose(size, 1.0)), _log1p_of(inner)).copysign(x)
-    return (_is_tiny(x) | size.compare("oge", math.inf) | x.compare("uno", x)).choose(x, z)
+    return _is_tiny(x).choose(x, _log1p_of(inner).copysign(x))
+
+
+def asinh_is_hard(x: Lanes) -> Lanes:
+    """Tell where the size is 2^28 or more, or x is nan."""
+    return (x.bits() & SIZE["double"]).compare("uge", bits_of("double", 2.0**28))
 
 
 def acosh(x: Lanes) -> Lanes:
-    """Return ``acosh(x)``: the logarithm of ``1 + t + √(2t + t²)`` for ``t = x - 1``."""
-    is_near = x.compare("oge", 1.0) & x.compare("olt", 2.0**28)
-    t = add(is_near.choose(x, 1.0), x.constant(-1.0))
-    near = _log1p_of(t.plus(t.scaled(2.0).plus(t.times(t)).root()))
+    """Return ``acosh(x)``."""
     is_far = x.compare("oge", 2.0**28) & x.compare("olt", math.inf)
-    far = _log_of_twice(is_far.choose(x, 1.0))
-    z = is_near.choose(near, x.compare("oeq", math.inf).choose(x, math.nan))
-    return is_far.choose(far, z)
+    z = acosh_is_hard(x).choose(x.compare("oeq", math.inf).choose(x, math.nan), near_acosh(x))
+    return is_far.choose(_log_of_twice(is_far.choose(x, 1.0)), z)
+
+
+def near_acosh(x: Lanes) -> Lanes:
+    """Return ``acosh(x)`` from 1 to 2^28: the logarithm of ``1 + t + √(2t + t²)`` for ``t = x - 1``."""
+    t = add(acosh_is_hard(x).choose(x.constant(1.0), x), x.constant(-1.0))
+    return _log1p_of(t.plus(t.scaled(2.0).plus(t.times(t)).root()))
+
+
+def acosh_is_hard(x: Lanes) -> Lanes:
+    """Tell where x is not from 1 on and below 2^28."""
+    first, last = [bits_of("double", v) for v in (1.0, 2.0**28)]
+    return (x.bits() - first).compare("uge", last - first)
 
 
 def atanh(x: Lanes) -> Lanes:
@@ -334,6 +367,22 @@ def power(x: Lanes, y: Lanes) -> Lanes:
     z = (x.compare("uno", y)).choose(x.constant(math.nan), z)
     is_one = size.compare("oeq", 1.0) & y_size.compare("oeq", math.inf)
     return (x.compare("oeq", 1.0) | y.compare("oeq", 0.0) | is_one).choose(x.constant(1.0), z)
+
+
+def near_power(x: Lanes, y: Lanes) -> Lanes:
+    """Return ``x ** y`` of positive normal x where the result is a normal number."""
+    k, r = _reduce(_exponent(x, y))
+    return _grow(r).plus(pair(r.high, r.high.constant(1.0))).rounded() * power_of_two(k)
+
+
+def _exponent(x: Lanes, y: Lanes) -> Pair:
+    return _log_of(x, x.compare("uno", x)).times(pair(y, y))
+
+
+def power_is_hard(x: Lanes, y: Lanes) -> Lanes:
+    """Tell where x is not positive, normal and finite, or the result is of extreme size, or nan."""
+    far = (_exponent(x, y).high.bits() & SIZE["double"]).compare("ugt", bits_of("double", 700.0))
+    return elementary.log_is_hard(x) | far
 
 
 def _parity(x: Lanes) -> tuple[Lanes, Lanes]:
@@ -581,6 +630,7 @@ def _angle(y: Lanes, x: Lanes) -> Pair:
         is_near = short.compare("oge", long * start)
         c, base = is_near.choose(y.constant(center), c), select(is_near, pair(y, value), base)
     t = add(short, -(long * c)).over(add(long, short * c))
+    t = Pair(t.high, short.compare("olt", 2.0**-900).choose(t.low.constant(0.0), t.low))  # of denormal products
     z = t.high * t.high
     total = add(base.high, t.high)
     angle = quick(total.high, total.low + (base.low + (t.low + t.high * z * plain(z, ATAN_TAIL))))

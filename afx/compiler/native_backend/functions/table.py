@@ -115,6 +115,11 @@ PORTABLE: dict[str, Portable] = {
         if op.libm in portable.FUNCTIONS
     },
     "logistic": (portable.logistic, None, None),
+    "sinh": (portable.near_sinh, portable.is_above_40, None),
+    "cosh": (portable.near_cosh, portable.is_above_40, None),
+    "arcsinh": (portable.near_asinh, portable.asinh_is_hard, None),
+    "arccosh": (portable.near_acosh, portable.acosh_is_hard, None),
+    "power": (portable.near_power, portable.power_is_hard, None),
     "exp": (portable.exp_of_normal, elementary.exp_is_hard, portable.exp),
     "sin": (portable.near_sin, portable.wave_is_hard, None),
     "cos": (portable.near_cos, portable.wave_is_hard, None),

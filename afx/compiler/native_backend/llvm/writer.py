@@ -34,6 +34,7 @@ class Writer:
         looks: whether one of them does.
         has_long_loops: whether operations stand in loops of which LLVM moves nothing to where other flags are looked at.
         fuses: whether multiplications and additions are rounded once.
+        has_fma: whether the processor can do so, so that products are made exact by it, which changes no bits.
         keeps_flags: whether floating-point flags are read, so that no operation may raise one that NumPy's does not.
         is_portable: whether results have the same bits on every processor, so that no function of a library computes them.
         is_single: whether portable functions compute floats meanwhile, for which one double is enough.
@@ -41,6 +42,7 @@ class Writer:
     """
 
     fuses: bool = True
+    has_fma: bool = True
     keeps_flags: bool = True
     is_portable: bool = False
     is_single: bool = False

@@ -80,16 +80,17 @@ class StandaloneWriter(Writer):
     """Writer of a module that names no function of the C library but those of libm.
 
     Attributes:
-        fuses: whether the processor rounds a multiplication with an addition once; elsewhere that would be a call.
+        has_fma: whether the processor rounds a multiplication with an addition once; elsewhere that would be a call.
         size: LLVM's type of ``size_t``.
     """
 
     keeps_flags = False
     has_python = False
 
-    def __init__(self, *, fuses: bool, size: str, is_portable: bool = False, may_flush: bool = False) -> None:
+    def __init__(self, *, has_fma: bool, size: str, is_portable: bool = False, may_flush: bool = False) -> None:
         super().__init__()
-        self.fuses: bool = fuses and not is_portable
+        self.has_fma: bool = has_fma
+        self.fuses: bool = has_fma and not is_portable
         self.is_portable: bool = is_portable
         self.may_flush: bool = may_flush
         self.size: str = size
@@ -142,7 +143,7 @@ def emit_function(
     constants: Sequence[Any],
     name: str,
     *,
-    fuses: bool = True,
+    has_fma: bool = True,
     size: str = "i64",
     note: bytes = b"",
     has_scalar: bool = False,
@@ -158,7 +159,7 @@ def emit_function(
         program: lowered for one thread.
         constants: the arrays that it captured, which the module holds.
         name: of the function.
-        fuses: whether the processor has fused multiplications and additions.
+        has_fma: whether the processor has fused multiplications and additions.
         size: LLVM's type of ``size_t``.
         note: bytes that the module keeps.
         has_scalar: whether it has ``{name}_scalar(int n, double *x, void *data)`` too, which takes all inputs, doubles, one
@@ -171,7 +172,9 @@ def emit_function(
     Raises:
         UnsupportedError: it calls a loop of NumPy that has no form without NumPy.
     """
-    w = StandaloneWriter(fuses=fuses, size=size, is_portable=portable_from is not None, may_flush=flushes is not None)
+    w = StandaloneWriter(
+        has_fma=has_fma, size=size, is_portable=portable_from is not None, may_flush=flushes is not None
+    )
     main = Blocks(w, NO_FLAGS).emit(program.block, "main")
     for loop in sorted(set(program.block.loops), key=lambda loop: loop.symbol):
         w.undeclare(loop.symbol)
