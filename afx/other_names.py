@@ -125,7 +125,7 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "DOP853": 'afx.integrate.odeint(fn, y0, t, method="dop853")',
         "RK45": ODE,
         "Radau": 'afx.integrate.odeint(fn, y0, t, method="radau")',
-        "BDF": 'afx.integrate.odeint(fn, y0, t, method="radau")',
+        "BDF": 'afx.integrate.odeint(fn, y0, t, method="bdf")',
         "LSODA": 'afx.integrate.odeint(fn, y0, t, method="radau"), or "dopri5" where it is not stiff',
         "cumulative_trapezoid": "afx.cumsum(0.5 * (y[1:] + y[:-1]) * afx.diff(x))",
         "diffeqsolve": ODE,

@@ -514,4 +514,6 @@ def _judge(control: Control, m: March, step: Step, h: Array) -> tuple[Array, Arr
         norm = stop_gradient(where(all_(isfinite(unsolved)), 0.0, np.nan).astype(h.dtype))
         return isfinite(norm), norm, h
     norm = stop_gradient(error_norm(step.errors, m.y, step.y, control.rtol, control.atol))
+    if step.proposed is not None:
+        return norm <= 1, norm, step.proposed
     return norm <= 1, norm, h * stop_gradient(step_factor(control.method, m, step, norm, h))

@@ -311,16 +311,14 @@ class Factors:
 
     Attributes:
         jacobian: float[n, n], of the right side, of this step or of one before.
-        real: float[n, n], the inverse of the matrix of the real system.
-        pair: float[2 n, 2 n], that of the pair.
-        h: the step size that the inverses are of.
+        inverses: of the matrices of the iteration.
+        h: the step size that they are of.
         is_new: whether the Jacobian is that of the beginning of this step.
         is_slow: whether the iteration converged so slowly that the next step takes a new one.
     """
 
     jacobian: Array
-    real: Array
-    pair: Array
+    inverses: tuple[Array, ...]
     h: Array
     is_new: Array
     is_slow: Array
@@ -337,10 +335,11 @@ class Attempt:
     evaluations: Array
 
 
-def _no_factors(_: System, y: Array) -> Factors:
-    n = y.shape[0]
-    square, zero = zeros((n, n), y.dtype), zeros((), y.dtype)
-    return Factors(square, square, zeros((2 * n, 2 * n), y.dtype), zero, asarray(False), asarray(True))
+def no_factors(y: Array, *sizes: int) -> Factors:
+    """Return factors that no step has, with inverses of so many times n rows."""
+    n, no = y.shape[0], asarray(False)
+    inverses = tuple([zeros((k * n, k * n), y.dtype) for k in sizes])
+    return Factors(zeros((n, n), y.dtype), inverses, zeros((), y.dtype), no, asarray(True))
 
 
 def _step_radau(system: System, past: Past, h: Array) -> Step:
@@ -355,15 +354,23 @@ def _step_radau(system: System, past: Past, h: Array) -> Step:
     def slopes(z: Array, t: Array, y: Array) -> Array:
         return stack([system.field(t + c * h, y + z[k]) for k, c in enumerate(RADAU_NODES)])
 
-    def solve(inverses: tuple[Array, Array]) -> Newton:
+    def invert(jacobian: Array) -> tuple[Array, ...]:
+        return _inverse_systems(system, jacobian, h)
+
+    def solve(inverses: tuple[Array, ...]) -> Newton:
         return _solve(lambda z: stop_gradient(slopes(z, now, state)), system, inverses, guess, h, scale)
 
-    done = _attempt(system, past.memory, past.retried, (now, state, h), solve)
+    def residual(v: Array, t: Array, y: Array) -> Array:
+        stages = reshape(v, guess.shape)
+        weighed = stages if system.mass is None else matmul(stages, system.mass.T)
+        return reshape(h * slopes(stages, t, y) - matmul(_as(INVERSE, v), weighed), (-1,))
+
+    done = attempt(system, past.memory, past.retried, (now, state, h), invert, solve, 3)
     end, factors = done.newton, done.factors
-    z = _attach(slopes, system, matmul(_as(FROM, y), end.w), t, y, h)
+    z = reshape(attach_to_equations(residual, reshape(matmul(_as(FROM, y), end.w), (-1,)), t, y), guess.shape)
     finish = y + z[2]
     slope = system.field(t + h, finish)
-    error = matmul(factors.real, past.slope + system.weigh(matmul(_as(np.array(RADAU_ERROR), y), z) / h))
+    error = matmul(factors.inverses[0], past.slope + system.weigh(matmul(_as(np.array(RADAU_ERROR), y), z) / h))
     error = where(end.converged, error, np.nan)
     safety = SAFETY * (2 * NEWTON_STEPS + 1) / (2 * NEWTON_STEPS + end.count)
     return Step(
@@ -375,12 +382,14 @@ def _as(numbers: np.ndarray[Any, Any], like: Array) -> Array:
     return asarray(numbers, like.dtype)
 
 
-def _attempt(
+def attempt(
     system: System,
     before: Factors,
     retried: Array,
     at: tuple[Array, Array, Array],
-    solve: Callable[[tuple[Array, Array]], Newton],
+    invert: Callable[[Array], tuple[Array, ...]],
+    solve: Callable[[tuple[Array, ...]], Newton],
+    stages: int,
 ) -> Attempt:
     """Return the last attempt: with the Jacobian at hand, and where that does not converge with that of the step itself.
 
@@ -388,8 +397,10 @@ def _attempt(
         system: what is integrated.
         before: what the trial before has left.
         retried: whether that began where this one does.
-        at: time, state and step size.
+        at: time and state that a Jacobian is taken at, and the step size.
+        invert: a Jacobian to the inverses of the matrices.
         solve: the inverses to the last state of the Newton iteration.
+        stages: how many slopes an iteration takes.
     """
     t, y, h = at
     n = y.shape[0]
@@ -397,31 +408,31 @@ def _attempt(
     def differentiate(_: Array) -> Array:
         return stop_gradient(jacfwd(system.field, 1)(t, y))
 
-    def invert(jacobian: Array, *_: Array) -> tuple[Array, Array]:
-        return _inverse_systems(system, jacobian, h)
+    def renew(jacobian: Array, _: tuple[Array, ...]) -> tuple[Array, ...]:
+        return invert(jacobian)
 
-    def keep(_: Array, real: Array, pair: Array) -> tuple[Array, Array]:
-        return real, pair
+    def keep(_: Array, inverses: tuple[Array, ...]) -> tuple[Array, ...]:
+        return inverses
 
     def advance(s: Attempt) -> Attempt:
         f, is_needed = s.factors, s.needs_jacobian
         jacobian = cond(is_needed, differentiate, lambda known: known, f.jacobian)
-        real, pair = cond(is_needed | (f.h != h), invert, keep, jacobian, f.real, f.pair)
-        newton = solve((real, pair))
+        inverses = cond(is_needed | (f.h != h), renew, keep, jacobian, f.inverses)
+        newton = solve(inverses)
         is_new = f.is_new | is_needed
         is_slow = (newton.count > FAST) & (newton.rate > SLOW_RATE)
         again = ~newton.converged & ~is_new
-        work = s.evaluations + 3 * newton.count + where(is_needed, n, 0)
-        return Attempt(Factors(jacobian, real, pair, h, is_new, is_slow), newton, again, again, work)
+        work = s.evaluations + stages * newton.count + where(is_needed, n, 0)
+        return Attempt(Factors(jacobian, inverses, h, is_new, is_slow), newton, again, again, work)
 
     needs = ~retried & before.is_slow
     begin = attrs.evolve(before, is_new=retried & before.is_new)
     no = asarray(False)
-    empty = Newton(zeros((3, n), y.dtype), zeros_like(h), zeros_like(h), no, no, asarray(0))
+    empty = Newton(zeros((stages, n), y.dtype), zeros_like(h), zeros_like(h), no, no, asarray(0))
     return while_loop(lambda s: s.goes_on, advance, Attempt(begin, empty, needs, asarray(True), asarray(0)))
 
 
-def _inverse_systems(system: System, jacobian: Array, h: Array) -> tuple[Array, Array]:
+def _inverse_systems(system: System, jacobian: Array, h: Array) -> tuple[Array, ...]:
     """Return the inverses of the matrices of the real system and of the pair."""
     n = jacobian.shape[0]
     mass = eye(n, dtype=jacobian.dtype) if system.mass is None else stop_gradient(system.mass)
@@ -432,58 +443,68 @@ def _inverse_systems(system: System, jacobian: Array, h: Array) -> tuple[Array, 
 
 
 def _solve(
-    slopes: Callable[[Array], Array], system: System, inverse: tuple[Array, Array], guess: Array, h: Array, scale: Array
+    slopes: Callable[[Array], Array],
+    system: System,
+    inverses: tuple[Array, ...],
+    guess: Array,
+    h: Array,
+    scale: Array,
 ) -> Newton:
     """Return the last state of the simplified Newton iteration of the collocation equations."""
     n = guess.shape[1]
-    eps = float(np.finfo(guess.dtype).eps)
-    tolerance = max(10 * eps / system.rtol, min(0.03, system.rtol**0.5)) if system.rtol else 10 * eps
     back, forth = _as(FROM, guess), _as(TO, guess)
     eigen = _as(np.array([[REAL, 0, 0], [0, PAIR[0], -PAIR[1]], [0, PAIR[1], PAIR[0]]]), guess)
 
     def weigh(w: Array) -> Array:
         return w if system.mass is None else matmul(w, stop_gradient(system.mass).T)
 
+    def correct(w: Array) -> Array:
+        residual = matmul(forth, slopes(matmul(back, w))) - weigh(matmul(eigen, w)) / h
+        first = matmul(inverses[0], residual[0])
+        pair = matmul(inverses[1], concat([residual[1], residual[2]]))
+        return stack([first, pair[:n], pair[n:]])
+
+    return converge(correct, matmul(forth, guess), system.rtol, scale, NEWTON_STEPS)
+
+
+def converge(correct: Callable[[Array], Array], begin: Array, rtol: float, scale: Array, most: int) -> Newton:
+    """Return the last state of a simplified Newton iteration, which ends where little is left, or too much for its rate.
+
+    Args:
+        correct: the unknowns to what is added to them.
+        begin: the first ones.
+        rtol: of a step's error.
+        scale: what a correction is measured by.
+        most: how many corrections there are at most.
+    """
+    eps = float(np.finfo(begin.dtype).eps)
+    tolerance = max(10 * eps / rtol, min(0.03, rtol**0.5)) if rtol else 10 * eps
+
     def advance(s: Newton) -> Newton:
-        residual = matmul(forth, slopes(matmul(back, s.w))) - weigh(matmul(eigen, s.w)) / h
-        first = matmul(inverse[0], residual[0])
-        pair = matmul(inverse[1], concat([residual[1], residual[2]]))
-        change = stack([first, pair[:n], pair[n:]])
+        change = correct(s.w)
         scaled = stop_gradient(change / scale)  # sizes that steer have no derivatives, which sqrt has not at 0
         size = sqrt(mean(scaled * scaled)) if change.size else asarray(0.0, change.dtype)
         known = s.count > 0
         rate = where(known, size / where(s.size > 0, s.size, 1.0), 0.0)
         left = rate / where(rate < 1, 1 - rate, 1.0) * size
-        hopeless = rate ** (NEWTON_STEPS - 1 - s.count) / where(rate < 1, 1 - rate, 1.0) * size > tolerance
+        hopeless = rate ** (most - 1 - s.count) / where(rate < 1, 1 - rate, 1.0) * size > tolerance
         failed = ~isfinite(size) | (known & ((rate >= 1) | hopeless))
         converged = ~failed & ((size == 0) | (known & (left < tolerance)))
         return Newton(where(failed, s.w, s.w + change), size, rate, converged, failed, s.count + 1)
 
     def going(s: Newton) -> Array:
-        return ~(s.converged | s.failed) & (s.count < NEWTON_STEPS)
+        return ~(s.converged | s.failed) & (s.count < most)
 
-    no = asarray(False)
-    return while_loop(going, advance, Newton(matmul(forth, guess), zeros_like(h), zeros_like(h), no, no, asarray(0)))
+    no, zero = asarray(False), zeros((), begin.dtype)
+    return while_loop(going, advance, Newton(begin, zero, zero, no, no, asarray(0)))
 
 
-def _attach(
-    slopes: Callable[[Array, Array, Array], Array], system: System, z: Array, t: Array, y: Array, h: Array
-) -> Array:
-    """Return stages as a differentiable function of what the equations depend on."""
-    shape = z.shape
-
-    def residual(v: Array, t: Array, y: Array) -> Array:
-        stages = reshape(v, shape)
-        weighed = stages if system.mass is None else matmul(stages, system.mass.T)
-        return reshape(h * slopes(stages, t, y) - matmul(_as(INVERSE, v), weighed), (-1,))
-
-    flat = reshape(z, (-1,))
-    if not isinstance(residual(flat, t, y), Tracer):
-        return z
-    problem = parametrize(residual, [_same], [Aval(flat.shape, flat.dtype)], (t, y), "odeint")
-    return reshape(
-        attach_implicit_derivative(problem.fn, stop_gradient(flat), problem.params, all_(isfinite(flat))), shape
-    )
+def attach_to_equations(residual: Callable[..., Array], root: Array, *params: Array) -> Array:
+    """Return a root of ``residual(root, *params)`` as a differentiable function of what the equations depend on."""
+    if not isinstance(residual(root, *params), Tracer):
+        return root
+    problem = parametrize(residual, [_same], [Aval(root.shape, root.dtype)], params, "odeint")
+    return attach_implicit_derivative(problem.fn, stop_gradient(root), problem.params, all_(isfinite(root)))
 
 
 def _same(v: Array) -> Array:
@@ -497,7 +518,7 @@ def _dense_of(z: Array) -> tuple[Array, ...]:
     return z[2], near - RADAU_NODES[0] * bend, bend
 
 
-RADAU = Method(_step_radau, order=4, implicit=True, memory=_no_factors, foresees=True, failed=0.5)
+RADAU = Method(_step_radau, order=4, implicit=True, memory=lambda _, y: no_factors(y, 1, 2), foresees=True, failed=0.5)
 
 
 # --- Symplectic methods for separable systems: leapfrog, of order 2, and Yoshida's composition of it, of order 4

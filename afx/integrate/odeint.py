@@ -17,6 +17,7 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.integrate.march import Control, EventFn, March, events_of, integrate, locate, march
 from afx.integrate.methods import DOP853, DOPRI5, EULER, LEAPFROG, RADAU, RK4, RODAS, YOSHIDA4
+from afx.integrate.multistep import BDF
 from afx.integrate.step import Field, Method, OdeResult, System, requested_times, solution_of
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
 from afx.ops.elementwise.comparison import where
@@ -105,12 +106,13 @@ def attach_adjoint(
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-OdeMethod = Literal["dopri5", "dop853", "rodas", "radau", "euler", "rk4", "leapfrog", "yoshida4"]
+OdeMethod = Literal["dopri5", "dop853", "rodas", "radau", "bdf", "euler", "rk4", "leapfrog", "yoshida4"]
 METHODS: dict[str, Method] = {
     "dopri5": DOPRI5,
     "dop853": DOP853,
     "rodas": RODAS,
     "radau": RADAU,
+    "bdf": BDF,
     "euler": EULER,
     "rk4": RK4,
     "leapfrog": LEAPFROG,
@@ -148,6 +150,7 @@ def odeint(
     ``dop853``    their explicit method of order 8, for tight tolerances (Hairer, Nørsett & Wanner)
     ``rodas``     a Rosenbrock method of orders 4(3) for stiff systems, with exact Jacobians (Hairer & Wanner)
     ``radau``     the implicit method Radau IIA of order 5, for stiff systems and tight tolerances
+    ``bdf``       backward differences of orders 1 to 5, for large stiff systems and loose tolerances (Shampine & Reichelt)
     ``euler``     Euler's method, with ``step`` or ``steps`` alone, as those that follow
     ``rk4``       Runge and Kutta's classical method of order 4
     ``leapfrog``  the symplectic method of order 2, for a pair of positions and momenta
@@ -173,10 +176,10 @@ def odeint(
         gradient: ``steps`` differentiates the steps, whose sizes count as constants, in both modes; ``adjoint`` solves an
             equation backwards (Chen et al. 2018): for reverse mode alone, in memory that does not grow with the steps,
             and as exact as the tolerance.
-        step: the size of fixed steps, with any method; the last one ends at the last time.
+        step: the size of fixed steps, with any method but ``bdf``; the last one ends at the last time.
         steps: how many fixed steps there are from the first time to the last.
         mass: float[n, n] or its diagonal: solves ``mass @ dy/dt = fn(t, y, *args)``, where rows of 0 make algebraic
-            equations (of index 1; the first state fulfils them); for ``rodas`` and ``radau``.
+            equations (of index 1; the first state fulfils them); for ``rodas``, ``radau`` and ``bdf``.
         dense: gives the solution between steps too, ``result.solution``: a function of time, with the steps' own times.
             Keeps ``max_steps`` steps under `jit`.
 
@@ -273,6 +276,11 @@ def _control_of(
         raise ArgumentError(f"odeint: step is above 0, backwards in time too: got {step}; give a larger one")
     steps = None if steps is None else whole_number("steps", steps, "odeint")
     max_steps = whole_number("max_steps", max_steps, "odeint")
+    if not (step is None and steps is None) and METHODS[method].varies:
+        raise ArgumentError(
+            f"odeint: {method!r} finds the sizes of its steps: got step={step} and steps={steps}; give tolerances, or use "
+            "'radau'"
+        )
     if step is None and steps is None and not METHODS[method].adaptive:
         raise ArgumentError(f"odeint: {method!r} has no error estimate: got no step; give step or steps")
     limit = max_steps if steps is None else max(max_steps, steps + 1)
@@ -345,7 +353,9 @@ def _check_pair(init: Any, y: Array, method: str) -> None:
 def _mass_of(mass: ArrayLike, y: Array, way: Method, method: str) -> Array:
     """Return the mass as a matrix."""
     if not way.implicit:
-        raise ArgumentError(f"odeint: {method!r} takes no mass; use 'radau' or 'rodas', or divide by the mass in fn")
+        raise ArgumentError(
+            f"odeint: {method!r} takes no mass; use 'radau', 'rodas' or 'bdf', or divide by the mass in fn"
+        )
     given, n = asarray(mass, y.dtype), y.shape[0]
     if given.shape not in ((n,), (n, n)):
         raise ShapeError(

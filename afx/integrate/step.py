@@ -125,6 +125,7 @@ class Step:
         memory: what the method keeps for the next trial, whether this one is accepted or not.
         safety: a factor of the next step's size.
         holds: whether a step that could grow little keeps its size.
+        proposed: the next step's size, where the method finds it itself.
     """
 
     y: Array
@@ -135,6 +136,7 @@ class Step:
     memory: Any = ()
     safety: Array | float = SAFETY
     holds: Array | bool = False
+    proposed: Array | None = None
 
 
 def _no_memory(_system: System, _y: Array) -> Any:
@@ -160,6 +162,7 @@ class Method:
         coefficients: how many the interpolant has.
         finish: (system, where the integration is) to the interpolant of the last step.
         adaptive: whether steps have an error estimate.
+        varies: whether it finds the sizes of steps itself, so that they are not given.
         implicit: whether it takes mass matrices.
         halved: whether the state is a pair of positions and momenta.
     """
@@ -171,6 +174,7 @@ class Method:
     coefficients: int = 3
     finish: Callable[[System, Past], tuple[Array, ...]] = _keep_dense
     adaptive: bool = True
+    varies: bool = False
     implicit: bool = False
     halved: bool = False
     memory: Callable[[System, Array], Any] = _no_memory
