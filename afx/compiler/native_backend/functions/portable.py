@@ -732,6 +732,25 @@ FUNCTIONS: Final[dict[str, Function]] = {
     )},
 }  # fmt: skip
 
+# functions to those that compute most numbers faster, and where these do not
+NEAR: Final[dict[Function, tuple[Function, Function]]] = {
+    acosh: (near_acosh, acosh_is_hard),
+    asinh: (near_asinh, asinh_is_hard),
+    cos: (near_cos, wave_is_hard),
+    cosh: (near_cosh, is_above_40),
+    power: (near_power, power_is_hard),
+    sin: (near_sin, wave_is_hard),
+    sinh: (near_sinh, is_above_40),
+    tan: (near_tan, is_far),
+}
+
+
+def find_form(name: str) -> tuple[Function, Function | None, None]:
+    """Return a function under libm's name as vectors compute it, and where one number after the other is computed."""
+    function = FUNCTIONS[name]
+    near, is_hard = NEAR.get(function, (function, None))
+    return near, is_hard, None
+
 
 def compute(name: str, xs: Sequence[Lanes]) -> Lanes | None:
     """Return a function of floats or doubles under libm's name, None where it has no portable form."""

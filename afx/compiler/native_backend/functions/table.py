@@ -109,21 +109,9 @@ FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., La
 # that of all numbers by default
 Portable: TypeAlias = "tuple[Function, Function | None, Callable[..., Lanes | None] | None]"
 PORTABLE: dict[str, Portable] = {
-    **{
-        name: (portable.FUNCTIONS[op.libm], None, None)
-        for name, op in SCALAR_OPS.items()
-        if op.libm in portable.FUNCTIONS
-    },
+    **{name: portable.find_form(op.libm) for name, op in SCALAR_OPS.items() if op.libm in portable.FUNCTIONS},
     "logistic": (portable.logistic, None, None),
-    "sinh": (portable.near_sinh, portable.is_above_40, None),
-    "cosh": (portable.near_cosh, portable.is_above_40, None),
-    "arcsinh": (portable.near_asinh, portable.asinh_is_hard, None),
-    "arccosh": (portable.near_acosh, portable.acosh_is_hard, None),
-    "power": (portable.near_power, portable.power_is_hard, None),
     "exp": (portable.exp_of_normal, elementary.exp_is_hard, portable.exp),
-    "sin": (portable.near_sin, portable.wave_is_hard, None),
-    "cos": (portable.near_cos, portable.wave_is_hard, None),
-    "tan": (portable.near_tan, portable.is_far, None),
 }
 
 PORTABLE_SINGLE: dict[str, Portable] = {  # of floats those that fused operations make exact elsewhere
