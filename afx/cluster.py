@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike
 from afx.errors import ShapeError, refuse_names
 from afx.ops._basic import in_floats
 from afx.ops.creation.creation import as_array, promote_operands

@@ -21,9 +21,8 @@ from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, cast
 
-from afx.core.array.array import Array
+from afx.core import Array, Tracer
 from afx.core.html import MOST_CHILDREN, tree_html
-from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, MissingExtraError, TreeError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype

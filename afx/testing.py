@@ -9,9 +9,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array
-from afx.core.aval import aval_of
-from afx.core.dtypes import complex128, float64
+from afx.core import Array, aval_of, complex128, float64
 from afx.errors import ArgumentError, DtypeError
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import name_of

@@ -10,7 +10,7 @@ import attrs
 from afx.compiler.schedule.buffers import BufferAssignment
 from afx.compiler.schedule.cost import equation_costs
 from afx.compiler.schedule.fusion import Groups
-from afx.core.tracing.tracer import places_of
+from afx.core import places_of
 
 # --- Status of a plan: who answers its calls, NumPy or machine code, since when, and why
 

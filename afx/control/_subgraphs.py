@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array
-from afx.core.aval import Aval, aval_of
-from afx.core.tracing.tracer import Tracer, to_array
+from afx.core import Array, Aval, Tracer, aval_of, to_array
 from afx.core.tracing.traces import (
     GraphTrace,
     GraphTracer,

@@ -21,10 +21,8 @@ from afx.control._subgraphs import (
     is_abstract,
     zeros_of,
 )
-from afx.core.array.array import ArrayLike
-from afx.core.aval import Aval, aval_of
+from afx.core import ArrayLike, Aval, Tracer, aval_of, bind, to_array
 from afx.core.primitive import Bools, JointPullback, Lowering, Params, Primitive, Tangents, Value, Values, to_argument
-from afx.core.tracing.tracer import Tracer, bind, to_array
 from afx.core.tracing.traces import BatchTracer, evaluate
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.linear import higher_order

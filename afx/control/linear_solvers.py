@@ -10,10 +10,7 @@ import attrs
 from afx import pytree
 from afx.control._subgraphs import body_of
 from afx.control.while_loop import fori_loop, while_loop
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, aval_of
-from afx.core.dtypes import DType, promote, real_dtype
-from afx.core.tracing.tracer import to_array
+from afx.core import Array, ArrayLike, Aval, DType, aval_of, promote, real_dtype, to_array
 from afx.errors import ArgumentError, OperandError, ShapeError
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_, hypot

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from afx import pytree
 from afx.control.scan import scan
-from afx.core.array.array import Array
-from afx.core.aval import integer
+from afx.core import Array, integer
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.join import concat

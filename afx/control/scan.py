@@ -25,11 +25,9 @@ from afx.control._subgraphs import (
     resolve_weak_carry,
     zeros_of,
 )
-from afx.core.array.array import Array
-from afx.core.aval import Aval, aval_of, integer, normalize_axis
+from afx.core import Array, Aval, aval_of, bind, integer, normalize_axis, to_array
 from afx.core.graph import Var
 from afx.core.primitive import Bools, JointPullback, Lowering, Params, Primitive, Tangents, Value, Values, to_argument
-from afx.core.tracing.tracer import bind, to_array
 from afx.core.tracing.traces import Unbatched, evaluate
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError, TreeError
 from afx.ops._kinds.linear import higher_order

@@ -14,12 +14,9 @@ from afx import pytree
 from afx.compiler.target import current
 from afx.control.linear_solvers import gmres
 from afx.control.while_loop import while_loop
-from afx.core.array.array import Array, wrap
-from afx.core.aval import Aval, aval_of
+from afx.core import Array, Aval, Tracer, argument_of, aval_of, is_known, places_of, wrap
 from afx.core.dtypes import DType, float32, get_default_dtype
 from afx.core.graph import Graph, walk
-from afx.core.primitive import argument_of
-from afx.core.tracing.tracer import Tracer, is_known, places_of
 from afx.core.tracing.traces import GraphTrace, evaluate
 from afx.errors import AfxError, ConcreteValueError, DtypeError, ShapeError, TracerError
 from afx.ops.creation.creation import asarray, full, stop_gradient, zeros

@@ -27,11 +27,9 @@ from afx.control._subgraphs import (
     zeros_of,
 )
 from afx.control.scan import scan
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, aval_of
+from afx.core import Array, ArrayLike, Aval, Tracer, aval_of, bind, to_array
 from afx.core.graph import Atom, Graph, Literal, Var
 from afx.core.primitive import Bools, JointPullback, Lowering, Params, Primitive, Tangents, Value, Values, to_argument
-from afx.core.tracing.tracer import Tracer, bind, to_array
 from afx.core.tracing.traces import BatchTracer, Unbatched, evaluate
 from afx.errors import DtypeError, ShapeError
 from afx.ops._kinds.linear import higher_order

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core import Array, ArrayLike, wrap
 from afx.data.sharding import Rows, Shards, read_rows
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.random.bits import check_key

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array
-from afx.core.dtypes import get_default_dtype
+from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError, FileFormatError, MissingExtraError
 from afx.ops.creation.creation import asarray
 

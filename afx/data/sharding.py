@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core import Array, ArrayLike, wrap
 from afx.errors import ArgumentError, DtypeError, FileFormatError, ShapeError, TreeError
 from afx.io.archive import replace_file
 from afx.pytree import flatten_with_path, unflatten

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike
 from afx.distributed.graph.run import GraphRunner
 from afx.distributed.graph.split import GraphSplit
 from afx.distributed.link import Link, LocalLink

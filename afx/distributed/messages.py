@@ -16,9 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from afx.core.array.array import Array
+from afx.core import Array, Tracer
 from afx.core.graph import Graph
-from afx.core.tracing.tracer import Tracer
 from afx.errors import AfxError, FileFormatError, GraphError, TracerError, TreeError
 from afx.io.naming import ImportedNames
 from afx.io.values import Decoder, Encoder, read_tree, write_tree

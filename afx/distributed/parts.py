@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, wrap
+from afx.core import Array, wrap
 from afx.core.cached import Cached
 from afx.distributed.messages import refuse_traced
 from afx.errors import ArgumentError, ShapeError

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from afx import pytree
-from afx.core.aval import aval_of
+from afx.core import aval_of
 from afx.distributed.messages import decode_tree, encode_tree
 from afx.distributed.parts import part_of
 from afx.errors import ShapeError

@@ -13,8 +13,7 @@ import numpy as np
 
 from afx import pytree
 from afx.compiler.target import current
-from afx.core.aval import Aval, aval_of
-from afx.core.dtypes import get_default_dtype
+from afx.core import Aval, aval_of, get_default_dtype
 from afx.distributed.graph.split import GraphSplit
 from afx.distributed.link import CallFailedError, Link, RankLostError, error_of_rank
 from afx.distributed.messages import (

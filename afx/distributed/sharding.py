@@ -8,8 +8,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, overload
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, wrap
-from afx.core.aval import aval_of
+from afx.core import Array, aval_of, wrap
 from afx.distributed.machines import Machines, local
 from afx.distributed.messages import decode_tree, describe_program, encode_tree, refuse_traced, stable_repr
 from afx.distributed.parts import ShardedState, Split

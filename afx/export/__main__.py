@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.aval import Aval
+from afx.core import Aval
 from afx.errors import AfxError, ArgumentError
 from afx.export.compiled import compile
 from afx.export.exported import MACHINES

@@ -22,7 +22,7 @@ import numpy as np
 from afx import pytree
 from afx.compiler.native_backend.llvm.writer import FACTORIZATION, INDEX
 from afx.compiler.native_backend.standalone.emit import load_function
-from afx.core.array.array import to_numpy_value, wrap
+from afx.core import to_numpy_value, wrap
 from afx.errors import ArgumentError, ExportError, IndexRangeError, MissingExtraError, ShapeError
 from afx.export.traced import Slot, escape_line
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from afx import pytree
-from afx.core.dtypes import DType
+from afx.core import DType, Primitive
 from afx.core.graph import Equation, Literal
-from afx.core.primitive import Primitive
 from afx.errors import ExportError, MissingExtraError
 from afx.export.templates import Names, NoTemplateError, Table, Template, Texts, Walk
 from afx.export.traced import Slot, trace_program

@@ -14,9 +14,9 @@ import numpy as np
 from afx.compiler.graph.legalize import legalize, space_of
 from afx.compiler.schedule.schedule import BranchSpec, ControlSpec, graphs_of
 from afx.compiler.target import Target
+from afx.core import SourceLocation, places_of
 from afx.core.graph import Atom, Equation, Graph, Literal
 from afx.core.primitive import Primitive, primitives
-from afx.core.tracing.tracer import SourceLocation, places_of
 from afx.errors import ExportError
 from afx.export.traced import escape_line, prepare
 

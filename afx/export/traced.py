@@ -15,9 +15,7 @@ import numpy as np
 from afx import pytree
 from afx.compiler.graph.rewrite_rules import simplify
 from afx.compiler.target import Target, current
-from afx.core.array.array import to_numpy_value
-from afx.core.aval import Aval, aval_of
-from afx.core.dtypes import DType, get_default_dtype
+from afx.core import Aval, DType, aval_of, get_default_dtype, to_numpy_value
 from afx.core.graph import Graph
 from afx.errors import ExportError
 from afx.transforms._arguments import check_callable, name_of

@@ -18,9 +18,7 @@ from afx.control.solving import (
     run_or_compile,
 )
 from afx.control.while_loop import fori_loop, while_loop
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval
-from afx.core.tracing.tracer import is_traced
+from afx.core import Array, ArrayLike, Aval, is_traced
 from afx.errors import ArgumentError
 from afx.integrate.step import (
     Field,

@@ -11,9 +11,7 @@ import numpy as np
 from afx.control.cond import cond
 from afx.control.solving import attach_implicit_derivative, parametrize
 from afx.control.while_loop import while_loop
-from afx.core.array.array import Array
-from afx.core.aval import Aval
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, Aval, Tracer
 from afx.integrate.step import SAFETY, Field, Method, Past, Step, System, hermite, interpolate
 from afx.ops.creation.creation import asarray, ones_like, stop_gradient, zeros, zeros_like
 from afx.ops.creation.matrices import eye

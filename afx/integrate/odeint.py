@@ -11,9 +11,7 @@ import numpy as np
 from afx import pytree
 from afx.control.scan import scan
 from afx.control.solving import Status, as_vector, attach_pullback, flatten_to_vector, parametrize, stopped
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, aval_of
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, ArrayLike, Aval, Tracer, aval_of
 from afx.errors import ArgumentError, ShapeError
 from afx.integrate.march import Control, EventFn, March, events_of, integrate, locate, march
 from afx.integrate.methods import DOP853, DOPRI5, EULER, LEAPFROG, RADAU, RK4, RODAS, YOSHIDA4

@@ -24,10 +24,7 @@ from afx.control.solving import (
     parametrize,
     stopped,
 )
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, aval_of
-from afx.core.dtypes import DType, get_default_dtype
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, ArrayLike, Aval, DType, Tracer, aval_of, get_default_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.integrate.step import QuadResult
 from afx.ops.creation.creation import asarray, stop_gradient, zeros

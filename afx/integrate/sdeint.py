@@ -11,8 +11,7 @@ import numpy as np
 
 from afx.control.scan import scan
 from afx.control.solving import as_vector, flatten_to_vector, run_or_compile
-from afx.core.array.array import Array, ArrayLike
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown
 from afx.errors import ArgumentError, ShapeError
 from afx.integrate.step import requested_times
 from afx.ops.creation.creation import asarray, stop_gradient, zeros

@@ -10,9 +10,7 @@ import numpy as np
 
 from afx import pytree
 from afx.control.solving import Report
-from afx.core.array.array import Array, ArrayLike
-from afx.core.html import Shown
-from afx.core.tracing.tracer import Tracer, is_traced
+from afx.core import Array, ArrayLike, Shown, Tracer, is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
 from afx.ops.creation.ranges import arange

@@ -8,10 +8,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import normalize_axis
-from afx.core.html import Shown
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, ArrayLike, Shown, Tracer, normalize_axis
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.matrix import choice, promote_pair
 from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient

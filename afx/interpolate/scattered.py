@@ -10,9 +10,7 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.html import Shown
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, ArrayLike, Shown, Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.interpolate.piecewise import check_ascending, column, columns, place
 from afx.interpolate.splines import BSpline, make_interp_spline

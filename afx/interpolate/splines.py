@@ -7,9 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array
-from afx.core.aval import integer, normalize_axis
-from afx.core.html import Shown
+from afx.core import Array, Shown, integer, normalize_axis
 from afx.errors import ArgumentError, ShapeError
 from afx.interpolate.piecewise import Extrapolate, Interpolant, check_ascending, column, columns, place
 from afx.ops._kinds.matrix import promote_pair

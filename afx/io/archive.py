@@ -23,7 +23,7 @@ from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from afx.core.array.array import Ndarray
+from afx.core import Ndarray
 from afx.errors import DtypeError, FileFormatError
 
 # --- Atomic replacement: a file is written beside its target, forced to disk, and renamed over it

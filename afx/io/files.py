@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from afx.core.array.array import Array, wrap
+from afx.core import Array, wrap
 from afx.core.graph import Graph
 from afx.errors import FileFormatError, MissingExtraError, TreeError
 from afx.io.archive import check_kind, read_archive, replace_file, write_archive

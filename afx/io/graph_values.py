@@ -12,10 +12,8 @@ from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 import numpy as np
 
 from afx.compiler.schedule.schedule import check_operands
-from afx.core.aval import Aval, aval_of
-from afx.core.dtypes import check_dtype
+from afx.core import Aval, Primitive, aval_of, check_dtype, lookup
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var, check
-from afx.core.primitive import Primitive, lookup
 from afx.errors import FileFormatError, GraphError
 from afx.io.archive import read_dtype
 from afx.io.naming import AllowedNames

@@ -41,6 +41,7 @@ HOMES: Final = (
     "afx.distributed.parts:ShardedState",
     "afx.transforms.sparse.sparse_matrix:SparseMatrix",  # whose every use checks its indices
 )
+ROOMS: Final = ("afx.core", "afx.ops")  # what they show is for other parts of afx
 MAKERS: Final = ("afx.nn", "afx.optim", "afx.integrate", "afx.sample", "afx.stats")  # of objects that files hold
 # What changes classes, prints, or hands memory of others on is no part of a model.
 LEFT_OUT: Final = frozenset({"afx:from_dlpack", "afx.nn:describe", "afx.nn:layer", "afx.nn:summary"})
@@ -111,7 +112,9 @@ def name_of(thing: Any, path: str) -> str:
 
 def _public_place(thing: Any, module: str, name: str) -> tuple[str, str]:
     """Return the package and name by which users know a part of afx, so that files outlive moves inside of it."""
-    faces = [importlib.import_module(face) for face in (".".join(module.split(".")[:2]), *FACES)]
+    own = ".".join(module.split(".")[:2])
+    own_faces = () if own in ROOMS else (own,)
+    faces = [importlib.import_module(face) for face in (*own_faces, *FACES)]
     for face in faces:
         if getattr(face, name, None) is thing:
             return face.__name__, name

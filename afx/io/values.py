@@ -11,10 +11,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, Ndarray, wrap
+from afx.core import Array, Ndarray, Primitive, Tracer, wrap
 from afx.core.graph import Graph
-from afx.core.primitive import Primitive
-from afx.core.tracing.tracer import Tracer
 from afx.errors import FileFormatError, TracerError, TreeError
 from afx.io.archive import read_dtype
 from afx.io.graph_values import NamesInGraphs, check_word, read_graph, read_primitive, write_graph

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import integer, normalize_axes, normalize_axis
-from afx.core.dtypes import DType, check_dtype, float64, real_dtype
+from afx.core import Array, ArrayLike, DType, check_dtype, float64, integer, normalize_axes, normalize_axis, real_dtype
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, promote_operands

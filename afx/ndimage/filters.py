@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import integer, normalize_axis
-from afx.core.dtypes import float64
-from afx.core.tracing.tracer import is_traced
+from afx.core import Array, ArrayLike, float64, integer, is_traced, normalize_axis
 from afx.errors import ArgumentError
 from afx.ndimage.correlation import (
     Axes,

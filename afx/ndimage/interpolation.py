@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import integer, normalize_axes
-from afx.core.dtypes import DType, float64, real_dtype
-from afx.core.tracing.tracer import is_traced
+from afx.core import Array, ArrayLike, DType, float64, integer, is_traced, normalize_axes, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ndimage.correlation import PADS, Mode, choose_dtypes, correlate_axes, each, exact, settle
 from afx.ops._kinds.matrix import choice

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of, normalize_axis
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, ArrayLike, Tracer, aval_of, normalize_axis
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import abs as abs_, hypot, multiply, sign, sqrt

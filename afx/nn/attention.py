@@ -10,10 +10,7 @@ from typing import Any
 import attrs
 
 from afx.control.scan import scan
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, aval_of, broadcast_shapes, integer
-from afx.core.dtypes import DType, float16, float32, int64
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Aval, DType, Shown, aval_of, broadcast_shapes, float16, float32, int64, integer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.activations import gelu
 from afx.nn.initializers import Initializer, Seed, glorot_uniform, key_of

@@ -8,8 +8,7 @@ from typing import Any, Literal, Self
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Shape, aval_of, checked_shape, integer
+from afx.core import Array, ArrayLike, Shape, aval_of, checked_shape, integer
 from afx.errors import ArgumentError, ShapeError
 from afx.nn.initializers import Initializer, Seed, he_normal
 from afx.nn.layer import layer

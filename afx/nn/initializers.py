@@ -14,8 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from afx import random
-from afx.core.array.array import Array
-from afx.core.aval import Shape, checked_shape
+from afx.core import Array, Shape, checked_shape
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import full, ones as ones_, zeros as zeros_
 from afx.ops.creation.matrices import eye

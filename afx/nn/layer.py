@@ -15,9 +15,8 @@ from typing import Any, NamedTuple, TextIO, TypeVar, cast
 import attrs
 
 from afx import pytree
-from afx.core.array.array import Array
+from afx.core import Array, Tracer
 from afx.core.html import tree_html
-from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError
 from afx.ops.random.bits import check_key
 from afx.pytree.static import is_non_trainable, is_static

@@ -10,8 +10,7 @@ from typing import Any, Final, Literal
 import attrs
 from numpy.typing import DTypeLike
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of, checked_shape, integer
+from afx.core import Array, ArrayLike, aval_of, checked_shape, integer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.activations import leaky_relu
 from afx.nn.initializers import Initializer, Seed, glorot_uniform, he_normal, key_of, normal

@@ -7,10 +7,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, aval_of, float64, int64, integer, is_inexact
 from afx.core.array_api import finfo
-from afx.core.aval import aval_of, integer
-from afx.core.dtypes import float64, int64, is_inexact
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.losses.classification import as_numbers, check_classes, check_shares, known
 from afx.ops.creation.creation import asarray, ones, zeros

@@ -8,9 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval
-from afx.core.dtypes import float16, float32
+from afx.core import Array, ArrayLike, Aval, float16, float32
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.initializers import Seed, key_of
 from afx.nn.layer import layer

@@ -9,8 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import attrs
 
 from afx.control.scan import scan
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import integer
+from afx.core import Array, ArrayLike, integer
 from afx.errors import ArgumentError, ShapeError
 from afx.nn.initializers import Initializer, Seed, key_of, uniform
 from afx.nn.layer import layer

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core.array.array import Array
-from afx.core.aval import SCALARS, aval_of
+from afx.core import SCALARS, Array, aval_of
 from afx.core.dtypes import SUPPORTED, DType, bool_, complex128, float16, float64, int64
 from afx.core.numpy_dispatch import signature_of
 from afx.ops._basic import sum_dtype

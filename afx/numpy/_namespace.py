@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array
+from afx.core import Array, Tracer
 from afx.core.dtypes import SUPPORTED, default_dtype, float64, get_default_dtype
 from afx.core.numpy_dispatch import QUERIES, UntranslatedError, answer_function, array_ufunc, find_function, to_plain
 from afx.core.numpy_names import WRITING
-from afx.core.tracing.tracer import Tracer
 from afx.errors import AfxError, DtypeError, OperandError
 from afx.numpy._dtypes import CONVERSIONS, call_ufunc, prepare
 from afx.ops.creation.creation import SEQUENCES, array, asarray

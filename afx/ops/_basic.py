@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, wrap
+from afx.core import Array, DType, bind_single, int64, is_inexact, promote, to_lower_level, uint64, wrap
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes
-from afx.core.dtypes import DType, int64, is_inexact, promote, uint64
 from afx.core.primitive import (
     Algebra,
     Bools,
@@ -30,7 +29,6 @@ from afx.core.primitive import (
     record_reduction,
     register,
 )
-from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ShapeError
 from afx.ops._kinds.linear import batch_along_axes, batch_elementwise, batch_unchanged, in_each_part, linear
 

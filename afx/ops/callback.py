@@ -8,9 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from afx import pytree
-from afx.core.aval import Aval
-from afx.core.primitive import Bools, Params, Primitive, Value, Values, register
-from afx.core.tracing.tracer import bind
+from afx.core import Aval, Bools, Params, Primitive, Value, Values, bind, register
 from afx.core.tracing.traces import Unbatched
 from afx.errors import GraphError, OperandError
 from afx.ops.creation.creation import asarray

@@ -8,10 +8,7 @@ from typing import Any, Final, Protocol
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval
-from afx.core.primitive import Bools, Params, Primitive, Value, Values
-from afx.core.tracing.tracer import bind as bind_any
+from afx.core import Array, ArrayLike, Aval, Bools, Params, Primitive, Value, Values, bind as bind_any
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._basic import sum_dtype
 from afx.ops._kinds.linear import linear

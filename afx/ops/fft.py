@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core import Array, ArrayLike, Primitive, bind_single, check_device, lookup, refuse_out, wrap
 from afx.core.aval import Aval, aval_of, integer, normalize_axes, normalize_axis
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, promote, real_dtype
-from afx.core.numpy_names import check_device, refuse_out
-from afx.core.primitive import Primitive, lookup
-from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.linear import batch_unchanged, linear
 from afx.ops.elementwise.complex import conj

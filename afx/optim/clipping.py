@@ -8,9 +8,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 import attrs
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of
-from afx.core.dtypes import complex128, float64
+from afx.core import Array, ArrayLike, aval_of, complex128, float64
 from afx.errors import DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
 from afx.ops.creation.ranges import arange

@@ -8,10 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of
-from afx.core.dtypes import float64
-from afx.core.tracing.tracer import is_traced
+from afx.core import Array, ArrayLike, aval_of, float64, is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, zeros
 

@@ -11,9 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import attrs
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import float64
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown, float64
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, full
 from afx.ops.elementwise.arithmetic import sqrt

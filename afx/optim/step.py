@@ -12,10 +12,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of
-from afx.core.dtypes import DType, bool_, float16, float32, real_dtype
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, DType, Shown, aval_of, bool_, float16, float32, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from afx.ops.creation.creation import asarray, full, zeros
 from afx.ops.elementwise.arithmetic import sqrt

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Typ
 import attrs
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.html import Shown
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, ArrayLike, Shown, Tracer
 from afx.errors import ArgumentError, TreeError
 from afx.ops.elementwise.comparison import maximum, where
 from afx.ops.reductions.moments import vector_norm

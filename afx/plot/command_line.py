@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from afx import data
-from afx.core.array.array import Array
+from afx.core import Array
 from afx.errors import AfxError, ArgumentError, FileFormatError
 from afx.io import load
 from afx.ops.creation.creation import asarray

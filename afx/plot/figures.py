@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afx.compiler.report import short_place
-from afx.core.array.array import ArrayLike
+from afx.core import ArrayLike
 from afx.debug import Profile
 from afx.errors import ArgumentError, DtypeError, MissingExtraError, ShapeError
 from afx.train import History

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core.array.array import Array
-from afx.core.dtypes import is_inexact
+from afx.core import Array, is_inexact
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.plot.figures import SavePath, finish, new_figure
 from afx.pytree import flatten_with_path

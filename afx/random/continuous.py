@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of, checked_shape
+from afx.core import Array, ArrayLike, aval_of, checked_shape
 from afx.errors import ShapeError
 from afx.ops.creation.creation import full
 from afx.ops.elementwise.arithmetic import sqrt

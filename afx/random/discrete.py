@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, Tracer, float64, int64
 from afx.core.aval import Shape, aval_of, broadcast_shapes, checked_shape, normalize_axis
-from afx.core.dtypes import float64, int64
 from afx.core.registry import FUNCTIONS
-from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import multiply

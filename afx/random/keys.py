@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Shape, aval_of, broadcast_avals, broadcast_shapes, checked_shape
+from afx.core import Array, ArrayLike, Shape, Tracer, aval_of, bind, broadcast_avals, broadcast_shapes, checked_shape
 from afx.core.dtypes import DType, check_dtype, float64, get_default_dtype, int64, promote, uint32, uint64
-from afx.core.tracing.tracer import Tracer, bind
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import fit_p
 from afx.ops.creation.creation import asarray

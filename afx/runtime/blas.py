@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Ndarray
+from afx.core import Ndarray
 from afx.runtime.thread_pool import run_blocks, undisturbed
 
 # --- BLAS: products in pieces, and libraries limited to one thread while plans run

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Ndarray
-from afx.core.aval import Aval
+from afx.core import Aval, Ndarray
 from afx.errors import ArgumentError
 from afx.runtime.thread_pool import Thresholds
 

@@ -11,8 +11,7 @@ import numpy as np
 from afx import pytree
 from afx.control.scan import scan
 from afx.control.solving import flatten_to_vector, run_or_compile
-from afx.core.array.array import Array, ArrayLike
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros, zeros_like
 from afx.ops.creation.matrices import eye, tril

@@ -11,10 +11,8 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array
-from afx.core.aval import aval_of
+from afx.core import Array, Tracer, aval_of, is_traced
 from afx.core.graph import Var
-from afx.core.tracing.tracer import Tracer, is_traced
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
 from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
 from afx.ops.elementwise.arithmetic import sqrt

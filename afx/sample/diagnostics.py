@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afx import pytree
-from afx.core.array.array import ArrayLike
+from afx.core import ArrayLike
 from afx.errors import ArgumentError, ShapeError
 from afx.sample.draw import Draws
 

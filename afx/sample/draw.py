@@ -15,8 +15,7 @@ from afx import pytree
 from afx.control.cond import cond
 from afx.control.solving import are_plain, compile_for, flatten_to_vector
 from afx.control.while_loop import while_loop
-from afx.core.array.array import Array, ArrayLike
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops.creation.creation import asarray, zeros, zeros_like
 from afx.ops.creation.matrices import eye

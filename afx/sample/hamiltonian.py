@@ -12,8 +12,7 @@ import numpy as np
 from afx import pytree
 from afx.control.solving import flatten_to_vector
 from afx.control.while_loop import fori_loop, while_loop
-from afx.core.array.array import Array
-from afx.core.html import Shown
+from afx.core import Array, Shown
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray, ones, stop_gradient, zeros, zeros_like
 from afx.ops.elementwise.comparison import isnan, minimum, where

@@ -9,8 +9,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import float64
+from afx.core import Array, ArrayLike, float64
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_

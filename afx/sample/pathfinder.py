@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from afx.control.solving import flatten_to_vector
-from afx.core.array.array import ArrayLike
+from afx.core import ArrayLike
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray
 from afx.random.keys import fold_in, normal, split, uniform

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import reshape

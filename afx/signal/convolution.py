@@ -8,9 +8,7 @@ from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import broadcast_shapes, integer, normalize_axes, normalize_axis
-from afx.core.dtypes import promote, real_dtype
+from afx.core import Array, ArrayLike, broadcast_shapes, integer, normalize_axes, normalize_axis, promote, real_dtype
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, promote_operands, zeros

@@ -10,10 +10,8 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 
 from afx.control.scan import scan
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import integer, normalize_axis
+from afx.core import Array, ArrayLike, integer, is_traced, normalize_axis
 from afx.core.dtypes import float64, get_default_dtype, promote, real_dtype
-from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ndimage.correlation import convolve1d
 from afx.ops._kinds.matrix import choice

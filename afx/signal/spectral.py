@@ -6,9 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from afx.core.array.array import Array
-from afx.core.aval import integer, normalize_axis
-from afx.core.dtypes import promote, real_dtype
+from afx.core import Array, integer, normalize_axis, promote, real_dtype
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, zeros

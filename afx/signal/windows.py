@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import integer
-from afx.core.dtypes import check_dtype, get_default_dtype
+from afx.core import Array, ArrayLike, check_dtype, get_default_dtype, integer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import Nested, promote_operands
 from afx.ops.creation.windows import taper

@@ -11,11 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeAlias
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, wrap
-from afx.core.aval import aval_of
-from afx.core.dtypes import DType, float64, get_default_dtype, promote
-from afx.core.html import function_html
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, ArrayLike, DType, Tracer, aval_of, float64, function_html, get_default_dtype, promote, wrap
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_, sqrt

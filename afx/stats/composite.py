@@ -10,9 +10,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import broadcast_shapes
-from afx.core.dtypes import DType, float64, get_default_dtype
+from afx.core import Array, ArrayLike, DType, broadcast_shapes, float64, get_default_dtype
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.comparison import isfinite, maximum, minimum, where

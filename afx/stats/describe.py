@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import normalize_axis
-from afx.core.dtypes import default_dtype, float64
+from afx.core import Array, ArrayLike, default_dtype, float64, normalize_axis
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.special import alone_in_float64
 from afx.ops.creation.creation import asarray

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike
 from afx.ops.creation.creation import asarray, zeros_like
 from afx.ops.elementwise.arithmetic import abs as abs_, negative, sqrt
 from afx.ops.elementwise.comparison import where

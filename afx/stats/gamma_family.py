@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import where

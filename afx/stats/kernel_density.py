@@ -8,9 +8,7 @@ from typing import Literal
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.html import Shown
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, ArrayLike, Shown, Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import full
 from afx.ops.elementwise.exponentials import exp, log

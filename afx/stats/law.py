@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of, broadcast_shapes
+from afx.core import Array, ArrayLike, aval_of, broadcast_shapes
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.exponentials import exp
 from afx.ops.indexing.index import is_sequence

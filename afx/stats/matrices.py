@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import DType, float64, get_default_dtype
+from afx.core import Array, ArrayLike, DType, float64, get_default_dtype
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_, sqrt

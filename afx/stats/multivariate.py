@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of, broadcast_shapes
-from afx.core.dtypes import float64, get_default_dtype
+from afx.core import Array, ArrayLike, aval_of, broadcast_shapes, float64, get_default_dtype
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
 from afx.ops.creation.matrices import eye

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx.control.while_loop import fori_loop
-from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import float16, float32
+from afx.core import Array, ArrayLike, float16, float32
 from afx.ops.creation.creation import asarray, full, stop_gradient, zeros_like
 from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import clip, isinf, isnan, maximum, minimum, where

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import DType, float64, get_default_dtype
+from afx.core import Array, ArrayLike, DType, float64, get_default_dtype
 from afx.errors import ShapeError
 from afx.ops.creation.creation import zeros_like
 from afx.ops.creation.matrices import eye

@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, ArrayLike, Tracer
 from afx.errors import ArgumentError, ConcreteValueError
 from afx.ops.creation.creation import asarray, stop_gradient
 from afx.ops.creation.ranges import arange

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, wrap
+from afx.core import Array, wrap
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 

@@ -12,9 +12,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import float64, int64, is_inexact
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown, float64, int64, is_inexact
 from afx.errors import ArgumentError, NanError
 from afx.ops.creation.creation import asarray
 from afx.runtime import job

@@ -13,12 +13,9 @@ from typing import Any, Literal, NotRequired, ParamSpec, Protocol, TypedDict, Ty
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, snapshot, wrap
-from afx.core.aval import Aval, aval_of
+from afx.core import Array, Aval, Tracer, Value, aval_of, snapshot, to_array, wrap
 from afx.core.html import code, function_html
-from afx.core.primitive import Value
 from afx.core.tracing.tape import OPEN_BLOCKS
-from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import AfxError, ArgumentError, DtypeError, OperandError, ShapeError
 from afx.pytree.treedef import integers_in_number_fields
 

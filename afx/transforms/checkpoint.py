@@ -10,11 +10,9 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, wrap
-from afx.core.aval import Aval
+from afx.core import Array, Aval, Tracer, bind, is_known, to_lower_level, wrap
 from afx.core.graph import Graph
 from afx.core.tracing.tape import OPEN_BLOCKS, debugging
-from afx.core.tracing.tracer import Tracer, bind, is_known, to_lower_level
 from afx.core.tracing.traces import GraphTrace, RecordingTrace, UnknownValueError, evaluate
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import check_callable, name_of

@@ -9,11 +9,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array
-from afx.core.aval import SCALARS, Aval, aval_of
+from afx.core import SCALARS, Array, Aval, Bools, JointPullback, Params, Primitive, Tangents, Value, Values, aval_of
 from afx.core.dtypes import DType, real_dtype, strengthen
 from afx.core.graph import Graph
-from afx.core.primitive import Bools, JointPullback, Params, Primitive, Tangents, Value, Values
 from afx.core.tracing.tracer import ClosureError, Tracer, bind, to_array, to_lower_level
 from afx.core.tracing.traces import GraphTrace, evaluate
 from afx.errors import GraphError, TracerError

@@ -11,11 +11,8 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, wrap
-from afx.core.aval import Aval, aval_of
-from afx.core.primitive import Params, Value, Values
+from afx.core import Array, Aval, Params, Tracer, Value, Values, aval_of, to_array, to_lower_level, wrap
 from afx.core.tracing.tape import OPEN_BLOCKS, Entry, Tape, TapeTracer
-from afx.core.tracing.tracer import Tracer, to_array, to_lower_level
 from afx.errors import TreeError
 from afx.ops._basic import reshape_p
 from afx.ops.creation.creation import asarray

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike
 from afx.ops._kinds.matrix import floating
 from afx.ops.linalg.matrix_functions import Sampled, hermitian_function
 from afx.ops.linalg.solve import solve

@@ -9,10 +9,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, overload
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval
-from afx.core.primitive import Primitive, define
-from afx.core.tracing.tracer import bind
+from afx.core import Array, ArrayLike, Aval, Primitive, bind, define
 from afx.errors import MissingExtraError, ShapeError, TracerError
 from afx.ops._kinds.linear import batch_unchanged
 from afx.ops._kinds.matrix import adjoint, choice, diag_embed, floating, promote_pair, square

@@ -11,8 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array
-from afx.core.aval import aval_of, broadcast_shapes, normalize_axis
+from afx.core import Array, aval_of, broadcast_shapes, normalize_axis
 from afx.core.tracing.tape import OPEN_BLOCKS
 from afx.core.tracing.traces import BatchTrace, BatchTracer
 from afx.errors import ArgumentError, ShapeError

@@ -11,12 +11,9 @@ import numpy as np
 from afx.compiler.graph.builder import GraphBuilder
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import Target, current
-from afx.core.aval import Aval
-from afx.core.dtypes import DType, promote, real_dtype
+from afx.core import Aval, DType, bind, primitive_for_role, promote, real_dtype
 from afx.core.graph import Atom, Equation, Graph, Var, number_variables
-from afx.core.primitive import primitive_for_role
 from afx.core.scalar_ops import scalar_op
-from afx.core.tracing.tracer import bind
 from afx.core.tracing.traces import GraphTrace
 
 # roles of what moves numbers of any dtype

@@ -18,9 +18,8 @@ import attrs
 from afx.compiler.graph.builder import GraphBuilder
 from afx.compiler.schedule.schedule import ScanSpec
 from afx.compiler.target import Target
-from afx.core.aval import Aval
+from afx.core import Aval, primitive_for_role
 from afx.core.graph import Atom, Atoms, Equation, Graph, Var
-from afx.core.primitive import primitive_for_role
 from afx.core.scalar_ops import scalar_op
 from afx.core.tracing.traces import renumber
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from afx.compiler.graph.builder import GraphBuilder, Params, number_of
 from afx.compiler.target import Target
-from afx.core.aval import Aval, Shape
+from afx.core import Aval, Primitive, Shape, primitive_for_role, with_ufunc
 from afx.core.graph import Atom, Atoms, Equation, Graph, Literal
-from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
 from afx.core.tracing.traces import FP_ERRORS
 
 # --- Product rules: products with many matrices, sums of outer products and products of inner length one as what computes

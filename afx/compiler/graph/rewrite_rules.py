@@ -29,9 +29,8 @@ from afx.compiler.graph.selection_rules import (
 )
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import DEFAULT, Target
-from afx.core.aval import Aval, broadcast_shapes
+from afx.core import Aval, Primitive, broadcast_shapes, primitive_for_role, with_ufunc
 from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, Literal, Var, has_effects, number_variables
-from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
 
 # --- Constant rules: what depends on constants alone is computed while compiling, and so is what is made of choices
 # between them

@@ -10,9 +10,8 @@ import numpy as np
 
 from afx.compiler.graph.builder import GraphBuilder, Params, number_of
 from afx.compiler.target import Target
-from afx.core.aval import Aval, Shape
+from afx.core import Aval, Primitive, Shape, primitive_for_role, with_ufunc
 from afx.core.graph import Atom, Atoms, Equation, Graph, Literal, Var
-from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
 
 # --- Selection pushdown: slices and gathers move before the ops whose results they read, which compute that part
 # alone

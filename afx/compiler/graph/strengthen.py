@@ -10,8 +10,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from afx.core.aval import Aval
-from afx.core.dtypes import DType, promote
+from afx.core import Aval, DType, promote
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
 from afx.core.primitive import holds_graphs, lookup, precise
 from afx.core.tracing.traces import GraphTrace, evaluate, renumber

@@ -54,8 +54,8 @@ from afx.compiler.schedule.schedule import (
     View,
 )
 from afx.compiler.target import Target
+from afx.core import lookup, primitive_for_role
 from afx.core.dtypes import DType, dtype_name
-from afx.core.primitive import lookup, primitive_for_role
 from afx.core.tracing.tracer import SourceLocation, module_names
 from afx.runtime.blas import product
 from afx.runtime.buffer_cache import donated_or_empty

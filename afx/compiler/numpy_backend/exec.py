@@ -21,7 +21,7 @@ from afx.compiler.numpy_backend.program import (
 )
 from afx.compiler.schedule.schedule import Branch, Fused, Loop, Schedule
 from afx.compiler.target import Target
-from afx.core.tracing.tracer import SourceLocation, places_of
+from afx.core import SourceLocation, places_of
 from afx.runtime.thread_pool import get_threads
 
 Run: TypeAlias = "Callable[..., list[Any]]"

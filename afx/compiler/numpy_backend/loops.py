@@ -25,8 +25,7 @@ from afx.compiler.schedule.schedule import (
     View,
 )
 from afx.compiler.target import Target
-from afx.core.aval import Shape
-from afx.core.primitive import lookup
+from afx.core import Shape, lookup
 from afx.core.scalar_ops import scalar_op
 
 R = TypeVar("R")

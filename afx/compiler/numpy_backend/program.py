@@ -11,11 +11,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from afx.compiler.schedule.schedule import Buffer, Call, ErrorState, Fused, Number, Params, Schedule
-from afx.core.aval import Aval, Shape, aval_of
+from afx.core import Aval, Primitive, Shape, aval_of, lookup
 from afx.core.cached import maker_of
 from afx.core.dtypes import DType, dtype_name
 from afx.core.graph import Literal, name_of
-from afx.core.primitive import Primitive, lookup
 from afx.runtime.buffer_cache import OutputPool
 from afx.runtime.thread_pool import get_threads
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.aval import Shape
+from afx.core import Shape
 
 # --- Arrays that implementations compute with: NumPy's, or those of a recorder, of which machine code is made
 #

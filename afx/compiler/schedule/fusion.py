@@ -14,9 +14,8 @@ import numpy as np
 
 from afx.compiler.schedule.schedule import ErrorState
 from afx.compiler.target import Target
-from afx.core.aval import Aval, Shape
+from afx.core import Aval, DType, Shape
 from afx.core.constants import SLOW_WITH_NUMBERS, reduce_in_transpose
-from afx.core.dtypes import DType
 from afx.core.graph import Equation, Graph, Var
 
 # --- Instruction selection: predicates on equations that tell which call of NumPy computes one best

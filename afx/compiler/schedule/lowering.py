@@ -54,8 +54,7 @@ from afx.compiler.schedule.schedule import (
     WhileBackSpec,
 )
 from afx.compiler.target import Target
-from afx.core.aval import Aval, Shape
-from afx.core.dtypes import DType
+from afx.core import Aval, DType, Shape
 from afx.core.graph import Atom, Equation, Graph, Literal, Var
 
 # --- Products: how one of two matrices, or of a matrix and a vector, is cut into pieces, a function of shapes and

@@ -9,8 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import attrs
 import numpy as np
 
-from afx.core.aval import Aval, Shape
-from afx.core.dtypes import DType
+from afx.core import Aval, DType, Shape
 from afx.core.graph import Atom, Constant, Graph, Literal as Scalar, name_of
 from afx.errors import GraphError
 

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, wrap
-from afx.core.aval import Aval
+from afx.core import Array, Aval, wrap
 from afx.core.graph import Graph, Literal, Var
 from afx.distributed.graph.split import GraphSplit, Receive, Run, Send
 from afx.distributed.link import Link, Message

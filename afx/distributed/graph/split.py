@@ -14,7 +14,7 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from afx.core.aval import Aval
+from afx.core import Aval
 from afx.core.cached import Cached
 from afx.core.graph import Constant, Equation, Graph, Literal, Var
 from afx.errors import ArgumentError

@@ -12,9 +12,7 @@ from typing import Any, Final, NoReturn, TypeAlias, cast
 import attrs
 import numpy as np
 
-from afx.core.array.array import wrap
-from afx.core.aval import Aval
-from afx.core.dtypes import DType
+from afx.core import Aval, DType, wrap
 from afx.distributed.messages import name_traced
 from afx.errors import ArgumentError, TracerError
 from afx.pytree import flatten, paths, unflatten

@@ -15,9 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.core.aval import Aval, aval_of
-from afx.core.dtypes import get_default_dtype, promote
-from afx.core.primitive import Primitive
+from afx.core import Aval, Primitive, aval_of, get_default_dtype, promote
 from afx.errors import AfxError
 from afx.export.numpy_text.writer import Module, number_text
 from afx.export.templates import NoTemplateError

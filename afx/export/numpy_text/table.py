@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from afx.compiler.schedule.schedule import BranchSpec, ScanSpec, WhileBackSpec, WhileSpec
-from afx.core.aval import Aval
-from afx.core.dtypes import DType, promote
+from afx.core import Aval, DType, Primitive, promote
 from afx.core.graph import Atom, Equation, Literal
-from afx.core.primitive import Primitive
 from afx.export.numpy_text.carry import Carrier, carry_implementation
 from afx.export.numpy_text.writer import NumpyWriter, dtype_text, is_atom, number_text
 from afx.export.templates import Table, Template, Texts

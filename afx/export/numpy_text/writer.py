@@ -14,10 +14,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.core.array.array import Ndarray
-from afx.core.dtypes import DType
+from afx.core import DType, Ndarray, SourceLocation, places_of
 from afx.core.graph import Equation, Graph, Literal
-from afx.core.tracing.tracer import SourceLocation, places_of
 from afx.export.templates import Names, Walk, source_text
 
 # --- Modules: the parts of a file of Python that is being written: imports, functions, arrays, and the function

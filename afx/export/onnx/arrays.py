@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.core.array.array import Ndarray
+from afx.core import Ndarray
 from afx.export.onnx.elementwise import as_bool, rule, rules
 from afx.export.onnx.writer import BOOL, INT64, Dim, Length, OnnxWriter, Value, computed, product, refuse_uint64, where
 from afx.export.templates import NoTemplateError

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array
+from afx.core import Array
 from afx.core.registry import FUNCTIONS
 from afx.errors import AfxError, ArgumentError, ExportError, MissingExtraError, TracerError
 from afx.export.onnx import layers, operators

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from afx import fft, linalg, nn
-from afx.core.array.array import Ndarray
+from afx.core import Ndarray
 from afx.core.registry import FUNCTIONS
 from afx.errors import ExportError
 from afx.export.onnx.nodes import Options, accumulate, check_size, operator, read_ints, read_value

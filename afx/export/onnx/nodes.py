@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import attrs
 import numpy as np
 
-from afx.core.array.array import Ndarray
+from afx.core import Ndarray
 from afx.errors import ExportError, TracerError
 
 # --- Loading of ONNX models: from files and bytes, and of the tensors in them; what is damaged or lies elsewhere is

@@ -13,8 +13,7 @@ import numpy as np
 from afx import pytree
 from afx.compiler.schedule.schedule import graphs_of
 from afx.compiler.target import Target, current
-from afx.core.array.array import to_numpy_value
-from afx.core.aval import Aval
+from afx.core import Aval, to_numpy_value
 from afx.core.graph import Equation, Graph
 from afx.errors import ArgumentError, ExportError, MissingExtraError
 from afx.export.onnx import arrays, elementwise, loops

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from afx.core.array.array import Ndarray
-from afx.core.dtypes import DType
+from afx.core import DType, Ndarray
 from afx.core.graph import Atom, Equation, Literal
 from afx.errors import ExportError
 from afx.export.templates import Names, NoTemplateError, Walk

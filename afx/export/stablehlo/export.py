@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from afx.core.aval import Aval
+from afx.core import Aval
 from afx.errors import ExportError
 from afx.export.stablehlo.table import STABLEHLO
 from afx.export.stablehlo.writer import ELEMENTS, HloWriter, type_text

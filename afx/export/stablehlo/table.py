@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 
 from afx.compiler.schedule.schedule import BranchSpec, ScanSpec, WhileSpec
-from afx.core.aval import Aval
-from afx.core.dtypes import DType, promote
+from afx.core import Aval, DType, Primitive, promote
 from afx.core.graph import Equation
-from afx.core.primitive import Primitive
 from afx.export.stablehlo.writer import BOOL, FORMULAS, HloValue, HloWriter, type_text
 from afx.export.templates import NoTemplateError, Table, Template, Texts
 from afx.ops.indexing.index import Basic

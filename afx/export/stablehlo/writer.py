@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.aval import Aval
-from afx.core.dtypes import DType
+from afx.core import Aval, DType
 from afx.core.graph import Equation, Graph, Literal
 from afx.export.templates import Walk
 

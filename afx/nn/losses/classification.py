@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, to_numpy_value
-from afx.core.aval import aval_of
-from afx.core.dtypes import is_inexact, promote
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, ArrayLike, Tracer, aval_of, is_inexact, promote, to_numpy_value
 from afx.errors import ArgumentError, DtypeError, IndexRangeError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import multiply, subtract

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.control.scan import scan
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, integer
+from afx.core import Array, ArrayLike, Aval, Shape, aval_of, integer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.losses.classification import known
 from afx.ops.creation.creation import asarray, full

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of
+from afx.core import Array, ArrayLike, aval_of
 from afx.errors import ShapeError
 from afx.nn.losses.classification import (
     as_numbers,

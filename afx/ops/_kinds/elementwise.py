@@ -8,11 +8,9 @@ from typing import Any, Concatenate, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array
+from afx.core import Array, Params, Primitive, Pullback, Pushforward, Tangents, Value, Values, define, to_lower_level
 from afx.core.aval import SCALARS, Aval, Shape, aval_of, broadcast_avals, widest_of_alike
 from afx.core.dtypes import DType, bool_, promote, real_dtype, strengthen
-from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Tangents, Value, Values, define
-from afx.core.tracing.tracer import to_lower_level
 from afx.errors import DtypeError
 from afx.ops._basic import broadcast, select_where, sum_over
 from afx.ops._kinds.linear import batch_along_axes, batch_elementwise

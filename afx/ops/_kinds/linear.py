@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Concatenate, TypeAlias
 
-from afx.core.array.array import Array
-from afx.core.aval import Aval, Shape, shape_of
-from afx.core.dtypes import DType
+from afx.core import Array, Aval, DType, Shape, bind, shape_of, to_lower_level
 from afx.core.primitive import (
     Algebra,
     BatchRule,
@@ -27,7 +25,6 @@ from afx.core.primitive import (
     lookup,
     register,
 )
-from afx.core.tracing.tracer import bind, to_lower_level
 
 # --- Batching rules: the kinds' rules that move a batch axis through an op
 

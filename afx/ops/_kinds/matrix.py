@@ -7,22 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from afx.core import Bools, Derivative, Lowering, Masking, Params, Primitive, Tangents, Value, Values, define, register
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
 from afx.core.dtypes import DType, promote
-from afx.core.primitive import (
-    Bools,
-    Derivative,
-    Lowering,
-    Masking,
-    Params,
-    Primitive,
-    Tangents,
-    Value,
-    Values,
-    define,
-    register,
-)
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.linear import batch_unchanged

@@ -10,11 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array
-from afx.core.aval import Aval, Shape, aval_of
-from afx.core.dtypes import DType
+from afx.core import Array, Aval, DType, Shape, aval_of, bind1, bind2, bind_single, to_lower_level
 from afx.core.primitive import Params, Primitive, Value, define, formula_named
-from afx.core.tracing.tracer import bind1, bind2, bind_single, to_lower_level
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops._basic import broadcast, cast
 from afx.ops._kinds.elementwise import elementwise_impl, elementwise_shape_rule, reads_of, typed

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from afx import pytree
+from afx.core import Aval, Tracer, aval_of, bind, checked_shape, integer, register_function
 from afx.core.array.array import Array, ArrayLike, is_owned, snapshot, wrap
-from afx.core.aval import Aval, aval_of, checked_shape, integer
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
 from afx.core.numpy_names import Order, check_device, check_memory_order, refuse_out
 from afx.core.primitive import NUMPY_OF, Primitive, weak_or_strong
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import Tracer, bind
 from afx.errors import CopyError, OperandError
 from afx.ops._basic import broadcast, cast
 from afx.ops._kinds.elementwise import nondifferentiable

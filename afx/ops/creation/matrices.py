@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core import Array, ArrayLike, check_dtype, get_default_dtype, is_weak, register_function, wrap
 from afx.core.aval import aval_of, checked_shape, integer
-from afx.core.dtypes import check_dtype, get_default_dtype
 from afx.core.numpy_names import Order, check_device, check_memory_order
-from afx.core.primitive import is_weak
-from afx.core.registry import register_function
 from afx.errors import ShapeError
 from afx.ops._basic import select_where
 from afx.ops.creation.creation import as_array

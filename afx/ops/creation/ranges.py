@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, to_numpy_value, wrap
+from afx.core import Array, ArrayLike, Tracer, check_device, register_function, to_numpy_value, wrap
 from afx.core.aval import aval_of, broadcast_avals, integer, normalize_axis
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, promote, real_dtype
-from afx.core.numpy_names import check_device
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops.creation.creation import Nested, asarray, promote_operands
 from afx.ops.elementwise.arithmetic import divide, pow, subtract

@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, wrap
-from afx.core.aval import aval_of, integer
-from afx.core.dtypes import check_dtype, get_default_dtype
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, ArrayLike, Tracer, aval_of, check_dtype, get_default_dtype, integer, register_function, wrap
 from afx.errors import ShapeError
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import maximum

@@ -8,12 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of
-from afx.core.dtypes import real_dtype
-from afx.core.primitive import Primitive, Value
+from afx.core import Array, ArrayLike, Primitive, Value, aval_of, bind1, bind2, real_dtype, to_lower_level
 from afx.core.registry import FUNCTIONS, register_function
-from afx.core.tracing.tracer import bind1, bind2, to_lower_level
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import REALS, Parts, binary, each_part, nondifferentiable, unary
 from afx.ops.creation.creation import as_array, stop_gradient

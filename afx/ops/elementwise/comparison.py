@@ -9,13 +9,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of
-from afx.core.dtypes import bool_
-from afx.core.numpy_names import refuse_out
+from afx.core import Array, ArrayLike, aval_of, bind1, bind2, bind_single, bool_, refuse_out, register_function
 from afx.core.primitive import Params, Primitive, Value, Values
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind1, bind2, bind_single
 from afx.errors import ArgumentError
 from afx.ops._basic import where_p, xp
 from afx.ops._kinds.elementwise import binary, elementwise, elementwise_impl, nondifferentiable

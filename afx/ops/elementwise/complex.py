@@ -10,12 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, aval_of
-from afx.core.dtypes import real_dtype
+from afx.core import Array, ArrayLike, Aval, aval_of, bind, bind_single, real_dtype, register_function
 from afx.core.primitive import Bools, Params, Primitive, Value, Values, record_into
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind, bind_single
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops._kinds.linear import batch_unchanged, linear, with_batch_axis
 from afx.ops.creation.creation import as_array, zeros_like

@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, Primitive, bind1, bind2, is_weak, record, refuse_out
 from afx.core.aval import aval_of, broadcast_shapes, integer
 from afx.core.dtypes import float64, promote, real_dtype
-from afx.core.numpy_names import refuse_out
-from afx.core.primitive import Primitive, is_weak, record
 from afx.core.registry import FUNCTIONS, register_function
-from afx.core.tracing.tracer import bind1, bind2
 from afx.errors import DtypeError
 from afx.ops._basic import in_floats, xp
 from afx.ops._kinds.elementwise import REALS, binary, each_part, nondifferentiable

@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.primitive import Primitive
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind1, bind2
+from afx.core import Array, ArrayLike, Primitive, bind1, bind2, register_function
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import REALS, Parts, binary, unary
 from afx.ops.elementwise.arithmetic import abs as abs_, hypot, sqrt, sqrt_parts

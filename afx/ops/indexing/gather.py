@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.compiler.schedule.arrays import Arrays
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
+from afx.core import Array, ArrayLike, Aval, Shape, aval_of, bind, broadcast_shapes, to_lower_level
 from afx.core.primitive import (
     Algebra,
     Bools,
@@ -27,7 +26,6 @@ from afx.core.primitive import (
     record_kernel,
     register,
 )
-from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError, IndexRangeError, ShapeError
 from afx.ops._kinds.linear import in_each_part, linear, with_batch_axis
 from afx.ops.indexing.index import Basic, Entry, fits, native, out_of_range, rank_of, selected_shape, shape_of

@@ -9,11 +9,8 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core import Array, ArrayLike, Tracer, refuse_out, register_function, wrap
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, normalize_axis
-from afx.core.numpy_names import refuse_out
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import remainder

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array
-from afx.core.aval import Aval, Shape, integer
+from afx.core import Array, Aval, Shape, integer
 from afx.errors import IndexRangeError, OperandError, TracerError
 
 Entry: TypeAlias = int | tuple[int, int, int] | None

@@ -9,12 +9,9 @@ from typing import Any, cast
 import numpy as np
 
 from afx.compiler.schedule.arrays import Arrays
-from afx.core.array.array import Array, ArrayLike, to_numpy_value
+from afx.core import Array, ArrayLike, Tracer, bind, is_inexact, register_function, to_lower_level, to_numpy_value
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, integer, normalize_axis
-from afx.core.dtypes import is_inexact
 from afx.core.primitive import Bools, Params, Primitive, Pullback, Pushforward, Tangents, Value, Values, define, lookup
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import Tracer, bind, to_lower_level
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, ShapeError
 from afx.ops._basic import fit_p, sum_dtype
 from afx.ops._kinds.linear import with_batch_axis

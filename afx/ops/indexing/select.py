@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core import Array, ArrayLike, check_dtype, check_memory_order, promote, refuse_out, register_function, wrap
 from afx.core.aval import Shape, aval_of, broadcast_avals, checked_shape, integer, normalize_axis
-from afx.core.dtypes import check_dtype, promote
-from afx.core.numpy_names import check_memory_order, refuse_out
-from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, zeros
 from afx.ops.elementwise.arithmetic import floor_divide, remainder

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, broadcast_shapes
+from afx.core import Array, ArrayLike, Aval, bind_single, broadcast_shapes, to_lower_level
 from afx.core.primitive import Params, Primitive, Tangents, Value, Values, define
-from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError, MissingExtraError, ShapeError
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.matrix import matrices, promote_pair

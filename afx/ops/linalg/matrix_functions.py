@@ -13,11 +13,9 @@ from typing import Any, Protocol
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval
+from afx.core import Array, ArrayLike, Aval, bind_single, to_lower_level
 from afx.core.primitive import Params, Primitive, Tangents, Value, Values, define
 from afx.core.registry import FUNCTIONS
-from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError, MissingExtraError, ShapeError
 from afx.ops._basic import xp
 from afx.ops._kinds.linear import batch_along_axes

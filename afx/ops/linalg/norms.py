@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, bind, bind_single, float32, float64, promote, real_dtype, to_lower_level
 from afx.core.aval import Aval, aval_of, broadcast_shapes, normalize_axes
-from afx.core.dtypes import float32, float64, promote, real_dtype
 from afx.core.primitive import Params, Primitive, Tangents, Value, Values, define
-from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.matrix import (

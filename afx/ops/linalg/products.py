@@ -12,13 +12,9 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, DType, bind2, bind_single, promote, refuse_out, register_function
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, integer, normalize_axis, shape_of
-from afx.core.dtypes import DType, promote
-from afx.core.numpy_names import refuse_out
 from afx.core.primitive import Bools, Params, Primitive, Value, Values
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind2, bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import bilinear
 from afx.ops.creation.creation import as_array, promote_operands

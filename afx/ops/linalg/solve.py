@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from afx.compiler.schedule.arrays import NUMPY, Arrays
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, bind, bind_single, real_dtype, to_array, to_lower_level
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axes
-from afx.core.dtypes import real_dtype
 from afx.core.primitive import Derivative, Lowering, Params, Primitive, Tangents, Value, Values, register
-from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.matrix import (

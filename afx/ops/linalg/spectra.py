@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval
-from afx.core.dtypes import DType, real_dtype
-from afx.core.primitive import Primitive
-from afx.core.tracing.tracer import bind, bind_single
+from afx.core import Array, ArrayLike, Aval, DType, Primitive, bind, bind_single, real_dtype
 from afx.ops._kinds.matrix import (
     IGNORED,
     adjoint,

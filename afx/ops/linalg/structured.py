@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, wrap
-from afx.core.aval import broadcast_shapes, integer
+from afx.core import Array, ArrayLike, broadcast_shapes, integer, wrap
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import choice, floating, promote_pair

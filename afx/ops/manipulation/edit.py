@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core import Array, ArrayLike, register_function, to_lower_level, wrap
 from afx.core.aval import aval_of, integer, normalize_axes, normalize_axis, shape_of
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import to_lower_level
 from afx.errors import ArgumentError, IndexRangeError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, promote_operands, zeros
 from afx.ops.elementwise.comparison import not_equal

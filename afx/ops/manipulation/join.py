@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, DType, bind, promote, refuse_out, register_function, to_lower_level
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, integer, normalize_axis
-from afx.core.dtypes import DType, promote
-from afx.core.numpy_names import refuse_out
 from afx.core.primitive import (
     Algebra,
     Bools,
@@ -26,8 +24,6 @@ from afx.core.primitive import (
     record_into,
     register,
 )
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, OperandError, ShapeError
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops.creation.creation import Nested, as_array, promote_operands

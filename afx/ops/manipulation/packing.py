@@ -6,9 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from afx.core.array.array import Array
-from afx.core.aval import integer, normalize_axis
-from afx.core.registry import register_function
+from afx.core import Array, integer, normalize_axis, register_function
 from afx.errors import ArgumentError, DtypeError
 from afx.ops.creation.creation import Nested, asarray
 from afx.ops.elementwise.comparison import not_equal

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, Bools, Params, Primitive, Value, Values, bind, register_function
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axes, normalize_axis
-from afx.core.primitive import Bools, Params, Primitive, Value, Values
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.linear import linear
 from afx.ops.creation.creation import asarray

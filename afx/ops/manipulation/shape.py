@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, bind, bind_single, check_dtype, register_function
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis, shape_of
-from afx.core.dtypes import check_dtype
 from afx.core.numpy_names import Order, check_device, check_memory_order
 from afx.core.primitive import Bools, Params, Primitive, Value, Values
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ShapeError
 from afx.ops._basic import broadcast_to_p, cast, numpy_of, reshape_p, resolved_shape
 from afx.ops._kinds.linear import linear

@@ -9,21 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from afx.core import Derivative, Lowering, Masking, Params, Primitive, Tangents, Value, Values, is_weak, register
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import DType, float16, float32, promote
-from afx.core.primitive import (
-    Derivative,
-    Lowering,
-    Masking,
-    Params,
-    Primitive,
-    Tangents,
-    Value,
-    Values,
-    is_weak,
-    register,
-)
 from afx.core.tracing.tracer import bind1, bind2, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import in_floats, xp

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, normalize_axes
+from afx.core import Array, ArrayLike, Aval, Shape, aval_of, bind, bind_single, normalize_axes, register_function
 from afx.core.primitive import Bools, Params, Primitive, Value, Values, lookup
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._basic import xp
 from afx.ops._kinds.linear import bilinear

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from afx.compiler.schedule.arrays import NUMPY, SHORT_WINDOW, Arrays
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of
-from afx.core.dtypes import DType, is_inexact
+from afx.core import Array, ArrayLike, Aval, DType, Shape, aval_of, bind, is_inexact, to_lower_level
 from afx.core.primitive import (
     Derivative,
     Lowering,
@@ -28,7 +26,6 @@ from afx.core.primitive import (
     record_kernel,
     register,
 )
-from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError, ShapeError
 from afx.ops._basic import reduced, xp
 from afx.ops._kinds.elementwise import nondifferentiable

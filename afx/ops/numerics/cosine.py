@@ -8,9 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of, normalize_axis
-from afx.core.dtypes import DType, promote
+from afx.core import Array, ArrayLike, DType, aval_of, normalize_axis, promote
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import as_array, zeros
 from afx.ops.elementwise.complex import imag, real

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of, integer
+from afx.core import Array, ArrayLike, aval_of, integer, is_weak, register_function
 from afx.core.dtypes import DType, check_dtype, float16, float32, float64, promote, real_dtype
-from afx.core.primitive import is_weak
-from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
 from afx.ops._basic import sum_dtype
 from afx.ops.creation.creation import Nested, as_array, asarray, ones, promote_operands, stop_gradient

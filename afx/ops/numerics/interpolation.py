@@ -8,11 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, float64, is_weak, promote, real_dtype, register_function
 from afx.core.aval import aval_of, broadcast_avals, normalize_axis
-from afx.core.dtypes import float64, promote, real_dtype
-from afx.core.primitive import is_weak
-from afx.core.registry import register_function
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_, divide, floor_divide, remainder

@@ -6,11 +6,8 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from afx.core.array.array import Array
-from afx.core.aval import Aval, aval_of, broadcast_avals, integer
-from afx.core.dtypes import promote
+from afx.core import Array, Aval, aval_of, broadcast_avals, integer, promote, register_function
 from afx.core.primitive import is_weak, numbers_beside
-from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops._basic import sum_dtype
 from afx.ops.creation.creation import Nested, as_array, asarray, ones, promote_operands, zeros

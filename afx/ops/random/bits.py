@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from afx.compiler.schedule.arrays import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of
-from afx.core.dtypes import DType, int64, uint32, uint64
+from afx.core import Array, ArrayLike, Aval, DType, Shape, aval_of, int64, uint32, uint64
 from afx.core.primitive import Bools, Params, Primitive, Value, Values, lookup
 from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError

@@ -8,11 +8,8 @@ from typing import Any, cast
 import numpy as np
 
 from afx.compiler.schedule.arrays import ADDED_BELOW, ADDED_TERMS, COUNTS_END
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape
-from afx.core.dtypes import DType, int64
+from afx.core import Array, ArrayLike, Aval, DType, Shape, bind_single, int64, to_lower_level
 from afx.core.primitive import Derivative, Lowering, Params, Primitive, Sampling, Tangents, Value, Values, register
-from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops._kinds.special import parametric

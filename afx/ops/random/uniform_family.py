@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from afx.compiler.schedule.arrays import FAR_BELOW, TAIL_TERMS
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of
+from afx.core import Array, ArrayLike, Aval, Shape, aval_of, bind_single, to_lower_level
 from afx.core.dtypes import DType, float32, float64, uint32, uint64
 from afx.core.primitive import Derivative, Lowering, Params, Primitive, Tangents, Value, Values, register
-from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.elementwise.comparison import isinf, where

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.compiler.schedule.arrays import Arrays
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, DType, promote, refuse_out, register_function
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis
-from afx.core.dtypes import DType, promote
-from afx.core.numpy_names import refuse_out
 from afx.core.primitive import (
     Derivative,
     Lowering,
@@ -27,7 +25,6 @@ from afx.core.primitive import (
     record,
     register,
 )
-from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import in_floats, numpy_of, reduced, sum_dtype, xp

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, Primitive, bind_single, is_weak, register_function
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
-from afx.core.primitive import Primitive, is_weak
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import in_floats, numpy_of, reduced, xp
 from afx.ops._kinds.elementwise import reduction

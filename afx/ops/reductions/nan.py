@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of
-from afx.core.numpy_names import refuse_out
-from afx.core.primitive import Params, Primitive, Value, Values
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind2
+from afx.core import Array, ArrayLike, Params, Primitive, Value, Values, aval_of, bind2, refuse_out, register_function
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import numpy_of
 from afx.ops._kinds.elementwise import binary, reduction

@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, DType, Tracer, get_default_dtype, promote, register_function
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
-from afx.core.dtypes import DType, get_default_dtype, promote
 from afx.core.primitive import is_weak, numbers_beside
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import reduced
 from afx.ops.creation.creation import SEQUENCES, asarray, operand_of

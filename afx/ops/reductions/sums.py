@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, bind, bind_single, register_function
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.constants import DOT_SUM_MAX_ELEMENTS, DOT_SUM_MAX_LENGTH, DOT_SUM_MIN_LENGTH, reduce_in_transpose
 from afx.core.dtypes import DType, bool_, float16, float32, float64, promote, real_dtype
 from afx.core.primitive import Primitive, is_weak, record_reduction
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of, reduced, sum_dtype, sum_p
 from afx.ops._kinds.elementwise import nondifferentiable, reduction

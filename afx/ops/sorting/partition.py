@@ -7,10 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of, integer, normalize_axis
-from afx.core.dtypes import promote
-from afx.core.registry import register_function
+from afx.core import Array, ArrayLike, aval_of, integer, normalize_axis, promote, register_function
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.indexing.getitem import take_along_axis

@@ -6,10 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, wrap
-from afx.core.aval import Shape, normalize_axis
-from afx.core.dtypes import promote
-from afx.core.registry import register_function
+from afx.core import Array, ArrayLike, Shape, normalize_axis, promote, register_function, wrap
 from afx.ops.creation.creation import Nested, as_array, promote_operands, stop_gradient, zeros
 from afx.ops.elementwise.comparison import clip, equal, isfinite, logical_not, not_equal, where
 from afx.ops.indexing.gather import gather, scatter

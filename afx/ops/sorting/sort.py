@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, wrap
-from afx.core.aval import Aval, Shape, aval_of, normalize_axis
-from afx.core.dtypes import DType, int64
+from afx.core import Array, ArrayLike, Aval, DType, Shape, aval_of, int64, normalize_axis, register_function, wrap
 from afx.core.primitive import (
     Bools,
     Derivative,
@@ -24,7 +22,6 @@ from afx.core.primitive import (
     record,
     register,
 )
-from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array
-from afx.core.aval import broadcast_shapes
-from afx.core.tracing.tracer import Tracer
+from afx.core import Array, Tracer, broadcast_shapes
 from afx.errors import ShapeError
 from afx.ops._kinds.special import alone_in_float64
 from afx.ops.creation.creation import as_array

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from afx.core.dtypes import float64
+from afx.core import float64
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder

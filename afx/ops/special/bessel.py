@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.primitive import Params, Primitive
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind_single
+from afx.core import Array, ArrayLike, Params, Primitive, bind_single, register_function
 from afx.errors import ArgumentError
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import binary, unary

@@ -7,11 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import default_dtype
-from afx.core.primitive import Primitive
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind_single
+from afx.core import Array, ArrayLike, Primitive, bind_single, default_dtype, register_function
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import TINY, binary, unary
 from afx.ops._kinds.special import (

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import float64
-from afx.core.primitive import Primitive
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind2, bind_single
+from afx.core import Array, ArrayLike, Primitive, bind2, bind_single, float64, register_function
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import binary, unary
 from afx.ops._kinds.special import alone_in_float64, bind_special, check_order, parametric, scipy

@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.primitive import Primitive
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind2, bind_single
+from afx.core import Array, ArrayLike, Primitive, bind2, bind_single, register_function
 from afx.ops._kinds.elementwise import binary
 from afx.ops._kinds.special import bind_special, parametric, scipy
 from afx.ops.elementwise.comparison import minimum, where

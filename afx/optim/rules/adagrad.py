@@ -8,8 +8,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown
 from afx.ops.creation.creation import zeros
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import maximum, where

@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import attrs
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown
 from afx.ops.elementwise.arithmetic import abs as absolute, sign, sqrt
 from afx.ops.elementwise.comparison import maximum, where
 from afx.optim import hyperparameters

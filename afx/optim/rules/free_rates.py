@@ -8,10 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import attrs
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of
-from afx.core.dtypes import bool_, float64
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown, aval_of, bool_, float64
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, ones, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_

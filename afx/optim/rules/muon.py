@@ -9,9 +9,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import integer
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown, integer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.elementwise.arithmetic import subtract
 from afx.ops.elementwise.comparison import where

@@ -7,9 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import attrs
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import float64
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown, float64
 from afx.errors import ArgumentError
 from afx.ops.elementwise.arithmetic import sign
 from afx.ops.elementwise.comparison import clip, where

@@ -21,8 +21,7 @@ from afx.control.solving import (
     stopped,
 )
 from afx.control.while_loop import fori_loop, while_loop
-from afx.core.array.array import Array
-from afx.core.tracing.tracer import is_traced
+from afx.core import Array, is_traced
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, stop_gradient, zeros, zeros_like
 from afx.ops.creation.matrices import eye

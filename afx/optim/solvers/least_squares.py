@@ -21,7 +21,7 @@ from afx.control.solving import (
     stopped,
 )
 from afx.control.while_loop import fori_loop
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray, full
 from afx.ops.creation.matrices import eye

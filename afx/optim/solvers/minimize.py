@@ -22,7 +22,7 @@ from afx.control.solving import (
     stopped,
 )
 from afx.control.while_loop import while_loop
-from afx.core.array.array import Array
+from afx.core import Array
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray, full, ones_like, zeros, zeros_like
 from afx.ops.creation.matrices import eye

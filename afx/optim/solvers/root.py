@@ -24,8 +24,7 @@ from afx.control.solving import (
     stopped,
 )
 from afx.control.while_loop import while_loop
-from afx.core.array.array import Array, ArrayLike
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient, zeros
 from afx.ops.creation.matrices import eye

@@ -11,10 +11,7 @@ import numpy as np
 
 from afx import pytree
 from afx.control.solving import as_vector, bound_vector, flatten_to_vector
-from afx.core.array.array import Array
-from afx.core.aval import aval_of
-from afx.core.dtypes import is_inexact
-from afx.core.html import Shown
+from afx.core import Array, Shown, aval_of, is_inexact
 from afx.errors import MissingExtraError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import check_callable

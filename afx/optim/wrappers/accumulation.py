@@ -8,9 +8,7 @@ import attrs
 
 from afx import pytree
 from afx.control.cond import cond
-from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import float64
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown, float64
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.comparison import isfinite, where

@@ -6,9 +6,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import attrs
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import integer
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown, integer
 from afx.errors import ArgumentError
 from afx.ops.elementwise.arithmetic import remainder
 from afx.ops.elementwise.comparison import minimum, where

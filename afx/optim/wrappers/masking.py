@@ -9,9 +9,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of
-from afx.core.html import Shown
+from afx.core import Array, ArrayLike, Shown, aval_of
 from afx.errors import ArgumentError, TreeError
 from afx.ops.creation.creation import ones_like, zeros
 from afx.ops.elementwise.comparison import where

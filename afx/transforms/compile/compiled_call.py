@@ -16,11 +16,10 @@ from afx.compiler.graph.rewrite_rules import simplify
 from afx.compiler.native_backend.run.swap import foresee, is_installed
 from afx.compiler.native_backend.service.helper import choose_folder, open_folder
 from afx.compiler.target import Target, current, portable_target
-from afx.core.aval import Aval
+from afx.core import Aval, Tracer, bind, to_array
 from afx.core.graph import Graph, Var
 from afx.core.primitive import Bools, JointPullback, Params, Primitive, Tangents, Value, Values, to_argument
 from afx.core.tracing.tape import Entry, Tape, TapeTracer
-from afx.core.tracing.tracer import Tracer, bind, to_array
 from afx.core.tracing.traces import (
     BatchTrace,
     BatchTracer,

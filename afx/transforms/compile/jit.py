@@ -21,14 +21,12 @@ from afx.compiler.schedule.cost import bytes_moved, flops
 from afx.compiler.schedule.fusion import Groups
 from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import current
+from afx.core import Tracer, aval_of, get_default_dtype
 from afx.core.array.array import DONATED, Array, ArrayLike, wrap
-from afx.core.aval import aval_of
-from afx.core.dtypes import get_default_dtype
 from afx.core.graph import Graph
 from afx.core.html import function_html, graph_html
 from afx.core.primitive import WeakArray, argument_of
 from afx.core.tracing.tape import OPEN_BLOCKS
-from afx.core.tracing.tracer import Tracer
 from afx.core.tracing.traces import GraphTracer
 from afx.errors import ArgumentError, TreeError
 from afx.pytree.nodes import static_token

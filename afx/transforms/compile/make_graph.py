@@ -12,10 +12,8 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, aval_of
+from afx.core import Array, ArrayLike, Aval, aval_of, refuse_out
 from afx.core.graph import Graph
-from afx.core.numpy_names import refuse_out
 from afx.core.tracing.tape import OPEN_BLOCKS, debugging
 from afx.core.tracing.tracer import caller
 from afx.core.tracing.traces import GraphTrace

@@ -19,8 +19,8 @@ from afx.compiler.native_backend.run.swap import is_installed
 from afx.compiler.report import short_place, table
 from afx.compiler.schedule.cost import EquationCost, equation_costs, equations_of, find_denormals, time_instructions
 from afx.compiler.schedule.schedule import Schedule
+from afx.core import argument_of
 from afx.core.graph import Equation
-from afx.core.primitive import argument_of
 from afx.errors import ArgumentError
 from afx.runtime.control_register import run_flushing, run_in_mode
 from afx.transforms._arguments import name_of

@@ -12,9 +12,7 @@ import numpy as np
 
 from afx import pytree
 from afx.compiler.target import Target, current
-from afx.core.array.array import Array, wrap
-from afx.core.aval import SCALARS
-from afx.core.dtypes import get_default_dtype
+from afx.core import SCALARS, Array, get_default_dtype, wrap
 from afx.pytree.nodes import INSIDE, LEAF, NOTHING, DictNode, Node, RecordNode, SequenceNode, Token
 from afx.pytree.treedef import TreeDef
 from afx.runtime.buffer_cache import tick

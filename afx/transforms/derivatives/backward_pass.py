@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.aval import Aval, Shape
-from afx.core.primitive import Primitive, Value, Values
+from afx.core import Aval, Primitive, Shape, Value, Values
 from afx.core.tracing.tape import Entry, LocatedTape, Tape, has_nan, nan_error
 from afx.core.tracing.tracer import ORIGIN, to_array, to_lower_level
 from afx.ops.elementwise.comparison import not_equal

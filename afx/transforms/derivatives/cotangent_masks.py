@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from afx.core.aval import Aval, Shape
+from afx.core import Aval, Shape, bind, to_array, to_lower_level
 from afx.core.primitive import JointPullback, Params, Primitive, Pullback, Value, Values
 from afx.core.tracing.tape import Entry
-from afx.core.tracing.tracer import bind, to_array, to_lower_level
 from afx.ops.elementwise.comparison import logical_or, not_equal, where
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.sums import any as any_

@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike, snapshot
-from afx.core.aval import Aval, aval_of
-from afx.core.primitive import Value
+from afx.core import Array, ArrayLike, Aval, Tracer, Value, aval_of, is_known, snapshot, to_array, to_lower_level
 from afx.core.tracing.tape import OPEN_BLOCKS, LocatedTape, Tape, TapeTracer, at, debugging, has_nan
-from afx.core.tracing.tracer import Tracer, is_known, to_array, to_lower_level
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray
 from afx.pytree.nodes import is_table

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike, wrap
-from afx.core.aval import Aval, aval_of
-from afx.core.dtypes import get_default_dtype
-from afx.core.tracing.tracer import is_traced
+from afx.core import Array, ArrayLike, Aval, aval_of, get_default_dtype, is_traced, wrap
 from afx.errors import ArgumentError, DtypeError
 from afx.ops.creation.creation import asarray, ones_like, zeros
 from afx.ops.manipulation.join import stack

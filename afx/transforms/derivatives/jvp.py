@@ -7,10 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from afx import pytree
-from afx.core.array.array import Array, wrap
-from afx.core.aval import aval_of
-from afx.core.dtypes import is_inexact
-from afx.core.tracing.tracer import to_array, to_lower_level
+from afx.core import Array, aval_of, is_inexact, to_array, to_lower_level, wrap
 from afx.core.tracing.traces import JVPTrace, JVPTracer
 from afx.errors import DtypeError, OperandError
 from afx.ops.creation.creation import asarray

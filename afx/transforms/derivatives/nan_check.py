@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from afx import pytree
+from afx.core import Tracer
 from afx.core.tracing.tape import OPEN_BLOCKS, at, debugging, has_nan, nan_error, seen_origin
-from afx.core.tracing.tracer import Tracer
 
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("afx_inside_checked", default=False)
 

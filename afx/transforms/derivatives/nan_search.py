@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from afx import pytree
+from afx.core import Tracer
 from afx.core.graph import Equation, Graph, Literal
 from afx.core.tracing.tape import has_nan
-from afx.core.tracing.tracer import Tracer
 from afx.core.tracing.traces import RecordingTrace, UnknownValueError, silent
 from afx.ops.creation.creation import asarray
 from afx.transforms.compile.make_graph import disable_jit

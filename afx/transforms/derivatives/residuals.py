@@ -8,10 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.core.aval import Aval, Shape
+from afx.core import Aval, Params, Primitive, Shape, Value, bind, to_lower_level
 from afx.core.graph import Equation, Graph, Literal, Var
-from afx.core.primitive import Params, Primitive, Value
-from afx.core.tracing.tracer import bind, to_lower_level
 from afx.core.tracing.traces import GraphTrace, GraphTracer, number_of, silent
 from afx.ops.elementwise.comparison import logical_or, not_equal
 from afx.transforms.derivatives.cotangent_masks import live_operand

@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import wrap
-from afx.core.aval import Aval
+from afx.core import Aval, Primitive, bind, to_array, wrap
 from afx.core.graph import Equation, Graph, Literal
-from afx.core.primitive import Primitive
-from afx.core.tracing.tracer import bind, to_array
 from afx.core.tracing.traces import GraphTrace
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import zero_like

@@ -16,11 +16,8 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, wrap
-from afx.core.aval import Aval, aval_of
-from afx.core.dtypes import get_default_dtype
+from afx.core import Array, Aval, Tracer, aval_of, get_default_dtype, wrap
 from afx.core.graph import Constant, Graph
-from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError
 from afx.ops.creation.creation import asarray
 from afx.ops.indexing.gather import gather

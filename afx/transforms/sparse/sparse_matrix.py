@@ -11,11 +11,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike, wrap
-from afx.core.aval import aval_of
-from afx.core.dtypes import promote
-from afx.core.html import Shown
-from afx.core.tracing.tracer import is_traced
+from afx.core import Array, ArrayLike, Shown, aval_of, is_traced, promote, wrap
 from afx.errors import DtypeError, MissingExtraError, OperandError, ShapeError
 from afx.ops.creation.creation import asarray, promote_operands
 from afx.ops.elementwise.arithmetic import divide

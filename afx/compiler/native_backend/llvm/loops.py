@@ -13,7 +13,7 @@ from afx.compiler.native_backend.program.interface import PARTS
 from afx.compiler.native_backend.program.loops import Body, Loop
 from afx.compiler.native_backend.program.steps import Block
 from afx.compiler.target import NativeTarget
-from afx.core.aval import Shape
+from afx.core import Shape
 
 # --- Looks: running loops let Python see signals and other threads, as LLVM IR
 #

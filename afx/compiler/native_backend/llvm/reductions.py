@@ -30,7 +30,7 @@ from afx.compiler.native_backend.program.elements import Number, Ref
 from afx.compiler.native_backend.program.leaves import Routine, UfuncCall
 from afx.compiler.native_backend.program.steps import Step
 from afx.compiler.target import NativeTarget
-from afx.core.aval import Shape
+from afx.core import Shape
 from afx.core.scalar_ops import scalar_op
 
 # --- Folds: reductions of the second tier as LLVM IR, in 32 lanes, whatever the width of the processor's vectors

@@ -36,8 +36,7 @@ from afx.compiler.native_backend.program.leaves import Nest
 from afx.compiler.native_backend.program.steps import Block, Step
 from afx.compiler.schedule.schedule import Buffer, Instruction, Operand, Schedule
 from afx.compiler.target import DEFAULT, NativeTarget, Target
-from afx.core.aval import Shape
-from afx.core.primitive import lookup
+from afx.core import Shape, lookup
 
 
 class UnsupportedError(Exception):

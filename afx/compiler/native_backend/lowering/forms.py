@@ -28,7 +28,7 @@ from afx.compiler.native_backend.program.steps import Step, merged
 from afx.compiler.native_backend.service.link import ufunc_loop
 from afx.compiler.schedule.schedule import Buffer, Call, ErrorState, Number as ScheduleNumber, Operand
 from afx.compiler.target import NativeTarget
-from afx.core.aval import Shape, broadcast_shapes
+from afx.core import Shape, broadcast_shapes
 from afx.core.scalar_ops import ALL, COMPLEX, REAL, scalar_op
 
 # --- Native forms of reductions: in NumPy's order, along axes, over blocks, and of integers

@@ -50,8 +50,7 @@ from afx.compiler.schedule.schedule import (
     View,
 )
 from afx.compiler.target import DEFAULT, NativeTarget, Target
-from afx.core.aval import Shape
-from afx.core.primitive import lookup, primitive_for_role
+from afx.core import Shape, lookup, primitive_for_role
 
 # --- Fused spaces: elementwise ops run at once, all others block by block, as in NumPy's plan
 #

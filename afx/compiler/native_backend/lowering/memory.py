@@ -25,8 +25,7 @@ from afx.compiler.schedule.schedule import (
     Schedule,
     View,
 )
-from afx.core.aval import Shape
-from afx.core.dtypes import DType
+from afx.core import DType, Shape
 
 # --- Items: what a block is built of, steps that run together and groups of calls that share one loop
 

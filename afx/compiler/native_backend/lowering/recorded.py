@@ -25,7 +25,7 @@ from afx.compiler.native_backend.lowering.forms import (
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dtype_name, fill_nest, of_array, part_of
 from afx.compiler.schedule.arrays import Arrays
 from afx.compiler.schedule.schedule import Alias, Buffer, Call, Method, Number, Operand, Params
-from afx.core.aval import Aval, Shape, broadcast_shapes
+from afx.core import Aval, Shape, broadcast_shapes
 from afx.core.graph import Literal
 from afx.core.scalar_ops import ALL, COMPLEX, scalar_op
 

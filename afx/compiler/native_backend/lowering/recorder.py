@@ -44,7 +44,7 @@ from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
 from afx.compiler.native_backend.program.steps import merged
 from afx.compiler.native_backend.service.link import find_ufunc
 from afx.compiler.schedule.schedule import Buffer, Call, View
-from afx.core.primitive import lookup
+from afx.core import lookup
 from afx.core.scalar_ops import ALL
 
 # --- Recorder: runs an op's own implementation on arrays without elements, and adds the steps of what it does to a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from afx.compiler.native_backend.program.elements import UfuncLoop
-from afx.core.aval import Shape
+from afx.core import Shape
 
 PARTS = 8  # of each nest that is cut, shared out among threads
 

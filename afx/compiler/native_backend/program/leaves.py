@@ -21,7 +21,7 @@ from afx.compiler.native_backend.program.elements import (
     axis_names,
 )
 from afx.compiler.native_backend.program.steps import Leaf, RowAccess, join_lengths, merged
-from afx.core.aval import Shape
+from afx.core import Shape
 from afx.core.scalar_ops import scalar_op
 
 if TYPE_CHECKING:

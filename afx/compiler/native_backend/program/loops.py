@@ -9,7 +9,7 @@ import attrs
 
 from afx.compiler.native_backend.program.elements import Access, Names, Ref
 from afx.compiler.native_backend.program.steps import Step, evolve
-from afx.core.aval import Shape
+from afx.core import Shape
 
 if TYPE_CHECKING:
     from typing import Self

@@ -10,7 +10,7 @@ import attrs
 
 from afx.compiler.native_backend.program.elements import Access, Names, Ref, Root, UfuncLoop
 from afx.compiler.native_backend.program.interface import Interface, Param
-from afx.core.aval import Shape
+from afx.core import Shape
 
 if TYPE_CHECKING:
     from typing import Self

@@ -25,8 +25,7 @@ from afx.compiler.numpy_backend.exec import Executable, NumpyBackend, bound_byte
 from afx.compiler.schedule.buffers import ALIGNMENT
 from afx.compiler.schedule.schedule import Alloc, Buffer, Call, Free, Instruction, Schedule, View
 from afx.compiler.target import Target, current
-from afx.core.aval import Aval, Shape
-from afx.core.dtypes import DType
+from afx.core import Aval, DType, Shape
 from afx.core.tracing.tracer import NUMPY_ERRORS, stack_level
 from afx.runtime.buffer_cache import IdleBuffers, OutputPool, donated_or_empty, pooled_bytes, to_dense
 from afx.runtime.control_register import keeps_underflow, run_flushing

@@ -23,7 +23,7 @@ from afx.compiler.native_backend.standalone.matrix_loops import MATRIX_LOOPS, El
 from afx.compiler.native_backend.standalone.orthogonal_loops import ORTHOGONAL_LOOPS
 from afx.compiler.native_backend.standalone.sort_loops import define_sort
 from afx.compiler.target import Target
-from afx.core.aval import Aval
+from afx.core import Aval
 from afx.core.graph import Atom, Equation, Graph, Var
 from afx.core.primitive import formula_named
 from afx.core.scalar_ops import ALL, scalar_op
