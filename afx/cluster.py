@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 
 from afx.core import Array, ArrayLike
 from afx.errors import ShapeError, refuse_names
+from afx.ops import argmin, sum as sum_, take, vector_norm
 from afx.ops._basic import in_floats
 from afx.ops.creation.creation import as_array, promote_operands
-from afx.ops.indexing.getitem import take
-from afx.ops.reductions.moments import vector_norm
-from afx.ops.reductions.sums import sum as sum_
-from afx.ops.sorting.sort import argmin
 
 __all__ = ["vq"]
 

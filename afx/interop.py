@@ -24,8 +24,7 @@ from typing import Any, cast
 from afx.core import Array, Tracer
 from afx.core.html import MOST_CHILDREN, tree_html
 from afx.errors import ArgumentError, MissingExtraError, TreeError
-from afx.ops.creation.creation import asarray
-from afx.ops.manipulation.shape import astype
+from afx.ops import asarray, astype
 from afx.pytree.nodes import Node
 from afx.pytree.treedef import flatten
 

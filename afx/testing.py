@@ -11,7 +11,7 @@ import numpy as np
 from afx import pytree
 from afx.core import Array, aval_of, complex128, float64
 from afx.errors import ArgumentError, DtypeError
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray
 from afx.transforms._arguments import name_of
 from afx.transforms.derivatives.grad import vjp
 from afx.transforms.derivatives.jvp import jvp

@@ -23,6 +23,7 @@ from tests.test_names import NAMES
 PACKAGE = Path(afx.__file__).parent
 TABLE = PACKAGE / "core" / "name_table.py"
 STUB = PACKAGE / "__init__.pyi"
+OPS_STUB = PACKAGE / "ops" / "__init__.pyi"
 
 SEARCHED = ("core", "pytree", "ops", "transforms", "control", "runtime")
 ELSEWHERE = {"PlanStatus": "afx.compiler.report", "set_threads": "afx.compiler.threads"}  # in modules not searched
@@ -150,6 +151,13 @@ def stub() -> str:
     return "\n".join([*lines, "", "__version__: str", "__array_api_version__: str", ""])
 
 
+def ops_stub() -> str:
+    """Return the text of the stub of `afx.ops`, from which rooms above take functions."""
+    at = {name: home for name, home in homes().items() if home.startswith("afx.ops.")}
+    held = {(home, f"{name} as {name}") for name, home in at.items() if hasattr(importlib.import_module(home), name)}
+    return "\n".join([f"# {GENERATED}", "", *_imports(held), ""])
+
+
 def _imports(pairs: set[tuple[str, str]]) -> Iterator[str]:
     """Yield the lines that import names, with their module each, as the formatter has them."""
     for home in sorted({home for home, _ in pairs}):
@@ -192,6 +200,7 @@ def main() -> None:
     """Write the name table and the stubs."""
     TABLE.write_text(table(), encoding="utf-8")
     STUB.write_text(stub(), encoding="utf-8")
+    OPS_STUB.write_text(ops_stub(), encoding="utf-8")
     for path, text in numpy_stubs().items():
         path.write_text(text, encoding="utf-8")
 

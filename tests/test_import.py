@@ -6,7 +6,7 @@ import sys
 
 import afx
 from afx.core.registry import FUNCTIONS, LAZY
-from tests.generate_names import STUB, TABLE, numpy_stubs, stub, table
+from tests.generate_names import OPS_STUB, STUB, TABLE, numpy_stubs, ops_stub, stub, table
 from tests.test_names import NAMES
 
 
@@ -55,6 +55,7 @@ def test_names_are_generated_anew() -> None:
     """The name table and the stub are those that the folders give."""
     assert TABLE.read_text(encoding="utf-8") == table(), "run python -m tests.generate_names"
     assert STUB.read_text(encoding="utf-8") == stub(), "run python -m tests.generate_names"
+    assert OPS_STUB.read_text(encoding="utf-8") == ops_stub(), "run python -m tests.generate_names"
     for path, text in numpy_stubs().items():
         written = path.read_text(encoding="utf-8")
         if written.partition("\n")[0] == text.partition("\n")[0]:  # with this version of NumPy

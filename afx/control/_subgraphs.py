@@ -20,8 +20,7 @@ from afx.core.tracing.traces import (
     to_concrete,
 )
 from afx.errors import ConcreteValueError, NestingError
-from afx.ops.creation.creation import asarray, zeros
-from afx.ops.manipulation.shape import broadcast_to
+from afx.ops import asarray, broadcast_to, zeros
 from afx.pytree.trees import check_matching, check_structure
 from afx.transforms.compile.compiled_call import CompiledGraph
 

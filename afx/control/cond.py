@@ -25,10 +25,8 @@ from afx.core import ArrayLike, Aval, Tracer, aval_of, bind, to_array
 from afx.core.primitive import Bools, JointPullback, Lowering, Params, Primitive, Tangents, Value, Values, to_argument
 from afx.core.tracing.traces import BatchTracer, evaluate
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops import asarray, astype, clip, not_equal, where
 from afx.ops._kinds.linear import higher_order
-from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.comparison import clip, not_equal, where
-from afx.ops.manipulation.shape import astype
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, describe, name_of
 from afx.transforms.compile.compiled_call import CompiledGraph, VjpGraphs, call

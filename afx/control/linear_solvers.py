@@ -12,16 +12,9 @@ from afx.control._subgraphs import body_of
 from afx.control.while_loop import fori_loop, while_loop
 from afx.core import Array, ArrayLike, Aval, DType, aval_of, promote, real_dtype, to_array
 from afx.errors import ArgumentError, OperandError, ShapeError
+from afx.ops import abs as abs_, astype, concat, conj, hypot, matmul, maximum, sum as sum_, vector_norm, where
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient, zeros
-from afx.ops.elementwise.arithmetic import abs as abs_, hypot
-from afx.ops.elementwise.comparison import maximum, where
-from afx.ops.elementwise.complex import conj
 from afx.ops.linalg.norms import lstsq
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.join import concat
-from afx.ops.manipulation.shape import astype
-from afx.ops.reductions.moments import vector_norm
-from afx.ops.reductions.sums import sum as sum_
 from afx.transforms.compile.compiled_call import CompiledGraph, call
 from afx.transforms.custom_call import CustomRules, custom_call
 from afx.transforms.derivatives.grad import vjp

@@ -9,9 +9,7 @@ from afx import pytree
 from afx.control.scan import scan
 from afx.core import Array, integer
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray
-from afx.ops.manipulation.join import concat
-from afx.ops.manipulation.shape import reshape
+from afx.ops import asarray, concat, reshape
 from afx.transforms._arguments import check_callable
 from afx.transforms.vmap import vmap
 

@@ -30,11 +30,8 @@ from afx.core.graph import Var
 from afx.core.primitive import Bools, JointPullback, Lowering, Params, Primitive, Tangents, Value, Values, to_argument
 from afx.core.tracing.traces import Unbatched, evaluate
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError, TreeError
+from afx.ops import asarray, broadcast_to, concat, flip, moveaxis, permute_dims, reshape, stack, unstack, zeros
 from afx.ops._kinds.linear import higher_order
-from afx.ops.creation.creation import asarray, zeros
-from afx.ops.manipulation.join import concat, moveaxis, stack, unstack
-from afx.ops.manipulation.pad import flip
-from afx.ops.manipulation.shape import broadcast_to, permute_dims, reshape
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, name_of, pair_of
 from afx.transforms.checkpoint import checkpoint as checkpointed

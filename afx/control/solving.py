@@ -19,13 +19,8 @@ from afx.core.dtypes import DType, float32, get_default_dtype
 from afx.core.graph import Graph, walk
 from afx.core.tracing.traces import GraphTrace, evaluate
 from afx.errors import AfxError, ConcreteValueError, DtypeError, ShapeError, TracerError
-from afx.ops.creation.creation import asarray, full, stop_gradient, zeros
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.comparison import where
+from afx.ops import abs as abs_, asarray, concat, full, max as max_, reshape, stop_gradient, where, zeros
 from afx.ops.linalg.solve import solve_or_nan
-from afx.ops.manipulation.join import concat
-from afx.ops.manipulation.shape import reshape
-from afx.ops.reductions.sums import max as max_
 from afx.pytree.treedef import orders
 from afx.transforms._arguments import check_callable, moving_leaves, name_of
 from afx.transforms.compile.compiled_call import CompiledGraph, call, foresee_code

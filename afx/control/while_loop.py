@@ -32,11 +32,8 @@ from afx.core.graph import Atom, Graph, Literal, Var
 from afx.core.primitive import Bools, JointPullback, Lowering, Params, Primitive, Tangents, Value, Values, to_argument
 from afx.core.tracing.traces import BatchTracer, Unbatched, evaluate
 from afx.errors import DtypeError, ShapeError
+from afx.ops import any as any_, asarray, broadcast_to, reshape, where
 from afx.ops._kinds.linear import higher_order
-from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.comparison import where
-from afx.ops.manipulation.shape import broadcast_to, reshape
-from afx.ops.reductions.sums import any as any_
 from afx.transforms._arguments import check_callable, describe, name_of
 from afx.transforms.compile.compiled_call import Back, CompiledGraph, VjpGraphs
 from afx.transforms.derivatives.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, kinds_of

@@ -15,7 +15,7 @@ import numpy as np
 
 from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError, FileFormatError, MissingExtraError
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -16,8 +16,8 @@ from afx.distributed.ranks import SlotCalls
 from afx.distributed.spmd import run_slots
 from afx.distributed.sums.buffers import Memory, Ndarray, Packing, flatten_tree
 from afx.errors import ArgumentError, PeerLost
+from afx.ops import asarray
 from afx.ops.collectives import all_gather
-from afx.ops.creation.creation import asarray
 from afx.optim import Optimizer
 from afx.optim.step import sharded_by
 from afx.optim.transforms import check_optimizer

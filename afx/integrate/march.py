@@ -32,13 +32,9 @@ from afx.integrate.step import (
     interpolate,
     step_factor,
 )
+from afx.ops import abs as abs_, arange, argmax, argsort, isfinite, isnan, minimum, take_along_axis, where
 from afx.ops.creation.creation import asarray, ones_like, stop_gradient, zeros, zeros_like
-from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.comparison import isfinite, isnan, minimum, where
-from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.reductions.sums import all as all_, any as any_, sum as sum_
-from afx.ops.sorting.sort import argmax, argsort
 from afx.transforms.vmap import vmap
 
 # --- Events: where along a step a function of the state changes its sign

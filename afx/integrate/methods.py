@@ -13,15 +13,9 @@ from afx.control.solving import attach_implicit_derivative, parametrize
 from afx.control.while_loop import while_loop
 from afx.core import Array, Aval, Tracer
 from afx.integrate.step import SAFETY, Field, Method, Past, Step, System, hermite, interpolate
+from afx.ops import abs as abs_, all as all_, concat, eye, isfinite, matmul, mean, reshape, sqrt, stack, where
 from afx.ops.creation.creation import asarray, ones_like, stop_gradient, zeros, zeros_like
-from afx.ops.creation.matrices import eye
-from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
-from afx.ops.elementwise.comparison import isfinite, where
-from afx.ops.linalg.products import matmul
 from afx.ops.linalg.solve import solve_or_nan
-from afx.ops.manipulation.join import concat, stack
-from afx.ops.manipulation.shape import reshape
-from afx.ops.reductions.sums import all as all_, mean
 from afx.transforms.derivatives.jacobian import jacfwd
 from afx.transforms.derivatives.jvp import jvp
 

@@ -17,12 +17,7 @@ from afx.integrate.march import Control, EventFn, March, events_of, integrate, l
 from afx.integrate.methods import DOP853, DOPRI5, EULER, LEAPFROG, RADAU, RK4, RODAS, YOSHIDA4
 from afx.integrate.multistep import BDF
 from afx.integrate.step import Field, Method, OdeResult, System, requested_times, solution_of
-from afx.ops.creation.creation import asarray, stop_gradient, zeros
-from afx.ops.elementwise.comparison import where
-from afx.ops.linalg.products import vecdot
-from afx.ops.manipulation.edit import diag
-from afx.ops.manipulation.join import concat, stack
-from afx.ops.manipulation.shape import reshape
+from afx.ops import asarray, concat, diag, reshape, stack, stop_gradient, vecdot, where, zeros
 from afx.transforms._arguments import check_callable, whole_number
 from afx.transforms.derivatives.grad import vjp
 from afx.transforms.vmap import vmap

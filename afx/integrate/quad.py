@@ -27,13 +27,9 @@ from afx.control.solving import (
 from afx.core import Array, ArrayLike, Aval, DType, Tracer, aval_of, get_default_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.integrate.step import QuadResult
-from afx.ops.creation.creation import asarray, stop_gradient, zeros
-from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops import abs as abs_, arange, argmax, asarray, reshape, stop_gradient, zeros
 from afx.ops.elementwise.comparison import isfinite, maximum, minimum, where
-from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.sums import all as all_, max as max_, min as min_, sum as sum_
-from afx.ops.sorting.sort import argmax
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.make_graph import eval_shape
 from afx.transforms.derivatives.jvp import push_through

@@ -14,16 +14,8 @@ from afx.control.solving import as_vector, flatten_to_vector, run_or_compile
 from afx.core import Array, ArrayLike, Shown
 from afx.errors import ArgumentError, ShapeError
 from afx.integrate.step import requested_times
+from afx.ops import arange, concat, cumsum, eye, matmul, reshape, sqrt, stack, sum as sum_, where
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
-from afx.ops.creation.matrices import eye
-from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import where
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.join import concat, stack
-from afx.ops.manipulation.shape import reshape
-from afx.ops.reductions.cumulative import cumsum
-from afx.ops.reductions.sums import sum as sum_
 from afx.random.keys import fold_in, normal
 from afx.transforms._arguments import check_callable, whole_number
 from afx.transforms.derivatives.jvp import jvp

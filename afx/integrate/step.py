@@ -12,14 +12,8 @@ from afx import pytree
 from afx.control.solving import Report
 from afx.core import Array, ArrayLike, Shown, Tracer, is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops.creation.creation import asarray, stop_gradient, zeros
-from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
+from afx.ops import abs as abs_, arange, asarray, concat, matmul, mean, searchsorted, sqrt, stop_gradient, zeros
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.join import concat
-from afx.ops.reductions.sums import mean
-from afx.ops.sorting.sort import searchsorted
 from afx.transforms.vmap import vmap
 
 # --- Steps: what a one-step method gives, the interpolant over a step, and the control of the step size

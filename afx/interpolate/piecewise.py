@@ -10,21 +10,13 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Shown, Tracer, normalize_axis
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops import abs as abs_, clip, cumsum, diff, floor, max as max_, real, roll, searchsorted, sign, take, where
 from afx.ops._kinds.matrix import choice, promote_pair
 from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient
-from afx.ops.elementwise.arithmetic import abs as abs_, sign
-from afx.ops.elementwise.comparison import clip, where
-from afx.ops.elementwise.complex import real
-from afx.ops.elementwise.floating_point import floor
-from afx.ops.indexing.getitem import take
 from afx.ops.linalg.solve import solve
 from afx.ops.linalg.structured import tridiagonal_solve
 from afx.ops.manipulation.join import concat, moveaxis, stack
-from afx.ops.manipulation.pad import roll
 from afx.ops.manipulation.shape import broadcast_to, reshape
-from afx.ops.reductions.cumulative import cumsum, diff
-from afx.ops.reductions.sums import max as max_
-from afx.ops.sorting.sort import searchsorted
 
 Extrapolate: TypeAlias = bool | Literal["periodic"]
 Condition: TypeAlias = str | tuple[int, ArrayLike]

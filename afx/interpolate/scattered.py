@@ -14,18 +14,13 @@ from afx.core import Array, ArrayLike, Shown, Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.interpolate.piecewise import check_ascending, column, columns, place
 from afx.interpolate.splines import BSpline, make_interp_spline
+from afx.ops import broadcast_to, clip, exp, log, reshape, searchsorted, sqrt, take, where
 from afx.ops._kinds.matrix import choice, floating, promote_pair
 from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import clip, where
-from afx.ops.elementwise.exponentials import exp, log
 from afx.ops.indexing.gather import gather
-from afx.ops.indexing.getitem import take
 from afx.ops.linalg.solve import solve
 from afx.ops.manipulation.join import broadcast_arrays, concat, stack
-from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.sums import max as max_, min as min_, prod, sum as sum_
-from afx.ops.sorting.sort import searchsorted
 
 # --- One dimension
 

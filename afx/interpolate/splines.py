@@ -10,15 +10,10 @@ import numpy as np
 from afx.core import Array, Shown, integer, normalize_axis
 from afx.errors import ArgumentError, ShapeError
 from afx.interpolate.piecewise import Extrapolate, Interpolant, check_ascending, column, columns, place
+from afx.ops import broadcast_to, clip, concat, cumsum, diff, reshape, searchsorted, take, where
 from afx.ops._kinds.matrix import promote_pair
 from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient
-from afx.ops.elementwise.comparison import clip, where
-from afx.ops.indexing.getitem import take
 from afx.ops.linalg.solve import solve
-from afx.ops.manipulation.join import concat
-from afx.ops.manipulation.shape import broadcast_to, reshape
-from afx.ops.reductions.cumulative import cumsum, diff
-from afx.ops.sorting.sort import searchsorted
 
 
 @attrs.frozen(init=False)

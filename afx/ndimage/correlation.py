@@ -10,14 +10,10 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, DType, check_dtype, float64, integer, normalize_axes, normalize_axis, real_dtype
 from afx.errors import ArgumentError, ShapeError
+from afx.ops import abs as abs_, astype, conj, flip, moveaxis, pad, reshape
 from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, promote_operands
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.complex import conj
 from afx.ops.indexing.index import ints, is_sequence
-from afx.ops.manipulation.join import moveaxis
-from afx.ops.manipulation.pad import flip, pad
-from afx.ops.manipulation.shape import astype, reshape
 from afx.ops.nn.convolution import conv
 
 if TYPE_CHECKING:

@@ -20,12 +20,8 @@ from afx.ndimage.correlation import (
     find_axes,
     settle,
 )
+from afx.ops import astype, exp, flip, sqrt, sum as sum_
 from afx.ops.creation.creation import Nested, as_array, asarray
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.exponentials import exp
-from afx.ops.manipulation.pad import flip
-from afx.ops.manipulation.shape import astype
-from afx.ops.reductions.sums import sum as sum_
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

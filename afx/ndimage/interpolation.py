@@ -11,16 +11,10 @@ import numpy as np
 from afx.core import Array, ArrayLike, DType, float64, integer, is_traced, normalize_axes, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ndimage.correlation import PADS, Mode, choose_dtypes, correlate_axes, each, exact, settle
+from afx.ops import astype, clip, cos, floor, moveaxis, pad, reshape, sin, stack, sum as sum_, trunc, where
 from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, asarray
-from afx.ops.elementwise.comparison import clip, where
-from afx.ops.elementwise.floating_point import floor, trunc
-from afx.ops.elementwise.trigonometry import cos, sin
 from afx.ops.indexing.gather import gather
-from afx.ops.manipulation.join import moveaxis, stack
-from afx.ops.manipulation.pad import pad
-from afx.ops.manipulation.shape import astype, reshape
-from afx.ops.reductions.sums import sum as sum_
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -90,8 +90,7 @@ from afx.nn.metrics import (
 )
 from afx.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm, SpectralNorm, WeightNorm
 from afx.nn.recurrent import GRU, LSTM, RNN, Bidirectional, GRUCell, LSTMCell, LSTMState, RNNCell
-from afx.ops.elementwise.exponentials import log_sigmoid, sigmoid, softplus
-from afx.ops.elementwise.trigonometry import tanh
+from afx.ops import log_sigmoid, sigmoid, softplus, tanh
 from afx.ops.nn.activations import log_softmax, relu, silu, softmax, standardize
 from afx.ops.nn.convolution import conv, conv_transpose
 from afx.ops.nn.pooling import adaptive_avg_pool, adaptive_max_pool, avg_pool, max_pool

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from afx.core import Array, ArrayLike, Tracer, aval_of, normalize_axis
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray, clip, isinf, maximum, sigmoid, softplus, split, tanh, where
 from afx.ops.elementwise.arithmetic import abs as abs_, hypot, multiply, sign, sqrt
-from afx.ops.elementwise.comparison import clip, isinf, maximum, where
-from afx.ops.elementwise.exponentials import sigmoid, softplus
-from afx.ops.elementwise.trigonometry import tanh
-from afx.ops.manipulation.join import split
 from afx.ops.nn import activations as ops
 from afx.ops.nn.activations import gelu_exact, gelu_tanh, relu
 

@@ -17,13 +17,7 @@ from afx.nn.initializers import Initializer, Seed, glorot_uniform, key_of
 from afx.nn.layer import layer
 from afx.nn.linear import Dropout, Linear
 from afx.nn.normalization import LayerNorm
-from afx.ops.creation.creation import asarray, zeros
-from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.comparison import where
-from afx.ops.elementwise.trigonometry import cos, sin
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.join import concat, moveaxis, stack
-from afx.ops.manipulation.pad import pad
+from afx.ops import arange, asarray, concat, cos, matmul, moveaxis, pad, sin, stack, where, zeros
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
 from afx.ops.nn.activations import softmax
 from afx.pytree import static

@@ -12,10 +12,7 @@ from afx.core import Array, ArrayLike, Shape, aval_of, checked_shape, integer
 from afx.errors import ArgumentError, ShapeError
 from afx.nn.initializers import Initializer, Seed, he_normal
 from afx.nn.layer import layer
-from afx.ops.creation.creation import asarray, zeros
-from afx.ops.indexing.getitem import take
-from afx.ops.manipulation.join import moveaxis, repeat
-from afx.ops.manipulation.shape import astype, reshape
+from afx.ops import asarray, astype, moveaxis, repeat, reshape, take, zeros
 from afx.ops.nn.convolution import conv, conv_transpose
 from afx.ops.nn.windows import Padding, each_axis, padded_by
 from afx.pytree import static

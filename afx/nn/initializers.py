@@ -16,13 +16,8 @@ import numpy as np
 from afx import random
 from afx.core import Array, Shape, checked_shape
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import full, ones as ones_, zeros as zeros_
-from afx.ops.creation.matrices import eye
-from afx.ops.elementwise.comparison import where
+from afx.ops import argsort, astype, diagonal, eye, full, ones as ones_, reshape, where, zeros as zeros_
 from afx.ops.linalg.factorizations import qr
-from afx.ops.manipulation.edit import diagonal
-from afx.ops.manipulation.shape import astype, reshape
-from afx.ops.sorting.sort import argsort
 
 Seed = int | Array | np.random.Generator
 Initializer = Callable[[Seed, Shape], Array]

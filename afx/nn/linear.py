@@ -15,12 +15,7 @@ from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.activations import leaky_relu
 from afx.nn.initializers import Initializer, Seed, glorot_uniform, he_normal, key_of, normal
 from afx.nn.layer import layer, train
-from afx.ops.creation.creation import asarray, full, zeros
-from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.comparison import equal, less, maximum, where
-from afx.ops.indexing.getitem import take
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.shape import astype, expand_dims
+from afx.ops import arange, asarray, astype, equal, expand_dims, full, less, matmul, maximum, take, where, zeros
 from afx.ops.nn.activations import relu, scale_kept
 from afx.ops.reductions.sums import any as any_, max as max_, sum as sum_
 from afx.pytree import static

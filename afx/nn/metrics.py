@@ -11,14 +11,8 @@ from afx.core import Array, ArrayLike, aval_of, float64, int64, integer, is_inex
 from afx.core.array_api import finfo
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.losses.classification import as_numbers, check_classes, check_shares, known
-from afx.ops.creation.creation import asarray, ones, zeros
-from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops import abs as abs_, arange, asarray, diagonal, log, ones, segment_sum, take_along_axis, zeros
 from afx.ops.elementwise.comparison import clip, isnan, maximum, where
-from afx.ops.elementwise.exponentials import log
-from afx.ops.indexing.getitem import take_along_axis
-from afx.ops.indexing.scatter import segment_sum
-from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.shape import astype, expand_dims, reshape
 from afx.ops.reductions.sums import any as any_, mean, sum
 from afx.ops.sorting.sort import argmax, searchsorted, sort

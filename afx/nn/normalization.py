@@ -12,14 +12,9 @@ from afx.core import Array, ArrayLike, Aval, float16, float32
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.initializers import Seed, key_of
 from afx.nn.layer import layer
+from afx.ops import astype, matmul, maximum, mean, reshape, sqrt, vecdot, vector_norm
 from afx.ops.creation.creation import asarray, ones, stop_gradient, zeros
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import maximum
-from afx.ops.linalg.products import matmul, vecdot
-from afx.ops.manipulation.shape import astype, reshape
 from afx.ops.nn.activations import standardize
-from afx.ops.reductions.moments import vector_norm
-from afx.ops.reductions.sums import mean
 from afx.pytree import non_trainable, static
 from afx.random import normal
 

@@ -13,11 +13,7 @@ from afx.core import Array, ArrayLike, integer
 from afx.errors import ArgumentError, ShapeError
 from afx.nn.initializers import Initializer, Seed, key_of, uniform
 from afx.nn.layer import layer
-from afx.ops.creation.creation import asarray, zeros
-from afx.ops.elementwise.exponentials import sigmoid
-from afx.ops.elementwise.trigonometry import tanh
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.join import concat, moveaxis, split
+from afx.ops import asarray, concat, matmul, moveaxis, sigmoid, split, tanh, zeros
 from afx.random import split as split_key
 
 # --- Recurrent layers: cells that carry a state from step to step, and whole sequences of steps

@@ -11,13 +11,10 @@ import numpy as np
 from afx.core import SCALARS, Array, aval_of
 from afx.core.dtypes import SUPPORTED, DType, bool_, complex128, float16, float64, int64
 from afx.core.numpy_dispatch import signature_of
+from afx.ops import astype, diff, histogram, sum
 from afx.ops._basic import sum_dtype
 from afx.ops.creation.creation import SEQUENCES, asarray
-from afx.ops.manipulation.shape import astype
-from afx.ops.numerics.histograms import histogram
-from afx.ops.reductions.cumulative import diff
 from afx.ops.reductions.quantiles import PICKING
-from afx.ops.reductions.sums import sum
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

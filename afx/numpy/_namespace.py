@@ -17,11 +17,8 @@ from afx.core.numpy_dispatch import QUERIES, UntranslatedError, answer_function,
 from afx.core.numpy_names import WRITING
 from afx.errors import AfxError, DtypeError, OperandError
 from afx.numpy._dtypes import CONVERSIONS, call_ufunc, prepare
+from afx.ops import arange, broadcast_to, c_, r_, reshape, stack
 from afx.ops.creation.creation import SEQUENCES, array, asarray
-from afx.ops.creation.ranges import arange
-from afx.ops.indexing.select import c_, r_
-from afx.ops.manipulation.join import stack
-from afx.ops.manipulation.shape import broadcast_to, reshape
 
 # --- Lookup: the value of a name of NumPy's in `afx.numpy`, by one rule
 

@@ -10,15 +10,10 @@ import attrs
 from afx import pytree
 from afx.core import Array, ArrayLike, aval_of, complex128, float64
 from afx.errors import DtypeError, ShapeError
-from afx.ops.creation.creation import asarray, stop_gradient, zeros
-from afx.ops.creation.ranges import arange
+from afx.ops import arange, asarray, cumsum, sort, stack, stop_gradient, vector_norm, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_, abs as absolute, sign
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, where
-from afx.ops.manipulation.join import stack
-from afx.ops.reductions.cumulative import cumsum
-from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import all as all_, max as largest, mean, sum as sum_
-from afx.ops.sorting.sort import sort
 from afx.optim import hyperparameters
 from afx.optim.hyperparameters import check_numbers, count_zero, positive
 from afx.optim.step import (

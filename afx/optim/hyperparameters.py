@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, aval_of, float64, is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops.creation.creation import asarray, zeros
+from afx.ops import asarray, zeros
 
 # --- Hyperparameters: the learning rate, a number in the state or a schedule, and the ranges of the others
 

@@ -13,12 +13,7 @@ import attrs
 
 from afx.core import Array, ArrayLike, Shown, float64
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray, full
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import clip, maximum, minimum, where
-from afx.ops.elementwise.exponentials import exp, log
-from afx.ops.elementwise.floating_point import floor
-from afx.ops.elementwise.trigonometry import cos
+from afx.ops import asarray, clip, cos, exp, floor, full, log, maximum, minimum, sqrt, where
 from afx.optim.hyperparameters import ArraySchedule, Schedule, check_numbers, count_zero, is_within, positive
 from afx.optim.step import check_kind, times
 

@@ -14,11 +14,7 @@ import numpy as np
 from afx import pytree
 from afx.core import Array, ArrayLike, DType, Shown, aval_of, bool_, float16, float32, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError, TreeError
-from afx.ops.creation.creation import asarray, full, zeros
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import where
-from afx.ops.reductions.moments import vector_norm
-from afx.ops.reductions.sums import max as largest
+from afx.ops import asarray, full, max as largest, sqrt, vector_norm, where, zeros
 from afx.pytree import Leaf, Tree, TreeDef
 from afx.pytree.trees import check_matching, check_structure
 from afx.transforms._arguments import check_integers

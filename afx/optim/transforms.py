@@ -9,8 +9,7 @@ import attrs
 from afx import pytree
 from afx.core import Array, ArrayLike, Shown, Tracer
 from afx.errors import ArgumentError, TreeError
-from afx.ops.elementwise.comparison import maximum, where
-from afx.ops.reductions.moments import vector_norm
+from afx.ops import maximum, vector_norm, where
 from afx.optim import hyperparameters
 from afx.optim.hyperparameters import (
     LearningRate,

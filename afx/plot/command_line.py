@@ -11,7 +11,7 @@ from afx import data
 from afx.core import Array
 from afx.errors import AfxError, ArgumentError, FileFormatError
 from afx.io import load
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray
 from afx.plot.figures import losses
 from afx.plot.parameters import confusion_matrix, filters, weights
 from afx.pytree import flatten_with_path

@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from afx.core import Array, ArrayLike, aval_of, checked_shape
 from afx.errors import ShapeError
-from afx.ops.creation.creation import full
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import clip, where
-from afx.ops.elementwise.exponentials import exp, log, sigmoid
+from afx.ops import clip, exp, full, log, sigmoid, sqrt, where
 from afx.ops.nn.activations import softmax
 from afx.ops.random.rejection import random_gamma, random_wald
 from afx.ops.random.uniform_family import random_between, random_draw

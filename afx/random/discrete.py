@@ -12,21 +12,13 @@ from afx.core import Array, ArrayLike, Tracer, float64, int64
 from afx.core.aval import Shape, aval_of, broadcast_shapes, checked_shape, normalize_axis
 from afx.core.registry import FUNCTIONS
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import multiply
+from afx.ops import asarray, ceil, cumulative_sum, log1p, matmul, moveaxis, multiply, stack, take, vector_norm
 from afx.ops.elementwise.comparison import clip, minimum, where
-from afx.ops.elementwise.exponentials import log1p
-from afx.ops.elementwise.floating_point import ceil
-from afx.ops.indexing.getitem import take
 from afx.ops.linalg.factorizations import cholesky
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.join import moveaxis, stack
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 from afx.ops.random.bits import random_integers, random_order
 from afx.ops.random.rejection import random_binomial, random_gamma, random_poisson
 from afx.ops.random.uniform_family import random_draw, random_orthogonal
-from afx.ops.reductions.cumulative import cumulative_sum
-from afx.ops.reductions.moments import vector_norm
 from afx.ops.sorting.sort import argmax, argsort, searchsorted
 from afx.random.continuous import gumbel
 from afx.random.keys import (

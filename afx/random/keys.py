@@ -11,11 +11,8 @@ import numpy as np
 from afx.core import Array, ArrayLike, Shape, Tracer, aval_of, bind, broadcast_avals, broadcast_shapes, checked_shape
 from afx.core.dtypes import DType, check_dtype, float64, get_default_dtype, int64, promote, uint32, uint64
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops import asarray, astype, less, nextafter, where
 from afx.ops._basic import fit_p
-from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.comparison import less, where
-from afx.ops.elementwise.floating_point import nextafter
-from afx.ops.manipulation.shape import astype
 from afx.ops.random.bits import SPLIT, check_key, random_bits, random_fold, random_integers
 from afx.ops.random.uniform_family import random_draw
 

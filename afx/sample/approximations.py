@@ -13,15 +13,9 @@ from afx.control.scan import scan
 from afx.control.solving import flatten_to_vector, run_or_compile
 from afx.core import Array, ArrayLike, Shown
 from afx.errors import ArgumentError
+from afx.ops import arange, diagonal, exp, expand_dims, eye, log, matmul, mean, sum as sum_, tril
 from afx.ops.creation.creation import asarray, zeros, zeros_like
-from afx.ops.creation.matrices import eye, tril
-from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.exponentials import exp, log
 from afx.ops.linalg.factorizations import cholesky
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.edit import diagonal
-from afx.ops.manipulation.shape import expand_dims
-from afx.ops.reductions.sums import mean, sum as sum_
 from afx.optim.rules.adam import AdamState, adam
 from afx.optim.solvers.minimize import minimize
 from afx.random.keys import fold_in, key as key_of, normal, randint

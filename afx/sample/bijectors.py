@@ -14,17 +14,10 @@ from afx import pytree
 from afx.core import Array, Tracer, aval_of, is_traced
 from afx.core.graph import Var
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
+from afx.ops import arctanh, concat, cumsum, diagonal, matmul, sqrt, sum as sum_, tanh, vecdot, vector_norm
 from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
-from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.exponentials import exp, log, log_sigmoid, logaddexp, sigmoid
-from afx.ops.elementwise.trigonometry import arctanh, tanh
 from afx.ops.linalg.factorizations import cholesky
-from afx.ops.linalg.products import matmul, vecdot
-from afx.ops.manipulation.edit import diagonal
-from afx.ops.manipulation.join import concat
-from afx.ops.reductions.cumulative import cumsum
-from afx.ops.reductions.moments import vector_norm
-from afx.ops.reductions.sums import sum as sum_
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.make_graph import trace
 

@@ -17,15 +17,9 @@ from afx.control.solving import are_plain, compile_for, flatten_to_vector
 from afx.control.while_loop import while_loop
 from afx.core import Array, ArrayLike, Shown
 from afx.errors import ArgumentError, MissingExtraError
-from afx.ops.creation.creation import asarray, zeros, zeros_like
-from afx.ops.creation.matrices import eye
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import isfinite, maximum, where
-from afx.ops.elementwise.exponentials import exp, log
+from afx.ops import any as any_, asarray, exp, eye, isfinite, log, maximum, outer, sqrt, where, zeros, zeros_like
 from afx.ops.linalg.factorizations import cholesky
-from afx.ops.linalg.products import outer
 from afx.ops.random.bits import check_key
-from afx.ops.reductions.sums import any as any_
 from afx.random.keys import fold_in, normal, split, uniform
 from afx.sample.approximations import Approximation, approximation_of
 from afx.sample.bijectors import check_dependence, position_of_start, start_of

@@ -14,12 +14,9 @@ from afx.control.solving import flatten_to_vector
 from afx.control.while_loop import fori_loop, while_loop
 from afx.core import Array, Shown
 from afx.errors import ArgumentError, ShapeError
+from afx.ops import any as any_, exp, isnan, log, logaddexp, minimum, sum as sum_, vecdot, where
 from afx.ops.creation.creation import asarray, ones, stop_gradient, zeros, zeros_like
-from afx.ops.elementwise.comparison import isnan, minimum, where
-from afx.ops.elementwise.exponentials import exp, log, logaddexp
 from afx.ops.linalg.factorizations import giving_nan
-from afx.ops.linalg.products import vecdot
-from afx.ops.reductions.sums import any as any_, sum as sum_
 from afx.random.keys import fold_in, normal, split, uniform
 from afx.sample.bijectors import Constraints, checked_density, constrain, constraints_of, log_det, position_of_start
 from afx.transforms._arguments import check_callable, whole_number

@@ -11,12 +11,8 @@ import numpy as np
 from afx import pytree
 from afx.core import Array, ArrayLike, float64
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray, zeros
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.comparison import isfinite, where
+from afx.ops import abs as abs_, asarray, broadcast_to, isfinite, sum as sum_, where, zeros
 from afx.ops.linalg.factorizations import giving_nan
-from afx.ops.manipulation.shape import broadcast_to
-from afx.ops.reductions.sums import sum as sum_
 from afx.pytree.static import fields_of
 from afx.pytree.treedef import flatten_until
 from afx.random.keys import fold_in, split

@@ -10,7 +10,7 @@ import numpy as np
 from afx.control.solving import flatten_to_vector
 from afx.core import ArrayLike
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray
 from afx.random.keys import fold_in, normal, split, uniform
 from afx.sample.approximations import Approximation
 from afx.sample.bijectors import Constraints, check_dependence, constraints_of, position_of_start, start_of

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from afx import pytree
 from afx.core import Array, ArrayLike
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import asarray
-from afx.ops.manipulation.shape import reshape
+from afx.ops import asarray, reshape
 from afx.random.keys import fold_in, split
 from afx.sample.diagnostics import FEWEST, Numbers, _ess, _split, columns_of
 from afx.sample.draw import Draws, check_draws

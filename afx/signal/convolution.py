@@ -10,18 +10,13 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, broadcast_shapes, integer, normalize_axes, normalize_axis, promote, real_dtype
 from afx.errors import ArgumentError, ShapeError
+from afx.ops import astype, concat, conj, flip, moveaxis, pad, reshape, sliding_window_view, sort
 from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, promote_operands, zeros
-from afx.ops.elementwise.complex import conj
 from afx.ops.fft import fft, fftn, ifft, ifftn, irfft, irfftn, rfft, rfftn
 from afx.ops.indexing.gather import gather
-from afx.ops.manipulation.join import concat, moveaxis
-from afx.ops.manipulation.pad import flip, pad
-from afx.ops.manipulation.shape import astype, reshape
 from afx.ops.nn.convolution import conv, convolve as convolve_axes
-from afx.ops.nn.windows import sliding_window_view
 from afx.ops.reductions.sums import max as max_, mean, min as min_, sum as sum_
-from afx.ops.sorting.sort import sort
 from afx.signal.windows import Window, get_window, window_of
 
 Mode: TypeAlias = Literal["full", "same", "valid"]

@@ -14,18 +14,12 @@ from afx.core import Array, ArrayLike, integer, is_traced, normalize_axis
 from afx.core.dtypes import float64, get_default_dtype, promote, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ndimage.correlation import convolve1d
+from afx.ops import concat, cumsum, exp, flip, matmul, mean, moveaxis, pad, polyval, stack, sum as sum_
 from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, zeros
-from afx.ops.elementwise.exponentials import exp
 from afx.ops.fft import fft, ifft
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.join import concat, moveaxis, stack
-from afx.ops.manipulation.pad import flip, pad
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 from afx.ops.nn.convolution import conv
-from afx.ops.numerics.polynomials import polyval
-from afx.ops.reductions.cumulative import cumsum
-from afx.ops.reductions.sums import mean, sum as sum_
 from afx.transforms.compile.jit import jit
 
 Padtype: TypeAlias = Literal["odd", "even", "constant"] | None

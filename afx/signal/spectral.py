@@ -8,19 +8,12 @@ import numpy as np
 
 from afx.core import Array, integer, normalize_axis, promote, real_dtype
 from afx.errors import ArgumentError, ShapeError
+from afx.ops import abs as abs_, astype, mean, median, moveaxis, pad, sqrt, sum as sum_, unwrap, where
 from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, zeros
-from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
-from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.complex import angle, conj, imag, real
 from afx.ops.fft import fft, ifft, irfft, rfft
 from afx.ops.indexing.gather import gather
-from afx.ops.manipulation.join import moveaxis
-from afx.ops.manipulation.pad import pad
-from afx.ops.manipulation.shape import astype
-from afx.ops.numerics.interpolation import unwrap
-from afx.ops.reductions.quantiles import median
-from afx.ops.reductions.sums import mean, sum as sum_
 from afx.signal.filters import EXTENSIONS, detrend as subtract_trend
 from afx.signal.windows import Window, window_of
 

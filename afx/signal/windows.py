@@ -10,13 +10,9 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, check_dtype, get_default_dtype, integer
 from afx.errors import ArgumentError, ShapeError
+from afx.ops import abs as abs_, astype, cos, exp, maximum, minimum, sinc, where
 from afx.ops.creation.creation import Nested, promote_operands
 from afx.ops.creation.windows import taper
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.comparison import maximum, minimum, where
-from afx.ops.elementwise.exponentials import exp
-from afx.ops.elementwise.trigonometry import cos, sinc
-from afx.ops.manipulation.shape import astype
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

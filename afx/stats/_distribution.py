@@ -13,18 +13,13 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, DType, Tracer, aval_of, float64, function_html, get_default_dtype, promote, wrap
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops import abs as abs_, digamma, exp, floor, gammaln, log, median, polygamma, sigmoid, sort, sqrt
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient
-from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import isfinite, isinf, isnan, maximum, minimum, where
-from afx.ops.elementwise.exponentials import exp, log, sigmoid
-from afx.ops.elementwise.floating_point import floor
 from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.join import broadcast_arrays, concat, stack
 from afx.ops.manipulation.shape import astype, expand_dims, reshape
-from afx.ops.reductions.quantiles import median
 from afx.ops.reductions.sums import max as max_, mean, sum as sum_
-from afx.ops.sorting.sort import sort
-from afx.ops.special.gamma import digamma, gammaln, polygamma
 from afx.optim.solvers.minimize import minimize
 from afx.random import uniform
 from afx.random.keys import ShapeLike

@@ -12,15 +12,10 @@ import numpy as np
 from afx import pytree
 from afx.core import Array, ArrayLike, DType, broadcast_shapes, float64, get_default_dtype
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.comparison import isfinite, maximum, minimum, where
+from afx.ops import asarray, gammaln, isfinite, maximum, minimum, sort, stack, sum as sum_, where
 from afx.ops.elementwise.exponentials import exp, expm1, log, log1p, logaddexp
-from afx.ops.manipulation.join import stack
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims
 from afx.ops.reductions.cumulative import cumsum, log1mexp, logsumexp
-from afx.ops.reductions.sums import sum as sum_
-from afx.ops.sorting.sort import sort
-from afx.ops.special.gamma import gammaln
 from afx.random import split, uniform
 from afx.random.keys import ShapeLike
 from afx.stats._distribution import floating, quiet, sum_whole

@@ -8,15 +8,8 @@ from typing import Final, NamedTuple
 
 from afx.core import Array, ArrayLike, default_dtype, float64, normalize_axis
 from afx.errors import ArgumentError, ShapeError
+from afx.ops import any as any_, asarray, astype, concat, cumsum, isnan, moveaxis, reshape, sqrt, std, where
 from afx.ops._kinds.special import alone_in_float64
-from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import isnan, where
-from afx.ops.manipulation.join import concat, moveaxis
-from afx.ops.manipulation.shape import astype, reshape
-from afx.ops.reductions.cumulative import cumsum
-from afx.ops.reductions.moments import std
-from afx.ops.reductions.sums import any as any_
 from afx.ops.sorting.sort import argmax, argsort, searchsorted, sort
 from afx.transforms.vmap import vmap
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 
 from afx.core import Array, ArrayLike
-from afx.ops.creation.creation import asarray, zeros_like
-from afx.ops.elementwise.arithmetic import abs as abs_, negative, sqrt
-from afx.ops.elementwise.comparison import where
+from afx.ops import abs as abs_, arctan2, asarray, gamma, gammaln, negative, sqrt, tan, where, zeros_like
 from afx.ops.elementwise.exponentials import exp, expm1, log, log1p, log_sigmoid, sigmoid
-from afx.ops.elementwise.trigonometry import arctan2, tan
 from afx.ops.reductions.cumulative import log1mexp
 from afx.ops.special.distributions import log_square_plus_one
 from afx.ops.special.errors import erf, erfinv, log_ndtr, logit, ndtr, ndtri, xlogy
-from afx.ops.special.gamma import gamma, gammaln
 from afx.stats._distribution import ContinuousDistribution, continuous
 
 # --- Normal family: the normal distribution and that of its exponential

@@ -7,12 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from afx.core import Array, ArrayLike
-from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
-from afx.ops.elementwise.comparison import where
-from afx.ops.elementwise.exponentials import exp, log, log1p
-from afx.ops.manipulation.join import broadcast_arrays, stack
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops import abs as abs_, asarray, broadcast_arrays, exp, log, log1p, sqrt, stack, sum as sum_, where
 from afx.ops.special import distributions
 from afx.ops.special.distributions import fisher, fisherc
 from afx.ops.special.gamma import betaln, digamma, digamma_gap, gammaln

@@ -10,15 +10,8 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Shown, Tracer
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import full
-from afx.ops.elementwise.exponentials import exp, log
+from afx.ops import diagonal, exp, expand_dims, full, log, logsumexp, matmul, ndtr, reshape, sum as sum_
 from afx.ops.linalg.factorizations import cholesky, solve_triangular
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.edit import diagonal
-from afx.ops.manipulation.shape import expand_dims, reshape
-from afx.ops.reductions.cumulative import logsumexp
-from afx.ops.reductions.sums import sum as sum_
-from afx.ops.special.errors import ndtr
 from afx.random import categorical, normal, split
 from afx.random.keys import ShapeLike
 from afx.stats._distribution import floating

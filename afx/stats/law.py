@@ -9,10 +9,8 @@ import attrs
 
 from afx import pytree
 from afx.core import Array, ArrayLike, aval_of, broadcast_shapes
-from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.exponentials import exp
+from afx.ops import asarray, astype, exp
 from afx.ops.indexing.index import is_sequence
-from afx.ops.manipulation.shape import astype
 from afx.pytree.static import static
 from afx.random.keys import ShapeLike
 

@@ -8,18 +8,11 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, DType, float64, get_default_dtype
 from afx.errors import ShapeError
-from afx.ops.creation.creation import asarray, zeros
-from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
-from afx.ops.elementwise.comparison import where
-from afx.ops.elementwise.exponentials import exp, log
-from afx.ops.elementwise.floating_point import floor
+from afx.ops import abs as abs_, asarray, diagonal, exp, floor, log, matmul, sqrt, where, xlogy, zeros
 from afx.ops.linalg.factorizations import cholesky, solve_triangular
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.join import concat, moveaxis, stack
 from afx.ops.manipulation.shape import broadcast_to, expand_dims
 from afx.ops.reductions.sums import all as all_, sum as sum_
-from afx.ops.special.errors import xlogy
 from afx.ops.special.gamma import betaln, gammaln, multigammaln
 from afx.random import beta as draw_beta, chisquare, multinomial as draw_multinomial, normal, split
 from afx.random.keys import ShapeLike

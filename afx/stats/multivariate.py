@@ -9,24 +9,16 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, aval_of, broadcast_shapes, float64, get_default_dtype
 from afx.errors import ShapeError
+from afx.ops import argsort, asin, cumsum, diagonal, exp, eye, gammaln, log, matmul, sin, take_along_axis
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
-from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import clip, isnan, maximum, where
-from afx.ops.elementwise.exponentials import exp, log
-from afx.ops.elementwise.trigonometry import asin, sin
-from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.linalg.factorizations import cholesky, solve_triangular
-from afx.ops.linalg.products import matmul
 from afx.ops.linalg.spectra import eigh
-from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.join import broadcast_arrays, concat, moveaxis
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
-from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.sums import all as all_, max as max_, mean, sum as sum_
-from afx.ops.sorting.sort import argsort
 from afx.ops.special.errors import ndtr, ndtri, xlogy
-from afx.ops.special.gamma import gammaln
 from afx.random import dirichlet as draw_dirichlet, multivariate_normal as draw_normal, normal as draw_standard
 from afx.random.keys import ShapeLike
 from afx.stats._distribution import check_data, fit_shares, floating, quiet, read_real

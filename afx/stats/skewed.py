@@ -10,19 +10,14 @@ import numpy as np
 
 from afx.control.while_loop import fori_loop
 from afx.core import Array, ArrayLike, float16, float32
+from afx.ops import abs as abs_, arctan2, astype, cos, expand_dims, floor, sin, spence, sqrt, sum as sum_
 from afx.ops.creation.creation import asarray, full, stop_gradient, zeros_like
-from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import clip, isinf, isnan, maximum, minimum, where
 from afx.ops.elementwise.exponentials import exp, log, log1p, logaddexp
-from afx.ops.elementwise.floating_point import floor
-from afx.ops.elementwise.trigonometry import arctan2, cos, sin
 from afx.ops.manipulation.join import broadcast_arrays, concat
-from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.reductions.cumulative import log1mexp
-from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.bessel import i0e, i0e_fall
 from afx.ops.special.errors import log_ndtr, ndtri_exp
-from afx.ops.special.hypergeometric import spence
 from afx.stats._distribution import ContinuousDistribution, continuous
 from afx.stats.elementary import HALF_LOG_2PI
 from afx.stats.multivariate import _bivariate_cdf

@@ -8,19 +8,11 @@ from typing import Any
 
 from afx.core import Array, ArrayLike, DType, float64, get_default_dtype
 from afx.errors import ShapeError
-from afx.ops.creation.creation import zeros_like
-from afx.ops.creation.matrices import eye
-from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.comparison import minimum, where
+from afx.ops import arange, concat, diagonal, eye, floor, matmul, minimum, sum as sum_, where, zeros_like
 from afx.ops.elementwise.exponentials import exp, log, log_sigmoid
-from afx.ops.elementwise.floating_point import floor
 from afx.ops.linalg.factorizations import cholesky, solve_triangular
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.edit import diagonal
-from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims
 from afx.ops.reductions.cumulative import cumsum, log1mexp
-from afx.ops.reductions.sums import sum as sum_
 from afx.random import logistic, normal
 from afx.random.keys import ShapeLike
 from afx.stats._distribution import floating, quiet

@@ -9,17 +9,11 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Tracer
 from afx.errors import ArgumentError, ConcreteValueError
-from afx.ops.creation.creation import asarray, stop_gradient
-from afx.ops.creation.ranges import arange
+from afx.ops import arange, asarray, broadcast_arrays, floor, reshape, stop_gradient, sum as sum_, xlog1py, xlogy
 from afx.ops.elementwise.comparison import maximum, minimum, where
 from afx.ops.elementwise.exponentials import exp, expm1, log, log1p
-from afx.ops.elementwise.floating_point import floor
-from afx.ops.manipulation.join import broadcast_arrays
-from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.cumulative import cumsum, log1mexp, logsumexp
-from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.distributions import binomial_quantile, geometric_quantile, nbinom_quantile, poisson_quantile
-from afx.ops.special.errors import xlog1py, xlogy
 from afx.ops.special.incomplete import betainc, betaincc, gammainc, gammaincc
 from afx.ops.special.log_incomplete import (
     log_beta_density,

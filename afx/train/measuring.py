@@ -12,7 +12,7 @@ import numpy as np
 from afx import pytree
 from afx.core import Array, wrap
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray
 
 # --- Measuring: metrics and outputs over a whole data set, batch by batch, for sets that fit no single call
 

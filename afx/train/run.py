@@ -14,7 +14,7 @@ import numpy as np
 from afx import pytree
 from afx.core import Array, ArrayLike, Shown, float64, int64, is_inexact
 from afx.errors import ArgumentError, NanError
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray
 from afx.runtime import job
 
 # --- Run: the iterator of a training's steps

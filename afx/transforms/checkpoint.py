@@ -14,7 +14,7 @@ from afx.core import Array, Aval, Tracer, bind, is_known, to_lower_level, wrap
 from afx.core.graph import Graph
 from afx.core.tracing.tape import OPEN_BLOCKS, debugging
 from afx.core.tracing.traces import GraphTrace, RecordingTrace, UnknownValueError, evaluate
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray
 from afx.transforms._arguments import check_callable, name_of
 from afx.transforms.compile.compiled_call import CompiledGraph
 from afx.transforms.custom_call import custom_call_p

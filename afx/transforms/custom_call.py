@@ -15,10 +15,8 @@ from afx.core.graph import Graph
 from afx.core.tracing.tracer import ClosureError, Tracer, bind, to_array, to_lower_level
 from afx.core.tracing.traces import GraphTrace, evaluate
 from afx.errors import GraphError, TracerError
+from afx.ops import asarray, astype, isfinite, logical_not, logical_or, not_equal, where
 from afx.ops._kinds.linear import higher_order
-from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.comparison import isfinite, logical_not, logical_or, not_equal, where
-from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import zero_like
 from afx.transforms.derivatives.cotangent_masks import ALIVE, MARKED, GraphPullback
 from afx.transforms.derivatives.jvp import Backward, Flat, Leaves, MaskedBackward, Push, Transposed

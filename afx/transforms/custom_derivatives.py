@@ -14,9 +14,8 @@ from afx import pytree
 from afx.core import Array, Aval, Params, Tracer, Value, Values, aval_of, to_array, to_lower_level, wrap
 from afx.core.tracing.tape import OPEN_BLOCKS, Entry, Tape, TapeTracer
 from afx.errors import TreeError
+from afx.ops import asarray, astype
 from afx.ops._basic import reshape_p
-from afx.ops.creation.creation import asarray
-from afx.ops.manipulation.shape import astype
 from afx.pytree.trees import check_matching, check_structure
 from afx.transforms._arguments import ONE_LEAF, check_callable, name_of, pair_of, transformed
 from afx.transforms.custom_call import (

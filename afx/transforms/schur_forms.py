@@ -11,15 +11,9 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Aval, Primitive, bind, define
 from afx.errors import MissingExtraError, ShapeError, TracerError
+from afx.ops import abs as abs_, astype, conj, diagonal, hypot, pad, real, sqrt, triu, where
 from afx.ops._kinds.linear import batch_unchanged
 from afx.ops._kinds.matrix import adjoint, choice, diag_embed, floating, promote_pair, square
-from afx.ops.creation.matrices import triu
-from afx.ops.elementwise.arithmetic import abs as abs_, hypot, sqrt
-from afx.ops.elementwise.comparison import where
-from afx.ops.elementwise.complex import conj, real
-from afx.ops.manipulation.edit import diagonal
-from afx.ops.manipulation.pad import pad
-from afx.ops.manipulation.shape import astype
 from afx.transforms.custom_derivatives import custom_jvp
 
 

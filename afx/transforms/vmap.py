@@ -15,8 +15,7 @@ from afx.core import Array, aval_of, broadcast_shapes, normalize_axis
 from afx.core.tracing.tape import OPEN_BLOCKS
 from afx.core.tracing.traces import BatchTrace, BatchTracer
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import asarray
-from afx.ops.manipulation.shape import broadcast_to, permute_dims, reshape
+from afx.ops import asarray, broadcast_to, permute_dims, reshape
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, name_of, transformed
 from afx.transforms.derivatives.nan_check import check_nan

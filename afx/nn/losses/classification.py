@@ -9,16 +9,11 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Tracer, aval_of, is_inexact, promote, to_numpy_value
 from afx.errors import ArgumentError, DtypeError, IndexRangeError, ShapeError
-from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import multiply, subtract
-from afx.ops.elementwise.comparison import maximum, where
+from afx.ops import asarray, gammaln, maximum, mean, multiply, subtract, sum, take_along_axis, where
 from afx.ops.elementwise.exponentials import exp, log, log_sigmoid, sigmoid
-from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.nn import activations as likelihoods
 from afx.ops.nn.activations import log_softmax, relu
-from afx.ops.reductions.sums import mean, sum
-from afx.ops.special.gamma import gammaln
 
 # --- Target checks: shapes, dtypes and ranges of targets beside predictions, where values are known
 

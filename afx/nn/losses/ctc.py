@@ -11,12 +11,7 @@ from afx.control.scan import scan
 from afx.core import Array, ArrayLike, Aval, Shape, aval_of, integer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.losses.classification import known
-from afx.ops.creation.creation import asarray, full
-from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.comparison import maximum, where
-from afx.ops.elementwise.exponentials import logaddexp
-from afx.ops.indexing.getitem import take_along_axis
-from afx.ops.manipulation.join import concat, moveaxis, stack
+from afx.ops import arange, asarray, concat, full, logaddexp, maximum, moveaxis, stack, take_along_axis, where
 from afx.ops.manipulation.shape import broadcast_to, expand_dims, reshape
 from afx.ops.nn.activations import log_softmax
 

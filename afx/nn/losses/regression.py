@@ -14,16 +14,8 @@ from afx.nn.losses.classification import (
     difference,
     softmax_cross_entropy,
 )
-from afx.ops.creation.creation import asarray
-from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.comparison import clip, where
-from afx.ops.elementwise.exponentials import exp, log1p
-from afx.ops.elementwise.trigonometry import sinh
-from afx.ops.linalg.products import matmul
+from afx.ops import abs as abs_, arange, asarray, clip, exp, log1p, matmul, sinh, sum, vector_norm, where
 from afx.ops.nn.activations import relu
-from afx.ops.reductions.moments import vector_norm
-from afx.ops.reductions.sums import sum
 
 # --- Regression losses: differences between predictions and targets
 

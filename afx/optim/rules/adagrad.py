@@ -9,11 +9,7 @@ import numpy as np
 
 from afx import pytree
 from afx.core import Array, ArrayLike, Shown
-from afx.ops.creation.creation import zeros
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import maximum, where
-from afx.ops.manipulation.shape import expand_dims
-from afx.ops.reductions.sums import mean, sum as sum_
+from afx.ops import expand_dims, maximum, mean, sqrt, sum as sum_, where, zeros
 from afx.optim import hyperparameters
 from afx.optim.clipping import clip_by_block_rms
 from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, is_nonzero, next_rate

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import attrs
 
 from afx.core import Array, ArrayLike, Shown
-from afx.ops.elementwise.arithmetic import abs as absolute, sign, sqrt
-from afx.ops.elementwise.comparison import maximum, where
+from afx.ops import abs as absolute, maximum, sign, sqrt, where
 from afx.optim import hyperparameters
 from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, is_nonzero, next_rate
 from afx.optim.step import (

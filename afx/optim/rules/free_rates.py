@@ -10,12 +10,8 @@ import attrs
 from afx import pytree
 from afx.core import Array, ArrayLike, Shown, aval_of, bool_, float64
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops.creation.creation import asarray, ones, zeros
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.comparison import maximum, where
-from afx.ops.manipulation.join import concat, unstack
+from afx.ops import abs as abs_, asarray, concat, maximum, mean, ones, sum as sum_, unstack, where, zeros
 from afx.ops.manipulation.shape import broadcast_to, reshape
-from afx.ops.reductions.sums import mean, sum as sum_
 from afx.optim import hyperparameters
 from afx.optim.hyperparameters import (
     LearningRate,

@@ -11,11 +11,7 @@ import attrs
 from afx import pytree
 from afx.core import Array, ArrayLike, Shown, integer
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.elementwise.arithmetic import subtract
-from afx.ops.elementwise.comparison import where
-from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.join import concat, matrix_transpose
-from afx.ops.reductions.moments import vector_norm
+from afx.ops import concat, matmul, matrix_transpose, subtract, vector_norm, where
 from afx.optim import hyperparameters
 from afx.optim.hyperparameters import LearningRate, check_numbers, count_zero, is_within
 from afx.optim.rules.adam import adamw

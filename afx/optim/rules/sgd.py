@@ -9,8 +9,7 @@ import attrs
 from afx import pytree
 from afx.core import Array, ArrayLike, Shown, float64
 from afx.errors import ArgumentError
-from afx.ops.elementwise.arithmetic import sign
-from afx.ops.elementwise.comparison import clip, where
+from afx.ops import clip, sign, where
 from afx.optim import hyperparameters
 from afx.optim.hyperparameters import (
     LearningRate,

@@ -23,17 +23,10 @@ from afx.control.solving import (
 from afx.control.while_loop import fori_loop, while_loop
 from afx.core import Array, is_traced
 from afx.errors import ArgumentError
+from afx.ops import abs as abs_, all as all_, arange, diagonal, eye, matmul, outer, reshape, sqrt, vecdot, vector_norm
 from afx.ops.creation.creation import asarray, stop_gradient, zeros, zeros_like
-from afx.ops.creation.matrices import eye
-from afx.ops.creation.ranges import arange
-from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
-from afx.ops.linalg.products import matmul, outer, vecdot
-from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.join import concat, matrix_transpose, stack
-from afx.ops.manipulation.shape import reshape
-from afx.ops.reductions.moments import vector_norm
-from afx.ops.reductions.sums import all as all_
 
 # --- Truncated conjugate gradients: the minimizer of a quadratic model, inside a ball if there is one
 

@@ -23,20 +23,12 @@ from afx.control.solving import (
 from afx.control.while_loop import fori_loop
 from afx.core import Array, ArrayLike
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import asarray, full
-from afx.ops.creation.matrices import eye
-from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
+from afx.ops import abs as abs_, arctan, asarray, concat, diagonal, eye, full, log1p, sqrt, stack, vecdot, vector_norm
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
-from afx.ops.elementwise.exponentials import log1p
-from afx.ops.elementwise.trigonometry import arctan
 from afx.ops.linalg.factorizations import qr
 from afx.ops.linalg.norms import lstsq
-from afx.ops.linalg.products import vecdot
 from afx.ops.linalg.solve import solve_or_nan
 from afx.ops.linalg.spectra import svd
-from afx.ops.manipulation.edit import diagonal
-from afx.ops.manipulation.join import concat, stack
-from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import all as all_, max as max_, min as min_, sum as sum_
 from afx.optim.solvers.descend import Box, attach_minimum, box_of, choose, free_unknowns, truncated_cg
 from afx.optim.solvers.root import CurveFitResult, LeastSquaresResult

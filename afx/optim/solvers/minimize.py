@@ -24,16 +24,11 @@ from afx.control.solving import (
 from afx.control.while_loop import while_loop
 from afx.core import Array
 from afx.errors import ArgumentError, ShapeError
+from afx.ops import abs as abs_, argsort, concat, eye, matmul, outer, sqrt, vecdot, vector_norm
 from afx.ops.creation.creation import asarray, full, ones_like, zeros, zeros_like
-from afx.ops.creation.matrices import eye
-from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
 from afx.ops.elementwise.comparison import isfinite, isnan, maximum, minimum, where
-from afx.ops.linalg.products import matmul, outer, vecdot
 from afx.ops.linalg.solve import solve_or_nan
-from afx.ops.manipulation.join import concat
-from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import any as any_, max as max_, mean, sum as sum_
-from afx.ops.sorting.sort import argsort
 from afx.optim.solvers.descend import (
     Bfgs,
     Box,

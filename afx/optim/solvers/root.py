@@ -26,16 +26,10 @@ from afx.control.solving import (
 from afx.control.while_loop import while_loop
 from afx.core import Array, ArrayLike, Shown
 from afx.errors import ArgumentError, ShapeError
+from afx.ops import abs as abs_, all as all_, broadcast_to, concat, eye, outer, sign, sum as sum_, vecdot, vector_norm
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient, zeros
-from afx.ops.creation.matrices import eye
-from afx.ops.elementwise.arithmetic import abs as abs_, sign
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
-from afx.ops.linalg.products import outer, vecdot
 from afx.ops.linalg.solve import solve_or_nan
-from afx.ops.manipulation.join import concat
-from afx.ops.manipulation.shape import broadcast_to
-from afx.ops.reductions.moments import vector_norm
-from afx.ops.reductions.sums import all as all_, sum as sum_
 from afx.transforms.derivatives.jacobian import jacfwd
 from afx.transforms.sparse.sparse_derivatives import sparse_jacobian
 from afx.transforms.sparse.sparse_matrix import SparseMatrix

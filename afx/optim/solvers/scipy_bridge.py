@@ -13,7 +13,7 @@ from afx import pytree
 from afx.control.solving import as_vector, bound_vector, flatten_to_vector
 from afx.core import Array, Shown, aval_of, is_inexact
 from afx.errors import MissingExtraError, ShapeError
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.jit import jit
 from afx.transforms.derivatives.grad import grad, value_and_grad

@@ -10,10 +10,7 @@ from afx import pytree
 from afx.control.cond import cond
 from afx.core import Array, ArrayLike, Shown, float64
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.comparison import isfinite, where
-from afx.ops.manipulation.join import stack
-from afx.ops.reductions.sums import all as every
+from afx.ops import all as every, asarray, isfinite, stack, where
 from afx.optim.hyperparameters import Schedule, check_numbers, count_zero, is_within, rate_at
 from afx.optim.step import (
     Optimizer,

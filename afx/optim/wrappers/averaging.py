@@ -8,8 +8,7 @@ import attrs
 
 from afx.core import Array, ArrayLike, Shown, integer
 from afx.errors import ArgumentError
-from afx.ops.elementwise.arithmetic import remainder
-from afx.ops.elementwise.comparison import minimum, where
+from afx.ops import minimum, remainder, where
 from afx.optim import hyperparameters
 from afx.optim.hyperparameters import check_numbers, count_zero, is_within
 from afx.optim.step import Optimizer, Steps, as_real, check_kind, compute_params, filled, map_trained, restored, times

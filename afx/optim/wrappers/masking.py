@@ -11,8 +11,7 @@ import numpy as np
 from afx import pytree
 from afx.core import Array, ArrayLike, Shown, aval_of
 from afx.errors import ArgumentError, TreeError
-from afx.ops.creation.creation import ones_like, zeros
-from afx.ops.elementwise.comparison import where
+from afx.ops import ones_like, where, zeros
 from afx.optim.step import (
     EmptyState,
     Labels,

@@ -31,8 +31,8 @@ from afx.core.tracing.traces import (
     evaluate,
 )
 from afx.errors import ArgumentError, MissingExtraError
+from afx.ops import broadcast_to
 from afx.ops._kinds.linear import higher_order
-from afx.ops.manipulation.shape import broadcast_to
 from afx.runtime.thread_pool import between_forks, undisturbed
 from afx.transforms.derivatives import backward_pass
 from afx.transforms.derivatives.cotangent_masks import (

@@ -18,8 +18,8 @@ from afx.core.tracing.tape import OPEN_BLOCKS, debugging
 from afx.core.tracing.tracer import caller
 from afx.core.tracing.traces import GraphTrace
 from afx.errors import RetraceWarning, TracerError
+from afx.ops import matrix_trace
 from afx.ops.creation.creation import Nested, asarray
-from afx.ops.manipulation.edit import matrix_trace
 from afx.pytree import Tree
 from afx.pytree.treedef import static_values
 from afx.runtime.thread_pool import undisturbed

@@ -16,7 +16,7 @@ import numpy as np
 from afx.core import Aval, Primitive, Shape, Value, Values
 from afx.core.tracing.tape import Entry, LocatedTape, Tape, has_nan, nan_error
 from afx.core.tracing.tracer import ORIGIN, to_array, to_lower_level
-from afx.ops.elementwise.comparison import not_equal
+from afx.ops import not_equal
 from afx.transforms.derivatives.cotangent_masks import (
     BARE,
     AlivePart,

@@ -12,9 +12,7 @@ import numpy as np
 from afx.core import Aval, Shape, bind, to_array, to_lower_level
 from afx.core.primitive import JointPullback, Params, Primitive, Pullback, Value, Values
 from afx.core.tracing.tape import Entry
-from afx.ops.elementwise.comparison import logical_or, not_equal, where
-from afx.ops.manipulation.shape import broadcast_to, reshape
-from afx.ops.reductions.sums import any as any_
+from afx.ops import any as any_, broadcast_to, logical_or, not_equal, reshape, where
 
 # --- Cotangent masks: the elements of a cotangent that an output depends on
 #

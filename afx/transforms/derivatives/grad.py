@@ -14,7 +14,7 @@ from afx import pytree
 from afx.core import Array, ArrayLike, Aval, Tracer, Value, aval_of, is_known, snapshot, to_array, to_lower_level
 from afx.core.tracing.tape import OPEN_BLOCKS, LocatedTape, Tape, TapeTracer, at, debugging, has_nan
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray
 from afx.pytree.nodes import is_table
 from afx.pytree.trees import check_matching, check_structure
 from afx.transforms._arguments import (

@@ -12,9 +12,7 @@ import numpy as np
 from afx import pytree
 from afx.core import Array, ArrayLike, Aval, aval_of, get_default_dtype, is_traced, wrap
 from afx.errors import ArgumentError, DtypeError
-from afx.ops.creation.creation import asarray, ones_like, zeros
-from afx.ops.manipulation.join import stack
-from afx.ops.manipulation.shape import astype, reshape
+from afx.ops import asarray, astype, ones_like, reshape, stack, zeros
 from afx.pytree import Tree
 from afx.transforms._arguments import (
     bound_position,

@@ -10,8 +10,7 @@ from afx import pytree
 from afx.core import Array, aval_of, is_inexact, to_array, to_lower_level, wrap
 from afx.core.tracing.traces import JVPTrace, JVPTracer
 from afx.errors import DtypeError, OperandError
-from afx.ops.creation.creation import asarray
-from afx.ops.manipulation.shape import astype
+from afx.ops import asarray, astype
 from afx.pytree import Tree
 from afx.pytree.trees import check_matching, check_structure
 from afx.transforms._arguments import (

@@ -17,7 +17,7 @@ from afx.core import Tracer
 from afx.core.graph import Equation, Graph, Literal
 from afx.core.tracing.tape import has_nan
 from afx.core.tracing.traces import RecordingTrace, UnknownValueError, silent
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray
 from afx.transforms.compile.make_graph import disable_jit
 from afx.transforms.derivatives.cotangent_masks import live_operand
 

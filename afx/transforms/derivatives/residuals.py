@@ -11,7 +11,7 @@ import numpy as np
 from afx.core import Aval, Params, Primitive, Shape, Value, bind, to_lower_level
 from afx.core.graph import Equation, Graph, Literal, Var
 from afx.core.tracing.traces import GraphTrace, GraphTracer, number_of, silent
-from afx.ops.elementwise.comparison import logical_or, not_equal
+from afx.ops import logical_or, not_equal
 from afx.transforms.derivatives.cotangent_masks import live_operand
 
 # --- Residuals of a loop's step: which values the way back reads from memory, and which it computes anew

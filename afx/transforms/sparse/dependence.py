@@ -12,7 +12,7 @@ import numpy as np
 from afx.core import Aval, Primitive, bind, to_array, wrap
 from afx.core.graph import Equation, Graph, Literal
 from afx.core.tracing.traces import GraphTrace
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray
 from afx.transforms._arguments import zero_like
 from afx.transforms.derivatives.grad import vjp
 from afx.transforms.sparse.pattern import Dependence, Ints, Pattern, joined

@@ -19,10 +19,8 @@ from afx import pytree
 from afx.core import Array, Aval, Tracer, aval_of, get_default_dtype, wrap
 from afx.core.graph import Constant, Graph
 from afx.errors import ArgumentError, DtypeError
-from afx.ops.creation.creation import asarray
+from afx.ops import asarray, concat, reshape
 from afx.ops.indexing.gather import gather
-from afx.ops.manipulation.join import concat
-from afx.ops.manipulation.shape import reshape
 from afx.transforms._arguments import moving_leaves, transformed
 from afx.transforms.compile.make_graph import to_graph
 from afx.transforms.derivatives.grad import grad, vjp

@@ -13,14 +13,9 @@ import numpy as np
 from afx import pytree
 from afx.core import Array, ArrayLike, Shown, aval_of, is_traced, promote, wrap
 from afx.errors import DtypeError, MissingExtraError, OperandError, ShapeError
-from afx.ops.creation.creation import asarray, promote_operands
-from afx.ops.elementwise.arithmetic import divide
+from afx.ops import asarray, astype, concat, divide, flip, lexsort, permute_dims, promote_operands, reshape
 from afx.ops.indexing.gather import gather, scatter
 from afx.ops.linalg.banded import solve_entries
-from afx.ops.manipulation.join import concat
-from afx.ops.manipulation.pad import flip
-from afx.ops.manipulation.shape import astype, permute_dims, reshape
-from afx.ops.sorting.partition import lexsort
 
 # --- Sparse matrices: values and indices of the entries, with products, sums and multiples
 
