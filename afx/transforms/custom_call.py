@@ -275,10 +275,6 @@ def _abstract(*avals: Aval, rules: CustomRules) -> tuple[Aval, ...]:
     return rules.abstract(avals)
 
 
-def _inline(xs: Values, params: Params) -> Values:
-    return tuple([asarray(z) for z in params["rules"].fn(*xs)])
-
-
 def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     rules: CustomRules = params["rules"]
     _check_closed(rules, wanted)
@@ -423,5 +419,12 @@ def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
 
 
 custom_call_p: Primitive = higher_order(
-    "custom_call", _run, _abstract, _batch, _record, _jvp, decompose=_inline, opaque=True
+    "custom_call",
+    _run,
+    _abstract,
+    _batch,
+    _record,
+    _jvp,
+    decompose=lambda xs, params: tuple([asarray(z) for z in params["rules"].fn(*xs)]),
+    opaque=True,
 )

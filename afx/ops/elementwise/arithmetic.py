@@ -276,10 +276,6 @@ def _pow_by_base(_z: Array, x: Array, y: Array) -> Array:
     return where(zeros, 0, y * x ** where(zeros, 1, y - 1))
 
 
-def _pow_by_exponent(z: Array, x: Array, y: Array) -> Array:
-    return where((x == 0) & (y >= 0), 0, z * log(where((x == 0) & (y >= 0), 1, x)))
-
-
 def _power_parts(x: Parts, y: Parts) -> Parts:
     """Return ``exp(y log x)``: of 0, what it is."""
     z = exp_parts(_times(y, log_parts(x)))
@@ -304,7 +300,7 @@ def _power_by_squares(x: Any, y: Any) -> Any:
 pow_p: Primitive = binary(
     "pow",
     np.power,
-    (_pow_by_base, _pow_by_exponent),
+    (_pow_by_base, lambda z, x, y: where((x == 0) & (y >= 0), 0, z * log(where((x == 0) & (y >= 0), 1, x)))),
     domain=(0.5, 2.0),
     parts=_power_parts,
     formula=_power_by_squares,

@@ -243,10 +243,6 @@ def _add_pull_x(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, d
     return ct
 
 
-def _pull_values(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: Any) -> Value:
-    return to_lower_level(slice_(ct, params["index"]))
-
-
 def zero_like(x: Value) -> Value:
     """Return zeros of the shape and dtype of a value, without memory of their own."""
     return to_lower_level(broadcast_to(x.dtype.type(0), x.shape))
@@ -279,7 +275,11 @@ def _update(name: str, role: str, run: Any, prepare: Any, pull_x: Any) -> Primit
             impl=run,
             abstract_eval=_update_abstract(name),
             batch=_update_batch(name),
-            derivative=Derivative(vjps=(pull_x, _pull_values), reads=(0, 0), jvp=joint_linear(name)),
+            derivative=Derivative(
+                vjps=(pull_x, lambda ct, z, xs, params, shape, dtype: to_lower_level(slice_(ct, params["index"]))),
+                reads=(0, 0),
+                jvp=joint_linear(name),
+            ),
             masking=Masking(nonnegative_linear=True, selects=name == "slice_set"),
             lowering=Lowering(
                 make_kernel=prepare, updates_first_operand=True, native=record_kernel(prepare), takes_empty=True

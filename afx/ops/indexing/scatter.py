@@ -310,10 +310,6 @@ def index_add(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     return apply_index_update("index_add", x, index, values, index_add_p, add, slice_add)
 
 
-def _add_pull_x(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
-    return ct
-
-
 def _add_write(z: Any, place: Any, values: Any) -> None:
     indices = tuple([i for i in place if i.__class__ is not slice])
     add_at(z, indices, len(place) - len(indices), values)
@@ -327,7 +323,10 @@ def _add_native(xp: Arrays, out: Any, x: Any, values: Any, *indices: Any, axis: 
 index_add_p: Primitive = scatter_op(
     "index_add",
     _add_write,
-    (_add_pull_x, lambda ct, z, xs, params, shape, dtype: to_lower_level(gather(ct, *xs[2:], axis=params["axis"]))),
+    (
+        lambda ct, z, xs, params, shape, dtype: ct,
+        lambda ct, z, xs, params, shape, dtype: to_lower_level(gather(ct, *xs[2:], axis=params["axis"])),
+    ),
     joint_linear("index_add"),
     nonnegative_linear=True,
     native=_add_native,
@@ -410,10 +409,6 @@ def _product(x: Value, values: Value, indices: Values, axis: int) -> Value:
     return to_lower_level(bind(index_multiply_p, one, values, *indices, axis=axis))
 
 
-def _multiply_pull_x(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
-    return ct * _product(ct, xs[1], xs[2:], params["axis"])
-
-
 def _multiply_pull_values(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
     axis = params["axis"]
     g = to_lower_level(gather(ct * xs[0], *xs[2:], axis=axis))
@@ -479,7 +474,11 @@ def _exclusive(values: Array, places: Array) -> Array:
 
 
 index_multiply_p: Primitive = scatter_op(
-    "index_multiply", np.multiply.at, (_multiply_pull_x, _multiply_pull_values), _multiply_jvp, reads=~1
+    "index_multiply",
+    np.multiply.at,
+    (lambda ct, z, xs, params, shape, dtype: ct * _product(ct, xs[1], xs[2:], params["axis"]), _multiply_pull_values),
+    _multiply_jvp,
+    reads=~1,
 )
 
 

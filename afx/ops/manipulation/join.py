@@ -605,10 +605,6 @@ def _split_joint(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[A
     return [to_lower_level(concat(ct, axis=params["axis"]))]
 
 
-def _split_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
-    return tuple([to_lower_level(t) for t in bind(split_p, ts[0], **params)])
-
-
 split_p: Primitive = register(
     Primitive(
         name="split",
@@ -617,7 +613,11 @@ split_p: Primitive = register(
         abstract_eval=_split_abstract,
         batch=batch_along_axes("split"),
         multiple_results=True,
-        derivative=Derivative(vjp_all=_split_joint, reads=(0,), jvp=_split_jvp),
+        derivative=Derivative(
+            vjp_all=_split_joint,
+            reads=(0,),
+            jvp=lambda ts, z, xs, params: tuple([to_lower_level(t) for t in bind(split_p, ts[0], **params)]),
+        ),
         masking=Masking(nonnegative_linear=True, selects=True),
         lowering=Lowering(may_alias=True),
     )

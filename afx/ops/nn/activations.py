@@ -12,7 +12,7 @@ import numpy as np
 from afx.core import Derivative, Lowering, Masking, Params, Primitive, Tangents, Value, Values, is_weak, register
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
-from afx.core.dtypes import DType, float16, float32, promote
+from afx.core.dtypes import float16, float32, promote
 from afx.core.tracing.tracer import bind1, bind2, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import in_floats, xp
@@ -71,11 +71,9 @@ def _elu_run(x: Any) -> Any:
     return np.maximum(x, 0) + np.expm1(np.minimum(x, 0))
 
 
-def _elu_slope(_z: Array, x: Array) -> Array:
-    return exp(where(x > 0, 0, x))
-
-
-elu_p: Primitive = unary("elu", _elu_run, _elu_slope, **REALS, finite_partials=True, traceable=True)
+elu_p: Primitive = unary(
+    "elu", _elu_run, lambda _z, x: exp(where(x > 0, 0, x)), **REALS, finite_partials=True, traceable=True
+)
 
 
 # Beyond these bounds an activation is the identity or 0 to the last digit, in every dtype. Clipping there costs nothing
@@ -99,11 +97,14 @@ def _silu_run(x: Any) -> Any:
         return bounded / (1 + np.exp(bounded * -1.0))
 
 
-def _silu_slope(_z: Array, x: Array) -> Array:
-    return sigmoid(x) + clip(x, -SILU_BOUND, SILU_BOUND) * (sigmoid(x) * sigmoid(-x))
-
-
-silu_p: Primitive = unary("silu", _silu_run, _silu_slope, **REALS, finite_partials=True, traceable=True)
+silu_p: Primitive = unary(
+    "silu",
+    _silu_run,
+    lambda _z, x: sigmoid(x) + clip(x, -SILU_BOUND, SILU_BOUND) * (sigmoid(x) * sigmoid(-x)),
+    **REALS,
+    finite_partials=True,
+    traceable=True,
+)
 
 
 def gelu_tanh(x: ArrayLike) -> Array:
@@ -153,11 +154,14 @@ def _gelu_run(x: Any) -> Any:
 _ndtr = scipy("ndtr")
 
 
-def _gelu_slope(_z: Array, x: Array) -> Array:
-    return ndtr(x) + clip(x, -GELU_BOUND, GELU_BOUND) * density(x)
-
-
-gelu_p: Primitive = unary("gelu", _gelu_run, _gelu_slope, **REALS, finite_partials=True, traceable=True)
+gelu_p: Primitive = unary(
+    "gelu",
+    _gelu_run,
+    lambda _z, x: ndtr(x) + clip(x, -GELU_BOUND, GELU_BOUND) * density(x),
+    **REALS,
+    finite_partials=True,
+    traceable=True,
+)
 
 
 def scale_kept(x: ArrayLike, scale: ArrayLike) -> Array:
@@ -519,14 +523,6 @@ def _derivative(t: Any, z: Any, x: Any, *, axis: Shape, eps: float) -> Value:
     return to_lower_level((t - t.sum(axis=axis, keepdims=True) / n - z * along) / _parts(x, axis, eps)[1])
 
 
-def _pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
-    return _derivative(ct, z, xs[0], **params)
-
-
-def _push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
-    return _derivative(ts[0], z, xs[0], **params)
-
-
 standardize_p: Primitive = register(
     Primitive(
         name="standardize",
@@ -536,6 +532,10 @@ standardize_p: Primitive = register(
         batch=batch_along_axes("standardize"),
         decompose=_inline,
         opaque=True,
-        derivative=Derivative(vjps=(_pull,), reads=(0b11,), jvp=_push),
+        derivative=Derivative(
+            vjps=(lambda ct, z, xs, params, shape, dtype: _derivative(ct, z, xs[0], **params),),
+            reads=(0b11,),
+            jvp=lambda ts, z, xs, params: _derivative(ts[0], z, xs[0], **params),
+        ),
     )
 )

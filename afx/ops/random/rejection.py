@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.compiler.schedule.arrays import ADDED_BELOW, ADDED_TERMS, COUNTS_END
 from afx.core import Array, ArrayLike, Aval, DType, Shape, bind_single, int64, to_lower_level
-from afx.core.primitive import Derivative, Lowering, Params, Primitive, Sampling, Tangents, Value, Values, register
+from afx.core.primitive import Derivative, Lowering, Params, Primitive, Sampling, Value, Values, register
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops._kinds.special import parametric
@@ -95,10 +95,6 @@ def _gamma_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, d
     return to_lower_level(ct * _slope(z, xs[1], params["logarithm"]))
 
 
-def _gamma_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
-    return to_lower_level(ts[1] * _slope(z, xs[1], params["logarithm"]))
-
-
 random_gamma_p: Primitive = register(
     Primitive(
         name="random_gamma",
@@ -106,7 +102,11 @@ random_gamma_p: Primitive = register(
         impl=_gamma_run,
         abstract_eval=_gamma_abstract,
         batch=batch_draw("random_gamma"),
-        derivative=Derivative(vjps=(_gamma_pull, _gamma_pull), reads=(0, 1 | 4), jvp=_gamma_push),
+        derivative=Derivative(
+            vjps=(_gamma_pull, _gamma_pull),
+            reads=(0, 1 | 4),
+            jvp=lambda ts, z, xs, params: to_lower_level(ts[1] * _slope(z, xs[1], params["logarithm"])),
+        ),
         sampling=Sampling(smooth=False),
         lowering=Lowering(formula=traced_draws.draw_gamma),
     )
@@ -210,10 +210,6 @@ def _wald_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dt
     return to_lower_level(ct * _wald_slope(z, xs[1]))
 
 
-def _wald_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
-    return to_lower_level(ts[1] * _wald_slope(z, xs[1]))
-
-
 random_wald_p: Primitive = register(
     Primitive(
         name="random_wald",
@@ -221,7 +217,11 @@ random_wald_p: Primitive = register(
         impl=_wald_run,
         abstract_eval=_wald_abstract,
         batch=batch_draw("random_wald"),
-        derivative=Derivative(vjps=(_wald_pull, _wald_pull), reads=(0, 1 | 4), jvp=_wald_push),
+        derivative=Derivative(
+            vjps=(_wald_pull, _wald_pull),
+            reads=(0, 1 | 4),
+            jvp=lambda ts, z, xs, params: to_lower_level(ts[1] * _wald_slope(z, xs[1])),
+        ),
         sampling=Sampling(smooth=False),
         lowering=Lowering(formula=traced_draws.draw_wald),
     )

@@ -616,14 +616,10 @@ def _entr(x: Any) -> Any:
     return _where(x < 0, -math.inf, z)
 
 
-def _entr_slope(_z: Array, x: Array) -> Array:
-    return where(x < 0, 0, -log(where(x < 0, 1, x)) - 1)
-
-
 entr_p: Primitive = unary(
     "entr",
     ignore_fp_errors(_entr),
-    _entr_slope,
+    lambda _z, x: where(x < 0, 0, -log(where(x < 0, 1, x)) - 1),
     kinds="f",
     promotes_to_float=True,
     domain=(0.1, 4.0),

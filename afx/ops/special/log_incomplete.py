@@ -36,10 +36,6 @@ def _log_density_gamma(a: Any, x: Any) -> Any:
     return _where((a < 0) | (x < 0), math.nan, _where(x == math.inf, -math.inf, z))
 
 
-def _log_density_by_a_gamma(_z: Array, a: Array, x: Array) -> Array:
-    return log(x) - digamma(where(a < TINY, TINY, a))
-
-
 def _log_density_by_x_gamma(_z: Array, a: Array, x: Array) -> Array:
     border = where(a > 1, math.inf, where(a < 1, -math.inf, -1))
     return where(x == 0, border, (a - 1) / where(x == 0, 1, x) - 1)
@@ -48,7 +44,7 @@ def _log_density_by_x_gamma(_z: Array, a: Array, x: Array) -> Array:
 log_gamma_density_p: Primitive = binary(
     "log_gamma_density",
     double(_log_density_gamma),
-    (_log_density_by_a_gamma, _log_density_by_x_gamma),
+    (lambda _z, a, x: log(x) - digamma(where(a < TINY, TINY, a)), _log_density_by_x_gamma),
     kinds="f",
     promotes_to_float=True,
     domain=(0.5, 3.0),
@@ -197,26 +193,18 @@ def _log_density_beta(a: Any, b: Any, x: Any) -> Any:
     return _where((a < 0) | (b < 0) | (x < 0) | (x > 1), math.nan, z)
 
 
-def _log_density_by_a_beta(_z: Array, a: Array, b: Array, x: Array) -> Array:
-    return log(x) + digamma_gap(where(a < TINY, TINY, a), b)
-
-
 def _pole(c: Array, y: Array) -> Array:
     """Return ``(c - 1) / y``, 0 where both are 0."""
     return where((y == 0) & (c == 1), 0, (c - 1) / where((y == 0) & (c == 1), 1, y))
-
-
-def _log_density_by_x_beta(_z: Array, a: Array, b: Array, x: Array) -> Array:
-    return _pole(a, x) - _pole(b, 1 - x)
 
 
 log_beta_density_p: Primitive = ternary(
     "log_beta_density",
     double(_log_density_beta),
     (
-        _log_density_by_a_beta,
+        lambda _z, a, b, x: log(x) + digamma_gap(where(a < TINY, TINY, a), b),
         lambda _z, a, b, x: log1p(-x) + digamma_gap(where(b < TINY, TINY, b), a),
-        _log_density_by_x_beta,
+        lambda _z, a, b, x: _pole(a, x) - _pole(b, 1 - x),
     ),
     domain=(0.2, 0.9),
     native=record_double(_log_density_beta),

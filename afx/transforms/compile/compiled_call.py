@@ -469,10 +469,6 @@ def _abstract(*avals: Aval, program: CompiledGraph) -> tuple[Aval, ...]:
     return tuple([a.aval for a in program.graph.outputs])
 
 
-def _inline(xs: Values, params: Params) -> Values:
-    return tuple(evaluate(params["program"].graph, *xs))
-
-
 def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     """Return the results of a compiled call, its residuals, and its pullback: a call of the compiled backward pass."""
     program: CompiledGraph = params["program"]
@@ -584,4 +580,12 @@ def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     return tuple([z if o else Unbatched(z) for z, o in zip(call(mapped, *xs), own, strict=True)])
 
 
-call_p: Primitive = higher_order("call", _run, _abstract, _batch, _record, _jvp, decompose=_inline)
+call_p: Primitive = higher_order(
+    "call",
+    _run,
+    _abstract,
+    _batch,
+    _record,
+    _jvp,
+    decompose=lambda xs, params: tuple(evaluate(params["program"].graph, *xs)),
+)
