@@ -322,9 +322,7 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "splu": "afx.sparse.Csr.solve: a.solve(b)",
     },
     "afx.cluster": {"kmeans": "scipy.cluster.vq.kmeans, whose centres afx.cluster.vq takes"},
-    "afx.special": {
-        "sigmoid": "afx.special.expit(x)",
-    },
+    "afx.special": {"sigmoid": "afx.special.expit(x)"},
     "afx.stats": {
         "exponential": "afx.stats.expon",
         "lognormal": "afx.stats.lognorm",

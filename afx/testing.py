@@ -150,10 +150,7 @@ def _check(fn: Flat, points: Values, limits: Limits, name: str, order: int, last
         error = sum([float(np.sum(np.abs(np.asarray(ct)) * e)) for ct, e in zip(cts, lost, strict=True)])
         limits.compare(_take_inner_product(rates, ts), _take_inner_product(cts, slopes), error, what)
     if order < last:
-        firsts: dict[str, Flat] = {
-            "fwd": lambda *xs: jvp(fn, xs, ts)[1],
-            "rev": lambda *xs: vjp(fn, *xs)[1](cts),
-        }
+        firsts: dict[str, Flat] = {"fwd": lambda *xs: jvp(fn, xs, ts)[1], "rev": lambda *xs: vjp(fn, *xs)[1](cts)}
         for mode in limits.modes:
             _check(firsts[mode], points, limits, name, order + 1, last)
 

@@ -355,10 +355,7 @@ scan_p: Primitive = higher_order(
     _batch,
     _record,
     _jvp,
-    lowering=Lowering(
-        flops=lambda _, params: params["length"] * flops(params["body"].graph),
-        control=_control,
-    ),
+    lowering=Lowering(flops=lambda _, params: params["length"] * flops(params["body"].graph), control=_control),
 )
 
 

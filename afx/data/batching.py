@@ -261,12 +261,7 @@ def split(
 
 
 def folds(
-    tree: T,
-    count: int,
-    *,
-    key: Array | None = None,
-    stratify: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
+    tree: T, count: int, *, key: Array | None = None, stratify: ArrayLike | None = None, groups: ArrayLike | None = None
 ) -> list[tuple[T, T]]:
     """Return pairs of a training and a test part for cross-validation: each example is tested once.
 

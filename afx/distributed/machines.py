@@ -163,14 +163,7 @@ class Machines(Ranks):
         self.check_split(split, "value_and_grad")
         options = {"has_aux": has_aux, "holomorphic": holomorphic}
         calls: SlotCalls[Any] = SlotCalls(
-            "value_and_grad",
-            loss,
-            split,
-            argnums,
-            argnames,
-            shared=shared,
-            is_compiled=compiled,
-            options=options,
+            "value_and_grad", loss, split, argnums, argnames, shared=shared, is_compiled=compiled, options=options
         )
 
         @functools.wraps(loss)

@@ -221,12 +221,7 @@ class ShardedOptimizer(Generic[T]):
         machines = self._machines
         machines.check_split(split, "value_and_step")
         calls: SlotCalls[Any] = SlotCalls(
-            "value_and_step",
-            loss,
-            split,
-            shared=shared,
-            is_compiled=True,
-            options={"has_aux": has_aux},
+            "value_and_step", loss, split, shared=shared, is_compiled=True, options={"has_aux": has_aux}
         )
 
         def run(params: T, state: ShardedState, *args: Any, **kwargs: Any) -> tuple[Any, T, ShardedState]:

@@ -27,16 +27,7 @@ from afx.core.constants import __version__
 from afx.core.graph import Graph
 from afx.errors import ArgumentError, ExportError, FileFormatError, MissingExtraError
 from afx.export.exported import Exported, Machine, find_machine, write_header
-from afx.export.traced import (
-    C_TYPES,
-    KEYWORDS,
-    RESERVED,
-    Slot,
-    arguments_of,
-    explain_name,
-    name_slots,
-    trace_arguments,
-)
+from afx.export.traced import C_TYPES, KEYWORDS, RESERVED, Slot, arguments_of, explain_name, name_slots, trace_arguments
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.compiled_call import CompiledGraph, Denormals, check_denormals, with_backend
 

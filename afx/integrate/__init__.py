@@ -16,17 +16,7 @@ from afx.integrate.quad import quad
 from afx.integrate.sdeint import SdeResult, sdeint
 from afx.integrate.step import OdeEvents, OdeResult, OdeSolution, QuadResult
 
-__all__ = [
-    "OdeEvents",
-    "OdeResult",
-    "OdeSolution",
-    "QuadResult",
-    "SdeResult",
-    "Status",
-    "odeint",
-    "quad",
-    "sdeint",
-]
+__all__ = ["OdeEvents", "OdeResult", "OdeSolution", "QuadResult", "SdeResult", "Status", "odeint", "quad", "sdeint"]
 
 
 def __dir__() -> list[str]:

@@ -171,12 +171,7 @@ def make_interp_spline(
     return spline
 
 
-_NAMED: dict[Any, list[tuple[int, float]]] = {
-    None: [],
-    "not-a-knot": [],
-    "natural": [(2, 0.0)],
-    "clamped": [(1, 0.0)],
-}
+_NAMED: dict[Any, list[tuple[int, float]]] = {None: [], "not-a-knot": [], "natural": [(2, 0.0)], "clamped": [(1, 0.0)]}
 
 
 def _conditions(bc_type: Any) -> list[list[tuple[int, Any]]]:

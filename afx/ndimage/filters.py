@@ -214,12 +214,7 @@ def _sum_over_axes(
 
 
 def laplace(
-    input: Nested,
-    output: DTypeLike | None = None,
-    mode: Modes = "reflect",
-    cval: ArrayLike = 0.0,
-    *,
-    axes: Axes = None,
+    input: Nested, output: DTypeLike | None = None, mode: Modes = "reflect", cval: ArrayLike = 0.0, *, axes: Axes = None
 ) -> Array:
     """Return the sum over axes, all by default, of second differences.
 

@@ -343,12 +343,7 @@ class MultiHeadAttention:
         return cls(q, k, v, out, heads, shared, causal, rotary, Dropout(dropout).rate)
 
     def __call__(
-        self,
-        x: ArrayLike,
-        context: ArrayLike | None = None,
-        *,
-        mask: ArrayLike | None = None,
-        key: Array | None = None,
+        self, x: ArrayLike, context: ArrayLike | None = None, *, mask: ArrayLike | None = None, key: Array | None = None
     ) -> Array:
         """Return float[..., steps, features] for float[..., steps, features].
 
@@ -430,12 +425,7 @@ class MultiHeadAttention:
         return moveaxis(parts, -4, -2)
 
     def train(
-        self,
-        x: ArrayLike,
-        key: Array | None = None,
-        context: ArrayLike | None = None,
-        *,
-        mask: ArrayLike | None = None,
+        self, x: ArrayLike, key: Array | None = None, context: ArrayLike | None = None, *, mask: ArrayLike | None = None
     ) -> tuple[Array, MultiHeadAttention]:
         """Return the output in training, and the layer, as every layer's ``train`` does."""
         return self(x, context, mask=mask, key=key), self

@@ -120,11 +120,7 @@ def uniform(seed: Seed, shape: Shape, scale: float = 1.0) -> Array:
 
 # -- by fans --
 def variance_scaling(
-    seed: Seed,
-    shape: Shape,
-    scale: float = 1.0,
-    mode: Fan = "fan_in",
-    distribution: Distribution = "normal",
+    seed: Seed, shape: Shape, scale: float = 1.0, mode: Fan = "fan_in", distribution: Distribution = "normal"
 ) -> Array:
     """Return weights of variance ``scale / fan``, of which the other initialisers with fans are cases.
 

@@ -387,11 +387,7 @@ class Steps(Generic[S]):
 
 
 def apply_rule(
-    descend: Callable[[T, S, T, ArrayLike | None], tuple[T, S]],
-    params: T,
-    grads: T,
-    state: S,
-    value: ArrayLike | None,
+    descend: Callable[[T, S, T, ArrayLike | None], tuple[T, S]], params: T, grads: T, state: S, value: ArrayLike | None
 ) -> tuple[T, S]:
     """Return parameters moved by an optimizer's updates, each leaf in its own dtype, and its next state.
 

@@ -617,9 +617,7 @@ C = TypeVar("C")
 
 
 def register(
-    cls: type[C],
-    flatten: Callable[[C], tuple[Sequence[Any], Any]],
-    unflatten: Callable[[Any, list[Any]], C],
+    cls: type[C], flatten: Callable[[C], tuple[Sequence[Any], Any]], unflatten: Callable[[Any, list[Any]], C]
 ) -> None:
     """Make a container a tree.
 

@@ -433,12 +433,7 @@ def t(
 
 
 def f(
-    key: ArrayLike,
-    dfnum: ArrayLike,
-    dfden: ArrayLike,
-    shape: ShapeLike = None,
-    *,
-    dtype: DTypeLike | None = None,
+    key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: ShapeLike = None, *, dtype: DTypeLike | None = None
 ) -> Array:
     """Return numbers of the F distribution: the ratio of two chi-squared numbers, each over its degrees of freedom, above 0.
 

@@ -146,11 +146,7 @@ if hasattr(os, "register_at_fork"):
 Solver: TypeAlias = Callable[[Ndarray, Ndarray, bool, bool], None]
 
 # The routines' names, and their integers: those of NumPy's wheels, of 64 bits under the usual name, of C's.
-NAMES: Final = (
-    ("scipy_cblas_{}64_", ctypes.c_int64),
-    ("cblas_{}64_", ctypes.c_int64),
-    ("cblas_{}", ctypes.c_int),
-)
+NAMES: Final = (("scipy_cblas_{}64_", ctypes.c_int64), ("cblas_{}64_", ctypes.c_int64), ("cblas_{}", ctypes.c_int))
 LETTERS: Final = {"d": "d", "D": "z"}  # of NumPy's dtypes
 ROW_MAJOR, LEFT = 101, 141
 NO_TRANSPOSE, TRANSPOSE = 111, 112

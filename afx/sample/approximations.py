@@ -19,14 +19,7 @@ from afx.ops.linalg.factorizations import cholesky
 from afx.optim.rules.adam import AdamState, adam
 from afx.optim.solvers.minimize import minimize
 from afx.random.keys import fold_in, key as key_of, normal, randint
-from afx.sample.bijectors import (
-    Constraints,
-    check_dependence,
-    constrain,
-    constraints_of,
-    position_of_start,
-    start_of,
-)
+from afx.sample.bijectors import Constraints, check_dependence, constrain, constraints_of, position_of_start, start_of
 from afx.sample.hamiltonian import LogDensity, Sampler, push
 from afx.transforms._arguments import describe, whole_number
 from afx.transforms.derivatives.grad import value_and_grad

@@ -100,11 +100,7 @@ class Model(Generic[T]):
     ) -> None: ...
     @overload
     def __init__(
-        self,
-        priors: T,
-        log_likelihood: Callable[..., Any],
-        data: tuple[Any, ...] = (),
-        weight: Any = 1.0,
+        self, priors: T, log_likelihood: Callable[..., Any], data: tuple[Any, ...] = (), weight: Any = 1.0
     ) -> None: ...
     def __init__(
         self, priors: Any, log_likelihood: Callable[..., Any], data: tuple[Any, ...] = (), weight: Any = 1.0

@@ -76,10 +76,7 @@ class GaussianKde(Shown):
 
 
 def gaussian_kde(
-    points: ArrayLike,
-    bandwidth: float | Literal["scott", "silverman"] = "scott",
-    *,
-    weights: ArrayLike | None = None,
+    points: ArrayLike, bandwidth: float | Literal["scott", "silverman"] = "scott", *, weights: ArrayLike | None = None
 ) -> GaussianKde:
     """Return the kernel density of a sample: the mean of normal laws around its points.
 

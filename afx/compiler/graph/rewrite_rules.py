@@ -20,13 +20,7 @@ from afx.compiler.graph.product_rules import (
     multiply_unmasked,
     outer_product,
 )
-from afx.compiler.graph.selection_rules import (
-    add_embedded,
-    any_selected,
-    find_parts,
-    inline_parts,
-    matmul_scattered,
-)
+from afx.compiler.graph.selection_rules import add_embedded, any_selected, find_parts, inline_parts, matmul_scattered
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import DEFAULT, Target
 from afx.core import Aval, Primitive, broadcast_shapes, primitive_for_role, with_ufunc
@@ -451,11 +445,7 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
     "embed": (Rule(whole_embed),),
     "reduce_or": (Rule(any_selected),),
     "broadcast": (Rule(broadcasted),),
-    "reduces": (
-        Rule(no_axes),
-        _needing(contract_sum, "multiply"),
-        Rule(split_reduction),
-    ),
+    "reduces": (Rule(no_axes), _needing(contract_sum, "multiply"), Rule(split_reduction)),
 }
 RULES: Mapping[str, Sequence[Rule]] = {
     op: (*[one for name, one in PATTERNS if name == op], *FUNCTIONS.get(op, ()))

@@ -88,11 +88,7 @@ class FusedLowering:
     """One group on its way to an instruction."""
 
     def __init__(
-        self,
-        group: Group,
-        buffer: Callable[[Var], Buffer],
-        alias: Callable[[Buffer, Var], Alias],
-        target: Target,
+        self, group: Group, buffer: Callable[[Var], Buffer], alias: Callable[[Buffer, Var], Alias], target: Target
     ) -> None:
         assert group.key is not None
         self.group = group

@@ -307,12 +307,7 @@ class Tape(Trace):
         return self._emit_many(p, ins, None, residuals, params, tuple([to_lower_level(z) for z in outs]), joint)
 
     def enter_call(
-        self,
-        p: Primitive,
-        ins: Shape,
-        residuals: Values,
-        values: Sequence[Any],
-        joint: JointPullback,
+        self, p: Primitive, ins: Shape, residuals: Values, values: Sequence[Any], joint: JointPullback
     ) -> list[Any]:
         """Enter a call that has run already, with its pullback; return its results as tracers."""
         if len(values) != 1 or values[0].dtype.kind not in "fc":

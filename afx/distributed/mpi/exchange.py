@@ -67,12 +67,7 @@ class Traffic:
     """
 
     def __init__(
-        self,
-        port: ExchangePort,
-        layout: Packing,
-        exchange: Exchange,
-        partials: Mapping[Node, list[Ndarray]],
-        tag: int,
+        self, port: ExchangePort, layout: Packing, exchange: Exchange, partials: Mapping[Node, list[Ndarray]], tag: int
     ) -> None:
         self._port = port
         self._layout = layout

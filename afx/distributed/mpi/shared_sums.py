@@ -323,11 +323,7 @@ class SharedParts:
         return views
 
     def _add(
-        self,
-        packet: Packet,
-        values: dict[Node, Sequence[Ndarray]],
-        totals: Sequence[Ndarray],
-        result: SharedResult,
+        self, packet: Packet, values: dict[Node, Sequence[Ndarray]], totals: Sequence[Ndarray], result: SharedResult
     ) -> None:
         for number, branch in enumerate(self._adds):
             is_last = branch.parent == self._root
@@ -509,12 +505,7 @@ class MpiReduction:
     )
 
     def __init__(
-        self,
-        port: ReductionPort,
-        who: Participation,
-        weights: Mapping[int, float],
-        layout: Packing | None,
-        number: int,
+        self, port: ReductionPort, who: Participation, weights: Mapping[int, float], layout: Packing | None, number: int
     ) -> None:
         self._port = port
         self._who = who

@@ -401,11 +401,7 @@ def nondifferentiable(
 
 
 def reduction(
-    name: str,
-    impl: Callable[..., Any],
-    abstract_eval: Shaper,
-    partial: ReductionRule,
-    **tags: Any,
+    name: str, impl: Callable[..., Any], abstract_eval: Shaper, partial: ReductionRule, **tags: Any
 ) -> Primitive:
     """Make a reduction over axes from ``partial(z, x, axis=…)``, dz/dx in the shape of x; z has its axes kept."""
     reads = reads_of(partial, 0, 2)

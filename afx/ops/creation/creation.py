@@ -445,10 +445,5 @@ def _abstract(x: Aval) -> Aval:
 
 
 stop_gradient_p: Primitive = nondifferentiable(
-    "stop_gradient",
-    _run,
-    _abstract,
-    batch=batch_unchanged("stop_gradient"),
-    may_alias=True,
-    canonical="stop_gradient",
+    "stop_gradient", _run, _abstract, batch=batch_unchanged("stop_gradient"), may_alias=True, canonical="stop_gradient"
 )

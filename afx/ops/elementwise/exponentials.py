@@ -335,12 +335,7 @@ def _sigmoid_run(x: Any) -> Any:
 
 
 sigmoid_p: Primitive = unary(
-    "sigmoid",
-    _sigmoid_run,
-    lambda z, x: z * sigmoid(-x),
-    **REALS,
-    finite_partials=True,
-    traceable=True,
+    "sigmoid", _sigmoid_run, lambda z, x: z * sigmoid(-x), **REALS, finite_partials=True, traceable=True
 )
 
 
@@ -360,12 +355,7 @@ def _softplus_run(x: Any) -> Any:
 
 
 softplus_p: Primitive = unary(
-    "softplus",
-    _softplus_run,
-    lambda _z, x: sigmoid(x),
-    **REALS,
-    finite_partials=True,
-    traceable=True,
+    "softplus", _softplus_run, lambda _z, x: sigmoid(x), **REALS, finite_partials=True, traceable=True
 )
 
 

@@ -70,13 +70,7 @@ def _truncate(x: Any) -> Any:
     return xp.where(x < 0, xp.ceil(x), xp.floor(x)) if x.dtype.kind == "f" else x
 
 
-trunc_p: Primitive = nondifferentiable(
-    "trunc",
-    np.trunc,
-    kinds="biuf",
-    formula=_truncate,
-    formula_kinds="biuf",
-)
+trunc_p: Primitive = nondifferentiable("trunc", np.trunc, kinds="biuf", formula=_truncate, formula_kinds="biuf")
 
 fix = trunc
 

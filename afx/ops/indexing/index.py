@@ -133,10 +133,7 @@ def trimmed(index: Basic, shape: Shape) -> Basic:
 @functools.lru_cache(maxsize=4096)
 def native(index: Basic) -> tuple[Any, ...]:
     """Return a canonical index as NumPy takes it; the ``...`` at its end makes views of 0-d results too."""
-    return (
-        *[slice(e[0], None if e[1] < 0 else e[1], e[2]) if isinstance(e, tuple) else e for e in index],
-        ...,
-    )
+    return (*[slice(e[0], None if e[1] < 0 else e[1], e[2]) if isinstance(e, tuple) else e for e in index], ...)
 
 
 def selected_shape(shape: Shape, index: Basic) -> Shape:

@@ -379,11 +379,7 @@ def _abstract(a: Aval, *, full: bool) -> tuple[Aval, Aval, Aval]:
     *lead, m, n = a.shape
     k = min(m, n)
     rows, columns = (m, n) if full else (k, k)
-    return (
-        Aval((*lead, m, rows), a.dtype),
-        Aval((*lead, k), real_dtype(a.dtype)),
-        Aval((*lead, columns, n), a.dtype),
-    )
+    return (Aval((*lead, m, rows), a.dtype), Aval((*lead, k), real_dtype(a.dtype)), Aval((*lead, columns, n), a.dtype))
 
 
 def _run(a: Any, *, full: bool) -> Any:

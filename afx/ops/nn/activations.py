@@ -129,12 +129,7 @@ def _gelu_tanh_slope(_z: Array, x: Array) -> Array:
 
 
 gelu_tanh_p: Primitive = unary(
-    "gelu_tanh",
-    _gelu_tanh_run,
-    _gelu_tanh_slope,
-    **REALS,
-    finite_partials=True,
-    traceable=True,
+    "gelu_tanh", _gelu_tanh_run, _gelu_tanh_slope, **REALS, finite_partials=True, traceable=True
 )
 
 

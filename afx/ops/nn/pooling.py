@@ -50,11 +50,7 @@ Into: TypeAlias = Callable[..., None]
 
 
 def max_pool(
-    x: ArrayLike,
-    window: int | Sequence[int],
-    *,
-    stride: int | Sequence[int] | None = None,
-    padding: Padding = "valid",
+    x: ArrayLike, window: int | Sequence[int], *, stride: int | Sequence[int] | None = None, padding: Padding = "valid"
 ) -> Array:
     """Return the largest element of each window; the first one, where several are, has the derivative.
 
@@ -80,11 +76,7 @@ def max_pool(
 
 
 def avg_pool(
-    x: ArrayLike,
-    window: int | Sequence[int],
-    *,
-    stride: int | Sequence[int] | None = None,
-    padding: Padding = "valid",
+    x: ArrayLike, window: int | Sequence[int], *, stride: int | Sequence[int] | None = None, padding: Padding = "valid"
 ) -> Array:
     """Return the mean of each window; padding is not counted. Arguments and errors are those of `max_pool`.
 

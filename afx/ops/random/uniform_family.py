@@ -361,9 +361,5 @@ def _orthogonal_abstract(key: Aval, *, shape: Shape, dtype: DType) -> Aval:
 
 
 random_orthogonal_p: Primitive = nondifferentiable(
-    "random_orthogonal",
-    _orthogonal_run,
-    _orthogonal_abstract,
-    batch=batch_draw("random_orthogonal"),
-    calls_lapack=True,
+    "random_orthogonal", _orthogonal_run, _orthogonal_abstract, batch=batch_draw("random_orthogonal"), calls_lapack=True
 )

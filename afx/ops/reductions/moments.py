@@ -288,13 +288,7 @@ def _norm_of_parts(x: tuple[Any, Any], **params: Any) -> Array:
 
 
 vector_norm_p: Primitive = reduction(
-    "vector_norm",
-    _norm_run,
-    _norm_abstract,
-    _unit,
-    native=_norm_native,
-    formula=_norm_by_scale,
-    parts=_norm_of_parts,
+    "vector_norm", _norm_run, _norm_abstract, _unit, native=_norm_native, formula=_norm_by_scale, parts=_norm_of_parts
 )
 
 
@@ -313,12 +307,7 @@ def average(
 ) -> tuple[Array, Array]: ...
 @register_function
 def average(
-    x: ArrayLike,
-    axis: Axis = None,
-    weights: Nested | None = None,
-    returned: bool = False,
-    *,
-    keepdims: bool = False,
+    x: ArrayLike, axis: Axis = None, weights: Nested | None = None, returned: bool = False, *, keepdims: bool = False
 ) -> Array | tuple[Array, Array]:
     """Return the mean along axes, weighted where weights are given.
 

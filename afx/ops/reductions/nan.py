@@ -343,15 +343,7 @@ def _reducing(name: str, extreme: Any, least: float) -> Primitive:
     def decompose(xs: Values, params: Params) -> Value:
         return compute(xs[0], axis=params["axis"])
 
-    return reduction(
-        name,
-        run,
-        extreme_abstract(name),
-        tie_weights,
-        smooth=False,
-        decompose=decompose,
-        opaque=True,
-    )
+    return reduction(name, run, extreme_abstract(name), tie_weights, smooth=False, decompose=decompose, opaque=True)
 
 
 nanmax_p: Primitive = _reducing("nanmax", np.max, -math.inf)

@@ -495,12 +495,7 @@ sine_integral_p: Primitive = unary(
     "sine_integral", _part("sici", 0), lambda _z, x: sinc(x / math.pi), kinds="f", promotes_to_float=True
 )
 cosine_integral_p: Primitive = unary(
-    "cosine_integral",
-    _part("sici", 1),
-    lambda _z, x: cos(x) / x,
-    kinds="f",
-    promotes_to_float=True,
-    domain=(0.2, 4.0),
+    "cosine_integral", _part("sici", 1), lambda _z, x: cos(x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
 )
 
 
@@ -517,18 +512,10 @@ def fresnel(x: ArrayLike) -> tuple[Array, Array]:
 
 
 fresnel_sine_p: Primitive = unary(
-    "fresnel_sine",
-    _part("fresnel", 0),
-    lambda _z, x: sin(x * x * (math.pi / 2)),
-    kinds="f",
-    promotes_to_float=True,
+    "fresnel_sine", _part("fresnel", 0), lambda _z, x: sin(x * x * (math.pi / 2)), kinds="f", promotes_to_float=True
 )
 fresnel_cosine_p: Primitive = unary(
-    "fresnel_cosine",
-    _part("fresnel", 1),
-    lambda _z, x: cos(x * x * (math.pi / 2)),
-    kinds="f",
-    promotes_to_float=True,
+    "fresnel_cosine", _part("fresnel", 1), lambda _z, x: cos(x * x * (math.pi / 2)), kinds="f", promotes_to_float=True
 )
 
 

@@ -92,11 +92,7 @@ def _slope_by_b(_z: Any, a: Array, b: Array, s: Array, *, m: int, n: int) -> Arr
 fisher_p: Primitive = ternary(
     "fisher",
     _side("betainc", "betaincc"),
-    (
-        lambda _z, a, b, s: fisher_slope(a, b, s, 1, 0),
-        lambda _z, a, b, s: fisher_slope(a, b, s, 0, 1),
-        _by_s,
-    ),
+    (lambda _z, a, b, s: fisher_slope(a, b, s, 1, 0), lambda _z, a, b, s: fisher_slope(a, b, s, 0, 1), _by_s),
     domain=(0.2, 3.0),
 )
 fisherc_p: Primitive = ternary(
@@ -112,11 +108,7 @@ fisherc_p: Primitive = ternary(
 fisher_slope_p: Primitive = parametric(
     "fisher_slope",
     double(fisher_by_degrees),
-    (
-        _slope_by_a,
-        _slope_by_b,
-        _slope_by_s,
-    ),
+    (_slope_by_a, _slope_by_b, _slope_by_s),
     {"m": 1, "n": 0},
     domain=(0.2, 3.0),
 )

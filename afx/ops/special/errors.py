@@ -203,12 +203,7 @@ def _erfcx_next(_z: Array, x: Array, *, order: int) -> Array:
     return bind_single(erfcx_slope_p, x, order=order + 1)
 
 
-erfcx_slope_p: Primitive = parametric(
-    "erfcx_slope",
-    double(_erfcx_slope),
-    (_erfcx_next,),
-    {"order": 1},
-)
+erfcx_slope_p: Primitive = parametric("erfcx_slope", double(_erfcx_slope), (_erfcx_next,), {"order": 1})
 
 
 @register_function

@@ -448,13 +448,7 @@ def _is_low(_avals: Any, params: Params) -> bool:
 
 
 polygamma_p: Primitive = parametric(
-    "polygamma",
-    double(_run),
-    (_next,),
-    {"n": 1},
-    domain=(0.2, 4.0),
-    formula=_polygamma,
-    takes_formula=_is_low,
+    "polygamma", double(_run), (_next,), {"n": 1}, domain=(0.2, 4.0), formula=_polygamma, takes_formula=_is_low
 )
 
 

@@ -96,13 +96,7 @@ def _next_log1prel(_z: Array, t: Array, *, order: int) -> Array:
 
 
 exprel_p: Primitive = parametric("exprel", double(_exprel), (_next_exprel,), {"order": 0})
-log1prel_p: Primitive = parametric(
-    "log1prel",
-    double(_log1prel),
-    (_next_log1prel,),
-    {"order": 0},
-    domain=(-0.8, 4.0),
-)
+log1prel_p: Primitive = parametric("log1prel", double(_log1prel), (_next_log1prel,), {"order": 0}, domain=(-0.8, 4.0))
 
 
 @register_function
@@ -395,12 +389,7 @@ def _poch_by_m(y: Array, z: Array, m: Array) -> Array:
 
 
 poch_p: Primitive = binary(
-    "poch",
-    scipy("poch"),
-    (_poch_by_z, _poch_by_m),
-    kinds="f",
-    promotes_to_float=True,
-    domain=(0.2, 4.0),
+    "poch", scipy("poch"), (_poch_by_z, _poch_by_m), kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
 )
 
 

@@ -302,10 +302,7 @@ def root(
 
 
 def root_scalar(
-    fn: Callable[[Array, *Ts], Any],
-    bracket: tuple[ArrayLike, ArrayLike],
-    *args: *Ts,
-    max_iterations: int = 200,
+    fn: Callable[[Array, *Ts], Any], bracket: tuple[ArrayLike, ArrayLike], *args: *Ts, max_iterations: int = 200
 ) -> RootResult[Array]:
     """Return the number between two others, at which ``fn(x, *args)`` has opposite signs, where it is 0.
 

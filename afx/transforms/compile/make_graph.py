@@ -63,12 +63,7 @@ def to_graph(fn: Callable[..., Any], treedef: Any, avals: list[Aval], name: str)
 def trace(fn: Callable[P, Any]) -> Callable[P, Graph]: ...
 @overload
 def trace(
-    fn: ArrayLike,
-    offset: int = 0,
-    axis1: int = 0,
-    axis2: int = 1,
-    dtype: DTypeLike | None = None,
-    out: None = None,
+    fn: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None, out: None = None
 ) -> Array: ...
 def trace(fn: Any, *args: Any, **options: Any) -> Any:
     """Return a function that gives the `Graph` of ``fn`` for arguments of these shapes and dtypes.
@@ -118,12 +113,7 @@ def trace_function(fn: Callable[P, Any]) -> Callable[P, Graph]:
 
 
 def trace_matrix(
-    x: Nested,
-    offset: int = 0,
-    axis1: int = 0,
-    axis2: int = 1,
-    dtype: DTypeLike | None = None,
-    out: None = None,
+    x: Nested, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None, out: None = None
 ) -> Array:
     """Return the sums of a diagonal of two axes, the first two as NumPy has it."""
     refuse_out(out, "trace")

@@ -537,12 +537,7 @@ def _aval_of(x: Value) -> Aval:
 
 
 def _live(
-    p: Primitive,
-    i: int,
-    own: Sequence[Mask | None],
-    avals: Sequence[Aval],
-    params: Any,
-    outs: Sequence[Shape],
+    p: Primitive, i: int, own: Sequence[Mask | None], avals: Sequence[Aval], params: Any, outs: Sequence[Shape]
 ) -> Value:
     """Return where operand i is alive, given the masks of an op's outputs, of which one at least has one."""
     alive = [np.ones(s, bool) if m is None else m.get() for m, s in zip(own, outs, strict=True)]

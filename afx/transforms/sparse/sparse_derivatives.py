@@ -218,9 +218,7 @@ def _jacobian_layout(rows: Ints, columns: Ints, shape: tuple[int, int], mode: Mo
     seeds, back = split[chosen] if chosen == "forward" else split[chosen][::-1]
     alone = back[rows] >= 0 if chosen == "forward" else seeds[columns] < 0
     positions = np.where(
-        alone,
-        _count(seeds) * shape[0] + back[rows] * shape[1] + columns,
-        seeds[columns] * shape[0] + rows,
+        alone, _count(seeds) * shape[0] + back[rows] * shape[1] + columns, seeds[columns] * shape[0] + rows
     )
     return Compression(rows, columns, shape, seeds, back, positions)
 

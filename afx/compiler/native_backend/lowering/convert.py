@@ -219,11 +219,7 @@ class BlockBuilder:
         return True
 
     def group_of(
-        self,
-        space: Shape,
-        operands: Sequence[Operand],
-        quiet: tuple[str, ...] | None,
-        reduced: tuple[bool, ...] = (),
+        self, space: Shape, operands: Sequence[Operand], quiet: tuple[str, ...] | None, reduced: tuple[bool, ...] = ()
     ) -> tuple[int, Group]:
         """Return the last group of a space that runs behind operands and has room, or a new one, with its number.
 

@@ -504,12 +504,7 @@ def lower_plan(schedule: Schedule, target: Target = DEFAULT) -> tuple[Schedule |
 
 def standalone_target(target: Target) -> Target:
     """Return a target of code without NumPy, which leaves nothing to it: neither large matrices nor long operations."""
-    native = attrs.evolve(
-        target.native,
-        is_standalone=True,
-        matrix_max_length=1 << 14,
-        convolution_max_steps=300,
-    )
+    native = attrs.evolve(target.native, is_standalone=True, matrix_max_length=1 << 14, convolution_max_steps=300)
     return attrs.evolve(target, native=native)
 
 
@@ -606,13 +601,7 @@ def _by_turns(carry: Sequence[Location], other: Sequence[Location]) -> list[tupl
 
 
 def _in_turns(
-    b: BlockBuilder,
-    body: Converted,
-    first: int,
-    following: int,
-    carry: Sequence[Location],
-    *,
-    rotates: bool = False,
+    b: BlockBuilder, body: Converted, first: int, following: int, carry: Sequence[Location], *, rotates: bool = False
 ) -> tuple[Converted, list[Location]]:
     """Return the body of a loop and the second memory of its carry, which is the first where that stays in place.
 
