@@ -207,7 +207,7 @@ P = TypeVar("P", bound=PPoly)
 def made(cls: type[P], c: Array, x: Array, extrapolate: Extrapolate, axis: int) -> P:
     """Return a piecewise polynomial of parts that are known to fit."""
     poly = cls.__new__(cls)
-    poly._fill(c, x, extrapolate, axis)  # pyright: ignore[reportPrivateUsage]  # a class of this file
+    poly._fill(c, x, extrapolate, axis)
     return poly
 
 

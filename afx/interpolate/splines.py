@@ -110,7 +110,7 @@ class BSpline(Interpolant, Shown):
 def _made(t: Array, c: Array, k: int, like: BSpline) -> BSpline:
     spline = BSpline.__new__(BSpline)
     mode = like.extrapolate
-    spline._fill(t, c, k, False if mode == "periodic" and k > like.k else mode, like.axis)  # pyright: ignore[reportPrivateUsage]  # of this file
+    spline._fill(t, c, k, False if mode == "periodic" and k > like.k else mode, like.axis)
     return spline
 
 
@@ -167,7 +167,7 @@ def make_interp_spline(
     matrix = concat(rows, axis=0)
     c = reshape(solve(matrix, reshape(right, (n, -1))), right.shape)
     spline = BSpline.__new__(BSpline)
-    spline._fill(knots, c, degree, True, normalize_axis(axis, values.ndim, "make_interp_spline"))  # pyright: ignore[reportPrivateUsage]  # of this file
+    spline._fill(knots, c, degree, True, normalize_axis(axis, values.ndim, "make_interp_spline"))
     return spline
 
 

@@ -297,7 +297,7 @@ def _stand_for_layer(value: Any, path: str, key: Array | None) -> Any:
 def _wrap_layer(value: Any, path: str) -> Any:
     if type(value) is not _InTraining:
         return None
-    layer = value._layer  # pyright: ignore[reportPrivateUsage]  # the trace's name stands nowhere else  # its own record
+    layer = value._layer
     _check_state(layer, path)
     return layer
 
@@ -305,9 +305,9 @@ def _wrap_layer(value: Any, path: str) -> Any:
 def _check_state(layer: Any, path: str) -> None:
     """Raise where the state of a layer was made inside of a transformation that has ended."""
     for x in pytree.leaves(layer):
-        if isinstance(x, Tracer) and not x._trace.alive:  # pyright: ignore[reportPrivateUsage]  # the trace's name stands nowhere else  # of the package
+        if isinstance(x, Tracer) and not x._trace.alive:
             raise ArgumentError(
-                f"nn.train: a layer with state is called inside of {x._trace.name}: "  # pyright: ignore[reportPrivateUsage]  # the trace's name stands nowhere else
+                f"nn.train: a layer with state is called inside of {x._trace.name}: "
                 f"got {type(layer).__name__} at model{path}; call it on the whole batch, outside of the transformation, or "
                 "call its train there by hand and return the new layer"
             )

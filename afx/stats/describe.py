@@ -107,7 +107,7 @@ class ModeResult(NamedTuple):
     """
 
     mode: Array
-    count: Array  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleMethodOverride]  # SciPy's name
+    count: Array  # type: ignore[assignment]  # SciPy's name
 
 
 def mode(a: ArrayLike, axis: int | None = 0, *, keepdims: bool = False) -> ModeResult:

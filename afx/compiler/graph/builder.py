@@ -151,9 +151,9 @@ class GraphBuilder:
             if x.__class__ is Literal:
                 roles.add("number")
                 continue
-            eq = self.makers.get(x.index)  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a Var
+            eq = self.makers.get(x.index)  # type: ignore[union-attr]  # a Var
             if eq is None:
-                is_known = is_known and x.index in self._captured  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a variable, by its class
+                is_known = is_known and x.index in self._captured  # type: ignore[union-attr]  # a variable, by its class
                 continue
             is_known = False
             roles |= self._roles[eq.primitive]

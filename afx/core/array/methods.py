@@ -48,7 +48,7 @@ class Methods:
 
     def copy(self, order: Order = "C") -> Array:
         """Return the array itself: it is immutable."""
-        return self  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  # the mixin is only used by Array
+        return self  # type: ignore[return-value]  # the mixin is only used by Array
 
     def reshape(self, *shape: Any, order: Order = "C", copy: bool | None = None) -> Array:
         """Return the elements in another shape, given as a tuple or as separate lengths; see `afx.reshape`."""

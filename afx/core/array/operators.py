@@ -239,8 +239,8 @@ class Operators:  # noqa: PLW1641  # == is elementwise, so nothing hashes
 
     if TYPE_CHECKING:
         # elementwise, as NumPy's, where object's says bool
-        def __eq__(self, other: object, /) -> Array: ...  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]  # elementwise
-        def __ne__(self, other: object, /) -> Array: ...  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]  # elementwise
+        def __eq__(self, other: object, /) -> Array: ...  # type: ignore[override]  # elementwise
+        def __ne__(self, other: object, /) -> Array: ...  # type: ignore[override]  # elementwise
     else:
 
         def __eq__(self, other):
