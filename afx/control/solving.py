@@ -24,7 +24,7 @@ from afx.ops.linalg.solve import solve_or_nan
 from afx.pytree.treedef import orders
 from afx.transforms._arguments import check_callable, moving_leaves, name_of
 from afx.transforms.compile.compiled_call import CompiledGraph, call, foresee_code
-from afx.transforms.compile.make_graph import is_disabled, to_graph
+from afx.transforms.compile.make_graph import Traced, is_disabled, to_graph
 from afx.transforms.custom_call import CustomRules, custom_call
 from afx.transforms.derivatives.jacobian import jacfwd
 from afx.transforms.derivatives.jvp import Transposed, jvp, push_through
@@ -269,20 +269,22 @@ def attach_derivative(name: str, value: Array, params: Sequence[Any], slope: Slo
         slope: (value, params, tangents) to the value's tangent, linear in the tangents.
     """
 
-    def attached(xs: Sequence[Any]) -> list[Any]:
-        return custom_call(rules, xs) if any(isinstance(x, Tracer) for x in xs) else [xs[0]]
-
     def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        (z,) = attached(xs)
+        z = _attached(rules, xs)
         return [z], [ts[0] + slope(z, xs[1:], ts[1:])]
 
     def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        return attached(xs), xs
+        return [_attached(rules, xs)], xs
 
     back = Transposed(push)
     rules = CustomRules(name, lambda *xs: [xs[0]], forward, back.backward, push, 0, back.masked, back.left_out)
-    attached_value: Array = attached([value, *params])[0]
-    return attached_value
+    return _attached(rules, [value, *params])
+
+
+def _attached(rules: CustomRules, xs: Sequence[Any]) -> Array:
+    """Return the first operand, by rules where any is traced."""
+    value: Array = custom_call(rules, xs)[0] if any(isinstance(x, Tracer) for x in xs) else xs[0]
+    return value
 
 
 def attach_pullback(name: str, value: Array, params: Sequence[Any], pull: Pull) -> Array:
@@ -295,20 +297,18 @@ def attach_pullback(name: str, value: Array, params: Sequence[Any], pull: Pull) 
         pull: (value, params, cotangent) to one cotangent (or None) per parameter.
     """
 
-    def attached(xs: Sequence[Any]) -> list[Any]:
-        return custom_call(rules, xs) if any(isinstance(x, Tracer) for x in xs) else [xs[0]]
-
     def backward(xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-        (z,) = attached(xs)  # which outer derivatives see as a function of the parameters, too
+        z = _attached(rules, xs)  # which outer derivatives see as a function of the parameters, too
         return [None, *pull(z, xs[1:], cts[0])]
 
     def masked(xs: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         # the value does not show on what it depends: every parameter is alive
         return backward(xs, [where(m, c, 0.0) for m, c in zip(masks, cts, strict=True)]), [None] * len(xs)
 
-    rules = CustomRules(name, lambda *xs: [xs[0]], lambda xs: (attached(xs), xs), backward, None, masked=masked)
-    attached_value: Array = attached([value, *params])[0]
-    return attached_value
+    rules = CustomRules(
+        name, lambda *xs: [xs[0]], lambda xs: ([_attached(rules, xs)], xs), backward, None, masked=masked
+    )
+    return _attached(rules, [value, *params])
 
 
 # --- Compiled runs: what solvers compute from plain values runs as it does under `jit`, without being asked for
@@ -338,10 +338,7 @@ def compile_run(fn: Callable[..., T], *trees: Any, name: str) -> Callable[..., T
     Raises:
         AfxError: the function asks for values, as it may outside of transformations, or closes over traced ones.
     """
-    foresee_code(current.target.backend)
-    given: tuple[tuple[Any, ...], dict[str, Any]] = (trees, {})
-    leaves, treedef = pytree.flatten(given)
-    traced = to_graph(fn, treedef, [aval_of(x, name) for x in leaves], name)
+    _, traced = _trace(fn, trees, name)
     if traced.lifted:
         raise TracerError(f"{name}: the function closes over a traced array; run it in Python")
     program = _program(CompiledGraph(traced.graph))
@@ -394,16 +391,21 @@ def run_or_compile(fn: Callable[..., T], *trees: Any, name: str) -> T:
 
 
 def _run_as_one(fn: Callable[..., T], trees: tuple[Any, ...], name: str) -> T:
-    foresee_code(current.target.backend)
-    given: tuple[tuple[Any, ...], dict[str, Any]] = (trees, {})
-    leaves, treedef = pytree.flatten(given)
-    traced = to_graph(fn, treedef, [aval_of(x, name) for x in leaves], name)
+    leaves, traced = _trace(fn, trees, name)
     if not all(map(is_known, traced.lifted)):
         raise TracerError(f"{name}: the function closes over an unknown array; run it in Python")
     result: T = pytree.unflatten(
         traced.out_tree, list(call(_program(CompiledGraph(traced.graph)), *leaves, *traced.lifted))
     )
     return result
+
+
+def _trace(fn: Callable[..., Any], trees: tuple[Any, ...], name: str) -> tuple[list[Any], Traced]:
+    """Return the leaves of arguments, and the graph of a function of them, for whose plan code is foreseen."""
+    foresee_code(current.target.backend)
+    given: tuple[tuple[Any, ...], dict[str, Any]] = (trees, {})
+    leaves, treedef = pytree.flatten(given)
+    return leaves, to_graph(fn, treedef, [aval_of(x, name) for x in leaves], name)
 
 
 def _program(new: CompiledGraph) -> CompiledGraph:

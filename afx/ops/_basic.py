@@ -244,7 +244,8 @@ def sum_dtype(dtype: DType) -> DType:
     return uint64 if dtype.kind == "u" else dtype
 
 
-def _sum_abstract(x: Aval, *, axis: Shape) -> Aval:
+def sum_aval(x: Aval, *, axis: Shape) -> Aval:
+    """Return the Aval of a sum or product."""
     return Aval(reduced(x.shape, axis), sum_dtype(x.dtype))
 
 
@@ -264,7 +265,7 @@ def _sum_native(xp: Any, out: Any, x: Any, *, axis: Shape) -> None:
 sum_p = linear(
     "sum",
     _sum_run,
-    _sum_abstract,
+    sum_aval,
     _sum_transpose,
     batch=batch_along_axes("sum"),
     nonnegative_linear=True,

@@ -271,14 +271,8 @@ def _triangle(count: int) -> tuple[int, Any, Any]:
 
 
 @attrs.frozen
-class Correlation(CholeskyCorrelation):
-    """Correlation matrices [k, k], by their Cholesky factors; the determinant is that of the elements below the diagonal.
-
-    >>> import afx
-    >>> Correlation().forward(afx.zeros(1))
-    Array([[1., 0.],
-           [0., 1.]], dtype=float32)
-    """
+class Factored(Bijector):
+    """What matrices by their Cholesky factors share, before the class of the factors."""
 
     def forward(self, x: Array) -> Array:
         """Return the matrices."""
@@ -289,9 +283,20 @@ class Correlation(CholeskyCorrelation):
         """Return the numbers of the factors."""
         return super().inverse(cholesky(y))
 
+
+@attrs.frozen
+class Correlation(Factored, CholeskyCorrelation):
+    """Correlation matrices [k, k], by their Cholesky factors; the determinant is that of the elements below the diagonal.
+
+    >>> import afx
+    >>> Correlation().forward(afx.zeros(1))
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+
     def log_det(self, x: Array) -> Array:
         """Return the logarithm of the determinant by the elements below the diagonal."""
-        sides = log(diagonal(super().forward(x)))  # each is the slope of the elements below it
+        sides = log(diagonal(CholeskyCorrelation.forward(self, x)))  # each is the slope of the elements below it
         return super().log_det(x) + sum_(sides * np.arange(sides.shape[-1] - 1, -1, -1).astype(x.dtype))
 
 
@@ -337,17 +342,8 @@ class CholeskyCovariance(Bijector):
 
 
 @attrs.frozen
-class Covariance(CholeskyCovariance):
+class Covariance(Factored, CholeskyCovariance):
     """Covariance matrices [k, k], by their Cholesky factors; the determinant is that of the lower triangle."""
-
-    def forward(self, x: Array) -> Array:
-        """Return the matrices."""
-        factor = super().forward(x)
-        return matmul(factor, factor.mT)
-
-    def inverse(self, y: Array) -> Array:
-        """Return the numbers of the factors."""
-        return super().inverse(cholesky(y))
 
     def log_det(self, x: Array) -> Array:
         """Return the logarithm of the determinant by the lower triangle."""

@@ -210,6 +210,11 @@ def moving_leaves(
     return None if all(moving) else moving
 
 
+def name_argument(path: str) -> str:
+    """Return the name of a path in a tuple of arguments, for messages."""
+    return f"argument {path[1:].replace(']', '', 1)}"
+
+
 def untraced(leaf: Any) -> Any:
     """Return a leaf that is not differentiated as the function gets it: out of reach of later writes by the caller."""
     return wrap(snapshot(leaf, "grad")) if type(leaf) is np.ndarray else leaf  # pyright: ignore[reportUnknownArgumentType]  # an ndarray of unknown dtype

@@ -15,7 +15,7 @@ from afx.core.constants import DOT_SUM_MAX_ELEMENTS, DOT_SUM_MAX_LENGTH, DOT_SUM
 from afx.core.dtypes import DType, bool_, float16, float32, float64, promote, real_dtype
 from afx.core.primitive import Primitive, is_weak, record_reduction
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._basic import numpy_of, reduced, sum_dtype, sum_p
+from afx.ops._basic import numpy_of, reduced, sum_aval, sum_p
 from afx.ops._kinds.elementwise import nondifferentiable, reduction
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops.creation.creation import SEQUENCES, operand_of
@@ -378,10 +378,6 @@ def prod(
     return reduce_over(prod_p, x, axis, keepdims, "prod")
 
 
-def _prod_abstract(x: Aval, *, axis: Shape) -> Aval:
-    return Aval(reduced(x.shape, axis), sum_dtype(x.dtype))
-
-
 def _multiply_others(_z: Array, x: Array, *, axis: Shape) -> Array:
     """Return the product of the other elements: of those before and those after, without a division."""
     rest = [a for a in range(x.ndim) if a not in axis]
@@ -413,7 +409,7 @@ def products_of_others(x: Array) -> Array:
 prod_p: Primitive = reduction(
     "prod",
     reducing(np.multiply),
-    _prod_abstract,
+    sum_aval,
     _multiply_others,
     domain=(0.5, 2.0),
     native=record_reduction(np.multiply),

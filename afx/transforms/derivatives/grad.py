@@ -23,6 +23,7 @@ from afx.transforms._arguments import (
     check_holomorphic,
     direction_aval,
     moving_leaves,
+    name_argument,
     name_of,
     named,
     pair_of,
@@ -323,7 +324,7 @@ def pullback_of(fn: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool)
     """Return what `vjp` returns."""
     check_callable(fn, "vjp")
     leaves, treedef = pytree.flatten(primals)
-    moving = moving_leaves(leaves, treedef, "vjp", _argument, arguments=True)
+    moving = moving_leaves(leaves, treedef, "vjp", name_argument, arguments=True)
     run = getattr(fn.__class__, "run_forward", None)  # of a jitted function
     if run is not None and moving is None and not has_aux and not OPEN_BLOCKS:
         found = run(fn, primals, leaves)
@@ -393,10 +394,6 @@ def _is_finite(ct: Value) -> bool:
         ct = ct._value
     with np.errstate(all="ignore"):
         return bool(np.isfinite(np.add.reduce(ct, None)))
-
-
-def _argument(path: str) -> str:
-    return f"argument {path[1:].replace(']', '', 1)}"
 
 
 # --- Gradients: `grad` and `value_and_grad` of a scalar function, in the type of its parameters

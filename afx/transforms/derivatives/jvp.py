@@ -19,6 +19,7 @@ from afx.transforms._arguments import (
     describe,
     direction_aval,
     moving_leaves,
+    name_argument,
     name_of,
     run_whole,
     untraced,
@@ -75,7 +76,7 @@ def _push(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any
     leaves, treedef = pytree.flatten(tuple(primals))
     directions, direction_tree = pytree.flatten(tuple(tangents))
     check_structure(direction_tree, treedef, "jvp", "tangents", "give them the structure of the primals")
-    moving = moving_leaves(leaves, treedef, "jvp", _argument, arguments=True) or [True] * len(leaves)
+    moving = moving_leaves(leaves, treedef, "jvp", name_argument, arguments=True) or [True] * len(leaves)
     check_tangents(leaves, directions, treedef, "jvp")
     trace = JVPTrace(f"jvp of {name_of(fn)}")
     try:
@@ -111,10 +112,6 @@ def _convert_tangent(tangent: Any, primal: Any) -> Any:
         return want.dtype.type(tangent)
     is_cast = have.dtype != want.dtype and (want.weak or have.dtype.kind in "biu")
     return astype(tangent, want.dtype) if is_cast else tangent
-
-
-def _argument(path: str) -> str:
-    return f"argument {path[1:].replace(']', '', 1)}"
 
 
 # --- Linearization: a function's derivative at a point, as a function that is cheap to call again
