@@ -137,8 +137,8 @@ def _teach(name: str, changes: ArrayApi) -> None:
     carried = [name] if name in CARRIED else CARRIED
     if "array_api_compat" in carried:
         helpers = importlib.import_module(f"{_find(name, 'array_api_compat').__name__}.common._helpers")
-        changes.replace(helpers, "_is_writeable_cls", _answering(helpers._is_writeable_cls, Array, False))
-        changes.replace(helpers, "_is_lazy_cls", _answering(helpers._is_lazy_cls, Array, False, but=Tracer))
+        changes.replace(helpers, "_is_writeable_cls", _denying(helpers._is_writeable_cls, Array))
+        changes.replace(helpers, "_is_lazy_cls", _denying(helpers._is_lazy_cls, Array, but=Tracer))
     if "array_api_extra" in carried:
         at = _find(name, "array_api_extra").at
         changes.replace(at, "_op", _updating(at._op))
@@ -221,8 +221,8 @@ def _find(name: str, carried: str) -> Any:
     return module
 
 
-def _answering(ask: Callable[[type], bool | None], kind: type, answer: bool, but: type | None = None) -> Any:
-    """Return a question about classes that is answered for one, its subclass apart, and asked as before of others.
+def _denying(ask: Callable[[type], bool | None], kind: type, but: type | None = None) -> Any:
+    """Return a question about classes whose answer is no for one, its subclass apart, and that is asked as before of others.
 
     Traced arrays are asked for their truth value: those of derivatives have one, those of `jit` and `vmap` are lazy.
     """
@@ -230,7 +230,7 @@ def _answering(ask: Callable[[type], bool | None], kind: type, answer: bool, but
     @functools.wraps(ask)
     def asked(cls: type) -> bool | None:
         known = issubclass(cls, kind) and not (but is not None and issubclass(cls, but))
-        return answer if known else ask(cls)
+        return False if known else ask(cls)
 
     return asked
 

@@ -230,7 +230,7 @@ class Plan:
     def status(self) -> PlanStatus:
         """Who answers the next call, since when, and why."""
         code = self._native
-        status = status_without_code(self.schedule, self.target) if code is None else code.status
+        status = status_without_code(self.target) if code is None else code.status
         flushing = not self.flushes and flushes(self.graph, self.target)
         has_met = self._watch is not None and self._watch.has_met
         return attrs.evolve(status, denormals=describe(flushing=flushing, flushed=self.flushes, has_met=has_met))

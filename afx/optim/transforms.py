@@ -434,7 +434,7 @@ class ScaleByParamBlockRms(StatelessRescaling):
 # --- decay
 
 
-def decay_weights(updates: T, params: T, strength: float | Array, mask: Mask = True) -> T:
+def decay_weights(updates: T, params: T, strength: float | Array, mask: Mask) -> T:
     """Return updates with ``strength · parameter`` added where the mask is true."""
     if not is_nonzero(strength):
         return updates

@@ -119,7 +119,7 @@ def named(path: str, labels: Sequence[str]) -> str:
 
 
 def check_integers(
-    leaves: Sequence[Any], treedef: Any, who: str, label: Callable[[str], str] | None = None, *, arguments: bool = False
+    leaves: Sequence[Any], treedef: Any, who: str, label: Callable[[str], str] | None, *, arguments: bool = False
 ) -> None:
     """Raise where a Python integer stands beside trained numbers: it would stay as it is, and nobody would notice.
 
@@ -224,29 +224,21 @@ def check_holomorphic(
     leaves: Sequence[Any],
     treedef: Any,
     who: str,
-    label: Callable[[str], str] | None = None,
-    *,
-    moving: Sequence[bool] | None = None,
+    label: Callable[[str], str],
+    moving: Sequence[bool] | None,
 ) -> None:
     """Raise where a differentiated leaf is not complex, naming its path: a holomorphic function has complex arguments."""
     for k, leaf in enumerate(leaves):
         aval = aval_of(leaf, who)
         if aval.dtype.kind != "c" and (moving is None or moving[k]):
-            path_of_leaf = pytree.paths(treedef)[k]
-            path = (
-                label(path_of_leaf)
-                if label is not None
-                else f"argument {path_of_leaf}"
-                if path_of_leaf
-                else "the argument"
-            )
+            path = pytree.paths(treedef)[k]
             raise DtypeError(
-                f"{who}: holomorphic=True differentiates by complex numbers: got {path} = {aval}; "
+                f"{who}: holomorphic=True differentiates by complex numbers: got {label(path)} = {aval}; "
                 "convert it with astype, or leave holomorphic= out"
             )
 
 
-def scalar_output(out: Any, fn: Callable[..., Any], who: str, holomorphic: bool = False) -> Any:
+def scalar_output(out: Any, fn: Callable[..., Any], who: str, holomorphic: bool) -> Any:
     """Return the output of a function to be differentiated, or raise where it is not a real (a complex) scalar."""
     if isinstance(out, Tracer) and out.shape == () and out.dtype.kind == ("c" if holomorphic else "f"):
         return out

@@ -76,7 +76,7 @@ def _chars(eq: Equation) -> set[str]:
 
 
 def legalize(
-    graph: Graph, has: Callable[[Equation], bool], target: Target | None = None, *, standalone: bool = False
+    graph: Graph, has: Callable[[Equation], bool], target: Target | None, *, standalone: bool = False
 ) -> Graph:
     """Return a graph in which formulas, legalized themselves, stand for the equations that are lacking.
 

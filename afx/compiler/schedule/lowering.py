@@ -311,7 +311,6 @@ class _Lowering:
         self.target = target
         self.instructions: list[Instruction] = []
         self._buffers: dict[int, Buffer] = {}
-        self._made_by_impl: set[int] = set()
         self._views: dict[int, list[Buffer]] = {}
         self._inputs = {v.index: k for k, v in enumerate(self.graph.inputs)}
         self._constants = {v.index: k for k, (v, _) in enumerate(self.graph.constants)}

@@ -553,17 +553,17 @@ class LocatedTape(Tape):
 
     def apply1(self, p: Primitive, x: Any) -> Any:
         """Record an elementwise op of one operand and where it stands."""
-        return self._located(p, (x,), super().apply1(p, x))
+        return self._located(p, super().apply1(p, x))
 
     def apply2(self, p: Primitive, x: Any, y: Any) -> Any:
         """Record an elementwise op of two operands and where it stands."""
-        return self._located(p, (x, y), super().apply2(p, x, y))
+        return self._located(p, super().apply2(p, x, y))
 
     def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Carry out an op, record it and where it stands."""
-        return self._located(p, xs, super().apply(p, xs, params))
+        return self._located(p, super().apply(p, xs, params))
 
-    def _located(self, p: Primitive, xs: tuple[Any, ...], z: Any) -> Any:
+    def _located(self, p: Primitive, z: Any) -> Any:
         source = caller(3)
         if z.__class__ is TapeTracer and z._trace is self and not self.checks:
             self.sources[z._index] = source

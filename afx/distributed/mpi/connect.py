@@ -36,18 +36,17 @@ LAUNCHERS = ("OMPI_COMM_", "PMI", "MPI_", "MV2_", "SLURM_", "PALS_", "JSM_", "FL
 TORCH_RANK, TORCH_COUNT = "RANK", "WORLD_SIZE"  # of torchrun and its kin, which start processes without MPI
 
 
-def is_launched(environment: Mapping[str, str] | None = None) -> bool:
+def is_launched() -> bool:
     """Tell whether a launcher of MPI may have started this process."""
-    return any(name.startswith(LAUNCHERS) for name in (os.environ if environment is None else environment))
+    return any(name.startswith(LAUNCHERS) for name in os.environ)
 
 
-def asked_ranks(environment: Mapping[str, str] | None = None) -> int:
+def asked_ranks(environment: Mapping[str, str]) -> int:
     """Return how many ranks the launcher started, as far as its variables tell; 1 where they do not."""
-    env = os.environ if environment is None else environment
     for name in RANK_COUNTS:
-        if (text := env.get(name, "")).isdigit():
+        if (text := environment.get(name, "")).isdigit():
             return int(text)
-    text = env.get("PMIX_RANK", "")
+    text = environment.get("PMIX_RANK", "")
     return int(text) + 1 if text.isdigit() else 1  # at least so many
 
 

@@ -162,7 +162,7 @@ def _lanes(n: int) -> WordLanes:
     )
 
 
-def block_words(keys: Any, blocks: Any, round_: Any, purpose: int = DRAW) -> Any:
+def block_words(keys: Any, blocks: Any, round_: Any, purpose: int) -> Any:
     """Return uint32[n, 4]: the words of one block each for keys uint32[n, 2], or [1, 2] for one key for all.
 
     Args:

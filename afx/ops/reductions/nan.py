@@ -395,7 +395,7 @@ def nanargmax(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdi
     return arg_extremum(nanargmax_p, x, axis, keepdims)
 
 
-def _place(name: str, fn: Any, native: Any) -> Primitive:
+def _place(name: str, native: Any) -> Primitive:
     def run(x: Any, *, axis: int) -> Any:
         if x.dtype.kind == "f" and np.isnan(x).all(axis=axis).any():
             raise ArgumentError(
@@ -403,10 +403,10 @@ def _place(name: str, fn: Any, native: Any) -> Primitive:
             )
         return native(x, axis=axis)
 
-    return arg_reduction(name, run, fn)
+    return arg_reduction(name, run)
 
 
-nanargmax_p: Primitive = _place("nanargmax", nanargmax, np.nanargmax)
+nanargmax_p: Primitive = _place("nanargmax", np.nanargmax)
 
 
 @register_function
@@ -424,4 +424,4 @@ def nanargmin(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdi
     return arg_extremum(nanargmin_p, x, axis, keepdims)
 
 
-nanargmin_p: Primitive = _place("nanargmin", nanargmin, np.nanargmin)
+nanargmin_p: Primitive = _place("nanargmin", np.nanargmin)

@@ -620,7 +620,7 @@ def run_value_and_grad(chosen: DiffArguments, has_aux: bool, holomorphic: bool, 
     leaves, treedef = pytree.flatten(target)
     moving = moving_leaves(leaves, treedef, who, chosen.label, arguments=chosen.count > 1)
     if holomorphic:
-        check_holomorphic(leaves, treedef, who, chosen.label, moving=moving)
+        check_holomorphic(leaves, treedef, who, chosen.label, moving)
     record = Linearization(chosen.title)
     record.again = lambda tape: call(pytree.unflatten(treedef, enter_tape(tape, leaves, moving)))
     try:

@@ -163,7 +163,7 @@ def forward_jacobian(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /,
     leaves, treedef = pytree.flatten(x)
     moving = moving_leaves(leaves, treedef, who, chosen.label) or [True] * len(leaves)
     if holomorphic:
-        check_holomorphic(leaves, treedef, who, chosen.label, moving=moving)
+        check_holomorphic(leaves, treedef, who, chosen.label, moving)
     else:
         check_real(leaves, who, "argument", "take afx.jacrev for real results")
     leaves = [asarray(v) for v in leaves]
@@ -235,7 +235,7 @@ def reverse_jacobian(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /,
     leaves, treedef = pytree.flatten(x)
     moving = moving_leaves(leaves, treedef, who, chosen.label)
     if holomorphic:
-        check_holomorphic(leaves, treedef, who, chosen.label, moving=moving)
+        check_holomorphic(leaves, treedef, who, chosen.label, moving)
     out, pullback, *aux = pullback_of(call, (x,), has_aux)
     outputs, out_tree = pytree.flatten(out)
     if holomorphic:

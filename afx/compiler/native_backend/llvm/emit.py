@@ -109,7 +109,7 @@ ROUTINES: dict[str, Callable[[Writer, Routine], None]] = {
 }
 
 
-def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared: Collection[int] = frozenset()) -> str:
+def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str, shared: Collection[int]) -> str:
     """Add the function of a step, whose parameters are its roots, of which some may be shared; return its name."""
     name = f"@{type(step).__name__.lower()}{w.fresh()}"
     roots = ", ".join([f"ptr {'' if k in shared else 'noalias '}%r{k}" for k in step.touched])

@@ -64,9 +64,7 @@ class _Rows:
 
 
 # -- steps on the same rows --
-def fuse_rows(
-    items: Sequence[Item], rows: int, kept: Iterable[int], most: int, *, is_shared: bool = False
-) -> list[Item]:
+def fuse_rows(items: Sequence[Item], rows: int, kept: Iterable[int], most: int, *, is_shared: bool) -> list[Item]:
     """Return items of which those that work row by row are joined to loops over some rows.
 
     Args:

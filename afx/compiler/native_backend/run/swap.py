@@ -676,7 +676,7 @@ def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:
     return pairs if is_installed() else tuple([(text, reason or NOT_INSTALLED) for text, reason in pairs])
 
 
-def status_without_code(schedule: Schedule, target: Target) -> PlanStatus:
+def status_without_code(target: Target) -> PlanStatus:
     """Return the status of a plan that has no machine code to come."""
     if target.backend == "numpy":
         return PlanStatus("numpy", 'the back end "numpy" was asked for')

@@ -242,14 +242,6 @@ def describe(schedule: Schedule, where: Addresses) -> bytes:
     return pickle.dumps((schedule, where), protocol=5)
 
 
-def key_of_schedule(schedule: Schedule, target: Target, where: Addresses) -> str:
-    """Return the name under which kernels of a schedule are kept, an empty text where it holds what has none."""
-    try:
-        return key_of_description(describe(schedule, where), target)
-    except Exception:  # a function of the user's
-        return ""
-
-
 def key_of_description(data: bytes, target: Target) -> str:
     """Return the name under which kernels are kept."""
     limits = attrs.evolve(

@@ -22,11 +22,12 @@ pytest.importorskip("llvmlite", reason="machine code is an extra")
 from afx.compiler.native_backend.service import code_cache
 from afx.compiler.native_backend.service.code_cache import (
     CodeCache,
+    describe,
     find_kept,
     keep_kernels,
     keep_verdict,
     key_of,
-    key_of_schedule,
+    key_of_description,
 )
 from afx.compiler.native_backend.service.helper import _default_folder, code_folder, open_folder
 from afx.compiler.native_backend.service.link import layout
@@ -402,7 +403,7 @@ def test_the_folder_is_the_user_s_choice(tmp_path: Path, monkeypatch: pytest.Mon
 def test_what_changes_a_kernel_changes_its_name() -> None:
     """A kernel is kept by its program, tier and processor."""
     from_target = {
-        key_of_schedule(afx.jit(fn, backend="numpy").lower(x).plan.schedule, target, where)
+        key_of_description(describe(afx.jit(fn, backend="numpy").lower(x).plan.schedule, where), target)
         for fn in (np.sin, np.cos)
         for x in (np.ones(3), np.ones(4))
         for target in (Target(), Target(backend="native"), Target(cpu="nehalem"))
