@@ -277,10 +277,6 @@ sum_p = linear(
 
 
 # -- where --
-def _cast(z: Any, dtype: DType) -> Any:
-    return z if z.dtype == dtype else z.astype(dtype)
-
-
 _where: Callable[..., Any] = np.where
 
 
@@ -294,7 +290,7 @@ def _where_run(condition: Any, x: Any, y: Any) -> Any:
         for number, a in zip((x, y), avals, strict=True):
             if a.weak:
                 dtype.type(number)  # raises where the dtype does not hold it: NumPy's where cuts its bits off
-    return _cast(z, dtype)
+    return z if z.dtype == dtype else z.astype(dtype)
 
 
 _BITS = {"f": np.dtype(np.int32), "d": np.dtype(np.int64)}

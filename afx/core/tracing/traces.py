@@ -261,11 +261,12 @@ class GraphTrace(Trace):
                 return atoms
         avals = [a.aval for a in atoms[first:]]
         dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.promotes_to_float)
-        if all(a.dtype.kind in "iu" for a in avals) and _compares(p):
+        ufunc = p.lowering.ufunc
+        if ufunc is not None and MIXED in ufunc.types and all(a.dtype.kind in "iu" for a in avals):
             if dtype.kind == "f" or (dtype == np.uint64 and _holds_traced_numbers(atoms)):
                 return atoms  # signed beside unsigned: NumPy compares them as they are
             atoms, dtype = _comparable(atoms, dtype)
-        if p.lowering.ufunc in LOGICAL:
+        if ufunc in LOGICAL:
             return atoms  # which ask for truth alone, of numbers of any dtype
         return tuple(
             [
@@ -339,10 +340,6 @@ class GraphTrace(Trace):
 EXACT = 1 << 53  # integers up to here are floats
 LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
 MIXED = "qQ->?"  # a loop of ufuncs that compare signed integers with unsigned ones as they are
-
-
-def _compares(p: Primitive) -> bool:
-    return p.lowering.ufunc is not None and MIXED in p.lowering.ufunc.types
 
 
 def _comparable(atoms: Atoms, dtype: DType) -> tuple[Atoms, DType]:

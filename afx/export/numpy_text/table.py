@@ -125,14 +125,10 @@ def _ufunc(p: Primitive) -> T | None:
         elif ufunc is np.negative and dtype.kind in "fc" and is_atom(xs[0]):
             text = f"-{xs[0]}"
         else:
-            text = f"{_numpy_name(ufunc)}({', '.join(_plain(eq.inputs, xs))})"
+            text = f"np.{ufunc.__name__}({', '.join(_plain(eq.inputs, xs))})"
         writer.assign(zs[0], text if dtype == out.dtype else f"{_call(text)}.astype({dtype_text(out.dtype)})")
 
     return write
-
-
-def _numpy_name(ufunc: np.ufunc) -> str:
-    return f"np.{ufunc.__name__}"
 
 
 def _call(text: str) -> str:

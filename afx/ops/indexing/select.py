@@ -97,7 +97,7 @@ def choose(
     index = asarray(x)
     if index.dtype.kind not in "biu":
         raise DtypeError(f"choose: indices are integers: got {index.aval}; convert them with astype")
-    parts: list[Any] = _list_choices(choices)
+    parts: list[Any] = _list_arrays(choices)
     n = len(parts)
     if mode == "wrap":
         index = remainder(index, n)
@@ -109,10 +109,6 @@ def choose(
         raise ArgumentError(f"choose: mode is 'raise', 'wrap' or 'clip': got {mode!r}; take one of them")
     parts = [promote_operands(v, *parts)[0] if is_sequence(v) else v for v in parts]
     return select([index == k for k in range(n - 1)], parts[:-1], parts[-1]) if n > 1 else _only(index, parts[0])
-
-
-def _list_choices(choices: Any) -> list[Any]:
-    return list(choices if is_sequence(choices) else asarray(choices))
 
 
 def _check_choice(index: Array, n: int) -> Array:

@@ -258,10 +258,6 @@ def _solve_augmented(matrix: SparseMatrix, weights: Array, residuals: Array) -> 
     return SparseMatrix(values, indices, (m + n, m + n)).solve(concat([-residuals, 0 * weights]))[m:]
 
 
-def _one(start: Array, _: Array) -> Array:
-    return asarray(1.0, start.dtype)
-
-
 def _first_radius(start: Array, scale: Array) -> Array:
     length = scaled_length(start, scale)
     return where((length > 0) & isfinite(length), length, 1.0)
@@ -282,7 +278,7 @@ class Rule:
     first: Callable[[Array, Array], Array]
 
 
-GAUSS_NEWTON = Rule(_least_norm_step, _fraction, _one)
+GAUSS_NEWTON = Rule(_least_norm_step, _fraction, lambda start, _: asarray(1.0, start.dtype))
 DAMPED = Rule(_damped_step, _damping, lambda start, _: asarray(FIRST_DAMPING, start.dtype))
 WITHIN = Rule(_step_within, _radius, _first_radius)
 

@@ -105,7 +105,7 @@ def _submit(call: tuple[Any, ...]) -> None:
 
 def link(job: CodeJob, made: Made | bytes) -> Kernels:
     """Link the kernels that were made, with BLAS held to one thread where it is called."""
-    mixed, pieces, image = _unpack(made)
+    mixed, pieces, image = pickle.loads(made) if isinstance(made, bytes) else made
     kernels = link_kernels([face for face, _ in pieces], image)
     if mixed is not None:
         own = [constants for _, constants in pieces]
@@ -118,10 +118,6 @@ def link(job: CodeJob, made: Made | bytes) -> Kernels:
     copies = 1 if isinstance(image, Image) else IMAGE_COPIES
     job.idle.fixed_bytes += copies * len(image) + INSTRUCTION_BYTES * len(job.schedule)
     return Kernels(run, idle, is_whole=mixed is None)
-
-
-def _unpack(made: Made | bytes) -> Made:
-    return pickle.loads(made) if isinstance(made, bytes) else made
 
 
 def _held(run: Run, job: CodeJob) -> Run:
