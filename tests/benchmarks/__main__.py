@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.benchmarks import (
     compiled,
+    convolutions,
     denormals,
     distributed,
     eager,
@@ -42,6 +43,7 @@ TABLES = (
     "growth",
     "denormals",
     "loops",
+    "convolutions",
     "importing",
     "settle",
     "distributed",
@@ -84,7 +86,7 @@ def _arguments() -> argparse.Namespace:
     if unknown := set(found.peers) - {*LIBRARIES[1:], NATIVE, C}:
         parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(LIBRARIES[1:])}")
     for part in found.only:
-        if not any(part.lower() in name.lower() for name in (*KNOWN, *settle.NAMES, *loops.LOOPS)):
+        if not any(part.lower() in name.lower() for name in (*KNOWN, *settle.NAMES, *loops.LOOPS, *convolutions.NAMES)):
             parser.error(f"no workload's name holds {part!r}; --list prints them")
     return found
 
@@ -125,6 +127,7 @@ def main() -> int:
         "denormals": denormals.main,
         "exported": exported.main,
         "loops": partial(loops.main, only=asked.only),
+        "convolutions": partial(convolutions.main, only=asked.only),
         "solvers": solvers.main,
     }
     for name, run in others.items():

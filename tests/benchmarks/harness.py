@@ -18,9 +18,17 @@ def available(name: str) -> bool:
 
 
 def interleaved(
-    functions: dict[str, Callable[[], object]], rounds: int = 40, seconds: float = 0.02
+    functions: dict[str, Callable[[], object]],
+    rounds: int = 40,
+    seconds: float = 0.02,
+    pick: Callable[[list[float]], float] = statistics.median,
+    rest: float = 0.0,
 ) -> dict[str, float]:
-    """Return the median seconds of a call of each function, run in turn so that drift hits all of them alike."""
+    """Return the median seconds of a call of each function, or the least, run in turn so that drift hits all of them alike.
+
+    Threads of one library that wait for more work in a loop are given seconds of rest, after which they leave the
+    processor to the next one.
+    """
     repeats: dict[str, int] = {}
     for name, fn in functions.items():
         fn()
@@ -31,11 +39,12 @@ def interleaved(
     for _ in range(rounds):
         for name, fn in functions.items():
             count = repeats[name]
+            time.sleep(rest)
             start = time.perf_counter()
             for _ in range(count):
                 fn()
             taken[name].append((time.perf_counter() - start) / count)
-    return {name: statistics.median(times) for name, times in taken.items()}
+    return {name: pick(times) for name, times in taken.items()}
 
 
 def table(title: str, rows: list[Row]) -> None:
