@@ -19,17 +19,8 @@ from afx.ops.linalg.products import same_dtype
 from afx.ops.manipulation.join import moveaxis
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import broadcast_to, expand_dims, permute_dims, reshape
-from afx.ops.nn.windows import (
-    Into,
-    Padding,
-    Pairs,
-    convolving,
-    each_axis,
-    padded_by,
-    positions,
-    summing_input,
-    summing_kernel,
-)
+from afx.ops.nn.kernels import Into, convolving, summing_input, summing_kernel
+from afx.ops.nn.windows import Padding, Pairs, each_axis, padded_by, positions
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder

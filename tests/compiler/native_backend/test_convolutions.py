@@ -153,16 +153,98 @@ def test_infinite_kernels_are_left_to_numpy() -> None:
             assert same_bits(afx.jit(backward, backend=backend)(w, ct), backward(w, ct))
 
 
-def test_groups_and_many_offsets_are_left_to_numpy() -> None:
-    """What has no native form is a call of NumPy."""
-    for shape, window, options, reason in (
-        ((2, 9, 4), (3, 2, 4), {"groups": 2}, "groups of channels"),
-        ((2, 40, 40, 8), (9, 9, 8, 8), {"stride": 2}, "many steps"),
-    ):
-        x, w = np.ones(shape), np.ones(window)
-        ct = np.ones(nn.conv(x, w, **options).shape)
-        lowered = afx.jit(lambda x, w, ct, o=options: afx.vjp(lambda x: nn.conv(x, w, **o), x)[1](ct)).lower(x, w, ct)
-        assert any(reason in why for _, why in lowered.plan.why_not_native)
+SHAPES = {  # x, kernel, options
+    "each channel": ((3, 9, 8, 5), (3, 3, 1, 5), {"groups": 5, "padding": 1}),
+    "each channel, far": (
+        (4, 11, 10, 6),
+        (4, 2, 1, 6),
+        {"groups": 6, "stride": (3, 2), "dilation": (2, 1), "padding": 2},
+    ),
+    "each channel, offsets in two nests": ((2, 14, 13, 3), (7, 6, 1, 3), {"groups": 3, "padding": 3}),
+    "each channel, blocks and a rest": ((7, 40, 50, 32), (3, 1, 1, 32), {"groups": 32}),
+    "each channel of a series": ((4, 30, 2), (5, 1, 2), {"groups": 2, "stride": 4}),
+    "two kernels for each channel": ((3, 9, 8, 3), (2, 3, 1, 6), {"groups": 3}),
+    "groups": ((3, 8, 9, 20), (3, 2, 10, 18), {"groups": 2, "padding": 1}),
+    "groups, far": ((5, 9, 9, 27), (3, 3, 9, 12), {"groups": 3, "stride": 2}),
+    "far": ((3, 15, 16, 9), (3, 4, 9, 7), {"stride": (2, 3), "padding": ((1, 2), (0, 3))}),
+    "far, with holes": ((2, 17, 16, 8), (3, 3, 8, 9), {"stride": (2, 4), "dilation": (2, 3), "padding": 1}),
+    "farther than the window": ((3, 16, 8), (2, 8, 5), {"stride": 5, "padding": ((0, 4),)}),
+    "no images": ((0, 6, 6, 4), (3, 3, 1, 4), {"groups": 4}),
+    "one pixel": ((3, 1, 1, 8), (3, 3, 8, 9), {"padding": 1, "stride": 2}),
+    "one pixel of each channel": ((3, 1, 1, 4), (1, 1, 1, 4), {"groups": 4}),
+}
+
+
+def _of_shape(name: str, dtype: str) -> list[tuple[Any, tuple[Any, Any]]]:
+    """Return the value and both gradients of a convolution, with their operands."""
+    shape, window, options = SHAPES[name]
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=shape).astype(dtype), rng.normal(size=window).astype(dtype)
+    ct = rng.normal(size=nn.conv(x, w, **options).shape).astype(dtype)
+
+    def conv(x: Any, w: Any) -> Any:
+        return nn.conv(x, w, **options)
+
+    return [
+        (conv, (x, w)),
+        (lambda ct, w: afx.vjp(lambda v: conv(v, w), x)[1](ct)[0], (ct, w)),
+        (lambda ct, x: afx.vjp(lambda v: conv(x, v), w)[1](ct)[0], (ct, x)),
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_groups_and_far_windows_have_the_bits_of_numpys_plan(name: str, dtype: str) -> None:
+    """Alone, each of the three; of operands that lie as they are, and of every other one of longer ones."""
+    for fn, args in _of_shape(name, dtype):
+        apart = [np.repeat(a, 2, axis=-1)[..., ::2] for a in args]
+        with blas, use_target(FIRST_TIER):
+            for given in (args, apart):
+                assert same_bits(afx.jit(fn)(*given), afx.jit(fn, backend="numpy")(*given))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_groups_and_far_windows_are_sums_over_windows(name: str) -> None:
+    """Machine code of either kind beside a direct convolution, of which gradients are what is left of one that counts."""
+    for fn, args in _of_shape(name, "f8"):
+        want = np.asarray(fn(*args))
+        for backend in ("native", "portable") if SHAPES[name][0][0] else ("native",):
+            found = np.asarray(afx.jit(fn, backend=backend)(*args))
+            np.testing.assert_allclose(found, want, rtol=0, atol=1e-12 * max([1, *abs(want).ravel()]))
+
+
+@pytest.mark.parametrize(
+    "name", ["each channel", "each channel, far", "each channel, blocks and a rest", "groups, far", "far"]
+)
+def test_groups_and_far_windows_leave_no_call_of_numpy(name: str) -> None:
+    """Each of the three has a native form."""
+    for fn, args in _of_shape(name, "f4"):
+        lowered = afx.jit(fn, backend="native").lower(*args)
+        assert [why for _, why in lowered.plan.why_not_native if why] == []
+
+
+@pytest.mark.parametrize("name", ["each channel", "far", "groups, far"])
+def test_zeros_around_a_cotangent_make_no_nan_of_infinite_weights(name: str) -> None:
+    """The call is NumPy's then, in which nothing is multiplied by zeros of padding."""
+    _, (fn, (ct, w)), _ = _of_shape(name, "f4")
+    for value in (np.inf, -np.inf, np.nan):
+        w[-1, 0, 0, 1] = value
+        with np.errstate(all="ignore"):
+            for backend in ("auto", "native"):
+                assert same_bits(afx.jit(fn, backend=backend)(ct, w), afx.jit(fn, backend="numpy")(ct, w))
+
+
+def test_one_array_may_be_image_and_kernel() -> None:
+    """The same memory as both operands, as any two."""
+    for shape, options in (((3, 3, 2, 2), {"padding": 2}), ((9, 8, 9, 9), {"stride": 2, "padding": 4})):
+        x = np.random.default_rng(0).normal(size=shape)
+
+        def fn(a: Any, options: Any = options) -> Any:
+            z, pull = afx.vjp(lambda a: nn.conv(a, a, **options), a)
+            return z, *pull(z)
+
+        with blas:
+            assert_same_bits(fn, x)
 
 
 @pytest.mark.parametrize(

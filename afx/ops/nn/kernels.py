@@ -1,0 +1,483 @@
+"""Convolutions on plain arrays: cross-correlation and its two transposes, by windows, bands or tiles."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.compiler.schedule.arrays import NUMPY, Arrays
+from afx.core.aval import Aval, Shape
+from afx.ops.nn.windows import (
+    MANY_CHANNELS,
+    Pairs,
+    band,
+    batch_blocks,
+    batch_rows,
+    batch_step,
+    has_short_runs,
+    in_rows,
+    is_banded,
+    is_narrow,
+    is_short,
+    padded,
+    roomy_shape,
+    row_band,
+    spread_once,
+    window_offsets,
+    windows,
+    within,
+)
+
+# --- Convolution kernels: cross-correlation and its two transposes on plain arrays
+#
+# The windows of a block of examples are copied side by side, as the rows of a matrix, into one buffer that stays in
+# the cache; a matrix product takes them to the result. Where a window has few neighbouring elements, its offsets are
+# the rows and the positions the columns, so that each copy is long. The transpose by the input goes the other way:
+# products first, then one shifted addition for each offset of the window.
+#
+# Examples of few elements are not copied at all: the kernel becomes a band matrix, with a row for each element of an
+# example and a column for each of its results. Where only the last axis is short, a band matrix does the same along
+# that axis, and the windows go over the others: they are longer then, and fewer.
+
+Into = Callable[..., None]
+
+
+def _rows(xp: Arrays, x: Any, window: Shape, stride: Shape, dilation: Shape) -> Iterator[tuple[slice, Any]]:
+    """Yield blocks of the batch with their windows as a matrix float[positions, window · channels]."""
+    span, channels = math.prod(window), x.shape[-1]
+    if span == 1 and all(s == 1 for s in stride) and x.flags.c_contiguous:
+        yield slice(None), x.reshape(-1, channels)
+        return
+    view = xp.view(x, lambda v: windows(v, window, stride, dilation))
+    rank = len(window)
+    out = view.shape[1 : 1 + rank]
+    columns = has_short_runs(x, window, dilation)
+    order = (*range(1 + rank, 2 + 2 * rank), *range(1 + rank))
+    buffer = None
+    for block in batch_blocks(x.shape[0], math.prod(view.shape[1:]) * x.itemsize):
+        part = view[block].transpose(order) if columns else view[block]
+        buffer = xp.new(part.shape, x.dtype, buffer)
+        xp.copy(buffer, part)
+        count = part.size // (span * channels) if span * channels else (block.stop - block.start) * math.prod(out)
+        yield block, buffer.reshape(span * channels, count).T if columns else buffer.reshape(count, span * channels)
+
+
+# -- the three of them, for one group --
+def _convolve(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
+    window, out = kernel.shape[:-2], kernel.shape[-1]
+    if xp is not NUMPY and _convolve_in_tiles(xp, z, x, kernel, stride, dilation):
+        return
+    weights = kernel.reshape(math.prod(kernel.shape[:-1]), out)
+    direct = z.flags.c_contiguous
+    for block, rows in _rows(xp, x, window, stride, dilation):
+        shape = (rows.shape[0], out)
+        product = z[block].reshape(shape) if direct else xp.new(shape, z.dtype)
+        xp.multiply(rows, weights, product)
+        if not direct:
+            xp.copy(z[block], product.reshape(z[block].shape))
+
+
+def _convolve_in_tiles(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> bool:
+    """Write the same without copies of windows; tell whether that was possible."""
+    window, terms, positions = kernel.shape[:-2], math.prod(kernel.shape[:-1]), math.prod(z.shape[1:-1])
+    turned = has_short_runs(x, window, dilation)
+    like = [(m, turned) for m in batch_rows(x.shape[0], positions * terms * x.itemsize, positions)]
+    if not xp.has_tiles(x.dtype, terms, kernel.shape[-1], like):
+        return False
+    xp.sum_products(xp.view(x, lambda v: windows(v, window, stride, dilation)), xp.dense(kernel), z)
+    return True
+
+
+def _sum_kernel(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None:
+    out = ct.shape[-1]
+    if xp is not NUMPY and _sum_kernel_in_tiles(xp, z, x, ct, stride, dilation):
+        return
+    shape, direct = (math.prod(z.shape[:-1]), out), z.flags.c_contiguous
+    total = z.reshape(shape) if direct else xp.new(shape, z.dtype)
+    xp.clear(total)
+    for block, rows in _rows(xp, x, z.shape[:-2], stride, dilation):
+        product = xp.new(shape, z.dtype)
+        xp.multiply(rows.T, ct[block].reshape(rows.shape[0], out), product)
+        xp.add(total, product)
+    if not direct:
+        z[...] = total.reshape(z.shape)
+
+
+def _sum_kernel_in_tiles(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> bool:
+    """Add up the same blocks without copies of windows; tell whether that was possible."""
+    window, batch, positions = z.shape[:-2], x.shape[0], math.prod(ct.shape[1:-1])
+    step = batch_step(batch, positions * math.prod(z.shape[:-1]) * x.itemsize)
+    whole = batch // step * step
+    like = [(math.prod(z.shape[:-1]), not has_short_runs(x, window, dilation))]
+    if not all(xp.has_tiles(x.dtype, n * positions, z.shape[-1], like) for n in {step, batch - whole or step}):
+        return False
+    x, out = xp.dense(x), z
+    if not out.flags.c_contiguous:
+        z = xp.new(out.shape, out.dtype)
+    lead = window[:-1] if dilation[-1] == 1 else window
+    run = math.prod(z.shape[len(lead) : -1])  # neighbours in rows of windows and of the kernel
+    pieces = next(n for n in (4, 3, 2, 1) if run % n == 0)  # for threads
+
+    def add_up(z: Any, x: Any, ct: Any, step: int) -> None:
+        def as_rows(v: Any) -> Any:
+            view = windows(v, window, stride, dilation)
+            rank, by, rows = len(window), view.strides, run // pieces
+            shape = (pieces, *lead, rows, len(v) // step, step, *view.shape[1 : 1 + rank])
+            strides = (rows * v.itemsize, *by[1 + rank :][: len(lead)], v.itemsize, by[0] * step, *by[: 1 + rank])
+            return np.lib.stride_tricks.as_strided(v, shape, strides)
+
+        blocks = xp.dense(ct).reshape(ct.shape[0] // step, step, *ct.shape[1:])
+        into = z.reshape(*lead, pieces, run // pieces, z.shape[-1])
+        rows = xp.view(into, lambda v: np.moveaxis(v, len(lead), 0))
+        xp.sum_products(xp.view(x, as_rows), blocks, rows, 1)
+
+    add_up(z, x[:whole], ct[:whole], step)
+    if whole < batch:
+        rest = xp.new(z.shape, z.dtype)
+        add_up(rest, x[whole:], ct[whole:], batch - whole)
+        xp.add(z, rest)
+    if z is not out:
+        xp.copy(out, z)
+    return True
+
+
+def _sum_input_in_tiles(
+    xp: Arrays, z: Any, ct: Any, kernel: Any, stride: Shape, padding: Pairs, dilation: Shape
+) -> bool:
+    """Write what `_sum_input` adds up, of what is no padding, position by position; tell whether that was possible."""
+    *window, channels, out = kernel.shape
+    positions = math.prod(ct.shape[1:-1])
+    like = [(m, False) for m in batch_rows(ct.shape[0], positions * channels * ct.itemsize, positions)]
+    if channels < MANY_CHANNELS or not xp.has_tiles(ct.dtype, out, channels, like):
+        return False
+    weights = xp.dense(kernel.swapaxes(-1, -2))
+    if not ct.size or not xp.is_finite(weights):  # zeros around the cotangent are multiplied by them
+        return False
+    rank = len(window)
+    around, parts = _backwards(xp, z, ct, tuple(window), stride, padding, dilation)
+    for into, axes in parts:
+        if not all(found for _, found, _ in axes):
+            xp.clear(into)
+            continue
+
+        def look(v: Any, into: Any = into, axes: Any = axes) -> Any:
+            start = v[(slice(None), *[slice(places[0][1], None) for _, places, _ in axes])]
+            steps = [
+                (p[1][1] - p[0][1] if len(p) > 1 else 0) * by
+                for (_, p, _), by in zip(axes, v.strides[1:], strict=False)
+            ]
+            shape = (*into.shape[:-1], *[len(places) for _, places, _ in axes], out)
+            strides = (*v.strides[:-1], *steps, v.strides[-1])
+            return np.lib.stride_tricks.as_strided(start, shape, strides, writeable=False)
+
+        at = tuple([slice(places[0][0], None, step) for _, places, step in axes])
+        xp.sum_products(xp.view(around, look), weights[at], into, rank)
+    return True
+
+
+def _backwards(
+    xp: Arrays, z: Any, ct: Any, window: Shape, stride: Shape, padding: Pairs, dilation: Shape
+) -> tuple[Any, list[tuple[Any, list[tuple[slice, list[tuple[int, int]], int]]]]]:
+    """Return a cotangent with zeros around it, and parts of the input, each of whose positions the same offsets reach.
+
+    Of each part, and each spatial axis, there are its slice, the offsets in the window in order, each with the place in
+    the cotangent that gives the first position what it has, and the step from one offset to the next. Both go on
+    together: the next position is the next place.
+    """
+    axes = list[list[tuple[slice, list[tuple[int, int]], int]]]()
+    room = list[tuple[int, int]]()
+    for n, m, w, s, d, (front, _) in zip(z.shape[1:-1], ct.shape[1:-1], window, stride, dilation, padding, strict=True):
+        residues = range(min(s, n))
+        found = [[(p, (r + front - p * d) // s) for p in range(w) if (r + front - p * d) % s == 0] for r in residues]
+        before = max([0, *[-at for places in found for _, at in places]])
+        after = max(
+            [0, *[at - m - (r - n) // s for r, places in zip(residues, found, strict=True) for _, at in places]]
+        )
+        room.append((before, after))
+        moved = [[(p, at + before) for p, at in places] for places in found]
+        axes.append(
+            [(slice(r, None, s), places, s // math.gcd(s, d)) for r, places in zip(residues, moved, strict=True)]
+        )
+    parts = [(z[(slice(None), *[where for where, _, _ in each])], [*each]) for each in itertools.product(*axes)]
+    return padded(ct, tuple(room), xp), parts
+
+
+def _sum_input(xp: Arrays, room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
+    """Add to each input position what the windows over it give back, some examples at a time."""
+    window, channels, out = kernel.shape[:-2], kernel.shape[-2], kernel.shape[-1]
+    at = list(window_offsets(window, ct.shape[1:-1], stride, dilation))
+    positions = math.prod(ct.shape[1:-1])
+    few = channels < MANY_CHANNELS
+    weights = kernel.reshape(math.prod(window) * channels, out) if few else xp.dense(kernel.swapaxes(-1, -2))
+    for block in batch_blocks(ct.shape[0], positions * channels * (math.prod(window) if few else 1) * ct.itemsize):
+        part = ct[block]
+        flat, into = part.reshape(part.shape[0] * positions, out), room[block]
+        if few:  # channels in front, so that each addition runs over neighbouring positions
+            parts = xp.new((*window, channels, *part.shape[:-1]), ct.dtype)
+            xp.multiply(weights, flat.T, parts.reshape(weights.shape[0], flat.shape[0]))
+            front = xp.new((channels, *into.shape[:-1]), ct.dtype)
+            xp.clear(front)
+            for place, spans in at:
+                xp.add(front[(slice(None), *spans)], parts[place])
+            xp.copy(into, np.moveaxis(front, 0, -1))
+        else:
+            for place, spans in at:
+                product = xp.new((flat.shape[0], channels), ct.dtype)
+                xp.multiply(flat, weights[place], product)
+                xp.add(into[spans], product.reshape(*part.shape[:-1], channels))
+
+
+# -- one input channel for each group: products of elements, since matrices would have one row --
+def _split_groups(z: Any, groups: int) -> Any:
+    """Return a view float[..., groups, out/groups]."""
+    return z.reshape(*z.shape[:-1], groups, z.shape[-1] // groups)
+
+
+def _add_products(xp: Arrays, out: Any, pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Write sums of products, added to zeros one after the other; each pair is an array as out, and one as its examples."""
+    if xp is NUMPY:
+        for block in batch_blocks(len(out), 4 * out[:1].nbytes):
+            out[block] = 0
+            for x, y in pairs:
+                out[block] += x[block] * y
+    elif pairs:
+        total: Any = 0.0
+        for x, y in pairs:
+            total = total + x * y
+        xp.give(out, total)
+    else:
+        xp.clear(out)
+
+
+def _convolve_each(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
+    wide, weights = _split_groups(z, x.shape[-1]), _split_groups(kernel, x.shape[-1])
+    at = window_offsets(kernel.shape[:-2], z.shape[1:-1], stride, dilation)
+    _add_products(xp, wide, [(x[spans][..., None], weights[place][0]) for place, spans in at])
+
+
+def _sum_kernel_each(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None:
+    wide, total = _split_groups(ct, x.shape[-1]), _split_groups(z, x.shape[-1])
+    xp.clear(z)
+    if xp is not NUMPY:
+        step = batch_step(len(ct), 4 * ct[:1].nbytes)
+        whole = len(ct) // step * step
+        for many, size, part in ((whole // step, step, slice(whole)), (1, len(ct) - whole, slice(whole, None))):
+            if many * size:
+                sums = _sums_of_each(xp, x[part], wide[part], z.shape[:-2], stride, dilation, (many, size))
+                xp.add(total[(*(slice(None),) * len(stride), 0)], np.add.reduce(sums, axis=0))
+        return
+    axes = tuple(range(ct.ndim - 1))
+    for block in batch_blocks(ct.shape[0], 4 * ct[:1].nbytes):
+        for place, spans in window_offsets(z.shape[:-2], ct.shape[1:-1], stride, dilation):
+            total[place][0] += (x[block][spans][..., None] * wide[block]).sum(axis=axes, dtype=z.dtype)
+
+
+def _sums_of_each(
+    xp: Arrays, x: Any, wide: Any, window: Shape, stride: Shape, dilation: Shape, cut: tuple[int, int]
+) -> Any:
+    """Return the sums [block, *window, groups, out/groups] of blocks of a batch, so many of so many examples."""
+    rank, places = len(window), wide.shape[1:-2]
+
+    def look(v: Any) -> Any:
+        view = windows(v, window, stride, dilation)
+        by = view.strides
+        shape = (cut[0], *window, cut[1], *places, v.shape[-1], 1)
+        strides = (by[0] * cut[1], *by[1 + rank : -1], *by[: 1 + rank], by[-1], 0)
+        return np.lib.stride_tricks.as_strided(view, shape, strides, writeable=False)
+
+    cts = wide.reshape(cut[0], *(1,) * rank, cut[1], *wide.shape[1:])
+    return np.add.reduce(xp.view(x, look) * cts, axis=tuple(range(1 + rank, 2 + 2 * rank)))
+
+
+def _sum_input_each(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
+    wide, weights = _split_groups(ct, room.shape[-1]), _split_groups(kernel, room.shape[-1])
+    for block in batch_blocks(ct.shape[0], 4 * ct[:1].nbytes):
+        for place, spans in window_offsets(kernel.shape[:-2], ct.shape[1:-1], stride, dilation):
+            room[block][spans] += (wide[block] * weights[place][0]).sum(axis=-1, dtype=ct.dtype)
+
+
+def _sum_input_from_each(
+    xp: Arrays, z: Any, ct: Any, kernel: Any, stride: Shape, padding: Pairs, dilation: Shape
+) -> bool:
+    """Write what `_sum_input_each` adds up, of what is no padding, position by position; tell whether that was possible."""
+    window = kernel.shape[:-2]
+    if z.shape[-1] != ct.shape[-1] or not ct.size or not xp.is_finite(kernel):
+        return False
+    around, parts = _backwards(xp, z, ct, window, stride, padding, dilation)
+    for into, axes in parts:
+        sizes = into.shape[1:-1]
+        pairs = [
+            (
+                around[(slice(None), *[slice(at, at + n) for (_, at), n in zip(places, sizes, strict=True)])],
+                kernel[tuple([p for p, _ in places])][0],
+            )
+            for places in itertools.product(*[places for _, places, _ in axes])
+        ]
+        _add_products(xp, into, pairs)
+    return True
+
+
+# -- with groups and padding --
+def _sum_input_by_groups(
+    xp: Arrays, room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape, groups: int
+) -> None:
+    if groups > 1 and kernel.shape[-2] == 1:
+        _sum_input_each(room, ct, kernel, stride, dilation)
+        return
+    for rooms, cts, ks in _parts(groups, room, ct, kernel):
+        _sum_input(xp, rooms, cts, ks, stride, dilation)
+
+
+def _parts(groups: int, *arrays: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield views of the last axis of each array, group by group."""
+    if groups == 1:
+        yield arrays
+        return
+    for g in range(groups):
+        yield tuple([a[..., g * (n := a.shape[-1] // groups) : (g + 1) * n] for a in arrays])
+
+
+def convolving(
+    x: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, groups: int, xp: Arrays = NUMPY
+) -> Into:
+    """Return what writes the cross-correlation, ``(z, x, kernel)``; kernels are float[*window, channels/groups, out]."""
+    room = roomy_shape(x.shape, padding)
+
+    def by_windows(z: Any, x: Any, kernel: Any) -> None:
+        x = padded(x, padding, xp)
+        if groups > 1 and kernel.shape[-2] == 1:
+            _convolve_each(xp, z, x, kernel, stride, dilation)
+            return
+        for zs, xs, ks in _parts(groups, z, x, kernel):
+            _convolve(xp, zs, xs, ks, stride, dilation)
+
+    if groups > 1:
+        return by_windows
+    whole = is_banded(room, kernel.shape, z.shape)
+    if not whole and not is_narrow(room, kernel.shape, z.shape):
+        return by_windows
+    make = band if whole else row_band
+    prepared = xp.prepare(lambda: make(room, kernel.shape, z.shape, stride, dilation, x.dtype))
+
+    def by_band(z: Any, x: Any, kernel: Any) -> None:
+        roomy = padded(x, padding, xp)
+        if not z.flags.c_contiguous or not xp.is_finite(roomy):
+            by_windows(z, x, kernel)
+            return
+        matrix, places = prepared()
+        xp.copy(places, kernel if whole else spread_once(kernel))
+        if whole:
+            xp.multiply(roomy.reshape(room[0], -1), matrix, z.reshape(room[0], -1))
+        else:
+            _convolve(xp, in_rows(z), in_rows(roomy), matrix, stride[:-1], dilation[:-1])
+
+    return by_band
+
+
+def summing_kernel(
+    x: Aval, ct: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, groups: int, xp: Arrays = NUMPY
+) -> Into:
+    """Return what writes the transpose by the kernel, ``(z, x, ct)``."""
+    room = roomy_shape(x.shape, padding)
+
+    def by_windows(z: Any, x: Any, ct: Any) -> None:
+        x = padded(x, padding, xp)
+        if groups > 1 and z.shape[-2] == 1:
+            _sum_kernel_each(xp, z, x, ct, stride, dilation)
+            return
+        for zs, xs, cts in _parts(groups, z, x, ct):
+            _sum_kernel(xp, zs, xs, cts, stride, dilation)
+
+    if groups > 1:
+        return by_windows
+    whole = is_banded(room, z.shape, ct.shape)
+    if not whole and not is_narrow(room, z.shape, ct.shape):
+        return by_windows
+    make = band if whole else row_band
+    prepared = xp.prepare(lambda: make(room, z.shape, ct.shape, stride, dilation, x.dtype), False)
+    axes = tuple(range(len(stride))) if whole else (len(stride) - 1,)
+
+    def by_band(z: Any, x: Any, ct: Any) -> None:
+        roomy = padded(x, padding, xp)
+        matrix, places = prepared()
+        if whole:
+            xp.multiply(roomy.reshape(room[0], -1).T, ct.reshape(room[0], -1), matrix)
+        else:
+            _sum_kernel(xp, matrix, in_rows(roomy), in_rows(ct), stride[:-1], dilation[:-1])
+        xp.add_up(places, axes, z)
+
+    return by_band
+
+
+def summing_input(
+    ct: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, groups: int, xp: Arrays = NUMPY
+) -> Into:
+    """Return what writes the transpose by the input, ``(z, ct, kernel)``."""
+    room = roomy_shape(z.shape, padding)
+    around = room != z.shape
+
+    def add_up(z: Any, write: Callable[[Any], None]) -> None:
+        """Have something added to zeros, with room for the padding."""
+        roomy = xp.new(room, ct.dtype) if around else z
+        xp.clear(roomy)
+        write(roomy)
+        if around:
+            xp.copy(z, roomy[within(z.shape, padding)])
+
+    def by_places(z: Any, ct: Any, kernel: Any) -> None:
+        if xp is not NUMPY and groups > 1 and kernel.shape[-2] == 1:
+            done = _sum_input_from_each(xp, z, ct, kernel, stride, padding, dilation)
+        else:
+            done = xp is not NUMPY and all(
+                _sum_input_in_tiles(xp, zs, cts, ks, stride, padding, dilation)
+                for zs, cts, ks in _parts(groups, z, ct, kernel)
+            )
+        if done:
+            return
+        add_up(z, lambda roomy: _sum_input_by_groups(xp, roomy, ct, kernel, stride, dilation, groups))
+
+    if groups > 1:
+        return by_places
+    if is_banded(room, kernel.shape, ct.shape):
+        return _summing_input_by_band(xp, ct, kernel, z, stride, padding, dilation, by_places)
+    if kernel.shape[-2] >= MANY_CHANNELS or not is_short(room, kernel.shape, ct.shape):
+        return by_places
+    prepared = xp.prepare(lambda: row_band(room, kernel.shape, ct.shape, stride, dilation, ct.dtype, upright=False))
+
+    def by_rows(z: Any, ct: Any, kernel: Any) -> None:
+        if not z.flags.c_contiguous or not xp.is_finite(ct):
+            by_places(z, ct, kernel)
+            return
+        matrix, places = prepared()
+        xp.copy(places, spread_once(kernel))
+        add_up(z, lambda roomy: _sum_input(xp, in_rows(roomy), in_rows(ct), matrix, stride[:-1], dilation[:-1]))
+
+    return by_rows
+
+
+def _summing_input_by_band(
+    xp: Arrays, ct: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, otherwise: Into
+) -> Into:
+    """Return what does it by the band matrix of whole examples, and otherwise where zeros would spread inf or nan."""
+    room = roomy_shape(z.shape, padding)
+
+    def make() -> tuple[Any, ...]:
+        matrix, places = band(room, kernel.shape, ct.shape, stride, dilation, ct.dtype)
+        return matrix, places, matrix.reshape(*room[1:], -1)[within(z.shape, padding)[1:]]
+
+    prepared = xp.prepare(make)
+
+    def by_band(z: Any, ct: Any, kernel: Any) -> None:
+        if not z.flags.c_contiguous or not xp.is_finite(ct):
+            otherwise(z, ct, kernel)
+            return
+        matrix, places, inner = prepared()
+        xp.copy(places, kernel)
+        rows = inner.reshape(math.prod(z.shape[1:]), matrix.shape[1])  # without padding: a copy where there is some
+        xp.multiply(ct.reshape(room[0], -1), rows.T, z.reshape(room[0], -1))
+
+    return by_band
