@@ -64,18 +64,18 @@ class Arrays:
         """Write the product of two matrices."""
         np.matmul(x, y, out=out)
 
-    def has_tiles(self, _dtype: Any, _terms: int, _columns: int, _like: Iterable[tuple[int, bool]]) -> bool:
-        """Tell whether sums of products over several axes take less time than matrices, and have the same bits.
+    def find_chains(self, _dtype: Any, _terms: int, _columns: int, _like: Iterable[tuple[int, bool]]) -> Shape:
+        """Return where chains end by which sums of products over several axes have the bits of matrices; none if they have not.
 
         Args:
             _dtype: of operands and result.
-            _terms: how many products each of the sums has that are added up one after the other.
+            _terms: how many products each of the sums has.
             _columns: how many columns the second operand and the result have.
             _like: of each matrix that NumPy would multiply how many rows it has, and whether these lie as columns.
         """
-        return False
+        return ()
 
-    def sum_products(self, x: Any, y: Any, out: Any, added: int = 0) -> None:
+    def sum_products(self, x: Any, y: Any, out: Any, added: int = 0, ends: Shape = ()) -> None:
         """Write sums of products over the last axes of x, which are the first ones of y.
 
         Args:
@@ -83,6 +83,7 @@ class Arrays:
             y: [*terms, columns].
             out: [batch, *rows, columns].
             added: along how many axes of terms, from the first one on, the sums over the others are added up.
+            ends: where chains of these others end that are added up, one after the other.
         """
         np.copyto(out, np.tensordot(x, y, y.ndim - 1))
 

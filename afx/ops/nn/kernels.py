@@ -46,10 +46,15 @@ from afx.ops.nn.windows import (
 Into = Callable[..., None]
 
 
+def _is_matrix(x: Any, window: Shape, stride: Shape) -> bool:
+    """Tell whether elements lie as the windows' matrix as they are."""
+    return math.prod(window) == 1 and all(s == 1 for s in stride) and bool(x.flags.c_contiguous)
+
+
 def _rows(xp: Arrays, x: Any, window: Shape, stride: Shape, dilation: Shape) -> Iterator[tuple[slice, Any]]:
     """Yield blocks of the batch with their windows as a matrix float[positions, window · channels]."""
     span, channels = math.prod(window), x.shape[-1]
-    if span == 1 and all(s == 1 for s in stride) and x.flags.c_contiguous:
+    if _is_matrix(x, window, stride):
         yield slice(None), x.reshape(-1, channels)
         return
     view = xp.view(x, lambda v: windows(v, window, stride, dilation))
@@ -84,11 +89,15 @@ def _convolve(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: 
 def _convolve_in_tiles(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> bool:
     """Write the same without copies of windows; tell whether that was possible."""
     window, terms, positions = kernel.shape[:-2], math.prod(kernel.shape[:-1]), math.prod(z.shape[1:-1])
-    turned = has_short_runs(x, window, dilation)
-    like = [(m, turned) for m in batch_rows(x.shape[0], positions * terms * x.itemsize, positions)]
-    if not xp.has_tiles(x.dtype, terms, kernel.shape[-1], like):
+    if _is_matrix(x, window, stride):
+        like = [(x.shape[0] * positions, False)]
+    else:
+        turned = has_short_runs(x, window, dilation)
+        like = [(m, turned) for m in batch_rows(x.shape[0], positions * terms * x.itemsize, positions)]
+    ends = xp.find_chains(x.dtype, terms, kernel.shape[-1], like)
+    if not ends:
         return False
-    xp.sum_products(xp.view(x, lambda v: windows(v, window, stride, dilation)), xp.dense(kernel), z)
+    xp.sum_products(xp.view(x, lambda v: windows(v, window, stride, dilation)), xp.dense(kernel), z, ends=ends)
     return True
 
 
@@ -110,10 +119,12 @@ def _sum_kernel(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Sh
 def _sum_kernel_in_tiles(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> bool:
     """Add up the same blocks without copies of windows; tell whether that was possible."""
     window, batch, positions = z.shape[:-2], x.shape[0], math.prod(ct.shape[1:-1])
-    step = batch_step(batch, positions * math.prod(z.shape[:-1]) * x.itemsize)
-    whole = batch // step * step
-    like = [(math.prod(z.shape[:-1]), not has_short_runs(x, window, dilation))]
-    if not all(xp.has_tiles(x.dtype, n * positions, z.shape[-1], like) for n in {step, batch - whole or step}):
+    is_matrix = _is_matrix(x, window, stride)
+    step = batch if is_matrix else batch_step(batch, positions * math.prod(z.shape[:-1]) * x.itemsize)
+    whole = batch // step * step if step else 0
+    like = [(math.prod(z.shape[:-1]), is_matrix or not has_short_runs(x, window, dilation))]
+    ends = {n: xp.find_chains(x.dtype, n * positions, z.shape[-1], like) for n in (step, batch - whole or step)}
+    if not all(ends.values()):
         return False
     x, out = xp.dense(x), z
     if not out.flags.c_contiguous:
@@ -133,7 +144,7 @@ def _sum_kernel_in_tiles(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dil
         blocks = xp.dense(ct).reshape(ct.shape[0] // step, step, *ct.shape[1:])
         into = z.reshape(*lead, pieces, run // pieces, z.shape[-1])
         rows = xp.view(into, lambda v: np.moveaxis(v, len(lead), 0))
-        xp.sum_products(xp.view(x, as_rows), blocks, rows, 1)
+        xp.sum_products(xp.view(x, as_rows), blocks, rows, 1, ends[step])
 
     add_up(z, x[:whole], ct[:whole], step)
     if whole < batch:
@@ -152,7 +163,8 @@ def _sum_input_in_tiles(
     *window, channels, out = kernel.shape
     positions = math.prod(ct.shape[1:-1])
     like = [(m, False) for m in batch_rows(ct.shape[0], positions * channels * ct.itemsize, positions)]
-    if channels < MANY_CHANNELS or not xp.has_tiles(ct.dtype, out, channels, like):
+    ends = xp.find_chains(ct.dtype, out, channels, like)
+    if channels < MANY_CHANNELS or not ends:
         return False
     weights = xp.dense(kernel.swapaxes(-1, -2))
     if not ct.size or not xp.is_finite(weights):  # zeros around the cotangent are multiplied by them
@@ -175,7 +187,7 @@ def _sum_input_in_tiles(
             return np.lib.stride_tricks.as_strided(start, shape, strides, writeable=False)
 
         at = tuple([slice(places[0][0], None, step) for _, places, step in axes])
-        xp.sum_products(xp.view(around, look), weights[at], into, rank)
+        xp.sum_products(xp.view(around, look), weights[at], into, rank, ends)
     return True
 
 

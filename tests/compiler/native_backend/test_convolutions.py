@@ -1,5 +1,6 @@
 """Convolutions within machine code."""
 
+import itertools
 from typing import Any
 
 import attrs
@@ -11,7 +12,7 @@ from afx import nn, optim
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.lowering.products import adds_in_chain, fused
+from afx.compiler.native_backend.lowering.products import find_chains, fused
 from afx.compiler.native_backend.program.leaves import UfuncCall
 from afx.compiler.schedule.schedule import Fused
 from afx.compiler.target import use_target
@@ -93,7 +94,7 @@ def test_windows_are_read_where_they_lie() -> None:
     """Where BLAS adds up in one chain, no matrix of windows is made: value and gradient by the input are tiles."""
     x, w, ct = _arrays("blocks of examples", "f4")
     for m, k in ((12 * 13 * 11, 144), (12 * 13 * 22, 12)):
-        if not adds_in_chain("f4", m, k, 12, False):
+        if not find_chains("f4", m, k, 12, False):
             pytest.skip("a BLAS that adds up in another order")
     options = FORMS["blocks of examples"][2]
 
@@ -107,17 +108,24 @@ def test_windows_are_read_where_they_lie() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 5, 3), (40, 27, 6), (300, 75, 16), (900, 144, 16), (200, 640, 24)])
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [(1, 5, 3), (40, 27, 6), (300, 75, 16), (900, 144, 16), (200, 640, 24), (144, 1500, 16), (90, 2048, 40)],
+)
 def test_chains_that_are_found_are_those_of_all_elements(m: int, k: int, n: int, dtype: str) -> None:
     """A look at some rows says what holds of all of them, with other numbers."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype)
     for left in (x, np.asfortranarray(x)):
-        if adds_in_chain(dtype, m, k, n, not left.flags.c_contiguous):
-            total = np.zeros((m, n), dtype)
-            for i in range(k):
-                total = fused(x[:, i, None], y[i], total)
-            assert (left @ y == total).all()
+        total = np.zeros((m, n), dtype)
+        ends = find_chains(dtype, m, k, n, not left.flags.c_contiguous)
+        for start, end in itertools.pairwise((0, *ends)):
+            chain = np.zeros((m, n), dtype)
+            for i in range(start, end):
+                chain = fused(x[:, i, None], y[i], chain)
+            total += chain
+        with blas:
+            assert not ends or (left @ y == total).all()
 
 
 @pytest.mark.parametrize("name", ["band of examples", "band of rows", "band of padded examples"])
@@ -169,6 +177,12 @@ SHAPES = {  # x, kernel, options
     "far": ((3, 15, 16, 9), (3, 4, 9, 7), {"stride": (2, 3), "padding": ((1, 2), (0, 3))}),
     "far, with holes": ((2, 17, 16, 8), (3, 3, 8, 9), {"stride": (2, 4), "dilation": (2, 3), "padding": 1}),
     "farther than the window": ((3, 16, 8), (2, 8, 5), {"stride": 5, "padding": ((0, 4),)}),
+    "long sums": ((5, 20, 21, 12), (3, 3, 12, 16), {}),
+    "long sums in blocks and a rest": ((13, 26, 25, 16), (3, 3, 16, 20), {"padding": 1, "stride": (1, 2)}),
+    "long sums, a matrix": ((4, 16, 17, 40), (1, 1, 40, 24), {}),
+    "long sums, few channels": ((9, 18, 18, 3), (4, 4, 3, 9), {"dilation": 2}),
+    "long sums over the window": ((2, 9, 9, 64), (3, 3, 64, 20), {"padding": 1}),
+    "long sums over outputs": ((1, 7, 8, 9), (2, 2, 9, 900), {}),
     "no images": ((0, 6, 6, 4), (3, 3, 1, 4), {"groups": 4}),
     "one pixel": ((3, 1, 1, 8), (3, 3, 8, 9), {"padding": 1, "stride": 2}),
     "one pixel of each channel": ((3, 1, 1, 4), (1, 1, 1, 4), {"groups": 4}),
@@ -194,7 +208,7 @@ def _of_shape(name: str, dtype: str) -> list[tuple[Any, tuple[Any, Any]]]:
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", SHAPES)
-def test_groups_and_far_windows_have_the_bits_of_numpys_plan(name: str, dtype: str) -> None:
+def test_windows_of_all_kinds_have_the_bits_of_numpys_plan(name: str, dtype: str) -> None:
     """Alone, each of the three; of operands that lie as they are, and of every other one of longer ones."""
     for fn, args in _of_shape(name, dtype):
         apart = [np.repeat(a, 2, axis=-1)[..., ::2] for a in args]
@@ -204,7 +218,7 @@ def test_groups_and_far_windows_have_the_bits_of_numpys_plan(name: str, dtype: s
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_groups_and_far_windows_are_sums_over_windows(name: str) -> None:
+def test_windows_of_all_kinds_are_sums_over_windows(name: str) -> None:
     """Machine code of either kind beside a direct convolution, of which gradients are what is left of one that counts."""
     for fn, args in _of_shape(name, "f8"):
         want = np.asarray(fn(*args))
@@ -216,7 +230,7 @@ def test_groups_and_far_windows_are_sums_over_windows(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["each channel", "each channel, far", "each channel, blocks and a rest", "groups, far", "far"]
 )
-def test_groups_and_far_windows_leave_no_call_of_numpy(name: str) -> None:
+def test_windows_of_all_kinds_leave_no_call_of_numpy(name: str) -> None:
     """Each of the three has a native form."""
     for fn, args in _of_shape(name, "f4"):
         lowered = afx.jit(fn, backend="native").lower(*args)

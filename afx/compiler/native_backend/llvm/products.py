@@ -264,10 +264,15 @@ class _Product:
             sum([length * by for length, _, by in self.terms[: step.added]]) > w.limits.product_chain_max_bytes
         )
         self.is_first = ""  # whether no chain was added up yet
+        self.ends = ""  # where chains begin and end
 
     def emit(self) -> None:
         """Add the loops over tiles: columns, then rows; around them those over chains, of which each is read again and again."""
         w, width = self.w, self.vectors * self.lanes
+        if self.step.ends:
+            self.ends = w.local(f"[{len(self.step.ends) + 1} x i64]", 16)
+            for k, end in enumerate((0, *self.step.ends)):
+                w.line(f"store i64 {end}, ptr {w.shifted(self.ends, 8 * k)}")
         left = self.n % width
         count = -(-left // self.lanes)
 
@@ -340,23 +345,61 @@ class _Product:
                 for y, location in zip(ys, sums[r * vectors :], strict=False):
                     self._put(location, x.fma(y, self._get(location)))
 
-        totals = sums
+        totals: list[str] = sums
+        add: Callable[..., None] = partial(self._walk, self.terms[added:], body=step)
+        if self.step.ends:
+            totals, add = self._added(self._walk_chains, partial(self._chain, step), totals)
         if added and not self.is_far:
-            totals = self._registers(rows * vectors)
-
-            def add_chain(at_a: str, at_b: str) -> None:
-                self._clear(sums)
-                self._walk(self.terms[added:], at_a, at_b, step)
-                for location, total in zip(sums, totals, strict=True):
-                    self._put(total, self._get(total) + self._get(location))
-
-            self._walk(self.terms[:added], a, b, add_chain)
-        else:
-            self._walk(self.terms[added:], a, b, step)
+            totals, add = self._added(partial(self._walk, self.terms[:added]), add, totals)
+        add(a, b)
         for k, location in enumerate(totals):
             r, v = divmod(k, vectors)
             self._store(self._get(location), w.shifted(c, r * self.c_row), v, last if v == vectors - 1 else self.lanes)
         w.lanes = count
+
+    # -- sums of chains --
+    def _added(
+        self, walk: Callable[..., None], inner: Callable[..., None], parts: list[str]
+    ) -> tuple[list[str], Callable[..., None]]:
+        """Return vectors of sums, and what adds up to them what is walked over, of which each makes parts."""
+        totals = self._registers(len(parts))
+
+        def turn(*at: str) -> None:
+            self._clear(parts)
+            inner(*at)
+            for total, part in zip(totals, parts, strict=True):
+                self._put(total, self._get(total) + self._get(part))
+
+        return totals, lambda a, b: walk(a, b, turn)
+
+    def _walk_chains(self, a: str, b: str, body: Callable[[str, str, str, str], None]) -> None:
+        """Add a loop over chains, which begin and end at numbers of terms."""
+
+        def turn(k: str) -> None:
+            at = element_at(self.w, self.ends, k, 8)
+            body(a, b, *[self.w.let(f"load i64, ptr {p}") for p in (at, self.w.shifted(at, 8))])
+
+        self.w.loop("0", str(len(self.step.ends)), 1, turn)
+
+    def _chain(self, step: Callable[[str, str], None], a: str, b: str, start: str, stop: str) -> None:
+        """Add loops over the terms from one to another, along the last axis and over what there is of its rows."""
+        w = self.w
+        *outer, (length, by_a, by_b) = self.terms[self.step.added :]
+
+        def along(row: str) -> None:
+            rest, at_a, at_b = row, a, b
+            for n, far_a, far_b in reversed(outer):
+                k = w.let(f"srem i64 {rest}, {n}")
+                rest = w.let(f"sdiv i64 {rest}, {n}")
+                at_a, at_b = self._moved(at_a, (k, far_a)), self._moved(at_b, (k, far_b))
+            begin = w.let(f"mul i64 {row}, {length}")
+            low, high = w.let(f"sub i64 {start}, {begin}"), w.let(f"sub i64 {stop}, {begin}")
+            low = w.let(f"select i1 {w.let(f'icmp slt i64 {low}, 0')}, i64 0, i64 {low}")
+            high = w.let(f"select i1 {w.let(f'icmp sgt i64 {high}, {length}')}, i64 {length}, i64 {high}")
+            w.loop(low, high, 1, lambda k: step(self._moved(at_a, (k, by_a)), self._moved(at_b, (k, by_b))))
+
+        last = w.let(f"sdiv i64 {w.let(f'sub i64 {stop}, 1')}, {length}")
+        w.loop(w.let(f"sdiv i64 {start}, {length}"), w.let(f"add i64 {last}, 1"), 1, along)
 
     # -- vectors that stay in registers --
     def _registers(self, count: int) -> list[str]:

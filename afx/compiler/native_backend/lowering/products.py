@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
@@ -35,6 +36,7 @@ from afx.compiler.native_backend.program.steps import Block, merged
 from afx.compiler.schedule.schedule import Call
 from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape
+from afx.runtime.blas import blas
 
 # --- Orders of small products: which additions BLAS rounds, in which order, found out from its results
 #
@@ -240,14 +242,18 @@ def _halves(x: Batch) -> tuple[Batch, Batch]:
 
 
 CHAIN_ELEMENTS = 500  # at least, of one matrix or several, that are compared
+CHAIN_BLOCKS = (192, 240, 256, 320, 352, 384, 448, 512, 640, 768, 1024)  # terms that OpenBLAS takes at once
+CHAIN_UNROLLED = 16  # of which it takes a multiple
+CHAIN_WHOLE = 1 << 20  # products up to which it may take all at once
 CHAIN_EDGE = 8  # rows and columns at both ends and in the middle of a matrix, whose elements are looked at
 
 
 @functools.lru_cache(maxsize=512)
-def adds_in_chain(dtype: str, m: int, k: int, n: int, is_turned: bool) -> bool:
-    """Tell whether ``np.matmul`` adds up the elements of a product as one chain of fused multiplications and additions.
+def find_chains(dtype: str, m: int, k: int, n: int, is_turned: bool) -> Shape:
+    """Return where chains of fused multiplications and additions end as which ``np.matmul`` adds up elements of a product.
 
-    Elements at the ends of rows and columns, and in their middle, are compared, with random numbers.
+    One chain after the other is added up. Elements at the ends of rows and columns, and in their middle, are compared,
+    with random numbers; no ends where they are others.
 
     Args:
         dtype: of operands and result.
@@ -260,13 +266,45 @@ def adds_in_chain(dtype: str, m: int, k: int, n: int, is_turned: bool) -> bool:
     columns = _edges(n, CHAIN_EDGE)
     count = -(-CHAIN_ELEMENTS // (len(rows) * len(columns)))  # of few elements alone many orders give the same bits
     xs, ys = _irrational((count, m, k), dtype, 1.7), _irrational((count, k, n), dtype, 2.3)
-    made = [np.matmul(np.asfortranarray(x) if is_turned else x, y) for x, y in zip(xs, ys, strict=True)]
+    with blas:
+        made = [np.matmul(np.asfortranarray(x) if is_turned else x, y) for x, y in zip(xs, ys, strict=True)]
     found = np.stack(made)[:, rows[:, None], columns]
-    total, left, right = np.zeros_like(found), xs[:, rows], ys[:, :, columns]
+    orders = [(k,)] if k < min(CHAIN_BLOCKS) else [(k,), _block_ends(k, _chain_block(dtype))]
+    for ends in orders if m * k * n <= CHAIN_WHOLE else orders[::-1]:
+        if (_add_chains(xs[:, rows], ys[:, :, columns], ends) == found).all():
+            return ends
+    return ()
+
+
+@functools.cache
+def _chain_block(dtype: str) -> int:
+    """Return how many terms of a large product OpenBLAS adds up at once; 0 where that is not found."""
+    xs, ys = _irrational((1, 256, 2501), dtype, 1.7), _irrational((1, 2501, 64), dtype, 2.3)
+    with blas:
+        found = np.matmul(xs[0], ys[0])[:16, :16]
+    fits = [q for q in CHAIN_BLOCKS if (_add_chains(xs[:, :16], ys[:, :, :16], _block_ends(2501, q))[0] == found).all()]
+    return fits[0] if fits else 0
+
+
+def _block_ends(k: int, block: int) -> Shape:
+    """Return where OpenBLAS cuts so many terms: two blocks at the end are of similar length."""
+    ends = [0]
+    while block and (left := k - ends[-1]):
+        half = -(-(left // 2) // CHAIN_UNROLLED) * CHAIN_UNROLLED
+        ends.append(ends[-1] + (block if left >= 2 * block else half if left > block else left))
+    return tuple(ends[1:]) or (k,)
+
+
+def _add_chains(x: Batch, y: Batch, ends: Shape) -> Batch:
+    """Return products of matrices, added up chain by chain."""
+    total = None
     with np.errstate(all="ignore"):
-        for i in range(k):
-            total = fused(left[:, :, i, None], right[:, None, i], total)
-    return bool((total == found).all())
+        for start, end in itertools.pairwise((0, *ends)):
+            chain = np.zeros((len(x), x.shape[1], y.shape[2]), x.dtype)
+            for i in range(start, end):
+                chain = fused(x[:, :, i, None], y[:, None, i], chain)
+            total = chain if total is None else total + chain
+    return total
 
 
 def _edges(length: int, count: int) -> Any:
@@ -285,7 +323,7 @@ def products_digest() -> str:
             for z in (x @ y, x.T @ y, x @ y.T, x @ y[0], x[0] @ y, x[:2] @ y, x[0] @ y[0], x[:, 0] @ y[:, 0]):
                 digest.update(z.tobytes())
         numbers = _irrational((997,), dtype, 1.7)
-        for m, k in ((512, 144), (200, 450)):  # beyond what OpenBLAS takes for small, and its blocks of terms
+        for m, k in ((512, 144), (200, 2501)):  # beyond what OpenBLAS takes for small, and its blocks of terms
             digest.update((np.resize(numbers, (m, k)) @ np.resize(numbers, (k, 16))).tobytes())
     return digest.hexdigest()
 
@@ -573,7 +611,9 @@ def _pays_to_copy(m: int, k: int, n: int, limits: NativeTarget) -> bool:
     return m * k * n >= limits.product_copy_min_products * min(k * n, m * k + m * n)
 
 
-def sum_products(b: BlockBuilder, x: Location, y: Location, out: Location, quiet: tuple[str, ...], added: int) -> None:
+def sum_products(
+    b: BlockBuilder, x: Location, y: Location, out: Location, quiet: tuple[str, ...], added: int, ends: Shape
+) -> None:
     """Add sums of products of floats over several axes, as tiles.
 
     Args:
@@ -582,7 +622,8 @@ def sum_products(b: BlockBuilder, x: Location, y: Location, out: Location, quiet
         y: [*terms, columns], with columns next to each other.
         out: [batch, *rows, columns], with the same.
         quiet: floating-point warnings that it ignores.
-        added: along how many axes of terms, from the first one on, chains of the others are added up.
+        added: along how many axes of terms, from the first one on, sums of the others are added up.
+        ends: where chains of these others end that are added up.
 
     Raises:
         UnsupportedError: columns lie apart, or it takes too long.
@@ -596,8 +637,8 @@ def sum_products(b: BlockBuilder, x: Location, y: Location, out: Location, quiet
     own = x.strides[1 : 1 + ranks[0]], x.strides[1 + ranks[0] :]
     rows, (x_rows, z_rows) = _fewest(out.shape[1:-1], own[0], out.strides[1:-1])
     first, *starts = _fewest(y.shape[:added], own[1][:added], y.strides[:added]) if added else ((), [(), ()])
-    rest, ends = _fewest(y.shape[added:-1], own[1][added:], y.strides[added:-1])
-    (x_first, y_first), (x_rest, y_rest) = starts[0], ends
+    rest, others = _fewest(y.shape[added:-1], own[1][added:], y.strides[added:-1])
+    (x_first, y_first), (x_rest, y_rest) = starts[0], others
     r, t = len(rows), len(first) + len(rest)
     cores = tuple(range(r + t)), tuple(range(r, r + t + 1)), (*range(r), r + t)
     strides = (*x_rows, *x_first, *x_rest, *y_first, *y_rest, size, *z_rows, size)
@@ -605,7 +646,7 @@ def sum_products(b: BlockBuilder, x: Location, y: Location, out: Location, quiet
         [Ref(v.owner, v.dtype, v.offset, (by,)) for v, by in ((x, x.strides[0]), (y, 0), (out, out.strides[0]))]
     )
     lengths = (*rows, *first, *rest, out.shape[-1])
-    step = UfuncCall(None, out.shape[:1], refs, quiet, cores, lengths, strides, added=len(first))
+    step = UfuncCall(None, out.shape[:1], refs, quiet, cores, lengths, strides, added=len(first), ends=ends)
     if out.shape[0] > 1 and products >= b.limits.product_tile_share_min_products:
         step = attrs.evolve(step, is_cut=True, stops=tuple(range(1, out.shape[0] + 1)))
     b.fixed([step], [x, y], [out])

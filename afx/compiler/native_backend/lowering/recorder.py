@@ -32,7 +32,7 @@ from afx.compiler.native_backend.lowering.memory import (
 )
 from afx.compiler.native_backend.lowering.products import (
     PRODUCTS,
-    adds_in_chain,
+    find_chains,
     generalized_call,
     lower_matmul,
     multiply_into,
@@ -44,7 +44,7 @@ from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
 from afx.compiler.native_backend.program.steps import merged
 from afx.compiler.native_backend.service.link import find_ufunc
 from afx.compiler.schedule.schedule import Buffer, Call, View
-from afx.core import lookup
+from afx.core import Shape, lookup
 from afx.core.scalar_ops import ALL
 
 # --- Recorder: runs an op's own implementation on arrays without elements, and adds the steps of what it does to a
@@ -96,19 +96,20 @@ class Recorder(Calls):
         self.count_step()
         multiply_into(self.b, x.location, y.location, out.location, self.quiet)
 
-    def has_tiles(self, dtype: Any, terms: int, columns: int, like: Iterable[tuple[int, bool]]) -> bool:
-        """Tell whether sums of products over several axes have the bits of matrices that NumPy would multiply."""
+    def find_chains(self, dtype: Any, terms: int, columns: int, like: Iterable[tuple[int, bool]]) -> Shape:
+        """Return where chains end by which sums of products have the bits of matrices that NumPy would multiply."""
         kind = dtype_name(np.dtype(dtype))
-        if kind not in ("f4", "f8") or not terms * columns:
-            return False
+        if kind not in ("f4", "f8") or not terms * columns or (self.b.target.cpu and not self.has_own_bits):
+            return ()
         if self.has_own_bits:
-            return True
-        return not self.b.target.cpu and all(adds_in_chain(kind, m, terms, columns, turned) for m, turned in like)
+            return (terms,)
+        found = {find_chains(kind, m, terms, columns, turned) for m, turned in like}
+        return found.pop() if len(found) == 1 else ()
 
-    def sum_products(self, x: Recorded, y: Recorded, out: Recorded, added: int = 0) -> None:
+    def sum_products(self, x: Recorded, y: Recorded, out: Recorded, added: int = 0, ends: Shape = ()) -> None:
         """Write sums of products over several axes, for which no matrix is made."""
         self.check_floats(x, y, out)
-        sum_products(self.b, x.location, y.location, out.location, self.quiet, added)
+        sum_products(self.b, x.location, y.location, out.location, self.quiet, added, ends if len(ends) > 1 else ())
 
     def add_up(self, x: Recorded, axes: Sequence[int], out: Recorded) -> None:
         """Write the sums along axes, one element after the other, as NumPy does where its inner loop runs along the result."""

@@ -216,6 +216,7 @@ class UfuncCall(Leaf):
         has_work: whether its last operand is memory that a standalone loop works in.
         unstable: what sorts rows without equal elements in place of a stable loop.
         added: of tiles along how many axes of terms, from the first one on, sums are added up that are chains by themselves.
+        ends: where such a chain ends and the next one begins, of all terms along the other axes.
     """
 
     loop: UfuncLoop | None
@@ -236,6 +237,7 @@ class UfuncCall(Leaf):
     has_work: bool = False
     unstable: UfuncLoop | None = None
     added: int = 0
+    ends: Shape = ()
 
     @property
     def rows(self) -> int:
