@@ -33,7 +33,7 @@ from afx.ops.indexing.getitem import take
 from afx.ops.indexing.select import ix_, unravel_index
 from afx.ops.manipulation import edit
 from afx.ops.manipulation.join import atleast_1d, concat, moveaxis, stack
-from afx.ops.manipulation.pad import flip
+from afx.ops.manipulation.pad import flip, pad
 from afx.ops.manipulation.shape import expand_dims, squeeze
 from afx.ops.numerics import polynomials
 from afx.ops.reductions import cumulative
@@ -233,6 +233,66 @@ class custom_jvp(_WithRule):  # JAX's
         (rule,) = self._rules
         fn, moving, still = self._of_moving(args)
         return derivatives.custom_jvp(fn, lambda primals, tangents: rule(*still, primals, tangents))(*moving)
+
+
+class at:  # x.at
+    """An array whose updates JAX's modes lead, where an index lies outside.
+
+    >>> at(afx.arange(3))[np.array([1, 7])].get(mode="fill", fill_value=-1)
+    Array([ 1, -1], dtype=int64)
+    """
+
+    def __init__(self, x: Any) -> None:
+        self._x = asarray(x)
+
+    def __getitem__(self, index: Any) -> Any:
+        return _Places(self._x, index if isinstance(index, tuple) else (index,))
+
+
+class _Places:
+    """Places of an array: ``get(mode=)``, ``set(x, mode=)`` and other updates."""
+
+    def __init__(self, x: Array, index: tuple[Any, ...]) -> None:
+        self._x, self._index = x, index
+
+    def __getattr__(self, name: str) -> Callable[..., Array]:
+        return functools.partial(self._update, {"mul": "multiply", "div": "divide"}.get(name, name))
+
+    def get(self, *, mode: Any = "clip", fill_value: Any = None, **_: Any) -> Array:
+        """Return elements, for places outside the nearest one or a number: nan, or the least integer."""
+        x = self._x
+        if fill_value is None:
+            ends: Any = None if x.dtype.kind in "fcb" else np.iinfo(x.dtype)
+            fill_value = (ends.max if x.dtype.kind == "u" else ends.min) if ends else x.dtype == bool or np.nan
+        widths, index = self._within(mode)
+        return pad(x, widths, constant_values=fill_value)[index]
+
+    def _update(self, name: str, *args: Any, mode: Any = "drop", **_: Any) -> Array:
+        """Return the array with places changed; those outside are left out, or the nearest ones."""
+        widths, index = self._within(mode)
+        x = pad(self._x, widths)
+        if name == "power":  # once for each time that a place is named
+            z: Array = x ** (args[0] ** zeros(x.shape, x.dtype).at[index].add(1))
+        else:
+            z = getattr(x.at[index], name)(*args)
+        return z[tuple([np.s_[:n] for n in self._x.shape])]
+
+    def _within(self, mode: Any) -> tuple[list[tuple[int, int]], tuple[Any, ...]]:
+        """Return widths of a margin, and indices: those outside lie in it, or are the nearest."""
+        widths, index, x = list[tuple[int, int]](), list[Any](), self._x
+        entries = [e if e is None or e is ... or isinstance(e, slice) else asarray(e) for e in self._index]
+        axes = [e.ndim if isinstance(e, Array) and e.dtype == bool else e is not None and e is not ... for e in entries]
+        for entry, count in zip(entries, axes, strict=True):
+            size = x.shape[len(widths)] if count else 0
+            if isinstance(entry, Array) and entry.dtype != bool:
+                k = where(entry < 0, entry + size, entry)
+                drops = mode in ("drop", "fill")
+                entry = where((k < 0) | (k >= size), size, k) if drops else clip(k, 0, size - 1)
+                widths.append((0, int(drops)))
+            else:
+                widths += [(0, 0)] * (x.ndim - sum(axes) if entry is ... else count)
+            index.append(entry)
+        return widths + [(0, 0)] * (x.ndim - len(widths)), tuple(index)
 
 
 def segment(name: str, data: Any, segment_ids: Any, num_segments: int | None = None, **_: Any) -> Array:

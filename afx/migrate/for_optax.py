@@ -7,375 +7,608 @@ An optimizer here has ``init`` and ``update``, which returns what is to be added
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-import attrs
 import numpy as np
 
 from afx import optim, pytree
+from afx.control.cond import cond
+from afx.control.solving import flatten_to_vector
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
-from afx.migrate.for_jax import named
+from afx.migrate import optax_chains
+from afx.migrate.optax_chains import (
+    Pair,
+    add_decayed_weights,
+    chain,
+    constant_schedule,
+    cosine_decay_schedule,
+    identity,
+    scale_by_adam,
+    scale_by_learning_rate,
+    sgd,
+    stateless,
+)
+from afx.migrate.optax_trees import sum as sum_of, vdot
 from afx.nn.losses.classification import softmax_cross_entropy as cross_entropy
-from afx.ops.creation.creation import asarray, zeros, zeros_like
-from afx.ops.elementwise.arithmetic import abs as abs_, sign as sign_
-from afx.ops.elementwise.comparison import logical_and, minimum, where
+from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
+from afx.ops.elementwise.arithmetic import abs as abs_, sign, sqrt
+from afx.ops.elementwise.comparison import clip as clip_, isfinite, maximum, minimum, where
 from afx.ops.elementwise.exponentials import log_sigmoid
 from afx.ops.nn.activations import log_softmax
 from afx.ops.reductions.sums import sum as sum_
+from afx.optim.solvers.descend import Lbfgs, Pairs, Point, search_strong_wolfe
+from afx.transforms.derivatives.grad import value_and_grad
 
+__all__ = ["LookaheadParams", "apply_updates", "lbfgs", "lookahead", "polyak_sgd", "value_and_grad_from_state"]
+
+np_: Any = np  # NumPy's functions, of Arrays
 Params: TypeAlias = Any
 OptState: TypeAlias = Any
 Updates: TypeAlias = Any
 Schedule: TypeAlias = Callable[[Any], Any]
 
-# factories by Optax's arguments in their order: afx's name of one behind =, its default behind :, Optax's own behind !
-_MOMENTS = "learning_rate b1 b2 eps"
-TABLE: dict[str, str] = {
-    "adabelief": f"adabelief {_MOMENTS} eps_root",
-    "adafactor": (
-        "adafactor learning_rate:1.0 min_dim_size_to_factor=least_length decay_rate=decay decay_offset! "
-        "multiply_by_parameter_scale=scale_by_parameters clipping_threshold=clipping momentum dtype_momentum! "
-        "weight_decay_rate=weight_decay eps factored! weight_decay_mask=mask"
-    ),
-    "adadelta": "adadelta learning_rate rho eps weight_decay weight_decay_mask=mask",
-    "adagrad": "adagrad learning_rate initial_accumulator_value=initial:0.1 eps:1e-7 eps_in_root:True",
-    "adam": f"adam {_MOMENTS} eps_root mu_dtype! nesterov",
-    "adamax": f"adamax {_MOMENTS}",
-    "adamaxw": f"adamax {_MOMENTS} weight_decay:1e-4 mask",
-    "adamw": f"adamw {_MOMENTS} eps_root mu_dtype! weight_decay:1e-4 mask nesterov",
-    "amsgrad": f"amsgrad {_MOMENTS} eps_root! mu_dtype! correct_first:True",
-    "lamb": f"lamb {_MOMENTS} eps_root! weight_decay mask",
-    "lars": (
-        "lars learning_rate weight_decay weight_decay_mask=mask trust_coefficient=coefficient eps trust_ratio_mask=trust_mask "
-        "momentum nesterov"
-    ),
-    "lion": "lion learning_rate b1 b2 mu_dtype! weight_decay:1e-3 mask",
-    "muon": (
-        "muon learning_rate ns_coeffs=coefficients ns_steps=iterations beta eps weight_decay weight_decay_mask=mask mu_dtype! "
-        "nesterov adaptive! preconditioning! adam_b1 adam_b2 adam_eps_root! adam_weight_decay adam_learning_rate "
-        "muon_weight_dimension_numbers! consistent_rms"
-    ),
-    "nadam": f"adam {_MOMENTS} eps_root mu_dtype! nesterov:True",
-    "nadamw": f"adamw {_MOMENTS} eps_root mu_dtype! weight_decay:1e-4 mask nesterov:True",
-    "novograd": f"novograd {_MOMENTS} eps_root! weight_decay",
-    "radam": f"radam {_MOMENTS} eps_root! threshold",
-    "rmsprop": "rmsprop learning_rate decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True centered momentum",
-    "sgd": "sgd learning_rate momentum nesterov accumulator_dtype!",
-    "yogi": f"yogi {_MOMENTS}",
-    "add_decayed_weights": "add_decayed_weights weight_decay=strength:0.0 mask",
-    "centralize": "centralize",
-    "clip": "clip_by_value max_delta=limit",
-    "clip_by_block_rms": "clip_by_block_rms threshold=limit",
-    "clip_by_global_norm": "clip_by_global_norm max_norm=limit",
-    "ema": "ema decay debias",
-    "scale_by_adam": "scale_by_adam b1 b2 eps eps_root mu_dtype! nesterov",
-    "scale_by_lion": "scale_by_lion b1 b2",
-    "scale_by_rms": "scale_by_rms decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True",
-    "scale_by_rss": "scale_by_rss initial_accumulator_value=initial:0.1 eps:1e-7 eps_in_root:True",
-    "scale_by_schedule": "scale_by_schedule step_size_fn=schedule",
-    "trace": "trace decay=momentum nesterov",
-    "constant_schedule": "constant value",
-    "cosine_decay_schedule": "cosine_decay init_value=start decay_steps=steps alpha exponent",
-    "exponential_decay": (
-        "exponential_decay init_value=start transition_steps=steps decay_rate=rate transition_begin=begin staircase "
-        "end_value=end"
-    ),
-    "join_schedules": "join schedules boundaries",
-    "linear_schedule": "linear init_value=start end_value=end transition_steps=steps transition_begin=begin",
-    "piecewise_constant_schedule": "piecewise_constant init_value=start boundaries_and_scales=factors",
-    "polynomial_schedule": (
-        "polynomial init_value=start end_value=end power transition_steps=steps transition_begin=begin"
-    ),
-    "warmup_cosine_decay_schedule": (
-        "warmup_cosine init_value=start peak_value=peak warmup_steps=warmup decay_steps=steps end_value=end"
-    ),
-}  # fmt: skip
+
+def __getattr__(name: str) -> Any:
+    """Return a transformation, or an optimizer, that `afx.optim` has."""
+    if name in optax_chains.TABLE or name in optax_chains.__all__:
+        return getattr(optax_chains, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-@attrs.frozen
-class GradientTransformation:
-    """A rule of `afx.optim` whose `update` returns updates, as Optax's do."""
-
-    rule: Any
-    is_chain: bool = False
-
-    def init(self, params: Any) -> Any:
-        """Return the first state, in Optax's chain of two where there is a learning rate."""
-        state = self.rule.init(params)
-        return (state, ()) if self.is_chain else state
-
-    def update(self, updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
-        """Return what is to be added to the parameters, or what the next transformation takes, and the next state."""
-        at = pytree.map(zeros_like, updates) if params is None else params
-        change = self.rule.descend if hasattr(self.rule, "descend") else self.rule.update
-        changed, state = change(updates, state[0] if self.is_chain else state, at, None)
-        return changed, (state, ()) if self.is_chain else state
+# --- Schedules: an Array that counts is int32 in JAX, whatever ``jax_enable_x64`` says, and its quotient float32. It is rounded
+# as XLA rounds in a jitted step, which multiplies by 1 over the steps, and rounds a product and its sum once. Python's
+# numbers have all digits, here as there.
 
 
-class Pair(NamedTuple):
-    """A transformation of two functions, as programs write their own."""
-
-    init: Callable[..., Any]
-    update: Callable[..., Any]
+def _single(x: Any) -> Array:
+    """Return numbers of float32 in float64."""
+    return asarray(x, np.float64).astype(np.float32).astype(np.float64)
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
-    """Return a factory with Optax's arguments and defaults."""
-    if name not in TABLE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return functools.partial(_make, name)
+def _of_counts(plain: Schedule, rounded: Callable[[Array], Array]) -> Schedule:
+    """Return a schedule of Python's numbers, and of counts."""
+
+    def schedule(count: Any) -> Any:
+        return rounded(count.astype(np.float64)).astype(np.float32) if isinstance(count, Array) else plain(count)
+
+    return schedule
 
 
-def _make(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Return what afx's factory makes of Optax's arguments; what is None there is left to afx."""
-    target, _, rest = TABLE[name].partition(" ")
-    words = [word.partition(":") for word in rest.split()]
-    given = named(name, " ".join([head.rstrip("!") for head, _, _ in words]), args, kwargs)
-    known = {head.partition("=")[2] or head.partition("=")[0]: default for head, _, default in words}
-    for own, default in known.items():
-        if default and given.get(own) is None:
-            given[own] = {"True": True, "False": False}.get(default, default)
-            given[own] = given[own] if isinstance(given[own], bool) else float(given[own])
-    dropped = [head.rstrip("!") for head, _, _ in words if head.endswith("!")]
-    for word in dropped:
-        value = given.pop(word, None)
-        if value not in (None, 0, 0.0):
-            raise ArgumentError(f"{name}: afx.optim.{target} has no {word}: got {value!r}; leave it out")
-    rate = given.get("learning_rate")
-    if isinstance(rate, Array):  # afx would keep it in the optimizer's own state
-        if name == "lars" or (name == "rmsprop" and given.get("momentum")):
-            raise ArgumentError(f"{name}: its momentum holds the learning rate: got one that changes; give a number")
-        given["learning_rate"] = 1.0
-        return chain(_build(target, given), scale(rate))
-    return _build(target, given)
+def polynomial_schedule(
+    init_value: Any, end_value: Any, power: Any, transition_steps: int, transition_begin: int = 0
+) -> Schedule:
+    """Return a schedule from one value to another by a power of what is left."""
+    if transition_steps <= 0:
+        return constant_schedule(init_value)  # type: ignore[no-any-return]
+
+    def rounded(count: Array) -> Array:
+        done = clip_(count - transition_begin, 0, transition_steps)
+        left = _single(1 - done * _single(1 / transition_steps))
+        left = left if power == 1 else _single(left**power)
+        return _single(init_value - end_value) * left + _single(end_value)
+
+    return _of_counts(optim.polynomial(init_value, end_value, power, transition_steps, begin=transition_begin), rounded)
 
 
-def _build(target: str, given: dict[str, Any]) -> Any:
-    made = getattr(optim, target)(**{own: value for own, value in given.items() if value is not None})
-    return GradientTransformation(made, "learning_rate" in given) if hasattr(made, "init") else made
+def linear_schedule(init_value: Any, end_value: Any, transition_steps: int, transition_begin: int = 0) -> Schedule:
+    """Return a schedule from one value to another in equal steps."""
+    return polynomial_schedule(init_value, end_value, 1, transition_steps, transition_begin)
 
 
-# --- Transformations of transformations: trees of leaves, each with its own rule
+def exponential_decay(
+    init_value: Any,
+    transition_steps: int,
+    decay_rate: Any,
+    transition_begin: int = 0,
+    staircase: bool = False,
+    end_value: Any = None,
+) -> Schedule:
+    """Return a schedule that falls by a rate in so many steps."""
+    if transition_steps <= 0 or decay_rate == 0:
+        return constant_schedule(init_value)  # type: ignore[no-any-return]
+
+    def rounded(count: Array) -> Array:
+        turns = _single(maximum(count - transition_begin, 0) * _single(1 / transition_steps))
+        value = _single(init_value) * _single(_single(decay_rate) ** (np_.floor(turns) if staircase else turns))
+        return value if end_value is None else (maximum if decay_rate < 1 else minimum)(value, end_value)
+
+    options: dict[str, Any] = {"staircase": staircase, "begin": transition_begin, "end": end_value}
+    return _of_counts(optim.exponential_decay(init_value, decay_rate, transition_steps, **options), rounded)
 
 
-def chain(*parts: Any) -> Pair:
-    """Return a transformation that applies one after the other."""
+def join_schedules(schedules: Any, boundaries: Any) -> Schedule:
+    """Return a schedule that follows one after another, each from its own start."""
+
+    def schedule(step: Any) -> Any:
+        values = [schedules[0](step), *[s(step - b) for s, b in zip(schedules[1:], boundaries, strict=True)]]
+        value = values[0]
+        for boundary, following in zip(boundaries, values[1:], strict=True):
+            value = where(asarray(step) < boundary, value, following)
+        return value.astype(np.float32) if any(getattr(v, "dtype", None) == np.float32 for v in values) else value
+
+    return schedule
+
+
+def _warm(init_value: Any, peak_value: Any, warmup_steps: int, following: Schedule) -> Schedule:
+    return join_schedules([linear_schedule(init_value, peak_value, warmup_steps), following], [warmup_steps])
+
+
+def warmup_constant_schedule(init_value: float, peak_value: float, warmup_steps: int) -> Schedule:
+    """Return a schedule up to a value."""
+    return linear_schedule(init_value, peak_value, warmup_steps)
+
+
+def warmup_cosine_decay_schedule(
+    init_value: float,
+    peak_value: float,
+    warmup_steps: int,
+    decay_steps: int,
+    end_value: float = 0.0,
+    exponent: float = 1.0,
+) -> Schedule:
+    """Return a schedule up by a line and down by a cosine, in so many steps together."""
+    least = end_value / peak_value if peak_value else 0.0
+    falls = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, least, exponent)
+    return _warm(init_value, peak_value, warmup_steps, falls)
+
+
+def warmup_exponential_decay_schedule(
+    init_value: float, peak_value: float, warmup_steps: int, *args: Any, **options: Any
+) -> Schedule:
+    """Return a schedule up by a line and down by an `exponential_decay` of the other arguments."""
+    return _warm(init_value, peak_value, warmup_steps, exponential_decay(peak_value, *args, **options))
+
+
+def piecewise_interpolate_schedule(
+    interpolate_type: str, init_value: float, boundaries_and_scales: Any = None
+) -> Schedule:
+    """Return a schedule that goes from one value to the next by lines or cosines."""
+    scales: dict[int, float] = boundaries_and_scales or {}
+    pairs = sorted(scales.items())
+    ends, values = [0, *[int(b) for b, _ in pairs]], np.cumprod([init_value, *[s for _, s in pairs]])
+
+    def schedule(count: Any) -> Any:
+        fit: Any = _single if isinstance(count, Array) else asarray
+        z = asarray(values[-1])
+        for a, b, low, high in reversed(list(zip(ends, ends[1:], values, values[1:], strict=False))):
+            share = fit((asarray(count) - a) * fit(1 / max(b - a, 1)))
+            share = fit((1 - np_.cos(np.pi * share)) / 2) if interpolate_type == "cosine" else share
+            z = where(asarray(count) < b, low + (high - low) * share, z)
+        return z
+
+    return schedule
+
+
+def cosine_onecycle_schedule(
+    transition_steps: int,
+    peak_value: float,
+    pct_start: float = 0.3,
+    div_factor: float = 25.0,
+    final_div_factor: float = 1e4,
+) -> Schedule:
+    """Return a schedule up and down by cosines (Smith & Topin 2018)."""
+    last = {int(pct_start * transition_steps): div_factor, int(transition_steps): 1 / (div_factor * final_div_factor)}
+    return piecewise_interpolate_schedule("cosine", peak_value / div_factor, last)
+
+
+def linear_onecycle_schedule(
+    transition_steps: int,
+    peak_value: float,
+    pct_start: float = 0.3,
+    pct_final: float = 0.85,
+    div_factor: float = 25.0,
+    final_div_factor: float = 1e4,
+) -> Schedule:
+    """Return a schedule up and down by lines."""
+    first, last = int(pct_start * transition_steps), int(pct_final * transition_steps)
+    scales = {first: div_factor, last: 1 / div_factor, transition_steps: 1 / final_div_factor}
+    return piecewise_interpolate_schedule("linear", peak_value / div_factor, scales)
+
+
+def sgdr_schedule(cosine_kwargs: Any) -> Schedule:
+    """Return cosines with warm restarts (Loshchilov & Hutter 2017)."""
+    parts: list[dict[str, Any]] = list(cosine_kwargs)
+    ends = [int(n) for n in np.cumsum([part["decay_steps"] for part in parts])]
+    return join_schedules([warmup_cosine_decay_schedule(**part) for part in parts], ends[:-1])
+
+
+# --- Rules that afx lacks or has otherwise: states have Optax's names, and steps its numbers
+
+
+def _each(fn: Callable[..., Any], count: int, *trees: Any) -> list[Any]:
+    """Return trees of the several results of a function of leaves."""
+    leaves, treedef = pytree.flatten(trees[0])
+    rows = [fn(*xs) for xs in zip(leaves, *map(pytree.leaves, trees[1:]), strict=True)]
+    return [pytree.unflatten(treedef, [row[k] for row in rows]) for k in range(count)]
+
+
+def _scaled(fn: Callable[..., Any], count: int) -> Pair:
+    """Return a transformation of ``fn(step, u, *kept)`` to an update and what is kept, from zeros, of each leaf."""
 
     def init(params: Any) -> Any:
-        return tuple([part.init(params) for part in parts])
+        return (zeros((), np.int64), *[pytree.map(zeros_like, params) for _ in range(count)])
 
-    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-        after = list[Any]()
-        for part, own in zip(parts, state, strict=True):
-            takes = extra and any(p.kind == p.VAR_KEYWORD for p in inspect.signature(part.update).parameters.values())
-            updates, new = part.update(updates, own, params, **(extra if takes else {}))
-            after.append(new)
-        return updates, tuple(after)
+    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> Any:
+        del params
+        step = state[0] + 1
+
+        def of_leaf(u: Any, *own: Any) -> Any:
+            return fn(step.astype(u.dtype), u, *own)
+
+        changed, *kept = _each(of_leaf, count + 1, updates, *state[1:])
+        return changed, (step, *kept)
 
     return Pair(init, update)
 
 
-def stateless(change: Callable[[Any, Any], Any]) -> Pair:
-    """Return a transformation of updates and parameters that has no state."""
+def adan(
+    learning_rate: Any,
+    b1: float = 0.98,
+    b2: float = 0.92,
+    b3: float = 0.99,
+    eps: float = 1e-8,
+    eps_root: float = 1e-8,
+    weight_decay: float = 0.0,
+    mask: Any = None,
+) -> Pair:
+    """Return Adan (Xie and others 2022, Algorithm 1)."""
 
-    def init(_: Any) -> tuple[()]:
+    def change(t: Any, g: Any, m: Any, v: Any, n: Any, last: Any) -> Any:
+        gap = where(t == 1, 0.0, g - last)
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * gap
+        n = b3 * n + (1 - b3) * (g + (1 - b2) * gap) ** 2
+        step = m / (1 - b1**t) + (1 - b2) * (v / (1 - b2**t))
+        return step / (sqrt(n / (1 - b3**t) + eps_root) + eps), m, v, n, g
+
+    return chain(_scaled(change, 4), add_decayed_weights(weight_decay, mask), scale_by_learning_rate(learning_rate))
+
+
+def rprop(
+    learning_rate: float,
+    eta_minus: float = 0.5,
+    eta_plus: float = 1.2,
+    min_step_size: float = 1e-6,
+    max_step_size: float = 50.0,
+) -> Pair:
+    """Return Rprop; what is kept of a gradient is the step that it made."""
+
+    def change(t: Any, g: Any, size: Any, last: Any) -> Any:
+        size = where(t == 1, learning_rate, size)
+        s = g * last
+        moved = clip_(size * where(s > 0, eta_plus, eta_minus), min_step_size, max_step_size)
+        size = where(s == 0, size, moved)
+        return where(s < 0, 0.0, -last), size, where(s < 0, 0.0, size * sign(g))  # a step behind, as Optax's
+
+    return _scaled(change, 2)
+
+
+def sm3(learning_rate: float, momentum: float = 0.9) -> Pair:
+    """Return SM3 (Anil and others 2019): sums of squares by rows and columns."""
+
+    def init(params: Any) -> Any:
+        def rows(p: Any) -> Any:
+            return [zeros([n if k == axis else 1 for k, n in enumerate(p.shape)], p.dtype) for axis in range(p.ndim)]
+
+        leaves = pytree.leaves(params)
+        return [rows(p) for p in leaves], pytree.map(zeros_like, params)
+
+    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> Any:
+        del params
+        leaves, treedef = pytree.flatten(updates)
+        sums = [g**2 + functools.reduce(minimum, rows) for g, rows in zip(leaves, state[0], strict=True)]
+        scaled = [where(s > 0, g / sqrt(s + 1e-8), 0.0) for g, s in zip(leaves, sums, strict=True)]
+        mean = pytree.map(
+            lambda old, u: momentum * old + (1 - momentum) * u, state[1], pytree.unflatten(treedef, scaled)
+        )
+        rows = [[np_.max(s, axis=_others(s, k), keepdims=True) for k in range(s.ndim)] for s in sums]
+        return pytree.map(lambda u: -learning_rate * u, mean), (rows, mean)
+
+    return Pair(init, update)
+
+
+def _others(x: Any, axis: int) -> tuple[int, ...]:
+    return tuple([k for k in range(x.ndim) if k != axis])
+
+
+def fromage(learning_rate: float, min_norm: float = 1e-6) -> Pair:
+    """Return Fromage (Bernstein and others 2020)."""
+    share = 1 / (1 + learning_rate**2) ** 0.5
+
+    def change(updates: Any, params: Any) -> Any:
+        def step(u: Any, p: Any) -> Any:
+            top, below = [maximum(sqrt((x * x).sum()), min_norm) for x in (p, u)]
+            return -learning_rate * share * (u * (top / below)) + (share - 1) * p
+
+        return pytree.map(step, updates, params)
+
+    return stateless(change)
+
+
+def polyak_sgd(
+    max_learning_rate: float = 1.0, scaling: Any = 1.0, f_min: float = 0.0, eps: float = 0.0, variant: str = "sps"
+) -> Pair:
+    """Return descent by Polyak's steps, from ``update(…, value=value)``."""
+
+    def update(updates: Any, state: Any, params: Any = None, *, value: Any, **_: Any) -> Any:
+        del params
+        square = vdot(updates, updates) + eps
+        gap = asarray(value) - f_min
+        gap = maximum(gap, 0.0) if variant == "sps+" else gap
+        small = square <= np.finfo(float).eps
+        step = where(small, 0.0, minimum(gap / where(small, 1.0, square), max_learning_rate))
+        return pytree.map(lambda u: step * u, updates), state
+
+    def init(_: Any) -> Any:
         return ()
 
-    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
-        return change(updates, params), state
-
-    return Pair(init, update)
+    return chain(sgd(scaling), Pair(init, update))
 
 
-def identity() -> Pair:
-    """Return what changes nothing."""
-    return stateless(lambda updates, _: updates)
+class ProdigyState(NamedTuple):
+    """The state of `prodigy`."""
 
-
-def set_to_zero() -> Pair:
-    """Return what makes updates of 0."""
-    return stateless(lambda updates, _: pytree.map(zeros_like, updates))
-
-
-def scale(step_size: Any) -> Pair:
-    """Return what multiplies updates."""
-    return stateless(lambda updates, _: pytree.map(lambda u: u * step_size, updates))
-
-
-def scale_by_learning_rate(learning_rate: Any, *, flip_sign: bool = True) -> Any:
-    """Return what multiplies by a rate, or by a schedule of it, and turns the sign."""
-    sign: Any = -1.0 if flip_sign else 1.0
-    schedule: Any = learning_rate
-    if not callable(learning_rate):
-        return scale(sign * learning_rate)
-
-    def rate(step: Any) -> Any:
-        return sign * schedule(step)
-
-    return _make("scale_by_schedule", rate)
-
-
-def sign_sgd(learning_rate: Any) -> Pair:
-    """Return descent by signs."""
-    return chain(
-        stateless(lambda updates, _: pytree.map(sign_, updates)),
-        scale_by_learning_rate(learning_rate),
-    )
-
-
-def optimistic_gradient_descent(learning_rate: Any, alpha: float = 1.0, beta: float = 1.0) -> Pair:
-    """Return optimistic descent: ``(α + β) g`` less β times the gradient before; of the first, itself."""
-
-    def init(params: Any) -> Any:
-        return zeros((), np.bool_), pytree.map(zeros_like, params)
-
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        del params
-        has_old, before = state
-        before = pytree.map(lambda g, old: where(has_old, old, g), updates, before)
-        return pytree.map(lambda g, old: (alpha + beta) * g - beta * old, updates, before), (has_old | True, updates)
-
-    return chain(Pair(init, update), scale_by_learning_rate(learning_rate))
-
-
-def masked(inner: Any, mask: Any) -> Pair:
-    """Return a transformation of the leaves that a tree of truth values, or a function to one, chooses."""
-
-    def labels(tree: Any) -> Any:
-        return pytree.map(lambda chosen: str(bool(chosen)), mask(tree) if callable(mask) else mask)
-
-    return partition({"True": inner, "False": identity()}, labels)
-
-
-def partition(transforms: Mapping[Any, Any], param_labels: Any) -> Pair:
-    """Return a transformation that takes another one for the leaves of each label.
-
-    Args:
-        transforms: by label.
-        param_labels: a tree of labels, or a function of parameters to one; a label may stand for all leaves below it.
-    """
-
-    def groups(tree: Any) -> tuple[dict[Any, list[int]], list[Any], Any]:
-        leaves, treedef = pytree.flatten(tree)
-        numbers = pytree.unflatten(treedef, list(range(len(leaves))))
-        labels = param_labels(tree) if callable(param_labels) else param_labels
-        found: dict[Any, list[int]] = {label: [] for label in transforms}
-        for label, below in _pairs(labels, numbers):
-            found[label].extend(pytree.leaves(below))
-        return found, leaves, treedef
-
-    def init(params: Any) -> Any:
-        places, leaves, _ = groups(params)
-        return {label: transforms[label].init([leaves[k] for k in at]) for label, at in places.items()}
-
-    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
-        places, leaves, treedef = groups(updates)
-        known = pytree.leaves(params) if params is not None else None
-        after = dict[Any, Any]()
-        for label, at in places.items():
-            own = [known[k] for k in at] if known is not None else None
-            changed, after[label] = transforms[label].update([leaves[k] for k in at], state[label], own)
-            for k, leaf in zip(at, changed, strict=True):
-                leaves[k] = leaf
-        return pytree.unflatten(treedef, leaves), after
-
-    return Pair(init, update)
-
-
-multi_transform: Callable[..., Pair] = partition
-
-
-def _pairs(labels: Any, tree: Any) -> list[tuple[Any, Any]]:
-    """Return each label with the part of a tree where it stands."""
-    tags: Any = labels
-    if isinstance(labels, dict):
-        return [pair for key in tags for pair in _pairs(tags[key], tree[key])]
-    if isinstance(labels, (list, tuple)):
-        return [pair for k in range(len(tags)) for pair in _pairs(tags[k], tree[k])]
-    return [(labels, tree)]
-
-
-class InjectHyperparamsState(NamedTuple):
-    """The state of `inject_hyperparams`; ``hyperparams`` may be set between steps."""
-
+    exp_avg: Any
+    exp_avg_sq: Any
+    grad_sum: Any
+    params0: Any
+    estim_lr: Any
+    numerator_weighted: Any
     count: Any
-    hyperparams: dict[str, Any]
+
+
+def prodigy(
+    learning_rate: Any = 1.0,
+    betas: tuple[float, float] = (0.9, 0.999),
+    beta3: float | None = None,
+    eps: float = 1e-8,
+    estim_lr0: float = 1e-6,
+    estim_lr_coef: float = 1.0,
+    weight_decay: float = 0.0,
+    safeguard_warmup: bool = False,
+) -> Pair:
+    """Return Prodigy (Mishchenko & Defazio 2024), corrected for the start of the averages."""
+    b1, b2 = betas
+    keep = b2**0.5 if beta3 is None else beta3
+
+    def init(params: Any) -> ProdigyState:
+        none, kind = pytree.map(zeros_like, params), pytree.leaves(params)[0].dtype
+        return ProdigyState(none, none, none, params, asarray(estim_lr0, kind), zeros((), kind), asarray(0))
+
+    def update(updates: Any, state: ProdigyState, params: Any, **_: Any) -> Any:
+        far, count = state.estim_lr, state.count + 1
+        own = learning_rate(state.count) if callable(learning_rate) else learning_rate
+        t = count.astype(far.dtype)
+        rate = far * own * ((1 - b2**t) ** 0.5 / (1 - b1**t))
+        part = (far if safeguard_warmup else rate) / estim_lr0
+
+        def averages(g: Any, m: Any, v: Any, s: Any) -> Any:
+            g = far * g
+            return b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g, keep * s + part * g
+
+        means, squares, slopes = _each(averages, 3, updates, *state[:3])
+        gone = vdot(updates, pytree.map(lambda p0, p: p0 - p, state.params0, params))
+        gain = keep * state.numerator_weighted + far / estim_lr0 * rate * gone
+        further = maximum(far, estim_lr_coef * gain / sum_of(pytree.map(np_.abs, slopes)))
+
+        def moved(m: Any, v: Any, p: Any) -> Any:
+            return -weight_decay * rate * p - rate * m / (sqrt(v) + further * eps)
+
+        after = ProdigyState(means, squares, slopes, state.params0, further, gain, count)
+        return pytree.map(moved, means, squares, params), after
+
+    return Pair(init, update)
+
+
+# --- Wrappers
+
+
+class ScheduleFreeState(NamedTuple):
+    """The state of `schedule_free`."""
+
+    b1: Any
+    weight_sum: Any
+    step_count: Any
+    max_lr: Any
+    base_optimizer_state: Any
+    z: Any
+
+
+def schedule_free(base_optimizer: Any, learning_rate: Any, b1: float = 0.9, weight_lr_power: float = 2.0) -> Pair:
+    """Return an optimizer of the average of its iterates (Defazio and others 2024)."""
+
+    def init(params: Any) -> ScheduleFreeState:
+        kind = pytree.leaves(params)[0].dtype
+        none = zeros((), kind)
+        return ScheduleFreeState(asarray(b1, kind), none, asarray(1), none, base_optimizer.init(params), params)
+
+    def update(updates: Any, state: ScheduleFreeState, params: Any, **extra: Any) -> Any:
+        rate = learning_rate(state.step_count) if callable(learning_rate) else learning_rate
+        largest = maximum(state.max_lr, rate)
+        weight = largest**weight_lr_power
+        total = state.weight_sum + weight
+        share = where(total > 0, weight / where(total > 0, total, 1.0), 0.0)
+        moves, inner = base_optimizer.update(updates, state.base_optimizer_state, params, **extra)
+        z = pytree.map(lambda old, u: old + u, state.z, moves)
+
+        def moved(y: Any, x: Any, z: Any) -> Any:
+            return b1 * ((1 - share) * x + share * z) + (1 - b1) * z - y
+
+        after = ScheduleFreeState(state.b1, total, state.step_count + 1, largest, inner, z)
+        return pytree.map(moved, params, schedule_free_eval_params(state, params), z), after
+
+    return Pair(init, update)
+
+
+def schedule_free_eval_params(state: Any, params: Any) -> Any:
+    """Return the average of the iterates."""
+    return pytree.map(lambda y, z: (y - (1 - state.b1) * z) / state.b1, params, state.z)
+
+
+def _free(rule: Any, rate: Any, warmup_steps: Any, decay: Any, **options: Any) -> Pair:
+    rate = rate if warmup_steps is None else warmup_constant_schedule(0.0, rate, warmup_steps)
+    first = (rule, add_decayed_weights(decay)) if decay else (rule,)
+    return schedule_free(chain(*first, scale_by_learning_rate(rate)), rate, **options)
+
+
+def schedule_free_sgd(
+    learning_rate: Any = 1.0, warmup_steps: int | None = None, *, weight_decay: float | None = None, **options: Any
+) -> Pair:
+    """Return `schedule_free` descent."""
+    return _free(identity(), learning_rate, warmup_steps, weight_decay, **options)
+
+
+def schedule_free_adamw(
+    learning_rate: Any = 0.0025,
+    warmup_steps: int | None = None,
+    *,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    **options: Any,
+) -> Pair:
+    """Return `schedule_free` AdamW."""
+    return _free(scale_by_adam(0.0, b2, eps), learning_rate, warmup_steps, weight_decay, **options)
+
+
+class ApplyIfFiniteState(NamedTuple):
+    """The state of `apply_if_finite`."""
+
+    notfinite_count: Any
+    last_finite: Any
+    total_notfinite: Any
     inner_state: Any
 
 
-def inject_hyperparams(inner_factory: Callable[..., Any], **_: Any) -> Callable[..., Pair]:
-    """Return a factory whose numbers, and values of schedules, stand in the state."""
+def apply_if_finite(inner: Any, max_consecutive_errors: int) -> Pair:
+    """Return an optimizer that leaves out steps that are not finite, but for too many in a row."""
 
-    def make(*args: Any, **kwargs: Any) -> Pair:
-        given = dict(zip(("learning_rate", "b1", "b2", "eps"), args, strict=False)) | kwargs
-        schedules: dict[str, Any] = {name: value for name, value in given.items() if callable(value)}
-        numbers = {n: asarray(v) for n, v in given.items() if isinstance(v, (int, float, Array)) and v is not True}
-        rest = {name: value for name, value in given.items() if name not in schedules and name not in numbers}
+    def init(params: Any) -> ApplyIfFiniteState:
+        return ApplyIfFiniteState(asarray(0), asarray(True), asarray(0), inner.init(params))
 
-        def init(params: Any) -> Any:
-            start = zeros((), np.int64)
-            values = numbers | {name: asarray(schedule(start)) for name, schedule in schedules.items()}
-            return InjectHyperparamsState(start, values, inner_factory(**rest, **values).init(params))
+    def update(updates: Any, state: ApplyIfFiniteState, params: Any = None, **_: Any) -> Any:
+        finite: Any = functools.reduce(lambda a, b: a & b, [isfinite(u).all() for u in pytree.leaves(updates)])
+        count = where(finite, 0, state.notfinite_count + 1)
 
-        def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
-            values = state.hyperparams | {name: asarray(s(state.count)) for name, s in schedules.items()}
-            updates, inner = inner_factory(**rest, **values).update(updates, state.inner_state, params)
-            return updates, InjectHyperparamsState(state.count + 1, values, inner)
+        def step(_: Any) -> Any:
+            return inner.update(updates, state.inner_state, params)
 
-        return Pair(init, update)
+        def leave(_: Any) -> Any:
+            return pytree.map(zeros_like, updates), state.inner_state
 
-    return make
+        moves, after = cond(finite | (count > max_consecutive_errors), step, leave, asarray(0.0))
+        return moves, ApplyIfFiniteState(count, finite, state.total_notfinite + where(finite, 0, 1), after)
+
+    return Pair(init, update)
 
 
-class MultiStepsState(NamedTuple):
-    """The state of `MultiSteps`."""
+class LookaheadParams(NamedTuple):
+    """Fast and slow parameters."""
 
-    mini_step: Any
-    gradient_step: Any
-    inner_opt_state: Any
-    acc_grads: Any
+    fast: Any
+    slow: Any
+
+    @classmethod
+    def init_synced(cls, params: Any) -> LookaheadParams:
+        """Return both as they are at the start."""
+        return cls(params, params)
 
 
-class MultiSteps:
-    """An optimizer that steps by the mean of several gradients; its other updates are 0."""
+class LookaheadState(NamedTuple):
+    """The state of `lookahead`."""
 
-    def __init__(self, opt: Any, every_k_schedule: Any, **_: Any) -> None:
-        self._opt, self._every = opt, every_k_schedule
+    fast_state: Any
+    steps_since_sync: Any
 
-    def init(self, params: Any) -> MultiStepsState:
-        """Return the first state."""
-        none = zeros((), np.int64)
-        return MultiStepsState(none, none, self._opt.init(params), pytree.map(zeros_like, params))
 
-    def update(self, updates: Any, state: MultiStepsState, params: Any = None, **_: Any) -> tuple[Any, Any]:
-        """Return zeros, or the step after the last of some gradients."""
-        every = self._every(state.gradient_step) if callable(self._every) else self._every
-        gathered = pytree.map(lambda a, g: a + (g - a) / (state.mini_step + 1), state.acc_grads, updates)
-        is_last = state.mini_step + 1 == every
-        stepped, inner = self._opt.update(gathered, state.inner_opt_state, params)
+def lookahead(fast_optimizer: Any, sync_period: int, slow_step_size: float, reset_state: bool = False) -> Pair:
+    """Return an optimizer of `LookaheadParams` (Zhang and others 2019)."""
 
-        def choose(new: Any, old: Any) -> Any:
-            return pytree.map(lambda a, b: where(is_last, a, b), new, old)
+    def init(params: Any) -> LookaheadState:
+        return LookaheadState(fast_optimizer.init(getattr(params, "fast", params)), asarray(0))
 
-        nothing = pytree.map(zeros_like, gathered)
-        after = MultiStepsState(
-            where(is_last, 0, state.mini_step + 1),
-            state.gradient_step + is_last,
-            choose(inner, state.inner_opt_state),
-            choose(nothing, gathered),
-        )
-        return choose(stepped, nothing), after
+    def update(updates: Any, state: LookaheadState, params: Any, **_: Any) -> Any:
+        moves, inner = fast_optimizer.update(updates, state.fast_state, params.fast)
+        meet = state.steps_since_sync == sync_period - 1
+        gap = pytree.map(lambda f, u, s: where(meet, f + u - s, 0.0), params.fast, moves, params.slow)
+        if reset_state:
+            first = fast_optimizer.init(params.fast)
+            inner = pytree.map(lambda old, new: where(meet, new, old), inner, first)
+        fast = pytree.map(lambda u, d: u - (1 - slow_step_size) * d, moves, gap)
+        slow = pytree.map(lambda d: slow_step_size * d, gap)
+        return LookaheadParams(fast, slow), LookaheadState(inner, (state.steps_since_sync + 1) % sync_period)
 
-    def has_updated(self, state: MultiStepsState) -> Array:
-        """Tell whether the last call made a step."""
-        return logical_and(state.mini_step == 0, state.gradient_step > 0)
+    return Pair(init, update)
 
-    def gradient_transformation(self) -> Pair:
-        """Return the two functions."""
-        return Pair(self.init, self.update)
+
+def adaptive_grad_clip(clipping: float, eps: float = 1e-3) -> Pair:
+    """Return gradients that are at most a share of the parameters, unit by unit (Brock and others 2021)."""
+
+    def norm(x: Any) -> Any:
+        axes = None if np_.squeeze(x).ndim <= 1 else 0 if x.ndim in (2, 3) else tuple(range(x.ndim - 1))
+        return sqrt((x * x).sum(axis=axes, keepdims=True))
+
+    def change(g: Any, p: Any) -> Any:
+        size, limit = norm(g), clipping * maximum(norm(p), eps)
+        return where(size < limit, g, limit * (g / maximum(size, 1e-6)))
+
+    return stateless(lambda updates, params: pytree.map(change, updates, params))
+
+
+# --- L-BFGS
+
+
+class LbfgsState(NamedTuple):
+    """The state of `lbfgs`: value and gradient at the parameters are not known before the second step."""
+
+    count: Any
+    value: Any
+    grad: Any
+    params: Any
+    updates: Any
+    memory: Pairs
+
+
+def lbfgs(learning_rate: None = None, memory_size: int = 10) -> Pair:
+    """Return limited-memory BFGS with afx's line search, from ``update(…, value=value, grad=grad, value_fn=fn)``.
+
+    Raises:
+        ArgumentError: it is given a learning rate.
+    """
+    if learning_rate is not None:
+        raise ArgumentError(f"lbfgs: a line search has no learning rate: got {learning_rate!r}; call afx.optim.lbfgs")
+    rule = Lbfgs(memory_size)
+
+    def init(params: Any) -> LbfgsState:
+        x, none = flatten_to_vector(params, "lbfgs")[0], pytree.map(zeros_like, params)
+        return LbfgsState(asarray(0), asarray(np.inf), none, params, none, rule.init(x))
+
+    def update(updates: Any, state: LbfgsState, params: Any, *, value: Any, value_fn: Any, **_: Any) -> Any:
+        x, unravel = flatten_to_vector(params, "lbfgs")
+        g, last, before = [flatten_to_vector(tree, "lbfgs")[0] for tree in (updates, state.params, state.updates)]
+        memory = rule.learn(state.memory, where(state.count > 0, x - last, 0.0), g - before, g)
+
+        def objective(x: Array) -> tuple[Array, Array]:
+            there, grads = value_and_grad(value_fn)(unravel(x))
+            return there, flatten_to_vector(grads, "lbfgs")[0]
+
+        direction = rule.propose(memory, x, g, ones_like(x).astype(bool))[0]
+        end = search_strong_wolfe(objective, Point(x, asarray(value), g), direction, asarray(1.0, x.dtype))[0]
+        after = LbfgsState(state.count + 1, end.value, unravel(end.gradient), params, updates, memory)
+        return unravel(end.x - x), after
+
+    return Pair(init, update)
+
+
+def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for value and gradient, which are computed whatever the state has."""
+
+    def of_params(params: Any, *args: Any, state: Any, **kwargs: Any) -> Any:
+        del state
+        return value_and_grad(value_fn)(params, *args, **kwargs)
+
+    return of_params
 
 
 # --- Parameters, norms and losses

@@ -14,7 +14,7 @@ HOME = "afx.migrate"
 PARALLEL = "a sum or mean over axis 0 outside of afx.vmap, whose axes have no names"
 CALLS, OPTAX, STAX = f"{HOME}.for_jax", f"{HOME}.for_optax", f"{HOME}.for_stax"
 EQUINOX, FLAX, JAXOPT, LAX = [f"{HOME}.for_{name}" for name in ("equinox", "flax", "jaxopt", "lax")]
-RULES, OPTAX_TREES = f"{HOME}.optax_rules", f"{HOME}.optax_trees"
+OPTAX_TREES = f"{HOME}.optax_trees"
 TREES = ("flatten", "leaves", "structure", "unflatten")
 # of jax.lax by afx's names, those that differ behind =
 ELEMENTWISE = (
@@ -54,12 +54,6 @@ ADAPTED = {
     "jax.ops": "segment_max segment_min segment_prod segment_sum",
     "jax.scipy.optimize": "minimize",
 }  # fmt: skip
-# Optax's that are made here
-MADE = (
-    "LookaheadParams adan adaptive_grad_clip apply_if_finite cosine_onecycle_schedule fromage lbfgs linear_onecycle_schedule "
-    "lookahead piecewise_interpolate_schedule polyak_sgd rprop sgdr_schedule sm3 value_and_grad_from_state "
-    "warmup_constant_schedule"
-)
 # keywords by which a function of for_jax is called, under which prefix, and the functions
 BY_KEYWORD = (
     ("size", "", {"argwhere", "flatnonzero", "nonzero", "unique"}),
@@ -104,7 +98,7 @@ JAX = Library(
         "jaxopt.projection": JAXOPT,
         "jaxtyping": "jaxtyping",  # which asks for JAX where it says what an array is
         "optax": OPTAX,
-        "optax.contrib": RULES,
+        "optax.contrib": OPTAX,
         "optax.losses": OPTAX,
         "optax.schedules": OPTAX,
         "optax.transforms": OPTAX,
@@ -115,7 +109,6 @@ JAX = Library(
         **{f"jax.tree.{name}": f"afx.pytree.{name}" for name in TREES},
         **{f"jax.tree_util.tree_{name}": f"afx.pytree.{name}" for name in TREES},
         **{f"jax.tree.{name}": f"{CALLS}.tree_{name}" for name in IN_TREES.split()},
-        **{f"optax.{name}": f"{RULES}.{name}" for name in MADE.split()},
         **{f"jax.lax.{name}": f"afx.{own or name}" for name, own in PAIRS},
         **{f"jax.random.{name}": f"{CALLS}.{name}" for name in DRAWS},
         **{f"jax.random.{name}": f"afx.random.{name}" for name in ("fold_in", "key", "split")},
@@ -146,7 +139,6 @@ JAX = Library(
             for name in ("tree.map", "tree_map", "tree_multimap", "tree_util.tree_map")
         },
         "jax.random.PRNGKey": "afx.random.key",
-        "optax.contrib.muon": f"{OPTAX}.muon",
         "jax.remat": f"{CALLS}.checkpoint",
         "jax.typing.ArrayLike": "afx.ArrayLike",
         "jax.scipy.integrate.trapezoid": "afx.trapezoid",
@@ -210,17 +202,28 @@ class JaxMigration(Migration):
             self._check_update(node, node.func)
 
     def _check_update(self, node: ast.Call, func: ast.Attribute) -> None:
-        """Rewrite and remark on ``x.at[i].mul(v)``."""
-        if not ast.unparse(func.value).partition("[")[0].endswith(".at"):
+        """Rewrite ``x.at[i].mul(v)``, and updates whose indices may lie outside, or that afx has not."""
+        at = func.value.value if isinstance(func.value, ast.Subscript) else None
+        if not isinstance(at, ast.Attribute) or at.attr != "at":
             return
-        if func.attr in ("mul", "div"):
+        if func.attr == "power" or any(k.arg == "mode" for k in node.keywords):
+            start = at.value.lineno, at.value.col_offset
+            self.edits += [Edit(start, start, f"{CALLS}.at("), Edit(end_of(at.value), end_of(at), ")")]
+            self.needed.add(CALLS)
+        elif func.attr in ("mul", "div"):
             name = {"mul": "multiply", "div": "divide"}[func.attr]
             self.edits.append(Edit(end_of(func.value), end_of(func), f".{name}"))
-        if func.attr == "power":
-            self.remarks.append(Remark(node.lineno, "at[…].power", "write at[…].apply(lambda x: x**p)"))
-        if any(k.arg in ("mode", "fill_value") for k in node.keywords):
-            text = "an index out of range raises; write x.at[index] of indices within, and afx.where for others"
-            self.remarks.append(Remark(node.lineno, f"at[…].{func.attr}(mode=)", text))
+
+    def begin(self, tree: ast.Module) -> None:
+        """Remark on indices that are computed from arguments, too."""
+        for function in ast.walk(tree):
+            if isinstance(function, (ast.FunctionDef, ast.Lambda)):
+                own = {argument.arg for argument in function.args.args}
+                for node in ast.walk(function):
+                    if isinstance(node, ast.Subscript) and _may_leave(node.slice, own):
+                        text = "an index past the end raises IndexRangeError; JAX reads the last one, and leaves out updates"
+                        self.remarks.append(Remark(node.lineno, ast.unparse(node), text))
+        super().begin(tree)
 
     def _check_keywords(self, node: ast.Call, name: str) -> None:
         """Leave out keywords that change no number, and remark on others that afx's function has not."""
@@ -275,6 +278,13 @@ class JaxMigration(Migration):
             elif fields:
                 text = f"assign one field a line: {owner}.{fields[0].attr} = …"
                 self.remarks.append(Remark(node.lineno, f"{owner}.{fields[0].attr}", text))
+
+
+def _may_leave(index: ast.expr, arguments: set[str]) -> bool:
+    """Tell whether an index is a sum or a product of arguments."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    sums = [part for part in parts if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Mult))]
+    return any(isinstance(n, ast.Name) and n.id in arguments for part in sums for n in ast.walk(part))
 
 
 def _is_of(node: ast.Attribute, owner: str) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import afx
+from afx.migrate import for_jax
 from afx.migrate.jax import JAX
 
 jax: Any = pytest.importorskip("jax", reason="jax is no dependency")
@@ -100,3 +101,34 @@ def test_renamed_functions_have_jaxs_numbers() -> None:
         afx.set_default_dtype(default)
     assert not wrong, "\n".join([f"{name}: {text}" for name, text in wrong.items()])
     assert count > 500
+
+
+PLACES: dict[str, Any] = {
+    "rows": np.array([1, 7]),
+    "one": 3,
+    "before": -9,
+    "columns": np.s_[:, np.array([-1, -4, 5])],
+    "last": np.s_[..., np.array([[0, 9]])],
+    "around": np.s_[1, ..., np.array([4, 1])],
+    "new": (None, np.array([0, 2])),
+    "apart": np.s_[np.array([0, 5]), 1:3, np.array([3, 4])],
+    "mask": (np.array([[True, False, True], [False, True, False]]), np.array(7)),
+    "inside": np.s_[:, -1],
+}
+
+
+@pytest.mark.parametrize("mode", ["fill", "clip", "drop", None])
+@pytest.mark.parametrize("name", PLACES)
+def test_places_outside_by_jaxs_modes(name: str, mode: str | None) -> None:
+    """What is read there, and what updates do, of floats, integers and truth values."""
+    jnp = jax.numpy
+    index, options = PLACES[name], {"mode": mode} if mode else {}
+    x = np.arange(1.0, 25.0).reshape(2, 3, 4)
+    for kind in (np.float32, np.int32, np.uint8, np.bool_):
+        want = jnp.asarray(x.astype(kind)).at[index].get(**options)
+        np.testing.assert_array_equal(for_jax.at(x.astype(kind))[index].get(**options), want)
+    for update in ("set", "add", "subtract", "mul", "divide", "min", "max", "power"):
+        want = getattr(jnp.asarray(x, np.float32).at[index], update)(2.0, **options)
+        np.testing.assert_array_equal(getattr(for_jax.at(x.astype(np.float32))[index], update)(2.0, **options), want)
+    read = afx.grad(lambda x: for_jax.at(x)[index].get(mode="fill", fill_value=0.0).sum())(x)
+    assert read.sum() == for_jax.at(np.ones_like(x))[index].get(mode="fill", fill_value=0.0).sum()

@@ -1,0 +1,361 @@
+"""Optax's transformations: optimizers and rules of gradients with its arguments, on those of `afx.optim`, and chains of them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import attrs
+import numpy as np
+
+from afx import optim, pytree
+from afx.core.array.array import Array
+from afx.errors import ArgumentError
+from afx.migrate.for_jax import named
+from afx.ops.creation.creation import asarray, zeros, zeros_like
+from afx.ops.elementwise.arithmetic import sign as sign_
+from afx.ops.elementwise.comparison import logical_and, where
+
+# factories by Optax's arguments in their order: afx's name of one behind =, its default behind :, Optax's own behind !
+_MOMENTS = "learning_rate b1 b2 eps"
+TABLE: dict[str, str] = {
+    "adabelief": f"adabelief {_MOMENTS} eps_root",
+    "adafactor": (
+        "adafactor learning_rate:1.0 min_dim_size_to_factor=least_length decay_rate=decay decay_offset! "
+        "multiply_by_parameter_scale=scale_by_parameters clipping_threshold=clipping momentum dtype_momentum! "
+        "weight_decay_rate=weight_decay eps factored! weight_decay_mask=mask"
+    ),
+    "adadelta": "adadelta learning_rate rho eps weight_decay weight_decay_mask=mask",
+    "adagrad": "adagrad learning_rate initial_accumulator_value=initial:0.1 eps:1e-7 eps_in_root:True",
+    "adam": f"adam {_MOMENTS} eps_root mu_dtype! nesterov",
+    "adamax": f"adamax {_MOMENTS}",
+    "adamaxw": f"adamax {_MOMENTS} weight_decay:1e-4 mask",
+    "adamw": f"adamw {_MOMENTS} eps_root mu_dtype! weight_decay:1e-4 mask nesterov",
+    "amsgrad": f"amsgrad {_MOMENTS} eps_root! mu_dtype! correct_first:True",
+    "lamb": f"lamb {_MOMENTS} eps_root! weight_decay mask",
+    "lars": (
+        "lars learning_rate weight_decay weight_decay_mask=mask trust_coefficient=coefficient eps trust_ratio_mask=trust_mask "
+        "momentum nesterov"
+    ),
+    "lion": "lion learning_rate b1 b2 mu_dtype! weight_decay:1e-3 mask",
+    "muon": (
+        "muon learning_rate ns_coeffs=coefficients ns_steps=iterations beta eps weight_decay weight_decay_mask=mask mu_dtype! "
+        "nesterov adaptive! preconditioning! adam_b1 adam_b2 adam_eps_root! adam_weight_decay adam_learning_rate "
+        "muon_weight_dimension_numbers! consistent_rms"
+    ),
+    "nadam": f"adam {_MOMENTS} eps_root mu_dtype! nesterov:True",
+    "nadamw": f"adamw {_MOMENTS} eps_root mu_dtype! weight_decay:1e-4 mask nesterov:True",
+    "novograd": f"novograd {_MOMENTS} eps_root! weight_decay",
+    "radam": f"radam {_MOMENTS} eps_root! threshold",
+    "rmsprop": "rmsprop learning_rate decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True centered momentum",
+    "sgd": "sgd learning_rate momentum nesterov accumulator_dtype!",
+    "yogi": f"yogi {_MOMENTS}",
+    "add_decayed_weights": "add_decayed_weights weight_decay=strength:0.0 mask",
+    "centralize": "centralize",
+    "clip": "clip_by_value max_delta=limit",
+    "clip_by_block_rms": "clip_by_block_rms threshold=limit",
+    "clip_by_global_norm": "clip_by_global_norm max_norm=limit",
+    "ema": "ema decay debias",
+    "scale_by_adam": "scale_by_adam b1 b2 eps eps_root mu_dtype! nesterov",
+    "scale_by_lion": "scale_by_lion b1 b2",
+    "scale_by_rms": "scale_by_rms decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True",
+    "scale_by_rss": "scale_by_rss initial_accumulator_value=initial:0.1 eps:1e-7 eps_in_root:True",
+    "scale_by_schedule": "scale_by_schedule step_size_fn=schedule",
+    "trace": "trace decay=momentum nesterov",
+    "constant_schedule": "constant value",
+    "cosine_decay_schedule": "cosine_decay init_value=start decay_steps=steps alpha exponent",
+    "piecewise_constant_schedule": "piecewise_constant init_value=start boundaries_and_scales=factors",
+}  # fmt: skip
+__all__ = [
+    "GradientTransformation", "MultiSteps", "chain", "identity", "inject_hyperparams", "masked", "multi_transform",
+    "optimistic_gradient_descent", "partition", "scale", "scale_by_learning_rate", "set_to_zero", "sign_sgd", "stateless",
+]  # fmt: skip
+
+
+@attrs.frozen
+class GradientTransformation:
+    """A rule of `afx.optim` whose `update` returns updates, as Optax's do."""
+
+    rule: Any
+    is_chain: bool = False
+
+    def init(self, params: Any) -> Any:
+        """Return the first state, in Optax's chain of two where there is a learning rate."""
+        state = self.rule.init(params)
+        return (state, ()) if self.is_chain else state
+
+    def update(self, updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+        """Return what is to be added to the parameters, or what the next transformation takes, and the next state."""
+        at = pytree.map(zeros_like, updates) if params is None else params
+        change = self.rule.descend if hasattr(self.rule, "descend") else self.rule.update
+        changed, state = change(updates, state[0] if self.is_chain else state, at, None)
+        return changed, (state, ()) if self.is_chain else state
+
+
+class Pair(NamedTuple):
+    """A transformation of two functions, as programs write their own."""
+
+    init: Callable[..., Any]
+    update: Callable[..., Any]
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    """Return a factory with Optax's arguments and defaults."""
+    if name not in TABLE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return functools.partial(_make, name)
+
+
+def _make(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Return what afx's factory makes of Optax's arguments; what is None there is left to afx."""
+    target, _, rest = TABLE[name].partition(" ")
+    words = [word.partition(":") for word in rest.split()]
+    given = named(name, " ".join([head.rstrip("!") for head, _, _ in words]), args, kwargs)
+    known = {head.partition("=")[2] or head.partition("=")[0]: default for head, _, default in words}
+    for own, default in known.items():
+        if default and given.get(own) is None:
+            given[own] = {"True": True, "False": False}.get(default, default)
+            given[own] = given[own] if isinstance(given[own], bool) else float(given[own])
+    dropped = [head.rstrip("!") for head, _, _ in words if head.endswith("!")]
+    for word in dropped:
+        value = given.pop(word, None)
+        if value not in (None, 0, 0.0):
+            raise ArgumentError(f"{name}: afx.optim.{target} has no {word}: got {value!r}; leave it out")
+    rate = given.get("learning_rate")
+    if isinstance(rate, Array):  # afx would keep it in the optimizer's own state
+        if name == "lars" or (name == "rmsprop" and given.get("momentum")):
+            raise ArgumentError(f"{name}: its momentum holds the learning rate: got one that changes; give a number")
+        given["learning_rate"] = 1.0
+        return chain(_build(target, given), scale(rate))
+    return _build(target, given)
+
+
+def _build(target: str, given: dict[str, Any]) -> Any:
+    made = getattr(optim, target)(**{own: value for own, value in given.items() if value is not None})
+    return GradientTransformation(made, "learning_rate" in given) if hasattr(made, "init") else made
+
+
+# --- Transformations of transformations: trees of leaves, each with its own rule
+
+
+def chain(*parts: Any) -> Pair:
+    """Return a transformation that applies one after the other."""
+
+    def init(params: Any) -> Any:
+        return tuple([part.init(params) for part in parts])
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        after = list[Any]()
+        for part, own in zip(parts, state, strict=True):
+            takes = extra and any(p.kind == p.VAR_KEYWORD for p in inspect.signature(part.update).parameters.values())
+            updates, new = part.update(updates, own, params, **(extra if takes else {}))
+            after.append(new)
+        return updates, tuple(after)
+
+    return Pair(init, update)
+
+
+def stateless(change: Callable[[Any, Any], Any]) -> Pair:
+    """Return a transformation of updates and parameters that has no state."""
+
+    def init(_: Any) -> tuple[()]:
+        return ()
+
+    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+        return change(updates, params), state
+
+    return Pair(init, update)
+
+
+def identity() -> Pair:
+    """Return what changes nothing."""
+    return stateless(lambda updates, _: updates)
+
+
+def set_to_zero() -> Pair:
+    """Return what makes updates of 0."""
+    return stateless(lambda updates, _: pytree.map(zeros_like, updates))
+
+
+def scale(step_size: Any) -> Pair:
+    """Return what multiplies updates."""
+    return stateless(lambda updates, _: pytree.map(lambda u: u * step_size, updates))
+
+
+def scale_by_learning_rate(learning_rate: Any, *, flip_sign: bool = True) -> Any:
+    """Return what multiplies by a rate, or by a schedule of it, and turns the sign."""
+    sign: Any = -1.0 if flip_sign else 1.0
+    schedule: Any = learning_rate
+    if not callable(learning_rate):
+        return scale(sign * learning_rate)
+
+    def rate(step: Any) -> Any:
+        return sign * schedule(step)
+
+    return _make("scale_by_schedule", rate)
+
+
+def sign_sgd(learning_rate: Any) -> Pair:
+    """Return descent by signs."""
+    return chain(
+        stateless(lambda updates, _: pytree.map(sign_, updates)),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def optimistic_gradient_descent(learning_rate: Any, alpha: float = 1.0, beta: float = 1.0) -> Pair:
+    """Return optimistic descent: ``(α + β) g`` less β times the gradient before; of the first, itself."""
+
+    def init(params: Any) -> Any:
+        return zeros((), np.bool_), pytree.map(zeros_like, params)
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        del params
+        has_old, before = state
+        before = pytree.map(lambda g, old: where(has_old, old, g), updates, before)
+        return pytree.map(lambda g, old: (alpha + beta) * g - beta * old, updates, before), (has_old | True, updates)
+
+    return chain(Pair(init, update), scale_by_learning_rate(learning_rate))
+
+
+def masked(inner: Any, mask: Any) -> Pair:
+    """Return a transformation of the leaves that a tree of truth values, or a function to one, chooses."""
+
+    def labels(tree: Any) -> Any:
+        return pytree.map(lambda chosen: str(bool(chosen)), mask(tree) if callable(mask) else mask)
+
+    return partition({"True": inner, "False": identity()}, labels)
+
+
+def partition(transforms: Mapping[Any, Any], param_labels: Any) -> Pair:
+    """Return a transformation that takes another one for the leaves of each label.
+
+    Args:
+        transforms: by label.
+        param_labels: a tree of labels, or a function of parameters to one; a label may stand for all leaves below it.
+    """
+
+    def groups(tree: Any) -> tuple[dict[Any, list[int]], list[Any], Any]:
+        leaves, treedef = pytree.flatten(tree)
+        numbers = pytree.unflatten(treedef, list(range(len(leaves))))
+        labels = param_labels(tree) if callable(param_labels) else param_labels
+        found: dict[Any, list[int]] = {label: [] for label in transforms}
+        for label, below in _pairs(labels, numbers):
+            found[label].extend(pytree.leaves(below))
+        return found, leaves, treedef
+
+    def init(params: Any) -> Any:
+        places, leaves, _ = groups(params)
+        return {label: transforms[label].init([leaves[k] for k in at]) for label, at in places.items()}
+
+    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+        places, leaves, treedef = groups(updates)
+        known = pytree.leaves(params) if params is not None else None
+        after = dict[Any, Any]()
+        for label, at in places.items():
+            own = [known[k] for k in at] if known is not None else None
+            changed, after[label] = transforms[label].update([leaves[k] for k in at], state[label], own)
+            for k, leaf in zip(at, changed, strict=True):
+                leaves[k] = leaf
+        return pytree.unflatten(treedef, leaves), after
+
+    return Pair(init, update)
+
+
+multi_transform: Callable[..., Pair] = partition
+
+
+def _pairs(labels: Any, tree: Any) -> list[tuple[Any, Any]]:
+    """Return each label with the part of a tree where it stands."""
+    tags: Any = labels
+    if isinstance(labels, dict):
+        return [pair for key in tags for pair in _pairs(tags[key], tree[key])]
+    if isinstance(labels, (list, tuple)):
+        return [pair for k in range(len(tags)) for pair in _pairs(tags[k], tree[k])]
+    return [(labels, tree)]
+
+
+class InjectHyperparamsState(NamedTuple):
+    """The state of `inject_hyperparams`; ``hyperparams`` may be set between steps."""
+
+    count: Any
+    hyperparams: dict[str, Any]
+    inner_state: Any
+
+
+def inject_hyperparams(inner_factory: Callable[..., Any], **_: Any) -> Callable[..., Pair]:
+    """Return a factory whose numbers, and values of schedules, stand in the state."""
+
+    def make(*args: Any, **kwargs: Any) -> Pair:
+        given = dict(zip(("learning_rate", "b1", "b2", "eps"), args, strict=False)) | kwargs
+        schedules: dict[str, Any] = {name: value for name, value in given.items() if callable(value)}
+        numbers = {n: asarray(v) for n, v in given.items() if isinstance(v, (int, float, Array)) and v is not True}
+        rest = {name: value for name, value in given.items() if name not in schedules and name not in numbers}
+
+        def init(params: Any) -> Any:
+            start = zeros((), np.int64)
+            values = numbers | {name: asarray(schedule(start)) for name, schedule in schedules.items()}
+            return InjectHyperparamsState(start, values, inner_factory(**rest, **values).init(params))
+
+        def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+            values = state.hyperparams | {name: asarray(s(state.count)) for name, s in schedules.items()}
+            updates, inner = inner_factory(**rest, **values).update(updates, state.inner_state, params)
+            return updates, InjectHyperparamsState(state.count + 1, values, inner)
+
+        return Pair(init, update)
+
+    return make
+
+
+class MultiStepsState(NamedTuple):
+    """The state of `MultiSteps`."""
+
+    mini_step: Any
+    gradient_step: Any
+    inner_opt_state: Any
+    acc_grads: Any
+
+
+class MultiSteps:
+    """An optimizer that steps by the mean, or sum, of several gradients, kept in float32; its other updates are 0."""
+
+    def __init__(
+        self, opt: Any, every_k_schedule: Any, use_grad_mean: bool = True, *, accumulator_dtype: Any = np.float32
+    ) -> None:
+        self._opt, self._every, self._is_mean, self._dtype = opt, every_k_schedule, use_grad_mean, accumulator_dtype
+
+    def init(self, params: Any) -> MultiStepsState:
+        """Return the first state."""
+        none = zeros((), np.int64)
+        gathered = pytree.map(lambda p: zeros(np.shape(p), self._dtype), params)
+        return MultiStepsState(none, none, self._opt.init(params), gathered)
+
+    def update(self, updates: Any, state: MultiStepsState, params: Any = None, **_: Any) -> tuple[Any, Any]:
+        """Return zeros, or the step after the last of some gradients."""
+        every = self._every(state.gradient_step) if callable(self._every) else self._every
+        share = 1 / (state.mini_step + 1) if self._is_mean else 1
+        gathered = pytree.map(lambda a, g: a + (g - a if self._is_mean else g) * share, state.acc_grads, updates)
+        is_last = state.mini_step + 1 == every
+        stepped, inner = self._opt.update(gathered, state.inner_opt_state, params)
+
+        def choose(new: Any, old: Any) -> Any:
+            return pytree.map(lambda a, b: where(is_last, a, b), new, old)
+
+        nothing = pytree.map(zeros_like, gathered)
+        after = MultiStepsState(
+            where(is_last, 0, state.mini_step + 1),
+            state.gradient_step + is_last,
+            choose(inner, state.inner_opt_state),
+            pytree.map(lambda new, old: where(is_last, 0, new).astype(old.dtype), gathered, state.acc_grads),
+        )
+        return choose(stepped, nothing), after
+
+    def has_updated(self, state: MultiStepsState) -> Array:
+        """Tell whether the last call made a step."""
+        return logical_and(state.mini_step == 0, state.gradient_step > 0)
+
+    def gradient_transformation(self) -> Pair:
+        """Return the two functions."""
+        return Pair(self.init, self.update)
