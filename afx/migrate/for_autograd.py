@@ -30,6 +30,7 @@ __all__ = [
     "check_grads",
     "defvjp",
     "deriv",
+    "elementwise_grad",
     "fixed_point",
     "flatten",
     "flatten_func",
@@ -38,6 +39,7 @@ __all__ = [
     "grad_and_aux",
     "grad_named",
     "hessian_tensor_product",
+    "holomorphic_grad",
     "make_hvp",
     "make_jvp",
     "make_vjp",
@@ -152,6 +154,10 @@ def _to_float(x: Any) -> Any:
     return x if is_traced(x) else np.asarray(x, None if np.asarray(x).dtype.kind in "fc" else float)
 
 
+def _in_double(x: Any) -> Any:
+    return np.asarray(x, complex if isinstance(x, complex) else float) if isinstance(x, (int, float, complex)) else x
+
+
 def _plain(x: Any) -> Any:
     """Return an Array that nothing traces as an ndarray, which may be written."""
     return x if is_traced(x) or not isinstance(x, Array) else np.array(x)
@@ -174,7 +180,7 @@ def _of_argument(
             given[place] = value
         return fun(*given, **kwargs)
 
-    chosen = tuple([args[place] for place in places])
+    chosen = tuple([pytree.map(_in_double, args[place]) for place in places])
     return of_chosen, chosen[0] if isinstance(argnum, int) else chosen
 
 
@@ -216,7 +222,7 @@ def grad_and_aux(fun: Function, argnum: int | Sequence[int] = 0) -> Function:
     """Return a function for the gradient of the first of two results, and the second.
 
     >>> grad_and_aux(lambda x: (x**2, "of x"))(3.0)
-    (array(6., dtype=float32), 'of x')
+    (array(6.), 'of x')
     """
 
     def derivative(*args: Any, **kwargs: Any) -> Any:
@@ -276,11 +282,39 @@ def make_hvp(fun: Function, argnum: int | Sequence[int] = 0) -> Function:
     return make_vjp(grad(fun, argnum), argnum)
 
 
+def elementwise_grad(fun: Function, argnum: int = 0) -> Function:
+    """Return the sums of the Jacobian's columns: the derivative of each element of a function that takes them one by one.
+
+    >>> elementwise_grad(np.tanh)(0.0)
+    array(1.)
+    """
+
+    def derivative(*args: Any, **kwargs: Any) -> Any:
+        pullback, value = make_vjp(fun, argnum)(*args, **kwargs)
+        return pullback(np.ones_like(value))
+
+    return derivative
+
+
+def holomorphic_grad(fun: Function, argnum: int = 0) -> Function:
+    """Return the derivative of a function of complex numbers that has one in each direction alike.
+
+    >>> holomorphic_grad(lambda z: z**2)(1j)
+    array(0.+2.j)
+    """
+
+    def derivative(*args: Any, **kwargs: Any) -> Any:
+        of_chosen, x = _of_argument(fun, argnum, args, kwargs)
+        return _plain_tree(derivatives.grad(of_chosen, holomorphic=True)(x))
+
+    return derivative
+
+
 def deriv(fun: Function, argnum: int = 0) -> Function:
     """Return the derivative in forward mode along ones.
 
     >>> deriv(lambda x: x**2)(3.0)
-    array(6., dtype=float32)
+    array(6.)
     """
     return lambda *args, **kwargs: make_jvp(fun, argnum)(*args, **kwargs)(pytree.map(np.ones_like, args[argnum]))[1]
 

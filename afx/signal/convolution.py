@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, broadcast_shapes, integer, normalize_axes, normalize_axis, promote, real_dtype
 from afx.errors import ArgumentError, ShapeError
-from afx.ops import astype, concat, conj, flip, moveaxis, pad, reshape, sliding_window_view, sort
+from afx.ops import astype, concat, conj, flip, median, moveaxis, pad, reshape, sliding_window_view, sort
 from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, promote_operands, zeros
 from afx.ops.fft import fft, fftn, ifft, ifftn, irfft, irfftn, rfft, rfftn
@@ -283,7 +283,7 @@ def resample_poly(
         down: its denominator.
         axis: the axis of the samples.
         window: that of the low pass, or its coefficients as an array.
-        padtype: how the signal continues: as in `upfirdn`, or by its ``mean``, ``minimum`` or ``maximum``.
+        padtype: how the signal continues: as in `upfirdn`, or by its ``mean``, ``median``, ``minimum`` or ``maximum``.
         cval: what it continues with where ``padtype`` is ``constant``.
 
     Raises:
@@ -311,15 +311,14 @@ def resample_poly(
     skipped = (half + ahead) // down
     needed = (n_out + skipped - 1) * down + 1 - (given.shape[place] - 1) * up  # elements of a filter that ends there
     h = pad(h, (ahead, max(needed - h.size - ahead, 0)))
-    grounds: dict[str, Any] = {"mean": mean, "minimum": min_, "maximum": max_}
+    grounds: dict[str, Any] = {"mean": mean, "median": median, "minimum": min_, "maximum": max_}
     choice(who, "padtype", padtype, (*grounds, *EXTENSIONS))
-    ground = grounds[padtype](given, axis=place, keepdims=True) if padtype in grounds else 0
-    mode = "constant" if padtype in grounds else padtype
-    z = moveaxis(
-        upfirdn(h, given - ground if padtype in grounds else given, up, down, place, mode, cval or 0), place, 0
-    )
-    z = moveaxis(z[skipped : skipped + n_out], 0, place)
-    return z + ground if padtype in grounds else z
+    if padtype not in grounds:
+        z = upfirdn(h, given, up, down, place, padtype, cval or 0)
+    else:
+        ground = grounds[padtype](given, axis=place, keepdims=True)
+        z = upfirdn(h, given - ground, up, down, place) + ground
+    return moveaxis(moveaxis(z, place, 0)[skipped : skipped + n_out], 0, place)
 
 
 def _low_pass(rate: int, window: Window) -> Array:

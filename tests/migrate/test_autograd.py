@@ -124,6 +124,20 @@ def test_special_functions_of_data_give_ndarrays() -> None:
         operator.attrgetter("nothing")(for_autograd)
 
 
+def test_derivatives_of_pythons_numbers_are_float64() -> None:
+    """Whatever the default dtype is, as autograd's; arrays keep theirs, and results may be written."""
+    for derivative in (for_autograd.grad, for_autograd.elementwise_grad, for_autograd.deriv):
+        slope = derivative(lambda x: x * np.tanh(x))(0.3)
+        assert slope.dtype == np.float64
+        assert slope == pytest.approx(np.tanh(0.3) + 0.3 / np.cosh(0.3) ** 2, rel=1e-14)
+    slope = for_autograd.elementwise_grad(lambda x: x**2)(np.arange(3, dtype=np.float32))
+    slope[0] = 1
+    assert (slope.dtype, slope.tolist()) == (np.float32, [1, 2, 4])
+    z = 0.3 + 0.5j
+    slope = for_autograd.holomorphic_grad(lambda z: z**2 * np.exp(z))(z)
+    np.testing.assert_allclose(slope, (2 * z + z**2) * np.exp(z), rtol=1e-14)
+
+
 LEFT = {
     "from autograd.extend import Box": "afx.custom_vjp",
     "from autograd import make_ggnvp": "afx.vjp",

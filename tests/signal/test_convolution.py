@@ -71,7 +71,9 @@ def test_rates(rates: tuple[int, int]) -> None:
     for taps, n, dtype in itertools.product((1, 4, 15), (2, 9, 20), (float, complex)):
         for mode in ("constant", "wrap", "edge", "symmetric", "reflect", "antireflect"):
             assert_scipys("upfirdn", numbers(taps), numbers(n, 2, dtype=dtype), *rates, axis=0, mode=mode)
-    for n, padtype in itertools.product((3, 20), ("constant", "edge", "mean", "minimum", "maximum", "reflect")):
+    for n, padtype in itertools.product(
+        (3, 20), ("constant", "edge", "mean", "median", "minimum", "maximum", "reflect")
+    ):
         assert_scipys("resample_poly", numbers(n, 2), *rates, padtype=padtype)
     assert_scipys("resample_poly", numbers(2, 20, dtype=complex), *rates, axis=1, window="hamming")
     assert_scipys("resample_poly", numbers(20), *rates, window=numbers(9))
