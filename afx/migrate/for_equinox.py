@@ -146,9 +146,8 @@ class Linear:
         bias = _uniform(second, (rows,), dtype, bound) if use_bias else None
         _set(self, weight=weight, bias=bias, in_features=in_features, out_features=out_features)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Array:
+    def __call__(self, x: Any, **_: Any) -> Array:
         """Return the layer's vector."""
-        del key
         z: Array = self.weight @ (asarray(x).reshape(1) if self.in_features == "scalar" else asarray(x))
         z = z if self.bias is None else z + self.bias
         return z[0] if self.out_features == "scalar" else z
@@ -186,9 +185,8 @@ class MLP:
         layers = tuple([Linear(m, n, b, dtype, key=k) for m, n, b, k in parts])
         _set(self, layers=layers, activation=activation, final_activation=final_activation)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Array:
+    def __call__(self, x: Any, **_: Any) -> Array:
         """Return the vector of the last layer."""
-        del key
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))
         return self.final_activation(self.layers[-1](x))
@@ -226,9 +224,8 @@ class GRUCell(_Cell):
 
     GATES = 3
 
-    def __call__(self, input: Any, hidden: Any, *, key: Any = None) -> Array:
+    def __call__(self, input: Any, hidden: Any, **_: Any) -> Array:
         """Return the next hidden vector."""
-        del key
         own, other = [0 if b is None else b for b in (self.bias, self.bias_n)]
         gates = np_.split(self.weight_ih @ asarray(input) + own, 3)
         kept = np_.split(self.weight_hh @ hidden, 3)
@@ -241,9 +238,8 @@ class GRUCell(_Cell):
 class LSTMCell(_Cell):
     """A unit with long memory (Hochreiter & Schmidhuber 1997)."""
 
-    def __call__(self, input: Any, hidden: Any, *, key: Any = None) -> tuple[Array, Array]:
+    def __call__(self, input: Any, hidden: Any, **_: Any) -> tuple[Array, Array]:
         """Return the next hidden vectors."""
-        del key
         h, c = hidden
         sums = self.weight_ih @ asarray(input) + self.weight_hh @ h + (0 if self.bias is None else self.bias)
         i, f, g, o = np_.split(sums, 4)
@@ -299,9 +295,8 @@ class Conv:
         steps = {"stride": _each(n, stride), "padding": _pairs(n, padding), "dilation": _each(n, dilation)}
         _set(self, weight=weight, bias=bias, groups=groups, **steps)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Array:
+    def __call__(self, x: Any, **_: Any) -> Array:
         """Return [outputs, *positions]."""
-        del key
         options = {"rhs_dilation": self.dilation, "feature_group_count": self.groups}
         z = conv_general_dilated(asarray(x)[None], self.weight, self.stride, self.padding, **options)[0]
         return z if self.bias is None else z + self.bias
@@ -317,9 +312,8 @@ class _Pool:
     stride: Any = static(default=1)
     padding: Any = static(default=0)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Array:
+    def __call__(self, x: Any, **_: Any) -> Array:
         """Return [channels, *positions]."""
-        del key
         window = _each(self.n, self.kernel_size)
         first, fn = (0.0, add) if self.is_mean else (-math.inf, maximum)
         steps, pads = (1, *_each(self.n, self.stride)), ((0, 0), *_pairs(self.n, self.padding))
@@ -365,18 +359,16 @@ class _Norm:
 class LayerNorm(_Norm):
     """A norm of mean 0 and variance 1."""
 
-    def __call__(self, x: Any, *, key: Any = None) -> Array:
+    def __call__(self, x: Any, **_: Any) -> Array:
         """Return an example of the same shape."""
-        del key
         return self._affine(asarray(x) - asarray(x).mean())
 
 
 class RMSNorm(_Norm):
     """A norm of mean square 1."""
 
-    def __call__(self, x: Any, *, key: Any = None) -> Array:
+    def __call__(self, x: Any, **_: Any) -> Array:
         """Return an example of the same shape."""
-        del key
         return self._affine(asarray(x))
 
 
@@ -398,9 +390,8 @@ class Embedding:
         shape = (num_embeddings, embedding_size)
         _set(self, weight=draw("normal", key, shape, dtype) if weight is None else asarray(weight))
 
-    def __call__(self, x: Any, *, key: Any = None) -> Array:
+    def __call__(self, x: Any, **_: Any) -> Array:
         """Return the row."""
-        del key
         return self.weight[x]
 
 
@@ -431,9 +422,8 @@ class Lambda:
 
     fn: Callable[[Any], Any]
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, **_: Any) -> Any:
         """Return the function of x."""
-        del key
         return self.fn(x)
 
 

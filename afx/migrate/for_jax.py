@@ -236,36 +236,29 @@ class custom_jvp(_WithRule):  # JAX's
 
 
 class at:  # x.at
-    """An array whose updates JAX's modes lead, where an index lies outside.
+    """Places of an array, ``at(x)[index]``: updates that JAX's modes lead where an index lies outside.
 
     >>> at(afx.arange(3))[np.array([1, 7])].get(mode="fill", fill_value=-1)
     Array([ 1, -1], dtype=int64)
     """
 
-    def __init__(self, x: Any) -> None:
-        self._x = asarray(x)
+    def __init__(self, x: Any, index: Any = ()) -> None:
+        self._x, self._index = asarray(x), index if isinstance(index, tuple) else (index,)
 
     def __getitem__(self, index: Any) -> Any:
-        return _Places(self._x, index if isinstance(index, tuple) else (index,))
-
-
-class _Places:
-    """Places of an array: ``get(mode=)``, ``set(x, mode=)`` and other updates."""
-
-    def __init__(self, x: Array, index: tuple[Any, ...]) -> None:
-        self._x, self._index = x, index
+        return at(self._x, index)
 
     def __getattr__(self, name: str) -> Callable[..., Array]:
         return functools.partial(self._update, {"mul": "multiply", "div": "divide"}.get(name, name))
 
     def get(self, *, mode: Any = "clip", fill_value: Any = None, **_: Any) -> Array:
         """Return elements, for places outside the nearest one or a number: nan, or the least integer."""
-        x = self._x
+        kind = self._x.dtype.kind
         if fill_value is None:
-            ends: Any = None if x.dtype.kind in "fcb" else np.iinfo(x.dtype)
-            fill_value = (ends.max if x.dtype.kind == "u" else ends.min) if ends else x.dtype == bool or np.nan
+            ends: Any = np.iinfo(self._x.dtype) if kind in "iu" else None
+            fill_value = {"i": ends and ends.min, "u": ends and ends.max, "b": True}.get(kind, np.nan)
         widths, index = self._within(mode)
-        return pad(x, widths, constant_values=fill_value)[index]
+        return pad(self._x, widths, constant_values=fill_value)[index]
 
     def _update(self, name: str, *args: Any, mode: Any = "drop", **_: Any) -> Array:
         """Return the array with places changed; those outside are left out, or the nearest ones."""
@@ -275,24 +268,25 @@ class _Places:
             z: Array = x ** (args[0] ** zeros(x.shape, x.dtype).at[index].add(1))
         else:
             z = getattr(x.at[index], name)(*args)
-        return z[tuple([np.s_[:n] for n in self._x.shape])]
+        return z[tuple(map(slice, self._x.shape))]
 
     def _within(self, mode: Any) -> tuple[list[tuple[int, int]], tuple[Any, ...]]:
         """Return widths of a margin, and indices: those outside lie in it, or are the nearest."""
-        widths, index, x = list[tuple[int, int]](), list[Any](), self._x
+        widths, index, margin = list[tuple[int, int]](), list[Any](), int(mode in ("drop", "fill"))
         entries = [e if e is None or e is ... or isinstance(e, slice) else asarray(e) for e in self._index]
-        axes = [e.ndim if isinstance(e, Array) and e.dtype == bool else e is not None and e is not ... for e in entries]
-        for entry, count in zip(entries, axes, strict=True):
-            size = x.shape[len(widths)] if count else 0
+        counts = [
+            e.ndim if isinstance(e, Array) and e.dtype == bool else e is not None and e is not ... for e in entries
+        ]
+        for entry, count in zip(entries, counts, strict=True):
             if isinstance(entry, Array) and entry.dtype != bool:
+                size = self._x.shape[len(widths)]
                 k = where(entry < 0, entry + size, entry)
-                drops = mode in ("drop", "fill")
-                entry = where((k < 0) | (k >= size), size, k) if drops else clip(k, 0, size - 1)
-                widths.append((0, int(drops)))
+                entry = where((k < 0) | (k >= size), size, k) if margin else clip(k, 0, size - 1)
+                widths.append((0, margin))
             else:
-                widths += [(0, 0)] * (x.ndim - sum(axes) if entry is ... else count)
+                widths += [(0, 0)] * (self._x.ndim - sum(counts) if entry is ... else count)
             index.append(entry)
-        return widths + [(0, 0)] * (x.ndim - len(widths)), tuple(index)
+        return widths + [(0, 0)] * (self._x.ndim - len(widths)), tuple(index)
 
 
 def segment(name: str, data: Any, segment_ids: Any, num_segments: int | None = None, **_: Any) -> Array:

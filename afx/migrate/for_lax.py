@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import string
 import types
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,16 +75,6 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 def concatenate(operands: Any, dimension: int) -> Any:
     """Return arrays behind each other."""
     return np_.concatenate(list(map(asarray, operands)), axis=dimension)
-
-
-def conv(lhs: Any, rhs: Any, window_strides: Any, padding: Any, precision: Any = None) -> Array:
-    """Return a convolution with channels in front."""
-    return conv_general_dilated(lhs, rhs, window_strides, padding, precision=precision)
-
-
-def conv_with_general_padding(*args: Any, **options: Any) -> Array:
-    """Return a convolution of dilated arrays."""
-    return conv_general_dilated(*args[:6], **options)
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Array:
@@ -207,6 +198,10 @@ def conv_general_dilated(
     z = nn.conv(x, kernel, stride=window_strides, padding=pads, dilation=steps, groups=feature_group_count)
     moved: Array = np_.moveaxis(z, ends, specs[2])
     return moved
+
+
+conv: Callable[..., Array] = conv_general_dilated
+conv_with_general_padding: Callable[..., Array] = conv_general_dilated
 
 
 def conv_transpose(
