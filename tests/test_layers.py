@@ -77,30 +77,30 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_480,
-    "compiler": 193_230,
-    "control": 26_380,
-    "core": 37_360,
+    "compiler": 194_520,
+    "control": 25_990,
+    "core": 37_670,
     "data": 5_370,
-    "distributed": 51_030,
-    "export": 67_640,
-    "integrate": 20_960,
-    "interpolate": 9_000,
+    "distributed": 50_920,
+    "export": 67_480,
+    "integrate": 22_600,
+    "interpolate": 8_780,
     "io": 17_520,
-    "migrate": 34_330,
-    "ndimage": 7_310,
-    "nn": 23_870,
+    "migrate": 37_230,
+    "ndimage": 7_120,
+    "nn": 23_200,
     "numpy": 4_330,
     "ops": 196_810,
-    "optim": 52_950,
+    "optim": 52_110,
     "plot": 4_010,
     "pytree": 10_490,
-    "random": 6_580,
+    "random": 6_410,
     "runtime": 7_830,
-    "sample": 20_250,
-    "signal": 13_640,
-    "stats": 37_740,
+    "sample": 19_890,
+    "signal": 13_380,
+    "stats": 36_950,
     "train": 6_090,
-    "transforms": 64_230,  # sets of patterns that are compared by hashes
+    "transforms": 63_540,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)
@@ -452,7 +452,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 5.31 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5.32 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_310_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_320_000
     )
