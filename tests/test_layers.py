@@ -86,7 +86,7 @@ BUDGETS: dict[str, int] = {
     "integrate": 22_600,
     "interpolate": 8_780,
     "io": 17_520,
-    "migrate": 37_230,
+    "migrate": 37_360,
     "ndimage": 7_120,
     "nn": 23_200,
     "numpy": 4_330,

@@ -264,11 +264,20 @@ class at:  # x.at
         """Return the array with places changed; those outside are left out, or the nearest ones."""
         widths, index = self._within(mode)
         x = pad(self._x, widths)
-        if name == "power":  # once for each time that a place is named
-            z: Array = x ** (args[0] ** zeros(x.shape, x.dtype).at[index].add(1))
+        times = zeros(x.shape, x.dtype if name == "power" else int).at[index].add(1)  # that a place is named
+        if name == "power":
+            z: Array = x ** (args[0] ** times)
+        elif name == "apply":
+            most = times.max(initial=0)
+            z = loops.fori_loop(0, most, lambda n, z: self._apply(z, index, times > n, *args), x)
         else:
             z = getattr(x.at[index], name)(*args)
         return z[tuple(map(slice, self._x.shape))]
+
+    @staticmethod
+    def _apply(x: Array, index: Any, goes_on: Array, fn: Callable[[Array], Array]) -> Array:
+        z: Array = x.at[index].apply(lambda v: where(goes_on[index], fn(v), v))
+        return z
 
     def _within(self, mode: Any) -> tuple[list[tuple[int, int]], tuple[Any, ...]]:
         """Return widths of a margin, and indices: those outside lie in it, or are the nearest."""

@@ -206,7 +206,7 @@ class JaxMigration(Migration):
         at = func.value.value if isinstance(func.value, ast.Subscript) else None
         if not isinstance(at, ast.Attribute) or at.attr != "at":
             return
-        if func.attr == "power" or any(k.arg == "mode" for k in node.keywords):
+        if func.attr in ("apply", "power") or any(k.arg == "mode" for k in node.keywords):
             start = at.value.lineno, at.value.col_offset
             self.edits += [Edit(start, start, f"{CALLS}.at("), Edit(end_of(at.value), end_of(at), ")")]
             self.needed.add(CALLS)

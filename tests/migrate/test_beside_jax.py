@@ -130,5 +130,8 @@ def test_places_outside_by_jaxs_modes(name: str, mode: str | None) -> None:
     for update in ("set", "add", "subtract", "mul", "divide", "min", "max", "power"):
         want = getattr(jnp.asarray(x, np.float32).at[index], update)(2.0, **options)
         np.testing.assert_array_equal(getattr(for_jax.at(x.astype(np.float32))[index], update)(2.0, **options), want)
+    twice = np.append(index, index) if isinstance(index, np.ndarray) else index
+    want = jnp.asarray(x, np.float32).at[twice].apply(lambda v: 2 * v, **options)
+    np.testing.assert_array_equal(for_jax.at(x.astype(np.float32))[twice].apply(lambda v: 2 * v, **options), want)
     read = afx.grad(lambda x: for_jax.at(x)[index].get(mode="fill", fill_value=0.0).sum())(x)
     assert read.sum() == for_jax.at(np.ones_like(x))[index].get(mode="fill", fill_value=0.0).sum()

@@ -169,6 +169,7 @@ REWRITTEN = {
         "afx.migrate.for_jax.at(jnp.abs(x))[0].set(y.at[1].multiply(3), mode='drop')"
     ),
     "x.at[0].power(2)": "afx.migrate.for_jax.at(x)[0].power(2)",
+    "x.at[i].apply(f)": "afx.migrate.for_jax.at(x)[i].apply(f)",
     "x.at[x.at[1].get()].div(2.0)": "x.at[x.at[1].get()].divide(2.0)",
     "lax.conv(x, y, (1,), 'SAME')": "lax.conv(x, y, (1,), 'SAME')",
 }
