@@ -243,7 +243,9 @@ class at:  # x.at
     """
 
     def __init__(self, x: Any, index: Any = ()) -> None:
-        self._x, self._index = asarray(x), index if isinstance(index, tuple) else (index,)
+        self._x = asarray(x)
+        is_tuple: bool = isinstance(index, tuple)
+        self._index: tuple[Any, ...] = index if is_tuple else (index,)
 
     def __getitem__(self, index: Any) -> Any:
         return at(self._x, index)
@@ -282,7 +284,7 @@ class at:  # x.at
     def _within(self, mode: Any) -> tuple[list[tuple[int, int]], tuple[Any, ...]]:
         """Return widths of a margin, and indices: those outside lie in it, or are the nearest."""
         widths, index, margin = list[tuple[int, int]](), list[Any](), int(mode in ("drop", "fill"))
-        entries = [e if e is None or e is ... or isinstance(e, slice) else asarray(e) for e in self._index]
+        entries: list[Any] = [e if e is None or e is ... or isinstance(e, slice) else asarray(e) for e in self._index]
         counts = [
             e.ndim if isinstance(e, Array) and e.dtype == bool else e is not None and e is not ... for e in entries
         ]

@@ -424,7 +424,7 @@ def schedule_free(base_optimizer: Any, learning_rate: Any, b1: float = 0.9, weig
         return ScheduleFreeState(asarray(b1, kind), none, asarray(1), none, base_optimizer.init(params), params)
 
     def update(updates: Any, state: ScheduleFreeState, params: Any, **extra: Any) -> Any:
-        rate = learning_rate(state.step_count) if callable(learning_rate) else learning_rate
+        rate: Any = learning_rate(state.step_count) if callable(learning_rate) else learning_rate
         largest = maximum(state.max_lr, rate)
         weight = largest**weight_lr_power
         total = state.weight_sum + weight

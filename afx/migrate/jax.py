@@ -208,7 +208,7 @@ class JaxMigration(Migration):
             return
         if func.attr in ("apply", "power") or any(k.arg == "mode" for k in node.keywords):
             start = at.value.lineno, at.value.col_offset
-            self.edits += [Edit(start, start, f"{CALLS}.at("), Edit(end_of(at.value), end_of(at), ")")]
+            self.edits.extend([Edit(start, start, f"{CALLS}.at("), Edit(end_of(at.value), end_of(at), ")")])
             self.needed.add(CALLS)
         elif func.attr in ("mul", "div"):
             name = {"mul": "multiply", "div": "divide"}[func.attr]

@@ -370,7 +370,10 @@ class _Product:
             for total, part in zip(totals, parts, strict=True):
                 self._put(total, self._get(total) + self._get(part))
 
-        return totals, lambda a, b: walk(a, b, turn)
+        def walked(a: str, b: str) -> None:
+            walk(a, b, turn)
+
+        return totals, walked
 
     def _walk_chains(self, a: str, b: str, body: Callable[[str, str, str, str], None]) -> None:
         """Add a loop over chains, which begin and end at numbers of terms."""
