@@ -77,7 +77,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_480,
-    "compiler": 194_530,
+    "compiler": 194_650,
     "control": 25_990,
     "core": 37_670,
     "data": 5_370,

@@ -296,15 +296,18 @@ def _block_ends(k: int, block: int) -> Shape:
 
 
 def _add_chains(x: Batch, y: Batch, ends: Shape) -> Batch:
-    """Return products of matrices, added up chain by chain."""
-    total = None
+    """Return products of matrices, added up chain by chain: all chains at once, zeros behind the shorter ones."""
+    pairs = list(itertools.pairwise((0, *ends)))
+    longest = max(end - start for start, end in pairs)
+    xs = np.zeros((len(pairs), *x.shape[:2], longest), x.dtype)
+    ys = np.zeros((len(pairs), len(y), longest, y.shape[2]), y.dtype)
+    for k, (start, end) in enumerate(pairs):
+        xs[k, ..., : end - start], ys[k, :, : end - start] = x[..., start:end], y[:, start:end]
+    chains = np.zeros((len(pairs), len(x), x.shape[1], y.shape[2]), x.dtype)
     with np.errstate(all="ignore"):
-        for start, end in itertools.pairwise((0, *ends)):
-            chain = np.zeros((len(x), x.shape[1], y.shape[2]), x.dtype)
-            for i in range(start, end):
-                chain = fused(x[:, :, i, None], y[:, None, i], chain)
-            total = chain if total is None else total + chain
-    return total
+        for i in range(longest):
+            chains = fused(xs[..., i, None], ys[:, :, None, i], chains)
+        return functools.reduce(np.add, chains)
 
 
 def _edges(length: int, count: int) -> Any:
