@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core.array.array import Array
 from afx.integrate.methods import Attempt, Factors, Newton, attach_to_equations, attempt, converge, no_factors
-from afx.integrate.step import SAFETY, SMALLEST, Method, Past, Step, System, interpolate, scaled_norm
+from afx.integrate.step import LARGEST, SAFETY, SMALLEST, Method, Past, Step, System, interpolate, scaled_norm
 from afx.ops.creation.creation import asarray, stop_gradient, zeros, zeros_like
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -33,7 +33,6 @@ HARMONIC = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, MOST + 1))])
 LEADING = (1 - KAPPA) * HARMONIC
 ERROR = np.concatenate([KAPPA * HARMONIC + 1 / np.arange(1, MOST + 2), [0.0]])
 TRIALS: Final = 4  # Newton steps
-LARGEST: Final = 10.0
 
 
 def _interpolants() -> np.ndarray[Any, Any]:

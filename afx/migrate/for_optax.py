@@ -76,12 +76,17 @@ def _of_counts(plain: Schedule, rounded: Callable[[Array], Array]) -> Schedule:
     return schedule
 
 
+def _constant(value: Any) -> Schedule:
+    constant: Schedule = constant_schedule(value)
+    return constant
+
+
 def polynomial_schedule(
     init_value: Any, end_value: Any, power: Any, transition_steps: int, transition_begin: int = 0
 ) -> Schedule:
     """Return a schedule from one value to another by a power of what is left."""
     if transition_steps <= 0:
-        return constant_schedule(init_value)  # type: ignore[no-any-return]
+        return _constant(init_value)
 
     def rounded(count: Array) -> Array:
         done = clip_(count - transition_begin, 0, transition_steps)
@@ -107,7 +112,7 @@ def exponential_decay(
 ) -> Schedule:
     """Return a schedule that falls by a rate in so many steps."""
     if transition_steps <= 0 or decay_rate == 0:
-        return constant_schedule(init_value)  # type: ignore[no-any-return]
+        return _constant(init_value)
 
     def rounded(count: Array) -> Array:
         turns = _single(maximum(count - transition_begin, 0) * _single(1 / transition_steps))

@@ -140,7 +140,8 @@ class Model(Generic[T]):
     def outcomes(self, params: T, data: tuple[Any, ...] | None = None) -> dict[str, Any]:
         """Return what the likelihood gives, by name; a single outcome has the name ``y``."""
         found = self.log_likelihood(params, *(self.data if data is None else data))
-        return dict(found) if isinstance(found, Mapping) else {"y": found}  # pyright: ignore[reportUnknownArgumentType]
+        named: Mapping[str, Any] = found if isinstance(found, Mapping) else {"y": found}
+        return dict(named)
 
     def pointwise(self, params: T) -> dict[str, Array]:
         """Return the logarithm of the density of each observation, by the names of outcomes."""

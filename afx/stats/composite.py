@@ -240,8 +240,8 @@ class Between(Law):
             rank = len(self.batch)
             shares, weights = (np.reshape(x, (-1,) + (1,) * rank) for x in (SHARES, WEIGHTS))
             half = len(STEPS) // 2
-            places = [quantile(asarray(part), upper) for part, upper in ((shares[:half], False), (shares[half:], True))]
-            return sum((sum_(fn(y) * w, axis=0) for y, w in zip(places, (weights[:half], weights[half:]), strict=True)))  # type: ignore[return-value]
+            low, high = quantile(asarray(shares[:half]), False), quantile(asarray(shares[half:]), True)
+            return sum_(fn(low) * weights[:half], axis=0) + sum_(fn(high) * weights[half:], axis=0)
         tiny = asarray(1e-18)
         first, last = quantile(tiny, False), quantile(tiny, True)
         inside = self._log_inside()

@@ -145,7 +145,7 @@ def test_refusals() -> None:
     with pytest.raises(ArgumentError, match="dpss: the half bandwidth lies between"):
         signal.get_window(("dpss", 3.0), 5)
     with pytest.raises(ArgumentError, match="spectrogram: mode is one of"):
-        signal.spectrogram(x, mode="power")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        signal.spectrogram(x, mode="power")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # what is refused
     with pytest.raises(ArgumentError, match="hann: a window has points"):
         signal.windows.hann(-1)
     with pytest.raises(ShapeError, match="welch: a window is a vector of 8"):

@@ -105,7 +105,7 @@ def test_what_forms_refuse() -> None:
         with pytest.raises(np.linalg.LinAlgError):
             form(np.full((2, 2), np.nan))
     with pytest.raises(errors.ArgumentError, match="schur: output is one of"):
-        linalg.schur(np.eye(2), output="upper")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        linalg.schur(np.eye(2), output="upper")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # what is refused
     with pytest.raises(errors.ShapeError, match="rsf2csf: T and Z are of one shape"):
         linalg.rsf2csf(np.eye(2), np.eye(3))
     with pytest.raises(errors.ShapeError, match="qdwh: has as many rows as columns"):

@@ -208,13 +208,13 @@ def logistic(x: Lanes) -> Lanes:
 # --- Logarithms
 
 
-def _log_of(x: Lanes, is_small: Lanes) -> Pair:
+def _log_of(x: Lanes, is_small: Lanes | None = None) -> Pair:
     """Return ``log(x)`` of positive normal x: ``2·s + 2/3·s³ + s⁵·tail``, with ``s = f/(2 + f)``.
 
-    Where it is small, x is 2^54 times what is asked for.
+    Where it is small, if that is asked, x is 2^54 times what is asked for.
     """
     k, m = split_exponent(x)
-    exponent = is_small.choose(k - 54, k).to_float()
+    exponent = (k if is_small is None else is_small.choose(k - 54, k)).to_float()
     f = m - 1.0  # exactly
     s = pair(x, f).over(add(f, f.constant(2.0)))
     square = s.times(s)
@@ -376,7 +376,7 @@ def near_power(x: Lanes, y: Lanes) -> Lanes:
 
 
 def _exponent(x: Lanes, y: Lanes) -> Pair:
-    return _log_of(x, x.compare("uno", x)).times(pair(y, y))
+    return _log_of(x).times(pair(y, y))
 
 
 def power_is_hard(x: Lanes, y: Lanes) -> Lanes:
