@@ -170,6 +170,7 @@ SHAPES = {  # x, kernel, options
     ),
     "each channel, offsets in two nests": ((2, 14, 13, 3), (7, 6, 1, 3), {"groups": 3, "padding": 3}),
     "each channel, blocks and a rest": ((7, 40, 50, 32), (3, 1, 1, 32), {"groups": 32}),
+    "each channel, a long series": ((2, 90, 3), (60, 1, 3), {"groups": 3, "padding": 30}),
     "each channel of a series": ((4, 30, 2), (5, 1, 2), {"groups": 2, "stride": 4}),
     "two kernels for each channel": ((3, 9, 8, 3), (2, 3, 1, 6), {"groups": 3}),
     "groups": ((3, 8, 9, 20), (3, 2, 10, 18), {"groups": 2, "padding": 1}),
@@ -217,14 +218,51 @@ def test_windows_of_all_kinds_have_the_bits_of_numpys_plan(name: str, dtype: str
                 assert same_bits(afx.jit(fn)(*given), afx.jit(fn, backend="numpy")(*given))
 
 
+def _direct(x: Any, w: Any, padding: Any = 0, stride: Any = 1, dilation: Any = 1, groups: int = 1) -> Any:
+    """Return a convolution by its definition: a sum over the offsets in the window."""
+    rank = w.ndim - 2
+    pads = padding if isinstance(padding, tuple) else ((padding, padding),) * rank
+    steps, gaps = [v if isinstance(v, tuple) else (v,) * rank for v in (stride, dilation)]
+    x = np.pad(x, ((0, 0), *pads, (0, 0)))
+    sizes = [(n - 1 - (k - 1) * d) // s + 1 for n, k, s, d in zip(x.shape[1:], w.shape, steps, gaps, strict=False)]
+    z = np.zeros((len(x), *sizes, groups, w.shape[-1] // groups))
+    weights = w.reshape(*w.shape[:-1], groups, -1)
+    for place in np.ndindex(w.shape[:-2]):
+        spans = [slice(p * d, p * d + n * s, s) for p, d, n, s in zip(place, gaps, sizes, steps, strict=True)]
+        part = x[(slice(None), *spans)][(slice(None), *[slice(n) for n in sizes])]
+        z += np.einsum(
+            "...gi,igo->...go", part.reshape(*part.shape[:-1], groups, part.shape[-1] // groups), weights[place]
+        )
+    return z.reshape(*z.shape[:-2], w.shape[-1])
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_windows_of_all_kinds_are_sums_over_windows(name: str) -> None:
-    """Machine code of either kind beside a direct convolution, of which gradients are what is left of one that counts."""
-    for fn, args in _of_shape(name, "f8"):
-        want = np.asarray(fn(*args))
-        for backend in ("native", "portable") if SHAPES[name][0][0] else ("native",):
-            found = np.asarray(afx.jit(fn, backend=backend)(*args))
-            np.testing.assert_allclose(found, want, rtol=0, atol=1e-12 * max([1, *abs(want).ravel()]))
+    """Each back end beside the definition; of gradients their products with an image, and a kernel, of other numbers."""
+    options = SHAPES[name][2]
+    (fn, (x, w)), (by_input, (ct, _)), (by_kernel, _) = _of_shape(name, "f8")
+    want, rng = _direct(x, w, **options), np.random.default_rng(1)
+    other_x, other_w = rng.normal(size=x.shape), rng.normal(size=w.shape)
+    along_x, along_w = ct * _direct(other_x, w, **options), ct * _direct(x, other_w, **options)
+    for backend in ("auto", "numpy", "native", "portable") if len(x) else ("auto", "numpy", "native"):
+        compute: Any = lambda f, *args, backend=backend: np.asarray(afx.jit(f, backend=backend)(*args))  # noqa: E731 - of one back end
+        np.testing.assert_allclose(compute(fn, x, w), want, rtol=0, atol=1e-12 * max([1, *abs(want).ravel()]))
+        for found, along in (
+            (compute(by_input, ct, w) * other_x, along_x),
+            (compute(by_kernel, ct, x) * other_w, along_w),
+        ):
+            np.testing.assert_allclose(found.sum(), along.sum(), rtol=0, atol=1e-12 * (1 + abs(along).sum()))
+
+
+@pytest.mark.parametrize("name", ["each channel", "groups, far", "far", "long sums"])
+def test_operands_that_are_not_aligned_are_as_their_copies(name: str) -> None:
+    """An element may begin at any byte."""
+    for fn, args in _of_shape(name, "f4"):
+        apart = [np.frombuffer(b"\0" + a.tobytes(), a.dtype, offset=1).reshape(a.shape) for a in args]
+        assert not any(a.flags.aligned for a in apart)
+        with blas:
+            for backend in ("auto", "native", "numpy"):
+                assert same_bits(afx.jit(fn, backend=backend)(*apart), afx.jit(fn, backend=backend)(*args))
 
 
 @pytest.mark.parametrize(
