@@ -77,7 +77,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_480,
-    "compiler": 194_650,
+    "compiler": 194_700,
     "control": 25_990,
     "core": 37_670,
     "data": 5_370,
@@ -86,7 +86,7 @@ BUDGETS: dict[str, int] = {
     "integrate": 22_600,
     "interpolate": 8_780,
     "io": 17_520,
-    "migrate": 37_380,
+    "migrate": 37_500,
     "ndimage": 7_120,
     "nn": 23_200,
     "numpy": 4_330,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeAlias, TypeVar, overload
+from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
 import attrs
 import numpy as np
@@ -140,8 +140,7 @@ class Model(Generic[T]):
     def outcomes(self, params: T, data: tuple[Any, ...] | None = None) -> dict[str, Any]:
         """Return what the likelihood gives, by name; a single outcome has the name ``y``."""
         found = self.log_likelihood(params, *(self.data if data is None else data))
-        named: Mapping[str, Any] = found if isinstance(found, Mapping) else {"y": found}
-        return dict(named)
+        return dict(cast("Mapping[str, Any]", found)) if isinstance(found, Mapping) else {"y": found}
 
     def pointwise(self, params: T) -> dict[str, Array]:
         """Return the logarithm of the density of each observation, by the names of outcomes."""
