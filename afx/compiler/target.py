@@ -108,6 +108,8 @@ class NativeTarget:
     split_min_length: int = 64  # of rows whose functions have loops of their own, where there are several
     long_loop_min_elements: int = 512  # of a nest of which LLVM unrolls no loop as a whole
     unroll_max_operations: int = 12  # written out for all lanes of a fold: more hide how long a fold takes
+    turn_bytes: int = 32  # of a row of what is turned in registers: eight of them fit there on every processor
+    turn_max_operations: int = 4  # of a nest whose operands are turned, which repeats them for each row
     product_tile_max_vectors: int = 16  # of results in registers: with those of operands two thirds of 32
     product_tile_max_rows: int = 8
     function_max_steps: int = 100  # calls of a function: LLVM's time grows faster than their number
@@ -149,6 +151,9 @@ class NativeTarget:
     product_inline_max_operations: int = 128  # multiplications of vectors or numbers, of one without a loop over rows
     product_turn_operations: int = 64  # the same, of a turn of that loop
     product_chain_max_bytes: int = 1 << 17  # of terms beyond which all tiles of one chain come before the next chain
+    product_panel_min_stride: int = 512  # bytes between rows of an operand whose panels are copied: few sets of a cache
+    product_panel_min_rows: int = 32  # that read each panel: below, the copy costs more than it saves
+    product_columns_min_bytes: int = 1 << 20  # of an operand that threads share by columns: half of the second cache
     product_copy_min_products: int = 24  # for each element that is copied first: below, BLAS reads it as fast
 
     # -- other operations --

@@ -44,6 +44,11 @@ class Arrays:
         for place, x in parts:
             out[place] = x
 
+    def embed(self, out: Any, place: Any, x: Any) -> None:
+        """Write zeros around a part, and the part at an index."""
+        out[...] = 0
+        out[place] = x
+
     def ufunc(self, name: str, *xs: Any) -> Any:
         """Return what a ufunc makes of arrays, and numbers of their dtype."""
         return getattr(np, name)(*xs)
@@ -64,14 +69,19 @@ class Arrays:
         """Write the product of two matrices."""
         np.matmul(x, y, out=out)
 
-    def find_chains(self, _dtype: Any, _terms: int, _columns: int, _like: Iterable[tuple[int, bool]]) -> Shape:
+    @property
+    def has_own_bits(self) -> bool:
+        """Whether sums may have other bits than those of NumPy's plan."""
+        return False
+
+    def find_chains(self, _dtype: Any, _terms: int, _like: Iterable[tuple[int, int, str]]) -> Shape:
         """Return where chains end by which sums of products over several axes have the bits of matrices; none if they have not.
 
         Args:
             _dtype: of operands and result.
             _terms: how many products each of the sums has.
-            _columns: how many columns the second operand and the result have.
-            _like: of each matrix that NumPy would multiply how many rows it has, and whether these lie as columns.
+            _like: rows and columns of each product that NumPy would make, and which of its operands, "left" or "right",
+                lies column by column.
         """
         return ()
 

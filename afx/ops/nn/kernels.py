@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from afx.compiler.schedule.arrays import NUMPY, Arrays
 from afx.core.aval import Aval, Shape
 from afx.ops.nn.windows import (
+    BLOCK,
     MANY_CHANNELS,
     Pairs,
     band,
@@ -44,6 +46,10 @@ from afx.ops.nn.windows import (
 # that axis, and the windows go over the others: they are longer then, and fewer.
 
 Into = Callable[..., None]
+
+LANES = 16  # of vectors, that hold channels, or the elements of a row
+LEAST_CHANNELS = 2  # that tiles have as columns: of one alone, most of each vector is empty
+LEAST_TERMS = 8  # that lie next to each other in a window: of fewer, bands of matrices are no slower
 
 
 def _is_matrix(x: Any, window: Shape, stride: Shape) -> bool:
@@ -88,17 +94,20 @@ def _convolve(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: 
 
 def _convolve_in_tiles(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> bool:
     """Write the same without copies of windows; tell whether that was possible."""
-    window, terms, positions = kernel.shape[:-2], math.prod(kernel.shape[:-1]), math.prod(z.shape[1:-1])
+    ends = _find_chains(xp, z.shape, x, kernel.shape, stride, dilation)
+    if ends:
+        xp.sum_products(xp.view(x, lambda v: windows(v, kernel.shape[:-2], stride, dilation)), kernel, z, ends=ends)
+    return bool(ends)
+
+
+def _find_chains(xp: Arrays, z: Shape, x: Any, kernel: Shape, stride: Shape, dilation: Shape) -> Shape:
+    """Return where chains end by which a convolution adds up the products of a window; none where that is not found."""
+    window, terms, positions = kernel[:-2], math.prod(kernel[:-1]), math.prod(z[1:-1])
     if _is_matrix(x, window, stride):
-        like = [(x.shape[0] * positions, False)]
-    else:
-        turned = has_short_runs(x, window, dilation)
-        like = [(m, turned) for m in batch_rows(x.shape[0], positions * terms * x.itemsize, positions)]
-    ends = xp.find_chains(x.dtype, terms, kernel.shape[-1], like)
-    if not ends:
-        return False
-    xp.sum_products(xp.view(x, lambda v: windows(v, window, stride, dilation)), xp.dense(kernel), z, ends=ends)
-    return True
+        return xp.find_chains(x.dtype, terms, [(x.shape[0] * positions, kernel[-1], "")])
+    turned = "left" if has_short_runs(x, window, dilation) else ""
+    sizes = batch_rows(x.shape[0], positions * terms * x.itemsize, positions)
+    return xp.find_chains(x.dtype, terms, [(m, kernel[-1], turned) for m in sizes])
 
 
 def _sum_kernel(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None:
@@ -122,8 +131,9 @@ def _sum_kernel_in_tiles(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dil
     is_matrix = _is_matrix(x, window, stride)
     step = batch if is_matrix else batch_step(batch, positions * math.prod(z.shape[:-1]) * x.itemsize)
     whole = batch // step * step if step else 0
-    like = [(math.prod(z.shape[:-1]), is_matrix or not has_short_runs(x, window, dilation))]
-    ends = {n: xp.find_chains(x.dtype, n * positions, z.shape[-1], like) for n in (step, batch - whole or step)}
+    turned = "left" if is_matrix or not has_short_runs(x, window, dilation) else ""
+    like = [(math.prod(z.shape[:-1]), z.shape[-1], turned)]
+    ends = {n: xp.find_chains(x.dtype, n * positions, like) for n in (step, batch - whole or step)}
     if not all(ends.values()):
         return False
     x, out = xp.dense(x), z
@@ -156,25 +166,64 @@ def _sum_kernel_in_tiles(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dil
     return True
 
 
+def _sum_kernel_by_rows(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> bool:
+    """Add up what band matrices of the last axis hold, without them, position by position; tell whether that was possible.
+
+    It is where all examples fit into one block.
+    """
+    rows, bands = in_rows(x), (*z.shape[:-3], math.prod(x.shape[-2:]), math.prod(ct.shape[-2:]))
+    terms, lead = math.prod(ct.shape[:-2]), (z.shape[:-3], stride[:-1])
+    is_matrix = _is_matrix(rows, *lead)
+    if not (is_matrix or xp.has_own_bits) and batch_step(
+        len(x), terms // len(x) * math.prod(bands[:-1]) * x.itemsize
+    ) < len(x):
+        return False
+    turned = "left" if is_matrix or not has_short_runs(rows, lead[0], dilation[:-1]) else ""
+    ends = xp.find_chains(x.dtype, terms, [(math.prod(bands[:-1]), bands[-1], turned)])
+    if not ends:
+        return False
+    rank = len(stride)
+
+    def look(v: Any) -> Any:
+        view = windows(v, z.shape[:-2], stride, dilation)
+        return view.transpose(*range(1 + rank, 2 + 2 * rank), rank, *range(rank))
+
+    cts = xp.view(ct, lambda v: np.moveaxis(v, -2, 0))
+    xp.sum_products(xp.view(x, look), cts, z, 1, ends)
+    return True
+
+
 def _sum_input_in_tiles(
-    xp: Arrays, z: Any, ct: Any, kernel: Any, stride: Shape, padding: Pairs, dilation: Shape
-) -> bool:
-    """Write what `_sum_input` adds up, of what is no padding, position by position; tell whether that was possible."""
+    xp: Arrays, z: Any, ct: Any, kernel: Any, finite: Any, stride: Shape, padding: Pairs, dilation: Shape,
+    *, along_rows: bool = False,
+) -> bool:  # fmt: skip
+    """Write what `_sum_input` adds up, of what is no padding, position by position; tell whether that was possible.
+
+    Args:
+        xp: the arrays.
+        z: the result.
+        ct: the cotangent; zeros around it are multiplied by the kernel.
+        kernel: float[*window, channels, out].
+        finite: an array that has the numbers of the kernel, which shall be finite.
+        stride: of windows.
+        padding: of the result.
+        dilation: of windows.
+        along_rows: whether chains go on along the last axis, as those of band matrices do, and end there.
+    """
     *window, channels, out = kernel.shape
-    positions = math.prod(ct.shape[1:-1])
-    like = [(m, False) for m in batch_rows(ct.shape[0], positions * channels * ct.itemsize, positions)]
-    ends = xp.find_chains(ct.dtype, out, channels, like)
-    if channels < MANY_CHANNELS or not ends:
+    ends: Shape = (out,) if along_rows else _find_chains_back(xp, ct, kernel.shape)
+    if not ct.size or channels < LEAST_CHANNELS or not ends or not xp.is_finite(finite):
         return False
-    weights = xp.dense(kernel.swapaxes(-1, -2))
-    if not ct.size or not xp.is_finite(weights):  # zeros around the cotangent are multiplied by them
-        return False
+    weights = kernel.swapaxes(-1, -2)
     rank = len(window)
     around, parts = _backwards(xp, z, ct, tuple(window), stride, padding, dilation)
-    for into, axes in parts:
-        if not all(found for _, found, _ in axes):
+    added = 0 if xp.has_own_bits else rank - along_rows
+    for into, ascending in parts:
+        if not all(found for _, found, _ in ascending):
             xp.clear(into)
             continue
+        *lead, (where, places, step) = ascending
+        axes = [*lead, (where, places[::-1], -step)] if along_rows else ascending
 
         def look(v: Any, into: Any = into, axes: Any = axes) -> Any:
             start = v[(slice(None), *[slice(places[0][1], None) for _, places, _ in axes])]
@@ -187,8 +236,17 @@ def _sum_input_in_tiles(
             return np.lib.stride_tricks.as_strided(start, shape, strides, writeable=False)
 
         at = tuple([slice(places[0][0], None, step) for _, places, step in axes])
-        xp.sum_products(xp.view(around, look), weights[at], into, rank, ends)
+        xp.sum_products(xp.view(around, look), weights[at], into, added, ends)
     return True
+
+
+def _find_chains_back(xp: Arrays, ct: Any, kernel: Shape) -> Shape:
+    """Return where chains end by which `_sum_input` multiplies a cotangent; none where that is not found."""
+    *window, channels, out = kernel
+    positions, few = math.prod(ct.shape[1:-1]), channels < MANY_CHANNELS
+    shifted = math.prod(window) * channels if few else channels
+    sizes = batch_rows(ct.shape[0], positions * shifted * ct.itemsize, positions)
+    return xp.find_chains(ct.dtype, out, [(shifted, m, "right") if few else (m, channels, "") for m in sizes])
 
 
 def _backwards(
@@ -219,7 +277,8 @@ def _backwards(
 
 
 def _sum_input(xp: Arrays, room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
-    """Add to each input position what the windows over it give back, some examples at a time."""
+    """Write for each input position the sum of what the windows over it give back, some examples at a time."""
+    xp.clear(room)
     window, channels, out = kernel.shape[:-2], kernel.shape[-2], kernel.shape[-1]
     at = list(window_offsets(window, ct.shape[1:-1], stride, dilation))
     positions = math.prod(ct.shape[1:-1])
@@ -306,6 +365,7 @@ def _sums_of_each(
 
 
 def _sum_input_each(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
+    room[...] = 0
     wide, weights = _split_groups(ct, room.shape[-1]), _split_groups(kernel, room.shape[-1])
     for block in batch_blocks(ct.shape[0], 4 * ct[:1].nbytes):
         for place, spans in window_offsets(kernel.shape[:-2], ct.shape[1:-1], stride, dilation):
@@ -380,6 +440,14 @@ def convolving(
         if not z.flags.c_contiguous or not xp.is_finite(roomy):
             by_windows(z, x, kernel)
             return
+        if xp is not NUMPY and not whole and math.prod(kernel.shape[-3:-1]) >= LEAST_TERMS:
+            bands = (*kernel.shape[:-3], math.prod(room[-2:]), math.prod(z.shape[-2:]))
+            rows = in_rows(z).shape, in_rows(roomy), bands
+            if (
+                len(_find_chains(xp, *rows, stride[:-1], dilation[:-1])) == 1
+            ):  # in which zeros of the band change nothing
+                xp.sum_products(xp.view(roomy, lambda v: windows(v, kernel.shape[:-2], stride, dilation)), kernel, z)
+                return
         matrix, places = prepared()
         xp.copy(places, kernel if whole else spread_once(kernel))
         if whole:
@@ -404,7 +472,7 @@ def summing_kernel(
         for zs, xs, cts in _parts(groups, z, x, ct):
             _sum_kernel(xp, zs, xs, cts, stride, dilation)
 
-    if groups > 1:
+    if groups > 1 or (xp.has_own_bits and math.prod(room) * x.dtype.itemsize > BLOCK):
         return by_windows
     whole = is_banded(room, z.shape, ct.shape)
     if not whole and not is_narrow(room, z.shape, ct.shape):
@@ -415,6 +483,8 @@ def summing_kernel(
 
     def by_band(z: Any, x: Any, ct: Any) -> None:
         roomy = padded(x, padding, xp)
+        if xp is not NUMPY and not whole and _sum_kernel_by_rows(xp, z, roomy, ct, stride, dilation):
+            return
         matrix, places = prepared()
         if whole:
             xp.multiply(roomy.reshape(room[0], -1).T, ct.reshape(room[0], -1), matrix)
@@ -430,27 +500,19 @@ def summing_input(
 ) -> Into:
     """Return what writes the transpose by the input, ``(z, ct, kernel)``."""
     room = roomy_shape(z.shape, padding)
-    around = room != z.shape
-
-    def add_up(z: Any, write: Callable[[Any], None]) -> None:
-        """Have something added to zeros, with room for the padding."""
-        roomy = xp.new(room, ct.dtype) if around else z
-        xp.clear(roomy)
-        write(roomy)
-        if around:
-            xp.copy(z, roomy[within(z.shape, padding)])
 
     def by_places(z: Any, ct: Any, kernel: Any) -> None:
         if xp is not NUMPY and groups > 1 and kernel.shape[-2] == 1:
             done = _sum_input_from_each(xp, z, ct, kernel, stride, padding, dilation)
         else:
             done = xp is not NUMPY and all(
-                _sum_input_in_tiles(xp, zs, cts, ks, stride, padding, dilation)
+                _sum_input_in_tiles(xp, zs, cts, ks, xp.dense(ks), stride, padding, dilation)
                 for zs, cts, ks in _parts(groups, z, ct, kernel)
             )
         if done:
             return
-        add_up(z, lambda roomy: _sum_input_by_groups(xp, roomy, ct, kernel, stride, dilation, groups))
+        with _room_around(xp, z, padding) as roomy:
+            _sum_input_by_groups(xp, roomy, ct, kernel, stride, dilation, groups)
 
     if groups > 1:
         return by_places
@@ -458,15 +520,43 @@ def summing_input(
         return _summing_input_by_band(xp, ct, kernel, z, stride, padding, dilation, by_places)
     if kernel.shape[-2] >= MANY_CHANNELS or not is_short(room, kernel.shape, ct.shape):
         return by_places
+    return _summing_input_by_rows(xp, ct, kernel, z, stride, padding, dilation, by_places)
+
+
+@contextlib.contextmanager
+def _room_around(xp: Arrays, z: Any, padding: Pairs) -> Generator[Any]:
+    """Give an array with room for the padding, whose inside is written to the result behind the block."""
+    room = roomy_shape(z.shape, padding)
+    roomy = z if room == z.shape else xp.new(room, z.dtype)
+    yield roomy
+    if roomy is not z:
+        xp.copy(z, roomy[within(z.shape, padding)])
+
+
+def _summing_input_by_rows(
+    xp: Arrays, ct: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, otherwise: Into
+) -> Into:
+    """Return what does it by band matrices of the last axis, and otherwise where zeros would spread inf or nan."""
+    room, lead = roomy_shape(z.shape, padding), (stride[:-1], ((0, 0),) * (len(stride) - 1), dilation[:-1])
     prepared = xp.prepare(lambda: row_band(room, kernel.shape, ct.shape, stride, dilation, ct.dtype, upright=False))
+    bands = (*kernel.shape[:-3], math.prod(room[-2:]), math.prod(ct.shape[-2:]))
+    is_wide = math.prod(z.shape[-2:]) >= LANES * kernel.shape[-3]
 
     def by_rows(z: Any, ct: Any, kernel: Any) -> None:
         if not z.flags.c_contiguous or not xp.is_finite(ct):
-            by_places(z, ct, kernel)
+            otherwise(z, ct, kernel)
             return
+        cts = in_rows(ct)
+        if is_wide and len(_find_chains_back(xp, cts, bands)) == 1:  # in which zeros of the band change nothing
+            whole = stride, padding, dilation
+            if _sum_input_in_tiles(xp, z, ct, kernel, kernel, *whole, along_rows=True):
+                return
         matrix, places = prepared()
         xp.copy(places, spread_once(kernel))
-        add_up(z, lambda roomy: _sum_input(xp, in_rows(roomy), in_rows(ct), matrix, stride[:-1], dilation[:-1]))
+        with _room_around(xp, z, padding) as roomy:
+            rows = in_rows(roomy)
+            if xp is NUMPY or not _sum_input_in_tiles(xp, rows, cts, matrix, kernel, *lead):
+                _sum_input(xp, rows, cts, matrix, stride[:-1], dilation[:-1])
 
     return by_rows
 

@@ -157,8 +157,7 @@ def padded(x: Any, padding: Pairs, xp: Arrays = NUMPY) -> Any:
     if all(p == (0, 0) for p in padding):
         return x
     roomy = xp.new(roomy_shape(x.shape, padding), x.dtype)
-    xp.clear(roomy)
-    xp.copy(roomy[within(x.shape, padding)], x)
+    xp.embed(roomy, within(x.shape, padding), x)
     return roomy
 
 

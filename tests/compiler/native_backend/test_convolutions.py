@@ -94,7 +94,7 @@ def test_windows_are_read_where_they_lie() -> None:
     """Where BLAS adds up in one chain, no matrix of windows is made: value and gradient by the input are tiles."""
     x, w, ct = _arrays("blocks of examples", "f4")
     for m, k in ((12 * 13 * 11, 144), (12 * 13 * 22, 12)):
-        if not find_chains("f4", m, k, 12, False):
+        if not find_chains("f4", m, k, 12):
             pytest.skip("a BLAS that adds up in another order")
     options = FORMS["blocks of examples"][2]
 
@@ -118,7 +118,7 @@ def test_chains_that_are_found_are_those_of_all_elements(m: int, k: int, n: int,
     x, y = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype)
     for left in (x, np.asfortranarray(x)):
         total = np.zeros((m, n), dtype)
-        ends = find_chains(dtype, m, k, n, not left.flags.c_contiguous)
+        ends = find_chains(dtype, m, k, n, "" if left.flags.c_contiguous else "left")
         for start, end in itertools.pairwise((0, *ends)):
             chain = np.zeros((m, n), dtype)
             for i in range(start, end):
@@ -184,6 +184,18 @@ SHAPES = {  # x, kernel, options
     "long sums, few channels": ((9, 18, 18, 3), (4, 4, 3, 9), {"dilation": 2}),
     "long sums over the window": ((2, 9, 9, 64), (3, 3, 64, 20), {"padding": 1}),
     "long sums over outputs": ((1, 7, 8, 9), (2, 2, 9, 900), {}),
+    "kernels in panels": ((3, 9, 10, 7), (3, 3, 7, 128), {"padding": 1}),
+    "kernels in panels, many channels": ((2, 6, 7, 128), (2, 2, 128, 256), {"stride": (1, 2)}),
+    "large kernels": ((2, 5, 6, 256), (3, 3, 256, 256), {"padding": 1}),
+    "one image": ((1, 20, 30, 16), (3, 3, 16, 32), {"padding": 1}),
+    "images that threads share": ((8, 15, 17, 33), (3, 3, 33, 40), {"padding": ((1, 0), (0, 2))}),
+    "few channels, wide": ((3, 12, 40, 3), (3, 3, 3, 20), {"padding": 1}),
+    "few channels, wide and far": ((2, 12, 41, 4), (3, 5, 4, 8), {"padding": 2, "stride": 2}),
+    "few channels, very wide": ((1, 9, 200, 5), (7, 7, 5, 12), {"padding": 3, "stride": (1, 2)}),
+    "short rows of few channels": ((8, 16, 16, 3), (3, 3, 3, 16), {"padding": 1}),
+    "short rows of few channels, far": ((5, 15, 16, 4), (3, 3, 4, 9), {"padding": ((1, 0), (2, 1)), "stride": (1, 2)}),
+    "short rows of few channels, dilated": ((3, 12, 14, 4), (2, 4, 4, 6), {"dilation": (2, 3), "padding": 2}),
+    "few channels, dilated": ((2, 14, 30, 2), (3, 3, 2, 9), {"dilation": (1, 2)}),
     "no images": ((0, 6, 6, 4), (3, 3, 1, 4), {"groups": 4}),
     "one pixel": ((3, 1, 1, 8), (3, 3, 8, 9), {"padding": 1, "stride": 2}),
     "one pixel of each channel": ((3, 1, 1, 4), (1, 1, 1, 4), {"groups": 4}),
@@ -216,6 +228,14 @@ def test_windows_of_all_kinds_have_the_bits_of_numpys_plan(name: str, dtype: str
         with blas, use_target(FIRST_TIER):
             for given in (args, apart):
                 assert same_bits(afx.jit(fn)(*given), afx.jit(fn, backend="numpy")(*given))
+
+
+def test_what_runs_on_the_same_images_runs_together() -> None:
+    """Zeros around an image, its products, and what is made of these: image by image, which threads share."""
+    x, w = np.ones((16, 18, 18, 16), np.float32), np.ones((3, 3, 16, 16), np.float32)
+    with use_target(attrs.evolve(FIRST_TIER, native_tier=2)):
+        text = afx.jit(lambda x, w: afx.maximum(nn.conv(x, w, padding=1), 0.0)).lower(x, w).plan.source
+    assert text.count("\n    for ") == text.count("blocks:  # shared by threads") == 1
 
 
 def _direct(x: Any, w: Any, padding: Any = 0, stride: Any = 1, dilation: Any = 1, groups: int = 1) -> Any:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import attrs
+
 from afx.compiler.native_backend.functions.table import emit_fast
-from afx.compiler.native_backend.llvm.loops import Leave, call_loop, element_at, leave_long, move, over
+from afx.compiler.native_backend.llvm.loops import (
+    Leave,
+    call_loop,
+    element_at,
+    leave_at,
+    leave_long,
+    move,
+    over,
+    start_of,
+)
 from afx.compiler.native_backend.llvm.op import (
     element_type,
     emit,
@@ -162,6 +173,71 @@ def _vector(w: Writer, nest: Nest, groups: RowGroups, ref: Ref, pointer: str, co
     return x
 
 
+# --- Turned squares as LLVM IR: rows of operands whose neighbours lie along another axis than those of the results
+#
+# As many rows as a vector has elements are read, turned in registers, and written.
+
+
+def turned_axis(nest: Nest, limits: NativeTarget) -> int | None:
+    """Return the axis along which neighbours of operands lie, other than the last one; None where there is no such one."""
+    lanes, loads = limits.turn_bytes // nest.refs[0].size, nest.refs[: -len(nest.stores) or None]
+    away = [ref for ref in loads if ref.strides and ref.strides[-1] not in (0, ref.size)]
+    if nest.folds or not away or len(nest.operations) > limits.turn_max_operations or lanes < 2:
+        return None
+    if any(isinstance(op.name, UfuncLoop | Fast) for op in nest.operations):
+        return None
+    axes = [k for k, s in enumerate(away[0].strides[:-1]) if s == away[0].size]
+    is_even = len(away) == len(loads) or nest.space[-1] % lanes == 0
+    sizes = {int(value.dtype[1:]) for value in nest.values}
+    is_fit = sizes == {away[0].size} and away[0].size in APART_BYTES and "c" not in [v.dtype[0] for v in nest.values]
+    if len(axes) != 1 or not is_even or not is_fit or min(nest.space[axes[0]], nest.space[-1]) < lanes:
+        return None
+    are_turned = all(ref.strides[axes[0]] == ref.size for ref in away)
+    return axes[0] if are_turned and all(ref.strides[-1] == ref.size for _, ref in nest.stores) else None
+
+
+def emit_turned(w: Writer, nest: Nest, axis: int, pointers: Sequence[str]) -> None:
+    """Add what a square of elements takes, which begins at pointers: along an axis, and the last one."""
+    lanes = w.lanes = w.limits.turn_bytes // nest.refs[0].size
+    loads = [k for k, v in enumerate(nest.values) if isinstance(v, Load)]
+    refs = dict(zip(loads, nest.refs, strict=False))
+    rows = dict[int, list[str]]()
+    for (k, ref), pointer in zip(refs.items(), pointers, strict=False):
+        if ref.strides[-1] not in (0, ref.size):
+            found = [read(w, ref.dtype, w.shifted(pointer, r * ref.strides[-1])) for r in range(lanes)]
+            rows[k] = _turn(w, element_type(ref.dtype), found)
+    for r in range(lanes):
+        given = {
+            k: rows[k][r]
+            if k in rows
+            else (read if ref.strides[-1] else read_one)(w, ref.dtype, w.shifted(pointer, r * ref.strides[axis]))
+            for (k, ref), pointer in zip(refs.items(), pointers, strict=False)
+        }
+        values = _values(w, nest, given)
+        for (k, ref), pointer in zip(nest.stores, pointers[len(loads) :], strict=True):
+            written(w, ref.dtype, values[k], w.shifted(pointer, r * ref.strides[axis]))
+    w.lanes = 1
+
+
+def _turn(w: Writer, kind: str, rows: list[str]) -> list[str]:
+    """Return the columns of a square whose rows are vectors: squares in it are exchanged, from single elements to halves."""
+    lanes, half = len(rows), 1
+    while half < lanes:
+        low = [j if not j & half else lanes + j - half for j in range(lanes)]
+        high = [j + half if not j & half else lanes + j for j in range(lanes)]
+        pairs = {
+            r: (
+                shuffled(w, kind, rows[r], lanes, low, rows[r + half]),
+                shuffled(w, kind, rows[r], lanes, high, rows[r + half]),
+            )
+            for r in range(lanes)
+            if not r & half
+        }
+        rows = [pairs[r & ~half][bool(r & half)] for r in range(lanes)]
+        half *= 2
+    return rows
+
+
 # --- Loop nests as LLVM IR: fused elementwise operations, with NumPy's own loops called on strips that stay in the
 # cache
 
@@ -219,6 +295,9 @@ class NestEmitter:
         if not self.accumulators and self.groups:
             over(w, space[:-2], self.refs, self._rows, is_cut=self.nest.is_cut, nanoseconds=row * space[-2])
             return
+        if not self.accumulators and (axis := turned_axis(self.nest, w.limits)) is not None:
+            self._turn(axis)
+            return
         if not self.accumulators:
             over(w, space[:-1], self.refs, self._row, is_cut=self.nest.is_cut, nanoseconds=row)
             return
@@ -226,6 +305,37 @@ class NestEmitter:
         rows = space[: self.outer]
         fold = partial(self._fold, adds=adds)
         over(w, rows, self.refs, fold, is_cut=self.nest.is_cut, nanoseconds=whole)
+
+    def _turn(self, axis: int) -> None:
+        """Add loops over squares of an axis and the last one; what is left of the axis goes row by row."""
+        w, nest, refs, lanes = self.w, self.nest, self.refs, self.w.limits.turn_bytes // self.refs[0].size
+        length, around = nest.space[-1], [k for k in range(len(nest.space) - 1) if k != axis]
+        others = [attrs.evolve(ref, strides=tuple([ref.strides[k] for k in around])) for ref in refs]
+        space, is_cut = tuple([nest.space[k] for k in around]), nest.is_cut and axis == 0
+        low, high, stop = "0", str(nest.space[axis]), str(nest.space[axis] // lanes * lanes)
+        if is_cut:
+            whole = w.let(f"and i64 {w.let('sub i64 %high, %low')}, {-lanes}")
+            low, high, stop = "%low", "%high", w.let(f"add i64 %low, {whole}")
+
+        def squares(pointers: list[str]) -> None:
+            def square(j: str) -> None:  # the last one overlaps the one before
+                last = str(length - lanes)
+                at = w.let(f"select i1 {w.let(f'icmp sgt i64 {j}, {last}')}, i64 {last}, i64 {j}")
+                emit_turned(w, nest, axis, move(w, pointers, refs, -1, at))
+
+            w.loop("0", str(length), lanes, square)
+
+        def along(body: Callable[[list[str]], None], start: str, end: str, step: int, pointers: list[str]) -> None:
+            leave = leave_at(w, self.nanoseconds * step * length * (math.prod(space) if is_cut else 1), step)
+            w.loop(start, end, step, lambda i: body(move(w, pointers, refs, axis, i)), leave)
+
+        for body, start, end, step in ((squares, low, stop, lanes), (self._row, stop, high, 1)):
+            if is_cut:
+                inside = partial(over, w, space, others, body, 0)
+                along(inside, start, end, step, [start_of(w, ref) for ref in refs])
+            elif start != end:
+                run = partial(along, body, start, end, step)
+                over(w, space, others, run, is_cut=nest.is_cut)
 
     def _fill(self, ufunc: str, ref: Ref, pointers: list[str]) -> None:
         fill(self.w, ufunc, ref, pointers[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from afx.compiler.native_backend.llvm.loops import call_loop, element_at, over
 from afx.compiler.native_backend.llvm.op import element_type, memory_type, read, read_one, shuffled, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program.elements import Arithmetic, Ref
+from afx.compiler.native_backend.program.interface import PARTS
 from afx.compiler.native_backend.program.leaves import UfuncCall
 from afx.compiler.target import NativeTarget
 
@@ -219,15 +221,23 @@ def emit_tiles(w: Writer, step: UfuncCall) -> None:
     over(w, batch, step.operands, lambda pointers: _Product(w, step, pointers).emit(), is_cut=cut)
 
 
-def tile_of(step: UfuncCall, limits: NativeTarget) -> tuple[int, int]:
-    """Return how many rows, and how many vectors of columns, a tile has."""
-    rows = min(limits.product_tile_max_rows, step.lengths[step.rows - 1])
-    lanes = limits.vector_bytes // int(step.operands[2].dtype[1:])
-    return rows, min(limits.product_tile_max_vectors // rows, -(-step.lengths[-1] // lanes))
+def find_tile(m: int, n: int, size: int, limits: NativeTarget) -> tuple[int, int]:
+    """Return how many rows, and how many vectors of columns, a tile has: equal ones as far as that goes.
+
+    >>> [find_tile(m, n, 4, NativeTarget()) for m, n in ((512, 512), (14, 64), (9, 32), (20, 8), (1, 1000))]
+    [(8, 2), (7, 2), (5, 2), (10, 1), (1, 16)]
+    """
+    vectors = -(-n // (limits.vector_bytes // size))
+    most = limits.product_tile_max_rows if vectors > 1 else limits.product_tile_max_vectors
+    rows = -(-m // -(-m // most))
+    return rows, -(-vectors // -(-vectors // (limits.product_tile_max_vectors // rows)))
 
 
 def cut_tiles(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
-    """Return a product that is cut between tiles, along the axis that has more of them.
+    """Return a product that is cut for threads: between arrays of a batch, or tiles, along what has most of them.
+
+    An operand that the caches do not hold is shared out by its columns. That between arrays of a batch may run with other
+    steps on the same ones, and is cut later.
 
     >>> from afx.compiler.native_backend.program.elements import Ref
     >>> from afx.compiler.native_backend.program.leaves import MULTIPLIED
@@ -236,11 +246,21 @@ def cut_tiles(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
     >>> cut.axis, cut.parts, cut.stops[:2]
     (3, 16, (32, 64))
     """
-    rows, vectors = tile_of(step, limits)
-    width = vectors * (limits.vector_bytes // int(step.operands[2].dtype[1:]))
-    stops = {axis: [*range(n, step.sizes[axis], n), step.sizes[axis]] for axis, n in ((1, rows), (3, width))}
-    axis = max(stops, key=lambda axis: len(stops[axis]))
-    return attrs.evolve(step, axis=axis, stops=tuple(stops[axis]), is_cut=True)
+    m, n, size = step.lengths[step.rows - 1], step.lengths[-1], step.operands[2].size
+    rows, vectors = find_tile(m, n, size, limits)
+    width = vectors * (limits.vector_bytes // size)
+    columns = len(step.lengths)
+    lengths = {0: (1, step.sizes[0]), step.rows: (rows, m), columns: (width, n)}
+    stops = {axis: [*range(by, length, by), length] for axis, (by, length) in lengths.items()}
+    axis = max(stops, key=lambda axis: min(len(stops[axis]), PARTS))
+    shared = math.prod(step.lengths[step.rows :]) * size
+    if (
+        shared >= limits.product_columns_min_bytes
+        and len(stops[columns]) >= PARTS // 2
+        and not any(step.operands[1].strides)
+    ):
+        axis = columns
+    return attrs.evolve(step, axis=axis, stops=tuple(stops[axis]), is_cut=axis > 0)
 
 
 class _Product:
@@ -259,7 +279,7 @@ class _Product:
         self.size = int(self.ref.dtype[1:])
         self.lanes = w.limits.vector_bytes // self.size
         self.kind = f"<{self.lanes} x {memory_type(self.ref.dtype)}>"
-        self.rows, self.vectors = tile_of(step, w.limits)
+        self.rows, self.vectors = find_tile(self.m, self.n, self.size, w.limits)
         self.is_far = (
             sum([length * by for length, _, by in self.terms[: step.added]]) > w.limits.product_chain_max_bytes
         )
@@ -284,7 +304,9 @@ class _Product:
         def tiles(a: str, b: str) -> None:
             self.is_first = w.let(f"icmp eq ptr {b}, {whole[1]}")
             self.a, self.b = a, b
-            self._repeat(3, self.n, width, lambda j: self._columns(j, self.vectors, self.lanes), rest)
+            self._repeat(
+                len(self.step.lengths), self.n, width, lambda j: self._columns(j, self.vectors, self.lanes), rest
+            )
 
         added = self.terms[: self.step.added]
         self._walk(added if self.is_far else (), self.a, self.b, tiles)
@@ -311,13 +333,20 @@ class _Product:
 
     def _columns(self, j: str, vectors: int, last: int) -> None:
         """Add the tiles below each other; the last vector holds so many columns."""
-        b = self._moved(self.b, (j, self.size))
+        width, step = self.step.panel or (1, self.size)
+        b = self._moved(self.b, (j, step // width))
 
         def tile(a: str, c: str, rows: int, i: str) -> None:
             self._tile(self._moved(a, (i, self.a_row)), b, self._moved(c, (i, self.c_row)), rows, vectors, last)
 
         def inside(a: str, c: str) -> None:
-            self._repeat(1, self.m, self.rows, partial(tile, a, c, self.rows), partial(tile, a, c, self.m % self.rows))
+            self._repeat(
+                self.step.rows,
+                self.m,
+                self.rows,
+                partial(tile, a, c, self.rows),
+                partial(tile, a, c, self.m % self.rows),
+            )
 
         self._walk(self.outer, self.a, self._moved(self.c, (j, self.size)), inside)
 

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from afx.compiler.native_backend.llvm.products import cut_tiles
+from afx.compiler.native_backend.llvm.products import cut_tiles, find_tile
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.forms import loop_of, quiet_of
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dense, look
@@ -249,7 +249,7 @@ CHAIN_EDGE = 8  # rows and columns at both ends and in the middle of a matrix, w
 
 
 @functools.lru_cache(maxsize=512)
-def find_chains(dtype: str, m: int, k: int, n: int, is_turned: bool) -> Shape:
+def find_chains(dtype: str, m: int, k: int, n: int, turned: str = "") -> Shape:
     """Return where chains of fused multiplications and additions end as which ``np.matmul`` adds up elements of a product.
 
     One chain after the other is added up. Elements at the ends of rows and columns, and in their middle, are compared,
@@ -260,14 +260,17 @@ def find_chains(dtype: str, m: int, k: int, n: int, is_turned: bool) -> Shape:
         m: rows.
         k: terms.
         n: columns.
-        is_turned: whether the rows of the left operand lie as columns.
+        turned: which operand, "left" or "right", lies column by column.
     """
     rows = _edges(m, CHAIN_EDGE)
     columns = _edges(n, CHAIN_EDGE)
     count = -(-CHAIN_ELEMENTS // (len(rows) * len(columns)))  # of few elements alone many orders give the same bits
     xs, ys = _irrational((count, m, k), dtype, 1.7), _irrational((count, k, n), dtype, 2.3)
     with blas:
-        made = [np.matmul(np.asfortranarray(x) if is_turned else x, y) for x, y in zip(xs, ys, strict=True)]
+        made = [
+            np.matmul(np.asfortranarray(x) if turned == "left" else x, np.asfortranarray(y) if turned == "right" else y)
+            for x, y in zip(xs, ys, strict=True)
+        ]
     found = np.stack(made)[:, rows[:, None], columns]
     orders = [(k,)] if k < min(CHAIN_BLOCKS) else [(k,), _block_ends(k, _chain_block(dtype))]
     for ends in orders if m * k * n <= CHAIN_WHOLE else orders[::-1]:
@@ -600,7 +603,7 @@ def _lower_tiled(b: BlockBuilder, product: UfuncCall, x: Location, y: Location, 
     elif batch > 1 or c_column != size or not _pays_to_copy(m, k, n, b.limits):
         return False
     elif a_row != size and k * n <= m * k + m * n:
-        _add_tiles(b, x, b.copied(y), out, quiet)
+        _add_tiles(b, x, y, out, quiet)
     else:  # the transpose, which reads rows of the left operand next to each other, copied back
         left = _turned(x) if a_row == size else b.copied(_turned(x))
         result = b.temporary(_turned(out).shape, out.dtype)
@@ -622,8 +625,8 @@ def sum_products(
     Args:
         b: the block.
         x: [batch, *rows, *terms].
-        y: [*terms, columns], with columns next to each other.
-        out: [batch, *rows, columns], with the same.
+        y: [*terms, columns].
+        out: [batch, *rows, columns], with columns next to each other.
         quiet: floating-point warnings that it ignores.
         added: along how many axes of terms, from the first one on, sums of the others are added up.
         ends: where chains of these others end that are added up.
@@ -633,9 +636,11 @@ def sum_products(
     """
     size = int(out.dtype[1:])
     products = math.prod(x.shape) * out.shape[-1]
-    if (y.strides[-1], out.strides[-1]) != (size, size):
+    vectors = -(-out.shape[-1] * size // b.limits.vector_bytes)
+    if out.strides[-1] != size:
         raise UnsupportedError("sums of products whose columns lie apart")
     _count_products(b, products)
+    y, panel = _in_panels(b, y, math.prod(out.shape[:-1]), out.shape[-2])
     ranks = len(out.shape) - 2, len(y.shape) - 1
     own = x.strides[1 : 1 + ranks[0]], x.strides[1 + ranks[0] :]
     rows, (x_rows, z_rows) = _fewest(out.shape[1:-1], own[0], out.strides[1:-1])
@@ -649,10 +654,33 @@ def sum_products(
         [Ref(v.owner, v.dtype, v.offset, (by,)) for v, by in ((x, x.strides[0]), (y, 0), (out, out.strides[0]))]
     )
     lengths = (*rows, *first, *rest, out.shape[-1])
-    step = UfuncCall(None, out.shape[:1], refs, quiet, cores, lengths, strides, added=len(first), ends=ends)
-    if out.shape[0] > 1 and products >= b.limits.product_tile_share_min_products:
-        step = attrs.evolve(step, is_cut=True, stops=tuple(range(1, out.shape[0] + 1)))
-    b.fixed([step], [x, y], [out])
+    step = UfuncCall(
+        None, out.shape[:1], refs, quiet, cores, lengths, strides, added=len(first), ends=ends, panel=panel
+    )
+    multiplied = math.prod(x.shape) * vectors * (b.limits.vector_bytes // size)
+    is_large = multiplied >= b.limits.product_tile_share_min_products
+    b.fixed([cut_tiles(step, b.limits) if is_large else step], [x, y], [out])
+
+
+def _in_panels(b: BlockBuilder, y: Location, rows: int, m: int) -> tuple[Location, Shape]:
+    """Return an operand whose columns are neighbours, those of a tile in a panel where that is copied, and `UfuncCall.panel`.
+
+    Args:
+        b: the block.
+        y: [*terms, columns].
+        rows: how many of the other operand read it.
+        m: how many of these follow each other.
+    """
+    size, n = int(y.dtype[1:]), y.shape[-1]
+    width = find_tile(m, n, size, b.limits)[1] * (b.limits.vector_bytes // size)
+    are_neighbours = y.strides[-1] == size or n == 1
+    is_far = not are_neighbours or y.strides[-2] >= b.limits.product_panel_min_stride
+    if n % width or n == width or not is_far or rows < b.limits.product_panel_min_rows:
+        return (y if are_neighbours else b.copied(y)), ()
+    panels = b.temporary((n // width, *y.shape[:-1], width), y.dtype)
+    source = look(y, lambda v: np.moveaxis(v.reshape(*v.shape[:-1], n // width, width), -2, 0))
+    b.fixed([copy_nest(panels, source)], [y], [panels])
+    return attrs.evolve(panels, shape=panels.shape[1:], strides=panels.strides[1:]), (width, panels.strides[0])
 
 
 def _fewest(space: Shape, x: Shape, y: Shape) -> tuple[Shape, list[Shape]]:
@@ -666,9 +694,12 @@ def _turned(x: Location) -> Location:
 
 
 def _add_tiles(b: BlockBuilder, x: Location, y: Location, out: Location, quiet: tuple[str, ...]) -> None:
-    tiled = attrs.evolve(generalized_call("matmul", MATRICES, (x, y, out), quiet), loop=None)
+    panel: Shape = ()
+    if len(out.shape) == 2:
+        y, panel = _in_panels(b, y, out.shape[0], out.shape[0])
+    tiled = attrs.evolve(generalized_call("matmul", MATRICES, (x, y, out), quiet), loop=None, panel=panel)
     is_large = tiled.sizes[0] == 1 and math.prod(tiled.sizes) >= b.limits.product_tile_share_min_products
-    b.fixed([cut_tiles(tiled, b.target.native) if is_large else tiled], [x, y], [out])
+    b.fixed([cut_tiles(tiled, b.limits) if is_large else tiled], [x, y], [out])
 
 
 def _sum_rows(b: BlockBuilder, product: UfuncCall, reads: list[Location], out: Location) -> None:

@@ -96,14 +96,16 @@ class Recorder(Calls):
         self.count_step()
         multiply_into(self.b, x.location, y.location, out.location, self.quiet)
 
-    def find_chains(self, dtype: Any, terms: int, columns: int, like: Iterable[tuple[int, bool]]) -> Shape:
+    def find_chains(self, dtype: Any, terms: int, like: Iterable[tuple[int, int, str]]) -> Shape:
         """Return where chains end by which sums of products have the bits of matrices that NumPy would multiply."""
         kind = dtype_name(np.dtype(dtype))
-        if kind not in ("f4", "f8") or not terms * columns or (self.b.target.cpu and not self.has_own_bits):
+        products = [*like]
+        is_empty = not all(m * terms * n for m, n, _ in products)
+        if kind not in ("f4", "f8") or is_empty or (self.b.target.cpu and not self.has_own_bits):
             return ()
         if self.has_own_bits:
             return (terms,)
-        found = {find_chains(kind, m, terms, columns, turned) for m, turned in like}
+        found = {find_chains(kind, m, terms, n, turned) for m, n, turned in products}
         return found.pop() if len(found) == 1 else ()
 
     def sum_products(self, x: Recorded, y: Recorded, out: Recorded, added: int = 0, ends: Shape = ()) -> None:

@@ -502,9 +502,13 @@ def _cut_block(block: Block, arena: int, least: int, limits: NativeTarget) -> Bl
 
 def shared_rows(items: Sequence[Item], limits: NativeTarget) -> int:
     """Return how many rows the largest step has that works on rows, where it is worth cutting; 0 where there is none."""
-    spaces = [step.row_space for item in items for step in item.steps]
-    largest = max([space for space in spaces if len(space) > 1], key=math.prod, default=(0,))
-    return largest[0] if math.prod(largest) >= limits.share_min_elements else 0
+    steps = [step for item in items for step in item.steps if len(step.row_space) > 1 and _is_large(step, limits)]
+    return max([step.row_space for step in steps], key=math.prod, default=(0,))[0]
+
+
+def _is_large(step: Step, limits: NativeTarget) -> bool:
+    is_slow = isinstance(step, UfuncCall) and step.is_tiled and step.nanoseconds >= limits.share_min_elements
+    return is_slow or math.prod(step.row_space) >= limits.share_min_elements
 
 
 def _close(phases: list[Phase], steps: Sequence[Step], start: int, stop: int) -> None:
@@ -522,6 +526,8 @@ def _cut(step: Step, arena: int, least: int, limits: NativeTarget) -> list[Step]
         return [attrs.evolve(step, is_cut=True, arena=arena) if is_long and step.length > 1 else step]
     if is_row_reduction(step):
         return [cut_rows(step, limits) if step.elements >= least else step]
+    if isinstance(step, UfuncCall) and step.is_tiled:
+        return [attrs.evolve(step, is_cut=step.parts > 1)]
     if isinstance(step, UfuncCall):
         is_long = step.nanoseconds >= least or (step.is_sum_of_products and step.elements >= least)
         return [step.in_chunks(PARTS) if is_long else step]

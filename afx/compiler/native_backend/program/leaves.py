@@ -205,8 +205,8 @@ class UfuncCall(Leaf):
         lengths: of the core axes.
         core_strides: strides of the core axes, operand by operand.
         refuses: whether it marks operands without a result as invalid operations: a fault, as NumPy raises then.
-        axis: along what it is cut: core calls (0), or rows (1) or columns (3) of the result of a product; a reduction of
-            rows along these.
+        axis: along what it is cut, of what its loop is told: core calls (0), or the last rows or columns of the result of a
+            product; a reduction of rows along these.
         stops: where its chunks end, one after the other or by several threads; none for one chunk.
         is_cut: whether it runs chunk by chunk.
         changes: how many of its operands it changes, from the first one on.
@@ -217,6 +217,8 @@ class UfuncCall(Leaf):
         unstable: what sorts rows without equal elements in place of a stable loop.
         added: of tiles along how many axes of terms, from the first one on, sums are added up that are chains by themselves.
         ends: where such a chain ends and the next one begins, of all terms along the other axes.
+        panel: how many columns of its second operand, those of a tile, are neighbours, and bytes to the next ones; none for
+            all of them.
     """
 
     loop: UfuncLoop | None
@@ -238,6 +240,7 @@ class UfuncCall(Leaf):
     unstable: UfuncLoop | None = None
     added: int = 0
     ends: Shape = ()
+    panel: Shape = ()
 
     @property
     def rows(self) -> int:
@@ -271,6 +274,11 @@ class UfuncCall(Leaf):
         return len(self.stops)
 
     @property
+    def is_tiled(self) -> bool:
+        """Whether it is a product in tiles."""
+        return bool(self.cores) and self.loop is None and self.orders is None
+
+    @property
     def is_transform(self) -> bool:
         """Whether it is a Fourier transform."""
         return self.cores == TRANSFORMED
@@ -295,12 +303,15 @@ class UfuncCall(Leaf):
 
     @property
     def elements(self) -> int:
-        """How many elements of the first operand it reads."""
-        return math.prod((*self.space, *self.lengths[:1]))
+        """How many elements of the first operand it reads; of the result of tiles it writes."""
+        lengths = (*self.lengths[: self.rows], self.lengths[-1]) if self.is_tiled else self.lengths[:1]
+        return math.prod((*self.space, *lengths))
 
     @property
     def row_space(self) -> Shape:
-        """The lengths of its axes, where it works on elements."""
+        """The lengths of its axes, where it works on elements, or on the arrays of a batch in tiles."""
+        if self.is_tiled and not self.axis:
+            return self.space[0], self.elements // self.space[0]
         return () if self.cores else self.space
 
     def row_accesses(self, rows: int) -> list[RowAccess] | None:
@@ -308,7 +319,8 @@ class UfuncCall(Leaf):
 
         Of generalized ufuncs that is known of products of rows with vectors, or of as many matrices.
         """
-        if self.cores and (self.loop is None or self.cores not in (ADDED_UP, MULTIPLIED) or self.is_cut):
+        is_batch = (self.is_tiled and not self.axis) or (self.loop and self.cores in (ADDED_UP, MULTIPLIED))
+        if self.cores and (not is_batch or self.is_cut):
             return None
         accesses, out = super().row_accesses(rows), self.operands[-1]
         if accesses is None or self.cores or out.strides[0]:
@@ -317,11 +329,19 @@ class UfuncCall(Leaf):
             return None
         return [attrs.evolve(a, adds=a.ref == out) for a in accesses]
 
+    def on_rows(self, count: int, rows: int) -> UfuncCall:
+        """Return the same on so many of all rows, which nobody shares."""
+        return attrs.evolve(super().on_rows(count, rows), stops=())
+
     def core_reach(self, operand: int) -> list[int]:
         """Return how many bytes the last element of an operand lies behind its first one, along each core axis."""
         before = sum(map(len, self.cores[:operand]))
         axes = self.cores[operand] if self.cores else ()
-        return [(self.lengths[axis] - 1) * s for axis, s in zip(axes, self.core_strides[before:], strict=False)]
+        reach = [(self.lengths[axis] - 1) * s for axis, s in zip(axes, self.core_strides[before:], strict=False)]
+        if operand == 1 and self.panel:
+            width, step = self.panel
+            reach[-1] = (self.lengths[-1] // width - 1) * step + (width - 1) * self.core_strides[before + len(axes) - 1]
+        return reach
 
     @property
     def loops(self) -> Iterator[UfuncLoop]:
