@@ -21,6 +21,8 @@ from afx.core.tracing.traces import GraphTrace, silent
 # --- Graph builder: enters equations one by one; rules are tried, equal ones become one, opaque calls are inlined
 
 Params: TypeAlias = "tuple[tuple[str, Any], ...]"
+Op: TypeAlias = "str | np.ufunc"  # an op's role, or the ufunc that computes it
+Role: TypeAlias = "Op | None"  # the same of ops that have neither
 Rewrite: TypeAlias = "Callable[[GraphBuilder, Primitive, Atoms, Params, Aval], Atom | None]"
 
 
@@ -29,12 +31,12 @@ class Rule(NamedTuple):
 
     Attributes:
         rewrite: gives what stands for it, None where there is no simpler way.
-        needs: what must be among the operands, or the rule need not be tried: results of an op, by its role or its ufunc's
-            name; ``number``, a literal or one that is repeated; ``known``, where none is unknown.
+        needs: what must be among the operands, or the rule need not be tried: results of an op, by its role or its ufunc;
+            ``number``, a literal or one that is repeated; ``known``, where none is unknown.
     """
 
     rewrite: Rewrite
-    needs: frozenset[str] = frozenset()
+    needs: frozenset[Role] = frozenset()
 
 
 class GraphBuilder:
@@ -46,11 +48,11 @@ class GraphBuilder:
         target: what is compiled for.
         expanding: whether opaque calls are inlined, as plans want them.
         makers: the equation that defines a variable, by its number.
-        made: the roles and ufuncs' names of the ops that were entered.
+        made: the roles and ufuncs of the ops that were entered.
         notes: what rules remember of variables.
     """
 
-    def __init__(self, table: Mapping[str, Sequence[Rule]], target: Target, *, expanding: bool) -> None:
+    def __init__(self, table: Mapping[Role, Sequence[Rule]], target: Target, *, expanding: bool) -> None:
         self.target = target
         self.equations: list[Equation] = []
         self.constants: list[tuple[Var, Constant]] = []
@@ -59,8 +61,8 @@ class GraphBuilder:
         self._table = table
         self._chosen: dict[Primitive, list[Rule]] = {}
         self.makers: dict[int, Equation] = {}
-        self.made: set[str] = set()
-        self._roles: dict[Primitive, frozenset[str]] = {}
+        self.made: set[Role] = set()
+        self._roles: dict[Primitive, frozenset[Role]] = {}
         self._captured: dict[int, Any] = {}
         self._constants: dict[Any, Var] = {}
         self._known: dict[Any, Atoms] = {}
@@ -144,9 +146,9 @@ class GraphBuilder:
                 self._depth -= 1
         return self._emit(p, atoms, params, (aval,))[0]
 
-    def _roles_of(self, atoms: Atoms) -> set[str]:
+    def _roles_of(self, atoms: Atoms) -> set[Role]:
         """Return what rules may need of operands."""
-        roles, is_known = set[str](), True
+        roles, is_known = set[Role](), True
         for x in atoms:
             if x.__class__ is Literal:
                 roles.add("number")
@@ -215,13 +217,10 @@ class GraphBuilder:
         return tuple(self.inline_graph(strengthen(trace.finish(outs)), [a for a in atoms if isinstance(a, Var)]))
 
     def _rules(self, p: Primitive) -> list[Rule]:
-        kinds = ("", p.kind, *self._name(p), "reduces" if p.lowering.reduce_ufunc else "")
-        rules = [r for kind in dict.fromkeys(kinds) for r in self._table.get(kind or "any", ())]
+        kinds = ("", p.kind, p.algebra.canonical, p.lowering.ufunc, "reduces" if p.lowering.reduce_ufunc else "")
+        rules = [r for kind in dict.fromkeys(kinds) for r in self._table.get(kind, ())]
         self._chosen[p] = rules = [r for r in rules if "involution" not in r.needs or p.algebra.involution]
         return rules
-
-    def _name(self, p: Primitive) -> tuple[str, str]:
-        return p.algebra.canonical, "" if p.lowering.ufunc is None else p.lowering.ufunc.__name__
 
     def _emit(self, p: Primitive, atoms: Atoms, params: Params, avals: tuple[Aval, ...]) -> Atoms:
         key = (p, self._operands(p, atoms), params)
@@ -229,7 +228,8 @@ class GraphBuilder:
         if known is None:
             outs = tuple([self.var(a) for a in avals])
             if p not in self._roles:
-                self._roles[p] = frozenset(self._name(p)) | ({"involution"} if p.algebra.involution else set())
+                words = (p.algebra.canonical, p.lowering.ufunc, "involution" if p.algebra.involution else "")
+                self._roles[p] = frozenset(words)
                 self.made |= self._roles[p]
             ignored = () if self.target.stands_alone else self._ignored  # where nothing warns, bits do not depend on it
             eq = Equation(p, atoms, outs, params, self._source, ignored)
@@ -277,14 +277,14 @@ def _uniform(value: Any, number: Any) -> bool:
 # is the same operand twice. Operands of sums and products match in either order.
 
 NUMBERS = ("n", "m")
-OPERATORS: Mapping[type, str] = {
-    ast.Add: "add",
-    ast.Sub: "subtract",
-    ast.Mult: "multiply",
-    ast.Div: "divide",
-    ast.Pow: "power",
-    ast.NotEq: "not_equal",
-    ast.Eq: "equal",
+OPERATORS: Mapping[type, np.ufunc] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.Pow: np.power,
+    ast.NotEq: np.not_equal,
+    ast.Eq: np.equal,
 }
 
 
@@ -306,7 +306,7 @@ class Exactly:
 class Apply:
     """An op and its operands."""
 
-    op: str
+    op: Op
     operands: tuple[Expression, ...]
 
 
@@ -332,7 +332,7 @@ class Match:
     m: Any = None
 
 
-def rule(pattern: str, replacement: str, *, when: Callable[[Match], bool] | None = None) -> tuple[str, Rule]:
+def rule(pattern: str, replacement: str, *, when: Callable[[Match], bool] | None = None) -> tuple[Op, Rule]:
     """Return the op that a rewrite rule looks at, and the rule.
 
     Args:
@@ -359,7 +359,7 @@ def rule(pattern: str, replacement: str, *, when: Callable[[Match], bool] | None
     return sought.op, Rule(rewrite, frozenset([role for x in sought.operands if (role := _role(x))]))
 
 
-def _role(x: Expression) -> str:
+def _role(x: Expression) -> Op:
     """Return what an operand must be, in the words of `Rule.needs`; an empty text where it may be anything."""
     if isinstance(x, Apply):
         return x.op
@@ -371,7 +371,7 @@ def parse(text: str) -> Expression:
     """Return an expression.
 
     >>> parse("x * -1")
-    Apply(op='multiply', operands=(Name(name='x'), Exactly(value=-1)))
+    Apply(op=<ufunc 'multiply'>, operands=(Name(name='x'), Exactly(value=-1)))
     """
     return _expression(ast.parse(text, mode="eval").body)
 
@@ -383,13 +383,14 @@ def _expression(tree: ast.expr) -> Expression:
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
             return Exactly(-value)
         case ast.UnaryOp(op=ast.USub(), operand=x):
-            return Apply("negative", (_expression(x),))
+            return Apply(np.negative, (_expression(x),))
         case ast.BinOp(left=x, op=op, right=y):
             return Apply(OPERATORS[type(op)], (_expression(x), _expression(y)))
         case ast.Compare(left=x, ops=[op], comparators=[y]):
             return Apply(OPERATORS[type(op)], (_expression(x), _expression(y)))
         case ast.Call(func=ast.Name(id=name), args=xs):
-            return Apply(name, tuple(map(_expression, xs)))
+            ufunc = getattr(np, name, None)
+            return Apply(ufunc if isinstance(ufunc, np.ufunc) else name, tuple(map(_expression, xs)))
         case ast.Name(id=name):
             return Name(name)
         case _:
@@ -403,7 +404,7 @@ def _orders(x: Expression) -> Iterator[Expression]:
         return
     for operands in itertools.product(*[list(_orders(y)) for y in x.operands]):
         yield Apply(x.op, operands)
-        if scalar_op(x.op).commutes:
+        if isinstance(x.op, np.ufunc) and scalar_op(x.op.__name__).commutes:
             yield Apply(x.op, operands[::-1])
 
 
@@ -437,8 +438,8 @@ def _matches(b: GraphBuilder, pattern: Expression, x: Atom, names: dict[str, Any
     return is_kind and bool(n == pattern.value)
 
 
-def _is(p: Primitive, op: str) -> bool:
-    return p.algebra.canonical == op or (p.lowering.ufunc is not None and p.lowering.ufunc.__name__ == op)
+def _is(p: Primitive, op: Op) -> bool:
+    return op in (p.algebra.canonical, p.lowering.ufunc)
 
 
 def number_of(b: GraphBuilder, x: Atom) -> Any:
@@ -489,22 +490,8 @@ def _number(x: Expression, match: Match) -> Any:
     if isinstance(x, Name):
         return getattr(match, x.name) if x.name in NUMBERS else None
     parts = [_number(y, match) for y in x.operands]
-    return None if any(part is None for part in parts) else _arithmetic(x.op, parts)
+    return None if isinstance(x.op, str) or any(part is None for part in parts) else x.op(*parts).item()
 
 
-def _arithmetic(op: str, parts: list[Any]) -> Any:
-    """Return the number that an op gives of numbers, None for ops that no replacement has."""
-    match op, parts:
-        case "multiply", [x, y]:
-            return x * y
-        case "divide", [x, y]:
-            return x / y
-        case "negative", [x]:
-            return -x
-        case _:
-            return None
-
-
-def _primitive(op: str) -> Primitive:
-    ufunc = getattr(np, op, None)
-    return with_ufunc(ufunc) if isinstance(ufunc, np.ufunc) else primitive_for_role(op)
+def _primitive(op: Op) -> Primitive:
+    return primitive_for_role(op) if isinstance(op, str) else with_ufunc(op)

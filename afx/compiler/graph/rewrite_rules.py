@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.compiler.graph.builder import GraphBuilder, Match, Params, Rewrite, Rule, like, number_of, rule
+from afx.compiler.graph.builder import GraphBuilder, Match, Op, Params, Rewrite, Role, Rule, like, number_of, rule
 from afx.compiler.graph.legalize import is_standalone, legalize
 from afx.compiler.graph.loop_fission import find_fissions, inline_fissions
 from afx.compiler.graph.product_rules import (
@@ -411,13 +411,13 @@ PATTERNS = (
 )
 
 
-def _needing(rewrite: Rewrite, *roles: str) -> Rule:
+def _needing(rewrite: Rewrite, *roles: Op) -> Rule:
     """Return a rule that is tried where these are among the operands."""
     return Rule(rewrite, frozenset(roles))
 
 
-FUNCTIONS: Mapping[str, Sequence[Rule]] = {
-    "any": (_needing(fold, "known"),),
+FUNCTIONS: Mapping[Role, Sequence[Rule]] = {
+    "": (_needing(fold, "known"),),
     "elementwise": (
         _needing(sink_broadcasts, "broadcast"),
         _needing(identity, "number"),
@@ -425,11 +425,11 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
         _needing(fold_choice, "select"),
     ),
     "linear": (_needing(involution, "involution"),),
-    "exp": (Rule(choose_far_exponentials),),
-    "add": (_needing(add_embedded, "embed"), Rule(doubled), Rule(collapse_short_last_axis)),
-    "subtract": (Rule(collapse_short_last_axis),),
-    "multiply": (Rule(collapse_short_last_axis),),
-    "matmul": (
+    np.exp: (Rule(choose_far_exponentials),),
+    np.add: (_needing(add_embedded, "embed"), Rule(doubled), Rule(collapse_short_last_axis)),
+    np.subtract: (Rule(collapse_short_last_axis),),
+    np.multiply: (Rule(collapse_short_last_axis),),
+    np.matmul: (
         Rule(matmul_scattered),
         Rule(outer_product),
         Rule(collapse_batched_matmul),
@@ -445,9 +445,9 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
     "embed": (Rule(whole_embed),),
     "reduce_or": (Rule(any_selected),),
     "broadcast": (Rule(broadcasted),),
-    "reduces": (Rule(no_axes), _needing(contract_sum, "multiply"), Rule(split_reduction)),
+    "reduces": (Rule(no_axes), _needing(contract_sum, np.multiply), Rule(split_reduction)),
 }
-RULES: Mapping[str, Sequence[Rule]] = {
+RULES: Mapping[Role, Sequence[Rule]] = {
     op: (*[one for name, one in PATTERNS if name == op], *FUNCTIONS.get(op, ()))
     for op in dict.fromkeys([*FUNCTIONS, *[name for name, _ in PATTERNS]])
 }

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from afx.compiler.graph.builder import GraphBuilder, Params, number_of
+from afx.compiler.graph.builder import GraphBuilder, Params, Role, number_of
 from afx.compiler.target import Target
 from afx.core import Aval, Primitive, Shape, primitive_for_role, with_ufunc
 from afx.core.graph import Atom, Atoms, Equation, Graph, Literal, Var
@@ -112,21 +112,21 @@ def _stack(eq: Equation, demand: Demand) -> Reads:
     return given, [given[:axis] + given[axis + 1 :]] * len(eq.inputs)
 
 
-RULES: dict[str, Callable[[Equation, Demand], Reads]] = {
+RULES: dict[Role, Callable[[Equation, Demand], Reads]] = {
     "reshape": _reshape,
     "permute": _permute,
     "broadcast": _broadcast,
     "cast": _elementwise,
     "concat": _concat,
     "stack": _stack,
-    "matmul": _matmul,
+    np.matmul: _matmul,
 }
 
 
 def _reads(eq: Equation, demand: Demand) -> Reads | None:
     """Return what an equation reads for a part of its output, None where no rule knows it."""
     p = eq.primitive
-    rule = RULES.get(p.algebra.canonical) or RULES.get("" if p.lowering.ufunc is None else p.lowering.ufunc.__name__)
+    rule = RULES.get(p.algebra.canonical) or RULES.get(p.lowering.ufunc)
     if rule is None and (p.is_elementwise or p.kind == "reduction" or p.lowering.reduce_ufunc is not None):
         rule = _elementwise if p.is_elementwise else _reduction
     return None if rule is None else rule(eq, demand)
