@@ -182,7 +182,7 @@ class Algebra(Record):
             ``concat``, ``stack``; ``slice``, its transpose ``embed``, and ``set_part`` and ``add_part``, which update the
             part that a slice with its ``index`` takes; ``gather`` and its transpose ``scatter``, whose zeros
             stay zeros whatever they are multiplied with; ``reduce_or``; ``switch``, which runs one of several graphs;
-            ``stop_gradient``, which plans do without.
+            ``stop_gradient``, which plans do without; ``rint``, as NumPy's ufunc rounds floats.
         commutative: whether its two operands can be exchanged.
         identity: the number that leaves the other operand unchanged, if there is one.
         involution: whether applying it twice gives the operand.

@@ -12,7 +12,7 @@ import numpy as np
 
 from afx.core import Aval, DType, promote
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
-from afx.core.primitive import holds_graphs, lookup, precise
+from afx.core.primitive import holds_graphs, precise, primitive_for_role
 from afx.core.tracing.traces import GraphTrace, evaluate, renumber
 
 PROMOTING_MOVES = frozenset({"concat", "select", "stack"})
@@ -154,8 +154,7 @@ class _Strengthening:
         if converted is None:
             converted = self._casts[x.index, dtype] = Var(self._count, Aval(x.aval.shape, dtype))
             self._count += 1
-            p = lookup("cast" if x.aval.dtype.kind in "fc" and dtype.kind in "fc" else "convert")
-            new = Equation(p, (x,), (converted,), (("dtype", dtype),))
+            new = Equation(primitive_for_role("cast"), (x,), (converted,), (("dtype", dtype),))
             self._equations.append(
                 new if eq is None else attrs.evolve(new, source=eq.source, ignored_fp_errors=eq.ignored_fp_errors)
             )

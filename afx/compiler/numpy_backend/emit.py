@@ -56,6 +56,7 @@ from afx.compiler.schedule.schedule import (
 from afx.compiler.target import Target
 from afx.core import lookup, primitive_for_role
 from afx.core.dtypes import DType, dtype_name
+from afx.core.scalar_ops import ADD
 from afx.core.tracing.tracer import SourceLocation, module_names
 from afx.runtime.blas import product
 from afx.runtime.buffer_cache import donated_or_empty
@@ -310,7 +311,7 @@ class _Emitter:
         params = (("index", dict(call.params)["index"]),)
         part = names.use(self._make_once(f"part_{out}", primitive_for_role("slice").name, out, params))
         if role == "add_part":
-            return [f"{names.numpy('add')}({part}, {xs[1]}, {part})"]
+            return [f"{names.numpy(ADD)}({part}, {xs[1]}, {part})"]
         return [*([f"{out}.fill(0)"] if role == "embed" else []), f"{part}[...] = {xs[-1]}"]
 
     def _is_constant(self, call: Call) -> bool:

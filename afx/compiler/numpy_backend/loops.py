@@ -225,7 +225,7 @@ class Form(NamedTuple):
     passing: tuple[int, ...] = (0, 1)
 
 
-FUNCTIONS: Mapping[str, Callable[..., Any]] = {"abs": abs, "sqrt": math.sqrt, "float": float}
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {f.__name__: f for f in (abs, math.sqrt, float)}
 KINDS = {np.dtype(np.float64): "float", np.dtype(np.int64): "int", np.dtype(np.bool_): "bool"}
 LARGEST = 2**63 - 1
 

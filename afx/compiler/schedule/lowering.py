@@ -56,6 +56,7 @@ from afx.compiler.schedule.schedule import (
 from afx.compiler.target import Target
 from afx.core import Aval, DType, Shape
 from afx.core.graph import Atom, Equation, Graph, Literal, Var
+from afx.core.scalar_ops import ADD, MATMUL
 
 # --- Products: how one of two matrices, or of a matrix and a vector, is cut into pieces, a function of shapes and
 # dtypes alone
@@ -205,7 +206,7 @@ class FusedLowering:
                 elif unrolls(eq, self.target):
                     method = "unrolled_reduce"
         if out.index in self._reductions:
-            self._partials.append(Partial(self._buffer(out), ufunc or "add"))
+            self._partials.append(Partial(self._buffer(out), ufunc or ADD))
         return self._call(eq, method, xs, ufunc, params, number, sliced)
 
     def _call(
@@ -443,7 +444,7 @@ class _Lowering:
             pieces = cut(eq.inputs[0].aval, eq.inputs[1].aval, out.aval, self.target)
             if pieces is not None:
                 params = (("axis", pieces[0]), ("stops", pieces[1]))
-                self._call(eq, "pieces", xs, number, "matmul", params, allocates=False)
+                self._call(eq, "pieces", xs, number, MATMUL, params, allocates=False)
                 return
         self._call(eq, method, xs, number, p.lowering.ufunc.__name__ if p.lowering.ufunc else "")
 

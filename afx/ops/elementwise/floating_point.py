@@ -151,6 +151,7 @@ round_p: Primitive = nondifferentiable(
     "round",
     _rint,
     kinds="biufc",
+    canonical="rint",
     may_alias=True,
     native=record(_rint_of),
     formula=_keep,

@@ -367,7 +367,7 @@ def _is_large(x: Lanes) -> Lanes:
 def hypot(x: Lanes, y: Lanes) -> Lanes:
     """Return ``sqrt(x² + y²)`` of floats."""
     a, b = x.widen(), y.widen()
-    return (a * a + b * b).unary("sqrt").rounded()
+    return (a * a + b * b).sqrt().rounded()
 
 
 # --- Trigonometry: sine and cosine up to 2^20, or 2^40 for floats; NumPy's loop takes larger arguments

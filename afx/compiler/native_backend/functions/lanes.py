@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from afx.compiler.native_backend.llvm.writer import Writer, compute_strictly
+from afx.core.scalar_ops import COPYSIGN, SQRT
 
 Term: TypeAlias = "Lanes | float"
 
@@ -45,22 +46,23 @@ class Lanes:
     def _term(self, other: Term) -> Lanes:
         return other if isinstance(other, Lanes) else self.constant(other)
 
-    def _binary(self, of_floats: str, of_integers: str, other: Term) -> Lanes:
-        name = of_floats if self.kind in BITS else of_integers
+    def _binary(self, names: str, other: Term) -> Lanes:
+        """Return what an instruction of floats or one of integers, the last of two names, makes of both."""
+        name = names.split()[0 if self.kind in BITS else -1]
         return self._let(f"{name} {self.type} {self.name}, {self._term(other).name}")
 
     # -- arithmetic --
     def __add__(self, other: Term) -> Lanes:
-        return self._binary("fadd", "add", other)
+        return self._binary("fadd add", other)
 
     def __sub__(self, other: Term) -> Lanes:
-        return self._binary("fsub", "sub", other)
+        return self._binary("fsub sub", other)
 
     def __mul__(self, other: Term) -> Lanes:
-        return self._binary("fmul", "mul", other)
+        return self._binary("fmul mul", other)
 
     def __truediv__(self, other: Term) -> Lanes:
-        return self._binary("fdiv", "", other)
+        return self._binary("fdiv", other)
 
     def __neg__(self) -> Lanes:
         return self._let(f"fneg {self.type} {self.name}")
@@ -88,20 +90,20 @@ class Lanes:
 
     # -- bits --
     def __and__(self, other: Term) -> Lanes:
-        return self._binary("", "and", other)
+        return self._binary("and", other)
 
     def __or__(self, other: Term) -> Lanes:
-        return self._binary("", "or", other)
+        return self._binary("or", other)
 
     def __xor__(self, other: Term) -> Lanes:
-        return self._binary("", "xor", other)
+        return self._binary("xor", other)
 
     def __lshift__(self, count: int) -> Lanes:
-        return self._binary("", "shl", count)
+        return self._binary("shl", count)
 
     def __rshift__(self, count: int) -> Lanes:
         """Shift right; the sign fills."""
-        return self._binary("", "ashr", count)
+        return self._binary("ashr", count)
 
     def bits(self) -> Lanes:
         """Return a float's bits as an integer."""
@@ -129,7 +131,7 @@ class Lanes:
 
     def truncated(self, kind: str) -> Lanes:
         """Return the last bits of an integer."""
-        return self._cast("trunc", kind)
+        return self._let(f"trunc {self.type} {self.name} to {self.w.vector(kind)}", kind)
 
     def rounded(self) -> Lanes:
         """Return a double as a float, which raises its flags where it stands: it may overflow."""
@@ -157,9 +159,13 @@ class Lanes:
         """Return an intrinsic function of one operand, such as ``fabs``."""
         return self._call(name)
 
+    def sqrt(self) -> Lanes:
+        """Return the square root."""
+        return self._call(SQRT)
+
     def copysign(self, sign: Lanes) -> Lanes:
         """Return the value with another's sign."""
-        return self._call("copysign", sign)
+        return self._call(COPYSIGN, sign)
 
     def _call(self, name: str, *operands: Lanes) -> Lanes:
         return Lanes(self.w, self.kind, self.w.intrinsic(name, self.kind, [x.name for x in (self, *operands)]))

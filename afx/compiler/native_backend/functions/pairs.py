@@ -54,7 +54,7 @@ class Pair(NamedTuple):
 
     def root(self) -> Pair:
         """Return the square root of what is not negative."""
-        high = self.high.unary("sqrt")
+        high = self.high.sqrt()
         if high.w.is_single:
             return pair(high, high)
         square = multiply(high, high)

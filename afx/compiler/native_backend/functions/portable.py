@@ -29,6 +29,7 @@ from afx.compiler.native_backend.functions.elementary import (
 )
 from afx.compiler.native_backend.functions.lanes import Lanes, bits_of
 from afx.compiler.native_backend.functions.pairs import Pair, add, multiply, pair, plain, quick, select
+from afx.core.scalar_ops import scalar_op
 
 # log 2, 1 / log 2, 1 / log 10 and log10 2: 26, 32, 32 and 40 bits, and the rests
 SHORT_LN2 = (0.6931471675634384, 1.2996506893889889e-08)
@@ -725,7 +726,7 @@ def to_half(x: Lanes) -> Lanes:
 Function: TypeAlias = Callable[..., Lanes]
 
 FUNCTIONS: Final[dict[str, Function]] = {
-    "pow": power,
+    scalar_op(power.__name__).libm: power,
     **{function.__name__: function for function in (
         acos, acosh, asin, asinh, atan, atan2, atanh, cbrt, cos, cosh, exp, exp2, expm1, hypot, log, log10, log1p, log2, sin,
         sinh, tan, tanh,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import attrs
+import numpy as np
 
 from afx.compiler.native_backend.functions import elementary, portable
 from afx.compiler.native_backend.functions.lanes import Lanes
@@ -36,23 +37,23 @@ def join_logistic(values: Sequence[Value]) -> tuple[Value, ...]:
 
 def _logistic_of(values: Sequence[Value], k: int) -> int:
     """Return the number of x, -1 where a value has another form."""
-    quotient = _operands(values, k, "divide")
+    quotient = _operands(values, k, np.divide)
     if not quotient or not _is_one(values[quotient[0]]):
         return -1
-    terms = _operands(values, quotient[1], "add")
+    terms = _operands(values, quotient[1], np.add)
     if not terms or not any(_is_one(values[t]) for t in terms):
         return -1
-    powers = [e for t in terms for e in _operands(values, t, "exp")]
-    return next((x for e in powers for x in _operands(values, e, "negative")), -1)
+    powers = [e for t in terms for e in _operands(values, t, np.exp)]
+    return next((x for e in powers for x in _operands(values, e, np.negative)), -1)
 
 
-def _operands(values: Sequence[Value], k: int, name: str) -> tuple[int, ...]:
+def _operands(values: Sequence[Value], k: int, ufunc: np.ufunc) -> tuple[int, ...]:
     """Return the operands of a value where it is this operation."""
     value = values[k]
     if not isinstance(value, Op):
         return ()
     own = value.name.name if isinstance(value.name, Fast) else value.name
-    return value.args if own == name else ()
+    return value.args if own == ufunc.__name__ else ()
 
 
 def _is_one(value: Value) -> bool:
@@ -111,12 +112,12 @@ Portable: TypeAlias = "tuple[Function, Function | None, Callable[..., Lanes | No
 PORTABLE: dict[str, Portable] = {
     **{name: portable.find_form(op.libm) for name, op in SCALAR_OPS.items() if op.libm in portable.FUNCTIONS},
     "logistic": (portable.logistic, None, None),
-    "exp": (portable.exp_of_normal, elementary.exp_is_hard, portable.exp),
+    portable.exp.__name__: (portable.exp_of_normal, elementary.exp_is_hard, portable.exp),
 }
 
 PORTABLE_SINGLE: dict[str, Portable] = {  # of floats those that fused operations make exact elsewhere
-    "sin": (portable.single_sin, portable.single_is_hard, None),
-    "cos": (portable.single_cos, portable.single_is_hard, None),
+    portable.sin.__name__: (portable.single_sin, portable.single_is_hard, None),
+    portable.cos.__name__: (portable.single_cos, portable.single_is_hard, None),
 }
 
 

@@ -44,7 +44,7 @@ from afx.compiler.native_backend.program.loops import BlockLoop, Choice, Loop
 from afx.compiler.native_backend.program.steps import Block, Leaf, Phase, Program, Step
 from afx.compiler.native_backend.service.child import FEW_PASSES, UNROLL
 from afx.compiler.target import DEFAULT, NativeTarget
-from afx.core.scalar_ops import scalar_op
+from afx.core.scalar_ops import ADD
 
 # --- Passes: which of LLVM's passes a module needs, as its first line says
 #
@@ -96,12 +96,12 @@ def _inner_nanoseconds(block: Block, limits: NativeTarget) -> float:
 
 ROUTINES: dict[str, Callable[[Writer, Routine], None]] = {
     "gather": emit_indexed,
-    "set": emit_indexed,
-    "add": emit_indexed,
-    "argmax": emit_extreme,
-    "argmin": emit_extreme,
-    "maximum": emit_ordered_extreme,
-    "minimum": emit_ordered_extreme,
+    "scatter.set": emit_indexed,
+    "scatter.sum": emit_indexed,
+    "place.max": emit_extreme,
+    "place.min": emit_extreme,
+    "extreme.max": emit_ordered_extreme,
+    "extreme.min": emit_ordered_extreme,
     "philox": emit_words,
     "refuse": emit_refusal,
     "search.left": emit_search,
@@ -219,7 +219,7 @@ def _is_sum(step: UfuncCall) -> bool:
     """Tell whether a loop adds up neighbouring floats."""
     (out, x, into), n = step.operands, step.sizes[0]
     is_dense = n >= PAIRWISE_MIN_ELEMENTS and x.strides[-1] == x.size and out.strides[-1] == 0
-    is_sum = step.loop is not None and scalar_op(step.loop.ufunc).fold == "sum"
+    is_sum = step.loop is not None and step.loop.ufunc == ADD
     return is_dense and is_sum and x.dtype in ("f4", "f8") and out == into
 
 
@@ -229,7 +229,7 @@ def _sum(w: Writer, step: UfuncCall, pointers: list[str]) -> None:
     dtype = step.operands[0].dtype
     before = read(w, dtype, out)
     total = emit_sum(w, dtype, x, step.space[-1])
-    written(w, dtype, emit(w, "add", [before, total], [dtype, dtype], dtype), out)
+    written(w, dtype, emit(w, ADD, [before, total], [dtype, dtype], dtype), out)
 
 
 # --- Native programs as LLVM IR: blocks of steps, and loops over blocks, behind the builtin functions that Python

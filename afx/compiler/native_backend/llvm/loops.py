@@ -165,7 +165,7 @@ class Looks:
         w = self.w
         w.declare("save", "declare ptr @PyEval_SaveThread()")
         w.declare("restore", "declare void @PyEval_RestoreThread(ptr)")
-        w.declare("call", "declare ptr @PyObject_CallNoArgs(ptr)")
+        w.declare("call.python", "declare ptr @PyObject_CallNoArgs(ptr)")
         w.declare("decref", "declare void @Py_DecRef(ptr)")
         w.declare("python.look", "@python.look = external global i8")
         thread = w.let(f"load ptr, ptr {w.shifted('%fault', THREAD)}")

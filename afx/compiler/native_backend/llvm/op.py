@@ -10,7 +10,7 @@ from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.functions.portable import from_half, to_half
 from afx.compiler.native_backend.llvm.writer import Writer, compare_strictly, compute_strictly
 from afx.compiler.native_backend.program.elements import Number
-from afx.core.scalar_ops import SCALAR_OPS
+from afx.core.scalar_ops import SCALAR_OPS, SQRT, TRUNC
 
 FLOATS = {"f4": "float", "f8": "double"}
 COMPLEX = {"c8": "<ff", "c16": "<dd"}  # how struct packs them
@@ -181,7 +181,7 @@ def _to_integer(w: Writer, x: str, old: str, new: str) -> str:
     """Convert floats to integers; one that does not fit is a fault, as what becomes of it is NumPy's to decide."""
     bits, signed = 8 * int(new[1:]), new[0] == "i"
     kind, test = w.vector(element_type(old)), w.vector("i1")
-    whole = _intrinsic("trunc")(w, [x], old)
+    whole = _intrinsic(TRUNC)(w, [x], old)
     low, high = (w.splat(element_type(old), constant(Number(n, old))) for n in _bounds(bits, signed))
     fits = w.let(f"and {test} {compared(w, 'oge', [whole, low], old)}, {compared(w, 'olt', [whole, high], old)}")
     w.fault(w.let(f"xor {test} {fits}, {w.splat('i1', 'true')}"))
@@ -227,7 +227,7 @@ def _arithmetic(of_floats: str, of_ints: str, of_bools: str = "") -> Rule:
     return rule
 
 
-def _comparison(of_floats: str, of_ints: str) -> Rule:
+def _compare(of_floats: str, of_ints: str) -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
         kind = w.vector(element_type(dtype))
         if dtype in FLOATS:
@@ -272,7 +272,7 @@ def _reciprocal(w: Writer, xs: list[str], dtype: str) -> str:
 
 
 def _sqrt(w: Writer, xs: list[str], dtype: str) -> str:
-    return compute_strictly(w, "sqrt", FLOATS[dtype], xs)
+    return compute_strictly(w, SQRT, FLOATS[dtype], xs)
 
 
 def _sign(w: Writer, xs: list[str], dtype: str) -> str:
@@ -280,7 +280,7 @@ def _sign(w: Writer, xs: list[str], dtype: str) -> str:
     (x,), kind, test, zero = xs, w.vector(element_type(dtype)), w.vector("i1"), _zero(w, dtype)
 
     def chosen(of_floats: str, value: int, rest: str) -> str:
-        is_so = _comparison(f"o{of_floats}", of_floats)(w, [x, zero], dtype)
+        is_so = _compare(f"o{of_floats}", of_floats)(w, [x, zero], dtype)
         number = w.splat(element_type(dtype), constant(Number(value, dtype)))
         return w.let(f"select {test} {is_so}, {kind} {number}, {kind} {rest}")
 
@@ -307,7 +307,7 @@ def _extreme(name: str) -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
         """Select the second operand of two equal ones, as NumPy's vector code does, so that signs of zero agree."""
         kind = w.vector(element_type(dtype))
-        first = _comparison(f"o{name}", name)(w, xs, dtype)
+        first = _compare(f"o{name}", name)(w, xs, dtype)
         if dtype in FLOATS:
             nan = compared(w, "uno", [xs[0], _zero(w, dtype)], dtype)
             first = w.let(f"or {w.vector('i1')} {first}, {nan}")
@@ -348,7 +348,7 @@ def _isnan(w: Writer, xs: list[str], dtype: str) -> str:
     return compared(w, "uno", [xs[0], _zero(w, dtype)], dtype)
 
 
-def _signbit(w: Writer, xs: list[str], dtype: str) -> str:
+def _sign_bit(w: Writer, xs: list[str], dtype: str) -> str:
     kind = w.vector(f"i{8 * int(dtype[1:])}")
     return w.let(
         f"icmp slt {kind} {w.let(f'bitcast {w.vector(element_type(dtype))} {xs[0]} to {kind}')}, zeroinitializer"
@@ -363,28 +363,20 @@ def _finite(predicate: str) -> Rule:
     return rule
 
 
-RULES: dict[str, Callable[..., Rule]] = {
-    "arithmetic": _arithmetic,
-    "compare": _comparison,
-    "extreme": _extreme,
-    "finite": _finite,
-    "intrinsic": _intrinsic,
-    "logic": _logic,
-    "shift": _shift,
-    "absolute": lambda: _absolute,
-    "conjugate": lambda: _conjugate,
-    "invert": lambda: _invert,
-    "isnan": lambda: _isnan,
-    "logical_not": lambda: _logical_not,
-    "negative": lambda: _negative,
-    "reciprocal": lambda: _reciprocal,
-    "same": lambda: _same,
-    "sign": lambda: _sign,
-    "sign_bit": lambda: _signbit,
-    "sqrt": lambda: _sqrt,
-    "square": lambda: _square,
+MAKERS: dict[str, Callable[..., Rule]] = {
+    make.__name__[1:]: make for make in (_arithmetic, _compare, _extreme, _finite, _intrinsic, _logic, _shift)
 }
-EMIT: dict[str, Rule] = {name: RULES[op.rule[0]](*op.rule[1:]) for name, op in SCALAR_OPS.items() if op.rule}
+RULES: dict[str, Rule] = {
+    rule.__name__[1:]: rule
+    for rule in (
+        _absolute, _conjugate, _invert, _isnan, _logical_not, _negative, _reciprocal, _same, _sign, _sign_bit, _sqrt, _square,
+    )
+}  # fmt: skip
+EMIT: dict[str, Rule] = {
+    name: MAKERS[op.rule[0]](*op.rule[1:]) if op.rule[1:] else RULES[op.rule[0]]
+    for name, op in SCALAR_OPS.items()
+    if op.rule
+}
 
 
 def emit(w: Writer, name: str, xs: list[str], dtypes: list[str], dtype: str) -> str:

@@ -31,7 +31,7 @@ from afx.compiler.native_backend.program.leaves import Routine, UfuncCall
 from afx.compiler.native_backend.program.steps import Step
 from afx.compiler.target import NativeTarget
 from afx.core import Shape
-from afx.core.scalar_ops import scalar_op
+from afx.core.scalar_ops import ADD, FOLDS, MAXIMUM, scalar_op
 
 # --- Folds: reductions of the second tier as LLVM IR, in 32 lanes, whatever the width of the processor's vectors
 #
@@ -56,7 +56,7 @@ class Accumulator:
         self.w = w
         self.ufunc = ufunc
         self.dtype = dtype
-        self.is_long: bool = ufunc == "add" and count > FOLD_BLOCK
+        self.is_long: bool = ufunc == ADD and count > FOLD_BLOCK
         locations = [w.local(f"[{FOLD_LANES} x {memory_type(dtype)}]", 64) for _ in range(3 if self.is_long else 1)]
         self._lanes = locations[0]
         self._totals, self._rests = locations[1:] or ("", "")
@@ -259,8 +259,6 @@ class _Sum:
 # the one before; only the sign of a zero, and what nan carries, depend on the order in which elements are compared,
 # and such rows are compared again in that order.
 
-UFUNCS = {"argmax": "maximum", "argmin": "minimum"}
-
 
 def emit_extreme(w: Writer, step: Routine) -> None:
     """Add the loops that look for the first extreme of each row; the first nan is one."""
@@ -274,6 +272,11 @@ def emit_extreme(w: Writer, step: Routine) -> None:
         _search_columns(w, step, beside[0])
     else:
         over(w, step.space[:-1], step.operands, search)
+
+
+def _ufunc_of(step: Routine) -> str:
+    """Return the ufunc that gives the extreme which a routine looks for."""
+    return FOLDS[step.name.partition(".")[2]]
 
 
 def _is_column(step: Routine, axis: int) -> bool:
@@ -306,7 +309,10 @@ def _search_chunk(w: Writer, step: Routine, pointers: list[str], count: int, ahe
     dtype, place_dtype = x.dtype, "i8" if x.size == 8 or step.space[-1] >= 1 << 31 else "i4"
     kind, of_place = element_type(dtype), element_type(place_dtype)
     w.lanes, starts = row_vectors(w, place_dtype, count)
-    firsts = [read(w, dtype, w.shifted(pointers[0], start * x.size)) for start in starts]
+    firsts, is_max = (
+        [read(w, dtype, w.shifted(pointers[0], start * x.size)) for start in starts],
+        _ufunc_of(step) == MAXIMUM,
+    )
     vector, places, test = w.vector(kind), w.vector(of_place), w.vector("i1")
 
     def look(i: str, values: Sequence[str]) -> list[str]:
@@ -316,7 +322,7 @@ def _search_chunk(w: Writer, step: Routine, pointers: list[str], count: int, ahe
         place = spread(w, of_place, i if of_place == "i64" else w.let(f"trunc i64 {i} to {of_place}"))
         for start, known, old in zip(starts, values[: len(starts)], values[len(starts) :], strict=True):
             new = read(w, dtype, w.shifted(row, start * x.size))
-            better = _is_better(w, step.name, dtype, new, known)
+            better = _is_better(w, is_max, dtype, new, known)
             extremes.append(w.let(f"select {test} {better}, {vector} {new}, {vector} {known}"))
             found.append(w.let(f"select {test} {better}, {places} {place}, {places} {old}"))
         return [*extremes, *found]
@@ -332,7 +338,7 @@ def _search_short_row(w: Writer, step: Routine, pointers: list[str]) -> None:
     """Add what stores the index of the extreme of a row that registers hold."""
     x, out = pointers
     row = _ShortRow(w, step.operands[0].dtype, step.space[-1], x)
-    w.line(f"store i64 {row.find(row.extreme(UFUNCS[step.name]))}, ptr {out}")
+    w.line(f"store i64 {row.find(row.extreme(_ufunc_of(step)))}, ptr {out}")
 
 
 class _Lanes:
@@ -344,7 +350,7 @@ class _Lanes:
         self.kind = element_type(self.dtype)
         self.length = step.space[-1]
         self.lanes = w.limits.vector_bytes // int(self.dtype[1:])
-        self.extreme = Accumulator(w, UFUNCS[step.name], self.dtype, self.length)
+        self.extreme = Accumulator(w, _ufunc_of(step), self.dtype, self.length)
 
     def search(self, pointers: list[str]) -> None:
         """Add what stores the index of the extreme of one row."""
@@ -390,13 +396,13 @@ class _Lanes:
         w.label(f"other{n}")
 
 
-def _is_better(w: Writer, name: str, dtype: str, x: str, known: str) -> str:
+def _is_better(w: Writer, is_max: bool, dtype: str, x: str, known: str) -> str:
     """Tell whether an element takes the place of the extreme before it; the first nan keeps it."""
     kind, test = element_type(dtype), w.vector("i1")
     if dtype in FLOATS:
-        beyond = compare_strictly(w, "ugt" if name == "argmax" else "ult", kind, [x, known])
+        beyond = compare_strictly(w, "ugt" if is_max else "ult", kind, [x, known])
         return w.let(f"and {test} {beyond}, {compare_strictly(w, 'ord', kind, [known, known])}")
-    first, second = (x, known) if name == "argmax" else (known, x)
+    first, second = (x, known) if is_max else (known, x)
     return w.let(f"icmp {'sgt' if dtype[0] == 'i' else 'ugt'} {w.vector(kind)} {first}, {second}")
 
 
@@ -473,7 +479,7 @@ def emit_ordered_extreme(w: Writer, step: Routine) -> None:
         w,
         step.space[:-1],
         step.operands,
-        partial(_extreme_of_row, w, step.name, step.operands[0].dtype, step.space[-1]),
+        partial(_extreme_of_row, w, _ufunc_of(step), step.operands[0].dtype, step.space[-1]),
     )
 
 

@@ -23,6 +23,7 @@ from afx.compiler.native_backend.llvm.writer import FACTORIZATION, Writer
 from afx.compiler.native_backend.program.elements import Fast
 from afx.compiler.native_backend.program.leaves import Routine
 from afx.compiler.schedule.arrays import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
+from afx.core.scalar_ops import ADD
 
 # --- Strips: as many neighbouring elements of a row as are computed one step after the other
 #
@@ -237,8 +238,8 @@ class _Indexed:
     def _element(self, part: str, whole: str) -> None:
         w, dtype = self.w, self.part.dtype
         value = read(w, dtype, whole if self.name == "gather" else part)
-        if self.name == "add":
-            value = emit(w, "add", [read(w, dtype, whole), value], [dtype, dtype], dtype)
+        if self.name == "scatter.sum":
+            value = emit(w, ADD, [read(w, dtype, whole), value], [dtype, dtype], dtype)
         written(w, dtype, value, part if self.name == "gather" else whole)
 
 

@@ -281,12 +281,9 @@ def compute_strictly(w: Writer, name: str, kind: str, xs: Sequence[str], result:
 
 def _compute(w: Writer, name: str, kind: str, xs: Sequence[str], result: str) -> str:
     """Emit a plain instruction, where no flag is read."""
-    old = w.vector(kind)
-    if name == "sqrt":
-        return w.intrinsic(name, kind, xs)
-    if result:
-        return w.let(f"{name} {old} {xs[0]} to {w.vector(result)}")
-    return w.let(f"{name} {old} {', '.join(xs)}")
+    if len(xs) > 1:
+        return w.let(f"{name} {w.vector(kind)} {', '.join(xs)}")
+    return w.let(f"{name} {w.vector(kind)} {xs[0]} to {w.vector(result)}") if result else w.intrinsic(name, kind, xs)
 
 
 def compare_strictly(w: Writer, predicate: str, kind: str, xs: Sequence[str]) -> str:
@@ -451,5 +448,4 @@ class Flags:
 
     def number(self, kinds: Sequence[str]) -> int:
         """Return the flags of these kinds of error, in NumPy's words."""
-        known = {"divide": self.layout.divide, "over": self.layout.over, "invalid": self.layout.invalid}
-        return sum([known.get(kind, 0) for kind in {*kinds}])
+        return sum([getattr(self.layout, kind, 0) for kind in {*kinds}])

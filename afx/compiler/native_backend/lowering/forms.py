@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import attrs
 import numpy as np
@@ -29,7 +29,7 @@ from afx.compiler.native_backend.service.link import ufunc_loop
 from afx.compiler.schedule.schedule import Buffer, Call, ErrorState, Number as ScheduleNumber, Operand
 from afx.compiler.target import NativeTarget
 from afx.core import Shape, broadcast_shapes
-from afx.core.scalar_ops import ALL, COMPLEX, REAL, scalar_op
+from afx.core.scalar_ops import ADD, ALL, COMPLEX, REAL, scalar_op
 
 # --- Native forms of reductions: in NumPy's order, along axes, over blocks, and of integers
 
@@ -79,7 +79,11 @@ def _turned_reduce(b: BlockBuilder, call: Call) -> None:
         out = b.own(call.outputs[0].index, call.outputs[0].shape, x.dtype)
         space, (of_x, of_out) = merged(x.shape, [x.strides, (*out.strides, 0)])
         target, source = Ref(out.owner, out.dtype, 0, of_out), Ref(x.owner, x.dtype, x.offset, of_x)
-        b.fixed([Routine(call.ufunc, space, (source, target), quiet=quiet_of(call))], [x], [out])
+        b.fixed(
+            [Routine(f"extreme.{scalar_op(call.ufunc).fold}", space, (source, target), quiet=quiet_of(call))],
+            [x],
+            [out],
+        )
         return
     reduce_into(b, call, b.copied(look(x, lambda v: np.moveaxis(v, -1, 0))), (0,))
 
@@ -153,7 +157,7 @@ def _first(ufunc: str, out: Location, x: Location, axes: Shape) -> Nest:
 
 def start_of_sum(dtype: str) -> Number:
     """Return what a sum begins with."""
-    start = _start("add", dtype)
+    start = _start(ADD, dtype)
     assert start is not None
     return start
 
@@ -163,7 +167,7 @@ def _start(ufunc: str, dtype: str) -> Number | None:
     value: complex | None = scalar_op(ufunc).start
     if value is None:
         return None
-    if ufunc == "add" and dtype[0] in "fc":
+    if ufunc == ADD and dtype[0] in "fc":
         value = SUM_START if dtype[0] == "f" else complex(SUM_START, SUM_START)
     return Number(np.dtype(dtype).type(value).item(), dtype)
 
@@ -379,9 +383,9 @@ def _reduction_of(call: Call) -> tuple[Operand, str, Shape] | None:
     x, y = call.operands
     rank = len(x.shape)
     if _is_ones(y):
-        return x, "add", tuple(range(rank)) if call.method == "flat_dot" else (rank - 1,)
+        return x, ADD, tuple(range(rank)) if call.method == "flat_dot" else (rank - 1,)
     if _is_ones(x) and call.method == "dot" and len(x.shape) == 1:
-        return y, "add", (max(len(y.shape) - 2, 0),)
+        return y, ADD, (max(len(y.shape) - 2, 0),)
     return None
 
 
@@ -393,7 +397,7 @@ def _is_ones(x: Operand) -> bool:
 
 
 def index(
-    kind: Literal["gather", "set", "add"], part: Location, whole: Location, indices: Sequence[Location], axis: int,
+    kind: str, part: Location, whole: Location, indices: Sequence[Location], axis: int,
     quiet: tuple[str, ...],
 ) -> Routine:  # fmt: skip
     """Return the step between the elements that indices name along axes from one on, and the array that they are part of.
@@ -404,7 +408,7 @@ def index(
     wrong = [i.dtype for i in indices if i.dtype[0] not in "iu" or i.dtype == "u8"]
     if wrong:
         raise UnsupportedError(f"indices of {wrong[0]}")
-    if kind == "add" and whole.dtype not in scalar_op("add").dtypes:
+    if kind == "scatter.sum" and whole.dtype not in scalar_op(ADD).dtypes:
         raise UnsupportedError(f"a scattered sum of {whole.dtype}")
     common = broadcast_shapes([i.shape for i in indices])
     assert common is not None
@@ -454,4 +458,4 @@ def find_extreme(is_max: bool, x: Location, out: Location, axis: int) -> Routine
         raise UnsupportedError(f"places of extremes of {x.dtype}")
     rows = look(x, lambda v: np.moveaxis(v, axis, -1))
     refs = rows.ref, Ref(out.owner, out.dtype, out.offset, (*out.strides, 0))
-    return Routine("argmax" if is_max else "argmin", rows.shape, refs)
+    return Routine("place.max" if is_max else "place.min", rows.shape, refs)

@@ -51,6 +51,7 @@ from afx.compiler.schedule.schedule import (
 )
 from afx.compiler.target import DEFAULT, NativeTarget, Target
 from afx.core import Shape, lookup, primitive_for_role
+from afx.core.scalar_ops import MATMUL
 
 # --- Fused spaces: elementwise ops run at once, all others block by block, as in NumPy's plan
 #
@@ -70,7 +71,7 @@ def lower_fused(b: BlockBuilder, fused: Fused) -> None:
 def _is_elementwise(part: Call | View) -> bool:
     if isinstance(part, View) or part.method == "copy":
         return True
-    return _role(part) in ELEMENTWISE if part.method == "into" else part.method == "ufunc" and part.ufunc != "matmul"
+    return _role(part) in ELEMENTWISE if part.method == "into" else part.method == "ufunc" and part.ufunc != MATMUL
 
 
 def _role(call: Call) -> str:

@@ -36,6 +36,7 @@ from afx.compiler.native_backend.program.steps import Block, merged
 from afx.compiler.schedule.schedule import Call
 from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape
+from afx.core.scalar_ops import ADD, MATMUL, MULTIPLY
 from afx.runtime.blas import blas
 
 # --- Orders of small products: which additions BLAS rounds, in which order, found out from its results
@@ -50,7 +51,7 @@ Counts: TypeAlias = "dict[tuple[int, int], Any]"
 
 SAMPLES = 24
 ZEROS: tuple[Literal["", "end", "start"], ...] = ("", "end", "start")
-KINDS: tuple[Literal["add", "left", "right"], ...] = ("add", "right", "left")
+KINDS: tuple[Literal["plain", "left", "right"], ...] = ("plain", "right", "left")
 WIDE: tuple[Wide, ...] = ("", "products", "terms")
 LARGE = {"f4": 2.0**60, "f8": 2.0**100}  # beyond what float64 holds beside a few ones
 SPLITTER = 134217729.0  # 2²⁷ + 1
@@ -170,7 +171,7 @@ def _grown(terms: Sequence[int], counts: dict[tuple[int, int], int]) -> SumTree 
         other = _grown(group, counts)
         if size != count or other is None:
             return None
-        tree = ("add", tree, other)
+        tree = ("plain", tree, other)
     return tree
 
 
@@ -188,7 +189,7 @@ def _with_fusions(case: _Case, tree: SumTree, wide: Wide, at: Any) -> SumTree | 
     y[:, absent] = 0
     made = case.multiply(x, y)[:, *at] + 0.0
     for kind in KINDS:
-        if isinstance({"add": 0, "left": left, "right": right}[kind], tuple):
+        if isinstance({"plain": 0, "left": left, "right": right}[kind], tuple):
             continue  # only products of terms are fused
         if np.array_equal(_evaluate(Sum((kind, left, right), "end", wide), x, y)[:, *at], made):
             return kind, left, right
@@ -409,30 +410,30 @@ def _sides_numbers(m: int, n: int, _: int) -> int:
 
 
 WORK_NUMBERS: dict[str, Callable[..., int]] = {  # that standalone loops work with, of the lengths of core axes
-    "det": _square_numbers,
-    "eigh_lo": _two_square_numbers,
-    "eigh_up": _two_square_numbers,
-    "eigvalsh_lo": _two_square_numbers,
-    "fft": _transform_numbers,
-    "ifft": _transform_numbers,
-    "inv": _square_numbers,
-    "irfft": _transform_numbers,
-    "qr_complete": _row_numbers,
-    "qr_r_raw": _column_numbers,
-    "qr_reduced": _column_numbers,
-    "rfft_n_even": _transform_numbers,
-    "rfft_n_odd": _transform_numbers,
-    "slogdet": _square_numbers,
-    "solve": _square_numbers,
-    "svd": _sides_numbers,
-    "svd_f": _sides_numbers,
-    "svd_s": _sides_numbers,
+    "linalg.det": _square_numbers,
+    "linalg.eigh_lo": _two_square_numbers,
+    "linalg.eigh_up": _two_square_numbers,
+    "linalg.eigvalsh_lo": _two_square_numbers,
+    "fft.fft": _transform_numbers,
+    "fft.ifft": _transform_numbers,
+    "linalg.inv": _square_numbers,
+    "fft.irfft": _transform_numbers,
+    "linalg.qr_complete": _row_numbers,
+    "linalg.qr_r_raw": _column_numbers,
+    "linalg.qr_reduced": _column_numbers,
+    "fft.rfft_n_even": _transform_numbers,
+    "fft.rfft_n_odd": _transform_numbers,
+    "linalg.slogdet": _square_numbers,
+    "linalg.solve": _square_numbers,
+    "linalg.svd": _sides_numbers,
+    "linalg.svd_f": _sides_numbers,
+    "linalg.svd_s": _sides_numbers,
 }
 
 
 def work_numbers(name: str, sizes: Sequence[int]) -> int:
     """Return how many float64 a standalone loop works with, whose memory stands behind its operands."""
-    count = WORK_NUMBERS.get(name.rpartition(".")[2])
+    count = WORK_NUMBERS.get(name)
     return 0 if count is None else count(*sizes)
 
 
@@ -478,7 +479,7 @@ def lower_matmul(b: BlockBuilder, call: Call) -> None:
     Raises:
         UnsupportedError: another generalized ufunc.
     """
-    if call.ufunc != "matmul":
+    if call.ufunc != MATMUL:
         raise UnsupportedError(f"{call.ufunc} has no native form")
     _product(b, call, *[b.location(x) for x in call.operands])
 
@@ -515,7 +516,7 @@ def multiply_into(
         look(y, lambda v: v if v.ndim > 1 else v[:, None]),
         look(out, lambda v: np.expand_dims(v, missing)),
     )
-    product = generalized_call("matmul", MATRICES, matrices, quiet)
+    product = generalized_call(MATMUL, MATRICES, matrices, quiet)
     if len(product.outer) > 1:
         raise UnsupportedError("products whose batch axes do not follow each other evenly")
     _count_products(b, math.prod((*product.space, *product.lengths)))
@@ -697,7 +698,7 @@ def _add_tiles(b: BlockBuilder, x: Location, y: Location, out: Location, quiet: 
     panel: Shape = ()
     if len(out.shape) == 2:
         y, panel = _in_panels(b, y, out.shape[0], out.shape[0])
-    tiled = attrs.evolve(generalized_call("matmul", MATRICES, (x, y, out), quiet), loop=None, panel=panel)
+    tiled = attrs.evolve(generalized_call(MATMUL, MATRICES, (x, y, out), quiet), loop=None, panel=panel)
     is_large = tiled.sizes[0] == 1 and math.prod(tiled.sizes) >= b.limits.product_tile_share_min_products
     b.fixed([cut_tiles(tiled, b.limits) if is_large else tiled], [x, y], [out])
 
@@ -710,8 +711,8 @@ def _sum_rows(b: BlockBuilder, product: UfuncCall, reads: list[Location], out: L
         attrs.evolve(ref, strides=(*ref.strides, *inner))
         for ref, inner in zip(product.operands, ((a_row, a_k), (0, b_k), (c_row, 0)), strict=True)
     ]
-    values = (Load(x), Load(y), Op("multiply", out.dtype, (0, 1)))
-    b.fixed([Nest((batch, m, k), values, (), product.quiet, ((2, "add", z),))], reads, [out])
+    values = (Load(x), Load(y), Op(MULTIPLY, out.dtype, (0, 1)))
+    b.fixed([Nest((batch, m, k), values, (), product.quiet, ((2, ADD, z),))], reads, [out])
 
 
 PRODUCTS: dict[str, Callable[[BlockBuilder, Call], None]] = {

@@ -182,7 +182,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         """Record what a ufunc makes of arrays, and of numbers of their dtype."""
         name = ufunc.__name__
         if method == "at":
-            return self.recorder.scatter(name, *xs)
+            return self.recorder.scatter(scalar_op(name).fold or name, *xs)
         if method == "accumulate":
             return self.recorder.accumulate(name, xs[0], options["axis"], out[0])
         if method == "reduce" and where is True:
@@ -204,8 +204,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         if function is np.where and len(xs) == 3:
             return self.recorder.where(*xs)
         if function is np.copyto:
-            to, x = xs
-            return to.become(self.recorder.where(options["where"], x, to) if "where" in options else x)
+            return self.recorder.replace(*xs, **options)
         if function is np.concatenate:
             return self.recorder.concatenate(*xs, **options)
         if function is np.stack:
@@ -238,8 +237,6 @@ def _names_elements(index: Any) -> bool:
 # --- Recorded calls: what an implementation does with the elements of arrays, as calls of NumPy that are lowered one
 # by one
 
-ERRORS = ("divide", "invalid", "over")  # of NumPy's, of which flags tell
-
 
 class Calls(Arrays):
     """Adds a call, or a copy, for each thing that is done with elements of recorded arrays.
@@ -259,7 +256,7 @@ class Calls(Arrays):
     @property
     def quiet(self) -> tuple[str, ...]:
         """The floating-point errors that are ignored here: by the call, and by `numpy.errstate` around what is recorded."""
-        ignored = [kind for kind, how in np.geterr().items() if how == "ignore" and kind in ERRORS]
+        ignored = [kind for kind, how in np.geterr().items() if how == "ignore" and kind != "under"]
         return tuple(sorted({*self._quiet, *ignored}))
 
     def refuse(self, _what: str) -> None:
@@ -313,6 +310,10 @@ class Calls(Arrays):
         """Return elements of one of two arrays; of two numbers, in float64."""
         values = [*self._values((test,)), *self._values((x, y))]
         return self._made(_common_shape(values), dtype_of(values[1]), add_select, values)
+
+    def replace(self, to: Recorded, x: Any, *, where: Any = True, **_: Any) -> None:
+        """Write elements over others, all or some."""
+        to.become(x if where is True else self.where(where, x, to))
 
     def cast(self, x: Recorded, dtype: Any) -> Any:
         """Return an array in a dtype."""
@@ -408,13 +409,14 @@ class Calls(Arrays):
 
     def scatter(self, kind: str, out: Recorded, places: Any, values: Recorded) -> None:
         """Write values at NumPy's index of slices of whole axes, and then arrays, or add them there."""
-        if kind not in ("set", "add"):
+        way = f"scatter.{kind}"
+        if way not in ("scatter.set", "scatter.sum"):
             self.refuse(f"{kind} at indices")
         indices = [i for i in places if isinstance(i, Recorded)]
-        self._index(kind, values, out, indices, len(places) - len(indices), [values, *indices], out)
+        self._index(way, values, out, indices, len(places) - len(indices), [values, *indices], out)
 
     def _index(
-        self, kind: Any, part: Recorded, whole: Recorded, indices: Sequence[Recorded], axis: int,
+        self, kind: str, part: Recorded, whole: Recorded, indices: Sequence[Recorded], axis: int,
         reads: Sequence[Recorded], out: Recorded,
     ) -> None:  # fmt: skip
         places = [i.location for i in indices]

@@ -45,7 +45,7 @@ from afx.compiler.native_backend.program.steps import merged
 from afx.compiler.native_backend.service.link import find_ufunc
 from afx.compiler.schedule.schedule import Buffer, Call, View
 from afx.core import Shape, lookup
-from afx.core.scalar_ops import ALL
+from afx.core.scalar_ops import ADD, ALL, MAXIMUM
 
 # --- Recorder: runs an op's own implementation on arrays without elements, and adds the steps of what it does to a
 # block
@@ -88,7 +88,7 @@ class Recorder(Calls):
         """Add elements to others."""
         target, space = to.location, to.location.shape
         loads = [Load(p.over(space)) for p in (target, x.location)]
-        values: tuple[Value, ...] = (*loads, Op("add", target.dtype, (0, 1)))
+        values: tuple[Value, ...] = (*loads, Op(ADD, target.dtype, (0, 1)))
         self.add_steps([Nest(space, values, ((2, target.ref),), self.quiet)], [to, x], to)
 
     def multiply(self, x: Recorded, y: Recorded, out: Recorded) -> None:
@@ -123,7 +123,7 @@ class Recorder(Calls):
             z.owner, z.dtype, z.offset, tuple([0 if k in axes else next(strides) for k in range(len(places.shape))])
         )
         first = Nest(z.shape, (start_of_sum(z.dtype),), ((0, z.ref),))
-        sums = UfuncCall(loop_of("add", (z.dtype,) * 3), places.shape, (total, places.ref, total), self.quiet)
+        sums = UfuncCall(loop_of(ADD, (z.dtype,) * 3), places.shape, (total, places.ref, total), self.quiet)
         self.b.fixed([first, sums], [places], [z])
 
     def sort(self, x: Recorded, out: Recorded, axis: int, name: str) -> None:
@@ -132,7 +132,7 @@ class Recorder(Calls):
             self.refuse(x.location.dtype)
         rows, into = (self.view(y, lambda y: np.moveaxis(y, axis, -1)) for y in (x, out))
         made = into if into.flags.c_contiguous else self.new(into.shape, into.dtype)
-        finds_indices = name.startswith("argsort")
+        finds_indices = name.startswith("argsort.")
         if finds_indices:
             operands = [self.dense(rows), made]
         else:
@@ -250,7 +250,7 @@ class Recorder(Calls):
     def refuse_where(self, test: Recorded) -> None:
         """Leave the call to NumPy at run time where any element is true: a matrix without factors."""
         marks = self.where(test, 1.0, 0.0)
-        mark = (self.extreme("maximum", marks, tuple(range(marks.ndim))) if marks.ndim else marks).reshape((1,))
+        mark = (self.extreme(MAXIMUM, marks, tuple(range(marks.ndim))) if marks.ndim else marks).reshape((1,))
         seen: Recorded = self.new((1,), np.float64)
         self.add_steps([Routine("refuse", (1,), (mark.location.over((1,)), seen.location.over((1,))))], [mark], seen)
 

@@ -204,7 +204,7 @@ Value: TypeAlias = "Load | Number | Op"
 
 T = TypeVar("T")
 
-SumTree: TypeAlias = "int | tuple[Literal['add', 'left', 'right'], SumTree, SumTree]"
+SumTree: TypeAlias = "int | tuple[Literal['plain', 'left', 'right'], SumTree, SumTree]"
 """A term by its number, or an addition of two trees; ``left`` or ``right`` is a term whose product is not rounded."""
 
 Wide: TypeAlias = Literal["", "products", "terms"]
@@ -261,7 +261,7 @@ class Sum:
         if isinstance(tree, int):
             return self._product(ops, tree)
         kind, left, right = tree
-        if kind == "add":
+        if kind == "plain":
             return ops.add(self._tree(ops, left), self._tree(ops, right))
         one, rest = (left, right) if kind == "left" else (right, left)
         assert isinstance(one, int)

@@ -409,13 +409,13 @@ class Form(NamedTuple):
 
 FORMS = {
     "gather": Form("{out} = {x}[{others}]  # {space} elements, bounds checked", 1.5, may_fault=True),
-    "set": Form("{out}[{others}] = {x}  # {space} elements, bounds checked", 1.5, may_fault=True),
-    "add": Form("{out}[{others}] += {x}  # {space} elements, bounds checked", 1.5, may_fault=True, mode="a"),
-    "argmax": Form("{out} = argmax({x})  # along the last of {space}", 1.5, has_rows=True),
-    "argmin": Form("{out} = argmin({x})  # along the last of {space}", 1.5, has_rows=True),
-    "maximum": Form("{out} = maximum of {x}  # along the last of {space}", 0.3, has_rows=True),
-    "minimum": Form("{out} = minimum of {x}  # along the last of {space}", 0.3, has_rows=True),
-    "philox": Form("{out} = philox({all})  # {space}: keys, blocks, words", 7.5),
+    "scatter.set": Form("{out}[{others}] = {x}  # {space} elements, bounds checked", 1.5, may_fault=True),
+    "scatter.sum": Form("{out}[{others}] += {x}  # {space} elements, bounds checked", 1.5, may_fault=True, mode="a"),
+    "place.max": Form("{out} = argmax({x})  # along the last of {space}", 1.5, has_rows=True),
+    "place.min": Form("{out} = argmin({x})  # along the last of {space}", 1.5, has_rows=True),
+    "extreme.max": Form("{out} = maximum of {x}  # along the last of {space}", 0.3, has_rows=True),
+    "extreme.min": Form("{out} = minimum of {x}  # along the last of {space}", 0.3, has_rows=True),
+    "philox": Form("{out} = philox({every})  # {space}: keys, blocks, words", 7.5),
     "refuse": Form("{out} = refused where {x}", 1.0, may_fault=True),
     "search.left": Form("{out} = searchsorted({x}, {others}, 'left')  # {space} values in {sizes[0]} elements", 20.0),
     "search.right": Form("{out} = searchsorted({x}, {others}, 'right')  # {space} values in {sizes[0]} elements", 20.0),
@@ -426,11 +426,11 @@ FORMS = {
 class Routine(Leaf):
     """Rows or elements that a routine of its own computes.
 
-    ``gather`` reads elements of an array at indices, ``set`` and ``add`` write them, in row-major order: its operands are
-    an array of integers for each indexed axis, of which negative ones count from its end and others outside of it are
-    faults, then what is read and what is written; the array that is indexed has strides of 0 along axes of the indices
-    alone. ``argmax`` and ``argmin`` find the place of the first extreme of each row as int64, nan counting as one;
-    ``maximum`` and ``minimum`` the extreme, as comparing elements one after the other gives it. ``search.left`` and
+    ``gather`` reads elements of an array at indices, ``scatter.set`` and ``scatter.sum`` write them, in row-major order: its
+    operands are an array of integers for each indexed axis, of which negative ones count from its end and others outside of
+    it are faults, then what is read and what is written; the array that is indexed has strides of 0 along axes of the indices
+    alone. ``place.max`` and ``place.min`` find the place of the first extreme of each row as int64, nan counting as one;
+    ``extreme.max`` and ``extreme.min`` the extreme, as comparing elements one after the other gives it. ``search.left`` and
     ``search.right`` find the place of values in a sorted vector as int64, nan standing behind all numbers. ``philox``
     makes the words of blocks of Philox4x32-10 for each key of two words, by the numbers of blocks or from 0 on.
     ``refuse`` copies a number, which is a fault where it is not 0: a matrix without factors.
@@ -478,6 +478,6 @@ class Routine(Leaf):
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the call."""
         *indices, x, out = [names[ref.root] for ref in self.operands]
-        words = {"x": x, "others": ", ".join(indices), "all": ", ".join([*indices, x])}
+        words = {"x": x, "others": ", ".join(indices), "every": ", ".join([*indices, x])}
         space = join_lengths(self.space) or "1"
         return [FORMS[self.name].text.format(out=out, space=space, sizes=self.sizes, **words)]

@@ -192,7 +192,7 @@ if hasattr(os, "register_at_fork"):
 
 R = TypeVar("R")
 
-ERRORS = ((1, "divide", "divide by zero"), (2, "over", "overflow"), (8, "invalid", "invalid value"))
+ERRORS = {0: "divide by zero", 1: "overflow", 3: "invalid value"}  # by their places in what `numpy.geterr` gives
 
 
 def _nothing() -> None:
@@ -437,8 +437,8 @@ def _aligned(nbytes: int) -> Any:
 # -- floating-point errors --
 def are_heard(errors: int) -> bool:
     """Tell whether the caller's ``np.errstate`` ignores not all of these errors."""
-    state: dict[str, Any] = {**np.geterr()}
-    return any(errors & flag and state[kind] != "ignore" for flag, kind, _ in ERRORS)
+    modes = [*np.geterr().values()]
+    return any(errors >> k & 1 and modes[k] != "ignore" for k in ERRORS)
 
 
 def tell(errors: int) -> None:
@@ -447,10 +447,10 @@ def tell(errors: int) -> None:
     Raises:
         FloatingPointError: the caller wants these errors raised.
     """
-    state: dict[str, Any] = {**np.geterr()}
-    for flag, kind, error in ERRORS:
-        if errors & flag:
-            _tell(state[kind], flag, error)
+    modes: list[Any] = [*np.geterr().values()]
+    for k, error in ERRORS.items():
+        if errors >> k & 1:
+            _tell(modes[k], 1 << k, error)
 
 
 def _tell(mode: str, flag: int, error: str) -> None:

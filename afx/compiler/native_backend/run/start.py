@@ -26,11 +26,12 @@ from afx.compiler.native_backend.service.link import layout, link as link_kernel
 from afx.compiler.native_backend.service.process import LAST, make_described, service
 from afx.compiler.schedule.schedule import Call, Instruction, Schedule
 from afx.core.registry import loaded_modules
+from afx.core.scalar_ops import MATMUL
 from afx.runtime.thread_pool import between_forks
 
 IMAGE_COPIES = 2  # of object code: sections in memory, and what the linker knows of them
 INSTRUCTION_BYTES = 3000  # of the programs of kernels, by instruction: measured
-PRODUCTS = frozenset({"dot", "flat_dot", "vecdot", "matmul"})  # methods and ufuncs
+PRODUCTS = frozenset({"dot", "flat_dot", "vecdot", MATMUL})  # methods and ufuncs
 
 
 def load() -> None:

@@ -10,7 +10,7 @@ import itertools
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -130,14 +130,14 @@ def find_ufunc(name: str) -> Any:
     >>> find_ufunc("linalg.solve1").signature
     '(m,m),(m)->(m)'
     """
-    module, _, own = name.rpartition(".")
+    own = name.rpartition(".")[2]
     places: dict[str, Callable[[], Any]] = {
         "": lambda: np,
-        "fft": lambda: getattr(np.fft, "_pocketfft_umath", None),
-        "linalg": lambda: getattr(np.linalg, "_umath_linalg", None),
-        "special": lambda: importlib.import_module("scipy.special") if importlib.util.find_spec("scipy") else None,
+        "fft.": lambda: getattr(np.fft, "_pocketfft_umath", None),
+        "linalg.": lambda: getattr(np.linalg, "_umath_linalg", None),
+        "special.": lambda: importlib.import_module("scipy.special") if importlib.util.find_spec("scipy") else None,
     }
-    ufunc: Any = getattr(places[module](), own, None)
+    ufunc: Any = getattr(places[name.removesuffix(own)](), own, None)
     return ufunc if isinstance(ufunc, np.ufunc) else None
 
 
@@ -160,14 +160,11 @@ def _sort_address(place: int, dtype: str) -> int | None:
     return address
 
 
-class Kernel:
+class Kernel(NamedTuple):
     """Linked machine code: ``kernel(*arrays)`` gives the errors that were seen, or -1 where it refuses an argument."""
 
-    __slots__ = ("call", "interface")
-
-    def __init__(self, call: Callable[..., int], interface: Interface) -> None:
-        self.call: Callable[..., int] = call
-        self.interface: Interface = interface
+    call: Callable[..., int]
+    interface: Interface
 
 
 def look() -> None:

@@ -25,7 +25,7 @@ from afx.compiler.native_backend.standalone.scalar_loops import define_loop
 from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import Target
 from afx.core.graph import Equation, Graph
-from afx.core.scalar_ops import SCALAR_OPS
+from afx.core.scalar_ops import COPYSIGN, OF_SCIPY, SCALAR_OPS, SQRT
 
 # --- Code generation for any processor: LLVM IR becomes an object file in the compiling process, and functions in
 # this one
@@ -33,7 +33,7 @@ from afx.core.scalar_ops import SCALAR_OPS
 SECONDS = 600.0
 SHOWN = 3  # that an error names
 # of the C library; on Linux those of libm stand in a file of their own
-OF_FLOATS = ("copysign", "erf", "erfc", "fabs", "fma", "sqrt", *filter(None, [op.libm for op in SCALAR_OPS.values()]))
+OF_FLOATS = ("fabs", "fma", COPYSIGN, SQRT, *OF_SCIPY, *filter(None, [op.libm for op in SCALAR_OPS.values()]))
 SYMBOLS = (*OF_FLOATS, *[f"{name}f" for name in OF_FLOATS], "realloc", "free", "memcpy", "memset", "memmove")
 
 

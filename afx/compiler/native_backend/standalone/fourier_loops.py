@@ -311,7 +311,7 @@ def emit_transform(w: Writer, loop: UfuncLoop) -> None:
     name = loop.ufunc.removeprefix("fft.")
     count, given_points, made_points = [_read(w, "%sizes", k) for k in range(3)]
     steps = [_read(w, "%steps", k) for k in range(5)]
-    n = given_points if name.startswith("rfft") else made_points
+    n = given_points if name.startswith("rfft_") else made_points
     pointers = [w.let(f"load ptr, ptr {w.shifted('%args', 8 * k)}") for k in range(4)]
     x = Plane(w, pointers[3], n)
     y = x.behind()

@@ -12,6 +12,7 @@ from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.functions.portable import log
 from afx.compiler.native_backend.llvm.op import FLOATS
 from afx.compiler.native_backend.llvm.writer import FACTORIZATION, Writer
+from afx.core.scalar_ops import MATMUL
 
 
 def each(w: Writer, start: Lanes | int, stop: Lanes | int, step: int = 1) -> Iterator[Lanes]:
@@ -172,7 +173,7 @@ def _cholesky(w: Writer, dtypes: Sequence[str]) -> None:
                     z[r, c] -= z[r, k] * factor
             square = z[c, c]
             m.fail(square.compare("ule", 0.0))
-            root = square.unary("sqrt")
+            root = square.sqrt()
             for r in m.each(c, n):
                 z[r, c] /= root
 
@@ -296,7 +297,7 @@ MATRIX_LOOPS: dict[str, Callable[[Writer, Sequence[str]], None]] = {
     "linalg.inv": _inv,
     "linalg.slogdet": _slogdet,
     "linalg.solve": _solve,
-    "matmul": _product(0, 1, 2),
+    MATMUL: _product(0, 1, 2),
     "matvec": _product(0, 1, None),
     "vecdot": _product(None, 0, None),
     "vecmat": _product(None, 0, 1),

@@ -69,7 +69,7 @@ def _factor(m: Stacks, x: Elements, rows: Lanes, columns: Lanes, k: Lanes, tau: 
             part = x[r, c] / unit
             total[()] += part * part
         part = head / unit  # all in this unit: what is rounded to a denormal number would not be a reflection
-        root = -(part * part + total[()]).unary("sqrt").copysign(head)
+        root = -(part * part + total[()]).sqrt().copysign(head)
         turns = total[()].compare("une", 0.0)
         tau[c,] = turns.choose((root - part) / root, 0.0)
         for _ in given(m.w, turns):
@@ -132,8 +132,8 @@ def _tangent(x: Lanes) -> tuple[Lanes, Lanes]:
     """Return cosine and sine of the smaller angle whose double has the cotangent x."""
     size = x.unary("fabs")
     one = x.constant(1.0)
-    t = (one / (size + (size * size + 1.0).unary("sqrt"))).copysign(x)
-    c = one / (t * t + 1.0).unary("sqrt")
+    t = (one / (size + (size * size + 1.0).sqrt())).copysign(x)
+    c = one / (t * t + 1.0).sqrt()
     return c, t * c
 
 
@@ -295,7 +295,7 @@ def _svd(w: Writer, dtypes: Sequence[str], *, has_vectors: bool, is_full: bool =
 
 def _orthogonalize(m: Stacks, z: _Sides) -> None:
     """Turn pairs of columns until their products are rounding errors, and leave their squared lengths."""
-    bound = (z.rows.to_float().unary("sqrt") + 4.0) * ROUNDING
+    bound = (z.rows.to_float().sqrt() + 4.0) * ROUNDING
     sums = [m.number() for _ in range(3)]
 
     def products(p: Lanes, q: Lanes) -> list[Lanes]:
@@ -309,7 +309,7 @@ def _orthogonalize(m: Stacks, z: _Sides) -> None:
 
     def turn(p: Lanes, q: Lanes, turned: Elements) -> None:
         first, second, beside = products(p, q)
-        least = (first.unary("sqrt") * second.unary("sqrt")) * bound
+        least = (first.sqrt() * second.sqrt()) * bound
         for _ in given(m.w, beside.unary("fabs").compare("ogt", least)):
             angle = _tangent((second - first) / (beside * 2.0))
             _rotate(m, z.x, p, q, angle, z.rows)

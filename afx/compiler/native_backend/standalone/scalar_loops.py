@@ -26,11 +26,8 @@ from afx.compiler.target import Target
 from afx.core import Aval
 from afx.core.graph import Atom, Equation, Graph, Var
 from afx.core.primitive import formula_named
-from afx.core.scalar_ops import ALL, scalar_op
+from afx.core.scalar_ops import ALL, EXACT, OF_SCIPY, scalar_op
 from afx.core.tracing.traces import GraphTrace
-
-OF_SCIPY = frozenset({"erf", "erfc"})  # of its ufuncs, those that the C library has too
-EXACT = frozenset({"fmod", "nextafter"})  # of the C library, whose results IEEE 754 leaves no choice
 
 Formula = Callable[..., Lanes]
 
@@ -83,7 +80,7 @@ def _formula(ufunc: str, dtypes: Sequence[str]) -> Formula | None:
         libm = scalar_op(name).libm or (name if name in OF_SCIPY else "")
         if libm:
             return partial(_by_libm, libm)
-        return _spacing if name == "spacing" else partial(_by_formula, name) if formula_named(name) else None
+        return _spacing if name == np.spacing.__name__ else partial(_by_formula, name) if formula_named(name) else None
     of_integers = OF_INTEGERS.get(name) if dtype[0] in "iu" else None
     return None if of_integers is None else partial(of_integers, dtype[0] == "i")
 
@@ -136,7 +133,7 @@ def _equation(eq: Equation, xs: Sequence[Lanes], dtypes: Sequence[str]) -> Lanes
         return Lanes(w, element_type(dtypes[-1]), cast(w, xs[0].name, dtypes[0], dtypes[-1]))
     if p.algebra.canonical == "select":
         return xs[0].choose(xs[1], xs[2])
-    ufunc = "rint" if p.name == "round" else p.name if p.lowering.ufunc is None else p.lowering.ufunc.__name__
+    ufunc = p.algebra.canonical or (p.name if p.lowering.ufunc is None else p.lowering.ufunc.__name__)
     formula = _formula(ufunc, dtypes)
     if formula is None:
         raise UnsupportedError(f"{ufunc} of {dtypes[0]} is known to NumPy alone")
@@ -157,7 +154,7 @@ def _divide(name: str, x: Lanes, y: Lanes) -> Lanes:
     return Lanes(x.w, x.kind, x.w.let(f"{name} {x.type} {x.name}, {y.name}"))
 
 
-def _integer_floor_divide(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
+def _floor_divide(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
     is_zero = y.compare("eq", 0)
     safe = is_zero.choose(y.constant(1), y)
     if not is_signed:
@@ -169,7 +166,7 @@ def _integer_floor_divide(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
     return is_zero.choose(y.constant(0), is_above.choose(quotient - 1, quotient))
 
 
-def _integer_power(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
+def _power(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
     """Return a power by squaring; a negative exponent is a fault, as NumPy's plan raises an error."""
     w = x.w
     if is_signed:
@@ -184,14 +181,10 @@ def _integer_power(is_signed: bool, x: Lanes, y: Lanes) -> Lanes:
     return total[()]
 
 
-def _count_bits(is_signed: bool, x: Lanes) -> Lanes:
+def _bitwise_count(is_signed: bool, x: Lanes) -> Lanes:
     size = x.compare("slt", 0).choose(x.constant(0) - x, x) if is_signed else x
     count = size.unary("ctpop")
     return count if x.kind == "i8" else count.truncated("i8")
 
 
-OF_INTEGERS: dict[str, Formula] = {
-    "bitwise_count": _count_bits,
-    "floor_divide": _integer_floor_divide,
-    "power": _integer_power,
-}
+OF_INTEGERS: dict[str, Formula] = {f.__name__[1:]: f for f in (_bitwise_count, _floor_divide, _power)}

@@ -26,7 +26,7 @@ Before: TypeAlias = Callable[[Lanes, Lanes], Lanes]
 
 def define_sort(w: Writer, symbol: str, name: str, dtype: str) -> None:
     """Define a function of a row, its indices where it finds those, its length and a pointer; it returns 0."""
-    if name.startswith("argsort"):
+    if name.startswith("argsort."):
         w.function(f'internal i32 @"{symbol}"(ptr %row, ptr %order, i64 %n, ptr %data)', lambda: _argsort(w, dtype))
     else:
         w.function(f'internal i32 @"{symbol}"(ptr %row, i64 %n, ptr %data)', lambda: _sort(w, dtype))
