@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from afx import integrate, optim, pytree, special
-from afx.core.array.array import Array
-from afx.core.tracing.tracer import is_traced
+from afx.core import Array, is_traced
 from afx.numpy._namespace import has_array
 from afx.ops.creation.creation import asarray, stop_gradient
 from afx.ops.elementwise.arithmetic import add

@@ -11,8 +11,7 @@ import attrs
 import numpy as np
 
 from afx import nn, pytree, random
-from afx.core.array.array import Array
-from afx.core.dtypes import get_default_dtype
+from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError, ShapeError
 from afx.migrate.for_jax import draw, put
 from afx.migrate.for_lax import conv_general_dilated, reduce_window

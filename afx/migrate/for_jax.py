@@ -20,8 +20,7 @@ import numpy as np
 
 from afx import integrate, linalg, nn, optim, pytree, random, testing
 from afx.control import cond as branches, scan as scans, while_loop as loops
-from afx.core.array.array import Array
-from afx.core.aval import Aval
+from afx.core import Array, Aval
 from afx.core.dtypes import get_default_dtype, set_default_dtype
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afx import nn, pytree, random
-from afx.core.array.array import Array
-from afx.core.dtypes import get_default_dtype
+from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError
 from afx.nn import initializers
 from afx.ops.creation.creation import asarray, zeros_like

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
 import numpy as np
 
 from afx.compiler.schedule.arrays import NUMPY, Arrays
-from afx.core.array.array import Array, ArrayLike, snapshot, wrap
+from afx.core import Array, ArrayLike, bind, bind_single, is_traced, register_function, snapshot, wrap
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis
 from afx.core.primitive import Bools, Params, Primitive, Value, Values
-from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind, bind_single, is_traced
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import in_each_part, linear
 from afx.ops.creation.creation import asarray
