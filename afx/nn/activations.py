@@ -9,6 +9,25 @@ from afx.ops.elementwise.arithmetic import abs as abs_, hypot, multiply, sign, s
 from afx.ops.nn import activations as ops
 from afx.ops.nn.activations import gelu_exact, gelu_tanh, relu
 
+__all__ = [
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_swish",
+    "hard_tanh",
+    "leaky_relu",
+    "mish",
+    "relu6",
+    "selu",
+    "soft_sign",
+    "sparse_plus",
+    "sparse_sigmoid",
+    "squareplus",
+]
+
 
 def leaky_relu(x: ArrayLike, slope: ArrayLike = 0.01) -> Array:
     """Return x where it is positive, ``slope · x`` elsewhere; the derivative at 0 is ``slope``.

@@ -25,6 +25,8 @@ from afx.random import fold_in, split
 from afx.transforms.checkpoint import checkpoint
 from afx.transforms.compile.jit import jit
 
+__all__ = ["DecoderBlock", "KeyValueCache", "MultiHeadAttention", "TransformerBlock", "dot_product_attention", "rotary"]
+
 # --- Key-value cache: keys and values of the steps so far, so that decoding computes each of them once
 
 

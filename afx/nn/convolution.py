@@ -17,6 +17,8 @@ from afx.ops.nn.convolution import conv, conv_transpose
 from afx.ops.nn.windows import Padding, each_axis, padded_by
 from afx.pytree import static
 
+__all__ = ["Conv", "ConvTranspose", "pixel_shuffle", "upsample"]
+
 # --- Convolutional layers: kernels that move over one, two, three or any number of spatial axes
 
 Numbers = int | tuple[int, ...]

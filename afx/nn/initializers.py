@@ -19,6 +19,23 @@ from afx.errors import ArgumentError, ShapeError
 from afx.ops import argsort, astype, diagonal, eye, full, ones as ones_, reshape, where, zeros as zeros_
 from afx.ops.linalg.factorizations import qr
 
+__all__ = [
+    "delta_orthogonal",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "kaiming_normal",
+    "kaiming_uniform",
+    "lecun_normal",
+    "lecun_uniform",
+    "normal",
+    "orthogonal",
+    "truncated_normal",
+    "uniform",
+    "variance_scaling",
+]
+
 Seed = int | Array | np.random.Generator
 Initializer = Callable[[Seed, Shape], Array]
 Fan: TypeAlias = Literal["fan_in", "fan_out", "fan_avg"]

@@ -24,6 +24,8 @@ from afx.random import fold_in
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.make_graph import eval_shape
 
+__all__ = ["count_parameters", "describe", "layer", "summary", "train"]
+
 # --- Layer classes: readable text and checked construction for frozen classes of parameters
 
 T = TypeVar("T")

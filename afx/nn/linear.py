@@ -22,6 +22,8 @@ from afx.pytree import static
 from afx.random import bits, split
 from afx.transforms._arguments import check_callable
 
+__all__ = ["MLP", "Dropout", "Embedding", "EmbeddingBag", "Identity", "Linear", "PReLU", "Sequential", "one_hot"]
+
 # --- Dropout: noise that multiplies by 0 or more
 
 WORDS: Final = 2**32  # of random bits

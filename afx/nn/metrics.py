@@ -17,6 +17,21 @@ from afx.ops.manipulation.shape import astype, expand_dims, reshape
 from afx.ops.reductions.sums import any as any_, mean, sum
 from afx.ops.sorting.sort import argmax, searchsorted, sort
 
+__all__ = [
+    "Calibration",
+    "accuracy",
+    "calibration",
+    "calibration_error",
+    "confusion_matrix",
+    "f1_score",
+    "log_loss",
+    "precision",
+    "r2_score",
+    "recall",
+    "roc_auc",
+    "top_k_accuracy",
+]
+
 # --- Metrics: the quality of predictions in numbers that people know
 
 

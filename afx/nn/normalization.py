@@ -18,6 +18,8 @@ from afx.ops.nn.activations import standardize
 from afx.pytree import non_trainable, static
 from afx.random import normal
 
+__all__ = ["BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm", "SpectralNorm", "WeightNorm"]
+
 # --- Normalisation layers: by the statistics of features, of groups of channels, or of a batch
 
 

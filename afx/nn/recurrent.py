@@ -16,6 +16,8 @@ from afx.nn.layer import layer
 from afx.ops import asarray, concat, matmul, moveaxis, sigmoid, split, tanh, zeros
 from afx.random import split as split_key
 
+__all__ = ["GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "LSTMState", "RNNCell"]
+
 # --- Recurrent layers: cells that carry a state from step to step, and whole sequences of steps
 
 

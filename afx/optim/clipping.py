@@ -36,6 +36,26 @@ from afx.random import fold_in, normal
 from afx.transforms.derivatives.grad import value_and_grad
 from afx.transforms.vmap import vmap
 
+__all__ = [
+    "Projected",
+    "adaptive_clip",
+    "add_noise",
+    "centralize",
+    "clip_by_block_rms",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "global_norm",
+    "private_grad",
+    "project_box",
+    "project_l1_ball",
+    "project_l2_ball",
+    "project_nonnegative",
+    "project_simplex",
+    "projected",
+    "sharpness_aware",
+]
+
 # --- Clipping: gradients, or updates behind an optimizer, are kept below a limit
 
 T = TypeVar("T")

@@ -12,6 +12,8 @@ from afx.core import Array, ArrayLike, aval_of, float64, is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops import asarray, zeros
 
+__all__ = ["LearningRate", "Schedule"]
+
 # --- Hyperparameters: the learning rate, a number in the state or a schedule, and the ranges of the others
 
 Schedule: TypeAlias = Callable[[Array], ArrayLike]

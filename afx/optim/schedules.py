@@ -17,6 +17,23 @@ from afx.ops import asarray, clip, cos, exp, floor, full, log, maximum, minimum,
 from afx.optim.hyperparameters import ArraySchedule, Schedule, check_numbers, count_zero, is_within, positive
 from afx.optim.step import check_kind, times
 
+__all__ = [
+    "PlateauState",
+    "constant",
+    "cosine_decay",
+    "cosine_restarts",
+    "exponential_decay",
+    "inverse_sqrt",
+    "join",
+    "linear",
+    "one_cycle",
+    "piecewise_constant",
+    "polynomial",
+    "reduce_on_plateau",
+    "warmup",
+    "warmup_cosine",
+]
+
 # --- Schedules: the learning rate as a pure function of the number of steps taken
 
 

@@ -20,6 +20,8 @@ from afx.pytree.trees import check_matching, check_structure
 from afx.transforms._arguments import check_integers
 from afx.transforms.custom_derivatives import custom_jvp
 
+__all__ = ["EmptyState", "Labels", "Mask", "Optimizer", "Rescaling", "Transformation", "map_trained"]
+
 # --- Protocols: transformations change gradients, optimizers make steps of them; the two share `init` alone
 #
 # A `Transformation` takes gradients and returns updates that still point uphill: `scale_by_adam`, clips, weight

@@ -40,6 +40,22 @@ from afx.optim.step import (
     zeros_of,
 )
 
+__all__ = [
+    "Chain",
+    "Descent",
+    "DescentState",
+    "EmaState",
+    "ScheduleState",
+    "TransformationChain",
+    "add_decayed_weights",
+    "chain",
+    "ema",
+    "scale",
+    "scale_by_param_block_rms",
+    "scale_by_schedule",
+    "scale_by_trust_ratio",
+]
+
 # --- Chains: transformations, one optimizer, then rescalings of its updates
 
 T = TypeVar("T")

@@ -19,91 +19,15 @@ no derivative.
 from typing import TYPE_CHECKING
 
 from afx.errors import refuse_names
-from afx.random.continuous import (
-    beta,
-    cauchy,
-    chisquare,
-    dirichlet,
-    exponential,
-    f,
-    gamma,
-    generalized_normal,
-    gumbel,
-    laplace,
-    loggamma,
-    logistic,
-    lognormal,
-    maxwell,
-    pareto,
-    rayleigh,
-    t,
-    triangular,
-    truncated_normal,
-    wald,
-    weibull,
-    weibull_min,
-)
-from afx.random.discrete import (
-    ball,
-    binomial,
-    categorical,
-    choice,
-    geometric,
-    multinomial,
-    multivariate_normal,
-    negative_binomial,
-    orthogonal,
-    permutation,
-    poisson,
-    sphere,
-)
-from afx.random.keys import bernoulli, bits, fold_in, key, normal, rademacher, randint, split, uniform
+from afx.random import continuous as _continuous, discrete as _discrete, keys as _keys
+from afx.random.continuous import *
+from afx.random.discrete import *
+from afx.random.keys import *
 
-__all__ = [
-    "ball",
-    "bernoulli",
-    "beta",
-    "binomial",
-    "bits",
-    "categorical",
-    "cauchy",
-    "chisquare",
-    "choice",
-    "dirichlet",
-    "exponential",
-    "f",
-    "fold_in",
-    "gamma",
-    "generalized_normal",
-    "geometric",
-    "gumbel",
-    "key",
-    "laplace",
-    "loggamma",
-    "logistic",
-    "lognormal",
-    "maxwell",
-    "multinomial",
-    "multivariate_normal",
-    "negative_binomial",
-    "normal",
-    "orthogonal",
-    "pareto",
-    "permutation",
-    "poisson",
-    "rademacher",
-    "randint",
-    "rayleigh",
-    "sphere",
-    "split",
-    "t",
-    "triangular",
-    "truncated_normal",
-    "uniform",
-    "wald",
-    "weibull",
-    "weibull_min",
-]
+__all__ = []
+__all__ += _continuous.__all__
+__all__ += _discrete.__all__
+__all__ += _keys.__all__
 
 
 def __dir__() -> list[str]:

@@ -22,6 +22,31 @@ from afx.random.keys import (
     split,
 )
 
+__all__ = [
+    "beta",
+    "cauchy",
+    "chisquare",
+    "dirichlet",
+    "exponential",
+    "f",
+    "gamma",
+    "generalized_normal",
+    "gumbel",
+    "laplace",
+    "loggamma",
+    "logistic",
+    "lognormal",
+    "maxwell",
+    "pareto",
+    "rayleigh",
+    "t",
+    "triangular",
+    "truncated_normal",
+    "wald",
+    "weibull",
+    "weibull_min",
+]
+
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 

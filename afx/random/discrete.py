@@ -33,6 +33,21 @@ from afx.random.keys import (
     split,
 )
 
+__all__ = [
+    "ball",
+    "binomial",
+    "categorical",
+    "choice",
+    "geometric",
+    "multinomial",
+    "multivariate_normal",
+    "negative_binomial",
+    "orthogonal",
+    "permutation",
+    "poisson",
+    "sphere",
+]
+
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 

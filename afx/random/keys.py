@@ -16,6 +16,8 @@ from afx.ops._basic import fit_p
 from afx.ops.random.bits import SPLIT, check_key, random_bits, random_fold, random_integers
 from afx.ops.random.uniform_family import random_draw
 
+__all__ = ["bernoulli", "bits", "fold_in", "key", "normal", "rademacher", "randint", "split", "uniform"]
+
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 

@@ -34,6 +34,27 @@ from afx.optim.step import (
 )
 from afx.optim.transforms import Descent, decay_weights, descent, scale_by_param_block_rms
 
+__all__ = [
+    "AdadeltaState",
+    "Adafactor",
+    "AdafactorState",
+    "FactoredState",
+    "RmsState",
+    "Rmsprop",
+    "RmspropState",
+    "RssState",
+    "adabelief",
+    "adadelta",
+    "adafactor",
+    "adagrad",
+    "novograd",
+    "rmsprop",
+    "scale_by_adadelta",
+    "scale_by_factored_rms",
+    "scale_by_rms",
+    "scale_by_rss",
+]
+
 # --- RMSProp: gradients over the root of their mean square
 
 T = TypeVar("T")

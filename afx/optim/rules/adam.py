@@ -26,6 +26,27 @@ from afx.optim.step import (
 )
 from afx.optim.transforms import Descent, decay_weights, descent
 
+__all__ = [
+    "Adam",
+    "AdamState",
+    "AmsgradState",
+    "MomentsState",
+    "NadamState",
+    "adam",
+    "adamax",
+    "adamw",
+    "amsgrad",
+    "nadam",
+    "radam",
+    "scale_by_adam",
+    "scale_by_adamax",
+    "scale_by_amsgrad",
+    "scale_by_nadam",
+    "scale_by_radam",
+    "scale_by_yogi",
+    "yogi",
+]
+
 # --- Adam: steps along the mean gradient over the root of the mean square gradient
 
 T = TypeVar("T")

@@ -44,6 +44,20 @@ from afx.optim.step import (
 )
 from afx.optim.transforms import DescentState, check_optimizer, decay_weights, descent, scale
 
+__all__ = [
+    "Arrayflow",
+    "ArrayflowState",
+    "Prodigy",
+    "ProdigyState",
+    "ScheduleFree",
+    "ScheduleFreeState",
+    "arrayflow",
+    "prodigy",
+    "schedule_free",
+    "schedule_free_adamw",
+    "schedule_free_sgd",
+]
+
 # --- Arrayflow: the paper's optimizer, with inertia and a step size tuned by the course of the loss
 
 T = TypeVar("T")

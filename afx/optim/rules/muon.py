@@ -21,6 +21,8 @@ from afx.optim.transforms import Descent, descent
 from afx.optim.wrappers.masking import Partition, partition
 from afx.pytree import Leaf
 
+__all__ = ["LbfgsState", "MuonState", "lbfgs", "muon", "scale_by_muon"]
+
 # --- Muon: steps of matrices along the nearest orthogonal matrix to their momentum
 
 T = TypeVar("T")

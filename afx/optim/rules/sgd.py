@@ -39,6 +39,26 @@ from afx.optim.step import (
 from afx.optim.transforms import Descent, add_decayed_weights, chain, descent, scale_by_trust_ratio
 from afx.optim.wrappers.masking import masked
 
+__all__ = [
+    "Lars",
+    "LarsState",
+    "LearningRateState",
+    "LionState",
+    "Rprop",
+    "RpropState",
+    "Sgd",
+    "SgdState",
+    "TraceState",
+    "lamb",
+    "lars",
+    "lion",
+    "rprop",
+    "scale_by_learning_rate",
+    "scale_by_lion",
+    "sgd",
+    "trace",
+]
+
 # --- Gradient descent: plain steps, and steps with momentum
 
 T = TypeVar("T")

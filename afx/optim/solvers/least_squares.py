@@ -38,6 +38,8 @@ from afx.transforms.sparse.sparse_derivatives import sparse_jacobian
 from afx.transforms.sparse.sparse_matrix import SparseMatrix
 from afx.transforms.vmap import vmap
 
+__all__ = ["curve_fit", "least_squares"]
+
 # --- Robust losses: residuals whose squares add up to less than squares, so that outliers count for less
 #
 # Source: Triggs, McLauchlan, Hartley & Fitzgibbon 2000, section 3; the losses and their scale are SciPy's.

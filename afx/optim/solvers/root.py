@@ -34,6 +34,18 @@ from afx.transforms.derivatives.jacobian import jacfwd
 from afx.transforms.sparse.sparse_derivatives import sparse_jacobian
 from afx.transforms.sparse.sparse_matrix import SparseMatrix
 
+__all__ = [
+    "ConstrainedResult",
+    "CurveFitResult",
+    "FixedPointResult",
+    "LeastSquaresResult",
+    "MinimizeResult",
+    "RootResult",
+    "fixed_point",
+    "root",
+    "root_scalar",
+]
+
 # --- Results of solvers: a solution, beside the report of the work it took
 
 T = TypeVar("T")

@@ -20,6 +20,8 @@ from afx.transforms.derivatives.grad import grad, value_and_grad
 from afx.transforms.derivatives.jacobian import jacfwd, jacrev
 from afx.transforms.derivatives.jvp import jvp
 
+__all__ = ["ScipyResult", "scipy_least_squares", "scipy_minimize", "scipy_root"]
+
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 

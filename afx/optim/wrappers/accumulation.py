@@ -27,6 +27,18 @@ from afx.optim.step import (
 from afx.optim.transforms import Chain, check_optimizer
 from afx.pytree import Tree
 
+__all__ = [
+    "Accumulate",
+    "AccumulateState",
+    "Adjustable",
+    "AdjustableState",
+    "SkipNonfinite",
+    "SkipNonfiniteState",
+    "accumulate",
+    "adjustable",
+    "skip_nonfinite",
+]
+
 # --- Accumulation: one step for the gradients of several small batches
 
 T = TypeVar("T")

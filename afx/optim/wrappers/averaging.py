@@ -14,6 +14,17 @@ from afx.optim.hyperparameters import check_numbers, count_zero, is_within
 from afx.optim.step import Optimizer, Steps, as_real, check_kind, compute_params, filled, map_trained, restored, times
 from afx.optim.transforms import check_optimizer
 
+__all__ = [
+    "AverageState",
+    "Lookahead",
+    "LookaheadState",
+    "ParamsEma",
+    "ParamsMean",
+    "lookahead",
+    "params_ema",
+    "params_mean",
+]
+
 # --- Averages of parameters: exponential and plain ones, beside any optimizer
 
 T = TypeVar("T")

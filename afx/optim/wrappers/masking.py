@@ -33,6 +33,8 @@ from afx.optim.step import (
 from afx.optim.transforms import check_optimizer, check_transformation
 from afx.transforms.derivatives.grad import vjp
 
+__all__ = ["Frozen", "Masked", "Partition", "PartitionState", "freeze", "masked", "partition", "set_to_zero"]
+
 T = TypeVar("T")
 S = TypeVar("S")
 
