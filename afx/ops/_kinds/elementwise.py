@@ -123,10 +123,6 @@ Shaper: TypeAlias = Callable[..., Aval]
 OutDtype: TypeAlias = Callable[[DType], DType]
 
 
-# options of functions of real numbers, which compute integers in the default dtype
-REALS: dict[str, Any] = {"kinds": "f", "promotes_to_float": True}
-
-
 # -- elementwise --
 def elementwise_impl(
     name: str, ufunc: Callable[..., Any], floating: bool, arity: int, kinds: str
@@ -271,7 +267,7 @@ def elementwise(
     partials: Sequence[Partial],
     *,
     kinds: str = "iufc",
-    promotes_to_float: bool = False,
+    promotes_to_float: bool | None = None,
     result: OutDtype | None = None,
     masks_cotangent: bool = False,
     exact: bool = False,
@@ -286,7 +282,7 @@ def elementwise(
         compute: the NumPy ufunc, or a function of bare values.
         partials: one per operand: ``(z, x, y, …) -> dz/d(operand)``, or the number it always is.
         kinds: NumPy's dtype kinds it is defined for, after promotion.
-        promotes_to_float: whether integers compute in the default dtype.
+        promotes_to_float: whether integers compute in the default dtype: where it is not defined for them, if absent.
         result: the output's dtype from the promoted one; the same where absent.
         exact: whether partials are right for operands of any dtype: these are operands themselves, or compare them.
         masks_cotangent: whether a partial that is zero cuts the operand off, so that nothing non-finite behind it matters.
@@ -294,7 +290,7 @@ def elementwise(
         impl: computes on bare values in place of ``compute``.
         **tags: other options of `define`.
     """
-    arity = len(partials)
+    arity, promotes_to_float = len(partials), "i" not in kinds if promotes_to_float is None else promotes_to_float
     reads = tuple([reads_of(p, 0, arity + 1) if callable(p) else 0 for p in partials])
     ufunc = compute if isinstance(compute, np.ufunc) else None
 
@@ -370,7 +366,7 @@ def nondifferentiable(
     abstract_eval: Shaper | None = None,
     *,
     kinds: str = "biufc",
-    promotes_to_float: bool = False,
+    promotes_to_float: bool | None = None,
     result: OutDtype | None = None,
     batch: Any = None,
     arity: int | None = None,
@@ -380,7 +376,10 @@ def nondifferentiable(
 
     Arguments are those of `elementwise`; ``arity`` is for functions of several operands that are no ufunc.
     """
-    plain = abstract_eval is None
+    plain, promotes_to_float = (
+        abstract_eval is None,
+        "i" not in kinds if promotes_to_float is None else promotes_to_float,
+    )
     ufunc = impl if isinstance(impl, np.ufunc) else None
     operands = arity or (ufunc.nin if ufunc else 1)
     return define(

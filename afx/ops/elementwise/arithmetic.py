@@ -11,7 +11,7 @@ import numpy as np
 from afx.core import Array, ArrayLike, Primitive, Value, aval_of, bind1, bind2, real_dtype, to_lower_level
 from afx.core.registry import FUNCTIONS, register_function
 from afx.ops._basic import xp
-from afx.ops._kinds.elementwise import REALS, Parts, binary, each_part, nondifferentiable, unary
+from afx.ops._kinds.elementwise import Parts, binary, each_part, nondifferentiable, unary
 from afx.ops.creation.creation import as_array, stop_gradient
 from afx.ops.elementwise.comparison import clip, maximum, minimum, where
 from afx.ops.elementwise.exponentials import exp_parts, log, log_parts
@@ -111,7 +111,6 @@ divide_p: Primitive = binary(
     np.divide,
     (lambda _z, _x, y: 1 / y, lambda z, _x, y: -z / y),
     kinds="fc",
-    promotes_to_float=True,
     domain=(0.5, 2.0),
     parts=_over,
 )
@@ -178,7 +177,6 @@ reciprocal_p: Primitive = unary(
     _reciprocal_run,
     lambda z, _x: -z * z,
     kinds="fc",
-    promotes_to_float=True,
     domain=(0.5, 2.0),
     formula=lambda x: 1 / x,
     formula_kinds="fc",
@@ -228,9 +226,7 @@ def sqrt_parts(x: Parts) -> Parts:
     return xp.where(is_right, size, other), xp.copysign(xp.where(is_right, other, size), b)
 
 
-sqrt_p: Primitive = unary(
-    "sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0), parts=sqrt_parts
-)
+sqrt_p: Primitive = unary("sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", domain=(0.1, 4.0), parts=sqrt_parts)
 
 
 @register_function
@@ -247,7 +243,7 @@ cbrt_p: Primitive = unary(
     "cbrt",
     np.cbrt,
     lambda z, _x: 1 / (3 * z * z),
-    **REALS,
+    kinds="f",
     domain=(0.1, 4.0),
     formula=lambda x: xp.copysign(xp.power(xp.abs(x), 1 / 3), x),
 )
@@ -394,7 +390,7 @@ hypot_p: Primitive = binary(
     "hypot",
     np.hypot,
     (lambda z, x, _y: _cosine(z, x), lambda z, _x, y: _cosine(z, y)),
-    **REALS,
+    kinds="f",
     finite_partials=True,
     formula=_hypot,
 )

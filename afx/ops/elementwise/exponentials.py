@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Primitive, bind1, bind2, register_function
 from afx.ops._basic import xp
-from afx.ops._kinds.elementwise import REALS, TINY, Parts, binary, unary
+from afx.ops._kinds.elementwise import TINY, Parts, binary, unary
 from afx.ops.creation.creation import as_array
 from afx.ops.elementwise.comparison import isinf, where
 
@@ -38,9 +38,7 @@ def exp_parts(x: Parts) -> Parts:
     return half * (half * xp.where(is_real, 1.0, xp.cos(b))), xp.where(is_real, b, half * (half * xp.sin(b)))
 
 
-exp_p: Primitive = unary(
-    "exp", np.exp, lambda z, _x: z, kinds="fc", promotes_to_float=True, finite_partials=True, parts=exp_parts
-)
+exp_p: Primitive = unary("exp", np.exp, lambda z, _x: z, kinds="fc", finite_partials=True, parts=exp_parts)
 
 
 @register_function
@@ -69,13 +67,13 @@ def _exp2_parts(x: Parts) -> Parts:
 
 
 complex_exp2_p: Primitive = unary(
-    "complex_exp2", _complex_exp2_run, lambda z, _x: z * LOG2, kinds="fc", promotes_to_float=True, parts=_exp2_parts
+    "complex_exp2", _complex_exp2_run, lambda z, _x: z * LOG2, kinds="fc", parts=_exp2_parts
 )
 exp2_p: Primitive = unary(
     "exp2",
     np.exp2,
     lambda z, _x: z * LOG2,
-    **REALS,
+    kinds="f",
     finite_partials=True,
     formula=lambda x: xp.power(2.0, x),
     formula_kinds="fc",
@@ -122,14 +120,13 @@ def _expm1_parts(x: Parts) -> Parts:
 
 
 complex_expm1_p: Primitive = unary(
-    "complex_expm1", _complex_expm1_run, lambda _z, x: exp(x), kinds="fc", promotes_to_float=True, parts=_expm1_parts
+    "complex_expm1", _complex_expm1_run, lambda _z, x: exp(x), kinds="fc", parts=_expm1_parts
 )
 expm1_p: Primitive = unary(
     "expm1",
     np.expm1,
     lambda _z, x: exp(x),
     kinds="fc",
-    promotes_to_float=True,
     finite_partials=True,
     formula=_expm1,
     parts=_expm1_parts,
@@ -160,9 +157,7 @@ def log_parts(x: Parts) -> Parts:
     return log_size(x), xp.arctan2(x[1], x[0])
 
 
-log_p: Primitive = unary(
-    "log", np.log, lambda _z, x: 1 / x, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0), parts=log_parts
-)
+log_p: Primitive = unary("log", np.log, lambda _z, x: 1 / x, kinds="fc", domain=(0.1, 4.0), parts=log_parts)
 
 
 @register_function
@@ -196,7 +191,6 @@ log1p_p: Primitive = unary(
     np.log1p,
     lambda _z, x: 1 / (1 + x),
     kinds="fc",
-    promotes_to_float=True,
     domain=(-0.5, 4.0),
     formula=_log1p,
     parts=_log1p_parts,
@@ -222,7 +216,6 @@ log2_p: Primitive = unary(
     np.log2,
     lambda _z, x: 1 / (x * LOG2),
     kinds="fc",
-    promotes_to_float=True,
     domain=(0.1, 4.0),
     formula=lambda x: xp.log(x) / LOG2,
     formula_kinds="fc",
@@ -245,7 +238,6 @@ log10_p: Primitive = unary(
     np.log10,
     lambda _z, x: 1 / (x * LOG10),
     kinds="fc",
-    promotes_to_float=True,
     domain=(0.1, 4.0),
     formula=lambda x: xp.log(x) / LOG10,
     formula_kinds="fc",
@@ -286,7 +278,7 @@ logaddexp_p: Primitive = binary(
     "logaddexp",
     _logaddexp_run,
     (lambda _z, x, y: _share(x, y), lambda _z, x, y: _share(y, x)),
-    **REALS,
+    kinds="f",
     commutative=True,
     finite_partials=True,
     traceable=True,
@@ -312,7 +304,7 @@ logaddexp2_p: Primitive = binary(
     "logaddexp2",
     _logaddexp2_run,
     (lambda _z, x, y: _share(x * LOG2, y * LOG2), lambda _z, x, y: _share(y * LOG2, x * LOG2)),
-    **REALS,
+    kinds="f",
     commutative=True,
     finite_partials=True,
     traceable=True,
@@ -335,7 +327,7 @@ def _sigmoid_run(x: Any) -> Any:
 
 
 sigmoid_p: Primitive = unary(
-    "sigmoid", _sigmoid_run, lambda z, x: z * sigmoid(-x), **REALS, finite_partials=True, traceable=True
+    "sigmoid", _sigmoid_run, lambda z, x: z * sigmoid(-x), kinds="f", finite_partials=True, traceable=True
 )
 
 
@@ -355,7 +347,7 @@ def _softplus_run(x: Any) -> Any:
 
 
 softplus_p: Primitive = unary(
-    "softplus", _softplus_run, lambda _z, x: sigmoid(x), **REALS, finite_partials=True, traceable=True
+    "softplus", _softplus_run, lambda _z, x: sigmoid(x), kinds="f", finite_partials=True, traceable=True
 )
 
 

@@ -14,7 +14,7 @@ from afx.core.dtypes import float64, promote, real_dtype
 from afx.core.registry import FUNCTIONS, register_function
 from afx.errors import DtypeError
 from afx.ops._basic import in_floats, xp
-from afx.ops._kinds.elementwise import REALS, binary, each_part, nondifferentiable
+from afx.ops._kinds.elementwise import binary, each_part, nondifferentiable
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_, divide, multiply, pow as pow_, remainder, subtract
 from afx.ops.elementwise.comparison import clip, equal, isfinite, isinf, isnan, signbit, where
@@ -179,7 +179,7 @@ copysign_p: Primitive = binary(
     "copysign",
     np.copysign,
     (_compare_signs, 0.0),
-    **REALS,
+    kinds="f",
     smooth=False,
     finite_partials=True,
     formula=lambda x, y: xp.where(xp.signbit(x) ^ xp.signbit(y), -x, x),
@@ -223,7 +223,7 @@ def nextafter(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(nextafter_p, asarray(x) if is_weak(x) and is_weak(y) else x, y)  # of the default dtype's numbers
 
 
-nextafter_p: Primitive = binary("nextafter", np.nextafter, (1.0, 0.0), **REALS, smooth=False)
+nextafter_p: Primitive = binary("nextafter", np.nextafter, (1.0, 0.0), kinds="f", smooth=False)
 
 
 # --- Floating-point parts: mantissas and exponents, spacing, divisors and bits
@@ -271,7 +271,12 @@ def _exponent_by_logarithm(x: Any) -> Any:
 
 
 exponent_p: Primitive = nondifferentiable(
-    "exponent", _exponent, kinds="f", result=lambda _: np.dtype(np.int32), formula=_exponent_by_logarithm
+    "exponent",
+    _exponent,
+    kinds="f",
+    promotes_to_float=False,
+    result=lambda _: np.dtype(np.int32),
+    formula=_exponent_by_logarithm,
 )
 
 
@@ -327,7 +332,7 @@ def spacing(x: ArrayLike) -> Array:
     return bind1(spacing_p, asarray(x) if is_weak(x) else x)  # of the default dtype's numbers
 
 
-spacing_p: Primitive = nondifferentiable("spacing", np.spacing, **REALS)
+spacing_p: Primitive = nondifferentiable("spacing", np.spacing, kinds="f")
 
 
 # -- other forms of known functions --

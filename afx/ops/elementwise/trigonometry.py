@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Primitive, bind1, bind2, register_function
 from afx.ops._basic import xp
-from afx.ops._kinds.elementwise import REALS, Parts, binary, unary
+from afx.ops._kinds.elementwise import Parts, binary, unary
 from afx.ops.elementwise.arithmetic import abs as abs_, hypot, sqrt, sqrt_parts
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.exponentials import LOG2
@@ -45,7 +45,6 @@ sin_p: Primitive = unary(
     np.sin,
     lambda _z, x: cos(x),
     kinds="fc",
-    promotes_to_float=True,
     finite_partials=True,
     parts=_turned(_sinh_parts),
 )
@@ -69,9 +68,7 @@ def _cos_parts(x: Parts) -> Parts:
     return _cosh_parts((-x[1], x[0]))
 
 
-cos_p: Primitive = unary(
-    "cos", np.cos, lambda _z, x: -sin(x), kinds="fc", promotes_to_float=True, finite_partials=True, parts=_cos_parts
-)
+cos_p: Primitive = unary("cos", np.cos, lambda _z, x: -sin(x), kinds="fc", finite_partials=True, parts=_cos_parts)
 
 
 @register_function
@@ -104,7 +101,6 @@ tan_p: Primitive = unary(
     np.tan,
     lambda z, _x: 1 + z * z,
     kinds="fc",
-    promotes_to_float=True,
     domain=(-1.0, 1.0),
     formula=lambda x: xp.sin(x) / xp.cos(x),
     parts=_turned(_tanh_parts),
@@ -137,7 +133,6 @@ asin_p: Primitive = unary(
     np.arcsin,
     lambda _z, x: 1 / sqrt((1 - x) * (1 + x)),
     kinds="fc",
-    promotes_to_float=True,
     domain=(-0.9, 0.9),
     formula=lambda x: xp.arctan(x / xp.sqrt((1.0 - x) * (x + 1.0))),
     parts=_asin_parts,
@@ -166,7 +161,6 @@ acos_p: Primitive = unary(
     np.arccos,
     lambda _z, x: -1 / sqrt((1 - x) * (1 + x)),
     kinds="fc",
-    promotes_to_float=True,
     domain=(-0.9, 0.9),
     formula=lambda x: xp.arctan(xp.sqrt((1.0 - x) / (x + 1.0))) * 2.0,
     parts=_acos_parts,
@@ -196,7 +190,6 @@ atan_p: Primitive = unary(
     np.arctan,
     lambda _z, x: 1 / (1 + x * x),
     kinds="fc",
-    promotes_to_float=True,
     finite_partials=True,
     formula=lambda x: xp.arctan2(x, 1.0),
     parts=_turned(_atanh_parts),
@@ -239,7 +232,7 @@ atan2_p: Primitive = binary(
     "atan2",
     np.arctan2,
     (lambda _z, x, y: _slope(y, x, y), lambda _z, x, y: _slope(-x, x, y)),
-    **REALS,
+    kinds="f",
     domain=(0.5, 2.0),
     formula=_atan2,
 )
@@ -264,9 +257,7 @@ def _sinh(x: Any) -> Any:
     return xp.where(xp.abs(x) < 1.0, near, xp.where(xp.abs(x) < 20.0, (xp.exp(x) - xp.exp(-x)) * 0.5, far))
 
 
-sinh_p: Primitive = unary(
-    "sinh", np.sinh, lambda _z, x: cosh(x), kinds="fc", promotes_to_float=True, formula=_sinh, parts=_sinh_parts
-)
+sinh_p: Primitive = unary("sinh", np.sinh, lambda _z, x: cosh(x), kinds="fc", formula=_sinh, parts=_sinh_parts)
 
 
 @register_function
@@ -284,9 +275,7 @@ def _cosh(x: Any) -> Any:
     return xp.where(xp.abs(x) < 20.0, (xp.exp(x) + xp.exp(-x)) * 0.5, half * 0.5 * half)
 
 
-cosh_p: Primitive = unary(
-    "cosh", np.cosh, lambda _z, x: sinh(x), kinds="fc", promotes_to_float=True, formula=_cosh, parts=_cosh_parts
-)
+cosh_p: Primitive = unary("cosh", np.cosh, lambda _z, x: sinh(x), kinds="fc", formula=_cosh, parts=_cosh_parts)
 
 
 @register_function
@@ -304,7 +293,6 @@ tanh_p: Primitive = unary(
     np.tanh,
     lambda z, _x: 1 - z * z,
     kinds="fc",
-    promotes_to_float=True,
     finite_partials=True,
     parts=_tanh_parts,
 )
@@ -337,7 +325,6 @@ asinh_p: Primitive = unary(
     np.arcsinh,
     _asinh_slope,
     kinds="fc",
-    promotes_to_float=True,
     finite_partials=True,
     formula=_asinh,
     parts=_turned(_asin_parts),
@@ -372,7 +359,6 @@ acosh_p: Primitive = unary(
     np.arccosh,
     lambda _z, x: 1 / sqrt(x - 1) / sqrt(x + 1),
     kinds="fc",
-    promotes_to_float=True,
     domain=(1.1, 3.0),
     formula=_acosh,
     parts=_acosh_parts,
@@ -401,7 +387,6 @@ atanh_p: Primitive = unary(
     np.arctanh,
     lambda _z, x: 1 / ((1 - x) * (1 + x)),
     kinds="fc",
-    promotes_to_float=True,
     domain=(-0.9, 0.9),
     formula=_atanh,
     parts=_atanh_parts,
@@ -421,7 +406,7 @@ def deg2rad(x: ArrayLike) -> Array:
     return bind1(deg2rad_p, x)
 
 
-deg2rad_p: Primitive = unary("deg2rad", np.deg2rad, math.pi / 180, **REALS, formula=lambda x: x * (math.pi / 180.0))
+deg2rad_p: Primitive = unary("deg2rad", np.deg2rad, math.pi / 180, kinds="f", formula=lambda x: x * (math.pi / 180.0))
 
 radians = deg2rad
 
@@ -436,7 +421,7 @@ def rad2deg(x: ArrayLike) -> Array:
     return bind1(rad2deg_p, x)
 
 
-rad2deg_p: Primitive = unary("rad2deg", np.rad2deg, 180 / math.pi, **REALS, formula=lambda x: x * (180.0 / math.pi))
+rad2deg_p: Primitive = unary("rad2deg", np.rad2deg, 180 / math.pi, kinds="f", formula=lambda x: x * (180.0 / math.pi))
 
 degrees = rad2deg
 
@@ -473,4 +458,4 @@ def _sinc_slope(z: Array, x: Array) -> Array:
     return where(near, total * v, (cos(u) - z) / where(near, 1.0, u)) * math.pi
 
 
-sinc_p: Primitive = unary("sinc", _sinc_run, _sinc_slope, **REALS, finite_partials=True, traceable=True)
+sinc_p: Primitive = unary("sinc", _sinc_run, _sinc_slope, kinds="f", finite_partials=True, traceable=True)

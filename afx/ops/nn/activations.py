@@ -16,7 +16,7 @@ from afx.core.dtypes import float16, float32, promote
 from afx.core.tracing.tracer import bind1, bind2, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import in_floats, xp
-from afx.ops._kinds.elementwise import REALS, binary, unary
+from afx.ops._kinds.elementwise import binary, unary
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.special import alone_in_float64, scipy
 from afx.ops.elementwise.arithmetic import sqrt
@@ -72,7 +72,7 @@ def _elu_run(x: Any) -> Any:
 
 
 elu_p: Primitive = unary(
-    "elu", _elu_run, lambda _z, x: exp(where(x > 0, 0, x)), **REALS, finite_partials=True, traceable=True
+    "elu", _elu_run, lambda _z, x: exp(where(x > 0, 0, x)), kinds="f", finite_partials=True, traceable=True
 )
 
 
@@ -101,7 +101,7 @@ silu_p: Primitive = unary(
     "silu",
     _silu_run,
     lambda _z, x: sigmoid(x) + clip(x, -SILU_BOUND, SILU_BOUND) * (sigmoid(x) * sigmoid(-x)),
-    **REALS,
+    kinds="f",
     finite_partials=True,
     traceable=True,
 )
@@ -129,7 +129,7 @@ def _gelu_tanh_slope(_z: Array, x: Array) -> Array:
 
 
 gelu_tanh_p: Primitive = unary(
-    "gelu_tanh", _gelu_tanh_run, _gelu_tanh_slope, **REALS, finite_partials=True, traceable=True
+    "gelu_tanh", _gelu_tanh_run, _gelu_tanh_slope, kinds="f", finite_partials=True, traceable=True
 )
 
 
@@ -153,7 +153,7 @@ gelu_p: Primitive = unary(
     "gelu",
     _gelu_run,
     lambda _z, x: ndtr(x) + clip(x, -GELU_BOUND, GELU_BOUND) * density(x),
-    **REALS,
+    kinds="f",
     finite_partials=True,
     traceable=True,
 )
@@ -177,7 +177,6 @@ scale_kept_p: Primitive = binary(
     _scale_kept_run,
     (lambda _z, _x, scale: scale, lambda _z, x, scale: where(scale != 0, x, 0)),
     kinds="fc",
-    promotes_to_float=True,
     traceable=True,
 )
 
@@ -419,7 +418,7 @@ binary_cross_entropy_p: Primitive = binary(
     "binary_cross_entropy",
     _binary_cross_entropy_run,
     (lambda _z, y, t: sigmoid(y) - t, lambda _z, y, _t: -y),
-    **REALS,
+    kinds="f",
     finite_partials=True,
     traceable=True,
 )
@@ -442,7 +441,7 @@ multiply_logarithms_p: Primitive = binary(
     "multiply_logarithms",
     _multiply_logarithms_run,
     (lambda _z, w, y: where((w == 0) & (y == -math.inf), 0, y), lambda _z, w, _y: w),
-    **REALS,
+    kinds="f",
     finite_partials=True,
     traceable=True,
 )

@@ -141,8 +141,7 @@ def var(
     >>> var(np.array([1.0, 2.0, 3.0, 6.0]))
     Array(3.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "var")
+    x = operand_of(x, out, "var")
     return moment(mean_square, x, axis, dtype, (correction, ddof), keepdims, mean, where, "var")
 
 
@@ -166,8 +165,7 @@ def std(
     >>> std(np.array([1.0, 2.0, 3.0, 6.0])).round(4)
     Array(1.8708, dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "std")
+    x = operand_of(x, out, "std")
     return moment(root_mean_square, x, axis, dtype, (correction, ddof), keepdims, mean, where, "std")
 
 

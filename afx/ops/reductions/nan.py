@@ -11,7 +11,7 @@ from afx.core import Array, ArrayLike, Params, Primitive, Value, Values, aval_of
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import numpy_of
 from afx.ops._kinds.elementwise import binary, reduction
-from afx.ops.creation.creation import SEQUENCES, operand_of
+from afx.ops.creation.creation import operand_of
 from afx.ops.elementwise.comparison import isnan, where
 from afx.ops.elementwise.complex import imag, real
 from afx.ops.manipulation.shape import astype
@@ -64,8 +64,7 @@ def nansum(
     >>> nansum(np.array([1.0, np.nan, 2.0]))
     Array(3., dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "nansum")
+    x = operand_of(x, out, "nansum")
     return sum(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, dtype, where))
 
 
@@ -84,8 +83,7 @@ def nanprod(
     >>> nanprod(np.array([3.0, np.nan, 2.0]))
     Array(6., dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "nanprod")
+    x = operand_of(x, out, "nanprod")
     return prod(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, dtype, where))
 
 
@@ -137,8 +135,7 @@ def nanmean(
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "nanmean")
+    x = operand_of(x, out, "nanmean")
     return mean(x, axis, dtype=dtype, keepdims=keepdims, where=_present(x, dtype, where))
 
 
@@ -162,8 +159,7 @@ def nanvar(
     >>> nanvar(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "nanvar")
+    x = operand_of(x, out, "nanvar")
     present = _present(x, dtype, where)
     return moment(mean_square, x, axis, dtype, (correction, ddof), keepdims, mean, present, "nanvar", math.nan)
 
@@ -188,8 +184,7 @@ def nanstd(
     >>> nanstd(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "nanstd")
+    x = operand_of(x, out, "nanstd")
     present = _present(x, dtype, where)
     return moment(root_mean_square, x, axis, dtype, (correction, ddof), keepdims, mean, present, "nanstd", math.nan)
 
@@ -315,8 +310,7 @@ def nanmax(
     >>> nanmax(np.array([1.0, np.nan]))
     Array(1., dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "nanmax")
+    x = operand_of(x, out, "nanmax")
     if where is not None or initial is not None:
         return reduce_with_initial(nanmax, fmax, x, axis, keepdims, initial, where)
     return reduce_over(nanmax_p, _cut(x), axis, keepdims, "nanmax")
@@ -369,8 +363,7 @@ def nanmin(
     >>> nanmin(np.array([1.0, np.nan]))
     Array(1., dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "nanmin")
+    x = operand_of(x, out, "nanmin")
     if where is not None or initial is not None:
         return reduce_with_initial(nanmin, fmin, x, axis, keepdims, initial, where)
     return reduce_over(nanmin_p, _cut(x), axis, keepdims, "nanmin")

@@ -13,7 +13,7 @@ from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.primitive import is_weak, numbers_beside
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import reduced
-from afx.ops.creation.creation import SEQUENCES, asarray, operand_of
+from afx.ops.creation.creation import asarray, operand_of
 from afx.ops.elementwise.comparison import clip, isinf, isnan, maximum, where
 from afx.ops.elementwise.floating_point import ceil, floor, rint
 from afx.ops.indexing.gather import gather
@@ -46,8 +46,7 @@ def median(
     >>> median(np.array([3.0, 1.0, 2.0, 10.0]))
     Array(2.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "median")
+    x = operand_of(x, out, "median")
     return _quantile(x, 0.5, axis, "linear", keepdims, "median", skipping=False)
 
 
@@ -84,8 +83,7 @@ def quantile(
     >>> quantile(np.array([0.0, 1.0, 4.0]), 0.75)
     Array(2.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "quantile")
+    x = operand_of(x, out, "quantile")
     return _quantile(x, q, axis, method, keepdims, "quantile", skipping=False)
 
 
@@ -104,8 +102,7 @@ def percentile(
     >>> percentile(np.array([0.0, 1.0, 4.0]), 75)
     Array(2.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "percentile")
+    x = operand_of(x, out, "percentile")
     return _quantile(x, _hundredth(q, "percentile"), axis, method, keepdims, "percentile", skipping=False)
 
 
@@ -118,8 +115,7 @@ def nanmedian(
     >>> nanmedian(np.array([3.0, np.nan, 2.0]))
     Array(2.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "nanmedian")
+    x = operand_of(x, out, "nanmedian")
     return _quantile(x, 0.5, axis, "linear", keepdims, "nanmedian", skipping=True)
 
 
@@ -138,8 +134,7 @@ def nanquantile(
     >>> nanquantile(np.array([3.0, np.nan, 2.0]), 0.5)
     Array(2.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "nanquantile")
+    x = operand_of(x, out, "nanquantile")
     return _quantile(x, q, axis, method, keepdims, "nanquantile", skipping=True)
 
 
@@ -158,8 +153,7 @@ def nanpercentile(
     >>> nanpercentile(np.array([3.0, np.nan, 2.0]), 50)
     Array(2.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES or out is not None:
-        x = operand_of(x, out, "nanpercentile")
+    x = operand_of(x, out, "nanpercentile")
     return _quantile(x, _hundredth(q, "nanpercentile"), axis, method, keepdims, "nanpercentile", skipping=True)
 
 

@@ -443,9 +443,7 @@ def exp1(x: ArrayLike) -> Array:
     return bind_special(exp1_p, x)
 
 
-exp1_p: Primitive = unary(
-    "exp1", scipy("exp1"), lambda _z, x: -exp(-x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
-)
+exp1_p: Primitive = unary("exp1", scipy("exp1"), lambda _z, x: -exp(-x) / x, kinds="f", domain=(0.2, 4.0))
 
 
 @register_function
@@ -463,9 +461,7 @@ def expi(x: ArrayLike) -> Array:
     return bind_special(expi_p, x)
 
 
-expi_p: Primitive = unary(
-    "expi", scipy("expi"), lambda _z, x: exp(x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
-)
+expi_p: Primitive = unary("expi", scipy("expi"), lambda _z, x: exp(x) / x, kinds="f", domain=(0.2, 4.0))
 
 
 def sici(x: ArrayLike) -> tuple[Array, Array]:
@@ -491,11 +487,9 @@ def _part(name: str, k: int) -> Callable[..., Any]:
     return double(compute)
 
 
-sine_integral_p: Primitive = unary(
-    "sine_integral", _part("sici", 0), lambda _z, x: sinc(x / math.pi), kinds="f", promotes_to_float=True
-)
+sine_integral_p: Primitive = unary("sine_integral", _part("sici", 0), lambda _z, x: sinc(x / math.pi), kinds="f")
 cosine_integral_p: Primitive = unary(
-    "cosine_integral", _part("sici", 1), lambda _z, x: cos(x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
+    "cosine_integral", _part("sici", 1), lambda _z, x: cos(x) / x, kinds="f", domain=(0.2, 4.0)
 )
 
 
@@ -512,10 +506,10 @@ def fresnel(x: ArrayLike) -> tuple[Array, Array]:
 
 
 fresnel_sine_p: Primitive = unary(
-    "fresnel_sine", _part("fresnel", 0), lambda _z, x: sin(x * x * (math.pi / 2)), kinds="f", promotes_to_float=True
+    "fresnel_sine", _part("fresnel", 0), lambda _z, x: sin(x * x * (math.pi / 2)), kinds="f"
 )
 fresnel_cosine_p: Primitive = unary(
-    "fresnel_cosine", _part("fresnel", 1), lambda _z, x: cos(x * x * (math.pi / 2)), kinds="f", promotes_to_float=True
+    "fresnel_cosine", _part("fresnel", 1), lambda _z, x: cos(x * x * (math.pi / 2)), kinds="f"
 )
 
 
@@ -593,6 +587,5 @@ zeta_p: Primitive = binary(
     scipy("zeta"),
     (lambda _z, x, q: _slope(x, q, 1), lambda _z, x, q: -x * zeta(x + 1, q)),
     kinds="f",
-    promotes_to_float=True,
     domain=(1.5, 4.0),
 )

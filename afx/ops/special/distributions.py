@@ -176,7 +176,6 @@ stdtr_p: Primitive = binary(
     scipy("stdtr"),
     (_by_df, lambda _z, df, t: _density_student(df, t)),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.5, 3.0),
 )
 
@@ -234,7 +233,6 @@ stdtrit_p: Primitive = binary(
     _stdtrit_run,
     (_quantile_by_df, lambda z, df, _p: exp(-log_density(df, z))),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.55, 0.9),
 )
 
@@ -311,9 +309,7 @@ def _step(
 
     def make(op: str, upper: bool) -> Primitive:
         compute = double(functools.partial(settle, upper))
-        return elementwise(
-            op, compute, (0.0,) * arity, kinds="f", promotes_to_float=True, domain=(0.2, 0.9), smooth=False
-        )
+        return elementwise(op, compute, (0.0,) * arity, kinds="f", domain=(0.2, 0.9), smooth=False)
 
     return make(f"{name}_quantile", False), make(f"{name}_upper_quantile", True)
 

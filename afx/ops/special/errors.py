@@ -113,7 +113,6 @@ erf_p: Primitive = unary(
     scipy("erf"),
     lambda _z, x: _gauss(x) * (2 / ROOTPI),
     kinds="fc",
-    promotes_to_float=True,
     finite_partials=True,
     formula=in_doubles(_erf),
 )
@@ -141,7 +140,6 @@ erfc_p: Primitive = unary(
     scipy("erfc"),
     lambda _z, x: _gauss(x) * (-2 / ROOTPI),
     kinds="fc",
-    promotes_to_float=True,
     finite_partials=True,
     formula=in_doubles(_erfc),
 )
@@ -173,7 +171,6 @@ erfcx_p: Primitive = unary(
     scipy("erfcx"),
     lambda _z, x: bind_single(erfcx_slope_p, x, order=1),
     kinds="f",
-    promotes_to_float=True,
     formula=in_doubles(_erfcx),
 )
 
@@ -249,7 +246,6 @@ erfinv_p: Primitive = unary(
     scipy("erfinv"),
     lambda z, _x: exp(z * z) * (ROOTPI / 2),
     kinds="f",
-    promotes_to_float=True,
     domain=(-0.9, 0.9),
     formula=in_doubles(_erfinv),
 )
@@ -279,7 +275,6 @@ erfcinv_p: Primitive = unary(
     scipy("erfcinv"),
     lambda z, _x: exp(z * z) * (-ROOTPI / 2),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.1, 1.9),
     formula=in_doubles(_erfcinv),
 )
@@ -312,7 +307,7 @@ def _dawsn_slope(z: Array, x: Array) -> Array:
     return where(is_far, -total, 1 - 2 * where(is_far, 0, x) * z)
 
 
-dawsn_p: Primitive = unary("dawsn", scipy("dawsn"), _dawsn_slope, kinds="f", promotes_to_float=True)
+dawsn_p: Primitive = unary("dawsn", scipy("dawsn"), _dawsn_slope, kinds="f")
 
 
 # -- the normal distribution --
@@ -348,7 +343,6 @@ ndtr_p: Primitive = unary(
     scipy("ndtr"),
     lambda _z, x: density(x),
     kinds="f",
-    promotes_to_float=True,
     finite_partials=True,
     formula=in_doubles(_ndtr),
 )
@@ -379,7 +373,6 @@ ndtri_p: Primitive = unary(
     scipy("ndtri"),
     lambda z, _x: exp(0.5 * z * z) * (ROOT2 * ROOTPI),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.1, 0.9),
     formula=in_doubles(_ndtri),
 )
@@ -410,9 +403,7 @@ def _log_ndtr(x: Any) -> Any:
     return xp.where(x < -1.0, below, xp.log1p(_far_erfc(x / ROOT2) * -0.5))
 
 
-log_ndtr_p: Primitive = unary(
-    "log_ndtr", scipy("log_ndtr"), _log_ndtr_slope, kinds="f", promotes_to_float=True, formula=in_doubles(_log_ndtr)
-)
+log_ndtr_p: Primitive = unary("log_ndtr", scipy("log_ndtr"), _log_ndtr_slope, kinds="f", formula=in_doubles(_log_ndtr))
 
 
 @register_function
@@ -448,7 +439,6 @@ ndtri_exp_p: Primitive = unary(
     scipy("ndtri_exp"),
     lambda z, _y: 1 / _log_ndtr_slope(z, z),
     kinds="f",
-    promotes_to_float=True,
     domain=(-4.0, -0.2),
     formula=in_doubles(_ndtri_exp),
 )
@@ -519,7 +509,6 @@ logit_p: Primitive = unary(
     ignore_fp_errors(_logit),
     lambda _z, p: 1 / (p * (1 - p)),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.1, 0.9),
     traceable=True,
 )
@@ -554,7 +543,6 @@ xlogy_p: Primitive = binary(
     ignore_fp_errors(_xlogy),
     (_xlogy_by_x, _xlogy_by_y),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.1, 4.0),
     traceable=True,
 )
@@ -589,7 +577,6 @@ xlog1py_p: Primitive = binary(
     ignore_fp_errors(_xlog1py),
     (_xlog1py_by_x, _xlog1py_by_y),
     kinds="f",
-    promotes_to_float=True,
     domain=(-0.5, 4.0),
     traceable=True,
 )
@@ -616,7 +603,6 @@ entr_p: Primitive = unary(
     ignore_fp_errors(_entr),
     lambda _z, x: where(x < 0, 0, -log(where(x < 0, 1, x)) - 1),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.1, 4.0),
     traceable=True,
 )
@@ -679,7 +665,6 @@ rel_entr_p: Primitive = binary(
     ignore_fp_errors(_rel_entr),
     (_rel_entr_by_x, _rel_entr_by_y),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.1, 4.0),
     traceable=True,
 )
@@ -734,7 +719,6 @@ kl_div_p: Primitive = binary(
     ignore_fp_errors(_kl_div),
     (_kl_div_by_x, _kl_div_by_y),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.1, 4.0),
     traceable=True,
 )

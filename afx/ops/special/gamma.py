@@ -206,7 +206,6 @@ gammaln_p: Primitive = unary(
     scipy("gammaln"),
     lambda _z, x: digamma(x),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.2, 4.0),
     formula=in_doubles(_gammaln),
 )
@@ -248,7 +247,6 @@ gamma_p: Primitive = unary(
     scipy("gamma"),
     lambda z, x: z * digamma(x),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.2, 4.0),
     formula=in_doubles(_gamma),
 )
@@ -281,9 +279,7 @@ def _rgamma(x: Any) -> Any:
     return xp.where(is_pole & (x != 0.0), 0.0, near)
 
 
-rgamma_p: Primitive = unary(
-    "rgamma", scipy("rgamma"), rgamma_slope, kinds="f", promotes_to_float=True, formula=in_doubles(_rgamma)
-)
+rgamma_p: Primitive = unary("rgamma", scipy("rgamma"), rgamma_slope, kinds="f", formula=in_doubles(_rgamma))
 
 
 @register_function
@@ -306,9 +302,7 @@ def _gammasgn(x: Any) -> Any:
     return xp.where(xp.signbit(x) & (x != 0.0), below, at_least)
 
 
-gammasgn_p: Primitive = nondifferentiable(
-    "gammasgn", scipy("gammasgn"), kinds="f", promotes_to_float=True, formula=_gammasgn
-)
+gammasgn_p: Primitive = nondifferentiable("gammasgn", scipy("gammasgn"), kinds="f", formula=_gammasgn)
 
 
 @register_function
@@ -371,7 +365,6 @@ digamma_p: Primitive = unary(
     scipy("digamma"),
     lambda _z, x: bind_single(polygamma_p, x, n=1),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.2, 4.0),
     formula=in_doubles(_digamma),
 )
@@ -493,7 +486,6 @@ betaln_p: Primitive = binary(
     double(log_beta),
     (lambda _z, a, b: -digamma_gap(a, b), lambda _z, a, b: -digamma_gap(b, a)),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.2, 4.0),
     native=record_double(log_beta),
 )
@@ -517,7 +509,6 @@ beta_p: Primitive = binary(
     scipy("beta"),
     (lambda z, a, b: -z * digamma_gap(a, b), lambda z, a, b: -z * digamma_gap(b, a)),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.2, 4.0),
 )
 

@@ -202,7 +202,6 @@ boxcox_p: Primitive = binary(
     double(_boxcox),
     (lambda _z, x, power: x ** (power - 1), lambda _z, x, power: _by_power(log(x), power)),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.2, 4.0),
 )
 boxcox1p_p: Primitive = binary(
@@ -210,7 +209,6 @@ boxcox1p_p: Primitive = binary(
     double(_boxcox1p),
     (lambda _z, x, power: (1 + x) ** (power - 1), lambda _z, x, power: _by_power(log1p(x), power)),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.2, 4.0),
 )
 inv_boxcox_p: Primitive = binary(
@@ -218,7 +216,6 @@ inv_boxcox_p: Primitive = binary(
     double(_inv_boxcox),
     (lambda z, _y, power: z ** (1 - power), _undo_by_power),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.2, 2.0),
 )
 inv_boxcox1p_p: Primitive = binary(
@@ -226,7 +223,6 @@ inv_boxcox1p_p: Primitive = binary(
     double(_inv_boxcox1p),
     (lambda z, _y, power: (1 + z) ** (1 - power), lambda z, y, power: _undo_by_power(1 + z, y, power)),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.2, 2.0),
 )
 
@@ -252,7 +248,6 @@ spence_p: Primitive = unary(
     scipy("spence"),
     lambda _z, x: -_log1prel_of_order(x - 1, 0),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.2, 4.0),
 )
 
@@ -281,7 +276,6 @@ owens_t_p: Primitive = binary(
         lambda _z, h, a: exp(-0.5 * (h * h + (h * a) ** 2)) / (1 + a * a) * (0.5 / math.pi),
     ),
     kinds="f",
-    promotes_to_float=True,
 )
 
 
@@ -323,7 +317,6 @@ faddeeva_real_p: Primitive = binary(
     _faddeeva("real"),
     (lambda _z, x, y: _real_slope(x, y), lambda _z, x, y: -_imag_slope(x, y)),
     kinds="f",
-    promotes_to_float=True,
     domain=(-0.5, 2.0),
 )
 faddeeva_imag_p: Primitive = binary(
@@ -331,7 +324,6 @@ faddeeva_imag_p: Primitive = binary(
     _faddeeva("imag"),
     (lambda _z, x, y: _imag_slope(x, y), lambda _z, x, y: _real_slope(x, y)),
     kinds="f",
-    promotes_to_float=True,
     domain=(-0.5, 2.0),
 )
 
@@ -388,9 +380,7 @@ def _poch_by_m(y: Array, z: Array, m: Array) -> Array:
     return where(pole, math.inf, where(y == 0, 0, y * digamma(where(pole | (y == 0), 1, z + m))))
 
 
-poch_p: Primitive = binary(
-    "poch", scipy("poch"), (_poch_by_z, _poch_by_m), kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
-)
+poch_p: Primitive = binary("poch", scipy("poch"), (_poch_by_z, _poch_by_m), kinds="f", domain=(0.2, 4.0))
 
 
 def comb(N: ArrayLike, k: ArrayLike, *, exact: bool = False, repetition: bool = False) -> Array:
@@ -429,7 +419,6 @@ comb_p: Primitive = binary(
         lambda z, n, k: where(z == 0, 0, -z * digamma_gap(where(z == 0, 1, n - k + 1), where(z == 0, 1, 2 * k - n))),
     ),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.2, 4.0),
 )
 

@@ -52,7 +52,6 @@ gamma_density_p: Primitive = binary(
     double(_density_gamma),
     (_density_by_a_gamma, _density_by_x_gamma),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.5, 3.0),
     native=record_double(_density_gamma),
 )
@@ -110,7 +109,6 @@ gammainc_p: Primitive = binary(
     scipy("gammainc"),
     (lambda _z, a, x: _slope_gamma(a, x), lambda _z, a, x: density_gamma(a, x)),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.5, 3.0),
 )
 
@@ -140,7 +138,6 @@ gammaincc_p: Primitive = binary(
     scipy("gammaincc"),
     (lambda _z, a, x: -_slope_gamma(a, x), lambda _z, a, x: -density_gamma(a, x)),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.5, 3.0),
 )
 
@@ -187,7 +184,6 @@ gammaincinv_p: Primitive = binary(
     _inside("gammaincinv"),
     (lambda z, a, _p: _move_quantile_gamma(z, a), lambda z, a, _p: 1 / density_gamma(a, z)),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.5, 0.9),
 )
 
@@ -215,7 +211,6 @@ gammainccinv_p: Primitive = binary(
     _inside("gammainccinv"),
     (lambda z, a, _q: _move_quantile_gamma(z, a), lambda z, a, _q: -1 / density_gamma(a, z)),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.5, 0.9),
 )
 
@@ -233,7 +228,7 @@ def ternary(
     native: Callable[..., None] | None = None,
 ) -> Primitive:
     """Make an elementwise op of three real operands from ``(z, a, b, x)`` to its derivative by each."""
-    return elementwise(name, compute, partials, kinds="f", promotes_to_float=True, domain=domain, native=native)
+    return elementwise(name, compute, partials, kinds="f", domain=domain, native=native)
 
 
 # -- the density --

@@ -46,7 +46,6 @@ log_gamma_density_p: Primitive = binary(
     double(_log_density_gamma),
     (lambda _z, a, x: log(x) - digamma(where(a < TINY, TINY, a)), _log_density_by_x_gamma),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.5, 3.0),
     native=record_double(_log_density_gamma),
 )
@@ -141,7 +140,6 @@ log_gammainc_p: Primitive = binary(
     _values_gamma(upper=False),
     _partials_gamma(upper=False),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.5, 3.0),
 )
 
@@ -171,7 +169,6 @@ log_gammaincc_p: Primitive = binary(
     _values_gamma(upper=True),
     _partials_gamma(upper=True),
     kinds="f",
-    promotes_to_float=True,
     domain=(0.5, 3.0),
 )
 
