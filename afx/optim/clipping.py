@@ -286,7 +286,7 @@ class AddNoise:
 
     who: ClassVar[str] = "add_noise"
     key: Array
-    variance: float = attrs.field(default=0.01, validator=hyperparameters.check_not_negative)
+    variance: float = hyperparameters.nonnegative_field(0.01)
     decay: float = attrs.field(default=0.55, kw_only=True, validator=hyperparameters.check_not_negative)
 
     def init(self, params: object) -> ScheduleState:

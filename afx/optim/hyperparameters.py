@@ -129,6 +129,21 @@ def check_fraction(rule: object, field: attrs.Attribute[Any], value: Any) -> Non
     fraction(field.name, value, _name_of(rule))
 
 
+def positive_field(default: float) -> Any:
+    """Return a field that is a number above 0."""
+    return attrs.field(default=default, validator=check_positive)
+
+
+def nonnegative_field(default: float) -> Any:
+    """Return a field that is a number of 0 or more."""
+    return attrs.field(default=default, validator=check_not_negative)
+
+
+def fraction_field(default: float) -> Any:
+    """Return a field that is a number in [0, 1)."""
+    return attrs.field(default=default, validator=check_fraction)
+
+
 def check_positive_or_none(rule: object, field: attrs.Attribute[Any], value: Any) -> None:
     """Raise where a field is neither None nor a number above 0."""
     if value is not None:

@@ -406,7 +406,7 @@ class ScaleByTrustRatio(StatelessRescaling):
     """
 
     who: ClassVar[str] = "scale_by_trust_ratio"
-    coefficient: float = attrs.field(default=1.0, validator=hyperparameters.check_positive)
+    coefficient: float = hyperparameters.positive_field(1.0)
     eps: float = attrs.field(default=0.0, kw_only=True, validator=hyperparameters.check_not_negative)
 
     def _change(self, grads: T, params: T) -> T:
@@ -438,7 +438,7 @@ class ScaleByParamBlockRms(StatelessRescaling):
     """
 
     who: ClassVar[str] = "scale_by_param_block_rms"
-    least: float = attrs.field(default=1e-3, validator=hyperparameters.check_positive)
+    least: float = hyperparameters.positive_field(1e-3)
 
     def _change(self, grads: T, params: T) -> T:
         def scaled(u: Array, p: Array) -> Array:
@@ -579,7 +579,7 @@ class Descent(Steps[DescentState[S]], Generic[S]):
 
     rule: Transformation[S]
     learning_rate: LearningRate = attrs.field(validator=hyperparameters.check_positive)
-    weight_decay: float = attrs.field(default=0.0, validator=hyperparameters.check_not_negative)
+    weight_decay: float = hyperparameters.nonnegative_field(0.0)
     mask: Mask = True
     who: str = attrs.field(default="descent", repr=False)
 

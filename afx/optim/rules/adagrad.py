@@ -96,8 +96,8 @@ class ScaleByRms:
     """
 
     who: ClassVar[str] = "scale_by_rms"
-    decay: float = attrs.field(default=0.99, validator=hyperparameters.check_fraction)
-    eps: float = attrs.field(default=1e-8, validator=hyperparameters.check_positive)
+    decay: float = hyperparameters.fraction_field(0.99)
+    eps: float = hyperparameters.positive_field(1e-8)
     centered: bool = False
     eps_in_root: bool = False
     bias_correction: bool = False
@@ -248,8 +248,8 @@ class ScaleByRss:
     """
 
     who: ClassVar[str] = "adagrad"
-    initial: float = attrs.field(default=0.0, validator=hyperparameters.check_not_negative)
-    eps: float = attrs.field(default=1e-10, validator=hyperparameters.check_positive)
+    initial: float = hyperparameters.nonnegative_field(0.0)
+    eps: float = hyperparameters.positive_field(1e-10)
     eps_in_root: bool = False
 
     def init(self, params: T) -> RssState[T]:
@@ -333,8 +333,8 @@ class ScaleByAdadelta:
     Array([0.002], dtype=float32)
     """
 
-    rho: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
-    eps: float = attrs.field(default=1e-6, validator=hyperparameters.check_positive)
+    rho: float = hyperparameters.fraction_field(0.9)
+    eps: float = hyperparameters.positive_field(1e-6)
 
     def init(self, params: T) -> AdadeltaState[T]:
         """Return the state before the first step."""
@@ -548,9 +548,9 @@ class ScaleByFactoredRms:
     """
 
     who: ClassVar[str] = "adafactor"
-    decay: float = attrs.field(default=0.8, validator=hyperparameters.check_positive)
-    eps: float = attrs.field(default=1e-30, validator=hyperparameters.check_positive)
-    least_length: int = attrs.field(default=128, validator=hyperparameters.check_positive)
+    decay: float = hyperparameters.positive_field(0.8)
+    eps: float = hyperparameters.positive_field(1e-30)
+    least_length: int = hyperparameters.positive_field(128)
 
     def _axes(self, x: Array) -> tuple[int, int] | None:
         """Return the second longest and the longest axis, of arrays to be factored."""
@@ -634,8 +634,8 @@ class Adafactor:
     rule: ScaleByFactoredRms
     clipping: float | None = attrs.field(default=1.0, validator=hyperparameters.check_positive_or_none)
     scale_by_parameters: bool = True
-    momentum: float = attrs.field(default=0.0, validator=hyperparameters.check_fraction)
-    weight_decay: float = attrs.field(default=0.0, validator=hyperparameters.check_not_negative)
+    momentum: float = hyperparameters.fraction_field(0.0)
+    weight_decay: float = hyperparameters.nonnegative_field(0.0)
     mask: Mask = True
 
     def init(self, params: T) -> AdafactorState[T]:

@@ -128,11 +128,11 @@ class ScaleByAdam(Moments):
     """
 
     who: ClassVar[str] = "scale_by_adam"
-    b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
-    b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
-    eps: float = attrs.field(default=1e-8, validator=hyperparameters.check_positive)
+    b1: float = hyperparameters.fraction_field(0.9)
+    b2: float = hyperparameters.fraction_field(0.999)
+    eps: float = hyperparameters.positive_field(1e-8)
     nesterov: bool = False
-    eps_root: float = attrs.field(default=0.0, validator=hyperparameters.check_not_negative)
+    eps_root: float = hyperparameters.nonnegative_field(0.0)
 
     def scaled(self, grads: T, state: MomentsState[T], size: float | Array) -> tuple[T, MomentsState[T]]:
         """Return ``size`` times the scaled gradients, and the next state."""
@@ -167,13 +167,13 @@ class Adam:
     """Adam; made by `adam` and `adamw`, which say what the attributes are."""
 
     learning_rate: LearningRate = attrs.field(validator=hyperparameters.check_positive)
-    b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
-    b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
-    eps: float = attrs.field(default=1e-8, validator=hyperparameters.check_positive)
-    weight_decay: float = attrs.field(default=0.0, validator=hyperparameters.check_not_negative)
+    b1: float = hyperparameters.fraction_field(0.9)
+    b2: float = hyperparameters.fraction_field(0.999)
+    eps: float = hyperparameters.positive_field(1e-8)
+    weight_decay: float = hyperparameters.nonnegative_field(0.0)
     mask: Mask = True
     nesterov: bool = False
-    eps_root: float = attrs.field(default=0.0, validator=hyperparameters.check_not_negative)
+    eps_root: float = hyperparameters.nonnegative_field(0.0)
 
     @property
     def who(self) -> str:
@@ -317,9 +317,9 @@ class ScaleByAmsgrad:
     Array([1.], dtype=float32)
     """
 
-    b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
-    b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
-    eps: float = attrs.field(default=1e-8, validator=hyperparameters.check_positive)
+    b1: float = hyperparameters.fraction_field(0.9)
+    b2: float = hyperparameters.fraction_field(0.999)
+    eps: float = hyperparameters.positive_field(1e-8)
     correct_first: bool = False
 
     def init(self, params: T) -> AmsgradState[T]:
@@ -397,10 +397,10 @@ class ScaleByYogi(Moments):
     Array([1.], dtype=float32)
     """
 
-    b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
-    b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
-    eps: float = attrs.field(default=1e-3, validator=hyperparameters.check_positive)
-    initial: float = attrs.field(default=1e-6, validator=hyperparameters.check_not_negative)
+    b1: float = hyperparameters.fraction_field(0.9)
+    b2: float = hyperparameters.fraction_field(0.999)
+    eps: float = hyperparameters.positive_field(1e-3)
+    initial: float = hyperparameters.nonnegative_field(1e-6)
 
     def init(self, params: T) -> MomentsState[T]:
         """Return the state before the first step."""
@@ -474,9 +474,9 @@ class ScaleByAdamax(Moments):
     Array([1.], dtype=float32)
     """
 
-    b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
-    b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
-    eps: float = attrs.field(default=1e-8, validator=hyperparameters.check_positive)
+    b1: float = hyperparameters.fraction_field(0.9)
+    b2: float = hyperparameters.fraction_field(0.999)
+    eps: float = hyperparameters.positive_field(1e-8)
 
     def scaled(self, grads: T, state: MomentsState[T], size: float | Array) -> tuple[T, MomentsState[T]]:
         """Return ``size`` times the scaled gradients, and the next state."""
@@ -554,9 +554,9 @@ class ScaleByNadam:
     Array([1.4737], dtype=float32)
     """
 
-    b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
-    b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
-    eps: float = attrs.field(default=1e-8, validator=hyperparameters.check_positive)
+    b1: float = hyperparameters.fraction_field(0.9)
+    b2: float = hyperparameters.fraction_field(0.999)
+    eps: float = hyperparameters.positive_field(1e-8)
     momentum_decay: float | None = attrs.field(default=4e-3, validator=hyperparameters.check_not_negative_or_none)
 
     def init(self, params: T) -> NadamState[T]:
@@ -639,10 +639,10 @@ class ScaleByRadam(Moments):
     Array([4.], dtype=float32)
     """
 
-    b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
-    b2: float = attrs.field(default=0.999, validator=hyperparameters.check_fraction)
-    eps: float = attrs.field(default=1e-8, validator=hyperparameters.check_positive)
-    threshold: float = attrs.field(default=5.0, validator=hyperparameters.check_positive)
+    b1: float = hyperparameters.fraction_field(0.9)
+    b2: float = hyperparameters.fraction_field(0.999)
+    eps: float = hyperparameters.positive_field(1e-8)
+    threshold: float = hyperparameters.positive_field(5.0)
     correct_eps: bool = True
 
     def scaled(self, grads: T, state: MomentsState[T], size: float | Array) -> tuple[T, MomentsState[T]]:

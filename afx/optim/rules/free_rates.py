@@ -310,8 +310,8 @@ class ScheduleFree(Steps[ScheduleFreeState[S]], Generic[S]):
     who: ClassVar[str] = "schedule_free"
     inner: Optimizer[S]
     learning_rate: LearningRate = attrs.field(validator=hyperparameters.check_positive)
-    b1: float = attrs.field(default=0.9, validator=hyperparameters.check_positive)
-    power: float = attrs.field(default=2.0, validator=hyperparameters.check_not_negative)
+    b1: float = hyperparameters.positive_field(0.9)
+    power: float = hyperparameters.nonnegative_field(2.0)
 
     def init(self, params: Any) -> ScheduleFreeState[S]:
         """Return the state before the first step."""

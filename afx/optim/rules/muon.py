@@ -57,8 +57,8 @@ class ScaleByMuon:
            [0.  , 1.13]], dtype=float32)
     """
 
-    beta: float = attrs.field(default=0.95, validator=hyperparameters.check_fraction)
-    eps: float = attrs.field(default=1e-8, validator=hyperparameters.check_positive)
+    beta: float = hyperparameters.fraction_field(0.95)
+    eps: float = hyperparameters.positive_field(1e-8)
     nesterov: bool = True
     coefficients: tuple[float, float, float] = QUINTIC
     iterations: int = 5

@@ -373,8 +373,8 @@ class ScaleByLion:
     Array([ 1., -1.], dtype=float32)
     """
 
-    b1: float = attrs.field(default=0.9, validator=hyperparameters.check_fraction)
-    b2: float = attrs.field(default=0.99, validator=hyperparameters.check_fraction)
+    b1: float = hyperparameters.fraction_field(0.9)
+    b2: float = hyperparameters.fraction_field(0.99)
 
     def init(self, params: T) -> LionState[T]:
         """Return the state before the first step."""
