@@ -17,7 +17,7 @@ from afx.compiler.report import PlanStatus
 from afx.compiler.schedule.buffers import BufferAssignment, assign
 from afx.compiler.schedule.fusion import Groups, calls_blas, fuse
 from afx.compiler.schedule.lowering import lower
-from afx.compiler.schedule.schedule import Branch, Call, Fused, Loop, ScanSpec, Schedule, graphs_of
+from afx.compiler.schedule.schedule import Call, Fused, ScanSpec, Schedule, graphs_of
 from afx.compiler.target import Target, current
 from afx.core.cached import Cached
 from afx.core.graph import Equation, Graph
@@ -304,9 +304,8 @@ def count_constants(graph: Graph, known: Graph | None = None) -> int:
 
 def _count(schedule: Schedule) -> int:
     """Return how many instructions a schedule has, those of bodies and blocks too."""
-    bodies = [body for i in schedule.instructions if isinstance(i, (Loop, Branch)) for body in i.bodies]
-    blocks = [len(i.body) for i in schedule.instructions if isinstance(i, Fused)]
-    return len(schedule) + sum(blocks) + sum(map(_count, bodies))
+    within = [len(i.parts) + sum(map(_count, i.schedules)) for i in schedule.instructions]
+    return len(schedule) + sum(within)
 
 
 def _thread_policies(schedule: Schedule, graph: Graph, target: Target) -> Sequence[ThreadPolicy]:
@@ -323,7 +322,7 @@ def _pins(schedule: Schedule, graph: Graph, target: Target) -> bool:
         p = eq.primitive
         if (p.kind == "bilinear" or p.lowering.calls_lapack) and calls_blas(eq, target):
             return True
-    return any([isinstance(i, (Loop, Branch)) for i in schedule.instructions])  # noqa: C419  # a list is quicker
+    return any([i.schedules for i in schedule.instructions])  # noqa: C419  # a list is quicker
 
 
 def _has_pieces(schedule: Schedule) -> bool:
@@ -331,8 +330,7 @@ def _has_pieces(schedule: Schedule) -> bool:
     for i in schedule.instructions:
         if (isinstance(i, Fused) and i.space.blocks > 1) or (isinstance(i, Call) and i.method == "pieces"):
             return True
-        bodies = i.bodies if isinstance(i, (Loop, Branch)) else ()
-        if any(map(_has_pieces, bodies)):
+        if any(map(_has_pieces, i.schedules)):
             return True
     return False
 

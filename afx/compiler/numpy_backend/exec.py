@@ -19,7 +19,7 @@ from afx.compiler.numpy_backend.program import (
     make_line,
     shared_lines,
 )
-from afx.compiler.schedule.schedule import Branch, Fused, Loop, Schedule
+from afx.compiler.schedule.schedule import Fused, Schedule
 from afx.compiler.target import Target
 from afx.core import SourceLocation, places_of
 from afx.runtime.thread_pool import get_threads
@@ -35,10 +35,8 @@ def scratch_bytes(schedule: Schedule) -> int:
 
 def bound_bytes(schedule: Schedule) -> int:
     """Return how much memory `Executable.bind` takes, without that of results; bodies have their own."""
-    nested = [i for i in schedule.instructions if isinstance(i, Loop | Branch)]
-    conditions = [i.condition for i in nested if isinstance(i, Loop) and i.condition is not None]
-    bodies = [*conditions, *[body for i in nested for body in i.bodies]]
-    return schedule.arena_bytes + get_threads() * scratch_bytes(schedule) + sum(map(bound_bytes, bodies))
+    within = [bound_bytes(inner) for i in schedule.instructions for inner in i.schedules]
+    return schedule.arena_bytes + get_threads() * scratch_bytes(schedule) + sum(within)
 
 
 class NumpyBackend:

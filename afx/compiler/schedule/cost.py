@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afx.compiler.numpy_backend.exec import NumpyBackend
-from afx.compiler.schedule.schedule import Fused, Instruction, ScanSpec, Schedule, graphs_of
+from afx.compiler.schedule.schedule import Instruction, ScanSpec, Schedule, graphs_of
 from afx.compiler.target import Target
 from afx.core.graph import Equation, Graph, Var
 from afx.core.scalar_ops import scalar_op
@@ -176,7 +176,7 @@ def find_denormals(schedule: Schedule, target: Target, inputs: Sequence[Any]) ->
 
 def equations_of(instruction: Instruction) -> list[int]:
     """Return the numbers of the graph's equations that an instruction computes."""
-    if isinstance(instruction, Fused):
-        return [number for one in instruction.body for number in equations_of(one)]
+    if instruction.parts:
+        return [number for one in instruction.parts for number in equations_of(one)]
     number: int = getattr(instruction, "equation", -1)
     return [number] if number >= 0 else []

@@ -156,8 +156,24 @@ Method: TypeAlias = Literal[
 """
 
 
+class Step:
+    """What instructions tell of what they run."""
+
+    __slots__ = ()
+
+    @property
+    def parts(self) -> tuple[Call | View, ...]:
+        """The instructions that blocks of a space run, else none."""
+        return ()
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules that it runs."""
+        return ()
+
+
 @attrs.frozen
-class Call:
+class Call(Step):
     """One call: ``out = op(*operands)``.
 
     Attributes:
@@ -197,7 +213,7 @@ class Call:
 
 
 @attrs.frozen
-class View:
+class View(Step):
     """A buffer over the memory of another one; no element is read or written.
 
     Attributes:
@@ -224,7 +240,7 @@ class View:
 
 
 @attrs.frozen
-class Alloc:
+class Alloc(Step):
     """Memory for a ``fresh``, ``pooled`` or ``donated`` buffer; its elements are arbitrary."""
 
     buffer: Buffer
@@ -234,7 +250,7 @@ class Alloc:
 
 
 @attrs.frozen
-class Free:
+class Free(Step):
     """Buffers, and views of them, that nothing reads any longer: their memory can go before the run ends."""
 
     buffers: tuple[Buffer, ...]
@@ -283,7 +299,7 @@ class Partial:
 
 
 @attrs.frozen
-class Fused:
+class Fused(Step):
     """Calls that run together, block by block, so that their values stay in the cache.
 
     A block computes all calls of `body` in order. It works on its own elements or rows of each buffer in `sliced`, each
@@ -316,6 +332,11 @@ class Fused:
     scratch: tuple[tuple[DType, Shape], ...] = ()
     backward: tuple[View, ...] = ()
 
+    @property
+    def parts(self) -> tuple[Call | View, ...]:
+        """The instructions of a block."""
+        return self.body
+
     def __str__(self) -> str:
         head = f"fused over {self.space.shape} {self.space.kind}, {self.space.block} a block"
         outs = ", ".join(map(str, self.outputs))
@@ -323,7 +344,7 @@ class Fused:
 
 
 @attrs.frozen
-class Loop:
+class Loop(Step):
     """A loop whose steps run one after the other: of known `length`, or as long as a `condition` holds.
 
     The body's inputs are, in order, `consts`, the carry, and one row of each of `xs`. Its results are the next carry
@@ -369,6 +390,11 @@ class Loop:
         """One step, and one back where there is one."""
         return (self.body,) if self.back is None else (self.body, self.back)
 
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The condition, where there is one, and the bodies."""
+        return self.bodies if self.condition is None else (self.condition, *self.bodies)
+
     def __str__(self) -> str:
         outs = ", ".join(map(str, (*self.outputs, *self.ys)))
         parts = [(name, getattr(self, name)) for name in ("consts", "carry", "xs", "tests", "carry_back")]
@@ -380,7 +406,7 @@ class Loop:
 
 
 @attrs.frozen
-class Branch:
+class Branch(Step):
     """One of several schedules is run: `cond` and `switch`.
 
     Attributes:
@@ -400,6 +426,11 @@ class Branch:
     bodies: tuple[Schedule, ...]
     error_state: ErrorState = ()
     equation: int = -1
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The bodies."""
+        return self.bodies
 
     def __str__(self) -> str:
         outs = ", ".join(map(str, self.outputs))
@@ -456,12 +487,9 @@ class Schedule:
         """Yield the instructions, and those of fused loops, bodies and conditions."""
         for i in self.instructions:
             yield i
-            if isinstance(i, Fused):
-                yield from i.body
-            elif isinstance(i, Loop | Branch):
-                condition = i.condition if isinstance(i, Loop) else None
-                for body in i.bodies if condition is None else (condition, *i.bodies):
-                    yield from body.at_any_depth()
+            yield from i.parts
+            for schedule in i.schedules:
+                yield from schedule.at_any_depth()
 
     def depends_on_values(self) -> bool:
         """Tell whether its work does: it holds a loop that a condition ends, or a branch, at any depth."""
