@@ -59,7 +59,6 @@ from afx.core.primitive import (
     Primitive as Primitive,
     Pullback as Pullback,
     Pushforward as Pushforward,
-    Sampling as Sampling,
     Tangents as Tangents,
     Value as Value,
     Values as Values,

@@ -194,18 +194,6 @@ class Algebra(Record):
     involution: bool = False
 
 
-class Sampling(Record):
-    """Operands that tests draw.
-
-    Attributes:
-        smooth: whether its derivative exists everywhere in its domain (tests compare with finite differences there).
-        domain: an interval of operands.
-    """
-
-    smooth: bool = True
-    domain: tuple[float, float] = (-2.0, 2.0)
-
-
 class Primitive(Record):
     """Every rule of one op.
 
@@ -226,7 +214,6 @@ class Primitive(Record):
         masking: how it treats masks of cotangents.
         lowering: how a plan computes it.
         algebra: identities that simplification may use.
-        sampling: operands that tests draw.
         is_elementwise: whether each output element depends on the operands' elements at the same (broadcast) position only.
         condition_operands: the number of leading operands that choose elements and take no part in promotion: the one of
             a select.
@@ -246,7 +233,6 @@ class Primitive(Record):
     masking: Masking = Masking()
     lowering: Lowering = Lowering()
     algebra: Algebra = Algebra()
-    sampling: Sampling = Sampling()
 
     @property
     def is_differentiable(self) -> bool:
@@ -277,7 +263,7 @@ class Primitive(Record):
         return (lookup, (self.name,))
 
 
-_GROUPS: dict[str, type[Any]] = {c.__name__.lower(): c for c in (Derivative, Masking, Lowering, Algebra, Sampling)}
+_GROUPS: dict[str, type[Any]] = {c.__name__.lower(): c for c in (Derivative, Masking, Lowering, Algebra)}
 _GROUP_OF = {field: group for group in _GROUPS.values() for field in group.__annotations__}
 _REGISTRY: dict[str, Primitive] = {}
 _ROLES: dict[str, Primitive] = {}

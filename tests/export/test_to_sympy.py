@@ -16,6 +16,7 @@ from afx.core.tracing.tracer import bind
 from afx.errors import ExportError, MissingExtraError
 from afx.export.sympy_form import BINARY, NAMES, UNARY
 from tests.ops import samples as made
+from tests.ops.domains import domain
 
 sympy: Any = pytest.importorskip("sympy", reason="SymPy is an extra")
 ONE, TWO = np.float64(1.0), np.float64(2.0)
@@ -65,7 +66,7 @@ OF_NUMBERS = {p.name for p in afx.primitives() if p.is_elementwise and made.take
 def test_each_function_has_its_numbers(name: str) -> None:
     """An operation's expression has afx's number, at a point of its domain."""
     p = lookup(name)
-    low, high = p.sampling.domain
+    low, high = domain(p)
     point = [low + (high - low) * share for share in (0.61, 0.37)[: made.arity(p)]]
     values = {f"x{k}": x for k, x in enumerate(point)}
     found = export.to_sympy(lambda *xs: bind(p, *xs), *map(np.float64, point), simplify=False)

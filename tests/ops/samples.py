@@ -16,6 +16,7 @@ from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from tests.every import every
+from tests.ops.domains import domain
 
 RNG = np.random.default_rng(7)
 
@@ -98,7 +99,7 @@ def elementwise(p: Primitive) -> list[Sample]:
     shapes: list[tuple[tuple[int, ...], ...]] = [((2, 3),) * count, ((),) * count, ((0, 2),) * count]
     if count > 1:
         shapes += [((2, 1), (3,), (1, 1))[:count], ((), (2, 3), ())[:count], ((0, 1), (1, 2), ())[:count]]
-    low, high = p.sampling.domain
+    low, high = domain(p)
     rng = np.random.default_rng(zlib.crc32(p.name.encode()))  # the same operands, whatever other ops there are
     return [Sample(tuple(_operand(p, k, rng.uniform(low, high, s)) for k, s in enumerate(shape))) for shape in shapes]
 

@@ -13,6 +13,7 @@ import afx
 from afx.core.aval import aval_of
 from afx.core.primitive import Primitive
 from tests.ops import samples as made
+from tests.ops.domains import is_smooth
 from tests.ops.samples import RNG, Sample, call, normal_like, outputs
 
 EPS = 1e-6
@@ -45,7 +46,7 @@ def _cases() -> list[Any]:
     cases: list[Any] = []
     for p, k, sample in made.samples():
         moving = sample.moving
-        if not p.is_differentiable or not p.sampling.smooth or not moving or p.name in PHASES:
+        if not p.is_differentiable or not is_smooth(p) or not moving or p.name in PHASES:
             continue
         for chosen in [moving, *([[m] for m in moving] if len(moving) > 1 and p.name not in ALIKE else [])]:
             xs = [_imaginary(x, sample.symmetric) if m in chosen else x for m, x in enumerate(sample.operands)]

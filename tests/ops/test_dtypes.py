@@ -11,11 +11,12 @@ from afx.core.aval import aval_of
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.ops._kinds.elementwise import elementwise_impl
+from tests.ops.domains import is_smooth
 from tests.ops.samples import RNG, arity, elementwise, normal_like
 
 DTYPES = "?bhilBHILefdFD"
 ELEMENTWISE = [p for p in afx.primitives() if p.is_elementwise]
-HOLOMORPHIC = [p for p in ELEMENTWISE if p.is_differentiable and p.sampling.smooth]
+HOLOMORPHIC = [p for p in ELEMENTWISE if p.is_differentiable and is_smooth(p)]
 EPS = 1e-6
 pytestmark = [
     pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning"),

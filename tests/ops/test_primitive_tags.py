@@ -12,6 +12,7 @@ import afx
 from afx.core.aval import aval_of
 from afx.core.primitive import Primitive
 from tests.ops import samples as made
+from tests.ops.domains import is_smooth
 from tests.ops.samples import Sample, call, normal_like
 
 EVERY = [(p, k, sample) for p, k, sample in made.samples()]
@@ -210,7 +211,7 @@ def _in(dtype: str, sample: Sample) -> list[Any]:
 
 def _takes(p: Primitive, sample: Sample, dtype: str) -> bool:
     """Tell whether a primitive has a derivative by operands of a dtype."""
-    if not p.is_differentiable or not p.sampling.smooth or sample.drawn or not sample.moving:
+    if not p.is_differentiable or not is_smooth(p) or sample.drawn or not sample.moving:
         return False
     if not is_real(p, sample):
         return False

@@ -13,6 +13,7 @@ from afx.core.aval import aval_of
 from afx.core.primitive import Primitive
 from afx.core.registry import FUNCTIONS, load_all
 from afx.core.tracing.tracer import bind
+from tests.ops.domains import domain
 from tests.ops.samples import arity
 
 NUMBERS = (True, 2, 0.5, 0.5j)
@@ -114,9 +115,7 @@ DOUBLE = [p for p in ELEMENTWISE if p.is_differentiable and arity(p) > 1]
 
 def others(p: Primitive, value: float) -> list[Any]:
     """Return operands that are not float64 near a value: numbers, and arrays of other dtypes where they can hold it."""
-    return [value, np.full(2, value, np.float32)] + (
-        [2, np.full(2, 2)] if p.sampling.domain[0] < 2 < p.sampling.domain[1] else []
-    )
+    return [value, np.full(2, value, np.float32)] + ([2, np.full(2, 2)] if domain(p)[0] < 2 < domain(p)[1] else [])
 
 
 def modes(fn: Callable[..., Any], x: Any, y: Any) -> Iterator[Any]:
@@ -156,7 +155,7 @@ def compiled(calls: Sequence[tuple[Callable[..., Any], Any, Any]]) -> list[Any]:
 @pytest.mark.parametrize("p", DOUBLE, ids=lambda p: p.name)
 def test_rules_read_operands_in_the_dtype_of_the_result(p: Primitive) -> None:
     """Numbers, integers and float32 beside float64 give the digits that the same values in float64 give."""
-    low, high = p.sampling.domain
+    low, high = domain(p)
     calls = list[tuple[Callable[..., Any], Any, Any]]()
     for k in range(p.condition_operands, arity(p)):
         where = [low + (high - low) * share for share in (0.35, 0.7, 0.8)]

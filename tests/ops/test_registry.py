@@ -15,6 +15,7 @@ from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from tests.every import Failures, every
 from tests.ops import samples as made
+from tests.ops.domains import DOMAINS, TIED, is_smooth
 from tests.ops.samples import Sample, call, normal_like, outputs
 
 STEP = 1e-3
@@ -27,7 +28,7 @@ SMOOTH_SAMPLES = {c.values[0]: [d.values[1] for d in SMOOTH if d.values[0] is c.
 PLAIN = [p for p in afx.primitives() if not made.holds_function(p)]
 WRITING = [c for c in CASES if c.values[0].lowering.impl_into is not None]
 FORWARD = [c for c in SMOOTH if not c.values[1].drawn]
-SECOND = [c for c in SMOOTH if c.values[0].sampling.smooth and made.is_real(*c.values)]
+SECOND = [c for c in SMOOTH if is_smooth(c.values[0]) and made.is_real(*c.values)]
 READING = [c for c in SMOOTH if c.values[0].derivative.vjps is not None and not c.values[0].multiple_results]
 each_case, each_smooth = made.each_sample(CASES), made.each_sample(SMOOTH)
 each_plain = every("p", [pytest.param(p, id=p.name) for p in PLAIN], group=lambda p: p.name[0])
@@ -149,7 +150,7 @@ def difference(fn: Any, xs: Any, ts: Any, step: float = STEP) -> list[Any]:
 
 def step_of(p: Primitive, xs: tuple[np.ndarray, ...]) -> tuple[float, float]:
     """Return the step of a difference, which crosses no tie where an op has some, and what rounding leaves of it."""
-    step = STEP if p.sampling.smooth else STEP / 512
+    step = STEP if is_smooth(p) else STEP / 512
     return step, 4 * np.finfo(float).eps * max(float(np.max(np.abs(x), initial=1)) for x in xs) / step
 
 
@@ -294,3 +295,8 @@ def test_rules_read_what_they_say(p: Primitive, sample: Sample) -> None:
         want = pull(ct, z, xs, sample.params, xs[k].shape, xs[k].dtype)
         found = pull(ct, z if reads & 1 else None, kept, sample.params, xs[k].shape, xs[k].dtype)
         np.testing.assert_array_equal(np.asarray(found), np.asarray(want))
+
+
+def test_domains_are_those_of_operations() -> None:
+    """Each operation whose operands are drawn elsewhere than usual, or that has ties, is one that exists."""
+    assert DOMAINS.keys() | TIED <= {p.name for p in afx.primitives()}

@@ -16,6 +16,7 @@ from afx.core.aval import Aval
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.errors import ArgumentError, IndexRangeError
+from tests.ops.domains import domain
 from tests.ops.samples import arity, holds_function, takes
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
@@ -40,7 +41,7 @@ COMPLEX_ONLY = frozenset({"complex_exp2", "complex_expm1"})
 
 def operands(p: Primitive, dtype: str) -> list[Any]:
     """Return random operands in an op's domain, zeros, halves and whole numbers among them."""
-    low, high = p.sampling.domain
+    low, high = domain(p)
     numbers = np.r_[RNG.uniform(low, high, 40), [0.5, 1.0, 1.5, min(high, 2.5)]]
     if dtype in "FD":
         return [(RNG.permutation(numbers) + 1j * RNG.permutation(numbers)).astype(dtype) for _ in range(arity(p))]

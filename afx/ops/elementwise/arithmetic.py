@@ -111,7 +111,6 @@ divide_p: Primitive = binary(
     np.divide,
     (lambda _z, _x, y: 1 / y, lambda z, _x, y: -z / y),
     kinds="fc",
-    domain=(0.5, 2.0),
     parts=_over,
 )
 
@@ -177,7 +176,6 @@ reciprocal_p: Primitive = unary(
     _reciprocal_run,
     lambda z, _x: -z * z,
     kinds="fc",
-    domain=(0.5, 2.0),
     formula=lambda x: 1 / x,
     formula_kinds="fc",
     parts=_inverse,
@@ -226,7 +224,7 @@ def sqrt_parts(x: Parts) -> Parts:
     return xp.where(is_right, size, other), xp.copysign(xp.where(is_right, other, size), b)
 
 
-sqrt_p: Primitive = unary("sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", domain=(0.1, 4.0), parts=sqrt_parts)
+sqrt_p: Primitive = unary("sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", parts=sqrt_parts)
 
 
 @register_function
@@ -244,7 +242,6 @@ cbrt_p: Primitive = unary(
     np.cbrt,
     lambda z, _x: 1 / (3 * z * z),
     kinds="f",
-    domain=(0.1, 4.0),
     formula=lambda x: xp.copysign(xp.power(xp.abs(x), 1 / 3), x),
 )
 
@@ -297,7 +294,6 @@ pow_p: Primitive = binary(
     "pow",
     np.power,
     (_pow_by_base, lambda z, x, y: where((x == 0) & (y >= 0), 0, z * log(where((x == 0) & (y >= 0), 1, x)))),
-    domain=(0.5, 2.0),
     parts=_power_parts,
     formula=_power_by_squares,
     formula_kinds="iu",
@@ -323,7 +319,6 @@ abs_p: Primitive = unary(
     kinds="biufc",
     result=real_dtype,
     finite_partials=True,
-    smooth=False,
     formula=lambda x: x,
     formula_kinds="bu",
     parts=lambda x: xp.hypot(*x),
@@ -420,7 +415,7 @@ def _floor_divide(x: Any, y: Any) -> Any:
 
 
 floor_divide_p: Primitive = nondifferentiable(
-    "floor_divide", np.floor_divide, kinds="iuf", arity=2, domain=(0.5, 2.0), formula=_floor_divide
+    "floor_divide", np.floor_divide, kinds="iuf", arity=2, formula=_floor_divide
 )
 
 
@@ -448,8 +443,6 @@ remainder_p: Primitive = binary(
     np.remainder,
     (1.0, lambda _z, x, y: -floor_divide(x, y)),
     kinds="iuf",
-    smooth=False,
-    domain=(0.5, 2.0),
     formula=_remainder,
     formula_kinds="iuf",
 )

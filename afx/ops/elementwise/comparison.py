@@ -370,7 +370,6 @@ maximum_p: Primitive = binary(
     exact=True,
     commutative=True,
     finite_partials=True,
-    smooth=False,
     formula=lambda x, y: x | y,
     formula_kinds="b",
 )
@@ -395,7 +394,6 @@ minimum_p: Primitive = binary(
     exact=True,
     commutative=True,
     finite_partials=True,
-    smooth=False,
     formula=lambda x, y: x & y,
     formula_kinds="b",
 )
@@ -473,7 +471,6 @@ clip_p: Primitive = elementwise(
     masks_cotangent=True,
     exact=True,
     finite_partials=True,
-    smooth=False,
     decompose=_clipped,
     opaque=True,
 )

@@ -157,7 +157,7 @@ def log_parts(x: Parts) -> Parts:
     return log_size(x), xp.arctan2(x[1], x[0])
 
 
-log_p: Primitive = unary("log", np.log, lambda _z, x: 1 / x, kinds="fc", domain=(0.1, 4.0), parts=log_parts)
+log_p: Primitive = unary("log", np.log, lambda _z, x: 1 / x, kinds="fc", parts=log_parts)
 
 
 @register_function
@@ -191,7 +191,6 @@ log1p_p: Primitive = unary(
     np.log1p,
     lambda _z, x: 1 / (1 + x),
     kinds="fc",
-    domain=(-0.5, 4.0),
     formula=_log1p,
     parts=_log1p_parts,
 )
@@ -216,7 +215,6 @@ log2_p: Primitive = unary(
     np.log2,
     lambda _z, x: 1 / (x * LOG2),
     kinds="fc",
-    domain=(0.1, 4.0),
     formula=lambda x: xp.log(x) / LOG2,
     formula_kinds="fc",
     parts=_scaled_log(LOG2E),
@@ -238,7 +236,6 @@ log10_p: Primitive = unary(
     np.log10,
     lambda _z, x: 1 / (x * LOG10),
     kinds="fc",
-    domain=(0.1, 4.0),
     formula=lambda x: xp.log(x) / LOG10,
     formula_kinds="fc",
     parts=_scaled_log(1 / LOG10),

@@ -180,7 +180,6 @@ copysign_p: Primitive = binary(
     np.copysign,
     (_compare_signs, 0.0),
     kinds="f",
-    smooth=False,
     finite_partials=True,
     formula=lambda x, y: xp.where(xp.signbit(x) ^ xp.signbit(y), -x, x),
 )
@@ -206,8 +205,6 @@ fmod_p: Primitive = binary(
     np.fmod,
     (1.0, lambda z, x, y: rint((z - x) / y)),  # x / y itself may round up to the next integer
     kinds="iuf",
-    smooth=False,
-    domain=(0.5, 2.0),
     formula=_fmod_of_integers,
     formula_kinds="iu",
 )
@@ -223,7 +220,7 @@ def nextafter(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(nextafter_p, asarray(x) if is_weak(x) and is_weak(y) else x, y)  # of the default dtype's numbers
 
 
-nextafter_p: Primitive = binary("nextafter", np.nextafter, (1.0, 0.0), kinds="f", smooth=False)
+nextafter_p: Primitive = binary("nextafter", np.nextafter, (1.0, 0.0), kinds="f")
 
 
 # --- Floating-point parts: mantissas and exponents, spacing, divisors and bits

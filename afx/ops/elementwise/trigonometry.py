@@ -101,7 +101,6 @@ tan_p: Primitive = unary(
     np.tan,
     lambda z, _x: 1 + z * z,
     kinds="fc",
-    domain=(-1.0, 1.0),
     formula=lambda x: xp.sin(x) / xp.cos(x),
     parts=_turned(_tanh_parts),
 )
@@ -133,7 +132,6 @@ asin_p: Primitive = unary(
     np.arcsin,
     lambda _z, x: 1 / sqrt((1 - x) * (1 + x)),
     kinds="fc",
-    domain=(-0.9, 0.9),
     formula=lambda x: xp.arctan(x / xp.sqrt((1.0 - x) * (x + 1.0))),
     parts=_asin_parts,
 )
@@ -161,7 +159,6 @@ acos_p: Primitive = unary(
     np.arccos,
     lambda _z, x: -1 / sqrt((1 - x) * (1 + x)),
     kinds="fc",
-    domain=(-0.9, 0.9),
     formula=lambda x: xp.arctan(xp.sqrt((1.0 - x) / (x + 1.0))) * 2.0,
     parts=_acos_parts,
 )
@@ -233,7 +230,6 @@ atan2_p: Primitive = binary(
     np.arctan2,
     (lambda _z, x, y: _slope(y, x, y), lambda _z, x, y: _slope(-x, x, y)),
     kinds="f",
-    domain=(0.5, 2.0),
     formula=_atan2,
 )
 
@@ -359,7 +355,6 @@ acosh_p: Primitive = unary(
     np.arccosh,
     lambda _z, x: 1 / sqrt(x - 1) / sqrt(x + 1),
     kinds="fc",
-    domain=(1.1, 3.0),
     formula=_acosh,
     parts=_acosh_parts,
 )
@@ -387,7 +382,6 @@ atanh_p: Primitive = unary(
     np.arctanh,
     lambda _z, x: 1 / ((1 - x) * (1 + x)),
     kinds="fc",
-    domain=(-0.9, 0.9),
     formula=_atanh,
     parts=_atanh_parts,
 )

@@ -225,7 +225,6 @@ def scatter_op(
         reads=(reads,),
         jvp=jvp,
         batch=_batch(name),
-        smooth=not ordered,
         **tags,
     )
 

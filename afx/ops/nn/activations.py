@@ -53,7 +53,6 @@ relu_p: Primitive = unary(
     kinds="iuf",
     masks_cotangent=True,
     finite_partials=True,
-    smooth=False,
     traceable=True,
 )
 

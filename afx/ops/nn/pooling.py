@@ -18,7 +18,6 @@ from afx.core.primitive import (
     Params,
     Primitive,
     Pushforward,
-    Sampling,
     Tangents,
     Value,
     Values,
@@ -227,7 +226,6 @@ max_first_p: Primitive = register(
             formula=xp.max,
             takes_native=_is_short,
         ),
-        sampling=Sampling(smooth=False),
     )
 )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.compiler.schedule.arrays import ADDED_BELOW, ADDED_TERMS, COUNTS_END
 from afx.core import Array, ArrayLike, Aval, DType, Shape, bind_single, int64, to_lower_level
-from afx.core.primitive import Derivative, Lowering, Params, Primitive, Sampling, Value, Values, register
+from afx.core.primitive import Derivative, Lowering, Params, Primitive, Value, Values, register
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops._kinds.special import parametric
@@ -107,7 +107,6 @@ random_gamma_p: Primitive = register(
             reads=(0, 1 | 4),
             jvp=lambda ts, z, xs, params: to_lower_level(ts[1] * _slope(z, xs[1], params["logarithm"])),
         ),
-        sampling=Sampling(smooth=False),
         lowering=Lowering(formula=traced_draws.draw_gamma),
     )
 )
@@ -141,9 +140,7 @@ def _by_logarithm(_z: Array, a: Array, y: Array, *, order: int) -> Array:
     return bind_single(gamma_flow_by_logarithm_p, a, y, order=order)
 
 
-gamma_flow_p: Primitive = parametric(
-    "gamma_flow", _vectors(_quadrature.flow), (_by_shape, _by_logarithm), {"order": 0}, domain=(0.5, 3.0)
-)
+gamma_flow_p: Primitive = parametric("gamma_flow", _vectors(_quadrature.flow), (_by_shape, _by_logarithm), {"order": 0})
 
 
 def _then_by_logarithm(z: Array, a: Array, y: Array, *, order: int) -> Array:
@@ -161,7 +158,6 @@ gamma_flow_by_logarithm_p: Primitive = parametric(
     _vectors(_quadrature.flow_by_logarithm),
     (_then_by_shape, _then_by_logarithm),
     {"order": 0},
-    domain=(0.5, 3.0),
 )
 
 
@@ -222,7 +218,6 @@ random_wald_p: Primitive = register(
             reads=(0, 1 | 4),
             jvp=lambda ts, z, xs, params: to_lower_level(ts[1] * _wald_slope(z, xs[1])),
         ),
-        sampling=Sampling(smooth=False),
         lowering=Lowering(formula=traced_draws.draw_wald),
     )
 )

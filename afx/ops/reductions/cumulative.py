@@ -17,7 +17,6 @@ from afx.core.primitive import (
     Lowering,
     Params,
     Primitive,
-    Sampling,
     Tangents,
     Value,
     Values,
@@ -298,7 +297,6 @@ def _extreme(name: str, ufunc: np.ufunc) -> Primitive:
             batch=batch_along_axes(name),
             derivative=Derivative(vjps=(_extreme_pull,), reads=(3,), jvp=_extreme_push),
             lowering=Lowering(native=record(ufunc.accumulate), formula=partial(_run_doubling, ufunc)),
-            sampling=Sampling(smooth=False),
         )
     )
 

@@ -262,7 +262,6 @@ fmax_p: Primitive = binary(
     masks_cotangent=True,
     commutative=True,
     finite_partials=True,
-    smooth=False,
     traceable=True,
 )
 
@@ -285,7 +284,6 @@ fmin_p: Primitive = binary(
     masks_cotangent=True,
     commutative=True,
     finite_partials=True,
-    smooth=False,
     traceable=True,
 )
 
@@ -337,7 +335,7 @@ def _reducing(name: str, extreme: Any, least: float) -> Primitive:
     def decompose(xs: Values, params: Params) -> Value:
         return compute(xs[0], axis=params["axis"])
 
-    return reduction(name, run, extreme_abstract(name), tie_weights, smooth=False, decompose=decompose, opaque=True)
+    return reduction(name, run, extreme_abstract(name), tie_weights, decompose=decompose, opaque=True)
 
 
 nanmax_p: Primitive = _reducing("nanmax", np.max, -math.inf)

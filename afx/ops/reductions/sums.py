@@ -284,7 +284,6 @@ max_p: Primitive = reduction(
     reducing(np.maximum, ordered=True),
     extreme_abstract("max"),
     tie_weights,
-    smooth=False,
     reduce_ufunc=np.maximum,
     selects=True,
 )
@@ -328,7 +327,6 @@ min_p: Primitive = reduction(
     reducing(np.minimum, ordered=True),
     extreme_abstract("min"),
     tie_weights,
-    smooth=False,
     reduce_ufunc=np.minimum,
     selects=True,
 )
@@ -411,7 +409,6 @@ prod_p: Primitive = reduction(
     reducing(np.multiply),
     sum_aval,
     _multiply_others,
-    domain=(0.5, 2.0),
     native=record_reduction(np.multiply),
     takes_empty=True,
 )

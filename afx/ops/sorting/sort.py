@@ -15,7 +15,6 @@ from afx.core.primitive import (
     Masking,
     Params,
     Primitive,
-    Sampling,
     Tangents,
     Value,
     Values,
@@ -286,7 +285,6 @@ sort_p: Primitive = register(
         batch=batch_unchanged("sort"),
         derivative=Derivative(vjps=(_sort_pull,), reads=(3,), jvp=_sort_push),
         masking=Masking(selects=True),
-        sampling=Sampling(smooth=False),
     )
 )
 

@@ -304,7 +304,7 @@ def _yv_slope(_z: Array, x: Array, *, v: float) -> Array:
     return -yv(1, x) if v == 0 else (yv(v - 1, x) - yv(v + 1, x)) * 0.5
 
 
-yv_p: Primitive = parametric("yv", _bessel("yv"), (_yv_slope,), {"v": 0.0}, domain=(0.2, 4.0))
+yv_p: Primitive = parametric("yv", _bessel("yv"), (_yv_slope,), {"v": 0.0})
 
 
 @register_function
@@ -369,7 +369,7 @@ def _kv_slope(_z: Array, x: Array, *, v: float) -> Array:
     return (kv(v - 1, x) + kv(v + 1, x)) * -0.5
 
 
-kv_p: Primitive = parametric("kv", _bessel("kv"), (_kv_slope,), {"v": 0.0}, domain=(0.2, 4.0))
+kv_p: Primitive = parametric("kv", _bessel("kv"), (_kv_slope,), {"v": 0.0})
 
 
 @register_function
@@ -394,7 +394,7 @@ def _kve_slope(z: Array, x: Array, *, v: float) -> Array:
     return z - (kve(v - 1, x) + kve(v + 1, x)) * 0.5
 
 
-kve_p: Primitive = parametric("kve", _bessel("kve"), (_kve_slope,), {"v": 0.0}, domain=(0.2, 4.0))
+kve_p: Primitive = parametric("kve", _bessel("kve"), (_kve_slope,), {"v": 0.0})
 
 
 # --- Exponential integrals: of whole order and of real numbers
@@ -427,7 +427,7 @@ def _expn_slope(_z: Array, x: Array, *, n: int) -> Array:
     return -expn(n - 1, x) if n else -exp(-x) / x * (1 + 1 / x)
 
 
-expn_p: Primitive = parametric("expn", _expn, (_expn_slope,), {"n": 2}, domain=(0.2, 4.0))
+expn_p: Primitive = parametric("expn", _expn, (_expn_slope,), {"n": 2})
 
 
 @register_function
@@ -443,7 +443,7 @@ def exp1(x: ArrayLike) -> Array:
     return bind_special(exp1_p, x)
 
 
-exp1_p: Primitive = unary("exp1", scipy("exp1"), lambda _z, x: -exp(-x) / x, kinds="f", domain=(0.2, 4.0))
+exp1_p: Primitive = unary("exp1", scipy("exp1"), lambda _z, x: -exp(-x) / x, kinds="f")
 
 
 @register_function
@@ -461,7 +461,7 @@ def expi(x: ArrayLike) -> Array:
     return bind_special(expi_p, x)
 
 
-expi_p: Primitive = unary("expi", scipy("expi"), lambda _z, x: exp(x) / x, kinds="f", domain=(0.2, 4.0))
+expi_p: Primitive = unary("expi", scipy("expi"), lambda _z, x: exp(x) / x, kinds="f")
 
 
 def sici(x: ArrayLike) -> tuple[Array, Array]:
@@ -488,9 +488,7 @@ def _part(name: str, k: int) -> Callable[..., Any]:
 
 
 sine_integral_p: Primitive = unary("sine_integral", _part("sici", 0), lambda _z, x: sinc(x / math.pi), kinds="f")
-cosine_integral_p: Primitive = unary(
-    "cosine_integral", _part("sici", 1), lambda _z, x: cos(x) / x, kinds="f", domain=(0.2, 4.0)
-)
+cosine_integral_p: Primitive = unary("cosine_integral", _part("sici", 1), lambda _z, x: cos(x) / x, kinds="f")
 
 
 def fresnel(x: ArrayLike) -> tuple[Array, Array]:
@@ -578,14 +576,11 @@ def _slope_by_q(_z: Array, x: Array, q: Array, *, order: int) -> Array:
     return -(x * _slope(x + 1, q, order) + order * _slope(x + 1, q, order - 1))
 
 
-zeta_slope_p: Primitive = parametric(
-    "zeta_slope", double(_slopes), (_slope_by_x, _slope_by_q), {"order": 1}, domain=(1.5, 4.0)
-)
+zeta_slope_p: Primitive = parametric("zeta_slope", double(_slopes), (_slope_by_x, _slope_by_q), {"order": 1})
 
 zeta_p: Primitive = binary(
     "zeta",
     scipy("zeta"),
     (lambda _z, x, q: _slope(x, q, 1), lambda _z, x, q: -x * zeta(x + 1, q)),
     kinds="f",
-    domain=(1.5, 4.0),
 )

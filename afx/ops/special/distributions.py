@@ -93,7 +93,6 @@ fisher_p: Primitive = ternary(
     "fisher",
     _side("betainc", "betaincc"),
     (lambda _z, a, b, s: fisher_slope(a, b, s, 1, 0), lambda _z, a, b, s: fisher_slope(a, b, s, 0, 1), _by_s),
-    domain=(0.2, 3.0),
 )
 fisherc_p: Primitive = ternary(
     "fisherc",
@@ -103,14 +102,12 @@ fisherc_p: Primitive = ternary(
         lambda _z, a, b, s: -fisher_slope(a, b, s, 0, 1),
         lambda z, a, b, s: -_by_s(z, a, b, s),
     ),
-    domain=(0.2, 3.0),
 )
 fisher_slope_p: Primitive = parametric(
     "fisher_slope",
     double(fisher_by_degrees),
     (_slope_by_a, _slope_by_b, _slope_by_s),
     {"m": 1, "n": 0},
-    domain=(0.2, 3.0),
 )
 
 
@@ -176,7 +173,6 @@ stdtr_p: Primitive = binary(
     scipy("stdtr"),
     (_by_df, lambda _z, df, t: _density_student(df, t)),
     kinds="f",
-    domain=(0.5, 3.0),
 )
 
 
@@ -233,7 +229,6 @@ stdtrit_p: Primitive = binary(
     _stdtrit_run,
     (_quantile_by_df, lambda z, df, _p: exp(-log_density(df, z))),
     kinds="f",
-    domain=(0.55, 0.9),
 )
 
 
@@ -309,7 +304,7 @@ def _step(
 
     def make(op: str, upper: bool) -> Primitive:
         compute = double(functools.partial(settle, upper))
-        return elementwise(op, compute, (0.0,) * arity, kinds="f", domain=(0.2, 0.9), smooth=False)
+        return elementwise(op, compute, (0.0,) * arity, kinds="f")
 
     return make(f"{name}_quantile", False), make(f"{name}_upper_quantile", True)
 

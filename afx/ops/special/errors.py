@@ -246,7 +246,6 @@ erfinv_p: Primitive = unary(
     scipy("erfinv"),
     lambda z, _x: exp(z * z) * (ROOTPI / 2),
     kinds="f",
-    domain=(-0.9, 0.9),
     formula=in_doubles(_erfinv),
 )
 
@@ -275,7 +274,6 @@ erfcinv_p: Primitive = unary(
     scipy("erfcinv"),
     lambda z, _x: exp(z * z) * (-ROOTPI / 2),
     kinds="f",
-    domain=(0.1, 1.9),
     formula=in_doubles(_erfcinv),
 )
 
@@ -373,7 +371,6 @@ ndtri_p: Primitive = unary(
     scipy("ndtri"),
     lambda z, _x: exp(0.5 * z * z) * (ROOT2 * ROOTPI),
     kinds="f",
-    domain=(0.1, 0.9),
     formula=in_doubles(_ndtri),
 )
 
@@ -439,7 +436,6 @@ ndtri_exp_p: Primitive = unary(
     scipy("ndtri_exp"),
     lambda z, _y: 1 / _log_ndtr_slope(z, z),
     kinds="f",
-    domain=(-4.0, -0.2),
     formula=in_doubles(_ndtri_exp),
 )
 
@@ -509,7 +505,6 @@ logit_p: Primitive = unary(
     ignore_fp_errors(_logit),
     lambda _z, p: 1 / (p * (1 - p)),
     kinds="f",
-    domain=(0.1, 0.9),
     traceable=True,
 )
 
@@ -543,7 +538,6 @@ xlogy_p: Primitive = binary(
     ignore_fp_errors(_xlogy),
     (_xlogy_by_x, _xlogy_by_y),
     kinds="f",
-    domain=(0.1, 4.0),
     traceable=True,
 )
 
@@ -577,7 +571,6 @@ xlog1py_p: Primitive = binary(
     ignore_fp_errors(_xlog1py),
     (_xlog1py_by_x, _xlog1py_by_y),
     kinds="f",
-    domain=(-0.5, 4.0),
     traceable=True,
 )
 
@@ -603,7 +596,6 @@ entr_p: Primitive = unary(
     ignore_fp_errors(_entr),
     lambda _z, x: where(x < 0, 0, -log(where(x < 0, 1, x)) - 1),
     kinds="f",
-    domain=(0.1, 4.0),
     traceable=True,
 )
 
@@ -665,7 +657,6 @@ rel_entr_p: Primitive = binary(
     ignore_fp_errors(_rel_entr),
     (_rel_entr_by_x, _rel_entr_by_y),
     kinds="f",
-    domain=(0.1, 4.0),
     traceable=True,
 )
 
@@ -719,6 +710,5 @@ kl_div_p: Primitive = binary(
     ignore_fp_errors(_kl_div),
     (_kl_div_by_x, _kl_div_by_y),
     kinds="f",
-    domain=(0.1, 4.0),
     traceable=True,
 )

@@ -206,7 +206,6 @@ gammaln_p: Primitive = unary(
     scipy("gammaln"),
     lambda _z, x: digamma(x),
     kinds="f",
-    domain=(0.2, 4.0),
     formula=in_doubles(_gammaln),
 )
 
@@ -247,7 +246,6 @@ gamma_p: Primitive = unary(
     scipy("gamma"),
     lambda z, x: z * digamma(x),
     kinds="f",
-    domain=(0.2, 4.0),
     formula=in_doubles(_gamma),
 )
 
@@ -365,7 +363,6 @@ digamma_p: Primitive = unary(
     scipy("digamma"),
     lambda _z, x: bind_single(polygamma_p, x, n=1),
     kinds="f",
-    domain=(0.2, 4.0),
     formula=in_doubles(_digamma),
 )
 
@@ -441,7 +438,7 @@ def _is_low(_avals: Any, params: Params) -> bool:
 
 
 polygamma_p: Primitive = parametric(
-    "polygamma", double(_run), (_next,), {"n": 1}, domain=(0.2, 4.0), formula=_polygamma, takes_formula=_is_low
+    "polygamma", double(_run), (_next,), {"n": 1}, formula=_polygamma, takes_formula=_is_low
 )
 
 
@@ -463,9 +460,7 @@ def _digamma_gap(x: Any, d: Any, *, n: int) -> Any:
     return psi_gap(n, x, d)
 
 
-digamma_gap_p: Primitive = parametric(
-    "digamma_gap", double(_digamma_gap), (_gap_by_x, _gap_by_d), {"n": 0}, domain=(0.2, 4.0)
-)
+digamma_gap_p: Primitive = parametric("digamma_gap", double(_digamma_gap), (_gap_by_x, _gap_by_d), {"n": 0})
 
 
 @register_function
@@ -486,7 +481,6 @@ betaln_p: Primitive = binary(
     double(log_beta),
     (lambda _z, a, b: -digamma_gap(a, b), lambda _z, a, b: -digamma_gap(b, a)),
     kinds="f",
-    domain=(0.2, 4.0),
     native=record_double(log_beta),
 )
 
@@ -509,7 +503,6 @@ beta_p: Primitive = binary(
     scipy("beta"),
     (lambda z, a, b: -z * digamma_gap(a, b), lambda z, a, b: -z * digamma_gap(b, a)),
     kinds="f",
-    domain=(0.2, 4.0),
 )
 
 

@@ -96,7 +96,7 @@ def _next_log1prel(_z: Array, t: Array, *, order: int) -> Array:
 
 
 exprel_p: Primitive = parametric("exprel", double(_exprel), (_next_exprel,), {"order": 0})
-log1prel_p: Primitive = parametric("log1prel", double(_log1prel), (_next_log1prel,), {"order": 0}, domain=(-0.8, 4.0))
+log1prel_p: Primitive = parametric("log1prel", double(_log1prel), (_next_log1prel,), {"order": 0})
 
 
 @register_function
@@ -202,28 +202,24 @@ boxcox_p: Primitive = binary(
     double(_boxcox),
     (lambda _z, x, power: x ** (power - 1), lambda _z, x, power: _by_power(log(x), power)),
     kinds="f",
-    domain=(0.2, 4.0),
 )
 boxcox1p_p: Primitive = binary(
     "boxcox1p",
     double(_boxcox1p),
     (lambda _z, x, power: (1 + x) ** (power - 1), lambda _z, x, power: _by_power(log1p(x), power)),
     kinds="f",
-    domain=(0.2, 4.0),
 )
 inv_boxcox_p: Primitive = binary(
     "inv_boxcox",
     double(_inv_boxcox),
     (lambda z, _y, power: z ** (1 - power), _undo_by_power),
     kinds="f",
-    domain=(0.2, 2.0),
 )
 inv_boxcox1p_p: Primitive = binary(
     "inv_boxcox1p",
     double(_inv_boxcox1p),
     (lambda z, _y, power: (1 + z) ** (1 - power), lambda z, y, power: _undo_by_power(1 + z, y, power)),
     kinds="f",
-    domain=(0.2, 2.0),
 )
 
 
@@ -248,7 +244,6 @@ spence_p: Primitive = unary(
     scipy("spence"),
     lambda _z, x: -_log1prel_of_order(x - 1, 0),
     kinds="f",
-    domain=(0.2, 4.0),
 )
 
 
@@ -317,14 +312,12 @@ faddeeva_real_p: Primitive = binary(
     _faddeeva("real"),
     (lambda _z, x, y: _real_slope(x, y), lambda _z, x, y: -_imag_slope(x, y)),
     kinds="f",
-    domain=(-0.5, 2.0),
 )
 faddeeva_imag_p: Primitive = binary(
     "faddeeva_imag",
     _faddeeva("imag"),
     (lambda _z, x, y: _imag_slope(x, y), lambda _z, x, y: _real_slope(x, y)),
     kinds="f",
-    domain=(-0.5, 2.0),
 )
 
 
@@ -380,7 +373,7 @@ def _poch_by_m(y: Array, z: Array, m: Array) -> Array:
     return where(pole, math.inf, where(y == 0, 0, y * digamma(where(pole | (y == 0), 1, z + m))))
 
 
-poch_p: Primitive = binary("poch", scipy("poch"), (_poch_by_z, _poch_by_m), kinds="f", domain=(0.2, 4.0))
+poch_p: Primitive = binary("poch", scipy("poch"), (_poch_by_z, _poch_by_m), kinds="f")
 
 
 def comb(N: ArrayLike, k: ArrayLike, *, exact: bool = False, repetition: bool = False) -> Array:
@@ -419,7 +412,6 @@ comb_p: Primitive = binary(
         lambda z, n, k: where(z == 0, 0, -z * digamma_gap(where(z == 0, 1, n - k + 1), where(z == 0, 1, 2 * k - n))),
     ),
     kinds="f",
-    domain=(0.2, 4.0),
 )
 
 
@@ -534,9 +526,7 @@ def _hyp2f1_slope(_z: Array, x: Array, *, a: float, b: float, c: float) -> Array
     return _ratio(a * b, c) * bind_single(hyp2f1_p, x, a=a + 1, b=b + 1, c=c + 1)
 
 
-hyp2f1_p: Primitive = parametric(
-    "hyp2f1", double(_hyp2f1), (_hyp2f1_slope,), {"a": 0.5, "b": 1.0, "c": 1.5}, domain=(-2.0, 0.8)
-)
+hyp2f1_p: Primitive = parametric("hyp2f1", double(_hyp2f1), (_hyp2f1_slope,), {"a": 0.5, "b": 1.0, "c": 1.5})
 
 
 def sph_harm_y(n: int, m: int, theta: ArrayLike, phi: ArrayLike) -> Array:

@@ -52,7 +52,6 @@ gamma_density_p: Primitive = binary(
     double(_density_gamma),
     (_density_by_a_gamma, _density_by_x_gamma),
     kinds="f",
-    domain=(0.5, 3.0),
     native=record_double(_density_gamma),
 )
 
@@ -79,7 +78,6 @@ gammainc_slope_p: Primitive = parametric(
     double(gamma_by_parameter),
     (_slope_by_a_gamma, _slope_by_x_gamma),
     {"order": 1},
-    domain=(0.5, 3.0),
 )
 
 
@@ -109,7 +107,6 @@ gammainc_p: Primitive = binary(
     scipy("gammainc"),
     (lambda _z, a, x: _slope_gamma(a, x), lambda _z, a, x: density_gamma(a, x)),
     kinds="f",
-    domain=(0.5, 3.0),
 )
 
 
@@ -138,7 +135,6 @@ gammaincc_p: Primitive = binary(
     scipy("gammaincc"),
     (lambda _z, a, x: -_slope_gamma(a, x), lambda _z, a, x: -density_gamma(a, x)),
     kinds="f",
-    domain=(0.5, 3.0),
 )
 
 
@@ -184,7 +180,6 @@ gammaincinv_p: Primitive = binary(
     _inside("gammaincinv"),
     (lambda z, a, _p: _move_quantile_gamma(z, a), lambda z, a, _p: 1 / density_gamma(a, z)),
     kinds="f",
-    domain=(0.5, 0.9),
 )
 
 
@@ -211,7 +206,6 @@ gammainccinv_p: Primitive = binary(
     _inside("gammainccinv"),
     (lambda z, a, _q: _move_quantile_gamma(z, a), lambda z, a, _q: -1 / density_gamma(a, z)),
     kinds="f",
-    domain=(0.5, 0.9),
 )
 
 
@@ -224,11 +218,10 @@ def ternary(
     name: str,
     compute: Callable[..., Any],
     partials: tuple[Partial3, Partial3, Partial3],
-    domain: tuple[float, float],
     native: Callable[..., None] | None = None,
 ) -> Primitive:
     """Make an elementwise op of three real operands from ``(z, a, b, x)`` to its derivative by each."""
-    return elementwise(name, compute, partials, kinds="f", domain=domain, native=native)
+    return elementwise(name, compute, partials, kinds="f", native=native)
 
 
 # -- the density --
@@ -279,7 +272,6 @@ beta_density_p: Primitive = ternary(
     "beta_density",
     double(_density_beta),
     (_density_by_a_beta, _density_by_b, _density_by_x_beta),
-    domain=(0.2, 0.9),
     native=record_double(_density_beta),
 )
 
@@ -316,7 +308,6 @@ betainc_slope_p: Primitive = parametric(
     double(beta_by_parameters),
     (_slope_by_a_beta, _slope_by_b, _slope_by_x_beta),
     {"m": 1, "n": 0},
-    domain=(0.2, 0.9),
 )
 
 
@@ -350,7 +341,6 @@ betainc_p: Primitive = ternary(
         lambda _z, a, b, x: _slope_beta(a, b, x, 0, 1),
         lambda _z, a, b, x: density_beta(a, b, x),
     ),
-    domain=(0.2, 0.9),
 )
 
 
@@ -381,7 +371,6 @@ betaincc_p: Primitive = ternary(
         lambda _z, a, b, x: -_slope_beta(a, b, x, 0, 1),
         lambda _z, a, b, x: -density_beta(a, b, x),
     ),
-    domain=(0.2, 0.9),
 )
 
 
@@ -431,7 +420,6 @@ betaincinv_p: Primitive = ternary(
         lambda z, a, b, _p: _move_quantile_beta(z, a, b, 0, 1),
         lambda z, a, b, _p: 1 / density_beta(a, b, z),
     ),
-    domain=(0.3, 0.9),
 )
 
 
@@ -462,5 +450,4 @@ betainccinv_p: Primitive = ternary(
         lambda z, a, b, _q: _move_quantile_beta(z, a, b, 0, 1),
         lambda z, a, b, _q: -1 / density_beta(a, b, z),
     ),
-    domain=(0.3, 0.9),
 )

@@ -46,7 +46,6 @@ log_gamma_density_p: Primitive = binary(
     double(_log_density_gamma),
     (lambda _z, a, x: log(x) - digamma(where(a < TINY, TINY, a)), _log_density_by_x_gamma),
     kinds="f",
-    domain=(0.5, 3.0),
     native=record_double(_log_density_gamma),
 )
 
@@ -71,7 +70,6 @@ gamma_tail_p: Primitive = parametric(
     double(gamma_tail),
     (_tail_by_a_gamma, _tail_by_x_gamma),
     {"upper": True, "m": 0, "n": 0},
-    domain=(1.5, 1.7),
 )
 
 
@@ -140,7 +138,6 @@ log_gammainc_p: Primitive = binary(
     _values_gamma(upper=False),
     _partials_gamma(upper=False),
     kinds="f",
-    domain=(0.5, 3.0),
 )
 
 
@@ -169,7 +166,6 @@ log_gammaincc_p: Primitive = binary(
     _values_gamma(upper=True),
     _partials_gamma(upper=True),
     kinds="f",
-    domain=(0.5, 3.0),
 )
 
 
@@ -203,7 +199,6 @@ log_beta_density_p: Primitive = ternary(
         lambda _z, a, b, x: log1p(-x) + digamma_gap(where(b < TINY, TINY, b), a),
         lambda _z, a, b, x: _pole(a, x) - _pole(b, 1 - x),
     ),
-    domain=(0.2, 0.9),
     native=record_double(_log_density_beta),
 )
 
@@ -243,7 +238,6 @@ beta_tail_p: Primitive = parametric(
     double(beta_tail),
     (_tail_by_a_beta, _tail_by_b, _tail_by_x_beta),
     {"upper": True, "m": 0, "n": 0},
-    domain=(0.45, 0.55),
 )
 
 
@@ -305,9 +299,7 @@ def log_betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     return bind_special(log_betainc_p, a, b, x)
 
 
-log_betainc_p: Primitive = ternary(
-    "log_betainc", _values_beta(upper=False), _partials_beta(upper=False), domain=(0.2, 0.9)
-)
+log_betainc_p: Primitive = ternary("log_betainc", _values_beta(upper=False), _partials_beta(upper=False))
 
 
 @register_function
@@ -331,6 +323,4 @@ def log_betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     return bind_special(log_betaincc_p, a, b, x)
 
 
-log_betaincc_p: Primitive = ternary(
-    "log_betaincc", _values_beta(upper=True), _partials_beta(upper=True), domain=(0.2, 0.9)
-)
+log_betaincc_p: Primitive = ternary("log_betaincc", _values_beta(upper=True), _partials_beta(upper=True))
