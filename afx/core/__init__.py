@@ -19,6 +19,7 @@ from afx.core.aval import (
     broadcast_avals as broadcast_avals,
     broadcast_shapes as broadcast_shapes,
     checked_shape as checked_shape,
+    common_dtype as common_dtype,
     integer as integer,
     normalize_axes as normalize_axes,
     normalize_axis as normalize_axis,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.dtypes import SUPPORTED, DType, check_dtype, weak_dtype
+from afx.core.dtypes import SUPPORTED, DType, check_dtype, promote, weak_dtype
 from afx.errors import ArgumentError, AxisError, OperandError, ShapeError, TracerError
 from afx.pytree.nodes import is_table, table_values
 
@@ -161,6 +161,11 @@ def widest_of_alike(avals: Sequence[Aval]) -> Aval | None:
                 return None
             wide = a
     return wide
+
+
+def common_dtype(avals: Sequence[Aval], floating: bool = False) -> DType:
+    """Return the dtype in which an operation on these operands computes, which has no integer result if it is floating."""
+    return promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
 
 
 def broadcast_avals(name: str, avals: Sequence[Aval]) -> Shape:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, dataclass_transform
 import numpy as np
 
 from afx.core.array.array import Array, to_numpy_value, wrap
-from afx.core.aval import Aval, Shape, aval_of
-from afx.core.dtypes import DType, default_complex, get_default_dtype, promote, real_dtype
+from afx.core.aval import Aval, Shape, aval_of, common_dtype
+from afx.core.dtypes import DType, default_complex, get_default_dtype, real_dtype
 from afx.core.registry import FUNCTIONS, load_all
 from afx.errors import OperandError
 
@@ -409,7 +409,7 @@ def met_dtype(p: Primitive, avals: Sequence[Aval]) -> DType | None:
     weak = [a for a in avals[p.condition_operands :] if a.weak]
     both = [*strong, *weak]
     floating = p.is_elementwise and p.promotes_to_float
-    return promote(tuple([a.dtype for a in both]), tuple([a.weak for a in both]), floating)
+    return common_dtype(both, floating)
 
 
 def takes(aval: Aval, dtype: DType) -> DType:

@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Shape, Tracer, aval_of, bind, broadcast_avals, broadcast_shapes, checked_shape
-from afx.core.dtypes import DType, check_dtype, float64, get_default_dtype, int64, promote, uint32, uint64
+from afx.core import (
+    Array,
+    ArrayLike,
+    Shape,
+    Tracer,
+    aval_of,
+    bind,
+    broadcast_avals,
+    broadcast_shapes,
+    checked_shape,
+    common_dtype,
+)
+from afx.core.dtypes import DType, check_dtype, float64, get_default_dtype, int64, uint32, uint64
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops import asarray, astype, less, nextafter, where
 from afx.ops._basic import fit_p
@@ -39,7 +50,7 @@ def floating(dtype: DTypeLike | None, who: str, *params: ArrayLike) -> DType:
     """Return the real floating dtype that is asked for, or that the parameters have together."""
     if dtype is None:
         avals = [aval_of(x, who) for x in params]
-        target = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
+        target = common_dtype(avals, floating=True)
     else:
         target = check_dtype(dtype, who)
     if target.kind != "f":

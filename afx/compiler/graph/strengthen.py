@@ -10,7 +10,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from afx.core import Aval, DType, promote
+from afx.core import Aval, DType, common_dtype
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
 from afx.core.primitive import holds_graphs, precise, primitive_for_role
 from afx.core.tracing.traces import GraphTrace, evaluate, renumber
@@ -106,7 +106,7 @@ class _Strengthening:
                 for a, d in zip(avals, dtypes, strict=True)
             ]
         elif p.is_elementwise and all(a.weak for a in avals):
-            common = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.promotes_to_float)
+            common = common_dtype(avals, p.promotes_to_float)
             common = precise(common)
         else:
             return dtypes

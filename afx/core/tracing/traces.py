@@ -12,8 +12,8 @@ import attrs
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, capture, snapshot, to_numpy_value, wrap
-from afx.core.aval import SCALARS, Aval, Shape, aval_of
-from afx.core.dtypes import DType, promote, weak_dtype
+from afx.core.aval import SCALARS, Aval, Shape, aval_of, common_dtype
+from afx.core.dtypes import DType, weak_dtype
 from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, Literal, Var, number_variables
 from afx.core.primitive import Primitive, WeakArray, infer, met_dtype, primitive_for_role, takes, weak_or_strong
 from afx.core.registry import FUNCTIONS
@@ -260,7 +260,7 @@ class GraphTrace(Trace):
             if not weak and common.kind in "fc":
                 return atoms
         avals = [a.aval for a in atoms[first:]]
-        dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.promotes_to_float)
+        dtype = common_dtype(avals, p.promotes_to_float)
         ufunc = p.lowering.ufunc
         if ufunc is not None and MIXED in ufunc.types and all(a.dtype.kind in "iu" for a in avals):
             if dtype.kind == "f" or (dtype == np.uint64 and _holds_traced_numbers(atoms)):

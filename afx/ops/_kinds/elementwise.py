@@ -9,8 +9,8 @@ from typing import Any, Concatenate, TypeAlias
 import numpy as np
 
 from afx.core import Array, Params, Primitive, Pullback, Pushforward, Tangents, Value, Values, define, to_lower_level
-from afx.core.aval import SCALARS, Aval, Shape, aval_of, broadcast_avals, widest_of_alike
-from afx.core.dtypes import DType, bool_, promote, real_dtype, strengthen
+from afx.core.aval import SCALARS, Aval, Shape, aval_of, broadcast_avals, common_dtype, widest_of_alike
+from afx.core.dtypes import DType, bool_, real_dtype, strengthen
 from afx.errors import DtypeError
 from afx.ops._basic import broadcast, select_where, sum_over
 from afx.ops._kinds.linear import batch_along_axes, batch_elementwise
@@ -133,7 +133,7 @@ def elementwise_impl(
 
     def settle(xs: tuple[Any, ...], z: Any) -> Any:
         avals = [aval_of(x) for x in xs]
-        want = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
+        want = common_dtype(avals, floating)
         if want.kind == "b" and "b" not in kinds:
             raise DtypeError(f"{name}: not defined for bool: got {', '.join(map(str, avals))}; convert with astype")
         if _keeps_dtype(z.dtype, want):
@@ -223,7 +223,7 @@ def _unify_dtypes(compute: Callable[..., Any], floating: bool, arity: int) -> Ca
         if len(dtypes) == 1 and next(iter(dtypes)).kind in "fc":
             return compute(*xs)
         avals = [aval_of(x) for x in xs]
-        want = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
+        want = common_dtype(avals, floating)
         return compute(*(xs if want.kind not in "fc" else [np.asarray(x).astype(want, copy=False) for x in xs]))
 
     return alike
@@ -249,7 +249,7 @@ def elementwise_shape_rule(name: str, kinds: str, floating: bool, result: OutDty
         if wide is not None and wide.dtype.kind in inexact:
             return Aval(wide.shape, result(wide.dtype)) if result else wide
         shape = broadcast_avals(name, avals)
-        dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
+        dtype = common_dtype(avals, floating)
         if dtype.kind not in kinds:
             got = ", ".join(map(str, avals))
             raise DtypeError(f"{name}: not defined for {dtype}: got {got}; convert with astype")

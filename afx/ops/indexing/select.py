@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, check_dtype, check_memory_order, promote, refuse_out, register_function, wrap
-from afx.core.aval import Shape, aval_of, broadcast_avals, checked_shape, integer, normalize_axis
+from afx.core import Array, ArrayLike, check_dtype, check_memory_order, refuse_out, register_function, wrap
+from afx.core.aval import Shape, aval_of, broadcast_avals, checked_shape, common_dtype, integer, normalize_axis
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, zeros
 from afx.ops.elementwise.arithmetic import floor_divide, remainder
@@ -61,7 +61,7 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
             raise DtypeError(f"select: conditions are booleans: got {a}; compare with 0")
     shape = broadcast_avals("select", avals)
     values = avals[len(condlist) :]
-    dtype = promote(tuple([a.dtype for a in values]), tuple([a.weak for a in values]))
+    dtype = common_dtype(values)
     z: Any = astype(default, dtype)
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         z = where(condition, astype(choice, dtype), z)

@@ -13,7 +13,17 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from afx.core import Array, ArrayLike, DType, bind2, bind_single, promote, refuse_out, register_function
-from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, integer, normalize_axis, shape_of
+from afx.core.aval import (
+    Aval,
+    Shape,
+    aval_of,
+    broadcast_avals,
+    broadcast_shapes,
+    common_dtype,
+    integer,
+    normalize_axis,
+    shape_of,
+)
 from afx.core.primitive import Bools, Params, Primitive, Value, Values
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import bilinear
@@ -464,7 +474,7 @@ def _in_one_dtype(arrays: list[Array]) -> list[Array]:
     avals = [x.aval for x in arrays]
     if len({a.dtype for a in avals}) < 2 or all([a.weak for a in avals]):  # noqa: C419  # a list is quicker
         return arrays
-    dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]))
+    dtype = common_dtype(avals)
     return [astype(x, dtype) for x in arrays]
 
 

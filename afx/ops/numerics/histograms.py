@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, aval_of, integer, is_weak, register_function
+from afx.core import Array, ArrayLike, aval_of, common_dtype, integer, is_weak, register_function
 from afx.core.dtypes import DType, check_dtype, float16, float32, float64, promote, real_dtype
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
 from afx.ops._basic import sum_dtype
@@ -399,7 +399,7 @@ def _variables(
     avals = [aval_of(v, who) for v in given]
     if builtins.any(a.ndim > 2 for a in avals):
         raise ShapeError(f"{who}: takes vectors and matrices: got {', '.join(map(str, avals))}; reshape them")
-    promoted = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
+    promoted = common_dtype(avals, floating=True)
     natural = promoted if dtype is None else check_dtype(dtype, who)
     weak = dtype is None and all([is_weak(v) for v in given])  # noqa: C419  # a list is quicker
     held = given if weak else [astype(v, float32 if natural == float16 else natural) for v in given]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from afx.core import Array, ArrayLike, Primitive, bind_single, is_weak, register_function
-from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
+from afx.core.aval import Aval, Shape, aval_of, common_dtype, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import in_floats, numpy_of, reduced, xp
@@ -329,7 +329,7 @@ def average(
     if weights is not None:
         weights = promote_operands(weights, x)[0]
         avals = [aval_of(x, "average"), weights.aval]
-        natural = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
+        natural = common_dtype(avals, floating=True)
         if (
             any(a.dtype.kind in "iu" for a in avals) or natural == float16
         ):  # products and sums of which may be too large

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.core import Array, ArrayLike, bind, bind_single, register_function
-from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
+from afx.core.aval import Aval, Shape, aval_of, common_dtype, normalize_axes, shape_of
 from afx.core.constants import DOT_SUM_MAX_ELEMENTS, DOT_SUM_MAX_LENGTH, DOT_SUM_MIN_LENGTH, reduce_in_transpose
 from afx.core.dtypes import DType, bool_, float16, float32, float64, promote, real_dtype
 from afx.core.primitive import Primitive, is_weak, record_reduction
@@ -79,7 +79,7 @@ def beside(x: ArrayLike, initial: ArrayLike | None) -> ArrayLike:
     if initial is None or isinstance(x, (Array, np.ndarray)):
         return x
     avals = [aval_of(x), aval_of(initial)]
-    return astype(x, promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals])))
+    return astype(x, common_dtype(avals))
 
 
 # --- Reductions: sums, means, products, extremes and truth along axes
