@@ -10,7 +10,7 @@ import attrs
 from afx import pytree
 from afx.control._subgraphs import body_of
 from afx.control.while_loop import fori_loop, while_loop
-from afx.core import Array, ArrayLike, Aval, DType, aval_of, promote, real_dtype, to_array
+from afx.core import Array, ArrayLike, Aval, DType, aval_of, floating_dtype, real_dtype, to_array
 from afx.errors import ArgumentError, OperandError, ShapeError
 from afx.ops import abs as abs_, astype, concat, conj, hypot, matmul, maximum, sum as sum_, vector_norm, where
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient, zeros
@@ -92,7 +92,7 @@ def promote_system(who: str, *operands: Any) -> tuple[list[Any], DType]:
         raise OperandError(f"{who}: the right side is an array: got {system[1]!r}; take .todense() of a sparse matrix")
     plain = [k for k, x in enumerate(system) if x is not None and not callable(x) and not isinstance(x, SPARSE)]
     arrays = promote_operands(*[system[k] for k in plain])
-    dtype = promote(tuple([x.dtype for x in arrays]), (False,) * len(arrays), floating=True)
+    dtype = floating_dtype(*[x.dtype for x in arrays])
     for k, x in zip(plain, arrays, strict=True):
         system[k] = astype(x, dtype)
     return system, dtype
@@ -168,7 +168,7 @@ def solve_implicitly(
     image = aval_of(matvec(stop_gradient(rhs))) if rhs.ndim == 1 else None
     if image is None or image.shape != rhs.shape:
         raise ShapeError(f"{who}: b is a vector that the matrix fits: got {rhs.aval}; reshape it, or use vmap")
-    dtype = promote((dtype, image.dtype), (False, False))  # that of what functions close over counts too
+    dtype = floating_dtype(dtype, image.dtype)  # that of what functions close over counts too
     rhs, matvec = astype(rhs, dtype), in_dtype(matvec, dtype)
     forth, guess = Operand(matvec, rhs.aval, who), Operand(in_dtype(matvec_of(before, who), dtype), rhs.aval, who)
     symmetric = symmetric and dtype.kind != "c"  # the transpose of a Hermitian matrix is its conjugate
@@ -448,7 +448,7 @@ def _rectangular(a: Operator, b: ArrayLike, columns: int | None) -> tuple[Matvec
     image = aval_of(forward(zeros((n,), dtype)))
     if rhs.ndim != 1 or image.shape != rhs.shape:
         raise ShapeError(f"lsmr: b is a vector that the matrix fits: got {rhs.aval}; reshape it, or use vmap")
-    dtype = promote((dtype, image.dtype), (False, False))
+    dtype = floating_dtype(dtype, image.dtype)
     return in_dtype(forward, dtype), n, astype(rhs, dtype)
 
 

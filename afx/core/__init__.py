@@ -34,6 +34,7 @@ from afx.core.dtypes import (
     float16 as float16,
     float32 as float32,
     float64 as float64,
+    floating_dtype as floating_dtype,
     get_default_dtype as get_default_dtype,
     int64 as int64,
     is_inexact as is_inexact,

@@ -156,6 +156,11 @@ def promote(dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool = 
     return _promote(dtypes, weak, floating, get_default_dtype())
 
 
+def floating_dtype(*dtypes: DType) -> DType:
+    """Return the dtype in which an operation without an integer result computes on arrays of these."""
+    return promote(dtypes, (False,) * len(dtypes), True)
+
+
 @functools.lru_cache(maxsize=4096)
 def _promote(dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool, default: DType) -> DType:
     strong = [d for d, w in zip(dtypes, weak, strict=True) if not w]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, DType, bind_single, int64, is_inexact, promote, to_lower_level, uint64, wrap
+from afx.core import Array, DType, bind_single, common_dtype, int64, is_inexact, promote, to_lower_level, uint64, wrap
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes
 from afx.core.primitive import (
     Algebra,
@@ -45,7 +45,7 @@ def in_floats(x: Any, who: str) -> Any:
     aval = aval_of(x, who)
     if is_weak(x):
         return x
-    dtype = promote((aval.dtype,), (aval.weak,), floating=True)
+    dtype = common_dtype((aval,), floating=True)
     return x if isinstance(x, Array) and aval.dtype == dtype else cast(x, dtype)
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Primitive, bind_single, check_device, lookup, refuse_out, wrap
+from afx.core import Array, ArrayLike, Primitive, bind_single, check_device, floating_dtype, lookup, refuse_out, wrap
 from afx.core.aval import Aval, aval_of, integer, normalize_axes, normalize_axis
-from afx.core.dtypes import DType, check_dtype, get_default_dtype, promote, real_dtype
+from afx.core.dtypes import DType, check_dtype, get_default_dtype, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.linear import batch_unchanged, linear
 from afx.ops.elementwise.complex import conj
@@ -78,7 +78,7 @@ def real_length(x: ArrayLike, n: int | None, axis: int, who: str) -> int:
 # -- rules --
 def _choose_dtype(dtype: DType) -> DType:
     """Return the dtype in which it is computed: integers in the default dtype."""
-    return promote((dtype,), (False,), True)
+    return floating_dtype(dtype)
 
 
 def _complex(dtype: DType) -> DType:
@@ -430,7 +430,7 @@ def steps_of_axes(x: ArrayLike, s: Ints, axes: Ints, who: str) -> list[Step]:
 def _transform_in_turn(transform: Transform, x: ArrayLike, steps: Sequence[Step], norm: Norm) -> Array:
     """Return x, as complex or real floating numbers, transformed along each axis, the last one first."""
     dtype = aval_of(x).dtype
-    z = astype(x, promote((dtype,), (False,), True))
+    z = astype(x, floating_dtype(dtype))
     for n, axis in reversed(steps):
         z = transform(z, n, axis, norm)
     return z

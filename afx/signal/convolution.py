@@ -8,7 +8,16 @@ from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, broadcast_shapes, integer, normalize_axes, normalize_axis, promote, real_dtype
+from afx.core import (
+    Array,
+    ArrayLike,
+    broadcast_shapes,
+    floating_dtype,
+    integer,
+    normalize_axes,
+    normalize_axis,
+    real_dtype,
+)
 from afx.errors import ArgumentError, ShapeError
 from afx.ops import astype, concat, conj, flip, median, moveaxis, pad, reshape, sliding_window_view, sort
 from afx.ops._kinds.matrix import choice
@@ -53,7 +62,7 @@ def _cut(z: Array, x: Array, y: Array, mode: str, axes: Sequence[int], who: str)
 
 def _multiply_spectra(x: Array, y: Array, axes: Sequence[int]) -> Array:
     """Return the full convolution by Fourier transforms, both in the precision of the result."""
-    dtype = promote((x.dtype, y.dtype), (False, False), True)
+    dtype = floating_dtype(x.dtype, y.dtype)
     x, y = (astype(v, dtype if v.dtype.kind == "c" else real_dtype(dtype)) for v in (x, y))
     lengths = [x.shape[a] + y.shape[a] - 1 for a in axes]
     sizes = [_next_fast_length(n) for n in lengths]
@@ -299,7 +308,7 @@ def resample_poly(
     up, down = up // common, down // common
     if up == down:
         return given
-    given = astype(given, promote((given.dtype,), (False,), True))
+    given = astype(given, floating_dtype(given.dtype))
     h = (
         _low_pass(max(up, down), window)
         if isinstance(window, (str, tuple, float, int))

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 
 from afx.control.scan import scan
-from afx.core import Array, ArrayLike, integer, is_traced, normalize_axis
+from afx.core import Array, ArrayLike, floating_dtype, integer, is_traced, normalize_axis
 from afx.core.dtypes import float64, get_default_dtype, promote, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ndimage.correlation import convolve1d
@@ -43,7 +43,7 @@ def _normalize(b: Nested, a: Nested, who: str) -> tuple[Array, Array]:
     if not is_traced(den) and not np.asarray(den)[0]:
         raise ArgumentError(f"{who}: the denominator begins with a number that is not 0: got a={a!r}; cut it off")
     count = max(num.size, den.size)
-    dtype = promote((num.dtype, den.dtype), (False, False), True)
+    dtype = floating_dtype(num.dtype, den.dtype)
     num, den = astype(num, dtype), astype(den, dtype)
     return pad(num, (0, count - num.size)) / den[0], (
         pad(den / den[0], (0, count - den.size)) if den.size > 1 else den / den[0]
@@ -226,7 +226,7 @@ EXTENSIONS: dict[Any, dict[str, Any]] = {  # how signals go on, in the words of 
 
 def _beside(x: Array, coefficients: Array) -> Array:
     """Return a signal in the floating dtype that it has beside coefficients, so that whole numbers go on as they would."""
-    return astype(x, promote((x.dtype, coefficients.dtype), (False, False), True))
+    return astype(x, floating_dtype(x.dtype, coefficients.dtype))
 
 
 def _extend(x: Array, padtype: Padtype, padlen: Any, place: int, taps: int, who: str) -> tuple[Array, int]:
@@ -342,7 +342,7 @@ def freqz(
     Array([2.+0.j, 1.-1.j], dtype=complex64)
     """
     num, den = _coefficients(b, a, "freqz")
-    dtype = promote((num.dtype, den.dtype), (False, False), True)
+    dtype = floating_dtype(num.dtype, den.dtype)
     if isinstance(worN, int):
         w = asarray(
             np.linspace(0, 2 * math.pi if whole else math.pi, worN, endpoint=include_nyquist and not whole), float64
@@ -402,7 +402,7 @@ def detrend(
     x = as_array(data)
     place = normalize_axis(axis, x.ndim, "detrend")
     choice("detrend", "type", type, ("linear", "constant"))
-    x = astype(x, promote((x.dtype,), (False,), True))
+    x = astype(x, floating_dtype(x.dtype))
     if type == "constant":
         return x - mean(x, axis=place, keepdims=True)
     rows = moveaxis(x, place, -1)
@@ -511,7 +511,7 @@ def savgol_filter(
     given = as_array(x)
     place, (n, order) = normalize_axis(axis, given.ndim, who), _check_fit(window_length, polyorder, deriv, who)
     choice(who, "mode", mode, ("interp", "mirror", "constant", "nearest", "wrap"))
-    dtype = promote((given.dtype,), (False,), True)
+    dtype = floating_dtype(given.dtype)
     rows = moveaxis(astype(given, dtype), place, -1)
     middle = _fit_weights(n, order, deriv, [n // 2 if n % 2 else n / 2 - 0.5])[0]
     weights, scale = asarray(middle[::-1], real_dtype(dtype)), as_array(delta) ** deriv

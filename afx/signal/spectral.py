@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from afx.core import Array, integer, normalize_axis, promote, real_dtype
+from afx.core import Array, floating_dtype, integer, normalize_axis, promote, real_dtype
 from afx.errors import ArgumentError, ShapeError
 from afx.ops import abs as abs_, astype, mean, median, moveaxis, pad, sqrt, sum as sum_, unwrap, where
 from afx.ops._kinds.matrix import choice
@@ -295,7 +295,7 @@ def istft(
     default = 2 * (bins - 1) if input_onesided else bins
     length = default if nperseg is None else integer(nperseg, who, "nperseg")
     points = (length if input_onesided and length == default + 1 else default) if nfft is None else nfft
-    dtype = real_dtype(promote((z.dtype,), (False,), True))
+    dtype = real_dtype(floating_dtype(z.dtype))
     cut = _segments(length, window, length, noverlap, points, dtype, who)
     rows = (irfft if input_onesided else ifft)(z, points)[..., :length] * (
         cut.window / sqrt(_scale(cut, fs, scaling, who))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Tracer, aval_of, is_inexact, promote, to_numpy_value
+from afx.core import Array, ArrayLike, Tracer, aval_of, common_dtype, is_inexact, to_numpy_value
 from afx.errors import ArgumentError, DtypeError, IndexRangeError, ShapeError
 from afx.ops import asarray, gammaln, maximum, mean, multiply, subtract, sum, take_along_axis, where
 from afx.ops.elementwise.exponentials import exp, log, log_sigmoid, sigmoid
@@ -59,7 +59,7 @@ def check_shares(targets: ArrayLike, who: str) -> None:
 def as_numbers(targets: ArrayLike, beside: ArrayLike) -> Array:
     """Return targets that are integers or booleans in the dtype of what they are compared with."""
     t, a = aval_of(targets), aval_of(beside)
-    return asarray(targets) if is_inexact(t.dtype) else astype(targets, promote((a.dtype,), (a.weak,), True))
+    return asarray(targets) if is_inexact(t.dtype) else astype(targets, common_dtype((a,), True))
 
 
 def check_same_shape(who: str, x: ArrayLike, y: ArrayLike, names: str = "predictions and targets") -> None:

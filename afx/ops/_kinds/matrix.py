@@ -10,7 +10,7 @@ import numpy as np
 from afx.core import Bools, Derivative, Lowering, Masking, Params, Primitive, Tangents, Value, Values, define, register
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
-from afx.core.dtypes import DType, promote
+from afx.core.dtypes import DType, floating_dtype
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.linear import batch_unchanged
@@ -34,7 +34,7 @@ IGNORED = ("divide", "over")  # by NumPy's functions that call LAPACK, which rai
 def floating(x: ArrayLike, who: str) -> Array:
     """Return an operand as an array that has derivatives; integers take the default dtype."""
     y = as_array(x)
-    dtype: DType = promote((y.dtype,), (False,), floating=True)
+    dtype: DType = floating_dtype(y.dtype)
     if dtype.char == "e":
         raise DtypeError(f"{who}: LAPACK has no half precision: got {y.aval}; use astype(afx.float32)")
     return astype(y, dtype)
@@ -43,7 +43,7 @@ def floating(x: ArrayLike, who: str) -> Array:
 def promote_pair(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Array, Array]:
     """Return two operands in their common floating dtype."""
     a, b = (floating(v, who) for v in promote_operands(x, y))
-    dtype = promote((a.dtype, b.dtype), (False, False))
+    dtype = np.result_type(a.dtype, b.dtype)
     return astype(a, dtype), astype(b, dtype)
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Tracer, check_device, register_function, to_numpy_value, wrap
+from afx.core import Array, ArrayLike, Tracer, check_device, common_dtype, register_function, to_numpy_value, wrap
 from afx.core.aval import aval_of, broadcast_avals, integer, normalize_axis
-from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, promote, real_dtype
+from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, real_dtype
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops.creation.creation import Nested, asarray, promote_operands
 from afx.ops.elementwise.arithmetic import divide, pow, subtract
@@ -138,7 +138,7 @@ def linspace(
     a, b = aval_of(start, "linspace"), aval_of(stop, "linspace")
     rank = len(broadcast_avals("linspace", [a, b]))
     axis = normalize_axis(axis, rank + 1, "linspace")
-    natural = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
+    natural = common_dtype((a, b), floating=True)
     target = natural if dtype is None else check_dtype(dtype, "linspace")
     if not isinstance(start, Tracer) and not isinstance(stop, Tracer):
         first, last = (to_numpy_value(x, "linspace") for x in (start, stop))
@@ -198,7 +198,7 @@ def geomspace(
     a, b = aval_of(start, "geomspace"), aval_of(stop, "geomspace")
     rank = len(broadcast_avals("geomspace", [a, b]))
     axis = normalize_axis(axis, rank + 1, "geomspace")
-    natural = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
+    natural = common_dtype((a, b), floating=True)
     first, last = (astype(x, natural) for x in (start, stop))
     try:
         if ((first == 0) | (last == 0)).any():

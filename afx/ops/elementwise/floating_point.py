@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Primitive, bind1, bind2, is_weak, record, refuse_out
+from afx.core import Array, ArrayLike, Primitive, bind1, bind2, common_dtype, is_weak, record, refuse_out
 from afx.core.aval import aval_of, broadcast_shapes, integer
-from afx.core.dtypes import float64, promote, real_dtype
+from afx.core.dtypes import float64, real_dtype
 from afx.core.registry import FUNCTIONS, register_function
 from afx.errors import DtypeError
 from afx.ops._basic import in_floats, xp
@@ -341,7 +341,7 @@ def heaviside(x: ArrayLike, middle: ArrayLike) -> Array:
     Array([0. , 0.5, 1. ], dtype=float64)
     """
     a, b = aval_of(x, "heaviside"), aval_of(middle, "heaviside")
-    dtype = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
+    dtype = common_dtype((a, b), floating=True)
     if dtype.kind == "c":
         raise DtypeError(f"heaviside: not defined for complex numbers: got {a} and {b}; take the abs or a part")
     y, half = astype(x, dtype), astype(middle, dtype)
@@ -357,7 +357,7 @@ def float_power(x: ArrayLike, y: ArrayLike) -> Array:
     Array([0.5], dtype=float64)
     """
     a, b = aval_of(x, "float_power"), aval_of(y, "float_power")
-    dtype = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
+    dtype = common_dtype((a, b), floating=True)
     return pow_(astype(x, dtype), y if b.weak else astype(y, dtype))
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from afx.core import Derivative, Lowering, Masking, Params, Primitive, Tangents, Value, Values, is_weak, register
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, normalize_axes
-from afx.core.dtypes import float16, float32, promote
+from afx.core.aval import Aval, Shape, aval_of, common_dtype, normalize_axes
+from afx.core.dtypes import float16, float32
 from afx.core.tracing.tracer import bind1, bind2, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import in_floats, xp
@@ -473,7 +473,7 @@ def standardize(x: ArrayLike, axis: int | Shape = -1, *, eps: float = 1e-5) -> A
         raise ArgumentError(f"standardize: eps is a number of 0 or more: got {eps!r}; give one such as 1e-5")
     if is_weak(x):
         return bind_single(standardize_p, x, axis=normalize_axes(axis, a.ndim, "standardize"), eps=float(eps))
-    dtype = promote((a.dtype,), (a.weak,), True)
+    dtype = common_dtype((a,), True)
     y = astype(x, float32 if dtype == float16 else dtype)  # sums and squares of float16 would overflow
     z = bind_single(standardize_p, y, axis=normalize_axes(axis, a.ndim, "standardize"), eps=float(eps))
     return astype(z, dtype)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, DType, aval_of, normalize_axis, promote
+from afx.core import Array, ArrayLike, DType, aval_of, floating_dtype, normalize_axis
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import as_array, zeros
 from afx.ops.elementwise.complex import imag, real
@@ -212,7 +212,7 @@ def _transform(
 
 def _choose_dtype(dtype: DType) -> DType:
     """Return the dtype in which it is computed: integers in the default dtype, half precision in single."""
-    known = promote((dtype,), (False,), True)
+    known = floating_dtype(dtype)
     return np.result_type(known, np.float32)
 
 

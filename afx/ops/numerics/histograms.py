@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, aval_of, common_dtype, integer, is_weak, register_function
+from afx.core import Array, ArrayLike, aval_of, common_dtype, floating_dtype, integer, is_weak, register_function
 from afx.core.dtypes import DType, check_dtype, float16, float32, float64, promote, real_dtype
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
 from afx.ops._basic import sum_dtype
@@ -175,7 +175,7 @@ def _even_edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
     if count < 1:
         raise ArgumentError(f"{who}: there is 1 bin or more: got bins={bins}; give another number")
     # among float64 edges integers lie where they belong
-    dtype = float64 if x.dtype.kind in "iu" else promote((x.dtype,), (False,), floating=True)
+    dtype = float64 if x.dtype.kind in "iu" else floating_dtype(x.dtype)
     if ends is not None:
         low, high = (astype(end, dtype) for end in ends)
     elif x.size:
@@ -307,7 +307,7 @@ def _grid(
         )
     edges = tuple([_edges(x, b, e, who) for x, b, e in zip(columns, each, ends, strict=True)])
     counts = _count_in_boxes(columns, edges, _weights_of_elements(weights, columns[0], who))
-    counts = astype(counts, promote((counts.dtype, columns[0].dtype), (False, False), floating=True))
+    counts = astype(counts, floating_dtype(counts.dtype, columns[0].dtype))
     if density:
         counts = counts / sum(counts)
         for axis, e in enumerate(edges):

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, float64, is_weak, promote, real_dtype, register_function
+from afx.core import Array, ArrayLike, float64, floating_dtype, is_weak, promote, real_dtype, register_function
 from afx.core.aval import aval_of, broadcast_avals, normalize_axis
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands
@@ -180,7 +180,7 @@ def gradient(
     Array([3., 4., 5.], dtype=float64)
     """
     samples = promote_operands(x, *spacing)[0]
-    natural = None if samples.dtype.kind in "fc" else promote((samples.dtype,), (False,), floating=True)
+    natural = None if samples.dtype.kind in "fc" else floating_dtype(samples.dtype)
     if natural is not None:  # differences of integers are exact in float64
         samples = astype(samples, float64)
     given = range(samples.ndim) if axis is None else ints(axis, "gradient", "axis")

@@ -6,7 +6,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from afx.core import Array, Aval, aval_of, broadcast_avals, integer, promote, register_function
+from afx.core import Array, Aval, aval_of, broadcast_avals, floating_dtype, integer, register_function
 from afx.core.primitive import is_weak, numbers_beside
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops._basic import sum_dtype
@@ -51,7 +51,7 @@ def polyval(p: Nested, x: Nested) -> Array:
     point = aval_of(at, "polyval")
     shape = broadcast_avals("polyval", [point, Aval(coefficients.shape[1:], coefficients.dtype)])
     if not (point.weak or is_weak(coefficients)):
-        coefficients = astype(coefficients, promote((coefficients.dtype, point.dtype), (False, False)))
+        coefficients = astype(coefficients, np.result_type(coefficients.dtype, point.dtype))
     if not coefficients.shape[0]:
         return zeros(shape, coefficients.dtype)
     z: Array = broadcast_to(coefficients[0], shape)
@@ -115,7 +115,7 @@ def polydiv(u: Nested, v: Nested) -> tuple[Array, Array]:
     (Array([1., 2.], dtype=float64), Array([0.], dtype=float64))
     """
     a, b = (coefficients_of(w, "polydiv") for w in promote_operands(u, v))
-    dtype = promote((a.dtype, b.dtype), (False, False), floating=True)
+    dtype = floating_dtype(a.dtype, b.dtype)
     rest, b = astype(a, dtype), astype(b, dtype)
     n = b.shape[0]
     if not n:
@@ -173,7 +173,7 @@ def polyint(p: Nested, m: int = 1, k: Nested | None = None) -> Array:
         raise ArgumentError(f"polyint: integrals are of order 0 or more: got m={m}; use polyder")
     z = coefficients_of(p, "polyint")
     if not is_weak(z):
-        z = astype(z, promote((z.dtype,), (False,), floating=True))
+        z = astype(z, floating_dtype(z.dtype))
     constants = numbers_beside(np.zeros(m), z) if k is None else reshape(asarray(k, z.dtype), (-1,))
     if constants.shape[0] != m:
         if constants.shape[0] != 1:
@@ -241,7 +241,7 @@ def poly(roots: Nested) -> Array:
         return z if given.dtype.kind == "c" else real(z)
     places = coefficients_of(given, "poly")
     weak = is_weak(places)
-    z = numbers_beside([1.0], places) if weak else ones(1, promote((places.dtype,), (False,), floating=True))
+    z = numbers_beside([1.0], places) if weak else ones(1, floating_dtype(places.dtype))
     for k in range(places.shape[0]):
         z = concat([z, z[:1] * 0]) - concat([z[:1] * 0, z * places[k]])
     return z
@@ -261,7 +261,7 @@ def roots(p: Nested) -> Array:
     Array([2., 1.], dtype=float64)
     """
     z = coefficients_of(p, "roots")
-    z = astype(z, promote((z.dtype,), (False,), floating=True))
+    z = astype(z, floating_dtype(z.dtype))
     try:
         alive: Any = np.flatnonzero(not_equal(z, 0).concrete("roots"))
         z = z[int(alive[0]) :] if alive.size else z[:0]
@@ -352,7 +352,7 @@ def polyfit(
 def _points(x: Nested, y: Nested, w: Nested | None) -> tuple[Array, Array, Array | None]:
     """Return coordinates, values and weights in one floating dtype."""
     given = promote_operands(x, y) if w is None else promote_operands(x, y, w)
-    dtype = promote(tuple([v.dtype for v in given]), (False,) * len(given), floating=True)
+    dtype = floating_dtype(*[v.dtype for v in given])
     places, values = given[0], given[1]
     fits = places.ndim == 1 and values.ndim in (1, 2) and values.shape[0] == places.shape[0]
     if not fits or (w is not None and given[2].shape != places.shape):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Primitive, bind_single, is_weak, register_function
+from afx.core import Array, ArrayLike, Primitive, bind_single, floating_dtype, is_weak, register_function
 from afx.core.aval import Aval, Shape, aval_of, common_dtype, normalize_axes, shape_of
-from afx.core.dtypes import float16, float32, float64, promote, real_dtype
+from afx.core.dtypes import float16, float32, float64, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import in_floats, numpy_of, reduced, xp
 from afx.ops._kinds.elementwise import reduction
@@ -199,7 +199,7 @@ def vector_norm(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, ord:
             return max(size, axis, keepdims=keepdims, initial=0)
         return (max if ord > 0 else min)(size, axis, keepdims=keepdims)
     if ord == 0:
-        return astype(count_nonzero(size, axis, keepdims=keepdims), promote((size.dtype,), (False,), floating=True))
+        return astype(count_nonzero(size, axis, keepdims=keepdims), floating_dtype(size.dtype))
     return sum(size, axis, keepdims=keepdims) if ord == 1 else _power_norm(size, axis, keepdims, ord)
 
 
@@ -334,9 +334,7 @@ def average(
             any(a.dtype.kind in "iu" for a in avals) or natural == float16
         ):  # products and sums of which may be too large
             wide = float32 if natural == float16 else float64
-            u, v = (
-                astype(y, promote((a.dtype, wide), (False, False))) for y, a in zip((x, weights), avals, strict=True)
-            )
+            u, v = (astype(y, np.result_type(a.dtype, wide)) for y, a in zip((x, weights), avals, strict=True))
             mean_and_total = average(u, axis, v, returned=True, keepdims=keepdims)
             z, total = (astype(v, natural) for v in mean_and_total)
             return (z, total) if returned else z

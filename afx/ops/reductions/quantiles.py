@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, DType, Tracer, get_default_dtype, promote, register_function
+from afx.core import Array, ArrayLike, DType, Tracer, common_dtype, get_default_dtype, register_function
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.primitive import is_weak, numbers_beside
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -209,9 +209,9 @@ def _fractions(q: Any, x: Aval, who: str) -> tuple[Array, DType]:
     """Return the fractions, exact where they are known, and the dtype of the result."""
     listed = is_sequence(q)
     given = aval_of(asarray(q) if listed else q, who)
-    floats = promote((x.dtype,), (x.weak,), floating=True)
+    floats = common_dtype((x,), floating=True)
     weak = listed or given.weak or given.dtype.kind != "f"
-    dtype = floats if weak else promote((floats, given.dtype), (False, False))
+    dtype = floats if weak else np.result_type(floats, given.dtype)
     traced = asarray(q) if listed else q
     if isinstance(traced, Tracer):
         return astype(traced, given.dtype if given.dtype.kind == "f" else get_default_dtype()), dtype

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, bind, bind_single, register_function
+from afx.core import Array, ArrayLike, bind, bind_single, floating_dtype, register_function
 from afx.core.aval import Aval, Shape, aval_of, common_dtype, normalize_axes, shape_of
 from afx.core.constants import DOT_SUM_MAX_ELEMENTS, DOT_SUM_MAX_LENGTH, DOT_SUM_MIN_LENGTH, reduce_in_transpose
-from afx.core.dtypes import DType, bool_, float16, float32, float64, promote, real_dtype
+from afx.core.dtypes import DType, bool_, float16, float32, float64, real_dtype
 from afx.core.primitive import Primitive, is_weak, record_reduction
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of, reduced, sum_aval, sum_p
@@ -68,7 +68,7 @@ def accumulation_dtype(x: ArrayLike, who: str) -> tuple[DType, DType, bool]:
     if known is float32 or known is float64:
         return known, known, False
     aval = aval_of(x, who)
-    natural = promote((aval.dtype,), (aval.weak,), floating=True)
+    natural = common_dtype((aval,), floating=True)
     overflows = aval.dtype.kind in "iu" and aval.dtype.itemsize > 2
     wide = float64 if overflows else float32 if natural == float16 else natural
     return wide, natural, overflows or wide != natural
@@ -176,7 +176,7 @@ def mean(
             number = count = sum(where_(counted, 1.0, 0.0), axes, keepdims=keepdims)
         else:
             count = sum(counted, axes, keepdims=keepdims)
-            number = astype(count, real_dtype(promote((total.dtype,), (False,), floating=True)))
+            number = astype(count, real_dtype(floating_dtype(total.dtype)))
         return total / where_(count > 0, number, math.nan)
     return sum(x, axes, keepdims=keepdims) / math.prod([shape[a] for a in axes])
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Shape, normalize_axis, promote, register_function, wrap
+from afx.core import Array, ArrayLike, Shape, normalize_axis, register_function, wrap
 from afx.ops.creation.creation import Nested, as_array, promote_operands, stop_gradient, zeros
 from afx.ops.elementwise.comparison import clip, equal, isfinite, logical_not, not_equal, where
 from afx.ops.indexing.gather import gather, scatter
@@ -236,7 +236,7 @@ def isin(
     """
     x, others = promote_operands(element, test_elements)
     others = reshape(others, (-1,))
-    dtype = promote((x.dtype, others.dtype), (False, False))
+    dtype = np.result_type(x.dtype, others.dtype)
     x, others = (astype(v, np.int8 if dtype.kind == "b" else dtype) for v in (x, others))
     if not others.size:
         held = zeros(x.shape, bool)

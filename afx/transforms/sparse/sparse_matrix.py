@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core import Array, ArrayLike, Shown, aval_of, is_traced, promote, wrap
+from afx.core import Array, ArrayLike, Shown, aval_of, floating_dtype, is_traced, wrap
 from afx.errors import DtypeError, MissingExtraError, OperandError, ShapeError
 from afx.ops import asarray, astype, concat, divide, flip, lexsort, permute_dims, promote_operands, reshape
 from afx.ops.indexing.gather import gather, scatter
@@ -90,7 +90,7 @@ class SparseMatrix(Shown):
             MissingExtraError: SciPy is not installed.
         """
         values, x = promote_operands(self.values, b)
-        dtype = promote((values.dtype, x.dtype), (False, False), floating=True)
+        dtype = floating_dtype(values.dtype, x.dtype)
         values, x = astype(values, dtype), astype(x, dtype)
         n = self.shape[0]
         if self.shape != (n, n) or x.ndim not in (1, 2) or x.shape[0] != n:
