@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from afx.core import Array, ArrayLike
 from afx.errors import ShapeError, refuse_names
 from afx.ops import argmin, sum as sum_, take, vector_norm
@@ -48,9 +46,4 @@ def vq(obs: ArrayLike, code_book: ArrayLike) -> tuple[Array, Array]:
     return numbers, vector_norm(x - take(codes, numbers, axis=0), axis=-1)
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

@@ -28,7 +28,7 @@ RetraceWarning          (UserWarning)  a jitted function that is traced again an
 Messages read ``<op>: <what is wrong>: got <operands>; <what to do>``.
 """
 
-from collections.abc import Callable
+import sys
 from typing import Any, NoReturn
 
 __all__ = [
@@ -60,15 +60,19 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def refuse_names(module: str) -> Callable[[str], NoReturn]:
-    """Return the ``__getattr__`` of a module, whose error says what to write where another library's name was meant."""
+def refuse_names(module: str) -> None:
+    """Have a module show its public names alone, and refuse others: the error says what to write where another is meant.
+
+    Type checkers do not see it, and refuse others themselves.
+    """
+    names = vars(sys.modules[module])
 
     def __getattr__(name: str) -> NoReturn:
         from afx.other_names import missing_name
 
         raise missing_name(module, name)
 
-    return __getattr__
+    names.update(__getattr__=__getattr__, __dir__=lambda: names["__all__"])
 
 
 class AfxError(Exception):

@@ -1,7 +1,5 @@
 """Fourier transforms: the functions of the array API standard, NumPy and SciPy, under their names."""
 
-from typing import TYPE_CHECKING
-
 from afx.errors import refuse_names
 from afx.ops.fft import (
     fft,
@@ -54,10 +52,4 @@ __all__ = [
     "rfftn",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

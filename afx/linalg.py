@@ -4,8 +4,6 @@ Systems, inverses, determinants, factorisations, eigenvalues and singular values
 afx has at its top level too.
 """
 
-from typing import TYPE_CHECKING
-
 from afx.control.linear_solvers import IterativeResult, bicgstab, cg, gmres, lsmr
 from afx.errors import refuse_names
 from afx.ops.linalg.banded import solve_banded
@@ -164,10 +162,4 @@ __all__ = [
     "vector_norm",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

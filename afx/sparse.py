@@ -4,18 +4,10 @@
 `afx.linalg`: matrices may be functions, such as ``lambda x: a @ x``.
 """
 
-from typing import TYPE_CHECKING
-
 from afx.control.linear_solvers import bicgstab, cg, gmres, lsmr
 from afx.errors import refuse_names
 from afx.transforms.sparse.sparse_matrix import Csr, Pattern
 
 __all__ = ["Csr", "Pattern", "bicgstab", "cg", "gmres", "lsmr"]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

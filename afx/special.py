@@ -6,8 +6,7 @@ function, not as a ufunc (``softmax``, ``logsumexp``, ``polygamma``), refuses tr
 Python's numbers alone compute in float64, as in SciPy; beside an array of a floating dtype they take that.
 """
 
-from typing import TYPE_CHECKING, NoReturn
-
+from afx.errors import refuse_names
 from afx.ops.nn.activations import log_softmax_over_all as log_softmax, softmax_over_all as softmax
 from afx.ops.special.bessel import (
     exp1,
@@ -96,7 +95,6 @@ from afx.ops.special.incomplete import (
     gammaincinv,
 )
 from afx.ops.special.log_incomplete import log_betainc, log_betaincc, log_gammainc, log_gammaincc
-from afx.other_names import missing_name
 
 __all__ = [
     "bernoulli",
@@ -184,12 +182,4 @@ __all__ = [
     "zeta",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing_name(__name__, name)
+refuse_names(__name__)

@@ -8,8 +8,6 @@
 (2, [4, 4])
 """
 
-from typing import TYPE_CHECKING
-
 from afx.data.batching import Batches, batches, folds, padded_batches, split, time_folds
 from afx.data.loading import load_csv, load_npz, load_sklearn, prefetch
 from afx.data.sharding import Shards, open_shards, write_shards
@@ -31,10 +29,4 @@ __all__ = [
     "write_shards",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

@@ -7,8 +7,6 @@
 ===========  ==================================================================================================
 """
 
-from typing import TYPE_CHECKING
-
 from afx.control.solving import Status
 from afx.errors import refuse_names
 from afx.integrate.odeint import odeint
@@ -18,10 +16,4 @@ from afx.integrate.step import OdeEvents, OdeResult, OdeSolution, QuadResult
 
 __all__ = ["OdeEvents", "OdeResult", "OdeSolution", "QuadResult", "SdeResult", "Status", "odeint", "quad", "sdeint"]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

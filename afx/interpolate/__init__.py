@@ -8,8 +8,6 @@ What they make are frozen trees: they go through `afx.jit` and `afx.grad`, and `
 True
 """
 
-from typing import TYPE_CHECKING
-
 from afx.errors import refuse_names
 from afx.interpolate.piecewise import Akima1DInterpolator, CubicSpline, PchipInterpolator, PPoly
 from afx.interpolate.scattered import RBFInterpolator, RegularGridInterpolator, interp1d
@@ -27,10 +25,4 @@ __all__ = [
     "make_interp_spline",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

@@ -13,8 +13,6 @@ A file is a NumPy ``.npz`` archive with a JSON header: no pickle, and reading it
 True
 """
 
-from typing import TYPE_CHECKING
-
 from afx.errors import refuse_names
 from afx.io.checkpoints import Checkpoint, Checkpoints
 from afx.io.files import load, load_safetensors, save, save_safetensors
@@ -22,10 +20,4 @@ from afx.io.naming import allow
 
 __all__ = ["Checkpoint", "Checkpoints", "allow", "load", "load_safetensors", "save", "save_safetensors"]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

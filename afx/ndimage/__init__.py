@@ -8,8 +8,6 @@ SciPy's, or that of ``output``; integers are cut off or, between elements, round
 Array([0.   , 0.106, 0.787, 0.106, 0.   ], dtype=float64)
 """
 
-from typing import TYPE_CHECKING
-
 from afx.errors import refuse_names
 from afx.ndimage.correlation import convolve, convolve1d, correlate, correlate1d
 from afx.ndimage.filters import (
@@ -46,10 +44,4 @@ __all__ = [
     "zoom",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

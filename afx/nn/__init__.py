@@ -4,8 +4,6 @@ Layouts: batches are float[batch, *spatial, channels], sequences float[..., time
 float[*window, channels/groups, out]; weights of `Linear` float[inputs, outputs].
 """
 
-from typing import TYPE_CHECKING
-
 from afx.errors import refuse_names
 from afx.nn import (
     activations as _activations,
@@ -66,10 +64,4 @@ __all__ += _metrics.__all__
 __all__ += _normalization.__all__
 __all__ += _recurrent.__all__
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

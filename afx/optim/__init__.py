@@ -19,9 +19,8 @@
 ========================================  =================================================================
 """
 
-from typing import TYPE_CHECKING, NoReturn
-
 from afx.control.solving import Status
+from afx.errors import refuse_names
 from afx.optim import (
     clipping as _clipping,
     hyperparameters as _hyperparameters,
@@ -68,14 +67,4 @@ __all__ += _accumulation.__all__
 __all__ += _averaging.__all__
 __all__ += _masking.__all__
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-
-    def __getattr__(name: str) -> NoReturn:
-        from afx.other_names import missing_name
-
-        raise missing_name(__name__, name)
+refuse_names(__name__)

@@ -29,8 +29,6 @@ marked with `non_trainable` (running statistics): their gradient is zeros, and o
 The same array may stand at two key paths (weight tying); each is a leaf of its own.
 """
 
-from typing import TYPE_CHECKING
-
 from afx.errors import refuse_names
 from afx.pytree.nodes import register, register_dataclass
 from afx.pytree.static import non_trainable, static
@@ -88,10 +86,4 @@ __all__ = [
     "update_at",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

@@ -16,8 +16,6 @@ no derivative.
 (4,)
 """
 
-from typing import TYPE_CHECKING
-
 from afx.errors import refuse_names
 from afx.random import continuous as _continuous, discrete as _discrete, keys as _keys
 from afx.random.continuous import *
@@ -29,10 +27,4 @@ __all__ += _continuous.__all__
 __all__ += _discrete.__all__
 __all__ += _keys.__all__
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

@@ -16,8 +16,6 @@ A model is a function from parameters to the logarithm of their density. A sampl
 (4, 20)
 """
 
-from typing import TYPE_CHECKING
-
 from afx.errors import refuse_names
 from afx.sample.approximations import AdviState, Approximation, advi, laplace
 from afx.sample.bijectors import (
@@ -97,10 +95,4 @@ __all__ = [
     "waic",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

@@ -6,8 +6,6 @@ Filters are scans that compile; coefficients come from anywhere, such as SciPy's
 Array([0.5   , 0.75  , 0.875 , 0.9375], dtype=float64)
 """
 
-from typing import TYPE_CHECKING
-
 from afx.errors import refuse_names
 from afx.signal import windows
 from afx.signal.convolution import (
@@ -67,10 +65,4 @@ __all__ = [
     "windows",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

@@ -14,8 +14,6 @@ Array([  -1.6121, -201.6121], dtype=float64)
 True
 """
 
-from typing import TYPE_CHECKING
-
 from afx.errors import refuse_names
 from afx.stats.composite import censored, hurdle, mixture, ordered, truncated, zero_inflated
 from afx.stats.describe import ModeResult, mode, rankdata, sem
@@ -107,10 +105,4 @@ __all__ = [
     "zero_inflated",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)

@@ -20,8 +20,6 @@ A plain ``for`` loop over batches is always enough. These pieces add to it, one 
 (200, True, 200)
 """
 
-from typing import TYPE_CHECKING
-
 from afx.errors import refuse_names
 from afx.train.measuring import RateSearch, find_learning_rate, measure_over, predict_over
 from afx.train.run import History, Step, finish, guard_finite, limit_steps, limit_time, steps, stop_early
@@ -48,10 +46,4 @@ __all__ = [
     "write_tensorboard",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # who refuse others
-    __getattr__ = refuse_names(__name__)
+refuse_names(__name__)
