@@ -127,6 +127,7 @@ class Lowering(Record):
         formula: ``(*xs, **params)``: computes it by other ops, of any arrays that answer to NumPy; those of an elementwise op
             have one dtype. It stands for the op where a target or a language lacks it.
         formula_kinds: NumPy's dtype kinds for which an elementwise op has that formula.
+        formula_sums: whether that sums over axes of its own, which the loop of a ufunc does not.
         takes_formula: ``(avals, params)``: whether it has that formula for these; always where it is absent.
         takes_native: ``(avals, params)``: whether machine code has that native form for these, in place of a formula; always
             where it is absent.
@@ -157,6 +158,7 @@ class Lowering(Record):
     native: Callable[..., None] | None = None
     formula: Callable[..., Any] | None = None
     formula_kinds: str = "f"
+    formula_sums: bool = False
     takes_formula: Takes | None = None
     takes_native: Takes | None = None
     parts: Callable[..., Any] | None = None

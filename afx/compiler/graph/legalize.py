@@ -56,7 +56,7 @@ def is_standalone(eq: Equation) -> bool:
         return True
     space, rules = space_of(eq), p.lowering
     row = scalar_op(rules.ufunc.__name__ if rules.ufunc is not None else "")
-    of_floats = bool(row.libm or rules.scipy_ufunc)
+    of_floats = bool(row.libm or rules.scipy_ufunc) and not rules.formula_sums
     return (
         f"{space.kind}{space.itemsize}" in row.dtypes or space.kind in row.refused or (space.kind == "f" and of_floats)
     )

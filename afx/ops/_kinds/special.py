@@ -68,7 +68,9 @@ def _find_function(name: str, message: str) -> Callable[..., Any]:
 
 
 def _evaluate(formula: Callable[..., Any], *xs: Any) -> Any:
-    """Compute a formula of bare values, where SciPy is not installed."""
+    """Compute a formula of bare values, where SciPy is not installed, or trace it as a part of another."""
+    if any(isinstance(x, Array) for x in xs):
+        return formula(*xs)
     dtype = np.result_type(*xs, np.float32)
     with np.errstate(all="ignore"):
         z: Any = formula(*[np.asarray(x, dtype) for x in xs])
@@ -76,9 +78,14 @@ def _evaluate(formula: Callable[..., Any], *xs: Any) -> Any:
 
 
 # -- formulas --
-def in_doubles(formula: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a formula that computes in float64."""
-    return lambda *xs, **params: formula(*[x.astype(np.float64) for x in xs], **params)
+def in_doubles(formula: Callable[..., Any], part: int | None = None) -> Callable[..., Any]:
+    """Return a formula that computes in float64, or the one of its results that is asked for."""
+
+    def compute(*xs: Any, **params: Any) -> Any:
+        z = formula(*[x.astype(np.float64) for x in xs], **params)
+        return z if part is None else z[part]
+
+    return compute
 
 
 def polynomial(x: Any, coefficients: Sequence[float]) -> Any:

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from afx.core import Array, ArrayLike, Primitive, bind_single, register_function
+from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import binary, elementwise
-from afx.ops._kinds.special import bind_special, parametric, scipy
+from afx.ops._kinds.special import bind_special, in_doubles, parametric, scipy
 from afx.ops.elementwise.arithmetic import abs as abs_, sign, sqrt
 from afx.ops.elementwise.comparison import maximum, minimum, where
 from afx.ops.elementwise.exponentials import exp, log, log1p
 from afx.ops.special._incomplete import bell, degree_terms, fisher_by_degrees, sides
 from afx.ops.special._quadrature import double
+from afx.ops.special._shares import beta_shares
+from afx.ops.special.errors import ndtr
 from afx.ops.special.gamma import betaln, digamma_gap, polygamma
 from afx.ops.special.incomplete import betainc_slope_p, density_beta, positive, ternary
 
@@ -48,6 +51,16 @@ def _side(near: str, far: str) -> Callable[..., Any]:
         return _where((a > 0) & (b > 0) & (s >= 0), _where(swap, scipy(far)(c, d, x), scipy(near)(c, d, x)), np.nan)
 
     return double(run)
+
+
+def _fisher_shares(a: Any, b: Any, s: Any) -> tuple[Any, Any]:
+    """Return both functions by formulas."""
+    swap, c, d, x = sides(a, b, s)
+    share, other = beta_shares(c, d, x)
+    is_right = (a > 0) & (b > 0) & (s >= 0)
+    return tuple(
+        [xp.where(is_right, z, math.nan) for z in (xp.where(swap, other, share), xp.where(swap, share, other))]
+    )
 
 
 def _density_fisher(a: Array, b: Array, s: Array) -> Array:
@@ -93,6 +106,7 @@ fisher_p: Primitive = ternary(
     "fisher",
     _side("betainc", "betaincc"),
     (lambda _z, a, b, s: fisher_slope(a, b, s, 1, 0), lambda _z, a, b, s: fisher_slope(a, b, s, 0, 1), _by_s),
+    formula=in_doubles(_fisher_shares, 0),
 )
 fisherc_p: Primitive = ternary(
     "fisherc",
@@ -102,6 +116,7 @@ fisherc_p: Primitive = ternary(
         lambda _z, a, b, s: -fisher_slope(a, b, s, 0, 1),
         lambda z, a, b, s: -_by_s(z, a, b, s),
     ),
+    formula=in_doubles(_fisher_shares, 1),
 )
 fisher_slope_p: Primitive = parametric(
     "fisher_slope",
@@ -168,11 +183,20 @@ def _by_df(_z: Array, df: Array, t: Array) -> Array:
     return where(few, near, sign(t) * fisher_slope(0.5, where(few, MANY, n) / 2, where(few, 1, square), 0, 1) / 4)
 
 
+def _stdtr(df: Any, t: Any) -> Any:
+    n = xp.where(df < math.inf, df, 1.0)
+    tail = 0.5 * _fisher_shares(0.5, n / 2, t * t)[1]
+    z = xp.where(df == math.inf, ndtr(t), xp.where(t < 0, tail, 1.0 - tail))
+    return xp.where((df > 0) & ~xp.isnan(t), z, math.nan)
+
+
 stdtr_p: Primitive = binary(
     "stdtr",
     scipy("stdtr"),
     (_by_df, lambda _z, df, t: _density_student(df, t)),
     kinds="f",
+    formula=in_doubles(_stdtr),
+    formula_sums=True,
 )
 
 

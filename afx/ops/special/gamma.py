@@ -46,13 +46,19 @@ def stirling(a: Any) -> Any:
     return _where(far, total * inverse, scipy("gammaln")(near) + near - (near - 0.5) * np.log(near) - HALF_LOG_2PI)
 
 
-def log_beta(a: Any, b: Any) -> Any:
-    """Return the logarithm of the beta function; for large parameters no large logarithms cancel in it."""
+def log_beta(a: Any, b: Any, near: Callable[..., Any] | None = None) -> Any:
+    """Return the logarithm of the beta function; for large parameters no large logarithms cancel in it.
+
+    Args:
+        a: one parameter.
+        b: the other one.
+        near: what computes it of others, in place of SciPy.
+    """
     far = (a > 0) & (b > 0) & (np.maximum(a, b) > FAR) & (np.maximum(a, b) < math.inf)
     c, d = _where(far, np.maximum(a, b), 2 * FAR), _where(far, np.minimum(a, b), 1.0)
     total = HALF_LOG_2PI + stirling(c) - stirling(c + d) + stirling(d)
     total = total - (c + d - 0.5) * np.log1p(d / c) + (d - 0.5) * np.log(d) - d * np.log(c)
-    return _where(far, total, scipy("betaln")(a, b))
+    return _where(far, total, (near or scipy("betaln"))(a, b))
 
 
 # --- Polygamma: digamma, its derivatives and their differences on plain arrays
@@ -169,7 +175,7 @@ def _stirling(y: Any) -> Any:
     return inverse * polynomial(inverse * inverse, STIRLING_SERIES)
 
 
-def _log_gamma_two(d: Any) -> Any:
+def log_gamma_two(d: Any) -> Any:
     """Return ``lgamma(2 + d)`` of d of a size up to a half."""
     return d * ((1.0 - EULER) + d * polynomial(d, LGAMMA_TWO))
 
@@ -182,7 +188,7 @@ def _log_gamma(y: Any) -> Any:
     is_low = y < 1.5
     d, product = _descend(xp.where(is_large | is_low, 2.0, y))
     d = xp.where(is_low, y - 1.0, d)
-    near = _log_gamma_two(d) + xp.where(is_low, -xp.log1p(d), xp.log(product))
+    near = log_gamma_two(d) + xp.where(is_low, -xp.log1p(d), xp.log(product))
     return xp.where(is_large, by_stirling, near)
 
 
@@ -234,7 +240,7 @@ def _gamma(x: Any) -> Any:
     is_small = y < 1.5
     d, product = _descend(xp.where(is_large | is_small, 2.0, y))
     d = xp.where(is_small, y - 1.0, d)
-    near = xp.exp(_log_gamma_two(d)) * product / xp.where(is_small, y, 1.0)
+    near = xp.exp(log_gamma_two(d)) * product / xp.where(is_small, y, 1.0)
     z = xp.where(is_large, by_stirling, near)
     sine = _sine(x)
     low = xp.where(x == 0.0, 1.0 / x, xp.where(sine == 0.0, math.nan, math.pi / (sine * z)))
@@ -456,11 +462,22 @@ def _gap_by_d(_z: Array, x: Array, d: Array, *, n: int) -> Array:
     return polygamma(n + 1, x + d)
 
 
-def _digamma_gap(x: Any, d: Any, *, n: int) -> Any:
+def _digamma_gap(x: Any, d: Any, *, n: int = 0) -> Any:
     return psi_gap(n, x, d)
 
 
-digamma_gap_p: Primitive = parametric("digamma_gap", double(_digamma_gap), (_gap_by_x, _gap_by_d), {"n": 0})
+def _is_first(_avals: Any, params: Params) -> bool:
+    return int(params.get("n", 0)) == 0
+
+
+digamma_gap_p: Primitive = parametric(
+    "digamma_gap",
+    double(_digamma_gap),
+    (_gap_by_x, _gap_by_d),
+    {"n": 0},
+    formula=in_doubles(_digamma_gap),
+    takes_formula=_is_first,
+)
 
 
 @register_function
@@ -476,12 +493,33 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     return bind_special(betaln_p, a, b)
 
 
+def _poles(a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+    """Return parameters in order, whether the lower one is a pole, and whether it has a limit, of its mirror."""
+    low, high = xp.minimum(a, b), xp.maximum(a, b)
+    is_pole = (low <= 0.0) & (xp.floor(low) == low)
+    is_limit = is_pole & (xp.floor(high) == high) & (low + high < 1.0)
+    return xp.where(is_limit, 1.0 - low - high, xp.where(is_pole, 1.0, low)), high, is_pole, is_limit
+
+
+def log_beta_near(a: Any, b: Any) -> Any:
+    """Return the logarithm of the beta function of parameters up to 100 in size, by those of gamma functions."""
+    low, high, is_pole, is_limit = _poles(a, b)
+    z = _gammaln(low) + _gammaln(high) - _gammaln(low + high)
+    z = xp.where((high == math.inf) & (low < math.inf), -math.inf, z)
+    return xp.where(is_pole & ~is_limit, math.inf, z)
+
+
+def _log_beta(a: Any, b: Any) -> Any:
+    return log_beta(a, b, log_beta_near)
+
+
 betaln_p: Primitive = binary(
     "betaln",
     double(log_beta),
     (lambda _z, a, b: -digamma_gap(a, b), lambda _z, a, b: -digamma_gap(b, a)),
     kinds="f",
     native=record_double(log_beta),
+    formula=in_doubles(_log_beta),
 )
 
 
@@ -498,11 +536,20 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
     return bind_special(beta_p, a, b)
 
 
+def _beta(a: Any, b: Any) -> Any:
+    _, high, is_pole, is_limit = _poles(a, b)
+    sign = xp.where(is_pole, 1.0, _gammasgn(a) * _gammasgn(b) * _gammasgn(a + b))
+    sign = xp.where(is_limit & (xp.fmod(high, 2.0) != 0.0), -1.0, sign)
+    size = xp.exp(_log_beta(a, b))
+    return xp.where(size == 0.0, size, sign * size)
+
+
 beta_p: Primitive = binary(
     "beta",
     scipy("beta"),
     (lambda z, a, b: -z * digamma_gap(a, b), lambda z, a, b: -z * digamma_gap(b, a)),
     kinds="f",
+    formula=in_doubles(_beta),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Primitive, bind2, bind_single, register_function
 from afx.ops._kinds.elementwise import binary, elementwise
-from afx.ops._kinds.special import bind_special, parametric, scipy
+from afx.ops._kinds.special import bind_special, in_doubles, parametric, scipy
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.exponentials import log, log1p
+from afx.ops.special import _shares
 from afx.ops.special._incomplete import TINY, bell, beta_by_parameters, beta_front, gamma_by_parameter, gamma_front
 from afx.ops.special._quadrature import double, record_double
 from afx.ops.special.gamma import digamma, digamma_gap, polygamma
@@ -28,9 +30,9 @@ def density_gamma(a: Array, x: Array) -> Array:
     return bind2(gamma_density_p, a, x)
 
 
-def _density_gamma(a: Any, x: Any) -> Any:
+def _density_gamma(a: Any, x: Any, front: Callable[..., Any] = gamma_front) -> Any:
     a = _where((a >= 0) & (a < TINY), TINY, a)
-    z = np.exp(gamma_front(a, x) - np.log(x))
+    z = np.exp(front(a, x) - np.log(x))
     z = _where(x == 0, _where(a == 1, 1.0, _where(a < 1, math.inf, 0.0)), z)
     return _where((a < 0) | (x < 0), math.nan, _where(x == math.inf, 0.0, z))
 
@@ -53,6 +55,7 @@ gamma_density_p: Primitive = binary(
     (_density_by_a_gamma, _density_by_x_gamma),
     kinds="f",
     native=record_double(_density_gamma),
+    formula=in_doubles(functools.partial(_density_gamma, front=_shares.gamma_front)),
 )
 
 
@@ -107,6 +110,8 @@ gammainc_p: Primitive = binary(
     scipy("gammainc"),
     (lambda _z, a, x: _slope_gamma(a, x), lambda _z, a, x: density_gamma(a, x)),
     kinds="f",
+    formula=in_doubles(_shares.gamma_shares, 0),
+    formula_sums=True,
 )
 
 
@@ -135,6 +140,8 @@ gammaincc_p: Primitive = binary(
     scipy("gammaincc"),
     (lambda _z, a, x: -_slope_gamma(a, x), lambda _z, a, x: -density_gamma(a, x)),
     kinds="f",
+    formula=in_doubles(_shares.gamma_shares, 1),
+    formula_sums=True,
 )
 
 
@@ -218,10 +225,10 @@ def ternary(
     name: str,
     compute: Callable[..., Any],
     partials: tuple[Partial3, Partial3, Partial3],
-    native: Callable[..., None] | None = None,
+    **tags: Any,
 ) -> Primitive:
     """Make an elementwise op of three real operands from ``(z, a, b, x)`` to its derivative by each."""
-    return elementwise(name, compute, partials, kinds="f", native=native)
+    return elementwise(name, compute, partials, kinds="f", **tags)
 
 
 # -- the density --
@@ -230,9 +237,9 @@ def density_beta(a: Array, b: Array, x: Array) -> Array:
     return bind_single(beta_density_p, a, b, x)
 
 
-def _density_beta(a: Any, b: Any, x: Any) -> Any:
+def _density_beta(a: Any, b: Any, x: Any, front: Callable[..., Any] = beta_front) -> Any:
     a, b = (_where((c >= 0) & (c < TINY), TINY, c) for c in (a, b))
-    z = np.exp(beta_front(a, b, x) - np.log(x) - np.log1p(-x))
+    z = np.exp(front(a, b, x) - np.log(x) - np.log1p(-x))
     z = _where(x == 0, _where(a == 1, b, _where(a < 1, math.inf, 0.0)), z)
     z = _where(x == 1, _where(b == 1, a, _where(b < 1, math.inf, 0.0)), z)
     return _where((a < 0) | (b < 0) | (x < 0) | (x > 1), math.nan, z)
@@ -273,6 +280,7 @@ beta_density_p: Primitive = ternary(
     double(_density_beta),
     (_density_by_a_beta, _density_by_b, _density_by_x_beta),
     native=record_double(_density_beta),
+    formula=in_doubles(functools.partial(_density_beta, front=_shares.beta_front)),
 )
 
 
@@ -341,6 +349,8 @@ betainc_p: Primitive = ternary(
         lambda _z, a, b, x: _slope_beta(a, b, x, 0, 1),
         lambda _z, a, b, x: density_beta(a, b, x),
     ),
+    formula=in_doubles(_shares.beta_shares, 0),
+    formula_sums=True,
 )
 
 
@@ -371,6 +381,8 @@ betaincc_p: Primitive = ternary(
         lambda _z, a, b, x: -_slope_beta(a, b, x, 0, 1),
         lambda _z, a, b, x: -density_beta(a, b, x),
     ),
+    formula=in_doubles(_shares.beta_shares, 1),
+    formula_sums=True,
 )
 
 
