@@ -6,6 +6,7 @@ import ast
 
 from afx.migrate.for_jax import DRAWS, DTYPES
 from afx.migrate.for_jaxopt import KINDS
+from afx.migrate.lengths import past_the_end
 from afx.migrate.rewriting import Edit, Library, Migration, Remark, arguments_of, chain_of, end_of
 
 __all__ = ["JAX", "JaxMigration"]
@@ -182,8 +183,7 @@ class JaxMigration(Migration):
 
     def visit_Call(self, node: ast.Call) -> None:
         """Rewrite ``jnp.float32(x)``, as dtypes of afx are no functions, and trees whose leaves are said."""
-        chain = chain_of(node.func) or [""]
-        name = ".".join([self.bound.get(chain[0], ""), *chain[1:]])
+        name = self._name_of(node.func)
         last = name.rpartition(".")[2].removeprefix("tree_")
         own = [
             prefix + last
@@ -207,15 +207,30 @@ class JaxMigration(Migration):
         if not isinstance(at, ast.Attribute) or at.attr != "at":
             return
         if func.attr in ("apply", "power") or any(k.arg == "mode" for k in node.keywords):
-            start = at.value.lineno, at.value.col_offset
-            self.edits.extend([Edit(start, start, f"{CALLS}.at("), Edit(end_of(at.value), end_of(at), ")")])
-            self.needed.add(CALLS)
+            self._read_places(at.value, at)
         elif func.attr in ("mul", "div"):
             name = {"mul": "multiply", "div": "divide"}[func.attr]
             self.edits.append(Edit(end_of(func.value), end_of(func), f".{name}"))
 
+    def _read_places(self, array: ast.expr, last: ast.expr) -> None:
+        """Read or update places of an array, written up to an expression's end, by JAX's modes."""
+        start = array.lineno, array.col_offset
+        self.edits.extend([Edit(start, start, f"{CALLS}.at("), Edit(end_of(array), end_of(last), ")")])
+        self.needed.add(CALLS)
+
+    def _name_of(self, function: ast.expr) -> str:
+        """Return the dotted name of a function of the library, or an empty one."""
+        root, *rest = chain_of(function) or [""]
+        return ".".join([self.bound.get(root, ""), *rest])
+
     def begin(self, tree: ast.Module) -> None:
-        """Remark on indices that are computed from arguments, too."""
+        """Do as JAX does at indices that are past the end, and remark on those computed from arguments, too."""
+        for read in past_the_end(tree, self._name_of):
+            if isinstance(read.value, ast.Attribute):
+                self._read_places(read.value.value, read.value)
+            else:
+                self._read_places(read.value, read.value)
+                self.edits.append(Edit(end_of(read), end_of(read), ".get()"))
         for function in ast.walk(tree):
             if isinstance(function, (ast.FunctionDef, ast.Lambda)):
                 own = {argument.arg for argument in function.args.args}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.migrate import for_jax
+from afx.migrate import for_jax, migrate_source
 from afx.migrate.jax import JAX
 
 jax: Any = pytest.importorskip("jax", reason="jax is no dependency")
@@ -135,3 +135,38 @@ def test_places_outside_by_jaxs_modes(name: str, mode: str | None) -> None:
     np.testing.assert_array_equal(for_jax.at(x.astype(np.float32))[twice].apply(lambda v: 2 * v, **options), want)
     read = afx.grad(lambda x: for_jax.at(x)[index].get(mode="fill", fill_value=0.0).sum())(x)
     assert read.sum() == for_jax.at(np.ones_like(x))[index].get(mode="fill", fill_value=0.0).sum()
+
+
+LITERAL = """
+import jax
+import jax.numpy as jnp
+N = 5
+x = jnp.arange(N) + 1.0
+y = x.at[10].set(9.0) + x[N]
+x = x.at[3].add(2.0)
+m = 2 * jnp.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+def last(x):
+    t = jnp.linspace(0, 1, num=4)
+    t = t.at[-9].mul(3).at[1].set(7.0)
+    return t[7] * x[2] + m[2].sum() + jnp.zeros_like(t)[:3][0]
+r = jnp.zeros((3,))
+for i in range(3):
+    r = r.at[i].set(x[i])
+results = [y, m[1, 7], m[:, 3], m[5], m[1, 2], x[-6], x[N - 1], last(x), r[3], r[-3], jnp.eye(2)[1]]
+"""
+
+
+def test_literal_places_past_the_end() -> None:
+    """Of arrays whose lengths stand in the file, reads and updates are JAX's; other lines stay as they are."""
+    rewritten, remarks = migrate_source(LITERAL, "jax")
+    theirs: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    exec(LITERAL, theirs)
+    exec(rewritten, own)
+    for found, want in zip(own["results"], theirs["results"], strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+    assert remarks == []
+    assert rewritten.count("for_jax.at(") == 10
+    assert "r = r.at[i].set(x[i])" in rewritten
+    source = "import jax.numpy as jnp\nx = jnp.zeros(3)\nx = jnp.zeros(8)\ndef f(x, y):\n    return x[5] + y[9]\nx[5]\n"
+    assert migrate_source(source, "jax")[0] == source.replace("import jax.numpy as jnp", "import afx as jnp")
