@@ -28,12 +28,14 @@ from afx.control._subgraphs import (
 )
 from afx.control.scan import scan
 from afx.core import Array, ArrayLike, Aval, Tracer, aval_of, bind, to_array
-from afx.core.graph import Atom, Graph, Literal, Var
+from afx.core.graph import Atom, Equation, Graph, Literal, Var
 from afx.core.primitive import Bools, JointPullback, Lowering, Params, Primitive, Tangents, Value, Values, to_argument
 from afx.core.tracing.traces import BatchTracer, Unbatched, evaluate
 from afx.errors import DtypeError, ShapeError
 from afx.ops import any as any_, asarray, broadcast_to, reshape, where
 from afx.ops._kinds.linear import higher_order
+from afx.ops.indexing.gather import gather
+from afx.ops.indexing.scatter import index_set_p
 from afx.transforms._arguments import check_callable, describe, name_of
 from afx.transforms.compile.compiled_call import Back, CompiledGraph, VjpGraphs
 from afx.transforms.derivatives.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, kinds_of
@@ -134,7 +136,10 @@ class WhileLoop:
         of_test, of_body, _ = self.parts(flags)
         n = len(self.carry)
         test = self.test.batched(size, (*of_test, *[True] * n))
-        body = self.body.batched(size, (*of_body, *[True] * n))
+        body = self.body.batched(size, (*of_body, *[True] * n)).graph
+        updates = _find_updates(body, self.b)
+        whole = [y for k, y in enumerate(body.outputs) if k not in updates]
+        parts = attrs.evolve(body, outputs=(*whole, *[v for eq in updates.values() for v in eq.inputs[1:]]))
 
         def going(*v: Any) -> list[Any]:
             return [any_(evaluate(test.graph, *v)[0])]
@@ -142,11 +147,16 @@ class WhileLoop:
         def step(*v: Any) -> list[Any]:
             old = v[self.a + self.b :]
             alive = evaluate(test.graph, *v[: self.a], *old)[0]
-            new = evaluate(body.graph, *v[self.a :])
-            return [where(reshape(alive, (size,) + (1,) * (y.ndim - 1)), x, y) for x, y in zip(new, old, strict=True)]
+            made = iter(evaluate(parts, *v[self.a :]))
+            new = {k: next(made) for k in range(n) if k not in updates}
+            for k, eq in updates.items():
+                values, *indices = [next(made) for _ in eq.inputs[1:]]
+                values = _keep(alive, values, gather(old[k], *indices, axis=0))
+                new[k] = bind(index_set_p, old[k], values, *indices, axis=0)
+            return [new[k] if k in updates else _keep(alive, new[k], old[k]) for k in range(n)]
 
         consts = [v.aval for v in test.graph.inputs[: self.a]]
-        inputs = [v.aval for v in body.graph.inputs]
+        inputs = [v.aval for v in body.inputs]
         state = inputs[self.b :]
         return WhileLoop(
             build("condition", [*consts, *state], going),
@@ -154,6 +164,21 @@ class WhileLoop:
             self.a,
             self.a + self.b,
         )
+
+
+def _find_updates(graph: Graph, b: int) -> dict[int, Equation]:
+    """Return the parts of a batched carry of which a step sets elements and no more, with what does that.
+
+    Such parts are kept by keeping these elements, so that they are written in place.
+    """
+    made = {eq.outputs[0]: eq for eq in graph if eq.primitive is index_set_p and dict(eq.params)["axis"] == 0}
+    pairs = [(k, made[y]) for k, y in enumerate(graph.outputs) if isinstance(y, Var) and y in made]
+    return {k: eq for k, eq in pairs if eq.inputs[0] is graph.inputs[b + k]}
+
+
+def _keep(alive: Array, new: Array, old: Array) -> Array:
+    """Return what is new where an element of the batch goes on, and what was elsewhere."""
+    return where(reshape(alive, (*alive.shape, *(1,) * (new.ndim - 1))), new, old)
 
 
 @attrs.frozen

@@ -14,7 +14,7 @@ from afx.control.solving import flatten_to_vector
 from afx.control.while_loop import fori_loop, while_loop
 from afx.core import Array, Shown
 from afx.errors import ArgumentError, ShapeError
-from afx.ops import any as any_, exp, isnan, log, logaddexp, minimum, sum as sum_, vecdot, where
+from afx.ops import exp, isnan, log, logaddexp, minimum, sum as sum_, vecdot, where
 from afx.ops.creation.creation import asarray, ones, stop_gradient, zeros, zeros_like
 from afx.ops.linalg.factorizations import giving_nan
 from afx.random.keys import fold_in, normal, split, uniform
@@ -277,13 +277,13 @@ class hmc(Sampler[T]):  # named as what it reads as
 
 # --- NUTS: Hamiltonian trajectories that double until they turn back, one point drawn from each
 #
-# The tree is built leaf by leaf in one loop: points at which subtrees begin wait in a stack of one row a level, so
-# that the loop compiles and batches (Phan, Pradhan & Jankowiak 2019, appendix A). Points are drawn by their weights
-# (Betancourt 2017, appendix A.3), and a trajectory also ends where two neighbouring subtrees turn back across their
-# border, as in Stan.
+# The tree is built leaf by leaf in one loop: points at which subtrees begin wait in a stack, leaf k in the row of as many
+# as k has binary digits 1, so that the loop compiles and batches (Phan, Pradhan & Jankowiak 2019, appendix A). Points are
+# drawn by their weights (Betancourt 2017, appendix A.3), and a trajectory also ends where two neighbouring subtrees turn
+# back across their border, as in Stan.
 
 LEVELS_MAX: Final = 24
-LAST_BITS: Final = 2 ** np.arange(LEVELS_MAX) - 1
+BITS: Final = 2 ** np.arange(LEVELS_MAX)
 
 
 def _check_depth(value: Any) -> int:
@@ -295,9 +295,9 @@ def _check_depth(value: Any) -> int:
 
 @attrs.frozen
 class Stack:
-    """What is remembered of the last leaf at which a subtree of 2^level leaves began, float[n, levels] each.
+    """What is remembered of leaves at which subtrees begin that have not ended, float[levels, n] each.
 
-    Levels are the last axis, so that sums over the parameters run over all levels side by side.
+    The last of these before a leaf have as many digits 1 as the rows below that leaf's: each leaf writes one row.
 
     Attributes:
         first: the momentum of the leaf.
@@ -404,7 +404,7 @@ def _plant(point: Point, start: Array, key: Array, levels: int) -> Tree:
     """Return the trajectory of one point."""
     p = point.momentum
     nought = zeros_like(start)
-    rows = zeros((p.shape[0], levels), p.dtype)
+    rows = zeros((levels, p.shape[0]), p.dtype)
     forward = uniform(fold_in(key, -1), dtype=p.dtype) < 0.5
     return Tree(
         now=point,
@@ -438,9 +438,11 @@ def _add_leaf(target: Target, state: State[T], start: Array, tree: Tree, luck: A
     is_first = tree.leaf == 0
     is_taken = is_first | (log(luck) < gain - weight)
     total = tree.fresh_total + now.momentum
-    begins, ends = ((tree.leaf + k) & LAST_BITS[:levels] == 0 for k in (0, 1))
-    stack = _remember(tree.stack, begins, now.momentum, before, total)
-    turned = any_(ends[1:] & _turns_inside(stack, now.momentum, total))
+    row = _count_bits(tree.leaf, levels)
+    ended = _count_bits(tree.leaf & ~(tree.leaf + 1), levels)  # subtrees, of 2, 4, 8 leaves
+    leaf = Stack(now.momentum, before, total)
+    turned = _turns_inside(tree.stack, leaf, row, ended)
+    stack = pytree.map(lambda x, v: x.at[row].set(v), tree.stack, leaf)
     return attrs.evolve(
         tree,
         now=now,
@@ -474,22 +476,28 @@ def _turns_across(totals: tuple[Array, Array], outer: tuple[Array, Array], inner
     return _turns(a + b, first, last) | _turns(a + beyond, first, beyond) | _turns(b + border, border, last)
 
 
-def _remember(stack: Stack, begins: Array, first: Array, before: Array, total: Array) -> Stack:
-    """Return the stack with a leaf in the columns of the levels where subtrees begin with it."""
-    return Stack(
-        where(begins, first[:, None], stack.first),
-        where(begins, before[:, None], stack.before),
-        where(begins, total[:, None], stack.total),
-    )
+def _count_bits(x: Array, levels: int) -> Array:
+    """Return how many binary digits of a whole number are 1."""
+    return sum_(x & BITS[:levels] != 0)
 
 
-def _turns_inside(stack: Stack, last: Array, total: Array) -> Array:
-    """Tell of the subtree of each level above the first whether it turns back when it ends with this leaf."""
-    seen = stack.total - stack.first  # before the subtree of each level
-    left, right = seen[:, :-1] - seen[:, 1:], total[:, None] - seen[:, :-1]  # a column before stands the second half
-    return _turns_across(
-        (left, right), (stack.first[:, 1:], last[:, None]), (stack.before[:, :-1], stack.first[:, :-1])
-    )
+def _turns_inside(stack: Stack, leaf: Stack, row: Array, ended: Array) -> Array:
+    """Tell whether one of the subtrees that end with a leaf, which is not in the stack yet, turns back."""
+
+    def going(carry: tuple[Array, Array]) -> Array:
+        level, turned = carry
+        return ~turned & (level < ended)
+
+    def advance(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        level, _ = carry
+        outer = pytree.map(lambda x: x[row - level - 1], stack)  # where the first half begins, and the second
+        inner = pytree.map(lambda x, v: where(level == 0, v, x[row - level]), stack, leaf)
+        until, whole = inner.total - inner.first, leaf.total  # before the second half, and with it
+        halves = until - (outer.total - outer.first), whole - until
+        turned = _turns_across(halves, (outer.first, leaf.first), (inner.before, inner.first))
+        return level + 1, turned
+
+    return while_loop(going, advance, (asarray(0), asarray(False)))[1]
 
 
 def _close(tree: Tree, luck: Array, forward: Array) -> Tree:

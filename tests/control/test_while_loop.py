@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx import Array
+from afx import Array, testing
 from tests.control.agreement import assert_close
 
 
@@ -121,3 +121,32 @@ class TestKnownConditions:
         fn = lambda x: afx.while_loop(lambda c: c[1] < 0, lambda c: (c[0] * 2, c[1] + 1), (x, 0))  # noqa: E731  # a function to trace
         assert len(afx.trace(fn)(np.ones(2))) == 0
         np.testing.assert_array_equal(afx.jit(fn)(np.ones(2))[0], np.ones(2))
+
+
+@pytest.mark.parametrize("backend", ["eager", "native", "portable", None])
+def test_batched_loops_write_elements_in_place(backend: Any) -> None:
+    """Elements of a batch that have ended keep all rows, whose places differ along the batch; so do batches of batches."""
+
+    def collect(count: Array, x: Array) -> tuple[Array, Array]:
+        def advance(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            k, rows, total = carry
+            place = (k * count) % 4
+            return k + 1, rows.at[place].set(x * k + rows[(place + 1) % 4]), total.at[k % 2, [0, 2]].set(x[:2])
+
+        start = (afx.asarray(0), afx.zeros((4, 3), afx.float64), afx.ones((2, 3), afx.float64))
+        _, rows, total = afx.while_loop(lambda carry: carry[0] < count, advance, start)
+        return rows, total
+
+    counts, xs = np.array([[3, 0], [7, 5]]), np.random.default_rng(0).normal(size=(2, 2, 3))
+    many = afx.vmap(afx.vmap(collect))
+    run = many if backend == "eager" else afx.jit(many, backend=backend)
+    found = run(counts, xs)
+    for place in np.ndindex(2, 2):
+        for z, want in zip(found, collect(afx.asarray(counts[place]), afx.asarray(xs[place])), strict=True):
+            np.testing.assert_array_equal(z[place], want)
+
+    def loss(x: Array) -> Array:
+        rows, total = afx.vmap(collect)(counts[1], x)
+        return afx.sum(rows**2) + afx.sum(total**3)
+
+    testing.check_grads(loss, (xs[0],))
