@@ -16,6 +16,7 @@ import afx
 from afx import export, pytree
 from afx.errors import ArgumentError, IndexRangeError
 from afx.export import Machine
+from tests.compiler.native_backend.llvm.test_looks import StopError, alarms, stop
 from tests.portable.programs import CASES, digest
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
@@ -104,6 +105,62 @@ def test_settings_change_no_bit() -> None:
         afx.set_denormals(None)
 
 
+def large(x: Any, m: Any) -> Any:
+    """Return what threads share: elements, sums of and along both axes, products, transforms, sorts, steps of a loop."""
+    y = afx.sin(x) * x + afx.exp(-x)
+    rows = afx.scan(lambda c, r: (c * 0.5 + afx.tanh(r + c), afx.sum(c)), y[0], y[:3])
+    sums = afx.sum(y), afx.sum(y, axis=0), afx.sum(y * y, axis=1), afx.max(y, axis=1), afx.argmax(y, axis=0)
+    return (
+        y,
+        sums,
+        m @ m,
+        (m @ m[0], m[0] @ m),
+        afx.abs(afx.fft.fft(m)),
+        afx.sort(m, axis=1),
+        afx.cumsum(m, axis=0),
+        rows,
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threads_change_no_bit(dtype: Any) -> None:
+    """Of loops that they share: one, two and five of them give what code for one thread gives, call after call."""
+    args = [RNG.normal(size=shape).astype(dtype) for shape in ((300, 1001), (256, 256))]
+    wanted = digest(pytree.leaves(export.compile(large, *args, name="large", bits="portable")(*args)))
+    threads = afx.get_threads()
+    try:
+        for count in (1, 2, 5):
+            afx.set_threads(count)
+            jitted = afx.jit(lambda x, m: large(x, m), backend="portable")
+            assert {digest(pytree.leaves(jitted(*args))) for _ in range(8)} == {wanted}
+            assert "@share" in jitted.lower(*args).plan.llvm
+    finally:
+        afx.set_threads(threads)
+
+
+def test_ctrl_c_ends_a_loop() -> None:
+    """What a signal's handler raises ends a loop that would go on for hours, and later calls are as before."""
+    loop = afx.jit(lambda x, n: afx.fori_loop(0, n, lambda _, y: afx.sin(y), x), backend="portable")
+    x = np.linspace(0.1, 1.0, 5)
+    wanted = np.asarray(loop(x, np.int64(7)))
+    with alarms(0.2, stop), pytest.raises(StopError):
+        loop(x, np.int64(1 << 50))
+    np.testing.assert_array_equal(loop(x, np.int64(7)), wanted)
+
+
+def test_arguments_of_any_layout() -> None:
+    """Arrays that are strided, unaligned, byte-swapped or of another dtype's scalars, and donated ones, give the same bits."""
+    function = afx.jit(lambda x, rate: afx.tanh(x * rate), backend="portable")
+    x, raw = RNG.normal(size=(40, 30)), np.empty(40 * 30 * 8 + 1, np.uint8)
+    unaligned = raw[1:].view(np.float64).reshape(40, 30)
+    unaligned[...] = x
+    wanted = np.asarray(function(x, 1.5))
+    for given in (np.asfortranarray(x), x.astype(">f8"), unaligned, np.repeat(x, 2, axis=0)[::2], x.tolist()):
+        np.testing.assert_array_equal(function(np.asarray(given), np.float64(1.5)), wanted)
+    donating = afx.jit(lambda x, rate: afx.tanh(x * rate), backend="portable", donate_argnums=(0,))
+    np.testing.assert_array_equal(donating(afx.asarray(x), 1.5), wanted)
+
+
 def test_errors_that_are_heard_change_no_bit() -> None:
     """Nor ``np.errstate``, which decides elsewhere whether a sum shares a loop with what it adds up."""
 
@@ -175,8 +232,8 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     program = (
         "import afx, numpy as np\n"
         "from afx.compiler.native_backend.run import portable\n"
-        "compile_module, calls = portable.compile_module, []\n"
-        "portable.compile_module = lambda *args: calls.append(1) or compile_module(*args)\n"
+        "compile_apart, calls = portable.compile_apart, []\n"
+        "portable.compile_apart = lambda *args: calls.append(1) or compile_apart(*args)\n"
         "result = afx.jit(lambda x: afx.tanh(x) * 1.625, backend='portable')(np.linspace(-1, 1, 5))\n"
         "print(len(calls), np.asarray(result).tobytes().hex())\n"
     )

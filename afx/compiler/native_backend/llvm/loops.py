@@ -258,7 +258,7 @@ def call_loop(w: Writer, loop: UfuncLoop, pointers: Sequence[str], sizes: Sequen
     w.declare(f"{loop.symbol}", f'declare void @"{loop.symbol}"(ptr, ptr, ptr, ptr)')
     notes_faults = loop.ufunc.startswith("linalg.") or (loop.ufunc == "power" and loop.dtypes[0][0] in "iu")
     data = "%fault" if notes_faults else "null"
-    if loop.has_data and w.has_python:
+    if loop.has_data and w.calls_numpy:
         data = f'@"{loop.symbol}.data"'
         w.declare(data, f"{data} = external global i8")
     args = _array(w, "ptr", pointers)

@@ -30,6 +30,7 @@ class Writer:
         lines: of the open function.
         lanes: how many elements operations compute at once.
         elements: how many of them are read and written, where that is half of them: others repeat these.
+        calls_numpy: whether loops that it names are NumPy's.
         has_python: whether Python waits for what runs, so that long loops let it see signals.
         looks: whether one of them does.
         has_long_loops: whether operations stand in loops of which LLVM moves nothing to where other flags are looked at.
@@ -47,6 +48,7 @@ class Writer:
     is_portable: bool = False
     is_single: bool = False
     may_flush: bool = True
+    calls_numpy: bool = True
     has_python: bool = True
 
     def __init__(self, limits: NativeTarget = DEFAULT.native) -> None:
@@ -137,6 +139,10 @@ class Writer:
     def declare(self, name: str, text: str) -> None:
         """Declare a symbol once."""
         self._declared[name] = text
+
+    def undeclare(self, name: str) -> None:
+        """Take a declaration back, of what the module defines."""
+        self._declared.pop(name, None)
 
     def label(self, name: str) -> None:
         """Begin a basic block."""

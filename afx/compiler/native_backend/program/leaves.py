@@ -296,7 +296,7 @@ class UfuncCall(Leaf):
     def in_chunks(self, count: int) -> UfuncCall:
         """Return transforms, or sums, of many rows in so many chunks for threads, in which vectors hold the same rows."""
         groups = -(-self.sizes[0] // TRANSFORMS_TOGETHER)
-        if not (self.is_transform or self.is_sum_of_products) or self.outer or groups < 2:
+        if not (self.is_transform or self.is_sum_of_products) or self.outer or groups < 2 or self.has_work:
             return self
         ends = {min(-(-groups * part // count) * TRANSFORMS_TOGETHER, self.sizes[0]) for part in range(1, count + 1)}
         return attrs.evolve(self, stops=tuple(sorted(ends)), is_cut=True)

@@ -173,7 +173,8 @@ class NativeCode:
     def idle_bytes(self) -> int:
         """Bytes of the buffers that its kernels keep between calls."""
         state = self.state.state if isinstance(self.state, (Faltering, Resting)) else self.state
-        return state.kernels.idle.nbytes if isinstance(state, (Linked, OnTrial, Doubted)) else 0
+        kernels: Kernels | None = getattr(state, "kernels", None)
+        return kernels.idle.nbytes if kernels is not None else 0
 
     def text(self, form: str) -> str:
         """Return ``source``, ``llvm`` or ``assembly``, made in this process; empty where it has no native form."""

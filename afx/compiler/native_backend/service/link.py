@@ -19,6 +19,7 @@ from afx.compiler.native_backend.program.elements import UfuncLoop
 from afx.compiler.native_backend.program.interface import Interface
 from afx.compiler.native_backend.service.child import load_llvm
 from afx.compiler.native_backend.service.image import Image, load_image
+from afx.core.scalar_ops import SCALAR_OPS
 
 _names = itertools.count(1)
 FASTCALL = 0x80  # METH_FASTCALL
@@ -29,6 +30,7 @@ PYTHON_FUNCTIONS = (
 C_FUNCTIONS = (
     "memset", "memcpy", "memmove", "fetestexcept", "feclearexcept", "feraiseexcept", "fma", "fmaf", "sched_yield",
     "clock_gettime",
+    *[f"{op.libm}{kind}" for op in SCALAR_OPS.values() if op.libm for kind in ("", "f")],  # portable code calls exact ones
 )  # fmt: skip
 
 NUMPY_2 = 0x2000000  # the version of its binary interface

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
+import attrs
 import numpy as np
 
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.emit import Blocks
+from afx.compiler.native_backend.llvm.loops import Looks
+from afx.compiler.native_backend.llvm.team import KernelEntry
 from afx.compiler.native_backend.llvm.writer import FLUSH_ARM, FLUSH_X86, Addresses, Flags, Writer
 from afx.compiler.native_backend.lowering.lower import explain_schedule, standalone_target
 from afx.compiler.native_backend.program.leaves import Nest
@@ -50,8 +53,16 @@ def compile_module(text: str, triple: str, cpu: str, features: str, is_loaded: b
     Raises:
         RuntimeError: LLVM refuses it, or cannot be started; the text says why.
     """
+    return compile_apart(text, cpu, "object", (triple, features, "pic" if is_loaded else "static"))
+
+
+def compile_apart(*call: Any) -> bytes:
+    """Return what the compiling process makes of a call, such as a module's text and a processor's name.
+
+    Raises:
+        RuntimeError: as `compile_module` says.
+    """
     answer: Future[tuple[Any, str]] = Future()
-    call = (text, cpu, "object", (triple, features, "pic" if is_loaded else "static"))
     service.submit(call, lambda code, reason: answer.set_result((code, reason)))
     try:
         code, reason = answer.result(SECONDS)
@@ -84,6 +95,7 @@ class StandaloneWriter(Writer):
         size: LLVM's type of ``size_t``.
     """
 
+    calls_numpy = False
     keeps_flags = False
     has_python = False
 
@@ -133,9 +145,15 @@ class StandaloneWriter(Writer):
         self.function("internal ptr @PyMem_RawRealloc(ptr %memory, i64 %size)", realloc)
         self.function("internal void @PyMem_RawFree(ptr %memory)", free)
 
-    def undeclare(self, name: str) -> None:
-        """Take a declaration back, of what the module defines."""
-        self._declared.pop(name, None)
+
+class PortableWriter(Writer):
+    """Writer of a module that runs within Python, whose results have the same bits on every processor."""
+
+    calls_numpy = False
+    fuses = False
+    is_portable = True
+    keeps_flags = False
+    may_flush = False
 
 
 def emit_function(
@@ -175,17 +193,14 @@ def emit_function(
     w = StandaloneWriter(
         has_fma=has_fma, size=size, is_portable=portable_from is not None, may_flush=flushes is not None
     )
-    main = Blocks(w, NO_FLAGS).emit(program.block, "main")
-    for loop in sorted(set(program.block.loops), key=lambda loop: loop.symbol):
-        w.undeclare(loop.symbol)
-        define_loop(w, loop)
+    count = len(program.params) - len(constants)
+    main = _emit_main(Blocks(w, NO_FLAGS), program, range(count if portable_from is None else portable_from, count))
     w.define_memory()
     for k, value in enumerate(constants):
         w.declare(f"constant.{k}", _constant(f"@constant.{k}", value.tobytes()))
     if note:
         w.declare("note", _constant("@note", note))
         w.declare("used", '@llvm.used = appending global [1 x ptr] [ptr @note], section "llvm.metadata"')
-    count = len(program.params) - len(constants)
     params = [f"ptr noalias %p{k}" for k in range(count)]
 
     def body() -> None:
@@ -194,8 +209,6 @@ def emit_function(
         captured = [f"@constant.{k}" for k in range(len(constants))]
         pointers = [*[f"%p{k}" for k in range(count)], *captured, "%work", fault]
         w.call(main, ", ".join([f"ptr {p}" for p in pointers]))
-        for k in _unsettled(program.block, count if portable_from is None else portable_from, count):
-            _settle_nan(w, f"%p{k}", np.dtype(program.params[k].dtype), math.prod(program.params[k].shape))
         status = w.let(f"load i64, ptr {fault}")
         w.line(f"ret i32 {w.let(f'trunc i64 {status} to i32')}")
 
@@ -211,7 +224,47 @@ def emit_function(
     return w.text()
 
 
-def _unsettled(block: Block, first: int, last: int) -> list[int]:
+def emit_kernel(program: Program, results: range, layout: Addresses) -> str:
+    """Return the module of a portable program, whose builtin function ``kernel_0`` Python calls as `KernelEntry` says.
+
+    Args:
+        program: what it computes.
+        results: numbers of the parameters that it writes.
+        layout: where CPython and NumPy keep things.
+
+    Raises:
+        UnsupportedError: it calls a loop of NumPy that has no form without NumPy.
+    """
+    w, where = PortableWriter(), attrs.evolve(layout, divide=0, over=0, invalid=0)
+    blocks = Blocks(w, where)
+    KernelEntry(w, where, program).emit("kernel_0", _emit_main(blocks, program, results))
+    if w.looks:
+        Looks(w, blocks.flags).define()
+    return w.text()
+
+
+def _emit_main(blocks: Blocks, program: Program, results: range) -> str:
+    """Add the function of a program's block, which leaves one nan in these results, and the loops that it calls."""
+    w, main = blocks.w, blocks.emit(program.block, "main")
+    for loop in sorted(set(program.block.loops), key=lambda loop: loop.symbol):
+        w.undeclare(loop.symbol)
+        define_loop(w, loop)
+    unsettled = _unsettled(program.block, results)
+    if not unsettled:
+        return main
+    parameters = ", ".join([f"ptr {p}" for p in (*[f"%p{k}" for k in range(program.block.params)], "%arena", "%fault")])
+
+    def body() -> None:
+        w.call(main, parameters)
+        for k in unsettled:
+            _settle_nan(w, f"%p{k}", np.dtype(program.params[k].dtype), math.prod(program.params[k].shape))
+        w.line("ret void")
+
+    w.function(f"internal void @settled({parameters})", body)
+    return "@settled"
+
+
+def _unsettled(block: Block, results: range) -> list[int]:
     """Return the results that other steps write than loops over elements, which write no nan but one."""
     writers = [(type(step), access.ref) for step in block.steps for access in step.accesses() if access.mode != "r"]
     folded = {ref for step in block.steps if isinstance(step, Nest) for *_, ref in step.folds}
@@ -220,7 +273,7 @@ def _unsettled(block: Block, first: int, last: int) -> list[int]:
         for kind, ref in writers
         if kind is not Nest or ref in folded or ref.dtype not in ("f4", "f8")
     }
-    return [k for k in range(first, last) if k in others]
+    return [k for k in results if k in others]
 
 
 def _settle_nan(w: Writer, pointer: str, dtype: np.dtype[Any], count: int) -> None:
