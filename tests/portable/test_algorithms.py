@@ -315,3 +315,37 @@ def test_counts_of_what_is_none() -> None:
     tries = portable(lambda p: afx.random.binomial(key, 7, p), np.array([-0.1, np.nan, 1.1, 1.0, 0.0]))[0]
     np.testing.assert_array_equal(tries, [-1, -1, -1, 7, 0])
     assert np.isnan(portable(lambda low: afx.random.truncated_normal(key, low, 0.0), np.float64(1.0))[0])
+
+
+STACKS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Callable[[Any, Any], Any]]] = {
+    "heads by heads": ((3, 17, 2, 8), (3, 17, 2, 8), lambda a, b: a.transpose(0, 2, 1, 3) @ b.transpose(0, 2, 3, 1)),
+    "rows of heads": ((3, 2, 17, 33), (3, 33, 2, 5), lambda a, b: a @ b.transpose(0, 2, 1, 3)),
+    "heads by vectors": ((3, 2, 17, 33), (3, 33, 2, 1), lambda a, b: a @ b.transpose(0, 2, 1, 3)),
+    "turned stacks": ((9, 40, 30), (9, 20, 40), lambda a, b: a.transpose(0, 2, 1) @ b.transpose(0, 2, 1)),
+    "results turned": ((9, 40, 30), (9, 30, 20), lambda a, b: (a @ b).transpose(0, 2, 1)),
+    "one for all": ((3, 2, 20, 30), (30, 21), lambda a, b: a @ b),
+    "large": ((400, 500), (500, 401), lambda a, b: a @ b),
+    "large and turned": ((400, 500), (401, 500), lambda a, b: a @ b.T),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", STACKS)
+def test_products_are_chains(name: str, dtype: Any) -> None:
+    """Each element is added up term by term, each operation rounded, whoever computes it; infinities and nan as well."""
+    first, second, multiply = STACKS[name]
+    x, y = [RNG.normal(size=shape).astype(dtype) for shape in (first, second)]
+    x.flat[0], y.flat[1] = np.inf, np.nan
+
+    class Chain(np.ndarray):
+        """An array whose products are chains."""
+
+        def __matmul__(self, other: Any) -> Any:
+            with np.errstate(all="ignore"):
+                terms = range(self.shape[-1])
+                return sum((self[..., k, None] * other[..., k, None, :] for k in terms), np.zeros((), dtype))
+
+    wanted = np.asarray(multiply(x.view(Chain), y))
+    np.testing.assert_array_equal(afx.jit(multiply, backend="portable")(x, y), wanted)
+    made = export.compile(multiply, x, y, name="product", bits="portable")
+    np.testing.assert_array_equal(made(x, y), wanted)

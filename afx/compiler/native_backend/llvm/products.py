@@ -217,7 +217,7 @@ class _SmallProduct:
 def emit_tiles(w: Writer, step: UfuncCall) -> None:
     """Add a product whose second operand and result have columns next to each other."""
     cut = step.is_cut and not step.axis
-    batch = step.sizes[:1] if step.sizes[0] > 1 else ()
+    batch = step.space if math.prod(step.space) > 1 else ()
     over(w, batch, step.operands, lambda pointers: _Product(w, step, pointers).emit(), is_cut=cut)
 
 
@@ -250,7 +250,7 @@ def cut_tiles(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
     rows, vectors = find_tile(m, n, size, limits)
     width = vectors * (limits.vector_bytes // size)
     columns = len(step.lengths)
-    lengths = {0: (1, step.sizes[0]), step.rows: (rows, m), columns: (width, n)}
+    lengths = {0: (1, step.space[0]), step.rows: (rows, m), columns: (width, n)}
     stops = {axis: [*range(by, length, by), length] for axis, (by, length) in lengths.items()}
     axis = max(stops, key=lambda axis: min(len(stops[axis]), PARTS))
     shared = math.prod(step.lengths[step.rows :]) * size

@@ -211,9 +211,9 @@ class Team:
 # --- Entry: the builtin function that Python calls, which looks at its arguments and runs a program's block
 #
 # It follows the fast calling convention of CPython (``METH_FASTCALL``) and reads the data pointers of NumPy arrays
-# itself. It returns -1 where an argument is not what the program was made for, -1 less the fault where an index or a
-# conversion turns out to be NumPy's to decide, else NumPy's numbers of the floating-point errors that were seen (1
-# divide, 2 over, 8 invalid). It raises what a signal handler raised meanwhile. With one argument more it flushes denormals
+# itself. It returns -1 where an argument is not what the program was made for, or where an index or a conversion
+# turns out to be NumPy's to decide (without NumPy less than that by the fault), else NumPy's numbers of the
+# floating-point errors that were seen (1 divide, 2 over, 8 invalid). It raises what a signal handler raised meanwhile. With one argument more it flushes denormals
 # while it runs. Called with a team and a thread's number alone, it helps this team.
 
 CONTIGUOUS, ALIGNED = 1, 0x100  # NumPy's flags of arrays
@@ -267,7 +267,7 @@ class KernelEntry:
         if w.looks:
             w.leave(w.let(f"icmp slt i64 {w.let(f'load i64, ptr {fault}')}, 0"), "ret ptr null")  # Python has raised
         seen = w.let(f"load i64, ptr {fault}")
-        is_fine, refusal = w.let(f"icmp eq i64 {seen}, 0"), w.let(f"xor i64 {seen}, -1")
+        is_fine, refusal = w.let(f"icmp eq i64 {seen}, 0"), "-1" if w.calls_numpy else w.let(f"xor i64 {seen}, -1")
         number = w.let(f"select i1 {is_fine}, i64 {self._numbers(errors)}, i64 {refusal}")
         w.line(f"ret ptr {w.let(f'call ptr @PyLong_FromLong(i64 {number})')}")
         w.label("refuse")

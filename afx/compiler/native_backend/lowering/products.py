@@ -523,6 +523,8 @@ def multiply_into(
     if product.outer:
         of_one = [attrs.evolve(ref, strides=ref.strides[1:]) for ref in product.operands]
         one = _with_orders(b, attrs.evolve(product, space=product.space[1:], operands=tuple(of_one)))
+        if one.orders is None and b.limits.is_standalone and _lower_tiled(b, product, *matrices):
+            return
         on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(of_one)])
         body = Block(3, (Root(0), Root(1), Root(2)), (attrs.evolve(one, operands=on_params),), 0)
         args = [Arg((ref.root,), ref.strides[0]) for ref in product.operands]
@@ -592,17 +594,23 @@ def _lower_tiled(b: BlockBuilder, product: UfuncCall, x: Location, y: Location, 
     """
     size, quiet, (batch, m, k, n) = int(out.dtype[1:]), product.quiet, product.sizes
     is_float = out.dtype in ("f4", "f8") and x.dtype == y.dtype == out.dtype
-    if not is_float or math.prod(product.sizes) > b.limits.product_tile_max_products:
+    is_large, stands_alone = math.prod(product.sizes) > b.limits.product_tile_max_products, b.limits.is_standalone
+    if not is_float or (is_large and not stands_alone):
         return False
     a_row, a_k, _, b_column, c_row, c_column = product.core_strides
-    if n == 1 and m > 1 and (a_k == size or k == 1):
+    if n == 1 and m > 1 and (a_k == size or k == 1) and not (is_large or product.outer):
         _sum_rows(b, product, [x, y], out)
     elif n == 1 and m > 1 and a_row == c_row == size:
         _add_tiles(b, _turned(y), _turned(x), _turned(out), quiet)
     elif n == 1 or b_column == c_column == size:
         _add_tiles(b, x, y, out, quiet)
-    elif batch > 1 or c_column != size or not _pays_to_copy(m, k, n, b.limits):
-        return False
+    elif product.outer or batch > 1 or c_column != size or not _pays_to_copy(m, k, n, b.limits):
+        if not stands_alone:
+            return False
+        result = out if c_column == size else b.temporary(out.shape, out.dtype)
+        _add_tiles(b, x, y if b_column == size else b.copied(y), result, quiet)
+        if result is not out:
+            b.fixed([copy_nest(out, result)], [result], [out])
     elif a_row != size and k * n <= m * k + m * n:
         _add_tiles(b, x, y, out, quiet)
     else:  # the transpose, which reads rows of the left operand next to each other, copied back
@@ -699,7 +707,7 @@ def _add_tiles(b: BlockBuilder, x: Location, y: Location, out: Location, quiet: 
     if len(out.shape) == 2:
         y, panel = _in_panels(b, y, out.shape[0], out.shape[0])
     tiled = attrs.evolve(generalized_call(MATMUL, MATRICES, (x, y, out), quiet), loop=None, panel=panel)
-    is_large = tiled.sizes[0] == 1 and math.prod(tiled.sizes) >= b.limits.product_tile_share_min_products
+    is_large = math.prod((*tiled.space, *tiled.lengths)) >= b.limits.product_tile_share_min_products
     b.fixed([cut_tiles(tiled, b.limits) if is_large else tiled], [x, y], [out])
 
 
