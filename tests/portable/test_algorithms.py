@@ -46,6 +46,19 @@ def test_sorts_are_numpys(dtype: str) -> None:
         np.testing.assert_array_equal(places, np.argsort(x, axis=axis, kind="stable"))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sorts_of_any_length_are_numpys(dtype: str) -> None:
+    """Of rows around vectors, and to each side of where digits take over from counts, with many ties and few."""
+    for n in (2, 15, 16, 17, 33, 383, 384, 385, 5000):
+        wide: Any = RNG.integers(0, 256, size=(2, n * int(dtype[1:])), dtype=np.uint8).view(
+            "u1" if dtype == "b1" else dtype
+        )
+        for x in (numbers(dtype, (2, n)), wide % 2 == 1 if dtype == "b1" else wide):
+            values, places = portable(lambda x: (afx.sort(x, axis=1), afx.argsort(x, axis=1)), x)
+            np.testing.assert_array_equal(values, np.sort(x, axis=1))
+            np.testing.assert_array_equal(places, np.argsort(x, axis=1, kind="stable"))
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_sorted_bits_depend_on_values_alone(dtype: str) -> None:
     """-0 stands before 0, however they stood."""

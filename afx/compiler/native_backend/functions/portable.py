@@ -485,8 +485,15 @@ def _turn_far(x: Lanes) -> tuple[Lanes, Pair]:
 
 
 def _word(number: Lanes) -> Lanes:
-    w = number.w
-    return Lanes(w, "i64", w.let(f"load i64, ptr {w.element('i64', '@two.over.pi', number.name)}, align 8"))
+    w, at = number.w, number.w.let(f"getelementptr i64, ptr @two.over.pi, {number.type} {number.name}")
+    if w.lanes == 1:
+        return Lanes(w, "i64", w.let(f"load i64, ptr {at}, align 8"))
+    pointers, mask, all_of = [w.vector(kind) for kind in ("ptr", "i1", "i64")]
+    name = f"@llvm.masked.gather.v{w.lanes}i64.v{w.lanes}p0"
+    w.declare(name, f"declare {all_of} {name}({pointers}, i32, {mask}, {all_of})")
+    return Lanes(
+        w, "i64", w.let(f"call {all_of} {name}({pointers} {at}, i32 8, {mask} splat (i1 true), {all_of} poison)")
+    )
 
 
 def _shifted_right(x: Lanes, count: Lanes) -> Lanes:
@@ -508,8 +515,19 @@ def _turned(x: Lanes) -> tuple[Lanes, Pair]:
     finite = (x.bits() & SIZE["double"]).compare("ult", bits_of("double", math.inf)).choose(x, 0.0)
     far = is_far(finite)
     k, r = _turn(far.choose(x.constant(0.0), finite))
-    k_far, r_far = _turn_far(far.choose(finite, 2.0**20))
-    return far.choose(k_far, k), select(far, r_far, r)
+    w, near = x.w, (k, *r)
+    places = [w.local(v.type, 64) for v in near]
+    for v, place in zip(near, places, strict=True):
+        w.line(f"store {v.type} {v.name}, ptr {place}")
+
+    def turn() -> None:
+        k_far, r_far = _turn_far(far.choose(finite, 2.0**20))
+        for v, new, place in zip(near, (k_far, *r_far), places, strict=True):
+            w.line(f"store {v.type} {far.choose(new, v).name}, ptr {place}")
+
+    w.when(w.any(far.name), turn)
+    k, high, low = [Lanes(w, v.kind, w.let(f"load {v.type}, ptr {p}")) for v, p in zip(near, places, strict=True)]
+    return k, Pair(high, low)
 
 
 def _waves(r: Pair) -> tuple[Pair, Pair]:

@@ -156,17 +156,20 @@ def _sort(w: Writer, step: UfuncCall, loop: UfuncLoop, flags: Flags) -> None:
     A stable order of distinct elements is any order of them, which vectors find many times as fast.
     """
     symbol, (rows, length) = f'@"{loop.symbol}"', step.sizes
+    operands, work = step.operands, "null"
+    if step.has_work:
+        operands, work = operands[:-1], start_of(w, operands[-1])
     for each in step.loops:
-        w.declare(each.symbol, f'declare i32 @"{each.symbol}"({", ".join(["ptr"] * len(step.operands))}, i64, ptr)')
+        w.declare(each.symbol, f'declare i32 @"{each.symbol}"({", ".join(["ptr"] * len(operands))}, i64, ptr)')
 
     def sort(pointers: Sequence[str], symbol: str) -> None:
         for out in pointers[1:]:
             w.loop("0", str(length), 1, partial(_store_index, w, out))
-        call = f"call i32 {symbol}({', '.join([f'ptr {p}' for p in pointers])}, i64 {length}, ptr null)"
+        call = f"call i32 {symbol}({', '.join([f'ptr {p}' for p in pointers])}, i64 {length}, ptr {work})"
         w.fault(w.let(f"icmp ne i32 {flags.keep_around(lambda: w.let(call))}, 0"))
 
     def row(number: str) -> None:
-        pointers = [element_at(w, start_of(w, ref), number, length * ref.size) for ref in step.operands]
+        pointers = [element_at(w, start_of(w, ref), number, length * ref.size) for ref in operands]
         if step.unstable is None:
             sort(pointers, symbol)
             return
@@ -250,8 +253,13 @@ def emit_programs(programs: Sequence[Program], layout: Addresses, limits: Native
         KernelEntry(w, layout, program).emit(f"kernel_{k}", main)
     if w.looks:
         Looks(w, blocks.flags).define()
+    return end_module(w, programs)
+
+
+def end_module(w: Writer, programs: Sequence[Program]) -> str:
+    """Return the text of a module whose first line says which of LLVM's passes it needs."""
     text = w.text()
-    passes = choose_passes(programs, len(text), limits)
+    passes = choose_passes(programs, len(text), w.limits)
     if not passes:
         return text
     w.join()

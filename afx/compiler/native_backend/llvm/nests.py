@@ -29,6 +29,7 @@ from afx.compiler.native_backend.llvm.op import (
     read_apart,
     read_one,
     shuffled,
+    stored,
     written,
 )
 from afx.compiler.native_backend.llvm.reductions import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
@@ -554,7 +555,7 @@ class NestEmitter:
             known[k] = apply_op(w, op, [get(j) for j in op.args], [values[j].dtype for j in op.args])
             if k in strips:
                 dense = Ref(0, op.dtype, 0, (_size(op.dtype),))
-                written(w, op.dtype, known[k], self._at(self.strips[k], dense, i))
+                stored(w, op.dtype, known[k], self._at(self.strips[k], dense, i))
         results = [get(self.nest.stores[n][0]) for n in stores]  # before one is written where an operand lies
         for n, value in zip(stores, results, strict=True):
             ref = self.nest.stores[n][1]

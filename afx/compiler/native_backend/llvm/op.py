@@ -76,9 +76,16 @@ def read_apart(w: Writer, dtype: str, pointer: str, distance: int) -> str:
 
 def written(w: Writer, dtype: str, value: str, pointer: str) -> None:
     """Store elements; of portable floats any nan as the positive quiet one, which costs less than to look for it later."""
-    if w.is_portable and dtype in FLOATS:
-        x = Lanes(w, FLOATS[dtype], value)
-        value = x.compare("uno", 0.0).choose(x.constant(math.nan), x).name
+    stored(w, dtype, settled(Lanes(w, FLOATS[dtype], value)).name if dtype in FLOATS else value, pointer)
+
+
+def settled(x: Lanes) -> Lanes:
+    """Return floats, of portable ones any nan as the positive quiet one."""
+    return x.compare("uno", 0.0).choose(x.constant(math.nan), x) if x.w.is_portable else x
+
+
+def stored(w: Writer, dtype: str, value: str, pointer: str) -> None:
+    """Store elements as they are."""
     raw = w.let(f"zext {w.vector('i1')} {value} to {w.vector('i8')}") if dtype == "b1" else value
     kind = w.vector(memory_type(dtype))
     if w.elements:

@@ -13,7 +13,7 @@ import attrs
 
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.loops import call_loop, element_at, over
-from afx.compiler.native_backend.llvm.op import element_type, memory_type, read, read_one, shuffled, written
+from afx.compiler.native_backend.llvm.op import element_type, memory_type, read, read_one, settled, shuffled, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program.elements import Arithmetic, Ref
 from afx.compiler.native_backend.program.interface import PARTS
@@ -482,7 +482,7 @@ class _Product:
                 Lanes(w, value.kind, w.let(f"select i1 {self.is_first}, {kind} zeroinitializer, {kind} {before.name}"))
                 + value
             )
-        at = w.shifted(pointer, vector * w.limits.vector_bytes)
+        value, at = settled(value), w.shifted(pointer, vector * w.limits.vector_bytes)
         if columns == self.lanes:
             w.line(f"store {kind} {value.name}, ptr {at}, align {self.size}")
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeGuard
 
@@ -22,6 +22,7 @@ from afx.compiler.native_backend.llvm.op import (
     read,
     shuffled,
     spread,
+    stored,
     written,
 )
 from afx.compiler.native_backend.llvm.strips import SINGLE_LANES
@@ -69,7 +70,7 @@ class Accumulator:
 
     def add(self, value: str, lane: str | int) -> None:
         """Combine neighbouring elements, as many as the writer computes at once, with the lanes from this one on."""
-        accumulate(self.w, self.ufunc, self.dtype, value, self.w.shifted(self._lanes, self._bytes(lane)))
+        accumulate(self.w, self.ufunc, self.dtype, value, self.w.shifted(self._lanes, self._bytes(lane)), stored)
 
     def join(self) -> None:
         """Add the lanes of a long sum to its totals."""
@@ -137,10 +138,12 @@ def lane_start(ufunc: str, dtype: str) -> Number:
     return Number(value, dtype)
 
 
-def accumulate(w: Writer, ufunc: str, dtype: str, value: str, pointer: str) -> None:
+def accumulate(
+    w: Writer, ufunc: str, dtype: str, value: str, pointer: str, store: Callable[..., None] = written
+) -> None:
     """Combine elements with those at a pointer."""
     before = read(w, dtype, pointer)
-    written(w, dtype, emit(w, ufunc, [before, value], [dtype, dtype], dtype), pointer)
+    store(w, dtype, emit(w, ufunc, [before, value], [dtype, dtype], dtype), pointer)
 
 
 def fill(w: Writer, ufunc: str, ref: Ref, pointer: str) -> None:
@@ -585,7 +588,7 @@ def _combine(w: Writer, step: UfuncCall, starts: Sequence[str], length: int) -> 
     def make(pointers: list[str]) -> None:
         w.lanes = width
         for own, at in each(pointers[0]):
-            written(w, dtype, read(w, dtype, at), own)
+            stored(w, dtype, read(w, dtype, at), own)
         over(w, turns, [_within(x, reduced)], combine, start=pointers[1:])
         for own, at in each(pointers[0]):
             written(w, dtype, read(w, dtype, own), at)
@@ -596,7 +599,7 @@ def _combine(w: Writer, step: UfuncCall, starts: Sequence[str], length: int) -> 
             _fetch(w, w.shifted(pointers[0], ahead), length * x.size)
         for own, at in each(pointers[0]):
             xs = [read(w, dtype, p) for p in (own, at)]
-            written(w, dtype, emit(w, ufunc, xs, [dtype, dtype], dtype), own)
+            stored(w, dtype, emit(w, ufunc, xs, [dtype, dtype], dtype), own)
 
     cost = step.nanoseconds / math.prod(rows) * length / step.space[-1]
     over(w, rows, [_within(out, unreduced), _within(x, unreduced)], make, start=starts, nanoseconds=cost)

@@ -213,8 +213,9 @@ class Team:
 # It follows the fast calling convention of CPython (``METH_FASTCALL``) and reads the data pointers of NumPy arrays
 # itself. It returns -1 where an argument is not what the program was made for, or where an index or a conversion
 # turns out to be NumPy's to decide (without NumPy less than that by the fault), else NumPy's numbers of the
-# floating-point errors that were seen (1 divide, 2 over, 8 invalid). It raises what a signal handler raised meanwhile. With one argument more it flushes denormals
-# while it runs. Called with a team and a thread's number alone, it helps this team.
+# floating-point errors that were seen (1 divide, 2 over, 8 invalid). It raises what a signal handler raised
+# meanwhile. With one argument more it flushes denormals while it runs. Called with a team and a thread's number
+# alone, it helps this team.
 
 CONTIGUOUS, ALIGNED = 1, 0x100  # NumPy's flags of arrays
 

@@ -505,7 +505,9 @@ def lower_plan(schedule: Schedule, target: Target = DEFAULT) -> tuple[Schedule |
 
 def standalone_target(target: Target) -> Target:
     """Return a target of code without NumPy, which leaves nothing to it: neither large matrices nor long operations."""
-    native = attrs.evolve(target.native, is_standalone=True, matrix_max_length=1 << 14, convolution_max_steps=300)
+    native = attrs.evolve(
+        target.native, is_standalone=True, matrix_max_length=1 << 14, convolution_max_steps=300, arena_max_bytes=1 << 40
+    )
     return attrs.evolve(target, native=native)
 
 

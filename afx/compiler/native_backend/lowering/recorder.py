@@ -43,6 +43,7 @@ from afx.compiler.native_backend.program.elements import Load, Op, Ref, Value
 from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
 from afx.compiler.native_backend.program.steps import merged
 from afx.compiler.native_backend.service.link import find_ufunc
+from afx.compiler.native_backend.standalone.sort_loops import sort_numbers
 from afx.compiler.schedule.schedule import Buffer, Call, View
 from afx.core import Shape, lookup
 from afx.core.scalar_ops import ADD, ALL, MAXIMUM
@@ -140,7 +141,9 @@ class Recorder(Calls):
             operands = [made]
         loop, length, cores = loop_of(name, (x.location.dtype,)), rows.shape[-1], ((0,),) * len(operands)
         refs = tuple([y.location.ref for y in operands])
-        space, changes = (rows.size // length,), not finds_indices
+        space, changes, outputs = (rows.size // length,), not finds_indices, int(finds_indices)
+        works = [self.b.temporary((sort_numbers(x.location.ref.size, length),), "f8")] * self.is_standalone
+        refs, outputs = (*refs, *[Ref(work.owner, "f8", 0, (0,)) for work in works]), outputs + len(works)
         is_wide = x.location.dtype[1:] in (
             "4",
             "8",
@@ -148,9 +151,11 @@ class Recorder(Calls):
         is_replaced = name == "argsort.stable" and is_wide and not self.is_standalone
         unstable = loop_of("argsort.quick", (x.location.dtype,)) if is_replaced else None
         sort = UfuncCall(
-            loop, space, refs, (), cores, (length,), changes=changes, outputs=finds_indices, unstable=unstable
-        )
-        self.add_steps([sort], operands[:1], made)
+            loop, space, refs, (), cores, (length,), changes=changes, outputs=outputs, unstable=unstable,
+            has_work=self.is_standalone,
+        )  # fmt: skip
+        self.count_step()
+        self.b.fixed([sort], [operands[0].location], [made.location, *works])
         if made is not into:
             self.copy(into, made)
 

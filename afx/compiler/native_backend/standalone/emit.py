@@ -14,12 +14,12 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.llvm.emit import Blocks
+from afx.compiler.native_backend.llvm.emit import Blocks, end_module
 from afx.compiler.native_backend.llvm.loops import Looks
 from afx.compiler.native_backend.llvm.team import KernelEntry
 from afx.compiler.native_backend.llvm.writer import FLUSH_ARM, FLUSH_X86, Addresses, Flags, Writer
 from afx.compiler.native_backend.lowering.lower import explain_schedule, standalone_target
-from afx.compiler.native_backend.program.leaves import Nest
+from afx.compiler.native_backend.program.leaves import UfuncCall
 from afx.compiler.native_backend.program.steps import Block, Program
 from afx.compiler.native_backend.service.link import address_of, load_code
 from afx.compiler.native_backend.service.process import service
@@ -240,7 +240,7 @@ def emit_kernel(program: Program, results: range, layout: Addresses) -> str:
     KernelEntry(w, where, program).emit("kernel_0", _emit_main(blocks, program, results))
     if w.looks:
         Looks(w, blocks.flags).define()
-    return w.text()
+    return w.text() if any(program.block.loops) else end_module(w, [program])
 
 
 def _emit_main(blocks: Blocks, program: Program, results: range) -> str:
@@ -265,13 +265,12 @@ def _emit_main(blocks: Blocks, program: Program, results: range) -> str:
 
 
 def _unsettled(block: Block, results: range) -> list[int]:
-    """Return the results that other steps write than loops over elements, which write no nan but one."""
-    writers = [(type(step), access.ref) for step in block.steps for access in step.accesses() if access.mode != "r"]
-    folded = {ref for step in block.steps if isinstance(step, Nest) for *_, ref in step.folds}
+    """Return the results that other steps write than loops over elements of floats, and tiles, which write no nan but one."""
+    writers = [(step, access.ref) for step in block.steps for access in step.accesses() if access.mode != "r"]
     others = {
         block.roots[ref.root].param
-        for kind, ref in writers
-        if kind is not Nest or ref in folded or ref.dtype not in ("f4", "f8")
+        for step, ref in writers
+        if ref.dtype not in ("f4", "f8") or (isinstance(step, UfuncCall) and step.cores and step.loop is not None)
     }
     return [k for k in results if k in others]
 
@@ -284,11 +283,14 @@ def _settle_nan(w: Writer, pointer: str, dtype: np.dtype[Any], count: int) -> No
     size = dtype.itemsize // parts
     kind = f"i{8 * size}"
     nan, limit = [int(np.array(x, f"f{size}").view(f"u{size}")) for x in (np.nan, np.inf)]
-    for i in each(w, 0, count * parts):
-        at = w.element(kind, pointer, i.name)
-        bits = Lanes(w, kind, w.let(f"load {kind}, ptr {at}"))
-        is_nan = (bits & (2 ** (8 * size - 1) - 1)).compare("ugt", limit)
-        w.line(f"store {kind} {is_nan.choose(bits.constant(nan), bits).name}, ptr {at}")
+    lanes = w.limits.vector_bytes // size
+    whole = count * parts // lanes * lanes
+    for w.lanes, start, stop in ((lanes, 0, whole), (1, whole, count * parts)):
+        for i in each(w, start, stop, w.lanes):
+            at = w.element(kind, pointer, i.name)
+            bits = Lanes(w, kind, w.let(f"load {w.vector(kind)}, ptr {at}, align {size}"))
+            is_nan = (bits & (2 ** (8 * size - 1) - 1)).compare("ugt", limit)
+            w.line(f"store {bits.type} {is_nan.choose(bits.constant(nan), bits).name}, ptr {at}, align {size}")
 
 
 def _call_flushed(w: Writer, args: str, *, is_x86: bool) -> None:

@@ -60,17 +60,18 @@ class Elements:
         self._pointer = pointer
         self._strides = strides
 
-    def _at(self, indices: tuple[Lanes, ...]) -> str:
+    def at(self, *indices: Lanes) -> str:
+        """Return the pointer to an element."""
         pointer = self._pointer
         for index, stride in zip(indices, self._strides, strict=True):
             pointer = self._w.shifted(pointer, (index * stride).name)
         return pointer
 
     def __getitem__(self, indices: tuple[Lanes, ...]) -> Lanes:
-        return Lanes(self._w, self._kind, self._w.let(f"load {self._kind}, ptr {self._at(indices)}"))
+        return Lanes(self._w, self._kind, self._w.let(f"load {self._kind}, ptr {self.at(*indices)}"))
 
     def __setitem__(self, indices: tuple[Lanes, ...], value: Lanes) -> None:
-        self._w.line(f"store {self._kind} {value.name}, ptr {self._at(indices)}")
+        self._w.line(f"store {self._kind} {value.name}, ptr {self.at(*indices)}")
 
     def transposed(self) -> Elements:
         """Return the same elements with their indices in reverse order."""

@@ -60,11 +60,19 @@ def _body(w: Writer, loop: UfuncLoop, formula: Formula) -> None:
     count = w.let("load i64, ptr %sizes")
     pointers = [w.let(f"load ptr, ptr {w.shifted('%args', 8 * k)}") for k in range(len(loop.dtypes))]
     steps = [w.let(f"load i64, ptr {w.shifted('%steps', 8 * k)}") for k in range(len(loop.dtypes))]
-    for i in each(w, 0, Lanes(w, "i64", count)):
-        at = [w.shifted(p, w.let(f"mul i64 {i.name}, {s}")) for p, s in zip(pointers, steps, strict=True)]
-        pairs = zip(loop.dtypes, at[:-1], strict=False)
-        xs = [Lanes(w, element_type(dtype), read(w, dtype, p)) for dtype, p in pairs]
-        written(w, loop.dtypes[-1], formula(*xs).name, at[-1])
+    lanes, whole, end = 1, Lanes(w, "i64", "0"), Lanes(w, "i64", count)
+    if set(loop.dtypes) <= FLOATS.keys():  # vectors of doubles, where all operands are dense
+        lanes = w.limits.vector_bytes // 8
+        for step, dtype in zip(steps, loop.dtypes, strict=True):
+            is_dense = Lanes(w, "i64", step).compare("eq", int(dtype[1:]))
+            end = is_dense.choose(end, 0)
+        whole, end = end & -lanes, Lanes(w, "i64", count)
+    for w.lanes, start, stop in ((lanes, 0, whole), (1, whole, end)):
+        for i in each(w, start, stop, w.lanes):
+            at = [w.shifted(p, w.let(f"mul i64 {i.name}, {s}")) for p, s in zip(pointers, steps, strict=True)]
+            pairs = zip(loop.dtypes, at[:-1], strict=False)
+            xs = [Lanes(w, element_type(dtype), read(w, dtype, p)) for dtype, p in pairs]
+            written(w, loop.dtypes[-1], formula(*xs).name, at[-1])
     w.line("ret void")
 
 
@@ -93,9 +101,13 @@ def _by_libm(name: str, *xs: Lanes) -> Lanes:
     w, kind = xs[0].w, xs[0].kind
     if w.is_portable and name not in EXACT:
         return compute(name, xs) or _by_formula(name, *xs)
-    function = f"@{name}{'f' if kind == 'float' else ''}"
+    function, z = f"@{name}{'f' if kind == 'float' else ''}", xs[0].constant(0.0).name
     w.declare(function, f"declare {kind} {function}({', '.join([kind] * len(xs))})")
-    return Lanes(w, kind, w.let(f"call {kind} {function}({', '.join([f'{kind} {x.name}' for x in xs])})"))
+    for k in range(w.lanes):
+        parts = [x.name if w.lanes == 1 else w.let(f"extractelement {x.type} {x.name}, i64 {k}") for x in xs]
+        part = w.let(f"call {kind} {function}({', '.join([f'{kind} {x}' for x in parts])})")
+        z = part if w.lanes == 1 else w.let(f"insertelement {xs[0].type} {z}, {kind} {part}, i64 {k}")
+    return Lanes(w, kind, z)
 
 
 # -- by formulas, in doubles --
