@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from afx.compiler.native_backend.functions import elementary
@@ -130,19 +131,34 @@ def _split_near(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 
 def exp2(x: Lanes) -> Lanes:
     """Return ``2^x``: of a rest of 27 bits, whose product with 26 bits of log 2 is exact, and what is left."""
-    near = clamp(x, -1080.0, 1030.0)
-    shifted = near + MAGIC
-    r = near - (shifted - MAGIC)
+    return keep_nan(x, scale(*_exp2_parts(clamp(x, -1080.0, 1030.0))))
+
+
+def near_exp2(x: Lanes) -> Lanes:
+    """Return the same where the result is a normal number."""
+    z, k = _exp2_parts(x)
+    return z * power_of_two(k)
+
+
+def _exp2_parts(x: Lanes) -> tuple[Lanes, Lanes]:
+    """Return ``2^(x - k)`` and k."""
+    shifted = x + MAGIC
+    r = x - (shifted - MAGIC)
     short = (r + SHORT_MAGIC) - SHORT_MAGIC
     rest = (r - short) * LN2[0] + short * SHORT_LN2[1]
-    return keep_nan(x, scale(elementary.exp_near_one(short * SHORT_LN2[0], rest), shifted.bits() - MAGIC_BITS))
+    return elementary.exp_near_one(short * SHORT_LN2[0], rest), shifted.bits() - MAGIC_BITS
 
 
 def expm1(x: Lanes) -> Lanes:
     """Return ``exp(x) - 1``."""
+    far = _far_exp(clamp(x, -1.0, 711.0))
+    return keep_nan(x, x.compare("ogt", 700.0).choose(far, near_expm1(x)))
+
+
+def near_expm1(x: Lanes) -> Lanes:
+    """Return ``exp(x) - 1`` of numbers up to 700."""
     z = _expm1_of(clamp(x, -40.0, 700.0)).rounded().copysign(x)
-    z = x.compare("ogt", 700.0).choose(_far_exp(clamp(x, -1.0, 711.0)), z)
-    return keep_nan(x, _is_tiny(x).choose(x, z))
+    return _is_tiny(x).choose(x, z)
 
 
 def _is_tiny(x: Lanes) -> Lanes:
@@ -182,9 +198,9 @@ def near_cosh(x: Lanes) -> Lanes:
     return e.plus(one.over(e)).scaled(0.5).rounded()
 
 
-def is_above_40(x: Lanes) -> Lanes:
-    """Tell where ``exp(-|x|)`` is no part of hyperbolic functions, or x is nan."""
-    return (x.bits() & SIZE["double"]).compare("ugt", bits_of("double", 40.0))
+def is_beyond(bound: float, x: Lanes) -> Lanes:
+    """Tell where a size is above a bound, or x is nan: above 40 ``exp(-|x|)`` is no part of hyperbolic functions."""
+    return (x.bits() & SIZE["double"]).compare("ugt", bits_of("double", bound))
 
 
 def tanh(x: Lanes) -> Lanes:
@@ -198,12 +214,18 @@ def tanh(x: Lanes) -> Lanes:
 def logistic(x: Lanes) -> Lanes:
     """Return ``1 / (1 + exp(-x))``, by ``exp(-|x|)``."""
     size = clamp(-_absolute(x), -746.0, 1.0)
-    k, *parts = elementary.exp_of_double(clamp(size, -700.0, 1.0))
+    return keep_nan(x, x.compare("olt", -700.0).choose(_far_exp(size), near_logistic(x)))
+
+
+def near_logistic(x: Lanes) -> Lanes:
+    """Return the same of numbers from -700 on."""
+    k, *parts = elementary.exp_of_double(clamp(-_absolute(x), -700.0, 1.0))
     one, near, two = pair(x, x.constant(1.0)), quick(*parts), power_of_two(k)
     positive = x.bits().compare("sge", 0)
     # scaled behind the quotient, of which no product is denormal
-    z = select(positive, one, near).over(near.scaled(two).plus(one)).rounded() * positive.choose(two.constant(1.0), two)
-    return keep_nan(x, x.compare("olt", -700.0).choose(_far_exp(size), z))
+    return select(positive, one, near).over(near.scaled(two).plus(one)).rounded() * positive.choose(
+        two.constant(1.0), two
+    )
 
 
 # --- Logarithms
@@ -233,38 +255,50 @@ def _lift(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 
 
 def log(x: Lanes) -> Lanes:
-    """Return ``log(x)`` in the form of fdlibm (Sun Microsystems 1993), denormal numbers lifted."""
+    """Return ``log(x)`` in the form of fdlibm (Sun Microsystems 1993)."""
+    return _of_any(_natural, x)
+
+
+def _of_any(logarithm: Callable[[Lanes, Lanes], Lanes], x: Lanes) -> Lanes:
+    """Return a logarithm by exponents k, and ``m - 1``, of any x: denormal numbers are lifted."""
     up, is_small, is_normal = _lift(x)
     k, m = split_exponent(is_normal.choose(up, 1.0))
-    f = m - 1.0
-    z = elementary.log_near_one((is_small.choose(k - 54, k)).to_float(), f, f.constant(0.0))
+    z = logarithm(is_small.choose(k - 54, k).to_float(), m - 1.0)
     limit = x.compare("oeq", 0.0).choose(x.constant(-math.inf), x.compare("oeq", math.inf).choose(x, math.nan))
     return is_normal.choose(z, limit)
 
 
-def _log_in(x: Lanes, inverse: tuple[float, float], two: tuple[float, float]) -> Lanes:
+def _of_normal(logarithm: Callable[[Lanes, Lanes], Lanes], x: Lanes) -> Lanes:
+    """Return the same of positive normal x."""
+    k, m = split_exponent(x)
+    return logarithm(k.to_float(), m - 1.0)
+
+
+def _natural(k: Lanes, f: Lanes) -> Lanes:
+    return elementary.log_near_one(k, f, f.constant(0.0))
+
+
+def _log_in(inverse: tuple[float, float], two: tuple[float, float], k: Lanes, f: Lanes) -> Lanes:
     """Return a logarithm in another base, of log 2 in it and of the inverse of its own, whose first parts are short."""
-    up, is_small, is_normal = _lift(x)
-    k, m = split_exponent(is_normal.choose(up, 1.0))
-    f = m - 1.0
     half, series = elementary.log_terms(f)
     high = ((f - half).bits() & -(1 << 32)).as_float()
     low = ((f - high) - half) + series
-    exponent = is_small.choose(k - 54, k).to_float()
-    total = add(exponent * two[0], high * inverse[0])
-    rest = exponent * two[1] + ((low + high) * inverse[1] + low * inverse[0])
-    limit = x.compare("oeq", 0.0).choose(x.constant(-math.inf), x.compare("oeq", math.inf).choose(x, math.nan))
-    return is_normal.choose(total.high + (total.low + rest), limit)
+    total = add(k * two[0], high * inverse[0])
+    return total.high + (total.low + (k * two[1] + ((low + high) * inverse[1] + low * inverse[0])))
+
+
+_binary = partial(_log_in, SHORT_INVERSE_LN2, (1.0, 0.0))
+_decimal = partial(_log_in, SHORT_INVERSE_LN10, SHORT_LG2)
 
 
 def log2(x: Lanes) -> Lanes:
     """Return ``log2(x)``."""
-    return _log_in(x, SHORT_INVERSE_LN2, (1.0, 0.0))
+    return _of_any(_binary, x)
 
 
 def log10(x: Lanes) -> Lanes:
     """Return ``log10(x)``."""
-    return _log_in(x, SHORT_INVERSE_LN10, SHORT_LG2)
+    return _of_any(_decimal, x)
 
 
 def _log1p_of(x: Pair) -> Lanes:
@@ -402,19 +436,28 @@ def _rint(x: Lanes) -> Lanes:
 
 
 def cbrt(x: Lanes) -> Lanes:
-    """Return the cube root: of 26 bits by a logarithm, and one step of Halley's method, whose square is exact."""
+    """Return the cube root."""
+    up, is_small, is_normal = _lift(_absolute(x))
+    z = near_cbrt(is_normal.choose(up, 1.0))
+    z = is_small.choose(z * 2.0**-18, z)
+    return is_normal.choose(z.copysign(x), x)
+
+
+def near_cbrt(x: Lanes) -> Lanes:
+    """Return that of a normal number: of 26 bits by a logarithm, and one step of Halley's method, whose square is exact."""
     size = _absolute(x)
-    up, is_small, is_normal = _lift(size)
-    up = is_normal.choose(up, 1.0)
-    k, m = split_exponent(up)
+    k, m = split_exponent(size)
     f = m - 1.0
     half, series = elementary.log_terms(f)
     root = elementary.exp2_single(((f - (half - series)) * LOG2E + k.to_float()) * THIRD)
     root = (root.bits() + (1 << 26) & -(1 << 27)).as_float()
-    quotient = up / (root * root)
-    z = root + root * ((quotient - root) / (root + root + quotient))
-    z = is_small.choose(z * 2.0**-18, z)
-    return is_normal.choose(z.copysign(x), x)
+    quotient = size / (root * root)
+    return (root + root * ((quotient - root) / (root + root + quotient))).copysign(x)
+
+
+def _is_abnormal(x: Lanes) -> Lanes:
+    """Tell where x is 0, denormal, infinite or nan."""
+    return elementary.log_is_hard(_absolute(x))
 
 
 def _center(x: Lanes) -> tuple[Lanes, Lanes]:
@@ -445,7 +488,7 @@ def hypot(x: Lanes, y: Lanes) -> Lanes:
 
 def is_far(x: Lanes) -> Lanes:
     """Tell where the number of quarter turns has more than 20 bits, or there is none."""
-    return (x.bits() & SIZE["double"]).compare("ugt", bits_of("double", 2.0**20))
+    return is_beyond(2.0**20, x)
 
 
 def _turn(x: Lanes) -> tuple[Lanes, Pair]:
@@ -756,10 +799,17 @@ NEAR: Final[dict[Function, tuple[Function, Function]]] = {
     acosh: (near_acosh, acosh_is_hard),
     asinh: (near_asinh, asinh_is_hard),
     cos: (near_cos, wave_is_hard),
-    cosh: (near_cosh, is_above_40),
+    cbrt: (near_cbrt, _is_abnormal),
+    cosh: (near_cosh, partial(is_beyond, 40.0)),
+    exp2: (near_exp2, partial(is_beyond, 1022.0)),
+    expm1: (near_expm1, partial(is_beyond, 700.0)),
+    log: (partial(_of_normal, _natural), elementary.log_is_hard),
+    log10: (partial(_of_normal, _decimal), elementary.log_is_hard),
+    log1p: (elementary.log1p, elementary.log1p_is_hard),
+    log2: (partial(_of_normal, _binary), elementary.log_is_hard),
     power: (near_power, power_is_hard),
     sin: (near_sin, wave_is_hard),
-    sinh: (near_sinh, is_above_40),
+    sinh: (near_sinh, partial(is_beyond, 40.0)),
     tan: (near_tan, is_far),
 }
 

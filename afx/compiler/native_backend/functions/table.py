@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import attrs
@@ -111,7 +112,7 @@ FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., La
 Portable: TypeAlias = "tuple[Function, Function | None, Callable[..., Lanes | None] | None]"
 PORTABLE: dict[str, Portable] = {
     **{name: portable.find_form(op.libm) for name, op in SCALAR_OPS.items() if op.libm in portable.FUNCTIONS},
-    "logistic": (portable.logistic, None, None),
+    "logistic": (portable.near_logistic, partial(portable.is_beyond, 700.0), portable.logistic),
     portable.exp.__name__: (portable.exp_of_normal, elementary.exp_is_hard, portable.exp),
 }
 

@@ -160,8 +160,8 @@ class _Sort:
             for k in range(count):
                 place = self._digit(key, n.constant(k * bits)) + (k << bits)
                 counts[place,] += 1
-        for k in each(w, 0, count):
-            start, shift = k << bits, k * bits
+        for number in each(w, 0, count):
+            start, shift = number << bits, number * bits
             source = Elements(w, self._key_kind, keys[0][()].name, [self.key_bytes])
             most = counts[start + self._digit(source[n.constant(0),], shift),]
             for _ in given(w, most.compare("ne", n.truncated("i32"))):
