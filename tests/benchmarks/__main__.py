@@ -23,6 +23,7 @@ from tests.benchmarks import (
     importing,
     loops,
     networks,
+    portable,
     settle,
     solvers,
 )
@@ -48,9 +49,11 @@ TABLES = (
     "settle",
     "distributed",
     "exported",
+    "portable",
     "solvers",
 )
 KNOWN = {**WORKLOADS, **everyday.WORKLOADS, **networks.WORKLOADS, **gradbench.WORKLOADS}
+OTHERS = (*settle.NAMES, *loops.LOOPS, *convolutions.NAMES, *portable.NAMES)
 
 
 def _arguments() -> argparse.Namespace:
@@ -86,7 +89,7 @@ def _arguments() -> argparse.Namespace:
     if unknown := set(found.peers) - {*LIBRARIES[1:], NATIVE, C}:
         parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(LIBRARIES[1:])}")
     for part in found.only:
-        if not any(part.lower() in name.lower() for name in (*KNOWN, *settle.NAMES, *loops.LOOPS, *convolutions.NAMES)):
+        if not any(part.lower() in name.lower() for name in (*KNOWN, *OTHERS)):
             parser.error(f"no workload's name holds {part!r}; --list prints them")
     return found
 
@@ -128,6 +131,7 @@ def main() -> int:
         "exported": exported.main,
         "loops": partial(loops.main, only=asked.only),
         "convolutions": partial(convolutions.main, only=asked.only),
+        "portable": partial(portable.main, only=asked.only),
         "solvers": solvers.main,
     }
     for name, run in others.items():
