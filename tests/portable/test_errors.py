@@ -24,8 +24,8 @@ def test_elementary_functions_are_within_an_ulp(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in ELEMENTARY])
 def test_other_functions_are_within_their_bounds(name: str) -> None:
-    """Of float64 below 12 units in the last place, which exponents of erfc alone exceed."""
-    assert worst(name, np.float64, 400) < (64.0 if name == "erfc" else 12.0)
+    """Of float64 below 12 units in the last place, which exponents of erfc and ndtr alone exceed."""
+    assert worst(name, np.float64, 400) < (64.0 if name in ("erfc", "ndtr") else 12.0)
 
 
 def test_the_guide_has_a_line_for_each_function() -> None:
