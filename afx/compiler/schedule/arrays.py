@@ -69,11 +69,6 @@ class Arrays:
         """Write the product of two matrices."""
         np.matmul(x, y, out=out)
 
-    @property
-    def has_own_bits(self) -> bool:
-        """Whether sums may have other bits than those of NumPy's plan."""
-        return False
-
     def find_chains(self, _dtype: Any, _terms: int, _like: Iterable[tuple[int, int, str]]) -> Shape:
         """Return where chains end by which sums of products over several axes have the bits of matrices; none if they have not.
 

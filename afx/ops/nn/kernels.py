@@ -13,7 +13,6 @@ import numpy as np
 from afx.compiler.schedule.arrays import NUMPY, Arrays
 from afx.core.aval import Aval, Shape
 from afx.ops.nn.windows import (
-    BLOCK,
     MANY_CHANNELS,
     Pairs,
     band,
@@ -174,9 +173,7 @@ def _sum_kernel_by_rows(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dila
     rows, bands = in_rows(x), (*z.shape[:-3], math.prod(x.shape[-2:]), math.prod(ct.shape[-2:]))
     terms, lead = math.prod(ct.shape[:-2]), (z.shape[:-3], stride[:-1])
     is_matrix = _is_matrix(rows, *lead)
-    if not (is_matrix or xp.has_own_bits) and batch_step(
-        len(x), terms // len(x) * math.prod(bands[:-1]) * x.itemsize
-    ) < len(x):
+    if not is_matrix and batch_step(len(x), terms // len(x) * math.prod(bands[:-1]) * x.itemsize) < len(x):
         return False
     turned = "left" if is_matrix or not has_short_runs(rows, lead[0], dilation[:-1]) else ""
     ends = xp.find_chains(x.dtype, terms, [(math.prod(bands[:-1]), bands[-1], turned)])
@@ -217,7 +214,6 @@ def _sum_input_in_tiles(
     weights = kernel.swapaxes(-1, -2)
     rank = len(window)
     around, parts = _backwards(xp, z, ct, tuple(window), stride, padding, dilation)
-    added = 0 if xp.has_own_bits else rank - along_rows
     for into, ascending in parts:
         if not all(found for _, found, _ in ascending):
             xp.clear(into)
@@ -236,7 +232,7 @@ def _sum_input_in_tiles(
             return np.lib.stride_tricks.as_strided(start, shape, strides, writeable=False)
 
         at = tuple([slice(places[0][0], None, step) for _, places, step in axes])
-        xp.sum_products(xp.view(around, look), weights[at], into, added, ends)
+        xp.sum_products(xp.view(around, look), weights[at], into, rank - along_rows, ends)
     return True
 
 
@@ -472,7 +468,7 @@ def summing_kernel(
         for zs, xs, cts in _parts(groups, z, x, ct):
             _sum_kernel(xp, zs, xs, cts, stride, dilation)
 
-    if groups > 1 or (xp.has_own_bits and math.prod(room) * x.dtype.itemsize > BLOCK):
+    if groups > 1:
         return by_windows
     whole = is_banded(room, z.shape, ct.shape)
     if not whole and not is_narrow(room, z.shape, ct.shape):
