@@ -154,6 +154,7 @@ class NativeTarget:
     product_panel_min_stride: int = 512  # bytes between rows of an operand whose panels are copied: few sets of a cache
     product_panel_min_rows: int = 32  # that read each panel: below, the copy costs more than it saves
     product_columns_min_bytes: int = 1 << 20  # of an operand that threads share by columns: half of the second cache
+    product_block_terms: int = 256  # of one chain that caches do not hold, which all tiles go on with together
     product_copy_min_products: int = 24  # for each element that is copied first: below, BLAS reads it as fast
 
     # -- other operations --

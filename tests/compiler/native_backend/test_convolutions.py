@@ -181,6 +181,8 @@ SHAPES = {  # x, kernel, options
     "long sums": ((5, 20, 21, 12), (3, 3, 12, 16), {}),
     "long sums in blocks and a rest": ((13, 26, 25, 16), (3, 3, 16, 20), {"padding": 1, "stride": (1, 2)}),
     "long sums, a matrix": ((4, 16, 17, 40), (1, 1, 40, 24), {}),
+    "long sums, a matrix in blocks": ((16, 16, 17, 40), (1, 1, 40, 36), {}),
+    "long sums of a series in blocks": ((30, 90, 48), (3, 48, 40), {"stride": 2}),
     "long sums, few channels": ((9, 18, 18, 3), (4, 4, 3, 9), {"dilation": 2}),
     "long sums over the window": ((2, 9, 9, 64), (3, 3, 64, 20), {"padding": 1}),
     "long sums over outputs": ((1, 7, 8, 9), (2, 2, 9, 900), {}),

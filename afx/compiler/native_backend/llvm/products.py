@@ -283,15 +283,33 @@ class _Product:
         self.is_far = (
             sum([length * by for length, _, by in self.terms[: step.added]]) > w.limits.product_chain_max_bytes
         )
-        self.is_first = ""  # whether no chain was added up yet
+        self.is_first = ""  # whether nothing was written yet
         self.ends = ""  # where chains begin and end
+        self.stops = step.ends or self._blocks()
+        self.by_block = bool(self.stops) and self._is_streamed() and self._is_one_chain()
+        self.span = "", ""  # from which term to which all tiles go on together
+
+    def _is_streamed(self) -> bool:
+        """Tell whether caches hold the terms of neither operand."""
+        inner = self.terms[self.step.added :]
+        reach = [sum([term[0] * abs(term[k]) for term in inner]) for k in (1, 2)]
+        return min(reach) > self.w.limits.product_chain_max_bytes
+
+    def _is_one_chain(self) -> bool:
+        """Tell whether no sums of chains are added up but those at known ends."""
+        return math.prod([length for length, *_ in self.terms[: self.step.added]]) == 1
+
+    def _blocks(self) -> Sequence[int]:
+        """Return where the terms of a single chain are cut, which goes on behind each cut from what was written."""
+        count, by = math.prod([n for n, *_ in self.terms[self.step.added :]]), self.w.limits.product_block_terms
+        return [*range(by, count, by), count] if self._is_one_chain() else ()
 
     def emit(self) -> None:
         """Add the loops over tiles: columns, then rows; around them those over chains, of which each is read again and again."""
         w, width = self.w, self.vectors * self.lanes
-        if self.step.ends:
-            self.ends = w.local(f"[{len(self.step.ends) + 1} x i64]", 16)
-            for k, end in enumerate((0, *self.step.ends)):
+        if self.step.ends or self.by_block:
+            self.ends = w.local(f"[{len(self.stops) + 1} x i64]", 16)
+            for k, end in enumerate((0, *self.stops)):
                 w.line(f"store i64 {end}, ptr {w.shifted(self.ends, 8 * k)}")
         left = self.n % width
         count = -(-left // self.lanes)
@@ -299,17 +317,26 @@ class _Product:
         def rest(j: str) -> None:
             self._columns(j, count, left - (count - 1) * self.lanes)
 
-        whole = self.a, self.b
+        whole = self.b
 
         def tiles(a: str, b: str) -> None:
-            self.is_first = w.let(f"icmp eq ptr {b}, {whole[1]}")
+            self.is_first = w.let(f"icmp eq ptr {b}, {whole}")
+            if self.by_block:
+                self.is_first = w.let(f"and i1 {self.is_first}, {w.let(f'icmp eq i64 {self.span[0]}, 0')}")
             self.a, self.b = a, b
             self._repeat(
                 len(self.step.lengths), self.n, width, lambda j: self._columns(j, self.vectors, self.lanes), rest
             )
 
+        def blocks(a: str, b: str) -> None:
+            def block(a: str, b: str, start: str, stop: str) -> None:
+                self.span = start, stop
+                tiles(a, b)
+
+            self._walk_chains(a, b, block)
+
         added = self.terms[: self.step.added]
-        self._walk(added if self.is_far else (), self.a, self.b, tiles)
+        self._walk(added if self.is_far else (), self.a, self.b, blocks if self.by_block else tiles)
 
     def _repeat(
         self, axis: int, size: int, step: int, body: Callable[[str], None], rest: Callable[[str], None]
@@ -376,14 +403,22 @@ class _Product:
 
         totals: list[str] = sums
         add: Callable[..., None] = partial(self._walk, self.terms[added:], body=step)
-        if self.step.ends:
+        if self.by_block:
+            add = partial(self._chain, step, start=self.span[0], stop=self.span[1])
+        elif self.step.ends:
             totals, add = self._added(self._walk_chains, partial(self._chain, step), totals)
-        if added and not self.is_far:
+        if added and not self.is_far and not self.by_block:
             totals, add = self._added(partial(self._walk, self.terms[:added]), add, totals)
+        places = [
+            (w.shifted(c, k // vectors * self.c_row), k % vectors, last if (k + 1) % vectors == 0 else self.lanes)
+            for k in range(len(totals))
+        ]
+        if self.by_block and not self.step.ends:
+            for location, place in zip(sums, places, strict=True):
+                self._put(location, self._before(*place))
         add(a, b)
-        for k, location in enumerate(totals):
-            r, v = divmod(k, vectors)
-            self._store(self._get(location), w.shifted(c, r * self.c_row), v, last if v == vectors - 1 else self.lanes)
+        for location, place in zip(totals, places, strict=True):
+            self._store(self._get(location), *place)
         w.lanes = count
 
     # -- sums of chains --
@@ -411,7 +446,7 @@ class _Product:
             at = element_at(self.w, self.ends, k, 8)
             body(a, b, *[self.w.let(f"load i64, ptr {p}") for p in (at, self.w.shifted(at, 8))])
 
-        self.w.loop("0", str(len(self.step.ends)), 1, turn)
+        self.w.loop("0", str(len(self.stops)), 1, turn)
 
     def _chain(self, step: Callable[[str, str], None], a: str, b: str, start: str, stop: str) -> None:
         """Add loops over the terms from one to another, along the last axis and over what there is of its rows."""
@@ -474,14 +509,17 @@ class _Product:
         rest = f"i32 {self.size}, {self._mask(columns)}, {kind} {filling}"
         return Lanes(w, one, w.let(f"call {kind} {name}(ptr {at}, {rest})"))
 
+    def _before(self, pointer: str, vector: int, columns: int) -> Lanes:
+        """Return what was written before, at first zeros."""
+        before, zeros = self._load(pointer, vector, columns), f"{self.kind} zeroinitializer"
+        return Lanes(self.w, before.kind, self.w.let(f"select i1 {self.is_first}, {zeros}, {self.kind} {before.name}"))
+
     def _store(self, value: Lanes, pointer: str, vector: int, columns: int) -> None:
         w, kind = self.w, self.kind
-        if self.is_far:  # what chains before added up to, of the first one zeros
-            before = self._load(pointer, vector, columns)
-            value = (
-                Lanes(w, value.kind, w.let(f"select i1 {self.is_first}, {kind} zeroinitializer, {kind} {before.name}"))
-                + value
-            )
+        if self.is_far or (self.by_block and self.step.ends):
+            value = self._before(pointer, vector, columns) + value
+        elif self.by_block and self.step.added:
+            value = value + 0.0  # no sum is -0
         value, at = settled(value), w.shifted(pointer, vector * w.limits.vector_bytes)
         if columns == self.lanes:
             w.line(f"store {kind} {value.name}, ptr {at}, align {self.size}")
