@@ -107,6 +107,10 @@ class BlockBuilder:
         self.sizes[index] = location.nbytes
         return location
 
+    def own_buffer(self, buffer: Buffer) -> Location:
+        """Enter memory of a buffer's own."""
+        return self.own(buffer.index, buffer.shape, self.dtype(buffer))
+
     def temporary(self, shape: Shape, dtype: str) -> Location:
         """Return new memory."""
         return self.own(self.fresh(), shape, dtype)
@@ -193,7 +197,7 @@ class BlockBuilder:
     ) -> None:
         """Add a call to the last group of its space that runs behind its operands, or to a new one."""
         space = out.shape
-        owner = self.own(out.index, out.shape, self.dtype(out)).owner
+        owner = self.own_buffer(out).owner
         locations = [self.locations[x.index] for x in operands if isinstance(x, Buffer)]
         if allocates and not any(p.shape == space and all(p.strides) and self.is_row_major(p) for p in locations):
             self.lay_out_as(owner, locations)  # one in row-major order decides about all

@@ -90,7 +90,7 @@ def _turned_reduce(b: BlockBuilder, call: Call) -> None:
 
 def reduce_into(b: BlockBuilder, call: Call, x: Location, axes: Shape) -> None:
     """Add the reduction of a memory slot."""
-    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    out = b.own_buffer(call.outputs[0])
     b.fixed(_reduce_steps(call, out, x, axes), [x], [out])
 
 
@@ -193,7 +193,7 @@ def _is_inline(call: Call, x: Location) -> bool:
 def _combine_slices(b: BlockBuilder, call: Call, x: Location, start: Number | None) -> None:
     """Add a nest that combines the slices along an axis in their order, after a number if there is one."""
     (axis,) = axes_of(call)
-    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    out = b.own_buffer(call.outputs[0])
     front = look(x, lambda v: np.moveaxis(v, axis, 0))
     values: list[Any] = [
         Load(Ref(x.owner, x.dtype, x.offset + k * front.strides[0], front.strides[1:])) for k in range(front.shape[0])
@@ -363,7 +363,7 @@ def _fold(b: BlockBuilder, call: Call, x: Operand, ufunc: str, axes: Shape) -> N
     """Add a reduction to the group that makes its operand, or to one that reads it."""
     out = call.outputs[0]
     space = (b.locations[x.index] if isinstance(x, Buffer) else b.location(x)).shape
-    location = b.own(out.index, out.shape, b.dtype(out))
+    location = b.own_buffer(out)
     unreduced = iter(location.strides)
     strides = tuple([0 if axis in axes else next(unreduced) for axis in range(len(space))])
     k, group = b.group_of(space, [x], call.error_state, tuple([s == 0 for s in strides]))

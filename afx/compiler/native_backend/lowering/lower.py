@@ -102,9 +102,9 @@ def _block_loop(b: BlockBuilder, fused: Fused) -> None:
         if out.index in partials:
             part = Buffer(b.fresh(), (space.blocks, *out.shape), out.dtype, "fresh")
             parts.append((partials[out.index], part))
-            outs.append(b.own(part.index, part.shape, b.dtype(part)))
+            outs.append(b.own_buffer(part))
         else:
-            outs.append(b.own(out.index, out.shape, b.dtype(out)))
+            outs.append(b.own_buffer(out))
     constants = [[b.constant(c) for c in body.constants] for body in bodies]
     moves = [
         p.strides[0] if x.index in partials else space.block * _flat(space, p).strides[0]
@@ -137,7 +137,7 @@ def _place(b: BlockBuilder, space: Space, x: Buffer) -> Location | None:
         return None
     (whole,) = reader.outputs
     take, params = primitive_for_role("slice").impl, dict(reader.params)
-    part = look(b.own(whole.index, whole.shape, b.dtype(whole)), lambda x: take(x, index=params["index"]))
+    part = look(b.own_buffer(whole), lambda x: take(x, index=params["index"]))
     return part if part.strides == b.locations[whole.index].strides else None
 
 
@@ -535,7 +535,7 @@ def _branch(b: BlockBuilder, branch: Branch) -> None:
     if index.offset:
         index = b.copied(index)
     operands = [_pointer(b, x) for x in branch.operands]
-    outputs = [b.own(x.index, x.shape, b.dtype(x)) for x in branch.outputs]
+    outputs = [b.own_buffer(x) for x in branch.outputs]
     constants = [[b.constant(c) for c in body.constants] for body in bodies]
     cases = [Body(body.block, _args(*operands, *outputs, *own)) for body, own in zip(bodies, constants, strict=True)]
     step = Choice(tuple(cases), index.owner, index.dtype, quiet=branch.error_state or ())
@@ -548,13 +548,13 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
     body = _block(loop.body, b.target, ordered=len(loop.carry) if loop.condition is None else None)
     consts = [_pointer(b, x) for x in loop.consts]
     init = [_pointer(b, x) for x in loop.carry]
-    results = [b.own(x.index, x.shape, b.dtype(x)) for x in loop.outputs]
+    results = [b.own_buffer(x) for x in loop.outputs]
     carry = results if loop.back is None else [b.temporary(p.shape, p.dtype) for p in init]
     first = len(consts) + len(carry) + len(loop.xs)
     body, other = _in_turns(b, body, len(consts), first, carry, rotates=loop.condition is None)
     constants = [b.constant(c) for c in body.constants]
     xs = [_pointer(b, x) for x in loop.xs]
-    ys = [b.own(y.index, y.shape, b.dtype(y)) for y in loop.ys]
+    ys = [b.own_buffer(y) for y in loop.ys]
     reads, writes = [*consts, *init, *xs, *constants], [*carry, *other, *ys]
     old, new = _by_turns(carry, other)
     back, read_back, written_back = _back(b, loop, loop.back, consts, results) if loop.back else (None, [], [])

@@ -368,7 +368,7 @@ def _vecdot(b: BlockBuilder, call: Call) -> None:
 
 
 def _vecdot_of(b: BlockBuilder, call: Call, x: Location, y: Location) -> None:
-    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    out = b.own_buffer(call.outputs[0])
     product = generalized_call("vecdot", ("k", "k", ""), (x, y, out), quiet_of(call))
     if product.outer:
         raise UnsupportedError("sums of rows that do not follow each other evenly")
@@ -487,7 +487,7 @@ def lower_matmul(b: BlockBuilder, call: Call) -> None:
 def _product(
     b: BlockBuilder, call: Call, x: Location, y: Location, *, axis: int = 0, stops: tuple[int, ...] = ()
 ) -> None:
-    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    out = b.own_buffer(call.outputs[0])
     core = math.prod((*x.shape[-2:], y.shape[-1]))
     is_large = len(x.shape) > 1 < len(y.shape) and core > b.limits.product_max_products
     if is_large and not stops and b.tier == 1:

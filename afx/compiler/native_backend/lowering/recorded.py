@@ -266,7 +266,7 @@ class Calls(Arrays):
     # -- arrays --
     def result(self, x: Buffer) -> Recorded:
         """Return a result of the call, which becomes what is written to it."""
-        return Recorded(self, self.b.own(x.index, x.shape, self.b.dtype(x)), x, has_memory=True)
+        return Recorded(self, self.b.own_buffer(x), x, has_memory=True)
 
     def operand(self, x: Operand) -> Recorded:
         """Return an operand of the call."""

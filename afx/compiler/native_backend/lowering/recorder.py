@@ -300,7 +300,7 @@ def lower_call(b: BlockBuilder, call: Call) -> None:
 def lower_view(b: BlockBuilder, view: View) -> None:
     """Add a view to a block, a copy where NumPy makes one."""
     if view.out.nbytes == 0:  # of memory that nobody reads
-        b.own(view.out.index, view.out.shape, b.dtype(view.out))
+        b.own_buffer(view.out)
     elif not b.look(view.out, view.op, view.params, b.locations[view.source.index]):
         lower_call(b, Call(view.op, "apply", (view.source,), ("disjoint",), (view.out,), "", view.params, True))
 
@@ -320,14 +320,14 @@ def _makes_nothing(b: BlockBuilder, call: Call) -> bool:
             raise UnsupportedError(f"{call.op} of no elements")
         if is_void and call.method in ("ufunc", *PRODUCTS):
             (buffer,) = call.outputs
-            location = b.own(buffer.index, buffer.shape, b.dtype(buffer))
+            location = b.own_buffer(buffer)
             b.fixed([fill_nest(location)], [], [location])
             return True
         return False
     if is_named and lookup(call.op).lowering.native is None and lookup(call.op).algebra.canonical not in ROLES:
         return False
     for out in call.outputs:
-        b.own(out.index, out.shape, b.dtype(out))
+        b.own_buffer(out)
     return True
 
 
@@ -350,7 +350,7 @@ def _select(b: BlockBuilder, call: Call) -> None:
 def _copy(b: BlockBuilder, call: Call) -> None:
     """Copy to a dense array of another shape."""
     x = b.location(call.operands[0])
-    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    out = b.own_buffer(call.outputs[0])
     b.fixed([copy_nest(look(out, lambda v: v.reshape(x.shape)), x)], [x], [out])
 
 
@@ -379,7 +379,7 @@ def _copies(b: BlockBuilder, call: Call) -> None:
     views = lookup(call.op).impl(x, **dict(call.params))
     if not all(np.may_share_memory(x, z) or not z.size for z in views):
         raise UnsupportedError(f"{call.op} that copies")
-    outs = [b.own(out.index, out.shape, b.dtype(out)) for out in call.outputs]
+    outs = [b.own_buffer(out) for out in call.outputs]
     steps = [copy_nest(out, part_of(source, x, z)) for out, z in zip(outs, views, strict=True) if z.size]
     b.fixed(steps, [source], outs)
 

@@ -118,6 +118,12 @@ class Stacks:
         """Emit a loop."""
         return each(self.w, start, stop)
 
+    def cells(self, rows: Lanes | int, columns: Lanes | int) -> Iterator[tuple[Lanes, Lanes]]:
+        """Emit a loop over rows and one over columns."""
+        for r in self.each(0, rows):
+            for c in self.each(0, columns):
+                yield r, c
+
     def number(self, kind: str = "") -> Elements:
         """Return memory of one number."""
         return Elements(self.w, kind or self.kind, self.w.local(kind or self.kind, 8))
@@ -148,13 +154,12 @@ def _product(rows: int | None, terms: int, columns: int | None) -> Callable[[Wri
         m = Stacks(w, dtypes, cores, 1 + has_rows + has_columns)
         total = m.number()
         for x, y, z in m:
-            for r in m.each(0, 1 if rows is None else m.sizes[rows]):
-                for c in m.each(0, 1 if columns is None else m.sizes[columns]):
-                    row, column = (r,) * has_rows, (c,) * has_columns
-                    total[()] = Lanes(w, m.kind, "0.0")
-                    for k in m.each(0, m.sizes[terms]):
-                        total[()] = total[()] + x[*row, k] * y[k, *column]
-                    z[*row, *column] = total[()]
+            for r, c in m.cells(1 if rows is None else m.sizes[rows], 1 if columns is None else m.sizes[columns]):
+                row, column = (r,) * has_rows, (c,) * has_columns
+                total[()] = Lanes(w, m.kind, "0.0")
+                for k in m.each(0, m.sizes[terms]):
+                    total[()] = total[()] + x[*row, k] * y[k, *column]
+                z[*row, *column] = total[()]
 
     return emit
 
@@ -164,9 +169,8 @@ def _cholesky(w: Writer, dtypes: Sequence[str]) -> None:
     m = Stacks(w, dtypes, (2, 2), 1)
     (n,) = m.sizes
     for a, z in m:
-        for r in m.each(0, n):
-            for c in m.each(0, n):
-                z[r, c] = r.compare("sge", c).choose(a[r, c], 0.0)
+        for r, c in m.cells(n, n):
+            z[r, c] = r.compare("sge", c).choose(a[r, c], 0.0)
         for c in m.each(0, n):
             for k in m.each(0, c):
                 factor = z[c, k]
@@ -227,9 +231,8 @@ def _solve_one(m: Stacks, a: Elements, lu: Elements, n: Lanes, x: Elements, colu
 
 
 def _copy(m: Stacks, of: Elements, to: Elements, rows: Lanes, columns: Lanes) -> None:
-    for r in m.each(0, rows):
-        for c in m.each(0, columns):
-            to[r, c] = of[r, c]
+    for r, c in m.cells(rows, columns):
+        to[r, c] = of[r, c]
 
 
 def _solve(w: Writer, dtypes: Sequence[str]) -> None:
@@ -248,9 +251,8 @@ def _inv(w: Writer, dtypes: Sequence[str]) -> None:
     (n,) = m.sizes
     lu = m.square(n)
     for a, x in m:
-        for r in m.each(0, n):
-            for c in m.each(0, n):
-                x[r, c] = r.compare("eq", c).choose(Lanes(w, m.kind, "1.0"), 0.0)
+        for r, c in m.cells(n, n):
+            x[r, c] = r.compare("eq", c).choose(Lanes(w, m.kind, "1.0"), 0.0)
         _solve_one(m, a, lu, n, x, n)
 
 

@@ -82,9 +82,8 @@ def _factor(m: Stacks, x: Elements, rows: Lanes, columns: Lanes, k: Lanes, tau: 
 def _form(m: Stacks, q: Elements, of: Elements, tau: Elements, ends: tuple[Lanes, Lanes, Lanes]) -> None:
     """Write the first columns of the product of reflections, given the numbers of rows, columns and reflections."""
     rows, columns, k = ends
-    for r in m.each(0, rows):
-        for c in m.each(0, columns):
-            q[r, c] = r.compare("eq", c).choose(Lanes(m.w, m.kind, "1.0"), 0.0)
+    for r, c in m.cells(rows, columns):
+        q[r, c] = r.compare("eq", c).choose(Lanes(m.w, m.kind, "1.0"), 0.0)
     for t in m.each(0, k):
         c = k - 1 - t
         _reflect(m, q, of, tau[c,], c, (rows, c, columns))
@@ -162,19 +161,17 @@ def _unit(m: Stacks, of: Elements, rows: Lanes, columns: Lanes) -> Lanes:
     """Return a power of two by which the elements are divided first; nan where one is inf or nan."""
     big, odd = m.number(), m.number()
     big[()], odd[()] = _zero(m), _zero(m)
-    for r in m.each(0, rows):
-        for c in m.each(0, columns):
-            x = of[r, c]
-            size = x.unary("fabs")
-            big[()] = size.compare("ogt", big[()]).choose(size, big[()])
-            odd[()] += x * 0.0
+    for r, c in m.cells(rows, columns):
+        x = of[r, c]
+        size = x.unary("fabs")
+        big[()] = size.compare("ogt", big[()]).choose(size, big[()])
+        odd[()] += x * 0.0
     return big[()].compare("oeq", 0.0).choose(big[()].constant(1.0), _power(big[()])) + odd[()]
 
 
 def _identity(m: Stacks, x: Elements, n: Lanes) -> None:
-    for r in m.each(0, n):
-        for c in m.each(0, n):
-            x[r, c] = r.compare("eq", c).choose(Lanes(m.w, m.kind, "1.0"), 0.0)
+    for r, c in m.cells(n, n):
+        x[r, c] = r.compare("eq", c).choose(Lanes(m.w, m.kind, "1.0"), 0.0)
 
 
 def _arrange(m: Stacks, values: Elements, n: Lanes, test: str, rows: Sequence[tuple[Elements, Lanes]]) -> None:
@@ -198,10 +195,9 @@ def _eigh(w: Writer, dtypes: Sequence[str], *, is_upper: bool = False, has_vecto
     for a, values, *vectors in m:
         x, v = _matrix(m, n * 0, n), _matrix(m, n * n, n)
         unit = _unit(m, a, n, n)
-        for r in m.each(0, n):
-            for c in m.each(0, n):
-                own = r.compare("sle" if is_upper else "sge", c)
-                x[r, c] = a[own.choose(r, c), own.choose(c, r)] / unit
+        for r, c in m.cells(n, n):
+            own = r.compare("sle" if is_upper else "sge", c)
+            x[r, c] = a[own.choose(r, c), own.choose(c, r)] / unit
         if has_vectors:
             _identity(m, v, n)
         _diagonalize(m, x, n, v if has_vectors else None)
@@ -209,9 +205,8 @@ def _eigh(w: Writer, dtypes: Sequence[str], *, is_upper: bool = False, has_vecto
             values[k,] = x[k, k] * unit
         _arrange(m, values, n, "olt", [(v, n)] if has_vectors else [])
         for z in vectors:
-            for r in m.each(0, n):
-                for c in m.each(0, n):
-                    z[r, c] = v[c, r] * (unit / unit)
+            for r, c in m.cells(n, n):
+                z[r, c] = v[c, r] * (unit / unit)
 
 
 def _diagonalize(m: Stacks, x: Elements, n: Lanes, v: Elements | None) -> None:
@@ -267,9 +262,8 @@ def _svd(w: Writer, dtypes: Sequence[str], *, has_vectors: bool, is_full: bool =
             _vector(m, w.shifted(m.work, ((long + long * k + k * k) * 8).name)),
         )
         unit = _unit(m, a, height, width)
-        for r in m.each(0, k):
-            for c in m.each(0, long):
-                z.x[r, c] = a[is_tall.choose(c, r), is_tall.choose(r, c)] / unit
+        for r, c in m.cells(k, long):
+            z.x[r, c] = a[is_tall.choose(c, r), is_tall.choose(r, c)] / unit
         _identity(m, z.v, k)
         _orthogonalize(m, z)
         _arrange(m, z.tau, k, "ogt", [(z.x, long), (z.v, k)])
@@ -286,9 +280,8 @@ def _svd(w: Writer, dtypes: Sequence[str], *, has_vectors: bool, is_full: bool =
                 (outs[0], height, height if is_full else k),
                 (outs[2], width if is_full else k, width),
             ):
-                for r in m.each(0, rows):
-                    for c in m.each(0, columns):
-                        x[r, c] *= unit / unit  # nan where the matrix has none
+                for r, c in m.cells(rows, columns):
+                    x[r, c] *= unit / unit  # nan where the matrix has none
         # squares of lengths that differ by 10^160 are zeros, and were not told apart
         _arrange(m, values, k, "ogt", pairs)
 
