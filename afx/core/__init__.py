@@ -45,13 +45,11 @@ from afx.core.dtypes import (
 )
 from afx.core.html import Shown as Shown, function_html as function_html
 from afx.core.numpy_names import (
-    Order as Order,
     check_device as check_device,
     check_memory_order as check_memory_order,
     refuse_out as refuse_out,
 )
 from afx.core.primitive import (
-    Algebra as Algebra,
     Bools as Bools,
     Derivative as Derivative,
     JointPullback as JointPullback,
@@ -71,7 +69,6 @@ from afx.core.primitive import (
     primitive_for_role as primitive_for_role,
     record as record,
     register as register,
-    to_argument as to_argument,
     with_ufunc as with_ufunc,
 )
 from afx.core.registry import register_function as register_function

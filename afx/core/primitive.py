@@ -266,7 +266,7 @@ class Primitive(Record):
 
 
 _GROUPS: dict[str, type[Any]] = {c.__name__.lower(): c for c in (Derivative, Masking, Lowering, Algebra)}
-_GROUP_OF = {field: group for group in _GROUPS.values() for field in group.__annotations__}
+_GROUP_OF = {field: name for name, group in _GROUPS.items() for field in group.__annotations__}
 _REGISTRY: dict[str, Primitive] = {}
 _ROLES: dict[str, Primitive] = {}
 _UFUNCS: dict[np.ufunc, Primitive] = {}
@@ -290,7 +290,7 @@ def define(name: str, kind: str, impl: Impl, abstract_eval: AbstractRule, **opti
     """Make and register a primitive: an option is an attribute of `Primitive`, or of the group that has one of its name."""
     grouped: dict[str, dict[str, Any]] = {}
     for option in _GROUP_OF.keys() & options.keys():
-        grouped.setdefault(_GROUP_OF[option].__name__.lower(), {})[option] = options.pop(option)
+        grouped.setdefault(_GROUP_OF[option], {})[option] = options.pop(option)
     groups = {key: _GROUPS[key](**values) for key, values in grouped.items()}
     return register(Primitive(name, kind, impl, abstract_eval, **options, **groups))
 
@@ -362,16 +362,6 @@ def record_kernel(prepare: Callable[..., Callable[..., None]]) -> Callable[..., 
     return native
 
 
-def record_reduction(ufunc: np.ufunc) -> Callable[..., None]:
-    """Return the native form of a reduction in the dtype of its result, of floats in their order."""
-
-    def native(xp: Any, out: Any, x: Any, *, axis: Shape) -> None:
-        wide = xp.cast(x, out.dtype)
-        xp.give(out, ufunc.reduce(xp.dense(wide) if out.dtype.kind in "biu" else wide, axis))
-
-    return native
-
-
 # --- Weakness: Python's numbers, arrays made of them alone, and which dtype both take from what they meet
 #
 # A weak value has Python's precision, which is NumPy's float64, until it meets an operand that has a dtype.
@@ -385,14 +375,9 @@ def holds_graphs(p: Primitive) -> bool:
     return p.derivative.concrete_vjp is not None or p.lowering.control is not None
 
 
-def _promotes(p: Primitive) -> bool:
-    """Tell whether an op promotes its operands; elsewhere integers beside weak operands are indices."""
-    return p.is_elementwise or p.kind == "bilinear" or p.algebra.canonical in PROMOTING
-
-
 def _strong(p: Primitive, avals: Sequence[Aval]) -> list[Aval]:
-    """Return the Avals of the operands whose dtype weak ones take."""
-    promotes = _promotes(p)
+    """Return the Avals of the operands whose dtype weak ones take: where an op promotes none, integers are indices."""
+    promotes = p.is_elementwise or p.kind == "bilinear" or p.algebra.canonical in PROMOTING
     return [a for a in avals[p.condition_operands :] if not a.weak and (promotes or a.dtype.kind in "fc")]
 
 
@@ -409,9 +394,7 @@ def met_dtype(p: Primitive, avals: Sequence[Aval]) -> DType | None:
     if not strong or holds_graphs(p):
         return None
     weak = [a for a in avals[p.condition_operands :] if a.weak]
-    both = [*strong, *weak]
-    floating = p.is_elementwise and p.promotes_to_float
-    return common_dtype(both, floating)
+    return common_dtype([*strong, *weak], p.is_elementwise and p.promotes_to_float)
 
 
 def takes(aval: Aval, dtype: DType) -> DType:

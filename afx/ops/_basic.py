@@ -26,7 +26,6 @@ from afx.core.primitive import (
     Values,
     define,
     is_weak,
-    record_reduction,
     register,
 )
 from afx.errors import ShapeError
@@ -253,6 +252,16 @@ def _sum_transpose(ct: Array, x: Aval, *, axis: Shape) -> Array:
     if len(axis) == x.ndim:
         return broadcast(ct, x.shape)
     return broadcast(reshape_as(ct, tuple([1 if a in axis else n for a, n in enumerate(x.shape)])), x.shape)
+
+
+def record_reduction(ufunc: np.ufunc) -> Callable[..., None]:
+    """Return the native form of a reduction in the dtype of its result, of floats in their order."""
+
+    def native(xp: Any, out: Any, x: Any, *, axis: Shape) -> None:
+        wide = xp.cast(x, out.dtype)
+        xp.give(out, ufunc.reduce(xp.dense(wide) if out.dtype.kind in "biu" else wide, axis))
+
+    return native
 
 
 def _sum_native(xp: Any, out: Any, x: Any, *, axis: Shape) -> None:

@@ -13,9 +13,9 @@ from afx.core import Array, ArrayLike, bind, bind_single, floating_dtype, regist
 from afx.core.aval import Aval, Shape, aval_of, common_dtype, normalize_axes, shape_of
 from afx.core.constants import DOT_SUM_MAX_ELEMENTS, DOT_SUM_MAX_LENGTH, DOT_SUM_MIN_LENGTH, reduce_in_transpose
 from afx.core.dtypes import DType, bool_, float16, float32, float64, real_dtype
-from afx.core.primitive import Primitive, is_weak, record_reduction
+from afx.core.primitive import Primitive, is_weak
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._basic import numpy_of, reduced, sum_aval, sum_p
+from afx.ops._basic import numpy_of, record_reduction, reduced, sum_aval, sum_p
 from afx.ops._kinds.elementwise import nondifferentiable, reduction
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops.creation.creation import SEQUENCES, operand_of
