@@ -24,6 +24,7 @@ from afx.integrate.step import (
     Field,
     Method,
     OdeEvents,
+    OneStep,
     Step,
     System,
     Trail,
@@ -51,28 +52,8 @@ class Happening:
     after: Array
 
 
-class OneStep(Protocol):
-    """A step with its interpolant."""
-
-    @property
-    def begin(self) -> Array:
-        """When it began."""
-        ...
-
-    @property
-    def start(self) -> Array:
-        """The state then."""
-        ...
-
-    @property
-    def length(self) -> Array:
-        """Its length."""
-        ...
-
-    @property
-    def dense(self) -> tuple[Array, ...]:
-        """What its interpolant is made of."""
-        ...
+class Watched(OneStep, Protocol):
+    """A step along which an event may have happened."""
 
     @property
     def happening(self) -> Happening | None:
@@ -101,7 +82,7 @@ def crossed(happening: Happening, direction: Direction = 0) -> Array:
     return (rises & (way >= 0)) | (falls & (way <= 0)) if way.any() else rises | falls
 
 
-def locate(watched: Field | None, step: OneStep, direction: Direction, counted: ArrayLike = True) -> Located:
+def locate(watched: Field | None, step: Watched, direction: Direction, counted: ArrayLike = True) -> Located:
     """Return the first event within a step, by bisection of the interpolant; differentiable by its parameters.
 
     Args:
@@ -170,7 +151,7 @@ class Crossings:
         trail = Trail.create(most + 1, t, y, coefficients)
         return cls(trail, Happening(rows, rows), asarray(0), zeros(values.shape, np.dtype(np.int64)))
 
-    def put(self, hit: Array, step: OneStep, dense: tuple[Array, ...]) -> Crossings:
+    def put(self, hit: Array, step: Watched, dense: tuple[Array, ...]) -> Crossings:
         """Return the crossings with a step, which counts where a value changed its sign."""
         k = minimum(self.steps, self.trail.begins.shape[0] - 1)
         before, after = self.happening.before, self.happening.after

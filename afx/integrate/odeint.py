@@ -17,7 +17,7 @@ from afx.integrate.march import Control, EventFn, March, events_of, integrate, l
 from afx.integrate.methods import DOP853, DOPRI5, EULER, LEAPFROG, RADAU, RK4, RODAS, YOSHIDA4
 from afx.integrate.multistep import BDF
 from afx.integrate.step import Field, Method, OdeResult, System, requested_times, solution_of
-from afx.ops import asarray, concat, diag, reshape, stack, stop_gradient, vecdot, where, zeros
+from afx.ops import asarray, concat, diag, minimum, reshape, stack, stop_gradient, vecdot, where, zeros
 from afx.transforms._arguments import check_callable, whole_number
 from afx.transforms.derivatives.grad import vjp
 from afx.transforms.vmap import vmap
@@ -221,33 +221,39 @@ def odeint(
         last, states = integrate(control, field, watched, y, sign * times, [sign, *floating], weights)
     else:
         last, states = _march_with_adjoint(control, run, sign, y, sign * times, args)
-    reached = sign * times <= last.t
 
     def now(t: Array, v: Array) -> Array:
         return watch(t, v, sign, *floating)
 
-    crossing = locate(None if event is None else now, last, control.direction, np.asarray(control.terminal))
-    before = sign * times <= where(crossing.index >= 0, crossing.t, np.inf)
-    states = where((reached & before)[:, None], states, np.nan)
-    ended = where(last.status == int(Status.RUNNING), int(Status.CONVERGED), last.status)
+    return _result_of(control, last, states, times, sign, unravel, None if event is None else now)
+
+
+def _result_of(
+    control: Control, last: March, states: Array, times: Array, sign: Array, unravel: Callable[[Array], T],
+    event: Field | None,
+) -> OdeResult[T]:  # fmt: skip
+    """Return the solution, up to the time at which an event ends it."""
+    crossing = locate(event, last, control.direction, np.asarray(control.terminal))
     happened = crossing.index >= 0
+    end = where(happened, crossing.t, np.inf)
+    reached = sign * times <= minimum(last.t, end)
     finish = where(happened, crossing.t, last.t), where(happened, crossing.y, last.y)
+    solution = None if last.trail is None else solution_of(last.trail, last.accepted, sign, finish, unravel)
+    events = None
+    if last.crossings is not None and event is not None:
+        events = events_of(last.crossings, event, control.direction, stop_gradient(end), sign, unravel)
     return OdeResult(
         last.accepted,
         last.evaluations,
-        ended,
+        where(last.status == int(Status.RUNNING), int(Status.CONVERGED), last.status),
         times,
-        vmap(unravel)(states),
+        vmap(unravel)(where(reached[:, None], states, np.nan)),
         last.rejected,
         sign * crossing.t,
         unravel(crossing.y),
         crossing.index,
-        None if last.trail is None else solution_of(last.trail, last.accepted, sign, finish, unravel),
-        None
-        if last.crossings is None
-        else events_of(
-            last.crossings, now, control.direction, stop_gradient(where(happened, crossing.t, np.inf)), sign, unravel
-        ),
+        solution,
+        events,
     )
 
 

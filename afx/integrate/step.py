@@ -45,7 +45,31 @@ class System:
         return v if self.mass is None else matmul(self.mass, v)
 
 
-class Past(Protocol):
+class OneStep(Protocol):
+    """A step with its interpolant."""
+
+    @property
+    def begin(self) -> Array:
+        """When it began."""
+        ...
+
+    @property
+    def start(self) -> Array:
+        """The state then."""
+        ...
+
+    @property
+    def length(self) -> Array:
+        """Its length."""
+        ...
+
+    @property
+    def dense(self) -> tuple[Array, ...]:
+        """What its interpolant is made of."""
+        ...
+
+
+class Past(OneStep, Protocol):
     """Where an integration has come to, and the last step that led there."""
 
     @property
@@ -64,28 +88,8 @@ class Past(Protocol):
         ...
 
     @property
-    def begin(self) -> Array:
-        """The time at which the last step began."""
-        ...
-
-    @property
-    def start(self) -> Array:
-        """The state at which it began."""
-        ...
-
-    @property
-    def length(self) -> Array:
-        """How long it was."""
-        ...
-
-    @property
     def norm(self) -> Array:
         """Its error, in units of the tolerance."""
-        ...
-
-    @property
-    def dense(self) -> tuple[Array, ...]:
-        """What its interpolant is made of."""
         ...
 
     @property

@@ -133,6 +133,25 @@ def bernoulli(p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
 TERMS_MAX: Final = 10_000_000  # of the sums of one call, which take some seconds then
 
 
+def _largest_of(count: Array) -> int:
+    """Return the largest number of trials, up to which there are sums.
+
+    Raises:
+        ConcreteValueError: it is traced.
+        ArgumentError: there are too many of them.
+    """
+    if isinstance(count, Tracer):
+        raise ConcreteValueError(f"betabinom: its sums need a known n: got {count.aval}; give it from outside of jit")
+    counts = np.asarray(count)
+    largest = int(np.max(counts, initial=0, where=np.isfinite(counts)))
+    if largest > TERMS_MAX:
+        raise ArgumentError(
+            f"betabinom: distribution functions and quantiles are sums over n + 1 numbers: got n = {largest:.4g}, more than "
+            f"{TERMS_MAX:,}; sum exp(logpdf(k)) over the numbers that matter, or take norm with this mean and std"
+        )
+    return largest
+
+
 @discrete
 def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
     """Beta-binomial distribution: of the successes in ``n`` trials, whose probability follows ``beta(a, b)``.
@@ -152,19 +171,8 @@ def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> D
 
     def walk(like: Array) -> tuple[Array, Array]:
         """Return all numbers along a new first axis, and the logarithms of their probabilities."""
-        if isinstance(count, Tracer):
-            raise ConcreteValueError(
-                f"betabinom: its sums need a known n: got {count.aval}; give it from outside of jit"
-            )
         rank = broadcast_arrays(like, count, first, second)[0].ndim
-        counts = np.asarray(count)
-        largest = int(np.max(counts, initial=0, where=np.isfinite(counts)))
-        if largest > TERMS_MAX:
-            raise ArgumentError(
-                f"betabinom: distribution functions and quantiles are sums over n + 1 numbers: got n = {largest:.4g}, more than "
-                f"{TERMS_MAX:,}; sum exp(logpdf(k)) over the numbers that matter, or take norm with this mean and std"
-            )
-        k = reshape(arange(largest + 1, dtype=like.dtype), (-1,) + (1,) * rank)
+        k = reshape(arange(_largest_of(count) + 1, dtype=like.dtype), (-1,) + (1,) * rank)
         inside = k <= count
         return k, where(inside, logpdf(where(inside, k, 0.0)), -math.inf)
 
