@@ -14,7 +14,7 @@ from afx.control.solving import flatten_to_vector
 from afx.control.while_loop import fori_loop, while_loop
 from afx.core import Array, Shown
 from afx.errors import ArgumentError, ShapeError
-from afx.ops import exp, isnan, log, logaddexp, minimum, sum as sum_, vecdot, where
+from afx.ops import exp, isnan, log, logaddexp, minimum, stack, sum as sum_, vecdot, where
 from afx.ops.creation.creation import asarray, ones, stop_gradient, zeros, zeros_like
 from afx.ops.linalg.factorizations import giving_nan
 from afx.random.keys import fold_in, normal, split, uniform
@@ -294,23 +294,6 @@ def _check_depth(value: Any) -> int:
 
 
 @attrs.frozen
-class Stack:
-    """What is remembered of leaves at which subtrees begin that have not ended, float[levels, n] each.
-
-    The last of these before a leaf have as many digits 1 as the rows below that leaf's: each leaf writes one row.
-
-    Attributes:
-        first: the momentum of the leaf.
-        before: the momentum of the leaf before it.
-        total: the sum of momenta up to the leaf, itself included.
-    """
-
-    first: Array
-    before: Array
-    total: Array
-
-
-@attrs.frozen
 class Tree:
     """A trajectory that grows.
 
@@ -325,7 +308,8 @@ class Tree:
         fresh_weight: the logarithm of its weights.
         fresh_total: the sum of its momenta.
         opening: the momentum of its first leaf.
-        stack: of its own subtrees.
+        stack: float[levels, 3, n], of its leaves at which subtrees begin that have not ended: the momentum of each, of the
+            leaf before it, and the sum of momenta up to it, itself included. Each leaf writes one row.
         forward: whether it grows into the future.
         leaf: how many leaves it has.
         depth: how often the trajectory was doubled.
@@ -345,7 +329,7 @@ class Tree:
     fresh_weight: Array
     fresh_total: Array
     opening: Array
-    stack: Stack
+    stack: Array
     forward: Array
     leaf: Array
     depth: Array
@@ -404,7 +388,6 @@ def _plant(point: Point, start: Array, key: Array, levels: int) -> Tree:
     """Return the trajectory of one point."""
     p = point.momentum
     nought = zeros_like(start)
-    rows = zeros((levels, p.shape[0]), p.dtype)
     forward = uniform(fold_in(key, -1), dtype=p.dtype) < 0.5
     return Tree(
         now=point,
@@ -417,7 +400,7 @@ def _plant(point: Point, start: Array, key: Array, levels: int) -> Tree:
         fresh_weight=nought - np.inf,
         fresh_total=zeros_like(p),
         opening=p,
-        stack=Stack(rows, rows, rows),
+        stack=zeros((levels, 3, p.shape[0]), p.dtype),
         forward=forward,
         leaf=asarray(0),
         depth=asarray(0),
@@ -440,9 +423,8 @@ def _add_leaf(target: Target, state: State[T], start: Array, tree: Tree, luck: A
     total = tree.fresh_total + now.momentum
     row = _count_bits(tree.leaf, levels)
     ended = _count_bits(tree.leaf & ~(tree.leaf + 1), levels)  # subtrees, of 2, 4, 8 leaves
-    leaf = Stack(now.momentum, before, total)
+    leaf = stack([now.momentum, before, total])
     turned = _turns_inside(tree.stack, leaf, row, ended)
-    stack = pytree.map(lambda x, v: x.at[row].set(v), tree.stack, leaf)
     return attrs.evolve(
         tree,
         now=now,
@@ -450,7 +432,7 @@ def _add_leaf(target: Target, state: State[T], start: Array, tree: Tree, luck: A
         fresh_weight=weight,
         fresh_total=total,
         opening=where(is_first, now.momentum, tree.opening),
-        stack=stack,
+        stack=tree.stack.at[row].set(leaf),
         leaf=tree.leaf + 1,
         leaps=tree.leaps + 1,
         acceptance=tree.acceptance + minimum(1.0, exp(gain)),
@@ -481,7 +463,7 @@ def _count_bits(x: Array, levels: int) -> Array:
     return sum_(x & BITS[:levels] != 0)
 
 
-def _turns_inside(stack: Stack, leaf: Stack, row: Array, ended: Array) -> Array:
+def _turns_inside(rows: Array, leaf: Array, row: Array, ended: Array) -> Array:
     """Tell whether one of the subtrees that end with a leaf, which is not in the stack yet, turns back."""
 
     def going(carry: tuple[Array, Array]) -> Array:
@@ -490,12 +472,11 @@ def _turns_inside(stack: Stack, leaf: Stack, row: Array, ended: Array) -> Array:
 
     def advance(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         level, _ = carry
-        outer = pytree.map(lambda x: x[row - level - 1], stack)  # where the first half begins, and the second
-        inner = pytree.map(lambda x, v: where(level == 0, v, x[row - level]), stack, leaf)
-        until, whole = inner.total - inner.first, leaf.total  # before the second half, and with it
-        halves = until - (outer.total - outer.first), whole - until
-        turned = _turns_across(halves, (outer.first, leaf.first), (inner.before, inner.first))
-        return level + 1, turned
+        inner = where(level == 0, leaf, rows[row - level])  # where the second half begins
+        first, border, beyond = rows[row - level - 1], inner[1], inner[0]
+        until = inner[2] - beyond  # before the second half
+        halves = until - (first[2] - first[0]), leaf[2] - until
+        return level + 1, _turns_across(halves, (first[0], leaf[0]), (border, beyond))
 
     return while_loop(going, advance, (asarray(0), asarray(False)))[1]
 
