@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 import attrs
 
 from afx import pytree
-from afx.core import Array, ArrayLike, aval_of, complex128, float64
+from afx.core import Array, ArrayLike, Shown, aval_of, complex128, float64
 from afx.errors import DtypeError, ShapeError
 from afx.ops import arange, asarray, cumsum, sort, stack, stop_gradient, vector_norm, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_, abs as absolute, sign
@@ -265,7 +265,7 @@ def _add_noise(tree: T, key: Array, size: float | Array) -> T:
 
 
 @attrs.frozen
-class AddNoise:
+class AddNoise(Shown):
     """The rule that adds normal numbers of variance ``variance / (1 + t)^decay`` to gradients.
 
     Source: Neelakantan et al. 2015, equation 1.
@@ -417,7 +417,7 @@ S = TypeVar("S")
 
 
 @attrs.frozen
-class Projected(Generic[S]):
+class Projected(Shown, Generic[S]):
     """An optimizer whose steps end in a set; made by `projected`."""
 
     inner: Optimizer[S]

@@ -465,7 +465,7 @@ class PlateauState(Shown):
 
 
 @attrs.frozen
-class ReduceOnPlateau:
+class ReduceOnPlateau(Shown):
     """The rule that multiplies updates by a number that shrinks when the loss stops falling.
 
     It stands in a chain, mostly behind the optimizer, and needs the loss: ``step(..., value=loss)``. As in Optax; torch's

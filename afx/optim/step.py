@@ -374,7 +374,7 @@ def largest_of_shards(x: Array) -> Array:
 OTHER_PARAMS = "the state is of other parameters: call init"
 
 
-class Steps(Generic[S]):
+class Steps(Shown, Generic[S]):
     """The base of optimizers: `step` from `descend`."""
 
     __slots__ = ()

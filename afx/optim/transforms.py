@@ -83,7 +83,7 @@ class Chain(Steps[S]):
 
 
 @attrs.frozen
-class TransformationChain(Generic[S]):
+class TransformationChain(Shown, Generic[S]):
     """Transformations in turn; made by `chain`. ``S`` is the tuple of their states."""
 
     links: tuple[Transformation[Any], ...]
@@ -284,7 +284,7 @@ def chain(*links: Transformation[Any] | Optimizer[Any]) -> Chain[Any] | Transfor
 # --- Transformations: scaling, weight decay and averaging of gradients
 
 
-class Stateless:
+class Stateless(Shown):
     """The base of transformations without state, which say only how gradients change."""
 
     __slots__ = ()
@@ -356,7 +356,7 @@ class ScheduleState(Shown):
 
 
 @attrs.frozen
-class ScaleBySchedule:
+class ScaleBySchedule(Shown):
     """The rule that multiplies by a function of the number of steps taken, 0 or more.
 
     Raises:
@@ -514,7 +514,7 @@ class EmaState(Shown, Generic[T]):
 
 
 @attrs.frozen
-class Ema:
+class Ema(Shown):
     """The transformation to the moving average m = decay·m + (1 - decay)·g of the gradients.
 
     Args:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from afx import pytree
-from afx.core import Array, ArrayLike, aval_of, broadcast_shapes
+from afx.core import Array, ArrayLike, Shown, aval_of, broadcast_shapes
+from afx.core.html import function_html
 from afx.ops import asarray, astype, exp
 from afx.ops.indexing.index import is_sequence
 from afx.pytree.static import static
@@ -41,7 +42,7 @@ def shape_of(shape: ShapeLike) -> Shape:
 
 
 @attrs.frozen(eq=False)
-class Law:
+class Law(Shown):
     """A law at its parameters, a tree of them; its methods are those of the family without the parameters."""
 
     @property
@@ -292,6 +293,9 @@ class Vectors:
 
     def __repr__(self) -> str:
         return f"<distribution {self.name}({', '.join(self.names[self.is_sized :])})>"
+
+    def _repr_html_(self) -> str:
+        return function_html(repr(self)[1:-1], type(self))
 
     def __reduce__(self) -> str:
         return self.name

@@ -234,3 +234,21 @@ def test_ipython_shows_them_until_it_is_taken_back() -> None:
         assert show(Line(afx.ones(2))) is None
     finally:
         shells.InteractiveShell.clear_instance()
+
+
+def test_optimizers_laws_and_what_was_lowered_open() -> None:
+    """Optimizers and laws are trees of their numbers; of compiled steps there are the graph, the schedule and the source."""
+    shown = optim.chain(optim.clip_by_global_norm(1.0), optim.adamw(0.5))._repr_html_()
+    assert summaries(shown)[0].startswith("Chain · 7 leaves, 7 numbers")
+    assert "learning_rate · 0.5" in lines(shown)
+    classes = [x for x in vars(optim).values() if isinstance(x, type) and attrs.has(x)]
+    assert len(classes) > 60
+    assert [c.__name__ for c in classes if not hasattr(c, "_repr_html_")] == []
+    law = stats.multivariate_normal(np.zeros(2), np.eye(2))
+    assert "family · <distribution multivariate_normal(mean, cov)>" in lines(law._repr_html_())
+    assert summaries(stats.dirichlet._repr_html_()) == ["distribution dirichlet(alpha)"]
+    assert summaries(stats.norm(0.0, 1.0).expand(3)._repr_html_())[0].startswith("Expanded · 2 leaves")
+    lowered = afx.jit(lambda x: afx.sin(x) * 2.0).lower(afx.ones(3))
+    texts = summaries(lowered._repr_html_())
+    assert texts[0].startswith("lowered · 2 equations")
+    assert texts[1:] == ["(float32[3]) → (float32[3]) · 2 equations", "schedule", "plan.source"]

@@ -76,7 +76,7 @@ class RmsState(Shown, Generic[T]):
 
 
 @attrs.frozen(kw_only=True)
-class ScaleByRms:
+class ScaleByRms(Shown):
     """RMSProp's transformation of gradients, g / (√v + eps): what `rmsprop` multiplies by its learning rate.
 
     Args:
@@ -160,7 +160,7 @@ class RmspropState(Shown, Generic[T]):
 
 
 @attrs.frozen
-class Rmsprop:
+class Rmsprop(Shown):
     """RMSProp: steps of ``-learning_rate · g / (√v + eps)``, where v = decay·v + (1 - decay)·g².
 
     With momentum, the step is along u = momentum·u + g / (√v + eps). Centred, v - m² stands for v, where
@@ -236,7 +236,7 @@ class RssState(Shown, Generic[T]):
 
 
 @attrs.frozen(kw_only=True)
-class ScaleByRss:
+class ScaleByRss(Shown):
     """Adagrad's transformation of gradients, over the root of the sum of squares.
 
     Arguments and errors are those of `adagrad`.
@@ -322,7 +322,7 @@ class AdadeltaState(Shown, Generic[T]):
 
 
 @attrs.frozen(kw_only=True)
-class ScaleByAdadelta:
+class ScaleByAdadelta(Shown):
     """Adadelta's transformation of gradients: what `adadelta` multiplies by its learning rate.
 
     Arguments and errors are those of `adadelta`.
@@ -534,7 +534,7 @@ class FactoredState(Shown, Generic[T]):
 
 
 @attrs.frozen(kw_only=True)
-class ScaleByFactoredRms:
+class ScaleByFactoredRms(Shown):
     """Adafactor's transformation: gradients over the root of a mean square that rows and columns share.
 
     Arguments and errors are those of `adafactor`.
@@ -627,7 +627,7 @@ class AdafactorState(Shown, Generic[T]):
 
 
 @attrs.frozen
-class Adafactor:
+class Adafactor(Shown):
     """Adafactor; made by `adafactor`, which says what the attributes are."""
 
     learning_rate: LearningRate = attrs.field(validator=hyperparameters.check_positive)

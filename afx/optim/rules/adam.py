@@ -108,7 +108,7 @@ class Moments:
 
 
 @attrs.frozen(kw_only=True)
-class ScaleByAdam(Moments):
+class ScaleByAdam(Shown, Moments):
     """Adam's transformation of gradients, m̂ / (√(v̂ + eps_root) + eps): what `adam` multiplies by its learning rate.
 
     Args:
@@ -163,7 +163,7 @@ def scale_moments(
 
 
 @attrs.frozen
-class Adam:
+class Adam(Shown):
     """Adam; made by `adam` and `adamw`, which say what the attributes are."""
 
     learning_rate: LearningRate = attrs.field(validator=hyperparameters.check_positive)
@@ -306,7 +306,7 @@ class AmsgradState(Shown, Generic[T]):
 
 
 @attrs.frozen(kw_only=True)
-class ScaleByAmsgrad:
+class ScaleByAmsgrad(Shown):
     """AMSGrad's transformation of gradients: what `amsgrad` multiplies by its learning rate.
 
     Arguments and errors are those of `amsgrad`.
@@ -386,7 +386,7 @@ def amsgrad(
 
 
 @attrs.frozen(kw_only=True)
-class ScaleByYogi(Moments):
+class ScaleByYogi(Shown, Moments):
     """Yogi's transformation of gradients: what `yogi` multiplies by its learning rate.
 
     Arguments and errors are those of `yogi`.
@@ -463,7 +463,7 @@ def yogi(
 
 
 @attrs.frozen(kw_only=True)
-class ScaleByAdamax(Moments):
+class ScaleByAdamax(Shown, Moments):
     """Adamax' transformation of gradients: what `adamax` multiplies by its learning rate.
 
     Arguments and errors are those of `adamax`.
@@ -543,7 +543,7 @@ class NadamState(Shown, Generic[T]):
 
 
 @attrs.frozen(kw_only=True)
-class ScaleByNadam:
+class ScaleByNadam(Shown):
     """NAdam's transformation of gradients: what `nadam` multiplies by its learning rate.
 
     Arguments and errors are those of `nadam`.
@@ -628,7 +628,7 @@ def nadam(
 
 
 @attrs.frozen(kw_only=True)
-class ScaleByRadam(Moments):
+class ScaleByRadam(Shown, Moments):
     """RAdam's transformation of gradients: what `radam` multiplies by its learning rate.
 
     Arguments and errors are those of `radam`.

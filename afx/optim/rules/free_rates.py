@@ -88,7 +88,7 @@ class ArrayflowState(Shown, Generic[T]):
 
 
 @attrs.frozen
-class Arrayflow:
+class Arrayflow(Shown):
     """The optimizer of the ArrayFlow paper, which tunes its own step size.
 
     The direction is g = beta·∇l + (1 - beta)·g, from g = 0, and the step is -s·g. Of the moving average of the loss over

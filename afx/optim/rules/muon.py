@@ -44,7 +44,7 @@ class MuonState(Shown, Generic[T]):
 
 
 @attrs.frozen(kw_only=True)
-class ScaleByMuon:
+class ScaleByMuon(Shown):
     """Muon's transformation of gradients, for matrices float[in, out] alone.
 
     Arguments and errors are those of `muon`.

@@ -153,7 +153,7 @@ class TraceState(Shown, Generic[T]):
 
 
 @attrs.frozen
-class Trace:
+class Trace(Shown):
     """The transformation that gathers gradients, v = momentum·v + (1 - dampening)·g, as `sgd` with momentum does.
 
     Args:
@@ -208,7 +208,7 @@ class SgdState(Shown, Generic[T]):
 
 
 @attrs.frozen
-class Sgd:
+class Sgd(Shown):
     """Gradient descent: the step is ``-learning_rate · v``, where v is the gradient or gathers momentum.
 
     Without momentum v = g; with it v = momentum·v + (1 - dampening)·g, where the first gradient is taken whole.
@@ -362,7 +362,7 @@ class LionState(Shown, Generic[T]):
 
 
 @attrs.frozen(kw_only=True)
-class ScaleByLion:
+class ScaleByLion(Shown):
     """Lion's transformation of gradients: what `lion` multiplies by its learning rate.
 
     Arguments and errors are those of `lion`.
@@ -476,7 +476,7 @@ class LarsState(Shown, Generic[T]):
 
 
 @attrs.frozen
-class Lars:
+class Lars(Shown):
     """LARS: momentum of steps that are, for each array, in proportion to the norm of its parameters.
 
     Source: You, Gitman & Ginsburg 2017, Algorithm 1, as in Optax: the learning rate is inside of the momentum, where `sgd`

@@ -44,7 +44,7 @@ class AverageState(Shown, Generic[T]):
 
 
 @attrs.frozen
-class ParamsEma:
+class ParamsEma(Shown):
     """The exponential moving average m = decay·m + (1 - decay)·p of parameters, to evaluate and to keep.
 
     It stands beside the optimizer: call ``update`` after each step, ``params`` to evaluate. It starts at the first
@@ -93,7 +93,7 @@ class ParamsEma:
 
 
 @attrs.frozen
-class ParamsMean:
+class ParamsMean(Shown):
     """The mean of all parameters it is given: stochastic weight averaging, Polyak's average.
 
     Call ``update`` after each step, or each epoch, from when on they are to count.

@@ -43,7 +43,7 @@ S = TypeVar("S")
 
 
 @attrs.frozen
-class Masked(Generic[S]):
+class Masked(Shown, Generic[S]):
     """A transformation of some gradients, which passes the others on; made by `masked`."""
 
     inner: Transformation[S]

@@ -24,7 +24,7 @@ from afx.compiler.target import current
 from afx.core import Tracer, aval_of, get_default_dtype
 from afx.core.array.array import DONATED, Array, ArrayLike, wrap
 from afx.core.graph import Graph
-from afx.core.html import function_html, graph_html
+from afx.core.html import LONGEST_GRAPH, escape, fold, function_html, graph_html, rows
 from afx.core.primitive import WeakArray, argument_of
 from afx.core.tracing.tape import OPEN_BLOCKS
 from afx.core.tracing.traces import GraphTracer
@@ -201,6 +201,11 @@ class Lowered:
     def __repr__(self) -> str:
         """Return one line; ``graph``, ``schedule``, ``report`` and ``plan.source`` print the steps."""
         return f"<lowered: {self}>"
+
+    def _repr_html_(self) -> str:
+        texts = {"schedule": str(self.schedule), "plan.source": self.plan.source}
+        parts = [fold(name, f"<pre>{escape(text[:LONGEST_GRAPH])}</pre>") for name, text in texts.items()]
+        return fold(f"lowered · {self}", rows([graph_html(self.graph), *parts]), opened=True)
 
     def __str__(self) -> str:
         return (
