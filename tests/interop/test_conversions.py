@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special
-from scipy import linalg
+from scipy import interpolate, linalg
 
 import afx
 from afx import errors
@@ -16,7 +16,13 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "r_": (lambda x: np.r_[x, 1.0], r"call afx\.r_"),
     "c_": (lambda x: np.c_[x, x], r"call afx\.c_"),
     "a function that afx has": (lambda x: linalg.cholesky(afx.outer(x, x) + afx.eye(2)), r"call afx\.linalg\.cholesky"),
-    "one that it has not": (lambda x: linalg.khatri_rao(afx.outer(x, x), afx.eye(2)), "compute with afx's functions"),
+    "one that it has not": (lambda x: linalg.khatri_rao(afx.outer(x, x), afx.eye(2)), r"with afx\.linalg's functions"),
+    "a class that afx has": (
+        lambda x: interpolate.CubicSpline([0.0, 1.0], x)(0.5),
+        r"call afx\.interpolate\.CubicSpline",
+    ),
+    "an object of such a class": (lambda x: interpolate.CubicSpline(X, X)(x), r"call afx\.interpolate\.CubicSpline"),
+    "a class that it has not": (lambda x: interpolate.KroghInterpolator(X, x), r"with afx\.interpolate's functions"),
     "NumPy itself": (lambda x: np.asarray(x), "compute with afx's functions"),
 }
 

@@ -128,10 +128,14 @@ def way_out() -> str:
             "examples/guides/array_api.md"
         )
     names: list[str] = []
+    homes: list[str] = []
     while frame is not None and _root(frame) in ("numpy", "scipy"):
-        names += filter(None, map(_own_name, _called(frame)))
+        called = _called(frame)
+        names += filter(None, map(_own_name, called))
+        homes += [family for module, _ in called if (family := _family(module)) and hasattr(sys.modules["afx"], family)]
         frame = frame.f_back
-    return f"call {names[-1]}" if names else "compute with afx's functions"
+    home = ".".join(["afx", *homes[-1:]])
+    return f"call {names[-1]}" if names else f"compute with {home}'s functions"
 
 
 def _root(frame: FrameType) -> str:
@@ -139,9 +143,10 @@ def _root(frame: FrameType) -> str:
 
 
 def _called(frame: FrameType) -> list[tuple[str, str]]:
-    """Return the modules and names of the function of a frame, and of the one that it wraps."""
+    """Return the modules and names of the function of a frame, or the class of the object it makes, and of what it wraps."""
     wrapped = [frame.f_locals.get(name) for name in ("f", "func")]
-    own = JOINING.get(type(frame.f_locals.get("self")).__name__, frame.f_code.co_name)
+    owner, own = type(frame.f_locals.get("self")).__name__, frame.f_code.co_name
+    own = JOINING.get(owner, owner if own in ("__init__", "__call__") else own)
     inner = [(str(getattr(f, "__module__", "")), str(getattr(f, "__name__", ""))) for f in wrapped]
     return [(str(frame.f_globals.get("__name__", "")), own), *inner]
 
@@ -149,11 +154,16 @@ def _called(frame: FrameType) -> list[tuple[str, str]]:
 def _own_name(called: tuple[str, str]) -> str:
     """Return the dotted name of afx's function of the same family and name, or nothing."""
     module, name = called
-    root, _, rest = module.partition(".")
-    family = rest.partition(".")[0] if root == "scipy" else ""
+    root, family = module.partition(".")[0], _family(module)
     home = getattr(sys.modules["afx"], family, None) if family else sys.modules["afx"]
     known = root in ("numpy", "scipy") and not name.startswith("_") and hasattr(home, name)
     return ".".join(["afx", family, name] if family else ["afx", name]) if known else ""
+
+
+def _family(module: str) -> str:
+    """Return the part of SciPy that a module belongs to, or nothing."""
+    root, *rest = module.split(".")
+    return rest[0] if root == "scipy" and rest else ""
 
 
 def stack_level() -> int:
