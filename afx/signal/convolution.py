@@ -211,6 +211,8 @@ def correlate2d(
 EXTENSIONS: dict[str, dict[str, Any]] = {  # how signals go on, in the words of `afx.pad`
     **{mode: {"mode": mode} for mode in ("constant", "wrap", "edge", "symmetric", "reflect")},
     "antireflect": {"mode": "reflect", "reflect_type": "odd"},
+    "antisymmetric": {"mode": "symmetric"},  # and turned over from block to block
+    **{mode: {"mode": "edge"} for mode in ("smooth", "line")},  # and a straight line from there on
 }
 
 
@@ -232,7 +234,8 @@ def upfirdn(
         up: samples for each one of x.
         down: every so many stay.
         axis: the axis of the samples.
-        mode: how the signal continues: ``constant``, ``wrap``, ``edge``, ``symmetric``, ``reflect`` or ``antireflect``.
+        mode: how the signal continues: ``constant``, ``wrap``, ``edge``, ``symmetric``, ``antisymmetric``, ``reflect``,
+            ``antireflect``, or straight on: ``smooth`` as its last two samples, ``line`` as its first and last one.
         cval: what it continues with where ``mode`` is ``constant``.
 
     Raises:
@@ -269,10 +272,25 @@ def _resample_rows(h: Array, x: Array, up: int, down: int, mode: str, cval: Arra
     kernel = gather(h, np.where(inside, taps, 0)) * inside
     steps = -(-length // up)
     after = max((steps - 1) * down + window - (span - 1) - n, 0)
-    value: dict[str, Any] = {"constant_values": cval} if mode == "constant" else {}
-    wide = pad(x, [(0, 0), (span - 1, after)], **EXTENSIONS[mode], **value)
+    wide = _extend(x, span - 1, after, mode, cval)
     z = conv(wide[..., None], kernel[:, None, :], stride=down)[:, :steps]
     return reshape(z, (x.shape[0], steps * up))[:, :length]
+
+
+def _extend(x: Array, before: int, after: int, mode: str, cval: ArrayLike) -> Array:
+    """Return rows that go on at both ends."""
+    n = x.shape[-1]
+    value: dict[str, Any] = {"constant_values": cval} if mode == "constant" else {}
+    wide = pad(x, [(0, 0), (before, after)], **EXTENSIONS[mode], **value)
+    places = np.arange(-before, n + after)
+    if mode == "antisymmetric":
+        return wide * (1 - 2 * (places // n % 2)).astype(x.dtype)
+    if mode not in ("smooth", "line") or n == 1:
+        return wide
+    steps = 1 if mode == "smooth" else n - 1  # between the samples that the line goes through
+    left, right = x[:, steps : steps + 1] - x[:, :1], x[:, -1:] - x[:, n - 1 - steps : n - steps]
+    past = np.minimum(places, 0) / steps, np.maximum(places - (n - 1), 0) / steps
+    return wide + past[0].astype(x.dtype) * left + past[1].astype(x.dtype) * right
 
 
 def resample_poly(

@@ -10,6 +10,7 @@ import scipy.signal
 import afx
 from afx import signal
 from afx.errors import ArgumentError, ShapeError
+from afx.signal.convolution import EXTENSIONS
 
 MODES: Any = ("full", "same", "valid")
 SHAPES = (
@@ -69,10 +70,10 @@ def test_other_operands() -> None:
 def test_rates(rates: tuple[int, int]) -> None:
     """Any rates and lengths, as the signal goes on at its ends."""
     for taps, n, dtype in itertools.product((1, 4, 15), (2, 9, 20), (float, complex)):
-        for mode in ("constant", "wrap", "edge", "symmetric", "reflect", "antireflect"):
+        for mode in EXTENSIONS:
             assert_scipys("upfirdn", numbers(taps), numbers(n, 2, dtype=dtype), *rates, axis=0, mode=mode)
     for n, padtype in itertools.product(
-        (3, 20), ("constant", "edge", "mean", "median", "minimum", "maximum", "reflect")
+        (3, 20), ("constant", "edge", "mean", "median", "minimum", "maximum", "reflect", "line", "smooth")
     ):
         assert_scipys("resample_poly", numbers(n, 2), *rates, padtype=padtype)
     assert_scipys("resample_poly", numbers(2, 20, dtype=complex), *rates, axis=1, window="hamming")
@@ -138,7 +139,7 @@ def test_refusals() -> None:
     with pytest.raises(ArgumentError, match="upfirdn: rates are 1 or more"):
         signal.upfirdn([1.0], x, 0)
     with pytest.raises(ArgumentError, match="upfirdn: mode is one of 'constant', 'wrap'"):
-        signal.upfirdn([1.0], x, mode="line")
+        signal.upfirdn([1.0], x, mode="straight")
     with pytest.raises(ArgumentError, match="resample_poly: padtype is one of 'mean'"):
         signal.resample_poly(x, 2, 1, padtype="zeros")
     with pytest.raises(ArgumentError, match="resample: takes samples"):
