@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.compiler.schedule.arrays import Arrays
-from afx.core import Array, ArrayLike, DType, promote, refuse_out, register_function
+from afx.core import Array, ArrayLike, DType, lookup, promote, refuse_out, register_function
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis
 from afx.core.primitive import (
     Derivative,
@@ -39,7 +39,6 @@ from afx.ops.creation.creation import (
     stop_gradient,
     zeros,
 )
-from afx.ops.elementwise.arithmetic import multiply
 from afx.ops.elementwise.comparison import equal, isinf, isnan, maximum, minimum, where
 from afx.ops.elementwise.exponentials import exp, expm1, log, log1p, logaddexp
 from afx.ops.manipulation.join import concat
@@ -156,36 +155,6 @@ def cumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
     return _convert(bind_single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
 
 
-@register_function
-def cumulative_prod(
-    x: ArrayLike,
-    /,
-    *,
-    axis: int | None = None,
-    dtype: DTypeLike | None = None,
-    out: None = None,
-    include_initial: bool = False,
-) -> Array:
-    """Return the running product along an axis; its derivatives are right with zeros too.
-
-    Products are taken over spans that double, so that nothing is ever divided by an element (Hillis & Steele 1986).
-    Arguments and errors are those of `cumulative_sum`.
-
-    >>> cumulative_prod(np.array([1.0, 2.0, 3.0]))
-    Array([1., 2., 6.], dtype=float64)
-    """
-    if out is not None:
-        refuse_out(out, "cumulative_prod")
-    _require_axis(x, axis, "cumulative_prod")
-    y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumulative_prod")
-    z = _convert(_products(y, place), dtype)
-    return _prepend_initial(ones, z, place) if include_initial else z
-
-
-def _products(x: ArrayLike, axis: int) -> Array:
-    return _run_doubling(multiply, as_array(x) if is_weak(x) else astype(x, sum_dtype(aval_of(x).dtype)), axis)
-
-
 def _run_doubling(fn: Callable[[Array, Array], Array], z: Array, axis: int) -> Array:
     """Return the running results of an associative function, over spans that double."""
     span = 1
@@ -200,6 +169,117 @@ def _parts(z: Array, axis: int, span: int) -> tuple[Array, Array, Array]:
     """Return the first elements along an axis, all others, and for each of these the one ``span`` elements before."""
     lead = (slice(None),) * axis
     return z[(*lead, slice(0, span))], z[(*lead, slice(span, None))], z[(*lead, slice(0, -span))]
+
+
+@register_function
+def cumulative_prod(
+    x: ArrayLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    include_initial: bool = False,
+) -> Array:
+    """Return the running product along an axis; its derivatives are right with zeros too.
+
+    Derivatives are running sums of products over spans that double (Hillis & Steele 1986): nothing is ever divided by an
+    element. Arguments and errors are those of `cumulative_sum`.
+
+    >>> cumulative_prod(np.array([1.0, 2.0, 3.0]))
+    Array([1., 2., 6.], dtype=float64)
+    """
+    if out is not None:
+        refuse_out(out, "cumulative_prod")
+    _require_axis(x, axis, "cumulative_prod")
+    y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumulative_prod")
+    z = _convert(_products(y, place), dtype)
+    return _prepend_initial(ones, z, place) if include_initial else z
+
+
+def _products(x: ArrayLike, axis: int) -> Array:
+    y = as_array(x) if is_weak(x) else astype(x, sum_dtype(aval_of(x).dtype))
+    return bind_single(cumulative_prod_p, y, axis=axis)
+
+
+def _product_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
+    axis, (ct, z, x) = params["axis"], map(to_array, (ct, z, xs[0]))
+    total = _run_affine(_shifted(flip(x, axis=axis), axis), flip(ct, axis=axis), axis)
+    return to_lower_level(_shifted(z, axis) * flip(total, axis=axis))
+
+
+def _product_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
+    axis = params["axis"]
+    return to_lower_level(_run_affine(to_array(xs[0]), to_array(ts[0]) * _shifted(to_array(z), axis), axis))
+
+
+def _shifted(z: Array, axis: int) -> Array:
+    """Return the elements one place further along an axis, behind a 1."""
+    first, _, earlier = _parts(z, axis, 1)
+    return concat([ones_like(first), earlier], axis=axis)
+
+
+def _run_affine(rates: Array, v: Array, axis: int) -> Array:
+    """Return running values, each the rate times the one before plus its own term."""
+    span = 1
+    while span < v.shape[axis]:
+        first, later, earlier = _parts(v, axis, span)
+        kept, rate, before = _parts(rates, axis, span)
+        v = concat([first, later + rate * earlier], axis=axis)
+        rates = concat([kept, rate * before], axis=axis)
+        span *= 2
+    return v
+
+
+def _product_of_parts(x: tuple[Array, Array], *, axis: int) -> tuple[Array, Array]:
+    """Return running products of complex numbers by their parts."""
+    span, multiply = 1, lookup("multiply").lowering.parts
+    assert multiply is not None
+    while span < x[0].shape[axis]:
+        firsts, later, earlier = zip(*[_parts(part, axis, span) for part in x], strict=True)
+        re, im = [concat(pair, axis=axis) for pair in zip(firsts, multiply(earlier, later), strict=True)]
+        x, span = (re, im), 2 * span
+    return x
+
+
+def _running(
+    name: str,
+    ufunc: np.ufunc,
+    abstract: Callable[..., Aval],
+    derivative: Derivative,
+    parts: Callable[..., Any] | None = None,
+) -> Primitive:
+    """Return the primitive of running results of a ufunc."""
+
+    def run(x: Any, *, axis: int) -> Any:
+        y = numpy_of(x)
+        abstract(aval_of(y), axis=axis)
+        return ufunc.accumulate(y, axis)
+
+    return register(
+        Primitive(
+            name=name,
+            kind="custom",
+            impl=run,
+            abstract_eval=abstract,
+            batch=batch_along_axes(name),
+            derivative=derivative,
+            lowering=Lowering(native=record(ufunc.accumulate), formula=partial(_run_doubling, ufunc), parts=parts),
+        )
+    )
+
+
+def _like(x: Aval, *, axis: int) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
+cumulative_prod_p: Primitive = _running(
+    "cumulative_prod",
+    np.multiply,
+    _like,
+    Derivative(vjps=(_product_pull,), reads=(3,), jvp=_product_push),
+    _product_of_parts,
+)
 
 
 @register_function
@@ -282,23 +362,8 @@ def _extreme(name: str, ufunc: np.ufunc) -> Primitive:
             raise DtypeError(f"{name}: complex numbers have no order: got {x}; take the abs or a part")
         return Aval(x.shape, x.dtype)
 
-    def run(x: Any, *, axis: int) -> Any:
-        y = numpy_of(x)
-        if y.dtype.kind == "c":
-            abstract(aval_of(y), axis=axis)
-        return ufunc.accumulate(y, axis)
-
-    return register(
-        Primitive(
-            name=name,
-            kind="custom",
-            impl=run,
-            abstract_eval=abstract,
-            batch=batch_along_axes(name),
-            derivative=Derivative(vjps=(_extreme_pull,), reads=(3,), jvp=_extreme_push),
-            lowering=Lowering(native=record(ufunc.accumulate), formula=partial(_run_doubling, ufunc)),
-        )
-    )
+    derivative = Derivative(vjps=(_extreme_pull,), reads=(3,), jvp=_extreme_push)
+    return _running(name, ufunc, abstract, derivative)
 
 
 def _extreme_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
