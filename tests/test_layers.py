@@ -77,7 +77,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_480,
-    "compiler": 199_000,
+    "compiler": 199_100,
     "control": 26_400,
     "core": 37_800,
     "data": 5_370,
@@ -90,17 +90,17 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_120,
     "nn": 23_200,
     "numpy": 4_330,
-    "ops": 200_000,
+    "ops": 200_600,
     "optim": 51_800,
     "plot": 4_010,
     "pytree": 10_490,
     "random": 6_410,
     "runtime": 7_830,
     "sample": 20_000,
-    "signal": 13_380,
-    "stats": 36_950,
+    "signal": 13_600,
+    "stats": 37_000,
     "train": 6_090,
-    "transforms": 63_540,  # sets of patterns that are compared by hashes
+    "transforms": 63_700,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)
