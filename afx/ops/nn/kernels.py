@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -507,8 +506,11 @@ def summing_input(
             )
         if done:
             return
-        with _room_around(xp, z, padding) as roomy:
+
+        def write(roomy: Any) -> None:
             _sum_input_by_groups(xp, roomy, ct, kernel, stride, dilation, groups)
+
+        _write_with_room(xp, z, padding, write)
 
     if groups > 1:
         return by_places
@@ -519,13 +521,12 @@ def summing_input(
     return _summing_input_by_rows(xp, ct, kernel, z, stride, padding, dilation, by_places)
 
 
-@contextlib.contextmanager
-def _room_around(xp: Arrays, z: Any, padding: Pairs) -> Generator[Any]:
-    """Give an array with room for the padding, whose inside is written to the result behind the block."""
+def _write_with_room(xp: Arrays, z: Any, padding: Pairs, write: Callable[[Any], None]) -> None:
+    """Have something written with room for the padding."""
     room = roomy_shape(z.shape, padding)
     roomy = z if room == z.shape else xp.new(room, z.dtype)
-    yield roomy
-    if roomy is not z:
+    write(roomy)
+    if room != z.shape:
         xp.copy(z, roomy[within(z.shape, padding)])
 
 
@@ -549,10 +550,13 @@ def _summing_input_by_rows(
                 return
         matrix, places = prepared()
         xp.copy(places, spread_once(kernel))
-        with _room_around(xp, z, padding) as roomy:
+
+        def write(roomy: Any) -> None:
             rows = in_rows(roomy)
             if xp is NUMPY or not _sum_input_in_tiles(xp, rows, cts, matrix, kernel, *lead):
                 _sum_input(xp, rows, cts, matrix, stride[:-1], dilation[:-1])
+
+        _write_with_room(xp, z, padding, write)
 
     return by_rows
 
