@@ -7,7 +7,6 @@ doubles and rounded.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,6 +27,7 @@ from afx.compiler.native_backend.functions.elementary import (
     scale,
     split_exponent,
 )
+from afx.compiler.native_backend.functions.far_turns import shifted_right, turn_far
 from afx.compiler.native_backend.functions.lanes import Lanes, bits_of
 from afx.compiler.native_backend.functions.pairs import Pair, add, multiply, pair, plain, quick, select
 from afx.core.scalar_ops import scalar_op
@@ -66,14 +66,6 @@ ATAN_NEAR = (
     (0.6875, 1.0, (0.7853981633974483, 3.061616997868383e-17)),
 )
 HALF_TURN = (3.1415926534682512, 1.2154201013012384e-10)  # π in its first 33 bits, and the rest
-# 2/π in words of 32 bits, behind 64 zero bits
-TWO_OVER_PI: Final = (
-    0x0, 0x0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB, 0xDEBBC561, 0xB7246E3A,
-    0x424DD2E0, 0x06492EEA, 0x09D1921C, 0xFE1DEB1C, 0xB129A73E, 0xE88235F5, 0x2EBB4484, 0xE99C7026, 0xB45F7E41, 0x3991D639,
-    0x835339F4, 0x9C845F8B, 0xBDF9283B, 0x1FF897FF, 0xDE05980F, 0xEF2F118B, 0x5A0A6D1F, 0x6D367ECF, 0x27CB09B7, 0x4F463F66,
-    0x9E5FEA2D, 0x7527BAC7, 0xEBE5F17B, 0x3D0739F7, 0x8A5292EA, 0x6BFB5FB1, 0x1F8D5D08,
-)  # fmt: skip
-WINDOW_WORDS: Final = 6  # of 2/π, whose product with a double's 53 bits leaves 120 bits of the rest of a quarter turn
 
 
 # --- Exponentials
@@ -501,58 +493,6 @@ def _turn(x: Lanes) -> tuple[Lanes, Pair]:
     return shifted.bits(), rest
 
 
-def _turn_far(x: Lanes) -> tuple[Lanes, Pair]:
-    """Return the same of one finite number beyond, by as many bits of 2/π as count (Payne & Hanek 1983)."""
-    w = x.w
-    words = ", ".join([f"i64 {word}" for word in TWO_OVER_PI])
-    w.declare("two.over.pi", f"@two.over.pi = internal constant [{len(TWO_OVER_PI)} x i64] [{words}], align 8")
-    bits = x.bits() & SIZE["double"]
-    mantissa = (bits & ((1 << 52) - 1)) | (1 << 52)
-    offset = (bits >> 52) - (1075 + 2 - 64)  # of the first bit of 2/π that is no multiple of four turns
-    word, shift = offset >> 5, offset & 31
-    table = [_word(word + k) for k in range(WINDOW_WORDS + 1)]
-    window = [
-        _shifted_right((a << 32) | b, shift.constant(32) - shift) & 0xFFFFFFFF for a, b in itertools.pairwise(table)
-    ]
-    low, high = mantissa & 0xFFFFFFFF, mantissa >> 32
-    limbs = _accumulate([x.bits().constant(0)] * WINDOW_WORDS, window, low)
-    limbs = [*_accumulate(limbs[:-1], window[1:], high), limbs[-1]]
-    top, below = (limbs[0] << 32) | limbs[1], (limbs[2] << 32) | limbs[3]
-    quarters = _shifted_right(top + (1 << 61), top.constant(62))
-    signed = (top << 2) | _shifted_right(below, top.constant(62))
-    part = (signed & -2048).to_float()
-    rest = (signed & 2047).to_float() + _shifted_right(below << 2, top.constant(1)).to_float() * 2.0**-63
-    r = add(part, rest).scaled(2.0**-64).times(pair(x, HALF_PI))
-    is_negative = x.bits().compare("slt", 0)
-    return is_negative.choose(quarters.constant(0) - quarters, quarters), select(is_negative, -r, r)
-
-
-def _word(number: Lanes) -> Lanes:
-    w, at = number.w, number.w.let(f"getelementptr i64, ptr @two.over.pi, {number.type} {number.name}")
-    if w.lanes == 1:
-        return Lanes(w, "i64", w.let(f"load i64, ptr {at}, align 8"))
-    pointers, mask, all_of = [w.vector(kind) for kind in ("ptr", "i1", "i64")]
-    name = f"@llvm.masked.gather.v{w.lanes}i64.v{w.lanes}p0"
-    w.declare(name, f"declare {all_of} {name}({pointers}, i32, {mask}, {all_of})")
-    return Lanes(
-        w, "i64", w.let(f"call {all_of} {name}({pointers} {at}, i32 8, {mask} splat (i1 true), {all_of} poison)")
-    )
-
-
-def _shifted_right(x: Lanes, count: Lanes) -> Lanes:
-    return Lanes(x.w, x.kind, x.w.let(f"lshr {x.type} {x.name}, {count.name}"))
-
-
-def _accumulate(limbs: Sequence[Lanes], window: Sequence[Lanes], factor: Lanes) -> list[Lanes]:
-    """Return limbs of 32 bits, the highest first, with a product added; what goes beyond the highest is dropped."""
-    carry, results = factor.constant(0), list[Lanes]()
-    for limb, word in zip(reversed(limbs), reversed(window), strict=True):
-        total = word * factor + limb + carry
-        results.append(total & 0xFFFFFFFF)
-        carry = _shifted_right(total, total.constant(32))
-    return results[::-1]
-
-
 def _turned(x: Lanes) -> tuple[Lanes, Pair]:
     """Return the quarter turns and the rest of any finite number."""
     finite = (x.bits() & SIZE["double"]).compare("ult", bits_of("double", math.inf)).choose(x, 0.0)
@@ -564,7 +504,7 @@ def _turned(x: Lanes) -> tuple[Lanes, Pair]:
         w.line(f"store {v.type} {v.name}, ptr {place}")
 
     def turn() -> None:
-        k_far, r_far = _turn_far(far.choose(finite, 2.0**20))
+        k_far, r_far = turn_far(far.choose(finite, 2.0**20), HALF_PI)
         for v, new, place in zip(near, (k_far, *r_far), places, strict=True):
             w.line(f"store {v.type} {far.choose(new, v).name}, ptr {place}")
 
@@ -777,9 +717,9 @@ def to_half(x: Lanes) -> Lanes:
     size = is_large.choose(size.constant(1.0), size)
     exponent = size.compare("olt", 2.0**-14).choose(size.constant(2.0**-14), size).bits() & (0x7FF << 52)
     magic = (exponent + (42 << 52) | (1 << 51)).as_float()
-    bits = _shifted_right((((size + magic) - magic) * (1 / HALF_SCALE)).bits(), exponent.constant(HALF_SHIFT))
+    bits = shifted_right((((size + magic) - magic) * (1 / HALF_SCALE)).bits(), exponent.constant(HALF_SHIFT))
     bits = is_large.choose(bits.constant(HALF_INFINITY), x.compare("uno", 0.0).choose(bits.constant(0x7E00), bits))
-    return (bits | (_shifted_right(x.bits(), bits.constant(48)) & 0x8000)).truncated("i16")
+    return (bits | (shifted_right(x.bits(), bits.constant(48)) & 0x8000)).truncated("i16")
 
 
 # --- Table: by libm's names
