@@ -78,7 +78,7 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample((PAIRS, ONE_OF_TWO), {"axis": (2,)}),
         Sample((SQUARES, 2 * ONE_OF_FOUR), {"axis": (1, 3)}),
     ],
-    **dict.fromkeys(("cummax", "cummin"), RUNNING),
+    **dict.fromkeys(("cummax", "cummin", "cumulative_prod"), RUNNING),
     "stop_gradient": [Sample((A,)), Sample((S,))],
     "matmul": [Sample((A, B)), Sample((A[0], B)), Sample((A, RNG.normal(size=(2, 4, 1)))), Sample((A[:, :0], B))],
     **{name: _convolutions(name) for name in ("conv", "conv_input", "conv_kernel")},

@@ -254,7 +254,7 @@ def _running(
     def run(x: Any, *, axis: int) -> Any:
         y = numpy_of(x)
         abstract(aval_of(y), axis=axis)
-        return ufunc.accumulate(y, axis)
+        return ufunc.accumulate(y, axis, y.dtype)
 
     return register(
         Primitive(

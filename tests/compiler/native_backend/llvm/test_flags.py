@@ -32,7 +32,7 @@ ORDERED = 1e10  # beyond, sums of numbers of both signs overflow in one order an
 WITH_FORM = """
     abs acos acosh add all any argmax argmin asin asinh atan atan2 atanh beta betainc betaincc betainccinv
     binary_cross_entropy broadcast_to cast cbrt ceil cholesky cholesky_or_nan clip concat conv conv_input
-    conv_kernel convert copysign cos cosh cummax cummin cumulative_sum deg2rad det digamma divide elu embed
+    conv_kernel convert copysign cos cosh cummax cummin cumulative_prod cumulative_sum deg2rad det digamma divide elu embed
     equal erf erfc erfcinv erfcx erfinv exp exp1 exp2 expi expm1 first_of_window floor floor_divide fmax fmin
     fmod gamma gammainc gammaincc gammaln gather gelu gelu_tanh greater greater_equal hypot index_add index_set
     inv isfinite isinf isnan less less_equal log log10 log1p log2 log_ndtr log_softmax logaddexp logaddexp2
