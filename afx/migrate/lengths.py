@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["past_the_end"]
 
@@ -62,14 +62,17 @@ def _in_scope(node: ast.AST, outer: Scope, name_of: Callable[[ast.expr], str]) -
 def _is_outside(node: ast.Subscript, scope: Scope, name_of: Callable[[ast.expr], str]) -> bool:
     """Tell whether an element is named that an array of known shape has not."""
     array = node.value.value if isinstance(node.value, ast.Attribute) and node.value.attr == "at" else node.value
-    shape = scope.get(array.id) if isinstance(array, ast.Name) else None
-    if not isinstance(shape, tuple) or not isinstance(node.ctx, ast.Load):
+    known: Any = scope.get(array.id) if isinstance(array, ast.Name) else None
+    if not isinstance(known, tuple) or not isinstance(node.ctx, ast.Load):
         return False
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    for part, length in zip(parts, shape, strict=False):
-        if not isinstance(part, ast.Slice) and not isinstance(place := _value_of(part, scope, name_of), int):
+    for part, length in zip(parts, cast("Shape", known), strict=False):
+        if isinstance(part, ast.Slice):
+            continue
+        place = _value_of(part, scope, name_of)
+        if not isinstance(place, int):
             return False  # None, an ellipsis, arrays: axes are not counted on
-        if not isinstance(part, ast.Slice) and length is not None and not -length <= place < length:
+        if length is not None and not -length <= place < length:
             return True
     return False
 
@@ -97,7 +100,8 @@ def _value_of(node: ast.expr, scope: Scope, name_of: Callable[[ast.expr], str]) 
             words = {k.arg: k.value for k in keywords if k.arg}
             values = [_value_of(x, scope, name_of) for x in args]
             return _shape_of(name, args, values, words, scope, name_of) if home in ("jax.numpy", "jax.random") else None
-    return None
+        case _:
+            return None
 
 
 def _shape_of(
@@ -119,7 +123,7 @@ def _shape_of(
         return (max(math.ceil((stop - start) / step), 0),) if step else None
     if name in ("array", "asarray") and args and isinstance(args[0], (ast.List, ast.Tuple)):
         return _shape_of_list(args[0])
-    return values[0] if name in LIKE and values and isinstance(values[0], tuple) else None
+    return cast("Shape", values[0]) if name in LIKE and values and isinstance(values[0], tuple) else None
 
 
 def _shape_of_list(node: ast.List | ast.Tuple) -> Shape:
