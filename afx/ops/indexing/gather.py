@@ -461,7 +461,8 @@ def _gather_batch(name: str) -> Any:
     def batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
         x, indices, axis = xs[0], xs[1:], params["axis"]
         p = lookup(name)
-        if not any(batched[1:]):
+        is_first = not axis and len(indices) > 1  # what several give behind that axis NumPy lays out anew
+        if not any(batched[1:]) and not is_first:
             return bind(p, x, *indices, axis=axis + 1)
         rank, places = aligned(size, indices, batched[1:])
         if not batched[0]:
