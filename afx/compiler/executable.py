@@ -304,8 +304,8 @@ def count_constants(graph: Graph, known: Graph | None = None) -> int:
 
 def _count(schedule: Schedule) -> int:
     """Return how many instructions a schedule has, those of bodies and blocks too."""
-    within = [len(i.parts) + sum(map(_count, i.schedules)) for i in schedule.instructions]
-    return len(schedule) + sum(within)
+    inner = [_count(s) for i in schedule.instructions if i.has_schedules for s in i.schedules]
+    return len(schedule) + sum([len(i.parts) for i in schedule.instructions]) + sum(inner)
 
 
 def _thread_policies(schedule: Schedule, graph: Graph, target: Target) -> Sequence[ThreadPolicy]:
@@ -322,7 +322,7 @@ def _pins(schedule: Schedule, graph: Graph, target: Target) -> bool:
         p = eq.primitive
         if (p.kind == "bilinear" or p.lowering.calls_lapack) and calls_blas(eq, target):
             return True
-    return any([i.schedules for i in schedule.instructions])  # noqa: C419  # a list is quicker
+    return any([i.has_schedules for i in schedule.instructions])  # noqa: C419  # a list is quicker
 
 
 def _has_pieces(schedule: Schedule) -> bool:
@@ -330,7 +330,7 @@ def _has_pieces(schedule: Schedule) -> bool:
     for i in schedule.instructions:
         if (isinstance(i, Fused) and i.space.blocks > 1) or (isinstance(i, Call) and i.method == "pieces"):
             return True
-        if any(map(_has_pieces, i.schedules)):
+        if i.has_schedules and any(map(_has_pieces, i.schedules)):
             return True
     return False
 

@@ -61,7 +61,7 @@ def noted(op: str, rule: Rule, applied: set[str]) -> Rule:
     def rewrite(*args: Any) -> Any:
         result = rule.rewrite(*args)
         if result is not None:
-            applied.add(f"{op}: {name}")
+            applied.add(f"{getattr(op, '__name__', op)}: {name}")
         return result
 
     return Rule(rewrite, rule.needs)

@@ -35,7 +35,7 @@ def scratch_bytes(schedule: Schedule) -> int:
 
 def bound_bytes(schedule: Schedule) -> int:
     """Return how much memory `Executable.bind` takes, without that of results; bodies have their own."""
-    within = [bound_bytes(inner) for i in schedule.instructions for inner in i.schedules]
+    within = [bound_bytes(inner) for i in schedule.instructions if i.has_schedules for inner in i.schedules]
     return schedule.arena_bytes + get_threads() * scratch_bytes(schedule) + sum(within)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import attrs
 import numpy as np
@@ -157,9 +157,14 @@ Method: TypeAlias = Literal[
 
 
 class Step:
-    """What instructions tell of what they run."""
+    """What instructions tell of what they run.
+
+    Attributes:
+        has_schedules: whether it runs some.
+    """
 
     __slots__ = ()
+    has_schedules: ClassVar[bool] = False
 
     @property
     def parts(self) -> tuple[Call | View, ...]:
@@ -390,6 +395,8 @@ class Loop(Step):
         """One step, and one back where there is one."""
         return (self.body,) if self.back is None else (self.body, self.back)
 
+    has_schedules = True
+
     @property
     def schedules(self) -> tuple[Schedule, ...]:
         """The condition, where there is one, and the bodies."""
@@ -426,6 +433,8 @@ class Branch(Step):
     bodies: tuple[Schedule, ...]
     error_state: ErrorState = ()
     equation: int = -1
+
+    has_schedules = True
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -488,7 +497,7 @@ class Schedule:
         for i in self.instructions:
             yield i
             yield from i.parts
-            for schedule in i.schedules:
+            for schedule in i.schedules if i.has_schedules else ():
                 yield from schedule.at_any_depth()
 
     def depends_on_values(self) -> bool:
