@@ -1,4 +1,4 @@
-"""Quarter turns of numbers from 2^20 on, by as many bits of 2/π as count (Payne & Hanek 1983)."""
+"""Quarter turns: remainders of numbers from 2^20 on, by as many bits of 2/π as count (Payne & Hanek 1983)."""
 
 from __future__ import annotations
 
