@@ -84,6 +84,7 @@ def test_errors_say_what_is_wrong(name: str) -> None:
 
 def test_batched_reads_at_known_places_have_machine_code() -> None:
     """Several indices that a batch shares, as of `take_along_axis`, are read behind the batch axis, and none is refused."""
+    pytest.importorskip("llvmlite", reason="machine code is an extra")
     x, places = np.random.default_rng(0).normal(size=(3, 5, 4)), np.array([[0], [3], [1], [-1], [2]])
     run = afx.jit(afx.vmap(lambda x: afx.take_along_axis(x, places, axis=1)))
     np.testing.assert_array_equal(run(x), np.take_along_axis(x, places[None], axis=2))
