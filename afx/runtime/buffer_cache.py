@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import itertools
 import sys
@@ -22,15 +23,26 @@ from afx.runtime.thread_pool import Thresholds
 
 
 def without_debugger_refs(count: Callable[[], int]) -> int:
-    """Return a function's count of references without those of debuggers, which would make it too large."""
-    trace, profile = sys.gettrace(), sys.getprofile()
-    sys.settrace(None)
-    sys.setprofile(None)
+    """Return a function's count of references without those of debuggers, which would make it too large.
+
+    It is called in a thread of its own: what profilers written in C have set cannot be set again from Python.
+    """
+    found = list[int]()
+    done = _thread.allocate_lock()
+
+    def run() -> None:
+        sys.settrace(None)
+        sys.setprofile(None)
+        found.append(count())
+        done.release()
+
+    done.acquire()
     try:
+        _thread.start_new_thread(run, ())
+    except RuntimeError:  # a browser has no threads
         return count()
-    finally:
-        sys.settrace(trace)
-        sys.setprofile(profile)
+    done.acquire()
+    return found[0]
 
 
 def _alone() -> int:

@@ -144,3 +144,22 @@ def test_one_number_of_many_places_is_one_number() -> None:
     x = np.ones((3, 50_000), np.float32)
     idle = afx.jit(steps, backend="numpy").lower(x).plan.idle
     assert idle.set_bytes >= 2 * x[0].nbytes
+
+
+def test_profilers_written_in_c() -> None:
+    """``python -m cProfile``, whose profiler Python cannot set again: programs run, and go on being profiled."""
+    script = """
+        import sys
+        import afx
+        import numpy as np
+
+        profiler = sys.getprofile()
+        f = afx.jit(lambda x: (x * x + 1.0, x.sum()))
+        kept = [f(np.full(100_000, float(k)))[0] for k in range(6)]
+        assert [float(x[0]) for x in kept] == [k * k + 1.0 for k in range(6)]
+        afx.value_and_grad(lambda x: afx.sin(x).sum())(afx.ones(3))
+        assert sys.getprofile() is profiler
+    """
+    command = [sys.executable, "-c", f"import cProfile; cProfile.run({textwrap.dedent(script)!r})"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "buffer_cache.py" in said
