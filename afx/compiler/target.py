@@ -107,6 +107,7 @@ class NativeTarget:
     row_ahead_rows: int = 16  # of which pieces are reduced, that are fetched before they are needed
     split_min_length: int = 64  # of rows whose functions have loops of their own, where there are several
     long_loop_min_elements: int = 512  # of a nest of which LLVM unrolls no loop as a whole
+    fold_row_max_operations: int = 48  # written out for all vectors of a row that is folded into registers
     unroll_max_operations: int = 12  # written out for all lanes of a fold: more hide how long a fold takes
     turn_bytes: int = 32  # of a row of what is turned in registers: eight of them fit there on every processor
     turn_max_operations: int = 4  # of a nest whose operands are turned, which repeats them for each row

@@ -32,7 +32,14 @@ from afx.compiler.native_backend.llvm.op import (
     stored,
     written,
 )
-from afx.compiler.native_backend.llvm.reductions import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
+from afx.compiler.native_backend.llvm.reductions import (
+    FOLD_BLOCK,
+    FOLD_LANES,
+    Accumulator,
+    accumulate,
+    fill,
+    lane_start,
+)
 from afx.compiler.native_backend.llvm.strips import SINGLE_LANES, Extent, Lines, call_on_strip
 from afx.compiler.native_backend.llvm.writer import Flags, Writer
 from afx.compiler.native_backend.program.elements import Fast, Load, Number, Op, Ref, UfuncLoop
@@ -270,6 +277,8 @@ class NestEmitter:
             for _, ufunc, ref in (nest.folds if self.outer < len(nest.space) else ())
         ]
         self.sums: list[str] = []
+        self.rows: list[str] = []  # of results of folds, that stay in registers
+        self.kept: int = self._kept()
         self.strip: int = FOLD_BLOCK if any(a.is_long for a in self.accumulators) else w.limits.strip_elements
 
     def _outer(self) -> int:
@@ -278,6 +287,22 @@ class NestEmitter:
         while self.nest.folds and outer and not any(ref.strides[outer - 1] for *_, ref in self.nest.folds):
             outer -= 1
         return outer
+
+    def _kept(self) -> int:
+        """Return the number of axes before those that folds reduce, where a row of results fits into registers; else -1."""
+        limits, refs, operations = self.w.limits, [ref for *_, ref in self.nest.folds], self.nest.operations
+        vectors = sum([-(-self.length * _size(ref.dtype) // limits.vector_bytes) for ref in refs])
+        if not 0 < vectors <= limits.row_max_bytes // limits.vector_bytes or any(
+            ref.strides[-1:] != (_size(ref.dtype),) for ref in refs
+        ):
+            return -1
+        if vectors * len(operations) > limits.fold_row_max_operations or any(
+            isinstance(op.name, Fast) for op in operations
+        ):
+            return -1
+        patterns = {tuple([bool(s) for s in ref.strides[:-1]]) for ref in refs}
+        kept = sum(min(patterns))
+        return kept if patterns == {(True,) * kept + (False,) * (len(self.nest.space) - 1 - kept)} else -1
 
     def emit(self) -> None:
         """Add the loops."""
@@ -288,10 +313,14 @@ class NestEmitter:
 
     def _emit(self) -> None:
         w, space, folds = self.w, self.nest.space, self.nest.folds
+        if self.kept >= 0:
+            whole = self.nanoseconds * math.prod(space[self.kept :])
+            over(w, space[: self.kept], self.refs, self._fold_rows, is_cut=self.nest.is_cut, nanoseconds=whole)
+            return
         adds = any(0 in ref.strides[: self.outer] for *_, ref in folds) or not self.accumulators
         for _, ufunc, ref in folds if adds else ():
             lengths = tuple([n if s else 1 for n, s in zip(space, ref.strides, strict=True)])
-            over(w, lengths, [ref], partial(self._fill, ufunc, ref))
+            over(w, lengths, [ref], partial(self._fill, ufunc, ref), is_cut=self.nest.is_cut)
         row = self.nanoseconds * self.length
         if not self.accumulators and self.groups:
             over(w, space[:-2], self.refs, self._rows, is_cut=self.nest.is_cut, nanoseconds=row * space[-2])
@@ -355,6 +384,38 @@ class NestEmitter:
             else:
                 written(w, ref.dtype, accumulator.total(), target)
 
+    def _fold_rows(self, pointers: list[str]) -> None:
+        """Add the loops over the axes that folds reduce, with rows of results in registers, and store these."""
+        w, folds, row = self.w, self.nest.folds, self.nanoseconds * self.length
+        self.rows = [w.local(f"[{self.length} x {memory_type(ref.dtype)}]", 64) for *_, ref in folds]
+        for location, (_, ufunc, ref) in zip(self.rows, folds, strict=True):
+            first = lane_start(ufunc, ref.dtype)
+            self._over_row(
+                ref,
+                lambda i, at=location, ref=ref, first=first: stored(
+                    w, ref.dtype, number(w, first), self._at(at, ref, i)
+                ),
+            )
+        over(w, self.nest.space[:-1], self.refs, self._row, self.kept, pointers, nanoseconds=row)
+        for location, (*_, ref), end in zip(self.rows, folds, pointers[-len(folds) :], strict=True):
+            self._over_row(
+                ref,
+                lambda i, at=location, ref=ref, end=end: written(
+                    w, ref.dtype, read(w, ref.dtype, self._at(at, ref, i)), self._at(end, ref, i)
+                ),
+            )
+
+    def _over_row(self, ref: Ref, body: Callable[[str], None]) -> None:
+        """Add what is done with each vector of a row of results."""
+        extent, width = Extent(self.w, self.length), self.w.limits.vector_bytes // _size(ref.dtype)
+        extent.has_singles = ref.dtype == "f4"
+        extent.loop(width, body, self._unrolled(width, body))
+
+    def _unrolled(self, width: int, body: Callable[[str], None]) -> Lines | None:
+        """Return the vectors of a row one by one, so that LLVM knows where each is."""
+        whole = self.length // width * width
+        return (whole, lambda _: [body(str(i)) for i in range(0, whole, width)] and None) if whole else None
+
     def _is_apart(self, op: Op) -> bool:
         """Tell whether an operation has a loop of its own over each strip: a call of NumPy, or one of several functions."""
         return isinstance(op.name, UfuncLoop) or (self.splits and isinstance(op.name, Fast))
@@ -376,7 +437,7 @@ class NestEmitter:
         loads = [k for k, v in enumerate(self.nest.values) if isinstance(v, Load)]
         self.loads = dict(zip(loads, pointers, strict=False))
         self.targets = pointers[len(loads) : len(loads) + len(self.nest.stores)]
-        self.sums = pointers[len(loads) + len(self.nest.stores) :]
+        self.sums = self.rows or pointers[len(loads) + len(self.nest.stores) :]
         calls = any(level % 2 for level in self.levels)
         limits = self.w.limits
         is_short = calls or self.strip != limits.strip_elements
@@ -491,6 +552,8 @@ class NestEmitter:
         if folds and self.accumulators and is_unrolled:
             lines = FOLD_LANES, lambda i: self._lines(ops, strips, stores, folds, start, i)
         width = self._lanes(ops, stores, folds)
+        if folds and self.rows:
+            lines = self._unrolled(width, lambda i: self._element(ops, strips, stores, folds, start, i))
         extent.has_singles = any(self.nest.values[k].dtype == "f4" for k in ops) or bool(folds)
         extent.loop(width, lambda i: self._element(ops, strips, stores, folds, start, i), lines)
 
@@ -565,7 +628,8 @@ class NestEmitter:
             if self.accumulators:
                 self.accumulators[n].add(get(k), self._lane(i) if lane is None else lane)
             else:
-                accumulate(w, ufunc, ref.dtype, get(k), self._at(self.sums[n], ref, at))
+                store = stored if self.rows else written
+                accumulate(w, ufunc, ref.dtype, get(k), self._at(self.sums[n], ref, at), store)
 
     def _load(self, pointer: str, ref: Ref, i: str) -> str:
         """Load elements of a row."""

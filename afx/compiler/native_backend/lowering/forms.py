@@ -48,11 +48,32 @@ def quiet_of(call: Call) -> tuple[str, ...]:
 
 
 def _reduce(b: BlockBuilder, call: Call) -> None:
-    x, axes = b.ordered(call.operands[0]), axes_of(call)
+    axes = axes_of(call)
+    if _adds_rows(b, call, axes):
+        _fold(b, call, call.operands[0], call.ufunc, axes, _start(call.ufunc, dtype_name(call.outputs[0].dtype)))
+        return
+    x = b.ordered(call.operands[0])
     if _has_short_rows(x, axes, b.target.native) and _is_inline(call, x) and b.dtype(call.outputs[0]) == x.dtype:
         _combine_slices(b, call, x, _start(call.ufunc, x.dtype))
     else:
         reduce_into(b, call, x, axes)
+
+
+def _adds_rows(b: BlockBuilder, call: Call, axes: Shape) -> bool:
+    """Tell whether rows of floats, which a loop makes, are added up one after the other: in it, so that none is stored.
+
+    Loops over many elements are shared by threads, each of which has its own rows of the result.
+    """
+    (operand,) = call.operands
+    if not isinstance(operand, Buffer) or not b.is_elementwise(operand):
+        return False
+    x, op = b.locations[operand.index], scalar_op(call.ufunc)
+    is_large = math.prod(x.shape) >= b.limits.share_min_elements
+    is_sum = op.lane is not None and op.start is not None and x.dtype in ("f4", "f8") and x.dtype in op.dtypes
+    is_reduced = [k in axes for k, n in enumerate(x.shape) if n != 1]
+    has_rows = x.nbytes > 0 and any(is_reduced) and not is_reduced[-1]
+    is_whole = dtype_name(call.outputs[0].dtype) == x.dtype and b.is_row_major(x)
+    return has_rows and is_sum and is_whole and not (is_large and is_reduced[0])
 
 
 def _has_short_rows(x: Location, axes: Shape, limits: NativeTarget) -> bool:
@@ -359,11 +380,13 @@ def _is_lone_reduction(b: BlockBuilder, x: Operand, axes: Shape) -> bool:
     return is_large and is_ordered and location.owner not in b.defined
 
 
-def _fold(b: BlockBuilder, call: Call, x: Operand, ufunc: str, axes: Shape) -> None:
-    """Add a reduction to the group that makes its operand, or to one that reads it."""
+def _fold(b: BlockBuilder, call: Call, x: Operand, ufunc: str, axes: Shape, start: Number | None = None) -> None:
+    """Add a reduction to the group that makes its operand, or to one that reads it; its result to a start, if there is one."""
     out = call.outputs[0]
     space = (b.locations[x.index] if isinstance(x, Buffer) else b.location(x)).shape
-    location = b.own_buffer(out)
+    location = result = b.own_buffer(out)
+    if start is not None:
+        location = b.temporary(result.shape, result.dtype)
     unreduced = iter(location.strides)
     strides = tuple([0 if axis in axes else next(unreduced) for axis in range(len(space))])
     k, group = b.group_of(space, [x], call.error_state, tuple([s == 0 for s in strides]))
@@ -371,6 +394,9 @@ def _fold(b: BlockBuilder, call: Call, x: Operand, ufunc: str, axes: Shape) -> N
     group.writes.append(location.owner)
     b.stored.add(location.owner)
     b.defined[location.owner] = k
+    if start is not None:
+        values = Load(location.ref), start, Op(ufunc, result.dtype, (1, 0))
+        b.fixed([Nest(result.shape, values, ((2, result.ref),), quiet_of(call))], [location], [result])
 
 
 def _reduction_of(call: Call) -> tuple[Operand, str, Shape] | None:

@@ -89,12 +89,17 @@ def fuse_rows(items: Sequence[Item], rows: int, kept: Iterable[int], most: int, 
             else:
                 later.append((item, accesses))
                 passed.add(item)
-        is_worth = any(not isinstance(part.step, Nest) for part in run.parts) if is_shared else len(run.parts) > 1
+        is_worth = not all(map(_is_elementwise, run.parts)) if is_shared else len(run.parts) > 1
         outside = left | _touched_outside(run.items, counts)
         tiled = _loop_over_tiles(run.parts, rows, most, outside) if is_worth else None
         fused += run.items if tiled is None else [tiled]
         waiting = later
     return fused
+
+
+def _is_elementwise(part: _Part) -> bool:
+    """Tell whether the step of a part computes each element on its own."""
+    return isinstance(part.step, Nest) and not part.step.folds
 
 
 class _Touched:

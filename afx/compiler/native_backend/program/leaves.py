@@ -81,10 +81,8 @@ class Nest(Leaf):
 
     @property
     def folds_rows(self) -> bool:
-        """Whether each of its folds reduces the same axes, the last ones, and not the first one: then rows are apart."""
-        patterns = {tuple(map(bool, ref.strides)) for *_, ref in self.folds}
-        (pattern,) = patterns if len(patterns) == 1 else ((),)
-        return bool(pattern) and pattern[0] and not pattern[-1] and list(pattern) == sorted(pattern, reverse=True)
+        """Whether none of its folds reduces the first axis: then rows are apart."""
+        return bool(self.space) and all(ref.strides[0] for *_, ref in self.folds)
 
     @property
     def operations(self) -> list[Op]:

@@ -12,7 +12,7 @@ from afx.compiler.native_backend.program.leaves import Nest
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from tests.compiler.native_backend.native_run import Native, same_bits
+from tests.compiler.native_backend.native_run import Native, same_bits, use_threads
 
 WIDE = np.longdouble
 
@@ -128,3 +128,46 @@ def test_special_elements() -> None:
     negative = np.full(5, -0.0)
     assert same_bits(Native(afx.sum, negative, tier=2)(negative)[0][0], np.float64(-0.0))
     assert Native(afx.max, np.array([1.0, np.nan, 2.0]), tier=2)(np.array([1.0, np.nan, 2.0]))[1] == 0
+
+
+ROWS = [
+    ((300, 5), 0),
+    ((40, 64), 0),
+    ((6, 9, 33), 1),
+    ((7, 4, 3, 18), (1, 2)),
+    ((5, 6, 7, 16, 1), (2,)),
+    ((70, 64, 30), 1),
+    ((3, 300), 0),
+]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("shape", "axis"), ROWS)
+def test_rows_of_what_a_loop_makes_are_added_one_after_the_other(shape: tuple[int, ...], axis: Any, dtype: str) -> None:
+    """Sums and products along other axes than the last one have the first tier's bits, with nan and zeros too."""
+    rng = np.random.default_rng(3)
+    x, y = (rng.normal(size=shape).astype(dtype) for _ in range(2))
+    rough = [
+        rng.choice(np.array([0.0, -0.0, 1.5, np.inf, np.nan], dtype), shape, p=[0.3, 0.4, 0.28, 0.01, 0.01])
+        for _ in "xy"
+    ]
+
+    def fn(x: Any, y: Any) -> Any:
+        return afx.sum(x * y, axis=axis), afx.sum(abs(x) + y, axis=axis), afx.prod(x + y, axis=axis)
+
+    negative = np.full(shape, -0.0, dtype)
+    for tier in (1, 2):
+        native = Native(fn, x, y, tier=tier)
+        assert any(
+            step.folds and not step.stores for step in native.program.block.all_steps() if isinstance(step, Nest)
+        )
+        for args in ((x, y), rough, (x, x), (negative, abs(negative))):
+            found, errors = native(*args)
+            with np.errstate(all="ignore"):
+                want = native.plan(*args)
+            for z, w in zip(found, want, strict=True):
+                assert same_bits(z, w) if tier == 1 else np.allclose(z, w, rtol=1e-5, atol=1e-5, equal_nan=True)
+            assert errors == 0 or args is rough
+        with use_threads(1):
+            alone = native(x, y)[0]
+        assert all(same_bits(a, b) for a, b in zip(alone, native(x, y)[0], strict=True))
