@@ -202,6 +202,8 @@ class Grid:
         """
         first: Any = values[0]
         merged: Any = None
+        if len(values) == 1:
+            return first
         lengths = {len(v) if v.__class__ is tuple else -1 for v in values}
         if len(lengths) == 1 and -1 not in lengths:
             return tuple([self.merge(items, refuse) for items in zip(*values, strict=True)])
@@ -443,6 +445,7 @@ class OnnxWriter:
         self.outs: list[Shaped] = []
         self.params: dict[str, Any] = {}
         self._wish = "t"
+        self._kinds: dict[DType, int] = {}
 
     # -- what a walk tells --
     def begin(self, eq: Equation) -> None:
@@ -452,7 +455,7 @@ class OnnxWriter:
         self.equation = eq
         self.ins = [self._merge([e.inputs[k] for e in every], eq) for k in range(len(eq.inputs))]
         self.outs = [self._merge([e.outputs[k] for e in every], eq) for k in range(len(eq.outputs))]
-        refuse = self._refusal(eq)
+        refuse = functools.partial(self._refuse, eq)
         self.params = {k: self.grid.merge([e.keywords[k] for e in every], refuse) for k in eq.keywords}
         self._literals = {
             id(x): self.grid.merge([e.inputs[k].value for e in every], refuse)  # type: ignore[union-attr]  # its twins are literals
@@ -460,16 +463,17 @@ class OnnxWriter:
             if isinstance(x, Literal) and others
         }
 
-    def _refusal(self, eq: Equation) -> Callable[[str], ExportError]:
+    def _refuse(self, eq: Equation, what: str) -> ExportError:
         at = f" at {eq.source}" if eq.source is not None else ""
-        return lambda what: ExportError(
+        return ExportError(
             f"{self.where}: {eq.primitive.name}{at} depends on dynamic axes otherwise than by sums and products: got {what}; "
             "export it with fixed lengths"
         )
 
     def _merge(self, atoms: Sequence[Atom], eq: Equation) -> Shaped:
-        shapes = [a.aval.shape for a in atoms]
-        return Shaped(self.grid.merge(shapes, self._refusal(eq)), atoms[0].aval.dtype)
+        aval, *others = [a.aval for a in atoms]
+        shape = self.grid.merge([aval.shape, *[a.shape for a in others]], functools.partial(self._refuse, eq))
+        return Shaped(shape, aval.dtype)
 
     def literal(self, literal: Literal) -> str:
         """Return the scalar of a number."""
@@ -556,9 +560,11 @@ class OnnxWriter:
         Raises:
             NoTemplateError: it is none that is written.
         """
-        if dtype.name not in DTYPES:
-            raise NoTemplateError(f"{dtype.name}: models have {', '.join(DTYPES)}")
-        return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        if dtype not in self._kinds:
+            if dtype.name not in DTYPES:
+                raise NoTemplateError(f"{dtype.name}: models have {', '.join(DTYPES)}")
+            self._kinds[dtype] = int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        return self._kinds[dtype]
 
     def value(self, name: str, known: Shaped) -> Value:
         """Return an operand as a value."""
