@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import warnings
@@ -22,6 +23,7 @@ pytest.importorskip("onnx", reason="onnx is an extra")
 pytest.importorskip("onnxruntime", reason="models are run by onnxruntime")
 
 FEWEST = 120
+LEAST_ELEMENTWISE = 100
 
 
 # of what is written as a program of its own, a series and squarings; of SciPy's float32 loop, which is off by 1.1e-6
@@ -72,12 +74,8 @@ def apply(p: Primitive, params: dict[str, Any], *xs: Any) -> Any:
 
 
 def test_most_primitives_have_a_form() -> None:
-    """In float64, at least 120 primitives agree with onnxruntime to 1e-12; others are refused by name."""
+    """At least 120 primitives agree with onnxruntime to 1e-12 in float64 and 1e-6 in float32; others are refused by name."""
     assert len(supported()) >= FEWEST
-
-
-def test_floats_agree_too() -> None:
-    """In float32, the same primitives agree to 1e-6."""
     refused = {name: reason for name in supported() if (reason := compare(name, np.float32)) is not None}
     assert not refused
 
@@ -96,12 +94,15 @@ OTHERS = {np.float64: ("beta", "betaln"), np.float32: ("beta", "betaln", "stdtr"
 @pytest.mark.parametrize("dtype", EDGES)
 def test_special_values_agree(dtype: Any) -> None:
     """Elementwise functions of nan, infinities, zeros and extremes, in all pairs, give there what they give here."""
-    for p in [p for p in afx.primitives() if p.is_elementwise and p.name in supported() and arity(p) <= 2]:
+    count = 0
+    for p in [p for p in afx.primitives() if p.is_elementwise and arity(p) <= 2]:
         if takes(p, dtype) and p.name not in OTHERS[dtype]:
             grid = np.array(list(itertools.product(EDGES[dtype], repeat=arity(p))), dtype).T
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), contextlib.suppress(ExportError):
                 warnings.simplefilter("ignore", RuntimeWarning)
                 check_each(functools.partial(apply, p, {}), *grid)
+                count += 1
+    assert count >= LEAST_ELEMENTWISE
 
 
 def check_each(fn: Any, *columns: Any) -> None:
