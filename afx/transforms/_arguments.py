@@ -351,7 +351,25 @@ def run_whole(jitted: Any, run: Callable[..., Any], args: tuple[Any, ...], kwarg
     return run(*args, **kwargs)
 
 
-def compile_whole(fn: Callable[..., Any], make: functools.partial[Any], *, of_trees: bool = False) -> Any:
+def jitted_of(fn: Callable[..., Any]) -> Any:
+    """Return the jitted function that a function is, or as which a transformation of one is compiled; else None."""
+    jitted: Any = fn.__dict__["_jitted"] if fn.__class__ is CompiledTransformed else fn
+    return None if getattr(jitted.__class__, "derive", None) is None else jitted
+
+
+def run_of_trees(run: Callable[..., Any], fn: Callable[..., Any], *trees: Any) -> Any:
+    """Return ``run(fn, *trees)``, compiled as a whole where ``fn`` is jitted, without static arguments, and values are plain."""
+    jitted = jitted_of(fn)
+    if jitted is None or jitted.has_static:
+        return run(fn, *trees)
+
+    def of(inner: Callable[..., Any]) -> Any:
+        return functools.update_wrapper(functools.partial(run, inner), inner)
+
+    return run_whole(jitted.derive((run, FN), of), functools.partial(run, fn), trees, {})
+
+
+def compile_whole(fn: Callable[..., Any], make: functools.partial[Any]) -> Any:
     """Return a transformation of a jitted function, or of such a transformation, jitted as a whole; else None.
 
     It is kept with the jitted function, and knows none but the function inside of it.
@@ -359,10 +377,9 @@ def compile_whole(fn: Callable[..., Any], make: functools.partial[Any], *, of_tr
     Args:
         fn: any function.
         make: the transformation with its arguments, of which ``fn`` is one.
-        of_trees: whether it takes other arguments than ``fn``, which can have no static ones then.
     """
-    jitted: Any = fn.__dict__["_jitted"] if isinstance(fn, CompiledTransformed) else fn
-    if getattr(jitted.__class__, "derive", None) is None or (of_trees and jitted.has_static):
+    jitted = jitted_of(fn)
+    if jitted is None:
         return None
     key = (make.func, *[FN if x is fn else x for x in make.args], *make.keywords.items())
     try:

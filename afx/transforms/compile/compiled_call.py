@@ -16,7 +16,7 @@ from afx.compiler.graph.rewrite_rules import simplify
 from afx.compiler.native_backend.run.swap import foresee, is_installed
 from afx.compiler.native_backend.service.helper import choose_folder, open_folder
 from afx.compiler.target import Target, current, portable_target
-from afx.core import Aval, Tracer, bind, to_array
+from afx.core import Aval, bind, to_array
 from afx.core.graph import Graph, Var
 from afx.core.primitive import Bools, JointPullback, Params, Primitive, Tangents, Value, Values, to_argument
 from afx.core.tracing.tape import Entry, Tape, TapeTracer
@@ -271,20 +271,6 @@ class CompiledGraph:
             consts: of a loop's step, how many inputs, the first ones, do not change; it keeps as few residuals as it can.
         """
         return memoize(self._pairs, (wanted, consts), lambda: _split(self, wanted, consts))
-
-    def run_forward(self, values: Sequence[Any]) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
-        """Return the outputs at bare values, and the backward pass from their cotangents to those of all inputs."""
-        pair, count = self.vjp_graphs((True,) * len(values)), len(self.graph.outputs)
-        results = pair.forward.plan(*values)
-        residuals, back = results[count:], pair.whole
-
-        def pull(cts: Sequence[Any]) -> list[Any]:
-            given = [*residuals, *[ct for ct, own in zip(cts, pair.owned, strict=True) if own]]
-            if any(isinstance(ct, Tracer) for ct in cts):
-                return back.sort(call(back.program, *map(to_array, given)))[0]
-            return back.sort(back.program.plan(*given))[0]
-
-        return results[:count], pull
 
     def batched(self, size: int, flags: Bools) -> CompiledGraph:
         """Return the program mapped over a batch axis in front of these inputs, and of every output."""

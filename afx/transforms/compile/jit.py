@@ -43,6 +43,7 @@ from afx.transforms.compile.compiled_call import (
     memoize,
     with_backend,
 )
+from afx.transforms.compile.compiled_vjp import CompiledVjp
 from afx.transforms.compile.make_graph import Retracing, is_disabled, to_graph
 from afx.transforms.compile.quick_call import NO_NAMES, CacheEntry, CacheInfo, cache_info, forget_unused
 from afx.transforms.derivatives.nan_check import check_inside
@@ -252,6 +253,7 @@ class JitFunction(Generic[P, R]):
         self._name = f"jit of {name_of(fn)}"
         self._entries: dict[Any, CacheEntry] = {}
         self._last: CacheEntry | None = None  # whose kind of arguments has Python of its own
+        self._last_vjp: tuple[CacheEntry, CompiledVjp] | None = None
         self._derived: dict[Any, JitFunction[..., Any]] = {}  # its transformations
         self._retracing = Retracing()
         self._static_nums = options.static_nums
@@ -373,25 +375,42 @@ class JitFunction(Generic[P, R]):
         matched, plan = last.match(args), last.program.made_plan
         return UNKNOWN if matched is None or plan is None else last.results(plan(*matched[1]))
 
-    def run_forward(self, args: tuple[Any, ...], leaves: list[Any]) -> tuple[Any, Callable[..., list[Any]]] | None:
-        """Return the result, and the backward pass from its cotangents to those of all leaves.
+    def run_vjp(self, primals: tuple[Any, ...], *, has_aux: bool) -> Any:
+        """Return what `afx.vjp` does for arguments of the kind of the last ones, ``UNKNOWN`` for others."""
+        last = self._last_vjp
+        if last is not None and last[1].has_aux is has_aux:
+            match = last[0].match
+            matched = None if match is None else match(primals)
+            if matched is not None:
+                return last[1].run(last[0], *matched)
+        return UNKNOWN
 
-        None where some are no plain arrays, or the graph does not depend on them alone: derivatives are another way then.
+    def start_vjp(
+        self, primals: tuple[Any, ...], leaves: list[Any], treedef: Any, moving: list[bool] | None, *, has_aux: bool
+    ) -> Any:
+        """Return what `run_vjp` does, for arguments of any kind of which ``moving`` leaves have derivatives, None for all.
+
+        ``UNKNOWN`` where some are no plain arrays, the graph does not depend on them alone, or the result is no pair of
+        one with ``has_aux``: derivatives are another way then.
         """
         if self.has_static or any(x.__class__ not in (Array, np.ndarray) for x in leaves):
-            return None
+            return UNKNOWN
         kinds: list[Any] = [get_default_dtype(), current.key]
         for x in leaves:
             kinds += (x.shape, x.dtype)
-        treedef: Any = pytree.structure((args, NO_NAMES))
-        if not (self._plain and len(leaves) == len(args) and all(map(is_, leaves, args))):
-            kinds += (treedef, orders(treedef), (), ())
+        tree: Any = pytree.structure((primals, NO_NAMES))
+        if not (self._plain and len(leaves) == len(primals) and all(map(is_, leaves, primals))):
+            kinds += (tree, orders(tree), (), ())
         key = tuple(kinds)
-        entry = self._entries.get(key) or self._trace(self._fn, key, (), leaves, treedef, args, ())
-        if entry.lifted:
-            return None
-        outs, pull = entry.program.run_forward([argument_of(x, self._name) for x in leaves])
-        return entry.results(outs), pull
+        entry = self._entries.get(key) or self._trace(self._fn, key, (), leaves, tree, primals, ())
+        if entry.lifted or (has_aux and not entry.is_pair):
+            return UNKNOWN
+        known = entry.vjps.get(has_aux)
+        if known is None:
+            known = entry.vjps[has_aux] = CompiledVjp(entry, treedef, moving, has_aux=has_aux)
+        values = [argument_of(x, self._name) for x in leaves]
+        self._last_vjp = (entry, known) if entry.notes_match(primals, values) else None
+        return known.run(entry, leaves, values)
 
     @property
     def has_static(self) -> bool:
@@ -405,6 +424,9 @@ class JitFunction(Generic[P, R]):
             key: of the transformation, under which it is kept as long as this function is.
             make: from a jitted function to its transformation.
         """
+        known = self._derived.get(key)
+        if known is not None:
+            return known
         options = Options(self._static_nums, self._static_names, (), self._backend, self._denormals)
         inner = memoize(self._derived, "inner", lambda: _Inner(self._fn, options))  # knows nothing of this function
         return memoize(self._derived, key, lambda: JitFunction(make(inner), options))
@@ -445,7 +467,7 @@ class JitFunction(Generic[P, R]):
         """Forget every trace; the next call traces again."""
         self._entries.clear()
         self._derived.clear()
-        self._last = None
+        self._last = self._last_vjp = None
         self._retracing = Retracing()
 
     def cache_info(self) -> CacheInfo:

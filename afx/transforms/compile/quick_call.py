@@ -225,7 +225,7 @@ class CacheInfo:
 class CacheEntry:
     """A compiled trace of the function for one kind of arguments."""
 
-    __slots__ = ("_calls", "_made", "build", "donated", "lifted", "match", "out_tree", "program", "single")
+    __slots__ = ("_calls", "_made", "build", "donated", "lifted", "match", "out_tree", "program", "single", "vjps")
 
     def __init__(self, traced: Traced, donated: Sequence[int], target: Target) -> None:
         self.program: CompiledGraph = CompiledGraph(traced.graph, () if traced.lifted else donated, target)
@@ -235,6 +235,7 @@ class CacheEntry:
         self.single: bool = traced.out_tree == LEAF_STRUCTURE
         self.match: Match | None = None
         self.build: Callable[[list[Any]], Any] | None = None
+        self.vjps: dict[bool, Any] = {}  # what `afx.vjp` runs, by ``has_aux``
         self._calls = 0
         self._made = tick()
 
@@ -255,6 +256,12 @@ class CacheEntry:
             if self.match is not None and len(self.out_tree.tokens) <= MAX_TOKENS:
                 self.build = make_builder(self.out_tree)
         return self.match is not None
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether the function returns a tuple of two."""
+        head = self.out_tree.tokens[0]
+        return isinstance(head, SequenceNode) and head.kind is tuple and head.arity == 2
 
     @property
     def used(self) -> float:

@@ -13,15 +13,17 @@ import numpy as np
 from afx import pytree
 from afx.core import Array, ArrayLike, Aval, Tracer, Value, aval_of, is_known, snapshot, to_array, to_lower_level
 from afx.core.tracing.tape import OPEN_BLOCKS, LocatedTape, Tape, TapeTracer, at, debugging, has_nan
-from afx.errors import ArgumentError
+from afx.errors import AfxError, ArgumentError
 from afx.ops import asarray
 from afx.pytree.nodes import is_table
 from afx.pytree.trees import check_matching, check_structure
 from afx.transforms._arguments import (
+    UNKNOWN,
     bound_position,
     check_callable,
     check_holomorphic,
     direction_aval,
+    jitted_of,
     moving_leaves,
     name_argument,
     name_of,
@@ -322,14 +324,19 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:  #
 
 def pullback_of(fn: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> tuple[Any, ...]:
     """Return what `vjp` returns."""
+    jitted = None if OPEN_BLOCKS else jitted_of(fn)
+    if jitted is not None:
+        found: tuple[Any, ...] = jitted.run_vjp(primals, has_aux=has_aux)
+        if found is not UNKNOWN:
+            return found
     check_callable(fn, "vjp")
     leaves, treedef = pytree.flatten(primals)
     moving = moving_leaves(leaves, treedef, "vjp", name_argument, arguments=True)
-    run = getattr(fn.__class__, "run_forward", None)  # of a jitted function
-    if run is not None and moving is None and not has_aux and not OPEN_BLOCKS:
-        found = run(fn, primals, leaves)
-        if found is not None:
-            return found[0], _pullback_by(found[1], treedef, leaves, found[0])
+    if jitted is not None:
+        with contextlib.suppress(AfxError):  # raised again below, in the transformation's name
+            found = jitted.start_vjp(primals, leaves, treedef, moving, has_aux=has_aux)
+        if found is not UNKNOWN:
+            return found
     record = Linearization(f"vjp of {name_of(fn)}")
     record.again = lambda tape: fn(*pytree.unflatten(treedef, enter_tape(tape, leaves, moving)))
     try:
@@ -341,7 +348,7 @@ def pullback_of(fn: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool)
     check_nan(f"vjp of {name_of(fn)}", fn, primals, {}, [record.plain(x) for x in outputs])
 
     def pullback(ct: Any) -> Any:
-        cts = _matching(ct, outputs, out_tree)
+        cts = matching_leaves(ct, outputs, out_tree)
         own = [k for k, x in enumerate(outputs) if record.owns(x)]
         gradients = record.pull([outputs[k] for k in own], [cts[k] for k in own])
         return result_tree(treedef, gradients, leaves)
@@ -350,22 +357,13 @@ def pullback_of(fn: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool)
     return (result, pullback, strip_tracers(record, aux)) if has_aux else (result, pullback)
 
 
-def _pullback_by(pull: Callable[[list[Value]], list[Value]], treedef: Any, leaves: list[Any], result: Any) -> Any:
-    """Return the pullback of a function whose backward pass is compiled."""
-
-    def pullback(ct: Any) -> Any:
-        return result_tree(treedef, pull(_matching(ct, *pytree.flatten(result))), leaves)
-
-    return pullback
-
-
 def strip_tracers(record: Linearization, aux: Any) -> Any:
     """Return aux with the tracers of this call replaced by their values."""
     leaves, treedef = pytree.flatten(aux)
     return pytree.unflatten(treedef, [record.plain(x) for x in leaves])
 
 
-def _matching(ct: Any, outputs: list[Any], out_tree: Any) -> list[Value]:
+def matching_leaves(ct: Any, outputs: list[Any], out_tree: Any) -> list[Value]:
     """Return the leaves of a cotangent, checked against the outputs they belong to."""
     cts, ct_tree = pytree.flatten(ct)
     check_structure(ct_tree, out_tree, "vjp", "the cotangent", "give it the result's structure")

@@ -21,6 +21,7 @@ from afx.transforms._arguments import (
     moving_leaves,
     name_of,
     pair_of,
+    run_of_trees,
     transformed,
 )
 from afx.transforms.derivatives.grad import (
@@ -427,6 +428,11 @@ def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tre
     Array([6., 6.], dtype=float32)
     """
     check_callable(fn, "hvp")
+    product: Tree = run_of_trees(_curve, fn, primals, tangents)
+    return product
+
+
+def _curve(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> Tree:
     return jvp(grad(fn), primals, tangents)[1]
 
 

@@ -15,13 +15,12 @@ from afx.pytree import Tree
 from afx.pytree.trees import check_matching, check_structure
 from afx.transforms._arguments import (
     check_callable,
-    compile_whole,
     describe,
     direction_aval,
     moving_leaves,
     name_argument,
     name_of,
-    run_whole,
+    run_of_trees,
     untraced,
     zero_like,
 )
@@ -54,6 +53,12 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
     >>> jvp(afx.sin, (0.0,), (1.0,))
     (Array(0., dtype=float32), Array(1., dtype=float32))
     """
+    pair: tuple[R, R] = run_of_trees(push, fn, primals, tangents)
+    return pair
+
+
+def push(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """Return what `jvp` does, by one pass of the function."""
     check_callable(fn, "jvp")
     for given, what in ((primals, "primals"), (tangents, "tangents")):
         if not isinstance(given, (tuple, list)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
@@ -61,18 +66,6 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
                 f"jvp: {what} are a tuple with one entry for each argument: got {describe(given)}; "
                 "write jvp(fn, (x,), (t,))"
             )
-    jitted = compile_whole(fn, functools.partial(_pushing, fn), of_trees=True)
-    run = functools.partial(_push, fn)
-    pair: tuple[R, R] = run(primals, tangents) if jitted is None else run_whole(jitted, run, (primals, tangents), {})
-    return pair
-
-
-def _pushing(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `jvp` of a function as a function of primals and tangents."""
-    return functools.update_wrapper(functools.partial(_push, fn), fn)
-
-
-def _push(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     leaves, treedef = pytree.flatten(tuple(primals))
     directions, direction_tree = pytree.flatten(tuple(tangents))
     check_structure(direction_tree, treedef, "jvp", "tangents", "give them the structure of the primals")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.errors import AfxError, ConcreteValueError, DtypeError, NanError, ShapeError, TreeError
+from afx.errors import AfxError, ConcreteValueError, DtypeError, NanError, OperandError, ShapeError, TreeError
 
 X = np.array([0.3, -1.2, 0.7])
 W = np.array([[0.5, -0.2, 1.1], [0.4, 0.9, -0.3]])
@@ -100,8 +100,11 @@ def test_it_goes_with_the_function() -> None:
     afx.grad(jitted)(X)
     afx.hessian(jitted)(X)
     afx.jvp(jitted, (X,), (X,))
-    plans = [weakref.ref(d) for d in jitted._derived.values()]
-    assert len(plans) >= 3
+    afx.hvp(jitted, (X,), (X,))
+    for _ in range(30):
+        afx.vjp(jitted, X)[1](X[0])
+    plans = [weakref.ref(d) for d in [*jitted._derived.values(), jitted._last_vjp[1]]]
+    assert len(plans) >= 5
     gc.collect()
     gc.disable()
     try:
@@ -130,6 +133,69 @@ def test_a_pullback_runs_the_compiled_backward_pass_of_its_own_point() -> None:
         pulled[0][1]({"a": X[:2], "b": np.float32(1), "c": np.int64(0)})
     with pytest.raises(DtypeError, match="vjp: "):
         afx.vjp(jitted, np.arange(3), X)
+
+
+@pytest.mark.parametrize("size", [3, 3000])  # 3000 numbers are not copied between the two programs
+def test_a_pullback_called_often(size: int) -> None:
+    """After some calls arguments and cotangents are taken apart by Python of their own: nothing changes, nor do errors."""
+
+    def fn(tree: Any, k: Any) -> tuple[Any, dict[str, Any]]:
+        return {"a": afx.sin(tree["x"]) * tree["x"], "n": afx.argmax(tree["x"])}, {"k": k + 1, "word": "aux"}
+
+    jitted = afx.jit(fn)
+    tree = {"x": afx.linspace(0.1, 2.0, size, dtype=afx.float64), "y": afx.ones(2), "n": afx.asarray([1, 2])}
+    k = np.array(0.5)
+    want_value, want_pullback, want_aux = afx.vjp(fn, tree, k, has_aux=True)
+    ones = np.ones(size)
+    for _ in range(60):
+        value, pullback, aux = afx.vjp(jitted, tree, k, has_aux=True)
+        for ct in ({"a": afx.asarray(ones), "n": np.int64(0)}, {"a": ones, "n": afx.asarray(0)}):
+            found, want = pullback(ct), want_pullback(ct)
+            assert afx.pytree.structure(found) == afx.pytree.structure(want)
+            for a, b in zip(afx.pytree.leaves(found), afx.pytree.leaves(want), strict=True):
+                assert (a.dtype, a.shape) == (b.dtype, b.shape)
+                np.testing.assert_allclose(a, b, rtol=1e-14)
+    np.testing.assert_array_equal(value["a"], want_value["a"])
+    assert (float(aux["k"]), aux["word"]) == (float(want_aux["k"]), "aux")
+    with pytest.raises(ShapeError, match="vjp: "):
+        pullback({"a": np.ones(size + 1), "n": np.int64(0)})
+    with pytest.raises(DtypeError, match="vjp: "):
+        pullback({"a": ones.astype(np.float32), "n": np.int64(0)})
+    with pytest.raises(TreeError, match="vjp: "):
+        pullback(ones)
+    with pytest.raises(OperandError, match="vjp with has_aux=True"):
+        afx.vjp(afx.jit(afx.sin), X, has_aux=True)
+
+
+@pytest.mark.parametrize("size", [3, 3000])
+def test_a_pullback_keeps_its_point(size: int) -> None:
+    """Writing into an array of NumPy, or giving an Array's memory away, after the forward pass changes no derivative."""
+    jitted = afx.jit(lambda x: afx.sum(x * x))
+    given = afx.jit(lambda x: x + 1, donate_argnums=0)
+    for _ in range(30):
+        x = np.arange(size, dtype=np.float64)
+        pullback = afx.vjp(jitted, x)[1]
+        x[:] = -1
+        np.testing.assert_array_equal(pullback(np.array(1.0))[0], 2.0 * np.arange(size))
+        y = afx.asarray(np.arange(size, dtype=np.float64))
+        pullback = afx.vjp(jitted, y)[1]
+        given(y)
+        np.testing.assert_array_equal(pullback(1.0)[0], 2.0 * np.arange(size))
+
+
+def test_pullbacks_of_transformations() -> None:
+    """Of a gradient, a mapped function and a Jacobian of a jitted function too: the numbers of the plain function."""
+    transformations: list[Callable[[Any], Any]] = [afx.grad, afx.jacfwd, lambda fn: afx.vmap(afx.grad(fn))]
+    for k, transform in enumerate(transformations):
+        x = np.stack([X, -X]) if k == 2 else X
+        want, pull = afx.vjp(transform(loss), x)
+        fn = transform(afx.jit(loss))
+        for _ in range(30):
+            value, pullback = afx.vjp(fn, x)
+            np.testing.assert_allclose(value, want, rtol=1e-13)
+            np.testing.assert_allclose(pullback(want)[0], pull(want)[0], rtol=1e-13)
+    with pytest.raises(ShapeError, match=r"^grad: .* must return a scalar"):
+        afx.vjp(afx.grad(afx.jit(afx.sin)), X)
 
 
 def test_static_arguments_stay_static() -> None:
