@@ -488,7 +488,8 @@ def _judge(control: Control, m: March, step: Step, h: Array) -> tuple[Array, Arr
         unsolved = sum([0.0 * e for e in step.errors], 0.0 * step.y)
         norm = stop_gradient(where(all_(isfinite(unsolved)), 0.0, np.nan).astype(h.dtype))
         return isfinite(norm), norm, h
-    norm = stop_gradient(error_norm(step.errors, m.y, step.y, control.rtol, control.atol))
+    start = m.y if step.proposed is None else step.y  # whoever finds its size measures by the end alone
+    norm = stop_gradient(error_norm(step.errors, start, step.y, control.rtol, control.atol))
     if step.proposed is not None:
         return norm <= 1, norm, step.proposed
     return norm <= 1, norm, h * stop_gradient(step_factor(control.method, m, step, norm, h))

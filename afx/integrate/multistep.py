@@ -124,10 +124,10 @@ def _step_bdf(system: System, past: Past, h: Array) -> Step:
     d = attach_to_equations(residual, done.newton.w[0], t, predicted, trend)
     end = predicted + d
     error = where(done.newton.converged, asarray(ERROR, h.dtype)[order] * d, np.nan)
-    start, finish = stop_gradient(past.y), stop_gradient(end)
+    finish = stop_gradient(end)
 
     def measure(v: Array) -> Array:
-        return scaled_norm(stop_gradient(v), start, finish, system.rtol, system.atol)
+        return scaled_norm(stop_gradient(v), finish, finish, system.rtol, system.atol)
 
     sums = cumsum(known[::-1], axis=0)[::-1] + d
     beyond = where((order + 1 == ROWS)[:, None], d, where((order + 2 == ROWS)[:, None], d - rows[order + 1], rows))
