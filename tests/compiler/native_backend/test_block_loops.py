@@ -224,3 +224,32 @@ def test_rows_are_made_among_the_zeros_around_them(shape: tuple[int, int]) -> No
     copies = [step for step in native.program.block.steps if isinstance(step, Nest) and not step.operations]
     assert written
     assert all(4 * step.elements < whole // 2 for step in copies), "zeros alone, at the edges"
+
+
+STRIDED: dict[str, Any] = {
+    "every other": lambda x: (x[::2], x[1::2]),
+    "from the end": lambda x: (x[::-1][:-1], x[1:]),
+    "each third, backwards": lambda x: (x[-1:0:-3], x[1:-1:3]),
+    "columns that follow each other": lambda x: (x.reshape(-1, 4)[:, ::2], x.reshape(-1, 4)[:, 1::2]),
+    "a part of each row": lambda x: (x.reshape(-1, 8)[:, :3], x.reshape(-1, 8)[:, 4:7]),
+    "one element": lambda x: (afx.broadcast_to(x[5], (x.size,)), x),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", STRIDED)
+def test_blocks_of_strided_elements(name: str, dtype: str) -> None:
+    """Elements at one distance from each other make blocks as dense ones do, with NumPy's bits, of denormals and nan too."""
+
+    def fn(x: Any) -> Any:
+        a, b = STRIDED[name](x)
+        return afx.sum(100 * (b - a * a) ** 2 + (1 - a) ** 2), afx.exp(a) * b - afx.maximum(a, b)
+
+    for count in (240, 2400, 9984):
+        x = _drawn(count, dtype=dtype)
+        native = assert_same_bits(fn, x)
+        assert _loops(native)
+        x[[3, 50, 101]] = np.nan, np.inf, np.finfo(dtype).tiny / 4
+        with np.errstate(all="ignore"):
+            assert_same_bits(fn, x)
+            assert_same_bits(lambda x: afx.grad(lambda x: fn(x)[0])(x), x[::-1])

@@ -152,9 +152,8 @@ def _flat(space: Space, x: Location) -> Location:
     """Return a location along whose first axis blocks lie."""
     if space.kind == "rows":
         return x
-    size = int(x.dtype[1:])
-    if x.strides != dense(x.shape, size):
-        raise UnsupportedError("blocks of the elements of an array that is not dense")
+    if x.strides != dense(x.shape, x.strides[-1]):
+        raise UnsupportedError("blocks of elements that lie at different distances")
     return look(x, lambda v: v.reshape(-1))
 
 
