@@ -2,13 +2,14 @@
 
 array_api_compat takes every array that it does not know for one that may be written, and array-api-extra's
 ``at(x)[i].set(v)`` then writes in place. `array_api` tells both, and the copies of both inside of SciPy and scikit-learn, that
-Arrays are immutable and have ``x.at``; functions of these two that write ``x[i] = v`` themselves get a branch for Arrays.
-Importing afx changes nothing in them.
+Arrays are immutable and have ``x.at``; functions of these two that write ``x[i] = v`` themselves get a branch for Arrays, and
+calls of SciPy's functions on traced Arrays go to afx's of the same name. Importing afx changes nothing in them.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib
 import importlib.metadata
@@ -18,13 +19,16 @@ import pkgutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, cast
 
+from afx import cluster, interpolate, linalg, ndimage, signal, special, stats
 from afx.core import Array, Tracer
 from afx.core.html import MOST_CHILDREN, tree_html
+from afx.core.numpy_dispatch import UntranslatedError, is_traced, signature_of, translate_arguments
 from afx.errors import ArgumentError, MissingExtraError, TreeError
-from afx.ops import asarray, astype
+from afx.migrate.for_jax import qr
+from afx.ops import asarray, astype, conj, real, tril, triu
 from afx.pytree.nodes import Node
 from afx.pytree.treedef import flatten
 
@@ -70,6 +74,21 @@ WRITING = {
         "sklearn.utils.stats:_weighted_percentile",
     ),
 }
+NOTHING = object()
+# Families of SciPy by afx's of the same functions and arguments; what differs stands in `ADAPTED`, or is not answered.
+FAMILIES: dict[str, Any] = {
+    "scipy.cluster.vq": cluster,
+    "scipy.interpolate": interpolate,
+    "scipy.linalg": linalg,
+    "scipy.ndimage": ndimage,
+    "scipy.signal": signal,
+    "scipy.special": special,
+    "scipy.stats": stats,
+}
+OF_COEFFICIENTS = {"BSpline": "t c k extrapolate axis", "PPoly": "c x extrapolate axis"}  # what makes a spline anew
+OF_LAWS = (
+    "cdf", "entropy", "isf", "logcdf", "logpdf", "logpmf", "logsf", "mean", "median", "pdf", "pmf", "ppf", "sf", "std", "var",
+)  # fmt: skip
 
 
 class ArrayApi:
@@ -79,14 +98,21 @@ class ArrayApi:
         self._replaced: list[tuple[Any, str, Any]] = []
 
     def replace(self, home: Any, name: str, value: Any) -> None:
-        """Put a value in the place of an attribute, and note what was there."""
-        self._replaced.append((home, name, getattr(home, name)))
+        """Put a value in the place of an attribute, and note what was there: nothing, where a class inherits it."""
+        inherited = isinstance(home, type) and name not in vars(home)
+        self._replaced.append((home, name, NOTHING if inherited else getattr(home, name)))
         setattr(home, name, value)
 
     def undo(self) -> None:
         """Put back what was there before; a second time does nothing."""
         while self._replaced:
-            setattr(*self._replaced.pop())
+            home, name, value = self._replaced.pop()
+            if value is not NOTHING:
+                setattr(home, name, value)
+            elif name == "__new__":  # a class from which that was taken makes no objects any more
+                home.__new__ = _make
+            else:
+                delattr(home, name)
 
     def __enter__(self) -> ArrayApi:
         return self
@@ -95,11 +121,16 @@ class ArrayApi:
         self.undo()
 
 
+def _make(cls: Any, *_: Any, **__: Any) -> Any:
+    return object.__new__(cls)
+
+
 def array_api(libraries: Sequence[str] | None = None) -> ArrayApi:
     """Let libraries of the array API know Arrays: that they are not written, when they are lazy, and ``x.at``.
 
     The functions of SciPy and scikit-learn in `WRITING`, among them `StandardScaler`, `Ridge(solver="svd")` and
-    `LinearDiscriminantAnalysis`, which write ``x[i] = v`` into arrays of their own, make changed copies of Arrays; of other
+    `LinearDiscriminantAnalysis`, which write ``x[i] = v`` into arrays of their own, make changed copies of Arrays. SciPy's
+    functions, classes and laws of `FAMILIES` pass traced Arrays on to afx's of the same name, which differentiate. Of other
     arrays nothing changes. Their modules are imported for it.
 
     Called, it holds until the result's ``undo()``; in a ``with`` block, until its end. SciPy follows the array API where the
@@ -144,6 +175,9 @@ def _teach(name: str, changes: ArrayApi) -> None:
         changes.replace(at, "_op", _updating(at._op))
     for path in WRITING.get(name, ()):
         _write_by_at(path, changes)
+    if name == "scipy":
+        for home, family in FAMILIES.items():
+            _answer_traced(home, family, changes)
 
 
 def _write_by_at(path: str, changes: ArrayApi) -> None:
@@ -198,6 +232,122 @@ def _branch(write: ast.stmt, place: ast.Subscript, value: str) -> ast.stmt:
         ast.copy_location(part, write)
     cast("ast.If", branch).orelse = [write]
     return branch
+
+
+# --- Calls of SciPy's functions, classes and laws on traced Arrays, which afx's of the same name answer
+def _answer_traced(home: str, family: Any, changes: ArrayApi) -> None:
+    """Let a module's functions, classes and laws that have one of afx's beside them pass traced Arrays on to it."""
+    theirs = importlib.import_module(home)
+    for name in family.__all__:
+        fn, shown = getattr(theirs, name, None), f"{home}.{name}"
+        own: Any = ADAPTED.get(shown, getattr(family, name))
+        if own is None:
+            continue
+        if isinstance(fn, FunctionType):
+            changes.replace(fn, "__dict__", {**fn.__dict__, "__signature__": inspect.signature(fn)})
+            _pass_on(fn, functools.partial(_translate, fn, own, shown), changes)
+        elif isinstance(fn, type):
+            signature_of(fn)  # which is kept
+            changes.replace(fn, "__new__", _making(fn, functools.partial(_translate, fn, own, shown)))
+            if name in OF_COEFFICIENTS:
+                _pass_on(fn.__call__, functools.partial(_evaluate, own, OF_COEFFICIENTS[name]), changes)
+        elif home == "scipy.stats":
+            kind: Any = fn.__class__
+            for method in [m for m in OF_LAWS if hasattr(own, m) and hasattr(fn, m)]:
+                answer = functools.partial(_without_self, getattr(own, method))
+                changes.replace(kind, method, _choosing(getattr(kind, method), answer))
+
+
+def _without_self(fn: Callable[..., Any], _: Any, *args: Any, **kwargs: Any) -> Any:
+    return fn(*args, **kwargs)
+
+
+def _translate(fn: Callable[..., Any], own: Callable[..., Any], shown: str, *args: Any, **kwargs: Any) -> Any:
+    """Return what afx's function gives of SciPy's arguments."""
+    values, options = translate_arguments(fn, own, args, kwargs, shown)
+    return own(*values, **options)
+
+
+def _evaluate(own: type, fields: str, spline: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return the values of a spline of SciPy's, by afx's of the same coefficients."""
+    return own(*[getattr(spline, field) for field in fields.split()])(*args, **kwargs)
+
+
+def _choosing(asked: Callable[..., Any], own: Callable[..., Any]) -> Any:
+    """Return a function as it was of all but traced Arrays, for which afx's own answers."""
+
+    @functools.wraps(asked)
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        if is_traced((*args, *kwargs.values())):
+            with contextlib.suppress(UntranslatedError):  # what afx's has no argument for may go through the namespace
+                return own(*args, **kwargs)
+        return asked(*args, **kwargs)
+
+    return answer
+
+
+def _pass_on(fn: Any, own: Callable[..., Any], changes: ArrayApi) -> None:
+    """Give a function the code of one that passes traced Arrays on, so that who has imported it before has that too."""
+    asked = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    asked.__kwdefaults__ = fn.__kwdefaults__
+    names = ", ".join(fn.__code__.co_freevars)  # which the code must have, too
+    body = f"def {fn.__name__}(*args, **kwargs):\n  answer = 'answer'\n  return answer(*args, **kwargs)\n  [{names}]"
+    text = f"def around({names}):\n {body}"
+    code = _code_within(_code_within(compile(text, fn.__code__.co_filename, "exec"), "around"), fn.__name__)
+    constants = tuple([_choosing(asked, own) if c == "answer" else c for c in code.co_consts])
+    changes.replace(fn, "__code__", code.replace(co_consts=constants))
+
+
+def cholesky(a: Any, lower: bool = False) -> Array:
+    """Return SciPy's factor, of one triangle."""
+    factor = linalg.cholesky(_hermitian(a, lower))
+    return factor if lower else conj(factor).mT
+
+
+def cho_factor(a: Any, lower: bool = False) -> tuple[Array, bool]:
+    """Return SciPy's factor for `cho_solve`, of one triangle; the other one stays."""
+    return cholesky(a, lower) + (triu(a, 1) if lower else tril(a, -1)), lower
+
+
+def eigh(a: Any, *, lower: bool = True, eigvals_only: bool = False) -> Any:
+    """Return eigenvalues and eigenvectors, of one triangle."""
+    return linalg.eigvalsh(_hermitian(a, lower)) if eigvals_only else linalg.eigh(_hermitian(a, lower))
+
+
+def eigvalsh(a: Any, *, lower: bool = True) -> Array:
+    """Return eigenvalues, of one triangle."""
+    return linalg.eigvalsh(_hermitian(a, lower))
+
+
+def solve(a: Any, b: Any, lower: bool = False, *, assume_a: str | None = None, transposed: bool = False) -> Array:
+    """Return the solution of a linear system, of one triangle where the matrix is said to be Hermitian."""
+    if assume_a in ("her", "hermitian", "pos", "positive definite"):
+        a = _hermitian(a, lower)
+    elif assume_a not in (None, "gen", "general"):
+        raise UntranslatedError(f"scipy.linalg.solve: afx's has no such form: got assume_a={assume_a!r}; leave it out")
+    return linalg.solve(asarray(a).mT if transposed else a, b)
+
+
+def _hermitian(a: Any, lower: bool) -> Array:
+    """Return the Hermitian matrix of one triangle, which SciPy reads."""
+    triangle = tril(a, -1) if lower else triu(a, 1)
+    return triangle + conj(triangle).mT + tril(triu(real(a)))
+
+
+ADAPTED = {
+    **{f"scipy.linalg.{fn.__name__}": fn for fn in (cho_factor, cholesky, eigh, eigvalsh, qr, solve)},
+    "scipy.linalg.lu_factor": None,  # whose pivots are exchanges
+    "scipy.linalg.lu_solve": None,
+}
+
+
+def _making(kind: Any, own: Callable[..., Any]) -> Any:
+    """Return ``__new__`` of a class whose calls on traced Arrays make objects of another one, but not those of its heirs."""
+
+    def make(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return own(*args, **kwargs) if cls is kind and is_traced((*args, *kwargs.values())) else object.__new__(cls)
+
+    return make
 
 
 def _find(name: str, carried: str) -> Any:

@@ -146,13 +146,18 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
     },
     "afx.interpolate": {
         "InterpolatedUnivariateSpline": "afx.interpolate.make_interp_spline(x, y, k)",
-        "griddata": "afx.interpolate.RBFInterpolator(points, values)",
+        "griddata": "afx.interpolate.RBFInterpolator(points, values), smooth where griddata is linear on triangles",
         "interp": "afx.interp(x, xp, fp)",
         "splrep": "afx.interpolate.make_interp_spline(x, y, k)",
     },
     "afx.linalg": {
+        **{
+            f"{name}m": f"afx.linalg.funm(a, afx.{name})"
+            for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh", "sign")
+        },
         "null_space": "the last rows of vh in afx.linalg.svd(x)",
         "orth": "the first columns of u in afx.linalg.svd(x)",
+        "solve_continuous_lyapunov": "afx.linalg.solve_sylvester(a, a.conj().mT, q)",
     },
     "afx.ndimage": {
         "generic_filter": "afx.sliding_window_view(x, shape) and a function of its last axes",

@@ -177,7 +177,7 @@ def answer_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any
         and list not in map(type, kwargs.values())
     ):
         return fn(*args, **kwargs)  # nothing to translate: as a rule
-    values, options = _arguments(func, fn, args, kwargs, shown)
+    values, options = translate_arguments(func, fn, args, kwargs, shown)
     return fn(*values, **options)
 
 
@@ -203,11 +203,12 @@ def _quick_function(func: Function) -> tuple[Function, int]:
 
 def _converts(name: str, module: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Tell whether a function makes NumPy's arrays of Arrays that no transformation traces, as np.asarray does."""
-    return module == "numpy" and name in CONVERTING and not any(map(_is_traced, (*args, *kwargs.values())))
+    return module == "numpy" and name in CONVERTING and not any(map(is_traced, (*args, *kwargs.values())))
 
 
-def _is_traced(x: Any) -> bool:
-    return any(map(_is_traced, x)) if isinstance(x, (list, tuple)) else hasattr(x, "_trace")  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's sequence
+def is_traced(x: Any) -> bool:
+    """Tell whether a value is a traced Array, or a list or tuple that holds one."""
+    return any(map(is_traced, x)) if isinstance(x, (list, tuple)) else hasattr(x, "_trace")  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's sequence
 
 
 def to_plain(x: Any) -> Any:
@@ -242,7 +243,7 @@ QUERIES: dict[str, Function] = {
 }
 
 
-def _arguments(
+def translate_arguments(
     func: Function, fn: Function, args: tuple[Any, ...], kwargs: dict[str, Any], shown: str
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return afx's arguments for those of a call in NumPy's convention."""

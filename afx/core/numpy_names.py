@@ -64,14 +64,16 @@ DEFAULTS: dict[str, dict[str, int | str]] = {
     "numpy.trace": {"axis1": 0, "axis2": 1},
 }
 
-# Values of NumPy's arguments that mean nothing to afx: arrays are immutable and in row-major order.
+# Values of NumPy's and SciPy's arguments that mean nothing to afx: arrays are immutable and in row-major order.
 NEUTRAL: dict[str, tuple[object, ...]] = {
     "casting": ("same_kind", "unsafe"),
     "copy": (True, False, None),
     "kind": ("heapsort", "introselect", "mergesort", "quicksort", "stable"),
     "order": ("A", "C", "K"),
     "overwrite_input": (True, False),
+    "lapack_driver": ("gelsd", "gelss", "gelsy", "gesdd", "gesvd"),
     "subok": (True, False),
+    **dict.fromkeys(("check_finite", "overwrite_a", "overwrite_b", "overwrite_c", "overwrite_data"), (True, False)),
 }
 
 # The arguments of NumPy's functions in C, which these tell themselves from NumPy 2.4 on.

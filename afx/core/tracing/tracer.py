@@ -114,6 +114,11 @@ def caller(depth: int = 2) -> Source | None:
 
 
 JOINING = {"RClass": "r_", "CClass": "c_"}  # what NumPy's objects of these classes are in afx
+OTHERWISE = {  # what is not SciPy's of these functions
+    "cholesky": " with upper=True, as SciPy's is",
+    "lu_factor": ", whose piv is the order of the rows",
+    "qr": ' with mode="complete", as SciPy\'s is',
+}
 STORES = ("STORE_SUBSCR", "STORE_SLICE")  # of ``y[i] = x``, and of ``y[1:] = x`` in Python 3.12 and 3.13
 
 
@@ -127,15 +132,11 @@ def way_out() -> str:
             "for a write y[i] = x take y = afx.asarray(y).at[i].set(x), or let libraries know afx's arrays: "
             "examples/guides/array_api.md"
         )
-    names: list[str] = []
-    homes: list[str] = []
+    answers: list[str] = []
     while frame is not None and _root(frame) in ("numpy", "scipy"):
-        called = _called(frame)
-        names += filter(None, map(_own_name, called))
-        homes += [family for module, _ in called if (family := _family(module)) and hasattr(sys.modules["afx"], family)]
+        answers += filter(None, map(_answer, _called(frame)))
         frame = frame.f_back
-    home = ".".join(["afx", *homes[-1:]])
-    return f"call {names[-1]}" if names else f"compute with {home}'s functions"
+    return answers[-1] if answers else "compute with afx's functions"
 
 
 def _root(frame: FrameType) -> str:
@@ -151,13 +152,20 @@ def _called(frame: FrameType) -> list[tuple[str, str]]:
     return [(str(frame.f_globals.get("__name__", "")), own), *inner]
 
 
-def _own_name(called: tuple[str, str]) -> str:
-    """Return the dotted name of afx's function of the same family and name, or nothing."""
+def _answer(called: tuple[str, str]) -> str:
+    """Return what stands for a function that users of NumPy or SciPy call, or nothing where it is none."""
     module, name = called
     root, family = module.partition(".")[0], _family(module)
-    home = getattr(sys.modules["afx"], family, None) if family else sys.modules["afx"]
-    known = root in ("numpy", "scipy") and not name.startswith("_") and hasattr(home, name)
-    return ".".join(["afx", family, name] if family else ["afx", name]) if known else ""
+    theirs = sys.modules.get(".".join([root, family] if family else [root]))
+    path = ".".join(filter(None, ("afx", family)))
+    home: Any = getattr(sys.modules["afx"], family, None) if family else sys.modules["afx"]
+    if root not in ("numpy", "scipy") or not hasattr(theirs, name) or home is None:
+        return ""
+    try:
+        getattr(home, name)
+    except AttributeError as error:
+        return str(error).partition("; ")[2] or f"compute with {path}'s functions"
+    return f"call {path}.{name}{OTHERWISE.get(name, '') if family else ''}"
 
 
 def _family(module: str) -> str:
