@@ -206,3 +206,40 @@ def test_shapes_broadcast_and_may_be_empty() -> None:
     )
     assert portable(special.gammainc, a, np.zeros((2, 0)))[0].shape == (2, 0)
     assert portable(special.gammainc, 2.5, 1.0)[0] == pytest.approx(scipy_special.gammainc(2.5, 1.0), rel=1e-13)
+
+
+EXTREME = [0.0, -1.0, -2.0, -2.5, 0.5, 1e-310, -1e-310, 1e16, 1e300, INF, -INF, NAN]
+
+
+@pytest.mark.parametrize("name", ["beta", "betaln"])
+def test_extreme_beta_functions_are_scipys_or_mpmaths(name: str) -> None:
+    """Poles, denormals, huge parameters, infinities and nan: SciPy's values where it has one, else mpmath's."""
+    a, b = np.array(list(itertools.product(EXTREME, repeat=2))).T
+    (got,) = portable(getattr(special, name), a, b)
+    with np.errstate(all="ignore"), mp.workdps(330):
+        for x, y, z, known in zip(a, b, got, getattr(scipy_special, name)(a, b), strict=True):
+            want = known
+            if np.isfinite(x) and np.isfinite(y) and (np.isnan(known) or {x, y} & {1e-310, -1e-310, 1e300}):
+                exact = mp.beta(x, y)
+                want = float(exact if name == "beta" else mp.log(abs(exact)))
+            elif np.isnan(known) and INF in (x, y) and x + y > 0 and x != y:
+                want = 0.0 if name == "beta" else -INF
+            if x <= 0.0 and y <= 0.0 and np.isinf(want):
+                z, want = abs(z), INF  # whose sign is none: SciPy's turns with the order
+            np.testing.assert_allclose(z, want, rtol=1e-12, err_msg=f"{x}, {y}")
+
+
+def test_shares_of_huge_and_tiny_parameters() -> None:
+    """Of two huge or tiny parameters the ratio counts; beside a huge one its product with a tiny x."""
+    a, b, x, want = np.array(
+        [
+            (1e308, 1e300, 0.5, 0.0),
+            (1e295, 1e300, 0.5, 1.0),
+            (0.5, 1e308, 1e-310, 0.11246291601828489),  # erf(sqrt(b x))
+            (0.5, 1e300, 1e-310, 1.1283791670578983e-05),
+            (1e-300, 3e-300, 0.5, 0.75),
+            (5e-324, 5e-324, 1e-310, 0.5),
+        ]
+    ).T
+    for name, shares in (("betainc", want), ("betaincc", 1.0 - want)):
+        np.testing.assert_allclose(portable(getattr(special, name), a, b, x)[0], shares, rtol=1e-12, atol=1e-15)

@@ -25,6 +25,7 @@ NEAR_END, FROM_END = (
 )  # up to where the series is taken; nearer than the second the way to the other end is too long
 SPLITTER = 2.0**27 + 1.0
 STEPS = 4  # of Newton's method
+HUGE, TINY = 1e280, 1e-200
 LARGEST = 1e290  # of parameters, whose products have exact remainders; and the least is one over it
 LOG_SERIES = [1 / (2 * k + 1) for k in range(1, 23)]
 EXP_SERIES = [1 / math.factorial(k) for k in range(2, 20)]
@@ -209,8 +210,11 @@ def beta_shares(a: Any, b: Any, x: Any) -> tuple[Any, Any]:
     a, b, x = xp.broadcast_arrays(a, b, x)
     least, most = xp.minimum(a, b), xp.maximum(a, b)
     inside = (least > 0) & (most < math.inf) & (x > 0) & (x < 1)
-    c, d = [xp.minimum(xp.maximum(xp.where(inside, z, 1.0), 1 / LARGEST), LARGEST) for z in (a, b)]
-    y = xp.where(inside, x, 0.5)
+    c, d, y = xp.where(inside, a, 1.0), xp.where(inside, b, 1.0), xp.where(inside, x, 0.5)
+    scale = LARGEST / xp.maximum(xp.maximum(c, d), LARGEST)  # of two that are huge, or tiny, the ratio alone counts
+    y = xp.where((d > LARGEST) & (c <= HUGE), xp.minimum(y / scale, 0.5), y)  # and beside a huge one its product with x
+    scale = xp.where(xp.minimum(c, d) > HUGE, scale, xp.where(xp.maximum(c, d) < TINY, 1 / TINY, 1.0))
+    c, d = [xp.minimum(xp.maximum(z * scale, 1 / LARGEST), LARGEST) for z in (c, d)]
     at_low = (c < 1) & (y <= NEAR_END) & (d * y <= 1)
     at_high = (d < 1) & (1 - y <= NEAR_END) & (c * (1 - y) <= 1)
     by_series = at_low | at_high

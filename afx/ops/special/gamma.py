@@ -496,16 +496,20 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
 def _poles(a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
     """Return parameters in order, whether the lower one is a pole, and whether it has a limit, of its mirror."""
     low, high = xp.minimum(a, b), xp.maximum(a, b)
-    is_pole = (low <= 0.0) & (xp.floor(low) == low)
-    is_limit = is_pole & (xp.floor(high) == high) & (low + high < 1.0)
+    is_pole = ((a <= 0.0) & (xp.floor(a) == a)) | ((b <= 0.0) & (xp.floor(b) == b))  # beside nan, too
+    is_limit = (xp.floor(low) == low) & (xp.floor(high) == high) & (low > -math.inf) & (low <= 0.0) & (low + high < 1.0)
     return xp.where(is_limit, 1.0 - low - high, xp.where(is_pole, 1.0, low)), high, is_pole, is_limit
 
 
 def log_beta_near(a: Any, b: Any) -> Any:
-    """Return the logarithm of the beta function of parameters up to 100 in size, by those of gamma functions."""
+    """Return the logarithm of the beta function by those of gamma functions; of a large one beside a negative one as above."""
     low, high, is_pole, is_limit = _poles(a, b)
-    z = _gammaln(low) + _gammaln(high) - _gammaln(low + high)
-    z = xp.where((high == math.inf) & (low < math.inf), -math.inf, z)
+    less, more = xp.minimum(low, high), xp.maximum(low, high)
+    is_far = (less > -FAR) & (more > 2 * FAR) & (more < math.inf)
+    c, d = xp.where(is_far, more, 2 * FAR), xp.where(is_far, less, -0.5)
+    far = _gammaln(d) + d + stirling(c) - stirling(c + d) - (c + d - 0.5) * xp.log1p(d / c) - d * xp.log(c)
+    z = xp.where(is_far, far, _gammaln(low) + _gammaln(high) - _gammaln(low + high))
+    z = xp.where((high == math.inf) & (low < math.inf), xp.where(low < 0.0, math.inf, -math.inf), z)
     return xp.where(is_pole & ~is_limit, math.inf, z)
 
 
