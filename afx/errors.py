@@ -29,6 +29,7 @@ Messages read ``<op>: <what is wrong>: got <operands>; <what to do>``.
 """
 
 import sys
+from types import ModuleType
 from typing import Any, NoReturn
 
 __all__ = [
@@ -60,12 +61,16 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def refuse_names(module: str) -> None:
+def refuse_names(module: str, *modules: str) -> None:
     """Have a module show its public names alone, and refuse others: the error says what to write where another is meant.
+
+    Without a list of them they are all that it imports, and of modules those that are named.
 
     Type checkers do not see it, and refuse others themselves.
     """
     names = vars(sys.modules[module])
+    own = {name for name, value in names.items() if name[0] != "_" and not isinstance(value, ModuleType)}
+    names.setdefault("__all__", sorted({*own, *modules} - {"refuse_names"}))
 
     def __getattr__(name: str) -> NoReturn:
         from afx.other_names import missing_name

@@ -349,7 +349,7 @@ def missing_name(module: str, name: str) -> AttributeError | ImportError:
 
     ``from module import name`` swallows an `AttributeError` and its advice, so that it gets an `ImportError`.
     """
-    advice = OTHER_NAMES[module].get(name) or (_ANYWHERE.get(name) if module != "afx" else None)
+    advice = OTHER_NAMES.get(module, {}).get(name) or (_ANYWHERE.get(name) if module != "afx" else None)
     hint = f"; write {advice}" if advice else ""
     caller = sys._getframe(2)
     if advice and caller.f_lasti >= 0 and caller.f_code.co_code[caller.f_lasti] == IMPORT_FROM:

@@ -8,25 +8,9 @@
 (2, [4, 4])
 """
 
-from afx.data.batching import Batches, batches, folds, padded_batches, split, time_folds
-from afx.data.loading import load_csv, load_npz, load_sklearn, prefetch
-from afx.data.sharding import Shards, open_shards, write_shards
+from afx.data.batching import *
+from afx.data.loading import *
+from afx.data.sharding import *
 from afx.errors import refuse_names
-
-__all__ = [
-    "Batches",
-    "Shards",
-    "batches",
-    "folds",
-    "load_csv",
-    "load_npz",
-    "load_sklearn",
-    "open_shards",
-    "padded_batches",
-    "prefetch",
-    "split",
-    "time_folds",
-    "write_shards",
-]
 
 refuse_names(__name__)

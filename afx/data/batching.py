@@ -15,6 +15,8 @@ from afx.ops.random.bits import check_key
 from afx.random import fold_in, permutation, uniform
 from afx.transforms._arguments import whole_number
 
+__all__ = ["Batches", "batches", "folds", "padded_batches", "split", "time_folds"]
+
 # --- Batching: minibatches of a tree of arrays, each a pure function of key and step number
 
 T = TypeVar("T")

@@ -20,6 +20,8 @@ from afx.ops import asarray
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
+__all__ = ["load_csv", "load_npz", "load_sklearn", "prefetch"]
+
 
 # --- Loading: data sets from files and packages, as dicts and pairs of arrays
 

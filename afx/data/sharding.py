@@ -14,6 +14,8 @@ from afx.errors import ArgumentError, DtypeError, FileFormatError, ShapeError, T
 from afx.io.archive import replace_file
 from afx.pytree import flatten_with_path, unflatten
 
+__all__ = ["Shards", "open_shards", "write_shards"]
+
 # --- Sharding: data sets larger than memory, as files of NumPy's format that are mapped, one file a shard
 
 Order: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"

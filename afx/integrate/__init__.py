@@ -7,13 +7,11 @@
 ===========  ==================================================================================================
 """
 
-from afx.control.solving import Status
+from afx.control.solving import Status as Status
 from afx.errors import refuse_names
-from afx.integrate.odeint import odeint
-from afx.integrate.quad import quad
-from afx.integrate.sdeint import SdeResult, sdeint
-from afx.integrate.step import OdeEvents, OdeResult, OdeSolution, QuadResult
-
-__all__ = ["OdeEvents", "OdeResult", "OdeSolution", "QuadResult", "SdeResult", "Status", "odeint", "quad", "sdeint"]
+from afx.integrate.odeint import *
+from afx.integrate.quad import *
+from afx.integrate.sdeint import *
+from afx.integrate.step import *
 
 refuse_names(__name__)

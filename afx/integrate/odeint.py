@@ -22,6 +22,8 @@ from afx.transforms._arguments import check_callable, whole_number
 from afx.transforms.derivatives.grad import vjp
 from afx.transforms.vmap import vmap
 
+__all__ = ["odeint"]
+
 # --- Adjoint: gradients of differential equations by a differential equation that runs backwards
 #
 # Source: Pontryagin et al. 1962; Chen, Rubanova, Bettencourt & Duvenaud 2018, "Neural ordinary differential

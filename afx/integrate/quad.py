@@ -35,6 +35,8 @@ from afx.transforms.compile.make_graph import eval_shape
 from afx.transforms.derivatives.jvp import push_through
 from afx.transforms.vmap import vmap
 
+__all__ = ["quad"]
+
 # --- Gauss-Kronrod rule: nodes and weights of 10 and 21 points on [0, 1]
 #
 # Source: QUADPACK's ``qk21`` (Piessens, de Doncker-Kapenga, Überhuber & Kahaner 1983).

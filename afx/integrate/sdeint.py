@@ -21,6 +21,8 @@ from afx.transforms._arguments import check_callable, whole_number
 from afx.transforms.derivatives.jvp import jvp
 from afx.transforms.vmap import vmap
 
+__all__ = ["SdeResult", "sdeint"]
+
 # --- Brownian motion: its changes over equal steps, as a function of a key
 #
 # Steps are halved level by level: the halves of a step are drawn given the whole (its change, and the area below it),

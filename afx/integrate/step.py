@@ -16,6 +16,8 @@ from afx.ops import abs as abs_, arange, asarray, concat, matmul, mean, searchso
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
 from afx.transforms.vmap import vmap
 
+__all__ = ["OdeEvents", "OdeResult", "OdeSolution", "QuadResult"]
+
 # --- Steps: what a one-step method gives, the interpolant over a step, and the control of the step size
 
 Field = Callable[[Array, Array], Array]  # (t, y) to dy/dt

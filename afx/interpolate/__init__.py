@@ -9,20 +9,8 @@ True
 """
 
 from afx.errors import refuse_names
-from afx.interpolate.piecewise import Akima1DInterpolator, CubicSpline, PchipInterpolator, PPoly
-from afx.interpolate.scattered import RBFInterpolator, RegularGridInterpolator, interp1d
-from afx.interpolate.splines import BSpline, make_interp_spline
-
-__all__ = [
-    "Akima1DInterpolator",
-    "BSpline",
-    "CubicSpline",
-    "PPoly",
-    "PchipInterpolator",
-    "RBFInterpolator",
-    "RegularGridInterpolator",
-    "interp1d",
-    "make_interp_spline",
-]
+from afx.interpolate.piecewise import *
+from afx.interpolate.scattered import *
+from afx.interpolate.splines import *
 
 refuse_names(__name__)

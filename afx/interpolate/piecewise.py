@@ -18,6 +18,8 @@ from afx.ops.linalg.structured import tridiagonal_solve
 from afx.ops.manipulation.join import concat, moveaxis, stack
 from afx.ops.manipulation.shape import broadcast_to, reshape
 
+__all__ = ["Akima1DInterpolator", "CubicSpline", "PPoly", "PchipInterpolator"]
+
 Extrapolate: TypeAlias = bool | Literal["periodic"]
 Condition: TypeAlias = str | tuple[int, ArrayLike]
 S = TypeVar("S", bound="Interpolant")

@@ -22,6 +22,8 @@ from afx.ops.linalg.solve import solve
 from afx.ops.manipulation.join import broadcast_arrays, concat, stack
 from afx.ops.reductions.sums import max as max_, min as min_, prod, sum as sum_
 
+__all__ = ["RBFInterpolator", "RegularGridInterpolator", "interp1d"]
+
 # --- One dimension
 
 Kind = Literal["linear", "slinear", "nearest", "nearest-up", "previous", "next", "zero", "quadratic", "cubic"]

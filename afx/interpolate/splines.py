@@ -15,6 +15,8 @@ from afx.ops._kinds.matrix import promote_pair
 from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient
 from afx.ops.linalg.solve import solve
 
+__all__ = ["BSpline", "make_interp_spline"]
+
 
 @attrs.frozen(init=False)
 class BSpline(Interpolant, Shown):

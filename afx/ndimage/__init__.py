@@ -9,39 +9,8 @@ Array([0.   , 0.106, 0.787, 0.106, 0.   ], dtype=float64)
 """
 
 from afx.errors import refuse_names
-from afx.ndimage.correlation import convolve, convolve1d, correlate, correlate1d
-from afx.ndimage.filters import (
-    gaussian_filter,
-    gaussian_filter1d,
-    gaussian_gradient_magnitude,
-    gaussian_laplace,
-    laplace,
-    prewitt,
-    sobel,
-    uniform_filter,
-    uniform_filter1d,
-)
-from afx.ndimage.interpolation import affine_transform, map_coordinates, rotate, shift, zoom
-
-__all__ = [
-    "affine_transform",
-    "convolve",
-    "convolve1d",
-    "correlate",
-    "correlate1d",
-    "gaussian_filter",
-    "gaussian_filter1d",
-    "gaussian_gradient_magnitude",
-    "gaussian_laplace",
-    "laplace",
-    "map_coordinates",
-    "prewitt",
-    "rotate",
-    "shift",
-    "sobel",
-    "uniform_filter",
-    "uniform_filter1d",
-    "zoom",
-]
+from afx.ndimage.correlation import *
+from afx.ndimage.filters import *
+from afx.ndimage.interpolation import *
 
 refuse_names(__name__)

@@ -19,6 +19,8 @@ from afx.ops.nn.convolution import conv
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
+__all__ = ["convolve", "convolve1d", "correlate", "correlate1d"]
+
 Mode: TypeAlias = Literal[
     "reflect", "grid-mirror", "constant", "grid-constant", "nearest", "mirror", "wrap", "grid-wrap"
 ]

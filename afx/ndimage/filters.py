@@ -26,6 +26,18 @@ from afx.ops.creation.creation import Nested, as_array, asarray
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
+__all__ = [
+    "gaussian_filter",
+    "gaussian_filter1d",
+    "gaussian_gradient_magnitude",
+    "gaussian_laplace",
+    "laplace",
+    "prewitt",
+    "sobel",
+    "uniform_filter",
+    "uniform_filter1d",
+]
+
 
 def gaussian_filter1d(
     input: Nested,

@@ -19,6 +19,8 @@ from afx.ops.indexing.gather import gather
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
+__all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "zoom"]
+
 # --- Interpolation: values between elements, by splines of order 0 to 5
 #
 # The coefficients of a spline are the elements filtered by (1 - z) / (1 + z) · z^|k| for each pole z of its order (Unser

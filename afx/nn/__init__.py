@@ -5,18 +5,7 @@ float[*window, channels/groups, out]; weights of `Linear` float[inputs, outputs]
 """
 
 from afx.errors import refuse_names
-from afx.nn import (
-    activations as _activations,
-    attention as _attention,
-    convolution as _convolution,
-    initializers,
-    layer as _layer,
-    linear as _linear,
-    losses as _losses,
-    metrics as _metrics,
-    normalization as _normalization,
-    recurrent as _recurrent,
-)
+from afx.nn import initializers as initializers
 from afx.nn.activations import *
 from afx.nn.attention import *
 from afx.nn.convolution import *
@@ -27,41 +16,21 @@ from afx.nn.losses import *
 from afx.nn.metrics import *
 from afx.nn.normalization import *
 from afx.nn.recurrent import *
-from afx.ops import log_sigmoid, sigmoid, softplus, tanh
-from afx.ops.nn.activations import log_softmax, relu, silu, softmax, standardize
-from afx.ops.nn.convolution import conv, conv_transpose
-from afx.ops.nn.pooling import adaptive_avg_pool, adaptive_max_pool, avg_pool, max_pool
-from afx.ops.reductions.cumulative import log1mexp, logmeanexp
+from afx.ops import log_sigmoid as log_sigmoid, sigmoid as sigmoid, softplus as softplus, tanh as tanh
+from afx.ops.nn.activations import (
+    log_softmax as log_softmax,
+    relu as relu,
+    silu as silu,
+    softmax as softmax,
+    standardize as standardize,
+)
+from afx.ops.nn.convolution import conv as conv, conv_transpose as conv_transpose
+from afx.ops.nn.pooling import (
+    adaptive_avg_pool as adaptive_avg_pool,
+    adaptive_max_pool as adaptive_max_pool,
+    avg_pool as avg_pool,
+    max_pool as max_pool,
+)
+from afx.ops.reductions.cumulative import log1mexp as log1mexp, logmeanexp as logmeanexp
 
-__all__ = [
-    "adaptive_avg_pool",
-    "adaptive_max_pool",
-    "avg_pool",
-    "conv",
-    "conv_transpose",
-    "initializers",
-    "log1mexp",
-    "log_sigmoid",
-    "log_softmax",
-    "logmeanexp",
-    "max_pool",
-    "relu",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "softplus",
-    "standardize",
-    "tanh",
-]
-__all__ += _activations.__all__
-__all__ += _attention.__all__
-__all__ += _convolution.__all__
-__all__ += initializers.__all__
-__all__ += _layer.__all__
-__all__ += _linear.__all__
-__all__ += _losses.__all__
-__all__ += _metrics.__all__
-__all__ += _normalization.__all__
-__all__ += _recurrent.__all__
-
-refuse_names(__name__)
+refuse_names(__name__, "initializers")

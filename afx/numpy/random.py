@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
         return __dir__()
     if _holds_state(name):
         return getattr(numpy.random, name)
-    if name in random.__all__ and hasattr(numpy.random, name):
+    if name in dir(random) and hasattr(numpy.random, name):
         raise AttributeError(
             f"afx.numpy.random.{name}: draws here come from keys: write afx.random.{name}(key, …), "
             f"or numpy.random.default_rng(seed).{name}(…) for data, outside of afx.jit"

@@ -17,14 +17,8 @@ no derivative.
 """
 
 from afx.errors import refuse_names
-from afx.random import continuous as _continuous, discrete as _discrete, keys as _keys
 from afx.random.continuous import *
 from afx.random.discrete import *
 from afx.random.keys import *
-
-__all__: list[str] = []
-__all__ += _continuous.__all__
-__all__ += _discrete.__all__
-__all__ += _keys.__all__
 
 refuse_names(__name__)

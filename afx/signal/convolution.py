@@ -28,6 +28,18 @@ from afx.ops.nn.convolution import conv, convolve as convolve_axes
 from afx.ops.reductions.sums import max as max_, mean, min as min_, sum as sum_
 from afx.signal.windows import Window, get_window, window_of
 
+__all__ = [
+    "convolve",
+    "convolve2d",
+    "correlate",
+    "correlate2d",
+    "fftconvolve",
+    "medfilt",
+    "resample",
+    "resample_poly",
+    "upfirdn",
+]
+
 Mode: TypeAlias = Literal["full", "same", "valid"]
 Method: TypeAlias = Literal["auto", "direct", "fft"]
 Boundary: TypeAlias = Literal["fill", "wrap", "symm"]

@@ -22,6 +22,20 @@ from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 from afx.ops.nn.convolution import conv
 from afx.transforms.compile.jit import jit
 
+__all__ = [
+    "detrend",
+    "filtfilt",
+    "freqz",
+    "hilbert",
+    "lfilter",
+    "lfilter_zi",
+    "savgol_coeffs",
+    "savgol_filter",
+    "sosfilt",
+    "sosfilt_zi",
+    "sosfiltfilt",
+]
+
 Padtype: TypeAlias = Literal["odd", "even", "constant"] | None
 
 

@@ -17,6 +17,8 @@ from afx.ops.indexing.gather import gather
 from afx.signal.filters import EXTENSIONS, detrend as subtract_trend
 from afx.signal.windows import Window, window_of
 
+__all__ = ["csd", "istft", "spectrogram", "stft", "welch"]
+
 Scaling = Literal["density", "spectrum"]
 Trend = Literal["constant", "linear", False]
 BOUNDARIES: dict[Any, dict[str, Any]] = {**EXTENSIONS, "zeros": {"mode": "constant"}}

@@ -17,6 +17,8 @@ from afx.ops.creation.windows import taper
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
+__all__ = ["get_window"]
+
 Window: TypeAlias = "str | float | tuple[object, ...] | Nested"
 
 # Each is a function of the places -1 … 1, of how many there are, and of its parameters.

@@ -15,94 +15,16 @@ True
 """
 
 from afx.errors import refuse_names
-from afx.stats.composite import censored, hurdle, mixture, ordered, truncated, zero_inflated
-from afx.stats.describe import ModeResult, mode, rankdata, sem
-from afx.stats.elementary import (
-    cauchy,
-    expon,
-    gumbel_l,
-    gumbel_r,
-    halfcauchy,
-    halfnorm,
-    laplace,
-    logistic,
-    lognorm,
-    norm,
-    pareto,
-    rayleigh,
-    uniform,
-    weibull_min,
-)
-from afx.stats.gamma_family import beta, chi2, f, gamma, gennorm, invgamma, t
-from afx.stats.kernel_density import GaussianKde, gaussian_kde
-from afx.stats.law import Law, Observed
-from afx.stats.matrices import lkj, lkj_cholesky, multinomial, wishart
-from afx.stats.multivariate import dirichlet, multivariate_normal
-from afx.stats.skewed import skewnorm, truncnorm, vonmises, wrapcauchy
-from afx.stats.structured import (
-    gaussian_random_walk,
-    multivariate_normal_cholesky,
-    multivariate_normal_precision,
-    ordered_logistic,
-)
-from afx.stats.whole_numbers import bernoulli, betabinom, binom, geom, nbinom, poisson
-
-__all__ = [
-    "GaussianKde",
-    "Law",
-    "ModeResult",
-    "Observed",
-    "bernoulli",
-    "beta",
-    "betabinom",
-    "binom",
-    "cauchy",
-    "censored",
-    "chi2",
-    "dirichlet",
-    "expon",
-    "f",
-    "gamma",
-    "gaussian_kde",
-    "gaussian_random_walk",
-    "gennorm",
-    "geom",
-    "gumbel_l",
-    "gumbel_r",
-    "halfcauchy",
-    "halfnorm",
-    "hurdle",
-    "invgamma",
-    "laplace",
-    "lkj",
-    "lkj_cholesky",
-    "logistic",
-    "lognorm",
-    "mixture",
-    "mode",
-    "multinomial",
-    "multivariate_normal",
-    "multivariate_normal_cholesky",
-    "multivariate_normal_precision",
-    "nbinom",
-    "norm",
-    "ordered",
-    "ordered_logistic",
-    "pareto",
-    "poisson",
-    "rankdata",
-    "rayleigh",
-    "sem",
-    "skewnorm",
-    "t",
-    "truncated",
-    "truncnorm",
-    "uniform",
-    "vonmises",
-    "weibull_min",
-    "wishart",
-    "wrapcauchy",
-    "zero_inflated",
-]
+from afx.stats.composite import *
+from afx.stats.describe import *
+from afx.stats.elementary import *
+from afx.stats.gamma_family import *
+from afx.stats.kernel_density import *
+from afx.stats.law import *
+from afx.stats.matrices import *
+from afx.stats.multivariate import *
+from afx.stats.skewed import *
+from afx.stats.structured import *
+from afx.stats.whole_numbers import *
 
 refuse_names(__name__)

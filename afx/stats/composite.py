@@ -21,6 +21,8 @@ from afx.random.keys import ShapeLike
 from afx.stats._distribution import floating, quiet, sum_whole
 from afx.stats.law import Expanded, Law, Shape, Support, shape_of
 
+__all__ = ["censored", "hurdle", "mixture", "ordered", "truncated", "zero_inflated"]
+
 L = TypeVar("L", bound=Law)
 
 # -- mixtures --

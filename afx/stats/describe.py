@@ -13,6 +13,8 @@ from afx.ops._kinds.special import alone_in_float64
 from afx.ops.sorting.sort import argmax, argsort, searchsorted, sort
 from afx.transforms.vmap import vmap
 
+__all__ = ["ModeResult", "mode", "rankdata", "sem"]
+
 
 def _read(a: ArrayLike) -> Array:
     """Return a sample, Python's numbers with all of their digits."""

@@ -12,6 +12,23 @@ from afx.ops.special.distributions import log_square_plus_one
 from afx.ops.special.errors import erf, erfinv, log_ndtr, logit, ndtr, ndtri, xlogy
 from afx.stats._distribution import ContinuousDistribution, continuous
 
+__all__ = [
+    "cauchy",
+    "expon",
+    "gumbel_l",
+    "gumbel_r",
+    "halfcauchy",
+    "halfnorm",
+    "laplace",
+    "logistic",
+    "lognorm",
+    "norm",
+    "pareto",
+    "rayleigh",
+    "uniform",
+    "weibull_min",
+]
+
 # --- Normal family: the normal distribution and that of its exponential
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)

@@ -34,6 +34,8 @@ from afx.ops.special.log_incomplete import (
 from afx.stats._distribution import ContinuousDistribution, continuous
 from afx.stats.elementary import HALF_LOG_2PI
 
+__all__ = ["beta", "chi2", "f", "gamma", "gennorm", "invgamma", "t"]
+
 # --- Stirling's series: what is left of log-gamma and digamma behind their large terms, with derivatives by the
 # argument
 #

@@ -16,6 +16,8 @@ from afx.random import categorical, normal, split
 from afx.random.keys import ShapeLike
 from afx.stats._distribution import floating
 
+__all__ = ["GaussianKde", "gaussian_kde"]
+
 
 @attrs.frozen
 class GaussianKde(Shown):

@@ -18,6 +18,8 @@ from afx.random.keys import ShapeLike
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
+__all__ = ["Law", "Observed"]
+
 Shape = tuple[int, ...]
 
 

@@ -21,6 +21,8 @@ from afx.stats.elementary import HALF_LOG_2PI
 from afx.stats.gamma_family import digamma_rest, gammaln_rest
 from afx.stats.law import Vectors
 
+__all__ = ["lkj", "lkj_cholesky", "multinomial", "wishart"]
+
 
 class _Multinomial(Vectors):
     """Multinomial distribution: how often each of k things comes in ``n`` draws, of probabilities ``p``, float[..., k].

@@ -26,6 +26,8 @@ from afx.stats.gamma_family import shares_entropy
 from afx.stats.law import Vectors
 from afx.transforms.custom_derivatives import custom_jvp
 
+__all__ = ["dirichlet", "multivariate_normal"]
+
 # --- Bivariate normal: the distribution function by Genz's method, with its exact derivatives
 
 _nodes: Any = np.polynomial.legendre.leggauss(20)

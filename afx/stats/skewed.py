@@ -22,6 +22,8 @@ from afx.stats._distribution import ContinuousDistribution, continuous
 from afx.stats.elementary import HALF_LOG_2PI
 from afx.stats.multivariate import _bivariate_cdf
 
+__all__ = ["skewnorm", "truncnorm", "vonmises", "wrapcauchy"]
+
 _rule: Any = np.polynomial.legendre.leggauss(96)
 NODES, WEIGHTS = (_rule[0] + 1) / 2, _rule[1] / 2  # from 0 to 1
 HALVINGS = 64  # of an interval, down to the last digit of float64

@@ -20,6 +20,8 @@ from afx.stats.elementary import HALF_LOG_2PI
 from afx.stats.law import Shape, Support, Vectors, shape_of
 from afx.stats.multivariate import _whiten
 
+__all__ = ["gaussian_random_walk", "multivariate_normal_cholesky", "multivariate_normal_precision", "ordered_logistic"]
+
 
 class _Normal(Vectors):
     """Normal vectors of a mean float[..., n] and a matrix float[..., n, n]."""

@@ -25,6 +25,8 @@ from afx.ops.special.log_incomplete import (
 )
 from afx.stats._distribution import DiscreteDistribution, discrete
 
+__all__ = ["bernoulli", "betabinom", "binom", "geom", "nbinom", "poisson"]
+
 
 @discrete
 def poisson(mu: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:

@@ -21,29 +21,8 @@ A plain ``for`` loop over batches is always enough. These pieces add to it, one 
 """
 
 from afx.errors import refuse_names
-from afx.train.measuring import RateSearch, find_learning_rate, measure_over, predict_over
-from afx.train.run import History, Step, finish, guard_finite, limit_steps, limit_time, steps, stop_early
-from afx.train.watching import evaluate, resume, save_checkpoints, show_progress, write_csv, write_tensorboard
-
-__all__ = [
-    "History",
-    "RateSearch",
-    "Step",
-    "evaluate",
-    "find_learning_rate",
-    "finish",
-    "guard_finite",
-    "limit_steps",
-    "limit_time",
-    "measure_over",
-    "predict_over",
-    "resume",
-    "save_checkpoints",
-    "show_progress",
-    "steps",
-    "stop_early",
-    "write_csv",
-    "write_tensorboard",
-]
+from afx.train.measuring import *
+from afx.train.run import *
+from afx.train.watching import *
 
 refuse_names(__name__)

@@ -14,6 +14,8 @@ from afx.core import Array, wrap
 from afx.errors import ArgumentError, ShapeError
 from afx.ops import asarray
 
+__all__ = ["RateSearch", "find_learning_rate", "measure_over", "predict_over"]
+
 # --- Measuring: metrics and outputs over a whole data set, batch by batch, for sets that fit no single call
 
 S = TypeVar("S")

@@ -17,6 +17,8 @@ from afx.errors import ArgumentError, NanError
 from afx.ops import asarray
 from afx.runtime import job
 
+__all__ = ["History", "Step", "finish", "guard_finite", "limit_steps", "limit_time", "steps", "stop_early"]
+
 # --- Run: the iterator of a training's steps
 
 S = TypeVar("S")

@@ -25,6 +25,8 @@ from afx.runtime import job
 from afx.runtime.job import Job
 from afx.train.run import MetricReader, Run, Start, Step
 
+__all__ = ["evaluate", "resume", "save_checkpoints", "show_progress", "write_csv", "write_tensorboard"]
+
 # --- Watching: metrics of the state every so many steps, and a progress bar
 
 S = TypeVar("S")

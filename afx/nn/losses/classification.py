@@ -15,6 +15,18 @@ from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.nn import activations as likelihoods
 from afx.ops.nn.activations import log_softmax, relu
 
+__all__ = [
+    "dice",
+    "focal",
+    "gaussian_nll",
+    "hinge",
+    "kl_divergence",
+    "margin_ranking",
+    "poisson_nll",
+    "sigmoid_binary_cross_entropy",
+    "softmax_cross_entropy",
+]
+
 # --- Target checks: shapes, dtypes and ranges of targets beside predictions, where values are known
 
 ROUNDING = 1e-3  # by which sums of shares in half precision may miss 1

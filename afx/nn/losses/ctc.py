@@ -15,6 +15,8 @@ from afx.ops import arange, asarray, concat, full, logaddexp, maximum, moveaxis,
 from afx.ops.manipulation.shape import broadcast_to, expand_dims, reshape
 from afx.ops.nn.activations import log_softmax
 
+__all__ = ["ctc"]
+
 
 def ctc(
     logits: ArrayLike,

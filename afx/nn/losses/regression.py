@@ -17,6 +17,18 @@ from afx.nn.losses.classification import (
 from afx.ops import abs as abs_, arange, asarray, clip, exp, log1p, matmul, sinh, sum, vector_norm, where
 from afx.ops.nn.activations import relu
 
+__all__ = [
+    "contrastive",
+    "cosine_distance",
+    "cosine_similarity",
+    "huber",
+    "info_nce",
+    "log_cosh",
+    "mae",
+    "mse",
+    "triplet",
+]
+
 # --- Regression losses: differences between predictions and targets
 
 
