@@ -2,7 +2,7 @@
 
 ========================================  =================================================================
 `sgd`, `rmsprop`, `adagrad`, `adadelta`  gradients, scaled by what was seen of them
-`adam`, `adamw`, `nadam`, `radam` …      Adam and its relatives; `lion`, `lamb`, `lars`, `adafactor`, `muon`
+`adam`, `adamw`, `nadam`, `radam` …      Adam and its relatives; `lamb`, `lars`, `adafactor`, `muon` …
 `adabelief`, `novograd`, `rprop`         more of them; `prodigy`, `lbfgs`; `lookahead` around any
 `arrayflow`                              the paper's: inertia, and a step size that follows the loss
 `schedule_free`                          averages in place of a schedule

@@ -137,7 +137,7 @@ def test_a_repr_that_fails_does_not() -> None:
 
 
 PARAMS = {"w": afx.ones((2, 2))}
-OPTIMIZERS = [optim.adam(0.1), optim.sgd(0.1, momentum=0.9), optim.lion(0.1), optim.adafactor(0.1), optim.rmsprop(0.1)]
+OPTIMIZERS = [optim.adam(0.1), optim.sgd(0.1, momentum=0.9), optim.adafactor(0.1), optim.rmsprop(0.1)]
 
 
 @pytest.mark.parametrize(
