@@ -40,7 +40,7 @@ for _module in _EAGER:
 
 def __getattr__(name: str) -> Any:
     if name in FAMILIES:
-        value: Any = importlib.import_module(f"afx.{name}")
+        value = importlib.import_module(f"afx.{name}")
     elif name in LAZY and name in __all__:
         value = getattr(importlib.import_module(LAZY[name]), name)
     else:

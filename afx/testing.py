@@ -106,7 +106,7 @@ class Limits:
 
 
 def _normal(rng: np.random.Generator, x: Array) -> Any:
-    t: Any = rng.normal(size=x.shape)
+    t = rng.normal(size=x.shape)
     return np.asarray(t + 1j * rng.normal(size=x.shape) if x.dtype.kind == "c" else t, x.dtype)
 
 

@@ -7,7 +7,6 @@ import importlib
 import os
 import sys
 from types import CodeType, TracebackType
-from typing import Any
 
 __all__ = ["render_traceback", "show_whole_tracebacks", "watch"]
 
@@ -45,7 +44,7 @@ def render_traceback(error: BaseException) -> list[str]:
         raise NotImplementedError  # IPython then shows the whole itself
     frames = [frame for frame in _frames(error.__traceback__) if not _runs_cells(frame.tb_frame.f_code)]
     shown = _chain_frames([frame for frame in frames if not _is_own(frame)] or frames)
-    traceback: Any = importlib.import_module("traceback")
+    traceback = importlib.import_module("traceback")
     chain = not _is_inner(error.__context__)
     lines: list[str] = traceback.format_exception(type(error), error, shown, chain=chain)
     return [*[line.rstrip("\n") for line in lines], LEFT_OUT]
@@ -78,7 +77,7 @@ def _frames(trace: TracebackType | None) -> list[TracebackType]:
 
 def _chain_frames(frames: list[TracebackType]) -> TracebackType | None:
     """Return a traceback of these frames."""
-    trace: TracebackType | None = None
+    trace = None
     for frame in reversed(frames):
         trace = TracebackType(trace, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return trace

@@ -183,8 +183,7 @@ class Plan:
     def _in_mode(self, policy: ThreadPolicy, run: Run, inputs: tuple[Any, ...]) -> list[Any]:
         """Run with or without denormals."""
         if self.flushes and not keeps_underflow():
-            results: list[Any] = run_flushing(_within, policy, run, inputs)
-            return results
+            return run_flushing(_within, policy, run, inputs)
         return _within(policy, run, inputs)
 
     def _explain(self, inputs: Sequence[Any], error: Exception) -> NoReturn:
@@ -310,7 +309,7 @@ def _count(schedule: Schedule) -> int:
 
 def _thread_policies(schedule: Schedule, graph: Graph, target: Target) -> Sequence[ThreadPolicy]:
     """Return how a plan could run: BLAS on one thread where it is called, the plan's own threads used or not."""
-    policy: ThreadPolicy = (blas,) if target.pins_blas and _pins(schedule, graph, target) else ()
+    policy = (blas,) if target.pins_blas and _pins(schedule, graph, target) else ()
     if get_threads() > 1 and _has_pieces(schedule):
         return [policy, (*policy, single_threaded)]
     return [policy]

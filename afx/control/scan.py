@@ -645,5 +645,5 @@ def _scan_pairs(combine: Callable[[list[Array], list[Array]], list[Array]], xs: 
 def _woven(even: Array, odd: Array) -> Array:
     """Return the rows of two arrays in turn; the first may have one more."""
     n = odd.shape[0]
-    both: Any = reshape(stack([even[:n], odd], axis=1), (2 * n, *odd.shape[1:]))
+    both = reshape(stack([even[:n], odd], axis=1), (2 * n, *odd.shape[1:]))
     return concat([both, even[n:]]) if even.shape[0] > n else both

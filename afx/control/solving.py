@@ -479,8 +479,7 @@ def iterate(state: S, advance: Callable[[S], S], limit: int) -> S:
 
         end = run_or_compile(go_on, end, name="solver")
     over = end.status == int(Status.RUNNING)
-    done: S = attrs.evolve(end, status=where(over, int(Status.ITERATION_LIMIT), end.status))
-    return done
+    return attrs.evolve(end, status=where(over, int(Status.ITERATION_LIMIT), end.status))
 
 
 def norm_of(x: Array) -> Array:

@@ -201,7 +201,7 @@ def _make_steps(loop: WhileLoop, consts: Sequence[bool], masked: bool) -> StepGr
     back = pair.masked([MARKED if own else DEAD for own in pair.owned]) if masked else pair.whole
     graph = simplify(pair.forward.graph)
     residuals = graph.outputs[count:]
-    same: dict[Atom, Any] = {v: c.value for v, c in graph.constants}  # in each step
+    same = {v: c.value for v, c in graph.constants}  # in each step
     read = _read(back.program.graph)
     stored = dict.fromkeys([a for k, a in enumerate(residuals) if k in read and _changes(a, loop.b) and a not in same])
 
@@ -601,18 +601,16 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fn: Callable[[Array, C], 
         return i + 1, new
 
     if not _unknown(lower) and not _unknown(upper):
-        start: Any = (asarray(_int(lower)), init)
+        start = (asarray(_int(lower)), init)
         count = max(_int(upper) - _int(lower), 0)
 
         @functools.wraps(body_fn)
         def step(state: Any, _: None) -> Any:
             return body(state), None
 
-        last: C = scan(step, start, None, count)[0][1]
-        return last
+        return scan(step, start, None, count)[0][1]
     start = (asarray(lower), init)
-    end: C = while_loop(lambda state: state[0] < upper, body, start)[1]
-    return end
+    return while_loop(lambda state: state[0] < upper, body, start)[1]
 
 
 def _check_kept(new: Any, carry: Any) -> None:

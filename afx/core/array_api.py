@@ -143,7 +143,7 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     True
     """
     own = check_dtype(dtype, "isdtype")
-    kinds: tuple[Any, ...] = kind if isinstance(kind, tuple) else (kind,)
+    kinds = kind if isinstance(kind, tuple) else (kind,)
     return any([_is_kind(own, k) for k in kinds])  # noqa: C419  # each is checked, even behind the first that fits
 
 
@@ -194,7 +194,7 @@ def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> DType:
         raise ArgumentError(
             "result_type: there is nothing to combine: got no arguments; give arrays, numbers or dtypes"
         )
-    given: tuple[Any, ...] = arrays_and_dtypes
+    given = arrays_and_dtypes
     weak = tuple([x.__class__ in SCALARS for x in given])
     dtypes = [aval_of(x).dtype if w else _dtype_of(x, "result_type") for x, w in zip(given, weak, strict=True)]
     return promote(tuple(dtypes), weak)

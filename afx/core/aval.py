@@ -93,7 +93,7 @@ def aval_of(x: Any, who: str = "afx") -> Aval:
     Raises:
         OperandError: ``x`` is none of these; the message says how to make it one.
     """
-    kind: Any = x.__class__
+    kind = x.__class__
     if kind in SCALARS:
         return Aval((), weak_dtype(kind), True)
     aval = None if kind is np.ndarray else x if kind is Aval else getattr(x, "aval", None)

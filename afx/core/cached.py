@@ -39,7 +39,7 @@ class Cached(Generic[O, T]):
         """Return the value, computed where the object has none yet."""
         if owner is None:
             return self
-        made: T = self._make(owner)
+        made = self._make(owner)
         owner.__dict__[self._name] = made
         return made
 
@@ -55,5 +55,5 @@ def maker_of(kind: Callable[..., T]) -> Callable[[tuple[Any, ...]], T]:
     >>> maker_of(SourceLocation)(("a.py", 1, "f"))
     SourceLocation(file='a.py', line=1, function='f')
     """
-    make: Any = vars(tuple)["__new__"]
+    make = vars(tuple)["__new__"]
     return partial(make, kind)

@@ -475,7 +475,7 @@ class Graph:
             GraphError: the graph holds Python functions (custom rules), whose code no digest can tell apart.
         """
         # hashlib is loaded here: it would cost every import 3 ms
-        h: Any = importlib.import_module("hashlib").sha256(str(self).encode())
+        h = importlib.import_module("hashlib").sha256(str(self).encode())
         for _, c in self.constants:
             h.update(c.value.tobytes())
         for inner in self._inner_graphs():
@@ -578,7 +578,7 @@ def walk(graph: Graph) -> Iterator[Graph]:
 
 def _graphs_in(value: Any, path: str, *, strict: bool) -> Iterator[Graph]:
     """Yield the graphs within a parameter; where strict, raise GraphError at a Python function."""
-    graph: Any = value if isinstance(value, Graph) else getattr(value, "graph", None)
+    graph = value if isinstance(value, Graph) else getattr(value, "graph", None)
     if isinstance(graph, Graph):
         yield graph
     elif isinstance(value, (tuple, list, frozenset)):

@@ -30,7 +30,7 @@ UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 def escape(text: str) -> str:
     """Return text that is no markup."""
-    html: Any = importlib.import_module("html")  # a plain import does without it
+    html = importlib.import_module("html")  # a plain import does without it
     escaped: str = html.escape(text)
     return escaped
 

@@ -88,7 +88,7 @@ def _writes_to_numpy(method: str, inputs: Sequence[Any], kwargs: Mapping[str, An
     """Tell whether a ufunc writes into NumPy's arrays alone: that is NumPy's business, and no Array changes."""
     if method == "at":
         return isinstance(inputs[0], np.ndarray)
-    out: Any = kwargs.get("out")
+    out = kwargs.get("out")
     return out is not None and all(isinstance(z, np.ndarray) for z in (out if isinstance(out, tuple) else (out,)))  # pyright: ignore[reportUnknownVariableType]  # a user's arrays
 
 
@@ -214,7 +214,7 @@ def is_traced(x: Any) -> bool:
 def to_plain(x: Any) -> Any:
     """Return an Array as a NumPy array; a traced one of floats raises."""
     if isinstance(x, (list, tuple)):
-        items: list[Any] = [to_plain(v) for v in x]  # pyright: ignore[reportUnknownVariableType]  # a user's sequence
+        items = [to_plain(v) for v in x]  # pyright: ignore[reportUnknownVariableType]  # a user's sequence
         return tuple(items) if type(x) is tuple else items  # pyright: ignore[reportUnknownArgumentType]  # a user's tuple
     return np.asarray(x) if hasattr(x, "aval") else x
 
@@ -225,7 +225,7 @@ def _is_complex(x: Any) -> bool:
 
 def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """Return arrays in their common shape; None stays NumPy's array of None, as Matplotlib asks of what is left out."""
-    arrays: Any = FUNCTIONS.broadcast_arrays(*[x for x in args if x is not None])
+    arrays = FUNCTIONS.broadcast_arrays(*[x for x in args if x is not None])
     rest = iter(arrays)
     nothing = np.broadcast_to(np.array(None), arrays[0].shape)
     return tuple([nothing if x is None else next(rest) for x in args])

@@ -52,7 +52,7 @@ def is_registered(name: str) -> bool:
 @functools.cache
 def load_all() -> None:
     """Load every module that makes primitives, however deep its folder."""
-    pkgutil: Any = importlib.import_module("pkgutil")  # a plain import does without it
+    pkgutil = importlib.import_module("pkgutil")  # a plain import does without it
     for package in PACKAGES:
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             importlib.import_module(module.name)

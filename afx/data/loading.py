@@ -8,7 +8,7 @@ import os
 import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 import numpy as np
@@ -133,7 +133,7 @@ def load_sklearn(name: str, *, dtype: DTypeLike | None = None) -> tuple[Array, A
         ArgumentError: no such data set.
     """
     try:
-        sets: Any = importlib.import_module("sklearn.datasets")
+        sets = importlib.import_module("sklearn.datasets")
     except ImportError as error:
         raise MissingExtraError("load_sklearn: needs scikit-learn: got none; pip install scikit-learn") from error
     load = getattr(sets, f"load_{name}", None)

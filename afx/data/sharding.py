@@ -120,7 +120,7 @@ def _list_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 def _map_file(path: Path) -> Any:
     try:
-        mapped: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except (
@@ -161,7 +161,7 @@ def write_shards(folder: str | os.PathLike[str], parts: Iterable[ArrayLike | Map
     if any(target.glob("*.npy")):
         raise ArgumentError(f"write_shards: the folder holds a data set: got {str(target)!r}; give an empty one")
     paths: list[Path] = []
-    first: Any = None
+    first = None
     for number, part in enumerate(parts):
         records = _pack_records(part)
         _check_records(records, records if first is None else first, number)

@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def error_of_rank(who: str, told: str) -> Exception:
     name = told.partition(": got ")[2].partition(":")[0]
     text = f"{who}: {told}; the next call finds all ranks in step"
     for home in (errors, np.linalg, builtins):
-        kind: Any = getattr(home, name, None)
+        kind = getattr(home, name, None)
         if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, StopIteration | Warning):
             continue
         with contextlib.suppress(TypeError):  # such as UnicodeDecodeError, which is made of parts

@@ -33,7 +33,7 @@ def track(items: Iterable[T], label: str) -> Iterable[T]:
         MissingExtraError: tqdm is not installed.
     """
     try:
-        tqdm: Any = importlib.import_module("tqdm").tqdm
+        tqdm = importlib.import_module("tqdm").tqdm
     except ImportError as error:
         raise MissingExtraError(f'{label}: needs tqdm: got none; pip install "afx[progress]"') from error
     shown: Iterable[T] = tqdm(items, desc=label)

@@ -158,12 +158,12 @@ def _is_set(cell: Any) -> bool:
 
 
 def _describe_code(code: CodeType) -> str:
-    parts: list[str] = [code.co_code.hex(), repr(code.co_names)]
+    parts = [code.co_code.hex(), repr(code.co_names)]
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             parts.append(_describe_code(constant))
         else:  # the order of a set differs from process to process
-            members: Any = constant
+            members = constant
             parts.append(repr(sorted(map(repr, members)) if constant.__class__ is frozenset else members))
     return " ".join(parts)
 
@@ -173,7 +173,7 @@ def _describe_value(value: Any) -> str:
     if isinstance(graph, Graph):
         return describe_graph(graph)
     if isinstance(value, Array | np.ndarray):
-        array: Any = np.asarray(value)  # pyright: ignore[reportUnknownArgumentType]  # an ndarray of unknown dtype
+        array = np.asarray(value)  # pyright: ignore[reportUnknownArgumentType]  # an ndarray of unknown dtype
         return f"{array.dtype}{list(array.shape)}{hashlib.sha256(array.tobytes()).hexdigest()}"
     if value.__class__ in (bool, int, float, complex, str, bytes, type(None)):
         return stable_repr(value)

@@ -197,7 +197,7 @@ def whole_places(
     """
     names = [argnames] if isinstance(argnames, str) else list(argnames)
     nums = [0] if argnums is None and not names else [argnums] if isinstance(argnums, int) else list(argnums or ())
-    places: set[int | str] = {*nums, *names, *shared}
+    places = {*nums, *names, *shared}
     try:
         signature = inspect.signature(loss).parameters
     except (TypeError, ValueError):  # a builtin

@@ -327,7 +327,7 @@ class Ranks:
     def _settle(self, name: str, attempt: Callable[[], R], ends_together: bool) -> R:
         """Return the result of an attempt; where it fails, meet the other ranks at the end of the call."""
         results: list[R] = []
-        failure: Exception | None = None
+        failure = None
         try:
             results.append(attempt())
         except (PeerLost, RankLostError):

@@ -319,7 +319,7 @@ class ShardedOptimizer(Generic[T]):
     def _describe(self, state: ShardedState) -> str:
         """Return the optimizer's settings, with the numbers that its states hold."""
         first = state.by_slot[min(state.by_slot)] if state.by_slot else None
-        numbers: list[float] = [float(np.real(np.asarray(leaf))) for leaf in pytree.leaves(first) if np.ndim(leaf) == 0]
+        numbers = [float(np.real(np.asarray(leaf))) for leaf in pytree.leaves(first) if np.ndim(leaf) == 0]
         return f"{describe_program(self._optimizer)} {stable_repr(self._optimizer)} {numbers}"
 
     def check(self) -> None:

@@ -78,7 +78,7 @@ def _read(file: bytes, at: int) -> dict[str, Any] | None:
     try:
         unpacker = zlib.decompressobj()
         text = unpacker.decompress(data, MAX_BYTES)
-        note: Any = json.loads(text)
+        note = json.loads(text)
     except (zlib.error, ValueError, RecursionError):
         return None
     is_note = note.__class__ is dict and isinstance(note.get("format"), int)

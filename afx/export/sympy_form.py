@@ -327,7 +327,7 @@ def _keep(expression: Any) -> Any:
 def _symbols(sympy: Any, name: str, slot: Slot, where: str) -> Any:
     if slot.size > ELEMENTS:
         raise ExportError(f"{where}: {slot.path} has too many elements to be read: got {slot}; pass at most {ELEMENTS}")
-    kinds: dict[str, dict[str, bool]] = {"f": {"real": True}, "i": {"integer": True}, "u": {"integer": True}}
+    kinds = {"f": {"real": True}, "i": {"integer": True}, "u": {"integer": True}}
     if slot.dtype.kind == "b":
         raise ExportError(f"{where}: {slot.path} is a condition, no number: got {slot}; close over it")
     symbols = np.empty(slot.shape, object)

@@ -157,7 +157,7 @@ def settled(lower: Array, upper: Array) -> Array:
 
 def with_ends(mesh: Mesh, values: Array) -> tuple[Array, Array]:
     """Return the integral and its error, with that near an end by extrapolation where it was halved often."""
-    estimate: tuple[Array, Array] = sum_(values, axis=0), sum_(mesh.errors) + 0.0 * stop_gradient(values[0])
+    estimate = sum_(values, axis=0), sum_(mesh.errors) + 0.0 * stop_gradient(values[0])
     left = mesh.upper <= 0.5, mesh.lower == 0, mesh.lower, mesh.upper
     right = mesh.lower >= 0.5, mesh.upper == 1, 1 - mesh.upper, 1 - mesh.lower
     for side, at_end, near, far in (left, right):
@@ -252,7 +252,7 @@ def quad(
     if max_intervals < 1:
         raise ArgumentError(f"quad: max_intervals is a number of intervals: got {max_intervals}; give 1 or more")
     dtype = _dtype(lower, upper, args)
-    shapes: Any = eval_shape(fn, Aval((), dtype), *args)
+    shapes = eval_shape(fn, Aval((), dtype), *args)
     problem = parametrize(fn, [_same], [Aval((), dtype)], args, "quad")
     precise = float(np.finfo(dtype).eps) ** 0.5
     cuts = [_limit(x, dtype) for x in _order_limits(lower, upper, points)]
@@ -317,7 +317,7 @@ def _between(
     place, ends = _range(lower, upper)
 
     def integrand(u: Array, a: Array, b: Array, *params: Any) -> Array:
-        terms: list[Array] = [w * as_vector(problem.fn(x, *params), dtype, "quad") for x, w in place(u, a, b)]
+        terms = [w * as_vector(problem.fn(x, *params), dtype, "quad") for x, w in place(u, a, b)]
         return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
     values = [*ends, *problem.params]

@@ -283,8 +283,7 @@ class Trail:
 
     def cut(self, count: int) -> Trail:
         """Return the first steps alone."""
-        first_steps: Trail = pytree.map(lambda rows: rows[:count], self)
-        return first_steps
+        return pytree.map(lambda rows: rows[:count], self)
 
 
 @attrs.frozen

@@ -253,7 +253,7 @@ class CubicSpline(PPoly):
         points, values = columns(x, y, axis, "CubicSpline")
         periodic = bc_type == "periodic"
         slopes = _periodic_slopes(points, values) if periodic else _cubic_slopes(points, values, bc_type)
-        mode: Extrapolate = ("periodic" if periodic else True) if extrapolate is None else extrapolate
+        mode = ("periodic" if periodic else True) if extrapolate is None else extrapolate
         self._fill(_hermite(points, values, slopes), points, mode, normalize_axis(axis, values.ndim, "CubicSpline"))
 
 
@@ -343,7 +343,7 @@ class PchipInterpolator(PPoly):
 
     def __init__(self, x: Nested, y: Nested, axis: int = 0, extrapolate: Extrapolate | None = None) -> None:
         points, values = columns(x, y, axis, "PchipInterpolator")
-        mode: Extrapolate = True if extrapolate is None else extrapolate
+        mode = True if extrapolate is None else extrapolate
         where_ = normalize_axis(axis, values.ndim, "PchipInterpolator")
         self._fill(_hermite(points, values, _monotone_slopes(points, values)), points, mode, where_)
 

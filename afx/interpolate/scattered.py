@@ -342,9 +342,7 @@ class RBFInterpolator(Shown):
         if not self.powers:
             return radial
         unit = (x - self.shift) / self.scale
-        monomials: list[Array] = [
-            prod(stack([unit[:, j] ** p for j, p in enumerate(ps)]), axis=0) for ps in self.powers
-        ]
+        monomials = [prod(stack([unit[:, j] ** p for j, p in enumerate(ps)]), axis=0) for ps in self.powers]
         return concat([radial, stack(monomials, axis=-1)], axis=-1)
 
     def __call__(self, x: ArrayLike) -> Array:

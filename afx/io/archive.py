@@ -130,7 +130,7 @@ def _remove_unlocked(name: str) -> None:
 def _lock(descriptor: int, waits: bool) -> bool:
     """Lock an open file for this process, and tell whether it has the lock."""
     try:
-        fcntl: Any = importlib.import_module("fcntl")
+        fcntl = importlib.import_module("fcntl")
     except ImportError:
         return True  # such systems remove no file that is open
     try:
@@ -410,7 +410,7 @@ def _pieces(file: IO[bytes], start: int, stop: int) -> Iterator[bytes]:
 def _header(file: IO[bytes], member: Member) -> Any:
     if member.name != HEADER:
         raise FileFormatError(f"its first member is {member.name!r} instead of {HEADER}")
-    header: Any = json.loads(b"".join(_pieces(file, member.start, member.stop)))
+    header = json.loads(b"".join(_pieces(file, member.start, member.stop)))
     if header.__class__ is not dict or set(header) != FIELDS or header["format"] != FORMAT:
         raise FileFormatError("its header is not that of afx")
     if header["version"] != VERSION:

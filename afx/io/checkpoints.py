@@ -113,7 +113,7 @@ def agree(ranks: Job, work: Callable[[], object]) -> list[Any]:
         OSError: a file of some rank could not be written.
     """
     try:
-        answer: dict[str, Any] = {"done": work()}
+        answer = {"done": work()}
     except OSError as error:
         answer = {"fault": str(error)}
     results = [json.loads(text) for text in ranks.gather_texts(json.dumps(answer))]

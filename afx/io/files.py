@@ -241,7 +241,7 @@ def _check_names(pairs: list[tuple[str, Any]]) -> None:
 
 def _library() -> Any:
     try:
-        library: Any = importlib.import_module("safetensors.numpy")
+        library = importlib.import_module("safetensors.numpy")
     except ImportError as error:
         raise MissingExtraError(
             'safetensors: an optional dependency is missing: got none; pip install "afx[io]"'

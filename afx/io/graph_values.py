@@ -315,7 +315,7 @@ def _read_graph(value: Json, reader: Reader) -> Graph:
     inputs = tuple([Var(next(numbers), _read_aval(item)) for item in value["graph"]])
     arrays = [reader.array(name) for name in value["constants"]]
     constants = tuple([(Var(next(numbers), aval_of(array)), Constant(array)) for array in arrays])
-    known: list[Var] = [*inputs, *[var for var, _ in constants]]
+    known = [*inputs, *[var for var, _ in constants]]
     equations = [_read_equation(item, known, numbers, reader) for item in value["equations"]]
     return Graph(inputs, constants, tuple(equations), tuple([_read_atom(a, known, reader) for a in value["outputs"]]))
 

@@ -143,7 +143,7 @@ def _find_made(face: str, name: str) -> Any:
 
 
 def _find(module: str, name: str) -> Any:
-    thing: Any = sys.modules.get(module)
+    thing = sys.modules.get(module)
     for part in name.split("."):
         thing = getattr(thing, part, None)
     return thing

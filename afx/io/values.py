@@ -70,7 +70,7 @@ class Encoder:
         Raises:
             TreeError: a value that no file can hold, such as a lambda.
         """
-        kind: Any = value.__class__
+        kind = value.__class__
         if value is None or kind in (bool, int, str):
             return value
         for known, write in _WRITERS:
@@ -86,7 +86,7 @@ class Encoder:
         )
 
     def _fields(self, value: Any, path: str) -> dict[str, Json]:
-        kind: Any = value.__class__
+        kind = value.__class__
         names = record_node(kind).names
         return {name: self.value(getattr(value, name), f"{path}.{name}") for name in names}
 
@@ -193,7 +193,7 @@ class Decoder:
 
     def record(self, name: object) -> Any:
         """Return a class that may stand in a tree: a frozen attrs class or a named tuple."""
-        cls: Any = self.names.find(name, "class")
+        cls = self.names.find(name, "class")
         if not is_tree_class(cls) or issubclass(cls, Enum):
             raise FileFormatError(f"load: {name} is no frozen class: got {cls!r}; {_FORGED}")
         return cls
@@ -255,7 +255,7 @@ def build_record(cls: type, values: Mapping[str, Any]) -> Any:
 def _defaults(cls: type) -> dict[str, Callable[[], Any]]:
     """Return what makes the default of each field that has one, as the class itself would."""
     if not attrs.has(cls):
-        known: dict[str, Any] = getattr(cls, "_field_defaults", {})
+        known = getattr(cls, "_field_defaults", {})
         return {name: functools.partial(_constant, value) for name, value in known.items()}
     return {
         field.name: functools.partial(_default_of, field)

@@ -96,7 +96,7 @@ def _find_taps(c: Array, n: int, order: int, mode: str, margin: int) -> tuple[Ar
     c = _continue(astype(c, float64) + margin, n, order, mode)
     first = floor(c) if order % 2 else floor(c + 0.5)
     t = c - first + (0.0 if order % 2 else 0.5)
-    weights: list[Any] = [1.0 + 0.0 * t]
+    weights = [1.0 + 0.0 * t]
     for d in range(1, order + 1):  # Cox and de Boor's recursion on whole knots
         below = [(j + 1 - t) / d * w for j, w in enumerate(weights)]
         above = [(t + (d - 1 - j)) / d * w for j, w in enumerate(weights)]
@@ -113,7 +113,7 @@ def _interpolate(x: Array, coordinates: Sequence[Any], order: int, mode: str, cv
     places: list[Array] = []
     factors: list[Array] = []
     lost_by_axis: list[Array] = []
-    outside: Array | None = None
+    outside = None
     for axis, c in enumerate(coordinates):
         k, w, lost, beyond = _find_taps(as_array(c), x.shape[axis], order, mode, margin)
         shape = (*[order + 1 if a == axis else 1 for a in range(count)], *np.shape(c))
@@ -132,7 +132,7 @@ def _interpolate(x: Array, coordinates: Sequence[Any], order: int, mode: str, cv
 
 def _resample(x: Array, coordinates: Sequence[Any], order: int, mode: str, cval: ArrayLike, margin: int) -> Array:
     """Return values of the spline on a grid: one vector of coordinates for each axis."""
-    outside: Array | None = None
+    outside = None
     for axis, c in enumerate(coordinates):
         k, w, lost, beyond = _find_taps(as_array(c), x.shape[axis], order, mode, margin)
         after = (1,) * (x.ndim - axis - 1)
@@ -260,7 +260,7 @@ def affine_transform(
     if m.ndim == 1:
         rows = [(k + shifts[d] / m[d]) * m[d] for d, k in enumerate(steps)]
         return _settle(_resample(x, rows, order, mode, cval, margin), result)
-    grid: list[Any] = list(np.meshgrid(*steps, indexing="ij"))
+    grid = list(np.meshgrid(*steps, indexing="ij"))
     rows = [sum([m[d, e] * grid[e] for e in range(n)]) + shifts[d] for d in range(n)]
     return _settle(_interpolate(x, rows, order, mode, cval, margin), result)
 

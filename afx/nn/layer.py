@@ -46,7 +46,7 @@ def layer(cls: type[T]) -> type[T]:
     >>> Scale(afx.ones(3))
     Scale(3 parameters: factor=float32[3])
     """
-    methods: dict[str, Any] = {"__repr__": describe, "_repr_html_": tree_html}
+    methods = {"__repr__": describe, "_repr_html_": tree_html}
     if hasattr(cls, "__attrs_init__"):  # a constructor of its own has checks of its own
         methods["__init__"] = _unwritten(cls, vars(cls)["__init__"])
     else:
@@ -76,7 +76,7 @@ def _unwritten(cls: type[Any], build: Callable[..., None]) -> Callable[..., None
 
 def _make_constructor(cls: type[Any], build: Callable[..., None]) -> Callable[..., None]:
     """Return a constructor that refuses sizes where arrays and layers belong."""
-    fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cls)
+    fields = attrs.fields(cls)
 
     @functools.wraps(build)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -132,7 +132,7 @@ def count_parameters(tree: object) -> int:
 
 def count_numbers(value: Any, trained: bool = True) -> tuple[int, int]:
     """Return how many numbers in a tree are trained, and how many are not; what is no tree has none."""
-    kind: type[Any] = value.__class__
+    kind = value.__class__
     if _is_array(value):
         size, trained = int(value.size), trained and value.dtype.kind in "fc"
     elif kind in (float, complex):
@@ -151,7 +151,7 @@ def count_numbers(value: Any, trained: bool = True) -> tuple[int, int]:
 
 def children(value: Any) -> dict[str, Any]:
     """Return what a layer, a tuple, a list, a dict, a method or a partial function holds, by its step in a path."""
-    kind: type[Any] = value.__class__
+    kind = value.__class__
     if attrs.has(kind):
         return {f".{f.name}": getattr(value, f.name, None) for f in attrs.fields(kind)}
     if dataclasses.is_dataclass(kind):
@@ -199,7 +199,7 @@ def _is_plain(value: Any) -> bool:
 
 def text_of(value: Any) -> str:
     """Return the text of a field's value, arrays by dtype and shape."""
-    kind: type[Any] = value.__class__
+    kind = value.__class__
     if _is_array(value):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     if kind in (tuple, list):
@@ -398,7 +398,7 @@ def _line(cells: list[str], widths: list[int]) -> str:
 
 def _rows(value: Any, path: str, outputs: dict[str, str]) -> Iterator[Row]:
     """Yield a row for each instance that holds numbers itself or holds no other layer."""
-    kind: type[Any] = value.__class__
+    kind = value.__class__
     children = list(_children(value, path))
     if attrs.has(kind):
         below = [count_numbers(child) for _, child in _layers(children)]
@@ -426,7 +426,7 @@ def _layers(children: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def _children(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    kind: type[Any] = value.__class__
+    kind = value.__class__
     if attrs.has(kind):
         for field in attrs.fields(kind):
             yield f"{path}.{field.name}".lstrip("."), getattr(value, field.name, None)
@@ -454,9 +454,9 @@ def _outputs(model: Any, args: tuple[Any, ...]) -> dict[str, str]:
 
 def _watch_layers(value: Any, path: str, outputs: dict[str, str]) -> Any:
     """Return a copy of a model whose layers note what they return."""
-    kind: type[Any] = value.__class__
+    kind = value.__class__
     if attrs.has(kind):
-        copy: Any = object.__new__(_noting(kind, path, outputs) if callable(value) else kind)
+        copy = object.__new__(_noting(kind, path, outputs) if callable(value) else kind)
         for child_path, child in _children(value, path):
             object.__setattr__(copy, child_path.rpartition(".")[2], _watch_layers(child, child_path, outputs))
         return copy
@@ -469,7 +469,7 @@ def _watch_layers(value: Any, path: str, outputs: dict[str, str]) -> Any:
 
 
 def _noting(cls: type[Any], path: str, outputs: dict[str, str]) -> type[Any]:
-    call: Callable[..., Any] = getattr(cls, "__call__")  # noqa: B004, B009 - the method, to be called with another self
+    call = getattr(cls, "__call__")  # noqa: B004, B009 - the method, to be called with another self
 
     def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
         out = call(self, *args, **kwargs)

@@ -156,14 +156,14 @@ def _is_traced(x: Any) -> bool:
 
 def adopt(value: Any) -> Any:
     """Return NumPy's arrays and scalars of numbers as Arrays, in tuples and lists too, and anything else as it is."""
-    kind: Any = value.__class__
+    kind = value.__class__
     if issubclass(kind, (np.ndarray, np.generic)):
         return asarray(value) if value.dtype.char in SUPPORTED else value
     if hasattr(kind, "_make"):
         return kind._make(map(adopt, value))
     if kind not in SEQUENCES:
         return value
-    sequence: Any = value
+    sequence = value
     return kind(map(adopt, sequence))
 
 

@@ -255,7 +255,7 @@ def _add_noise(tree: T, key: Array, size: float | Array) -> T:
         if not is_trained(g):
             return g
         width = as_real(size, g)
-        own: Array = fold_in(key, k)
+        own = fold_in(key, k)
         if g.dtype.kind != "c":
             return g + normal(own, g.shape, dtype=g.dtype) * width
         real, imaginary = (normal(fold_in(own, j), g.shape, dtype=g.real.dtype) for j in range(2))
@@ -396,7 +396,7 @@ def private_grad(
         values, grads = vmap(clipped, in_axes=(None, 0))(params, batch)
         if not values.shape[0]:
             raise ShapeError(f"private_grad: averages over examples: got losses {values.aval}; give one or more")
-        average: T = pytree.map(lambda g: mean(g, axis=0) if is_trained(g) else g[0], grads)
+        average = pytree.map(lambda g: mean(g, axis=0) if is_trained(g) else g[0], grads)
         return mean(values), _add_noise(average, key, noise * limit / values.shape[0])
 
     return value_and_private_grad

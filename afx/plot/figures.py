@@ -49,8 +49,8 @@ def new_figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figu
         MissingExtraError: matplotlib is not installed.
     """
     try:
-        matplotlib: Any = importlib.import_module("matplotlib")
-        figures: Any = importlib.import_module("matplotlib.figure")
+        matplotlib = importlib.import_module("matplotlib")
+        figures = importlib.import_module("matplotlib.figure")
     except ImportError as error:
         raise MissingExtraError('plot: figures need matplotlib: got none; pip install "afx[plot]"') from error
     with matplotlib.rc_context(STYLE):
@@ -69,7 +69,7 @@ def finish(figure: Figure, save: SavePath) -> Figure:
     path, known = Path(save), figure.canvas.get_supported_filetypes()
     if (suffix := path.suffix.lower().removeprefix(".")) not in known:
         raise ArgumentError(f"plot: no such format: got {path.name!r}; end the name in one of .{', .'.join(known)}")
-    matplotlib: Any = importlib.import_module("matplotlib")
+    matplotlib = importlib.import_module("matplotlib")
     with matplotlib.rc_context(STYLE):
         cast("Any", figure).savefig(path, format=suffix)  # matplotlib leaves its type open in part
     return figure

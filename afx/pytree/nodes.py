@@ -137,7 +137,7 @@ class RecordNode(Node):
         return self.non_trainable if self.non_trainable and not marked else [marked] * self.arity
 
     def __reduce__(self) -> tuple[object, ...]:
-        cls: type[object] = self.kind
+        cls = self.kind
         make = named_tuple_node if issubclass(cls, tuple) else class_node
         return _restored, (make, (self.kind,), self.is_flat)
 
@@ -276,7 +276,7 @@ def class_node(cls: type) -> RecordNode:
 def _class_builder(cls: type, names: tuple[str, ...]) -> Callable[[Sequence[object]], object]:
     """Make the function that builds an instance without `__init__`, converters and validators."""
     new = cast("Callable[[type], object]", object.__new__)
-    put: list[Callable[[object, object], None]] = [slot_setter(cls, name) for name in names]
+    put = [slot_setter(cls, name) for name in names]
     if "_attrs_cached_hash" in getattr(getattr(cls.__hash__, "__code__", None), "co_names", ()):
         forget = slot_setter(cls, "_attrs_cached_hash")
     else:
@@ -370,7 +370,7 @@ def _dict_builder(keys: tuple[object, ...], order: tuple[object, ...]) -> Callab
     if keys == order:
         return lambda values: dict(zip(keys, values))  # noqa: B905 - hot, and as long as each other
     at = {key: index for index, key in enumerate(keys)}
-    pick: itemgetter[object] = itemgetter(*(at[key] for key in order))
+    pick = itemgetter(*(at[key] for key in order))
     return lambda values: dict(zip(order, cast("tuple[object, ...]", pick(values))))  # noqa: B905 - hot, as above
 
 

@@ -65,7 +65,7 @@ def is_attrs_class(cls: type) -> bool:
 
 def fields_of(cls: type) -> "tuple[attrs.Attribute[Any], ...]":
     """Return the fields of an attrs class or a dataclass."""
-    own: Any = getattr(cls, "__attrs_attrs__", None)
+    own = getattr(cls, "__attrs_attrs__", None)
     fields: tuple[attrs.Attribute[Any], ...] = (
         importlib.import_module("dataclasses").fields(cls) if own is None else own
     )

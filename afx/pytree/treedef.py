@@ -186,10 +186,10 @@ def _number_fields(node: Node) -> Sequence[bool]:
     """Tell of each child whether it stands in an unmarked field of a class that is annotated as a float or an array."""
     if not isinstance(node, RecordNode) or issubclass(node.kind, tuple):
         return [False] * node.arity
-    record: Any = cast("Any", node).kind
+    record = cast("Any", node).kind
     fields = {field.name: field for field in fields_of(record)}
     unmarked = [not (is_static(fields[name]) or is_non_trainable(fields[name])) for name in node.names]
-    kinds: list[Any] = [fields[name].type for name in node.names]
+    kinds = [fields[name].type for name in node.names]
     names = [str(getattr(kind, "__name__", kind)) for kind in kinds]
     return [u and name.rpartition(".")[2] in NUMBER_FIELDS for u, name in zip(unmarked, names, strict=True)]
 
@@ -356,10 +356,10 @@ def flatten_until(tree: T, is_leaf: Callable[[Any], bool]) -> tuple[list[Leaf], 
     """Take a tree apart as `flatten` does, but not below what a function calls a leaf."""
     leaves: list[Leaf] = []
     tokens: list[Token] = []
-    waiting: list[tuple[Any, Mode]] = [(tree, OUTSIDE)]
+    waiting = [(tree, OUTSIDE)]
     while waiting:
         value, mode = waiting.pop()
-        cls: type = value.__class__
+        cls = value.__class__
         marked = mode.kinds.get(cls) is IS_MARKED
         kind = IS_LEAF if not marked and is_leaf(value) else mode.kinds.get(cls) or _learn_value(value, mode, tokens)
         if kind is IS_LEAF:

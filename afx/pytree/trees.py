@@ -256,7 +256,7 @@ def _laid(prefix: Any, tree: Any, mode: Mode, path: str, is_value: Callable[[Any
     elif kind is IS_INSTANCE:
         yield from _laid(prefix, tree, INSIDE, path, is_value, who)
     else:
-        opener: Any = kind
+        opener = kind
         (prefix_node, parts), (node, children) = opener(prefix), opener(tree)
         _check_node(prefix_node, node, path, who)
         for part, child, step in zip(parts, children, node.steps(), strict=True):
@@ -411,7 +411,7 @@ def update_at(tree: T, where: str | Callable[[T], object], new: Tree | Callable[
         chosen = [cast("_Mark", mark).index for mark in marks]
     if not chosen:
         raise TreeError(f"update_at: there are no leaves at {where!r}: got {treedef}; see pytree.paths")
-    after: list[Any] = list(leaves)
+    after = list(leaves)
     if callable(new):
         values = [new(leaves[k]) for k in chosen]
     else:

@@ -452,7 +452,7 @@ def t(
     first, second = split(key)
     half = freedom / 2
     # in logarithms: for few degrees of freedom the gamma number underflows
-    root: Array = exp((log(half) - random_gamma(second, half, lengths, target, logarithm=True)) / 2)
+    root = exp((log(half) - random_gamma(second, half, lengths, target, logarithm=True)) / 2)
     z: Array = random_draw(first, "normal", lengths, target) * root * width + centre
     return z
 

@@ -165,7 +165,7 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: ShapeLike = N
     require_scale("multinomial", p, "a probability")
     weights = astype(p, float64)
     lengths = drawn_shape("multinomial", shape, weights[..., 0], n)
-    left: Array = broadcast_to(astype(n, float64), lengths)
+    left = broadcast_to(astype(n, float64), lengths)
     counts: list[Array] = []
     after = FUNCTIONS.flip(FUNCTIONS.cumulative_sum(FUNCTIONS.flip(weights, axis=-1), axis=-1), axis=-1)
     for i, own in enumerate(split(key, aval.shape[-1])):

@@ -65,7 +65,7 @@ class Blas:
             self._loaded = loaded
             try:
                 with undisturbed:
-                    control: Any = importlib.import_module("threadpoolctl").ThreadpoolController()
+                    control = importlib.import_module("threadpoolctl").ThreadpoolController()
             except ImportError:
                 self._libraries = []
             else:
@@ -93,7 +93,7 @@ class Blas:
     def _set(self, counts: Sequence[int]) -> None:
         """Set the numbers of threads, whichever thread did so last: threadpoolctl else obeys the first one alone."""
         for library, count in zip(self._libraries or (), counts, strict=True):
-            release: Any = getattr(library, "clear_controlling_thread", _nothing)
+            release = getattr(library, "clear_controlling_thread", _nothing)
             release(force=True)
             library.set_num_threads(count)
             release(force=True)

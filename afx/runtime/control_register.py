@@ -77,7 +77,7 @@ class _Register:
     """
 
     def __init__(self, layout: _Layout) -> None:
-        library: Any = ctypes.PyDLL(None)  # whose calls keep the interpreter's lock
+        library = ctypes.PyDLL(None)  # whose calls keep the interpreter's lock
         self._get: Any = library.fegetenv
         self._set: Any = library.fesetenv
         self._library = library
@@ -273,7 +273,7 @@ def run_flushing(fn: Callable[..., R], *args: Any) -> R:
     if hearer.state is None or register is None:
         result = run_in_mode(True, hearer.run, fn, args)
         return result
-    token: Any = None
+    token = None
     try:
         token = _context.set(hearer.state)
         result = register.run(True, fn, *args)
@@ -300,7 +300,7 @@ class _Hearer:
         self.handler: Any = np.geterrcall()
         self.state: Any = None
         self.outer: Any = None
-        own: dict[str, Any] = {k: _HEARD.get(mode, mode) for k, mode in self.modes.items()}
+        own = {k: _HEARD.get(mode, mode) for k, mode in self.modes.items()}
         is_heard = not {"log", "call"}.isdisjoint(own.values()) and not isinstance(self.handler, _Hearer)
         is_lost = self.handler is None and not {"log", "call"}.isdisjoint(self.modes.values())  # as NumPy then says
         self._own: dict[str, Any] = {**own, "call": self} if is_heard and not is_lost else {}

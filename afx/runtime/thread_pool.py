@@ -403,7 +403,7 @@ def _shared(
 
 def _end(numbers: Iterator[int], shares: Sequence[_Share]) -> None:
     """Let nobody start another block and wait for all; interrupts are raised then, since helpers write into our memory."""
-    interrupt: BaseException | None = None
+    interrupt = None
     while True:
         try:
             for _ in itertools.islice(numbers, 1 << 60):

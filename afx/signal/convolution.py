@@ -364,7 +364,7 @@ def _low_pass(rate: int, window: Window) -> Array:
     """Return a windowed sinc that passes up to ``1 / rate`` of Nyquist's frequency and whose sum is 1."""
     m = np.arange(-10.0 * rate, 10.0 * rate + 1)
     h = get_window(window, m.size, False, dtype=np.float64) * (np.sinc(m / rate) / rate)
-    total: Array = sum_(h)
+    total = sum_(h)
     return h / total
 
 

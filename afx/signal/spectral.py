@@ -77,8 +77,7 @@ def _frequencies(points: int, fs: float, onesided: bool, dtype: Any) -> Array:
 def _scale(cut: Segments, fs: float, scaling: str, who: str) -> Array:
     choice(who, "scaling", scaling, ("density", "psd", "spectrum"))
     w = cut.window
-    total: Array = 1 / sum_(w) ** 2 if scaling == "spectrum" else 1 / (fs * sum_(w * w))
-    return total
+    return 1 / sum_(w) ** 2 if scaling == "spectrum" else 1 / (fs * sum_(w * w))
 
 
 def csd(
@@ -218,7 +217,7 @@ def spectrogram(
     given = as_array(x)
     place = normalize_axis(axis, given.ndim, who)
     cut = _segments(given.shape[place], window, nperseg, noverlap, nfft, np.float64, who, share=8)
-    psd: Any = "psd" if scaling == "density" else scaling
+    psd = "psd" if scaling == "density" else scaling
     f, times, z = stft(
         x, fs, window, cut.length, cut.length - cut.step, nfft, detrend, return_onesided, None, False, axis, psd
     )

@@ -106,7 +106,7 @@ def floating(who: str, *xs: ArrayLike, alone: DType = float64) -> list[Array]:
     """
     if set(map(type, xs)) == {float}:  # the commonest parameters
         return [wrap(np.array(x, alone)) for x in xs]
-    operands: list[Any] = [x if x.__class__ is float or not _is_column(x) else asarray(x) for x in xs]
+    operands = [x if x.__class__ is float or not _is_column(x) else asarray(x) for x in xs]
     if all(map(_is_of_numbers, operands)):
         return [_in_dtype(x, alone) for x in operands]
     lists = [isinstance(x, (list, tuple)) for x in xs]
@@ -278,7 +278,7 @@ class DiscreteDistribution(Distribution):
         below, above = FILLS[name]
         if name in ("pdf", "logpdf"):
             outside = (k != x - self.loc) | (k < self.low) | (k > self.high) | isinf(k)
-            fill: Array | float = where(isnan(x), math.nan, below)
+            fill = where(isnan(x), math.nan, below)
         else:
             outside = isnan(k) | (k < self.low) | (k >= self.high)
             fill = where(k < self.low, below, where(isnan(k), math.nan, above))
@@ -511,7 +511,7 @@ def _free(
 ) -> dict[str, str]:
     """Return of each parameter that is to be fitted what numbers it may be, found by trying some; hold the others."""
     shapes = [name for name in names if name not in ("loc", "scale") and name not in held]
-    known: dict[str, Any] = {name: 1.0 for name in ("loc", "scale") if name in names} | dict(held)
+    known = {name: 1.0 for name in ("loc", "scale") if name in names} | dict(held)
 
     def allows(name: str, value: float) -> bool:
         others = dict.fromkeys(shapes, 0.5)

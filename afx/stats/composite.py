@@ -153,7 +153,7 @@ def mixture(weights: ArrayLike, laws: Law | Sequence[Law]) -> Mixture:
     >>> two.mean(), two.shape
     (Array(0.5, dtype=float64), ())
     """
-    parts: Any = laws if isinstance(laws, Law) else tuple(laws)
+    parts = laws if isinstance(laws, Law) else tuple(laws)
     shape = asarray(weights).shape
     count = parts.batch[-1:] if isinstance(parts, Law) else (len(parts),)
     if not shape or not count or shape[-1] != count[0]:

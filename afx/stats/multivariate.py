@@ -109,7 +109,7 @@ _bivariate_cdf = custom_jvp(_cdf_of_two, _rule_of_two)
 # -- three dimensions --
 def _graded_rule(edges: tuple[float, ...], order: int) -> tuple[Any, Any]:
     """Return the nodes and weights of Gauss and Legendre's rule on each of several intervals."""
-    rule: Any = np.polynomial.legendre.leggauss(order)
+    rule = np.polynomial.legendre.leggauss(order)
     starts, widths = np.array(edges[:-1])[:, None], np.diff(edges)[:, None]
     return (starts + widths * (rule[0] + 1) / 2).reshape(-1), (widths * rule[1] / 2).reshape(-1)
 

@@ -139,7 +139,7 @@ def finish(run: Iterable[Step[S, V]]) -> Step[S, V]:
     >>> finish(steps(lambda total, x: (total + x, x), 0.0, [1.0, 2.0])).state
     3.0
     """
-    last: Step[S, V] | None = None
+    last = None
     for last in run:  # noqa: B007 - the last one is wanted
         pass
     if last is None:
@@ -365,7 +365,7 @@ def stop_early(
 def _stop_early(
     run: Iterable[Step[S, V]], reader: MetricReader, patience: Patience, restores: bool
 ) -> Iterator[Step[S, V]]:
-    last: Step[S, V] | None = None
+    last = None
     for step in run:
         has_begun, last = last is not None, step
         if not has_begun and patience.resume(step, reader):

@@ -90,7 +90,7 @@ def show_progress(
     """
     check_every(every, "show_progress")
     try:
-        tqdm: Any = importlib.import_module("tqdm").tqdm
+        tqdm = importlib.import_module("tqdm").tqdm
     except ImportError as error:
         raise MissingExtraError('show_progress: needs tqdm: got none; pip install "afx[progress]"') from error
     shown: Run[S, V] = Run(iter(()), run)
@@ -106,7 +106,7 @@ def show_progress(
 def _show(run: Iterable[Step[S, V]], open_bar: Callable[[int], Any], every: int) -> Iterator[Step[S, V]]:
     shown: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
-        bar: Any = None
+        bar = None
         for step in run:
             bar = bar or stack.enter_context(open_bar(step.number))
             shown.update({name: f"{metric:.4g}" for name, metric in step.metrics.items()})
@@ -157,7 +157,7 @@ def write_csv(run: Iterable[Step[S, V]], path: str | os.PathLike[str], *, every:
 
 
 def _write_csv(run: Iterable[Step[S, V]], path: Path, every: int) -> Iterator[Step[S, V]]:
-    table: _Table | None = None
+    table = None
     for step in run:
         table = table or _Table(path, step.number)
         if step.number % every == 0 or step.metrics:
@@ -231,7 +231,7 @@ def write_tensorboard(
     """
     check_every(every, "write_tensorboard")
     try:
-        library: Any = importlib.import_module("tensorboardX")
+        library = importlib.import_module("tensorboardX")
     except ImportError as error:
         raise MissingExtraError(
             'write_tensorboard: needs tensorboardX: got none; pip install "afx[tensorboard]"'
@@ -245,7 +245,7 @@ def _write_tensorboard(
     every: int,
     write_state: Callable[[Any, S, int], None] | None,
 ) -> Iterator[Step[S, V]]:
-    writer: Any = None
+    writer = None
     try:
         for step in run:
             writer = writer or open_writer()
@@ -298,7 +298,7 @@ def save_checkpoints(
 
 def _save(run: Iterable[Step[S, V]], checkpoints: Checkpoints, every: int, metric: str | None) -> Iterator[Step[S, V]]:
     """Pass steps on, and save every so many of them, the last one in any case."""
-    last: Step[S, V] | None = None
+    last = None
     reader = MetricReader(metric, "save_checkpoints")
     saved = None
 

@@ -421,7 +421,7 @@ def own_name(self: object, fn: object) -> str | None:
     """
     path: str = getattr(fn, "__qualname__", "")
     module: str = getattr(fn, "__module__", "")
-    owner: Any = sys.modules.get(module)
+    owner = sys.modules.get(module)
     for name in path.split("."):
         owner = getattr(owner, name, None)
     pickler = sys._getframe(2).f_locals.get("self")  # who asked for `__reduce__`, which asked for this

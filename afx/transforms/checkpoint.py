@@ -173,7 +173,7 @@ def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
         if _nested.depth >= MAX_NESTED or (OPEN_BLOCKS and debugging()):
             return fn(*args, **kwargs)
         leaves, treedef = pytree.flatten((args, kwargs))
-        plain: Any = Flattened(fn, treedef)
+        plain = Flattened(fn, treedef)
         _nested.depth += 1
         try:
             outs = rematerialize(name, plain, leaves)

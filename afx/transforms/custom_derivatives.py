@@ -40,7 +40,7 @@ Aligner: TypeAlias = Callable[[Any, list[tuple[list[Aval], Any, bool]], int, str
 
 def plain_tape(xs: Sequence[Any]) -> Tape | None:
     """Return the tape that alone traces values among arrays, if it holds plain values; None else."""
-    tape: Any = None
+    tape = None
     for x in xs:
         if x.__class__ is TapeTracer:
             if tape is None:

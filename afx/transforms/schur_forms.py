@@ -103,7 +103,7 @@ def _abstract(a: Aval, *, name: str, output: str) -> tuple[Aval, Aval]:
 def _run(a: Any, *, name: str, output: str) -> tuple[Any, Any]:
     form, basis = (np.empty(z.shape, z.dtype) for z in _abstract(Aval(a.shape, a.dtype), name=name, output=output))
     try:
-        module: Any = importlib.import_module("scipy.linalg")
+        module = importlib.import_module("scipy.linalg")
     except ImportError as error:
         raise MissingExtraError(f"{name}: needs SciPy, which is not installed; pip install 'afx[scipy]'") from error
     if not np.isfinite(a).all():

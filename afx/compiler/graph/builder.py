@@ -196,7 +196,7 @@ class GraphBuilder:
 
     def inline_graph(self, graph: Graph, inputs: Sequence[Atom]) -> list[Atom]:
         """Enter all equations of a graph; return its outputs."""
-        names: dict[int, Atom] = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
+        names = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
         for var, constant in graph.constants:
             names[var.index] = self.constant(constant, var.aval)
         for eq in graph.equations:
@@ -212,8 +212,8 @@ class GraphBuilder:
         trace = GraphTrace("plan", expanding=True)
         xs = tuple([trace.input(a.aval) if isinstance(a, Var) else self.known(a) for a in atoms])
         with silent(eq.ignored_fp_errors):
-            made: Any = p.decompose(xs, eq.keywords)
-        outs: Any = made if p.multiple_results else (made,)
+            made = p.decompose(xs, eq.keywords)
+        outs = made if p.multiple_results else (made,)
         return tuple(self.inline_graph(strengthen(trace.finish(outs)), [a for a in atoms if isinstance(a, Var)]))
 
     def _rules(self, p: Primitive) -> list[Rule]:

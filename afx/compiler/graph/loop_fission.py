@@ -172,7 +172,7 @@ def inline_fissions(
     b: GraphBuilder, graph: Graph, inputs: Sequence[Atom], fissions: dict[int, Fission]
 ) -> Sequence[Atom]:
     """Enter the equations of a graph, those of scans in their parts."""
-    names: dict[int, Atom] = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
+    names = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
     names |= {v.index: b.constant(c, v.aval) for v, c in graph.constants}
     for eq in graph.equations:
         atoms = tuple([names[a.index] if isinstance(a, Var) else a for a in eq.inputs])
@@ -186,7 +186,7 @@ def _inline(b: GraphBuilder, eq: Equation, atoms: Atoms, parts: Fission) -> list
     """Enter a scan in its parts; return what stands for its results."""
     spec, step = parts.spec, parts.step
     first = spec.consts + spec.carry
-    rows: Rows = {v.index: (x, False) for v, x in zip(step.inputs[: spec.consts], atoms[: spec.consts], strict=True)}
+    rows = {v.index: (x, False) for v, x in zip(step.inputs[: spec.consts], atoms[: spec.consts], strict=True)}
     rows |= {v.index: (x, True) for v, x in zip(step.inputs[first:], atoms[first:], strict=True)}
     rows |= {v.index: (b.constant(c, v.aval), False) for v, c in step.constants}
     for head in parts.heads:
@@ -198,7 +198,7 @@ def _inline(b: GraphBuilder, eq: Equation, atoms: Atoms, parts: Fission) -> list
     params = tuple([(name, value.with_graph(parts.body) if name == "body" else value) for name, value in eq.params])
     looped = attrs.evolve(eq, params=params, outputs=tuple(outputs))
     made = b.equation(looped, (*atoms[:first], *walked))
-    results: list[Atom] = list(made[: spec.carry])
+    results = list(made[: spec.carry])
     for a, x in zip(parts.body_results, made[spec.carry :], strict=True):
         if isinstance(a, Var) and a.index not in rows:
             rows[a.index] = x, True

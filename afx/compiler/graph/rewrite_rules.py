@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -285,7 +284,7 @@ def sliced(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval)
     repeated, joined = b.made_by(xs[0], "broadcast"), b.made_by(xs[0], "stack") or b.made_by(xs[0], "concat")
     if repeated is not None and not repeated.inputs[0].aval.shape:
         return b.broadcast(repeated.inputs[0], aval.shape)
-    index: tuple[Any, ...] = dict(params)["index"]
+    index = dict(params)["index"]
     axis = len(index) if joined is None else joined.keywords["axis"]
     if joined is None or len(index) <= axis or None in index:
         return None

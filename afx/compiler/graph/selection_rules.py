@@ -191,7 +191,7 @@ def _part_of(eq: Equation, demand: Demand, target: Target) -> Reads | None:
 # -- the new graph --
 def inline_parts(b: GraphBuilder, graph: Graph, inputs: Sequence[Atom], parts: dict[int, Demand]) -> list[Atom]:
     """Enter the equations of a graph; those of parts follow where the first selection reads them."""
-    names: dict[int, Atom] = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
+    names = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
     names |= {v.index: b.constant(c, v.aval) for v, c in graph.constants}
     makers = {eq.outputs[0].index: eq for eq in graph.equations if eq.outputs[0].index in parts}
     for eq in graph.equations:

@@ -48,7 +48,7 @@ def _runs_function(eq: Equation) -> bool:
 
 
 def _atoms(graph: Graph) -> list[Atom]:
-    atoms: list[Atom] = [*graph.inputs, *graph.outputs, *[v for v, _ in graph.constants]]
+    atoms = [*graph.inputs, *graph.outputs, *[v for v, _ in graph.constants]]
     for eq in graph.equations:
         atoms += eq.inputs
         atoms += eq.outputs

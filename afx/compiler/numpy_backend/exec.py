@@ -81,7 +81,7 @@ class Executable:
     def bind(self) -> Run:
         """Return the function that runs on buffers of its own: bare values in, fresh bare values out."""
         program = self.program
-        space: dict[str, Any] = dict(program.names.shared)
+        space = dict(program.names.shared)
         for name, body in self._bodies.items():
             space[name] = body.bind()
         for name, schedule in program.fallbacks.items():

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from afx.compiler.schedule.schedule import Buffer, Call, ErrorState, Fused, Number, Params, Schedule
-from afx.core import Aval, Primitive, Shape, aval_of, lookup
+from afx.core import Aval, Shape, aval_of, lookup
 from afx.core.cached import maker_of
 from afx.core.dtypes import DType, dtype_name
 from afx.core.graph import Literal, name_of
@@ -94,7 +94,7 @@ class ScheduleNames:
         """Return the name of a function of NumPy, such as ``add.reduce``."""
         name = f"np_{path.replace('.', '_')}"
         if name not in self.shared:
-            value: Any = np
+            value = np
             for part in path.split("."):
                 value = getattr(value, part)
             self.shared[name] = value
@@ -125,8 +125,8 @@ class ScheduleNames:
 
     def rule(self, op: str, rule: str) -> str:
         """Return the name of an implementation of an op."""
-        p: Primitive = lookup(op)
-        value: Any = p.impl if rule == "impl" else getattr(p.lowering, rule)
+        p = lookup(op)
+        value = p.impl if rule == "impl" else getattr(p.lowering, rule)
         return self.function(op, value)
 
     def emit_view(self, op: str) -> Callable[..., str] | None:
@@ -155,7 +155,7 @@ class ScheduleNames:
         """Return the text of a parameter."""
         if _is_plain(value):
             return repr(value)
-        dtype: Any = value
+        dtype = value
         name = f"{dtype_name(dtype)}_" if isinstance(value, np.dtype) else f"{key}_1"
         return self.share(name, value)  # pyright: ignore[reportUnknownArgumentType]  # a dtype of any kind
 
@@ -251,7 +251,7 @@ def value_text(value: Any) -> str:
     >>> value_text((np.dtype("float32"), 2)), value_text(float), value_text(object())
     ("(np.dtype('float32'), 2)", 'float', '...  # object')
     """
-    kind: Any = value.__class__
+    kind = value.__class__
     if kind is tuple:
         return f"({', '.join(map(value_text, value))}{',' * (len(value) == 1)})"
     if issubclass(kind, np.dtype):
@@ -479,7 +479,7 @@ def _numpy_call(call: Call, xs: Sequence[str], out: str, names: ScheduleNames) -
 
 
 def _reduction(call: Call, x: str, into: str, names: ScheduleNames) -> str:
-    axis: Any = dict(call.params)["axis"]
+    axis = dict(call.params)["axis"]
     if call.method == "turned_reduce":
         last = axis[0]
         x = f"{x}.T.copy()" if last == 1 else f"{x}.transpose({(last, *range(last))}).copy()"

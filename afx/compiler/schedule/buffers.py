@@ -308,7 +308,7 @@ def _operand_to_overwrite(group: Group, out: Var, free: Collection[int], values:
     eq = group.equations[0]
     first = eq.inputs[0]
     if eq.primitive.lowering.updates_first_operand and isinstance(first, Var) and first not in eq.inputs[1:]:
-        operands: Sequence[Var] = [first]
+        operands = [first]
     elif eq.primitive.is_elementwise and by_ufunc(eq):
         operands = group.inputs
     else:

@@ -337,7 +337,7 @@ class Array(Operators, Methods):
         Raises:
             ArgumentError: a later version, or no version.
         """
-        module: Any = sys.modules["afx"]
+        module = sys.modules["afx"]
         if api_version not in (None, "2021.12", "2022.12", "2023.12", module.__array_api_version__):
             raise ArgumentError(
                 f"__array_namespace__: afx does not speak this version of the array API: got {api_version!r}; "
@@ -429,7 +429,7 @@ def _index_text(index: Any) -> str:
     if isinstance(index, tuple):
         return ", ".join(_index_text(i) for i in index)  # pyright: ignore[reportUnknownVariableType]  # a user's tuple
     if type(index) is slice:
-        bounds: list[Any] = [index.start, index.stop] if index.step is None else [index.start, index.stop, index.step]
+        bounds = [index.start, index.stop] if index.step is None else [index.start, index.stop, index.step]
         return ":".join(["" if b is None else str(b) for b in bounds])
     return "…" if index is Ellipsis else str(index) if isinstance(index, int) else "i"
 
@@ -471,7 +471,7 @@ def to_numpy_value(x: Any, who: str) -> Any:
 
     Memory of the caller is not copied: what keeps it beyond the call must.
     """
-    kind: Any = x.__class__
+    kind = x.__class__
     if kind is Array:
         return x._value
     if kind is np.ndarray:

@@ -477,7 +477,7 @@ class NanWatch:
         if frame.f_code not in BINDING:
             self._hand_on(frame, result)
             return
-        several: tuple[Any, ...] = result if result.__class__ is tuple else (result,)
+        several = result if result.__class__ is tuple else (result,)
         outs = [z for z in several if z.__class__ is Array and has_nan(z)]
         if not outs:
             return
@@ -568,7 +568,7 @@ class LocatedTape(Tape):
         if z.__class__ is TapeTracer and z._trace is self and not self.checks:
             self.sources[z._index] = source
             return z
-        outs: tuple[Any, ...] = z if p.multiple_results else (z,)
+        outs = z if p.multiple_results else (z,)
         for t in outs:
             if isinstance(t, Tracer) and t._trace is self:
                 self.sources[t._index] = source  # type: ignore[attr-defined]  # this tape's tracers have it

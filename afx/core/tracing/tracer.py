@@ -402,7 +402,7 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
         made = _new(Array)
         made._value = run_impl(p, (xs[0]._value,), params)
         return made
-    top: Trace | None = None
+    top = None
     for x in xs:
         if x.__class__ not in UNTRACED and isinstance(x, Tracer) and (top is None or x._trace.level > top.level):
             top = x._trace

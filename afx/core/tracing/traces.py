@@ -143,7 +143,7 @@ class GraphTrace(Trace):
             self._lifted_vars.append(var)
             self.lifted.append(x)
         else:
-            value: Any = x.exact if isinstance(x, WeakArray) else np.asarray(capture(x, self.name))
+            value = x.exact if isinstance(x, WeakArray) else np.asarray(capture(x, self.name))
             var = self._var(aval)
             self._constants.append((var, Constant(value)))
         if isinstance(x, Array):  # immutable: the same object is the same constant
@@ -421,7 +421,7 @@ def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
         raise GraphError(
             f"evaluate: the graph has {len(graph.inputs)} inputs: got {len(inputs)} values; give one for each"
         )
-    known: list[Any] = [
+    known = [
         *inputs,
         *[weak_or_strong(c.value) if v.aval.weak else wrap(c.value) for v, c in graph.constants],
     ]

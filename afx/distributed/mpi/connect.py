@@ -134,10 +134,10 @@ def import_mpi() -> Any:
         os.environ.setdefault(name, value)
     os.environ.setdefault(NETWORK, "self,sm" if is_one_machine() else "self,sm,tcp")
     try:
-        settings: Any = importlib.import_module("mpi4py").rc
+        settings = importlib.import_module("mpi4py").rc
         if "mpi4py.MPI" not in sys.modules and settings.initialize:
             settings.initialize, settings.finalize = False, settings.finalize is not False
-            mpi: Any = importlib.import_module("mpi4py.MPI")
+            mpi = importlib.import_module("mpi4py.MPI")
             settings.initialize = True
             _begin(mpi)
         return importlib.import_module("mpi4py.MPI")
@@ -153,7 +153,7 @@ def import_mpi() -> Any:
 def _begin(mpi: Any) -> None:
     """Initialize MPI; mpi4py would hold Python's lock meanwhile, so that no other thread could see to the deadline."""
     try:
-        init: Any = ctypes.CDLL(mpi.__file__).MPI_Init_thread
+        init = ctypes.CDLL(mpi.__file__).MPI_Init_thread
     except (OSError, AttributeError):
         mpi.Init_thread()
         return
@@ -228,7 +228,7 @@ def _meet(link: MpiLink, machines: Machines) -> None:
     """Tell each other where the ranks run, make those of one machine neighbours, and compare slots and versions."""
     processors = allowed_processors()
     own_place = [platform.node(), os.getpid(), processors]
-    places: list[Any] = [json.loads(data) for data in link.gather(json.dumps(own_place).encode())]
+    places = [json.loads(data) for data in link.gather(json.dumps(own_place).encode())]
     hosts = list(dict.fromkeys(host for host, _, _ in places))
     order = sorted(range(len(places)), key=lambda rank: hosts.index(places[rank][0]))
     comm = link.comm

@@ -270,7 +270,7 @@ class Flood:
     def _make_memory(self, nodes: Sequence[Node]) -> Ndarray:
         """Return memory of one message, and note where each node's buffers stand in it."""
         packet = join_buffers(self._layout)
-        memory: Ndarray = np.zeros(max(packet.nbytes * len(nodes), ALIGNMENT), np.uint8)
+        memory = np.zeros(max(packet.nbytes * len(nodes), ALIGNMENT), np.uint8)
         for number, node in enumerate(nodes):
             self._values[node] = packet_views(packet, self._layout, memory[number * packet.nbytes :])
         return memory

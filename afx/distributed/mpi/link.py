@@ -367,7 +367,7 @@ class MpiLink:
 
     def _collect(self, vote: Ndarray, *, is_failed: bool) -> tuple[Ndarray, ArgumentError | None]:
         """Return what all ranks say of the end of a call, and why this one ends it after all for others that wait."""
-        votes: Ndarray = np.empty((self.ranks, VOTE.size), np.uint8)
+        votes = np.empty((self.ranks, VOTE.size), np.uint8)
         request = self._control.Iallgather([vote, self.byte], [votes, self.byte])
         refusals: list[ArgumentError] = []
 

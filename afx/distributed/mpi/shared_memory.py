@@ -48,7 +48,7 @@ def map_memory(port: FilePort, size: int) -> mmap.mmap | None:
     name = b"" if file is None else f"/proc/{os.getpid()}/fd/{file}".encode()
     data = port.broadcast(token + name if is_root else None, 0)
     token, path = data[:TOKEN_BYTES], data[TOKEN_BYTES:].decode()
-    memory: mmap.mmap | None = None
+    memory = None
     if file is not None:
         memory = _map(file, size)
     if memory is not None:
@@ -64,7 +64,7 @@ def map_memory(port: FilePort, size: int) -> mmap.mmap | None:
 
 def _create(size: int) -> int | None:
     """Return a file of memory without a name."""
-    create: Any = getattr(os, "memfd_create", None)
+    create = getattr(os, "memfd_create", None)
     if create is None or platform.machine() not in ORDERED:
         return None
     try:

@@ -118,7 +118,7 @@ class SharedSum:
             for number, node in enumerate(nodes):
                 views[node] = packet_views(self._packet, self._layout, slot[number * self._room :])
         for branch in self._adds[:-1]:
-            memory: Ndarray = np.empty(self._packet.nbytes, np.uint8)
+            memory = np.empty(self._packet.nbytes, np.uint8)
             views[branch.parent] = packet_views(self._packet, self._layout, memory)
         return views
 

@@ -244,7 +244,7 @@ class Watch:
     def _receive_notices(self) -> None:
         status = self._mpi.Status()
         while self._comm.Iprobe(self._mpi.ANY_SOURCE, NOTICE_TAG, status):
-            memory: Ndarray = np.zeros(NOTICE.size, np.uint8)
+            memory = np.zeros(NOTICE.size, np.uint8)
             other = status.Get_source()
             self._comm.Recv([memory, self._mpi.BYTE], other, NOTICE_TAG)
             number, part, state, name = NOTICE.unpack(memory.tobytes())
@@ -400,7 +400,7 @@ class Collectives:
         """Return the bytes of all ranks, on every rank."""
         port = self._port
         ranks, record = int(port.comm.size), self._pack(data)
-        records: Ndarray = np.empty((ranks, RECORD_BYTES), np.uint8)
+        records = np.empty((ranks, RECORD_BYTES), np.uint8)
         port.wait([port.begin(lambda: port.comm.Iallgather([record, port.byte], [records, port.byte]))])
         lengths = [self._check(records[rank], rank) for rank in range(ranks)]
         if max(lengths) <= SHORT_BYTES:
@@ -409,8 +409,8 @@ class Collectives:
         pieces: list[list[bytes]] = [[] for _ in lengths]
         own = np.frombuffer(data, np.uint8)
         for start in range(0, max(lengths), step):
-            counts: list[int] = [min(max(length - start, 0), step) for length in lengths]
-            received: Ndarray = np.empty(sum(counts), np.uint8)
+            counts = [min(max(length - start, 0), step) for length in lengths]
+            received = np.empty(sum(counts), np.uint8)
             into = [received, counts, port.byte]
             given = [own[start : start + step], port.byte]
             port.wait([port.begin(functools.partial(port.comm.Iallgatherv, given, into))])
@@ -419,7 +419,7 @@ class Collectives:
         return [b"".join(piece) for piece in pieces]
 
     def _pack(self, data: bytes) -> Ndarray:
-        record: Ndarray = np.zeros(RECORD_BYTES, np.uint8)
+        record = np.zeros(RECORD_BYTES, np.uint8)
         head = HEAD.pack(len(data), self._port.watch.number, self._port.watch.name.encode())
         short = data if len(data) <= SHORT_BYTES else b""
         record[: HEAD.size + len(short)] = np.frombuffer(head + short, np.uint8)

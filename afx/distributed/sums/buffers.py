@@ -137,10 +137,10 @@ def _join(parts: Sequence[Ndarray], dtype: DType) -> Ndarray:
     owners = [_owner(part) for part in parts]
     whole_parts = all(part.flags.c_contiguous for part in parts)  # not every second element
     if parts and whole_parts and all(owner is owners[0] and owner.flags.c_contiguous for owner in owners):
-        begins: list[int] = [part.ctypes.data - owners[0].ctypes.data for part in parts]
+        begins = [part.ctypes.data - owners[0].ctypes.data for part in parts]
         ends = [begin + part.nbytes for begin, part in zip(begins, parts, strict=True)]
         if begins[1:] == ends[:-1]:
-            whole: Ndarray = owners[0].reshape(-1).view(np.uint8)
+            whole = owners[0].reshape(-1).view(np.uint8)
             return whole[begins[0] : ends[-1]].view(dtype)
     return np.concatenate(parts) if parts else np.empty(0, dtype)
 

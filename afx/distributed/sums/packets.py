@@ -117,7 +117,7 @@ def gather_packet(packet: Packet, layout: Packing, buffers: Sequence[Ndarray]) -
     if not packet.is_joined:
         ((kind, part, _),) = packet.parts
         return buffers[kind][part]
-    memory: Ndarray = np.zeros(packet.nbytes, np.uint8)
+    memory = np.zeros(packet.nbytes, np.uint8)
     for view, (kind, part, _) in zip(packet_views(packet, layout, memory), packet.parts, strict=True):
         view[...] = buffers[kind][part]
     return memory

@@ -334,7 +334,7 @@ class Carrier:
     # -- values --
     def _plain(self, value: Any) -> str:
         """Return the text of a number, a dtype, a container of such; an empty one for other values."""
-        kind: Any = value.__class__
+        kind = value.__class__
         if kind in PLAIN:
             return repr(value)
         if kind in (float, complex):
@@ -362,7 +362,7 @@ class Carrier:
             self.module.imports.add("import scipy.special")
             return f"scipy.special.{value.scipy_ufunc}"
         if is_error(value):
-            base: Any = next(k for k in value.__mro__ if not k.__module__.startswith("afx"))
+            base = next(k for k in value.__mro__ if not k.__module__.startswith("afx"))
             return self.text_of(base, base.__name__)
         name = getattr(value, "__name__", "")
         if name and vars(builtins).get(name) is value:
@@ -389,7 +389,7 @@ class Carrier:
         Raises:
             NoTemplateError: it is of no kind that can be written.
         """
-        kind: Any = value.__class__
+        kind = value.__class__
         if (
             kind.__module__.startswith("afx.") and getattr(kind, "__slots__", None) == ()
         ):  # an object that holds nothing

@@ -144,7 +144,7 @@ def embed(x: Value, shape: Sequence[Length], index: Sequence[Any]) -> Value:
         x = x.op("Squeeze", w.ints(new))
     if dropped:
         x = x.op("Unsqueeze", w.ints(dropped))
-    full: list[Entry] = [parts.get(a, (0, n, 1)) for a, n in enumerate(shape)]
+    full = [parts.get(a, (0, n, 1)) for a, n in enumerate(shape)]
     sizes = [_count(entry) for entry in full]
     x = attrs.evolve(x, shape=tuple(sizes))
     before, after = list[Length](), list[Length]()

@@ -86,7 +86,7 @@ def _scan(o: Options, names: Mapping[str, Any], *xs: Any) -> list[Any]:
 @operator("Loop", results=MANY)
 def _loop(o: Options, names: Mapping[str, Any], count: Any = None, first: Any = None, *carry: Any) -> Any:
     """Run ONNX's Loop: a scan where the number of steps is known, steps in Python where it stacks rows, else a `while_loop`."""
-    body: Any = o["body"]
+    body = o["body"]
     count, first = _settle(count), _settle(first)
     copied = {n.outputs[0]: n.inputs[0] for n in body.nodes if n.kind == "Identity"}
     if (
@@ -264,7 +264,7 @@ def from_onnx(model: Any, *, params: Iterable[str] | None = None) -> OnnxFunctio
     """
     if importlib.util.find_spec("onnx") is None:
         raise MissingExtraError("from_onnx: needs onnx: pip install 'afx[onnx]'")
-    onnx: Any = importlib.import_module("onnx")
+    onnx = importlib.import_module("onnx")
     model = load_model(onnx, model)
     functions = {(read_domain(f), str(f.name)): f for f in model.functions}
     program = _read(Dialect(onnx, read_opsets(model.opset_import), functions), model.graph, {""})

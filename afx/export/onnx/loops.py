@@ -61,7 +61,7 @@ def _scan(w: OnnxWriter, *xs: Value) -> list[Value]:
     inputs = [*_enter(w, carry, "carry"), *_enter(w, rows, "row")]
     given = [*_names(consts), *[name for name, _ in inputs]]
     body = w.body(inputs, lambda: w.walk.write(w, spec.body, given), results)
-    options: dict[str, Any] = {"body": body, "num_scan_inputs": len(rows)}
+    options = {"body": body, "num_scan_inputs": len(rows)}
     if spec.reverse:
         options["scan_input_directions"] = [1] * len(rows)
     if spec.reverse and len(results) > spec.carry:

@@ -53,7 +53,7 @@ def _check_text(message: Any) -> None:
         if field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
             continue
         is_one = isinstance(value, str | bytes) or hasattr(value, "ListFields")
-        items: list[Any] = [value] if is_one else list(cast("Iterable[Any]", value))
+        items = [value] if is_one else list(cast("Iterable[Any]", value))
         for x in items:
             if hasattr(x, "ListFields"):
                 _check_text(x)
@@ -311,7 +311,7 @@ def _read_attribute(onnx: Any, node: Any, schema: Any, a: Any, read_graph: Calla
 
 def _read_value(onnx: Any, node: Any, a: Any) -> Any:
     try:
-        value: Any = onnx.helper.get_attribute_value(a)
+        value = onnx.helper.get_attribute_value(a)
         if isinstance(value, onnx.TensorProto):
             return read_tensor(onnx, value)
         if (node.op_type, a.name) in DTYPES and value:

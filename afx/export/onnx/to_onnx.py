@@ -139,8 +139,7 @@ def _resize(args: tuple[Any, ...], marks: Sequence[Mapping[int, str]], point: Ma
         arguments.append(
             Aval(tuple([point[axes[k]] if k in axes else n for k, n in enumerate(aval.shape)]), aval.dtype)
         )
-    resized: tuple[Any, ...] = pytree.unflatten(tree, arguments)
-    return resized
+    return pytree.unflatten(tree, arguments)
 
 
 def _pair(

@@ -497,7 +497,7 @@ class OnnxWriter:
         """Write an array that depends on dynamic axes: one number, sums of multiples of indices, or a triangle."""
         dtype = values[0].dtype
         if all(v.shape == () for v in values):
-            number: Any = self.grid.merge([v.item() for v in values], self._refuse_array)
+            number = self.grid.merge([v.item() for v in values], self._refuse_array)
             return (self.ratio(number, dtype) if isinstance(number, Ratio) else self.length(number).cast(dtype)).name
         shape: tuple[Length, ...] = self.grid.merge([v.shape for v in values], self._refuse_array)
         flat = values[0].reshape(-1)
@@ -616,9 +616,9 @@ class OnnxWriter:
             return self.number(n, INT64)
         if n not in self._known:
             nodes, self.nodes = self.nodes, self.prologue
-            total: Value | None = None
+            total = None
             for term, c in n.terms:
-                part: Value | None = self.number(c, INT64) if c != 1 or not term else None
+                part = self.number(c, INT64) if c != 1 or not term else None
                 for axis in term:
                     symbol = self._measure(axis)
                     part = symbol if part is None else part * symbol
@@ -675,7 +675,7 @@ class OnnxWriter:
 
     def reshape(self, x: Value, shape: Sequence[Length]) -> Value:
         """Return x in a shape; a single length that depends on dynamic axes is left to the runtime."""
-        wanted: list[Length] = list(shape)
+        wanted = list(shape)
         if tuple(wanted) == x.shape and x.shape:
             return x
         dynamic = [k for k, n in enumerate(wanted) if isinstance(n, Dim)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -104,7 +103,7 @@ def _check_labels(labels: ArrayLike, counted: Array, classes: int, blank: int) -
     value, counts = known(labels), known(counted)
     if value is None or counts is None:
         return
-    wrong: Any = counts & ((value < 0) | (value >= classes) | (value == blank))
+    wrong = counts & ((value < 0) | (value >= classes) | (value == blank))
     if wrong.any():
         raise ArgumentError(
             f"ctc: labels are classes other than the blank {blank}: got {value[wrong].flat[0]} for {classes} classes; "

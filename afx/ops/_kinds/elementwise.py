@@ -80,7 +80,7 @@ def elementwise_jvp(partials: Sequence[Partial], masks: bool, exact: bool) -> Pu
     """Return the rule ``Σ t * ∂z/∂x`` over the operands that move; with masks, a derivative of 0 takes nothing of its tangent."""
 
     def push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
-        total: Value | None = None
+        total = None
         if not exact and len(xs) > 1:
             xs = tuple([_convert(x, z.dtype) for x in xs])
         for t, partial in zip(ts, partials, strict=True):

@@ -118,7 +118,7 @@ def matrix_op(
     def pushforward(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
         return _down(push(ts[0], z, xs[0], **params))
 
-    rules: dict[str, Any] = {"vjp_all": joint} if multiple_results else {"vjps": (pullback,)}
+    rules = {"vjp_all": joint} if multiple_results else {"vjps": (pullback,)}
     return define(
         name=name,
         kind="custom",

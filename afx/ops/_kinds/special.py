@@ -73,7 +73,7 @@ def _evaluate(formula: Callable[..., Any], *xs: Any) -> Any:
         return formula(*xs)
     dtype = np.result_type(*xs, np.float32)
     with np.errstate(all="ignore"):
-        z: Any = formula(*[np.asarray(x, dtype) for x in xs])
+        z = formula(*[np.asarray(x, dtype) for x in xs])
     return z.astype(dtype)[()]
 
 
@@ -90,7 +90,7 @@ def in_doubles(formula: Callable[..., Any], part: int | None = None) -> Callable
 
 def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     """Return a polynomial of x, its coefficients from the constant one on."""
-    total: Any = coefficients[-1]
+    total = coefficients[-1]
     for c in coefficients[-2::-1]:
         total = x * total + c
     return total

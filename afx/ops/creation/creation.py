@@ -71,10 +71,9 @@ def asarray(
     if isinstance(obj, Array):
         if obj.__class__ is not Array and obj.aval.weak:
             target = target or obj.dtype  # a traced number becomes an array, as Python's own do
-        same: Array = obj if target is None else cast(obj, target) if obj.dtype != target or obj.aval.weak else obj
-        return same
+        return obj if target is None else cast(obj, target) if obj.dtype != target or obj.aval.weak else obj
     if isinstance(obj, (np.ndarray, np.generic)):
-        value: Any = snapshot(obj, "asarray")
+        value = snapshot(obj, "asarray")
         return wrap(value if target is None else value.astype(target))
     if _holds_tracer(obj):
         return _stack_arrays(obj, target)

@@ -54,7 +54,7 @@ def arange(
     for v in (first, last, step):
         if aval_of(v, "arange").shape not in ((), (1,)):
             raise ShapeError(f"arange: bounds are single numbers: got {aval_of(v)}; index it, or use linspace")
-    bounds: list[Any] = [np.asarray(v).item() for v in (first, last, step)]
+    bounds = [np.asarray(v).item() for v in (first, last, step)]
     if not all(map(cmath.isfinite, bounds)):
         raise ArgumentError(f"arange: bounds are finite: got arange({first}, {last}, {step}); give others")
     if not bounds[2]:
@@ -231,7 +231,7 @@ def meshgrid(*arrays: Nested, indexing: str = "xy", sparse: bool = False, copy: 
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij': got {indexing!r}; take one of them")
-    operands: list[Any] = promote_operands(*arrays) if any(map(is_sequence, arrays)) else [asarray(x) for x in arrays]
+    operands = promote_operands(*arrays) if any(map(is_sequence, arrays)) else [asarray(x) for x in arrays]
     xs = [reshape(x, (-1,)) if x.ndim == 0 else x for x in operands]
     if any(x.ndim != 1 for x in xs):
         raise ShapeError(f"meshgrid: takes 1-d arrays: got {', '.join(str(x.aval) for x in xs)}; flatten them")

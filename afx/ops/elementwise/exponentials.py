@@ -101,7 +101,7 @@ def _complex_expm1_run(x: Any) -> Any:
     if not far.any():
         return np.expm1(x)
     with np.errstate(invalid="ignore"):
-        z: Any = np.asarray(np.expm1(x))
+        z = np.asarray(np.expm1(x))
     np.copyto(z, np.exp(x) - 1, where=far)
     return z[()]
 

@@ -133,7 +133,7 @@ def _round_integers(x: ArrayLike, power: int) -> Array:
 def _tens(x: ArrayLike, power: int) -> tuple[Array, Array]:
     """Return integers rounded to a multiple of a power of ten, halves to the even multiple, and which went up."""
     rest = remainder(x, power)
-    below: Array = subtract(x, rest)
+    below = subtract(x, rest)
     odd = (below // power) % 2 == 1
     up = (rest > power // 2) | ((rest == power // 2) & odd)
     return where(up, below + power, below), up
@@ -295,7 +295,7 @@ def ldexp(x: ArrayLike, power: ArrayLike) -> Array:
     if aval.dtype.kind not in "biu":
         raise DtypeError(f"ldexp: powers are integers: got {aval}; use x * afx.exp2(power)")
     most = np.finfo(y.dtype).maxexp - 1  # 2**power alone may be too large or too small for a number; four factors never
-    rest: Any = clip(astype(power, float64), -4 * most, 4 * most)
+    rest = clip(astype(power, float64), -4 * most, 4 * most)
     factors: list[Array] = []
     for _ in range(4):
         part = clip(rest, 1 - most, most)
@@ -389,7 +389,7 @@ def real_if_close(x: ArrayLike, tol: float = 100) -> Array:
     if y.dtype.kind != "c":
         return y
     bound = tol * float(np.finfo(real_dtype(y.dtype)).eps) if tol > 1 else tol
-    known: Any = (abs_(imag(stop_gradient(y))) < bound).all().concrete("real_if_close")
+    known = (abs_(imag(stop_gradient(y))) < bound).all().concrete("real_if_close")
     return real(y) if known else y
 
 

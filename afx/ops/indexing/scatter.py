@@ -375,7 +375,7 @@ def _extreme_pull_values(ct: Value, z: Value, xs: Values, params: Params, shape:
 def _extreme_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     axis = params["axis"]
     own, theirs, share = _shares(z, xs, axis)
-    total: Value | None = None
+    total = None
     if ts[0] is not None:
         total = ts[0] * own
     if ts[1] is not None:
@@ -417,7 +417,7 @@ def _multiply_pull_values(ct: Value, z: Value, xs: Values, params: Params, shape
 
 def _multiply_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     axis, (x, values), indices = params["axis"], xs[:2], xs[2:]
-    total: Value | None = None
+    total = None
     if ts[0] is not None:
         total = ts[0] * _product(x, values, indices, axis)
     if ts[1] is not None:
@@ -450,7 +450,7 @@ def _multiply_others(values: Value, indices: Values, shape: Shape, axis: int) ->
 
 def _number_indices(indices: Values, shape: Shape, axis: int) -> Value:
     """Return one number for each tuple of indices, as one axis."""
-    total: Value = 0
+    total = 0
     for i, n in zip(indices, shape[axis:], strict=False):
         total = total * n + to_lower_level(where(i < 0, i + n, i)).astype(np.int64)
     return to_lower_level(reshape(total, (-1,)))

@@ -62,7 +62,7 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
     shape = broadcast_avals("select", avals)
     values = avals[len(condlist) :]
     dtype = common_dtype(values)
-    z: Any = astype(default, dtype)
+    z = astype(default, dtype)
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         z = where(condition, astype(choice, dtype), z)
     return broadcast_to(z, shape)
@@ -97,7 +97,7 @@ def choose(
     index = asarray(x)
     if index.dtype.kind not in "biu":
         raise DtypeError(f"choose: indices are integers: got {index.aval}; convert them with astype")
-    parts: list[Any] = _list_arrays(choices)
+    parts = _list_arrays(choices)
     n = len(parts)
     if mode == "wrap":
         index = remainder(index, n)
@@ -155,7 +155,7 @@ def piecewise(
     """
     y = as_array(x)
     conditions = _conditions(condlist, y)
-    z: Any = zeros(y.shape, y.dtype)
+    z = zeros(y.shape, y.dtype)
     if not is_sequence(funclist):
         raise OperandError(f"piecewise: takes a list of functions or numbers: got {funclist!r}; write [f, g]")
     pieces = list(funclist)

@@ -64,7 +64,7 @@ def _abstract_banded(ab: Aval, b: Aval, *, lower: int, upper: int) -> Aval:
 
 def _impl_banded(ab: Any, b: Any, *, lower: int, upper: int) -> Any:
     try:
-        module: Any = run_as_caller(importlib.import_module, "scipy.linalg")
+        module = run_as_caller(importlib.import_module, "scipy.linalg")
     except ImportError as error:
         raise MissingExtraError(
             "solve_banded: needs SciPy, which is not installed; pip install 'afx[scipy]'"
@@ -176,8 +176,8 @@ def _impl_sparse(values: Any, rows: Any, columns: Any, b: Any) -> Any:
     """
     _abstract_sparse(*[Aval(x.shape, x.dtype) for x in (values, rows, columns, b)])
     try:
-        sparse: Any = run_as_caller(importlib.import_module, "scipy.sparse")
-        solvers: Any = run_as_caller(importlib.import_module, "scipy.sparse.linalg")
+        sparse = run_as_caller(importlib.import_module, "scipy.sparse")
+        solvers = run_as_caller(importlib.import_module, "scipy.sparse.linalg")
     except ImportError as error:
         raise MissingExtraError(
             "sparse_solve: needs SciPy, which is not installed; pip install 'afx[scipy]'"

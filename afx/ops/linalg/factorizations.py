@@ -94,8 +94,7 @@ def substituted(a: Any, b: Any, lower: bool, unit: bool = False) -> Array:
 
 def right_solve_triangular(b: Any, a: Any, lower: bool) -> Array:
     """Return ``b @ a⁻¹`` for triangular matrices."""
-    solution: Array = transposed(substituted(transposed(a), transposed(b), not lower))
-    return solution
+    return transposed(substituted(transposed(a), transposed(b), not lower))
 
 
 def _abstract_triangular(a: Aval, b: Aval, *, lower: bool, unit: bool) -> Aval:
@@ -251,10 +250,7 @@ def _push_cholesky(t: Array, z: Array, a: Any) -> Array:
 
 def _pull_cholesky(ct: Array, z: Array, a: Any) -> Array:
     inner = _half(adjoint(z) @ conjugate(ct))
-    gradient: Array = conjugate(
-        hermitian(right_solve_triangular(substituted(adjoint(z), inner, lower=False), z, lower=True))
-    )
-    return gradient
+    return conjugate(hermitian(right_solve_triangular(substituted(adjoint(z), inner, lower=False), z, lower=True)))
 
 
 def _factor_or_nan(a: Any) -> Any:
@@ -494,8 +490,7 @@ def _factor_qr(a: Any, *, full: bool) -> Any:
 def _mirror_triangle(x: Array) -> Array:
     """Return the Hermitian matrix with the upper triangle of x, its diagonal's real part."""
     above = triu(x, k=1)
-    mirrored: Array = above + adjoint(above) + real(x) * eye(x.shape[-1], dtype=real(x).dtype)
-    return mirrored
+    return above + adjoint(above) + real(x) * eye(x.shape[-1], dtype=real(x).dtype)
 
 
 def _push_qr(t: Array, z: tuple[Array, Array], a: Array, *, full: bool) -> tuple[Array, Array]:

@@ -57,7 +57,7 @@ class Scalar(Protocol):
 
 def divided_differences(fn: Scalar, w: Any, order: int) -> Any:
     """Return ``f[w_i, w_j, …]`` of eigenvalues float[..., n] as float[..., n, n, …], with order + 1 axes."""
-    grids: Any = np.indices((w.shape[-1],) * (order + 1))
+    grids = np.indices((w.shape[-1],) * (order + 1))
     with np.errstate(all="ignore"):
         return _differences(fn, np.sort(np.stack([w[..., g] for g in grids], axis=-1), axis=-1))
 
@@ -76,11 +76,11 @@ def _series(x: Any, middle: Any, unit: Any, coefficient: Callable[[int], Any]) -
     """Return the Taylor series: ``Σ c_{k+m} h_m``, of distances and coefficients by a unit of length."""
     order = x.shape[-1] - 1
     distances = (x - middle[..., None]) / unit[..., None]
-    powers: list[Any] = [np.ones_like(middle)] + [np.zeros_like(middle)] * TERMS  # h_m of the points so far
+    powers = [np.ones_like(middle)] + [np.zeros_like(middle)] * TERMS  # h_m of the points so far
     for i in range(order + 1):
         for m in range(1, TERMS + 1):
             powers[m] = powers[m] + distances[..., i] * powers[m - 1]
-    total: Any = sum(coefficient(order + m) * powers[m] for m in range(TERMS, -1, -1))
+    total = sum(coefficient(order + m) * powers[m] for m in range(TERMS, -1, -1))
     return total / unit**order
 
 
@@ -107,7 +107,7 @@ class Power:
     def near(self, x: Any) -> tuple[Any, Any]:
         """Return the series of binomial coefficients; of equal zeros, the derivative."""
         middle = _middle(x)
-        choose: list[float] = [1.0]
+        choose = [1.0]
         for j in range(x.shape[-1] + TERMS):
             choose.append(choose[-1] * (self.p - j) / (j + 1))
         order = int(x.shape[-1]) - 1
@@ -241,7 +241,7 @@ def _pull(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | N
     a, *ts = xs
     fn: Scalar = params["fn"]
     g = transposed(ct)
-    cotangents: list[Value | None] = [None] * len(xs)
+    cotangents = [None] * len(xs)
     if avals[0] is not None:
         total = _bind(fn, a, [*ts, g])
         for k in range(1, len(ts) + 1):
@@ -336,7 +336,7 @@ def _schur_op(name: str) -> Primitive:
     def impl(a: Any, **params: float) -> Any:
         fn = _find_function(name)
         double = a.astype(np.result_type(a.dtype, np.float64))  # SciPy warns of what single precision loses
-        z: Any = np.empty(a.shape, np.complex128)
+        z = np.empty(a.shape, np.complex128)
         with np.errstate(all="ignore"):
             for k in np.ndindex(a.shape[:-2]):  # SciPy's logarithm of infinities goes on without an end
                 is_given = name == "sqrtm" or np.isfinite(double[k]).all()
@@ -344,8 +344,8 @@ def _schur_op(name: str) -> Primitive:
         if a.dtype.kind == "c":
             return z.astype(a.dtype)
         noise = float(np.finfo(np.float64).eps) * 1e3 * np.abs(z).max(axis=(-2, -1), keepdims=True, initial=0)
-        lost: Any = (np.abs(z.imag) > noise).any(axis=(-2, -1), keepdims=True)
-        real_part: Any = np.where(lost, np.nan, z.real)
+        lost = (np.abs(z.imag) > noise).any(axis=(-2, -1), keepdims=True)
+        real_part = np.where(lost, np.nan, z.real)
         return real_part.astype(a.dtype)
 
     def abstract(a: Aval, **_params: float) -> Aval:
@@ -404,7 +404,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     except TypeError:
         raise ArgumentError(f"matrix_power: n is an integer: got {n!r}; round it") from None
     base = inv(x) if count < 0 else x
-    z: Array | None = None
+    z = None
     count = abs(count)
     while count:
         if count % 2:

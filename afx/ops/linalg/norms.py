@@ -327,7 +327,7 @@ def _nuclear_abstract(a: Aval) -> Aval:
 
 
 def _nuclear_run(a: Any) -> Any:
-    values: Any = singular_values_by_lapack(a)
+    values = singular_values_by_lapack(a)
     return values.sum(axis=-1)
 
 
@@ -427,7 +427,7 @@ def norm(
     if len(given) != 2:
         raise ShapeError(f"norm: norms are of one axis or two: got {y.aval} and axis={axis}; name them by axis=")
     normalize_axes(given, y.ndim, "norm")
-    kind: MatrixOrd = "fro" if ord is None or ord == "f" else ord
+    kind = "fro" if ord is None or ord == "f" else ord
     z = matrix_norm(moveaxis(y, given, (-2, -1)), ord=kind, keepdims=keepdims)
     return moveaxis(z, (-2, -1), given) if keepdims else z
 
@@ -487,7 +487,7 @@ def matrix_rank(
         return zeros(x.shape[:-2], dtype=np.int64)
     s = bind_single(svdvals_p, symmetrize_lower(x) if hermitian else x)
     relative = max(x.shape[-2:]) * float(np.finfo(real_dtype(x.dtype)).eps) if rtol is None else rtol
-    bound: Any = max_(s, axis=-1) * asarray(relative, dtype=s.dtype) if tol is None else asarray(tol)
+    bound = max_(s, axis=-1) * asarray(relative, dtype=s.dtype) if tol is None else asarray(tol)
     return count_nonzero(s > reshape(bound, (*bound.shape, 1)), axis=-1)
 
 
@@ -550,11 +550,11 @@ def _one_by_one(x: Array, rcond: Array) -> Array:
         raise ShapeError(
             f"pinv: takes one tolerance, or one for each matrix: got {rcond.aval} for {x.aval}; reshape it"
         )
-    cutoffs: Any = np.broadcast_to(rcond.concrete("pinv"), batch).ravel()
+    cutoffs = np.broadcast_to(rcond.concrete("pinv"), batch).ravel()
     if not cutoffs.size:
         return bind_single(pinv_p, x, rcond=0.0)
     flat = reshape(x, (cutoffs.size, m, n))
-    shared: tuple[Any, Any] = np.unique(cutoffs, return_inverse=True)
+    shared = np.unique(cutoffs, return_inverse=True)
     places = [np.flatnonzero(shared[1] == k) for k in range(shared[0].size)]
     inverses = concat([bind_single(pinv_p, flat[at], rcond=float(cutoffs[at[0]])) for at in places])
     return reshape(inverses[np.argsort(np.concatenate(places))], (*batch, n, m))

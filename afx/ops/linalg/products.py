@@ -361,8 +361,8 @@ def kron(x: ArrayLike, y: ArrayLike) -> Array:
     a, b = u.shape, v.shape
     rank = max(len(a), len(b))
     a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
-    woven_a: Shape = tuple([n for m in a for n in (m, 1)])
-    woven_b: Shape = tuple([n for m in b for n in (1, m)])
+    woven_a = tuple([n for m in a for n in (m, 1)])
+    woven_b = tuple([n for m in b for n in (1, m)])
     return reshape(
         multiply(reshape(u, woven_a), reshape(v, woven_b)), tuple([m * n for m, n in zip(a, b, strict=True)])
     )
@@ -612,7 +612,7 @@ def _path(terms: list[str], lengths: dict[str, int], result: str, optimize: bool
     if not optimize or len(terms) < 3:
         return in_order
     dummies = [np.broadcast_to(np.float32(0), [lengths[n] for n in t]) for t in terms]
-    path: list[Any] = np.einsum_path(",".join(terms) + "->" + result, *dummies, optimize="greedy")[0]
+    path = np.einsum_path(",".join(terms) + "->" + result, *dummies, optimize="greedy")[0]
     steps = [tuple(sorted(step)) for step in path[1:]]
     if all(len(step) == 2 for step in steps):
         return [(step[0], step[1]) for step in steps]

@@ -502,7 +502,7 @@ def _interpolate_derivative(a: Any, *ts: Any) -> Any:
 
 def _cofactors_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     a, *rest = (to_array(x) for x in xs)
-    total: Any = None
+    total = None
     for k, t in enumerate(ts):
         if t is not None:
             new = [*rest[: k - 1], to_array(t), *rest[k:]] if k else [*rest, to_array(t)]

@@ -433,8 +433,7 @@ def _pull_vectors(u: Array, g: Array, k: int) -> Array:
     near, far = u[..., :k], u[..., k:]
     if not far.shape[-1]:
         return g - near @ (adjoint(near) @ g)
-    gradient: Array = far @ (adjoint(far) @ g[..., :k] - adjoint(g[..., k:]) @ near)
-    return gradient
+    return far @ (adjoint(far) @ g[..., :k] - adjoint(g[..., k:]) @ near)
 
 
 def _push(t: Array, z: tuple[Array, Array, Array], a: Array, *, full: bool) -> tuple[Array, Array, Array]:

@@ -170,7 +170,7 @@ def _places(obj: Any) -> Any:
     """Return indices as a slice or a NumPy array of integers or booleans."""
     if obj.__class__ is slice:
         return obj
-    indices: Any = np.asarray(obj)
+    indices = np.asarray(obj)
     return indices.astype(np.intp) if not indices.size else indices
 
 
@@ -234,7 +234,7 @@ def trim_zeros(x: Nested, trim: str = "fb", axis: int | Sequence[int] | None = N
     axes = normalize_axes(axis, y.ndim, "trim_zeros")
     if not axes:
         return y
-    places: Any = np.nonzero(not_equal(y, 0).concrete("trim_zeros"))
+    places = np.nonzero(not_equal(y, 0).concrete("trim_zeros"))
     index = [slice(None)] * y.ndim
     for a in axes:
         first, last = (places[a].min(), places[a].max() + 1) if places[a].size else (0, 0)

@@ -159,7 +159,7 @@ def _list_operands(arrays: Any, who: str) -> list[Any]:
     if not isinstance(arrays, (Array, list, tuple, np.ndarray)):
         aval_of(arrays, who)
         raise OperandError(f"{who}: takes a sequence of arrays: got one of {aval_of(arrays)}; write [x, y]")
-    operands: list[Any] = list(arrays)  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
+    operands = list(arrays)  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
     if not operands:
         raise ArgumentError(f"{who}: need at least one array: got an empty sequence; give one")
     if not isinstance(arrays, Array) and any(is_sequence(x) for x in operands):  # lists of numbers among arrays
@@ -466,7 +466,7 @@ def broadcast_arrays(*arrays: Nested) -> list[Array]:
     >>> [x.shape for x in broadcast_arrays(afx.zeros((2, 1)), afx.zeros(3))]
     [(2, 3), (2, 3)]
     """
-    operands: list[Any] = promote_operands(*arrays) if any(map(is_sequence, arrays)) else list[Any](arrays)
+    operands = promote_operands(*arrays) if any(map(is_sequence, arrays)) else list[Any](arrays)
     avals = [aval_of(x, "broadcast_arrays") for x in operands]
     shape = broadcast_avals("broadcast_arrays", avals) if operands else ()
     return [broadcast_to(x, shape) for x in operands]

@@ -44,7 +44,7 @@ def _first(x: Array, axis: int, k: int, count: int = 1) -> Array:
 
 def repeated(x: Array, ends: Ends, mode: Any) -> Array:
     """Return x with its own elements on both sides, as NumPy's mode arranges them."""
-    places: Any = np.pad(np.arange(x.shape[ends.axis]), ends.widths, mode=mode)
+    places = np.pad(np.arange(x.shape[ends.axis]), ends.widths, mode=mode)
     return gather(x, places, axis=ends.axis)
 
 
@@ -257,7 +257,7 @@ def _values(values: Any, ndim: int) -> list[tuple[Any, Any]]:
     """Return a pair of constants for each axis."""
     if not is_sequence(values) and aval_of(values, "pad").ndim == 0:
         return [(values, values)] * ndim
-    given: list[Any] = list(values)
+    given = list(values)
     nested = [is_sequence(v) or (hasattr(v, "ndim") and v.ndim == 1) for v in given]
     if not any(nested) and len(given) in (1, 2):
         return [(given[0], given[-1])] * ndim

@@ -64,7 +64,7 @@ def bincount(x: Nested, /, weights: Nested | None = None, minlength: int = 0, *,
         raise DtypeError(f"bincount: counts integers: got {index.aval}; convert them with astype")
     index = astype(index, np.int64)
     if length is None:
-        known: Any = index.concrete("bincount")
+        known = index.concrete("bincount")
         if known.size and known.min() < 0:
             raise ArgumentError(
                 f"bincount: numbers must not be negative: got {known.min()} in {index.aval}; shift them"
@@ -98,7 +98,7 @@ def digitize(x: Nested, bins: Nested, right: bool = False) -> Array:
     if edges.ndim != 1:
         raise ShapeError(f"digitize: bins are a vector: got {edges.aval}; reshape it")
     try:
-        known: Any = stop_gradient(edges).concrete("digitize")
+        known = stop_gradient(edges).concrete("digitize")
         if _is_falling(known) and (known[1:] > known[:-1]).any():
             raise ArgumentError(
                 f"digitize: bins must be monotonically increasing or decreasing: got {edges!r}; sort them"
@@ -146,8 +146,8 @@ def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
     if ends is not None and (len(ends) if is_sequence(ends) else shape_of(ends)) not in (2, (2,)):
         raise ArgumentError(f"{who}: a range is a pair of ends: got {ends!r}; give (low, high)")
     if isinstance(bins, str):
-        known: Any = stop_gradient(x).concrete(who)
-        bounds: Any = None if ends is None else [stop_gradient(asarray(end)).concrete(who) for end in ends]
+        known = stop_gradient(x).concrete(who)
+        bounds = None if ends is None else [stop_gradient(asarray(end)).concrete(who) for end in ends]
         try:
             bins = len(_bin_edges(known, bins, bounds)) - 1
         except ValueError as error:

@@ -136,7 +136,7 @@ def trapezoid(y: Numbers, x: Numbers | None = None, dx: ArrayLike = 1.0, axis: i
         shape = broadcast_avals("trapezoid", [samples.aval, points.aval])
         samples, points = broadcast_to(samples, shape), broadcast_to(points, shape)
     place = normalize_axis(axis, samples.ndim, "trapezoid")
-    width: Any = dx
+    width = dx
     if x is not None and points.ndim > 1:
         width = diff(points, axis=place)
     elif x is not None:
@@ -222,7 +222,7 @@ def _slopes(x: Array, spacing: Any, axis: int, edge_order: int) -> Array:
             f"gradient: coordinates are a vector of {n}: got {aval} along axis {axis} of {x.aval}; reshape them"
         )
     front = tuple([-1 if a == axis else 1 for a in range(x.ndim)])
-    h: Any = spacing if aval.ndim == 0 else reshape(diff(astype(spacing, real_dtype(x.dtype))), front)
+    h = spacing if aval.ndim == 0 else reshape(diff(astype(spacing, real_dtype(x.dtype))), front)
     rise = diff(x, axis=axis) / h
     before, after = _ends(rise, axis)
     low: Array | float

@@ -263,7 +263,7 @@ def roots(p: Nested) -> Array:
     z = coefficients_of(p, "roots")
     z = astype(z, floating_dtype(z.dtype))
     try:
-        alive: Any = np.flatnonzero(not_equal(z, 0).concrete("roots"))
+        alive = np.flatnonzero(not_equal(z, 0).concrete("roots"))
         z = z[int(alive[0]) :] if alive.size else z[:0]
     except ConcreteValueError:
         pass  # compiled, the first coefficient is not known

@@ -145,7 +145,7 @@ gamma_flow_p: Primitive = parametric("gamma_flow", _vectors(_quadrature.flow), (
 
 def _then_by_logarithm(z: Array, a: Array, y: Array, *, order: int) -> Array:
     x = exp(y)
-    slope: Array = x * gamma_flow(a, y, order) - (a - x) * z
+    slope = x * gamma_flow(a, y, order) - (a - x) * z
     return slope - order * bind_single(gamma_flow_by_logarithm_p, a, y, order=order - 1) if order else slope - 1
 
 
@@ -329,8 +329,8 @@ def _binomial_run(key: Any, n: Any, p: Any, *, shape: Shape) -> Any:
 
 
 def _binomial(stream: Stream, n: Any, p: Any) -> Any:
-    less: Any = np.minimum(p, 1 - p)
-    k: Any = _split(stream, n * less < ADDED_BELOW, _invert_binomial, _propose_binomial, n, less)
+    less = np.minimum(p, 1 - p)
+    k = _split(stream, n * less < ADDED_BELOW, _invert_binomial, _propose_binomial, n, less)
     return cast(Any, np.where(p <= 0.5, k, n - k))
 
 

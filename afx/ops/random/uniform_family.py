@@ -66,7 +66,7 @@ def random_draw(key: ArrayLike, distribution: str, shape: Shape, dtype: DType) -
 def _draw_run(key: Any, *, distribution: str, shape: Shape, dtype: DType) -> Any:
     check_key(key, distribution)
     if dtype.itemsize < 4 and distribution != "uniform":
-        drawn: Any = _draw_run(key, distribution=distribution, shape=shape, dtype=float32)
+        drawn = _draw_run(key, distribution=distribution, shape=shape, dtype=float32)
         return drawn.astype(dtype)
     return generate(key, shape, dtype, uint64 if dtype == float64 else uint32, SAMPLERS[distribution])
 
@@ -248,7 +248,7 @@ def _between_run(key: Any, low: Any, high: Any, *, shape: Shape, dtype: DType) -
 
 
 def _quantile_between(first: Any, last: Any, u: Any) -> Any:
-    low: Any = _cdf(first)
+    low = _cdf(first)
     with np.errstate(divide="ignore", invalid="ignore"):  # where probabilities underflow
         z = quantile(low + u * (_cdf(last) - low))
     far = last < FAR_BELOW

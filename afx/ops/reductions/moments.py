@@ -46,7 +46,7 @@ def _spread(
     center = mean(x, axes, keepdims=True, where=among) if middle is None else middle
     d = subtract(x, center)
     if among is None:
-        rest: Any = math.prod([shape[a] for a in axes]) - correction
+        rest = math.prod([shape[a] for a in axes]) - correction
         return d, axes, maximum(rest, 0) if isinstance(rest, Array) else builtins.max(rest, 0)
     counted = broadcast_to(astype(among, bool), shape)
     count = sum(where(counted, 1.0, 0.0) if is_weak(d) else counted, axes, keepdims=True) - correction

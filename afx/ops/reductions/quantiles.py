@@ -215,7 +215,7 @@ def _fractions(q: Any, x: Aval, who: str) -> tuple[Array, DType]:
     traced = asarray(q) if listed else q
     if isinstance(traced, Tracer):
         return astype(traced, given.dtype if given.dtype.kind == "f" else get_default_dtype()), dtype
-    known: Any = np.asarray(q)
+    known = np.asarray(q)
     if known.dtype.kind == "f" and known.dtype.itemsize < 8:  # 0.2 is a fifth: no neighbour is picked for its rounding
         known = known.astype(str)
     known = known.astype(np.float64)
@@ -287,7 +287,7 @@ def _take_at(rows: Array, q: Array, place: Place, dtype: DType, skipping: bool) 
         last = maximum(count, 1) - 1
         if is_weak(rows):
             count = where(isnan(ordered), 0.0, 1.0).sum(axis=-1, keepdims=True)
-        at: Array = place(count if is_weak(count) else count.astype(q.dtype), q)
+        at = place(count if is_weak(count) else count.astype(q.dtype), q)
         low, high = (take_along_axis(ordered, clip(i, 0, last)) for i in _neighbours(at))
     else:
         at = place(n, q)

@@ -377,7 +377,7 @@ def nonzero(x: ArrayLike) -> tuple[Array, ...]:
         raise ShapeError(
             f"nonzero: calling nonzero on 0-d arrays is not allowed: got {aval_of(x)}; reshape it to a vector"
         )
-    indices: Any = not_equal(x, 0).concrete("nonzero").nonzero()
+    indices = not_equal(x, 0).concrete("nonzero").nonzero()
     return tuple([wrap(i) for i in indices])
 
 

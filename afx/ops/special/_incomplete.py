@@ -36,7 +36,7 @@ def bell(m: int, n: int, g: Mapping[tuple[int, int], Any]) -> Any:
         n: the second order.
         g: the derivatives of h, by their orders.
     """
-    table: dict[tuple[int, int], Any] = {(0, 0): 1.0}
+    table = {(0, 0): 1.0}
     for i in range(m + 1):
         for j in range(1 if i == 0 else 0, n + 1):
             first, second = (i - 1, j) if i else (0, j - 1)  # the orders left when one derivative has been taken

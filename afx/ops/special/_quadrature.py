@@ -47,7 +47,7 @@ def double(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of float64 arrays of one shape as one of any real values, with NumPy's result dtype and no warnings."""
 
     def compute(*xs: Any, **params: Any) -> Any:
-        arrays: list[Any] = [np.asarray(x) for x in xs]
+        arrays = [np.asarray(x) for x in xs]
         dtype = np.result_type(*arrays)
         if dtype.kind == "c":
             raise TypeError("complex numbers")  # the shape rule says what is wrong
@@ -341,7 +341,7 @@ def _series(order: int, a: Any, y: Any, z: Any) -> Any:
         terms.append(np.maximum(np.minimum(-terms[-1] / a, HUGE), -HUGE))
     total = _product(psi, terms)
     for m in range(1, _length(a, z)):
-        previous: Any = 0.0
+        previous = 0.0
         for j in range(order + 1):
             psi[j] = psi[j] + (-1) ** j / (a + m) ** (j + 1)
             terms[j] = previous = (z * terms[j] - previous) / (a + m)

@@ -74,7 +74,7 @@ def _off_mean(a: Any, b: Any, x: Any) -> Any:
 
 def _log_gamma_gap(q: Any, p: Any) -> Any:
     """Return ``lgamma(q + p) - lgamma(q)`` of q and p above 0 with all its digits, by recurrence and Stirling's series."""
-    passed: Any = 0.0
+    passed = 0.0
     for _ in range(10):
         is_small = q < 10.0
         step = xp.where(is_small, p / q, 0.0)

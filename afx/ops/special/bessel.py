@@ -551,7 +551,7 @@ def _slopes(x: Any, q: Any, *, order: int) -> Any:
         total = total + _term(order, x, w, rising * (bernoulli / math.factorial(2 * j)) / w ** (2 * j - 1), logs)
         roots += [x + 2 * j - 1, x + 2 * j]
         rising = rising * roots[-2] * roots[-1]
-    where_: Any = np.where
+    where_ = np.where
     return where_((x > 1) & (q > 0), total, math.nan)
 
 
@@ -560,8 +560,7 @@ def _term(order: int, x: Any, w: Any, factor: Any, logs: dict[tuple[int, int], A
     g = logs or {(n, 0): 0.0 for n in range(1, order + 1)}
     power = w**-x
     g = {**g, (1, 0): g[1, 0] - np.log(w)}
-    z: Any = np.where(power == 0, 0.0, power * (factor * bell(order, 0, g)))
-    return z
+    return np.where(power == 0, 0.0, power * (factor * bell(order, 0, g)))
 
 
 def _slope(x: Array, q: Array, order: int) -> Array:

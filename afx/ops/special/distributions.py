@@ -270,25 +270,25 @@ Moments = Callable[..., tuple[Any, Any, Any]]
 
 def _least(reached: Callable[[Any], Any], guess: Any, least: float, most: Any) -> Any:
     """Return the least whole number from which on a condition holds: by ever longer steps from a guess, then by halving."""
-    high: Any = np.clip(guess, least, most)
+    high = np.clip(guess, least, most)
     low, first = high - 1, np.maximum(1.0, np.floor(high * 1e-12))
     step = first
     for _ in range(DOUBLINGS):
-        short: Any = (high < most) & ~reached(high)
+        short = (high < most) & ~reached(high)
         if not np.any(short):
             break
         low, high = _where(short, high, low), _where(short, np.minimum(high + step, most), high)
         step = 2 * step
     step = first
     for _ in range(DOUBLINGS):
-        far: Any = (low >= least) & reached(np.maximum(low, least))
+        far = (low >= least) & reached(np.maximum(low, least))
         if not np.any(far):
             break
         low, high = _where(far, np.maximum(low - step, least - 1), low), _where(far, low, high)
         step = 2 * step
     for _ in range(HALVINGS):
-        middle: Any = np.floor(0.5 * (low + high))
-        inside: Any = (middle > low) & (middle < high)
+        middle = np.floor(0.5 * (low + high))
+        inside = (middle > low) & (middle < high)
         if not np.any(inside):
             break
         enough = reached(_where(inside, middle, high))

@@ -681,7 +681,7 @@ def _beyond_logarithm(u: Any) -> Any:
     """Return ``u - log(1 + u)`` of a number from -1/2 to 1, to all its digits."""
     r = u / (2.0 + u)
     square = r * r
-    total: Any = 0.0 * u
+    total = 0.0 * u
     for c in reversed(ODD_RECIPROCALS):
         total = total * square + c
     return r * (u - 2.0 * square * total)

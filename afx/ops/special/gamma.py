@@ -151,7 +151,7 @@ EULER = 0.5772156649015329
 
 def _climb(y: Any, step: Callable[[Any, Any], Any], start: float) -> tuple[Any, Any]:
     """Return a number moved above 10 by ones, and what the steps there come to."""
-    total: Any = start
+    total = start
     for _ in range(RECURRED):
         is_small = y < RECURRED
         total = step(total, xp.where(is_small, y, 1.0 if start else math.inf))
@@ -161,7 +161,7 @@ def _climb(y: Any, step: Callable[[Any, Any], Any], start: float) -> tuple[Any, 
 
 def _descend(y: Any) -> tuple[Any, Any]:
     """Return a number from 1/2 to 10 moved by ones to 2 and at most a half more or less, less 2, and the factors passed."""
-    product: Any = 1.0
+    product = 1.0
     for _ in range(RECURRED - 2):
         is_large = y > 2.5
         y = xp.where(is_large, y - 1.0, y)
@@ -413,7 +413,7 @@ BERNOULLI = (
 
 def _hurwitz(s: int, x: Any) -> Any:
     """Return the sum of ``(x + k)^-s`` over k from 0 on, of positive x (Johansson 2015, Euler-Maclaurin)."""
-    total: Any = 0.0
+    total = 0.0
     for k in range(RECURRED):
         total = total + (x + float(k)) ** -s
     y = x + float(RECURRED)

@@ -388,7 +388,7 @@ def _newton(
     residual: Callable[[Array], Array], start: Array, tolerance: float, limit: int, *, renew: bool, sparse: bool = False
 ) -> RootIterate:
     """Run Newton's method, or Broyden's where the matrix is renewed only when it leads nowhere."""
-    jacobian: Callable[[Array], Any] = sparse_jacobian(residual) if sparse else jacfwd(residual)
+    jacobian = sparse_jacobian(residual) if sparse else jacfwd(residual)
 
     def advance(s: RootIterate) -> RootIterate:
         matrix = s.matrix

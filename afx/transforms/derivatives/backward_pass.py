@@ -110,7 +110,7 @@ def _walk(tape: Tape, seeds: Mapping[int, Value], masks: Masks, use_masks: bool)
 def _pull_entries(tape: Tape, seeds: Mapping[int, Value], masks: Masks, use_masks: bool) -> list[Value]:  # noqa: C901, PLR0912  # hot: calls cost
     """Walk the entries once, last first, and return the cotangent of each; the tracebacks of errors say at which entry."""
     entries = tape.entries
-    cts: list[Value] = [None] * len(entries)
+    cts = [None] * len(entries)
     for index, ct in seeds.items():
         cts[index] = ct
     prepare = None if tape.is_ground else _entry_of_arrays

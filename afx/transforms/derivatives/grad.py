@@ -139,7 +139,7 @@ class DiffArguments:
 
 def _positions(argnums: Any, who: str) -> tuple[int, ...]:
     """Return argnums as a tuple, or raise where they are not integers."""
-    positions: tuple[Any, ...] = tuple(argnums) if isinstance(argnums, (tuple, list, range)) else (argnums,)  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+    positions = tuple(argnums) if isinstance(argnums, (tuple, list, range)) else (argnums,)  # pyright: ignore[reportUnknownArgumentType]  # a user's value
     if not all(isinstance(n, (int, np.integer)) for n in positions):
         raise ArgumentError(
             f"{who}: argnums are positions: got argnums={argnums!r}; give integers, and names with argnames="
@@ -629,7 +629,7 @@ def run_value_and_grad(chosen: DiffArguments, has_aux: bool, holomorphic: bool, 
     value = scalar_output(out, fn, who, holomorphic)
     if OPEN_BLOCKS:
         check_nan(record.tape.name, fn, args, kwargs, record.plain(value))
-    cts: list[Value] = [None] * len(leaves)
+    cts = [None] * len(leaves)
     if record.owns(value):
         cts = record.pull([value], [value.dtype.type(1)])
     gradient = chosen.arrange(result_tree(treedef, cts, leaves))

@@ -170,7 +170,7 @@ def forward_jacobian(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /,
     leaves = [asarray(v) for v in leaves]
     primal = pytree.unflatten(treedef, leaves)
     basis = pytree.unflatten(treedef, _basis([v.aval for v in leaves], moving))
-    aux: Any = _pair(call(primal), fn, who)[1] if has_aux else None
+    aux = _pair(call(primal), fn, who)[1] if has_aux else None
 
     def result(y: Any) -> Any:
         return _pair(call(y), fn, who)[0] if has_aux else call(y)

@@ -39,7 +39,7 @@ class Residuals:
 
     def enter(self, trace: GraphTrace) -> dict[int, GraphTracer]:
         """Return what stands for each value in a trace, of which those that are kept become inputs."""
-        tracers: dict[int, Any] = {k: trace.input(v.aval) for k, v in self.saved.items()}
+        tracers = {k: trace.input(v.aval) for k, v in self.saved.items()}
         for eq in self.remade:
             xs = [number_of(a) if isinstance(a, Literal) else tracers[id(a)] for a in eq.inputs]
             with silent(eq.ignored_fp_errors):

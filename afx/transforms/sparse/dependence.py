@@ -149,8 +149,8 @@ SMALL = 1 << 22  # elements of a matrix that is computed in full to see its entr
 
 def dependence(graph: Graph, known: Mapping[int, Pattern]) -> list[Found]:
     """Return the pattern of each output of a graph, given those of some inputs by their variables' numbers."""
-    patterns: dict[int, Pattern] = dict(known)
-    values: dict[int, Any] = {v.index: c.value for v, c in graph.constants}
+    patterns = dict(known)
+    values = {v.index: c.value for v, c in graph.constants}
     reads = Counter(a.index for eq in graph.equations for a in eq.inputs if not isinstance(a, Literal))
     reads.update(a.index for a in graph.outputs if not isinstance(a, Literal))
     for eq in graph.equations:

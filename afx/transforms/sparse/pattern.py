@@ -41,7 +41,7 @@ def _compare(words: Words, starts: Ints, members: Ints) -> tuple[Words, Ints, An
 
 def _search(ordered: Words, words: Words) -> Ints:
     """Return where words stand, or would, among ordered ones."""
-    array: Any = ordered
+    array = ordered
     places: Ints = array.searchsorted(words)
     return places
 

@@ -73,7 +73,7 @@ class SparseMatrix(Shown):
             ConcreteValueError: the values are traced.
         """
         try:
-            sparse: Any = importlib.import_module("scipy.sparse")
+            sparse = importlib.import_module("scipy.sparse")
         except ImportError:
             raise MissingExtraError("toscipy: needs SciPy: pip install 'afx[scipy]'") from None
         rows, columns = np.asarray(self.indices).T

@@ -87,7 +87,7 @@ def _exactly(stream: Readable, count: int) -> bytes:
 
 def load_llvm() -> Any:
     """Return LLVM's binding, ready to make code for this machine."""
-    llvm: Any = importlib.import_module("llvmlite.binding")
+    llvm = importlib.import_module("llvmlite.binding")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()  # for what reads the flags of the old floating-point unit

@@ -13,7 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 # --- Failures of the compiler and their reasons: the user hears of each kind once, and the logger ``afx.jit``;
 # NumPy's plans run
@@ -42,7 +42,7 @@ def warn(kind: Literal["plan", "compiler"], reason: str) -> None:
 
 def log(message: str, *, is_asked: bool) -> None:
     """Write to the logger ``afx.jit``: a warning where machine code was asked for, else an info, if logging is loaded."""
-    logging: Any = importlib.import_module("logging") if is_asked else sys.modules.get("logging")
+    logging = importlib.import_module("logging") if is_asked else sys.modules.get("logging")
     if logging is not None:
         logging.getLogger("afx.jit").log(logging.WARNING if is_asked else logging.INFO, "%s", message)
 

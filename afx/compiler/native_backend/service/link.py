@@ -148,8 +148,8 @@ def _sort_address(place: int, dtype: str) -> int | None:
 
     That begins with a function for its version; the number of the one that is asked holds for all of NumPy 2.
     """
-    core: Any = getattr(np, "_core", None)
-    capsule: Any = getattr(getattr(core, "_multiarray_umath", None), "_ARRAY_API", None)
+    core = getattr(np, "_core", None)
+    capsule = getattr(getattr(core, "_multiarray_umath", None), "_ARRAY_API", None)
     if capsule is None:
         return None
     open_capsule = ctypes.pythonapi.PyCapsule_GetPointer
