@@ -97,10 +97,6 @@ def _is_flag(value: Any, avals: Avals, op: str) -> bool:
     return type(value) is bool or (op == "solve_banded" and type(value) is int and 0 <= value < avals[0].shape[-2])
 
 
-def _is_number(value: Any, avals: Avals, op: str) -> bool:
-    return type(value) in (int, float)
-
-
 def _is_word(choices: frozenset[str]) -> _Rule:
     return lambda value, avals, op: value in choices
 
@@ -122,7 +118,7 @@ _PARAMETERS: Final[Mapping[str, _Rule]] = {
     "stride": lambda v, avals, op: _are_integers(v, 1),
     "window": lambda v, avals, op: _are_integers(v, 1),
     **dict.fromkeys(_FLAGS, _is_flag),
-    **dict.fromkeys(("eps", "power", "rcond"), _is_number),
+    **dict.fromkeys(("eps", "power", "rcond"), lambda value, avals, op: type(value) in (int, float)),
     **{name: _is_word(words) for name, words in WORDS.items()},
 }
 

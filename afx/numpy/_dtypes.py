@@ -162,10 +162,6 @@ def _sort_complex(given: Given) -> Any:
     return _converting(complex128) if wide else None
 
 
-def _histogram(given: Given) -> Any:
-    return _density if given.get("density") else None
-
-
 def _density(_call: Function, given: Given) -> Any:
     counts, edges = histogram(given["a"], **{k: v for k, v in given.items() if k not in ("a", "density")})
     return counts / astype(diff(edges), float64) / sum(counts), edges
@@ -179,7 +175,7 @@ CONVERSIONS: dict[str, Callable[[Given], Any]] = {
     "bincount": _bincount,
     "corrcoef": _covariance,
     "cov": _covariance,
-    "histogram": _histogram,
+    "histogram": lambda given: _density if given.get("density") else None,
     "interp": _interp,
     "max": _extreme,
     "mean": _mean,

@@ -369,10 +369,6 @@ def _where_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     return tangent if tangent.shape == z.shape else to_lower_level(broadcast(tangent, z.shape))
 
 
-def _where_mask(k: int, z: Value, xs: Values, params: Params, shape: Shape) -> Value:
-    return xs[0] if k == 1 else np.logical_not(xs[0])
-
-
 where_p = register(
     Primitive(
         name="where",
@@ -381,7 +377,9 @@ where_p = register(
         abstract_eval=_where_abstract,
         batch=batch_elementwise("where"),
         derivative=Derivative(vjps=(_where_pull(0), _where_pull(1), _where_pull(2)), reads=(0, 2, 2), jvp=_where_push),
-        masking=Masking(mask=_where_mask, finite_partials=True),
+        masking=Masking(
+            mask=lambda k, z, xs, params, shape: xs[0] if k == 1 else np.logical_not(xs[0]), finite_partials=True
+        ),
         lowering=Lowering(impl_into=_where_into),
         algebra=Algebra(canonical="select"),
     )

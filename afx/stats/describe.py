@@ -40,12 +40,8 @@ def _dense(row: Array) -> Array:
     return cumsum(astype(begins, "int64"))[searchsorted(ranked, row, "left")]
 
 
-def _ordinal(row: Array) -> Array:
-    return argsort(argsort(row)) + 1
-
-
 RANKS: Final[dict[str, Callable[[Array], Array]]] = {
-    "average": _average, "min": _least, "max": _greatest, "dense": _dense, "ordinal": _ordinal,
+    "average": _average, "min": _least, "max": _greatest, "dense": _dense, "ordinal": lambda row: argsort(argsort(row)) + 1,
 }  # fmt: skip
 
 

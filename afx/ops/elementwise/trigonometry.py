@@ -64,11 +64,9 @@ def _cosh_parts(x: Parts) -> Parts:
     return xp.cosh(x[0]) * xp.cos(x[1]), xp.sinh(x[0]) * xp.sin(x[1])
 
 
-def _cos_parts(x: Parts) -> Parts:
-    return _cosh_parts((-x[1], x[0]))
-
-
-cos_p: Primitive = unary("cos", np.cos, lambda _z, x: -sin(x), kinds="fc", finite_partials=True, parts=_cos_parts)
+cos_p: Primitive = unary(
+    "cos", np.cos, lambda _z, x: -sin(x), kinds="fc", finite_partials=True, parts=lambda x: _cosh_parts((-x[1], x[0]))
+)
 
 
 @register_function

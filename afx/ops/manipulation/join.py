@@ -491,10 +491,6 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     return z
 
 
-def _unstack_joint(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-    return [to_lower_level(stack(ct, axis=params["axis"]))]
-
-
 def _unstack_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     assert ts[0] is not None
     return tuple([to_lower_level(t) for t in unstack(ts[0], axis=params["axis"])])
@@ -525,7 +521,11 @@ unstack_p: Primitive = register(
         multiple_results=True,
         decompose=_unstack_inline,
         opaque=True,
-        derivative=Derivative(vjp_all=_unstack_joint, reads=(0,), jvp=_unstack_jvp),
+        derivative=Derivative(
+            vjp_all=lambda ct, z, xs, params, avals: [to_lower_level(stack(ct, axis=params["axis"]))],
+            reads=(0,),
+            jvp=_unstack_jvp,
+        ),
         masking=Masking(nonnegative_linear=True, selects=True),
         lowering=Lowering(may_alias=True),
     )
@@ -601,10 +601,6 @@ def _split_abstract(x: Aval, *, axis: int, sizes: Shape) -> tuple[Aval, ...]:
     return tuple([Aval((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype) for n in sizes])
 
 
-def _split_joint(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-    return [to_lower_level(concat(ct, axis=params["axis"]))]
-
-
 split_p: Primitive = register(
     Primitive(
         name="split",
@@ -614,7 +610,7 @@ split_p: Primitive = register(
         batch=batch_along_axes("split"),
         multiple_results=True,
         derivative=Derivative(
-            vjp_all=_split_joint,
+            vjp_all=lambda ct, z, xs, params, avals: [to_lower_level(concat(ct, axis=params["axis"]))],
             reads=(0,),
             jvp=lambda ts, z, xs, params: tuple([to_lower_level(t) for t in bind(split_p, ts[0], **params)]),
         ),

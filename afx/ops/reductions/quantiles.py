@@ -167,10 +167,6 @@ def _spread(n: Count, q: Array) -> Array:
     return (n - 1) * q
 
 
-def _inverted(n: Count, q: Array) -> Array:
-    return ceil(n * q - 1)
-
-
 def _closest(n: Count, q: Array) -> Array:
     """Return the nearest index; of two the one whose number, counted from 1, is even."""
     place = n * q - 1.5
@@ -193,7 +189,7 @@ METHODS: dict[str, Place] = {
     "higher": lambda n, q: ceil((n - 1) * q),
     "nearest": lambda n, q: rint((n - 1) * q),
     "midpoint": _middle,
-    "inverted_cdf": _inverted,
+    "inverted_cdf": lambda n, q: ceil(n * q - 1),
     "averaged_inverted_cdf": _averaged,
     "closest_observation": _closest,
     "interpolated_inverted_cdf": _between(0, 1),

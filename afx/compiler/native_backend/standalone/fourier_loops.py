@@ -126,10 +126,6 @@ def _series(coefficients: Sequence[float], z: Lanes) -> Lanes:
 # --- Steps of a radix
 
 
-def _two(x: Sequence[Point]) -> list[Point]:
-    return [x[0] + x[1], x[0] - x[1]]
-
-
 def _three(x: Sequence[Point]) -> list[Point]:
     both = x[1] + x[2]
     near, far = x[0] - both.scaled(0.5), (x[1] - x[2]).turned().scaled(SINE_60)
@@ -148,7 +144,12 @@ def _five(x: Sequence[Point]) -> list[Point]:
     return [x[0] + a + b, first + third, second + fourth, second - fourth, first - third]
 
 
-RADICES: Final[dict[int, Callable[[Sequence[Point]], list[Point]]]] = {4: _four, 2: _two, 3: _three, 5: _five}
+RADICES: Final[dict[int, Callable[[Sequence[Point]], list[Point]]]] = {
+    4: _four,
+    2: lambda x: [x[0] + x[1], x[0] - x[1]],
+    3: _three,
+    5: _five,
+}
 PARAMETERS = "ptr noalias %x, ptr noalias %y, ptr noalias %roots, i64 %n, i64 %m, i64 %s"
 
 
