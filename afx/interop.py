@@ -43,10 +43,7 @@ COPIES = {
     "sklearn": ("sklearn.externals",),
 }
 # Releases whose functions were read and run, by their first two numbers.
-KNOWN = {
-    "array_api_compat": ("1.13", "1.14", "1.15", "1.16"),
-    "array_api_extra": ("0.9", "0.10", "0.11"),
-}
+KNOWN = {"array_api_compat": ("1.13", "1.14", "1.15", "1.16"), "array_api_extra": ("0.9", "0.10", "0.11")}
 # Functions that write into arrays which they made themselves, or return, by the library; each was read: nobody else sees
 # the array that is written.
 WRITING = {

@@ -41,20 +41,10 @@ FUNCTIONS = {
 }
 
 # The families that NumPy keeps in modules of their own; they load when first used.
-FAMILIES = {
-    "numpy.linalg": "afx.linalg",
-    "numpy.fft": "afx.fft",
-}
+FAMILIES = {"numpy.linalg": "afx.linalg", "numpy.fft": "afx.fft"}
 
 # NumPy's names of arguments, where afx's function calls them otherwise.
-ARGUMENTS = {
-    "N": "n",
-    "a_max": "max",
-    "a_min": "min",
-    "ddof": "correction",
-    "newshape": "shape",
-    "reps": "repetitions",
-}
+ARGUMENTS = {"N": "n", "a_max": "max", "a_min": "min", "ddof": "correction", "newshape": "shape", "reps": "repetitions"}
 
 # Defaults of NumPy's arguments that are not afx's.
 DEFAULTS: dict[str, dict[str, int | str]] = {

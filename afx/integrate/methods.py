@@ -435,12 +435,7 @@ def _inverse_systems(system: System, jacobian: Array, h: Array) -> tuple[Array, 
 
 
 def _solve(
-    slopes: Callable[[Array], Array],
-    system: System,
-    inverses: tuple[Array, ...],
-    guess: Array,
-    h: Array,
-    scale: Array,
+    slopes: Callable[[Array], Array], system: System, inverses: tuple[Array, ...], guess: Array, h: Array, scale: Array
 ) -> Newton:
     """Return the last state of the simplified Newton iteration of the collocation equations."""
     n = guess.shape[1]

@@ -110,7 +110,7 @@ WITH_ONE: dict[str, Callable[[Any, int, Any], Any]] = {
     "dpss": _dpss,
 }
 WITH_TWO: dict[str, Callable[[Any, int, Any, Any], Any]] = {
-    "general_gaussian": lambda u, m, p, sig: exp(-0.5 * abs_(u * (m - 1) / (2 * sig)) ** (2 * p)),
+    "general_gaussian": lambda u, m, p, sig: exp(-0.5 * abs_(u * (m - 1) / (2 * sig)) ** (2 * p))
 }
 FORMULAS: dict[str, Callable[..., Any]] = {
     **{name: _make_cosines(shares) for name, shares in COSINES.items()},

@@ -421,10 +421,7 @@ def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
         raise GraphError(
             f"evaluate: the graph has {len(graph.inputs)} inputs: got {len(inputs)} values; give one for each"
         )
-    known = [
-        *inputs,
-        *[weak_or_strong(c.value) if v.aval.weak else wrap(c.value) for v, c in graph.constants],
-    ]
+    known = [*inputs, *[weak_or_strong(c.value) if v.aval.weak else wrap(c.value) for v, c in graph.constants]]
 
     def read(atoms: Sequence[Any]) -> list[Any]:
         return [number_of(a) if isinstance(a, Literal) else known[a.index] for a in atoms]

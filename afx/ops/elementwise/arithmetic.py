@@ -107,11 +107,7 @@ def _over(x: Parts, y: Parts) -> Parts:
 
 
 divide_p: Primitive = binary(
-    "divide",
-    np.divide,
-    (lambda _z, _x, y: 1 / y, lambda z, _x, y: -z / y),
-    kinds="fc",
-    parts=_over,
+    "divide", np.divide, (lambda _z, _x, y: 1 / y, lambda z, _x, y: -z / y), kinds="fc", parts=_over
 )
 
 true_divide = divide

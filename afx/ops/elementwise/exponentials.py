@@ -123,13 +123,7 @@ complex_expm1_p: Primitive = unary(
     "complex_expm1", _complex_expm1_run, lambda _z, x: exp(x), kinds="fc", parts=_expm1_parts
 )
 expm1_p: Primitive = unary(
-    "expm1",
-    np.expm1,
-    lambda _z, x: exp(x),
-    kinds="fc",
-    finite_partials=True,
-    formula=_expm1,
-    parts=_expm1_parts,
+    "expm1", np.expm1, lambda _z, x: exp(x), kinds="fc", finite_partials=True, formula=_expm1, parts=_expm1_parts
 )  # z + 1 loses the tail
 
 
@@ -186,14 +180,7 @@ def _log1p_parts(x: Parts) -> Parts:
     )
 
 
-log1p_p: Primitive = unary(
-    "log1p",
-    np.log1p,
-    lambda _z, x: 1 / (1 + x),
-    kinds="fc",
-    formula=_log1p,
-    parts=_log1p_parts,
-)
+log1p_p: Primitive = unary("log1p", np.log1p, lambda _z, x: 1 / (1 + x), kinds="fc", formula=_log1p, parts=_log1p_parts)
 
 
 @register_function

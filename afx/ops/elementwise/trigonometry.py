@@ -41,12 +41,7 @@ def _sinh_parts(x: Parts) -> Parts:
 
 
 sin_p: Primitive = unary(
-    "sin",
-    np.sin,
-    lambda _z, x: cos(x),
-    kinds="fc",
-    finite_partials=True,
-    parts=_turned(_sinh_parts),
+    "sin", np.sin, lambda _z, x: cos(x), kinds="fc", finite_partials=True, parts=_turned(_sinh_parts)
 )
 
 
@@ -282,14 +277,7 @@ def tanh(x: ArrayLike) -> Array:
     return bind1(tanh_p, x)
 
 
-tanh_p: Primitive = unary(
-    "tanh",
-    np.tanh,
-    lambda z, _x: 1 - z * z,
-    kinds="fc",
-    finite_partials=True,
-    parts=_tanh_parts,
-)
+tanh_p: Primitive = unary("tanh", np.tanh, lambda z, _x: 1 - z * z, kinds="fc", finite_partials=True, parts=_tanh_parts)
 
 
 @register_function
@@ -315,13 +303,7 @@ def _asinh(x: Any) -> Any:
 
 
 asinh_p: Primitive = unary(
-    "asinh",
-    np.arcsinh,
-    _asinh_slope,
-    kinds="fc",
-    finite_partials=True,
-    formula=_asinh,
-    parts=_turned(_asin_parts),
+    "asinh", np.arcsinh, _asinh_slope, kinds="fc", finite_partials=True, formula=_asinh, parts=_turned(_asin_parts)
 )
 
 arcsinh = asinh
@@ -349,12 +331,7 @@ def _acosh_parts(x: Parts) -> Parts:
 
 
 acosh_p: Primitive = unary(
-    "acosh",
-    np.arccosh,
-    lambda _z, x: 1 / sqrt(x - 1) / sqrt(x + 1),
-    kinds="fc",
-    formula=_acosh,
-    parts=_acosh_parts,
+    "acosh", np.arccosh, lambda _z, x: 1 / sqrt(x - 1) / sqrt(x + 1), kinds="fc", formula=_acosh, parts=_acosh_parts
 )
 
 arccosh = acosh
@@ -376,12 +353,7 @@ def _atanh(x: Any) -> Any:
 
 
 atanh_p: Primitive = unary(
-    "atanh",
-    np.arctanh,
-    lambda _z, x: 1 / ((1 - x) * (1 + x)),
-    kinds="fc",
-    formula=_atanh,
-    parts=_atanh_parts,
+    "atanh", np.arctanh, lambda _z, x: 1 / ((1 - x) * (1 + x)), kinds="fc", formula=_atanh, parts=_atanh_parts
 )
 
 arctanh = atanh

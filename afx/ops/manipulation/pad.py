@@ -122,17 +122,7 @@ def check_width(x: Aval, axis: int) -> None:
 
 Widths = int | Sequence[int] | Sequence[Sequence[int]]
 Mode = Literal[
-    "constant",
-    "edge",
-    "empty",
-    "linear_ramp",
-    "maximum",
-    "mean",
-    "median",
-    "minimum",
-    "reflect",
-    "symmetric",
-    "wrap",
+    "constant", "edge", "empty", "linear_ramp", "maximum", "mean", "median", "minimum", "reflect", "symmetric", "wrap"
 ]
 MODES = get_args(Mode)
 

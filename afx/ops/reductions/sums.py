@@ -405,12 +405,7 @@ def products_of_others(x: Array) -> Array:
 
 
 prod_p: Primitive = reduction(
-    "prod",
-    reducing(np.multiply),
-    sum_aval,
-    _multiply_others,
-    native=record_reduction(np.multiply),
-    takes_empty=True,
+    "prod", reducing(np.multiply), sum_aval, _multiply_others, native=record_reduction(np.multiply), takes_empty=True
 )
 
 

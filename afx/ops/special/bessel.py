@@ -578,8 +578,5 @@ def _slope_by_q(_z: Array, x: Array, q: Array, *, order: int) -> Array:
 zeta_slope_p: Primitive = parametric("zeta_slope", double(_slopes), (_slope_by_x, _slope_by_q), {"order": 1})
 
 zeta_p: Primitive = binary(
-    "zeta",
-    scipy("zeta"),
-    (lambda _z, x, q: _slope(x, q, 1), lambda _z, x, q: -x * zeta(x + 1, q)),
-    kinds="f",
+    "zeta", scipy("zeta"), (lambda _z, x, q: _slope(x, q, 1), lambda _z, x, q: -x * zeta(x + 1, q)), kinds="f"
 )

@@ -119,10 +119,7 @@ fisherc_p: Primitive = ternary(
     formula=in_doubles(_fisher_shares, 1),
 )
 fisher_slope_p: Primitive = parametric(
-    "fisher_slope",
-    double(fisher_by_degrees),
-    (_slope_by_a, _slope_by_b, _slope_by_s),
-    {"m": 1, "n": 0},
+    "fisher_slope", double(fisher_by_degrees), (_slope_by_a, _slope_by_b, _slope_by_s), {"m": 1, "n": 0}
 )
 
 
@@ -252,10 +249,7 @@ def _stdtrit_run(df: Any, p: Any) -> Any:
 
 
 stdtrit_p: Primitive = binary(
-    "stdtrit",
-    _stdtrit_run,
-    (_quantile_by_df, lambda z, df, _p: exp(-log_density(df, z))),
-    kinds="f",
+    "stdtrit", _stdtrit_run, (_quantile_by_df, lambda z, df, _p: exp(-log_density(df, z))), kinds="f"
 )
 
 

@@ -167,11 +167,7 @@ def _erfcx(x: Any) -> Any:
 
 
 erfcx_p: Primitive = unary(
-    "erfcx",
-    scipy("erfcx"),
-    lambda _z, x: bind_single(erfcx_slope_p, x, order=1),
-    kinds="f",
-    formula=in_doubles(_erfcx),
+    "erfcx", scipy("erfcx"), lambda _z, x: bind_single(erfcx_slope_p, x, order=1), kinds="f", formula=in_doubles(_erfcx)
 )
 
 
@@ -242,11 +238,7 @@ def _erfinv(x: Any) -> Any:
 
 
 erfinv_p: Primitive = unary(
-    "erfinv",
-    scipy("erfinv"),
-    lambda z, _x: exp(z * z) * (ROOTPI / 2),
-    kinds="f",
-    formula=in_doubles(_erfinv),
+    "erfinv", scipy("erfinv"), lambda z, _x: exp(z * z) * (ROOTPI / 2), kinds="f", formula=in_doubles(_erfinv)
 )
 
 
@@ -270,11 +262,7 @@ def _erfcinv(y: Any) -> Any:
 
 
 erfcinv_p: Primitive = unary(
-    "erfcinv",
-    scipy("erfcinv"),
-    lambda z, _x: exp(z * z) * (-ROOTPI / 2),
-    kinds="f",
-    formula=in_doubles(_erfcinv),
+    "erfcinv", scipy("erfcinv"), lambda z, _x: exp(z * z) * (-ROOTPI / 2), kinds="f", formula=in_doubles(_erfcinv)
 )
 
 
@@ -337,12 +325,7 @@ def _ndtr(x: Any) -> Any:
 
 
 ndtr_p: Primitive = unary(
-    "ndtr",
-    scipy("ndtr"),
-    lambda _z, x: density(x),
-    kinds="f",
-    finite_partials=True,
-    formula=in_doubles(_ndtr),
+    "ndtr", scipy("ndtr"), lambda _z, x: density(x), kinds="f", finite_partials=True, formula=in_doubles(_ndtr)
 )
 
 
@@ -367,11 +350,7 @@ def _ndtri(p: Any) -> Any:
 
 
 ndtri_p: Primitive = unary(
-    "ndtri",
-    scipy("ndtri"),
-    lambda z, _x: exp(0.5 * z * z) * (ROOT2 * ROOTPI),
-    kinds="f",
-    formula=in_doubles(_ndtri),
+    "ndtri", scipy("ndtri"), lambda z, _x: exp(0.5 * z * z) * (ROOT2 * ROOTPI), kinds="f", formula=in_doubles(_ndtri)
 )
 
 
@@ -432,11 +411,7 @@ def _ndtri_exp(y: Any) -> Any:
 
 
 ndtri_exp_p: Primitive = unary(
-    "ndtri_exp",
-    scipy("ndtri_exp"),
-    lambda z, _y: 1 / _log_ndtr_slope(z, z),
-    kinds="f",
-    formula=in_doubles(_ndtri_exp),
+    "ndtri_exp", scipy("ndtri_exp"), lambda z, _y: 1 / _log_ndtr_slope(z, z), kinds="f", formula=in_doubles(_ndtri_exp)
 )
 
 
@@ -501,11 +476,7 @@ def _logit(p: Any) -> Any:
 
 
 logit_p: Primitive = unary(
-    "logit",
-    ignore_fp_errors(_logit),
-    lambda _z, p: 1 / (p * (1 - p)),
-    kinds="f",
-    traceable=True,
+    "logit", ignore_fp_errors(_logit), lambda _z, p: 1 / (p * (1 - p)), kinds="f", traceable=True
 )
 
 
@@ -533,13 +504,7 @@ def _xlogy_by_y(_z: Array, x: Array, y: Array) -> Array:
     return where(nothing, 0, x / where(nothing, 1, y))
 
 
-xlogy_p: Primitive = binary(
-    "xlogy",
-    ignore_fp_errors(_xlogy),
-    (_xlogy_by_x, _xlogy_by_y),
-    kinds="f",
-    traceable=True,
-)
+xlogy_p: Primitive = binary("xlogy", ignore_fp_errors(_xlogy), (_xlogy_by_x, _xlogy_by_y), kinds="f", traceable=True)
 
 
 @register_function
@@ -567,11 +532,7 @@ def _xlog1py_by_y(_z: Array, x: Array, y: Array) -> Array:
 
 
 xlog1py_p: Primitive = binary(
-    "xlog1py",
-    ignore_fp_errors(_xlog1py),
-    (_xlog1py_by_x, _xlog1py_by_y),
-    kinds="f",
-    traceable=True,
+    "xlog1py", ignore_fp_errors(_xlog1py), (_xlog1py_by_x, _xlog1py_by_y), kinds="f", traceable=True
 )
 
 
@@ -653,11 +614,7 @@ def _rel_entr_by_y(_z: Array, x: Array, y: Array) -> Array:
 
 
 rel_entr_p: Primitive = binary(
-    "rel_entr",
-    ignore_fp_errors(_rel_entr),
-    (_rel_entr_by_x, _rel_entr_by_y),
-    kinds="f",
-    traceable=True,
+    "rel_entr", ignore_fp_errors(_rel_entr), (_rel_entr_by_x, _rel_entr_by_y), kinds="f", traceable=True
 )
 
 
@@ -706,9 +663,5 @@ def _kl_div_by_y(_z: Array, x: Array, y: Array) -> Array:
 
 
 kl_div_p: Primitive = binary(
-    "kl_div",
-    ignore_fp_errors(_kl_div),
-    (_kl_div_by_x, _kl_div_by_y),
-    kinds="f",
-    traceable=True,
+    "kl_div", ignore_fp_errors(_kl_div), (_kl_div_by_x, _kl_div_by_y), kinds="f", traceable=True
 )

@@ -208,11 +208,7 @@ def _gammaln(x: Any) -> Any:
 
 
 gammaln_p: Primitive = unary(
-    "gammaln",
-    scipy("gammaln"),
-    lambda _z, x: digamma(x),
-    kinds="f",
-    formula=in_doubles(_gammaln),
+    "gammaln", scipy("gammaln"), lambda _z, x: digamma(x), kinds="f", formula=in_doubles(_gammaln)
 )
 
 
@@ -247,13 +243,7 @@ def _gamma(x: Any) -> Any:
     return xp.where(is_low, low, xp.where(x == math.inf, x, z))
 
 
-gamma_p: Primitive = unary(
-    "gamma",
-    scipy("gamma"),
-    lambda z, x: z * digamma(x),
-    kinds="f",
-    formula=in_doubles(_gamma),
-)
+gamma_p: Primitive = unary("gamma", scipy("gamma"), lambda z, x: z * digamma(x), kinds="f", formula=in_doubles(_gamma))
 
 
 @register_function
@@ -365,11 +355,7 @@ def _digamma(x: Any) -> Any:
 
 
 digamma_p: Primitive = unary(
-    "digamma",
-    scipy("digamma"),
-    lambda _z, x: bind_single(polygamma_p, x, n=1),
-    kinds="f",
-    formula=in_doubles(_digamma),
+    "digamma", scipy("digamma"), lambda _z, x: bind_single(polygamma_p, x, n=1), kinds="f", formula=in_doubles(_digamma)
 )
 
 psi = digamma

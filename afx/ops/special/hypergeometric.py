@@ -210,10 +210,7 @@ boxcox1p_p: Primitive = binary(
     kinds="f",
 )
 inv_boxcox_p: Primitive = binary(
-    "inv_boxcox",
-    double(_inv_boxcox),
-    (lambda z, _y, power: z ** (1 - power), _undo_by_power),
-    kinds="f",
+    "inv_boxcox", double(_inv_boxcox), (lambda z, _y, power: z ** (1 - power), _undo_by_power), kinds="f"
 )
 inv_boxcox1p_p: Primitive = binary(
     "inv_boxcox1p",
@@ -239,12 +236,7 @@ def spence(x: ArrayLike) -> Array:
     return bind_special(spence_p, x)
 
 
-spence_p: Primitive = unary(
-    "spence",
-    scipy("spence"),
-    lambda _z, x: -_log1prel_of_order(x - 1, 0),
-    kinds="f",
-)
+spence_p: Primitive = unary("spence", scipy("spence"), lambda _z, x: -_log1prel_of_order(x - 1, 0), kinds="f")
 
 
 # --- Functions of the normal distribution's kin

@@ -77,10 +77,7 @@ def _slope_by_x_gamma(_z: Array, a: Array, x: Array, *, order: int) -> Array:
 
 
 gammainc_slope_p: Primitive = parametric(
-    "gammainc_slope",
-    double(gamma_by_parameter),
-    (_slope_by_a_gamma, _slope_by_x_gamma),
-    {"order": 1},
+    "gammainc_slope", double(gamma_by_parameter), (_slope_by_a_gamma, _slope_by_x_gamma), {"order": 1}
 )
 
 
@@ -222,10 +219,7 @@ Partial3 = Callable[[Array, Array, Array, Array], Array]
 
 
 def ternary(
-    name: str,
-    compute: Callable[..., Any],
-    partials: tuple[Partial3, Partial3, Partial3],
-    **tags: Any,
+    name: str, compute: Callable[..., Any], partials: tuple[Partial3, Partial3, Partial3], **tags: Any
 ) -> Primitive:
     """Make an elementwise op of three real operands from ``(z, a, b, x)`` to its derivative by each."""
     return elementwise(name, compute, partials, kinds="f", **tags)
@@ -312,10 +306,7 @@ def _slope_by_x_beta(_z: Array, a: Array, b: Array, x: Array, *, m: int, n: int)
 
 
 betainc_slope_p: Primitive = parametric(
-    "betainc_slope",
-    double(beta_by_parameters),
-    (_slope_by_a_beta, _slope_by_b, _slope_by_x_beta),
-    {"m": 1, "n": 0},
+    "betainc_slope", double(beta_by_parameters), (_slope_by_a_beta, _slope_by_b, _slope_by_x_beta), {"m": 1, "n": 0}
 )
 
 

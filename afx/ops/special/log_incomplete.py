@@ -66,10 +66,7 @@ def _tail_by_x_gamma(z: Array, a: Array, x: Array, *, upper: bool, m: int, n: in
 
 
 gamma_tail_p: Primitive = parametric(
-    "gamma_tail",
-    double(gamma_tail),
-    (_tail_by_a_gamma, _tail_by_x_gamma),
-    {"upper": True, "m": 0, "n": 0},
+    "gamma_tail", double(gamma_tail), (_tail_by_a_gamma, _tail_by_x_gamma), {"upper": True, "m": 0, "n": 0}
 )
 
 
@@ -133,12 +130,7 @@ def log_gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     return bind_special(log_gammainc_p, a, x)
 
 
-log_gammainc_p: Primitive = binary(
-    "log_gammainc",
-    _values_gamma(upper=False),
-    _partials_gamma(upper=False),
-    kinds="f",
-)
+log_gammainc_p: Primitive = binary("log_gammainc", _values_gamma(upper=False), _partials_gamma(upper=False), kinds="f")
 
 
 @register_function
@@ -161,12 +153,7 @@ def log_gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
     return bind_special(log_gammaincc_p, a, x)
 
 
-log_gammaincc_p: Primitive = binary(
-    "log_gammaincc",
-    _values_gamma(upper=True),
-    _partials_gamma(upper=True),
-    kinds="f",
-)
+log_gammaincc_p: Primitive = binary("log_gammaincc", _values_gamma(upper=True), _partials_gamma(upper=True), kinds="f")
 
 
 # --- Logarithms of incomplete beta functions: with their density, finite where the functions underflow
@@ -234,10 +221,7 @@ def _tail_by_x_beta(z: Array, a: Array, b: Array, x: Array, *, upper: bool, m: i
 
 
 beta_tail_p: Primitive = parametric(
-    "beta_tail",
-    double(beta_tail),
-    (_tail_by_a_beta, _tail_by_b, _tail_by_x_beta),
-    {"upper": True, "m": 0, "n": 0},
+    "beta_tail", double(beta_tail), (_tail_by_a_beta, _tail_by_b, _tail_by_x_beta), {"upper": True, "m": 0, "n": 0}
 )
 
 
