@@ -69,7 +69,7 @@ def every(
 
         others = [p for p in signature.parameters.values() if p.name not in names]
         cases_first = [inspect.Parameter("cases", inspect.Parameter.POSITIONAL_OR_KEYWORD), *others]
-        run.__signature__ = signature.replace(parameters=cases_first)  # type: ignore[attr-defined]  # what pytest reads
+        run.__signature__ = signature.replace(parameters=cases_first)  # what pytest reads
         return pytest.mark.parametrize("cases", [pytest.param(some, id=name) for name, some in groups.items()])(run)
 
     return decorate

@@ -111,7 +111,7 @@ def jax_library() -> Any:
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_disable_most_optimizations", True)  # which take longer than all else
     lib: Any = SimpleNamespace(**{name: getattr(jnp, name) for name in dir(jnp) if not name.startswith("_")})
-    as64 = lambda v: jnp.asarray(np.asarray(v, np.float64))  # noqa: E731  # exact
+    as64 = lambda v: jnp.asarray(np.asarray(v, np.float64))
     lib.b = lambda v: jnp.asarray(v)
     lib.f32 = lambda v: as64(np.float32(v))
     lib.i64 = lambda v: jnp.asarray(v, jnp.int64)

@@ -321,7 +321,7 @@ def _pins(schedule: Schedule, graph: Graph, target: Target) -> bool:
         p = eq.primitive
         if (p.kind == "bilinear" or p.lowering.calls_lapack) and calls_blas(eq, target):
             return True
-    return any([i.has_schedules for i in schedule.instructions])  # noqa: C419  # a list is quicker
+    return any([i.has_schedules for i in schedule.instructions])
 
 
 def _has_pieces(schedule: Schedule) -> bool:

@@ -144,7 +144,7 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     """
     own = check_dtype(dtype, "isdtype")
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    return any([_is_kind(own, k) for k in kinds])  # noqa: C419  # each is checked, even behind the first that fits
+    return any([_is_kind(own, k) for k in kinds])
 
 
 def _is_kind(dtype: DType, kind: Any) -> bool:

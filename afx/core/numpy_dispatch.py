@@ -208,7 +208,7 @@ def _converts(name: str, module: str, args: tuple[Any, ...], kwargs: dict[str, A
 
 def is_traced(x: Any) -> bool:
     """Tell whether a value is a traced Array, or a list or tuple that holds one."""
-    return any(map(is_traced, x)) if isinstance(x, (list, tuple)) else hasattr(x, "_trace")  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's sequence
+    return any(map(is_traced, x)) if isinstance(x, (list, tuple)) else hasattr(x, "_trace")  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
 
 
 def to_plain(x: Any) -> Any:

@@ -130,7 +130,7 @@ def _map_file(path: Path) -> Any:
         raise FileFormatError(
             f"open_shards: no array of numbers in NumPy's format: got {why}, {str(path)!r}; write it by write_shards"
         ) from None
-    if type(mapped) is not np.memmap or mapped.ndim == 0:  # pyright: ignore[reportUnknownMemberType]  # of any dtype
+    if type(mapped) is not np.memmap or mapped.ndim == 0:
         raise FileFormatError(
             f"open_shards: no array of examples: got {str(path)!r}; write it by write_shards or np.save"
         )

@@ -300,7 +300,7 @@ class OdeSolution(Shown, Generic[T]):
     _trail: Trail
     _sign: Array
     _count: Array
-    _unravel: Callable[[Array], T] = pytree.static()  # noqa: RUF009  # a field specifier
+    _unravel: Callable[[Array], T] = pytree.static()
 
     def __call__(self, t: ArrayLike) -> T:
         """Return the states at times, a tree as the first state with the axes of the times in front.

@@ -102,7 +102,7 @@ class interp1d:  # SciPy's name
             choice("interp1d", "kind", self.kind, tuple(_STEPS))  # which a file may have changed
             breaks = self.x[1:] / 2 + self.x[:-1] / 2 if self.kind.startswith("nearest") else self.x
             side, back = _STEPS[self.kind]
-            index = searchsorted(stop_gradient(breaks), stop_gradient(at), side=side) - back  # pyright: ignore[reportArgumentType]  # of the table
+            index = searchsorted(stop_gradient(breaks), stop_gradient(at), side=side) - back
             values = take(self.y, clip(index, 0, self.x.size - 1), axis=0)
         if self.fill is not None:
             like = reshape(at, at.shape + (1,) * (self.y.ndim - 1))
@@ -161,7 +161,7 @@ class RegularGridInterpolator(Shown):
         table = floating(table, "RegularGridInterpolator")
         grid = tuple([promote_pair(x, np.zeros((), table.real.dtype), "RegularGridInterpolator")[0] for x in axes])
         lengths = tuple([x.size for x in grid])
-        if any([x.ndim != 1 for x in grid]) or table.shape[: len(grid)] != lengths:  # noqa: C419  # a list is quicker
+        if any([x.ndim != 1 for x in grid]) or table.shape[: len(grid)] != lengths:
             raise ShapeError(
                 f"RegularGridInterpolator: values have an axis for each vector of points: got {table.aval} for lengths {lengths}"
             )

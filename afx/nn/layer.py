@@ -157,7 +157,7 @@ def children(value: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(kind):
         return {f".{f.name}": getattr(value, f.name, None) for f in dataclasses.fields(kind)}
     if isinstance(value, functools.partial):
-        return {".func": value.func, ".args": value.args, ".keywords": value.keywords}  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # of any function
+        return {".func": value.func, ".args": value.args, ".keywords": value.keywords}
     if inspect.ismethod(value):
         return {".__self__": value.__self__}
     if kind is dict:

@@ -102,7 +102,7 @@ def plainly(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any], answe
 def has_array(values: Collection[Any]) -> bool:
     """Tell whether an Array, traced or not, is among values, or in lists, tuples and dictionaries of theirs."""
     kinds: set[Any] = set(map(type, values))
-    if any([issubclass(kind, Array) for kind in kinds]):  # noqa: C419  # a list is quicker
+    if any([issubclass(kind, Array) for kind in kinds]):
         return True
     nested: tuple[Any, ...] = tuple([kind for kind in kinds if issubclass(kind, (list, tuple, dict))])
     return bool(nested) and any(has_array(_items(x)) for x in values if isinstance(x, nested))

@@ -146,7 +146,7 @@ def resolved_shape(x: Any, have: Shape, shape: Shape) -> Shape:
         known = math.prod([n for n in shape if n != -1])
         if shape.count(-1) == 1 and known > 0 and size % known == 0:
             return tuple([size // known if n == -1 else n for n in shape])
-    elif math.prod(shape) == size and all([n >= 0 for n in shape]):  # noqa: C419  # a list is quicker than a generator
+    elif math.prod(shape) == size and all([n >= 0 for n in shape]):
         return shape
     raise ShapeError(
         f"reshape: cannot reshape array of size {size} into shape {shape}: got {aval_of(x)}; change the shape"

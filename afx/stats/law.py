@@ -145,7 +145,7 @@ class Frozen(Law):
         kwargs: those by name.
     """
 
-    family: Any = static()  # noqa: RUF009  # a field specifier
+    family: Any = static()
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = attrs.field(factory=dict)
 
@@ -238,7 +238,7 @@ class Expanded(Law):
     """
 
     law: Law
-    lead: Shape = static()  # noqa: RUF009  # a field specifier
+    lead: Shape = static()
 
     @property
     def event(self) -> Shape:

@@ -99,8 +99,8 @@ class Run(Iterator[Step[S, V]]):
     def _pieces(self) -> Iterator[Run[Any, Any]]:
         piece: object = self
         while isinstance(piece, Run):
-            yield piece  # pyright: ignore[reportUnknownVariableType]  # of any state
-            piece = piece.source  # pyright: ignore[reportUnknownMemberType]  # as above
+            yield piece
+            piece = piece.source
 
 
 def steps(

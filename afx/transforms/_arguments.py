@@ -217,7 +217,7 @@ def name_argument(path: str) -> str:
 
 def untraced(leaf: Any) -> Any:
     """Return a leaf that is not differentiated as the function gets it: out of reach of later writes by the caller."""
-    return wrap(snapshot(leaf, "grad")) if type(leaf) is np.ndarray else leaf  # pyright: ignore[reportUnknownArgumentType]  # an ndarray of unknown dtype
+    return wrap(snapshot(leaf, "grad")) if type(leaf) is np.ndarray else leaf
 
 
 def check_holomorphic(

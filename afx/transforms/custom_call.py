@@ -383,7 +383,7 @@ def clean_by_structure(
 
 def strong(xs: Sequence[Any], beside: Sequence[Any]) -> list[Any]:
     """Return values with Python's floats in the floating dtype of those beside them, where these have one."""
-    if all([x.__class__ is Array for x in xs]):  # noqa: C419  # a list is quicker
+    if all([x.__class__ is Array for x in xs]):
         return list(xs)
     dtypes = [aval.dtype for aval in map(aval_of, beside) if aval.dtype.kind in "fc" and not aval.weak]
     if not dtypes:

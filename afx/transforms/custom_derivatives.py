@@ -312,7 +312,7 @@ def _aligned(trees: Any, kinds: Sequence[Kind], count: int, name: str) -> list[A
     if isinstance(trees, tuple):
         absent = kinds[len(trees) :]  # pyright: ignore[reportUnknownArgumentType]  # a user's value
         if not any(needed for *_, needed in absent):
-            trees = (*trees, *[None] * len(absent))  # pyright: ignore[reportUnknownVariableType]  # a user's value
+            trees = (*trees, *[None] * len(absent))
         if all(ct is None for ct in trees[len(kinds) :]):  # pyright: ignore[reportUnknownVariableType]  # a user's value
             trees = trees[: len(kinds)]  # pyright: ignore[reportUnknownVariableType]  # a user's value
     if not isinstance(trees, tuple) or len(trees) != len(kinds):  # pyright: ignore[reportUnknownArgumentType]  # a user's value

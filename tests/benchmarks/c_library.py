@@ -49,7 +49,7 @@ def c_function(name: str, result: Any = None, symbol: str = "") -> Callable[...,
     """Return the function of a source file, compiled: that of the same name, or another one."""
     function: Any = getattr(load(name), symbol or name)
     function.restype = result
-    return function  # type: ignore[no-any-return]  # of a library that ctypes knows nothing of
+    return function  # of a library that ctypes knows nothing of
 
 
 def pointer(x: np.ndarray) -> ctypes.c_void_p:

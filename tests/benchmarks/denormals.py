@@ -166,9 +166,11 @@ def main(quick: bool = False) -> bool:
                     continue
                 slow, fast = _ratio(
                     lambda xs, p=program, f=name != "torch": _torch_runs(p, xs, flush=f), program, quick
-                )  # type: ignore[misc]  # a lambda with defaults has no type
+                )  # a lambda with defaults has no type
             else:
-                slow, fast = _ratio(lambda xs, p=program, n=name: _runs(n, p, xs), program, quick)  # type: ignore[misc]  # a lambda with defaults has no type
+                slow, fast = _ratio(
+                    lambda xs, p=program, n=name: _runs(n, p, xs), program, quick
+                )  # a lambda with defaults has no type
             good = good and (slow <= BAR * fast or quick or not name.startswith("afx"))
             print(f"    {name:18s} {slow * 1e6:10.1f} | {fast * 1e6:10.1f}   {slow / fast:6.2f}")
     return good

@@ -413,8 +413,10 @@ def test_the_flag_of_denormal_operands_stays_clear(name: str, backend: Any) -> N
     """No operation meets a denormal operand where a program flushes, and some do where it keeps them."""
     x = denormals(60 * 50).reshape(60, 50)
     fn: Any = PROGRAMS[name]
-    flushing, keeping = [afx.jit(fn, backend=backend, denormals=word) for word in ("flush", "keep")]  # type: ignore[call-overload]  # a str, not the words themselves
-    flushing(x), keeping(x)  # pyright: ignore[reportUnusedExpression]  # compiled, when operations are none of theirs
+    flushing, keeping = [
+        afx.jit(fn, backend=backend, denormals=word) for word in ("flush", "keep")
+    ]  # a str, not the words themselves
+    flushing(x), keeping(x)  # compiled, when operations are none of theirs
 
     def met(fn: Any) -> bool:
         met_denormals(forgetting=True)
@@ -465,7 +467,9 @@ class TestBits:
         ufuncs = [getattr(np, n) for n, op in SCALAR_OPS.items() if name in op.dtypes]
         for count in (1, 2):
             own = [u for u in ufuncs if u.nin == count]
-            by_numpy, by_code = [bits(lambda *xs, own=own: [u(*xs) for u in own], pair[:count], t) for t in BOTH]  # type: ignore[misc]  # a lambda with defaults has no type
+            by_numpy, by_code = [
+                bits(lambda *xs, own=own: [u(*xs) for u in own], pair[:count], t) for t in BOTH
+            ]  # a lambda with defaults has no type
             assert [u.__name__ for u, x, y in zip(own, by_numpy, by_code, strict=True) if x != y] == []
 
     @pytest.mark.parametrize("name", ROWS)
@@ -514,7 +518,7 @@ def test_random_programs_differ_from_numpy_below_the_smallest_normal_number(star
     for seed in range(start, start + 6):
         x, y = [(rng.normal(size=400) * rng.choice([0, TINY * 1e-3, TINY, 1], 400)).astype(np.float32) for _ in "xy"]
         flushed, kept = [
-            afx.jit(random_program(seed), backend=backend, denormals=word)(x, y)  # type: ignore[call-overload]  # a str, not the words themselves
+            afx.jit(random_program(seed), backend=backend, denormals=word)(x, y)  # a str, not the words themselves
             for word in ("flush", "keep")
         ]
         for z, wanted in zip(flushed, kept, strict=True):

@@ -65,7 +65,7 @@ def test_python_branches_still_work() -> None:
 
 def test_gradients_do_not_change() -> None:
     """Derivatives of an integration called eagerly are those of the jitted one."""
-    loss = lambda y, r: afx.sum(odeint(Field(), y, TIMES[:8], r).ys[-1])  # noqa: E731  # a function to differentiate
+    loss = lambda y, r: afx.sum(odeint(Field(), y, TIMES[:8], r).ys[-1])
     rate = np.float64(1.1)
     compiled_slopes = afx.jit(afx.grad(loss, (0, 1)))(START, rate)
     for found, want in zip(afx.grad(loss, (0, 1))(START, rate), compiled_slopes, strict=True):

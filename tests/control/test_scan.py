@@ -52,7 +52,7 @@ class TestScan:
 
     def test_one_equation_however_long(self) -> None:
         """The graph of a loop does not grow with its length, and 10 000 steps differentiate."""
-        fn = lambda x: afx.scan(lambda c, y: (c * 0.999 + y, None), 0.0, x)[0]  # noqa: E731  # a function to trace
+        fn = lambda x: afx.scan(lambda c, y: (c * 0.999 + y, None), 0.0, x)[0]
         assert len(afx.trace(fn)(np.ones(10))) == len(afx.trace(fn)(np.ones(1000)))
         found = np.asarray(afx.jit(afx.grad(fn))(np.ones(10_000)))
         assert_close(found, 0.999 ** np.arange(9_999, -1, -1))

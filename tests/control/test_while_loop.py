@@ -32,13 +32,13 @@ class TestWhile:
 
     def test_batched_conditions(self) -> None:
         """Each element of a batch stops when its own condition says so."""
-        fn = lambda x: afx.while_loop(lambda s: s < 10.0, lambda s: s * x, x)  # noqa: E731  # a function to map
+        fn = lambda x: afx.while_loop(lambda s: s < 10.0, lambda s: s * x, x)
         for run in (fn, afx.jit(fn)):
             assert afx.vmap(run)(np.array([2.0, 3.0, 4.0])).tolist() == [16.0, 27.0, 16.0]
 
     def test_fori_loop(self) -> None:
         """Bounds may be known or traced."""
-        fn = lambda n: afx.fori_loop(0, n, lambda i, c: c * 2 + i, 1)  # noqa: E731  # a function to compile
+        fn = lambda n: afx.fori_loop(0, n, lambda i, c: c * 2 + i, 1)
         assert int(fn(5)) == int(afx.jit(fn)(5)) == 58
 
     def test_every_order_compiled(self) -> None:
@@ -50,10 +50,10 @@ class TestWhile:
 
     def test_gradients_of_batches_that_stop_at_different_steps(self) -> None:
         """Each element's derivatives are those of its own number of steps, of both orders, in any nesting."""
-        fn = lambda x, y: afx.while_loop(lambda s: s < 10.0, lambda s: s * x + y, x)  # noqa: E731  # a function to map
+        fn = lambda x, y: afx.while_loop(lambda s: s < 10.0, lambda s: s * x + y, x)
         xs, ys = np.array([1.5, 2.0, 3.0, 20.0]), np.array([0.1, 0.2, 0.3, 0.4])
-        both = lambda f: afx.grad(f, (0, 1))  # noqa: E731  # of both arguments
-        curved = lambda f: afx.grad(lambda x, y: afx.grad(f)(x, y) * afx.grad(f, 1)(x, y), (0, 1))  # noqa: E731  # mixed
+        both = lambda f: afx.grad(f, (0, 1))
+        curved = lambda f: afx.grad(lambda x, y: afx.grad(f)(x, y) * afx.grad(f, 1)(x, y), (0, 1))
         for around in (both, curved):
             want = [around(fn)(x, y) for x, y in zip(xs, ys, strict=True)]
             for found in (
@@ -112,13 +112,15 @@ class TestKnownConditions:
 
     def test_a_step_that_closes_over_what_is_traced(self) -> None:
         """The carry may be known at first: it is one equation from the first step on."""
-        fn = lambda x: afx.while_loop(lambda c: c[1] < 400, lambda c: (c[0] * x, c[1] + 1), (1.0, 0))[0]  # noqa: E731  # a function to trace
+        fn = lambda x: afx.while_loop(lambda c: c[1] < 400, lambda c: (c[0] * x, c[1] + 1), (1.0, 0))[
+            0
+        ]  # a function to trace
         assert len(afx.trace(fn)(np.float64(0.99))) <= 2
         np.testing.assert_allclose(afx.jit(fn)(np.float64(0.99)), 0.99**400, rtol=1e-12)
 
     def test_a_loop_that_does_not_begin(self) -> None:
         """Where the condition is false at once, the carry is returned as it is."""
-        fn = lambda x: afx.while_loop(lambda c: c[1] < 0, lambda c: (c[0] * 2, c[1] + 1), (x, 0))  # noqa: E731  # a function to trace
+        fn = lambda x: afx.while_loop(lambda c: c[1] < 0, lambda c: (c[0] * 2, c[1] + 1), (x, 0))
         assert len(afx.trace(fn)(np.ones(2))) == 0
         np.testing.assert_array_equal(afx.jit(fn)(np.ones(2))[0], np.ones(2))
 

@@ -205,7 +205,9 @@ def test_what_is_missing_raises(name: str) -> None:
 def test_questions_of_shape_need_no_values() -> None:
     """`np.shape`, `np.ndim`, `np.size`, `np.result_type` work on traced arrays."""
     seen: list[Any] = []
-    ask = lambda x: (seen.append((np.shape(x), np.ndim(x), np.size(x), np.size(x, 1), np.result_type(x, 1.0))), x)[1]  # noqa: E731  # a line of its own
+    ask = lambda x: (seen.append((np.shape(x), np.ndim(x), np.size(x), np.size(x, 1), np.result_type(x, 1.0))), x)[
+        1
+    ]  # a line of its own
     afx.jit(ask)(X)
     ask(afx.asarray(X))
     assert seen == [((3, 4), 2, 12, 4, np.float64)] * 2
@@ -217,7 +219,7 @@ def test_comparisons_of_values_work_on_plain_arrays() -> None:
     x = afx.asarray(X)
     assert np.allclose(x, X)
     assert np.array_equal([x, x], np.stack([X, X]))
-    np.testing.assert_allclose(x, X)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # what NumPy's stubs leave out
+    np.testing.assert_allclose(x, X)  # what NumPy's stubs leave out
 
 
 def test_divmod_gives_both() -> None:

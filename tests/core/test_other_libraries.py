@@ -21,7 +21,7 @@ mpl.use("Agg")
 
 def test_none_among_broadcast_arrays() -> None:
     """`np.broadcast_arrays` leaves None an array of None, so that ``bar(Array, Array)`` draws."""
-    x, nothing = np.broadcast_arrays(afx.asarray(X), None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]  # as Matplotlib calls it
+    x, nothing = np.broadcast_arrays(afx.asarray(X), None)  # as Matplotlib calls it
     assert isinstance(x, Array)
     assert nothing.shape == X.shape
     assert nothing.flat[0] is None
@@ -53,7 +53,7 @@ def test_einsum_by_lists_with_an_ellipsis() -> None:
 
 def test_append_of_nested_lists() -> None:
     """`np.append` takes nested lists with traced values among numbers."""
-    gradient = afx.grad(lambda x: np.append(x, [[x[0, 0], 1.0, 2.0]], axis=0).sum())(X)  # type: ignore[arg-type, misc]  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType, reportUnknownArgumentType]  # NumPy's stubs know no Arrays
+    gradient = afx.grad(lambda x: np.append(x, [[x[0, 0], 1.0, 2.0]], axis=0).sum())(X)  # NumPy's stubs know no Arrays
     expected = np.ones((3, 3))
     expected[0, 0] = 2.0
     np.testing.assert_array_equal(np.asarray(gradient), expected)
@@ -70,7 +70,7 @@ def test_eigenvectors_have_numpys_signs(triangle: Any, n: int) -> None:
         np.testing.assert_allclose(np.asarray(got.eigenvalues), w, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(np.asarray(got.eigenvectors), v, rtol=1e-9, atol=1e-9)
     direction = RNG.normal(size=(n, n))
-    value = lambda a: (afx.linalg.eigh(a, triangle).eigenvectors * direction).sum()  # noqa: E731  # of both calls below
+    value = lambda a: (afx.linalg.eigh(a, triangle).eigenvectors * direction).sum()
     afx.testing.check_grads(value, (a,))
     np.testing.assert_allclose(np.asarray(afx.jit(value)(a)), np.asarray(value(a)))
 
@@ -146,7 +146,7 @@ def test_reductions_take_lists_of_traced_numbers(fn: Any) -> None:
 
 def test_argnum_is_argnums() -> None:
     """The argument ``argnum=`` of autograd names positions too; both at once raise."""
-    fn = lambda x, y: afx.sum(x * y**2)  # noqa: E731  # one function for all
+    fn = lambda x, y: afx.sum(x * y**2)
     for transform in (afx.grad, afx.value_and_grad, afx.jacfwd, afx.jacrev, afx.hessian, afx.elementwise_grad):
         t: Any = transform
         for place in (1, (0, 1)):

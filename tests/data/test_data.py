@@ -102,17 +102,21 @@ def test_memory_mapped_arrays_are_read_by_rows(tmp_path: Path) -> None:
         (lambda: data.batches(np.ones(0), 2), ShapeError, "no examples"),
         (lambda: data.batches(np.ones(3), 0), ArgumentError, "size is a whole number from 1 on: got 0"),
         (lambda: data.batches(np.ones(3), 4), ArgumentError, "no batch is full: got size=4 for 3 examples"),
-        (lambda: data.batches(np.ones(3), 2, last="pad"), ArgumentError, "padded_batches fills the last batch"),  # type: ignore[arg-type]  # a mistake
+        (
+            lambda: data.batches(np.ones(3), 2, last="pad"),
+            ArgumentError,
+            "padded_batches fills the last batch",
+        ),  # a mistake
         (lambda: data.batches(np.ones(3), 2, weights=np.ones(3)), ArgumentError, "needs a key"),
         (lambda: data.batches(np.ones(3), 2, key=KEY, weights=np.ones(2)), ShapeError, "one weight an example"),
         (lambda: data.batches(np.ones(3), 2, key=KEY, weights=[1.0, np.nan, 1.0]), ArgumentError, "weights are finite"),
         (lambda: data.batches(np.ones(3), 2)[-1], IndexError, "steps count from 0"),
-        (lambda: data.batches(np.ones(3), 2.5), ArgumentError, "size is a whole number"),  # type: ignore[call-overload]  # a mistake
-        (lambda: data.batches(np.ones(3), 2, key=3), ArgumentError, "batches: a key is uint32"),  # type: ignore[call-overload]  # a mistake
+        (lambda: data.batches(np.ones(3), 2.5), ArgumentError, "size is a whole number"),  # a mistake
+        (lambda: data.batches(np.ones(3), 2, key=3), ArgumentError, "batches: a key is uint32"),  # a mistake
         (lambda: list(data.batches(np.ones(3), 2)), ArgumentError, r"batches.epoch\(k\)"),
-        (lambda: data.split(np.ones(3), 0.5), ArgumentError, "shares are positive numbers: got 0.5"),  # type: ignore[arg-type]  # a mistake
-        (lambda: data.split(np.ones(3), "ab"), ArgumentError, "shares are positive numbers: got 'ab'"),  # type: ignore[arg-type]  # a mistake
-        (lambda: data.folds(np.ones(3), 2.5), ArgumentError, "count is a whole number"),  # type: ignore[arg-type]  # a mistake
+        (lambda: data.split(np.ones(3), 0.5), ArgumentError, "shares are positive numbers: got 0.5"),  # a mistake
+        (lambda: data.split(np.ones(3), "ab"), ArgumentError, "shares are positive numbers: got 'ab'"),  # a mistake
+        (lambda: data.folds(np.ones(3), 2.5), ArgumentError, "count is a whole number"),  # a mistake
         (lambda: data.split(np.ones(3), (0.5, 0.0)), ArgumentError, "shares are positive"),
         (lambda: data.split(np.ones(3), (1, 1), stratify=[1, 2]), ShapeError, "one label an example"),
         (lambda: data.folds(np.ones(3), 4), ArgumentError, "got 4 for 3 examples"),

@@ -83,9 +83,9 @@ def bits() -> None:
     squares = [x.tolist() for x in machines.map(lambda k: random.normal(random.key(k), 3), range(7))]
     ok &= squares == [random.normal(random.key(k), 3).tolist() for k in range(7)]
     split = SPLITS[1]
-    x, y = machines.scatter((X, Y) if machines.rank == 0 else None, split), Y  # type: ignore[misc]  # parts
+    x, y = machines.scatter((X, Y) if machines.rank == 0 else None, split), Y  # parts
     del x, y
-    ok &= machines.broadcast({"x": X} if machines.rank == 0 else None)["x"].tolist() == X.tolist()  # type: ignore[index]  # a tree
+    ok &= machines.broadcast({"x": X} if machines.rank == 0 else None)["x"].tolist() == X.tolist()  # a tree
     report(machines, ok)
 
 
@@ -244,7 +244,7 @@ def sum_on(sizes: list[int]) -> None:
     """Compare sums on machines of these numbers of ranks with one process."""
     slots = 2 * sum(sizes) + 1
     machines, local = distributed.connect(slots, deadline=60.0), distributed.local(slots)
-    ok = machines.link.hosts == tuple(sizes)  # type: ignore[attr-defined]  # of the link over MPI
+    ok = machines.link.hosts == tuple(sizes)  # of the link over MPI
     split, given = Split((1,) * slots), [np.random.default_rng(k).normal(size=30_000) for k in range(slots)]
     for read in (given.__getitem__, lambda slot: given[slot][:10]):
         ok &= bits_of(machines.average(read, split)) == bits_of(local.average(read, split))

@@ -170,11 +170,11 @@ def test_a_split_is_data() -> None:
     [
         (lambda: Split(()), ArgumentError, "whole numbers from 0 on"),
         (lambda: Split((1, -1)), ArgumentError, "whole numbers from 0 on"),
-        (lambda: Split((1.0,)), ArgumentError, "whole numbers from 0 on"),  # type: ignore[arg-type]  # a mistake
+        (lambda: Split((1.0,)), ArgumentError, "whole numbers from 0 on"),  # a mistake
         (lambda: Split.proportional(4, [1, np.inf]), ArgumentError, "speeds are finite"),
         (lambda: distributed.local(0), ArgumentError, "slots is a whole number from 1 on: got 0"),
-        (lambda: distributed.local(2.5), ArgumentError, "slots is a whole number from 1 on: got 2.5"),  # type: ignore[arg-type]  # a mistake
-        (lambda: distributed.local(2).map(None, [1]), ArgumentError, "map: needs a function"),  # type: ignore[arg-type]  # a mistake
+        (lambda: distributed.local(2.5), ArgumentError, "slots is a whole number from 1 on: got 2.5"),  # a mistake
+        (lambda: distributed.local(2).map(None, [1]), ArgumentError, "map: needs a function"),  # a mistake
         (lambda: distributed.local(2).value_and_grad(loss, split=Split((1,))), ArgumentError, "got 1 for 2"),
         (
             lambda: distributed.local(1).value_and_grad(loss, split=Split((3,)))(W, X, Y),

@@ -174,7 +174,7 @@ def test_ctypes_and_numba_find_the_function() -> None:
     assert double.callback()(x.ctypes.data, out.ctypes.data, work.ctypes.data) == 0
     assert out.tolist() == [0.0, 2.0, 4.0]
     assert double.numba_signature == "int32(CPointer(float64), CPointer(float64), voidptr)"
-    assert ctypes.cast(double.callback(), ctypes.c_void_p).value  # type: ignore[arg-type]  # a function of ctypes
+    assert ctypes.cast(double.callback(), ctypes.c_void_p).value  # a function of ctypes
 
 
 def test_complex_numbers_and_halves_are_their_parts_and_bits() -> None:

@@ -128,7 +128,7 @@ def test_algebraic_equations(method: Any) -> None:
     np.testing.assert_allclose(found.ys[3], [1.83202258e-01, 8.94237125e-07, 8.16796848e-01], **exactly)
 
     def end(k: Any, m: Any) -> Any:
-        field = lambda t, y: afx.stack([-k * y[0], y[1] - y[0] ** 2])  # noqa: E731  # closes over k
+        field = lambda t, y: afx.stack([-k * y[0], y[1] - y[0] ** 2])  # closes over k
         mass = afx.stack([afx.stack([m, 0.0 * m]), afx.zeros(2)])
         options: Any = {"method": method, "mass": mass, "rtol": 1e-8, "atol": 1e-10}
         return odeint(field, np.array([1.0, 1.0]), [0.0, 1.0], **options).ys[-1, 1]
@@ -202,7 +202,7 @@ def test_solutions_without_steps(times: Any) -> None:
 
 def test_solutions_end_at_events() -> None:
     """After the event that ended the integration there is no solution."""
-    field = lambda t, y: afx.stack([y[1], -9.8 + 0.0 * y[0]])  # noqa: E731  # a fall
+    field = lambda t, y: afx.stack([y[1], -9.8 + 0.0 * y[0]])  # a fall
     start = np.array([10.0, 0.0])
     result = odeint(field, start, [0.0, 5.0], method="dop853", event=lambda t, y: y[0], dense=True)
     solution = result.solution

@@ -82,7 +82,7 @@ def test_gradients_of_the_oscillator() -> None:
     """The harmonic oscillator's state has its closed form's derivative by the frequency."""
 
     def position(w: Any) -> Any:
-        field = lambda t, s: {"x": s["v"], "v": -w * w * s["x"]}  # noqa: E731  # a function of a tree
+        field = lambda t, s: {"x": s["v"], "v": -w * w * s["x"]}
         start = {"x": np.float64(1.0), "v": np.float64(0.0)}
         return odeint(field, start, [0.0, 2.0], rtol=1e-9, atol=1e-11).ys["x"][-1]
 
@@ -132,7 +132,7 @@ def test_stiff_systems() -> None:
 def fall(height: Any, gravity: Any) -> Any:
     """Return a fall that ends on the ground."""
     start = {"x": height, "v": 0.0 * height}
-    field = lambda t, s: {"x": s["v"], "v": -gravity + 0.0 * s["v"]}  # noqa: E731  # a function of a tree
+    field = lambda t, s: {"x": s["v"], "v": -gravity + 0.0 * s["v"]}
     return odeint(field, start, np.linspace(0.0, 3.0, 4), event=lambda t, s: s["x"])
 
 
@@ -171,7 +171,7 @@ def test_wrong_use_is_named() -> None:
     with pytest.raises(afx.errors.ArgumentError, match="turn back"):
         odeint(lambda t, y: y, np.float64(1.0), [0.0, 2.0, 1.0])
     with pytest.raises(afx.errors.ArgumentError, match="no such method"):
-        odeint(lambda t, y: y, np.float64(1.0), [0.0, 1.0], method="heun")  # type: ignore[arg-type]  # the mistake
+        odeint(lambda t, y: y, np.float64(1.0), [0.0, 1.0], method="heun")  # the mistake
     with pytest.raises(afx.errors.ShapeError, match="as many elements"):
         odeint(lambda t, y: y[:1], np.ones(2), [0.0, 1.0])
     with pytest.raises(afx.errors.ShapeError, match="times"):
@@ -330,7 +330,7 @@ def test_backward_differences_between_the_explicit_and_the_implicit_functions() 
     """Derivatives by what the field takes are those of the steps, twice, in batches, and by times."""
 
     def end(k: Any, t: Any) -> Any:
-        field = lambda t, y: afx.stack([-k * y[0], 50.0 * (y[0] ** 2 - y[1])])  # noqa: E731  # closes over k
+        field = lambda t, y: afx.stack([-k * y[0], 50.0 * (y[0] ** 2 - y[1])])  # closes over k
         return odeint(field, np.array([1.0, 0.5]), afx.stack([0.0, t]), method="bdf", rtol=1e-9, atol=1e-11).ys[-1, 1]
 
     def exact(k: Any, t: Any) -> Any:

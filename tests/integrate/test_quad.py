@@ -52,7 +52,9 @@ def test_integrals_are_differentiable() -> None:
     want = (-np.exp(-k * a), np.exp(-k * b), -by_k)
     for gradient in (afx.grad(area, argnums=(0, 1, 2)), afx.jit(afx.grad(area, argnums=(0, 1, 2)))):
         np.testing.assert_allclose(gradient(a, b, k), want, rtol=1e-10)
-    whole = lambda k: quad(lambda x, c: afx.exp(-c * x), np.float64(0.0), np.inf, k).value  # noqa: E731 - a function to differentiate
+    whole = lambda k: (
+        quad(lambda x, c: afx.exp(-c * x), np.float64(0.0), np.inf, k).value
+    )  # a function to differentiate
     assert float(afx.jvp(whole, (k,), (np.float64(1.0),))[1]) == pytest.approx(-1 / k**2, rel=1e-9)
     assert float(afx.hessian(whole)(k)) == pytest.approx(2 / k**3, rel=1e-9)
     ks = np.array([0.5, 1.0, 4.0])

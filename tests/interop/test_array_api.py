@@ -145,7 +145,7 @@ def test_what_still_writes_is_told_of_the_guide() -> None:
     """A library's write that nobody read raises, and names the call and the page."""
     x = afx.asarray(X)
     with pytest.raises(errors.ImmutableError, match=r"afx\.interop\.array_api\(\), examples/guides/array_api\.md"):
-        x[0] = 1.0  # type: ignore[index]  # what is refused
+        x[0] = 1.0  # what is refused
 
 
 def test_updates_are_functional() -> None:

@@ -154,7 +154,7 @@ OBJECTS: dict[
 def test_derivatives_by_points_values_and_place(name: str) -> None:
     """Derivatives by what it is made of and by where it is evaluated are those of differences, the same compiled."""
     make, operands, at = OBJECTS[name]
-    fn = lambda *xs: make(*xs[:-1])(xs[-1])  # noqa: E731  # of all operands
+    fn = lambda *xs: make(*xs[:-1])(xs[-1])
     afx.testing.check_grads(fn, (*operands, at), order=1)
     np.testing.assert_allclose(np.asarray(afx.jit(fn)(*operands, at)), np.asarray(fn(*operands, at)), rtol=1e-12)
     mapped = afx.vmap(lambda x: fn(*operands, x))(np.stack([at, at]))
@@ -196,7 +196,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "lengths": (lambda: interpolate.CubicSpline(U, V[:-1]), errors.ShapeError, "CubicSpline"),
     "condition": (lambda: interpolate.CubicSpline(U, V, bc_type="free"), errors.ArgumentError, "'natural'"),
     "not periodic": (lambda: interpolate.CubicSpline(U, V, bc_type="periodic"), errors.ArgumentError, "ends where"),
-    "extrapolate": (lambda: interpolate.CubicSpline(U, V)(W, extrapolate="no"), errors.ArgumentError, "extrapolate"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # refused
+    "extrapolate": (
+        lambda: interpolate.CubicSpline(U, V)(W, extrapolate="no"),
+        errors.ArgumentError,
+        "extrapolate",
+    ),  # refused
     "periodic spline": (
         lambda: interpolate.make_interp_spline(U, V, bc_type="periodic"),
         errors.ArgumentError,
@@ -204,7 +208,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "few points": (lambda: interpolate.make_interp_spline(U[:3], V[:3]), errors.ShapeError, "coefficients"),
     "few knots": (lambda: interpolate.BSpline(KNOTS[:5], C, 2), errors.ShapeError, "knots"),
-    "kind": (lambda: interpolate.interp1d(U, V, "kubic"), errors.ArgumentError, "kind"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # refused
+    "kind": (lambda: interpolate.interp1d(U, V, "kubic"), errors.ArgumentError, "kind"),  # refused
     "fill_value": (lambda: interpolate.interp1d(U, V, fill_value="go"), errors.ArgumentError, "extrapolate"),
     "PPoly": (lambda: interpolate.PPoly(np.ones((2, 3)), np.arange(3.0)), errors.ShapeError, "PPoly"),
     "grid": (lambda: interpolate.RegularGridInterpolator(GRID, TABLE[:3]), errors.ShapeError, "an axis for each"),
@@ -231,7 +235,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "epsilon": (lambda: interpolate.RBFInterpolator(P, D, kernel="gaussian"), errors.ArgumentError, "epsilon"),
     "kernel": (lambda: interpolate.RBFInterpolator(P, D, kernel="cone"), errors.ArgumentError, "kernel"),
-    "neighbors": (lambda: interpolate.RBFInterpolator(P, D, neighbors=3), errors.ArgumentError, "neighbors"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # refused
+    "neighbors": (lambda: interpolate.RBFInterpolator(P, D, neighbors=3), errors.ArgumentError, "neighbors"),  # refused
     "polynomial": (lambda: interpolate.RBFInterpolator(P[:4], D[:4], degree=2), errors.ShapeError, "degree 2"),
 }
 

@@ -81,7 +81,7 @@ def test_schedules_come_back(tmp_path: Path, name: str) -> None:
 
 def test_a_schedule_of_no_known_rule_says_so() -> None:
     """A name that a file made up is an error that lists the rules."""
-    schedule = type(optim.constant(0.1))("none", ())  # type: ignore[call-arg]  # its own class is not public
+    schedule = type(optim.constant(0.1))("none", ())  # its own class is not public
     with pytest.raises(ValueError, match="schedule: no rule of this name: got 'none'"):
         schedule(0.0)
 

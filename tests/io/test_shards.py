@@ -83,7 +83,7 @@ def on_ranks(ranks: int, work: Callable[[Rank], Any], slots: int = SLOTS) -> lis
         try:
             found[rank] = work(LOCAL.rank)
         except Exception as error:
-            found[rank] = error  # type: ignore[call-overload]  # an error in place of a result
+            found[rank] = error  # an error in place of a result
             if isinstance(error, KilledError):
                 meeting.barrier.abort()
 

@@ -116,7 +116,7 @@ def test_refusals() -> None:
     with pytest.raises(ArgumentError, match="zoom: order is one of 0, 1, 2, 3, 4, 5: got 6"):
         ndimage.zoom(x, 2, order=6)
     with pytest.raises(ArgumentError, match="shift: mode is one of 'reflect'"):
-        ndimage.shift(x, 2, mode="edge")  # type: ignore[arg-type]  # a wrong word on purpose
+        ndimage.shift(x, 2, mode="edge")  # a wrong word on purpose
     with pytest.raises(ShapeError, match="map_coordinates: coordinates are float"):
         ndimage.map_coordinates(x, [[0.0]])
     with pytest.raises(DtypeError, match="map_coordinates: coordinates are real"):

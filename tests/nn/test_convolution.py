@@ -61,7 +61,7 @@ class TestTransposed:
     def test_derivatives(self, rng: np.random.Generator) -> None:
         """By both operands, compiled and under vmap."""
         x, kernel = rng.normal(size=(1, 3, 2)), rng.normal(size=(2, 2, 3))
-        loss = lambda x, k: afx.sum(afx.sin(nn.conv_transpose(x, k, stride=2)))  # noqa: E731 - used thrice
+        loss = lambda x, k: afx.sum(afx.sin(nn.conv_transpose(x, k, stride=2)))
         found = afx.jit(afx.grad(loss, argnums=(0, 1)))(x, kernel)
         for number, operand in enumerate((x, kernel)):
             direction = rng.normal(size=operand.shape)

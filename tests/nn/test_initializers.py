@@ -106,9 +106,9 @@ def test_mistakes() -> None:
     with pytest.raises(afx.errors.ShapeError, match="lecun_uniform: weights have inputs and outputs"):
         nn.lecun_uniform(0, (3,))
     with pytest.raises(afx.errors.ArgumentError, match="mode is one of"):
-        nn.variance_scaling(0, (3, 2), mode="fan")  # type: ignore[arg-type]  # a mistake on purpose
+        nn.variance_scaling(0, (3, 2), mode="fan")  # a mistake on purpose
     with pytest.raises(afx.errors.ArgumentError, match="distribution is"):
-        nn.variance_scaling(0, (3, 2), distribution="cauchy")  # type: ignore[arg-type]  # a mistake on purpose
+        nn.variance_scaling(0, (3, 2), distribution="cauchy")  # a mistake on purpose
     with pytest.raises(afx.errors.ArgumentError, match="scale positive"):
         nn.variance_scaling(0, (3, 2), -1.0)
     with pytest.raises(afx.errors.ShapeError, match="delta_orthogonal"):

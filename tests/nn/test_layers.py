@@ -217,11 +217,11 @@ class TestSequential:
     def test_mistakes(self) -> None:
         """A list, a class and what is no function are named, with the right call."""
         with pytest.raises(afx.errors.ArgumentError, match=r"nn\.Sequential\(\*layers\)"):
-            nn.Sequential([nn.relu, nn.tanh])  # type: ignore[arg-type]  # a mistake on purpose
+            nn.Sequential([nn.relu, nn.tanh])  # a mistake on purpose
         with pytest.raises(afx.errors.ArgumentError, match=r"layer 1 is a class: got Linear; write nn\.Linear\.create"):
             nn.Sequential(nn.relu, nn.Linear)
         with pytest.raises(afx.errors.ArgumentError, match="layer 0: needs a function"):
-            nn.Sequential(3)  # type: ignore[arg-type]  # a mistake on purpose
+            nn.Sequential(3)  # a mistake on purpose
 
 
 def test_tied_weights_sum_their_gradients(rng: np.random.Generator) -> None:
@@ -309,23 +309,26 @@ class TestText:
         with pytest.raises(
             afx.errors.ArgumentError, match=r"Mine: takes its arrays: got 3, 'a', 1; write Mine\(weight"
         ):
-            Mine(3, "a", 1)  # type: ignore[arg-type]  # a mistake on purpose
+            Mine(3, "a", 1)  # a mistake on purpose
 
 
 MISTAKES: dict[str, tuple[Any, str]] = {
-    "Linear": (lambda: nn.Linear(3, 2), "nn.Linear.create(key, 3, 2)"),  # type: ignore[arg-type]  # a mistake on purpose
-    "no bias": (lambda: nn.Linear(3, 2, bias=False), "nn.Linear.create(key, 3, 2)"),  # type: ignore[call-arg,misc]  # wrong on purpose
-    "Conv": (lambda: nn.Conv(1, 16, 3), "nn.Conv.create(key, window, channels, out)"),  # type: ignore[arg-type]  # wrong on purpose
-    "Embedding": (lambda: nn.Embedding(10, 4), "nn.Embedding.create(key, 10, 4)"),  # type: ignore[call-arg,arg-type]  # wrong on purpose
-    "LayerNorm": (lambda: nn.LayerNorm(64), "nn.LayerNorm.create(64)"),  # type: ignore[call-arg,arg-type]  # wrong on purpose
-    "BatchNorm": (lambda: nn.BatchNorm(64), "nn.BatchNorm.create(64)"),  # type: ignore[call-arg,arg-type]  # wrong on purpose
-    "GRU": (lambda: nn.GRU(3, 4), "nn.GRU.create(key, 3, 4)"),  # type: ignore[arg-type]  # a mistake on purpose
-    "two sizes": (lambda: nn.MLP(3, 4), "nn.MLP.create(key, sizes)"),  # type: ignore[arg-type]  # a mistake on purpose
-    "MLP": (lambda: nn.MLP(3, 4, 2), "nn.MLP.create(key, sizes)"),  # type: ignore[call-arg,arg-type]  # a mistake on purpose
-    "attention": (lambda: nn.MultiHeadAttention(64, 8), "nn.MultiHeadAttention.create(key, 64, 8)"),  # type: ignore[call-arg,arg-type]  # wrong on purpose
-    "padding": (lambda: nn.Conv.create(0, (3,), 1, 2, padding="SAME"), "write 'same'"),  # type: ignore[arg-type]  # wrong on purpose
-    "pad word": (lambda: nn.Conv.create(0, (3,), 1, 2, padding="full"), "padding is 'valid', 'same'"),  # type: ignore[arg-type]  # wrong on purpose
-    "window": (lambda: nn.Conv.create(0, 3, 1, 2), "write (3,) for one axis"),  # type: ignore[arg-type]  # a mistake on purpose
+    "Linear": (lambda: nn.Linear(3, 2), "nn.Linear.create(key, 3, 2)"),  # a mistake on purpose
+    "no bias": (lambda: nn.Linear(3, 2, bias=False), "nn.Linear.create(key, 3, 2)"),  # wrong on purpose
+    "Conv": (lambda: nn.Conv(1, 16, 3), "nn.Conv.create(key, window, channels, out)"),  # wrong on purpose
+    "Embedding": (lambda: nn.Embedding(10, 4), "nn.Embedding.create(key, 10, 4)"),  # wrong on purpose
+    "LayerNorm": (lambda: nn.LayerNorm(64), "nn.LayerNorm.create(64)"),  # wrong on purpose
+    "BatchNorm": (lambda: nn.BatchNorm(64), "nn.BatchNorm.create(64)"),  # wrong on purpose
+    "GRU": (lambda: nn.GRU(3, 4), "nn.GRU.create(key, 3, 4)"),  # a mistake on purpose
+    "two sizes": (lambda: nn.MLP(3, 4), "nn.MLP.create(key, sizes)"),  # a mistake on purpose
+    "MLP": (lambda: nn.MLP(3, 4, 2), "nn.MLP.create(key, sizes)"),  # a mistake on purpose
+    "attention": (lambda: nn.MultiHeadAttention(64, 8), "nn.MultiHeadAttention.create(key, 64, 8)"),  # wrong on purpose
+    "padding": (lambda: nn.Conv.create(0, (3,), 1, 2, padding="SAME"), "write 'same'"),  # wrong on purpose
+    "pad word": (
+        lambda: nn.Conv.create(0, (3,), 1, 2, padding="full"),
+        "padding is 'valid', 'same'",
+    ),  # wrong on purpose
+    "window": (lambda: nn.Conv.create(0, 3, 1, 2), "write (3,) for one axis"),  # a mistake on purpose
     "strides": (lambda: nn.Conv.create(0, (3,), 1, 2, stride=(1, 2)), "stride is an integer"),
     "dilation": (lambda: nn.ConvTranspose.create(0, (3,), 1, 2, dilation=0), "dilation is an integer"),
     "groups": (lambda: nn.ConvTranspose.create(0, (3,), 3, 2, groups=2), "groups divide channels"),
@@ -366,7 +369,7 @@ def test_an_assignment_in_a_constructor_names_create() -> None:
         weight: afx.Array
 
         def __init__(self, size: int) -> None:
-            self.weight = afx.ones(size)  # type: ignore[misc]  # the mistake that is tested
+            self.weight = afx.ones(size)  # the mistake that is tested
 
     with pytest.raises(attrs.exceptions.FrozenInstanceError) as found:
         Scale(3)
@@ -403,9 +406,9 @@ def test_layers_inside_of_own_classes_are_trained(inner: Any) -> None:
     assert isinstance(new.layers[1], Residual)
     if isinstance(inner, nn.BatchNorm):
         assert new.layers[1].inner.mean.tolist() != inner.mean.tolist()
-    y, new = nn.train(lambda model: model(x), chain.layers[1], key)  # type: ignore[assignment]  # of a class of one's own
+    y, new = nn.train(lambda model: model(x), chain.layers[1], key)  # of a class of one's own
     assert isinstance(new, Residual)
-    assert type(new.inner) is type(chain.layers[1].inner)  # type: ignore[attr-defined]  # likewise
+    assert type(new.inner) is type(chain.layers[1].inner)  # likewise
 
 
 def test_layers_that_do_not_differ_in_training_need_no_method() -> None:

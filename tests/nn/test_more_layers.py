@@ -88,7 +88,7 @@ def test_embedding_bags(rng: np.random.Generator) -> None:
     index, mask = np.array([[1, 4, 4], [2, 0, 0], [0, 0, 0]]), np.array([[1, 1, 1], [1, 0, 0], [0, 0, 0]]) > 0
     rows = table[index]
     for mode, pick in (("mean", np.mean), ("sum", np.sum), ("max", np.max)):
-        layer = nn.EmbeddingBag(afx.asarray(table), mode)  # type: ignore[arg-type]  # one of the three
+        layer = nn.EmbeddingBag(afx.asarray(table), mode)  # one of the three
         np.testing.assert_allclose(ndarray(layer(index)), pick(rows, axis=1), rtol=1e-13)
         want = [pick(rows[0], axis=0), rows[1, 0], np.zeros(3)]
         np.testing.assert_allclose(ndarray(layer(index, mask=mask)), want, rtol=1e-13)
@@ -96,7 +96,7 @@ def test_embedding_bags(rng: np.random.Generator) -> None:
         assert np.isfinite(slope).all()
         assert not slope[0].any()
     with pytest.raises(afx.errors.ArgumentError, match="mode is"):
-        nn.EmbeddingBag.create(0, 3, 2, mode="median")  # type: ignore[arg-type]  # a mistake on purpose
+        nn.EmbeddingBag.create(0, 3, 2, mode="median")  # a mistake on purpose
     with pytest.raises(afx.errors.ShapeError, match="index and mask"):
         layer(index, mask=mask[:2])
 
@@ -162,7 +162,7 @@ class TestResampling:
         with pytest.raises(afx.errors.ShapeError, match="upsample"):
             nn.upsample(np.ones((3, 4)), 2)
         with pytest.raises(afx.errors.ArgumentError, match="'nearest' and 'linear'"):
-            nn.upsample(np.ones((1, 3, 4)), 2, method="cubic")  # type: ignore[arg-type]  # a mistake on purpose
+            nn.upsample(np.ones((1, 3, 4)), 2, method="cubic")  # a mistake on purpose
         with pytest.raises(afx.errors.ShapeError, match=r"multiple of 2\^2"):
             nn.pixel_shuffle(np.ones((1, 3, 3, 6)), 2)
 
@@ -183,7 +183,7 @@ class TestTrain:
         assert y.tolist() == more.tolist()
         assert (ndarray(y).min(0) == ndarray(y)[0]).any() or new["norms"][0].mean.tolist() != [0.0] * 3
         assert run(parts).tolist() == run(parts).tolist()
-        assert parts["norms"][0].mean.tolist() == [0.0] * 3  # type: ignore[index]  # a layer
+        assert parts["norms"][0].mean.tolist() == [0.0] * 3  # a layer
         again, twin = afx.jit(lambda p, k: nn.train(run, p, k))(parts, key)
         np.testing.assert_allclose(ndarray(again), ndarray(y), atol=1e-13)
         np.testing.assert_allclose(ndarray(twin["norms"][0].mean), ndarray(new["norms"][0].mean), atol=1e-13)
@@ -243,6 +243,6 @@ class TestTrain:
 def test_training_takes_a_function_and_a_key() -> None:
     """A model in the function's place, or a seed in the key's, is told before anything runs."""
     with pytest.raises(ArgumentError, match="train: needs a function: got NoneType"):
-        nn.train(None, nn.Dropout(0.5))  # type: ignore[arg-type]  # a mistake
+        nn.train(None, nn.Dropout(0.5))  # a mistake
     with pytest.raises(ArgumentError, match=r"train: a key is uint32\[2\]: got 3"):
-        nn.train(lambda layer: layer(afx.ones(2)), nn.Dropout(0.5), 3)  # type: ignore[arg-type]  # a mistake
+        nn.train(lambda layer: layer(afx.ones(2)), nn.Dropout(0.5), 3)  # a mistake

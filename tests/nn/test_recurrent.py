@@ -56,7 +56,7 @@ class TestCells:
         state = cell(nn.LSTMState(afx.asarray(h), afx.asarray(c)), x)
         np.testing.assert_allclose(np.asarray(state.cell), want, rtol=1e-12)
         np.testing.assert_allclose(np.asarray(state.hidden), sigmoid(o) * np.tanh(want), rtol=1e-12)
-        assert nn.LSTMCell.create(0, 3, 2).bias.tolist() == [0, 0, 1, 1, 0, 0, 0, 0]  # type: ignore[union-attr]  # create made one
+        assert nn.LSTMCell.create(0, 3, 2).bias.tolist() == [0, 0, 1, 1, 0, 0, 0, 0]  # create made one
 
 
 SEQUENCES = [nn.RNN, nn.GRU, nn.LSTM]

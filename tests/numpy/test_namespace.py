@@ -324,7 +324,7 @@ def test_derivatives(call: Callable[[Any], Any]) -> None:
 
 def test_compiled() -> None:
     """Under `afx.jit` the namespace gives the same numbers."""
-    fn = lambda x: np.sum(np.sin(x) * np.linspace(0, 1, 3)) + np.mean([1, 2])  # noqa: E731  # of both calls below
+    fn = lambda x: np.sum(np.sin(x) * np.linspace(0, 1, 3)) + np.mean([1, 2])
     assert float(afx.jit(fn)(X)) == pytest.approx(float(fn(X)), rel=1e-14)
 
 

@@ -63,7 +63,7 @@ def test_bits_refuse_other_arrays() -> None:
     with pytest.raises(errors.DtypeError, match="unpackbits"):
         afx.unpackbits(np.ones(3, int))
     with pytest.raises(errors.ArgumentError, match="bitorder"):
-        afx.packbits([True], bitorder="middle")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # which is refused
+        afx.packbits([True], bitorder="middle")  # which is refused
     assert afx.packbits(np.zeros(0, bool)).shape == (0,)
 
 

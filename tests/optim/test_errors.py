@@ -235,7 +235,7 @@ def squared(line: Any) -> Any:
     return (2 * slope + intercept - 1) ** 2
 
 
-@pytest.mark.parametrize("line", [{"slope": 0.5, "intercept": 0}, Line(0.5, 0)])  # type: ignore[arg-type]  # the mistake
+@pytest.mark.parametrize("line", [{"slope": 0.5, "intercept": 0}, Line(0.5, 0)])  # the mistake
 def test_integers_beside_trained_numbers_are_named(line: Any) -> None:
     """A Python integer where its siblings are trained is an error, which names it: it would stay as it is."""
     for run in (
@@ -253,7 +253,7 @@ def test_integers_beside_trained_numbers_are_named(line: Any) -> None:
 
 def test_integers_that_are_meant_stay() -> None:
     """Integers of NumPy, arrays of integers, and integers in fields of integers stay as they are."""
-    found = afx.grad(squared)(Line(0.5, 1.0))  # type: ignore[arg-type]  # a float for an array
+    found = afx.grad(squared)(Line(0.5, 1.0))  # a float for an array
     assert found.degree == 1
     assert float(found.intercept) == 2.0
     kept = {"slope": 0.5, "intercept": np.int64(0), "labels": np.array([1, 2]), "flag": True}

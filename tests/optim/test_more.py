@@ -258,7 +258,7 @@ def test_projections_are_the_nearest_points(name: str, rng: np.random.Generator)
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "schedule": (lambda: optim.rprop(optim.constant(0.1)), "sizes follow the signs"),  # type: ignore[arg-type]  # wrong on purpose
+    "schedule": (lambda: optim.rprop(optim.constant(0.1)), "sizes follow the signs"),  # wrong on purpose
     "shrink": (lambda: optim.rprop(shrink=1.5), "shrink is below 1"),
     "every": (lambda: optim.lookahead(optim.sgd(0.1), 0), "got 0; give 1 or more"),
     "share": (lambda: optim.lookahead(optim.sgd(0.1), share=1.5), "share is above 0"),

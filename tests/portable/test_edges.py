@@ -35,7 +35,7 @@ def test_casts_give_numpys_numbers(have: str) -> None:
     x = np.array([0, 1, 3]).astype(have)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fn: Any = lambda x: [afx.astype(x, np.dtype(want)) for want in DTYPES]  # noqa: E731  # jitted twice
+        fn: Any = lambda x: [afx.astype(x, np.dtype(want)) for want in DTYPES]  # jitted twice
         for got, expected in zip(afx.jit(fn, backend="portable")(x), fn(afx.asarray(x)), strict=True):
             np.testing.assert_array_equal(got, expected)
             assert got.dtype == expected.dtype

@@ -222,9 +222,9 @@ def test_wrong_words_are_named() -> None:
     with pytest.raises(ArgumentError, match='keep denormals: got denormals="flush"'):
         afx.jit(lambda x: x, backend="portable", denormals="flush")
     with pytest.raises(ArgumentError, match="a back end is one of auto, numpy, native: got 'portable'"):
-        afx.set_backend("portable")  # type: ignore[arg-type]  # a wrong word on purpose
+        afx.set_backend("portable")  # a wrong word on purpose
     with pytest.raises(ArgumentError, match=r"got .exact"):
-        export.compile(lambda x: x, np.ones(2), bits="exact")  # type: ignore[call-overload,arg-type,unused-ignore]  # a wrong word on purpose
+        export.compile(lambda x: x, np.ones(2), bits="exact")  # a wrong word on purpose
 
 
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:

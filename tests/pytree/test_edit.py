@@ -218,7 +218,7 @@ def test_frozen_dataclasses_are_trees() -> None:
 def test_mistakes_of_registration_are_refused() -> None:
     """What is no class, no dataclass, or no field raises."""
     with pytest.raises(errors.TreeError, match="needs a class"):
-        pytree.register(3, lambda x: ((), None), lambda s, c: 3)  # type: ignore[arg-type]  # a mistake
+        pytree.register(3, lambda x: ((), None), lambda s, c: 3)  # a mistake
     with pytest.raises(errors.TreeError, match="needs a dataclass"):
         pytree.register_dataclass(Pair)
     with pytest.raises(errors.TreeError, match=r"no such field: got \['nme'\]"):

@@ -41,7 +41,7 @@ class Net:
 
 def norm(rng: np.random.Generator) -> Norm:
     """Draw a layer."""
-    draw: Callable[[], Array] = lambda: afx.asarray(rng.normal(size=3))  # noqa: E731 - three of a kind below
+    draw: Callable[[], Array] = lambda: afx.asarray(rng.normal(size=3))
     mask = afx.asarray(np.array([True, False, True]))
     return Norm(draw(), Statistics(draw(), draw()), draw(), afx.asarray(np.int32(7)), mask, afx.random.key(3))
 

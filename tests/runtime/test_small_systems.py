@@ -29,7 +29,7 @@ def test_plans_run_alone_where_no_thread_starts(monkeypatch: pytest.MonkeyPatch)
     pool.threads = 4
     monkeypatch.setattr(thread_pool, "_pool", [pool])
     x = np.linspace(0.0, 1.0, 300_001)
-    fn = lambda x: afx.tanh(x) * afx.exp(-x) + afx.sin(x)  # noqa: E731  # of both calls below
+    fn = lambda x: afx.tanh(x) * afx.exp(-x) + afx.sin(x)
     got = afx.jit(fn, backend="numpy")(x)
     np.testing.assert_array_equal(np.asarray(got), np.asarray(fn(x)))
     seen: list[int] = []

@@ -246,7 +246,7 @@ def test_threads_are_checked(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(afx.errors.ArgumentError, match=words):
         afx.set_threads(**arguments)
     with pytest.raises(afx.errors.ArgumentError, match="'auto', 'blas' or 'plan'"):
-        afx.set_threads(products="both")  # type: ignore[arg-type]  # what is tested
+        afx.set_threads(products="both")  # what is tested
 
 
 def test_a_helper_that_came_too_late_holds_nothing() -> None:

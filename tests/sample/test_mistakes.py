@@ -116,7 +116,7 @@ def test_an_interval_is_not_empty(bounds: Any) -> None:
     [
         lambda: sample.nuts(normal, max_depth=0),
         lambda: sample.nuts(normal, max_depth=100),
-        lambda: sample.nuts(normal, max_depth=2.5),  # type: ignore[arg-type] # the mistake
+        lambda: sample.nuts(normal, max_depth=2.5),  # the mistake
         lambda: sample.hmc(normal, leaps=0),
         lambda: sample.hmc(normal, jitter=2.0),
         lambda: sample.advi(normal, samples=0),

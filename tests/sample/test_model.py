@@ -38,7 +38,7 @@ def schools() -> sample.Model[Schools]:
 def test_a_model_is_its_densities() -> None:
     """The density is the sum of those of laws and data; draws have the class of the parameters."""
     model = schools()
-    p = Schools(np.float64(1.0), np.float64(2.0), np.arange(8.0))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a tree of numbers
+    p = Schools(np.float64(1.0), np.float64(2.0), np.arange(8.0))  # a tree of numbers
     want = (
         stats.norm.logpdf(p.mu, 0.0, 5.0)
         + stats.halfcauchy.logpdf(p.tau, 0.0, 5.0)

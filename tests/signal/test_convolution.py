@@ -123,9 +123,9 @@ def test_refusals() -> None:
     """Errors name what is wrong."""
     x = numbers(4, 5)
     with pytest.raises(ArgumentError, match="convolve: mode is one of 'full', 'same', 'valid'"):
-        signal.convolve(x, x, "half")  # type: ignore[arg-type]  # a wrong word on purpose
+        signal.convolve(x, x, "half")  # a wrong word on purpose
     with pytest.raises(ArgumentError, match="convolve: method is"):
-        signal.convolve(x, x, method="sum")  # type: ignore[arg-type]  # a wrong word on purpose
+        signal.convolve(x, x, method="sum")  # a wrong word on purpose
     with pytest.raises(ShapeError, match="convolve: operands have as many axes"):
         signal.convolve(x, x[0])
     with pytest.raises(ShapeError, match="convolve: one operand is the longer one"):
@@ -133,7 +133,7 @@ def test_refusals() -> None:
     with pytest.raises(ShapeError, match="fftconvolve: the other axes broadcast"):
         signal.fftconvolve(x, x[:3], axes=1)
     with pytest.raises(ArgumentError, match="convolve2d: boundary is"):
-        signal.convolve2d(x, x, boundary="mirror")  # type: ignore[arg-type]  # a wrong word on purpose
+        signal.convolve2d(x, x, boundary="mirror")  # a wrong word on purpose
     with pytest.raises(ShapeError, match="convolve2d: takes two matrices"):
         signal.convolve2d(x[0], x[0])
     with pytest.raises(ArgumentError, match="upfirdn: rates are 1 or more"):
@@ -147,4 +147,4 @@ def test_refusals() -> None:
     with pytest.raises(ArgumentError, match="medfilt: sizes are odd"):
         signal.medfilt(x, 4)
     with pytest.raises(AttributeError, match=r"write scipy\.signal\.find_peaks"):
-        _ = signal.find_peaks  # type: ignore[attr-defined]  # a name that is not there, on purpose
+        _ = signal.find_peaks  # a name that is not there, on purpose

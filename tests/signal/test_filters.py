@@ -149,13 +149,13 @@ def test_refusals() -> None:
     with pytest.raises(ArgumentError, match="filtfilt: a signal is longer than its padding"):
         signal.filtfilt(np.ones(5), [1.0], x)
     with pytest.raises(ArgumentError, match="filtfilt: method 'gust' is not there"):
-        signal.filtfilt([1.0], [1.0], x, method="gust")  # type: ignore[arg-type]  # a wrong word on purpose
+        signal.filtfilt([1.0], [1.0], x, method="gust")  # a wrong word on purpose
     with pytest.raises(ArgumentError, match="filtfilt: padtype is"):
-        signal.filtfilt([1.0], [1.0, 0.5], x, padtype="zeros")  # type: ignore[arg-type]  # a wrong word on purpose
+        signal.filtfilt([1.0], [1.0, 0.5], x, padtype="zeros")  # a wrong word on purpose
     with pytest.raises(DtypeError, match="hilbert: the signal is real"):
         signal.hilbert(x + 1j)
     with pytest.raises(ArgumentError, match="detrend: type is"):
-        signal.detrend(x, type="mean")  # type: ignore[arg-type]  # a wrong word on purpose
+        signal.detrend(x, type="mean")  # a wrong word on purpose
     with pytest.raises(ArgumentError, match="detrend: lines begin at samples"):
         signal.detrend(x, bp=20)
     with pytest.raises(ArgumentError, match="savgol_coeffs: a polynomial's order is less"):

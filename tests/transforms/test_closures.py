@@ -30,8 +30,8 @@ class TestCheckpoint:
     @pytest.mark.parametrize("argnum", [0, 1])
     def test_closed_over_tracers_and_late_binding(self, argnum: int) -> None:
         """A loop's variable is closed over as it was, and differentiated, in every nesting and both orders."""
-        plain = lambda x, w: layers(x, w, lambda f: f)  # noqa: E731  # a function to differentiate
-        fn = lambda x, w: layers(x, w, afx.checkpoint)  # noqa: E731  # a function to differentiate
+        plain = lambda x, w: layers(x, w, lambda f: f)
+        fn = lambda x, w: layers(x, w, afx.checkpoint)
         want = afx.grad(plain, argnum)(X, W)
         for gradient in (afx.grad(fn, argnum), afx.jit(afx.grad(fn, argnum)), afx.grad(afx.jit(fn), argnum)):
             np.testing.assert_allclose(np.asarray(gradient(X, W)), np.asarray(want), rtol=1e-12)
@@ -93,7 +93,9 @@ class TestCheckpoint:
         xs = np.linspace(0.0, 1.0, 2500)
 
         def peak(**options: Any) -> tuple[int, float]:
-            fn = lambda a: afx.scan(lambda c, y: (afx.sin(c * a) * y + c * 0.5, None), a, xs, **options)[0]  # noqa: E731  # a function to differentiate
+            fn = lambda a: afx.scan(lambda c, y: (afx.sin(c * a) * y + c * 0.5, None), a, xs, **options)[
+                0
+            ]  # a function to differentiate
             with use_target(Target(backend="numpy")):  # no other thread takes memory
                 afx.grad(fn)(np.float64(1.5))  # what is made once is there in the next call
                 gc.collect()
@@ -145,7 +147,7 @@ class TestCustom:
     def test_under_jit_and_vmap(self, kind: str) -> None:
         """A value of jit or vmap that is closed over becomes an operand, and the rule is used."""
         make = CUSTOM[kind]
-        fn = lambda x, w: make(w)(x)  # noqa: E731  # a function to transform
+        fn = lambda x, w: make(w)(x)
         slope = afx.grad(lambda x, w: afx.sum(fn(x, w)))
         for run in (afx.jit(fn), afx.vmap(fn), afx.jit(afx.vmap(fn)), afx.vmap(afx.jit(fn))):
             assert run(X, W).tolist() == (X * W).tolist()
@@ -158,7 +160,7 @@ class TestCustom:
     def test_derivatives_by_them_are_refused(self, kind: str) -> None:
         """Where a derivative by such a value is wanted there is no rule for it: that raises, and says so."""
         make = CUSTOM[kind]
-        fn = lambda x, w: afx.sum(make(w)(x))  # noqa: E731  # a function to differentiate
+        fn = lambda x, w: afx.sum(make(w)(x))
         for run in (afx.grad(fn, 1), afx.grad(fn, (0, 1)), afx.jit(afx.grad(fn, 1)), afx.grad(afx.jit(fn), 1)):
             with pytest.raises(TracerError, match=f"{kind} of .*closes over .*as an argument"):
                 run(X, W)
@@ -189,8 +191,8 @@ def test_bodies_of_loops_and_branches_close_over_tracers(kind: str) -> None:
     """Values of any outer transformation that a body reads are lifted: derivatives, batches and plans are right."""
     body = BODIES[kind]
     x = np.arange(1.0, 10.0).reshape(3, 3)
-    plain = lambda x, w: afx.sum(((w * w + x[0]) * w + x[1]) * w + x[2])  # noqa: E731  # what all of them compute
-    fn = lambda x, w: afx.sum(body(x, w))  # noqa: E731  # a function to differentiate
+    plain = lambda x, w: afx.sum(((w * w + x[0]) * w + x[1]) * w + x[2])  # what all of them compute
+    fn = lambda x, w: afx.sum(body(x, w))
     want = afx.grad(plain, (0, 1))(x, W)
     for run in (afx.grad(fn, (0, 1)), afx.jit(afx.grad(fn, (0, 1))), afx.grad(afx.jit(fn), (0, 1))):
         for g, wanted in zip(run(x, W), want, strict=True):

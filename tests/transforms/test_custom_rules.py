@@ -118,7 +118,7 @@ def test_the_rule_of_a_function_that_closes_over_a_traced_value() -> None:
 
 def test_second_derivatives_of_custom_vjp_are_those_of_its_parts() -> None:
     """``forward`` is differentiated as written: calling the function itself makes the rule hold in every order."""
-    pull = lambda _, ct: (7.0 * ct,)  # noqa: E731  # a rule
+    pull = lambda _, ct: (7.0 * ct,)
     written = afx.custom_vjp(afx.abs, lambda x: (afx.abs(x), None), pull)
     itself: Any = afx.custom_vjp(afx.abs, lambda x: (itself(x), None), pull)
     for compile in (lambda f: f, afx.jit):
@@ -165,7 +165,7 @@ SELECTIONS: dict[str, Fn] = {"where": lambda z: afx.where(ALIVE, z, 0.0), "slice
 def test_what_a_rule_gives_arrives(pull: str, selection: str) -> None:
     """Masks take nothing away that a backward rule gives, eager and compiled, though the function reads no such operand."""
     held, point, want = PULLS[pull]
-    loss = lambda *xs: squares(SELECTIONS[selection](held(*xs)))  # noqa: E731  # a function to differentiate
+    loss = lambda *xs: squares(SELECTIONS[selection](held(*xs)))
     slope = afx.grad(loss, tuple(range(len(point))))
 
     def batched(*xs: Any) -> Any:
@@ -180,7 +180,7 @@ def test_what_a_rule_gives_arrives(pull: str, selection: str) -> None:
 def test_what_a_rule_gives_goes_on_behind_a_root() -> None:
     """An operand that only the rule mentions may have been computed; where the rule gives 0, an infinite slope adds none."""
     held = PULLS["straight through"][0]
-    loss = lambda w: squares(afx.where(ALIVE, held(POINT, afx.sqrt(w)), 0.0))  # noqa: E731  # a function to differentiate
+    loss = lambda w: squares(afx.where(ALIVE, held(POINT, afx.sqrt(w)), 0.0))
     want = [0.0, 2.5 / 4, 32.0 / 6]
     for run in (afx.grad(loss), afx.jit(afx.grad(loss)), afx.grad(afx.jit(loss))):
         np.testing.assert_allclose(np.asarray(run(np.array([0.0, 4.0, 9.0]))), want, rtol=1e-13)

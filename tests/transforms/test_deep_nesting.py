@@ -17,7 +17,7 @@ def nested(wrap: Callable[[Any], Any]) -> Any:
     def around(fn: Any) -> Any:
         return wrap(lambda x: fn(x) + 1.0)
 
-    fn: Any = lambda x: 2.0 * x  # noqa: E731  # the innermost one
+    fn: Any = lambda x: 2.0 * x  # the innermost one
     for _ in range(DEPTH):
         fn = around(fn)
     return fn

@@ -28,7 +28,7 @@ SMALL = {
 
 
 @pytest.fixture(autouse=True)
-def _doubles() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]  # pytest calls it
+def _doubles() -> Iterator[None]:  # pytest calls it
     default = afx.get_default_dtype()
     with afx.default_dtype("float64"):
         yield

@@ -76,7 +76,7 @@ def test_nothing_to_differentiate(name: str, value: Any) -> None:
             "jvp: tangents are a tuple with one entry for each argument: got float32[3]; write jvp(fn, (x,), (t,))",
         ),
         (
-            lambda: afx.jvp(afx.sin, 1.0, 1.0),  # type: ignore[arg-type]  # the mistake
+            lambda: afx.jvp(afx.sin, 1.0, 1.0),  # the mistake
             errors.OperandError,
             "jvp: primals are a tuple with one entry for each argument: got float (1.0); write jvp(fn, (x,), (t,))",
         ),
@@ -129,7 +129,7 @@ def test_nothing_to_differentiate(name: str, value: Any) -> None:
             "vmap with out_axes: the prefix does not fit: got nothing for the top, where it has a tuple; give it the",
         ),
         (
-            lambda: afx.jit(afx.sin, static_argnums="x"),  # type: ignore[call-overload]  # the mistake
+            lambda: afx.jit(afx.sin, static_argnums="x"),  # the mistake
             errors.ArgumentError,
             "jit: static_argnums are positions: got 'x'; give integers, or use static_argnames=",
         ),
@@ -159,17 +159,17 @@ def test_nothing_to_differentiate(name: str, value: Any) -> None:
             "scan: length is a number of steps: got -3; give 0 or more",
         ),
         (
-            lambda: afx.scan(lambda c, x: (c, x), 0.0, length="3"),  # type: ignore[arg-type]  # the mistake
+            lambda: afx.scan(lambda c, x: (c, x), 0.0, length="3"),  # the mistake
             errors.ArgumentError,
             "scan: length is an integer: got '3'; convert it",
         ),
         (
-            lambda: afx.scan(lambda c, x: (c, x), 0.0, X, checkpoint=2.0),  # type: ignore[arg-type]  # the mistake
+            lambda: afx.scan(lambda c, x: (c, x), 0.0, X, checkpoint=2.0),  # the mistake
             errors.ArgumentError,
             "scan: checkpoint is an integer: got 2.0; convert it",
         ),
         (
-            lambda: afx.switch(0, afx.sin, X),  # type: ignore[arg-type]  # the mistake
+            lambda: afx.switch(0, afx.sin, X),  # the mistake
             errors.ArgumentError,
             "switch: branches are a list of functions: got function",
         ),
@@ -194,12 +194,12 @@ def test_nothing_to_differentiate(name: str, value: Any) -> None:
             "associative_scan: the shape of the result differs: got float64[] for float64[1]; return the same shape and dtype",
         ),
         (
-            lambda: afx.evaluate(3, X),  # type: ignore[arg-type]  # the mistake
+            lambda: afx.evaluate(3, X),  # the mistake
             errors.GraphError,
             "evaluate: runs a Graph: got int; make one with afx.trace(fn)(*args)",
         ),
         (
-            lambda: afx.check(None),  # type: ignore[arg-type]  # the mistake
+            lambda: afx.check(None),  # the mistake
             errors.GraphError,
             "check: verifies a Graph: got NoneType; make one with afx.trace(fn)(*args)",
         ),

@@ -81,8 +81,8 @@ def modes(loss: Callable[[Any], Any]) -> dict[str, Callable[[Any], Any]]:
 def test_padding_has_derivative_zero(function: str, selection: str) -> None:
     """Where a mask or a slice leaves rows out, every mode gives what guarding the operand too gives."""
     fn, choose = FUNCTIONS[function], SELECTIONS[selection]
-    loss = lambda v: afx.sum(choose(fn(v)) ** 2)  # noqa: E731  # a function to differentiate
-    guarded = lambda v: loss(afx.where(ALIVE[:, None], v, 2.5))  # noqa: E731  # a function to differentiate
+    loss = lambda v: afx.sum(choose(fn(v)) ** 2)
+    guarded = lambda v: loss(afx.where(ALIVE[:, None], v, 2.5))
     want = np.asarray(afx.grad(guarded)(V))
     assert np.isfinite(want).all()
     for mode, gradient in modes(loss).items():
@@ -94,8 +94,8 @@ def test_padding_has_derivative_zero(function: str, selection: str) -> None:
 )
 def test_second_derivatives(function: str) -> None:
     """So are second derivatives, forward over reverse and reverse over reverse, plain and compiled."""
-    loss = lambda v: afx.sum(SELECTIONS["where"](FUNCTIONS[function](v)) ** 2)  # noqa: E731  # a function to differentiate
-    guarded = lambda v: loss(afx.where(ALIVE[:, None], v, 2.5))  # noqa: E731  # a function to differentiate
+    loss = lambda v: afx.sum(SELECTIONS["where"](FUNCTIONS[function](v)) ** 2)
+    guarded = lambda v: loss(afx.where(ALIVE[:, None], v, 2.5))
     want = np.asarray(afx.hessian(guarded)(V))
     reverse = afx.jacrev(afx.grad(loss))
     for hessian in (afx.hessian(loss), afx.jit(afx.hessian(loss)), reverse, afx.jit(reverse)):
@@ -155,8 +155,8 @@ INNER: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("inner", INNER)
 def test_masks_made_inside_reach_what_stands_before(inner: str) -> None:
     """A choice inside of a loop, a branch or a held function guards the root that was taken before it."""
-    loss = lambda x: afx.sum(INNER[inner](afx.sqrt(x), afx.stop_gradient(x)))  # noqa: E731  # a function to differentiate
-    guarded = lambda x: loss(afx.where(x > 0, x, 2.0))  # noqa: E731  # a function to differentiate
+    loss = lambda x: afx.sum(INNER[inner](afx.sqrt(x), afx.stop_gradient(x)))
+    guarded = lambda x: loss(afx.where(x > 0, x, 2.0))
     want, curvature = np.asarray(afx.grad(guarded)(X)), np.asarray(afx.hessian(guarded)(X))
     for mode, gradient in modes(loss).items():
         np.testing.assert_allclose(np.asarray(gradient(X)), want, rtol=1e-10, err_msg=mode)
@@ -171,10 +171,10 @@ def test_a_compiled_gradient_differentiates_again(slope: Callable[[Any], Any]) -
     v = np.array([1.0, 2.0, -0.5])
 
     def loss(y: Any) -> Any:
-        step = lambda c, x: (afx.where(x[1], slope(x[0]) + 0.1 * c, c), None)  # noqa: E731  # one step
+        step = lambda c, x: (afx.where(x[1], slope(x[0]) + 0.1 * c, c), None)
         return afx.sum(afx.scan(step, afx.ones(3, dtype=np.float64), (y, alive))[0] ** 2)
 
-    product = lambda y: afx.sum(afx.jit(afx.grad(loss))(y)[0] * v)  # noqa: E731  # a function to differentiate
+    product = lambda y: afx.sum(afx.jit(afx.grad(loss))(y)[0] * v)
     want = np.asarray(afx.grad(lambda y: afx.sum(afx.grad(lambda y: afx.sum((slope(y) + 0.1) ** 2))(y) * v))(rows[0]))
     for run in (afx.grad(product), afx.jit(afx.grad(product)), afx.grad(afx.jit(product))):
         np.testing.assert_allclose(np.asarray(run(rows)), [want, np.zeros(3)], rtol=1e-11)
@@ -183,7 +183,7 @@ def test_a_compiled_gradient_differentiates_again(slope: Callable[[Any], Any]) -
 def test_rules_of_the_user_are_cleaned_by_the_structure_of_the_function() -> None:
     """The backward rule of a custom_vjp is opaque; elements that no living result reads still get 0."""
     root = afx.custom_vjp(afx.sqrt, lambda x: (afx.sqrt(x), x), lambda x, ct: (ct / (2 * afx.sqrt(x)),))
-    loss = lambda x: afx.sum(afx.where(x > 0, root(x), 0.0))  # noqa: E731  # a function to differentiate
+    loss = lambda x: afx.sum(afx.where(x > 0, root(x), 0.0))
     for gradient in modes(loss).values():
         assert np.asarray(gradient(X)).tolist() == [0.0, 0.5, 0.25]
 
@@ -191,7 +191,7 @@ def test_rules_of_the_user_are_cleaned_by_the_structure_of_the_function() -> Non
 def test_a_straight_through_rule_keeps_its_derivative() -> None:
     """The structure counts, not the derivative of the function: one that is flat keeps the gradient of its rule."""
     rounded = afx.custom_vjp(afx.round, lambda x: (afx.round(x), None), lambda _, ct: (ct,))
-    loss = lambda x: afx.sum(afx.where(x > 0, rounded(x) / x, 0.0))  # noqa: E731  # a function to differentiate
+    loss = lambda x: afx.sum(afx.where(x > 0, rounded(x) / x, 0.0))
     for gradient in modes(loss).values():
         np.testing.assert_allclose(np.asarray(gradient(np.array([0.0, 1.25, 4.0]))), [0.0, 0.16, 0.0], atol=1e-15)
 
@@ -215,7 +215,7 @@ def test_masked_padding_is_silent() -> None:
 
 def test_kinks_add_nothing_to_products() -> None:
     """Networks of relu layers carry no masks through their products."""
-    loss = lambda w: afx.sum(nn.relu(nn.relu(V @ w) @ w.T) ** 2)  # noqa: E731  # a function to differentiate
+    loss = lambda w: afx.sum(nn.relu(nn.relu(V @ w) @ w.T) ** 2)
     counts = afx.jit(afx.grad(loss)).lower(W).graph.counts()
     assert counts["matmul"] <= 5
     assert "any" not in counts

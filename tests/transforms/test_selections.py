@@ -43,7 +43,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the forw
 
 def derivatives(fn: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:
     """Return the gradient of the sum of squares of a function, eager and compiled."""
-    loss = lambda x: afx.sum(fn(x) * fn(x))  # noqa: E731  # a function to differentiate
+    loss = lambda x: afx.sum(fn(x) * fn(x))
     return [afx.grad(loss), afx.jit(afx.grad(loss)), afx.grad(afx.jit(loss))]
 
 
@@ -51,7 +51,7 @@ def derivatives(fn: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_first_order(selection: str, formula: str) -> None:
     """The gradient is 0 at the place left out, and elsewhere what it is where the formula is finite."""
-    fn = lambda x: SELECTIONS[selection](FORMULAS[formula](x))  # noqa: E731  # a function to differentiate
+    fn = lambda x: SELECTIONS[selection](FORMULAS[formula](x))
     finite = X + np.array([0.5, 0.0, 0.0, 0.0])
     for run in derivatives(fn):
         g, wanted = np.asarray(run(X)), np.asarray(run(finite))
@@ -62,7 +62,7 @@ def test_first_order(selection: str, formula: str) -> None:
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_second_order_and_batches(selection: str) -> None:
     """So are second derivatives, of both nestings, and rows of a batch."""
-    fn = lambda x: afx.sum(SELECTIONS[selection](afx.sqrt(x)) ** 3)  # noqa: E731  # a function to differentiate
+    fn = lambda x: afx.sum(SELECTIONS[selection](afx.sqrt(x)) ** 3)
     finite = X + np.array([0.5, 0.0, 0.0, 0.0])
     want = np.asarray(afx.hessian(fn)(finite))
     for run in (afx.hessian(fn), afx.jit(afx.hessian(fn)), afx.jacrev(afx.grad(fn)), afx.jit(afx.jacrev(afx.grad(fn)))):
@@ -91,10 +91,10 @@ def test_operands_that_are_not_finite(operand: str, bad: float) -> None:
     finite = np.where(np.isnan(PADDED), 1.0, PADDED)
     point = X + np.array([1e5, 0.0, 0.0, 0.0])
     for selection in ("slice", "gather", "split", "reversed", "set"):
-        loss = lambda x, c: afx.sum(SELECTIONS[selection](OPERANDS[operand](x, c)) ** 2)  # noqa: B023, E731  # used at once
+        loss = lambda x, c: afx.sum(SELECTIONS[selection](OPERANDS[operand](x, c)) ** 2)  # noqa: B023  # used at once
         want = [np.asarray(g) for g in afx.grad(loss, (0, 1))(X, finite)]
         slope = afx.grad(loss, (0, 1))
-        mapped = lambda x, c: [g[0] for g in afx.vmap(slope)(x[None], c[None])]  # noqa: B023, E731  # used at once
+        mapped = lambda x, c: [g[0] for g in afx.vmap(slope)(x[None], c[None])]  # noqa: B023  # used at once
         for run in (slope, afx.jit(slope), mapped):
             for found, wanted in zip(run(point, padded), want, strict=True):
                 np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-12, atol=1e-14, err_msg=selection)
@@ -129,7 +129,7 @@ def test_selections_by_value(fn: Callable[[Any], Any], want: list[float]) -> Non
 def test_second_derivatives_at_an_exact_fit() -> None:
     """Masks go by place, not by value: a residual that happens to be 0 keeps its curvature."""
     x, y = np.array([0.0, 4.0, 9.0]), np.array([2.0, 3.0])
-    fn = lambda x: afx.sum((afx.sqrt(x)[1:] - y) ** 2)  # noqa: E731  # a function to differentiate
+    fn = lambda x: afx.sum((afx.sqrt(x)[1:] - y) ** 2)
     want = np.diag([0.0, 1 / 8, 1 / 18])
     for run in (afx.hessian(fn), afx.jit(afx.hessian(fn)), afx.jacrev(afx.grad(fn))):
         np.testing.assert_allclose(np.asarray(run(x)), want, rtol=1e-12, atol=1e-15)

@@ -35,7 +35,7 @@ def strengthen(graph: Graph, *, expanding: bool = False) -> Graph:
       return d
     }
     """
-    if not any([a.aval.weak for a in _atoms(graph)]):  # noqa: C419  # a list is quicker
+    if not any([a.aval.weak for a in _atoms(graph)]):
         return graph
     if expanding and any(map(_runs_function, graph.equations)):
         trace = GraphTrace("plan", expanding=True)

@@ -157,7 +157,7 @@ class ScheduleNames:
             return repr(value)
         dtype = value
         name = f"{dtype_name(dtype)}_" if isinstance(value, np.dtype) else f"{key}_1"
-        return self.share(name, value)  # pyright: ignore[reportUnknownArgumentType]  # a dtype of any kind
+        return self.share(name, value)
 
 
 def _value(literal: Literal, form: str, shape: Shape) -> Any:
@@ -298,7 +298,7 @@ def scratch_text(fused: Fused) -> str:
 def in_arena(shape: tuple[int, ...], dtype: DType, offset: int, space: dict[str, Any]) -> Any:
     """Return a buffer of the arena."""
     block, start = space["arena"]
-    return np.ndarray(shape, dtype, block, start + offset)  # pyright: ignore[reportUnknownVariableType]  # NumPy's stub
+    return np.ndarray(shape, dtype, block, start + offset)
 
 
 def made_kernel(make: Any, avals: Sequence[Aval], params: dict[str, Any], _: dict[str, Any]) -> Any:

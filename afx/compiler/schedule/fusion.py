@@ -281,7 +281,7 @@ def fuse(graph: Graph, target: Target) -> Groups:
     (1, 2)
     """
     spaces = [iteration_space(eq, target) for eq in graph.equations]
-    if all([s is None or s.fuse_only_with_producer for s in spaces]):  # noqa: C419  # a list is quicker
+    if all([s is None or s.fuse_only_with_producer for s in spaces]):
         return Groups(graph, tuple([Group((k,), graph, (), eq.outputs) for k, eq in enumerate(graph.equations)]))
     clusters = _FusionGroups()
     for k, (eq, space) in enumerate(zip(graph.equations, spaces, strict=True)):

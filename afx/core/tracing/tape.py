@@ -69,7 +69,7 @@ class Entry(NamedTuple):
 
 COPY_ONCE_MIN_ELEMENTS = 1 << 12  # below, copying takes no longer than looking for the copy
 NO_PARAMS: dict[str, Any] = {}
-_entry = cast(Any, tuple.__new__)  # pyright: ignore[reportUnknownMemberType]  # a tuple of any types
+_entry = cast(Any, tuple.__new__)
 _new = object.__new__
 
 

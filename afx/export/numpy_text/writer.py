@@ -89,7 +89,7 @@ def number_text(value: Any) -> str:
     ('1.5', '-np.inf', 'True')
     """
     if isinstance(value, list):
-        return f"[{', '.join([number_text(item) for item in value])}]"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # of any nesting
+        return f"[{', '.join([number_text(item) for item in value])}]"  # pyright: ignore[reportUnknownVariableType]  # of any nesting
     if isinstance(value, complex):
         return f"complex({number_text(value.real)}, {number_text(value.imag)})"
     text = repr(value)

@@ -217,7 +217,7 @@ class OnnxFunction:
     """
 
     params: dict[str, Array]
-    program: OnnxGraph = static(repr=False)  # noqa: RUF009 - a field specifier
+    program: OnnxGraph = static(repr=False)
 
     @property
     def inputs(self) -> tuple[str, ...]:

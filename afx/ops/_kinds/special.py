@@ -121,7 +121,7 @@ def alone_in_float64(who: str, *xs: Any) -> Sequence[Any]:
         if (x.__class__ is Array or x.__class__ is np.ndarray) and x.dtype.kind in "fc":
             return xs
     avals = [aval_of(x, who) for x in xs]
-    if any([a.dtype.kind in "fc" and not a.weak for a in avals]):  # noqa: C419  # a list is quicker
+    if any([a.dtype.kind in "fc" and not a.weak for a in avals]):
         return xs
     return [
         cast(x, np.dtype(np.complex128 if a.dtype.kind == "c" else np.float64)) for x, a in zip(xs, avals, strict=True)

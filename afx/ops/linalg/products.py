@@ -465,14 +465,14 @@ def einsum_path(
         subscripts, operands = _join_subscripts((subscripts, *operands))
     shapes = [x.shape for x in promote_operands(*operands)]
     stand_ins = [np.broadcast_to(np.float64(0), shape) for shape in shapes]
-    path, text = np.einsum_path(subscripts, *stand_ins, optimize=optimize)  # pyright: ignore[reportArgumentType]  # as the user gave it
+    path, text = np.einsum_path(subscripts, *stand_ins, optimize=optimize)
     return list(path), text
 
 
 def _in_one_dtype(arrays: list[Array]) -> list[Array]:
     """Return arrays in the result's dtype: sums over axes of one operand would leave its own."""
     avals = [x.aval for x in arrays]
-    if len({a.dtype for a in avals}) < 2 or all([a.weak for a in avals]):  # noqa: C419  # a list is quicker
+    if len({a.dtype for a in avals}) < 2 or all([a.weak for a in avals]):
         return arrays
     dtype = common_dtype(avals)
     return [astype(x, dtype) for x in arrays]

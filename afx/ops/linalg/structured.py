@@ -306,7 +306,7 @@ def invpascal(n: int, kind: Kind = "symmetric", exact: bool = True) -> Array:
 
 
 def _whole(numbers: Any, exact: bool, who: str) -> Array:
-    if exact and any([abs(x) >= 2**63 for x in numbers.ravel()]):  # noqa: C419  # a list is quicker
+    if exact and any([abs(x) >= 2**63 for x in numbers.ravel()]):
         raise ArgumentError(f"{who}: int64 does not hold its numbers: got n={len(numbers)}; give exact=False")
     return _made(numbers, np.int64 if exact else None, who)
 

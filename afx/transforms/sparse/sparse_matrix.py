@@ -283,7 +283,7 @@ class Csr(Shown):
     """
 
     values: Array
-    pattern: Pattern = pytree.static()  # noqa: RUF009  # a field specifier
+    pattern: Pattern = pytree.static()
     __array_ufunc__: ClassVar[None] = None  # NumPy's arrays leave their operators to this class
 
     def __attrs_post_init__(self) -> None:

@@ -18,7 +18,7 @@ ADD, MULTIPLY, NEGATIVE = (with_ufunc(u) for u in (np.add, np.multiply, np.negat
 
 def builder(*rules: tuple[str, object]) -> GraphBuilder:
     """Return a builder that knows these rules alone."""
-    return GraphBuilder({op: [found] for op, found in rules}, DEFAULT, expanding=False)  # type: ignore[list-item]  # one rule an op
+    return GraphBuilder({op: [found] for op, found in rules}, DEFAULT, expanding=False)  # one rule an op
 
 
 def number(value: float) -> Atom:

@@ -267,7 +267,9 @@ def test_windows_of_all_kinds_are_sums_over_windows(name: str) -> None:
     other_x, other_w = rng.normal(size=x.shape), rng.normal(size=w.shape)
     along_x, along_w = ct * _direct(other_x, w, **options), ct * _direct(x, other_w, **options)
     for backend in ("auto", "numpy", "native", "portable") if len(x) else ("auto", "numpy", "native"):
-        compute: Any = lambda f, *args, backend=backend: np.asarray(afx.jit(f, backend=backend)(*args))  # noqa: E731 - of one back end
+        compute: Any = lambda f, *args, backend=backend: np.asarray(
+            afx.jit(f, backend=backend)(*args)
+        )  # of one back end
         np.testing.assert_allclose(compute(fn, x, w), want, rtol=0, atol=1e-12 * max([1, *abs(want).ravel()]))
         for found, along in (
             (compute(by_input, ct, w) * other_x, along_x),

@@ -36,7 +36,7 @@ def donating(fn: Callable[..., Any], *args: Any, tier: int = 1) -> Any:
         with use_target(Target(backend="native", native_tier=1 if tier == 1 else 2)):
             return jitted(*given)
 
-    call.plan = jitted.lower  # type: ignore[attr-defined]  # for tests alone
+    call.plan = jitted.lower  # for tests alone
     return call
 
 

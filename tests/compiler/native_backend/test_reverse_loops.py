@@ -23,7 +23,7 @@ COUNTS = [0, 1, 2, FIRST_ROWS - 1, FIRST_ROWS, FIRST_ROWS + 1, 3 * FIRST_ROWS, 1
 def ended(x: Any, w: Any, count: Any) -> Any:
     """Return the carry after as many steps."""
     state = (np.int64(0), x, x[0])
-    step = lambda s: (s[0] + 1, np.sin(w @ s[1]) + x * s[2], s[2] * 0.5 + s[1][0])  # noqa: E731  # of a loop
+    step = lambda s: (s[0] + 1, np.sin(w @ s[1]) + x * s[2], s[2] * 0.5 + s[1][0])
     last = afx.while_loop(lambda s: s[0] < count, step, state)
     return last[1] + last[2]
 
@@ -49,7 +49,7 @@ def test_masks_and_nan_in_residuals() -> None:
     """A choice that discards a branch keeps its nan out of the gradient, and nan that belong there stay."""
 
     def fn(x: Any, bound: Any) -> Any:
-        step = lambda s: afx.where(s > 1.0, afx.sqrt(s - 1.0) * 0.5 + s, s * 1.7)  # noqa: E731  # of a loop
+        step = lambda s: afx.where(s > 1.0, afx.sqrt(s - 1.0) * 0.5 + s, s * 1.7)
         return afx.while_loop(lambda s: s.sum() < bound, step, x).sum()
 
     for x in ([0.5, 1.0, 2.0], [1.0, 1.0, 1.0], [np.nan, 0.5, 2.0], [0.0, 0.1, 3.0]):
@@ -85,7 +85,7 @@ def test_loops_within_loops() -> None:
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_every_order(order: int) -> None:
     """Derivatives of derivatives are ways back of their own, here of x⁴."""
-    fn: Any = lambda x: afx.while_loop(lambda s: s < 10.0, lambda s: s * x, x)  # noqa: E731  # a function to derive
+    fn: Any = lambda x: afx.while_loop(lambda s: s < 10.0, lambda s: s * x, x)
     for _ in range(order):
         fn = afx.grad(fn)
     assert_same_bits(fn, np.float64(2.0))
@@ -99,7 +99,7 @@ def test_gradients_through_the_steps_of_odeint(method: Any, rtol: float) -> None
     ts = np.linspace(0.0, 1.0, 4)
 
     def decayed(y: Any, rates: Any) -> Any:
-        rate = lambda t, y, r: -r * y * (1 + 0 * y[::-1])  # noqa: E731  # a law of decay
+        rate = lambda t, y, r: -r * y * (1 + 0 * y[::-1])  # a law of decay
         return afx.integrate.odeint(rate, y, ts, rates, method=method, rtol=rtol, atol=1e-12).ys[-1].sum()
 
     y, rates = np.array([2.0, 3.0]), np.array([0.5, 1.5])
@@ -113,8 +113,8 @@ def test_what_is_interrupted_gives_memory_back() -> None:
     """Ctrl-C ends a loop that would never end; the next call runs as if nothing had been."""
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("signals reach the main thread alone")
-    step = lambda s: (s[0] + s[1], s[1], np.sin(s[2]))  # noqa: E731  # of a loop
-    fn = lambda x, d: afx.while_loop(lambda s: s[0] < 100, step, (np.int64(0), d, x))[2]  # noqa: E731  # endless for d = 0
+    step = lambda s: (s[0] + s[1], s[1], np.sin(s[2]))
+    fn = lambda x, d: afx.while_loop(lambda s: s[0] < 100, step, (np.int64(0), d, x))[2]  # endless for d = 0
     run = afx.jit(afx.grad(fn), backend="native")
     want = run(np.float64(1.0), np.int64(1))
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -166,7 +166,7 @@ def test_more_residuals_than_a_kernel_keeps() -> None:
 
 def test_pseudo_code_shows_both_ways() -> None:
     """The source of a plan names the way back."""
-    fn = lambda x: afx.while_loop(lambda s: s < 9.0, lambda s: s * s, x)  # noqa: E731  # a function to compile
+    fn = lambda x: afx.while_loop(lambda s: s < 9.0, lambda s: s * s, x)
     assert "walk_back" in afx.jit(afx.grad(fn), backend="numpy").lower(np.float64(2.0)).plan.source
     native = afx.jit(afx.grad(fn), backend="native")
     native(np.float64(2.0))

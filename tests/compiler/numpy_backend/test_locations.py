@@ -183,7 +183,7 @@ def test_functions_of_several_files() -> None:
 
 def test_masked_values_do_not_warn() -> None:
     """A gradient that a mask discards is computed in silence, and its line warns for the values that are alive."""
-    loss = lambda x: afx.sum(afx.where(x > 0, afx.sqrt(afx.maximum(x, 0.0)), 0.0))  # noqa: E731  # a function to differentiate
+    loss = lambda x: afx.sum(afx.where(x > 0, afx.sqrt(afx.maximum(x, 0.0)), 0.0))
     assert not shown(afx.jit(afx.grad(loss), backend="numpy"), np.array([0.0, 1.0]))
 
 

@@ -77,7 +77,7 @@ def test_floats_give_the_bits_of_numpy(name: str, length: int, reverse: bool) ->
 def test_loops_on_numbers_take_floats() -> None:
     """The plan shows arithmetic of Python, and for float32 and arrays NumPy's calls."""
     xs = np.arange(3.0)
-    scan = lambda start, xs: afx.scan(rotate, start, xs)  # noqa: E731  # one line
+    scan = lambda start, xs: afx.scan(rotate, start, xs)
     assert "def steps_1(" in source_of(scan, START, xs)
     single = tuple(np.float32(x) for x in START)
     assert "def steps_1(" not in source_of(scan, single, xs.astype(np.float32))
@@ -173,7 +173,7 @@ def test_errors_that_the_caller_asks_for_are_raised(case: str) -> None:
 
 def test_results_that_are_too_small_are_heard_where_that_is_asked_for() -> None:
     """Nothing follows from them, so that NumPy runs each step."""
-    step: Step = lambda c, x: (c * 1e-300 + 1.0, c * 1e-300)  # noqa: E731  # one line
+    step: Step = lambda c, x: (c * 1e-300 + 1.0, c * 1e-300)
     xs = np.zeros(3)
     with np.errstate(under="raise"), pytest.raises(FloatingPointError, match="underflow"):
         run(step, np.float64(1e-20), xs)

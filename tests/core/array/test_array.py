@@ -79,7 +79,7 @@ def test_conversion_by_numpy() -> None:
 def test_arrays_are_not_constructed() -> None:
     """``Array(…)`` raises and names `asarray`."""
     with pytest.raises(TypeError):
-        Array([1.0])  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]  # the mistake is the subject
+        Array([1.0])  # the mistake is the subject
     with pytest.raises(errors.OperandError, match=r"call afx.asarray"):
         Array()
 
@@ -222,7 +222,7 @@ def test_strange_operands_are_refused() -> None:
     """Operands that are no arrays or numbers raise and name `asarray`."""
     for other in ("a", None, {"a": 1}):
         with pytest.raises(TypeError, match=r"convert it with afx.asarray"):
-            afx.asarray(X) + other  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]  # the mistake is the subject
+            afx.asarray(X) + other  # the mistake is the subject
 
 
 METHODS: dict[str, Callable[[Any], Any]] = {

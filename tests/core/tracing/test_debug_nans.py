@@ -67,7 +67,7 @@ def test_the_first_nan_of_a_result_is_named(program: str) -> None:
 
 def test_a_nan_of_the_backward_pass_is_named() -> None:
     """Where the value is finite and the gradient is not, the note names the forward line, compiled or not."""
-    fn = lambda x: afx.sum(afx.sqrt(x) * x * 0.0)  # noqa: E731  # a function to differentiate
+    fn = lambda x: afx.sum(afx.sqrt(x) * x * 0.0)
     for run in (afx.grad(fn), afx.jit(afx.grad(fn)), afx.grad(afx.jit(fn))):
         with afx.debug_nans(), pytest.raises(NanError, match="backward") as caught:
             run(np.zeros(1))
@@ -88,7 +88,7 @@ def rooted(x: Any) -> Any:
 
 def test_a_discarded_branch_is_no_fault() -> None:
     """What `where` does not take may be nan, forward and backward, in every mode."""
-    fn = lambda x: afx.sum(afx.where(x > 0, afx.log(x), 0.0))  # noqa: E731  # a function to differentiate
+    fn = lambda x: afx.sum(afx.where(x > 0, afx.log(x), 0.0))
     for run in (fn, afx.jit(fn), afx.grad(fn), afx.jit(afx.grad(fn)), afx.jacfwd(fn), afx.hessian(fn)):
         with afx.debug_nans():
             want = run(BAD)

@@ -116,8 +116,8 @@ def test_inputs_constants_and_numbers_can_be_outputs() -> None:
         (lambda g: distributed.split_graph(g, [0]), "one slot below 1 for each of 3 equations: got"),
         (lambda g: distributed.split_graph(g, [0, 1, 2], slots=2), "one slot below 2"),
         (lambda g: distributed.place(g, 0), "at least one slot"),
-        (lambda _: distributed.place(afx.sin, 2), "place: takes a graph: got"),  # type: ignore[arg-type]  # a mistake
-        (lambda _: distributed.split_graph(None, [0]), "split_graph: takes a graph: got NoneType"),  # type: ignore[arg-type]  # a mistake
+        (lambda _: distributed.place(afx.sin, 2), "place: takes a graph: got"),  # a mistake
+        (lambda _: distributed.split_graph(None, [0]), "split_graph: takes a graph: got NoneType"),  # a mistake
         (lambda g: distributed.estimate(g), "estimate: takes a split graph: got"),
         (lambda _: distributed.Machine(flops_per_second=-1), "Machine: flops_per_second is a number, above 0: got -1"),
         (
@@ -127,7 +127,7 @@ def test_inputs_constants_and_numbers_can_be_outputs() -> None:
         (
             lambda _: distributed.shard_optimizer(distributed.local(2), None),
             "shard_optimizer: needs an optimizer: got None",
-        ),  # type: ignore[type-var]  # a mistake
+        ),  # a mistake
         (lambda g: distributed.local(1).run_graph(distributed.split_graph(g, [0, 1, 0]), np.ones(2)), "got 2 for 1"),
         (lambda g: distributed.local(2).run_graph(distributed.split_graph(g, [0, 1, 0])), "got 0 for 1"),
         (
@@ -145,4 +145,4 @@ def test_mistakes_are_named(call: Any, message: str) -> None:
 def test_slots_may_be_numbers_of_numpy() -> None:
     """An array of slots assigns as a list does."""
     graph = afx.trace(lambda x: afx.sin(x) + afx.cos(x))(np.ones(2))
-    assert distributed.split_graph(graph, np.array([0, 1, 0])).assignment == (0, 1, 0)  # type: ignore[arg-type]  # of integers
+    assert distributed.split_graph(graph, np.array([0, 1, 0])).assignment == (0, 1, 0)  # of integers

@@ -100,7 +100,7 @@ class TestFocal:
     def test_extreme_logits(self, gamma: float) -> None:
         """Finite values and derivatives; a certain wrong answer costs its logit."""
         for target in (0.0, 1.0, 0.5):
-            fn = lambda y, t=target: nn.focal(y, np.full(9, t), gamma)  # noqa: E731 - used twice
+            fn = lambda y, t=target: nn.focal(y, np.full(9, t), gamma)
             assert np.isfinite(np.asarray(fn(EXTREME))).all()
             assert np.isfinite(slope(fn, EXTREME)).all()
         assert float(nn.focal(np.array(-1e4), 1.0, gamma)) == 1e4
@@ -231,7 +231,7 @@ class TestCtc:
         """Along a random direction; steps behind the length have none."""
         logits, direction = rng.normal(size=(2, 2, 6, 3))
         labels, steps = np.array([[1, 2, 1], [2, 2, 1]]), np.array([6, 5])
-        loss = lambda x: afx.sum(nn.ctc(x, labels, logit_lengths=steps))  # noqa: E731 - used thrice
+        loss = lambda x: afx.sum(nn.ctc(x, labels, logit_lengths=steps))
         found = np.asarray(afx.grad(loss)(logits))
         h = 1e-5
         want = (float(loss(logits + h * direction)) - float(loss(logits - h * direction))) / (2 * h)

@@ -221,7 +221,7 @@ def test_updates_accumulate(name: str, index: Any) -> None:
     for values in (RNG.normal(size=X[index].shape), 1.5):
         want = X.copy()
         UPDATES[name](want, index, values)
-        update = lambda x, v=values: getattr(x.at[index], name)(v)  # noqa: E731  # one line for each of its uses
+        update = lambda x, v=values: getattr(x.at[index], name)(v)  # one line for each of its uses
         np.testing.assert_allclose(np.asarray(update(afx.asarray(X))), want)
         np.testing.assert_allclose(np.asarray(afx.jit(update)(X)), want)
 
@@ -264,7 +264,9 @@ def test_ties_of_min_and_max_are_split_evenly() -> None:
 def test_products_with_zeros_have_derivatives() -> None:
     """The derivative by a repeated factor is the product of the others, zeros or not, also the second time."""
     v = np.array([0.0, 2.0, 3.0, 0.0, 5.0])
-    product = lambda v: (afx.ones(2, dtype="float64").at[[0, 0, 0, 1, 1]].multiply(v) * np.array([1.0, 10.0])).sum()  # noqa: E731  # as above
+    product = lambda v: (
+        afx.ones(2, dtype="float64").at[[0, 0, 0, 1, 1]].multiply(v) * np.array([1.0, 10.0])
+    ).sum()  # as above
     np.testing.assert_allclose(np.asarray(afx.grad(product)(v)), [6.0, 0.0, 0.0, 50.0, 0.0])
     second = np.asarray(afx.hessian(product)(v))
     want = np.zeros((5, 5))

@@ -64,13 +64,13 @@ def test_three_derivatives_at_every_gap(name: str, gap: float) -> None:
     u = (q * np.array([0.0, gap, -0.2]) * 0.2) @ q.T
     x, t = np.eye(3) + u, T / 10
     expected = directional(name, u, t)
-    along: Callable[[Any], Any] = lambda s: fn(x + s * t)  # noqa: E731  # replaced by its derivative below
-    weighted: Callable[[Any], Any] = lambda s: afx.sum(fn(x + s * t) * X)  # noqa: E731 - a function to differentiate
+    along: Callable[[Any], Any] = lambda s: fn(x + s * t)  # replaced by its derivative below
+    weighted: Callable[[Any], Any] = lambda s: afx.sum(fn(x + s * t) * X)
     for k, want in enumerate(expected):
         np.testing.assert_allclose(np.asarray(along(np.float64(0))), want, rtol=1e-10, atol=1e-10 * np.abs(want).max())
         size = float(np.sum(np.abs(want * X)))
         assert float(weighted(np.float64(0))) == pytest.approx(float(np.sum(want * X)), abs=1e-10 * size), k
-        along = lambda s, f=along: afx.jvp(f, (s,), (np.float64(1),))[1]  # noqa: E731 - a function to differentiate
+        along = lambda s, f=along: afx.jvp(f, (s,), (np.float64(1),))[1]
         weighted = afx.grad(weighted)
 
 

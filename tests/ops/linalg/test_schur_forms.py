@@ -52,7 +52,7 @@ def test_forms_of_stacks() -> None:
 @pytest.mark.parametrize("form", [lambda a: linalg.schur(a).T, linalg.hessenberg], ids=["schur", "hessenberg"])
 def test_forms_without_derivative_say_so(form: Callable[..., Any]) -> None:
     """A derivative is refused by name in every mode, compiled too; of what is detached it is none."""
-    total = lambda a: afx.sum(form(a))  # noqa: E731 - a function to differentiate
+    total = lambda a: afx.sum(form(a))
     for run in (afx.grad(total), afx.jit(afx.grad(total)), afx.grad(afx.jit(total)), afx.vmap(afx.grad(total))):
         with pytest.raises(errors.TracerError, match=r"(schur|hessenberg): has no derivative: got float64"):
             run(A)
@@ -105,7 +105,7 @@ def test_what_forms_refuse() -> None:
         with pytest.raises(np.linalg.LinAlgError):
             form(np.full((2, 2), np.nan))
     with pytest.raises(errors.ArgumentError, match="schur: output is one of"):
-        linalg.schur(np.eye(2), output="upper")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # what is refused
+        linalg.schur(np.eye(2), output="upper")  # what is refused
     with pytest.raises(errors.ShapeError, match="rsf2csf: T and Z are of one shape"):
         linalg.rsf2csf(np.eye(2), np.eye(3))
     with pytest.raises(errors.ShapeError, match="qdwh: has as many rows as columns"):

@@ -48,7 +48,7 @@ OF_VECTORS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {  # a call 
 def test_values_and_derivatives(name: str) -> None:
     """Values are SciPy's, plain, compiled and mapped, of float32 too; derivatives agree with differences."""
     call, operands = OF_VECTORS[name]
-    fn = lambda *xs: call(linalg, *xs)  # noqa: E731  # of the operands alone
+    fn = lambda *xs: call(linalg, *xs)  # of the operands alone
     want = call(scipy.linalg, *operands)
     np.testing.assert_allclose(np.asarray(fn(*operands)), want, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(np.asarray(afx.jit(fn)(*operands)), want, rtol=1e-12, atol=1e-12)
@@ -147,7 +147,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "hadamard": (lambda: linalg.hadamard(6), errors.ArgumentError, "power of two"),
     "invhilbert": (lambda: linalg.invhilbert(15, exact=True), errors.ArgumentError, "int64"),
     "pascal": (lambda: linalg.pascal(40), errors.ArgumentError, "int64"),
-    "dft": (lambda: linalg.dft(3, "n2"), errors.ArgumentError, "scale"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # refused
+    "dft": (lambda: linalg.dft(3, "n2"), errors.ArgumentError, "scale"),  # refused
     "convolution_matrix": (lambda: linalg.convolution_matrix(C, 0), errors.ArgumentError, "length"),
     "eigh_tridiagonal": (lambda: linalg.eigh_tridiagonal(C, C), errors.ShapeError, "one number less"),
     "expm_frechet": (lambda: linalg.expm_frechet(S, A), errors.ShapeError, "expm_frechet"),

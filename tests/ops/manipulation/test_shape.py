@@ -242,7 +242,11 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         errors.ArgumentError,
         "pad: widths are one pair for each axis",
     ),
-    "pad mode": (lambda: afx.pad(V, 1, mode="mirror"), errors.ArgumentError, "pad: no such mode: got 'mirror'"),  # pyright: ignore[reportArgumentType]  # the mistake is the subject
+    "pad mode": (
+        lambda: afx.pad(V, 1, mode="mirror"),
+        errors.ArgumentError,
+        "pad: no such mode: got 'mirror'",
+    ),  # the mistake is the subject
     "pad empty": (lambda: afx.pad(V[:0], 1, mode="edge"), errors.ArgumentError, "pad: an empty axis"),
     "pad dtype": (
         lambda: afx.pad(np.ones(2, int), 1, constant_values=0.5),

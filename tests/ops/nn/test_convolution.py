@@ -109,7 +109,7 @@ class TestPooling:
     ("run", "kind", "words"),
     [
         (lambda: afx.correlate(np.ones(2), np.ones(3)), afx.errors.ShapeError, "longer than the signal"),
-        (lambda: afx.correlate(np.ones(3), np.ones(2), "some"), afx.errors.ArgumentError, "some"),  # type: ignore[arg-type]  # the mistake
+        (lambda: afx.correlate(np.ones(3), np.ones(2), "some"), afx.errors.ArgumentError, "some"),  # the mistake
         (lambda: nn.conv(np.ones((1, 4, 2)), np.ones((3, 1, 1))), afx.errors.ShapeError, "channels differ"),
         (lambda: nn.conv(np.ones((4, 2)), np.ones((3, 2, 1))), afx.errors.ShapeError, "batch"),
         (lambda: nn.conv(np.ones((1, 2, 1)), np.ones((3, 1, 1))), afx.errors.ShapeError, "longer than the array"),

@@ -65,7 +65,7 @@ def test_several_axes(name: str) -> None:
 @pytest.mark.parametrize(("name", "kind"), list(itertools.product(ONE_AXIS, (1, 2, 3, 4))))
 def test_derivatives_compiled_and_batched(name: str, kind: Any) -> None:
     """The derivative is that of a matrix; `jit` and `vmap` change nothing."""
-    fn = lambda x: getattr(fft, name)(x, kind)  # noqa: E731 - a function of the point alone
+    fn = lambda x: getattr(fft, name)(x, kind)  # a function of the point alone
     x = afx.asarray(numbers(5))
     np.testing.assert_allclose(afx.jacrev(fn)(x), getattr(fft, name)(np.eye(5), kind, axis=0), atol=1e-12)
     afx.testing.check_grads(lambda x: fn(afx.sin(x)), (x,))

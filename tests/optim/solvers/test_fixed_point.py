@@ -24,7 +24,7 @@ def test_affine_maps() -> None:
     result = optim.fixed_point(affine, np.zeros(6), B)
     assert result.converged
     np.testing.assert_allclose(result.x, matrix @ B, rtol=1e-9)
-    of = lambda b: optim.fixed_point(affine, np.zeros(6), b).x  # noqa: E731  # a function to differentiate
+    of = lambda b: optim.fixed_point(affine, np.zeros(6), b).x
     for jacobian in (afx.jacrev(of), afx.jacfwd(of), afx.jit(afx.jacrev(of))):
         np.testing.assert_allclose(jacobian(B), matrix, rtol=1e-10)
     np.testing.assert_allclose(afx.vmap(of)(np.stack([B, -B])), np.stack([matrix @ B, -matrix @ B]), rtol=1e-9)

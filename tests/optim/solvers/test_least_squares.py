@@ -161,7 +161,7 @@ def test_bounded_fits_are_differentiable_by_the_data() -> None:
 def test_wrong_use_is_named() -> None:
     """Mistakes raise where they are made."""
     with pytest.raises(afx.errors.ArgumentError, match="no such method"):
-        optim.least_squares(valley, ONES, method="dogleg")  # type: ignore[arg-type]  # the mistake
+        optim.least_squares(valley, ONES, method="dogleg")  # the mistake
     with pytest.raises(afx.errors.ArgumentError, match="sparse"):
         optim.least_squares(valley, ONES, method="gauss_newton", sparse=True)
     for solve in (optim.least_squares, optim.minimize):

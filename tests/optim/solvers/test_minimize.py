@@ -171,7 +171,7 @@ def test_wrong_use_is_named() -> None:
     with pytest.raises(afx.errors.ShapeError, match="returns a real scalar"):
         optim.minimize(lambda x: x, np.ones(2))
     with pytest.raises(afx.errors.ArgumentError, match="no such method"):
-        optim.minimize(rosenbrock, START, method="simplex")  # type: ignore[arg-type]  # the mistake
+        optim.minimize(rosenbrock, START, method="simplex")  # the mistake
     with pytest.raises(afx.errors.DtypeError, match="real"):
         optim.minimize(lambda x: afx.sum(abs(x)), np.ones(2, complex))
     with pytest.raises(afx.errors.ShapeError, match="as many elements"):
@@ -189,7 +189,7 @@ def test_many_unknowns_are_differentiated_without_a_matrix() -> None:
     a, v = np.sin(np.arange(n)), np.cos(np.arange(n))
     difference = np.diff(np.eye(n), axis=0)
     matrix = np.diag(weights) + 0.5 * difference.T @ difference
-    of = lambda b: optim.minimize(energy, np.zeros(n), b).x  # noqa: E731  # a function to differentiate
+    of = lambda b: optim.minimize(energy, np.zeros(n), b).x
     want = np.linalg.solve(matrix, weights * v)
     np.testing.assert_allclose(afx.jvp(of, (a,), (v,))[1], want, rtol=1e-9, atol=1e-11)
     found = afx.grad(lambda b: afx.sum(of(b) * v))(a)

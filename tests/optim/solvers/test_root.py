@@ -38,7 +38,7 @@ def test_roots_and_their_derivatives(method: Any) -> None:
 def test_second_derivative_of_a_root() -> None:
     """Derivatives of second order follow."""
     a = np.float64(5.0)
-    of = lambda b: optim.root(lambda x: x * x - b, np.float64(1.0)).x  # noqa: E731  # a function to differentiate
+    of = lambda b: optim.root(lambda x: x * x - b, np.float64(1.0)).x
     assert float(afx.hessian(of)(a)) == pytest.approx(-0.25 * 5**-1.5, rel=1e-9)
     assert float(afx.grad(afx.grad(of))(a)) == pytest.approx(-0.25 * 5**-1.5, rel=1e-9)
 
@@ -79,7 +79,7 @@ def test_wrong_use_is_named() -> None:
     with pytest.raises(afx.errors.ArgumentError, match="bracket"):
         optim.root(cube, np.ones(1), 2.0, method="bisection")
     with pytest.raises(afx.errors.ArgumentError, match="no such method"):
-        optim.root(cube, np.ones(1), 2.0, method="secant")  # type: ignore[arg-type]  # the mistake
+        optim.root(cube, np.ones(1), 2.0, method="secant")  # the mistake
 
 
 def test_sparse_newton_solves_boundary_value_problems() -> None:

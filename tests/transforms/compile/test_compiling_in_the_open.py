@@ -194,7 +194,7 @@ def test_the_limit_is_a_number_of_bytes() -> None:
     """Anything else is refused."""
     for bad in (-1, 1.5, "1GB"):
         with pytest.raises(ArgumentError, match="set_cache_limit"):
-            afx.set_cache_limit(bad)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # the mistake
+            afx.set_cache_limit(bad)  # the mistake
 
 
 def run(fn: Any, *args: Any) -> list[Any]:
@@ -242,7 +242,7 @@ def test_callbacks_run_at_every_call() -> None:
 def test_callbacks_under_vmap_run_for_each_element() -> None:
     """Once for each element of the batch, compiled too, nested too."""
     rows = np.array([[1.0, 2.0], [3.0, 4.0]])
-    fn = lambda seen: lambda x: (afx.debug.callback(seen.append, x), x)[1]  # noqa: E731  # a function that notes
+    fn = lambda seen: lambda x: (afx.debug.callback(seen.append, x), x)[1]  # a function that notes
     assert run(lambda seen: afx.vmap(fn(seen))(rows)) == rows.tolist()
     assert run(lambda seen: afx.jit(afx.vmap(fn(seen)))(rows)) == rows.tolist()
     assert run(lambda seen: afx.vmap(afx.vmap(fn(seen)))(rows)) == [1.0, 2.0, 3.0, 4.0]
@@ -278,7 +278,7 @@ def test_print_checks_its_template() -> None:
     with pytest.raises(ArgumentError, match=r"fields do not fit"):
         afx.debug.print("{} {}", 1.0)
     with pytest.raises(ArgumentError, match=r"template"):
-        afx.debug.print(1.0)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # the mistake
+        afx.debug.print(1.0)  # the mistake
 
 
 def test_a_primitive_has_an_identifier_for_a_name() -> None:

@@ -13,7 +13,7 @@ RULE = afx.custom_jvp(
     lambda x: (afx.sqrt(x), x * x),
     lambda p, t: ((afx.sqrt(p[0]), p[0] ** 2), (t[0] / 2 / afx.sqrt(p[0]), 2 * p[0] * t[0])),
 )
-PAIR: Callable[[Any], Any] = lambda x: (afx.sqrt(x), x * x)  # noqa: E731  # held by several ops
+PAIR: Callable[[Any], Any] = lambda x: (afx.sqrt(x), x * x)  # held by several ops
 HELD = {
     "jit": afx.jit(PAIR),
     "checkpoint": afx.checkpoint(PAIR),
@@ -99,7 +99,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], list[float], list[float]]] = {  # a
 def test_what_nothing_reads_adds_nothing(case: str) -> None:
     """First and second derivatives are those of what is read, in every mode, eager and compiled."""
     loss, want, curvature = CASES[case]
-    mapped = lambda x: afx.vmap(afx.grad(loss))(x[None])[0]  # noqa: E731  # a function to transform
+    mapped = lambda x: afx.vmap(afx.grad(loss))(x[None])[0]
     for run in (
         afx.grad(loss),
         afx.jit(afx.grad(loss)),
@@ -115,6 +115,8 @@ def test_what_nothing_reads_adds_nothing(case: str) -> None:
 
 def test_a_loop_without_steps_keeps_its_first_carry() -> None:
     """Whatever the step reads: the cotangent of the carry goes straight to the first one."""
-    loss = lambda x: afx.sum(afx.scan(lambda c, y: (afx.sqrt(y), c), x, np.zeros((0, 3)))[0] ** 2)  # noqa: E731  # a function to differentiate
+    loss = lambda x: afx.sum(
+        afx.scan(lambda c, y: (afx.sqrt(y), c), x, np.zeros((0, 3)))[0] ** 2
+    )  # a function to differentiate
     for run in (afx.grad(loss), afx.jit(afx.grad(loss))):
         assert np.asarray(run(X)).tolist() == [0.0, 2.0, 8.0]

@@ -73,7 +73,7 @@ def test_memory_that_others_see_is_left_alone() -> None:
 
 def test_a_value_that_is_read_later_is_not_overwritten() -> None:
     """An argument is written only after its last use."""
-    fn = lambda p: (p * 2, afx.cumulative_sum(p) + p[::-1])  # noqa: E731  # as short as it is clear
+    fn = lambda p: (p * 2, afx.cumulative_sum(p) + p[::-1])
     p = fresh()
     wanted = [np.asarray(v).copy() for v in fn(p)]
     for found, value in zip(afx.jit(fn, donate_argnums=0)(p), wanted, strict=True):

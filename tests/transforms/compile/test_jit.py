@@ -76,7 +76,7 @@ def test_static_arguments_are_part_of_the_kind() -> None:
     assert float(fn(3.0, 3)) == 27.0
     assert float(fn(3.0, 3, up=False)) == 3.0
     with pytest.raises(TreeError, match="not hashable"):
-        fn(3.0, [3])  # pyright: ignore[reportArgumentType]  # the mistake
+        fn(3.0, [3])  # the mistake
 
 
 def test_a_branch_on_a_traced_value_names_the_line_and_the_way_out() -> None:
@@ -135,7 +135,7 @@ def test_the_cache_is_bounded() -> None:
     fn = afx.jit(lambda x: x + 1)
     for n in range(300):
         fn(np.ones(n))
-    assert len(fn._entries) == 256  # pyright: ignore[reportPrivateUsage]  # its size has no public name
+    assert len(fn._entries) == 256  # its size has no public name
 
 
 def test_numpys_error_state_holds_in_plans() -> None:

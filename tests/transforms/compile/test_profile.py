@@ -80,7 +80,7 @@ def test_static_arguments_are_bound(tmp_path: pathlib.Path) -> None:
 def test_mistakes_are_named() -> None:
     """What is no function, and what is no time."""
     with pytest.raises(ArgumentError, match=r"profile: the first argument is a function: got 3"):
-        afx.debug.profile(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # the mistake that is tested
+        afx.debug.profile(3)  # the mistake that is tested
     with pytest.raises(ArgumentError, match=r"seconds is a time: got -1"):
         afx.debug.profile(afx.sin, 1.0, seconds=-1)
 

@@ -37,7 +37,7 @@ def test_hessian_by_several_arguments() -> None:
 @pytest.mark.parametrize("jacobian", [afx.jacfwd, afx.jacrev])
 def test_jacobians_by_name_and_with_auxiliary_results(jacobian: Any) -> None:
     """Names give a dict, several positions a tuple, and aux is passed on."""
-    fn = lambda x, y: (x * y, {"x": x})  # noqa: E731  # a function to differentiate
+    fn = lambda x, y: (x * y, {"x": x})
     (by_x, by_y), aux = jacobian(fn, (0, 1), has_aux=True)(X, Y)
     np.testing.assert_allclose(np.asarray(by_x), 3 * np.eye(2))
     np.testing.assert_allclose(np.asarray(by_y), X)
@@ -106,7 +106,7 @@ def test_elementwise_grad() -> None:
 def test_is_traced() -> None:
     """It tells tracers from arrays, under every transformation."""
     seen: list[bool] = []
-    fn = lambda x: (seen.append(afx.is_traced(x)), afx.sum(x))[1]  # noqa: E731  # a function that notes
+    fn = lambda x: (seen.append(afx.is_traced(x)), afx.sum(x))[1]  # a function that notes
     for transform in (lambda f: f, afx.grad, afx.jit, afx.jacfwd):
         transform(fn)(afx.asarray(X))
     afx.vmap(fn)(afx.asarray(X))
@@ -189,7 +189,7 @@ def test_sparse_arithmetic() -> None:
 
 def test_sparse_arithmetic_differentiates() -> None:
     """Gradients pass through multiples, sums and transposes, compiled too."""
-    loss = lambda a: afx.sum((SPARSE * a + SPARSE).T @ afx.ones(3, dtype=np.float64))  # noqa: E731  # a function to differentiate
+    loss = lambda a: afx.sum((SPARSE * a + SPARSE).T @ afx.ones(3, dtype=np.float64))
     for run in (afx.grad(loss), afx.jit(afx.grad(loss))):
         np.testing.assert_allclose(float(run(2.0)), DENSE.sum())
 
@@ -203,7 +203,7 @@ def test_sparse_mistakes() -> None:
     with pytest.raises(ShapeError, match="use @"):
         SPARSE * np.ones(4)
     with pytest.raises(TypeError):
-        SPARSE + 1.0  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]  # the mistake
+        SPARSE + 1.0  # the mistake
 
 
 def test_nothing_to_differentiate_is_refused() -> None:

@@ -207,5 +207,5 @@ def test_solvers_refuse_what_is_no_system(solver: Any) -> None:
 def test_a_matrix_needs_a_pattern() -> None:
     """Values alone are no matrix; trees of other leaves are."""
     with pytest.raises(OperandError, match=r"Csr: positions are a Pattern: got .*; use Csr\.from_entries"):
-        Csr(afx.ones(2), None)  # type: ignore[arg-type]  # the mistake
+        Csr(afx.ones(2), None)  # the mistake
     assert afx.pytree.map(lambda _: None, SPARSE).values is None

@@ -133,7 +133,7 @@ def test_jacobian(fn: Callable[[Any], Any], entries: int, sweeps: int) -> None:
     """The sparse Jacobian is the dense one, with as many entries and derivatives as the structure asks for."""
     want = _dense(fn, X)
     for mode in (None, "forward", "reverse"):
-        found = afx.sparse_jacobian(fn, mode=mode)(X)  # type: ignore[arg-type]  # one of its modes
+        found = afx.sparse_jacobian(fn, mode=mode)(X)  # one of its modes
         np.testing.assert_allclose(np.asarray(found.todense()), want, rtol=1e-12, atol=1e-12)
         assert found.nnz == entries
     layout = _layout(fn, X)
@@ -266,7 +266,11 @@ def test_colourings_are_valid() -> None:
         (lambda: afx.sparse_jacobian(lambda x: x * 1j)(X), afx.errors.DtypeError, "complex128.*result"),
         (lambda: afx.sparse_jacobian(lambda x: x if x[0] > 0 else -x)(X), afx.errors.ConcreteValueError, "afx.where"),
         (lambda: afx.sparse_hessian(lambda x: x)(X), afx.errors.ShapeError, "scalar"),
-        (lambda: afx.sparse_jacobian(afx.sin, mode="both"), afx.errors.ArgumentError, "no such mode"),  # type: ignore[arg-type]  # a user's mistake
+        (
+            lambda: afx.sparse_jacobian(afx.sin, mode="both"),
+            afx.errors.ArgumentError,
+            "no such mode",
+        ),  # a user's mistake
         (lambda: afx.sparse_jacobian(afx.sin)(X) @ X[:3], afx.errors.ShapeError, "inner axes"),
         (lambda: afx.sparse_jacobian(lambda x: x, argnums=1)(X), afx.errors.ArgumentError, "argnums"),
     ],

@@ -139,7 +139,7 @@ class Nest(Leaf):
         """Tell whether its rows are long, and their elements neighbours."""
         row = limits.passes_fold_row_min_elements if self._has_lanes else limits.passes_row_min_elements
         is_long = bool(self.space) and self.space[-1] >= row
-        return is_long and all([ref.strides[-1] in (0, ref.size) for ref in self.refs])  # noqa: C419  # it is quicker
+        return is_long and all([ref.strides[-1] in (0, ref.size) for ref in self.refs])
 
     @property
     def _has_lanes(self) -> bool:

@@ -126,7 +126,7 @@ def test_carries_that_stay_in_place() -> None:
 def test_errors_and_refusals_of_any_part() -> None:
     """A floating-point error, or a number that fits no integer, is seen wherever it stands and whoever computes it."""
     x = np.linspace(1.0, 2.0, 3000)
-    fn = lambda x: afx.scan(lambda y, _: (1 / y, None), x, None, 2)[0]  # noqa: E731  # it is compiled twice
+    fn = lambda x: afx.scan(lambda y, _: (1 / y, None), x, None, 2)[0]  # it is compiled twice
     native = assert_shared(fn, x)
     whole = Native(lambda x: afx.scan(lambda y, _: ((y * 2).astype(np.int32) + y, None), x, None, 2)[0], x)
     assert whole.program.block.is_shared

@@ -86,7 +86,7 @@ def test_numpy_alone_makes_no_machine_code() -> None:
         assert afx.jit(lambda x: x + 1).lower(np.ones(3)).plan.native is None
     finally:
         afx.set_backend(before)
-    for call in (lambda: afx.set_backend("llvm"), lambda: afx.jit(abs, backend="gpu")):  # type: ignore[arg-type]  # wrong on purpose
+    for call in (lambda: afx.set_backend("llvm"), lambda: afx.jit(abs, backend="gpu")):  # wrong on purpose
         with pytest.raises(afx.errors.ArgumentError, match="a back end is"):
             call()
 
