@@ -8,7 +8,6 @@ import html
 import inspect
 import linecache
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -90,24 +89,34 @@ def _source(function: Callable[..., Any]) -> str:
     return next((nodes[place] for place in sorted(places) if place in nodes), "lambda")
 
 
+def _home(primitive: Primitive) -> str:
+    """Return the file that an operation's first rule stands in, from elementwise functions to loops."""
+    rules = filter(
+        None, [*(primitive.derivative.vjps or ()), primitive.derivative.vjp_all, primitive.derivative.concrete_vjp]
+    )
+    written = [r for rule in rules for r in _written(rule, set()) if isinstance(r, FunctionType)]
+    path = inspect.unwrap(written[0]).__code__.co_filename if written else "afx/by signs alone"
+    return path[path.rindex("afx/") :]
+
+
+def _place(home: str) -> tuple[bool, bool, str]:
+    return not home.startswith("afx/ops/"), not home.startswith("afx/ops/elementwise/"), home
+
+
 def derivative_page() -> str:
-    """Return the page: operations by the files that they stand in."""
-    homes = dict[str, list[Primitive]]()
+    """Return the page: operations by the files that they stand in, elementwise ones first, loops and transformations last."""
+    rows = dict[str, list[str]]()
+    without = list[str]()
     for p in primitives():
-        rules = [r for r in (*(p.derivative.vjps or ()), p.derivative.vjp_all, p.derivative.concrete_vjp) if r]
-        written = [r for rule in rules for r in _written(rule, set()) if isinstance(r, FunctionType)]
-        path = Path(inspect.unwrap(written[0]).__code__.co_filename) if written else Path("signs alone")
-        parts = path.parts[path.parts.index("afx") :] if "afx" in path.parts else path.parts
-        homes.setdefault("/".join(parts), []).append(p)
-    lines = [HEAD]
-    for home, group in sorted(homes.items()):
-        rows = [(p.name, p.kind, rules_of(p)) for p in group]
-        lines += [f"<h2>{html.escape(home)}</h2><table>"]
-        lines += [
-            f'<tr id="{name}"><td><b>{name}</b></td><td>{kind}</td><td>'
-            + ("".join(f"<pre>{html.escape(rule)}</pre>" for rule in rules) or "none")
-            + "</td></tr>"
-            for name, kind, rules in rows
-        ]
-        lines += ["</table>"]
-    return "\n".join([*lines, "</body></html>\n"])
+        rules = "".join(f"<pre>{html.escape(rule)}</pre>" for rule in rules_of(p))
+        if rules:
+            row = f'<tr id="{p.name}"><td><b>{p.name}</b></td><td>{p.kind}</td><td>{rules}</td></tr>'
+            rows.setdefault(_home(p), []).append(row)
+        else:
+            without.append(f'<code id="{p.name}">{p.name}</code>')
+    homes = sorted(rows, key=_place)
+    contents = [f'<li><a href="#{html.escape(home)}">{html.escape(home)}</a></li>' for home in homes]
+    lines = [HEAD, "<ul>", *contents, "</ul>"]
+    for home in homes:
+        lines += [f'<h2 id="{html.escape(home)}">{html.escape(home)}</h2><table>', *rows[home], "</table>"]
+    return "\n".join([*lines, "<h2>Without a derivative</h2><p>", *without, "</p></body></html>\n"])
