@@ -520,8 +520,7 @@ def _bind_scan(
 ) -> tuple[Any, Any]:
     """Run the loop as one equation."""
     body = _body(fn, carry, carry_tree, leaves, tree)
-    outs = run_scan(body, carry, leaves, count, reverse)
-    last, ys = pytree.unflatten(body.out_tree, outs)
+    last, ys = pytree.unflatten(body.out_tree, run_scan(body, carry, leaves, count, reverse))
     return pytree.unflatten(carry_tree, last), ys
 
 
@@ -632,8 +631,7 @@ def _scan_pairs(combine: Callable[[list[Array], list[Array]], list[Array]], xs: 
     n = xs[0].shape[0]
     if n < 2:
         return xs
-    pairs = combine([x[: n - n % 2 : 2] for x in xs], [x[1::2] for x in xs])
-    odd = _scan_pairs(combine, pairs)
+    odd = _scan_pairs(combine, combine([x[: n - n % 2 : 2] for x in xs], [x[1::2] for x in xs]))
     if n % 2:
         between = combine(odd, [x[2::2] for x in xs])
     else:

@@ -55,5 +55,4 @@ def maker_of(kind: Callable[..., T]) -> Callable[[tuple[Any, ...]], T]:
     >>> maker_of(SourceLocation)(("a.py", 1, "f"))
     SourceLocation(file='a.py', line=1, function='f')
     """
-    make = vars(tuple)["__new__"]
-    return partial(make, kind)
+    return partial(vars(tuple)["__new__"], kind)

@@ -176,8 +176,7 @@ def place_boxes(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Dr
     rows = _rows(len(widths), edges)
     all_widths, all_rows, chains = _cut_edges(list(widths), rows, edges)
     neighbours = _neighbours(len(all_widths), chains)
-    order = _order(all_rows, neighbours)
-    x = _relax(order, all_widths, neighbours)
+    x = _relax(_order(all_rows, neighbours), all_widths, neighbours)
     left = min((x[k] - all_widths[k] / 2 for k in range(len(x))), default=0.0)
     points = [(x[k] - left, (all_rows[k] + 0.5) * ROW_HEIGHT) for k in range(len(x))]
     return DrawingLayout(

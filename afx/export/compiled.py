@@ -77,8 +77,7 @@ def _read(file: bytes, at: int) -> dict[str, Any] | None:
         return None
     try:
         unpacker = zlib.decompressobj()
-        text = unpacker.decompress(data, MAX_BYTES)
-        note = json.loads(text)
+        note = json.loads(unpacker.decompress(data, MAX_BYTES))
     except (zlib.error, ValueError, RecursionError):
         return None
     is_note = note.__class__ is dict and isinstance(note.get("format"), int)

@@ -382,8 +382,7 @@ def _members(file: IO[bytes], comment_bytes: int) -> list[Member]:
 
 def _outer_digest(file: IO[bytes], members: Sequence[Member], comment_bytes: int) -> str:
     """Return the digest of all bytes but those of arrays and of the comment."""
-    size = file.seek(0, os.SEEK_END)
-    end = size - comment_bytes - 2
+    end = file.seek(0, os.SEEK_END) - comment_bytes - 2
     starts = [0, *[member.stop for member in members[1:]]]
     stops = [*[member.start for member in members[1:]], end]
     return _digest(itertools.chain.from_iterable(map(_pieces, itertools.repeat(file), starts, stops)))

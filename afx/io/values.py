@@ -86,8 +86,7 @@ class Encoder:
         )
 
     def _fields(self, value: Any, path: str) -> dict[str, Json]:
-        kind = value.__class__
-        names = record_node(kind).names
+        names = record_node(value.__class__).names
         return {name: self.value(getattr(value, name), f"{path}.{name}") for name in names}
 
     def _tuple(self, value: tuple[Any, ...], path: str) -> Json:

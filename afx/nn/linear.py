@@ -395,8 +395,7 @@ class MLP:
         if len(checked_shape(sizes, "MLP")) < 2:
             raise ArgumentError(f"MLP: needs the sizes of inputs and outputs: got {sizes}; give two sizes or more")
         check_callable(activation, "MLP")
-        keys = split(key_of(seed), len(sizes) - 1)
-        pairs = zip(keys, sizes, sizes[1:], strict=False)
+        pairs = zip(split(key_of(seed), len(sizes) - 1), sizes, sizes[1:], strict=False)
         return cls(tuple([Linear.create(key, a, b, bias=bias, init=init) for key, a, b in pairs]), activation)
 
     def __call__(self, x: ArrayLike) -> Array:

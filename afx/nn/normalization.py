@@ -345,8 +345,7 @@ class SpectralNorm(Generic[L]):
         """Return what the inner layer gives with the weight over its largest singular value."""
         w = self._matrix()
         left = stop_gradient(self.left)
-        right = _unit(matmul(stop_gradient(w), left))
-        size = vecdot(right, matmul(w, left))
+        size = vecdot(_unit(matmul(stop_gradient(w), left)), matmul(w, left))
         weight: Array = getattr(self.inner, self.field)
         return _replace_weight(self.inner, self.field, weight / size)(*args, **kwargs)
 

@@ -429,8 +429,7 @@ def steps_of_axes(x: ArrayLike, s: Ints, axes: Ints, who: str) -> list[Step]:
 
 def _transform_in_turn(transform: Transform, x: ArrayLike, steps: Sequence[Step], norm: Norm) -> Array:
     """Return x, as complex or real floating numbers, transformed along each axis, the last one first."""
-    dtype = aval_of(x).dtype
-    z = astype(x, floating_dtype(dtype))
+    z = astype(x, floating_dtype(aval_of(x).dtype))
     for n, axis in reversed(steps):
         z = transform(z, n, axis, norm)
     return z

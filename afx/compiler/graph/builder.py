@@ -460,8 +460,7 @@ def like(b: GraphBuilder, x: Atom, aval: Aval) -> Atom | None:
 
 def _replaced(b: GraphBuilder, x: Expression, match: Match, p: Primitive, params: Params) -> Atom | None:
     if not isinstance(x, Apply):
-        built = _built(b, x, match)
-        return like(b, built, match.aval)
+        return like(b, _built(b, x, match), match.aval)
     operands = [_built(b, y, match) for y in x.operands]
     op, given = (p, params) if _is(p, x.op) else (_primitive(x.op), ())
     return b.broadcast(_made(b, op, operands, given, match), match.aval.shape)

@@ -131,8 +131,7 @@ def _without(equations: Sequence[Equation], some: Sequence[Equation]) -> list[Eq
 
 def _heads(spec: ScanSpec, step: Graph, target: Target) -> list[Equation]:
     """Return the functions of rows and of what all steps share, with the operations before them."""
-    first = spec.consts + spec.carry
-    rows = {v.index for v in step.inputs[first:]}
+    rows = {v.index for v in step.inputs[spec.consts + spec.carry :]}
     free = rows | {v.index for v in step.inputs[: spec.consts]} | {v.index for v, _ in step.constants}
     able: list[Equation] = []
     for eq in step.equations:

@@ -491,8 +491,7 @@ def _add_zeros(b: GraphBuilder, x: Atom, part: IndexPart) -> Atom:
     shape = x.aval.shape
     index = (*[(0, n, 1) for n in shape[: part.axis]], (part.start, part.stop, 1))
     inner = (*shape[: part.axis], part.stop - part.start, *shape[part.axis + 1 :])
-    zeros = b.broadcast(Literal(0.0, Aval((), x.aval.dtype)), inner)
-    return _add_part(b, x, zeros, index)
+    return _add_part(b, x, b.broadcast(Literal(0.0, Aval((), x.aval.dtype)), inner), index)
 
 
 def _read_part(eq: Equation, shape: Shape) -> IndexPart | None:

@@ -447,8 +447,7 @@ def _connected(group: list[int], graph: Graph) -> list[list[int]]:
         eq = graph.equations[k]
         for a in (*eq.inputs, *eq.outputs):
             if isinstance(a, Var) and a.aval.shape:
-                other = seen.setdefault(a.index, k)
-                parent[find(k)] = find(other)
+                parent[find(k)] = find(seen.setdefault(a.index, k))
     parts: dict[int, list[int]] = {}
     for k in group:
         parts.setdefault(find(k), []).append(k)

@@ -104,8 +104,7 @@ class Tape(Trace):
 
     def input(self, x: Any) -> TapeTracer:
         """Enter an input of the function; a Python number becomes an array of the default dtype."""
-        value = self._lift(x)
-        return self._emit(None, (), None, (), NO_PARAMS, value)
+        return self._emit(None, (), None, (), NO_PARAMS, self._lift(x))
 
     def _lift(self, x: Any) -> Any:
         if isinstance(x, Tracer):

@@ -140,8 +140,7 @@ def _join(parts: Sequence[Ndarray], dtype: DType) -> Ndarray:
         begins = [part.ctypes.data - owners[0].ctypes.data for part in parts]
         ends = [begin + part.nbytes for begin, part in zip(begins, parts, strict=True)]
         if begins[1:] == ends[:-1]:
-            whole = owners[0].reshape(-1).view(np.uint8)
-            return whole[begins[0] : ends[-1]].view(dtype)
+            return owners[0].reshape(-1).view(np.uint8)[begins[0] : ends[-1]].view(dtype)
     return np.concatenate(parts) if parts else np.empty(0, dtype)
 
 

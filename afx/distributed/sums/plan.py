@@ -509,8 +509,7 @@ def plan_sum(
         return Exchange(tree, own, (), ())
     if is_small and not by_slot:
         return _flood(tree, nodes, rank)
-    parts = _parts(owners, workers, by_slot)
-    return _direct(tree, nodes, parts, rank, is_shared=not by_slot)
+    return _direct(tree, nodes, _parts(owners, workers, by_slot), rank, is_shared=not by_slot)
 
 
 def _plan_levels(

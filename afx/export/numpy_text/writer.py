@@ -92,8 +92,7 @@ def number_text(value: Any) -> str:
         return f"[{', '.join([number_text(item) for item in value])}]"  # pyright: ignore[reportUnknownVariableType]  # of any nesting
     if isinstance(value, complex):
         return f"complex({number_text(value.real)}, {number_text(value.imag)})"
-    text = repr(value)
-    return text.replace("inf", "np.inf").replace("nan", "np.nan")
+    return repr(value).replace("inf", "np.inf").replace("nan", "np.nan")
 
 
 # --- Writer: statements of a function of NumPy's, as people write them

@@ -348,8 +348,7 @@ def _known_argument(w: OnnxWriter, kind: tuple[str, float], x: Value) -> Value:
 
 
 def _place(w: OnnxWriter, kind: str, x: Value) -> Value:
-    wide = _in_order(x)
-    return wide.op(kind, dtype=INT64, axis=w.params["axis"], keepdims=0)
+    return _in_order(x).op(kind, dtype=INT64, axis=w.params["axis"], keepdims=0)
 
 
 @rule("logsumexp")
@@ -383,8 +382,7 @@ def _log_softmax(w: OnnxWriter, x: Value) -> Value:
 @rule("cumulative_sum")
 def _cumulative(w: OnnxWriter, x: Value) -> Value:
     place = w.number(w.params["axis"], INT64)
-    wide = x.cast(computed(x.dtype))
-    return wide.op("CumSum", place, reverse=int(w.params["reverse"]))
+    return x.cast(computed(x.dtype)).op("CumSum", place, reverse=int(w.params["reverse"]))
 
 
 # --- Windows: templates of products, convolutions and pooling
@@ -396,8 +394,7 @@ def _cumulative(w: OnnxWriter, x: Value) -> Value:
 
 def multiply_matrices(x: Value, y: Value) -> Value:
     """Return the product of matrices whose shapes are known; leading axes are those of the first."""
-    z = x.writer.arithmetic("MatMul", x, y)
-    return attrs.evolve(z, shape=(*x.shape[:-1], y.shape[-1]))
+    return attrs.evolve(x.writer.arithmetic("MatMul", x, y), shape=(*x.shape[:-1], y.shape[-1]))
 
 
 @rule("matmul")

@@ -234,8 +234,7 @@ def _solution(a: Value, b: Value, shape: tuple[Length, ...]) -> Value:
     n, w = _rows(a), a.writer
     if n == 0:
         return w.full(shape, 0, a.dtype)
-    left = w.expand(a, (*shape[:-1], n))
-    both = left.op("Concat", w.expand(b, shape), axis=-1)
+    both = w.expand(a, (*shape[:-1], n)).op("Concat", w.expand(b, shape), axis=-1)
     eliminated, _, _ = _eliminate(attrs.evolve(both, shape=(*shape[:-1], n + shape[-1])), n, is_safe=False)
     return slice_axes(eliminated, {len(shape) - 1: (n, n + shape[-1], 1)})
 

@@ -273,8 +273,7 @@ _norm: Any = np.linalg.norm  # its result type is not known to checkers
 
 def _halley(a: Any, eps: float, limit: int) -> tuple[Any, int, bool]:
     """Return the unitary factor of one matrix, the steps that it took, and whether they converged."""
-    size = math.sqrt(_one_norm(a) * _one_norm(a.T))
-    u = a / a.dtype.type(size or 1)
+    u = a / a.dtype.type(math.sqrt(_one_norm(a) * _one_norm(a.T)) or 1)
     low, steps, is_converged = eps, 0, False  # low bounds the singular values of u from below
     while steps < limit and not (is_converged and low + 5 * eps >= 1):
         weights, low = _weights(low) if low + 5 * eps < 1 else ((3.0, 1.0, 3.0), low)

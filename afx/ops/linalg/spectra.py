@@ -217,8 +217,7 @@ def eig(a: ArrayLike) -> EigResult:
     >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.imag
     Array([ 1., -1.], dtype=float64)
     """
-    x = floating(a, "eig")
-    return EigResult(*bind(eig_p, x))
+    return EigResult(*bind(eig_p, floating(a, "eig")))
 
 
 def eigvals(a: ArrayLike) -> Array:
@@ -246,8 +245,7 @@ def _eig_run(a: Any) -> Any:
 
 def _apart(x: Array, v: Array) -> Array:
     """Return columns without their parts along those of v, which have length 1."""
-    along = sum_(conjugate(v) * x, axis=-2, keepdims=True)
-    return x - v * along
+    return x - v * sum_(conjugate(v) * x, axis=-2, keepdims=True)
 
 
 def _eig_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:

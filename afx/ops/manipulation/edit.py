@@ -55,8 +55,7 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1) ->
         return diagonal(moveaxis(x, (rows, columns), (-2, -1)), offset)
     offset = integer(offset, "diagonal", "offset")
     *lead, m, n = aval.shape
-    flat = reshape(x, (*lead, m * n))
-    return slice_(flat, (*[whole(k) for k in lead], _steps(m, n, offset)))
+    return slice_(reshape(x, (*lead, m * n)), (*[whole(k) for k in lead], _steps(m, n, offset)))
 
 
 def _steps(m: int, n: int, offset: int) -> Entry:
@@ -257,8 +256,7 @@ def block(arrays: Nested) -> Array:
     Array([[1., 0.]], dtype=float64)
     """
     depth = _depth(arrays)
-    rank = max(depth, _rank(arrays))
-    return _join_nested(arrays, depth, rank)
+    return _join_nested(arrays, depth, max(depth, _rank(arrays)))
 
 
 def _depth(arrays: Any) -> int:

@@ -322,8 +322,7 @@ def _dtypes(avals: Sequence[Aval]) -> tuple[tuple[DType, ...], Bools]:
 
 
 def _stack_joint(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-    axis = params["axis"]
-    lead = tuple([whole(n) for n in ct.shape[:axis]])
+    lead = tuple([whole(n) for n in ct.shape[: params["axis"]]])
     return [None if a is None else to_lower_level(slice_(ct, (*lead, k))) for k, a in enumerate(avals)]
 
 

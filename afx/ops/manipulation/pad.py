@@ -95,8 +95,7 @@ def statistics(x: Array, ends: Ends, mode: str) -> tuple[Array, Array]:
         count = n if length is None else int(np.minimum(length, n))
         if not count and mode in ("maximum", "minimum"):
             raise ArgumentError(f"pad: a {mode} needs elements: got stat_length={length}; use 1 or more")
-        part = _first(x, ends.axis, (n - count) * k, count)
-        value = _statistic(part, ends.axis, mode)
+        value = _statistic(_first(x, ends.axis, (n - count) * k, count), ends.axis, mode)
         shape = tuple([width if a == ends.axis else m for a, m in enumerate(x.shape)])
         values.append(broadcast_to(value, shape))
     return values[0], values[1]

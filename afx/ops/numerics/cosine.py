@@ -212,8 +212,7 @@ def _transform(
 
 def _choose_dtype(dtype: DType) -> DType:
     """Return the dtype in which it is computed: integers in the default dtype, half precision in single."""
-    known = floating_dtype(dtype)
-    return np.result_type(known, np.float32)
+    return np.result_type(floating_dtype(dtype), np.float32)
 
 
 def _weigh(z: Array, first: float, last: float = 1.0) -> Array:

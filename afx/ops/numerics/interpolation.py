@@ -278,8 +278,7 @@ def unwrap(x: Numbers, discont: ArrayLike | None = None, axis: int = -1, *, peri
     steps, given = diff(phases, axis=place), aval_of(period, "unwrap")
     if not (is_weak(phases) and given.weak):
         period = astype(period, promote((phases.dtype, given.dtype), (False, given.weak)))
-    phase = aval_of(period)
-    whole = phase.dtype.kind in "iu"
+    whole = aval_of(period).dtype.kind in "iu"
     half = floor_divide(period, 2) if whole else divide(period, 2)
     turns = floor_divide(steps + half, period)
     edge = (remainder(steps + half, period) == 0) & (steps > 0)  # a step up by just a half stays a step up

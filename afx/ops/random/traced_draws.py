@@ -181,8 +181,7 @@ def _near(first: Any, a: Any, b: Any, center: Any) -> tuple[Any, Any, Any]:
 
 def _counted(keys: Any, n: int, few: Any, none: Any, following: Propose, propose: Propose) -> Any:
     """Return counts: where few are likely, the least whose probabilities, from that of none on, reach a uniform number."""
-    u = _open(_words(keys, n, xp.zeros((), np.int64))[0])
-    left = xp.where(few, u - none, 0.0)
+    left = xp.where(few, _open(_words(keys, n, xp.zeros((), np.int64))[0]) - none, 0.0)
 
     def is_open(state: Any) -> Any:
         return (state[0] < ADDED_TERMS) & xp.any(state[3] > 0)

@@ -78,8 +78,7 @@ def beside(x: ArrayLike, initial: ArrayLike | None) -> ArrayLike:
     """Return a number in the dtype of the value that a reduction begins with: by itself it takes the default dtype."""
     if initial is None or isinstance(x, (Array, np.ndarray)):
         return x
-    avals = [aval_of(x), aval_of(initial)]
-    return astype(x, common_dtype(avals))
+    return astype(x, common_dtype([aval_of(x), aval_of(initial)]))
 
 
 # --- Reductions: sums, means, products, extremes and truth along axes

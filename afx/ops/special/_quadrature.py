@@ -157,8 +157,7 @@ def _rows(pair: Pair, dtype: type) -> tuple[Any, ...]:
     """Return both coefficients of each power as a column, highest power first; 0 where one polynomial has it not."""
     length = max(map(len, pair))
     rows = [(0.0,) * (length - len(part)) + part for part in pair]
-    table = _array(rows, dtype)
-    return tuple(table.T[:, :, None])
+    return tuple(_array(rows, dtype).T[:, :, None])
 
 
 RATIOS = {

@@ -238,8 +238,7 @@ def logistic(x: Lanes) -> Lanes:
     e, e_low = whole * two, below * two
     top, top_low = positive.choose(e.constant(1.0), e), positive.choose(e.constant(0.0), e_low)
     z = divide(top, top_low, *_plus(e, e_low, 1.0))
-    far = positive.choose(e.constant(1.0), scale(whole, k))
-    return keep_nan(x, near.choose(z, far))
+    return keep_nan(x, near.choose(z, positive.choose(e.constant(1.0), scale(whole, k))))
 
 
 def erf(x: Lanes) -> Lanes:
@@ -324,8 +323,7 @@ def log_terms(f: Lanes) -> tuple[Lanes, Lanes]:
 def log_near_one(k: Lanes, f: Lanes, low: Lanes, is_single: bool = False) -> Lanes:
     """Return ``k·log 2 + log(1 + f + low)``."""
     s, half, series = _log_terms(f, LOG_SINGLE if is_single else LOG)
-    inner = s.fma(half + series, k.fma(LN2_LOW, low))
-    return k.fma(LN2_HIGH, f - (half - inner))
+    return k.fma(LN2_HIGH, f - (half - s.fma(half + series, k.fma(LN2_LOW, low))))
 
 
 # --- Powers and lengths of floats, by doubles: pow as ``2^(y·log2 x)``, hypot as a square root
@@ -452,8 +450,7 @@ def _halves(x: Lanes, turn: float) -> Lanes:
 def half_wave(r: Lanes, shifted: Lanes) -> Lanes:
     """Return the sine of a rest of half turns, whose number is odd where that has the last bit."""
     z = r * r
-    sine = (r * z).fma(z.polynomial(SIN_HALF), r)
-    return (sine.bits() ^ (shifted.bits() << 63)).as_float()
+    return ((r * z).fma(z.polynomial(SIN_HALF), r).bits() ^ (shifted.bits() << 63)).as_float()
 
 
 def sin(x: Lanes) -> Lanes:
