@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core import Array, aval_of, complex128, float64
+from afx.core import Array, Function, aval_of, complex128, float64
 from afx.errors import ArgumentError, DtypeError
 from afx.ops import asarray
 from afx.transforms._arguments import name_of
@@ -110,7 +110,7 @@ def _normal(rng: np.random.Generator, x: Array) -> Any:
     return np.asarray(t + 1j * rng.normal(size=x.shape) if x.dtype.kind == "c" else t, x.dtype)
 
 
-def _flatten_function(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[Flat, Values]:
+def _flatten_function(fn: Function, args: Sequence[Any]) -> tuple[Flat, Values]:
     """Return ``fn`` as a function of its floating and complex leaves to those of its result, and the leaves."""
     leaves, treedef = pytree.flatten(tuple(args))
     moving = [k for k, x in enumerate(leaves) if aval_of(x, "check_grads").dtype.kind in "fc"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx import pytree
-from afx.core import Array, Aval, Tracer, aval_of, to_array
+from afx.core import Array, Aval, Function, Tracer, aval_of, to_array
 from afx.core.tracing.traces import (
     GraphTrace,
     GraphTracer,
@@ -51,7 +51,7 @@ def as_strong_arrays(leaves: Sequence[Any]) -> list[Array]:
 
 
 def resolve_weak_carry(
-    step: Callable[..., Any], first: Sequence[Any], treedef: Any, name: str, elements: Sequence[Array] = ()
+    step: Function, first: Sequence[Any], treedef: Any, name: str, elements: Sequence[Array] = ()
 ) -> list[Array]:
     """Return a loop's first carry: Python numbers in it are weak, and take the dtype that the steps give them.
 
@@ -74,7 +74,7 @@ def resolve_weak_carry(
 
 
 def _after(
-    step: Callable[..., Any],
+    step: Function,
     avals: list[Aval],
     treedef: Any,
     name: str,
@@ -105,9 +105,7 @@ def _after(
     return [Aval(a.shape, z.dtype, z.weak) if a.weak else a for a, z in zip(avals, after, strict=True)]
 
 
-def _traced_avals(
-    trace: GraphTrace, step: Callable[..., Any], treedef: Any, count: int, inputs: Sequence[Any]
-) -> list[Aval]:
+def _traced_avals(trace: GraphTrace, step: Function, treedef: Any, count: int, inputs: Sequence[Any]) -> list[Aval]:
     """Return the Avals, weak ones too, of what a step gives for a traced carry of so many leaves, and the others."""
     try:
         results = pytree.leaves(step(pytree.unflatten(treedef, list(inputs[:count])), *inputs[count:]))
@@ -131,7 +129,7 @@ def full_mask(ct: Any, mask: Any, aval: Aval) -> Any:
     return np.full(aval.shape, ct is not None) if ct is None or mask is None else mask
 
 
-def body_of(fn: Callable[..., Any], treedef: Any, avals: Sequence[Aval], name: str) -> Body:
+def body_of(fn: Function, treedef: Any, avals: Sequence[Aval], name: str) -> Body:
     """Trace a function of trees; tracers it closes over become inputs behind the others."""
     trace = GraphTrace(name)
     try:
@@ -155,7 +153,7 @@ def build(name: str, avals: Sequence[Aval], fn: Callable[..., Sequence[Any]]) ->
         trace.alive = False
 
 
-def _unless_too_deep(name: str, fn: Callable[..., Any], *args: Any) -> Any:
+def _unless_too_deep(name: str, fn: Function, *args: Any) -> Any:
     """Return what a function gives, or raise where Python's stack ends in it."""
     try:
         return fn(*args)

@@ -14,7 +14,7 @@ from afx import pytree
 from afx.compiler.target import current
 from afx.control.linear_solvers import gmres
 from afx.control.while_loop import while_loop
-from afx.core import Array, Aval, Tracer, argument_of, aval_of, is_known, places_of, wrap
+from afx.core import Array, Aval, Function, Tracer, argument_of, aval_of, is_known, places_of, wrap
 from afx.core.dtypes import DType, float32, get_default_dtype
 from afx.core.graph import Graph, walk
 from afx.core.tracing.traces import GraphTrace, evaluate
@@ -212,7 +212,7 @@ def _lift_closure(fn: Callable[..., R], avals: Sequence[Aval], params: list[Any]
     return Parametrized(lambda *v: pytree.unflatten(tree, evaluate(graph, *v)), [*params, *trace.lifted])
 
 
-def _check_closed_over(fn: Callable[..., Any], avals: Sequence[Aval], params: list[Any], name: str) -> None:
+def _check_closed_over(fn: Function, avals: Sequence[Aval], params: list[Any], name: str) -> None:
     """Raise where a function with Python branches closes over a traced array, since derivatives by it would be lost."""
     count = len(avals) - len(params)
     out = fn(*[zeros(a.shape, a.dtype) for a in avals[:count]], *stopped(params))
@@ -323,7 +323,7 @@ COMPARED_BYTES_MAX: Final = 1 << 26  # of those of one that is kept at all: comp
 # the last used behind; no lock, which a signal's handler or a forked process would wait for: single calls of a dict are
 # whole, and what another thread has taken out meanwhile is made again
 _programs: dict[Hashable, CompiledGraph] = {}
-_owned: dict[int, tuple[Callable[[], object], dict[Hashable, Callable[..., Any]]]] = {}  # by the objects' addresses
+_owned: dict[int, tuple[Callable[[], object], dict[Hashable, Function]]] = {}  # by the objects' addresses
 _met: dict[Hashable, bool] = {}  # programs with large constants, which are kept where they are met again
 
 
@@ -400,7 +400,7 @@ def _run_as_one(fn: Callable[..., T], trees: tuple[Any, ...], name: str) -> T:
     return result
 
 
-def _trace(fn: Callable[..., Any], trees: tuple[Any, ...], name: str) -> tuple[list[Any], Traced]:
+def _trace(fn: Function, trees: tuple[Any, ...], name: str) -> tuple[list[Any], Traced]:
     """Return the leaves of arguments, and the graph of a function of them, for whose plan code is foreseen."""
     foresee_code(current.target.backend)
     given: tuple[tuple[Any, ...], dict[str, Any]] = (trees, {})

@@ -10,7 +10,7 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,10 +30,9 @@ from afx.core.numpy_names import (
     UFUNCS,
     WRITING,
 )
-from afx.core.registry import FUNCTIONS, is_registered
+from afx.core.registry import FUNCTIONS, Function, is_registered
 from afx.errors import ImmutableError, OperandError
 
-Function = Callable[..., Any]
 OPERANDS = ("ArrayLike", "ArrayLike | None")  # how afx's functions type an operand that takes no list
 STATED = ("subok", "where")  # which are True where nothing is said
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD

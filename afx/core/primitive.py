@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, to_numpy_value, wrap
 from afx.core.aval import Aval, Shape, aval_of, common_dtype
 from afx.core.dtypes import DType, default_complex, get_default_dtype, real_dtype
-from afx.core.registry import FUNCTIONS, load_all
+from afx.core.registry import FUNCTIONS, Function, load_all
 from afx.errors import OperandError
 
 # --- Primitives: one frozen record of every rule of an op
@@ -26,7 +26,6 @@ Values: TypeAlias = tuple[Value, ...]
 Tangents: TypeAlias = tuple[Value | None, ...]  # None where one is zero
 Bools: TypeAlias = tuple[bool, ...]
 Params: TypeAlias = Mapping[str, Any]
-Impl: TypeAlias = Callable[..., Any]
 AbstractRule: TypeAlias = Callable[..., Aval | tuple[Aval, ...]]
 Pullback: TypeAlias = Callable[[Value, Value, Values, Params, Shape, DType], Value]
 JointPullback: TypeAlias = Callable[[Value, Value, Values, Params, tuple[Aval | None, ...]], Sequence[Value]]
@@ -156,12 +155,12 @@ class Lowering(Record):
     reduce_ufunc: np.ufunc | None = None
     impl_into: Callable[..., None] | None = None
     native: Callable[..., None] | None = None
-    formula: Callable[..., Any] | None = None
+    formula: Function | None = None
     formula_kinds: str = "f"
     formula_sums: bool = False
     takes_formula: Takes | None = None
     takes_native: Takes | None = None
-    parts: Callable[..., Any] | None = None
+    parts: Function | None = None
     takes_empty: bool = False
     make_kernel: Callable[..., Callable[..., None]] | None = None
     emit_view: Callable[..., str] | None = None
@@ -223,7 +222,7 @@ class Primitive(Record):
 
     name: str
     kind: str
-    impl: Impl
+    impl: Function
     abstract_eval: AbstractRule
     batch: BatchRule | None = None
     decompose: DecomposeRule | None = None
@@ -286,7 +285,7 @@ def register(primitive: Primitive) -> Primitive:
     return primitive
 
 
-def define(name: str, kind: str, impl: Impl, abstract_eval: AbstractRule, **options: Any) -> Primitive:
+def define(name: str, kind: str, impl: Function, abstract_eval: AbstractRule, **options: Any) -> Primitive:
     """Make and register a primitive: an option is an attribute of `Primitive`, or of the group that has one of its name."""
     grouped: dict[str, dict[str, Any]] = {}
     for option in _GROUP_OF.keys() & options.keys():
@@ -314,7 +313,7 @@ def lookup(name: str) -> Primitive:
     return _REGISTRY[name]
 
 
-def formula_named(name: str) -> Callable[..., Any] | None:
+def formula_named(name: str) -> Function | None:
     """Return the formula for floats of the op of this name; None where there is none."""
     try:
         rules = lookup(name).lowering
@@ -335,7 +334,7 @@ def primitives() -> tuple[Primitive, ...]:
 
 
 # -- native forms that are recorded from an implementation as it stands --
-def record(run: Callable[..., Any]) -> Callable[..., None]:
+def record(run: Function) -> Callable[..., None]:
     """Return the native form of an implementation that returns its result."""
 
     def native(xp: Any, out: Any, *xs: Any, **params: Any) -> None:

@@ -9,7 +9,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from afx.core.name_table import INTERNAL, PUBLIC
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from afx.core.array.array import Array
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+Function: TypeAlias = Callable[..., Any]
+F = TypeVar("F", bound=Function)
 
 
 LAZY = {name: module for table in (PUBLIC, INTERNAL) for module, names in table.items() for name in names.split()}

@@ -9,14 +9,14 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any, Final
 
 import numpy as np
 
-from afx.core import Array, Tracer
+from afx.core import Array, Function, Tracer
 from afx.core.graph import Graph
 from afx.errors import AfxError, FileFormatError, GraphError, TracerError, TreeError
 from afx.io.naming import ImportedNames
@@ -116,7 +116,7 @@ def _read(data: bytes) -> Any:
 # --- Digest: what a program is, as text that is equal on ranks that run the same one
 
 
-def describe_program(fn: Callable[..., Any]) -> str:
+def describe_program(fn: Function) -> str:
     """Return the code of a function with the values that it closes over, functions among them."""
     return _describe(fn, set())
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 import attrs
 import numpy as np
 
-from afx.core import Array, wrap
+from afx.core import Array, Function, wrap
 from afx.core.cached import Cached
 from afx.distributed.messages import refuse_traced
 from afx.errors import ArgumentError, ShapeError
@@ -184,7 +184,7 @@ def cut(tree: Any, split: Split, who: str) -> Parts[Any]:
 
 
 def whole_places(
-    loss: Callable[..., Any],
+    loss: Function,
     argnums: int | Sequence[int] | None,
     argnames: str | Sequence[str],
     shared: Sequence[int | str],
@@ -238,7 +238,7 @@ TOLERANCE: Final = 1e-4  # float32 sums of few examples are as far apart
 
 
 def adds_up(
-    loss: Callable[..., Any],
+    loss: Function,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     places: Collection[int | str],

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from afx import pytree
-from afx.core import aval_of
+from afx.core import Function, aval_of
 from afx.distributed.messages import decode_tree, encode_tree
 from afx.distributed.parts import part_of
 from afx.errors import ShapeError
@@ -77,7 +77,7 @@ class Stage:
         is_first: whether its input is data, which has no derivative.
     """
 
-    def __init__(self, fn: Callable[..., Any], loss: Callable[..., Any] | None, is_first: bool) -> None:
+    def __init__(self, fn: Function, loss: Function | None, is_first: bool) -> None:
         self._is_first = is_first
 
         def whole(params: Any, x: Any, y: Any) -> Any:
@@ -201,7 +201,7 @@ def _add(x: Any, y: Any) -> Any:
     return x + y if np.asarray(x).dtype.kind in "fc" else x
 
 
-def make_stages(fns: Sequence[Callable[..., Any]], loss: Callable[..., Any], own: Sequence[int]) -> dict[int, Stage]:
+def make_stages(fns: Sequence[Function], loss: Function, own: Sequence[int]) -> dict[int, Stage]:
     """Return the stages of some slots."""
     last = len(fns) - 1
     return {slot: Stage(fns[slot], loss if slot == last else None, slot == 0) for slot in own}

@@ -13,7 +13,7 @@ import numpy as np
 
 from afx import pytree
 from afx.compiler.target import current
-from afx.core import Aval, aval_of, get_default_dtype
+from afx.core import Aval, Function, aval_of, get_default_dtype
 from afx.distributed.graph.split import GraphSplit
 from afx.distributed.link import CallFailedError, Link, RankLostError, error_of_rank
 from afx.distributed.messages import (
@@ -56,8 +56,8 @@ class ComparedProgram:
     """
 
     name: str
-    loss: Callable[..., Any]
-    gradient: Callable[..., Any]
+    loss: Function
+    gradient: Function
     options: str
     split: Split
     whole: Sequence[tuple[str, Any]]
@@ -546,7 +546,7 @@ class SlotCalls(Generic[A]):
     def __init__(
         self,
         who: str,
-        loss: Callable[..., Any],
+        loss: Function,
         split: Split,
         argnums: int | Sequence[int] | None = None,
         argnames: str | Sequence[str] = (),

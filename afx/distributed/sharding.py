@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, overload
 import numpy as np
 
 from afx import pytree
-from afx.core import Array, aval_of, wrap
+from afx.core import Array, Function, aval_of, wrap
 from afx.distributed.machines import Machines, local
 from afx.distributed.messages import decode_tree, describe_program, encode_tree, refuse_traced, stable_repr
 from afx.distributed.parts import ShardedState, Split
@@ -412,7 +412,7 @@ def _is_elementwise(optimizer: Any) -> bool:
     return True
 
 
-def _step_in_shards(optimizer: Any) -> Callable[..., Any]:
+def _step_in_shards(optimizer: Any) -> Function:
     """Return an optimizer's step on parts of arrays, whose norms slots exchange."""
 
     def step(params: Any, grads: Any, state: Any, *, value: Any = None) -> Any:
@@ -422,7 +422,7 @@ def _step_in_shards(optimizer: Any) -> Callable[..., Any]:
     return step
 
 
-def _two_steps(step: Callable[..., Any], state: Any, params: Any, scale: float) -> Any:
+def _two_steps(step: Function, state: Any, params: Any, scale: float) -> Any:
     def slope(x: Any) -> Any:
         return wrap(scale * (np.asarray(x) + 0.25))
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from afx import pytree
-from afx.core import DType, Primitive
+from afx.core import DType, Function, Primitive
 from afx.core.graph import Equation, Literal
 from afx.errors import ExportError, MissingExtraError
 from afx.export.templates import Names, NoTemplateError, Table, Template, Texts, Walk
@@ -87,7 +87,7 @@ class Expressions:
         return name
 
 
-def each(fn: Callable[..., Any], *xs: Any) -> Any:
+def each(fn: Function, *xs: Any) -> Any:
     """Apply a function of expressions to arrays of them, which broadcast."""
     results = np.empty(np.broadcast_shapes(*[np.shape(x) for x in xs]), object)
     for place, values in zip(np.ndindex(results.shape), np.broadcast(*xs), strict=True):
@@ -134,7 +134,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
 LOGICAL = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_invert": "Not"}
 
 
-def _function(p: Primitive) -> Callable[..., Any] | None:
+def _function(p: Primitive) -> Function | None:
     formula = UNARY.get(p.name) or BINARY.get(p.name)
     if formula is not None:
         return formula
@@ -215,7 +215,7 @@ def _logsumexp(writer: Expressions, eq: Equation, xs: Texts, zs: Texts) -> None:
     writer.values[zs[0]] = each(sympy.log, writer.values[zs[0]])
 
 
-def _plain(compute: Callable[..., Any]) -> Template[Expressions]:
+def _plain(compute: Function) -> Template[Expressions]:
     """Return the template of what NumPy does with arrays of anything."""
 
     def write(writer: Expressions, eq: Equation, xs: Texts, zs: Texts) -> None:

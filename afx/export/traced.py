@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -15,7 +15,7 @@ import numpy as np
 from afx import pytree
 from afx.compiler.graph.rewrite_rules import simplify
 from afx.compiler.target import Target, current
-from afx.core import Aval, DType, aval_of, get_default_dtype, to_numpy_value
+from afx.core import Aval, DType, Function, aval_of, get_default_dtype, to_numpy_value
 from afx.core.graph import Graph
 from afx.errors import ExportError
 from afx.transforms._arguments import check_callable, name_of
@@ -168,7 +168,7 @@ class Traceable:
 
 
 def trace_program(
-    fn: Callable[..., Any], args: tuple[Any, ...], who: str, name: str | None = None, target: Target | None = None
+    fn: Function, args: tuple[Any, ...], who: str, name: str | None = None, target: Target | None = None
 ) -> Traceable:
     """Trace a function for arguments like these, and simplify its graph, for the current target or another one.
 
@@ -198,7 +198,7 @@ def prepare(graph: Graph, target: Target | None = None) -> Graph:
     return simplify(graph, plain, expanding=True)
 
 
-def trace_arguments(fn: Callable[..., Any], args: tuple[Any, ...], who: str) -> tuple[Traced, list[Aval], Any]:
+def trace_arguments(fn: Function, args: tuple[Any, ...], who: str) -> tuple[Traced, list[Aval], Any]:
     """Return a function's graph, the Avals of its arguments' leaves, and the structure of ``(args, {})``.
 
     Raises:
@@ -226,7 +226,7 @@ def _aval(x: Any, who: str) -> Aval:
     return Aval((), np.dtype(get_default_dtype()) if kind == "f" else np.asarray(x).dtype, True)
 
 
-def arguments_of(fn: Callable[..., Any], args: tuple[Any, ...], avals: Sequence[Aval]) -> list[Item]:
+def arguments_of(fn: Function, args: tuple[Any, ...], avals: Sequence[Aval]) -> list[Item]:
     """Return path, shape and dtype of each leaf; paths begin with the names of arguments where these are known."""
     names = argument_names(fn, len(args))
     paths = [
@@ -235,7 +235,7 @@ def arguments_of(fn: Callable[..., Any], args: tuple[Any, ...], avals: Sequence[
     return [(path, aval.shape, aval.dtype) for path, aval in zip(paths, avals, strict=True)]
 
 
-def argument_names(fn: Callable[..., Any], count: int) -> list[str]:
+def argument_names(fn: Function, count: int) -> list[str]:
     """Return the names of a function's positional arguments, or ``x0``, ``x1`` … where it does not tell; no two are alike."""
     try:
         parameters = [*inspect.signature(fn).parameters.values()]

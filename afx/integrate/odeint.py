@@ -11,7 +11,7 @@ import numpy as np
 from afx import pytree
 from afx.control.scan import scan
 from afx.control.solving import Status, as_vector, attach_pullback, flatten_to_vector, parametrize, stopped
-from afx.core import Array, ArrayLike, Aval, Tracer, aval_of
+from afx.core import Array, ArrayLike, Aval, Function, Tracer, aval_of
 from afx.errors import ArgumentError, ShapeError
 from afx.integrate.march import Control, EventFn, March, events_of, integrate, locate, march
 from afx.integrate.methods import DOP853, DOPRI5, EULER, LEAPFROG, RADAU, RK4, RODAS, YOSHIDA4
@@ -365,7 +365,7 @@ def _mass_of(mass: ArrayLike, y: Array, way: Method, method: str) -> Array:
     return given if given.ndim == 2 else diag(given)
 
 
-def _flatten_derivative(fn: Callable[..., Any], unravel: Callable[[Array], Any]) -> Callable[..., Array]:
+def _flatten_derivative(fn: Function, unravel: Callable[[Array], Any]) -> Callable[..., Array]:
     """Return dy/dt as a function of time, a vector and the other arguments."""
 
     def run(t: Array, v: Array, *args: Any) -> Array:

@@ -11,7 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, DType, bind_single, common_dtype, int64, is_inexact, promote, to_lower_level, uint64, wrap
+from afx.core import (
+    Array,
+    DType,
+    Function,
+    bind_single,
+    common_dtype,
+    int64,
+    is_inexact,
+    promote,
+    to_lower_level,
+    uint64,
+    wrap,
+)
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes
 from afx.core.primitive import (
     Algebra,
@@ -286,7 +298,7 @@ sum_p = linear(
 
 
 # -- where --
-_where: Callable[..., Any] = np.where
+_where: Function = np.where
 
 
 def _where_run(condition: Any, x: Any, y: Any) -> Any:

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core import Array, ArrayLike, DType, Shown, aval_of, bool_, float16, float32, real_dtype
+from afx.core import Array, ArrayLike, DType, Function, Shown, aval_of, bool_, float16, float32, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from afx.ops import asarray, full, max as largest, sqrt, vector_norm, where, zeros
 from afx.pytree import Leaf, Tree, TreeDef
@@ -297,7 +297,7 @@ def _spread(prefix: Any, params: Tree, who: str, is_value: Callable[[Any], bool]
     return pytree.broadcast_prefix(prefix, params, is_leaf=is_value, who=who)
 
 
-def takes_one(fn: Callable[..., Any]) -> bool:
+def takes_one(fn: Function) -> bool:
     """Tell whether a function needs one argument alone: the parameters, where others take path and leaf."""
     try:
         parameters = inspect.signature(fn).parameters.values()

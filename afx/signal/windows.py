@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, check_dtype, get_default_dtype, integer
+from afx.core import Array, ArrayLike, Function, check_dtype, get_default_dtype, integer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops import abs as abs_, astype, cos, exp, maximum, minimum, sinc, where
 from afx.ops.creation.creation import Nested, promote_operands
@@ -112,7 +112,7 @@ WITH_ONE: dict[str, Callable[[Any, int, Any], Any]] = {
 WITH_TWO: dict[str, Callable[[Any, int, Any, Any], Any]] = {
     "general_gaussian": lambda u, m, p, sig: exp(-0.5 * abs_(u * (m - 1) / (2 * sig)) ** (2 * p))
 }
-FORMULAS: dict[str, Callable[..., Any]] = {
+FORMULAS: dict[str, Function] = {
     **{name: _make_cosines(shares) for name, shares in COSINES.items()},
     **PLAIN,
     **WITH_ONE,

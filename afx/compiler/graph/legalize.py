@@ -11,7 +11,7 @@ import numpy as np
 from afx.compiler.graph.builder import GraphBuilder
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import Target, current
-from afx.core import Aval, DType, bind, primitive_for_role, promote, real_dtype
+from afx.core import Aval, DType, Function, bind, primitive_for_role, promote, real_dtype
 from afx.core.graph import Atom, Equation, Graph, Var, number_variables
 from afx.core.scalar_ops import scalar_op
 from afx.core.tracing.traces import GraphTrace
@@ -28,7 +28,7 @@ def space_of(eq: Equation) -> np.dtype[Any]:
     return promote(dtypes, (False,) * len(dtypes), eq.primitive.promotes_to_float)
 
 
-def formula_of(eq: Equation) -> Callable[..., Any] | None:
+def formula_of(eq: Equation) -> Function | None:
     """Return the formula of an equation's operation for operands and parameters such as its own; None where it has none."""
     p, rules = eq.primitive, eq.primitive.lowering
     if rules.formula is None or (p.is_elementwise and space_of(eq).kind not in rules.formula_kinds):

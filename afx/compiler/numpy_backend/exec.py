@@ -21,7 +21,7 @@ from afx.compiler.numpy_backend.program import (
 )
 from afx.compiler.schedule.schedule import Fused, Schedule
 from afx.compiler.target import Target
-from afx.core import SourceLocation, places_of
+from afx.core import Function, SourceLocation, places_of
 from afx.runtime.thread_pool import get_threads
 
 Run: TypeAlias = "Callable[..., list[Any]]"
@@ -152,7 +152,7 @@ class _Fallback:
         return self._run(*values)
 
 
-def _compiled(lines: Sequence[Line], locations: Sequence[SourceLocation | None]) -> Callable[..., Any]:
+def _compiled(lines: Sequence[Line], locations: Sequence[SourceLocation | None]) -> Function:
     """Return the function ``bind`` of a text, whose warnings point at the source locations of its equations."""
     code = compile("\n".join([line.text for line in lines]), "<plan>", "exec")
     origins = [locations[line.equation] if line.equation >= 0 and locations else None for line in lines]
@@ -161,7 +161,7 @@ def _compiled(lines: Sequence[Line], locations: Sequence[SourceLocation | None])
     if origin is not None:
         code, space = relocate(code, origins), module_globals(origin.file)
     exec(code, space)
-    bind: Callable[..., Any] = space.pop("bind")  # or the function and its globals would hold each other
+    bind: Function = space.pop("bind")  # or the function and its globals would hold each other
     return bind
 
 

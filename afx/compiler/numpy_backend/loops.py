@@ -25,7 +25,7 @@ from afx.compiler.schedule.schedule import (
     View,
 )
 from afx.compiler.target import Target
-from afx.core import Shape, lookup
+from afx.core import Function, Shape, lookup
 from afx.core.scalar_ops import scalar_op
 
 R = TypeVar("R")
@@ -172,9 +172,9 @@ class FusedEmitter:
 
 
 def walk_back(
-    test: Callable[..., Any],
-    step: Callable[..., Any],
-    back: Callable[..., Any],
+    test: Function,
+    step: Function,
+    back: Function,
     tests: Sequence[Any],
     consts: Sequence[Any],
     carry: Sequence[Any],
@@ -225,7 +225,7 @@ class Form(NamedTuple):
     passing: tuple[int, ...] = (0, 1)
 
 
-FUNCTIONS: Mapping[str, Callable[..., Any]] = {f.__name__: f for f in (abs, math.sqrt, float)}
+FUNCTIONS: Mapping[str, Function] = {f.__name__: f for f in (abs, math.sqrt, float)}
 KINDS = {np.dtype(np.float64): "float", np.dtype(np.int64): "int", np.dtype(np.bool_): "bool"}
 LARGEST = 2**63 - 1
 
@@ -361,8 +361,8 @@ def _unchecked(calls: Sequence[Call], body: Schedule) -> list[Buffer]:
 
 
 def run_scalar_loop(
-    steps: Callable[..., Any],
-    plain: Callable[..., Any],
+    steps: Function,
+    plain: Function,
     length: int,
     chunk: int,
     reverse: bool,

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from afx import fft, linalg, nn
-from afx.core import Ndarray
+from afx.core import Function, Ndarray
 from afx.core.registry import FUNCTIONS
 from afx.errors import ExportError
 from afx.export.onnx.nodes import Options, accumulate, check_size, operator, read_ints, read_value
@@ -416,7 +416,7 @@ def _activations(o: Options, count: int) -> list[list[Callable[[Any], Any]]]:
     return [chosen[k * each : (k + 1) * each] for k in range(count)]
 
 
-def _activate(form: Callable[..., Any], a: float | None, b: float | None, clip: float | None, x: Any) -> Any:
+def _activate(form: Function, a: float | None, b: float | None, clip: float | None, x: Any) -> Any:
     return form(x if clip is None else F.clip(x, -clip, clip), a, b)
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import attrs
 import numpy as np
 
-from afx.core import Ndarray
+from afx.core import Function, Ndarray
 from afx.errors import ExportError, TracerError
 
 # --- Loading of ONNX models: from files and bytes, and of the tensors in them; what is damaged or lies elsewhere is
@@ -173,7 +173,7 @@ class Operator:
         results: how many are read, where there are several.
     """
 
-    form: Callable[..., Any]
+    form: Function
     attributes: dict[str, tuple[str, ...]]
     results: int
 
@@ -195,7 +195,7 @@ def operator(names: str, attributes: str = "", results: int = 1) -> Callable[[F]
     return enter
 
 
-def operators(forms: Mapping[str, Callable[..., Any]], attributes: str = "") -> None:
+def operators(forms: Mapping[str, Function], attributes: str = "") -> None:
     """Enter functions as operators that have the same attributes."""
     for name, form in forms.items():
         operator(name, attributes)(form)

@@ -13,7 +13,7 @@ import numpy as np
 from afx import pytree
 from afx.compiler.schedule.schedule import graphs_of
 from afx.compiler.target import Target, current
-from afx.core import Aval, to_numpy_value
+from afx.core import Aval, Function, to_numpy_value
 from afx.core.graph import Equation, Graph
 from afx.errors import ArgumentError, ExportError, MissingExtraError
 from afx.export.onnx import arrays, elementwise, loops
@@ -98,7 +98,7 @@ def _target(is_dynamic: bool) -> Target:
     )
 
 
-def _mark_axes(fn: Callable[..., Any], args: tuple[Any, ...], axes: Axes) -> list[dict[int, str]]:
+def _mark_axes(fn: Function, args: tuple[Any, ...], axes: Axes) -> list[dict[int, str]]:
     """Return the names of each leaf's dynamic axes."""
     names = argument_names(fn, len(args))
     paths = [

@@ -8,7 +8,19 @@ from typing import Any, Concatenate, TypeAlias
 
 import numpy as np
 
-from afx.core import Array, Params, Primitive, Pullback, Pushforward, Tangents, Value, Values, define, to_lower_level
+from afx.core import (
+    Array,
+    Function,
+    Params,
+    Primitive,
+    Pullback,
+    Pushforward,
+    Tangents,
+    Value,
+    Values,
+    define,
+    to_lower_level,
+)
 from afx.core.aval import SCALARS, Aval, Shape, aval_of, broadcast_avals, common_dtype, widest_of_alike
 from afx.core.dtypes import DType, bool_, real_dtype, strengthen
 from afx.errors import DtypeError
@@ -20,13 +32,13 @@ from afx.ops._kinds.linear import batch_along_axes, batch_elementwise
 Partial: TypeAlias = Callable[..., Array] | float
 
 
-def reads_of(rule: Callable[..., Any], first: int, count: int) -> int:
+def reads_of(rule: Function, first: int, count: int) -> int:
     """Return the bit mask of the ``count`` parameters from ``first`` on whose names have no leading underscore."""
     names = rule.__code__.co_varnames[first : first + count]
     return sum(1 << k for k, name in enumerate(names) if not name.startswith("_"))
 
 
-def typed(partial: Callable[..., Any], arity: int) -> Callable[..., Any]:
+def typed(partial: Function, arity: int) -> Function:
     """Return a partial of several operands, given the result's dtype first, that reads operands in that dtype.
 
     A Python number or an integer by itself would compute in the default dtype, and float32 beside float64 in its own.
@@ -124,9 +136,7 @@ OutDtype: TypeAlias = Callable[[DType], DType]
 
 
 # -- elementwise --
-def elementwise_impl(
-    name: str, ufunc: Callable[..., Any], floating: bool, arity: int, kinds: str
-) -> Callable[..., Any]:
+def elementwise_impl(name: str, ufunc: Function, floating: bool, arity: int, kinds: str) -> Function:
     """Return the ufunc with afx's dtype convention: NumPy's result stands where it has an operand's dtype."""
     real, takes_bool = "c" not in kinds, "b" in kinds
     ufunc = _unify_dtypes(ufunc, floating, arity)
@@ -181,9 +191,7 @@ SCALAR_OPERATORS: dict[Any, Callable[[Any, Any], Any]] = {
 FLOATS = frozenset({np.float32, np.float64})
 
 
-def _quicker(
-    ufunc: Callable[..., Any], settle: Callable[..., Any], otherwise: Callable[[Any, Any], Any]
-) -> Callable[[Any, Any], Any]:
+def _quicker(ufunc: Function, settle: Function, otherwise: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return a function with a short way for arithmetic: NumPy's floating numbers go to Python's operator.
 
     That costs a tenth of the ufunc; arrays save a call.
@@ -213,7 +221,7 @@ def _is_number_of(z: Any, dtype: DType, *kinds: type) -> bool:
     return z.__class__ in kinds and z.__class__ is not np.ndarray and dtype.kind in "fc"
 
 
-def _unify_dtypes(compute: Callable[..., Any], floating: bool, arity: int) -> Callable[..., Any]:
+def _unify_dtypes(compute: Function, floating: bool, arity: int) -> Function:
     """Return a function that calls several ufuncs with operands of one dtype: each of these would choose its own."""
     if isinstance(compute, np.ufunc) or (arity == 1 and not floating):
         return compute
@@ -263,7 +271,7 @@ def elementwise_shape_rule(name: str, kinds: str, floating: bool, result: OutDty
 
 def elementwise(
     name: str,
-    compute: np.ufunc | Callable[..., Any],
+    compute: np.ufunc | Function,
     partials: Sequence[Partial],
     *,
     kinds: str = "iufc",
@@ -272,7 +280,7 @@ def elementwise(
     masks_cotangent: bool = False,
     exact: bool = False,
     traceable: bool = False,
-    impl: Callable[..., Any] | None = None,
+    impl: Function | None = None,
     **tags: Any,
 ) -> Primitive:
     """Make an elementwise op of several operands.
@@ -316,7 +324,7 @@ def elementwise(
     )
 
 
-def _decompose(compute: Callable[..., Any]) -> dict[str, Any]:
+def _decompose(compute: Function) -> dict[str, Any]:
     """Return the tags of an op that plans replace: traced arrays answer to the NumPy functions that compute it."""
 
     def decompose(xs: Values, params: Params) -> Value:
@@ -329,14 +337,14 @@ def _decompose(compute: Callable[..., Any]) -> dict[str, Any]:
 TINY = 1e-20  # below, x is tan x, exp x - 1 and their like to all digits
 
 
-def each_part(function: Callable[..., Any]) -> Callable[..., Parts]:
+def each_part(function: Function) -> Callable[..., Parts]:
     """Return a function of parts that does the same with both of them."""
     return lambda *xs, **params: (function(*[a for a, _ in xs], **params), function(*[b for _, b in xs], **params))
 
 
 def unary(
     name: str,
-    compute: np.ufunc | Callable[..., Any],
+    compute: np.ufunc | Function,
     partial: Partial1,
     *,
     formula: Callable[[Any], Any] | None = None,
@@ -349,7 +357,7 @@ def unary(
 
 def binary(
     name: str,
-    compute: np.ufunc | Callable[..., Any],
+    compute: np.ufunc | Function,
     partials: tuple[Partial2, Partial2],
     *,
     formula: Callable[[Any, Any], Any] | None = None,
@@ -362,7 +370,7 @@ def binary(
 
 def nondifferentiable(
     name: str,
-    impl: Callable[..., Any],
+    impl: Function,
     abstract_eval: Shaper | None = None,
     *,
     kinds: str = "biufc",
@@ -399,9 +407,7 @@ def nondifferentiable(
 # --- Reductions: the kind of op whose derivative is given by each element's partial
 
 
-def reduction(
-    name: str, impl: Callable[..., Any], abstract_eval: Shaper, partial: ReductionRule, **tags: Any
-) -> Primitive:
+def reduction(name: str, impl: Function, abstract_eval: Shaper, partial: ReductionRule, **tags: Any) -> Primitive:
     """Make a reduction over axes from ``partial(z, x, axis=…)``, dz/dx in the shape of x; z has its axes kept."""
     reads = reads_of(partial, 0, 2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Concatenate, TypeAlias
 
-from afx.core import Array, Aval, DType, Shape, bind, shape_of, to_lower_level
+from afx.core import Array, Aval, DType, Function, Shape, bind, shape_of, to_lower_level
 from afx.core.primitive import (
     Algebra,
     BatchRule,
@@ -105,7 +105,7 @@ def linear(
     )
 
 
-def in_each_part(name: str) -> Callable[..., Any]:
+def in_each_part(name: str) -> Function:
     """Return what an op that only moves and adds numbers makes of pairs of parts; other operands are indices."""
 
     def apply(*xs: Any, **params: Any) -> tuple[Value, Value]:
@@ -119,7 +119,7 @@ def in_each_part(name: str) -> Callable[..., Any]:
 
 def bilinear(
     name: str,
-    impl: Callable[..., Any],
+    impl: Function,
     abstract_eval: Shaper,
     transposes: tuple[BilinearRule, BilinearRule],
     *,
@@ -168,8 +168,8 @@ def bilinear(
 
 def higher_order(
     name: str,
-    impl: Callable[..., Any],
-    abstract_eval: Callable[..., Any],
+    impl: Function,
+    abstract_eval: Function,
     batch: BatchRule,
     concrete_vjp: ConcreteVjp,
     jvp: Pushforward,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, Aval, DType, Shape, aval_of, bind1, bind2, bind_single, to_lower_level
+from afx.core import Array, Aval, DType, Function, Shape, aval_of, bind1, bind2, bind_single, to_lower_level
 from afx.core.primitive import Params, Primitive, Value, define, formula_named
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops._basic import broadcast, cast
@@ -41,7 +41,7 @@ class SciPyUfunc:
         return _find_function(self.scipy_ufunc, self._message)(*xs)
 
 
-def scipy(name: str, message: str = "") -> Callable[..., Any]:
+def scipy(name: str, message: str = "") -> Function:
     """Return SciPy's special function of a name, imported when it first computes.
 
     Args:
@@ -55,7 +55,7 @@ def scipy(name: str, message: str = "") -> Callable[..., Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def _find_function(name: str, message: str) -> Callable[..., Any]:
+def _find_function(name: str, message: str) -> Function:
     try:
         module: Any = run_as_caller(importlib.import_module, "scipy.special")
     except ImportError as error:
@@ -63,11 +63,11 @@ def _find_function(name: str, message: str) -> Callable[..., Any]:
         if formula is None:
             raise MissingExtraError(message) from error
         return functools.partial(_evaluate, formula)
-    function: Callable[..., Any] = getattr(module, name)
+    function: Function = getattr(module, name)
     return function
 
 
-def _evaluate(formula: Callable[..., Any], *xs: Any) -> Any:
+def _evaluate(formula: Function, *xs: Any) -> Any:
     """Compute a formula of bare values, where SciPy is not installed, or trace it as a part of another."""
     if any(isinstance(x, Array) for x in xs):
         return formula(*xs)
@@ -78,7 +78,7 @@ def _evaluate(formula: Callable[..., Any], *xs: Any) -> Any:
 
 
 # -- formulas --
-def in_doubles(formula: Callable[..., Any], part: int | None = None) -> Callable[..., Any]:
+def in_doubles(formula: Function, part: int | None = None) -> Function:
     """Return a formula that computes in float64, or the one of its results that is asked for."""
 
     def compute(*xs: Any, **params: Any) -> Any:
@@ -128,9 +128,7 @@ def alone_in_float64(who: str, *xs: Any) -> Sequence[Any]:
     ]
 
 
-def parametric(
-    name: str, compute: Callable[..., Any], partials: Sequence[Partial], defaults: Params, **tags: Any
-) -> Primitive:
+def parametric(name: str, compute: Function, partials: Sequence[Partial], defaults: Params, **tags: Any) -> Primitive:
     """Make an elementwise op of a family of real functions.
 
     Args:
@@ -179,7 +177,7 @@ def parametric(
     )
 
 
-def ignore_fp_errors(fn: Callable[..., Any]) -> Callable[..., Any]:
+def ignore_fp_errors(fn: Function) -> Function:
     """Return a function of bare values that computes without warnings: its limits are meant."""
 
     def compute(*xs: Any) -> Any:

@@ -9,7 +9,17 @@ from typing import Any, cast
 import numpy as np
 
 from afx.compiler.schedule.arrays import Arrays
-from afx.core import Array, ArrayLike, Tracer, bind, is_inexact, register_function, to_lower_level, to_numpy_value
+from afx.core import (
+    Array,
+    ArrayLike,
+    Function,
+    Tracer,
+    bind,
+    is_inexact,
+    register_function,
+    to_lower_level,
+    to_numpy_value,
+)
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, integer, normalize_axis
 from afx.core.primitive import Bools, Params, Primitive, Pullback, Pushforward, Tangents, Value, Values, define, lookup
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, ShapeError
@@ -165,7 +175,7 @@ def _abstract(name: str, ordered: bool) -> Any:
     return abstract
 
 
-def _runner(name: str, write: Callable[[Any, Any, Any], None], ordered: bool) -> Callable[..., Any]:
+def _runner(name: str, write: Callable[[Any, Any, Any], None], ordered: bool) -> Function:
     """Return the implementation from what writes values at NumPy's index into a fresh copy."""
 
     def run(x: Any, values: Any, *indices: Any, axis: int) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import attrs
 import numpy as np
 
-from afx.core import Array, ArrayLike, Aval, bind_single, to_lower_level
+from afx.core import Array, ArrayLike, Aval, Function, bind_single, to_lower_level
 from afx.core.primitive import Params, Primitive, Tangents, Value, Values, define
 from afx.core.registry import FUNCTIONS
 from afx.errors import ArgumentError, MissingExtraError, ShapeError
@@ -362,14 +362,14 @@ def _schur_op(name: str) -> Primitive:
     return op
 
 
-def _find_function(name: str) -> Callable[..., Any]:
+def _find_function(name: str) -> Function:
     try:
         module: Any = run_as_caller(importlib.import_module, "scipy.linalg")
     except ImportError as error:
         raise MissingExtraError(
             f"{name}: needs SciPy for matrices that are not Hermitian; pip install 'afx[scipy]', or pass hermitian=True"
         ) from error
-    function: Callable[..., Any] = getattr(module, name)
+    function: Function = getattr(module, name)
     return function
 
 

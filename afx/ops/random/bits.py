@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from afx.compiler.schedule.arrays import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
-from afx.core import Array, ArrayLike, Aval, DType, Shape, aval_of, int64, uint32, uint64
+from afx.core import Array, ArrayLike, Aval, DType, Function, Shape, aval_of, int64, uint32, uint64
 from afx.core.primitive import Bools, Params, Primitive, Value, Values, lookup
 from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
@@ -329,7 +329,7 @@ def words_of(keys: Any, n: int, index: Any, round_: Any, purpose: int = DRAW) ->
     return block_words(chosen, (index % n if len(keys) > 1 else index).astype(np.uint64), round_, purpose)
 
 
-def draw_each(key: Any, shape: Shape, params: tuple[Any, ...], compute: Callable[..., Any]) -> Any:
+def draw_each(key: Any, shape: Shape, params: tuple[Any, ...], compute: Function) -> Any:
     """Return float64[*keys, *shape], computed with parameters that are float64 numbers or arrays of the result's shape.
 
     Args:

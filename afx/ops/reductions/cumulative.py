@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.compiler.schedule.arrays import Arrays
-from afx.core import Array, ArrayLike, DType, lookup, promote, refuse_out, register_function
+from afx.core import Array, ArrayLike, DType, Function, lookup, promote, refuse_out, register_function
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis
 from afx.core.primitive import (
     Derivative,
@@ -247,7 +247,7 @@ def _running(
     ufunc: np.ufunc,
     abstract: Callable[..., Aval],
     derivative: Derivative,
-    parts: Callable[..., Any] | None = None,
+    parts: Function | None = None,
 ) -> Primitive:
     """Return the primitive of running results of a ufunc."""
 

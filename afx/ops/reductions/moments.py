@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Primitive, bind_single, floating_dtype, is_weak, register_function
+from afx.core import Array, ArrayLike, Function, Primitive, bind_single, floating_dtype, is_weak, register_function
 from afx.core.aval import Aval, Shape, aval_of, common_dtype, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -224,7 +224,7 @@ def _floating(x: Any, who: str) -> None:
         raise DtypeError(f"{who}: needs floating elements: got {x.dtype}; use astype")
 
 
-_vdot: Callable[..., Any] = np.vdot
+_vdot: Function = np.vdot
 NORM_DOT_MAX_ELEMENTS = 1024  # up to which a plain sum of squares is as exact as pairwise ones, in one BLAS thread
 NORM_DOT_MIN = {"f": 1e-24, "d": 1e-280}  # sums of squares above lose nothing to squares that underflow
 

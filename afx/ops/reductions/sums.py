@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, bind, bind_single, floating_dtype, register_function
+from afx.core import Array, ArrayLike, Function, bind, bind_single, floating_dtype, register_function
 from afx.core.aval import Aval, Shape, aval_of, common_dtype, normalize_axes, shape_of
 from afx.core.constants import DOT_SUM_MAX_ELEMENTS, DOT_SUM_MAX_LENGTH, DOT_SUM_MIN_LENGTH, reduce_in_transpose
 from afx.core.dtypes import DType, bool_, float16, float32, float64, real_dtype
@@ -189,7 +189,7 @@ def reduce_over(p: Primitive, x: ArrayLike, axis: Axis, keepdims: bool, who: str
     return with_axes(z, shape, axes, keepdims) if keepdims else z
 
 
-def reducing(ufunc: np.ufunc, *, ordered: bool = False) -> Callable[..., Any]:
+def reducing(ufunc: np.ufunc, *, ordered: bool = False) -> Function:
     """Return the implementation of a reduction from the ufunc that it repeats."""
 
     def run(x: Any, *, axis: Shape) -> Any:

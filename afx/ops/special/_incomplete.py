@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from afx.core import Function
 from afx.ops._kinds.special import scipy
 from afx.ops.special._quadrature import integral
 from afx.ops.special.gamma import HALF_LOG_2PI, bare_psi, log_beta, psi_gap, psi_rest, stirling
@@ -239,7 +240,7 @@ def beta_by_parameters(a: Any, b: Any, x: Any, *, m: int, n: int) -> Any:
 DEEP = 1e-200  # shares below this are computed as the integrand times a tail
 
 
-def _tail(log_weight: Callable[..., Any], moment: Callable[..., Any] | None, width: Any, *xs: Any) -> Any:
+def _tail(log_weight: Function, moment: Function | None, width: Any, *xs: Any) -> Any:
     """Return the mean of ``moment`` under the weight, or the logarithm of the weight's integral where there is none."""
 
     def weight(u: Any, width: Any, *ys: Any) -> Any:

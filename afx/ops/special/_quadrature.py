@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from afx.core import float64
+from afx.core import Function, float64
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
@@ -28,7 +28,7 @@ def rule() -> tuple[Any, Any]:
     return (nodes + 1) / 2, weights / 2
 
 
-def integral(fn: Callable[..., Any], *xs: Any) -> Any:
+def integral(fn: Function, *xs: Any) -> Any:
     """Return the integral of ``fn(u, *xs)`` over u from 0 to 1.
 
     Args:
@@ -43,7 +43,7 @@ def integral(fn: Callable[..., Any], *xs: Any) -> Any:
     return np.concatenate([*blocks, np.zeros(0)]).reshape(np.shape(xs[0]))
 
 
-def double(fn: Callable[..., Any]) -> Callable[..., Any]:
+def double(fn: Function) -> Function:
     """Return a function of float64 arrays of one shape as one of any real values, with NumPy's result dtype and no warnings."""
 
     def compute(*xs: Any, **params: Any) -> Any:
@@ -59,7 +59,7 @@ def double(fn: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
-def record_double(fn: Callable[..., Any]) -> Callable[..., None]:
+def record_double(fn: Function) -> Callable[..., None]:
     """Return the native form of what `double` makes of a function without branches on data: its calls, in order."""
 
     def native(xp: Recorder, out: Any, *xs: Any, **params: Any) -> None:
@@ -150,7 +150,7 @@ FAR_DOUBLE: Pair = (
     ),
 )
 
-_array: Callable[..., Any] = np.array
+_array: Function = np.array
 
 
 def _rows(pair: Pair, dtype: type) -> tuple[Any, ...]:

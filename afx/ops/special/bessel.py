@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Params, Primitive, bind_single, register_function
+from afx.core import Array, ArrayLike, Function, Params, Primitive, bind_single, register_function
 from afx.errors import ArgumentError
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import binary, unary
@@ -44,7 +43,7 @@ def _of_order(p: Primitive, v: ArrayLike, x: ArrayLike, *, even: bool, mirrored:
     return of_each(p.name, one, (v,), x)
 
 
-def _bessel(name: str) -> Callable[..., Any]:
+def _bessel(name: str) -> Function:
     """Return SciPy's function of a family by its order, the quicker one of the order 0 or 1 where there is one."""
     quick = {("iv", 0.0): "i0", ("iv", 1.0): "i1", ("ive", 0.0): "i0e", ("ive", 1.0): "i1e"}
     quick |= {("jv", 0.0): "j0", ("jv", 1.0): "j1", ("kv", 0.0): "k0", ("kv", 1.0): "k1"}
@@ -99,7 +98,7 @@ def _scaled_bessel(x: Any, n: int) -> Any:
     return xp.where(x > FAR_BESSEL, beyond, xp.exp(-near) * series * (near * 0.5) ** n)
 
 
-def _modified(is_scaled: bool) -> Callable[..., Any]:
+def _modified(is_scaled: bool) -> Function:
     def formula(x: Any, *, v: float = 0.0) -> Any:
         x, n = x.astype(np.float64), int(v)
         size = xp.abs(x)
@@ -478,7 +477,7 @@ def sici(x: ArrayLike) -> tuple[Array, Array]:
     return bind_special(sine_integral_p, x), bind_special(cosine_integral_p, x)
 
 
-def _part(name: str, k: int) -> Callable[..., Any]:
+def _part(name: str, k: int) -> Function:
     """Return one of the results of SciPy's function of a name."""
 
     def compute(x: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Primitive, bind_single, register_function
+from afx.core import Array, ArrayLike, Function, Primitive, bind_single, register_function
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import binary, elementwise
 from afx.ops._kinds.special import bind_special, in_doubles, parametric, scipy
@@ -43,7 +43,7 @@ def fisher_slope(a: ArrayLike, b: ArrayLike, s: ArrayLike, m: int, n: int) -> Ar
     return bind_single(fisher_slope_p, a, b, s, m=m, n=n)
 
 
-def _side(near: str, far: str) -> Callable[..., Any]:
+def _side(near: str, far: str) -> Function:
     """Return one of the two functions, by the smaller one of the share and its complement."""
 
     def run(a: Any, b: Any, s: Any) -> Any:
@@ -293,10 +293,10 @@ def _least(reached: Callable[[Any], Any], guess: Any, least: float, most: Any) -
 def _step(
     name: str,
     moments: Moments,
-    tails: tuple[Callable[..., Any], Callable[..., Any]],
+    tails: tuple[Function, Function],
     arity: int,
     least: float = 0.0,
-    most: Callable[..., Any] = lambda *_: math.inf,
+    most: Function = lambda *_: math.inf,
 ) -> tuple[Primitive, Primitive]:
     """Make ops of the quantiles of a probability and of a complement, each settled by its own tail.
 

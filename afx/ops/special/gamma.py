@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Params, Primitive, bind_single, register_function
+from afx.core import Array, ArrayLike, Function, Params, Primitive, bind_single, register_function
 from afx.errors import ArgumentError
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import TINY, binary, nondifferentiable, unary
@@ -46,7 +46,7 @@ def stirling(a: Any) -> Any:
     return _where(far, total * inverse, scipy("gammaln")(near) + near - (near - 0.5) * np.log(near) - HALF_LOG_2PI)
 
 
-def log_beta(a: Any, b: Any, near: Callable[..., Any] | None = None) -> Any:
+def log_beta(a: Any, b: Any, near: Function | None = None) -> Any:
     """Return the logarithm of the beta function; for large parameters no large logarithms cancel in it.
 
     Args:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Primitive, bind2, bind_single, float64, register_function
+from afx.core import Array, ArrayLike, Function, Primitive, bind2, bind_single, float64, register_function
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import binary, unary
 from afx.ops._kinds.special import alone_in_float64, bind_special, check_order, parametric, scipy
@@ -283,7 +282,7 @@ def wofz(x: ArrayLike) -> Array:
     return bind2(faddeeva_real_p, *parts) + bind2(faddeeva_imag_p, *parts) * 1j
 
 
-def _faddeeva(part: str) -> Callable[..., Any]:
+def _faddeeva(part: str) -> Function:
     def compute(x: Any, y: Any) -> Any:
         return getattr(scipy("wofz")(x + 1j * y), part)
 

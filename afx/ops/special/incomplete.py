@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Primitive, bind2, bind_single, register_function
+from afx.core import Array, ArrayLike, Function, Primitive, bind2, bind_single, register_function
 from afx.ops._kinds.elementwise import binary, elementwise
 from afx.ops._kinds.special import bind_special, in_doubles, parametric, scipy
 from afx.ops.elementwise.comparison import where
@@ -30,7 +30,7 @@ def density_gamma(a: Array, x: Array) -> Array:
     return bind2(gamma_density_p, a, x)
 
 
-def _density_gamma(a: Any, x: Any, front: Callable[..., Any] = gamma_front) -> Any:
+def _density_gamma(a: Any, x: Any, front: Function = gamma_front) -> Any:
     a = _where((a >= 0) & (a < TINY), TINY, a)
     z = np.exp(front(a, x) - np.log(x))
     z = _where(x == 0, _where(a == 1, 1.0, _where(a < 1, math.inf, 0.0)), z)
@@ -150,7 +150,7 @@ def _move_quantile_gamma(z: Array, a: Array) -> Array:
     return where(still, 0, -slope / where(still, 1, density_gamma(a, z)))
 
 
-def _inside(name: str) -> Callable[..., Any]:
+def _inside(name: str) -> Function:
     """Return SciPy's function, nan for negative numbers, the smallest included."""
 
     def compute(a: Any, p: Any) -> Any:
@@ -218,9 +218,7 @@ gammainccinv_p: Primitive = binary(
 Partial3 = Callable[[Array, Array, Array, Array], Array]
 
 
-def ternary(
-    name: str, compute: Callable[..., Any], partials: tuple[Partial3, Partial3, Partial3], **tags: Any
-) -> Primitive:
+def ternary(name: str, compute: Function, partials: tuple[Partial3, Partial3, Partial3], **tags: Any) -> Primitive:
     """Make an elementwise op of three real operands from ``(z, a, b, x)`` to its derivative by each."""
     return elementwise(name, compute, partials, kinds="f", **tags)
 
@@ -231,7 +229,7 @@ def density_beta(a: Array, b: Array, x: Array) -> Array:
     return bind_single(beta_density_p, a, b, x)
 
 
-def _density_beta(a: Any, b: Any, x: Any, front: Callable[..., Any] = beta_front) -> Any:
+def _density_beta(a: Any, b: Any, x: Any, front: Function = beta_front) -> Any:
     a, b = (_where((c >= 0) & (c < TINY), TINY, c) for c in (a, b))
     z = np.exp(front(a, b, x) - np.log(x) - np.log1p(-x))
     z = _where(x == 0, _where(a == 1, b, _where(a < 1, math.inf, 0.0)), z)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Primitive, bind2, bind_single, register_function
+from afx.core import Array, ArrayLike, Function, Primitive, bind2, bind_single, register_function
 from afx.ops._kinds.elementwise import binary
 from afx.ops._kinds.special import bind_special, parametric, scipy
 from afx.ops.elementwise.comparison import minimum, where
@@ -76,7 +75,7 @@ def is_deep(z: Array) -> Array:
     return z < 0.5 * math.log(float(np.finfo(z.dtype).tiny))
 
 
-def _values_gamma(upper: bool) -> Callable[..., Any]:
+def _values_gamma(upper: bool) -> Function:
     names = ("gammaincc", "gammainc") if upper else ("gammainc", "gammaincc")
 
     def compute(a: Any, x: Any) -> Any:
@@ -226,7 +225,7 @@ beta_tail_p: Primitive = parametric(
 
 
 # -- the logarithms --
-def _values_beta(upper: bool) -> Callable[..., Any]:
+def _values_beta(upper: bool) -> Function:
     names = ("betaincc", "betainc") if upper else ("betainc", "betaincc")
 
     def compute(*xs: Any) -> Any:

@@ -22,7 +22,7 @@ from afx.control.solving import (
     stopped,
 )
 from afx.control.while_loop import while_loop
-from afx.core import Array
+from afx.core import Array, Function
 from afx.errors import ArgumentError, ShapeError
 from afx.ops import abs as abs_, argsort, concat, eye, matmul, outer, sqrt, vecdot, vector_norm
 from afx.ops.creation.creation import asarray, full, ones_like, zeros, zeros_like
@@ -711,7 +711,7 @@ def _none(*_: Any) -> tuple[()]:
 
 def _minimize_constrained(
     fn: Callable[..., Array],
-    conditions: tuple[Callable[..., Any], Callable[..., Any]],
+    conditions: tuple[Function, Function],
     start: Array,
     unravel: Callable[[Array], Any],
     args: Any,

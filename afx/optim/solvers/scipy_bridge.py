@@ -11,7 +11,7 @@ import numpy as np
 
 from afx import pytree
 from afx.control.solving import as_vector, bound_vector, flatten_to_vector
-from afx.core import Array, Shown, aval_of, is_inexact
+from afx.core import Array, Function, Shown, aval_of, is_inexact
 from afx.errors import MissingExtraError, ShapeError
 from afx.ops import asarray
 from afx.transforms._arguments import check_callable
@@ -243,7 +243,7 @@ def _start(fn: Any, init: T, dtype: DTypeLike, who: str) -> tuple[Array, Callabl
     return flatten_to_vector(wide, who)
 
 
-def _plain(run: Callable[..., Any], start: Array) -> Callable[..., Any]:
+def _plain(run: Function, start: Array) -> Function:
     """Return a compiled function as SciPy calls it: of NumPy's arrays, which it may write into, to such arrays."""
 
     def call(*vectors: Any) -> Any:
