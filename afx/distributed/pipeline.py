@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
 from afx import pytree
 from afx.core import Function, aval_of
+from afx.distributed.link import Link
 from afx.distributed.messages import decode_tree, encode_tree
 from afx.distributed.parts import part_of
 from afx.errors import ShapeError
@@ -23,35 +24,6 @@ from afx.transforms.derivatives.grad import vjp
 
 FORWARD_TAG: Final = 1 << 18  # and above: by receiving slot, in the order of microbatches
 BACKWARD_TAG: Final = FORWARD_TAG + (1 << 17)
-
-
-class PipelinePort(Protocol):
-    """What a pipeline needs of the link."""
-
-    @property
-    def rank(self) -> int:
-        """The number of this process."""
-        ...
-
-    def owner(self, slot: int) -> int:
-        """Return the rank that computes a slot."""
-        ...
-
-    def post(self, data: bytes, rank: int, tag: int) -> None:
-        """Begin to send bytes."""
-        ...
-
-    def poll(self, rank: int, tag: int) -> bytes | None:
-        """Return bytes that have come from a rank, None where there are none yet."""
-        ...
-
-    def wait_for(self, is_done: Callable[[], bool]) -> None:
-        """Call a test until it says yes."""
-        ...
-
-    def end_posts(self) -> None:
-        """Wait until all that was sent has left."""
-        ...
 
 
 def order_passes(stage: int, stages: int, count: int) -> Iterator[tuple[bool, int]]:
@@ -120,7 +92,7 @@ class PipelineRun:
     """
 
     def __init__(
-        self, port: PipelinePort, stages: Mapping[int, Stage], count: int, slots: int, params: Any, x: Any, y: Any
+        self, port: Link, stages: Mapping[int, Stage], count: int, slots: int, params: Any, x: Any, y: Any
     ) -> None:
         self._port = port
         self._stages = stages

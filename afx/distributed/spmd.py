@@ -7,10 +7,11 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
+from afx.distributed.link import Link
 from afx.distributed.parts import Parts
 from afx.distributed.ranks import Ranks
 from afx.distributed.sums.buffers import Ndarray, flatten_tree
@@ -27,39 +28,6 @@ KIND: Final = struct.Struct("<I")  # in front of gathered values: a checksum of 
 WAIT_SECONDS: Final = 0.5
 
 
-class Port(Protocol):
-    """What a meeting needs of the link."""
-
-    @property
-    def rank(self) -> int:
-        """The number of this process."""
-        ...
-
-    def owner(self, slot: int) -> int:
-        """Return the rank that computes a slot."""
-        ...
-
-    def detail_call(self, text: str) -> None:
-        """Note what all slots do now."""
-        ...
-
-    def reduction(self, weights: Any, number: int = 0) -> Any:
-        """Begin a sum over slots."""
-        ...
-
-    def scattered_reduction(self, weights: Any, layout: Any, number: int = 0) -> Any:
-        """Begin a sum whose chunks stay with their slots."""
-        ...
-
-    def gather(self, data: bytes) -> list[bytes]:
-        """Return the bytes of all ranks."""
-        ...
-
-    def trade(self, sends: Sequence[tuple[Ndarray, int, int]], receives: Sequence[tuple[Ndarray, int, int]]) -> None:
-        """Send and receive arrays, each with a rank and a tag."""
-        ...
-
-
 class _EndedError(Exception):
     """Another slot failed: this one ends too."""
 
@@ -67,7 +35,7 @@ class _EndedError(Exception):
 class Meeting:
     """The slots of this process in one call of an SPMD function."""
 
-    def __init__(self, link: Port, slots: int, own: Sequence[int]) -> None:
+    def __init__(self, link: Link, slots: int, own: Sequence[int]) -> None:
         self.slots = slots
         self._link = link
         self._own = list(own)
@@ -139,7 +107,7 @@ class Meeting:
             self._condition.notify_all()
 
 
-def _sum(link: Port, slots: int, values: dict[int, Ndarray], what: Collective) -> dict[int, Ndarray]:
+def _sum(link: Link, slots: int, values: dict[int, Ndarray], what: Collective) -> dict[int, Ndarray]:
     first = next(iter(values.values()))
     if first.dtype.kind not in "fc":
         gathered = _gather(link, slots, values, what)
@@ -151,7 +119,7 @@ def _sum(link: Port, slots: int, values: dict[int, Ndarray], what: Collective) -
     return {slot: total.copy() for slot in values}
 
 
-def _gather(link: Port, slots: int, values: dict[int, Ndarray], what: Collective) -> dict[int, Ndarray]:
+def _gather(link: Link, slots: int, values: dict[int, Ndarray], what: Collective) -> dict[int, Ndarray]:
     first = next(iter(values.values()))
     kind = KIND.pack(_checksum(first, what))
     parts = link.gather(kind + b"".join([np.ascontiguousarray(values[slot]).tobytes() for slot in values]))
@@ -165,7 +133,7 @@ def _gather(link: Port, slots: int, values: dict[int, Ndarray], what: Collective
     return {slot: whole.copy() for slot in values}
 
 
-def _sum_scatter(link: Port, slots: int, values: dict[int, Ndarray], what: Collective) -> dict[int, Ndarray]:
+def _sum_scatter(link: Link, slots: int, values: dict[int, Ndarray], what: Collective) -> dict[int, Ndarray]:
     first = next(iter(values.values()))
     if first.dtype.kind not in "fc":
         return {slot: x[slot] for slot, x in _sum(link, slots, values, what).items()}
@@ -177,7 +145,7 @@ def _sum_scatter(link: Port, slots: int, values: dict[int, Ndarray], what: Colle
     return {slot: row.copy() for slot, row in zip(sorted(values), rows, strict=True)}
 
 
-def _shift(link: Port, slots: int, values: dict[int, Ndarray], what: Collective) -> dict[int, Ndarray]:
+def _shift(link: Link, slots: int, values: dict[int, Ndarray], what: Collective) -> dict[int, Ndarray]:
     """Return for each slot of this rank what the slot ``offset`` below it holds: zeros from beyond the first and last."""
     shifted: dict[int, Ndarray] = {}
     sends: list[tuple[Ndarray, int, int]] = []
@@ -209,7 +177,7 @@ def _checksum(value: Ndarray, what: Collective) -> int:
     return zlib.crc32(f"{what.name} {what.offset} {what.wrap} {value.dtype} {value.shape}".encode())
 
 
-_RUNS: Final[dict[str, Callable[[Port, int, dict[int, Ndarray], Collective], dict[int, Ndarray]]]] = {
+_RUNS: Final[dict[str, Callable[[Link, int, dict[int, Ndarray], Collective], dict[int, Ndarray]]]] = {
     "psum": _sum,
     "all_gather": _gather,
     "psum_scatter": _sum_scatter,
@@ -217,7 +185,7 @@ _RUNS: Final[dict[str, Callable[[Port, int, dict[int, Ndarray], Collective], dic
 }
 
 
-def run_slots(link: Port, slots: int, own: Sequence[int], compute: Callable[[int], R]) -> dict[int, R]:
+def run_slots(link: Link, slots: int, own: Sequence[int], compute: Callable[[int], R]) -> dict[int, R]:
     """Return what a function gives for each slot of this process; slots meet in collectives.
 
     One slot runs in the caller's own thread, several take turns in threads of their own.
