@@ -76,22 +76,22 @@ SHORT = {
 # Tokens that run (no docstrings, comments or blank lines) of each room, at most; a feature raises its room's number in
 # its own commit.
 BUDGETS: dict[str, int] = {
-    "afx": 7_480,
-    "compiler": 199_200,
+    "afx": 8_800,
+    "compiler": 200_200,
     "control": 26_400,
     "core": 37_800,
     "data": 5_370,
-    "distributed": 50_920,
+    "distributed": 50_600,
     "export": 67_480,
     "integrate": 22_600,
     "interpolate": 8_780,
     "io": 17_520,
     "migrate": 39_200,
     "ndimage": 7_120,
-    "nn": 23_200,
+    "nn": 22_900,
     "numpy": 4_330,
-    "ops": 200_600,
-    "optim": 51_800,
+    "ops": 200_200,
+    "optim": 51_600,
     "plot": 4_010,
     "pytree": 10_490,
     "random": 6_410,
@@ -100,7 +100,7 @@ BUDGETS: dict[str, int] = {
     "signal": 13_600,
     "stats": 37_000,
     "train": 6_090,
-    "transforms": 63_700,  # sets of patterns that are compared by hashes
+    "transforms": 64_900,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)

@@ -137,7 +137,8 @@ class RecordNode(Node):
         return self.non_trainable if self.non_trainable and not marked else [marked] * self.arity
 
     def __reduce__(self) -> tuple[object, ...]:
-        make = named_tuple_node if issubclass(self.kind, tuple) else class_node
+        cls: type[object] = self.kind
+        make = named_tuple_node if issubclass(cls, tuple) else class_node
         return _restored, (make, (self.kind,), self.is_flat)
 
 

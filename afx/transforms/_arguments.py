@@ -305,7 +305,7 @@ def bound_position(position: int, count: int, fn: Callable[..., Any], who: str) 
 
 # -- what a transformation returns --
 FN = object()  # stands for the function in keys
-UNKNOWN = object()  # what a jitted function gives for arguments of which it has no code
+UNKNOWN: Any = object()  # what a jitted function gives for arguments of which it has no code
 
 
 class Transformed(functools.partial[Any]):
@@ -353,7 +353,7 @@ def run_whole(jitted: Any, run: Callable[..., Any], args: tuple[Any, ...], kwarg
 
 def jitted_of(fn: Callable[..., Any]) -> Any:
     """Return the jitted function that a function is, or as which a transformation of one is compiled; else None."""
-    jitted: Any = fn.__dict__["_jitted"] if fn.__class__ is CompiledTransformed else fn
+    jitted: Any = fn.__dict__["_jitted"] if isinstance(fn, CompiledTransformed) else fn
     return None if getattr(jitted.__class__, "derive", None) is None else jitted
 
 

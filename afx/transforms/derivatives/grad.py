@@ -324,9 +324,10 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:  #
 
 def pullback_of(fn: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> tuple[Any, ...]:
     """Return what `vjp` returns."""
+    found: tuple[Any, ...] = UNKNOWN
     jitted = None if OPEN_BLOCKS else jitted_of(fn)
     if jitted is not None:
-        found: tuple[Any, ...] = jitted.run_vjp(primals, has_aux=has_aux)
+        found = jitted.run_vjp(primals, has_aux=has_aux)
         if found is not UNKNOWN:
             return found
     check_callable(fn, "vjp")

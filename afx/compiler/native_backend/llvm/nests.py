@@ -388,22 +388,17 @@ class NestEmitter:
         """Add the loops over the axes that folds reduce, with rows of results in registers, and store these."""
         w, folds, row = self.w, self.nest.folds, self.nanoseconds * self.length
         self.rows = [w.local(f"[{self.length} x {memory_type(ref.dtype)}]", 64) for *_, ref in folds]
-        for location, (_, ufunc, ref) in zip(self.rows, folds, strict=True):
-            first = lane_start(ufunc, ref.dtype)
-            self._over_row(
-                ref,
-                lambda i, at=location, ref=ref, first=first: stored(
-                    w, ref.dtype, number(w, first), self._at(at, ref, i)
-                ),
-            )
+        for start, (_, ufunc, ref) in zip(self.rows, folds, strict=True):
+            self._over_row(ref, partial(self._begin_vector, lane_start(ufunc, ref.dtype), ref, start))
         over(w, self.nest.space[:-1], self.refs, self._row, self.kept, pointers, nanoseconds=row)
-        for location, (*_, ref), end in zip(self.rows, folds, pointers[-len(folds) :], strict=True):
-            self._over_row(
-                ref,
-                lambda i, at=location, ref=ref, end=end: written(
-                    w, ref.dtype, read(w, ref.dtype, self._at(at, ref, i)), self._at(end, ref, i)
-                ),
-            )
+        for start, (*_, ref), end in zip(self.rows, folds, pointers[-len(folds) :], strict=True):
+            self._over_row(ref, partial(self._end_vector, ref, start, end))
+
+    def _begin_vector(self, value: Number, ref: Ref, start: str, i: str) -> None:
+        stored(self.w, ref.dtype, number(self.w, value), self._at(start, ref, i))
+
+    def _end_vector(self, ref: Ref, start: str, end: str, i: str) -> None:
+        written(self.w, ref.dtype, read(self.w, ref.dtype, self._at(start, ref, i)), self._at(end, ref, i))
 
     def _over_row(self, ref: Ref, body: Callable[[str], None]) -> None:
         """Add what is done with each vector of a row of results."""
@@ -414,7 +409,12 @@ class NestEmitter:
     def _unrolled(self, width: int, body: Callable[[str], None]) -> Lines | None:
         """Return the vectors of a row one by one, so that LLVM knows where each is."""
         whole = self.length // width * width
-        return (whole, lambda _: [body(str(i)) for i in range(0, whole, width)] and None) if whole else None
+
+        def each(_: str) -> None:
+            for i in range(0, whole, width):
+                body(str(i))
+
+        return (whole, each) if whole else None
 
     def _is_apart(self, op: Op) -> bool:
         """Tell whether an operation has a loop of its own over each strip: a call of NumPy, or one of several functions."""
