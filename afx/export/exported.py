@@ -381,7 +381,7 @@ class Exported:
         if errors & FACTORIZATION:
             raise np.linalg.LinAlgError(f"{self.name}: a matrix has no such factorization")
         if errors & INDEX:
-            raise IndexRangeError(f"{self.name}: an index is out of range, or a float does not fit its integer type")
+            raise IndexRangeError(f"{self.name}: an index is out of range, or an integer's power is negative")
         values = [wrap(x if x.ndim else x[()]) for x in outs]
         return tuple(values) if self.trees is None else pytree.unflatten(self.trees[1], values)
 

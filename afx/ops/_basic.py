@@ -97,12 +97,18 @@ def _cast_run(x: Any, *, dtype: DType) -> Any:
     with np.errstate(over="ignore"):
         if dtype.kind not in "bc" and np.asarray(x).dtype.kind == "c":
             x = np.real(x)
-        return np.asarray(x).astype(dtype)
+        return _wrapping(np.asarray(x), dtype).astype(dtype)
+
+
+def _wrapping(x: Any, dtype: DType) -> Any:
+    """Return floats that become uint32 as int64, as NumPy's own results depend on strides where they do not fit."""
+    return x.astype(np.int64) if dtype == np.uint32 and x.dtype.kind == "f" else x
 
 
 def _cast_into(out: Any, x: Any, *, dtype: DType) -> None:
     if x.dtype.kind == "c" and dtype.kind in "iuf":
         x = x.real
+    x = _wrapping(x, dtype)
     if dtype.itemsize >= x.dtype.itemsize:
         np.copyto(out, x, casting="unsafe")
     else:

@@ -41,6 +41,39 @@ def test_casts_give_numpys_numbers(have: str) -> None:
             assert got.dtype == expected.dtype
 
 
+UNFIT = [0.0, -0.0, -1.5, 300.0, -300.0, 70000.0, 3e9 + 5, -3e9, 5e9 + 7, 2.0**31, -(2.0**31) - 1, 2.0**32, 2.0**63]
+UNFIT += [2.0**63 + 4096, -(2.0**63), 1.5e19, -1e19, 2.0**64, 1e30, np.nan, np.inf, -np.inf]
+WRAPPED = {  # of nan, 300, 5e9 + 7 and 1.5e19
+    "bool": (1, 1, 1, 1),
+    "int8": (0, 44, 0, 0),
+    "uint8": (0, 44, 0, 0),
+    "int16": (0, 300, 0, 0),
+    "uint16": (0, 300, 0, 0),
+    "int32": (-(2**31), 300, -(2**31), -(2**31)),
+    "uint32": (0, 300, 705032711, 0),
+    "int64": (-(2**63), 300, 5000000007, -(2**63)),
+    "uint64": (2**63, 300, 5000000007, 15 * 10**18),
+}
+
+
+@pytest.mark.parametrize("to", WRAPPED)
+@pytest.mark.parametrize("have", ["float16", "float32", "float64"])
+def test_floats_that_do_not_fit_integers_are_the_same_everywhere(have: str, to: str) -> None:
+    """What does not fit is one number in every back end, in rows, strided and alone: NumPy's of a single number."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = np.array(UNFIT).astype(have)
+        want = np.array([v.astype(to) for v in x])
+        if have == "float64":
+            places = [UNFIT.index(300.0), UNFIT.index(5e9 + 7), UNFIT.index(1.5e19)]
+            assert tuple(map(int, want[[-3, *places]])) == WRAPPED[to]
+        for fn in (lambda x: x.astype(to), lambda x: afx.map(lambda v: v.astype(to), x)):
+            np.testing.assert_array_equal(fn(afx.asarray(x)), want)
+            np.testing.assert_array_equal(fn(afx.asarray(np.repeat(x, 3)[::3])), want)
+            for backend in ("auto", "numpy", "native", "portable"):
+                np.testing.assert_array_equal(afx.jit(fn, backend=backend)(x), want, err_msg=backend)
+
+
 @pytest.mark.parametrize("backend", ["numpy", "native", "portable"])
 @pytest.mark.parametrize("columns", [0, 1, 3])
 def test_moves_of_little_or_nothing(columns: int, backend: Any) -> None:

@@ -202,17 +202,11 @@ def test_what_is_refused_is_named_with_its_dtype() -> None:
 
 
 def test_faults_are_errors() -> None:
-    """Indices out of range, floats that are no integers and singular matrices raise, with the user's line."""
+    """Indices out of range and singular matrices raise, with the user's line."""
     with pytest.raises(IndexRangeError, match=r"index is out of range.* at .*test_portable\.py:\d+"):
         afx.jit(lambda x, i: x[i], backend="portable")(np.ones(3), np.array([5]))
     with pytest.raises(IndexRangeError, match=r"index is out of range.* at .*test_portable\.py:\d+"):
         afx.jit(lambda x, i: x.at[i].set(0.0), backend="portable")(np.ones(3), np.array([5]))
-    for x in (np.nan, np.inf, 1e30):
-        with pytest.raises(IndexRangeError, match=r"a float .*does not fit.* at .*test_portable\.py:\d+; clip"):
-            afx.jit(lambda x: (2 * x).astype("int64"), backend="portable")(np.array([1.0, x]))
-    rows = np.array([1.0, np.nan])
-    with pytest.raises(IndexRangeError, match=r"does not fit.* at .*test_portable\.py:\d+"):
-        afx.jit(lambda x: afx.map(lambda v: v.astype("int32"), x), backend="portable")(rows)
     with pytest.raises(np.linalg.LinAlgError, match="singular"):
         afx.jit(afx.linalg.inv, backend="portable")(np.zeros((3, 3)))
 

@@ -23,7 +23,9 @@ def astype(x: ArrayLike, dtype: DTypeLike, *, copy: bool = True, device: str | N
     """Return x in another dtype.
 
     The derivative passes between floating and complex dtypes, and is 0 from and to integers and booleans. Complex numbers
-    give their real parts to real dtypes; a boolean is whether a number is not zero.
+    give their real parts to real dtypes; a boolean is whether a number is not zero. Floats lose their fraction on the way to
+    integers; what does not fit, nan and infinities too, is in every back end what NumPy gives on x86-64, of each number alone:
+    the least int32 or int64; of int8, int16, uint8 and uint16 the low bits of an int32, of uint32 and uint64 those of an int64.
 
     Args:
         x: any shape.

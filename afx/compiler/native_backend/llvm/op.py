@@ -185,15 +185,47 @@ def _to_complex(w: Writer, x: str, old: str, new: str) -> str:
 
 
 def _to_integer(w: Writer, x: str, old: str, new: str) -> str:
-    """Convert floats to integers; one that does not fit is a fault, as what becomes of it is NumPy's to decide."""
+    """Convert floats to integers; one that does not fit is a fault, as NumPy warns, and in portable code wraps."""
     bits, signed = 8 * int(new[1:]), new[0] == "i"
     kind, test = w.vector(element_type(old)), w.vector("i1")
     whole = _intrinsic(TRUNC)(w, [x], old)
-    low, high = (w.splat(element_type(old), constant(Number(n, old))) for n in _bounds(bits, signed))
-    fits = w.let(f"and {test} {compared(w, 'oge', [whole, low], old)}, {compared(w, 'olt', [whole, high], old)}")
+    if w.is_portable:
+        return _wrapped(w, whole, old, new)
+    fits = _fits(w, whole, old, _bounds(bits, signed))
     w.fault(w.let(f"xor {test} {fits}, {w.splat('i1', 'true')}"))
     safe = w.let(f"select {test} {fits}, {kind} {whole}, {kind} {_zero(w, old)}")
     return w.let(f"{'fptosi' if signed else 'fptoui'} {kind} {safe} to {w.vector(element_type(new))}")
+
+
+def _wrapped(w: Writer, whole: str, old: str, new: str) -> str:
+    """Return what NumPy's conversion on x86-64 gives of whole numbers.
+
+    That is the low bits of an integer of 32 bits, of 64 for uint32 and both of 64, which is the least one where the number
+    does not fit it; uint64 has the numbers from 2⁶³ on, too.
+    """
+    bits, kind, test = 8 * int(new[1:]), w.vector(element_type(old)), w.vector("i1")
+    wide = 64 if new in ("u4", "u8", "i8") else 32
+    least, most = (w.splat(element_type(old), constant(Number(n, old))) for n in _bounds(wide, True))
+    above = ""
+    if new == "u8":
+        above = compared(w, "oge", [whole, most], old)
+        whole = w.let(f"select {test} {above}, {kind} {w.let(f'fsub {kind} {whole}, {most}')}, {kind} {whole}")
+    fits = _fits(w, whole, old, _bounds(wide, True))
+    safe = w.let(f"select {test} {fits}, {kind} {whole}, {kind} {least}")
+    z = w.let(f"fptosi {kind} {safe} to {w.vector(f'i{wide}')}")
+    if above:
+        words = w.vector("i64")
+        top = w.let(f"select {test} {above}, {words} {w.splat('i64', str(-(2**63)))}, {words} {w.splat('i64', '0')}")
+        z = w.let(f"xor {words} {z}, {top}")
+    return z if wide == bits else w.let(f"trunc {w.vector(f'i{wide}')} {z} to {w.vector(element_type(new))}")
+
+
+def _fits(w: Writer, whole: str, dtype: str, bounds: tuple[float, float]) -> str:
+    """Return whether whole numbers lie from the first to before the second bound."""
+    low, high = (w.splat(element_type(dtype), constant(Number(n, dtype))) for n in bounds)
+    return w.let(
+        f"and {w.vector('i1')} {compared(w, 'oge', [whole, low], dtype)}, {compared(w, 'olt', [whole, high], dtype)}"
+    )
 
 
 def _bounds(bits: int, signed: bool) -> tuple[float, float]:

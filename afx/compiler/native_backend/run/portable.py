@@ -115,8 +115,8 @@ class _Runner(Runner):
             )
         if faults:
             raise IndexRangeError(
-                "jit: an index is out of range, a float (nan, say) does not fit its integer type, or an integer's power is "
-                f"negative{explain_fault(self.graph)}; clip or replace such numbers"
+                "jit: an index is out of range, or an integer's power is negative"
+                f"{explain_fault(self.graph)}; clip or replace such numbers"
             )
         return None
 

@@ -334,19 +334,17 @@ def explain_refusal(reason: str, schedule: Schedule, graph: Graph, target: Targe
 
 
 def explain_fault(graph: Graph) -> str:
-    """Return the user's lines at which floats become integers, numbers are indices or exponents: `` at file.py:12``."""
+    """Return the user's lines at which numbers are indices or exponents: `` at file.py:12``."""
     found = dict.fromkeys(str(eq.source) for eq in _equations(graph) if eq.source is not None and _may_fail(eq))
     lines = [*found][:SHOWN]
     return f" at {' or '.join(lines)}{' or another line' if len(found) > len(lines) else ''}" if lines else ""
 
 
 def _may_fail(eq: Equation) -> bool:
-    """Tell whether an operation takes numbers within limits: a cast of floats to integers, indices, or integers' exponents."""
+    """Tell whether an operation takes numbers within limits: indices, or integers' exponents."""
     p, kinds, kind = eq.primitive, {a.aval.dtype.kind for a in eq.inputs}, eq.outputs[0].aval.dtype.kind
     if p.is_elementwise or p.algebra.canonical == "cast":
-        return kind in "iu" and (
-            p.lowering.ufunc is np.power or bool(kinds & {"f", "c"} and p.algebra.canonical == "cast")
-        )
+        return kind in "iu" and p.lowering.ufunc is np.power
     return len(eq.inputs) > 1 and bool(kinds & {"i", "u"}) and p.lowering.control is None
 
 
