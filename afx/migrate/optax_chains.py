@@ -62,7 +62,6 @@ TABLE: dict[str, str] = {
     "scale_by_lion": "scale_by_lion b1 b2",
     "scale_by_rms": "scale_by_rms decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True",
     "scale_by_rss": "scale_by_rss initial_accumulator_value=initial:0.1 eps:1e-7 eps_in_root:True",
-    "scale_by_schedule": "scale_by_schedule step_size_fn=schedule",
     "trace": "trace decay=momentum nesterov",
     "constant_schedule": "constant value",
     "cosine_decay_schedule": "cosine_decay init_value=start decay_steps=steps alpha exponent",
@@ -70,7 +69,8 @@ TABLE: dict[str, str] = {
 }  # fmt: skip
 __all__ = [
     "GradientTransformation", "MultiSteps", "chain", "identity", "inject_hyperparams", "masked", "multi_transform",
-    "optimistic_gradient_descent", "partition", "scale", "scale_by_learning_rate", "set_to_zero", "sign_sgd", "stateless",
+    "optimistic_gradient_descent", "partition", "scale", "scale_by_learning_rate", "scale_by_schedule",
+    "set_to_zero", "sign_sgd", "stateless",
 ]  # fmt: skip
 
 
@@ -194,7 +194,17 @@ def scale_by_learning_rate(learning_rate: Any, *, flip_sign: bool = True) -> Any
     def rate(step: Any) -> Any:
         return sign * schedule(step)
 
-    return _make("scale_by_schedule", rate)
+    return scale_by_schedule(rate)
+
+
+def scale_by_schedule(step_size_fn: Callable[[Any], Any]) -> Pair:
+    """Return what multiplies by a function of the number of steps, which may be below 0 here, to go downhill."""
+    rule, size = optim.scale_by_schedule(step_size_fn), optim.scale_by_schedule(lambda count: abs(step_size_fn(count)))
+
+    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+        return rule.update(updates, state, params, None)
+
+    return Pair(size.init, update)
 
 
 def sign_sgd(learning_rate: Any) -> Pair:

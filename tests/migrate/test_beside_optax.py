@@ -29,6 +29,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "adafactor": lambda o: o.adafactor(0.05, min_dim_size_to_factor=2),
     "adan": lambda o: o.adan(0.05, weight_decay=0.1),
     "agc": lambda o: o.chain(o.adaptive_grad_clip(0.1), o.trace(decay=0.9), o.scale_by_learning_rate(0.05)),
+    "schedule downhill": lambda o: o.chain(o.trace(decay=0.9), o.scale_by_schedule(lambda count: -0.1 / (1 + count))),
+    "rate by schedule": lambda o: o.chain(o.scale_by_adam(), o.scale_by_learning_rate(lambda count: 0.1 / (1 + count))),
     "finite": lambda o: o.apply_if_finite(o.adam(0.1), 2),
     "fromage": lambda o: o.fromage(0.05),
     "muon": lambda o: o.muon(0.05),
