@@ -77,7 +77,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_800,
-    "compiler": 200_200,
+    "compiler": 200_500,
     "control": 26_400,
     "core": 37_800,
     "data": 5_370,
@@ -86,7 +86,7 @@ BUDGETS: dict[str, int] = {
     "integrate": 22_600,
     "interpolate": 8_780,
     "io": 17_520,
-    "migrate": 39_200,
+    "migrate": 39_300,
     "ndimage": 7_120,
     "nn": 22_900,
     "numpy": 4_330,
