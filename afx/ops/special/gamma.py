@@ -491,7 +491,7 @@ def log_beta_near(a: Any, b: Any) -> Any:
     """Return the logarithm of the beta function by those of gamma functions; of a large one beside a negative one as above."""
     low, high, is_pole, is_limit = _poles(a, b)
     less, more = xp.minimum(low, high), xp.maximum(low, high)
-    is_far = (less > -FAR) & (more > 2 * FAR) & (more < math.inf)
+    is_far = (less + more > FAR) & (more > 2 * FAR) & (more < math.inf)
     c, d = xp.where(is_far, more, 2 * FAR), xp.where(is_far, less, -0.5)
     far = _gammaln(d) + d + stirling(c) - stirling(c + d) - (c + d - 0.5) * xp.log1p(d / c) - d * xp.log(c)
     z = xp.where(is_far, far, _gammaln(low) + _gammaln(high) - _gammaln(low + high))
