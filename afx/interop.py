@@ -25,7 +25,7 @@ from typing import Any, cast
 from afx import cluster, interpolate, linalg, ndimage, signal, special, stats
 from afx.core import Array, Tracer
 from afx.core.html import MOST_CHILDREN, tree_html
-from afx.core.numpy_dispatch import UntranslatedError, is_traced, signature_of, translate_arguments
+from afx.core.numpy_dispatch import UntranslatedError, holds_traced, signature_of, translate_arguments
 from afx.errors import ArgumentError, MissingExtraError, TreeError
 from afx.migrate.for_jax import qr
 from afx.ops import asarray, astype, conj, real, tril, triu
@@ -275,7 +275,7 @@ def _choosing(asked: Callable[..., Any], own: Callable[..., Any]) -> Any:
 
     @functools.wraps(asked)
     def answer(*args: Any, **kwargs: Any) -> Any:
-        if is_traced((*args, *kwargs.values())):
+        if holds_traced((*args, *kwargs.values())):
             with contextlib.suppress(UntranslatedError):  # what afx's has no argument for may go through the namespace
                 return own(*args, **kwargs)
         return asked(*args, **kwargs)
@@ -342,7 +342,7 @@ def _making(kind: Any, own: Callable[..., Any]) -> Any:
     """Return ``__new__`` of a class whose calls on traced Arrays make objects of another one, but not those of its heirs."""
 
     def make(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        return own(*args, **kwargs) if cls is kind and is_traced((*args, *kwargs.values())) else object.__new__(cls)
+        return own(*args, **kwargs) if cls is kind and holds_traced((*args, *kwargs.values())) else object.__new__(cls)
 
     return make
 

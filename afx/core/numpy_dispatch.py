@@ -202,12 +202,12 @@ def _quick_function(func: Function) -> tuple[Function, int]:
 
 def _converts(name: str, module: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Tell whether a function makes NumPy's arrays of Arrays that no transformation traces, as np.asarray does."""
-    return module == "numpy" and name in CONVERTING and not any(map(is_traced, (*args, *kwargs.values())))
+    return module == "numpy" and name in CONVERTING and not any(map(holds_traced, (*args, *kwargs.values())))
 
 
-def is_traced(x: Any) -> bool:
+def holds_traced(x: Any) -> bool:
     """Tell whether a value is a traced Array, or a list or tuple that holds one."""
-    return any(map(is_traced, x)) if isinstance(x, (list, tuple)) else hasattr(x, "_trace")  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
+    return any(map(holds_traced, x)) if isinstance(x, (list, tuple)) else hasattr(x, "_trace")  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
 
 
 def to_plain(x: Any) -> Any:
