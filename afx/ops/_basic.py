@@ -97,7 +97,8 @@ def _cast_run(x: Any, *, dtype: DType) -> Any:
     with np.errstate(over="ignore"):
         if dtype.kind not in "bc" and np.asarray(x).dtype.kind == "c":
             x = np.real(x)
-        return _wrapping(np.asarray(x), dtype).astype(dtype)
+        x = np.asarray(x)
+        return (_wrapping(x, dtype) if dtype.kind == "u" else x).astype(dtype)
 
 
 def _wrapping(x: Any, dtype: DType) -> Any:
@@ -108,7 +109,8 @@ def _wrapping(x: Any, dtype: DType) -> Any:
 def _cast_into(out: Any, x: Any, *, dtype: DType) -> None:
     if x.dtype.kind == "c" and dtype.kind in "iuf":
         x = x.real
-    x = _wrapping(x, dtype)
+    if dtype.kind == "u":
+        x = _wrapping(x, dtype)
     if dtype.itemsize >= x.dtype.itemsize:
         np.copyto(out, x, casting="unsafe")
     else:
