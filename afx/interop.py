@@ -302,8 +302,8 @@ def cholesky(a: Any, lower: bool = False) -> Array:
 
 
 def cho_factor(a: Any, lower: bool = False) -> tuple[Array, bool]:
-    """Return SciPy's factor for `cho_solve`, of one triangle; the other one stays."""
-    return cholesky(a, lower) + (triu(a, 1) if lower else tril(a, -1)), lower
+    """Return SciPy's factor for `cho_solve`, of one triangle; in the other one, where SciPy leaves any numbers, zeros."""
+    return cholesky(a, lower), lower
 
 
 def eigh(a: Any, *, lower: bool = True, eigvals_only: bool = False) -> Any:

@@ -194,7 +194,7 @@ def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> DType:
         raise ArgumentError(
             "result_type: there is nothing to combine: got no arguments; give arrays, numbers or dtypes"
         )
-    given = arrays_and_dtypes
+    given: tuple[Any, ...] = arrays_and_dtypes
     weak = tuple([x.__class__ in SCALARS for x in given])
     dtypes = [aval_of(x).dtype if w else _dtype_of(x, "result_type") for x, w in zip(given, weak, strict=True)]
     return promote(tuple(dtypes), weak)

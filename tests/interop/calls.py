@@ -235,7 +235,8 @@ def _matrices() -> Iterator[Row]:
         yield f"linalg.{name}", getattr(linalg, name), (S,)
     for name in words("lstsq qr svd"):
         yield f"linalg.{name}", lambda x, y, n=name: getattr(linalg, n)(x, *[y][: n == "lstsq"])[-1], (M, V[:6])
-    for name in words("solve cho_factor lu_factor solve_sylvester solve_continuous_lyapunov"):
+    yield "linalg.cho_factor", lambda a: np.triu(linalg.cho_factor(a)[0]), (S,)
+    for name in words("solve lu_factor solve_sylvester solve_continuous_lyapunov"):
         call = getattr(linalg, name)
         matrices = (S, S + np.eye(4), S)[
             : {"solve": 2, "solve_continuous_lyapunov": 2, "solve_sylvester": 3}.get(name, 1)
