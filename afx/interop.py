@@ -22,13 +22,11 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType
 from typing import Any, cast
 
-from afx import cluster, interpolate, linalg, ndimage, signal, special, stats
 from afx.core import Array, Tracer
 from afx.core.html import MOST_CHILDREN, tree_html
 from afx.core.numpy_dispatch import UntranslatedError, holds_traced, signature_of, translate_arguments
 from afx.errors import ArgumentError, MissingExtraError, TreeError
-from afx.migrate.for_jax import qr
-from afx.ops import asarray, astype, conj, real, tril, triu
+from afx.ops import asarray, astype
 from afx.pytree.nodes import Node
 from afx.pytree.treedef import flatten
 
@@ -72,16 +70,6 @@ WRITING = {
     ),
 }
 NOTHING = object()
-# Families of SciPy by afx's of the same functions and arguments; what differs stands in `ADAPTED`, or is not answered.
-FAMILIES: dict[str, Any] = {
-    "scipy.cluster.vq": cluster,
-    "scipy.interpolate": interpolate,
-    "scipy.linalg": linalg,
-    "scipy.ndimage": ndimage,
-    "scipy.signal": signal,
-    "scipy.special": special,
-    "scipy.stats": stats,
-}
 OF_COEFFICIENTS = {"BSpline": "t c k extrapolate axis", "PPoly": "c x extrapolate axis"}  # what makes a spline anew
 OF_LAWS = (
     "cdf", "entropy", "isf", "logcdf", "logpdf", "logpmf", "logsf", "mean", "median", "pdf", "pmf", "ppf", "sf", "std", "var",
@@ -107,7 +95,7 @@ class ArrayApi:
             if value is not NOTHING:
                 setattr(home, name, value)
             elif name == "__new__":  # a class from which that was taken makes no objects any more
-                home.__new__ = _make
+                home.__new__ = _making(home)
             else:
                 delattr(home, name)
 
@@ -118,16 +106,12 @@ class ArrayApi:
         self.undo()
 
 
-def _make(cls: Any, *_: Any, **__: Any) -> Any:
-    return object.__new__(cls)
-
-
 def array_api(libraries: Sequence[str] | None = None) -> ArrayApi:
     """Let libraries of the array API know Arrays: that they are not written, when they are lazy, and ``x.at``.
 
     The functions of SciPy and scikit-learn in `WRITING`, among them `StandardScaler`, `Ridge(solver="svd")` and
     `LinearDiscriminantAnalysis`, which write ``x[i] = v`` into arrays of their own, make changed copies of Arrays. SciPy's
-    functions, classes and laws of `FAMILIES` pass traced Arrays on to afx's of the same name, which differentiate. Of other
+    functions, classes and laws pass traced Arrays on to afx's of the same name, which differentiate. Of other
     arrays nothing changes. Their modules are imported for it.
 
     Called, it holds until the result's ``undo()``; in a ``with`` block, until its end. SciPy follows the array API where the
@@ -173,8 +157,10 @@ def _teach(name: str, changes: ArrayApi) -> None:
     for path in WRITING.get(name, ()):
         _write_by_at(path, changes)
     if name == "scipy":
-        for home, family in FAMILIES.items():
-            _answer_traced(home, family, changes)
+        from afx.scipy_families import FAMILIES
+
+        for home, functions in FAMILIES.items():
+            _answer_traced(home, functions, changes)
 
 
 def _write_by_at(path: str, changes: ArrayApi) -> None:
@@ -232,14 +218,11 @@ def _branch(write: ast.stmt, place: ast.Subscript, value: str) -> ast.stmt:
 
 
 # --- Calls of SciPy's functions, classes and laws on traced Arrays, which afx's of the same name answer
-def _answer_traced(home: str, family: Any, changes: ArrayApi) -> None:
+def _answer_traced(home: str, functions: dict[str, Any], changes: ArrayApi) -> None:
     """Let a module's functions, classes and laws that have one of afx's beside them pass traced Arrays on to it."""
     theirs = importlib.import_module(home)
-    for name in family.__all__:
+    for name, own in functions.items():
         fn, shown = getattr(theirs, name, None), f"{home}.{name}"
-        own: Any = ADAPTED.get(shown, getattr(family, name))
-        if own is None:
-            continue
         if isinstance(fn, FunctionType):
             changes.replace(fn, "__dict__", {**fn.__dict__, "__signature__": inspect.signature(fn)})
             _pass_on(fn, functools.partial(_translate, fn, own, shown), changes)
@@ -295,55 +278,15 @@ def _pass_on(fn: Any, own: Callable[..., Any], changes: ArrayApi) -> None:
     changes.replace(fn, "__code__", code.replace(co_consts=constants))
 
 
-def cholesky(a: Any, lower: bool = False) -> Array:
-    """Return SciPy's factor, of one triangle."""
-    factor = linalg.cholesky(_hermitian(a, lower))
-    return factor if lower else conj(factor).mT
-
-
-def cho_factor(a: Any, lower: bool = False) -> tuple[Array, bool]:
-    """Return SciPy's factor for `cho_solve`, of one triangle; in the other one, where SciPy leaves any numbers, zeros."""
-    return cholesky(a, lower), lower
-
-
-def eigh(a: Any, *, lower: bool = True, eigvals_only: bool = False) -> Any:
-    """Return eigenvalues and eigenvectors, of one triangle."""
-    return linalg.eigvalsh(_hermitian(a, lower)) if eigvals_only else linalg.eigh(_hermitian(a, lower))
-
-
-def eigvalsh(a: Any, *, lower: bool = True) -> Array:
-    """Return eigenvalues, of one triangle."""
-    return linalg.eigvalsh(_hermitian(a, lower))
-
-
-def solve(a: Any, b: Any, lower: bool = False, *, assume_a: str | None = None, transposed: bool = False) -> Array:
-    """Return the solution of a linear system, of one triangle where the matrix is said to be Hermitian."""
-    if assume_a in ("her", "hermitian", "pos", "positive definite"):
-        a = _hermitian(a, lower)
-    elif assume_a not in (None, "gen", "general"):
-        raise UntranslatedError(f"scipy.linalg.solve: afx's has no such form: got assume_a={assume_a!r}; leave it out")
-    return linalg.solve(asarray(a).mT if transposed else a, b)
-
-
-def _hermitian(a: Any, lower: bool) -> Array:
-    """Return the Hermitian matrix of one triangle, which SciPy reads."""
-    triangle = tril(a, -1) if lower else triu(a, 1)
-    return triangle + conj(triangle).mT + tril(triu(real(a)))
-
-
-ADAPTED = {
-    **{f"scipy.linalg.{fn.__name__}": fn for fn in (cho_factor, cholesky, eigh, eigvalsh, qr, solve)},
-    "scipy.linalg.lu_factor": None,  # whose pivots are exchanges
-    "scipy.linalg.lu_solve": None,
-}
-
-
-def _making(kind: Any, own: Callable[..., Any]) -> Any:
-    """Return ``__new__`` of a class whose calls on traced Arrays make objects of another one, but not those of its heirs."""
+def _making(kind: Any, own: Callable[..., Any] | None = None) -> Any:
+    """Return ``__new__`` of a class, whose calls on traced Arrays make ``own`` objects, but not those of its heirs."""
 
     def make(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        return own(*args, **kwargs) if cls is kind and holds_traced((*args, *kwargs.values())) else object.__new__(cls)
+        if own is not None and cls is kind and holds_traced((*args, *kwargs.values())):
+            return own(*args, **kwargs)
+        return object.__new__(cls)
 
+    vars(make)["__signature__"] = inspect.signature(kind.__init__)
     return make
 
 

@@ -46,7 +46,19 @@ LAYERS = (
         "signal",
         "debug",
     ),
-    ("data", "distributed", "export", "interop", "io", "migrate", "numpy", "plot", "testing", "train"),
+    (
+        "data",
+        "distributed",
+        "export",
+        "interop",
+        "scipy_families",
+        "io",
+        "migrate",
+        "numpy",
+        "plot",
+        "testing",
+        "train",
+    ),
     ("__init__",),
 )
 REQUIRED = {"attrs", "numpy"}
@@ -244,6 +256,7 @@ LOADED_LATE = {
         f"afx.compiler.native_backend.{n}" for n in ("run.portable", "run.start", "service.build", "service.process")
     },
     "afx.errors": {"afx.other_names", "afx.tracebacks"},
+    "afx.interop": {"afx.scipy_families"},
     "afx.transforms.compile.compiled_call": {"afx.compiler.native_backend.service.process"},
     "afx.transforms.derivatives.nan_check": {"afx.transforms.derivatives.nan_search"},
 }

@@ -170,9 +170,8 @@ class Nest(Leaf):
         for k, ufunc, ref in self.folds:
             axes = [axis for axis, stride in zip(axis_names(rank), ref.strides, strict=True) if not stride]
             along = ", ".join(axes) or "nothing"
-            lines.append(
-                f"{ref.text(names, rank)} = {scalar_op(ufunc).fold} of {texts[k]}  # along {along}, in 32 lanes"
-            )
+            order = "one after the other" if ref.strides and ref.strides[-1] else "in 32 lanes"
+            lines.append(f"{ref.text(names, rank)} = {scalar_op(ufunc).fold} of {texts[k]}  # along {along}, {order}")
         return lines
 
 
