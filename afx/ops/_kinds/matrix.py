@@ -58,7 +58,8 @@ def matrices(a: Aval, who: str) -> None:
 def square(a: Aval, who: str) -> None:
     """Raise where an operand is no stack of square matrices in a dtype of LAPACK's."""
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ShapeError(f"{who}: needs square matrices: got {a}; reshape it, or use lstsq for more rows than columns")
+        advice = "use lstsq" if who == "solve" else "reshape or slice it"
+        raise ShapeError(f"{who}: needs square matrices: got {a}; {advice}")
     matrices(a, who)
 
 
@@ -69,14 +70,41 @@ def choice(who: str, name: str, value: Any, choices: tuple[Any, ...]) -> None:
 
 
 # -- kinds --
-def _check_first(abstract: Rule, compute: Rule) -> Rule:
-    """Return an implementation that refuses what its shape rule refuses, where NumPy would convert."""
+def _check_first(name: str, abstract: Rule, compute: Rule) -> Rule:
+    """Return an implementation that refuses what its shape rule refuses, and names the operand LAPACK refuses."""
 
     def run(*xs: Any, **params: Any) -> Any:
         abstract(*[aval_of(x) for x in xs], **params)
-        return compute(*xs, **params)
+        try:
+            return compute(*xs, **params)
+        except np.linalg.LinAlgError as error:
+            raise _explained(name, error, _find_refused(compute, xs, params), aval_of(xs[0])) from None
 
     return run
+
+
+def _find_refused(compute: Rule, xs: Values, params: Params) -> tuple[int, ...]:
+    """Return the place of the first matrix of a stack that LAPACK refuses."""
+    for place in np.ndindex(*xs[0].shape[:-2]):
+        try:
+            compute(xs[0][place], *[x[(0,) * (x.ndim - 2)] for x in xs[1:]], **params)
+        except np.linalg.LinAlgError:
+            return place
+    return ()
+
+
+ADVICE = {
+    "ingular": "look for equal or zero rows and columns, or use lstsq or pinv",
+    "definite": "look for nan, or add a small multiple of the identity matrix",
+    "": "look for inf and nan",
+}
+
+
+def _explained(name: str, error: np.linalg.LinAlgError, place: tuple[int, ...], a: Aval) -> np.linalg.LinAlgError:
+    """Return LAPACK's error with the operand, the place in its stack, and what helps."""
+    advice = next(text for part, text in ADVICE.items() if part in str(error))
+    which = f"matrix {list(place)} of a {a}" if place else f"a {a}"
+    return np.linalg.LinAlgError(f"{name}: {error}: got {which}; {advice}")
 
 
 def _down(v: Any) -> Any:
@@ -122,7 +150,7 @@ def matrix_op(
     return define(
         name=name,
         kind="custom",
-        impl=_check_first(abstract_eval, impl),
+        impl=_check_first(name, abstract_eval, impl),
         abstract_eval=abstract_eval,
         reads=(reads,),
         jvp=pushforward,
@@ -172,7 +200,7 @@ def matrix_pair_op(name: str, impl: Rule, abstract_eval: Rule, push: Rule, pull:
         Primitive(
             name=name,
             kind="custom",
-            impl=_check_first(abstract_eval, impl),
+            impl=_check_first(name, abstract_eval, impl),
             abstract_eval=abstract_eval,
             batch=batch,
             masking=Masking(core_axes=2),
@@ -187,7 +215,8 @@ def right_sides(a: Array, b: Array, who: str) -> Array:
     """Return the right sides of systems as a matrix, a vector as its one column, or raise."""
     if b.ndim != 1:
         return b
-    if a.ndim > 1 and a.shape[-1] != b.shape[0]:
+    square(a.aval, who)
+    if a.shape[-1] != b.shape[0]:
         raise _unfit(who, a.aval, b.aval)
     return reshape(b, (-1, 1))
 
