@@ -14,20 +14,18 @@ from tests.benchmarks import (
     denormals,
     distributed,
     eager,
-    everyday,
     exported,
     first_calls,
     first_seconds,
-    gradbench,
     growth,
     importing,
     loops,
-    networks,
     portable,
     settle,
     solvers,
 )
 from tests.benchmarks.c_library import C
+from tests.benchmarks.child import TABLES as COMPARED
 from tests.benchmarks.harness import available
 from tests.benchmarks.libraries import LIBRARIES, NATIVE
 from tests.benchmarks.workloads import WORKLOADS
@@ -52,7 +50,7 @@ TABLES = (
     "portable",
     "solvers",
 )
-KNOWN = {**WORKLOADS, **everyday.WORKLOADS, **networks.WORKLOADS, **gradbench.WORKLOADS}
+KNOWN = {name: work for table in COMPARED.values() for name, work in table.items()}
 OTHERS = (*settle.NAMES, *loops.LOOPS, *convolutions.NAMES, *portable.NAMES)
 
 
@@ -104,13 +102,7 @@ def main() -> int:
     good = True
     if "eager" in tables:
         eager.main(asked.quick)
-    tried = {
-        "compiled": WORKLOADS,
-        "everyday": everyday.WORKLOADS,
-        "networks": networks.WORKLOADS,
-        "gradbench": gradbench.WORKLOADS,
-    }
-    for name, workloads in tried.items():
+    for name, workloads in COMPARED.items():
         if name not in tables:
             continue
         libraries = ("afx", *[NATIVE] * (NATIVE in asked.peers))

@@ -16,12 +16,19 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tests.benchmarks import everyday, gradbench
+from tests.benchmarks import everyday, gradbench, networks
 from tests.benchmarks.c_library import C
 from tests.benchmarks.libraries import NATIVE, arrays, fix_parameters
 from tests.benchmarks.workloads import WORKLOADS
 
-__all__ = ["measure"]
+__all__ = ["TABLES", "measure"]
+
+TABLES = {
+    "compiled": WORKLOADS,
+    "everyday": everyday.WORKLOADS,
+    "networks": networks.WORKLOADS,
+    "gradbench": gradbench.WORKLOADS,
+}
 
 IMPORTS = {  # what a user's program begins with
     "afx": ("afx", "afx.nn", "afx.optim"),
@@ -122,7 +129,7 @@ def measure(library: str, name: str, seconds: float, products: str) -> dict[str,
 
     The numbers of the first and the third call are compared by the caller before it believes the times.
     """
-    work, backend = (everyday.WORKLOADS | gradbench.WORKLOADS | WORKLOADS)[name], "auto"
+    work, backend = next(table[name] for table in TABLES.values() if name in table), "auto"
     if library == NATIVE:
         library, backend = "afx", "native"
     for module in IMPORTS[library]:
