@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
+import attrs
 import numpy as np
 
 from afx import pytree
@@ -227,55 +228,74 @@ def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     return outs[: len(outputs)], [by_output.get(k) for k in range(len(outputs))]
 
 
-def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
-    """Return the outputs, the residuals, which are the operands, and the pullback: a switch over the branches' backward passes.
+@attrs.frozen
+class _BackwardSwitch:
+    """The pullback of a switch: a switch over the backward passes of its branches.
 
-    Each of these computes its branch forward again.
+    Attributes:
+        pairs: the forward and the backward program of each branch.
+        moving: which operands cotangents are wanted of.
+        outputs: of the branches.
+        operands: of the branches.
     """
-    branches: tuple[CompiledGraph, ...] = params["branches"]
-    moving = wanted[1:]
-    outputs = [a.aval for a in branches[0].graph.outputs]
-    avals = [v.aval for v in branches[0].graph.inputs]
 
-    pairs = [branch.vjp_graphs(moving) for branch in branches]
+    pairs: Sequence[VjpGraphs]
+    moving: Bools
+    outputs: Sequence[Aval]
+    operands: Sequence[Aval]
 
-    def program(pair: VjpGraphs, kinds: Sequence[int], needed: Sequence[bool], marked: bool) -> CompiledGraph:
-        given = [outputs[k] for k, kind in enumerate(kinds) if kind]
-        marks = [Aval(outputs[k].shape, np.dtype(bool)) for k, kind in enumerate(kinds) if kind >= MARKED]
-
-        def run(*v: Any) -> list[Any]:
-            values, rest = v[: len(avals)], v[len(avals) :]
-            residuals = evaluate(pair.forward.graph, *values)[len(outputs) :]
-            back = pair.masked(kinds) if marked else pair.partial(kinds)
-            ends = owned_only(kinds, pair.owned, rest[: len(given)], rest[len(given) :])
-            pulled, seen = back.sort(evaluate(back.program.graph, *residuals, *ends))
-            each = [(g, s, a) for g, s, a, n in zip(pulled, seen, avals, needed, strict=True) if n]
-            cts = [zeros_of(a) if g is None else g for g, _, a in each]
-            return [*cts, *[full_mask(g, s, a) for g, s, a in each]] if marked else cts
-
-        return build("backward pass of a branch", [*avals, *given, *marks], run)
-
-    def masked(
-        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
+    def pull(
+        self,
+        kinds: Sequence[int],
+        cts: Sequence[Value],
+        masks: Sequence[Value],
+        residuals: Sequence[Value],
+        *,
+        marked: bool = True,
     ) -> tuple[list[Value], list[Value]]:
-        return pulled(kinds, cts, masks, residuals, marked=True)
-
-    def pulled(
-        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value], *, marked: bool
-    ) -> tuple[list[Value], list[Value]]:
-        needed = moving if marked else [any(n) for n in zip(*[p.partial(kinds).needed for p in pairs], strict=True)]
-        programs = tuple([program(p, kinds, needed, marked) for p in pairs])
+        """Return the cotangents of index and operands, and their masks where cotangents are marked."""
+        needed = self.moving
+        if not marked:
+            needed = [any(n) for n in zip(*[p.partial(kinds).needed for p in self.pairs], strict=True)]
+        programs = tuple([self._build(p, kinds, needed, marked) for p in self.pairs])
         results = iter(bind(switch_p, *residuals, *cts, *masks, branches=programs) if any(needed) else ())
         first = [next(results) if n else None for n in needed]
         return [None, *first], [None, *[next(results) if n and marked else None for n in needed]]
 
-    def joint(ct: Value, z: Value, residuals: Values, _: Params, reached: tuple[Aval | None, ...]) -> list[Value]:
+    def pull_all(
+        self, ct: Value, z: Value, residuals: Values, _: Params, reached: tuple[Aval | None, ...]
+    ) -> list[Value]:
+        """Return the cotangents of index and operands."""
         given = [to_array(c) for c in ct if c is not None]
-        return pulled(kinds_of(ct), given, (), [to_array(v) for v in residuals], marked=False)[0]
+        return self.pull(kinds_of(ct), given, (), [to_array(v) for v in residuals], marked=False)[0]
 
+    def _build(self, pair: VjpGraphs, kinds: Sequence[int], needed: Sequence[bool], marked: bool) -> CompiledGraph:
+        """Return the backward pass of a branch, which computes it forward again."""
+        given = [self.outputs[k] for k, kind in enumerate(kinds) if kind]
+        marks = [Aval(self.outputs[k].shape, np.dtype(bool)) for k, kind in enumerate(kinds) if kind >= MARKED]
+
+        def run(*v: Any) -> list[Any]:
+            values, rest = v[: len(self.operands)], v[len(self.operands) :]
+            residuals = evaluate(pair.forward.graph, *values)[len(self.outputs) :]
+            back = pair.masked(kinds) if marked else pair.partial(kinds)
+            ends = owned_only(kinds, pair.owned, rest[: len(given)], rest[len(given) :])
+            pulled, seen = back.sort(evaluate(back.program.graph, *residuals, *ends))
+            each = [(g, s, a) for g, s, a, n in zip(pulled, seen, self.operands, needed, strict=True) if n]
+            cts = [zeros_of(a) if g is None else g for g, _, a in each]
+            return [*cts, *[full_mask(g, s, a) for g, s, a in each]] if marked else cts
+
+        return build("backward pass of a branch", [*self.operands, *given, *marks], run)
+
+
+def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+    """Return the outputs, the residuals, which are the operands, and the pullback."""
+    branches: tuple[CompiledGraph, ...] = params["branches"]
+    first, moving = branches[0].graph, wanted[1:]
+    pairs = [branch.vjp_graphs(moving) for branch in branches]
+    back = _BackwardSwitch(pairs, moving, [a.aval for a in first.outputs], [v.aval for v in first.inputs])
     pullback = GraphPullback(
-        joint,
-        masked,
+        back.pull_all,
+        back.pull,
         makes_masks=any(pair.makes_masks for pair in pairs),
         is_bounded=all(pair.is_bounded for pair in pairs),
     )

@@ -423,13 +423,9 @@ def _advance(control: Control, system: System, watched: Field | None, m: March, 
     over = m.accepted + m.rejected + 1 >= control.max_steps
 
     t = m.t + where(last, left, whole)
-    happening, hit = None, asarray(False)
-    if watched is not None and m.happening is not None:
-        values, known = watched(t, step.y), m.happening.after
-        happening = Happening(where(good, known, m.happening.before), where(good, values, known))
-        hit = good & crossed(happening, control.direction)
-        ending = hit if control.terminal is True else hit & np.asarray(control.terminal)
-        status = where(ending.any(), int(Status.EVENT), status)
+    happening, hit, ending = _watch(control, watched, m.happening, good, t, step.y)
+    if happening is not None:
+        status = where(ending, int(Status.EVENT), status)
     status = where((status == int(Status.RUNNING)) & over & ~(good & last), int(Status.ITERATION_LIMIT), status)
 
     def pick(new: Array, old: Array) -> Array:
@@ -456,9 +452,29 @@ def _advance(control: Control, system: System, watched: Field | None, m: March, 
         ~good,
         status,
     )
+    return _keep(control, system, m, new, hit)
+
+
+def _watch(
+    control: Control, watched: Field | None, happening: Happening | None, good: Array, t: Array, y: Array
+) -> tuple[Happening | None, Array, Array]:
+    """Return the values of events after a trial, which of them a good one has crossed, and whether one of these ends."""
+    if watched is None or happening is None:
+        return None, asarray(False), asarray(False)
+    values, known = watched(t, y), happening.after
+    seen = Happening(where(good, known, happening.before), where(good, values, known))
+    hit = good & crossed(seen, control.direction)
+    ending = hit if control.terminal is True else hit & np.asarray(control.terminal)
+    return seen, hit, ending.any()
+
+
+def _keep(control: Control, system: System, m: March, new: March, hit: Array) -> March:
+    """Return the march after a trial with its step and its crossings kept, where those are wanted.
+
+    What a rejected trial writes is written over, or lies behind the last step.
+    """
     if m.trail is None and m.crossings is None:
         return new
-    # what a rejected trial writes is written over, or lies behind the last step
     dense = control.method.finish(system, new)
     return attrs.evolve(
         new,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, TypeVarTuple, cast
 
@@ -62,10 +63,7 @@ def attach_adjoint(
         def augmented(t: Array, z: Array) -> Array:
             v, adjoint = z[:n], z[n : 2 * n]
 
-            def here(u: Array, *some: Any) -> Array:
-                return along(t, u, *some)
-
-            slope, pull_back = vjp(here, v, *moving)
+            slope, pull_back = vjp(functools.partial(along, t), v, *moving)
             return concat([slope, *[-reshape(g, (-1,)).astype(z.dtype) for g in pull_back(adjoint)]])
 
         sizes = [p.size for p in moving]
@@ -85,11 +83,8 @@ def attach_adjoint(
         # the first state is the start at any time, and a later start is a shorter way
         first = -vecdot(adjoint, along(ts[0], states[0], *moving))
         ct_ts = concat([reshape(first, (1,)), asarray(rates)])
-        cuts: list[Array] = []
-        position = 0
-        for p in moving:
-            cuts.append(reshape(total[position : position + p.size], p.shape).astype(p.dtype))
-            position += p.size
+        ends = np.cumsum(sizes).tolist()
+        cuts = [total[end - p.size : end].reshape(p.shape).astype(p.dtype) for p, end in zip(moving, ends, strict=True)]
         back = iter(cuts)
         return [adjoint + ct[0], ct_ts, *[next(back) if f else None for f in floating]]
 

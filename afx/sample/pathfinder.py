@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -104,22 +105,15 @@ def _walk(target: Any, x: Numbers, dtype: Any) -> list[tuple[Numbers, Numbers]]:
         if not (np.isfinite(rise) and rise > 1e-12 * max(abs(value), 1.0)):
             break
         size = 1.0 if pairs else min(1.0, 1.0 / float(np.linalg.norm(slope)))
-        for _ in range(40):
-            there = x + size * way
-            new_value, new_slope = look(there)
-            if np.isfinite(new_slope).all() and new_value >= value + SLOPE * size * rise:
-                break
-            size *= 0.5
-        else:
+        found = _climb(look, x, size * way, value, size * rise)
+        if found is None:
             break
+        there, value, new_slope = found
         s: Numbers = there - x
         y: Numbers = slope - new_slope
-        x, value, slope = there, new_value, new_slope
+        x, slope = there, new_slope
         if s @ y > 1e-12 * float(y @ y):  # the density is curved along the step
-            ratio: Numbers = (y @ (diagonal * y)) / (s @ y) / diagonal  # of the diagonal's update (ibid., algorithm 3)
-            share = float(s @ (s / diagonal))
-            diagonal = (s @ y) / (ratio * (s @ y) + y * y - (y @ (diagonal * y)) * (s / diagonal) ** 2 / share)
-            diagonal = np.where(np.isfinite(diagonal) & (diagonal > 0), diagonal, (s @ y) / (y @ y))
+            diagonal = _update_diagonal(diagonal, s, y)
             pairs.append((s, y))
             del pairs[:-HISTORY]
             covariance: Numbers = _inverse_curvature(diagonal, pairs)
@@ -129,6 +123,27 @@ def _walk(target: Any, x: Numbers, dtype: Any) -> list[tuple[Numbers, Numbers]]:
                 continue
             laws.append((x + covariance @ slope, factor))
     return laws
+
+
+def _climb(
+    look: Callable[[Numbers], tuple[float, Numbers]], x: Numbers, step: Numbers, value: float, rise: float
+) -> tuple[Numbers, float, Numbers] | None:
+    """Return a point that rises enough for the length of its step, its log density and gradient; None if there is none."""
+    for halvings in range(40):
+        size = 0.5**halvings
+        there = x + size * step
+        new_value, slope = look(there)
+        if np.isfinite(slope).all() and new_value >= value + SLOPE * size * rise:
+            return there, new_value, slope
+    return None
+
+
+def _update_diagonal(diagonal: Numbers, s: Numbers, y: Numbers) -> Numbers:
+    """Return the diagonal after a step s that changes slopes by y (Zhang et al. 2022, algorithm 3)."""
+    ratio: Numbers = (y @ (diagonal * y)) / (s @ y) / diagonal
+    share = float(s @ (s / diagonal))
+    new = (s @ y) / (ratio * (s @ y) + y * y - (y @ (diagonal * y)) * (s / diagonal) ** 2 / share)
+    return np.where(np.isfinite(new) & (new > 0), new, (s @ y) / (y @ y))
 
 
 def _inverse_curvature(diagonal: Numbers, pairs: list[tuple[Numbers, Numbers]]) -> Numbers:
