@@ -470,7 +470,8 @@ class OnTrial:
                 plan.drop_buffers()
             else:
                 plan.code.become(Doubted(job, self.kernels, self._trial.kernel_seconds))
-            _load_start().keep_verdict(job, is_faster)
+            if is_faster or not self._trial.is_crowded:  # a later process may have the processors to itself
+                _load_start().keep_verdict(job, is_faster)
         return results
 
 

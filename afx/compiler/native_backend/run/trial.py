@@ -45,28 +45,32 @@ def run_timed(job: CodeJob, values: Sequence[Any], plan: NumpyPlan, *, is_distur
 def _seconds_between(
     before: tuple[float, float, float], after: tuple[float, float, float], limits: NativeTarget
 ) -> tuple[float, bool]:
-    """Return how long a call took, or would have taken alone, as far as its processor time tells, and whether that does."""
+    """Return how long a call took, or would have taken alone, and whether one thread computed it.
+
+    Where other programs hold the processors, a call on several threads ends no later alone than one after the other.
+    """
     wall, own, everyone = after[0] - before[0], after[1] - before[1], after[2] - before[2]
     has_others = everyone - own > limits.trial_max_other_share * own
-    return wall if has_others else min(wall, own), not has_others
+    return min(wall, everyone if has_others else own), not has_others
 
 
 class Trial:
     """First calls of a kernel: timed, as those of NumPy's plan before them were, which gives the same.
 
-    A call on one thread counts by its processor time where that is less than by the clock: other programs hardly change it.
+    A call counts by its processor time where that is less than by the clock: other programs hardly change it.
     The least of each decides. NumPy's plan is run again only where it is not known to be the slower one; where both lie
     close together, they run by turns. A call that takes long is compared once; of short ones a kernel's first may be its
     slowest.
     """
 
-    __slots__ = ("_job", "_kernel_run", "_seconds", "_varies")
+    __slots__ = ("_job", "_kernel_run", "_seconds", "_varies", "is_crowded")
 
     def __init__(self, kernel_run: Run, job: CodeJob) -> None:
         self._kernel_run = kernel_run
         self._job = job
         self._varies = job.schedule.depends_on_values()
         self._seconds: tuple[list[float], list[float]] = ([], [])
+        self.is_crowded: bool = False  # whether other programs held the processors for half of a call
 
     def run(self, values: Sequence[Any], plan: NumpyPlan) -> tuple[list[Any] | None, bool | None]:
         """Run one of both; return its results, and whether the kernel is faster, None while that is open."""
@@ -78,7 +82,10 @@ class Trial:
         results = plan.run_numpy(*values) if turn else self._kernel_run(values, plan)
         if results is None:  # then NumPy's plan runs too, and nothing is compared
             return None, None
-        self._seconds[not turn].append(_seconds_between(before, read_clocks(), limits)[0])
+        after = read_clocks()
+        seconds, _ = _seconds_between(before, after, limits)
+        self._seconds[not turn].append(seconds)
+        self.is_crowded |= after[0] - before[0] > 2.0 * seconds
         return results, self._verdict() if kernel_times else None
 
     @property

@@ -116,6 +116,30 @@ def test_other_programs_do_not_decide(clocks: Clocks) -> None:
         assert tried(clocks, always(9.0, 1.0), always(2.0), earlier=earlier) == SLOWER
 
 
+def test_threads_that_wait_do_not_decide(clocks: Clocks) -> None:
+    """A kernel whose threads had to wait for their processors is still the faster one, where they worked less in all."""
+    for earlier in (0, 1):
+        assert tried(clocks, always(300.0, 70.0), always(360.0, 30.0, 55.0), earlier=earlier) == "linked"
+        assert tried(clocks, always(300.0, 30.0), always(360.0, 30.0, 55.0), earlier=earlier) == SLOWER
+
+
+@pytest.mark.parametrize(("wall", "kept"), [(2.5, [False]), (9.0, [])])
+def test_what_a_busy_machine_decides_is_not_kept(
+    clocks: Clocks, monkeypatch: pytest.MonkeyPatch, wall: float, kept: list[bool]
+) -> None:
+    """Later processes hear of no verdict against machine code whose calls had to wait for their processors."""
+    verdicts: list[bool] = []
+
+    class Start:
+        @staticmethod
+        def keep_verdict(_job: CodeJob, is_faster: bool) -> None:
+            verdicts.append(is_faster)
+
+    monkeypatch.setattr(swap, "_load_start", Start)
+    assert tried(clocks, always(1.0), always(wall, 2.0)) == SLOWER
+    assert verdicts == kept
+
+
 def test_calls_on_several_threads_count_by_the_clock(clocks: Clocks) -> None:
     """What threads share out takes as long as the clock says, not as long as the calling thread has worked."""
     for earlier in (0, 1):
