@@ -113,6 +113,8 @@ class Trial:
         if ratio >= limits.trial_clear_ratio and calls >= limits.trial_min_calls:
             return False
         is_clear = pairs >= limits.trial_min_calls and numpy_time >= limits.trial_clear_ratio * kernel_time
-        if is_clear or (is_long and pairs) or pairs >= limits.trial_max_calls:
+        # a kernel's first call is the first that writes to its memory, which may take as long as its work
+        is_close = calls == 1 and 1.0 < ratio < limits.trial_clear_ratio
+        if is_clear or (is_long and pairs and not is_close) or pairs >= limits.trial_max_calls:
             return kernel_time <= numpy_time
         return None
