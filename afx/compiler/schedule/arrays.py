@@ -85,7 +85,7 @@ class Arrays:
 
         Args:
             x: [batch, *rows, *terms].
-            y: [*terms, columns].
+            y: [*terms, columns], or [batch, *terms, columns].
             out: [batch, *rows, columns].
             added: along how many axes of terms, from the first one on, the sums over the others are added up.
             ends: where chains of these others end that are added up, one after the other.

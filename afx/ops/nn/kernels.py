@@ -47,6 +47,8 @@ Into = Callable[..., None]
 
 LANES = 16  # of vectors, that hold channels, or the elements of a row
 LEAST_CHANNELS = 2  # that tiles have as columns: of one alone, most of each vector is empty
+FEW_CHANNELS = 4  # of a result: vectors hold its positions where the channels of the input are many
+SMALL_PRODUCT = 900_000  # multiplications: of more, OpenBLAS copies both matrices before it multiplies
 LEAST_TERMS = 8  # that lie next to each other in a window: of fewer, bands of matrices are no slower
 
 
@@ -78,6 +80,9 @@ def _rows(xp: Arrays, x: Any, window: Shape, stride: Shape, dilation: Shape) -> 
 # -- the three of them, for one group --
 def _convolve(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
     window, out = kernel.shape[:-2], kernel.shape[-1]
+    if 1 < out <= FEW_CHANNELS < MANY_CHANNELS <= kernel.shape[-2] and set(stride) == {1} and math.prod(window) > 1:
+        _convolve_planes(xp, z, x, kernel, dilation)
+        return
     if xp is not NUMPY and _convolve_in_tiles(xp, z, x, kernel, stride, dilation):
         return
     weights = kernel.reshape(math.prod(kernel.shape[:-1]), out)
@@ -88,6 +93,43 @@ def _convolve(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: 
         xp.multiply(rows, weights, product)
         if not direct:
             xp.copy(z[block], product.reshape(z[block].shape))
+
+
+def _convolve_planes(xp: Arrays, z: Any, x: Any, kernel: Any, dilation: Shape) -> None:
+    """Write the same from planes, one for each channel, where an offset in a window is one in the memory of all positions.
+
+    What lies between rows of the result is computed, too, and left out.
+    """
+    *window, channels, out = kernel.shape
+    planes = xp.dense(xp.view(x, lambda v: np.moveaxis(v, -1, 1)))
+    steps = [math.prod(x.shape[k + 2 : -1]) for k in range(len(window))]  # from one position to the next one
+    count = 1 + sum([(n - 1) * step for n, step in zip(z.shape[1:-1], steps, strict=True)]) if z.size else 0
+
+    def look(v: Any) -> Any:
+        by = [d * step * v.itemsize for d, step in zip(dilation, steps, strict=True)]
+        strides = (v.strides[0], *by, v.strides[1], v.itemsize)
+        return np.lib.stride_tricks.as_strided(v, (len(v), *window, channels, count), strides, writeable=False)
+
+    def pick(v: Any) -> Any:
+        strides = (v.strides[0], *[step * v.itemsize for step in steps], v.strides[1])
+        return np.lib.stride_tricks.as_strided(v, z.shape, strides, writeable=False)
+
+    rows, terms = xp.view(planes, look), math.prod(kernel.shape[:-1])
+    found, buffer = xp.new((len(x), out, count), z.dtype), None
+    step = max(1, -(-count // max(1, -(-terms * out * count // SMALL_PRODUCT))))
+    parts = [slice(start, min(start + step, count)) for start in range(0, count, step)]
+    ends = () if xp is NUMPY else xp.find_chains(x.dtype, terms, {(out, p.stop - p.start, "left") for p in parts})
+    if ends:
+        weights = xp.view(kernel, lambda v: np.broadcast_to(np.moveaxis(v, -1, 0), (len(x), out, *v.shape[:-1])))
+        xp.sum_products(weights, rows, found, ends=ends)
+    else:
+        weights = kernel.reshape(terms, out).T
+        for k, part in itertools.product(range(len(x)), parts):
+            matrix = rows[k, ..., part]
+            buffer = xp.new(matrix.shape, x.dtype, buffer)
+            xp.copy(buffer, matrix)
+            xp.multiply(weights, buffer.reshape(terms, -1), found[k, :, part])
+    xp.copy(z, xp.view(found, pick))
 
 
 def _convolve_in_tiles(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> bool:

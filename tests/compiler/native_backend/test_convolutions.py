@@ -13,6 +13,7 @@ from afx import nn, optim
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.lowering.products import find_chains, fused
+from afx.compiler.native_backend.lowering.recorder import Recorder
 from afx.compiler.native_backend.program.leaves import UfuncCall
 from afx.compiler.schedule.schedule import Fused
 from afx.compiler.target import use_target
@@ -36,6 +37,9 @@ FORMS = {
     "blocks of examples": ((23, 12, 12, 16), (3, 3, 16, 12), {"padding": ((1, 1), (0, 3))}),
     "kernels with holes": ((3, 12, 13, 9), (3, 2, 9, 8), {"padding": 1, "dilation": 2}),
     "three axes": ((2, 5, 6, 7, 2), (2, 3, 2, 2, 3), {}),
+    "few results": ((3, 12, 13, 12), (3, 2, 12, 3), {"padding": 1, "dilation": (1, 2)}),
+    "few results of one axis": ((2, 40, 8), (5, 8, 2), {}),
+    "few results of many positions": ((1, 70, 71, 24), (3, 3, 24, 2), {}),
 }
 
 
@@ -58,6 +62,14 @@ def test_convolutions_have_the_bits_of_numpys_plan(name: str, dtype: str) -> Non
 
     with blas:  # as plans do: its threads would add up long sums in other orders
         assert_same_bits(fn, x, w, ct)
+
+
+def test_few_results_whose_chains_are_unknown_have_the_bits_of_numpys_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows are copied for BLAS then, as in NumPy's plan."""
+    monkeypatch.setattr(Recorder, "find_chains", lambda *_: ())
+    x, w, _ = _arrays("few results of many positions", "f4")
+    with blas:
+        assert_same_bits(lambda x, w: nn.conv(x, w), x, w)
 
 
 @pytest.mark.parametrize("backend", ["native", "portable"])

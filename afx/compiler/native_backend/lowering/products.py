@@ -634,7 +634,7 @@ def sum_products(
     Args:
         b: the block.
         x: [batch, *rows, *terms].
-        y: [*terms, columns].
+        y: [*terms, columns], or [batch, *terms, columns] with columns next to each other.
         out: [batch, *rows, columns], with columns next to each other.
         quiet: floating-point warnings that it ignores.
         added: along how many axes of terms, from the first one on, sums of the others are added up.
@@ -649,8 +649,11 @@ def sum_products(
     if out.strides[-1] != size:
         raise UnsupportedError("sums of products whose columns lie apart")
     _count_products(b, products)
-    y, panel = _in_panels(b, y, math.prod(out.shape[:-1]), out.shape[-2])
-    ranks = len(out.shape) - 2, len(y.shape) - 1
+    ranks, panel, y_batch = (len(out.shape) - 2, len(x.shape) - len(out.shape) + 1), Shape(), 0
+    if len(y.shape) - 1 == ranks[1]:
+        y, panel = _in_panels(b, y, math.prod(out.shape[:-1]), out.shape[-2])
+    else:
+        y_batch, y = y.strides[0], attrs.evolve(y, shape=y.shape[1:], strides=y.strides[1:])
     own = x.strides[1 : 1 + ranks[0]], x.strides[1 + ranks[0] :]
     rows, (x_rows, z_rows) = _fewest(out.shape[1:-1], own[0], out.strides[1:-1])
     first, *starts = _fewest(y.shape[:added], own[1][:added], y.strides[:added]) if added else ((), [(), ()])
@@ -660,7 +663,7 @@ def sum_products(
     cores = tuple(range(r + t)), tuple(range(r, r + t + 1)), (*range(r), r + t)
     strides = (*x_rows, *x_first, *x_rest, *y_first, *y_rest, size, *z_rows, size)
     refs = tuple(
-        [Ref(v.owner, v.dtype, v.offset, (by,)) for v, by in ((x, x.strides[0]), (y, 0), (out, out.strides[0]))]
+        [Ref(v.owner, v.dtype, v.offset, (by,)) for v, by in ((x, x.strides[0]), (y, y_batch), (out, out.strides[0]))]
     )
     lengths = (*rows, *first, *rest, out.shape[-1])
     step = UfuncCall(
