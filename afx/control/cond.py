@@ -186,10 +186,9 @@ def _align_branches(bodies: Sequence[Body], count: int) -> tuple[tuple[CompiledG
     def program(body: Body) -> CompiledGraph:
         places = [next(k for k, y in enumerate(lifted) if y is x) for x in body.lifted]
 
-        def run(*v: Any) -> list[Any]:
-            return evaluate(body.program.graph, *v[:count], *[v[count + k] for k in places])
-
-        return build("branch", avals, run)
+        return build(
+            "branch", avals, lambda *v: evaluate(body.program.graph, *v[:count], *[v[count + k] for k in places])
+        )
 
     return tuple([program(b) for b in bodies]), lifted
 

@@ -143,10 +143,18 @@ def linear_solution(run: Callable[..., Array], who: str) -> Callable[..., Array]
         def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> Sequence[Any]:
             return [linear(not transposed, cts[0], *residuals), *[None] * len(residuals)]
 
-        def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-            return [linear(transposed, *xs)], [linear(transposed, ts[0], *xs[1:])]
-
-        solution: Array = to_array(custom_call(CustomRules(who, fn, forward, backward, push), [v, *consts])[0])
+        solution: Array = to_array(
+            custom_call(
+                CustomRules(
+                    who,
+                    fn,
+                    forward,
+                    backward,
+                    lambda xs, ts: ([linear(transposed, *xs)], [linear(transposed, ts[0], *xs[1:])]),
+                ),
+                [v, *consts],
+            )[0]
+        )
         return solution
 
     return linear

@@ -34,15 +34,12 @@ def map(fn: Callable[[X], Y], xs: X, *, block: int | None = None) -> Y:
     """
     check_callable(fn, "map")
 
-    def step(_: None, x: X) -> tuple[None, Y]:
-        return None, fn(x)
-
     if block is not None and integer(block, "map", "block") < 1:
         raise ArgumentError(f"map: block is a number of elements: got {block}; give 1 or more")
     arrays = pytree.map(asarray, xs)
     lengths = {x.shape[:1] for x in pytree.leaves(arrays)}
     if block is None or len(lengths) != 1 or lengths == {(0,)}:
-        return scan(step, None, xs)[1]
+        return scan(lambda _, x: (None, fn(x)), None, xs)[1]
     many = vmap(fn)
     count = pytree.leaves(arrays)[0].shape[0] // block
     blocks = pytree.map(lambda x: reshape(x[: count * block], (count, block, *x.shape[1:])), arrays)

@@ -249,10 +249,7 @@ def attach_implicit_derivative(
         if z.shape[0] <= DENSE_MAX_UNKNOWNS:
             return -solve_or_nan(jacfwd(at)(z), rate)
 
-        def product(v: Array) -> Array:
-            return jvp(at, (z,), (v,))[1]
-
-        return -gmres(product, rate, tol=100 * float(np.finfo(z.dtype).eps)).x
+        return -gmres(lambda v: jvp(at, (z,), (v,))[1], rate, tol=100 * float(np.finfo(z.dtype).eps)).x
 
     return attach_derivative("implicit solution", solution, [*params, converged], slope)
 
@@ -273,11 +270,17 @@ def attach_derivative(name: str, value: Array, params: Sequence[Any], slope: Slo
         z = _attached(rules, xs)
         return [z], [ts[0] + slope(z, xs[1:], ts[1:])]
 
-    def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        return [_attached(rules, xs)], xs
-
     back = Transposed(push)
-    rules = CustomRules(name, lambda *xs: [xs[0]], forward, back.backward, push, 0, back.masked, back.left_out)
+    rules = CustomRules(
+        name,
+        lambda *xs: [xs[0]],
+        lambda xs: ([_attached(rules, xs)], xs),
+        back.backward,
+        push,
+        0,
+        back.masked,
+        back.left_out,
+    )
     return _attached(rules, [value, *params])
 
 

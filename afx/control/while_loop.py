@@ -110,12 +110,9 @@ class WhileLoop:
             full = [next(slopes) if m else zeros_of(c) for m, c in zip(program.moves, self.carry, strict=True)]
             return [*outs[:n], *[full[k] for k in moved]]
 
-        def going(*v: Any) -> list[Any]:
-            return evaluate(self.test.graph, *v[: self.a + n])
-
         state = [*self.carry, *[self.carry[k] for k in moved]]
         own = [*self.of_body, *[c for c, m in zip(self.of_body, consts, strict=True) if m]]
-        test = build("condition", [*self.of_test, *state], going)
+        test = build("condition", [*self.of_test, *state], lambda *v: evaluate(self.test.graph, *v[: self.a + n]))
         return WhileLoop(test, build("body", [*own, *state], step), self.a, self.b + count)
 
     def batched_with_one_end(self, size: int, flags: Sequence[bool]) -> tuple[WhileLoop, list[bool]] | None:
@@ -141,9 +138,6 @@ class WhileLoop:
         whole = [y for k, y in enumerate(body.outputs) if k not in updates]
         parts = attrs.evolve(body, outputs=(*whole, *[v for eq in updates.values() for v in eq.inputs[1:]]))
 
-        def going(*v: Any) -> list[Any]:
-            return [any_(evaluate(test.graph, *v)[0])]
-
         def step(*v: Any) -> list[Any]:
             old = v[self.a + self.b :]
             alive = evaluate(test.graph, *v[: self.a], *old)[0]
@@ -159,7 +153,7 @@ class WhileLoop:
         inputs = [v.aval for v in body.inputs]
         state = inputs[self.b :]
         return WhileLoop(
-            build("condition", [*consts, *state], going),
+            build("condition", [*consts, *state], lambda *v: [any_(evaluate(test.graph, *v)[0])]),
             build("body", [*consts, *inputs[: self.b], *state], step),
             self.a,
             self.a + self.b,

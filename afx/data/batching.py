@@ -166,11 +166,14 @@ def padded_batches(tree: Any, size: int, *, key: Array | None = None) -> Batches
     rows = read_rows(tree, "padded_batches")
     size = whole_number("size", size, "padded_batches")
 
-    def take(order: Order) -> tuple[Any, Array]:
-        return rows.take(np.abs(order) - 1), wrap(order > 0)
-
     count = -(-rows.length // size)
-    return Batches(rows.length, size, count, _pad_orders(_orders(rows.length, key), rows, count * size), take)
+    return Batches(
+        rows.length,
+        size,
+        count,
+        _pad_orders(_orders(rows.length, key), rows, count * size),
+        lambda order: (rows.take(np.abs(order) - 1), wrap(order > 0)),
+    )
 
 
 def _pad_orders(draw: Callable[[int], Order], rows: Rows | Shards, length: int) -> Callable[[int], Order]:

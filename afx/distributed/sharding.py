@@ -354,10 +354,9 @@ class ShardedOptimizer(Generic[T]):
         if root is not None:
             machines.check_root(root, "gather")
 
-        def attempt() -> ShardedState:
-            return ShardedState(machines.gather_once(self._own_states(state), root=root))
-
-        return machines.repeat_until_committed("gather", attempt)
+        return machines.repeat_until_committed(
+            "gather", lambda: ShardedState(machines.gather_once(self._own_states(state), root=root))
+        )
 
 
 def shard_optimizer(machines: Machines, optimizer: Optimizer[Any]) -> ShardedOptimizer[Any]:
@@ -423,9 +422,9 @@ def _step_in_shards(optimizer: Any) -> Function:
 
 
 def _two_steps(step: Function, state: Any, params: Any, scale: float) -> Any:
-    def slope(x: Any) -> Any:
-        return wrap(scale * (np.asarray(x) + 0.25))
 
     for _ in range(2):
-        params, state = step(params, pytree.map(slope, params), state, value=1.0)
+        params, state = step(
+            params, pytree.map(lambda x: wrap(scale * (np.asarray(x) + 0.25)), params), state, value=1.0
+        )
     return params

@@ -325,14 +325,12 @@ def integrate(
     def run(
         y: Array, times: Array, params: Sequence[Any], mass: Array | None, limit: int = control.max_steps
     ) -> tuple[March, Array]:
-        def slope(t: Array, v: Array) -> Array:
-            return field(t, v, *params)
 
         def events(t: Array, v: Array) -> Array:
             assert watched is not None, "it is watched only then"
             return watched(t, v, *params)
 
-        system = System(slope, mass, control.rtol, control.atol)
+        system = System(lambda t, v: field(t, v, *params), mass, control.rtol, control.atol)
         limited = attrs.evolve(control, max_steps=limit)
         return march(limited, system, None if watched is None else events, y, times)
 
@@ -352,12 +350,13 @@ def march(control: Control, system: System, watched: Field | None, y: Array, tim
     ends = stop_gradient(times[0]), stop_gradient(times[-1])
     begin = _beginning(control, system, watched, y, times)
 
-    def advance(m: March) -> March:
-        return _advance(control, system, watched, m, ends)
-
     def to(m: March, target: Array) -> tuple[March, Array]:
         goal = stop_gradient(target)
-        m = while_loop(lambda s: (s.status == int(Status.RUNNING)) & (s.t < goal), advance, m)
+        m = while_loop(
+            lambda s: (s.status == int(Status.RUNNING)) & (s.t < goal),
+            lambda m: _advance(control, system, watched, m, ends),
+            m,
+        )
         dense = control.method.finish(system, m)
         return m, interpolate(m.start, dense, (target - m.begin) / m.length)
 

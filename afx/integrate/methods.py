@@ -346,9 +346,6 @@ def _step_radau(system: System, past: Past, h: Array) -> Step:
     def slopes(z: Array, t: Array, y: Array) -> Array:
         return stack([system.field(t + c * h, y + z[k]) for k, c in enumerate(RADAU_NODES)])
 
-    def invert(jacobian: Array) -> tuple[Array, ...]:
-        return _inverse_systems(system, jacobian, h)
-
     def solve(inverses: tuple[Array, ...]) -> Newton:
         return _solve(lambda z: stop_gradient(slopes(z, now, state)), system, inverses, guess, h, scale)
 
@@ -357,7 +354,15 @@ def _step_radau(system: System, past: Past, h: Array) -> Step:
         weighed = stages if system.mass is None else matmul(stages, system.mass.T)
         return reshape(h * slopes(stages, t, y) - matmul(_as(INVERSE, v), weighed), (-1,))
 
-    done = attempt(system, past.memory, past.retried, (now, state, h), invert, solve, 3)
+    done = attempt(
+        system,
+        past.memory,
+        past.retried,
+        (now, state, h),
+        lambda jacobian: _inverse_systems(system, jacobian, h),
+        solve,
+        3,
+    )
     end, factors = done.newton, done.factors
     z = reshape(attach_to_equations(residual, reshape(matmul(_as(FROM, y), end.w), (-1,)), t, y), guess.shape)
     finish = y + z[2]
@@ -397,19 +402,18 @@ def attempt(
     t, y, h = at
     n = y.shape[0]
 
-    def differentiate(_: Array) -> Array:
-        return stop_gradient(jacfwd(system.field, 1)(t, y))
-
-    def renew(jacobian: Array, _: tuple[Array, ...]) -> tuple[Array, ...]:
-        return invert(jacobian)
-
-    def keep(_: Array, inverses: tuple[Array, ...]) -> tuple[Array, ...]:
-        return inverses
-
     def advance(s: Attempt) -> Attempt:
         f, is_needed = s.factors, s.needs_jacobian
-        jacobian = cond(is_needed, differentiate, lambda known: known, f.jacobian)
-        inverses = cond(is_needed | (f.h != h), renew, keep, jacobian, f.inverses)
+        jacobian = cond(
+            is_needed, lambda _: stop_gradient(jacfwd(system.field, 1)(t, y)), lambda known: known, f.jacobian
+        )
+        inverses = cond(
+            is_needed | (f.h != h),
+            lambda jacobian, _: invert(jacobian),
+            lambda _, inverses: inverses,
+            jacobian,
+            f.inverses,
+        )
         newton = solve(inverses)
         is_new = f.is_new | is_needed
         is_slow = (newton.count > FAST) & (newton.rate > SLOW_RATE)
@@ -479,11 +483,10 @@ def converge(correct: Callable[[Array], Array], begin: Array, rtol: float, scale
         converged = ~failed & ((size == 0) | (known & (left < tolerance)))
         return Newton(where(failed, s.w, s.w + change), size, rate, converged, failed, s.count + 1)
 
-    def going(s: Newton) -> Array:
-        return ~(s.converged | s.failed) & (s.count < most)
-
     no, zero = asarray(False), zeros((), begin.dtype)
-    return while_loop(going, advance, Newton(begin, zero, zero, no, no, asarray(0)))
+    return while_loop(
+        lambda s: ~(s.converged | s.failed) & (s.count < most), advance, Newton(begin, zero, zero, no, no, asarray(0))
+    )
 
 
 def attach_to_equations(residual: Callable[..., Array], root: Array, *params: Array) -> Array:

@@ -385,10 +385,10 @@ def _march_with_adjoint(
     last, states = integrate(control, along, None, stop_gradient(y), stop_gradient(times), stopped_params)
 
     def back(reverse: Field, z: Array, ends: Array) -> Array:
-        def mirrored(t: Array, v: Array) -> Array:
-            return -reverse(-t, v)
 
-        end, states = march(control, System(mirrored, None, control.rtol, control.atol), None, z, -ends)
+        end, states = march(
+            control, System(lambda t, v: -reverse(-t, v), None, control.rtol, control.atol), None, z, -ends
+        )
         return where(end.t >= -ends[-1], states[-1], np.nan)
 
     return last, attach_adjoint(along, back, states, y, times, problem.params)

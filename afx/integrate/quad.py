@@ -169,11 +169,8 @@ def with_ends(mesh: Mesh, values: Array) -> tuple[Array, Array]:
         ) -> tuple[Array, Array]:
             return _extrapolate_end(z, error, v, mesh.errors, s, n, w)
 
-        def plain(z: Array, error: Array, _: Array) -> tuple[Array, Array]:
-            return z, error
-
         deep = width * 2.0 ** (_terms(values.dtype) - 1) <= 0.5
-        estimate = cond(deep, extrapolated, plain, *estimate, values)
+        estimate = cond(deep, extrapolated, lambda z, error, _: (z, error), *estimate, values)
     return estimate
 
 
@@ -366,9 +363,6 @@ def _range(
     if backward and low and high and float(lower) == float(upper):
         sign = 0.0
 
-    def finite(u: Array, a: Array, b: Array) -> list[tuple[Array, Array]]:
-        return [(a + (b - a) * u, b - a)]
-
     def far(u: Array) -> tuple[Array, Array]:
         return (1 - u) / u, 1 / (u * u)
 
@@ -391,7 +385,7 @@ def _range(
         return (above, [upper, nought]) if backward else (below, [nought, upper])
     if high:
         return (below, [nought, lower]) if backward else (above, [lower, nought])
-    return finite, [lower, upper]
+    return lambda u, a, b: [(a + (b - a) * u, b - a)], [lower, upper]
 
 
 # -- intervals --

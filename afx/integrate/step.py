@@ -137,14 +137,6 @@ class Step:
     proposed: Array | None = None
 
 
-def _no_memory(_system: System, _y: Array) -> Any:
-    return ()
-
-
-def _keep_dense(_: System, past: Past) -> tuple[Array, ...]:
-    return past.dense
-
-
 @attrs.frozen(eq=False)
 class Method:
     """A one-step method.
@@ -170,12 +162,12 @@ class Method:
     damping: float = 0.0
     vectors: int = 3
     coefficients: int = 3
-    finish: Callable[[System, Past], tuple[Array, ...]] = _keep_dense
+    finish: Callable[[System, Past], tuple[Array, ...]] = lambda _, past: past.dense
     adaptive: bool = True
     varies: bool = False
     implicit: bool = False
     halved: bool = False
-    memory: Callable[[System, Array], Any] = _no_memory
+    memory: Callable[[System, Array], Any] = lambda _system, _y: ()
     foresees: bool = False
     failed: float = SMALLEST
 

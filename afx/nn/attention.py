@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
 
 import attrs
 
@@ -237,10 +236,7 @@ def _attend_in_blocks(
         own = None if key is None else fold_in(key, number)
         return attend(rows, k, v, allowed, added, own, number * size)
 
-    def step(carry: None, xs: Any) -> tuple[None, Array]:
-        return carry, block(*xs)
-
-    _, z = scan(step, None, (blocks(q), blocks(mask), blocks(bias), arange(count)))
+    _, z = scan(lambda carry, xs: (carry, block(*xs)), None, (blocks(q), blocks(mask), blocks(bias), arange(count)))
     rows = moveaxis(z, 0, -3)
     return reshape(rows, (*rows.shape[:-3], count * size, rows.shape[-1]))[..., :length, :]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core import SCALARS, Array, aval_of
+from afx.core import SCALARS, aval_of
 from afx.core.dtypes import SUPPORTED, DType, bool_, complex128, float16, float64, int64
 from afx.core.numpy_dispatch import signature_of
 from afx.ops import astype, diff, histogram, sum
@@ -82,17 +82,9 @@ def _covariance(given: Given) -> None:
         _widen(given, "m", "x", "y")
 
 
-def _interp(given: Given) -> None:
-    _widen(given, "x", "xp", "fp")
-
-
 def _average(given: Given) -> None:
     if given.get("weights") is not None and asarray(given["a"]).dtype.kind in "biu":
         _widen(given, "a", "weights")
-
-
-def _bincount(given: Given) -> None:
-    _widen(given, "weights")
 
 
 def _extreme(given: Given) -> None:
@@ -112,11 +104,7 @@ def _mean(given: Given) -> Any:
 
 def _converting(dtype: DTypeLike) -> Finish:
     """Return a function that calls and converts the result."""
-
-    def finish(call: Function, given: Given) -> Array:
-        return astype(call(**given), dtype)
-
-    return finish
+    return lambda call, given: astype(call(**given), dtype)
 
 
 def _polyval(given: Given) -> None:
@@ -172,11 +160,11 @@ CONVERSIONS: dict[str, Callable[[Given], Any]] = {
     "amin": _extreme,
     "around": _round,
     "average": _average,
-    "bincount": _bincount,
+    "bincount": lambda given: _widen(given, "weights"),
     "corrcoef": _covariance,
     "cov": _covariance,
     "histogram": lambda given: _density if given.get("density") else None,
-    "interp": _interp,
+    "interp": lambda given: _widen(given, "x", "xp", "fp"),
     "max": _extreme,
     "mean": _mean,
     "min": _extreme,

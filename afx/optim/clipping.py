@@ -90,10 +90,7 @@ def _scale_to_norm(tree: T, limit: float | Array) -> T:
     fits = norm <= limit / size
     factor = limit / where(norm == 0, 1.0, norm)
 
-    def limited(x: Array) -> Array:
-        return where(fits, x, x / as_real(size, x) * as_real(factor, x))
-
-    return map_trained(limited, tree)
+    return map_trained(lambda x: where(fits, x, x / as_real(size, x) * as_real(factor, x)), tree)
 
 
 @attrs.frozen

@@ -234,10 +234,7 @@ class advi(Generic[T]):  # named as what it reads as
         check_dependence(self.log_density, self.constraints, begun.position, "advi")
         fitted = run_or_compile(run, begun, arange(steps), name="advi")
 
-        def settle(x: Array) -> Array:
-            return mean(x[-max(steps // 4, 1) :], axis=0)
-
-        position, log_scale, factor, bound = pytree.map(settle, fitted)
+        position, log_scale, factor, bound = pytree.map(lambda x: mean(x[-max(steps // 4, 1) :], axis=0), fitted)
         scale = exp(flatten_to_vector(log_scale, "advi")[0])
         if self.rank is None:
             scale = tril(factor, -1) + eye(scale.shape[0], dtype=scale.dtype) * scale

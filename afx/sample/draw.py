@@ -255,16 +255,13 @@ def advance_block(sampler: Sampler[T], chains: Chains[T], steps: Array) -> tuple
     shapes = Row(chains.state.position, chains.state.log_density, _no_info(chains))
     block = pytree.map(lambda x: zeros((BLOCK, *x.shape), x.dtype), shapes)
 
-    def going(carry: tuple[Array, Chains[T], Row[T]]) -> Array:
-        return carry[0] < steps
-
     def advance(carry: tuple[Array, Chains[T], Row[T]]) -> tuple[Array, Chains[T], Row[T]]:
         k, now, rows = carry
         new, row = _step(sampler, now)
         return k + 1, new, pytree.map(lambda xs, x: xs.at[k].set(x), rows, row)
 
     with np.errstate(all="ignore"):  # trajectories may leave the support: warnings would make machine code run again
-        _, chains, block = while_loop(going, advance, (asarray(0), chains, block))
+        _, chains, block = while_loop(lambda carry: carry[0] < steps, advance, (asarray(0), chains, block))
     return chains, block
 
 
@@ -281,19 +278,20 @@ def _step(sampler: Sampler[T], chains: Chains[T]) -> tuple[Chains[T], Row[T]]:
     def renew(key: Array) -> Array:
         return split(fold_in(key, count))
 
-    def retune(state: State[T], learned: Adaptation, keys: Array) -> tuple[State[T], Adaptation]:
-        return _retune(sampler, state, learned, keys[1])
-
     def move(state: State[T], learned: Adaptation, keys: Array) -> tuple[State[T], Adaptation, Info]:
         state, info = sampler.step(state, keys[0])
         return (*_learn(chains, state, learned, info), info)
 
-    def keep(state: State[T], learned: Adaptation, _: Array) -> tuple[State[T], Adaptation]:
-        return state, learned
-
     keys = vmap(renew)(chains.keys)
     retunes = any_(plan.closes == count) | ((count == 0) & (plan.warmup > 0))
-    state, learned = cond(retunes, vmap(retune), keep, chains.state, chains.adaptation, keys)
+    state, learned = cond(
+        retunes,
+        vmap(lambda state, learned, keys: _retune(sampler, state, learned, keys[1])),
+        lambda state, learned, _: (state, learned),
+        chains.state,
+        chains.adaptation,
+        keys,
+    )
     state, learned, info = vmap(move)(state, learned, keys)
     row = Row(state.position, state.log_density, info)
     return attrs.evolve(chains, state=state, adaptation=learned, count=count + 1), row
@@ -503,11 +501,10 @@ def _gather(sampler: Sampler[T], chains: Chains[T], rows: Row[T]) -> Draws[T]:
 
     shape = np.shape(rows.log_density)
 
-    def merge(x: Any) -> Any:
-        return np.reshape(x, (shape[0] * shape[1], *np.shape(x)[2:]))
-
     with np.errstate(all="ignore"):
-        params = vmap(sampler.params)(pytree.map(merge, rows.position))
+        params = vmap(sampler.params)(
+            pytree.map(lambda x: np.reshape(x, (shape[0] * shape[1], *np.shape(x)[2:])), rows.position)
+        )
         places = vmap(constrain)(asarray(np.asarray(info.last)[tuple(broken.T)]))
     by_chain = pytree.map(lambda x: asarray(np.swapaxes(np.reshape(x, (*shape, *np.shape(x)[1:])), 0, 1)), params)
     per_draw = {name: asarray(np.swapaxes(getattr(info, name), 0, 1)) for name in PER_DRAW[2:]}

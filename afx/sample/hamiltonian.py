@@ -260,10 +260,7 @@ class hmc(Sampler[T]):  # named as what it reads as
             size = state.step_size * (1 + self.jitter * (2 * luck[0] - 1))
             before = energy(point)
 
-            def advance(_: Array, now: Point) -> Point:
-                return leap(target, state.scale, now, size)
-
-            end = fori_loop(0, self.leaps, advance, point)
+            end = fori_loop(0, self.leaps, lambda _, now: leap(target, state.scale, now, size), point)
             gain = before - energy(end)
             drawn = choose(log(luck[1]) < gain, end, point)
         new = State(unravel(drawn.position), drawn.log_density, unravel(drawn.gradient), state.step_size, state.scale)
@@ -374,14 +371,15 @@ def _grow(target: Target, state: State[T], point: Point, key: Array, max_depth: 
     start = energy(point)
     levels = max_depth
 
-    def going(tree: Tree) -> Array:
-        return ~tree.turned & ~tree.diverged & (tree.depth < max_depth)
-
     def advance(tree: Tree) -> Tree:
         luck = uniform(fold_in(key, tree.leaps), (3,), dtype=point.position.dtype)
         return _close(_add_leaf(target, state, start, tree, luck[0], levels), luck[1], luck[2] < 0.5)
 
-    return while_loop(going, advance, _plant(point, start, key, levels))
+    return while_loop(
+        lambda tree: ~tree.turned & ~tree.diverged & (tree.depth < max_depth),
+        advance,
+        _plant(point, start, key, levels),
+    )
 
 
 def _plant(point: Point, start: Array, key: Array, levels: int) -> Tree:

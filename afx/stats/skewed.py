@@ -189,15 +189,12 @@ def skewnorm(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Cont
         tail = log_below(where(above, -y, y), where(above, -slant, slant))
         return where(isnan(y), math.nan, where(above, log1mexp(-tail), tail))
 
-    def cdf(y: Array) -> Array:
-        return exp(logcdf(y))
-
     def logsf(y: Array) -> Array:
         return logcdf(-y, -slant)
 
     def ppf(q: Array) -> Array:
         ends = full(q.shape, 40.0, np.float64)  # in float32 the function between them has fewer digits than its inverse
-        return astype(_invert(cdf, lambda y: exp(logpdf(y)), q, -ends, ends), q.dtype)
+        return astype(_invert(lambda y: exp(logcdf(y)), lambda y: exp(logpdf(y)), q, -ends, ends), q.dtype)
 
     def isf(q: Array) -> Array:
         ends = full(q.shape, 40.0, np.float64)

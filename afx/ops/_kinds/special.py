@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, Aval, DType, Function, Shape, aval_of, bind1, bind2, bind_single, to_lower_level
+from afx.core import Array, DType, Function, Shape, aval_of, bind1, bind2, bind_single, to_lower_level
 from afx.core.primitive import Params, Primitive, Value, define, formula_named
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops._basic import broadcast, cast
@@ -146,9 +146,6 @@ def parametric(name: str, compute: Function, partials: Sequence[Partial], defaul
         given = {**defaults, **params}
         return elementwise_impl(name, lambda *ys: compute(*ys, **given), True, arity, "f")(*xs)
 
-    def abstract(*avals: Aval, **_params: Any) -> Aval:
-        return shape_rule(*avals)
-
     def pullback(k: int) -> Any:
         def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
             return to_lower_level(ct * to_lower_level(rules[k](ct.dtype, z, *xs, **{**defaults, **params})))
@@ -167,7 +164,7 @@ def parametric(name: str, compute: Function, partials: Sequence[Partial], defaul
         name=name,
         kind="elementwise",
         impl=run,
-        abstract_eval=abstract,
+        abstract_eval=lambda *avals, **_params: shape_rule(*avals),
         vjps=tuple([pullback(k) for k in range(arity)]),
         reads=tuple([reads_of(d, 0, arity + 1) for d in partials]),
         jvp=push,

@@ -261,11 +261,7 @@ def index_set(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     >>> index_set(afx.zeros(3), 1, 5.0)
     Array([0., 5., 0.], dtype=float32)
     """
-    return apply_index_update("index_set", x, index, values, index_set_p, _second, slice_set)
-
-
-def _second(_x: Any, values: Any) -> Any:
-    return values
+    return apply_index_update("index_set", x, index, values, index_set_p, lambda _x, values: values, slice_set)
 
 
 def _write(z: Any, place: Any, values: Any) -> None:

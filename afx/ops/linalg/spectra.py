@@ -488,10 +488,6 @@ def _values_abstract(a: Aval) -> Aval:
     return Aval((*a.shape[:-2], min(a.shape[-2:])), real_dtype(a.dtype))
 
 
-def _values_run(a: Any) -> Any:
-    return singular_values_by_lapack(a)
-
-
 def _values_native(xp: Recorder, s: Any, a: Any) -> None:
     xp.call("linalg.svd", [finite_matrices(xp, a)], [s], quiet=IGNORED)
 
@@ -507,5 +503,5 @@ def _values_pull(ct: Array, z: Any, a: Array) -> Array:
 
 
 svdvals_p: Primitive = matrix_op(
-    "svdvals", _values_run, _values_abstract, _values_push, _values_pull, reads=2, native=_values_native
+    "svdvals", singular_values_by_lapack, _values_abstract, _values_push, _values_pull, reads=2, native=_values_native
 )

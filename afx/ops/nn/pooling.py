@@ -335,15 +335,9 @@ def _put_abstract(ct: Aval, k: Aval, *, axis: Shape, window: Shape) -> Aval:
     return Aval(tuple([sizes[a] if a in sizes else next(rest) for a in range(ct.ndim + len(axis))]), ct.dtype)
 
 
-def _put_pull(u: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
-    return to_lower_level(bind(pick_p, u, xs[1], axis=params["axis"]))
-
-
 def _push(name: str) -> Pushforward:
-    def push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
-        return to_lower_level(bind(lookup(name), ts[0], xs[1], **params))
 
-    return push
+    return lambda ts, z, xs, params: to_lower_level(bind(lookup(name), ts[0], xs[1], **params))
 
 
 def _put_by_hits(ct: Any, k: Any, *, axis: Shape, window: Shape) -> Any:
@@ -359,7 +353,11 @@ put_p: Primitive = register(
         impl=_put_run,
         abstract_eval=_put_abstract,
         batch=batch_along_axes("put_into_window"),
-        derivative=Derivative(vjps=(_put_pull,), reads=(0b100,), jvp=_push("put_into_window")),
+        derivative=Derivative(
+            vjps=(lambda u, z, xs, params, shape, dtype: to_lower_level(bind(pick_p, u, xs[1], axis=params["axis"])),),
+            reads=(0b100,),
+            jvp=_push("put_into_window"),
+        ),
         masking=Masking(nonnegative_linear=True),
         lowering=Lowering(
             make_kernel=_put_prepare,

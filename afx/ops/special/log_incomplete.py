@@ -228,10 +228,7 @@ beta_tail_p: Primitive = parametric(
 def _values_beta(upper: bool) -> Function:
     names = ("betaincc", "betainc") if upper else ("betainc", "betaincc")
 
-    def compute(*xs: Any) -> Any:
-        return log_of_share(upper, *[scipy(name)(*xs) for name in names], *xs)
-
-    return double(compute)
+    return double(lambda *xs: log_of_share(upper, *[scipy(name)(*xs) for name in names], *xs))
 
 
 def _partials_beta(upper: bool) -> Any:

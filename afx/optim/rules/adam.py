@@ -482,10 +482,9 @@ class ScaleByAdamax(Shown, Moments):
         """Return ``size`` times the scaled gradients, and the next state."""
         count, mu = state.count + 1, average(state.mu, grads, self.b1)
 
-        def largest(n: Array, g: Array) -> Array:
-            return maximum(as_real(self.b2, n) * n, absolute(g) + as_real(self.eps, n))
-
-        nu = map_trained(largest, state.nu, grads)
+        nu = map_trained(
+            lambda n, g: maximum(as_real(self.b2, n) * n, absolute(g) + as_real(self.eps, n)), state.nu, grads
+        )
         first = size / (1 - self.b1**count)
         return map_trained(lambda m, n: as_real(first, m) * m / n, mu, nu), MomentsState(count, mu, nu)
 

@@ -266,10 +266,12 @@ class Prodigy(Steps[ProdigyState[Any]]):
         size = _total(map_trained(lambda s: sum_(abs_(s)), slope))
         reached = where(size > 0, gain / where(size > 0, size, 1.0), 0.0)
 
-        def moved(m: Array, n: Array) -> Array:
-            return as_real(-rate * d, m) * m / (safe_sqrt(n) + as_real(self.eps * d, n))
-
-        updates = decay_weights(map_trained(moved, mu, nu), params, -rate * d * self.weight_decay, self.mask)
+        updates = decay_weights(
+            map_trained(lambda m, n: as_real(-rate * d, m) * m / (safe_sqrt(n) + as_real(self.eps * d, n)), mu, nu),
+            params,
+            -rate * d * self.weight_decay,
+            self.mask,
+        )
         return updates, ProdigyState(state.count + 1, maximum(d, reached), gain, state.start, mu, nu, slope, rate)
 
 

@@ -60,9 +60,6 @@ def truncated_cg(
     """
     n = gradient.shape[0]
 
-    def going(it: Iterate) -> Array:
-        return ~it.ended & (it.count < 2 * n) & (sqrt(it.square) > tolerance)
-
     def advance(it: Iterate) -> Iterate:
         hd = product(it.direction)
         curve = vecdot(it.direction, hd)
@@ -84,7 +81,7 @@ def truncated_cg(
     begin = Iterate(
         zeros(n, gradient.dtype), gradient, -gradient, vecdot(gradient, gradient), asarray(False), asarray(0)
     )
-    end = while_loop(going, advance, begin)
+    end = while_loop(lambda it: ~it.ended & (it.count < 2 * n) & (sqrt(it.square) > tolerance), advance, begin)
     return end.step, end.count
 
 
@@ -443,9 +440,6 @@ def search_projected(
     """
     slack = ROUNDING * float(np.finfo(first.dtype).eps) * abs_(start.value)
 
-    def going(b: Backtrack) -> Array:
-        return ~b.accepted & (b.evaluations < MAX_EVALUATIONS)
-
     def advance(b: Backtrack) -> Backtrack:
         x = project(start.x + b.step * direction)
         value, gradient = objective(x)
@@ -456,7 +450,11 @@ def search_projected(
         shrink = where(isfinite(curve) & (curve > 0), -expected / (2 * where(curve > 0, curve, 1.0)), 0.1)
         return Backtrack(b.step * clip(shrink, 0.1, 0.5), Point(x, value, gradient), accepted, b.evaluations + 1)
 
-    end = while_loop(going, advance, Backtrack(first, start, asarray(False), asarray(0)))
+    end = while_loop(
+        lambda b: ~b.accepted & (b.evaluations < MAX_EVALUATIONS),
+        advance,
+        Backtrack(first, start, asarray(False), asarray(0)),
+    )
     return end.trial, end.accepted, end.evaluations
 
 

@@ -244,10 +244,7 @@ def _damped_step(s: Iterate) -> Array:
     if find_spec("scipy"):
         return _solve_augmented(matrix, weights, s.residuals)
 
-    def product(v: Array) -> Array:
-        return flipped @ (matrix @ v) + weights * v
-
-    return truncated_cg(product, s.gradient, 1e-8 * vector_norm(s.gradient))[0]
+    return truncated_cg(lambda v: flipped @ (matrix @ v) + weights * v, s.gradient, 1e-8 * vector_norm(s.gradient))[0]
 
 
 def _solve_augmented(matrix: SparseMatrix, weights: Array, residuals: Array) -> Array:
@@ -366,11 +363,8 @@ def least_squares(
 
     stopped_params = stopped(problem.params)
 
-    def plain(x: Array) -> Array:
-        return weighted(x, *stopped_params)
-
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
-    search = _search_of(plain, method, sparse, fixed_box, limit)
+    search = _search_of(lambda x: weighted(x, *stopped_params), method, sparse, fixed_box, limit)
     end = iterate(_first(search, start), functools.partial(_advance, search), max_iterations)
     x = attach_minimum(grad(cost), end.x, problem.params, box, end.status)
     residual, gradient = end.residuals, end.gradient

@@ -88,10 +88,12 @@ def trust(
         g = where(free, current.gradient, 0.0)
         size = vector_norm(g)
 
-        def curved(v: Array) -> Array:
-            return where(free, product(current.x, where(free, v, 0.0)), 0.0)
-
-        step, count = truncated_cg(curved, g, minimum(0.5, sqrt(size)) * size, s.radius)
+        step, count = truncated_cg(
+            lambda v: where(free, product(current.x, where(free, v, 0.0)), 0.0),
+            g,
+            minimum(0.5, sqrt(size)) * size,
+            s.radius,
+        )
         target = current.x + step if box is None else box.project(current.x + where(free, step, -current.gradient))
         moved = target - current.x
         expected = -vecdot(current.gradient, moved) - 0.5 * vecdot(moved, product(current.x, moved))
@@ -738,10 +740,7 @@ def _minimize_constrained(
     end = constrain(whole, start, params, tolerance, max_iterations, memory)
     value, c, g = problem.fn(end.x, *params)
 
-    def value_at(x: Array) -> Array:
-        return problem.fn(x, *params)[0]
-
-    gradient = grad(value_at)(end.x)
+    gradient = grad(lambda x: problem.fn(x, *params)[0])(end.x)
     work = end.iterations, end.evaluations, end.status
     return ConstrainedResult(*work, unravel(end.x), value, unravel(gradient), end.of_c, end.of_g, c, g)
 

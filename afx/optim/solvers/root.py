@@ -304,10 +304,7 @@ def root(
     stopped_params = stopped(problem.params)
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
 
-    def plain(x: Array) -> Array:
-        return residual(x, *stopped_params)
-
-    end = _find(plain, start, method, bracket, limit, max_iterations, sparse)
+    end = _find(lambda x: residual(x, *stopped_params), start, method, bracket, limit, max_iterations, sparse)
     x = attach_implicit_derivative(residual, end.x, problem.params, is_converged(end.status), sparse=sparse)
     value = end.residual if x is end.x else residual(x, *problem.params)
     return RootResult(end.iterations, end.evaluations, end.status, unravel(x), value)
@@ -440,9 +437,6 @@ def _shorten(
     """Return point and residual after a step, halved until the residual falls, its length (or 0) and evaluations."""
     square = vecdot(before, before)
 
-    def going(s: Trial) -> Array:
-        return ~s.lower & (s.count < HALVINGS)
-
     def advance(s: Trial) -> Trial:
         length = s.length * where(s.count > 0, asarray(0.5, x.dtype), 1.0)
         point = x + length * step
@@ -450,7 +444,11 @@ def _shorten(
         lower = vecdot(value, value) <= (1 - DECREASE * length) * square
         return Trial(point, value, length, lower, s.count + 1)
 
-    end = while_loop(going, advance, Trial(x, before, asarray(1.0, x.dtype), asarray(False), asarray(0)))
+    end = while_loop(
+        lambda s: ~s.lower & (s.count < HALVINGS),
+        advance,
+        Trial(x, before, asarray(1.0, x.dtype), asarray(False), asarray(0)),
+    )
     return (
         where(end.lower, end.x, x),
         where(end.lower, end.residual, before),

@@ -188,11 +188,10 @@ class SkipNonfinite(Steps[SkipNonfiniteState[S]], Generic[S]):
             updates, after = self.inner.descend(grads, inner, params, value)
             return to_numbers(updates, params), after
 
-        def skip(grads: T, inner: S, params: T) -> tuple[T, S]:
-            return filled(params, -0.0), inner
-
         is_taken = finite | (consecutive > self.limit)
-        updates, inner = cond(is_taken, step, skip, grads, state.inner, params)
+        updates, inner = cond(
+            is_taken, step, lambda grads, inner, params: (filled(params, -0.0), inner), grads, state.inner, params
+        )
         return updates, SkipNonfiniteState(consecutive, where(is_taken, state.skipped, state.skipped + 1), inner)
 
 

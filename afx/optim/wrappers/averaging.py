@@ -80,10 +80,17 @@ class ParamsEma(Shown):
         check_kind(state, AverageState, "params_ema")
         decay = minimum(self.decay, (1 + state.count) / (10 + state.count)) if self.warmup else self.decay
 
-        def mixed(m: Array, p: Array) -> Array:
-            return (as_real(decay, m) * m + as_real(1 - decay, m) * p).astype(m.dtype)
-
-        return AverageState(state.count + 1, restored(map_trained(mixed, state.average, params), params))
+        return AverageState(
+            state.count + 1,
+            restored(
+                map_trained(
+                    lambda m, p: (as_real(decay, m) * m + as_real(1 - decay, m) * p).astype(m.dtype),
+                    state.average,
+                    params,
+                ),
+                params,
+            ),
+        )
 
     def params(self, state: AverageState[T]) -> T:
         """Return the average as parameters, corrected for its start where that was asked for."""
@@ -118,10 +125,13 @@ class ParamsMean(Shown):
         check_kind(state, AverageState, "params_mean")
         share = 1 / (state.count + 1)
 
-        def mixed(m: Array, p: Array) -> Array:
-            return (m + (p - m) * as_real(share, m)).astype(m.dtype)
-
-        return AverageState(state.count + 1, restored(map_trained(mixed, state.average, params), params))
+        return AverageState(
+            state.count + 1,
+            restored(
+                map_trained(lambda m, p: (m + (p - m) * as_real(share, m)).astype(m.dtype), state.average, params),
+                params,
+            ),
+        )
 
     def params(self, state: AverageState[T]) -> T:
         """Return the average as parameters."""
@@ -177,10 +187,9 @@ class Lookahead(Steps[LookaheadState[S]], Generic[S]):
         count = state.count + 1
         meet = remainder(count, self.every) == 0
 
-        def slower(s: Array, p: Array, u: Array) -> Array:
-            return where(meet, s + as_real(self.share, s) * (p + u - s), s)
-
-        slow = map_trained(slower, state.slow, params, moves)
+        slow = map_trained(
+            lambda s, p, u: where(meet, s + as_real(self.share, s) * (p + u - s), s), state.slow, params, moves
+        )
         updates = map_trained(lambda u, p, s: where(meet, s - p, u), moves, params, slow)
         return updates, LookaheadState(count, slow, inner)
 

@@ -287,10 +287,7 @@ def function_of(
         raise ArgumentError(f"{who}: argnums is one position: got {argnums!r}; put several arguments into a tuple")
     n = bound_position(int(argnums), len(args), fn, who)
 
-    def one(x: Any) -> Any:
-        return fn(*args[:n], x, *args[n + 1 :], **kwargs)
-
-    return one, args[n]
+    return lambda x: fn(*args[:n], x, *args[n + 1 :], **kwargs), args[n]
 
 
 def check_real(leaves: Sequence[Any], who: str, what: str, way: str) -> None:

@@ -559,12 +559,14 @@ def _is_worth(nest: Nest, least: int, limits: NativeTarget) -> bool:
 
 def _in_chunks(nest: Nest, chunk: int) -> list[Step]:
     """Return a nest of one axis as rows of so many elements, which are cut, and what is left."""
-
-    def by_chunks(ref: Ref) -> Ref:
-        return attrs.evolve(ref, strides=(ref.strides[0] * chunk, ref.strides[0]))
-
     whole, left = divmod(nest.elements, chunk)
-    steps: list[Step] = [attrs.evolve(nest.map_refs(by_chunks), space=(whole, chunk), is_cut=True)]
+    steps: list[Step] = [
+        attrs.evolve(
+            nest.map_refs(lambda ref: attrs.evolve(ref, strides=(ref.strides[0] * chunk, ref.strides[0]))),
+            space=(whole, chunk),
+            is_cut=True,
+        )
+    ]
     if left:
         rest = nest.map_refs(lambda ref: attrs.evolve(ref, offset=ref.offset + whole * chunk * ref.strides[0]))
         steps.append(attrs.evolve(rest, space=(left,)))
