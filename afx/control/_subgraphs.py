@@ -74,12 +74,7 @@ def resolve_weak_carry(
 
 
 def _after(
-    step: Function,
-    avals: list[Aval],
-    treedef: Any,
-    name: str,
-    first: Sequence[Any],
-    elements: Sequence[Array],
+    step: Function, avals: list[Aval], treedef: Any, name: str, first: Sequence[Any], elements: Sequence[Array]
 ) -> list[Aval]:
     """Return the Avals of a carry whose weak leaves have the dtypes that they have after a step."""
     try:

@@ -221,11 +221,7 @@ def untraced(leaf: Any) -> Any:
 
 
 def check_holomorphic(
-    leaves: Sequence[Any],
-    treedef: Any,
-    who: str,
-    label: Callable[[str], str],
-    moving: Sequence[bool] | None,
+    leaves: Sequence[Any], treedef: Any, who: str, label: Callable[[str], str], moving: Sequence[bool] | None
 ) -> None:
     """Raise where a differentiated leaf is not complex, naming its path: a holomorphic function has complex arguments."""
     for k, leaf in enumerate(leaves):

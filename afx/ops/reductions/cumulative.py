@@ -243,11 +243,7 @@ def _product_of_parts(x: tuple[Array, Array], *, axis: int) -> tuple[Array, Arra
 
 
 def _running(
-    name: str,
-    ufunc: np.ufunc,
-    abstract: Callable[..., Aval],
-    derivative: Derivative,
-    parts: Function | None = None,
+    name: str, ufunc: np.ufunc, abstract: Callable[..., Aval], derivative: Derivative, parts: Function | None = None
 ) -> Primitive:
     """Return the primitive of running results of a ufunc."""
 
