@@ -190,7 +190,7 @@ def _align_branches(bodies: Sequence[Body], count: int) -> tuple[tuple[CompiledG
             "branch", avals, lambda *v: evaluate(body.program.graph, *v[:count], *[v[count + k] for k in places])
         )
 
-    return tuple([program(b) for b in bodies]), lifted
+    return tuple(map(program, bodies)), lifted
 
 
 def _run(index: Any, *xs: Any, branches: tuple[CompiledGraph, ...]) -> tuple[Any, ...]:
@@ -222,7 +222,7 @@ def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
         return build("forward mode of a branch", [*avals, *tangents], run)
 
     given = [to_array(t) for t in ts[1:] if t is not None]
-    outs = bind(switch_p, *xs, *given, branches=tuple([program(b) for b in branches]))
+    outs = bind(switch_p, *xs, *given, branches=tuple(map(program, branches)))
     by_output = dict(zip(slopes, outs[len(outputs) :], strict=True))
     return outs[: len(outputs)], [by_output.get(k) for k in range(len(outputs))]
 
@@ -327,7 +327,7 @@ switch_p: Primitive = higher_order(
     lowering=Lowering(
         flops=lambda _, params: max([flops(branch.graph) for branch in params["branches"]]),
         control=lambda params: BranchSpec(tuple([branch.graph for branch in params["branches"]])),
-        hold=lambda graphs: (("branches", tuple([CompiledGraph(graph) for graph in graphs])),),
+        hold=lambda graphs: (("branches", tuple(map(CompiledGraph, graphs))),),
     ),
     canonical="switch",
 )

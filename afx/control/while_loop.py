@@ -272,7 +272,7 @@ def _run(*ops: Any, loop: WhileLoop) -> tuple[Any, ...]:
     test, body = loop.test.plan, loop.body.plan
     while test(*of_test, *carry)[0]:
         carry = body(*of_body, *carry)
-    return tuple([np.array(c) for c in carry])
+    return tuple(map(np.array, carry))
 
 
 def _abstract(*avals: Aval, loop: WhileLoop) -> tuple[Aval, ...]:

@@ -255,7 +255,7 @@ def split(
         raise ArgumentError(f"split: shares are positive numbers: got {shares!r}; such as (0.8, 0.2)")
     if groups is not None:
         row_parts = _whole_groups(rows, weights, key, stratify, groups, "split")
-        return tuple([rows.part(part) for part in row_parts])
+        return tuple(map(rows.part, row_parts))
     parts: list[list[Any]] = [[] for _ in weights]
     for group in _groups(rows, key, stratify, "split"):
         start = 0

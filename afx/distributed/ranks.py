@@ -181,7 +181,7 @@ class Agreement:
 
     def _key(self, program: ComparedProgram) -> Any:
         leaves, treedef = flatten([value for _, value in program.whole])
-        avals = tuple([aval_of(leaf) for leaf in leaves])
+        avals = tuple(map(aval_of, leaves))
         settings = (program.options, program.split, program.data, get_default_dtype(), current.key)
         return (id(program.loss), treedef, avals, *settings)
 

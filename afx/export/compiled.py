@@ -188,7 +188,7 @@ def load(path: str | os.PathLike[str]) -> Exported:
     note = read_note(data, str(path))
     try:
         machine = Machine(**note["machine"])
-        inputs, outputs = [tuple([_read_slot(item) for item in note[key]]) for key in ("inputs", "outputs")]
+        inputs, outputs = [tuple(map(_read_slot, note[key])) for key in ("inputs", "outputs")]
         if len({slot.name for slot in (*inputs, *outputs)}) < len(inputs) + len(outputs):
             raise ValueError("two slots of one name")
         exported = Exported(
@@ -203,7 +203,7 @@ def load(path: str | os.PathLike[str]) -> Exported:
 
 def _read_slot(item: Any) -> Slot:
     path, name, shape, dtype = item
-    return Slot(str(path), _read_name(name, RESERVED), tuple([int(n) for n in shape]), np.dtype(str(dtype)))
+    return Slot(str(path), _read_name(name, RESERVED), tuple(map(int, shape)), np.dtype(str(dtype)))
 
 
 def _read_name(name: Any, reserved: Collection[str]) -> str:

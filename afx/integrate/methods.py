@@ -340,7 +340,7 @@ def _step_radau(system: System, past: Past, h: Array) -> Step:
     now, state, start = stop_gradient(t), stop_gradient(y), stop_gradient(past.start)
     scale = stop_gradient(system.atol + system.rtol * abs_(y))
     places = [(now + c * h - stop_gradient(past.begin)) / past.length for c in RADAU_NODES]
-    dense = tuple([stop_gradient(v) for v in past.dense])
+    dense = tuple(map(stop_gradient, past.dense))
     guess = stack([where(past.accepted > 0, interpolate(start, dense, s) - state, 0.0) for s in places])
 
     def slopes(z: Array, t: Array, y: Array) -> Array:

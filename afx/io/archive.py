@@ -252,7 +252,7 @@ def _write_member(archive: zipfile.ZipFile, name: str, pieces: Sequence[bytes | 
     An array of NumPy may change meanwhile: each chunk is copied once, and the copy is both hashed and written.
     """
     info = zipfile.ZipInfo(name)  # dated 1980: the same tree gives the same bytes
-    is_large = sum(len(piece) for piece in pieces) >= ZIP64_MIN_BYTES
+    is_large = sum(map(len, pieces)) >= ZIP64_MIN_BYTES
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     with archive.open(info, "w", force_zip64=is_large) as member:
         for piece in pieces:

@@ -281,8 +281,8 @@ _READERS: Final[dict[str, Callable[[Decoder, Any], Any]]] = {
     "dtype": lambda d, v: read_dtype(v["dtype"]),
     "array": lambda d, v: d.array(v["array"]),
     "scalar": lambda d, v: d.array(v["scalar"])[()],
-    "tuple": lambda d, v: tuple(d.value(item) for item in v["tuple"]),
-    "frozenset": lambda d, v: frozenset(d.value(item) for item in v["frozenset"]),
+    "tuple": lambda d, v: tuple(map(d.value, v["tuple"])),
+    "frozenset": lambda d, v: frozenset(map(d.value, v["frozenset"])),
     "range": lambda d, v: range(*v["range"]),
     "class": lambda d, v: d.names.find(v["class"], "class"),
     "enum": lambda d, v: d.enum(v),
@@ -408,7 +408,7 @@ def _read_node(item: Json, decoder: Decoder) -> Node:
         case ("list", size) if _is_size(size):
             return sequence_node(list, size)
         case ("dict", keys):
-            return dict_node(tuple([decoder.value(key) for key in keys]))
+            return dict_node(tuple(map(decoder.value, keys)))
         case _:
             raise FileFormatError(f"load: an item of no known kind: got {item!r}; {_FORGED}")
 

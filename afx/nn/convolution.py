@@ -130,7 +130,7 @@ def _checked_options(who: str, rank: int, stride: Any, padding: Any, dilation: A
 
 
 def _hashable(value: Any) -> Any:
-    return value if isinstance(value, int | str) else tuple([_hashable(v) for v in value])
+    return value if isinstance(value, int | str) else tuple(map(_hashable, value))
 
 
 # --- Resampling: images and signals of more positions than there were

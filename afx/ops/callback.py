@@ -84,7 +84,7 @@ def _abstract(*avals: Aval, call: Callback, axes: tuple[Bools, ...]) -> tuple[Av
 
 def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
     done = bind(callback_p, *xs, call=params["call"], axes=(batched, *params["axes"]))
-    return tuple([Unbatched(z) for z in done])
+    return tuple(map(Unbatched, done))
 
 
 callback_p: Primitive = register(

@@ -152,7 +152,7 @@ class DictNode(Node):
         self.keys: tuple[object, ...] = sorted_keys(order)
         self.arity: int = len(order)
         self.build: Build = _dict_builder(self.keys, order)
-        self._exact = tuple(_exact(key) for key in self.keys)
+        self._exact = tuple(map(_exact, self.keys))
         self._hash = hash((self._exact, self.keys, is_flat))
         self.is_flat: bool = is_flat
         if not is_flat:

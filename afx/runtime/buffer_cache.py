@@ -103,7 +103,7 @@ def to_dense(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     for x in values:  # a loop: a comprehension is a call
         if x.__class__ is np.ndarray and (x.flags.num & DENSE != DENSE or not x.dtype.isnative):
-            return tuple([_densified(x) for x in values])
+            return tuple(map(_densified, values))
     return values
 
 

@@ -61,7 +61,7 @@ class AnyOptions(TypedDict, total=False):
 
 ARGUMENT = re.compile(r"\[\d+\]")  # the path of an argument that is an array by itself
 ONE_LEAF = pytree.structure(0.0)  # of an argument that is an array by itself
-DIFFERENTIABLE = frozenset(np.dtype(c) for c in "efdFD")
+DIFFERENTIABLE = frozenset(map(np.dtype, "efdFD"))
 
 
 def name_of(fn: Callable[..., Any]) -> str:

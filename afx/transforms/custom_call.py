@@ -425,6 +425,6 @@ custom_call_p: Primitive = higher_order(
     _batch,
     _record,
     _jvp,
-    decompose=lambda xs, params: tuple([asarray(z) for z in params["rules"].fn(*xs)]),
+    decompose=lambda xs, params: tuple(map(asarray, params["rules"].fn(*xs))),
     opaque=True,
 )

@@ -226,7 +226,7 @@ class GraphBuilder:
         key = (p, self._operands(p, atoms), params)
         known = None if p.has_effects else self._known.get(key)
         if known is None:
-            outs = tuple([self.var(a) for a in avals])
+            outs = tuple(map(self.var, avals))
             if p not in self._roles:
                 words = (p.algebra.canonical, p.lowering.ufunc, "involution" if p.algebra.involution else "")
                 self._roles[p] = frozenset(words)

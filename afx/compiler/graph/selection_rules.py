@@ -73,7 +73,7 @@ def _reshape(eq: Equation, demand: Demand) -> Reads:
     axes = kept_axes(have, out)
     demands = {axis: demand[k] for k, axis in axes.items()}
     given = tuple([s if k in axes else None for k, s in enumerate(demand)])
-    return given, [tuple([demands.get(k) for k in range(len(have))])]
+    return given, [tuple(map(demands.get, range(len(have))))]
 
 
 def _permute(eq: Equation, demand: Demand) -> Reads:

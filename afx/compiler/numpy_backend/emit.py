@@ -198,7 +198,7 @@ class _Emitter:
             if self.clock is not None:
                 self._add([f"{names.share('clock', self.clock, '...')}({number})"])
             is_waiting = isinstance(instruction, Alloc)  # for the instruction that fills it
-        results = tuple([self._result(r) for r in schedule.results])
+        results = tuple(map(self._result, schedule.results))
         parts.append(self._end())
         return NumpyProgram(
             schedule, names, tuple(map(names.of, schedule.inputs)), tuple(parts), results, self.bodies, self.fallbacks

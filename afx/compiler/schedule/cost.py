@@ -61,7 +61,7 @@ def flops(graph: Graph) -> int:
     >>> flops(afx.trace(lambda x: x @ x)(afx.ones((8, 8))))
     1024
     """
-    return sum([_operations(eq) for eq in graph.equations])
+    return sum(map(_operations, graph.equations))
 
 
 def _operations(eq: Equation) -> int:
@@ -83,7 +83,7 @@ def bytes_moved(graph: Graph) -> int:
     >>> bytes_moved(afx.trace(afx.sin)(afx.ones(8)))
     64
     """
-    return sum([_bytes(eq) for eq in graph.equations])
+    return sum(map(_bytes, graph.equations))
 
 
 def _bytes(eq: Equation) -> int:

@@ -328,10 +328,10 @@ class _Lowering:
                 gone = [self.buffer(v) for v in freed[k]]
                 self.instructions.append(Free(tuple([b for g in gone for b in (g, *self._views.get(g.index, ()))])))
         return Schedule(
-            tuple([self.buffer(v) for v in self.graph.inputs]),
+            tuple(map(self.buffer, self.graph.inputs)),
             tuple([(self.buffer(v), constant) for v, constant in self.graph.constants]),
             tuple(self.instructions),
-            tuple([self._result(atom) for atom in self.graph.outputs]),
+            tuple(map(self._result, self.graph.outputs)),
             self.assigned.size,
             self.assigned.widest,
             Sources([eq.source for eq in self.graph.equations]),
@@ -413,7 +413,7 @@ class _Lowering:
             self._call(eq, method, [self.read(a) for a in eq.inputs], number, params=eq.params, allocates=False)
         else:
             method = "copies" if p.multiple_results and p.lowering.may_alias else "apply"
-            xs, outs = self.scalars(eq.inputs), tuple([self.buffer(v) for v in eq.outputs])
+            xs, outs = self.scalars(eq.inputs), tuple(map(self.buffer, eq.outputs))
             state = errstate_of(eq)
             self.instructions.append(
                 Call(p.name, method, xs, DISJOINT * len(xs), outs, "", eq.params, True, state, number)
@@ -499,7 +499,7 @@ class _Lowering:
 
     # -- control flow --
     def _control(self, eq: Equation, number: int, spec: ControlSpec) -> None:
-        xs, outs = self.scalars(eq.inputs), tuple([self.buffer(v) for v in eq.outputs])
+        xs, outs = self.scalars(eq.inputs), tuple(map(self.buffer, eq.outputs))
         name, state = eq.primitive.name, errstate_of(eq)
         if isinstance(spec, BranchSpec):
             bodies = tuple([self._body(graph, state) for graph in spec.bodies])

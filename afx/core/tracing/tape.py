@@ -237,10 +237,10 @@ class Tape(Trace):
                 *[self._outer(x if x.__class__ is Array else v, p.name) for x, v in zip(xs, values, strict=True)],
                 **params,
             )
-            z = tuple([to_lower_level(v) for v in z]) if p.multiple_results else to_lower_level(z)
+            z = tuple(map(to_lower_level, z)) if p.multiple_results else to_lower_level(z)
             self.lines[len(self.entries)] = _line_of(z[0] if p.multiple_results else z)
         if rules.vjps is None and rules.vjp_all is None:
-            return tuple([to_array(v) for v in z]) if p.multiple_results else to_array(z)
+            return tuple(map(to_array, z)) if p.multiple_results else to_array(z)
         return self._append_entry(p, ins, xs, values, params, z)
 
     def _apply_one(self, p: Primitive, x: Any, params: dict[str, Any]) -> TapeTracer:
@@ -302,8 +302,8 @@ class Tape(Trace):
         assert p.derivative.concrete_vjp is not None
         outs, residual_values, joint = p.derivative.concrete_vjp(operands, params, tuple([i >= 0 for i in ins]))
         self.check_closure(params, p.name, *outs, *residual_values)
-        residuals = tuple([to_lower_level(v) for v in residual_values])
-        return self._emit_many(p, ins, None, residuals, params, tuple([to_lower_level(z) for z in outs]), joint)
+        residuals = tuple(map(to_lower_level, residual_values))
+        return self._emit_many(p, ins, None, residuals, params, tuple(map(to_lower_level, outs)), joint)
 
     def enter_call(
         self, p: Primitive, ins: Shape, residuals: Values, values: Sequence[Any], joint: JointPullback

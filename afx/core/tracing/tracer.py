@@ -414,7 +414,7 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
     lower = snapshot if p.lowering.may_alias else to_numpy_value
     values = [x._value if x.__class__ is Array else x if x.__class__ in NUMBERS else lower(x, p.name) for x in xs]
     z = run_impl(p, tuple(values), params)
-    return tuple([wrap(v) for v in z]) if p.multiple_results else wrap(z)
+    return tuple(map(wrap, z)) if p.multiple_results else wrap(z)
 
 
 def _may_be_weak(xs: tuple[Any, ...]) -> bool:
@@ -443,7 +443,7 @@ def _bind_weak(p: Primitive, xs: tuple[Any, ...], params: Params) -> Array:
     values = tuple([to_lower_level(x) if isinstance(x, Array) else lower(x, p.name) for x in operands])
     z = run_impl(p, values, params)
     made = weak_or_strong if weak else wrap
-    results: Any = tuple([made(v) for v in z]) if p.multiple_results else made(z)
+    results: Any = tuple(map(made, z)) if p.multiple_results else made(z)
     result: Array = results
     return result
 

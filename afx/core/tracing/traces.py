@@ -157,7 +157,7 @@ class GraphTrace(Trace):
         if p.decompose is not None and (self.expanding or not p.opaque):
             return p.decompose(xs, params)
         outputs = self.equation(p, xs, params)
-        return tuple([self._tracer(v) for v in outputs]) if p.multiple_results else self._tracer(outputs[0])
+        return tuple(map(self._tracer, outputs)) if p.multiple_results else self._tracer(outputs[0])
 
     def equation(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> tuple[Var, ...]:
         """Enter an equation; return the variables it defines."""
@@ -330,7 +330,7 @@ class GraphTrace(Trace):
 
     def finish(self, outputs: Sequence[Any]) -> Graph:
         """End the trace and return its graph; variables are numbered in order of definition."""
-        atoms = tuple([self.atom(x) for x in outputs])
+        atoms = tuple(map(self.atom, outputs))
         self.alive = False
         inputs, constants, equations = (*self._inputs, *self._lifted_vars), self._constants, self._equations
         number_variables(inputs, constants, equations)
@@ -380,14 +380,14 @@ def renumber(
     def use(atom: Atom) -> Atom:
         return names[atom.index] if isinstance(atom, Var) else atom
 
-    new_inputs = tuple([define(v) for v in inputs])
+    new_inputs = tuple(map(define, inputs))
     new_constants = tuple([(define(v), c) for v, c in constants])
     body = tuple(
         [
             Equation(
                 e.primitive,
-                tuple([use(a) for a in e.inputs]),
-                tuple([define(v) for v in e.outputs]),
+                tuple(map(use, e.inputs)),
+                tuple(map(define, e.outputs)),
                 e.params,
                 e.source,
                 e.ignored_fp_errors,
@@ -395,7 +395,7 @@ def renumber(
             for e in equations
         ]
     )
-    return Graph(new_inputs, new_constants, body, tuple([use(a) for a in outputs]))
+    return Graph(new_inputs, new_constants, body, tuple(map(use, outputs)))
 
 
 # --- Interpreter: evaluates a graph one equation after the other, on plain arrays or tracers
@@ -526,12 +526,8 @@ class JVPTrace(Trace):
             return tuple([self._pair(z, t) for z, t in zip(zs, ts, strict=True)])
         z = bind(p, *values, **params)
         if self.is_ground:
-            values = tuple([to_lower_level(v) for v in values])
-        plain = (
-            (tuple([to_lower_level(v) for v in z]) if p.multiple_results else to_lower_level(z))
-            if self.is_ground
-            else z
-        )
+            values = tuple(map(to_lower_level, values))
+        plain = (tuple(map(to_lower_level, z)) if p.multiple_results else to_lower_level(z)) if self.is_ground else z
         graph = None if self.is_ground else _graph_under((*values, *tangents))
         if graph is None:
             t = p.derivative.jvp(tangents, plain, values, params)
@@ -642,7 +638,7 @@ class BatchTrace(Trace):
         z = p.batch(self.size, values, batched, params)
         if p.derivative.concrete_vjp is not None:
             self.check_closure(params, p.name, *[v.value if isinstance(v, Unbatched) else v for v in z])
-        return tuple([self._output(v) for v in z]) if p.multiple_results else self._output(z)
+        return tuple(map(self._output, z)) if p.multiple_results else self._output(z)
 
     def _output(self, v: Any) -> Any:
         return v.value if isinstance(v, Unbatched) else self.input(to_array(v))

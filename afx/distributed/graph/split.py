@@ -283,15 +283,15 @@ class _Splitter:
         body = [
             attrs.evolve(
                 eq,
-                inputs=tuple([renumber(atom) for atom in eq.inputs]),
+                inputs=tuple(map(renumber, eq.inputs)),
                 outputs=tuple([Var(numbers[var.index], var.aval) for var in eq.outputs]),
             )
             for eq in equations
         ]
         graph = Graph(
-            tuple([variable(index) for index in inputs]),
+            tuple(map(variable, inputs)),
             tuple(read_constants),
             tuple(body),
-            tuple([variable(k) for k in outputs]),
+            tuple(map(variable, outputs)),
         )
         return Run(graph, tuple(inputs), tuple(outputs))

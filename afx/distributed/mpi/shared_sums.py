@@ -167,7 +167,7 @@ def list_sources(exchange: Exchange) -> dict[int, list[Node]]:
 
 def most_nodes(exchange: Exchange) -> int:
     """Return how many nodes a rank has at most."""
-    return max(len(nodes) for nodes in [exchange.own, *list_sources(exchange).values()])
+    return max(map(len, [exchange.own, *list_sources(exchange).values()]))
 
 
 # --- Shared parts: sums of which each rank of one machine adds up a part, and parts that all give to all, in shared
@@ -246,7 +246,7 @@ class SharedParts:
         memory = self._memory
         result = SharedResult(memory, self._layout, self._tag, self._empty_part())
         result.is_refused = is_refused
-        count = max(len(packets) for packets in self._packets.values())
+        count = max(map(len, self._packets.values()))
         if result.is_seen_by_all and self._are_two_nodes:
             memory.run_ahead(
                 count,
@@ -375,7 +375,7 @@ class SharedGather:
                     for view, part in self._pairs(rank, number, place, buffers):
                         part[...] = view
 
-        count = max(len(packets) for packets in self._packets.values())
+        count = max(map(len, self._packets.values()))
         memory.run_steps(count, self._layout.nbytes, self._tag, write, read)
 
     def _pairs(self, rank: int, number: int, place: int, buffers: Sequence[Ndarray]) -> list[tuple[Ndarray, Ndarray]]:

@@ -422,7 +422,7 @@ class _Windows:
     @property
     def positions(self) -> tuple[int, ...]:
         """How many windows lie along each axis."""
-        return tuple([len(p) for p in self.places])
+        return tuple(map(len, self.places))
 
     def gather(self, x: Value) -> Value:
         """Return float[batch, *positions, product of window * channels]."""

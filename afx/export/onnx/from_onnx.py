@@ -204,7 +204,7 @@ class OnnxGraph:
 
     def arrays(self, scope: Mapping[str, Any], *args: Any) -> tuple[Array, ...]:
         """Return the results as Arrays."""
-        return tuple([F.asarray(x) for x in self.run(scope, *args)])
+        return tuple(map(F.asarray, self.run(scope, *args)))
 
 
 @attrs.frozen

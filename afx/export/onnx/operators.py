@@ -285,7 +285,7 @@ def _wrap(i: Any, n: int) -> Any:
 
 def _along(x: Any, i: Any, axis: int) -> tuple[Any, ...]:
     """Return an index of places along an axis, of the shape of i, beside the other axes' own."""
-    grids = np.ogrid[tuple([slice(n) for n in i.shape])]
+    grids = np.ogrid[tuple(map(slice, i.shape))]
     return tuple([_wrap(i, x.shape[axis]) if a == axis % x.ndim else g for a, g in enumerate(grids)])
 
 
@@ -297,7 +297,7 @@ def _update(o: Options, x: Any, index: Any, values: Any) -> Any:
 
 def _parts(i: Any, shape: Sequence[int], skipped: int = 0) -> tuple[Any, ...]:
     """Return what stands along the last axis as an index, behind axes whose places are those of the index itself."""
-    front = np.ogrid[tuple([slice(n) for n in i.shape[:-1]])][:skipped]
+    front = np.ogrid[tuple(map(slice, i.shape[:-1]))][:skipped]
     return (*front, *[_wrap(i[..., k], shape[skipped + k]) for k in range(i.shape[-1])])
 
 
@@ -329,7 +329,7 @@ def _scatter(o: Options, x: Any, i: Any, values: Any) -> Any:
 @operator("TensorScatter", "axis mode=circular|linear")
 def _write_cache(o: Options, x: Any, values: Any, first: Any = None) -> Any:
     axis = o.get("axis", -2) % x.ndim
-    grids: list[Any] = list(np.ogrid[tuple([slice(n) for n in values.shape])])
+    grids: list[Any] = list(np.ogrid[tuple(map(slice, values.shape))])
     start = 0 if first is None else first.reshape((-1, *[1] * (x.ndim - 1)))
     place = grids[axis] + start
     grids[axis] = place % x.shape[axis] if o.get("mode") == "circular" else place

@@ -338,7 +338,7 @@ def plain(x: Any) -> Any:
 
 def arrays(results: Any) -> tuple[Any, ...]:
     """Return NumPy's results as plain arrays."""
-    return tuple([np.asarray(x) for x in results])
+    return tuple(map(np.asarray, results))
 
 
 # -- iterations of LAPACK --

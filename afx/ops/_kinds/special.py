@@ -165,7 +165,7 @@ def parametric(name: str, compute: Function, partials: Sequence[Partial], defaul
         kind="elementwise",
         impl=run,
         abstract_eval=lambda *avals, **_params: shape_rule(*avals),
-        vjps=tuple([pullback(k) for k in range(arity)]),
+        vjps=tuple(map(pullback, range(arity))),
         reads=tuple([reads_of(d, 0, arity + 1) for d in partials]),
         jvp=push,
         batch=batch_elementwise(name),

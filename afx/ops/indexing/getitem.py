@@ -87,11 +87,11 @@ def resolve_index(x: Any, index: Any, who: str) -> Places:
     """Take an index apart for an array of x's shape."""
     aval = aval_of(x, who)
     items = [_item(i, who) for i in (index if index.__class__ is tuple else (index,))]
-    if not any(is_array(i) for i in items):
+    if not any(map(is_array, items)):
         return Places(basic(tuple(items), aval, who), None, (), 0, False)
     blocks = [k for k, i in enumerate(items) if is_array(i) or i.__class__ is int]
     together = blocks[-1] - blocks[0] == len(blocks) - 1  # for NumPy, … parts them even where it stands for no axis
-    return _split_advanced(expanded(tuple(items), sum(_axes(i) for i in items), aval, who), together, aval, who)
+    return _split_advanced(expanded(tuple(items), sum(map(_axes, items)), aval, who), together, aval, who)
 
 
 def _item(i: Any, who: str) -> Any:

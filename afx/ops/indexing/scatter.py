@@ -113,7 +113,7 @@ def _update_at_indices(who: str, x: Any, resolved: Any, values: Any, p: Primitiv
     if resolved.order is not None:
         part = permute_dims(part, resolved.order)
     inner = aval_of(part)
-    shape = gathered_shape(who, inner, tuple([aval_of(i) for i in resolved.arrays]), resolved.axis)
+    shape = gathered_shape(who, inner, tuple(map(aval_of, resolved.arrays)), resolved.axis)
     part = bind(p, part, _fitting(who, values, Aval(shape, inner.dtype)), *resolved.arrays, axis=resolved.axis)
     if resolved.order is not None:
         part = permute_dims(part, tuple([resolved.order.index(a) for a in range(len(resolved.order))]))
@@ -283,7 +283,7 @@ def _winners(shape: Any, axis: int, indices: Values, ct: Value) -> Value:
 
 def _set_pull_x(ct: Value, z: Value, xs: Values, params: Params, shape: Any, dtype: Any) -> Value:
     axis = params["axis"]
-    places = gathered_shape("index_set", Aval(shape, dtype), tuple([aval_of(i) for i in xs[2:]]), axis)
+    places = gathered_shape("index_set", Aval(shape, dtype), tuple(map(aval_of, xs[2:])), axis)
     return to_lower_level(bind(index_set_p, ct, broadcast_to(ct.dtype.type(0), places), *xs[2:], axis=axis))
 
 

@@ -375,13 +375,13 @@ def indices(dimensions: Lengths, dtype: DTypeLike = int, sparse: bool = False) -
     """
     shape, target = checked_shape(dimensions, "indices"), check_dtype(dtype, "indices")
     if sparse:
-        return tuple([wrap(v) for v in np.indices(shape, target, sparse=True)])
+        return tuple(map(wrap, np.indices(shape, target, sparse=True)))
     return wrap(np.indices(shape, target))
 
 
 # -- diagonals and triangles --
 def _pair(indices: Any) -> tuple[Array, ...]:
-    return tuple([wrap(i) for i in indices])
+    return tuple(map(wrap, indices))
 
 
 def _matrix(x: ArrayLike, who: str) -> Shape:

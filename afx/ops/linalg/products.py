@@ -663,7 +663,7 @@ def _layout(term: str, want: Sequence[str], lengths: dict[str, int], shape: Shap
     """Return what turns axes named by a term into those wanted, in their order."""
     summed = tuple([a for a, n in enumerate(term) if n not in want])
     rest = [n for n in term if n in want]
-    order = tuple([rest.index(n) for n in want])
+    order = tuple(map(rest.index, want))
     return _Layout(
         summed, None if order == tuple(range(len(order))) else order, _shape(want, lengths) if shape is None else shape
     )

@@ -162,7 +162,7 @@ def _list_operands(arrays: Any, who: str) -> list[Any]:
     operands = list(arrays)  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
     if not operands:
         raise ArgumentError(f"{who}: need at least one array: got an empty sequence; give one")
-    if not isinstance(arrays, Array) and any(is_sequence(x) for x in operands):  # lists of numbers among arrays
+    if not isinstance(arrays, Array) and any(map(is_sequence, operands)):  # lists of numbers among arrays
         others = [x for x in operands if hasattr(x, "dtype")]
         return [promote_operands(x, *others)[0] if is_sequence(x) else x for x in operands]
     return operands
@@ -227,7 +227,7 @@ def _parts(x: Value, axis: int, sizes: Shape, wanted: Sequence[bool]) -> list[Va
     """Return the pieces of x along an axis, None for those that are not wanted."""
     pieces: list[Value] = []
     start = 0
-    lead = tuple([whole(n) for n in x.shape[:axis]])
+    lead = tuple(map(whole, x.shape[:axis]))
     for size, want in zip(sizes, wanted, strict=True):
         entry = (start, start + size, 1) if size else (0, 0, 1)
         pieces.append(to_lower_level(slice_(x, (*lead, entry))) if want else None)
@@ -322,7 +322,7 @@ def _dtypes(avals: Sequence[Aval]) -> tuple[tuple[DType, ...], Bools]:
 
 
 def _stack_joint(ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-    lead = tuple([whole(n) for n in ct.shape[: params["axis"]]])
+    lead = tuple(map(whole, ct.shape[: params["axis"]]))
     return [None if a is None else to_lower_level(slice_(ct, (*lead, k))) for k, a in enumerate(avals)]
 
 
@@ -492,7 +492,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
 
 def _unstack_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     assert ts[0] is not None
-    return tuple([to_lower_level(t) for t in unstack(ts[0], axis=params["axis"])])
+    return tuple(map(to_lower_level, unstack(ts[0], axis=params["axis"])))
 
 
 def _unstack_inline(xs: Values, params: Params) -> Value:
@@ -572,7 +572,7 @@ def array_split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis:
     edges = [0, *[b for _, b in bounds]]
     if [a for a, _ in bounds] == edges[:-1] and edges[-1] == aval.shape[place]:
         return list(bind(split_p, x, axis=place, sizes=tuple([b - a for a, b in bounds])))
-    lead = tuple([whole(n) for n in aval.shape[:place]])  # parts that overlap or leave gaps
+    lead = tuple(map(whole, aval.shape[:place]))  # parts that overlap or leave gaps
     return [slice_(x, (*lead, (a, b, 1) if b > a else (0, 0, 1))) for a, b in bounds]
 
 
@@ -611,7 +611,7 @@ split_p: Primitive = register(
         derivative=Derivative(
             vjp_all=lambda ct, z, xs, params, avals: [to_lower_level(concat(ct, axis=params["axis"]))],
             reads=(0,),
-            jvp=lambda ts, z, xs, params: tuple([to_lower_level(t) for t in bind(split_p, ts[0], **params)]),
+            jvp=lambda ts, z, xs, params: tuple(map(to_lower_level, bind(split_p, ts[0], **params))),
         ),
         masking=Masking(nonnegative_linear=True, selects=True),
         lowering=Lowering(may_alias=True),

@@ -195,7 +195,7 @@ def _widths(given: Any, aval: Aval) -> list[tuple[int, int]]:
         given = [ints(each.get(a, 0), "pad", "pad_width") for a in range(aval.ndim)]
         given = [(w[0], w[-1]) for w in given]
     listed = given.tolist() if isinstance(given, np.ndarray) else given
-    if is_sequence(listed) and any(is_sequence(pair) for pair in listed):
+    if is_sequence(listed) and any(map(is_sequence, listed)):
         listed = [ints(pair, "pad", "pad_width") for pair in listed]
     else:
         listed = ints(listed, "pad", "pad_width")

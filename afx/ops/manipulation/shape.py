@@ -152,7 +152,7 @@ def permute_dims(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
 
 
 def _permute_transpose(ct: Array, x: Aval, *, axes: Shape) -> Array:
-    return ct.transpose(tuple([axes.index(a) for a in range(len(axes))]))
+    return ct.transpose(tuple(map(axes.index, range(len(axes)))))
 
 
 def _permute_run(x: Any, *, axes: Shape) -> Any:

@@ -178,7 +178,7 @@ Padding: TypeAlias = Literal["valid", "same"] | int | Sequence[int | tuple[int, 
 def each_axis(given: int | Sequence[int], rank: int, name: str, who: str) -> Shape:
     """Return one number per spatial axis, from one for all or from a sequence."""
     try:
-        values = (operator.index(given),) * rank if _is_one(given) else tuple([operator.index(n) for n in given])
+        values = (operator.index(given),) * rank if _is_one(given) else tuple(map(operator.index, given))
     except TypeError:
         values = ()
     if len(values) != rank or any(n < 1 for n in values):

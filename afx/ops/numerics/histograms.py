@@ -401,7 +401,7 @@ def _variables(
         raise ShapeError(f"{who}: takes vectors and matrices: got {', '.join(map(str, avals))}; reshape them")
     promoted = common_dtype(avals, floating=True)
     natural = promoted if dtype is None else check_dtype(dtype, who)
-    weak = dtype is None and all([is_weak(v) for v in given])
+    weak = dtype is None and all(map(is_weak, given))
     held = given if weak else [astype(v, float32 if natural == float16 else natural) for v in given]
     rows = [atleast_2d(v) for v in held]
     if not rowvar:  # a vector is one variable, and so is one row among the others

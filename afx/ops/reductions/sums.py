@@ -383,7 +383,7 @@ def _multiply_others(_z: Array, x: Array, *, axis: Shape) -> Array:
     products = products_of_others(rows)
     back = reshape(products, (*lengths, *[x.shape[a] for a in axis]))
     order = (*rest, *axis)
-    return permute_dims(back, tuple([order.index(a) for a in range(x.ndim)]))
+    return permute_dims(back, tuple(map(order.index, range(x.ndim))))
 
 
 def products_of_others(x: Array) -> Array:

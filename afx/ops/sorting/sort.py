@@ -378,7 +378,7 @@ def nonzero(x: ArrayLike) -> tuple[Array, ...]:
             f"nonzero: calling nonzero on 0-d arrays is not allowed: got {aval_of(x)}; reshape it to a vector"
         )
     indices = not_equal(x, 0).concrete("nonzero").nonzero()
-    return tuple([wrap(i) for i in indices])
+    return tuple(map(wrap, indices))
 
 
 @register_function

@@ -23,7 +23,7 @@ def of_each(who: str, fn: Callable[..., Array], parameters: tuple[Any, ...], x: 
     Raises:
         ShapeError: the shapes do not broadcast.
     """
-    if any(isinstance(p, Tracer) for p in parameters) or not any(np.ndim(p) for p in parameters):
+    if any(isinstance(p, Tracer) for p in parameters) or not any(map(np.ndim, parameters)):
         return fn(*parameters, x)
     known, y = [np.asarray(p) for p in parameters], as_array(*alone_in_float64(who, x))
     shape = broadcast_shapes([*[p.shape for p in known], y.shape])

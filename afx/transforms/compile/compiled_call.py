@@ -515,9 +515,9 @@ def _moved(entry: Entry, stand_in: dict[int, GraphTracer]) -> Entry:
     def move(v: Any) -> Any:
         return stand_in[id(v._var)] if isinstance(v, GraphTracer) else v
 
-    zs = tuple([move(v) for v in _several(entry)])
+    zs = tuple(map(move, _several(entry)))
     z = zs if entry.primitive is not None and entry.primitive.multiple_results else zs[0]
-    return entry._replace(z=z, xs=tuple([move(v) for v in entry.xs]))
+    return entry._replace(z=z, xs=tuple(map(move, entry.xs)))
 
 
 def _push(program: CompiledGraph, moving: Bools) -> JvpGraph:

@@ -156,7 +156,7 @@ def _pull_entries(tape: Tape, seeds: Mapping[int, Value], masks: Masks, use_mask
 
 def _entry_of_arrays(entry: Entry) -> Entry:
     """Let rules of a nested tape see Arrays, so that nothing of theirs is copied again on an outer tape."""
-    z, xs = entry.z, tuple([_operand(x) for x in entry.xs])
+    z, xs = entry.z, tuple(map(_operand, entry.xs))
     return entry._replace(z=tuple([_operand(v) for v in z]) if isinstance(z, tuple) else _operand(z), xs=xs)  # pyright: ignore[reportUnknownVariableType]  # values of unknown level
 
 

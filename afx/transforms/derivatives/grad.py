@@ -150,7 +150,7 @@ def _positions(argnums: Any, who: str) -> tuple[int, ...]:
 def _with_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments with the values of pandas' tables, as compiled functions get them too; others as they are."""
     if any(is_table(x.__class__) for x in (*args, *kwargs.values())):
-        args = tuple([_value_of(x) for x in args])
+        args = tuple(map(_value_of, args))
         kwargs = {name: _value_of(x) for name, x in kwargs.items()}
     return args, kwargs
 

@@ -300,7 +300,7 @@ class NestEmitter:
             isinstance(op.name, Fast) for op in operations
         ):
             return -1
-        patterns = {tuple([bool(s) for s in ref.strides[:-1]]) for ref in refs}
+        patterns = {tuple(map(bool, ref.strides[:-1])) for ref in refs}
         kept = sum(min(patterns))
         return kept if patterns == {(True,) * kept + (False,) * (len(self.nest.space) - 1 - kept)} else -1
 

@@ -370,7 +370,7 @@ class _Splitter:
         given = [k for k in dict.fromkeys([self._owner(index) for i in run for index in reads_of(i)]) if k not in made]
         inputs = tuple([self._buffers[k] for k in given if k not in self._constants])
         constants = tuple([self._constants[k] for k in given if k in self._constants])
-        sub = Schedule(inputs, constants, tuple(self._with_views(run)), tuple([Result(b) for b in outs]))
+        sub = Schedule(inputs, constants, tuple(self._with_views(run)), tuple(map(Result, outs)))
         self.found.append(self._lower(sub))
         aliases: tuple[Alias, ...] = tuple(["disjoint" for _ in inputs])
         return Call("native", "native", inputs, aliases, outs, params=(("number", len(self.found) - 1),))
@@ -599,7 +599,7 @@ def _back(
 def _by_turns(carry: Sequence[Location], other: Sequence[Location]) -> list[tuple[Arg, ...]]:
     """Return where turns find the carry, and where they leave the next one."""
     pairs = [(p.owner, q.owner) for p, q in zip(carry, other, strict=True)]
-    return [tuple([Arg(pair) for pair in pairs]), tuple([Arg(pair[::-1]) for pair in pairs])]
+    return [tuple(map(Arg, pairs)), tuple([Arg(pair[::-1]) for pair in pairs])]
 
 
 def _in_turns(

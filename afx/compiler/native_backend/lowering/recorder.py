@@ -76,7 +76,7 @@ class Recorder(Calls):
         ufunc = find_ufunc(name)
         if ufunc is None:
             raise UnsupportedError(f"{self.op}: a NumPy without {name}")
-        return tuple([dtype_name(t) for t in ufunc.resolve_dtypes((*dtypes, *[None] * ufunc.nout))])
+        return tuple(map(dtype_name, ufunc.resolve_dtypes((*dtypes, *[None] * ufunc.nout))))
 
     # -- whole arrays --
     def check_floats(self, *xs: Recorded) -> None:

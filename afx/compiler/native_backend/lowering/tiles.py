@@ -425,7 +425,7 @@ class _Cut:
             if k not in numbers:
                 value = self.nest.values[k]
                 if isinstance(value, Op) and k in ops:
-                    value = attrs.evolve(value, args=tuple([number(j) for j in value.args]))
+                    value = attrs.evolve(value, args=tuple(map(number, value.args)))
                 elif (
                     not isinstance(value, Number) and k in self._memory and not (isinstance(value, Load) and k in made)
                 ):
