@@ -96,15 +96,13 @@ def each(fn: Function, *xs: Any) -> Any:
 
 
 # -- elementwise --
-NAMES = {  # SymPy's functions
-    "abs": "Abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atan2": "atan2",
-    "atanh": "atanh", "beta": "beta", "ceil": "ceiling", "conj": "conjugate", "cos": "cos", "cosh": "cosh",
-    "digamma": "digamma", "equal": "Eq", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv",
-    "exp": "exp", "floor": "floor", "gamma": "gamma", "gammaln": "loggamma", "greater": "Gt", "greater_equal": "Ge",
-    "imag": "im", "less": "Lt", "less_equal": "Le", "log": "log", "logical_and": "And", "logical_not": "Not",
+SAME = """acos acosh asin asinh atan atan2 atanh beta cos cosh digamma erf erfc erfinv exp floor gamma log sign sin sinh
+    sqrt tan tanh zeta"""  # SymPy's functions of the same name
+NAMES = {name: name for name in SAME.split()} | {  # and the others
+    "abs": "Abs", "ceil": "ceiling", "conj": "conjugate", "equal": "Eq", "gammaln": "loggamma", "greater": "Gt",
+    "greater_equal": "Ge", "imag": "im", "less": "Lt", "less_equal": "Le", "logical_and": "And", "logical_not": "Not",
     "logical_or": "Or", "logical_xor": "Xor", "maximum": "Max", "minimum": "Min", "not_equal": "Ne", "real": "re",
-    "remainder": "Mod", "sign": "sign", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
-    "zeta": "zeta",
+    "remainder": "Mod",
 }  # fmt: skip
 UNARY: dict[str, Callable[[Any], Any]] = {
     "cbrt": lambda x: load_sympy().real_root(x, 3),

@@ -68,23 +68,9 @@ def formulas(entries: Mapping[str, Callable[..., Value]]) -> None:
 # --- Elementwise operations: arithmetic, comparisons, integers, and functions that runtimes have of floats alone
 
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
-SAME = {  # operators of one operand that runtimes compute as they are
-    "abs": "Abs",
-    "ceil": "Ceil",
-    "cos": "Cos",
-    "exp": "Exp",
-    "floor": "Floor",
-    "log": "Log",
-    "reciprocal": "Reciprocal",
-    "round": "Round",
-    "sin": "Sin",
-    "sqrt": "Sqrt",
-    "tanh": "Tanh",
-}
-OF_FLOAT32 = {  # and those that they compute of float32 alone
-    "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atanh": "Atanh", "cosh": "Cosh", "erf": "Erf",
-    "sinh": "Sinh", "tan": "Tan",
-}  # fmt: skip
+# operators of one operand that runtimes compute as they are, named as afx's functions but for the capital
+SAME = "Abs Ceil Cos Exp Floor Log Reciprocal Round Sin Sqrt Tanh"
+OF_FLOAT32 = "Acos Acosh Asin Asinh Atanh Cosh Erf Sinh Tan"  # and those that they compute of float32 alone
 ARITHMETIC = {"add": "Add", "multiply": "Mul", "subtract": "Sub", "divide": "Div", "negative": "Neg"}
 COMPARISONS = {
     "equal": "Equal", "greater": "Greater", "greater_equal": "GreaterOrEqual", "less": "Less",
@@ -93,7 +79,7 @@ COMPARISONS = {
 LOGIC = {"and": "And", "or": "Or", "xor": "Xor"}
 
 
-@rules({**SAME, **OF_FLOAT32})
+@rules({kind.lower(): kind for kind in f"{SAME} {OF_FLOAT32}".split()})
 def _operator(_w: OnnxWriter, kind: str, x: Value) -> Value:
     return x.op(kind)
 
@@ -205,5 +191,7 @@ BINARY: dict[str, Callable[[Value, Value], Value]] = {
 }
 formulas(UNARY)
 formulas(BINARY)
-TABLE.takes |= dict.fromkeys(OF_FLOAT32, "f") | dict.fromkeys(("ceil", "floor", "fmod", "isinf", "pow", "round"), "fd")
+TABLE.takes |= dict.fromkeys(OF_FLOAT32.lower().split(), "f") | dict.fromkeys(
+    ("ceil", "floor", "fmod", "isinf", "pow", "round"), "fd"
+)
 TABLE.takes |= {"abs": np.typecodes["Integer"] + "fd", "floor_divide": np.typecodes["AllInteger"] + "?"}

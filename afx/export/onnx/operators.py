@@ -12,14 +12,14 @@ import numpy as np
 from afx import nn
 from afx.core.registry import FUNCTIONS
 from afx.errors import ExportError
+from afx.export.onnx.elementwise import OF_FLOAT32, SAME
 from afx.export.onnx.nodes import MANY, Options, accumulate, check_size, operator, operators, read_ints, read_value
 
 F: Any = FUNCTIONS
 
 # --- Arithmetic, element by element
 
-PLAIN = """Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor IsNaN Log Round Sign Sin Sinh Sqrt Tan
-    Tanh Reciprocal Where"""  # which have the names of afx's functions, in small letters
+PLAIN = f"{SAME} {OF_FLOAT32} Atan IsNaN Sign Where"  # which have the names of afx's functions, in small letters
 ALIGNED = {  # and those of two operands, with the names that they have here
     "Add": "add", "And": "logical_and", "Equal": "equal", "Greater": "greater", "Less": "less", "Mul": "multiply",
     "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",

@@ -135,15 +135,13 @@ LOOPS: dict[str, Template[HloWriter]] = {
 # --- Table of StableHLO: elementwise operations, reductions, views, products, selections, casts and loops
 
 T = Template[HloWriter]
-SAME = {  # operations whose operands have the type of the result
-    "abs": "abs", "add": "add", "atan2": "atan2", "bitwise_and": "and",
-    "bitwise_invert": "not", "bitwise_left_shift": "shift_left", "bitwise_or": "or", "bitwise_xor": "xor",
-    "cbrt": "cbrt", "ceil": "ceil", "cos": "cosine", "divide": "divide", "exp": "exponential",
-    "expm1": "exponential_minus_one", "floor": "floor", "fmod": "remainder", "log": "log", "log1p": "log_plus_one",
-    "logical_and": "and", "logical_not": "not", "logical_or": "or", "logical_xor": "xor", "maximum": "maximum",
-    "minimum": "minimum", "multiply": "multiply", "negative": "negate", "pow": "power", "round": "round_nearest_even",
-    "sigmoid": "logistic", "sin": "sine", "sqrt": "sqrt", "subtract": "subtract", "tan": "tan",
-    "tanh": "tanh",
+# operations whose operands have the type of the result, of the same name and of another one
+ALIKE = "abs add atan2 cbrt ceil divide floor log maximum minimum multiply sqrt subtract tan tanh"
+SAME = {name: name for name in ALIKE.split()} | {
+    "bitwise_and": "and", "bitwise_invert": "not", "bitwise_left_shift": "shift_left", "bitwise_or": "or",
+    "bitwise_xor": "xor", "cos": "cosine", "exp": "exponential", "expm1": "exponential_minus_one", "fmod": "remainder",
+    "log1p": "log_plus_one", "logical_and": "and", "logical_not": "not", "logical_or": "or", "logical_xor": "xor",
+    "negative": "negate", "pow": "power", "round": "round_nearest_even", "sigmoid": "logistic", "sin": "sine",
 }  # fmt: skip
 COMPARES = {
     "equal": "EQ", "greater": "GT", "greater_equal": "GE", "less": "LT", "less_equal": "LE", "not_equal": "NE",
