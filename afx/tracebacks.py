@@ -6,7 +6,7 @@ What a debugger, a test runner or `logging` sees stays whole; so does what other
 import importlib
 import os
 import sys
-from types import CodeType, TracebackType
+from types import TracebackType
 
 __all__ = ["render_traceback", "show_whole_tracebacks", "watch"]
 
@@ -42,7 +42,8 @@ def render_traceback(error: BaseException) -> list[str]:
     """
     if _settings["whole"]:
         raise NotImplementedError  # IPython then shows the whole itself
-    frames = [frame for frame in _frames(error.__traceback__) if not _runs_cells(frame.tb_frame.f_code)]
+    own = f"{os.sep}IPython{os.sep}"  # what runs cells
+    frames = [frame for frame in _frames(error.__traceback__) if own not in frame.tb_frame.f_code.co_filename]
     shown = _chain_frames([frame for frame in frames if not _is_own(frame)] or frames)
     traceback = importlib.import_module("traceback")
     chain = not _is_inner(error.__context__)
@@ -90,7 +91,3 @@ def _is_own(frame: TracebackType) -> bool:
 def _is_inner(error: BaseException | None) -> bool:
     """Tell whether an exception was met inside of afx, and not by the caller's code."""
     return error is not None and error.__traceback__ is not None and _is_own(error.__traceback__)
-
-
-def _runs_cells(code: CodeType) -> bool:
-    return f"{os.sep}IPython{os.sep}" in code.co_filename

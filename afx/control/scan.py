@@ -248,7 +248,8 @@ class _BackwardLoop:
         n = self.fixed.count(True)
         by_output, alive = self._by_output(cts, ALIVE), self._by_output(masks, MARKED)
         state = self._first_state(by_output)
-        state += [_first_mask(self.kinds[k], alive[k], a) for k, a in zip(self.carried, self.carry, strict=True)]
+        for k, aval in zip(self.carried, self.carry, strict=True):
+            state.append(np.full(aval.shape, self.kinds[k] == ALIVE) if alive[k] is None else alive[k])
         state += [np.zeros(a.shape, bool) for a in self.sums]
         rows = [*residuals[n:], *self._owned_rows(by_output), *self._owned_rows(alive)]
         program = self.step([MARKED] * self.nk, marked=True)
@@ -318,10 +319,6 @@ class _BackwardLoop:
 
 def _mask_of(aval: Aval) -> Aval:
     return Aval(aval.shape, np.dtype(bool))
-
-
-def _first_mask(kind: int, mask: Any, aval: Aval) -> Any:
-    return np.full(aval.shape, kind == ALIVE) if mask is None else mask
 
 
 def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:

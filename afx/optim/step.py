@@ -203,12 +203,11 @@ def restored(tree: T, newest: T) -> T:
 def to_numbers(updates: T, params: T) -> T:
     """Return updates with a number for each trained parameter, -0.0 for those that stay still: x + -0.0 is x."""
 
-    def number(p: Array, u: Array) -> Array:
-        return u if is_trained(u) else full(p.shape, -0.0, p.dtype)
-
     leaves, treedef = pytree.flatten(params)
     pairs = zip(leaves, pytree.leaves(updates), strict=True)
-    return pytree.unflatten(treedef, [number(p, u) if is_trained(p) else u for p, u in pairs])
+    return pytree.unflatten(
+        treedef, [u if is_trained(u) or not is_trained(p) else full(p.shape, -0.0, p.dtype) for p, u in pairs]
+    )
 
 
 def as_real(scalar: float | Array, like: Array) -> float | Array:

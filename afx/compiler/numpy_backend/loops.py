@@ -25,7 +25,7 @@ from afx.compiler.schedule.schedule import (
     View,
 )
 from afx.compiler.target import Target
-from afx.core import Function, Shape, lookup
+from afx.core import Function, lookup
 from afx.core.scalar_ops import scalar_op
 
 R = TypeVar("R")
@@ -162,10 +162,8 @@ class FusedEmitter:
             return self._locate(x) if is_sliced else self._all(x)
         if x.form != "filled" or not is_sliced:
             return self._names.number(x)
-        return f"{self._names.number(x, self._block_shape(x))}[: stop_ - start_]"
-
-    def _block_shape(self, x: Number) -> Shape:
-        return (self.fused.space.block, *(x.shape[1:] if self._rows else ()))
+        shape = (self.fused.space.block, *(x.shape[1:] if self._rows else ()))
+        return f"{self._names.number(x, shape)}[: stop_ - start_]"
 
 
 # --- Reverse loops: the steps of a loop that a condition ends, and the way back over what they left

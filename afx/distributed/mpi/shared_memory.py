@@ -251,7 +251,8 @@ class SharedMemory:
         self.slot_bytes: int = SLOT_BYTES
         self.watch: Watch = port.watch
         self.blocks: SharedBlocks = SharedBlocks(lambda size: map_memory(port, size))
-        places = [(_written_place(rank), _read_place(rank)) for rank in range(port.ranks)]
+        line = LINE_BYTES // 8  # of numbers: of each rank one that it writes, and one that it reads
+        places = [((1 + 2 * rank) * line, (2 + 2 * rank) * line) for rank in range(port.ranks)]
         self._written, self._read = places[port.rank]
         del places[port.rank]
         self._others_written = [written for written, _ in places]
@@ -414,14 +415,6 @@ class SharedMemory:
             if counters[place] >= least:
                 return
         self._port.wait_beside(lambda: counters[place] >= least)
-
-
-def _written_place(rank: int) -> int:
-    return (1 + 2 * rank) * LINE_BYTES // 8
-
-
-def _read_place(rank: int) -> int:
-    return (2 + 2 * rank) * LINE_BYTES // 8
 
 
 def _start(rank: int, place: int) -> int:

@@ -180,11 +180,6 @@ def _write_same(writer: HloWriter, op: str, names: Sequence[str], space: Aval, o
     writer.same(hlo, names, out, z)
 
 
-def _rename(writer: HloWriter, x: str, aval: Aval, z: str) -> None:
-    """Give a value another name: there is no operation that does nothing but a reshape to its own shape."""
-    writer.reshape(x, aval, aval.shape, z)
-
-
 def _dtype_of(p: Primitive, eq: Equation) -> DType:
     """Return the dtype in which an elementwise operation computes."""
     if p.name.startswith("logical_"):
@@ -241,7 +236,7 @@ def _cast(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
 
 @STABLEHLO.rule("stop_gradient")
 def _pass_on(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
-    _rename(writer, xs[0], eq.aval, zs[0])
+    writer.reshape(xs[0], eq.aval, eq.aval.shape, zs[0])  # no other operation does nothing
 
 
 @STABLEHLO.rule("real", "imag")

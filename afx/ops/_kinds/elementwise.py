@@ -152,7 +152,8 @@ def elementwise_impl(name: str, ufunc: Function, floating: bool, arity: int, kin
         return z if _keeps_dtype(z.dtype, want) else z.astype(want)
 
     def run1(x: Any) -> Any:
-        z = ufunc(x if x.__class__ is not int else _convert_integer(x))
+        # of a Python integer, a ufunc would give a Python object, where one of NumPy's overflows
+        z = ufunc(x if x.__class__ is not int else np.asarray(x, np.int64))
         dtype = z.dtype
         if real and dtype.kind == "c":
             refuse((x,))
@@ -235,11 +236,6 @@ def _unify_dtypes(compute: Function, floating: bool, arity: int) -> Function:
         return compute(*(xs if want.kind not in "fc" else [np.asarray(x).astype(want, copy=False) for x in xs]))
 
     return alike
-
-
-def _convert_integer(number: int) -> Any:
-    """Return a Python integer as NumPy's, or raise OverflowError: its ufuncs would give a Python object."""
-    return np.asarray(number, np.int64)
 
 
 def _keeps_dtype(given: DType, want: DType) -> bool:

@@ -108,7 +108,9 @@ def choose(
     else:
         raise ArgumentError(f"choose: mode is 'raise', 'wrap' or 'clip': got {mode!r}; take one of them")
     parts = [promote_operands(v, *parts)[0] if is_sequence(v) else v for v in parts]
-    return select([index == k for k in range(n - 1)], parts[:-1], parts[-1]) if n > 1 else _only(index, parts[0])
+    if n == 1:
+        return broadcast_to(parts[0], broadcast_avals("choose", [index.aval, aval_of(parts[0])]))
+    return select([index == k for k in range(n - 1)], parts[:-1], parts[-1])
 
 
 def _check_choice(index: Array, n: int) -> Array:
@@ -120,10 +122,6 @@ def _check_choice(index: Array, n: int) -> Array:
     except ConcreteValueError:
         return gather(np.arange(n), where(wrong, n, index))
     return index
-
-
-def _only(index: Array, choice: ArrayLike) -> Array:
-    return broadcast_to(choice, broadcast_avals("choose", [index.aval, aval_of(choice)]))
 
 
 @register_function

@@ -59,13 +59,11 @@ def is_small(a: Shape, b: Shape, dtype: Any) -> bool:
     return 0 < a[-1] <= MAX_LENGTH and 0 < b[-1] <= MAX_COLUMNS and np.dtype(dtype).char in "fd"
 
 
-def _are_many(a: Shape, b: Shape) -> bool:
-    return math.prod(np.broadcast_shapes(a[:-2], b[:-2])) >= MIN_SYSTEMS * a[-1] ** 2
-
-
 def pays(a: Any, b: Any) -> bool:
     """Tell whether elimination of all systems at once is how they are solved."""
-    return a.dtype == b.dtype and is_small(a.shape, b.shape, a.dtype) and _are_many(a.shape, b.shape)
+    if a.dtype != b.dtype or not is_small(a.shape, b.shape, a.dtype):
+        return False
+    return math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2])) >= MIN_SYSTEMS * a.shape[-1] ** 2
 
 
 def solve_small(a: Any, b: Any, keeps_nan: bool) -> Any:

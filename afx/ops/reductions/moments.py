@@ -76,7 +76,9 @@ def moment(
     dtype = wide if converts else dtype
     y = x if dtype is None else astype(x, dtype)
     d, axes, count = _spread(y, axis, resolve_ddof(*corrections, who), middle, among, few, who)
-    z = finish(d, axes, keepdims, _reduce_count(count, axes, keepdims))
+    if isinstance(count, Array) and not keepdims:
+        count = reshape(count, reduced(count.shape, axes))
+    z = finish(d, axes, keepdims, count)
     return astype(z, natural) if converts else z
 
 
@@ -105,11 +107,6 @@ def resolve_ddof(correction: float, ddof: float, who: str) -> float:
             f"{who}: ddof is another name of the correction: got ddof={ddof} and correction={correction}; give one"
         )
     return correction or ddof
-
-
-def _reduce_count(count: Any, axes: Shape, keepdims: bool) -> Any:
-    """Return the number of elements without the axes, where it is an array."""
-    return count if keepdims or not isinstance(count, Array) else reshape(count, reduced(count.shape, axes))
 
 
 @register_function

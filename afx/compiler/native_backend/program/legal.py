@@ -50,7 +50,8 @@ def find_faults(block: Block, sizes: Sequence[int], given: frozenset[int]) -> It
     if len(sizes) != block.params:
         yield f"a block takes {block.params} parameters: got {len(sizes)}"
         return
-    ends = _sizes_of_roots(block, sizes)
+    # how many bytes each root may have
+    ends = [(block.arena if root.param < 0 else sizes[root.param]) - root.offset for root in block.roots]
     written = {k for k, root in enumerate(block.roots) if root.param >= 0}
     for number, step in enumerate(block.steps):
         where = f"step {number}, {type(step).__name__}"
@@ -66,11 +67,6 @@ def find_faults(block: Block, sizes: Sequence[int], given: frozenset[int]) -> It
                 written.add(root)
     yield from _of_arena(block)
     yield from _of_phases(block)
-
-
-def _sizes_of_roots(block: Block, sizes: Sequence[int]) -> list[int]:
-    """Return how many bytes each root may have."""
-    return [(block.arena if root.param < 0 else sizes[root.param]) - root.offset for root in block.roots]
 
 
 def _of_arena(block: Block) -> Iterator[str]:

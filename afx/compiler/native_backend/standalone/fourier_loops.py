@@ -280,16 +280,13 @@ def _define_any_length(w: Writer) -> None:
     for k in each(w, 0, m):
         z = done[k] * kernel[k]
         done[k] = Point(z.im, z.re)  # so that the transform is the inverse one
-    other = Plane(w, w.let(f"select i1 {_is_same(w, done, a)}, ptr {b.pointer}, ptr {a.pointer}"), m)
+    is_same = w.let(f"icmp eq ptr {done.pointer}, {a.pointer}")
+    other = Plane(w, w.let(f"select i1 {is_same}, ptr {b.pointer}, ptr {a.pointer}"), m)
     done = Plane(w, _call_transform(w, done, other, roots), m)
     for k in each(w, 0, n):
         z = done[k]
         x[k] = (Point(z.im, z.re) * turn(k)).scaled(Lanes(w, "double", "1.0") / m.to_float())
     w.line("ret void")
-
-
-def _is_same(w: Writer, x: Plane, y: Plane) -> str:
-    return w.let(f"icmp eq ptr {x.pointer}, {y.pointer}")
 
 
 def _call_roots(w: Writer, roots: Plane) -> None:
