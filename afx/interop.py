@@ -166,7 +166,7 @@ def _teach(name: str, changes: ArrayApi) -> None:
 def _write_by_at(path: str, changes: ArrayApi) -> None:
     """Let a function, where its version has it, make changed copies of Arrays where it writes into them."""
     try:
-        fn: Any = inspect.unwrap(pkgutil.resolve_name(path))
+        fn = inspect.unwrap(pkgutil.resolve_name(path))
         source = textwrap.dedent(inspect.getsource(fn))
     except (AttributeError, ImportError, OSError):
         return
@@ -232,7 +232,7 @@ def _answer_traced(home: str, functions: dict[str, Any], changes: ArrayApi) -> N
             if name in OF_COEFFICIENTS:
                 _pass_on(fn.__call__, functools.partial(_evaluate, own, OF_COEFFICIENTS[name]), changes)
         elif home == "scipy.stats":
-            kind: Any = fn.__class__
+            kind = fn.__class__
             for method in [m for m in OF_LAWS if hasattr(own, m) and hasattr(fn, m)]:
                 answer = functools.partial(_without_self, getattr(own, method))
                 changes.replace(kind, method, _choosing(getattr(kind, method), answer))
@@ -352,7 +352,7 @@ def notebook(show: bool = True) -> None:
     Raises:
         ArgumentError: it is not called in IPython.
     """
-    ipython: Any = sys.modules.get("IPython")
+    ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     if shell is None:
         raise ArgumentError("interop.notebook: there is no notebook: got plain Python; call it in IPython or Jupyter")

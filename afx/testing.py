@@ -165,7 +165,7 @@ def _differences(fn: Flat, points: Values, ts: Values, step: float) -> tuple[Val
     lost: list[Any] = []
     for z, *around in zip(at(1), at(-1), at(2), at(-2), at(3), at(-3), strict=True):
         a, b, c = z - around[0], around[1] - around[2], around[3] - around[4]
-        slope: Any = (45.0 * a - 9.0 * b + c) / (60.0 * step)
+        slope = (45.0 * a - 9.0 * b + c) / (60.0 * step)
         order_4 = (8.0 * a - b) / (12.0 * step)
         truncated = np.minimum(
             np.abs(slope - order_4), 1e-6 * (1 + np.abs(slope))

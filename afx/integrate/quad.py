@@ -340,8 +340,7 @@ def _dtype(lower: Any, upper: Any, args: Any) -> DType:
     """Return the dtype of the nodes: that of limits and arguments, the default one of Python's numbers."""
     avals = [aval_of(x, "quad") for x in (lower, upper, *pytree.leaves(args))]
     strong = [a.dtype for a in avals if not a.weak and a.dtype.kind == "f"]
-    dtype: DType = np.result_type(np.float32, *strong) if strong else np.dtype(get_default_dtype())
-    return dtype
+    return np.result_type(np.float32, *strong) if strong else np.dtype(get_default_dtype())
 
 
 def _limit(x: ArrayLike, dtype: DType) -> Array:

@@ -233,8 +233,7 @@ def run_in_mode(flushing: bool, fn: Callable[..., R], *args: Any) -> R:
     True
     """
     register = _register()
-    result: R = fn(*args) if register is None else register.run(flushing, fn, *args)
-    return result
+    return fn(*args) if register is None else register.run(flushing, fn, *args)
 
 
 def run_as_caller(fn: Callable[..., R], *args: Any, **kwargs: Any) -> R:

@@ -105,8 +105,7 @@ def outline(tree: T) -> T:
     >>> outline((1, 2))
     (1, 2)
     """
-    outlined: T = _current[-1].outline(tree) if _current else tree
-    return outlined
+    return _current[-1].outline(tree) if _current else tree
 
 
 def is_writer() -> bool:

@@ -148,7 +148,7 @@ def scale_of(a: Adaptation, old: Array) -> Array:
     """Return the scale that draws have taught: the estimate shrunk to 0.001 as in Stan; the old one of less than two."""
     count = a.draws
     spread = a.spread / maximum(count - 1, 1)
-    unit: Any = 1.0 if a.spread.ndim == 1 else eye(a.mean.shape[0], dtype=a.mean.dtype)
+    unit = 1.0 if a.spread.ndim == 1 else eye(a.mean.shape[0], dtype=a.mean.dtype)
     shrunk = (count * spread + 5e-3 * unit) / (count + 5)
     return where(count > 1, sqrt(shrunk) if a.spread.ndim == 1 else cholesky(shrunk), old)
 
@@ -483,7 +483,7 @@ def _show(total: int, show_progress: bool) -> Generator[Callable[[int], Any]]:
         yield int
         return
     try:
-        tqdm: Any = importlib.import_module("tqdm").tqdm
+        tqdm = importlib.import_module("tqdm").tqdm
     except ImportError as error:
         raise MissingExtraError('draw: a bar needs tqdm: got none; pip install "afx[progress]"') from error
     with tqdm(total=total, desc="draw") as bar:

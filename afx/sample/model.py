@@ -245,7 +245,7 @@ def visit(priors: Any, fn: Callable[[int, Law], Array]) -> Any:
         waiting = [k for k in range(len(leaves)) if k not in known]
         for k in waiting:
             try:
-                law: Any = leaves[k] if isinstance(leaves[k], Law) else leaves[k](give(slots, known))
+                law = leaves[k] if isinstance(leaves[k], Law) else leaves[k](give(slots, known))
             except _LaterError:
                 continue
             if not isinstance(law, Law):

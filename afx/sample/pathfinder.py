@@ -74,7 +74,7 @@ def pathfinder(
             with np.errstate(all="ignore"):
                 heights = np.asarray(values(asarray(mean + z @ factor.T, center.dtype)), np.float64)
                 own_heights = -0.5 * np.sum(z * z, axis=1) - np.sum(np.log(np.diag(factor)))
-                gaps: Any = heights - own_heights
+                gaps = heights - own_heights
                 bound = float(np.mean(gaps)) + 0.5 * len(x) * math.log(2 * math.pi)  # pyright: ignore[reportUnknownArgumentType]  # NumPy's stubs
             if np.isfinite(bound) and (best is None or bound > best[0]):
                 best = (bound, mean, factor)

@@ -36,8 +36,7 @@ class Mixture(Law):
     laws: Any
 
     def _each(self) -> tuple[Law, ...]:
-        parts: tuple[Law, ...] = (self.laws,) if self._is_one else self.laws
-        return parts
+        return (self.laws,) if self._is_one else self.laws
 
     @property
     def _is_one(self) -> bool:

@@ -213,8 +213,7 @@ class Frozen(Law):
 
     def middle(self) -> Array | None:
         """Return the median of numbers, None of vectors."""
-        found: Array | None = None if self.event else self.median()
-        return found
+        return None if self.event else self.median()
 
     def support(self) -> Support:
         """Return where values lie."""

@@ -399,5 +399,4 @@ def _latest_of_all(checkpoints: Checkpoints, ranks: Job, allow: Sequence[Allowed
 def _with_own_parts(saved: Any, initial: S) -> S:
     """Return a saved state with the program's own static parts where these equal themselves alone (`functools.partial`)."""
     got, own = structure(saved), structure(initial)
-    state: S = unflatten(own, leaves(saved)) if got != own and repr(got) == repr(own) else saved
-    return state
+    return unflatten(own, leaves(saved)) if got != own and repr(got) == repr(own) else saved

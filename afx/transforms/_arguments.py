@@ -349,7 +349,7 @@ def run_whole(jitted: Any, run: Callable[..., Any], args: tuple[Any, ...], kwarg
 
 def jitted_of(fn: Callable[..., Any]) -> Any:
     """Return the jitted function that a function is, or as which a transformation of one is compiled; else None."""
-    jitted: Any = fn.__dict__["_jitted"] if isinstance(fn, CompiledTransformed) else fn
+    jitted = fn.__dict__["_jitted"] if isinstance(fn, CompiledTransformed) else fn
     return None if getattr(jitted.__class__, "derive", None) is None else jitted
 
 

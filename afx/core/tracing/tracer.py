@@ -158,7 +158,7 @@ def _answer(called: tuple[str, str]) -> str:
     root, family = module.partition(".")[0], _family(module)
     theirs = sys.modules.get(".".join([root, family] if family else [root]))
     path = ".".join(filter(None, ("afx", family)))
-    home: Any = getattr(sys.modules["afx"], family, None) if family else sys.modules["afx"]
+    home = getattr(sys.modules["afx"], family, None) if family else sys.modules["afx"]
     if root not in ("numpy", "scipy") or not hasattr(theirs, name) or home is None:
         return ""
     try:

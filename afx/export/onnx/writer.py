@@ -200,7 +200,7 @@ class Grid:
         Raises:
             ExportError: of ``refuse``, where it is no polynomial.
         """
-        first: Any = values[0]
+        first = values[0]
         merged: Any = None
         if len(values) == 1:
             return first

@@ -175,8 +175,7 @@ def is_sequence(x: object) -> bool:
 
 def shape_of(x: Any) -> Shape:
     """Return the shape of a value, of a Python number too."""
-    shape: Shape = getattr(x, "shape", ())
-    return shape
+    return getattr(x, "shape", ())
 
 
 def rank_of(x: Any) -> int:

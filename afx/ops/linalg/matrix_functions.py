@@ -171,14 +171,14 @@ class Sampled:
         order = x.shape[-1] - 1
         nodes, weights = np.polynomial.legendre.leggauss(count)
         t = np.meshgrid(*[(nodes + 1) / 2] * order, indexing="ij")
-        weight: Any = math.prod(np.meshgrid(*[weights / 2] * order, indexing="ij"))
+        weight = math.prod(np.meshgrid(*[weights / 2] * order, indexing="ij"))
         steps, point = np.diff(x, axis=-1), x[..., 0].reshape(*x.shape[:-1], *[1] * order)
         share: Any = 1.0
         for i in range(order):
             share = share * t[i]
             weight = weight * t[i] ** (order - 1 - i)
             point = point + share * steps[..., i].reshape(*x.shape[:-1], *[1] * order)
-        terms: Any = self.derivative(order, point) * weight
+        terms = self.derivative(order, point) * weight
         return terms.sum(axis=tuple(range(-order, 0)))
 
 

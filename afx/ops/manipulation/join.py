@@ -486,8 +486,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """
     aval = aval_of(x, "unstack")
     place = normalize_axis(axis, aval.ndim, "unstack")
-    z: tuple[Array, ...] = bind(unstack_p, x, axis=place) if aval.shape[place] else ()
-    return z
+    return bind(unstack_p, x, axis=place) if aval.shape[place] else ()
 
 
 def _unstack_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:

@@ -364,7 +364,7 @@ def _log_softmax_pull(ct: Value, z: Value, xs: Values, params: Params, shape: An
 
 
 def _log_softmax_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
-    t: Any = ts[0]
+    t = ts[0]
     return to_lower_level(t - (t * to_lower_level(exp(z))).sum(axis=params["axis"], keepdims=True))
 
 

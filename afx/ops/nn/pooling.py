@@ -379,7 +379,7 @@ def _pick_run(x: Any, k: Any, *, axis: Shape) -> Any:
 
 
 def _pick_native(xp: Arrays, out: Any, x: Any, k: Any, *, axis: Shape) -> None:
-    picked: Any = np.zeros((), x.dtype)
+    picked = np.zeros((), x.dtype)
     for number, place in enumerate(_places(_window(x.shape, axis), axis, x.ndim)):
         picked = xp.where(k == number, x[place], picked)
     xp.give(out, picked)
@@ -476,9 +476,9 @@ def _pool_axes(x: ArrayLike, positions: Any, who: str, pool: Callable[[Array, in
 
 def _windows(length: int, count: int) -> tuple[Any, Any]:
     """Return the indices of each window, the last repeated where it is short, and which are not repeated."""
-    steps: Any = np.arange(count)
-    starts: Any = steps * length // count
-    ends: Any = -(-(steps + 1) * length // count)
+    steps = np.arange(count)
+    starts = steps * length // count
+    ends = -(-(steps + 1) * length // count)
     index = starts[:, None] + np.arange(int((ends - starts).max()))
     return np.minimum(index, ends[:, None] - 1), index < ends[:, None]
 

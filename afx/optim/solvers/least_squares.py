@@ -531,7 +531,7 @@ def curve_fit(
 
     jacobian = jacfwd(at)(vector)
     m, n = jacobian.shape
-    scale: Any = 1.0 if absolute_sigma else 2 * result.cost / max(m - n, 1)
+    scale = 1.0 if absolute_sigma else 2 * result.cost / max(m - n, 1)
     is_known = m > n or (m == n and absolute_sigma)
     covariance = _covariance(jacobian, scale) if is_known else full((n, n), np.inf, vector.dtype)
     errors = unravel(sqrt(diagonal(covariance)))

@@ -505,7 +505,7 @@ def _residuals(entries: Sequence[Entry]) -> list[Var]:
 
 def _several(entry: Entry) -> tuple[Any, ...]:
     """Return the kept output of an entry as a tuple, whether it has one or several."""
-    z: Any = entry.z
+    z = entry.z
     return z if z.__class__ is tuple else (z,)
 
 

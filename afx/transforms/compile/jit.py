@@ -351,13 +351,13 @@ class JitFunction(Generic[P, R]):
         if self._plain and not kwargs:  # of Arrays alone: their key needs no flattening
             kinds: list[Any] = [get_default_dtype(), current.key]
             values: list[Any] = []
-            arrays: Any = args
+            arrays = args
             for x in arrays:
                 if x.__class__ is not Array:
                     if x.__class__ is GraphTracer:  # at once, so that many may be nested
                         return self._fn(*args, **kwargs)
                     break
-                value: Any = x._value
+                value = x._value
                 values.append(value)
                 kinds += (value.shape, value.dtype)
             else:
@@ -398,7 +398,7 @@ class JitFunction(Generic[P, R]):
         kinds: list[Any] = [get_default_dtype(), current.key]
         for x in leaves:
             kinds += (x.shape, x.dtype)
-        tree: Any = pytree.structure((primals, NO_NAMES))
+        tree = pytree.structure((primals, NO_NAMES))
         if not (self._plain and len(leaves) == len(primals) and all(map(is_, leaves, primals))):
             kinds += (tree, orders(tree), (), ())
         key = tuple(kinds)
@@ -487,7 +487,7 @@ class JitFunction(Generic[P, R]):
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run on arguments of any kind: on traced ones as part of an abstract trace, and as one op of any other."""
         fn: Callable[..., Any] = self._fn
-        static_values: Any = ()
+        static_values = ()
         given = self._given(len(args)) if self._donate else ()
         if not self._plain:
             fn, static_values, args, kwargs = self._split(args, kwargs)

@@ -212,7 +212,7 @@ class Retracing:
 
     def _log(self, name: str, before: Any, seconds: float) -> None:
         """Write to the logger ``afx.jit``, if the user has loaded Python's logging."""
-        logging: Any = sys.modules.get("logging")
+        logging = sys.modules.get("logging")
         if logging is not None:
             logger = logging.getLogger("afx.jit")
             if logger.isEnabledFor(logging.INFO):

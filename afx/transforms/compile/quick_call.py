@@ -150,7 +150,7 @@ class _Matcher:
         leaf, value = next(self._leaves)
         x, v = f"x{self._count}", f"v{self._count}"
         self._count += 1
-        kind: Any = leaf.__class__
+        kind = leaf.__class__
         if kind in SCALARS and value is leaf:
             self._refuse(f"({x} := {text}).__class__ is not {kind.__name__}")
             self.writer.lines.append(f"{v} = {x}")

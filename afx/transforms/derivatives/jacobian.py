@@ -425,8 +425,7 @@ def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tre
     Array([6., 6.], dtype=float32)
     """
     check_callable(fn, "hvp")
-    product: Tree = run_of_trees(_curve, fn, primals, tangents)
-    return product
+    return run_of_trees(_curve, fn, primals, tangents)
 
 
 def _curve(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> Tree:

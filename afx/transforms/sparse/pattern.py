@@ -42,8 +42,7 @@ def _compare(words: Words, starts: Ints, members: Ints) -> tuple[Words, Ints, An
 def _search(ordered: Words, words: Words) -> Ints:
     """Return where words stand, or would, among ordered ones."""
     array = ordered
-    places: Ints = array.searchsorted(words)
-    return places
+    return array.searchsorted(words)
 
 
 class Sets:
@@ -269,14 +268,12 @@ def distinct(numbers: Ints) -> Ints:
 
 def repeat(values: Any, counts: Any) -> Ints:
     """Return each value so many times; NumPy takes counts of its index type alone, which has 32 bits on some systems."""
-    repeated: Ints = np.repeat(values, np.asarray(counts, np.intp))
-    return repeated
+    return np.repeat(values, np.asarray(counts, np.intp))
 
 
 def count_each(numbers: Ints, count: int) -> Ints:
     """Return how often each number below ``count`` occurs."""
-    counts: Ints = np.bincount(np.asarray(numbers, np.intp), minlength=count)
-    return counts
+    return np.bincount(np.asarray(numbers, np.intp), minlength=count)
 
 
 def _spread(starts: Ints, groups: Ints) -> tuple[Ints, Ints]:

@@ -191,8 +191,7 @@ class _SmallProduct:
         ops = Arithmetic[Lanes](
             term, Lanes.__mul__, Lanes.__add__, Lanes.fma, Lanes.widen, Lanes.rounded, lambda x: x.constant(0.0)
         )
-        total: Lanes = self.orders.kinds[chunk.order].evaluate(ops)
-        return total
+        return self.orders.kinds[chunk.order].evaluate(ops)
 
     def _load(self, pointer: str, place: int, is_vector: bool) -> Lanes:
         """Return what lies so many bytes behind a pointer; other elements of the result that need it too take the same."""

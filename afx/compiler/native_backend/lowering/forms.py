@@ -258,7 +258,7 @@ def add_ufunc(
     Raises:
         UnsupportedError: NumPy has none of this name, or one with another result.
     """
-    ufunc: Any = getattr(np, name, None)
+    ufunc = getattr(np, name, None)
     if not isinstance(ufunc, np.ufunc):
         raise UnsupportedError(f"{name}: no ufunc of NumPy")
     types = tuple(map(dtype_name, ufunc.resolve_dtypes((*map(dtype_of, xs), *[None] * ufunc.nout))))

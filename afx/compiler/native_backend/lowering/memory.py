@@ -121,7 +121,7 @@ def reads_of(instruction: Instruction) -> list[int]:
 def _buffers_of(instruction: Instruction, fields: Mapping[type[Any], tuple[str, ...]]) -> list[Buffer]:
     values: list[Any] = []
     for name in fields.get(type(instruction), ()):
-        value: Any = getattr(instruction, name)
+        value = getattr(instruction, name)
         values += value if isinstance(value, tuple) else (value,)
     return [x for x in values if isinstance(x, Buffer)]
 

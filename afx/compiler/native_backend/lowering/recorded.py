@@ -131,7 +131,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         return Recorded(self.recorder, part_of(self.location, self.shadow, view), is_view=True)
 
     def __getitem__(self, index: Any) -> Recorded:
-        places: Any = index if index.__class__ is tuple else (index,)
+        places = index if index.__class__ is tuple else (index,)
         if _names_elements(places):
             indices = [i for i in places if isinstance(i, Recorded)]
             return self.recorder.gather(self, indices, len(places) - len(indices))

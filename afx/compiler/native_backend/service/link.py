@@ -139,7 +139,7 @@ def find_ufunc(name: str) -> Any:
         "linalg.": lambda: getattr(np.linalg, "_umath_linalg", None),
         "special.": lambda: importlib.import_module("scipy.special") if importlib.util.find_spec("scipy") else None,
     }
-    ufunc: Any = getattr(places[name.removesuffix(own)](), own, None)
+    ufunc = getattr(places[name.removesuffix(own)](), own, None)
     return ufunc if isinstance(ufunc, np.ufunc) else None
 
 
