@@ -36,9 +36,7 @@ class NativeTarget:
     lower_max_instructions: int = 200_000  # of a schedule that is compiled: it takes minutes for more
     kernel_max_instructions: int = 20_000  # of a kernel: longer schedules are cut into several
     numpy_call_seconds: float = 5e-7  # of a call of NumPy on few numbers, at least
-    wait_min_seconds: float = (
-        0.4  # predicted for NumPy's plan, whose first call waits for machine code: twice compiling
-    )
+    wait_min_seconds: float = 0.4  # predicted for NumPy's plan, whose first call waits for machine code
     slow_min_seconds: float = 5e-3  # of a call: it is lowered here until the other process has imported afx
     early_min_seconds: float = 0.03  # predicted for NumPy's plan: it is lowered before its first call
     await_max_instructions: int = 2000  # lowered within this process, in less time than another needs to import afx
@@ -52,16 +50,12 @@ class NativeTarget:
     trial_min_calls: int = 4  # of NumPy's plan and of the kernel that are timed before the faster one stays
     trial_max_calls: int = 16  # the same where neither is faster by far
     trial_clear_ratio: float = 1.25  # of the times of the slower and the faster one: noise of the least of four is less
-    trial_known_ratio: float = (
-        1.5  # of NumPy's time, as far as known, and the kernel's: NumPy's plan is not asked again
-    )
+    trial_known_ratio: float = 1.5  # of NumPy's time, as far as known, and the kernel's: it is not asked again
     trial_single_ratio: float = 4.0  # the same, at which one call of the kernel decides for it
     trial_single_min_seconds: float = 1e-3  # of such a call of NumPy's plan: below, a switch of threads may be as long
     trial_slow_ratio: float = 3.0  # of the kernel's time and NumPy's, at which a second call decides against it
     trial_long_min_seconds: float = 0.05  # of a call of which one pair decides
-    hand_over_max_call_seconds: float = (
-        5e-6  # of a call of NumPy in a loop: a longer one does work that machine code has too
-    )
+    hand_over_max_call_seconds: float = 5e-6  # of a call of NumPy in a loop: longer ones do what machine code has too
     trial_again_seconds: float = 120.0  # after which a trial that NumPy's plan won is repeated
     trial_max_other_share: float = 0.1  # processor time of other threads, of a call's own, of a call on one thread
 
@@ -70,12 +64,8 @@ class NativeTarget:
     # -- loops --
     nest_max_values: int = 120  # of one nest: beyond, LLVM's time grows faster than their number
     nest_max_streams: int = 16  # arrays that one nest reads and writes: more are seldom vectorized
-    rows_max_elements: int = (
-        4096  # of the largest value of rows that run together: 16-32 KB of the first cache: measured
-    )
-    tile_min_bytes: int = (
-        1 << 20
-    )  # memory that tiled loops share: what is smaller stays in the second cache all the same
+    rows_max_elements: int = 4096  # of the largest value of rows that run together: 16-32 KB: measured
+    tile_min_bytes: int = 1 << 20  # memory that tiled loops share: what is smaller stays in the second cache
     tile_max_elements: int = 4096  # of a row times the rows of a tile: measured
     tile_min_rows: int = 8  # fewer ones would be computed twice too often
     share_min_elements: int = 200_000  # of a nest that threads share: below, help costs more than it saves: measured
@@ -223,9 +213,7 @@ class Target(Thresholds):
     contract_min_length: int = 4  # rows, and columns, of a sum of outer products: below, loops over elements do better
     collapse_min_elements: int = 1 << 13  # array above which they show: measured
 
-    unmask_min_elements: int = (
-        1 << 15
-    )  # of a masked matrix that is multiplied without the mask: below, a copy costs less
+    unmask_min_elements: int = 1 << 15  # of a masked matrix that is multiplied as a whole: below, a copy costs less
     unmask_max_share: float = 0.25  # of its elements, that the product has, which is looked at
     far_min_elements: int = 1 << 10  # of float64, far below 0, whose exponentials are chosen: below, calls cost more
     select_min_elements: int = 256  # value that is computed in part: below, its call costs more than its elements
@@ -256,9 +244,8 @@ class Target(Thresholds):
 
     # -- products --
     pins_blas: bool = attrs.field(factory=_can_pin_blas)  # BLAS can be held to one thread: threadpoolctl is installed
-    blas_threads_min_products: int = (
-        1 << 18
-    )  # multiplications of a matrix product on several threads: OpenBLAS, 65536·4
+    # multiplications of a matrix product on several threads: OpenBLAS, 65536·4
+    blas_threads_min_products: int = 1 << 18
     blas_threads_min_terms: int = 9216  # the same of a product with a vector: OpenBLAS, 2304·4
     blas_complex_factor: int = 8  # times as early as real ones complex products are shared out: OpenBLAS
     lapack_threads_min_elements: int = 1024  # matrix above which a factorization may: getrf and potrf are blocked

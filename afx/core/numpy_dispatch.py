@@ -260,9 +260,8 @@ def translate_arguments(
             continue
         value = given[key]
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            as_given = (
-                key in parameters and parameters[key].annotation not in OPERANDS
-            )  # which tells lists of axes from numbers
+            # the annotation tells lists of axes from numbers
+            as_given = key in parameters and parameters[key].annotation not in OPERANDS
             values.extend(value if as_given else [_numbers(v, value) for v in value])
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             options.update(value)

@@ -45,9 +45,8 @@ class Meeting:
         self._ended: list[int] = []
         self._count = 0  # of collectives
         self.error: BaseException | None = None
-        self.turn: threading.Lock = (
-            threading.Lock()
-        )  # slots compute one at a time: the next one finds what the first traced
+        # slots compute one at a time: the next one finds what the first traced
+        self.turn: threading.Lock = threading.Lock()
 
     def exchange(self, slot: int, what: Collective, value: Ndarray) -> Ndarray:
         """Return what a collective gives to a slot, once all slots have come to it."""

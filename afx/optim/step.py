@@ -202,7 +202,6 @@ def restored(tree: T, newest: T) -> T:
 
 def to_numbers(updates: T, params: T) -> T:
     """Return updates with a number for each trained parameter, -0.0 for those that stay still: x + -0.0 is x."""
-
     leaves, treedef = pytree.flatten(params)
     pairs = zip(leaves, pytree.leaves(updates), strict=True)
     return pytree.unflatten(

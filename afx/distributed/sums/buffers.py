@@ -301,9 +301,8 @@ class Partial:
         self._weights = weights
         self._places = {slot: place for place, slot in enumerate(weights)}
         self._memory = memory
-        self._between = (
-            Memory()
-        )  # for sums of later slots, which goes with this object: a copy for each level of the tree
+        # for sums of later slots, which goes with this object: a copy for each level of the tree
+        self._between = Memory()
         self._ends = tree.ancestors(tops)  # left to others
         self.sums: dict[Node, list[Ndarray]] = {}
         self.is_refused: bool = False

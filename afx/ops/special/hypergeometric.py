@@ -43,9 +43,8 @@ def _exprel(t: Any, *, order: int) -> Any:
     whole = _where(t == 0, 1.0, np.expm1(t) / _where(t == 0, 1.0, t))
     for n in range(1, order + 1):
         whole = (np.exp(t) - n * whole) / _where(t == 0, 1.0, t)
-    large = (
-        t > LARGE_EXPONENT
-    )  # where it is itself smaller than exp(t), which overflows: half of the exponent at a time
+    # where it is itself smaller than exp(t), which overflows: half of the exponent at a time
+    large = t > LARGE_EXPONENT
     half, divisor = np.exp(_where(large, 0.5 * t, 0.0)), _where(large, t, 1.0)
     scaled = half / divisor
     for n in range(1, order + 1):

@@ -55,9 +55,8 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
     ) -> None:
         self.recorder: Calls = recorder
         self.location: Location = location
-        self.value: Operand | None = (
-            value  # what it is in the schedule, which loops over elements need not read from memory
-        )
+        # what it is in the schedule, which loops over elements need not read from memory
+        self.value: Operand | None = value
         self._shadow: Any = None
         self._home = (location, value) if has_memory else None
         self.is_view: bool = is_view
