@@ -167,9 +167,8 @@ def _differences(fn: Flat, points: Values, ts: Values, step: float) -> tuple[Val
         a, b, c = z - around[0], around[1] - around[2], around[3] - around[4]
         slope = (45.0 * a - 9.0 * b + c) / (60.0 * step)
         order_4 = (8.0 * a - b) / (12.0 * step)
-        truncated = np.minimum(
-            np.abs(slope - order_4), 1e-6 * (1 + np.abs(slope))
-        )  # at a kink the orders differ widely
+        # at a kink the orders differ widely
+        truncated = np.minimum(np.abs(slope - order_4), 1e-6 * (1 + np.abs(slope)))
         rounded = 16 * EPS * np.max(np.abs(z), initial=0.0) / step
         slopes.append(asarray(slope))
         lost.append(truncated + rounded)

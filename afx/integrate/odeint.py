@@ -31,9 +31,8 @@ __all__ = ["odeint"]
 # equations", algorithm 1. Memory does not grow with the number of steps; the gradient is that of the exact solution,
 # up to tolerance.
 
-Solve = Callable[
-    [Callable[[Array, Array], Array], Array, Array], Array
-]  # (field, y, two times) to the state at the last
+# (field, y, two times) to the state at the last
+Solve = Callable[[Callable[[Array, Array], Array], Array, Array], Array]
 
 
 def attach_adjoint(

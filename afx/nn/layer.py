@@ -404,9 +404,8 @@ def _rows(value: Any, path: str, outputs: dict[str, str]) -> Iterator[Row]:
         below = [count_numbers(child) for _, child in _layers(children)]
         trained, untrained = count_numbers(value)
         parts = (f"{path}.", f"{path}[") if path else ""
-        if path in outputs and not any(
-            name.startswith(parts) for name in outputs if name != path
-        ):  # no part was called
+        # no part was called
+        if path in outputs and not any(name.startswith(parts) for name in outputs if name != path):
             yield Row(path, kind.__name__, outputs[path], trained, untrained)
             return
         own = trained - sum([a for a, _ in below]), untrained - sum([b for _, b in below])

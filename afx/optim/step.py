@@ -453,9 +453,8 @@ def check_state(before: Any, after: Any) -> None:
     check_structure(treedef, structure, "step", "state", OTHER_PARAMS)
     if not _are_alike(old, new):
         avals, wanted = [aval_of(x, "step") for x in old], [aval_of(x, "step") for x in new]
-        check_matching(
-            avals, wanted, treedef, "step", "state", OTHER_PARAMS, dtypes="weak"
-        )  # numbers may replace settings
+        # numbers may replace settings
+        check_matching(avals, wanted, treedef, "step", "state", OTHER_PARAMS, dtypes="weak")
 
 
 def _moving(

@@ -160,9 +160,8 @@ def marked_leaves(treedef: TreeDef[object]) -> Sequence[bool]:
     return marked_ones
 
 
-NUMBER_FIELDS = frozenset(
-    ("float", "Array", "afx.Array", "ArrayLike", float)
-)  # how fields of trained numbers are annotated
+# how fields of trained numbers are annotated
+NUMBER_FIELDS = frozenset(("float", "Array", "afx.Array", "ArrayLike", float))
 
 
 def integers_in_number_fields(treedef: TreeDef[object]) -> list[str]:

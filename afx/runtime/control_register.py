@@ -90,9 +90,8 @@ class _Register:
         new, free = self._new, list[Any]()
         get, leave, control = self._get, self._set, self._layout.control
         place = _MODES.get((sys.platform, platform.machine()))
-        if place is not None and hasattr(
-            self._library, "fesetmode"
-        ):  # glibc's, which leave flags and the old unit alone
+        # glibc's, which leave flags and the old unit alone
+        if place is not None and hasattr(self._library, "fesetmode"):
             get, leave, control = self._library.fegetmode, self._library.fesetmode, place
         modes: tuple[dict[int, Any], dict[int, Any]] = ({}, {})  # what to set, by the word that it stands in for
 

@@ -248,9 +248,8 @@ class GraphBuilder:
         keys: list[Any] = []
         for a in atoms:
             keys.append(a.index if isinstance(a, Var) else (repr(a.value), a.aval.dtype))  # noqa: PERF401  # no call of a comprehension
-        if (
-            p.algebra.commutative and p.algebra.identity is not None
-        ):  # sums and products; of extremes the order may tell a zero's sign
+        # sums and products; of extremes the order may tell a zero's sign
+        if p.algebra.commutative and p.algebra.identity is not None:
             x, y = keys
             if x.__class__ is int and (y.__class__ is not int or y < x):  # numbers first, then variables
                 keys = [y, x]

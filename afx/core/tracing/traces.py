@@ -518,9 +518,8 @@ class JVPTrace(Trace):
         values, tangents = self._split(p, xs)
         if p.derivative.jvp is None:
             return bind(p, *values, **params)
-        if (
-            p.derivative.concrete_vjp is not None
-        ):  # an op that holds functions computes its outputs and their tangents together
+        # an op that holds functions computes its outputs and their tangents together
+        if p.derivative.concrete_vjp is not None:
             zs, ts = p.derivative.jvp(tangents, None, values, params)
             self.check_closure(params, p.name, *zs, *ts)
             return tuple([self._pair(z, t) for z, t in zip(zs, ts, strict=True)])

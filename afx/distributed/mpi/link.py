@@ -69,9 +69,8 @@ class MpiLink:
         self._has_asked = False  # whether the ranks share memory
         self._shared_sums: dict[tuple[Packing, Exchange, int], SharedSum | SharedParts] = {}
         self._participations: dict[tuple[tuple[int, ...], bool], Participation] = {}
-        self.hosts: tuple[int, ...] = tuple(
-            Counter(peer.host for peer in peers or ()).values()
-        )  # ranks of each machine
+        # ranks of each machine
+        self.hosts: tuple[int, ...] = tuple(Counter(peer.host for peer in peers or ()).values())
         self.watch.use(comm, peers or [])
 
     def owner(self, slot: int) -> int:

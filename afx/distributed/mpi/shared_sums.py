@@ -563,9 +563,8 @@ class MpiReduction:
     def _tag(self) -> int:
         """The tag of the messages, by which ranks that sum other trees, or with other weights, wait for each other."""
         assert self._layout is not None, "a sum has a layout when it is sent"
-        mixed = hash(
-            (self._number, self._layout.number, *self.weights.values())
-        )  # of numbers: the same in each process
+        # of numbers: the same in each process
+        mixed = hash((self._number, self._layout.number, *self.weights.values()))
         return SUM_TAG + 2 * (mixed % SUM_TAGS)
 
     def _shared_sum(self, layout: Packing) -> SharedSum | SharedParts | None:

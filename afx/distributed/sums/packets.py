@@ -23,9 +23,8 @@ PIECE_BYTES: Final = 1 << 22  # measured on one machine: smaller ones are slower
 JOIN_BYTES: Final = 1 << 12  # a copy of it costs less than a message
 ALIGNMENT: Final = 8
 
-Piece: TypeAlias = tuple[
-    int, slice, int, slice
-]  # of a leaf: which part of a message, where in it, the leaf, what of it
+# of a leaf: which part of a message, where in it, the leaf, what of it
+Piece: TypeAlias = tuple[int, slice, int, slice]
 
 
 @attrs.frozen

@@ -390,9 +390,8 @@ class Carrier:
             NoTemplateError: it is of no kind that can be written.
         """
         kind = value.__class__
-        if (
-            kind.__module__.startswith("afx.") and getattr(kind, "__slots__", None) == ()
-        ):  # an object that holds nothing
+        # an object that holds nothing
+        if kind.__module__.startswith("afx.") and getattr(kind, "__slots__", None) == ():
             made = self.text_of(kind, kind.__name__)
             name = self.module.reserve(value, wish)
             self.module.write(f"{name} = {made}()")

@@ -98,9 +98,8 @@ def number_text(value: Any) -> str:
 # --- Writer: statements of a function of NumPy's, as people write them
 
 TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-NAME = re.compile(
-    rf"{TEXT}|(?<![\w.])[A-Za-z_]\w*(?!\w|=[^=])"
-)  # no attribute, no keyword; texts whole, which are no names
+# no attribute, no keyword; texts whole, which are no names
+NAME = re.compile(rf"{TEXT}|(?<![\w.])[A-Za-z_]\w*(?!\w|=[^=])")
 WIDTH = 100  # characters of a line, up to which an expression takes in what one of its operands is
 
 

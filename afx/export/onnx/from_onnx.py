@@ -409,9 +409,8 @@ def _find_function(dialect: Dialect, node: Any, domain: str) -> Callable[[Kinds]
         ExportError: it stands for no other nodes, or for some that are not read.
     """
     if (domain, node.op_type) in dialect.functions:
-        functions = {
-            key: f for key, f in dialect.functions.items() if key != (domain, node.op_type)
-        }  # none calls itself
+        # none calls itself
+        functions = {key: f for key, f in dialect.functions.items() if key != (domain, node.op_type)}
         body = _read_function(
             attrs.evolve(dialect, functions=functions), node, dialect.functions[domain, node.op_type], {}
         )

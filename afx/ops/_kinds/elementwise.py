@@ -258,9 +258,8 @@ def elementwise_shape_rule(name: str, kinds: str, floating: bool, result: OutDty
             got = ", ".join(map(str, avals))
             raise DtypeError(f"{name}: not defined for {dtype}: got {got}; convert with astype")
         out = result(dtype) if result else dtype
-        return Aval(
-            shape, out, all(a.weak for a in avals) and (not shape or out.kind in "fc")
-        )  # as NumPy's, arrays of integers have a dtype
+        # as NumPy's, arrays of integers have a dtype
+        return Aval(shape, out, all(a.weak for a in avals) and (not shape or out.kind in "fc"))
 
     return abstract
 

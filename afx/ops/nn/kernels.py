@@ -480,9 +480,8 @@ def convolving(
         if xp is not NUMPY and not whole and math.prod(kernel.shape[-3:-1]) >= LEAST_TERMS:
             bands = (*kernel.shape[:-3], math.prod(room[-2:]), math.prod(z.shape[-2:]))
             rows = in_rows(z).shape, in_rows(roomy), bands
-            if (
-                len(_find_chains(xp, *rows, stride[:-1], dilation[:-1])) == 1
-            ):  # in which zeros of the band change nothing
+            # in which zeros of the band change nothing
+            if len(_find_chains(xp, *rows, stride[:-1], dilation[:-1])) == 1:
                 xp.sum_products(xp.view(roomy, lambda v: windows(v, kernel.shape[:-2], stride, dilation)), kernel, z)
                 return
         matrix, places = prepared()

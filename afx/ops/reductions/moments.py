@@ -327,9 +327,8 @@ def average(
         weights = promote_operands(weights, x)[0]
         avals = [aval_of(x, "average"), weights.aval]
         natural = common_dtype(avals, floating=True)
-        if (
-            any(a.dtype.kind in "iu" for a in avals) or natural == float16
-        ):  # products and sums of which may be too large
+        # products and sums of which may be too large
+        if any(a.dtype.kind in "iu" for a in avals) or natural == float16:
             wide = float32 if natural == float16 else float64
             u, v = (astype(y, np.result_type(a.dtype, wide)) for y, a in zip((x, weights), avals, strict=True))
             mean_and_total = average(u, axis, v, returned=True, keepdims=keepdims)

@@ -390,9 +390,8 @@ def _end(a: Any, z: Any, sign: Any) -> Any:
     """Return the distance at which the integrand's exponent has fallen by `DECAY`: Newton's method from beyond it."""
     with np.errstate(divide="ignore"):
         t = np.minimum(DECAY / np.abs(z - a), np.sqrt(3 * DECAY / z))
-    t = cast(
-        Any, np.where((sign < 0) & (t > 1), (DECAY + z) / a, t)
-    )  # the square root is a bound for short distances alone
+    # the square root is a bound for short distances alone
+    t = cast(Any, np.where((sign < 0) & (t > 1), (DECAY + z) / a, t))
     for _ in range(12):
         s = sign * t
         t = t - (z * np.expm1(s) - a * s - DECAY) / (sign * (z * np.exp(s) - a))

@@ -317,9 +317,8 @@ def density(x: Array) -> Array:
 
 
 def _ndtr(x: Any) -> Any:
-    size = xp.where(
-        xp.isnan(x), 0.0, xp.abs(x)
-    )  # of x itself: its quotient by √2 is rounded, and its square 10³ times that
+    # of x itself: its quotient by √2 is rounded, and its square 10³ times that
+    size = xp.where(xp.isnan(x), 0.0, xp.abs(x))
     tail = xp.where(xp.isnan(x), x, _bell(size, 0.5) * _scaled_tail(size / ROOT2) * 0.5)
     return xp.where(x > 0.0, 1.0 - tail, tail)
 

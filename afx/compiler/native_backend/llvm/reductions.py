@@ -80,9 +80,8 @@ class Accumulator:
         count, self.w.lanes = self.w.lanes, FOLD_LANES
         both = total + part
         is_finite = (both.bits() & SIZE[self._kind]).compare("ult", INFINITY[self._kind])
-        total, part, whole = [
-            is_finite.choose(x, 0.0) for x in (total, part, both)
-        ]  # differences of infinities raise flags
+        # differences of infinities raise flags
+        total, part, whole = [is_finite.choose(x, 0.0) for x in (total, part, both)]
         there = whole - total
         rest = rest + ((total - (whole - there)) + (part - there))
         self.w.lanes = count

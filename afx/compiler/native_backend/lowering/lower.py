@@ -225,9 +225,8 @@ class _Body:
             return self.view(part)
         operands = tuple([self._operand(x, own) for x, own in zip(part.operands, part.sliced, strict=True)])
         moved = attrs.evolve(part, operands=operands, outputs=tuple(map(self.made, part.outputs)), sliced=())
-        if (
-            part.outputs[0].index not in self._partials or part.method == "into"
-        ):  # which adds up over a block's examples
+        # which adds up over a block's examples
+        if part.outputs[0].index not in self._partials or part.method == "into":
             return moved
         if part.method not in REDUCTIONS:
             raise UnsupportedError(f"{part.op}.{part.method} over blocks has no native form")
