@@ -14,7 +14,7 @@ from afx import pytree
 from afx.compiler.target import current
 from afx.control.linear_solvers import gmres
 from afx.control.while_loop import while_loop
-from afx.core import Array, Aval, Function, Tracer, argument_of, aval_of, is_known, places_of, wrap
+from afx.core import Array, Aval, Function, Tracer, any_traced, argument_of, aval_of, epsilon, is_known, places_of, wrap
 from afx.core.dtypes import DType, float32, get_default_dtype
 from afx.core.graph import Graph, walk
 from afx.core.tracing.traces import GraphTrace, evaluate
@@ -216,7 +216,7 @@ def _check_closed_over(fn: Function, avals: Sequence[Aval], params: list[Any], n
     """Raise where a function with Python branches closes over a traced array, since derivatives by it would be lost."""
     count = len(avals) - len(params)
     out = fn(*[zeros(a.shape, a.dtype) for a in avals[:count]], *stopped(params))
-    if any(isinstance(z, Tracer) for z in pytree.leaves(out)):
+    if any_traced(pytree.leaves(out)):
         raise TracerError(
             f"{name}: the function closes over a traced array and asks for the value of another; "
             "pass the array as one of args, or write the branch with afx.cond or afx.where"
@@ -249,7 +249,7 @@ def attach_implicit_derivative(
         if z.shape[0] <= DENSE_MAX_UNKNOWNS:
             return -solve_or_nan(jacfwd(at)(z), rate)
 
-        return -gmres(lambda v: jvp(at, (z,), (v,))[1], rate, tol=100 * float(np.finfo(z.dtype).eps)).x
+        return -gmres(lambda v: jvp(at, (z,), (v,))[1], rate, tol=100 * epsilon(z.dtype)).x
 
     return attach_derivative("implicit solution", solution, [*params, converged], slope)
 
@@ -286,7 +286,7 @@ def attach_derivative(name: str, value: Array, params: Sequence[Any], slope: Slo
 
 def _attached(rules: CustomRules, xs: Sequence[Any]) -> Array:
     """Return the first operand, by rules where any is traced."""
-    value: Array = custom_call(rules, xs)[0] if any(isinstance(x, Tracer) for x in xs) else xs[0]
+    value: Array = custom_call(rules, xs)[0] if any_traced(xs) else xs[0]
     return value
 
 
@@ -332,7 +332,7 @@ _met: dict[Hashable, bool] = {}  # programs with large constants, which are kept
 
 def are_plain(*trees: Any) -> bool:
     """Tell whether values are known and watched by no transformation, where functions are compiled at all."""
-    return not is_disabled() and not any(isinstance(leaf, Tracer) for leaf in pytree.leaves(trees))
+    return not is_disabled() and not any_traced(pytree.leaves(trees))
 
 
 def compile_run(fn: Callable[..., T], *trees: Any, name: str) -> Callable[..., T]:

@@ -31,6 +31,7 @@ from afx.core.dtypes import (
     check_dtype as check_dtype,
     complex128 as complex128,
     default_dtype as default_dtype,
+    epsilon as epsilon,
     float16 as float16,
     float32 as float32,
     float64 as float64,
@@ -75,6 +76,7 @@ from afx.core.registry import Function as Function, register_function as registe
 from afx.core.tracing.tracer import (
     SourceLocation as SourceLocation,
     Tracer as Tracer,
+    any_traced as any_traced,
     bind as bind,
     bind1 as bind1,
     bind2 as bind2,

@@ -136,6 +136,11 @@ def real_dtype(dtype: DType) -> DType:
     return {"F": float32, "D": float64}.get(dtype.char, dtype)
 
 
+def epsilon(dtype: DType) -> float:
+    """Return the distance from 1 to the next number of a floating dtype."""
+    return float(np.finfo(dtype).eps)
+
+
 def strengthen(number: Any, dtype: DType) -> Any:
     """Return a Python number in an inexact dtype, a real one beside complex numbers in the dtype of their parts.
 

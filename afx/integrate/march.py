@@ -18,7 +18,7 @@ from afx.control.solving import (
     run_or_compile,
 )
 from afx.control.while_loop import fori_loop, while_loop
-from afx.core import Array, ArrayLike, Aval, is_traced
+from afx.core import Array, ArrayLike, Aval, epsilon, is_traced
 from afx.errors import ArgumentError
 from afx.integrate.step import (
     Field,
@@ -407,7 +407,7 @@ def _first_step(control: Control, system: System, y: Array, slope: Array, times:
 
 def _advance(control: Control, system: System, watched: Field | None, m: March, ends: tuple[Array, Array]) -> March:
     """Return the march after one trial of a step."""
-    eps = float(np.finfo(m.y.dtype).eps)
+    eps = epsilon(m.y.dtype)
     now = stop_gradient(m.t)
     last, whole = _plan_step(control, m, ends)
     left = ends[1] - now
@@ -491,7 +491,7 @@ def _plan_step(control: Control, m: March, ends: tuple[Array, Array]) -> tuple[A
     if not control.is_fixed:
         return now + 1.0001 * m.h >= end, m.h
     count = m.accepted.astype(m.h.dtype)
-    rounding = 1 + 8 * float(np.finfo(m.h.dtype).eps)
+    rounding = 1 + 8 * epsilon(m.h.dtype)
     is_near = (count + 1.0001) * m.h * rounding >= end - begin
     last = is_near if control.steps is None else count + 1 >= control.steps
     return last, begin + (count + 1) * m.h - now

@@ -11,7 +11,7 @@ import numpy as np
 from afx.control.cond import cond
 from afx.control.solving import attach_implicit_derivative, parametrize
 from afx.control.while_loop import while_loop
-from afx.core import Array, Aval, Tracer
+from afx.core import Array, Aval, Tracer, epsilon
 from afx.integrate.step import SAFETY, Field, Method, Past, Step, System, hermite, interpolate
 from afx.ops import abs as abs_, all as all_, concat, eye, isfinite, matmul, mean, reshape, sqrt, stack, where
 from afx.ops.creation.creation import asarray, ones_like, stop_gradient, zeros, zeros_like
@@ -468,7 +468,7 @@ def converge(correct: Callable[[Array], Array], begin: Array, rtol: float, scale
         scale: what a correction is measured by.
         most: how many corrections there are at most.
     """
-    eps = float(np.finfo(begin.dtype).eps)
+    eps = epsilon(begin.dtype)
     tolerance = max(10 * eps / rtol, min(0.03, rtol**0.5)) if rtol else 10 * eps
 
     def advance(s: Newton) -> Newton:

@@ -24,7 +24,7 @@ from afx.control.solving import (
     parametrize,
     stopped,
 )
-from afx.core import Array, ArrayLike, Aval, DType, Tracer, aval_of, get_default_dtype
+from afx.core import Array, ArrayLike, Aval, DType, Tracer, any_traced, aval_of, epsilon, get_default_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.integrate.step import QuadResult
 from afx.ops import abs as abs_, arange, argmax, asarray, reshape, stop_gradient, zeros
@@ -109,7 +109,7 @@ def limit_of(sums: Array) -> tuple[Array, Array]:
             best, error = where(better, row[-1], best), where(better, near, error)
     terms = stop_gradient(abs_(sums[1:] - sums[:-1]))
     shrinks = (terms[-1] < terms[-2]) | (terms[-1] == 0)
-    rounding = 10 * float(np.finfo(sums.dtype).eps) * abs_(stop_gradient(best))
+    rounding = 10 * epsilon(sums.dtype) * abs_(stop_gradient(best))
     return where(shrinks, best, sums[-1]), where(shrinks, maximum(stop_gradient(error), rounding), np.inf)
 
 
@@ -251,7 +251,7 @@ def quad(
     dtype = _dtype(lower, upper, args)
     shapes = eval_shape(fn, Aval((), dtype), *args)
     problem = parametrize(fn, [_same], [Aval((), dtype)], args, "quad")
-    precise = float(np.finfo(dtype).eps) ** 0.5
+    precise = epsilon(dtype) ** 0.5
     cuts = [_limit(x, dtype) for x in _order_limits(lower, upper, points)]
     tolerance = (precise if rtol is None else rtol, (precise if atol is None else atol) / (len(cuts) - 1))
     parts = [_between(problem, a, b, tolerance, max_intervals) for a, b in itertools.pairwise(cuts)]
@@ -274,7 +274,7 @@ def _same(x: Array) -> Array:
 def _order_limits(lower: ArrayLike, upper: ArrayLike, points: Sequence[ArrayLike]) -> list[ArrayLike]:
     """Return the limits with the points between them; points that are known are sorted, and checked."""
     cuts = [lower, *points, upper]
-    if not points or any(isinstance(x, Tracer) for x in cuts):
+    if not points or any_traced(cuts):
         return cuts
     known = [float(asarray(x)) for x in cuts]
     between = sorted(known[1:-1], reverse=known[0] > known[-1])
@@ -318,7 +318,7 @@ def _between(
         return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
     values = [*ends, *problem.params]
-    adaptive = Adaptive(_rule_of(integrand, stopped(values), dtype), *tolerance, float(np.finfo(dtype).eps))
+    adaptive = Adaptive(_rule_of(integrand, stopped(values), dtype), *tolerance, epsilon(dtype))
     end = iterate(_first_mesh(adaptive, dtype, limit), functools.partial(_halve_worst, adaptive), limit - 1)
     total, error = with_ends(end, end.values)
 
@@ -394,7 +394,7 @@ def _rule_of(
     """Return the rule of Gauss and Kronrod: the ends of an interval to the integral and its error."""
     nodes, weights = NODES.astype(dtype), WEIGHTS.astype(dtype)
     difference = (WEIGHTS - GAUSS_WEIGHTS).astype(dtype)
-    eps = float(np.finfo(dtype).eps)
+    eps = epsilon(dtype)
 
     def at(u: Array) -> Array:
         return integrand(u, *params)

@@ -13,6 +13,7 @@ from afx.core import (
     ArrayLike,
     Shape,
     Tracer,
+    any_traced,
     aval_of,
     bind,
     broadcast_avals,
@@ -91,7 +92,7 @@ def drawn_shape(who: str, shape: ShapeLike, *params: ArrayLike) -> Shape:
 
 def _values_of(*params: Any) -> list[Any] | None:
     """Return the bare values of parameters, None where one is traced: those are trusted."""
-    if any(isinstance(x, Tracer) for x in params):
+    if any_traced(params):
         return None
     return [x._value if isinstance(x, Array) else x for x in params]
 

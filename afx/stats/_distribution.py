@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from afx.core import Array, ArrayLike, DType, Tracer, aval_of, float64, function_html, get_default_dtype, promote, wrap
+from afx.core.dtypes import epsilon
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops import abs as abs_, digamma, exp, floor, gammaln, log, median, polygamma, sigmoid, sort, sqrt
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient
@@ -731,7 +732,7 @@ class Family(Generic[P]):
         dtype = parameters[0].dtype
         q = uniform(key, lead if shape is None else shape, dtype=dtype)
         with quiet():
-            return self._distribution(*parameters).quantile(maximum(q, float(np.finfo(dtype).eps) / 8))
+            return self._distribution(*parameters).quantile(maximum(q, epsilon(dtype) / 8))
 
     def fit(self, x: ArrayLike, *, start: Mapping[str, float] | None = None, **fixed: ArrayLike) -> dict[str, Array]:
         """Return the parameters of the greatest likelihood, by name, in float64, with derivatives by the data.

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core import Array, ArrayLike, DType, broadcast_shapes, float64, get_default_dtype
+from afx.core import Array, ArrayLike, DType, broadcast_shapes, epsilon, float64, get_default_dtype
 from afx.errors import ArgumentError
 from afx.ops import asarray, gammaln, isfinite, maximum, minimum, sort, stack, sum as sum_, where
 from afx.ops.elementwise.exponentials import exp, expm1, log, log1p, logaddexp
@@ -329,7 +329,7 @@ class Truncated(Between):
         """Return independent draws, quantiles of uniform numbers."""
         own, half = _meet(self, 0.5, get_default_dtype())
         q = uniform(key, shape_of(shape) + self.batch, dtype=half.dtype)
-        return own._quantile(maximum(q, float(np.finfo(half.dtype).eps) / 8), False)
+        return own._quantile(maximum(q, epsilon(half.dtype) / 8), False)
 
     def support(self) -> Support:
         """Return where values lie."""

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, DType, float64, get_default_dtype
+from afx.core import Array, ArrayLike, DType, epsilon, float64, get_default_dtype
 from afx.errors import ShapeError
 from afx.ops import abs as abs_, asarray, diagonal, exp, floor, log, matmul, sqrt, where, xlogy, zeros
 from afx.ops.linalg.factorizations import cholesky, solve_triangular
@@ -217,7 +217,7 @@ class _Lkj(Vectors):
         d = y.shape[-1]
         with quiet():
             z = (shape - 1) * _log_det(cholesky(y)) - _lkj_constant(shape, d)
-            is_one = all_(abs_(diagonal(y) - 1) <= 16 * d * float(np.finfo(y.dtype).eps), axis=-1)
+            is_one = all_(abs_(diagonal(y) - 1) <= 16 * d * epsilon(y.dtype), axis=-1)
             return where(shape > 0, where(is_one, z, -math.inf), math.nan)
 
     def pdf(self, x: ArrayLike, eta: ArrayLike) -> Array:
@@ -283,7 +283,7 @@ class _LkjCholesky(Vectors):
         with quiet():
             z = sum_(where(expand_dims(inside, -1), powers * log(sides), 0.0), axis=-1) - _lkj_constant(shape, d)
             lengths = sum_(y * y, axis=-1)
-            inside = inside & all_(abs_(lengths - 1) <= 1e3 * d * float(np.finfo(y.dtype).eps), axis=-1)
+            inside = inside & all_(abs_(lengths - 1) <= 1e3 * d * epsilon(y.dtype), axis=-1)
             return where(shape > 0, where(inside, z, -math.inf), math.nan)
 
     def pdf(self, x: ArrayLike, eta: ArrayLike) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, aval_of, broadcast_shapes, float64, get_default_dtype
+from afx.core import Array, ArrayLike, aval_of, broadcast_shapes, epsilon, float64, get_default_dtype
 from afx.errors import ShapeError
 from afx.ops import argsort, asin, cumsum, diagonal, exp, eye, gammaln, log, matmul, sin, take_along_axis
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
@@ -491,7 +491,7 @@ def _like(mean: ArrayLike | None, cov: ArrayLike) -> Array:
 def _directions(cov: Array) -> tuple[Array, Array, Array, Array]:
     """Return variances along directions, these, which of them are any, and the limit below which one is none."""
     values, vectors = eigh(cov)
-    eps = float(np.finfo(cov.dtype).eps) * (1e6 if cov.dtype == np.float64 else 1e3)
+    eps = epsilon(cov.dtype) * (1e6 if cov.dtype == np.float64 else 1e3)
     limit = stop_gradient(eps * max_(abs_(values), axis=-1, keepdims=True))
     return values, vectors, values > limit, limit
 

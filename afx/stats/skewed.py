@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx.control.while_loop import fori_loop
-from afx.core import Array, ArrayLike, float16, float32
+from afx.core import Array, ArrayLike, epsilon, float16, float32
 from afx.ops import abs as abs_, arctan2, astype, cos, expand_dims, floor, sin, spence, sqrt, sum as sum_
 from afx.ops.creation.creation import asarray, full, stop_gradient, zeros_like
 from afx.ops.elementwise.comparison import clip, isinf, isnan, maximum, minimum, where
@@ -63,7 +63,7 @@ def _log_between(low: Array, high: Array) -> Array:
     top, gap = log_ndtr(b), log_ndtr(b) - log_ndtr(a)
     first, last = clip(low, -FAR, FAR), clip(high, -FAR, FAR)
     size, middle = last - first, 0.5 * (first + last)
-    near = (size > 0) & (size * (1 + abs_(middle)) < float(np.finfo(size.dtype).eps) ** 0.2)
+    near = (size > 0) & (size * (1 + abs_(middle)) < epsilon(size.dtype) ** 0.2)
     h, m = where(near, size, 1.0), where(near, middle, 0.0)
     narrow = log(h) - 0.5 * m * m - HALF_LOG_2PI + (m * m - 1) * h * h / 24  # the density about the middle
     is_wide = ~(near | (gap <= 0))

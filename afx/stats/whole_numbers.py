@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Tracer
+from afx.core import Array, ArrayLike, Tracer, epsilon
 from afx.errors import ArgumentError, ConcreteValueError
 from afx.ops import arange, asarray, broadcast_arrays, floor, reshape, stop_gradient, sum as sum_, xlog1py, xlogy
 from afx.ops.elementwise.comparison import maximum, minimum, where
@@ -165,7 +165,7 @@ def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> D
 
     def logpdf(k: Array) -> Array:
         # Bayes' rule at any share, here the mean of what k leaves likely: in each density by itself no large terms cancel
-        eps = float(np.finfo(k.dtype).eps)
+        eps = epsilon(k.dtype)
         share = (first + k) / (first + second + count)
         share = stop_gradient(where(allowed, minimum(maximum(share, eps * eps), 1 - eps), 0.5))
         seen = log_beta_density(k + 1, count - k + 1, share) - log(count + 1)
@@ -188,12 +188,12 @@ def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> D
 
     def ppf(q: Array) -> Array:
         _, logarithm = walk(q)
-        below = cumsum(exp(logarithm), axis=0) * (1 + 8 * float(np.finfo(q.dtype).eps)) < q
+        below = cumsum(exp(logarithm), axis=0) * (1 + 8 * epsilon(q.dtype)) < q
         return minimum(sum_(below, axis=0).astype(q.dtype), count)
 
     def isf(q: Array) -> Array:
         _, logarithm = walk(q)
-        above = cumsum(exp(logarithm)[:0:-1], axis=0) > q * (1 + 8 * float(np.finfo(q.dtype).eps))
+        above = cumsum(exp(logarithm)[:0:-1], axis=0) > q * (1 + 8 * epsilon(q.dtype))
         return minimum(sum_(above, axis=0).astype(q.dtype), count)
 
     return DiscreteDistribution(

@@ -13,7 +13,7 @@ from typing import Any, Literal, NotRequired, ParamSpec, Protocol, TypedDict, Ty
 import numpy as np
 
 from afx import pytree
-from afx.core import Array, Aval, Tracer, Value, aval_of, snapshot, to_array, wrap
+from afx.core import Array, Aval, Tracer, Value, any_traced, aval_of, snapshot, to_array, wrap
 from afx.core.html import code, function_html
 from afx.core.tracing.tape import OPEN_BLOCKS
 from afx.errors import AfxError, ArgumentError, DtypeError, OperandError, ShapeError
@@ -340,7 +340,7 @@ def run_whole(jitted: Any, run: Callable[..., Any], args: tuple[Any, ...], kwarg
             return found
         # of Python's numbers derivatives are taken in the default dtype, not in their own
         has_number = any(isinstance(x, (float, complex)) for x in pytree.leaves(args[:1]))
-        if not has_number and not any(isinstance(x, Tracer) for x in pytree.leaves((args, kwargs))):
+        if not has_number and not any_traced(pytree.leaves((args, kwargs))):
             # an error is raised by `run`: in the transformation's name, or at a line of the user's
             with contextlib.suppress(AfxError):
                 return jitted(*args, **kwargs)

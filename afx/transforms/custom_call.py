@@ -12,7 +12,7 @@ import numpy as np
 from afx.core import SCALARS, Array, Aval, Bools, JointPullback, Params, Primitive, Tangents, Value, Values, aval_of
 from afx.core.dtypes import DType, real_dtype, strengthen
 from afx.core.graph import Graph
-from afx.core.tracing.tracer import ClosureError, Tracer, bind, to_array, to_lower_level
+from afx.core.tracing.tracer import ClosureError, any_traced, bind, to_array, to_lower_level
 from afx.core.tracing.traces import GraphTrace, evaluate
 from afx.errors import GraphError, TracerError
 from afx.ops import asarray, astype, isfinite, logical_not, logical_or, not_equal, where
@@ -242,9 +242,9 @@ def _close_backward(
 def custom_call(rules: CustomRules, leaves: Sequence[Any]) -> list[Any]:
     """Run an opaque function; without traced leaves it is simply called. The caller's memory is copied."""
     leaves = [asarray(x) if issubclass(x.__class__, np.ndarray) else x for x in leaves]
-    if not any(isinstance(x, Tracer) for x in leaves):
+    if not any_traced(leaves):
         outs = list(rules.fn(*leaves))
-        if not any(isinstance(z, Tracer) for z in outs):
+        if not any_traced(outs):
             return outs
     else:
         with contextlib.suppress(ClosureError):
@@ -264,7 +264,7 @@ def _check_closed(rules: CustomRules, moving: Sequence[bool]) -> None:
 
 def _run(*xs: Any, rules: CustomRules) -> tuple[Any, ...]:
     outs = [asarray(z) for z in rules.fn(*[to_array(x) for x in xs])]
-    if any(isinstance(z, Tracer) for z in outs):
+    if any_traced(outs):
         raise ClosureError(
             f"{rules.name}: the function closes over a traced array; pass it to the function as an argument"
         )
@@ -352,7 +352,7 @@ def fill_dead(
 
 def _differentiable(rules: CustomRules, xs: Sequence[Any]) -> Sequence[Any]:
     """Return the outputs, which outer traces differentiate by these rules too."""
-    return custom_call(rules, xs) if any(isinstance(x, Tracer) for x in xs) else rules.fn(*xs)
+    return custom_call(rules, xs) if any_traced(xs) else rules.fn(*xs)
 
 
 def clean_by_structure(
@@ -410,7 +410,7 @@ def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     primals = strong(xs, xs)
     outs, tangents = rules.push(primals, full)
     # the rule's own outputs would have derivatives of their own, where an outer trace looks on
-    again = rules.forward is None and any(isinstance(x, Tracer) for x in primals)
+    again = rules.forward is None and any_traced(primals)
     return custom_call(rules, primals) if again else outs, tangents
 
 

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import numpy as np
 
 from afx import pytree
-from afx.core import Array, Aval, Params, Tracer, Value, Values, aval_of, to_array, to_lower_level, wrap
+from afx.core import Array, Aval, Params, Tracer, Value, Values, any_traced, aval_of, to_array, to_lower_level, wrap
 from afx.core.tracing.tape import OPEN_BLOCKS, Entry, Tape, TapeTracer
 from afx.errors import TreeError
 from afx.ops import asarray, astype
@@ -186,7 +186,7 @@ def _untraced(values: Sequence[Any], beside: Sequence[Sequence[Any]]) -> Sequenc
     """Return values as Arrays, None where one is traced; numbers take the dtype of what stands beside them."""
     for v in values:
         if v.__class__ is not Array:
-            if any(isinstance(x, Tracer) for x in values):
+            if any_traced(values):
                 return None
             return [asarray(x) for x in strong(values, [x for xs in beside for x in xs])]
     return values
@@ -301,7 +301,7 @@ def _avals(xs: Sequence[Any]) -> list[Aval]:
 def _kinds(tree: Any, needed: bool) -> Kind:
     """Return the leaves and the structure of an argument, and whether a rule has to give its cotangent."""
     leaves, treedef = pytree.flatten(tree)
-    return _avals(leaves), treedef, needed or any(isinstance(x, Tracer) for x in leaves)
+    return _avals(leaves), treedef, needed or any_traced(leaves)
 
 
 def _aligned(trees: Any, kinds: Sequence[Kind], count: int, name: str) -> list[Any]:

@@ -243,6 +243,11 @@ def is_traced(x: object) -> bool:
     return isinstance(x, Tracer)
 
 
+def any_traced(xs: Iterable[Any]) -> bool:
+    """Tell whether a transformation watches one of some values."""
+    return any(isinstance(x, Tracer) for x in xs)
+
+
 class Trace:
     """One run of a function under a transformation.
 

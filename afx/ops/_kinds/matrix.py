@@ -10,7 +10,7 @@ import numpy as np
 from afx.core import Bools, Derivative, Lowering, Masking, Params, Primitive, Tangents, Value, Values, define, register
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
-from afx.core.dtypes import DType, floating_dtype
+from afx.core.dtypes import DType, epsilon, floating_dtype
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.linear import batch_unchanged
@@ -295,7 +295,7 @@ def divide_by_gaps(x: Array, w: Array, size: Array, against: Array, alive: tuple
         alive: bool[..., 1, n], whether cotangents of the vectors, and of the values, are alive; False of tangents' values.
     """
     apart = row(w) - column(w)
-    resolution = w.shape[-1] * float(np.finfo(w.dtype).eps)
+    resolution = w.shape[-1] * epsilon(w.dtype)
     same = abs_(apart) <= size * resolution
     vectors, values = map(either, alive)
     turns = same & (np.eye(w.shape[-1]) == 0) & vectors & (values | (abs_(x) > bound_of(against) * resolution))

@@ -11,6 +11,7 @@ import numpy as np
 from afx.core import Array, ArrayLike, Tracer, check_device, common_dtype, register_function, to_numpy_value, wrap
 from afx.core.aval import aval_of, broadcast_avals, integer, normalize_axis
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, real_dtype
+from afx.core.tracing.tracer import any_traced
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops.creation.creation import Nested, asarray, promote_operands
 from afx.ops.elementwise.arithmetic import divide, pow, subtract
@@ -46,7 +47,7 @@ def arange(
     """
     check_device(device, "arange")
     first, last = (0, start) if stop is None else (start, stop)
-    if any(isinstance(v, Tracer) for v in (first, last, step)):
+    if any_traced((first, last, step)):
         raise ConcreteValueError(
             "arange: the number of elements depends on a traced value: got a traced bound; "
             "use linspace, or make the bound static"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Primitive, bind1, bind2, common_dtype, is_weak, record, refuse_out
+from afx.core import Array, ArrayLike, Primitive, bind1, bind2, common_dtype, epsilon, is_weak, record, refuse_out
 from afx.core.aval import aval_of, broadcast_shapes, integer
 from afx.core.dtypes import float64, real_dtype
 from afx.core.registry import FUNCTIONS, register_function
@@ -388,7 +388,7 @@ def real_if_close(x: ArrayLike, tol: float = 100) -> Array:
     y = as_array(x)
     if y.dtype.kind != "c":
         return y
-    bound = tol * float(np.finfo(real_dtype(y.dtype)).eps) if tol > 1 else tol
+    bound = tol * epsilon(real_dtype(y.dtype)) if tol > 1 else tol
     known = (abs_(imag(stop_gradient(y))) < bound).all().concrete("real_if_close")
     return real(y) if known else y
 

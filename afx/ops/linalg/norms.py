@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, bind, bind_single, float32, float64, promote, real_dtype, to_lower_level
+from afx.core import Array, ArrayLike, bind, bind_single, epsilon, float32, float64, promote, real_dtype, to_lower_level
 from afx.core.aval import Aval, aval_of, broadcast_shapes, normalize_axes
 from afx.core.primitive import Params, Primitive, Tangents, Value, Values, define
 from afx.errors import ArgumentError, ShapeError
@@ -250,7 +250,7 @@ def qdwh(x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int = 10, 
     matrices(a.aval, "qdwh")
     if a.shape[-2] < a.shape[-1]:
         raise ShapeError(f"qdwh: has as many rows as columns, or more: got {a.aval}; transpose it, or use polar")
-    tolerance = float(np.finfo(a.dtype).eps) if eps is None else float(eps)
+    tolerance = epsilon(a.dtype) if eps is None else float(eps)
     u, steps, is_converged = bind(qdwh_p, a, eps=tolerance, limit=operator.index(max_iterations))
     return QdwhResult(u, hermitian(adjoint(u) @ a), steps, is_converged)
 
@@ -485,7 +485,7 @@ def matrix_rank(
     if 0 in x.shape[-2:]:
         return zeros(x.shape[:-2], dtype=np.int64)
     s = bind_single(svdvals_p, symmetrize_lower(x) if hermitian else x)
-    relative = max(x.shape[-2:]) * float(np.finfo(real_dtype(x.dtype)).eps) if rtol is None else rtol
+    relative = max(x.shape[-2:]) * epsilon(real_dtype(x.dtype)) if rtol is None else rtol
     bound = max_(s, axis=-1) * asarray(relative, dtype=s.dtype) if tol is None else asarray(tol)
     return count_nonzero(s > reshape(bound, (*bound.shape, 1)), axis=-1)
 
@@ -561,7 +561,7 @@ def _one_by_one(x: Array, rcond: Array) -> Array:
 
 def _cutoff(a: Aval, given: Any, who: str) -> float:
     if given is None:
-        return max(a.shape[-2:]) * float(np.finfo(real_dtype(a.dtype)).eps)
+        return max(a.shape[-2:]) * epsilon(real_dtype(a.dtype))
     try:
         return float(given)
     except (TypeError, ValueError):

@@ -6,7 +6,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from afx.core import Array, Aval, aval_of, broadcast_avals, floating_dtype, integer, register_function
+from afx.core import Array, Aval, aval_of, broadcast_avals, epsilon, floating_dtype, integer, register_function
 from afx.core.primitive import is_weak, numbers_beside
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops._basic import sum_dtype
@@ -332,7 +332,7 @@ def polyfit(
         left = left * weights[:, None]
         right = right * (weights if right.ndim == 1 else weights[:, None])
     scale = sqrt(sum(left * left, axis=0))
-    cut = n * float(np.finfo(left.dtype).eps) if rcond is None else rcond
+    cut = n * epsilon(left.dtype) if rcond is None else rcond
     solution = lstsq(left / scale, right, cut)
     z = (solution.x.T / scale).T
     if full:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, Tracer, broadcast_shapes
+from afx.core import Array, any_traced, broadcast_shapes
 from afx.errors import ShapeError
 from afx.ops._kinds.special import alone_in_float64
 from afx.ops.creation.creation import as_array
@@ -23,7 +23,7 @@ def of_each(who: str, fn: Callable[..., Array], parameters: tuple[Any, ...], x: 
     Raises:
         ShapeError: the shapes do not broadcast.
     """
-    if any(isinstance(p, Tracer) for p in parameters) or not any(map(np.ndim, parameters)):
+    if any_traced(parameters) or not any(map(np.ndim, parameters)):
         return fn(*parameters, x)
     known, y = [np.asarray(p) for p in parameters], as_array(*alone_in_float64(who, x))
     shape = broadcast_shapes([*[p.shape for p in known], y.shape])

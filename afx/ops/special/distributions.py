@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Function, Primitive, bind_single, register_function
+from afx.core import Array, ArrayLike, Function, Primitive, bind_single, epsilon, register_function
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import binary, elementwise
 from afx.ops._kinds.special import bind_special, in_doubles, parametric, scipy
@@ -173,7 +173,7 @@ def _by_df(_z: Array, df: Array, t: Array) -> Array:
     far = bind_single(betainc_slope_p, a, 0.5, where(few & ~inner, share, 0.5), m=1, n=0)
     far = where(inner, -bind_single(betainc_slope_p, 0.5, a, where(inner, rest, 0.5), m=0, n=1), far)
     near = -sign(t) * far / 4 - _density_student(n, t) * t / (2 * n)
-    least = abs_(t) < float(np.finfo(t.dtype).eps) ** 0.5  # where the density is that of 0, and a square may vanish
+    least = abs_(t) < epsilon(t.dtype) ** 0.5  # where the density is that of 0, and a square may vanish
     half = maximum(a, 4 * float(np.finfo(t.dtype).tiny))
     near = where(least, _density_student(n, t) * t * (digamma_gap(half, 0.5) - 0.5 / half) / 2, near)
     square = minimum(t * t, float(np.finfo(t.dtype).max))

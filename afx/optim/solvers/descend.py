@@ -21,7 +21,7 @@ from afx.control.solving import (
     stopped,
 )
 from afx.control.while_loop import fori_loop, while_loop
-from afx.core import Array, is_traced
+from afx.core import Array, epsilon, is_traced
 from afx.errors import ArgumentError
 from afx.ops import abs as abs_, all as all_, arange, diagonal, eye, matmul, outer, reshape, sqrt, vecdot, vector_norm
 from afx.ops.creation.creation import asarray, stop_gradient, zeros, zeros_like
@@ -137,7 +137,7 @@ def _curvature(step: Array, change: Array) -> tuple[Array, Array, Array]:
     curve, square = vecdot(step, change), vecdot(change, change)
     # a comparison has no derivative, and the lengths' is infinite at 0, where the first pair of a fresh memory lies
     lengths = sqrt(stop_gradient(vecdot(step, step))) * sqrt(stop_gradient(square))
-    return curve, square, curve > float(np.finfo(step.dtype).eps) * lengths
+    return curve, square, curve > epsilon(step.dtype) * lengths
 
 
 def first_step(gradient: Array) -> Array:
@@ -370,7 +370,7 @@ def search_strong_wolfe(
         first: the first step to try.
     """
     slope = vecdot(start.gradient, direction)
-    eps = float(np.finfo(slope.dtype).eps)
+    eps = epsilon(slope.dtype)
     slack = ROUNDING * eps * abs_(start.value)
 
     def going(b: Bracket) -> Array:
@@ -438,7 +438,7 @@ def search_projected(
         direction: a direction of descent.
         first: the first step to try.
     """
-    slack = ROUNDING * float(np.finfo(first.dtype).eps) * abs_(start.value)
+    slack = ROUNDING * epsilon(first.dtype) * abs_(start.value)
 
     def advance(b: Backtrack) -> Backtrack:
         x = project(start.x + b.step * direction)

@@ -21,7 +21,7 @@ from afx.control.solving import (
     stopped,
 )
 from afx.control.while_loop import fori_loop
-from afx.core import Array, ArrayLike
+from afx.core import Array, ArrayLike, epsilon
 from afx.errors import ArgumentError, ShapeError
 from afx.ops import abs as abs_, arctan, asarray, concat, diagonal, eye, full, log1p, sqrt, stack, vecdot, vector_norm
 from afx.ops.elementwise.comparison import clip, isfinite, maximum, minimum, where
@@ -117,7 +117,7 @@ def radius_step(jacobian: Array, residuals: Array, scale: Array, radius: Array) 
     q, triangle = qr(jacobian)
     usable = all_(isfinite(triangle))  # what is not finite has no singular values
     u, s, v = svd(where(usable, triangle / units, 0.0), full_matrices=False)
-    eps = float(np.finfo(s.dtype).eps)
+    eps = epsilon(s.dtype)
     is_significant = s > eps * jacobian.shape[1] * s[0]
     right = where(is_significant, s * (u.T @ (q.T @ residuals)), 0.0)
     squares = where(is_significant, s * s, 1.0)
@@ -227,7 +227,7 @@ def _least_norm_step(s: Iterate) -> Array:
 def _weights(s: Iterate) -> Array:
     """Return the squared scales of the unknowns, above 0."""
     squares = s.scale
-    floor = float(np.finfo(squares.dtype).eps) * max_(squares, initial=0.0) + float(np.finfo(squares.dtype).tiny)
+    floor = epsilon(squares.dtype) * max_(squares, initial=0.0) + float(np.finfo(squares.dtype).tiny)
     return maximum(squares, floor)
 
 
@@ -411,7 +411,7 @@ def _first(search: Search, x: Array) -> Iterate:
 
 def _advance(search: Search, s: Iterate) -> Iterate:
     """Return the state after a trial, which stays where the cost does not fall."""
-    rule, eps = search.rule, float(np.finfo(s.x.dtype).eps)
+    rule, eps = search.rule, epsilon(s.x.dtype)
     x = s.x + rule.find(s) if search.box is None else _bounded_step(s, rule.find, search.box)
     step = x - s.x
     r = search.residuals(x)
@@ -549,5 +549,5 @@ def _covariance(jacobian: Array, scale: Any) -> Array:
 
     rows = vmap(column)(eye(n, dtype=triangle.dtype))  # the transposed inverse
     pivots = abs_(diagonal(triangle))
-    lost = ~(min_(pivots) > n * float(np.finfo(triangle.dtype).eps) * max_(pivots))
+    lost = ~(min_(pivots) > n * epsilon(triangle.dtype) * max_(pivots))
     return where(lost, np.inf, rows.T @ rows * scale)

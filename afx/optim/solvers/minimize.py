@@ -22,7 +22,7 @@ from afx.control.solving import (
     stopped,
 )
 from afx.control.while_loop import while_loop
-from afx.core import Array, Function
+from afx.core import Array, Function, epsilon
 from afx.errors import ArgumentError, ShapeError
 from afx.ops import abs as abs_, argsort, concat, eye, matmul, outer, sqrt, vecdot, vector_norm
 from afx.ops.creation.creation import asarray, full, ones_like, zeros, zeros_like
@@ -80,7 +80,7 @@ def trust(
     """Return the last state of a trust-region method; arguments are those of `descend`."""
     x = start if box is None else box.project(start)
     first = Point(x, *objective(x))
-    eps = float(np.finfo(x.dtype).eps)
+    eps = epsilon(x.dtype)
 
     def advance(s: Region) -> Region:
         current = s.point
@@ -168,7 +168,7 @@ def shrink_simplex(
         unit = tolerance * maximum(norm_of(corners[0]), 1.0)
         spread, level = values[-1] - values[0], abs_(values[0])
         # where values differ by rounding alone no corner is better than another
-        equal = (size <= NEAR * unit) & (spread <= FEW * float(np.finfo(start.dtype).eps) * level)
+        equal = (size <= NEAR * unit) & (spread <= FEW * epsilon(start.dtype) * level)
         small = (size <= unit) & (spread <= tolerance * maximum(level, tolerance))
         status = choose_status(small | equal, Status.CONVERGED, Status.RUNNING)
         status = where((size == 0) & ~small, int(Status.STALLED), status)
@@ -359,7 +359,7 @@ def solve_quadratic(
     """
     (a, c), (j, g) = equal, above
     n, many = slope.shape[0], maximum(sum_(used), 1).astype(slope.dtype)
-    eps = float(np.finfo(slope.dtype).eps)
+    eps = epsilon(slope.dtype)
     unit = maximum(1.0, norm_of(slope))
 
     def reach(v: Array, step: Array) -> Array:
@@ -525,7 +525,7 @@ def _fall(along: Callable[[Array], Array], at: Callable[[Array], Any], s: Quadra
 
     before = merit(s.values)
     slope = vecdot(s.rates[0], d) - (before - s.values[0])
-    slack = ROUND * float(np.finfo(d.dtype).eps) * maximum(abs_(before), 1.0)
+    slack = ROUND * epsilon(d.dtype) * maximum(abs_(before), 1.0)
 
     def shorten(t: Fall) -> Fall:
         x = along(t.length)

@@ -24,7 +24,7 @@ from afx.control.solving import (
     stopped,
 )
 from afx.control.while_loop import while_loop
-from afx.core import Array, ArrayLike, Shown
+from afx.core import Array, ArrayLike, Shown, epsilon
 from afx.errors import ArgumentError, ShapeError
 from afx.ops import abs as abs_, all as all_, broadcast_to, concat, eye, outer, sign, sum as sum_, vecdot, vector_norm
 from afx.ops.creation.creation import asarray, promote_operands, stop_gradient, zeros
@@ -187,7 +187,7 @@ class Bracket:
 
 def narrow(residual: Callable[[Array], Array], lower: Array, upper: Array, limit: int) -> Bracket:
     """Return the last brackets: they narrow until they are as small as rounding, or hit a root."""
-    eps, tiny = float(np.finfo(lower.dtype).eps), float(np.finfo(lower.dtype).tiny)
+    eps, tiny = epsilon(lower.dtype), float(np.finfo(lower.dtype).tiny)
 
     def state(ends: Ends, share: Array, iterations: Array, evaluations: Array) -> Bracket:
         near, far, _, at_near, at_far, _ = ends
@@ -620,7 +620,7 @@ def _accelerate(s: FixedPointIterate) -> Array:
     """Return what Anderson's acceleration takes off a plain step: the differences whose changes explain the residual."""
     gram = s.changes @ s.changes.T
     size = sum_(s.changes * s.changes)
-    eps = float(np.finfo(size.dtype).eps)
+    eps = epsilon(size.dtype)
     regular = gram + (100 * eps * size + float(np.finfo(size.dtype).tiny)) * eye(gram.shape[0], dtype=gram.dtype)
     weights = solve_or_nan(regular, s.changes @ s.residual)
     weights = where(isfinite(weights), weights, 0.0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx import pytree
-from afx.core import Tracer
+from afx.core import any_traced
 from afx.core.tracing.tape import OPEN_BLOCKS, at, debugging, has_nan, nan_error, seen_origin
 
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("afx_inside_checked", default=False)
@@ -54,7 +54,7 @@ def check_nan(
     if not (OPEN_BLOCKS and debugging()) or _searching.get():
         return
     results, (leaves, treedef) = pytree.leaves(out), pytree.flatten((args, kwargs))
-    if any(isinstance(x, Tracer) for x in (*results, *leaves)) or not any(map(has_nan, results)):
+    if any_traced((*results, *leaves)) or not any(map(has_nan, results)):
         return
     if any(map(has_nan, leaves)):
         return
