@@ -259,7 +259,7 @@ def split(
     parts: list[list[Any]] = [[] for _ in weights]
     for group in _groups(rows, key, stratify, "split"):
         start = 0
-        for part, size in zip(parts, _sizes(len(group), weights), strict=True):
+        for part, size in zip(parts, divide_proportionally(len(group), weights), strict=True):
             part.append(group[start : start + size])
             start += size
     return tuple([rows.part(_order(part, key, stratify)) for part in parts])
@@ -385,15 +385,15 @@ def _labels(rows: Rows | Shards, given: ArrayLike, who: str, what: str) -> Any:
     return labels
 
 
-def _sizes(length: int, weights: Sequence[float]) -> list[int]:
-    """Return whole numbers in proportion to weights that add up to a length, by largest remainder."""
-    total = math.fsum(weights)
-    exact = [length * weight / total for weight in weights]
+def divide_proportionally(total: int, weights: Sequence[float]) -> tuple[int, ...]:
+    """Return whole numbers in proportion to weights that add up to a total (Hamilton's method of largest remainders)."""
+    whole = math.fsum(weights)
+    exact = [total * weight / whole for weight in weights]
     sizes = [math.floor(x) for x in exact]
     by_remainder = sorted(range(len(sizes)), key=lambda k: sizes[k] - exact[k])
-    for k in by_remainder[: length - sum(sizes)]:
+    for k in by_remainder[: total - sum(sizes)]:
         sizes[k] += 1
-    return sizes
+    return tuple(sizes)
 
 
 def _order(groups: Sequence[Any], key: Array | None, stratify: ArrayLike | None) -> Any:

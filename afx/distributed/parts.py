@@ -13,6 +13,7 @@ import numpy as np
 
 from afx.core import Array, Function, wrap
 from afx.core.cached import Cached
+from afx.data.batching import divide_proportionally
 from afx.distributed.messages import refuse_traced
 from afx.errors import ArgumentError, ShapeError
 from afx.io.checkpoints import Shards
@@ -89,17 +90,6 @@ class Split:
     def weights(self) -> dict[int, float]:
         """The share of each slot that takes part in the whole batch, in their order."""
         return {slot: size / self.total for slot, size in enumerate(self.sizes) if size}
-
-
-def divide_proportionally(total: int, weights: Sequence[float]) -> tuple[int, ...]:
-    """Return whole numbers in proportion to weights that add up to a total (Hamilton's method of largest remainders)."""
-    whole = math.fsum(weights)
-    exact = [total * weight / whole for weight in weights]
-    sizes = [math.floor(x) for x in exact]
-    by_remainder = sorted(range(len(sizes)), key=lambda k: sizes[k] - exact[k])
-    for k in by_remainder[: total - sum(sizes)]:
-        sizes[k] += 1
-    return tuple(sizes)
 
 
 # --- Parts: what each slot sees of an argument: its rows of a whole array, or what a function of the slot reads

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from afx.compiler.native_backend.functions.lanes import Lanes
+from afx.compiler.native_backend.functions.pairs import plain
 from afx.compiler.native_backend.llvm.op import FLOATS
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.lowering.products import LARGEST_RADIX
@@ -108,19 +109,12 @@ def _root(w: Writer, k: Lanes, n: Lanes) -> Point:
     eighths = is_steep.choose(n * 2 - eighths, eighths)
     x = eighths.to_float() / n.to_float() * QUARTER_PI
     z = x * x
-    sine = x + x * z * _series(SINE, z)
+    sine = x + x * z * plain(z, SINE)
     half = z * 0.5
     first = x.constant(1.0) - half
-    cosine = first + ((x.constant(1.0) - first - half) + z * z * _series(COSINE, z))
+    cosine = first + ((x.constant(1.0) - first - half) + z * z * plain(z, COSINE))
     re, im = is_steep.choose(sine, cosine), is_steep.choose(cosine, sine)
     return Point(is_left.choose(-re, re), -im)
-
-
-def _series(coefficients: Sequence[float], z: Lanes) -> Lanes:
-    total = z.constant(coefficients[-1])
-    for c in coefficients[-2::-1]:
-        total = total * z + c
-    return total
 
 
 # --- Steps of a radix
