@@ -63,7 +63,7 @@ def pays(a: Any, b: Any) -> bool:
     """Tell whether elimination of all systems at once is how they are solved."""
     if a.dtype != b.dtype or not is_small(a.shape, b.shape, a.dtype):
         return False
-    return math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2])) >= MIN_SYSTEMS * a.shape[-1] ** 2
+    return bool(math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2])) >= MIN_SYSTEMS * a.shape[-1] ** 2)
 
 
 def solve_small(a: Any, b: Any, keeps_nan: bool) -> Any:

@@ -104,7 +104,8 @@ def statistics(x: Array, ends: Ends, mode: str) -> tuple[Array, Array]:
 def _statistic(part: Array, axis: int, mode: str) -> Array:
     if mode in ("maximum", "minimum"):
         return (max if mode == "maximum" else min)(part, axis, keepdims=True)
-    middle = np.median if mode == "median" else mean  # afx's own, found by NumPy's name: medians sort, sorting flips
+    # afx's own median, found by NumPy's name: medians sort, sorting flips
+    middle: Any = np.median if mode == "median" else mean
     value: Array = middle(part, axis, keepdims=True)
     return astype(rint(value) if part.dtype.kind in "iu" else value, part.dtype)  # as NumPy, booleans: any but 0
 
