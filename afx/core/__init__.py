@@ -3,6 +3,8 @@
 Rooms above take from here what most of them need, and the rest from its file.
 """
 
+from numpy.typing import DTypeLike as DTypeLike
+
 from afx.core.array.array import (
     Array as Array,
     ArrayLike as ArrayLike,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 import numpy as np
+from numpy.typing import DTypeLike
 
 from afx.core.aval import NUMPY, SCALARS, aval_of, broadcast_shapes as common_shape, checked_shape, normalize_axes
 from afx.core.dtypes import DType, check_dtype, default_complex, get_default_dtype, int64, promote
@@ -17,8 +18,6 @@ from afx.core.registry import FUNCTIONS, register_function
 from afx.errors import ArgumentError, DtypeError, ShapeError
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
     from afx.core.array.array import ArrayLike
 
 

@@ -10,15 +10,12 @@ import contextlib
 import contextvars
 import functools
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from afx.errors import DtypeError
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 DType: TypeAlias = "np.dtype[Any]"
 

@@ -8,17 +8,14 @@ import os
 import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import attrs
 import numpy as np
 
-from afx.core import Array, get_default_dtype
+from afx.core import Array, DTypeLike, get_default_dtype
 from afx.errors import ArgumentError, FileFormatError, MissingExtraError
 from afx.ops import asarray
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 __all__ = ["load_csv", "load_npz", "load_sklearn", "prefetch"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from afx.core import Array, ArrayLike, DType, check_dtype, float64, integer, normalize_axes, normalize_axis, real_dtype
 from afx.errors import ArgumentError, ShapeError
@@ -15,9 +16,6 @@ from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, promote_operands
 from afx.ops.indexing.index import ints, is_sequence
 from afx.ops.nn.convolution import conv
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 __all__ = ["convolve", "convolve1d", "correlate", "correlate1d"]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, float64, integer, is_traced, normalize_axis
+from afx.core import Array, ArrayLike, DTypeLike, float64, integer, is_traced, normalize_axis
 from afx.errors import ArgumentError
 from afx.ndimage.correlation import (
     Axes,
@@ -22,9 +22,6 @@ from afx.ndimage.correlation import (
 )
 from afx.ops import astype, exp, flip, sqrt, sum as sum_
 from afx.ops.creation.creation import Nested, as_array, asarray
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 __all__ = [
     "gaussian_filter",

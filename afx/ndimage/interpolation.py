@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, DType, float64, integer, is_traced, normalize_axes, real_dtype
+from afx.core import Array, ArrayLike, DType, DTypeLike, float64, integer, is_traced, normalize_axes, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ndimage.correlation import PADS, Mode, choose_dtypes, correlate_axes, each, exact, settle
 from afx.ops import astype, clip, cos, floor, moveaxis, pad, reshape, sin, stack, sum as sum_, trunc, where
 from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, asarray
 from afx.ops.indexing.gather import gather
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 __all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "zoom"]
 

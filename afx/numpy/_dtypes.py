@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from afx.core import SCALARS, aval_of
+from afx.core import SCALARS, DTypeLike, aval_of
 from afx.core.dtypes import SUPPORTED, DType, bool_, complex128, float16, float64, int64
 from afx.core.numpy_dispatch import signature_of
 from afx.ops import astype, diff, histogram, sum
 from afx.ops._basic import sum_dtype
 from afx.ops.creation.creation import SEQUENCES, asarray
 from afx.ops.reductions.quantiles import PICKING
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 Function = Callable[..., Any]
 Given = dict[str, Any]

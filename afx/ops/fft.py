@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from afx.core import Array, ArrayLike, Primitive, bind_single, check_device, floating_dtype, lookup, refuse_out, wrap
 from afx.core.aval import Aval, aval_of, integer, normalize_axes, normalize_axis
@@ -21,8 +22,6 @@ from afx.ops.manipulation.pad import flip, roll
 from afx.ops.manipulation.shape import astype
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
 

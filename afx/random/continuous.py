@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from afx.core import Array, ArrayLike, aval_of, checked_shape
+from afx.core import Array, ArrayLike, DTypeLike, aval_of, checked_shape
 from afx.errors import ShapeError
 from afx.ops import clip, exp, full, log, sigmoid, sqrt, where
 from afx.ops.nn.activations import softmax
@@ -46,9 +46,6 @@ __all__ = [
     "weibull",
     "weibull_min",
 ]
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 
 # --- Location-scale distributions: standard draws, scaled and shifted, differentiable in every parameter

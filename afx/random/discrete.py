@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Tracer, float64, int64
+from afx.core import Array, ArrayLike, DTypeLike, Tracer, float64, int64
 from afx.core.aval import Shape, aval_of, broadcast_shapes, checked_shape, normalize_axis
 from afx.core.registry import FUNCTIONS
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -47,9 +47,6 @@ __all__ = [
     "poisson",
     "sphere",
 ]
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 
 # --- Count distributions: draws in int64, without derivatives

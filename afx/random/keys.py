@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from afx.core import (
     Array,
     ArrayLike,
+    DTypeLike,
     Shape,
     Tracer,
     any_traced,
@@ -29,9 +30,6 @@ from afx.ops.random.bits import SPLIT, check_key, random_bits, random_fold, rand
 from afx.ops.random.uniform_family import random_draw
 
 __all__ = ["bernoulli", "bits", "fold_in", "key", "normal", "rademacher", "randint", "split", "uniform"]
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 
 # --- Arguments of samplers: a key, a shape, a dtype, and parameters that broadcast to the shape

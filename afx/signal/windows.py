@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Function, check_dtype, get_default_dtype, integer
+from afx.core import Array, ArrayLike, DTypeLike, Function, check_dtype, get_default_dtype, integer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops import abs as abs_, astype, cos, exp, maximum, minimum, sinc, where
 from afx.ops.creation.creation import Nested, promote_operands
 from afx.ops.creation.windows import taper
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 __all__ = ["get_window"]
 

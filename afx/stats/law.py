@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from afx import pytree
-from afx.core import Array, ArrayLike, Shown, aval_of, broadcast_shapes
+from afx.core import Array, ArrayLike, DTypeLike, Shown, aval_of, broadcast_shapes
 from afx.core.html import function_html
 from afx.ops import asarray, astype, exp
 from afx.ops.indexing.index import is_sequence
 from afx.pytree.static import static
 from afx.random.keys import ShapeLike
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 __all__ = ["Law", "Observed"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from numpy.typing import DTypeLike
+
 from afx.core.numpy_names import Order, refuse_out
 from afx.core.registry import FUNCTIONS
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
     from afx.core.array.array import Array, ArrayLike
 
 

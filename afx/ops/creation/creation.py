@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from afx import pytree
-from afx.core import Aval, Tracer, aval_of, bind, checked_shape, integer, register_function
+from afx.core import Aval, DTypeLike, Tracer, aval_of, bind, checked_shape, integer, register_function
 from afx.core.array.array import Array, ArrayLike, is_owned, snapshot, wrap
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
 from afx.core.numpy_names import Order, check_device, check_memory_order, refuse_out
@@ -22,7 +22,6 @@ from afx.ops.indexing.index import is_sequence
 from afx.pytree.trees import use_converter
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
     from typing_extensions import Buffer
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from afx.core import Array, ArrayLike, check_dtype, get_default_dtype, is_weak, register_function, wrap
+from afx.core import Array, ArrayLike, DTypeLike, check_dtype, get_default_dtype, is_weak, register_function, wrap
 from afx.core.aval import aval_of, checked_shape, integer
 from afx.core.numpy_names import Order, check_device, check_memory_order
 from afx.errors import ShapeError
 from afx.ops._basic import select_where
 from afx.ops.creation.creation import as_array
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 
 @register_function

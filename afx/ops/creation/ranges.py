@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import cmath
 import math
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from afx.core import Array, ArrayLike, Tracer, check_device, common_dtype, register_function, to_numpy_value, wrap
 from afx.core.aval import aval_of, broadcast_avals, integer, normalize_axis
@@ -20,9 +21,6 @@ from afx.ops.elementwise.floating_point import floor
 from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.join import moveaxis
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 
 def _as(numbers: Any, dtype: DType) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from afx.core import Array, ArrayLike, Tracer, aval_of, check_dtype, get_default_dtype, integer, register_function, wrap
 from afx.errors import ShapeError
@@ -12,9 +13,6 @@ from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import maximum
 from afx.ops.manipulation.shape import astype
 from afx.ops.special.bessel import i0
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 
 def _window(name: str, M: int, dtype: DTypeLike | None, *args: Any) -> Array:

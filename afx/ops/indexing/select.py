@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, check_dtype, check_memory_order, refuse_out, register_function, wrap
+from afx.core import Array, ArrayLike, DTypeLike, check_dtype, check_memory_order, refuse_out, register_function, wrap
 from afx.core.aval import Shape, aval_of, broadcast_avals, checked_shape, common_dtype, integer, normalize_axis
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, zeros
@@ -19,9 +19,6 @@ from afx.ops.indexing.getitem import getitem, take
 from afx.ops.indexing.index import ints, is_sequence
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 T = TypeVar("T")
 

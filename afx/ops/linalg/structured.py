@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, broadcast_shapes, integer, wrap
+from afx.core import Array, ArrayLike, DTypeLike, broadcast_shapes, integer, wrap
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import choice, floating, promote_pair
@@ -26,9 +26,6 @@ from afx.ops.manipulation.edit import diagonal
 from afx.ops.manipulation.join import atleast_2d, concat, matrix_transpose, stack
 from afx.ops.manipulation.pad import flip, pad
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 Kind = Literal["symmetric", "lower", "upper"]
 

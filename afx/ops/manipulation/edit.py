@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, register_function, to_lower_level, wrap
+from afx.core import Array, ArrayLike, DTypeLike, register_function, to_lower_level, wrap
 from afx.core.aval import aval_of, integer, normalize_axes, normalize_axis, shape_of
 from afx.errors import ArgumentError, IndexRangeError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, promote_operands, zeros
@@ -18,10 +18,6 @@ from afx.ops.indexing.index import Entry, ints, is_sequence, whole
 from afx.ops.manipulation.join import concat, moveaxis
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 from afx.ops.reductions.sums import sum
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 # --- Diagonals: read from matrices, and matrices made of them
 

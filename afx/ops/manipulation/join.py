@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, DType, bind, promote, refuse_out, register_function, to_lower_level
+from afx.core import Array, ArrayLike, DType, DTypeLike, bind, promote, refuse_out, register_function, to_lower_level
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, integer, normalize_axis
 from afx.core.primitive import (
     Algebra,
@@ -30,10 +30,6 @@ from afx.ops.creation.creation import Nested, as_array, promote_operands
 from afx.ops.indexing.gather import gather, slice_
 from afx.ops.indexing.index import ints, is_sequence, shape_of, whole
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, permute_dims, reshape
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 # --- Axes: exchanged, moved, added
 

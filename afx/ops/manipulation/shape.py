@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from afx.core import Array, ArrayLike, bind, bind_single, check_dtype, register_function
+from afx.core import Array, ArrayLike, DTypeLike, bind, bind_single, check_dtype, register_function
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis, shape_of
 from afx.core.numpy_names import Order, check_device, check_memory_order
 from afx.core.primitive import Bools, Params, Primitive, Value, Values
@@ -13,9 +13,6 @@ from afx.errors import ShapeError
 from afx.ops._basic import broadcast_to_p, cast, numpy_of, reshape_p, resolved_shape
 from afx.ops._kinds.linear import linear
 from afx.ops.indexing.index import ints
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 
 @register_function

@@ -5,9 +5,10 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from afx.core import Array, ArrayLike, aval_of, common_dtype, floating_dtype, integer, is_weak, register_function
 from afx.core.dtypes import DType, check_dtype, float16, float32, float64, promote, real_dtype
@@ -27,10 +28,6 @@ from afx.ops.reductions.cumulative import diff
 from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import max, min, sum
 from afx.ops.sorting.sort import searchsorted
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 # --- Histograms: counts in bins, differentiable in the weights and in the extremes between which equal bins lie
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.compiler.schedule.arrays import Arrays
-from afx.core import Array, ArrayLike, DType, Function, lookup, promote, refuse_out, register_function
+from afx.core import Array, ArrayLike, DType, DTypeLike, Function, lookup, promote, refuse_out, register_function
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis
 from afx.core.primitive import (
     Derivative,
@@ -47,8 +47,6 @@ from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 from afx.ops.reductions.sums import Axis, largest, max, reduce_over, sum, sum_keepdims, tie_weights
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from afx.core import Array, ArrayLike, Function, Primitive, bind_single, floating_dtype, is_weak, register_function
 from afx.core.aval import Aval, Shape, aval_of, common_dtype, normalize_axes, shape_of
@@ -32,8 +33,6 @@ from afx.ops.reductions.sums import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from afx.core import Array, ArrayLike, Params, Primitive, Value, Values, aval_of, bind2, refuse_out, register_function
 from afx.errors import ArgumentError, DtypeError
@@ -28,10 +29,6 @@ from afx.ops.reductions.sums import (
     tie_weights,
 )
 from afx.ops.sorting.sort import arg_extremum, arg_reduction
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 # --- Nan-aware reductions: sums, products and moments that pass over nan, and its replacement
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Function, bind, bind_single, floating_dtype, register_function
+from afx.core import Array, ArrayLike, DTypeLike, Function, bind, bind_single, floating_dtype, register_function
 from afx.core.aval import Aval, Shape, aval_of, common_dtype, normalize_axes, shape_of
 from afx.core.constants import DOT_SUM_MAX_ELEMENTS, DOT_SUM_MAX_LENGTH, DOT_SUM_MIN_LENGTH, reduce_in_transpose
 from afx.core.dtypes import DType, bool_, float16, float32, float64, real_dtype
@@ -21,10 +21,6 @@ from afx.ops._kinds.linear import batch_along_axes
 from afx.ops.creation.creation import SEQUENCES, operand_of
 from afx.ops.elementwise.comparison import maximum, minimum, where as where_
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 # --- NumPy reductions: the fastest call for each layout, and accumulation dtypes
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Function, Primitive, bind2, bind_single, float64, register_function
+from afx.core import Array, ArrayLike, DTypeLike, Function, Primitive, bind2, bind_single, float64, register_function
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import binary, unary
 from afx.ops._kinds.special import alone_in_float64, bind_special, check_order, parametric, scipy
@@ -24,9 +24,6 @@ from afx.ops.special._quadrature import double, integral
 from afx.ops.special.bessel import jv
 from afx.ops.special.errors import ROOT2, ROOTPI, erf
 from afx.ops.special.gamma import digamma, digamma_gap, gamma, gammaln, rgamma_slope
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 # --- Ratios that are 1 at 0: expm1(t) / t and log1p(t) / t, and their derivatives of any order, exact near 0
 #

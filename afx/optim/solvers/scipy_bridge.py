@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
 import attrs
 import numpy as np
 
 from afx import pytree
 from afx.control.solving import as_vector, bound_vector, flatten_to_vector
-from afx.core import Array, Function, Shown, aval_of, is_inexact
+from afx.core import Array, DTypeLike, Function, Shown, aval_of, is_inexact
 from afx.errors import MissingExtraError, ShapeError
 from afx.ops import asarray
 from afx.transforms._arguments import check_callable
@@ -22,8 +22,6 @@ from afx.transforms.derivatives.jvp import jvp
 
 __all__ = ["ScipyResult", "scipy_least_squares", "scipy_minimize", "scipy_root"]
 
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

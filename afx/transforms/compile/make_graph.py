@@ -9,10 +9,10 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from afx import pytree
-from afx.core import Array, ArrayLike, Aval, aval_of, refuse_out
+from afx.core import Array, ArrayLike, Aval, DTypeLike, aval_of, refuse_out
 from afx.core.graph import Graph
 from afx.core.tracing.tape import OPEN_BLOCKS, debugging
 from afx.core.tracing.tracer import caller
@@ -24,10 +24,6 @@ from afx.pytree import Tree
 from afx.pytree.treedef import static_values
 from afx.runtime.thread_pool import undisturbed
 from afx.transforms._arguments import check_callable, name_of, transformed
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 # --- Graph making: `trace` turns a function into a `Graph`, `eval_shape` returns its outputs' avals
 
