@@ -5,21 +5,18 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import attrs
 import numpy as np
 from numpy.typing import DTypeLike
 
+from afx.core.array.array import ArrayLike
 from afx.core.aval import NUMPY, SCALARS, aval_of, broadcast_shapes as common_shape, checked_shape, normalize_axes
 from afx.core.dtypes import DType, check_dtype, default_complex, get_default_dtype, int64, promote
 from afx.core.numpy_names import CPU, check_device
 from afx.core.registry import FUNCTIONS, register_function
 from afx.errors import ArgumentError, DtypeError, ShapeError
-
-if TYPE_CHECKING:
-    from afx.core.array.array import ArrayLike
-
 
 # The standard's kinds of dtype, each by NumPy's letters.
 _KINDS = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from afx.compiler.schedule.arrays import Arrays
 from afx.core import Array, ArrayLike, Bools, Params, Primitive, Value, Values, bind, register_function
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axes, normalize_axis
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -18,10 +19,6 @@ from afx.ops.indexing.index import Basic, ints, is_sequence, whole
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
 from afx.ops.reductions.sums import max, mean, min
-
-if TYPE_CHECKING:
-    from afx.compiler.schedule.arrays import Arrays
-
 
 # --- Padding modes: ramps, statistics of the elements, mirror images and repetitions along one axis
 

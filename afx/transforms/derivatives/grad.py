@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from afx.pytree.nodes import is_table
 from afx.pytree.trees import check_matching, check_structure
 from afx.transforms._arguments import (
     UNKNOWN,
+    AnyOptions,
+    AuxOptions,
+    Function,
+    Options,
     bound_position,
     check_callable,
     check_holomorphic,
@@ -36,10 +40,6 @@ from afx.transforms._arguments import (
 )
 from afx.transforms.derivatives.backward_pass import FAILED, backward, backward_with_masks
 from afx.transforms.derivatives.nan_check import check_nan
-
-if TYPE_CHECKING:
-    from afx.transforms._arguments import AnyOptions, AuxOptions, Function, Options
-
 
 # --- Differentiated arguments: which arguments of a call a transformation differentiates
 

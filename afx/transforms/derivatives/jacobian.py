@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from afx.errors import ArgumentError, DtypeError
 from afx.ops import asarray, astype, ones_like, reshape, stack, zeros
 from afx.pytree import Tree
 from afx.transforms._arguments import (
+    AnyOptions,
+    AuxOptions,
+    Function,
+    Options,
     bound_position,
     check_callable,
     check_holomorphic,
@@ -36,10 +40,6 @@ from afx.transforms.derivatives.grad import (
 from afx.transforms.derivatives.jvp import jvp
 from afx.transforms.derivatives.nan_check import check_nan
 from afx.transforms.vmap import vmap
-
-if TYPE_CHECKING:
-    from afx.transforms._arguments import AnyOptions, AuxOptions, Function, Options
-
 
 # --- Jacobians: `jacfwd`, `jacrev`, `hessian` and `hvp` of functions with many outputs
 

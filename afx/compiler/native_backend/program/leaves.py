@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import attrs
 
@@ -21,12 +21,9 @@ from afx.compiler.native_backend.program.elements import (
     axis_names,
 )
 from afx.compiler.native_backend.program.steps import Leaf, RowAccess, join_lengths, merged
+from afx.compiler.target import NativeTarget
 from afx.core import Shape
 from afx.core.scalar_ops import scalar_op
-
-if TYPE_CHECKING:
-    from afx.compiler.target import NativeTarget
-
 
 # --- Loop nests: fused elementwise operations over one iteration space, with reductions of what they compute
 

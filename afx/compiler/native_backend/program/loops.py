@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import attrs
 
 from afx.compiler.native_backend.program.elements import Access, Names, Ref
-from afx.compiler.native_backend.program.steps import Step, evolve
+from afx.compiler.native_backend.program.steps import Block, Step, evolve
 from afx.core import Shape
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from afx.compiler.native_backend.program.steps import Block
-
 
 WHILE_TURNS = 1000  # of a loop whose length is unknown, in predictions
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import attrs
 
 from afx.compiler.native_backend.program.elements import Access, Names, Ref, Root, UfuncLoop
 from afx.compiler.native_backend.program.interface import Interface, Param
+from afx.compiler.target import NativeTarget
 from afx.core import Shape
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from afx.compiler.target import NativeTarget
-
 
 # --- Steps of native programs: the questions that whoever reads a program asks each of them
 #
