@@ -74,7 +74,7 @@ from afx.core.primitive import (
     register as register,
     with_ufunc as with_ufunc,
 )
-from afx.core.registry import Function as Function, register_function as register_function
+from afx.core.registry import Form as Form, Function as Function, register_function as register_function
 from afx.core.tracing.tracer import (
     SourceLocation as SourceLocation,
     Tracer as Tracer,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 Function: TypeAlias = Callable[..., Any]
+# the same; the first kinds tell type checkers what lambdas take
+Form: TypeAlias = Callable[[Any, Any], Any] | Callable[[Any, Any, Any], Any] | Callable[..., Any]
 F = TypeVar("F", bound=Function)
 
 

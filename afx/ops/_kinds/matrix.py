@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from afx.core import Bools, Derivative, Lowering, Masking, Params, Primitive, Ta
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
 from afx.core.dtypes import DType, epsilon, floating_dtype
+from afx.core.registry import Form, Function
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.linear import batch_unchanged
@@ -24,8 +25,6 @@ from afx.ops.reductions.sums import any as any_, max as max_
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
-
-Rule = Callable[..., Any]
 
 IGNORED = ("divide", "over")  # by NumPy's functions that call LAPACK, which raise where there is no result
 
@@ -70,7 +69,7 @@ def choice(who: str, name: str, value: Any, choices: tuple[Any, ...]) -> None:
 
 
 # -- kinds --
-def _check_first(name: str, abstract: Rule, compute: Rule) -> Rule:
+def _check_first(name: str, abstract: Function, compute: Function) -> Function:
     """Return an implementation that refuses what its shape rule refuses, and names the operand LAPACK refuses."""
 
     def run(*xs: Any, **params: Any) -> Any:
@@ -83,7 +82,7 @@ def _check_first(name: str, abstract: Rule, compute: Rule) -> Rule:
     return run
 
 
-def _find_refused(compute: Rule, xs: Values, params: Params) -> tuple[int, ...]:
+def _find_refused(compute: Function, xs: Values, params: Params) -> tuple[int, ...]:
     """Return the place of the first matrix of a stack that LAPACK refuses."""
     for place in np.ndindex(*xs[0].shape[:-2]):
         try:
@@ -113,10 +112,10 @@ def _down(v: Any) -> Any:
 
 def matrix_op(
     name: str,
-    impl: Rule,
-    abstract_eval: Rule,
-    push: Rule,
-    pull: Rule,
+    impl: Function,
+    abstract_eval: Function,
+    push: Form,
+    pull: Form,
     *,
     reads: int,
     multiple_results: bool = False,
@@ -134,17 +133,18 @@ def matrix_op(
         multiple_results: whether it has several outputs.
         **tags: other options of `define`; with ``is_read``, pull takes ``alive=``.
     """
+    forward, back = cast(Function, push), cast(Function, pull)
 
     def joint(
         ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...], **masks: Value
     ) -> list[Value]:
-        return [_down(pull(ct, z, xs[0], **masks, **params))]
+        return [_down(back(ct, z, xs[0], **masks, **params))]
 
     def pullback(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
-        return _down(pull(ct, z, xs[0], **params))
+        return _down(back(ct, z, xs[0], **params))
 
     def pushforward(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
-        return _down(push(ts[0], z, xs[0], **params))
+        return _down(forward(ts[0], z, xs[0], **params))
 
     rules = {"vjp_all": joint} if multiple_results else {"vjps": (pullback,)}
     return define(
@@ -172,7 +172,9 @@ def by_lapack(name: str, *, refuses: bool = True) -> Callable[..., None]:
     return native
 
 
-def matrix_pair_op(name: str, impl: Rule, abstract_eval: Rule, push: Rule, pull: Rule, **lowering: Any) -> Primitive:
+def matrix_pair_op(
+    name: str, impl: Function, abstract_eval: Function, push: Function, pull: Function, **lowering: Any
+) -> Primitive:
     """Make an op of a stack of matrices and a stack of right-hand sides.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, DType, Function, Shape, aval_of, bind1, bind2, bind_single, to_lower_level
+from afx.core import Array, DType, Form, Function, Shape, aval_of, bind1, bind2, bind_single, to_lower_level
 from afx.core.primitive import Params, Primitive, Value, define, formula_named
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops._basic import broadcast, cast
@@ -174,7 +174,7 @@ def parametric(name: str, compute: Function, partials: Sequence[Partial], defaul
     )
 
 
-def ignore_fp_errors(fn: Function) -> Function:
+def ignore_fp_errors(fn: Form) -> Function:
     """Return a function of bare values that computes without warnings: its limits are meant."""
 
     def compute(*xs: Any) -> Any:

@@ -570,18 +570,8 @@ def _approximant(x: Any) -> Any:
     return plain(np.linalg.solve(v - u, v + u))
 
 
-def _expm_push(t: Array, z: Any, a: Array) -> Array:
-    return frechet(expm_p, a, t)
-
-
-def _expm_pull(ct: Array, z: Any, a: Array) -> Array:
-    return frechet(expm_p, transposed(a), ct)
-
-
-TAYLOR_TERMS, TAYLOR_NORM = (
-    16,
-    0.75,
-)  # of Taylor's series, which is exact up to this norm (Bader, Blanes and Casas 2019)
+# of Taylor's series, which is exact up to this norm (Bader, Blanes and Casas 2019)
+TAYLOR_TERMS, TAYLOR_NORM = 16, 0.75
 
 
 def _expm_by_series(a: Any) -> Any:
@@ -614,5 +604,11 @@ def _expm_by_series(a: Any) -> Any:
 
 
 expm_p: Primitive = matrix_op(
-    "expm", _expm_run, _expm_abstract, _expm_push, _expm_pull, reads=2, formula=_expm_by_series
+    "expm",
+    _expm_run,
+    _expm_abstract,
+    lambda t, _z, a: frechet(expm_p, a, t),
+    lambda ct, _z, a: frechet(expm_p, transposed(a), ct),
+    reads=2,
+    formula=_expm_by_series,
 )

@@ -330,14 +330,6 @@ def _nuclear_run(a: Any) -> Any:
     return values.sum(axis=-1)
 
 
-def _nuclear_push(t: Array, z: Any, a: Array) -> Array:
-    return sum_(real(conjugate(polar_factor(a, partial=True)) * t), axis=(-2, -1))
-
-
-def _nuclear_pull(ct: Array, z: Any, a: Array) -> Array:
-    return reshape(ct, (*ct.shape, 1, 1)) * conjugate(polar_factor(a, partial=True))
-
-
 def _nuclear_native(xp: Recorder, out: Any, a: Any) -> None:
     s = xp.new((*a.shape[:-2], min(a.shape[-2:])), np.float64)
     xp.call("linalg.svd", [finite_matrices(xp, a)], [s])
@@ -345,7 +337,13 @@ def _nuclear_native(xp: Recorder, out: Any, a: Any) -> None:
 
 
 nuclear_norm_p: Primitive = matrix_op(
-    "nuclear_norm", _nuclear_run, _nuclear_abstract, _nuclear_push, _nuclear_pull, reads=2, native=_nuclear_native
+    "nuclear_norm",
+    _nuclear_run,
+    _nuclear_abstract,
+    lambda t, _z, a: sum_(real(conjugate(polar_factor(a, partial=True)) * t), axis=(-2, -1)),
+    lambda ct, _z, a: reshape(ct, (*ct.shape, 1, 1)) * conjugate(polar_factor(a, partial=True)),
+    reads=2,
+    native=_nuclear_native,
 )
 
 

@@ -301,14 +301,6 @@ def _inv_abstract(a: Aval) -> Aval:
     return Aval(a.shape, a.dtype)
 
 
-def _inv_pull(ct: Array, z: Array, a: Any) -> Array:
-    return -(transposed(z) @ ct @ transposed(z))
-
-
-def _inv_push(t: Array, z: Array, a: Any) -> Array:
-    return -(z @ t @ z)
-
-
 def _inv_parts(a: Any) -> Any:
     rows = concat([concat([a[0], -a[1]], axis=-1), concat([a[1], a[0]], axis=-1)], axis=-2)
     z, n = bind_single(inv_p, rows), a[0].shape[-1]
@@ -316,7 +308,14 @@ def _inv_parts(a: Any) -> Any:
 
 
 inv_p: Primitive = matrix_op(
-    "inv", np.linalg.inv, _inv_abstract, _inv_push, _inv_pull, reads=1, native=by_lapack("inv"), parts=_inv_parts
+    "inv",
+    np.linalg.inv,
+    _inv_abstract,
+    lambda t, z, _a: -(z @ t @ z),
+    lambda ct, z, _a: -(transposed(z) @ ct @ transposed(z)),
+    reads=1,
+    native=by_lapack("inv"),
+    parts=_inv_parts,
 )
 
 
@@ -415,16 +414,14 @@ def _det_run(a: Any) -> Any:
     return np.asarray(np.linalg.det(a))
 
 
-def _det_push(t: Array, z: Any, a: Array) -> Array:
-    return sum_(bind_single(cofactors_p, a) * t, axis=(-2, -1))
-
-
-def _det_pull(ct: Array, z: Any, a: Array) -> Array:
-    return column(column(ct)) * bind_single(cofactors_p, a)
-
-
 det_p: Primitive = matrix_op(
-    "det", _det_run, _det_abstract, _det_push, _det_pull, reads=2, native=by_lapack("det", refuses=False)
+    "det",
+    _det_run,
+    _det_abstract,
+    lambda t, _z, a: sum_(bind_single(cofactors_p, a) * t, axis=(-2, -1)),
+    lambda ct, _z, a: column(column(ct)) * bind_single(cofactors_p, a),
+    reads=2,
+    native=by_lapack("det", refuses=False),
 )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from afx.core import Function, float64
+from afx.core import Form, Function, float64
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
@@ -43,7 +43,7 @@ def integral(fn: Function, *xs: Any) -> Any:
     return np.concatenate([*blocks, np.zeros(0)]).reshape(np.shape(xs[0]))
 
 
-def double(fn: Function) -> Function:
+def double(fn: Form) -> Function:
     """Return a function of float64 arrays of one shape as one of any real values, with NumPy's result dtype and no warnings."""
 
     def compute(*xs: Any, **params: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -259,7 +259,8 @@ ROUNDING = 2e-15  # a distribution function that falls short of the probability 
 DOUBLINGS = 80  # of a step from the guess
 HALVINGS = 160
 
-Moments = Callable[..., tuple[Any, Any, Any]]
+Moments: TypeAlias = Callable[[Any], tuple[Any, Any, Any]] | Callable[[Any, Any], tuple[Any, Any, Any]]
+Tail: TypeAlias = Callable[[Any, Any], Any] | Callable[[Any, Any, Any], Any]
 
 
 def _least(reached: Callable[[Any], Any], guess: Any, least: float, most: Any) -> Any:
@@ -293,7 +294,7 @@ def _least(reached: Callable[[Any], Any], guess: Any, least: float, most: Any) -
 def _step(
     name: str,
     moments: Moments,
-    tails: tuple[Function, Function],
+    tails: tuple[Tail, Tail],
     arity: int,
     least: float = 0.0,
     most: Function = lambda *_: math.inf,
@@ -330,29 +331,9 @@ def _step(
     return make(f"{name}_quantile", False), make(f"{name}_upper_quantile", True)
 
 
-def _poisson_moments(mu: Any) -> tuple[Any, Any, Any]:
-    return mu, np.sqrt(mu), 1 / np.sqrt(mu)
-
-
-def _poisson_cdf(k: Any, mu: Any) -> Any:
-    return scipy("gammaincc")(k + 1, mu)
-
-
-def _poisson_sf(k: Any, mu: Any) -> Any:
-    return scipy("gammainc")(k + 1, mu)
-
-
 def _binomial_moments(n: Any, p: Any) -> tuple[Any, Any, Any]:
     width = np.sqrt(n * p * (1 - p))
     return n * p, width, (1 - 2 * p) / width
-
-
-def _binomial_cdf(k: Any, n: Any, p: Any) -> Any:
-    return np.where(k >= n, 1.0, scipy("betaincc")(k + 1, np.maximum(n - k, 0), p))
-
-
-def _binomial_sf(k: Any, n: Any, p: Any) -> Any:
-    return np.where(k >= n, 0.0, scipy("betainc")(k + 1, np.maximum(n - k, 0), p))
 
 
 def _nbinom_moments(n: Any, p: Any) -> tuple[Any, Any, Any]:
@@ -360,50 +341,38 @@ def _nbinom_moments(n: Any, p: Any) -> tuple[Any, Any, Any]:
     return failures / p, np.sqrt(failures) / p, (2 - p) / np.sqrt(failures)
 
 
-def _nbinom_cdf(k: Any, n: Any, p: Any) -> Any:
-    return scipy("betainc")(n, k + 1, p)
-
-
-def _nbinom_sf(k: Any, n: Any, p: Any) -> Any:
-    return scipy("betaincc")(n, k + 1, p)
-
-
-def _geometric_moments(p: Any) -> tuple[Any, Any, Any]:
-    return 1 / p, np.sqrt(1 - p) / p, (2 - p) / np.sqrt(1 - p)
-
-
-def _geometric_sf(k: Any, p: Any) -> Any:
-    return np.exp(k * np.log1p(-p))
-
-
-poisson_quantile_p: Primitive
-poisson_upper_p: Primitive
-binomial_quantile_p: Primitive
-binomial_upper_p: Primitive
-nbinom_quantile_p: Primitive
-nbinom_upper_p: Primitive
-geometric_quantile_p: Primitive
-geometric_upper_p: Primitive
-
-poisson_quantile_p, poisson_upper_p = _step("poisson", _poisson_moments, (_poisson_cdf, _poisson_sf), 2)
-
-
 def _largest_count(n: Any, _p: Any) -> Any:
     return np.ceil(n)
 
 
-binomial_quantile_p, binomial_upper_p = _step(
-    "binomial", _binomial_moments, (_binomial_cdf, _binomial_sf), 3, most=_largest_count
+poisson_quantile_p, poisson_upper_p = _step(
+    "poisson",
+    lambda mu: (mu, np.sqrt(mu), 1 / np.sqrt(mu)),
+    (lambda k, mu: scipy("gammaincc")(k + 1, mu), lambda k, mu: scipy("gammainc")(k + 1, mu)),
+    2,
 )
-nbinom_quantile_p, nbinom_upper_p = _step("nbinom", _nbinom_moments, (_nbinom_cdf, _nbinom_sf), 3)
-
-
-def _geometric_cdf(k: Any, p: Any) -> Any:
-    return -np.expm1(k * np.log1p(-p))
-
-
+binomial_quantile_p, binomial_upper_p = _step(
+    "binomial",
+    _binomial_moments,
+    (
+        lambda k, n, p: np.where(k >= n, 1.0, scipy("betaincc")(k + 1, np.maximum(n - k, 0), p)),
+        lambda k, n, p: np.where(k >= n, 0.0, scipy("betainc")(k + 1, np.maximum(n - k, 0), p)),
+    ),
+    3,
+    most=_largest_count,
+)
+nbinom_quantile_p, nbinom_upper_p = _step(
+    "nbinom",
+    _nbinom_moments,
+    (lambda k, n, p: scipy("betainc")(n, k + 1, p), lambda k, n, p: scipy("betaincc")(n, k + 1, p)),
+    3,
+)
 geometric_quantile_p, geometric_upper_p = _step(
-    "geometric", _geometric_moments, (_geometric_cdf, _geometric_sf), 2, least=1.0
+    "geometric",
+    lambda p: (1 / p, np.sqrt(1 - p) / p, (2 - p) / np.sqrt(1 - p)),
+    (lambda k, p: -np.expm1(k * np.log1p(-p)), lambda k, p: np.exp(k * np.log1p(-p))),
+    2,
+    least=1.0,
 )
 
 

@@ -489,10 +489,6 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     return bind_special(xlogy_p, x, y)
 
 
-def _xlogy(x: Any, y: Any) -> Any:
-    return _where((x == 0) & ~np.isnan(y), 0.0 * x, x * np.log(y))
-
-
 def _xlogy_by_x(_z: Array, x: Array, y: Array) -> Array:
     nothing = (x == 0) & (y <= 0)
     return where(nothing, 0, log(where(nothing, 1, y)))
@@ -503,7 +499,13 @@ def _xlogy_by_y(_z: Array, x: Array, y: Array) -> Array:
     return where(nothing, 0, x / where(nothing, 1, y))
 
 
-xlogy_p: Primitive = binary("xlogy", ignore_fp_errors(_xlogy), (_xlogy_by_x, _xlogy_by_y), kinds="f", traceable=True)
+xlogy_p: Primitive = binary(
+    "xlogy",
+    ignore_fp_errors(lambda x, y: _where((x == 0) & ~np.isnan(y), 0.0 * x, x * np.log(y))),
+    (_xlogy_by_x, _xlogy_by_y),
+    kinds="f",
+    traceable=True,
+)
 
 
 @register_function
@@ -514,10 +516,6 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     Array(0., dtype=float64)
     """
     return bind_special(xlog1py_p, x, y)
-
-
-def _xlog1py(x: Any, y: Any) -> Any:
-    return _where((x == 0) & ~np.isnan(y), 0.0 * x, x * np.log1p(y))
 
 
 def _xlog1py_by_x(_z: Array, x: Array, y: Array) -> Array:
@@ -531,7 +529,11 @@ def _xlog1py_by_y(_z: Array, x: Array, y: Array) -> Array:
 
 
 xlog1py_p: Primitive = binary(
-    "xlog1py", ignore_fp_errors(_xlog1py), (_xlog1py_by_x, _xlog1py_by_y), kinds="f", traceable=True
+    "xlog1py",
+    ignore_fp_errors(lambda x, y: _where((x == 0) & ~np.isnan(y), 0.0 * x, x * np.log1p(y))),
+    (_xlog1py_by_x, _xlog1py_by_y),
+    kinds="f",
+    traceable=True,
 )
 
 

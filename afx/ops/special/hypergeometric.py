@@ -176,40 +176,27 @@ def _undo_by_power(number: Array, y: Array, power: Array) -> Array:
     )
 
 
-def _boxcox(x: Any, power: Any) -> Any:
-    return _transform(np.log(x), power)
-
-
-def _boxcox1p(x: Any, power: Any) -> Any:
-    return _transform(np.log1p(x), power)
-
-
-def _inv_boxcox(y: Any, power: Any) -> Any:
-    return np.exp(_untransform(y, power))
-
-
-def _inv_boxcox1p(y: Any, power: Any) -> Any:
-    return np.expm1(_untransform(y, power))
-
-
 boxcox_p: Primitive = binary(
     "boxcox",
-    double(_boxcox),
+    double(lambda x, power: _transform(np.log(x), power)),
     (lambda _z, x, power: x ** (power - 1), lambda _z, x, power: _by_power(log(x), power)),
     kinds="f",
 )
 boxcox1p_p: Primitive = binary(
     "boxcox1p",
-    double(_boxcox1p),
+    double(lambda x, power: _transform(np.log1p(x), power)),
     (lambda _z, x, power: (1 + x) ** (power - 1), lambda _z, x, power: _by_power(log1p(x), power)),
     kinds="f",
 )
 inv_boxcox_p: Primitive = binary(
-    "inv_boxcox", double(_inv_boxcox), (lambda z, _y, power: z ** (1 - power), _undo_by_power), kinds="f"
+    "inv_boxcox",
+    double(lambda y, power: np.exp(_untransform(y, power))),
+    (lambda z, _y, power: z ** (1 - power), _undo_by_power),
+    kinds="f",
 )
 inv_boxcox1p_p: Primitive = binary(
     "inv_boxcox1p",
-    double(_inv_boxcox1p),
+    double(lambda y, power: np.expm1(_untransform(y, power))),
     (lambda z, _y, power: (1 + z) ** (1 - power), lambda z, y, power: _undo_by_power(1 + z, y, power)),
     kinds="f",
 )
@@ -387,13 +374,9 @@ def comb(N: ArrayLike, k: ArrayLike, *, exact: bool = False, repetition: bool = 
     return bind2(comb_p, as_array(n) + m - 1 if repetition else n, m)
 
 
-def _comb(n: Any, k: Any) -> Any:
-    return _where((n < 0) | (k < 0) | (k > n), 0.0, scipy("binom")(n, k)) + 0.0 * n * k
-
-
 comb_p: Primitive = binary(
     "comb",
-    double(_comb),
+    double(lambda n, k: _where((n < 0) | (k < 0) | (k > n), 0.0, scipy("binom")(n, k)) + 0.0 * n * k),
     (
         lambda z, n, k: where(z == 0, 0, z * digamma_gap(where(z == 0, 1, n - k + 1), where(z == 0, 1, k))),
         lambda z, n, k: where(z == 0, 0, -z * digamma_gap(where(z == 0, 1, n - k + 1), where(z == 0, 1, 2 * k - n))),
