@@ -252,13 +252,8 @@ KERNELS: dict[str, Callable[[Array], Array]] = {  # of squared distances
     "inverse_quadratic": lambda s: 1 / (s + 1),
     "gaussian": lambda s: exp(-s),
 }
-_LEAST = {
-    "multiquadric": 0,
-    "linear": 0,
-    "thin_plate_spline": 1,
-    "cubic": 1,
-    "quintic": 2,
-}  # degrees that make it solvable
+# degrees that make it solvable
+_LEAST = {"multiquadric": 0, "linear": 0, "thin_plate_spline": 1, "cubic": 1, "quintic": 2}
 
 
 @attrs.frozen(init=False)

@@ -171,10 +171,8 @@ COMMENT_BYTES: Final = len(MARK) + 2 * DIGEST_BYTES
 CHUNK_BYTES: Final = 1 << 20
 LOCAL_HEADER: Final = struct.Struct("<4s5H3I2H")
 ZIP64_MIN_BYTES: Final = 1 << 31
-LOCAL_CRC, DIRECTORY_CRC = (
-    14,
-    16,
-)  # where a member's CRC-32 stands in its local header and in its entry of the directory
+# where a member's CRC-32 stands in its local header and in its entry of the directory
+LOCAL_CRC, DIRECTORY_CRC = 14, 16
 
 R = TypeVar("R")
 

@@ -21,12 +21,8 @@ Allowed: TypeAlias = "str | ModuleType | type | FunctionType"
 
 # Packages of the closed list. A name of theirs counts where its home is one of HOMES: not what they show of others.
 FACES: Final = ("afx", "afx.nn", "afx.special", "afx.linalg", "afx.fft", "afx.random", "afx.optim", "afx.integrate")
-SELDOM_FACES: Final = (
-    "afx.distributed",
-    "afx.interpolate",
-    "afx.sample",
-    "afx.stats",
-)  # imported for a name of theirs alone
+# imported for a name of theirs alone
+SELDOM_FACES: Final = ("afx.distributed", "afx.interpolate", "afx.sample", "afx.stats")
 HOMES: Final = (
     "afx.nn",
     "afx.ops",

@@ -30,10 +30,8 @@ ASKING = frozenset(
 )
 # NumPy's functions whose work another of its functions does, once arrays are immutable and in row-major order.
 ALIASES: dict[str, Any] = {"asanyarray": np.asarray, "asfortranarray": np.asarray, "row_stack": np.vstack}
-DIRECT: dict[str, Function] = {
-    "arange": arange,
-    "ascontiguousarray": functools.partial(array, ndmin=1),
-}  # called as afx's
+# called as afx's
+DIRECT: dict[str, Function] = {"arange": arange, "ascontiguousarray": functools.partial(array, ndmin=1)}
 NOT_ANSWERED = (UntranslatedError, DtypeError, OperandError)
 
 

@@ -328,10 +328,8 @@ class _Hearer:
             run_as_caller((sys.stderr if mode == "print" else self.handler).write, text)
 
 
-_HEARD = {
-    "warn": "log",
-    "print": "log",
-}  # by the methods of whoever hears them: of a log alone NumPy gives the whole text
+# by the methods of whoever hears them: of a log alone NumPy gives the whole text
+_HEARD = {"warn": "log", "print": "log"}
 _ERRORS = {"divide": "divide by zero", "over": "overflow", "under": "underflow", "invalid": "invalid value"}
 
 

@@ -227,6 +227,4 @@ def _head(program: Traceable, title: str, module: Module) -> list[str]:
         {"import numpy as np", *module.imports}, key=lambda line: ("numpy" in line or "scipy" in line, line)
     )
     parts = [part for text in (*module.parts, TAKE.strip()) for part in (text, "", "")]
-    return [
-        f'"""{says}', "", "Arguments:", *lines, "Results:", *results, '"""', "", *imports, "", "", *parts,
-    ]  # fmt: skip
+    return [f'"""{says}', "", "Arguments:", *lines, "Results:", *results, '"""', "", *imports, "", "", *parts]

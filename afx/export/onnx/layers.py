@@ -390,14 +390,8 @@ ACTIVATIONS: dict[
     "tanh": lambda x, _a, _b: F.tanh(x),
     "thresholdedrelu": lambda x, a, _b: F.where(x > (1.0 if a is None else a), x, 0),
 }
-TAKES = {
-    "affine": 2,
-    "elu": 1,
-    "hardsigmoid": 2,
-    "leakyrelu": 1,
-    "scaledtanh": 2,
-    "thresholdedrelu": 1,
-}  # of alpha, beta
+# of alpha, beta
+TAKES = {"affine": 2, "elu": 1, "hardsigmoid": 2, "leakyrelu": 1, "scaledtanh": 2, "thresholdedrelu": 1}
 GATED = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 
 

@@ -377,9 +377,7 @@ def where(test: Value, yes: Operand, no: Operand) -> Value:
 
 # --- Writer: the nodes, initializers and graphs within graphs of an ONNX model that is being made
 
-DTYPES = (
-    "float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-)  # fmt: skip
+DTYPES = ("float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 # what onnxruntime computes with in all arithmetic; smaller integers are computed in int64, of which theirs are the last bits
 COMPUTED = ("float32", "float64", "int32", "int64")
 

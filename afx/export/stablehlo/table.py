@@ -143,9 +143,7 @@ SAME = {name: name for name in ALIKE.split()} | {
     "log1p": "log_plus_one", "logical_and": "and", "logical_not": "not", "logical_or": "or", "logical_xor": "xor",
     "negative": "negate", "pow": "power", "round": "round_nearest_even", "sigmoid": "logistic", "sin": "sine",
 }  # fmt: skip
-COMPARES = {
-    "equal": "EQ", "greater": "GT", "greater_equal": "GE", "less": "LT", "less_equal": "LE", "not_equal": "NE",
-}  # fmt: skip
+COMPARES = {"equal": "EQ", "greater": "GT", "greater_equal": "GE", "less": "LT", "less_equal": "LE", "not_equal": "NE"}
 REDUCES: dict[str, tuple[str, Any]] = {
     "sum": ("add", 0), "prod": ("multiply", 1), "max": ("maximum", -math.inf), "min": ("minimum", math.inf),
     "all": ("and", True), "any": ("or", False),

@@ -19,10 +19,8 @@ from afx.ops.special._quadrature import rule
 from afx.ops.special.gamma import HALF_LOG_2PI, STIRLING_SERIES, log_gamma_two, stirling
 
 TERMS = 20  # of the series of a small parameter, up to x = 1, or beta's up to NEAR_END
-NEAR_END, FROM_END = (
-    0.15,
-    0.05,
-)  # up to where the series is taken; nearer than the second the way to the other end is too long
+# up to where the series is taken; nearer than the second the way to the other end is too long
+NEAR_END, FROM_END = 0.15, 0.05
 SPLITTER = 2.0**27 + 1.0
 STEPS = 4  # of Newton's method
 HUGE, TINY = 1e280, 1e-200

@@ -253,10 +253,8 @@ def erf(x: Lanes) -> Lanes:
 # in fdlibm (Sun Microsystems 1993), R by a minimax polynomial.
 
 ROOT_HALF_BITS = 0x3FE6A09E667F3BCD
-NORMAL_BITS = {
-    "double": 0x0010000000000000,
-    "float": 1,
-}  # the least one that is taken: denormal floats are no such doubles
+# the least one that is taken: denormal floats are no such doubles
+NORMAL_BITS = {"double": 0x0010000000000000, "float": 1}
 
 # relative errors 2^-58, 2^-37
 LOG = (

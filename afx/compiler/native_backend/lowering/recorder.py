@@ -144,10 +144,8 @@ class Recorder(Calls):
         space, changes, outputs = (rows.size // length,), not finds_indices, int(finds_indices)
         works = [self.b.temporary((sort_numbers(x.location.ref.size, length),), "f8")] * self.is_standalone
         refs, outputs = (*refs, *[Ref(work.owner, "f8", 0, (0,)) for work in works]), outputs + len(works)
-        is_wide = x.location.dtype[1:] in (
-            "4",
-            "8",
-        )  # of shorter ones NumPy's stable order takes time in proportion to them
+        # of shorter ones NumPy's stable order takes time in proportion to them
+        is_wide = x.location.dtype[1:] in ("4", "8")
         is_replaced = name == "argsort.stable" and is_wide and not self.is_standalone
         unstable = loop_of("argsort.quick", (x.location.dtype,)) if is_replaced else None
         sort = UfuncCall(
