@@ -339,7 +339,7 @@ def each_part(function: Function) -> Callable[..., Parts]:
 
 def unary(
     name: str,
-    compute: np.ufunc | Function,
+    compute: Callable[[Any], Any],
     partial: Partial1,
     *,
     formula: Callable[[Any], Any] | None = None,
@@ -352,7 +352,7 @@ def unary(
 
 def binary(
     name: str,
-    compute: np.ufunc | Function,
+    compute: Callable[[Any, Any], Any],
     partials: tuple[Partial2, Partial2],
     *,
     formula: Callable[[Any, Any], Any] | None = None,
@@ -379,20 +379,15 @@ def nondifferentiable(
 
     Arguments are those of `elementwise`; ``arity`` is for functions of several operands that are no ufunc.
     """
-    plain, promotes_to_float = (
-        abstract_eval is None,
-        "i" not in kinds if promotes_to_float is None else promotes_to_float,
-    )
+    promotes_to_float = "i" not in kinds if promotes_to_float is None else promotes_to_float
     ufunc = impl if isinstance(impl, np.ufunc) else None
     operands = arity or (ufunc.nin if ufunc else 1)
     return define(
         name=name,
-        kind="elementwise" if plain else "nondifferentiable",
-        impl=elementwise_impl(name, impl, promotes_to_float, operands, kinds) if plain else impl,
-        abstract_eval=elementwise_shape_rule(name, kinds, promotes_to_float, result)
-        if abstract_eval is None
-        else abstract_eval,
-        batch=batch_elementwise(name) if plain else batch,
+        kind="nondifferentiable" if abstract_eval else "elementwise",
+        impl=impl if abstract_eval else elementwise_impl(name, impl, promotes_to_float, operands, kinds),
+        abstract_eval=abstract_eval or elementwise_shape_rule(name, kinds, promotes_to_float, result),
+        batch=batch if abstract_eval else batch_elementwise(name),
         ufunc=ufunc,
         promotes_to_float=promotes_to_float,
         **tags,

@@ -159,17 +159,13 @@ def reciprocal(x: ArrayLike) -> Array:
     return bind1(reciprocal_p, x)
 
 
-def _reciprocal_run(x: Any) -> Any:
-    return np.divide(1, x)
-
-
 def _inverse(x: Parts) -> Parts:
     return _over((x[0] * 0.0 + 1.0, x[1] * 0.0), x)
 
 
 reciprocal_p: Primitive = unary(
     "reciprocal",
-    _reciprocal_run,
+    lambda x: np.divide(1, x),
     lambda z, _x: -z * z,
     kinds="fc",
     formula=lambda x: 1 / x,

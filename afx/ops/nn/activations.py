@@ -42,13 +42,9 @@ def relu(x: ArrayLike) -> Array:
     return bind1(relu_p, x)
 
 
-def _relu_run(x: Any) -> Any:
-    return np.maximum(x, 0)
-
-
 relu_p: Primitive = unary(
     "relu",
-    _relu_run,
+    lambda x: np.maximum(x, 0),
     lambda _z, x: (x > 0).astype(x.dtype),
     kinds="iuf",
     masks_cotangent=True,
@@ -66,12 +62,13 @@ def elu(x: ArrayLike) -> Array:
     return bind1(elu_p, x)
 
 
-def _elu_run(x: Any) -> Any:
-    return np.maximum(x, 0) + np.expm1(np.minimum(x, 0))
-
-
 elu_p: Primitive = unary(
-    "elu", _elu_run, lambda _z, x: exp(where(x > 0, 0, x)), kinds="f", finite_partials=True, traceable=True
+    "elu",
+    lambda x: np.maximum(x, 0) + np.expm1(np.minimum(x, 0)),
+    lambda _z, x: exp(where(x > 0, 0, x)),
+    kinds="f",
+    finite_partials=True,
+    traceable=True,
 )
 
 
@@ -141,16 +138,12 @@ def gelu_exact(x: ArrayLike) -> Array:
     return bind1(gelu_p, x)
 
 
-def _gelu_run(x: Any) -> Any:
-    return np.maximum(x, -GELU_BOUND) * _ndtr(x)
-
-
 _ndtr = scipy("ndtr")
 
 
 gelu_p: Primitive = unary(
     "gelu",
-    _gelu_run,
+    lambda x: np.maximum(x, -GELU_BOUND) * _ndtr(x),
     lambda _z, x: ndtr(x) + clip(x, -GELU_BOUND, GELU_BOUND) * density(x),
     kinds="f",
     finite_partials=True,
@@ -167,13 +160,9 @@ def scale_kept(x: ArrayLike, scale: ArrayLike) -> Array:
     return bind2(scale_kept_p, x, scale)
 
 
-def _scale_kept_run(x: Any, scale: Any) -> Any:
-    return np.where(scale != 0, x, 0) * scale
-
-
 scale_kept_p: Primitive = binary(
     "scale_kept",
-    _scale_kept_run,
+    lambda x, scale: np.where(scale != 0, x, 0) * scale,
     (lambda _z, _x, scale: scale, lambda _z, x, scale: where(scale != 0, x, 0)),
     kinds="fc",
     traceable=True,

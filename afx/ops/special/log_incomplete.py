@@ -228,7 +228,10 @@ beta_tail_p: Primitive = parametric(
 def _values_beta(upper: bool) -> Function:
     names = ("betaincc", "betainc") if upper else ("betainc", "betaincc")
 
-    return double(lambda *xs: log_of_share(upper, *[scipy(name)(*xs) for name in names], *xs))
+    def compute(*xs: Any) -> Any:
+        return log_of_share(upper, *[scipy(name)(*xs) for name in names], *xs)
+
+    return double(compute)
 
 
 def _partials_beta(upper: bool) -> Any:
