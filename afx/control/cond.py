@@ -255,7 +255,7 @@ class _BackwardSwitch:
         """Return the cotangents of index and operands, and their masks where cotangents are marked."""
         needed = self.moving
         if not marked:
-            needed = [any(n) for n in zip(*[p.partial(kinds).needed for p in self.pairs], strict=True)]
+            needed = tuple([any(n) for n in zip(*[p.partial(kinds).needed for p in self.pairs], strict=True)])
         programs = tuple([self._build(p, kinds, needed, marked) for p in self.pairs])
         results = iter(bind(switch_p, *residuals, *cts, *masks, branches=programs) if any(needed) else ())
         first = [next(results) if n else None for n in needed]
