@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from afx.compiler.graph.builder import GraphBuilder
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import Target, current
-from afx.core import Aval, DType, Function, bind, primitive_for_role, promote, real_dtype
-from afx.core.graph import Atom, Equation, Graph, Var, number_variables
+from afx.core import Aval, DType, Function, bind, get_default_dtype, primitive_for_role, promote, real_dtype
+from afx.core.graph import Atom, Constant, Equation, Graph, Var, number_variables
 from afx.core.scalar_ops import scalar_op
 from afx.core.tracing.traces import GraphTrace
 
@@ -20,6 +19,12 @@ from afx.core.tracing.traces import GraphTrace
 MOVES = frozenset(
     {"broadcast", "concat", "embed", "gather", "permute", "reshape", "select", "set_part", "slice", "stack"}
 )
+
+# graphs of formulas by what they depend on, all dropped where there would be more
+KNOWN_MAX_EQUATIONS = 1 << 16  # of all of them: some 20 MB
+KNOWN_MAX_BYTES = 1 << 16  # of the arrays that one of them captures
+PLAIN = (bool, int, float, complex, str, np.dtype)
+_known: dict[Hashable, Graph] = {}
 
 
 def space_of(eq: Equation) -> np.dtype[Any]:
@@ -97,27 +102,55 @@ def legalize(
     atoms |= {v.index: builder.constant(constant, v.aval) for v, constant in graph.constants}
     for eq, is_replaced in zip(graph.equations, replaced, strict=True):
         operands = tuple([atoms[a.index] if isinstance(a, Var) else a for a in eq.inputs])
-        results: Sequence[Atom]
-        if is_replaced:
-            formula = legalize(_graph_of(eq, standalone=standalone), has, target, standalone=standalone)
-            results = builder.inline_graph(formula, operands)
-        else:
-            results = builder.equation(eq, operands)
+        results = (
+            builder.inline_graph(_formula_graph(eq, has, target, standalone), operands)
+            if is_replaced
+            else builder.equation(eq, operands)
+        )
         atoms |= {v.index: new for v, new in zip(eq.outputs, results, strict=True)}
     outputs = [atoms[a.index] if isinstance(a, Var) else a for a in graph.outputs]
     number_variables(inputs, builder.constants, builder.equations)
     return Graph(tuple(inputs), tuple(builder.constants), tuple(builder.equations), tuple(outputs))
 
 
+def _formula_graph(eq: Equation, has: Callable[[Equation], bool], target: Target | None, standalone: bool) -> Graph:
+    """Return the legalized graph of an equation's formula, at its line; what was traced before is not traced again."""
+    key = None
+    if _is_plain(eq):  # the text of parameters: 1 equals True, and 0.0 its negative
+        state = (has, target or current.key, standalone, get_default_dtype(), *np.geterr().values())
+        key = (*state, eq.primitive, *eq.avals, eq.aval, repr(eq.params))
+    graph = _known.get(key)
+    if graph is None:
+        graph = legalize(_graph_of(eq, standalone=standalone), has, target, standalone=standalone)
+        nbytes = sum([constant.value.nbytes for _, constant in graph.constants])
+        if key is not None and nbytes <= KNOWN_MAX_BYTES and all(map(_is_plain, graph.equations)):
+            if sum([len(g.equations) for g in list(_known.values())]) > KNOWN_MAX_EQUATIONS:
+                _known.clear()
+            _known[key] = graph
+    place = (eq.source, eq.ignored_fp_errors)
+    equations = [Equation(e.primitive, e.inputs, e.outputs, e.params, *place) for e in graph.equations]
+    constants = [(v, Constant(c.value.view())) for v, c in graph.constants]  # exports know arrays by identity
+    return Graph(graph.inputs, tuple(constants), tuple(equations), graph.outputs)
+
+
+def _is_plain(eq: Equation) -> bool:
+    """Tell whether parameters are numbers, names and dtypes alone, and no graphs."""
+    found, values = True, [value for _, value in eq.params]
+    for value in values:  # grows meanwhile
+        if isinstance(value, tuple):
+            values.extend(value)
+        else:
+            found = found and (value is None or isinstance(value, PLAIN))
+    return found
+
+
 def _graph_of(eq: Equation, *, standalone: bool) -> Graph:
-    """Return the graph of an equation's formula, which stands at its line."""
+    """Return the graph of an equation's formula."""
     trace, out = GraphTrace("formula"), eq.aval
     inputs = [trace.input(Aval(a.aval.shape, a.aval.dtype)) for a in eq.inputs]
     result = (_write_standalone if standalone else _write_formula)(eq, inputs)
     result = result if result.dtype == out.dtype else result.astype(out.dtype)
-    graph = strengthen(trace.finish((result if result.shape == out.shape else np.broadcast_to(result, out.shape),)))
-    placed = [attrs.evolve(e, source=eq.source, ignored_fp_errors=eq.ignored_fp_errors) for e in graph.equations]
-    return attrs.evolve(graph, equations=tuple(placed))
+    return strengthen(trace.finish((result if result.shape == out.shape else np.broadcast_to(result, out.shape),)))
 
 
 def _write_formula(eq: Equation, xs: Sequence[Any]) -> Any:
