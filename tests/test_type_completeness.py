@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.test_checks import ROOM
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -14,7 +16,7 @@ def test_each_public_symbol_has_a_known_type(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "basedpyright", *options],
         cwd=tmp_path,  # as an installed package, without the settings of this checkout
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **ROOM, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

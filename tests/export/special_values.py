@@ -5,20 +5,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 
 import afx
 from afx import export
+from afx.compiler.graph.legalize import legalize
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.errors import AfxError, ExportError
+from afx.export import compiled
+from afx.export.onnx.elementwise import TABLE
+from afx.export.stablehlo.table import STABLEHLO
 from tests.export.onnx_models import run_model
 from tests.ops.samples import arity, holds_function, takes
 
@@ -116,12 +122,25 @@ def results_of(target: str, calls: Sequence[Call]) -> Iterator[tuple[Call, Any]]
 
 
 def is_written(target: str, call: Call) -> bool:
-    """Tell whether a target has a form of a call, where that is cheap to know."""
-    write: Any = {"onnx": export.to_onnx, "stablehlo": export.to_stablehlo}.get(target)
-    try:
-        return write is None or bool(write(lambda *xs: bind(call.p, *xs), *call.operands))
-    except ExportError:
+    """Tell whether a target has a form of all that a call is made of; nothing is compiled."""
+
+    def fn(*xs: Any) -> Any:
+        return bind(call.p, *xs)
+
+    table: Any = {"onnx": TABLE, "stablehlo": STABLEHLO}.get(target)
+    if table is not None and not all(
+        map(table.has, legalize(afx.trace(fn)(*call.operands), table.has, None).equations)
+    ):
         return False
+    with contextlib.suppress(ExportError), mock.patch.object(compiled, "_generate", return_value=b""):
+        if target == "c":
+            export.compile(fn, *call.operands, name="swept")
+        if (
+            target == "onnx" and call.operands[0].dtype.kind == "u"
+        ):  # whose templates refuse what numbers of 64 bits lack
+            export.to_onnx(fn, *call.operands)
+        return True
+    return False
 
 
 def differ(target: str, call: Call, got: Any) -> np.ndarray[Any, Any]:
