@@ -9,9 +9,9 @@ import sys
 import tempfile
 import time
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
@@ -29,6 +29,17 @@ SPLITS = [Split((10, 9, 9, 9)), Split((1, 2, 33, 1)), Split((0, 30, 0, 7)), Spli
 SLOTS = 4
 title = ""  # of the program that runs, where a job runs several
 COMPILED = ("bits", "examples")  # with machine code as in any program; in the others it would come when they end
+
+
+@contextlib.contextmanager
+def replacing(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give an attribute another value inside a ``with`` block; `unittest.mock` would be a sixth of a rank's imports."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 def leave_to_numpy() -> None:
@@ -215,7 +226,7 @@ def pieces() -> None:
             (packets, "JOIN_BYTES", 0),
             (mpi_link, "share_memory", lambda _: None),
         ):
-            stack.enter_context(patch.object(module, name, value))
+            stack.enter_context(replacing(module, name, value))
         send_in_pieces()
 
 
@@ -235,8 +246,8 @@ def machines_of() -> None:
     sizes = [int(text) for text in sys.argv[2].split(",")]
     names = [f"machine {k}" for k, size in enumerate(sizes) for _ in range(size)]
     own = names[int(os.environ["OMPI_COMM_WORLD_RANK"])]
-    saves = patch.object(plan.MachineNodes, "saves", lambda self, others: self.are_shared)  # also of few
-    with patch.object(platform, "node", lambda: own), saves:
+    saves = replacing(plan.MachineNodes, "saves", lambda self, others: self.are_shared)  # also of few
+    with replacing(platform, "node", lambda: own), saves:
         sum_on(sizes)
 
 

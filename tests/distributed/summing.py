@@ -2,7 +2,6 @@
 
 import sys
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
@@ -10,7 +9,7 @@ import afx
 from afx import distributed
 from afx.distributed import Machines, Split
 from afx.distributed.mpi import link as mpi_link, shared_memory
-from tests.distributed.programs import SLOTS, bits_of, leave_to_numpy, report
+from tests.distributed.programs import SLOTS, bits_of, leave_to_numpy, replacing, report
 
 SPLITS = [Split((3, 1, 2, 1)), Split((1, 0, 5, 2)), Split((0, 7, 0, 1))]
 SLOT_BYTES = 1 << 16
@@ -46,8 +45,8 @@ def share_nothing(port: object) -> None:
 def shared() -> None:
     """Sums by memory that the ranks share, in many small chunks, and by messages have the bits of one process."""
     is_shared = sys.argv[2] == "memory"
-    way = patch.object(mpi_link, "share_memory", mpi_link.share_memory if is_shared else share_nothing)
-    with patch.object(shared_memory, "SLOT_BYTES", SLOT_BYTES), way:  # 2**18 else
+    way = replacing(mpi_link, "share_memory", mpi_link.share_memory if is_shared else share_nothing)
+    with replacing(shared_memory, "SLOT_BYTES", SLOT_BYTES), way:  # 2**18 else
         sum_by(is_shared)
 
 

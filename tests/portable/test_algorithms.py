@@ -39,24 +39,32 @@ def numbers(dtype: str, shape: tuple[int, ...]) -> Any:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sorts_are_numpys(dtype: str) -> None:
     """Along each axis; nan stands last, and indices of equal elements keep their order."""
-    for shape, axis in (((0,), 0), ((1,), 0), ((700,), 0), ((4, 31, 2), 1)):
-        x = numbers(dtype, shape)
-        values, places = portable(lambda x, axis=axis: (afx.sort(x, axis=axis), afx.argsort(x, axis=axis)), x)
-        np.testing.assert_array_equal(values, np.sort(x, axis=axis))
-        np.testing.assert_array_equal(places, np.argsort(x, axis=axis, kind="stable"))
+    sort_alike(*[(numbers(dtype, shape), axis) for shape, axis in (((0,), 0), ((1,), 0), ((700,), 0), ((4, 31, 2), 1))])
+
+
+def sort_alike(*cases: tuple[Any, int]) -> None:
+    """Compare sorted arrays, and what sorts them, with NumPy's; all in one function: most of the time is LLVM's."""
+    axes = [axis for _, axis in cases]
+
+    def fn(*xs: Any) -> list[Any]:
+        return [(afx.sort(x, axis=axis), afx.argsort(x, axis=axis)) for x, axis in zip(xs, axes, strict=True)]
+
+    found = portable(fn, *[x for x, _ in cases])
+    for (x, axis), values, places in zip(cases, found[::2], found[1::2], strict=True):
+        np.testing.assert_array_equal(values, np.sort(x, axis=axis), err_msg=f"{x.shape}")
+        np.testing.assert_array_equal(places, np.argsort(x, axis=axis, kind="stable"), err_msg=f"{x.shape}")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sorts_of_any_length_are_numpys(dtype: str) -> None:
     """Of rows around vectors, and to each side of where digits take over from counts, with many ties and few."""
+    cases = list[tuple[Any, int]]()
     for n in (2, 15, 16, 17, 33, 383, 384, 385, 5000):
         wide: Any = RNG.integers(0, 256, size=(2, n * int(dtype[1:])), dtype=np.uint8).view(
             "u1" if dtype == "b1" else dtype
         )
-        for x in (numbers(dtype, (2, n)), wide % 2 == 1 if dtype == "b1" else wide):
-            values, places = portable(lambda x: (afx.sort(x, axis=1), afx.argsort(x, axis=1)), x)
-            np.testing.assert_array_equal(values, np.sort(x, axis=1))
-            np.testing.assert_array_equal(places, np.argsort(x, axis=1, kind="stable"))
+        cases += [(numbers(dtype, (2, n)), 1), (wide % 2 == 1 if dtype == "b1" else wide, 1)]
+    sort_alike(*cases)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -80,9 +88,12 @@ def test_what_is_built_on_sorts() -> None:
         lambda x: afx.partition(x, 3, axis=1)[:, 3],
         afx.grad(lambda x: afx.sum(afx.sort(x, axis=0) * afx.arange(5.0, dtype=afx.float64)[:, None])),
     ]
-    for program in programs:
-        for z, wanted in zip(portable(program, x), pytree.leaves(program(x)), strict=True):
-            np.testing.assert_allclose(z, wanted, rtol=1e-14)
+
+    def fn(x: Any) -> list[Any]:
+        return [program(x) for program in programs]
+
+    for k, (z, wanted) in enumerate(zip(portable(fn, x), pytree.leaves(fn(x)), strict=True)):
+        np.testing.assert_allclose(z, wanted, rtol=1e-14, err_msg=str(k))
 
 
 # -- Fourier transforms --
@@ -96,13 +107,19 @@ def test_transforms_of_any_length(n: int) -> None:
         (afx.fft.rfft, np.fft.rfft, x.real.copy()),
         (lambda x: afx.fft.irfft(x, n), lambda x: np.fft.irfft(x, n), x[:, : n // 2 + 1].copy()),
     ]
-    for program, numpys, argument in programs:
-        (z,), wanted = portable(program, argument), numpys(argument)
+    arguments = [argument for _, _, argument in programs]
+    singles = [a.astype(np.complex64 if a.dtype.kind == "c" else np.float32) for a in arguments]
+
+    def fn(*xs: Any) -> list[Any]:  # all in one: most of the time is LLVM's
+        return [program(x) for (program, _, _), x in zip([*programs, *programs], xs, strict=True)]
+
+    found = portable(fn, *arguments, *singles)
+    for (_, numpys, argument), small, z, rounded in zip(programs, singles, found[:4], found[4:], strict=True):
+        wanted = numpys(argument)
         assert np.abs(z - wanted).max() <= 8 * EPS * np.abs(wanted).max()
-        small = argument.astype(np.complex64 if argument.dtype.kind == "c" else np.float32)
-        (z,), wanted = portable(program, small), numpys(small.astype(argument.dtype))
-        assert np.abs(z - wanted).max() <= 2e-7 * np.abs(wanted).max()
-    (half,) = portable(afx.fft.rfft, x.real.copy())
+        wanted = numpys(small.astype(argument.dtype))
+        assert np.abs(rounded - wanted).max() <= 2e-7 * np.abs(wanted).max()
+    half = found[2]
     assert (half[:, 0].imag == 0).all()
 
 

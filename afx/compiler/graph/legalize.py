@@ -137,7 +137,7 @@ def _is_plain(eq: Equation) -> bool:
     """Tell whether parameters are numbers, names and dtypes alone, and no graphs."""
     found, values = True, [value for _, value in eq.params]
     for value in values:  # grows meanwhile
-        if isinstance(value, tuple):
+        if value.__class__ is tuple:
             values.extend(value)
         else:
             found = found and (value is None or isinstance(value, PLAIN))
