@@ -208,6 +208,8 @@ class Target(Thresholds):
     share_max_bytes: int = 1 << 16  # of indices that are compared, so that equal ones become one
     scatter_max_equations: int = 16  # between a scatter and the product, or the mask, that is made of it
     chain_max_terms: int = 64  # of a sum that are looked through: the time stays linear in the graph
+    formulas_max_equations: int = 1 << 16  # kept
+    formula_max_bytes: int = 1 << 16  # of its arrays
     rewrite_max_depth: int = 30  # results of rules that are rewritten again: a bound on recursion, never met in use
     collapse_max_axis_length: int = 32  # last axis whose loops are so short that NumPy's overhead shows: measured
     contract_min_length: int = 4  # rows, and columns, of a sum of outer products: below, loops over elements do better

@@ -20,9 +20,6 @@ MOVES = frozenset(
     {"broadcast", "concat", "embed", "gather", "permute", "reshape", "select", "set_part", "slice", "stack"}
 )
 
-# graphs of formulas by what they depend on, all dropped where there would be more
-KNOWN_MAX_EQUATIONS = 1 << 16  # of all of them: some 20 MB
-KNOWN_MAX_BYTES = 1 << 16  # of the arrays that one of them captures
 PLAIN = (bool, int, float, complex, str, np.dtype)
 _known: dict[Hashable, Graph] = {}
 
@@ -85,13 +82,8 @@ def legalize(
 ) -> Graph:
     """Return a graph in which formulas, legalized themselves, stand for the equations that are lacking.
 
-    Equations without a formula stay: who writes them refuses them by name.
-
-    Args:
-        graph: a graph, as it is where nothing is lacking.
-        has: tells of an equation whether the target or language has it.
-        target: what the graph is simplified for.
-        standalone: whether complex numbers, which are lacking then, are computed in their parts, and halves in singles.
+    Equations without a formula stay: who writes them refuses them by name. Standalone code computes complex numbers in
+    their parts, and halves in singles.
     """
     replaced = [not has(eq) and (standalone or formula_of(eq) is not None) for eq in graph.equations]
     if not any(replaced):
@@ -102,50 +94,39 @@ def legalize(
     atoms |= {v.index: builder.constant(constant, v.aval) for v, constant in graph.constants}
     for eq, is_replaced in zip(graph.equations, replaced, strict=True):
         operands = tuple([atoms[a.index] if isinstance(a, Var) else a for a in eq.inputs])
-        results = (
-            builder.inline_graph(_formula_graph(eq, has, target, standalone), operands)
-            if is_replaced
-            else builder.equation(eq, operands)
-        )
+        made = _formula(eq, has, target, standalone) if is_replaced else None
+        results = builder.equation(eq, operands) if made is None else builder.inline_graph(made, operands)
         atoms |= {v.index: new for v, new in zip(eq.outputs, results, strict=True)}
     outputs = [atoms[a.index] if isinstance(a, Var) else a for a in graph.outputs]
     number_variables(inputs, builder.constants, builder.equations)
     return Graph(tuple(inputs), tuple(builder.constants), tuple(builder.equations), tuple(outputs))
 
 
-def _formula_graph(eq: Equation, has: Callable[[Equation], bool], target: Target | None, standalone: bool) -> Graph:
-    """Return the legalized graph of an equation's formula, at its line; what was traced before is not traced again."""
-    key = None
-    if _is_plain(eq):  # the text of parameters: 1 equals True, and 0.0 its negative
-        state = (has, target or current.key, standalone, get_default_dtype(), *np.geterr().values())
+def _formula(eq: Equation, has: Callable[[Equation], bool], target: Target | None, standalone: bool) -> Graph:
+    """Return the legalized graph of an equation's formula, at its line."""
+    key, limits = None, target or current.target
+    if _is_plain(eq.params):  # as text: 1 equals True
+        state = (has, limits, standalone, get_default_dtype(), *np.geterr().values())
         key = (*state, eq.primitive, *eq.avals, eq.aval, repr(eq.params))
     graph = _known.get(key)
     if graph is None:
-        graph = legalize(_graph_of(eq, standalone=standalone), has, target, standalone=standalone)
-        nbytes = sum([constant.value.nbytes for _, constant in graph.constants])
-        if key is not None and nbytes <= KNOWN_MAX_BYTES and all(map(_is_plain, graph.equations)):
-            if sum([len(g.equations) for g in list(_known.values())]) > KNOWN_MAX_EQUATIONS:
+        graph = legalize(_graph_of(eq, standalone), has, target, standalone=standalone)
+        nbytes = sum([c.value.nbytes for _, c in graph.constants])
+        if key and nbytes <= limits.formula_max_bytes and _is_plain(tuple([e.params for e in graph.equations])):
+            if sum([len(g.equations) for g in [*_known.values()]]) > limits.formulas_max_equations:
                 _known.clear()
             _known[key] = graph
     place = (eq.source, eq.ignored_fp_errors)
     equations = [Equation(e.primitive, e.inputs, e.outputs, e.params, *place) for e in graph.equations]
-    constants = [(v, Constant(c.value.view())) for v, c in graph.constants]  # exports know arrays by identity
+    constants = [(v, Constant(c.value.view())) for v, c in graph.constants]  # its own
     return Graph(graph.inputs, tuple(constants), tuple(equations), graph.outputs)
 
 
-def _is_plain(eq: Equation) -> bool:
-    """Tell whether parameters are numbers, names and dtypes alone, and no graphs."""
-    found, values = True, [value for _, value in eq.params]
-    for value in values:  # grows meanwhile
-        if value.__class__ is tuple:
-            values.extend(value)
-        else:
-            found = found and (value is None or isinstance(value, PLAIN))
-    return found
+def _is_plain(x: Any) -> bool:
+    return all(map(_is_plain, x)) if x.__class__ is tuple else x is None or isinstance(x, PLAIN)
 
 
-def _graph_of(eq: Equation, *, standalone: bool) -> Graph:
-    """Return the graph of an equation's formula."""
+def _graph_of(eq: Equation, standalone: bool) -> Graph:
     trace, out = GraphTrace("formula"), eq.aval
     inputs = [trace.input(Aval(a.aval.shape, a.aval.dtype)) for a in eq.inputs]
     result = (_write_standalone if standalone else _write_formula)(eq, inputs)

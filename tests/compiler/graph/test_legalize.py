@@ -12,7 +12,7 @@ import afx
 from afx import special
 from afx.compiler.graph import legalize as legalizing
 from afx.compiler.graph.legalize import is_standalone, legalize
-from afx.compiler.target import portable_target
+from afx.compiler.target import Target, portable_target
 from afx.core.graph import Graph
 
 legalized = functools.partial(legalize, has=is_standalone, target=portable_target(), standalone=True)
@@ -58,16 +58,16 @@ def test_parameters_that_are_equal_may_differ(monkeypatch: pytest.MonkeyPatch) -
     """1, True and 1.0, zeros of both signs and other states of errors: each has a formula of its own."""
     (eq,) = afx.trace(special.gammaln)(np.ones(3)).equations
     graph, asked = afx.trace(lambda x: x + 1.0)(np.ones(3)), list[Any]()
-    monkeypatch.setattr(legalizing, "_graph_of", lambda eq, **_: asked.append(eq.params) or graph)
+    monkeypatch.setattr(legalizing, "_graph_of", lambda eq, _: asked.append(eq.params) or graph)
     monkeypatch.setattr(legalizing, "_known", {})
     for _ in range(2):
         for value in (1, True, 1.0, 0.0, -0.0, (0.0, 1), (-0.0, 1), np.nan):
-            legalizing._formula_graph(attrs.evolve(eq, params=(("scale", value),)), is_standalone, None, True)
+            legalizing._formula(attrs.evolve(eq, params=(("scale", value),)), is_standalone, None, True)
     with np.errstate(divide="ignore"):
-        legalizing._formula_graph(attrs.evolve(eq, params=(("scale", 1),)), is_standalone, None, True)
+        legalizing._formula(attrs.evolve(eq, params=(("scale", 1),)), is_standalone, None, True)
     assert len(asked) == 9
     for _ in range(2):  # a list, a function or a graph is asked for again
-        legalizing._formula_graph(attrs.evolve(eq, params=(("scale", max),)), is_standalone, None, True)
+        legalizing._formula(attrs.evolve(eq, params=(("scale", max),)), is_standalone, None, True)
     assert len(asked) == 11
 
 
@@ -75,7 +75,7 @@ def test_what_is_known_is_bounded() -> None:
     """More equations than that are dropped."""
     for n in range(1, 500):
         graph_of(lambda x: special.gammaln(x), np.ones(n))
-    assert sum(len(g.equations) for g in legalizing._known.values()) < 2 * legalizing.KNOWN_MAX_EQUATIONS
+    assert sum(len(g.equations) for g in legalizing._known.values()) < 2 * Target().formulas_max_equations
 
 
 def test_threads_legalize_at_once() -> None:
