@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import attrs
@@ -21,7 +21,9 @@ from afx.ops.elementwise.comparison import maximum, where
 from afx.ops.elementwise.exponentials import sigmoid
 from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.indexing.index import is_sequence
+from afx.ops.manipulation.join import stack
 from afx.pytree import static
+from afx.transforms.compile.jit import jit
 from afx.transforms.vmap import vmap
 
 __all__ = ["Linear", "field", "filter_tree", "is_array"]
@@ -83,6 +85,27 @@ def is_inexact_array(x: Any) -> bool:
 def field(*, static: bool = False, **kwargs: Any) -> Any:
     """Return a field, of the structure where it is static."""
     return pytree.static(**kwargs) if static else attrs.field(**kwargs)
+
+
+def filter_jit(fun: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+    """Return `afx.jit` of a function, whose arguments that hold no array are static."""
+    compiled = dict[Any, Any]()
+
+    @functools.wraps(fun)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given: dict[Any, Any] = {**dict[Any, Any](enumerate(args)), **kwargs}
+        still = tuple([name for name, x in given.items() if _is_static(x)])
+        if still not in compiled:
+            places: Any = [n for n in still if isinstance(n, int)]
+            names: Any = [n for n in still if isinstance(n, str)]
+            compiled[still] = jit(fun, static_argnums=places, static_argnames=names)
+        return compiled[still](*args, **kwargs)
+
+    return run
+
+
+def _is_static(x: Any) -> bool:
+    return isinstance(x, Hashable) and not any(map(is_array, pytree.leaves(x)))
 
 
 def if_array(axis: Any) -> Any:
@@ -246,14 +269,14 @@ class LSTMCell(_Cell):
         return sigmoid(o) * tanh(c), c
 
 
-def _each(n: int, value: Any) -> tuple[Any, ...]:
+def each(n: int, value: Any) -> tuple[Any, ...]:
     given: tuple[Any, ...] = tuple(value) if is_sequence(value) else (value,) * n
     return given
 
 
 def _pairs(n: int, padding: Any) -> Any:
     """Return padding before and behind each axis."""
-    return padding if isinstance(padding, str) else tuple([_each(2, p) for p in _each(n, padding)])
+    return padding if isinstance(padding, str) else tuple([each(2, p) for p in each(n, padding)])
 
 
 @attrs.frozen(init=False)
@@ -286,12 +309,12 @@ class Conv:
         if padding_mode.upper() != "ZEROS":
             raise ArgumentError(f"Conv: zeros around: got padding_mode={padding_mode!r}; pad x by afx.pad")
         n = num_spatial_dims
-        window = _each(n, kernel_size)
+        window = each(n, kernel_size)
         first, second = random.split(key, 2)
         limit = 1 / math.sqrt(in_channels // groups * math.prod(window))
         weight = _uniform(first, (out_channels, in_channels // groups, *window), dtype, limit)
         bias = _uniform(second, (out_channels, *[1] * n), dtype, limit) if use_bias else None
-        steps = {"stride": _each(n, stride), "padding": _pairs(n, padding), "dilation": _each(n, dilation)}
+        steps = {"stride": each(n, stride), "padding": _pairs(n, padding), "dilation": each(n, dilation)}
         _set(self, weight=weight, bias=bias, groups=groups, **steps)
 
     def __call__(self, x: Any, **_: Any) -> Array:
@@ -301,34 +324,67 @@ class Conv:
         return z if self.bias is None else z + self.bias
 
 
+@attrs.frozen(init=False)
+class ConvTranspose(Conv):  # type: ignore[override]  # what sets fields takes more of them
+    """A convolution of [channels, *space] with zeros between its elements; ``output_padding`` is the seventh argument."""
+
+    output_padding: Any = static()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        more = kwargs.pop("output_padding", [*args[6:7], 0][0])
+        Conv.__init__(self, *args[:6], *args[7:], **kwargs)
+        _set(self, output_padding=each(args[0], more))
+
+    def __call__(self, x: Any, **_: Any) -> Array:
+        """Return [outputs, *positions]."""
+        around: Any = self.padding
+        pads, sizes = (
+            list[Any](),
+            zip(self.weight.shape[2:], self.stride, self.dilation, self.output_padding, strict=True),
+        )
+        for k, (size, step, gap, more) in enumerate(sizes):
+            reach = gap * (size - 1)
+            low, high = (0, 0) if isinstance(around, str) else around[k]
+            if around == "SAME":
+                total = reach - step + more + 1
+                low, more = max(total, 0) // 2, max(-total, 0)
+                high = max(total, 0) - low
+            pads.append((reach - low, reach - high + more))
+        z = conv_general_dilated(
+            asarray(x)[None], self.weight, [1] * len(pads), pads, self.stride, self.dilation, None, self.groups
+        )[0]
+        return z if self.bias is None else z + self.bias
+
+
 @attrs.frozen
 class _Pool:
     """A pool of [channels, *space]."""
 
-    n: int = static()
     is_mean: bool = static()
+    n: int = static()
     kernel_size: Any = static()
     stride: Any = static(default=1)
     padding: Any = static(default=0)
 
     def __call__(self, x: Any, **_: Any) -> Array:
         """Return [channels, *positions]."""
-        window = _each(self.n, self.kernel_size)
+        window = each(self.n, self.kernel_size)
         first, fn = (0.0, add) if self.is_mean else (-math.inf, maximum)
-        steps, pads = (1, *_each(self.n, self.stride)), ((0, 0), *_pairs(self.n, self.padding))
+        steps, pads = (1, *each(self.n, self.stride)), ((0, 0), *_pairs(self.n, self.padding))
         z = reduce_window(x, first, fn, (1, *window), steps, pads)
         return z / math.prod(window) if self.is_mean else z
 
 
-Conv1d: Callable[..., Conv] = functools.partial(Conv, 1)
-Conv2d: Callable[..., Conv] = functools.partial(Conv, 2)
-Conv3d: Callable[..., Conv] = functools.partial(Conv, 3)
-AvgPool1d: Callable[..., _Pool] = functools.partial(_Pool, 1, True)
-AvgPool2d: Callable[..., _Pool] = functools.partial(_Pool, 2, True)
-AvgPool3d: Callable[..., _Pool] = functools.partial(_Pool, 3, True)
-MaxPool1d: Callable[..., _Pool] = functools.partial(_Pool, 1, False)
-MaxPool2d: Callable[..., _Pool] = functools.partial(_Pool, 2, False)
-MaxPool3d: Callable[..., _Pool] = functools.partial(_Pool, 3, False)
+def __getattr__(name: str) -> Any:
+    """Return a convolution, or a pool, of so many axes."""
+    kinds: dict[str, Any] = {
+        "Conv": Conv, "ConvTranspose": ConvTranspose, "AvgPool": functools.partial(_Pool, True),
+        "MaxPool": functools.partial(_Pool, False),
+    }  # fmt: skip
+    kind, n = kinds.get(name[:-2]), name[-2:-1]
+    if kind is None or not n.isdigit() or name[-1] != "d":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return functools.partial(kind, int(n))
 
 
 @attrs.frozen(init=False)
@@ -343,7 +399,7 @@ class _Norm:
     def __init__(
         self, shape: Any, eps: float = 1e-5, use_weight: bool = True, use_bias: bool = True, dtype: Any = None
     ) -> None:
-        own, kind = _each(1, shape), dtype or get_default_dtype()
+        own, kind = each(1, shape), dtype or get_default_dtype()
         weight, bias = ones(own, kind) if use_weight else None, zeros(own, kind) if use_bias else None
         _set(self, weight=weight, bias=bias, shape=own, eps=eps)
 
@@ -448,6 +504,13 @@ class Sequential:
         return self.layers[k]
 
 
+def attend(q: Any, k: Any, v: Any, mask: Any, drop: Callable[[Any], Any]) -> Any:
+    """Return attention of [..., time, heads, size], with weights dropped."""
+    scores = np_.einsum("...qhd,...khd->...hqk", q / math.sqrt(q.shape[-1]), k)
+    scores = scores if mask is None else where(mask, scores, np.finfo(scores.dtype).min)
+    return np_.einsum("...hqk,...khd->...qhd", drop(nn.softmax(scores)), v)
+
+
 @attrs.frozen(init=False)
 class MultiheadAttention:
     """Attention of sequences [time, size] by several heads (Vaswani and others 2017)."""
@@ -499,16 +562,11 @@ class MultiheadAttention:
             return vmap(layer)(asarray(x)).reshape(len(x), self.num_heads, -1)
 
         q, k, v = heads(self.query_proj, query), heads(self.key_proj, key_), heads(self.value_proj, value)
-        scores = np_.einsum("shd,thd->hst", q / math.sqrt(q.shape[-1]), k)
-        scores = scores if mask is None else where(mask, scores, np.finfo(scores.dtype).min)
-        weights = nn.softmax(scores)
-        if key is not None:
-            drop = functools.partial(self.dropout, inference=inference)
 
-            def with_own_key(weights: Any, key: Any) -> Any:
-                return drop(weights, key=key)
+        def drop(weights: Any) -> Any:
+            fn = functools.partial(self.dropout, inference=inference)
+            if key is None:
+                return fn(weights)
+            return stack([fn(w, key=k) for w, k in zip(weights, random.split(key, self.num_heads), strict=True)])
 
-            weights = vmap(with_own_key)(weights, random.split(key, self.num_heads))
-        else:
-            weights = self.dropout(weights, inference=inference)
-        return vmap(self.output_proj)(np_.einsum("hst,thd->shd", weights, v).reshape(len(q), -1))
+        return vmap(self.output_proj)(attend(q, k, v, mask, drop).reshape(len(q), -1))

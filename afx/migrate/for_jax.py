@@ -21,7 +21,7 @@ import numpy as np
 from afx import integrate, linalg, nn, optim, pytree, random, testing
 from afx.control import cond as branches, scan as scans, while_loop as loops
 from afx.core import Array, Aval
-from afx.core.dtypes import get_default_dtype, set_default_dtype
+from afx.core.dtypes import default_dtype, get_default_dtype, set_default_dtype
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.arithmetic import sqrt
@@ -37,7 +37,7 @@ from afx.ops.manipulation.shape import expand_dims, squeeze
 from afx.ops.numerics import polynomials
 from afx.ops.reductions import cumulative
 from afx.ops.reductions.sums import sum as sum_
-from afx.ops.sorting.sort import argsort, sort
+from afx.ops.sorting.sort import argsort, searchsorted as search_sorted, sort
 from afx.pytree import treedef as treedefs
 from afx.transforms import checkpoint as memory, custom_derivatives as derivatives
 from afx.transforms.derivatives.grad import vjp
@@ -55,7 +55,8 @@ _SHAPED, _OF_TWO = "shape dtype", "a b shape dtype"
 DRAWS: dict[str, str] = {
     "bernoulli": "p shape", "beta": _OF_TWO, "binomial": "n p shape dtype", "categorical": "logits axis shape",
     "cauchy": _SHAPED, "chisquare": "df shape dtype", "choice": "a=x shape replace p axis",
-    "dirichlet": "alpha shape dtype", "exponential": _SHAPED, "f": "dfnum dfden shape dtype", "gamma": "a shape dtype",
+    "ball": "d=n p shape dtype", "dirichlet": "alpha shape dtype", "exponential": _SHAPED, "f": "dfnum dfden shape dtype",
+    "gamma": "a shape dtype", "generalized_normal": "p shape dtype", "orthogonal": "n shape dtype",
     "geometric": "p shape dtype", "gumbel": _SHAPED, "laplace": _SHAPED, "loggamma": "a shape dtype",
     "logistic": _SHAPED, "lognormal": "sigma=scale shape dtype", "maxwell": _SHAPED, "multinomial": "n p shape dtype",
     "multivariate_normal": "mean cov shape dtype", "normal": _SHAPED, "pareto": "b=concentration shape dtype",
@@ -140,6 +141,11 @@ class config:  # jax.config
             set_default_dtype(np.float64 if value else np.float32)
 
 
+def enable_x64(new_val: bool = True) -> Any:
+    """Return a context with this dtype of Python's numbers."""
+    return default_dtype(np.float64 if new_val else np.float32)
+
+
 def device_put(x: Any, *_: Any, **__: Any) -> Any:
     """Return a tree of Arrays; there is one device."""
     return pytree.map(asarray, x)
@@ -151,10 +157,19 @@ def block_until_ready(x: Any) -> Any:
 
 
 def _solve(name: str, A: Any, b: Any, x0: Any = None, **kwargs: Any) -> tuple[Array, None]:
-    """Return the solution of a linear system by iterations, and nothing, as JAX does."""
+    """Return the solution of a linear system of trees by iterations, and nothing, as JAX does."""
     kwargs.pop("solve_method", None)
-    solved: Any = getattr(linalg, name)(A, b, x0, **kwargs)
-    return solved.x, None
+    vector, unravel = pytree.ravel(b)
+
+    def of_vectors(fn: Any) -> Any:
+        def run(x: Any) -> Any:
+            return pytree.ravel(fn(unravel(x)))[0]
+
+        return run if callable(fn) else fn
+
+    start = None if x0 is None else pytree.ravel(x0)[0]
+    solved: Any = getattr(linalg, name)(of_vectors(A), vector, start, **{k: of_vectors(v) for k, v in kwargs.items()})
+    return unravel(solved.x), None
 
 
 def minimize(
@@ -591,6 +606,12 @@ def cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, **kwargs: Any
 def clamp(low: Any, x: Any, high: Any) -> Array:
     """Return numbers between bounds."""
     return clip(x, low, high)
+
+
+def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None, *, method: str = "") -> Array:
+    """Return places of int32, as JAX has them."""
+    del method
+    return search_sorted(a, v, side, sorter).astype(np.int32)
 
 
 class _Grid:

@@ -34,15 +34,16 @@ PAIRS = [word.partition("=")[::2] for word in ELEMENTWISE.split()]
 ADAPTED = {
     "jax": (
         "ShapeDtypeStruct block_until_ready checkpoint custom_jvp custom_vjp default_matmul_precision device_get device_put "
-        "linear_transpose"
+        "enable_x64 linear_transpose"
     ),
     "jax.lax": (
         "clamp cond cumlogsumexp cummax cummin cumprod cumsum dynamic_index_in_dim dynamic_slice "
         "dynamic_slice_in_dim dynamic_update_slice "
         "dynamic_update_slice_in_dim fori_loop rsqrt scan while_loop"
     ),
+    "jax.experimental": "enable_x64",
     "jax.nn": "one_hot",
-    "jax.numpy": "diagonal mgrid ogrid polydiv",
+    "jax.numpy": "diagonal mgrid ogrid polydiv searchsorted",
     "jax.numpy.linalg": "lstsq",
     "jax.scipy.linalg": "cholesky qr solve",
     "jax.scipy.sparse.linalg": "bicgstab cg gmres",
@@ -66,12 +67,32 @@ IDLE = {  # keywords that change no number
     "allow_int", "check_finite", "indices_are_sorted", "lapack_driver", "out_sharding", "overwrite_a", "overwrite_b",
     "precision", "unique_indices",
 }  # fmt: skip
+# of jax.numpy, which are NumPy's
+TYPES = (
+    "array_repr array_str complexfloating dtype euler_gamma floating generic get_printoptions inexact int_ integer iterable "
+    "load mask_indices number printoptions save savez set_printoptions signedinteger uint unsignedinteger"
+)
+ACTIVATIONS = "elu gelu leaky_relu log_softmax relu selu sigmoid softmax softplus standardize"
+IN_EQUINOX = "eval_shape grad hessian jacfwd jacrev jvp make_jaxpr=trace value_and_grad vjp"
 IN_TREES = "all flatten_with_path leaves_with_path map_with_path reduce transpose"
 
 JAX = Library(
-    roots=("jax", "optax", "equinox", "diffrax", "flax", "haiku", "jaxopt", "numpyro", "blackjax", "jaxtyping"),
+    roots=(
+        "jax",
+        "optax",
+        "equinox",
+        "diffrax",
+        "flax",
+        "haiku",
+        "jaxopt",
+        "numpyro",
+        "blackjax",
+        "jaxtyping",
+        "einops",
+    ),
     guide="from_jax.md",
     modules={
+        "einops": "einops.array_api",
         "equinox": EQUINOX,
         "equinox.nn": EQUINOX,
         "flax.linen": FLAX,
@@ -115,9 +136,17 @@ JAX = Library(
         **{f"jax.random.{name}": f"afx.random.{name}" for name in ("fold_in", "key", "split")},
         **{f"{home}.{name}": f"{CALLS}.{name}" for home, names in ADAPTED.items() for name in names.split()},
         "equinox.filter": f"{EQUINOX}.filter_tree",
-        "equinox.filter_grad": "afx.grad",
-        "equinox.filter_jit": "afx.jit",
-        "equinox.filter_value_and_grad": "afx.value_and_grad",
+        "equinox.filter_checkpoint": f"{CALLS}.checkpoint",
+        "equinox.tree_inference": f"{EQUINOX}.inference_mode",
+        **{
+            f"equinox.filter_{word}": f"afx.{own or word}"
+            for word, _, own in [w.partition("=") for w in IN_EQUINOX.split()]
+        },
+        **{
+            f"einops.{name}": f"einops.array_api.{name}" for name in ("pack", "rearrange", "reduce", "repeat", "unpack")
+        },
+        **{f"jax.numpy.{name}": f"numpy.{name}" for name in TYPES.split()},
+        **{f"jax.example_libraries.stax.{name}": f"afx.nn.{name}" for name in ACTIVATIONS.split()},
         "jax.Array": "afx.Array",
         "jax.config": f"{CALLS}.config",
         "jax.config.config": f"{CALLS}.config",
@@ -130,6 +159,7 @@ JAX = Library(
         "jax.named_scope": f"{CALLS}.default_matmul_precision",
         "jax.nn.logsumexp": "afx.logsumexp",
         "jax.nn.swish": "afx.nn.silu",
+        "jax.numpy.i0": "afx.special.i0",
         "jax.numpy.ndarray": "afx.Array",
         "jaxtyping.Array": "afx.Array",
         "jaxtyping.ArrayLike": "afx.ArrayLike",
@@ -160,6 +190,7 @@ JAX = Library(
         "jax.lax.all_gather": PARALLEL,
         "jax.lax.pmean": PARALLEL,
         "jax.lax.psum": PARALLEL,
+        "einops.einsum": "afx.einsum, whose pattern comes first and has letters",
         "jax.lax.gather": "x[indices], or afx.take",
         "jax.lax.bitcast_convert_type": "np.asarray(x).view(dtype), of data",
         "jax.lax.clz": "bits - afx.frexp(x)[1], of numbers that floats hold",
@@ -200,6 +231,8 @@ class JaxMigration(Migration):
             self._check_keywords(node, name)
         elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Subscript):
             self._check_update(node, node.func)
+        elif isinstance(node.func, ast.Attribute) and node.func.attr == "block_until_ready":  # a method
+            self.edits.append(Edit(end_of(node.func.value), end_of(node), ""))
 
     def _check_update(self, node: ast.Call, func: ast.Attribute) -> None:
         """Rewrite ``x.at[i].mul(v)``, and updates whose indices may lie outside, or that afx has not."""
@@ -270,9 +303,12 @@ class JaxMigration(Migration):
         if bases and len(node.bases) == 1 and not node.keywords:
             first, last = bases[0], bases[0]
             self.edits.append(Edit((first.lineno, first.col_offset - 1), _after(end_of(last)), ""))
-        for function in node.body:
-            if isinstance(function, ast.FunctionDef) and function.name == "__init__":
-                self._set_fields(function)
+        for part in node.body:
+            if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+                self._set_fields(part)
+            elif isinstance(part, ast.AnnAssign) and part.value is None and ast.unparse(part.annotation) == "float":
+                self.edits.append(Edit(end_of(part), end_of(part), " = afx.static()"))  # is none of Equinox's arrays
+                self.needed.add("afx")
 
     def _is_module(self, base: ast.expr) -> bool:
         name, _, last = ast.unparse(base).rpartition(".")

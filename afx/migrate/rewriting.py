@@ -153,6 +153,7 @@ class Migration(ast.NodeVisitor):
         self.named: bool = False  # whether a line says to import afx
         self.needed: set[str] = set()  # and those that rewritten names ask for
         self.around: list[ast.stmt] = []  # the statements that are looked at
+        self.used: set[str] = set()  # names that are read
 
     def visit_Import(self, node: ast.Import) -> None:
         """Rewrite ``import autograd.numpy as np``."""
@@ -176,7 +177,7 @@ class Migration(ast.NodeVisitor):
                 return [_importing("afx", None)]
             self.remarks.append(Remark(line, alias.name, self.library.advice_on(alias.name)))
             self.bound.pop(alias.asname, None)  # all of it stays
-            return [ast.Import([alias])]
+            return [ast.Import([alias])] if alias.asname in self.used else []
         if alias.asname is None or alias.asname == target:
             self.imported |= {target.split(".")[0], target}
         return [_importing(target, alias.asname, target in self.library.modules.values())]
@@ -202,7 +203,8 @@ class Migration(ast.NodeVisitor):
                 continue
             if target is None:
                 self.remarks.append(Remark(node.lineno, dotted, self.library.advice_on(dotted)))
-                homes.setdefault(module, []).append(alias)
+                if (alias.asname or alias.name) in {*self.used, "*"}:
+                    homes.setdefault(module, []).append(alias)
                 continue
             self.bound[alias.asname or alias.name] = dotted
             self._note(node.lineno, dotted, dotted)
@@ -333,6 +335,7 @@ def rewrite(source: str, library: Library, kind: type[Migration] = Migration) ->
     migration = kind(source, library)
     tree = ast.parse(source)
     statements = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    migration.used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
     for statement in statements:  # before the names that they bind are looked at
         migration.visit(statement)
     for node in tree.body:

@@ -9,7 +9,7 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError, ShapeError
-from afx.migrate import for_equinox
+from afx.migrate import for_equinox, migrate_source
 
 jax: Any = pytest.importorskip("jax", reason="the reference is Equinox's")
 equinox: Any = pytest.importorskip("equinox", reason="the reference is Equinox's")
@@ -25,6 +25,10 @@ LAYERS: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "Conv1d": (lambda e, k: e.Conv1d(5, 3, 2, key=k), (SEQUENCE,)),
     "Conv2d": (lambda e, k: e.Conv2d(4, 6, (3, 2), stride=2, padding=1, dilation=(1, 2), groups=2, key=k), (IMAGE,)),
     "Conv2d, same": (lambda e, k: e.Conv2d(4, 2, 3, padding="SAME", use_bias=False, key=k), (IMAGE,)),
+    "ConvTranspose2d": (
+        lambda e, k: e.ConvTranspose2d(4, 6, (3, 2), stride=2, padding=1, output_padding=(1, 0), groups=2, key=k), (IMAGE,),
+    ),
+    "ConvTranspose2d, same": (lambda e, k: e.ConvTranspose(2, 4, 2, 3, 2, "SAME", dilation=2, key=k), (IMAGE,)),
     "MaxPool2d": (lambda e, k: e.MaxPool2d(2, 2), (IMAGE,)),
     "AvgPool2d": (lambda e, k: e.AvgPool2d(kernel_size=(3, 2), padding=1), (IMAGE,)),
     "LayerNorm": (lambda e, k: e.LayerNorm(6), (V,)),
@@ -61,6 +65,23 @@ def test_layers_are_equinoxs(name: str) -> None:
             slopes, own_slopes = jax.tree.leaves(square(theirs)), afx.pytree.leaves(own_square(own))
     for z, w in zip([*found, *own_slopes], [*want, *slopes], strict=True):
         np.testing.assert_allclose(z, np.asarray(w), rtol=1e-12, atol=1e-12)
+
+
+def test_compiled_functions_know_what_is_no_array() -> None:
+    """Numbers, shapes and functions are static for ``filter_jit``, and fields that are floats for its models."""
+    source = (
+        "import equinox as eqx\nimport jax.numpy as jnp\n\n\nclass A(eqx.Module):\n    w: jnp.ndarray\n    end: float\n\n"
+        "    def __call__(self, n):\n        return self.w[:n] * self.end\n\n\n@eqx.filter_jit\n"
+        "def f(model, n, *, fn):\n    return fn(model(n)) if n > 1 else 0\n"
+    )
+    rewritten, remarks = migrate_source(source, "jax")
+    assert remarks == []
+    names: dict[str, Any] = {}
+    exec(rewritten, names)
+    model = names["A"](afx.arange(4.0), 0.5)
+    assert names["f"](model, 3, fn=afx.sum) == 1.5
+    assert names["f"](model, 1, fn=afx.sum) == 0
+    assert afx.grad(lambda m: m(2).sum())(model).end == 0.5
 
 
 def test_dropouts_draw_and_stop() -> None:
