@@ -270,6 +270,31 @@ def adan(
     return chain(_scaled(change, 4), add_decayed_weights(weight_decay, mask), scale_by_learning_rate(learning_rate))
 
 
+def ademamix(
+    learning_rate: Any,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    b3: Any = 0.9999,
+    alpha: Any = 5.0,
+    eps: float = 1e-8,
+    eps_root: float = 0.0,
+    mu_dtype: None = None,
+    weight_decay: float = 0.0,
+    mask: Any = None,
+) -> Pair:
+    """Return AdEMAMix (Pagliardini and others 2024): Adam with a second, slow average."""
+    del mu_dtype
+
+    def change(t: Any, g: Any, m: Any, slow: Any, v: Any) -> Any:
+        count: Any = (t - 1).astype(np.int64)
+        keep: Any = b3(count) if callable(b3) else b3
+        share: Any = alpha(count) if callable(alpha) else alpha
+        m, slow, v = b1 * m + (1 - b1) * g, keep * slow + (1 - keep) * g, b2 * v + (1 - b2) * g * g
+        return (m / (1 - b1**t) + share * slow) / (sqrt(v / (1 - b2**t) + eps_root) + eps), m, slow, v
+
+    return chain(_scaled(change, 3), add_decayed_weights(weight_decay, mask), scale_by_learning_rate(learning_rate))
+
+
 def rprop(
     learning_rate: float,
     eta_minus: float = 0.5,
@@ -667,6 +692,33 @@ def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1) -> Array:
 def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any) -> Array:
     """Return the cross entropy of each row and a class."""
     return cross_entropy(logits, labels)
+
+
+def log_cosh(predictions: Any, targets: Any = 0.0) -> Any:
+    """Return the logarithms of the hyperbolic cosines of the differences."""
+    gap = asarray(predictions) - targets
+    return np_.logaddexp(gap, -gap) - np.log(2.0)
+
+
+def hinge_loss(predictor_outputs: Any, targets: Any) -> Array:
+    """Return how far each output is from its side of -1 or 1."""
+    return maximum(0, 1 - predictor_outputs * targets)
+
+
+def cosine_similarity(predictions: Any, targets: Any, epsilon: float = 0.0, axis: int = -1) -> Array:
+    """Return the cosine of the angle between rows."""
+    x, y = [x / sqrt(maximum((x * x).sum(axis, keepdims=True), epsilon)) for x in map(asarray, (predictions, targets))]
+    return sum_(x * y, axis)
+
+
+def cosine_distance(*args: Any, **kwargs: Any) -> Array:
+    """Return 1 less `cosine_similarity`."""
+    return 1.0 - cosine_similarity(*args, **kwargs)
+
+
+def smooth_labels(labels: Any, alpha: float) -> Any:
+    """Return rows that share alpha evenly."""
+    return (1.0 - alpha) * labels + alpha / labels.shape[-1]
 
 
 def global_norm(updates: Any) -> Array:

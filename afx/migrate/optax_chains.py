@@ -49,6 +49,9 @@ TABLE: dict[str, str] = {
     "nadamw": f"adamw {_MOMENTS} eps_root mu_dtype! weight_decay:1e-4 mask nesterov:True",
     "novograd": f"novograd {_MOMENTS} eps_root! weight_decay",
     "radam": f"radam {_MOMENTS} eps_root! threshold",
+    "reduce_on_plateau": (
+        "reduce_on_plateau factor patience rtol atol cooldown accumulation_size=window min_scale=least"
+    ),
     "rmsprop": "rmsprop learning_rate decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True centered momentum",
     "sgd": "sgd learning_rate momentum nesterov accumulator_dtype!",
     "yogi": f"yogi {_MOMENTS}",
@@ -68,9 +71,9 @@ TABLE: dict[str, str] = {
     "piecewise_constant_schedule": "piecewise_constant init_value=start boundaries_and_scales=factors",
 }  # fmt: skip
 __all__ = [
-    "GradientTransformation", "MultiSteps", "chain", "identity", "inject_hyperparams", "masked", "multi_transform",
-    "optimistic_gradient_descent", "partition", "scale", "scale_by_learning_rate", "scale_by_schedule",
-    "set_to_zero", "sign_sgd", "stateless",
+    "GradientTransformation", "MultiSteps", "chain", "freeze", "identity", "inject_hyperparams", "masked", "multi_transform",
+    "optimistic_adam", "optimistic_gradient_descent", "partition", "scale", "scale_by_learning_rate",
+    "scale_by_optimistic_gradient", "scale_by_schedule", "selective_transform", "set_to_zero", "sign_sgd", "stateless",
 ]  # fmt: skip
 
 
@@ -86,11 +89,11 @@ class GradientTransformation:
         state = self.rule.init(params)
         return (state, ()) if self.is_chain else state
 
-    def update(self, updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+    def update(self, updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         """Return what is to be added to the parameters, or what the next transformation takes, and the next state."""
         at = pytree.map(zeros_like, updates) if params is None else params
         change = self.rule.descend if hasattr(self.rule, "descend") else self.rule.update
-        changed, state = change(updates, state[0] if self.is_chain else state, at, None)
+        changed, state = change(updates, state[0] if self.is_chain else state, at, extra.get("value"))
         return changed, (state, ()) if self.is_chain else state
 
 
@@ -215,8 +218,8 @@ def sign_sgd(learning_rate: Any) -> Pair:
     )
 
 
-def optimistic_gradient_descent(learning_rate: Any, alpha: float = 1.0, beta: float = 1.0) -> Pair:
-    """Return optimistic descent: ``(α + β) g`` less β times the gradient before; of the first, itself."""
+def scale_by_optimistic_gradient(alpha: float = 1.0, beta: float = 1.0) -> Pair:
+    """Return what gives ``(α + β) g`` less β times the gradient before; of the first, itself."""
 
     def init(params: Any) -> Any:
         return zeros((), np.bool_), pytree.map(zeros_like, params)
@@ -227,16 +230,34 @@ def optimistic_gradient_descent(learning_rate: Any, alpha: float = 1.0, beta: fl
         before = pytree.map(lambda g, old: where(has_old, old, g), updates, before)
         return pytree.map(lambda g, old: (alpha + beta) * g - beta * old, updates, before), (has_old | True, updates)
 
-    return chain(Pair(init, update), scale_by_learning_rate(learning_rate))
+    return Pair(init, update)
+
+
+def optimistic_gradient_descent(learning_rate: Any, alpha: float = 1.0, beta: float = 1.0) -> Pair:
+    """Return optimistic descent."""
+    return chain(scale_by_optimistic_gradient(alpha, beta), scale_by_learning_rate(learning_rate))
+
+
+def optimistic_adam(learning_rate: float, optimism: float | None = None, *moments: Any, **options: Any) -> Pair:
+    """Return optimistic Adam (Daskalakis and others 2018)."""
+    share = learning_rate if optimism is None else optimism
+    rule = _make("scale_by_adam", *moments, **{"nesterov": True, **options})
+    return chain(rule, scale_by_optimistic_gradient(learning_rate, share), scale(-1.0))
+
+
+def freeze(mask: Any) -> Pair:
+    """Return what makes updates of 0 where a tree of truth values says so."""
+    return masked(set_to_zero(), mask)
+
+
+def selective_transform(optimizer: Any, *, freeze_mask: Any) -> Pair:
+    """Return an optimizer of the other leaves."""
+    return partition({True: set_to_zero(), False: optimizer}, freeze_mask)
 
 
 def masked(inner: Any, mask: Any) -> Pair:
     """Return a transformation of the leaves that a tree of truth values, or a function to one, chooses."""
-
-    def labels(tree: Any) -> Any:
-        return pytree.map(lambda chosen: str(bool(chosen)), mask(tree) if callable(mask) else mask)
-
-    return partition({"True": inner, "False": identity()}, labels)
+    return partition({True: inner, False: identity()}, mask)
 
 
 def partition(transforms: Mapping[Any, Any], param_labels: Any) -> Pair:
@@ -310,7 +331,8 @@ def inject_hyperparams(inner_factory: Callable[..., Any], **_: Any) -> Callable[
             return InjectHyperparamsState(start, values, inner_factory(**rest, **values).init(params))
 
         def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
-            values = state.hyperparams | {name: asarray(s(state.count)) for name, s in schedules.items()}
+            values = state.hyperparams | {name: s(state.count) for name, s in schedules.items()}
+            values = {name: asarray(value) for name, value in values.items()}
             updates, inner = inner_factory(**rest, **values).update(updates, state.inner_state, params)
             return updates, InjectHyperparamsState(state.count + 1, values, inner)
 

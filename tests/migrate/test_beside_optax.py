@@ -27,10 +27,15 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "masked": lambda o: o.chain(o.masked(o.add_decayed_weights(0.1), {"w": True, "b": False}), o.sgd(0.1)),
     "labels": lambda o: o.multi_transform({"a": o.adam(0.1), "b": o.set_to_zero()}, {"w": "a", "b": "b"}),
     "adafactor": lambda o: o.adafactor(0.05, min_dim_size_to_factor=2),
+    "ademamix": lambda o: o.ademamix(0.05, b3=lambda _: 0.5, alpha=2.0, weight_decay=0.1),
     "adan": lambda o: o.adan(0.05, weight_decay=0.1),
     "agc": lambda o: o.chain(o.adaptive_grad_clip(0.1), o.trace(decay=0.9), o.scale_by_learning_rate(0.05)),
     "schedule downhill": lambda o: o.chain(o.trace(decay=0.9), o.scale_by_schedule(lambda count: -0.1 / (1 + count))),
     "rate by schedule": lambda o: o.chain(o.scale_by_adam(), o.scale_by_learning_rate(lambda count: 0.1 / (1 + count))),
+    "optimistic": lambda o: o.optimistic_adam(0.05, 0.5),
+    "frozen": lambda o: o.chain(
+        o.selective_transform(o.adam(0.1), freeze_mask={"w": True, "b": False}), o.freeze(True)
+    ),
     "finite": lambda o: o.apply_if_finite(o.adam(0.1), 2),
     "fromage": lambda o: o.fromage(0.05),
     "muon": lambda o: o.muon(0.05),
@@ -55,6 +60,7 @@ class Names:
         return next(getattr(module, name) for module in self._modules if hasattr(module, name))
 
 
+@pytest.mark.filterwarnings("ignore:.optimistic_adam. is deprecated:DeprecationWarning")  # Optax's
 @pytest.mark.parametrize("case", CASES)
 def test_optimizers_move_as_optaxs(case: str) -> None:
     """Twelve steps on a quadratic function, in float64, to 1e-12."""
@@ -84,6 +90,32 @@ def test_optimizers_move_as_optaxs(case: str) -> None:
     close = 1e-8 if case == "adafactor" else 1e-12  # whose decay is float32 in Optax
     for name, value in found.items():
         np.testing.assert_allclose(value, np.asarray(wanted[name]), rtol=close, atol=close)
+
+
+def test_losses_and_plateaus_are_optaxs() -> None:
+    """Losses to 1e-14, and rates that shrink where values stay; a rate may be set by hand."""
+    jax: Any = pytest.importorskip("jax", reason="the reference is Optax's")
+    optax: Any = pytest.importorskip("optax", reason="the reference is Optax's")
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(2, 3, 4))
+    with jax.enable_x64(True):
+        for name in ("log_cosh", "hinge_loss", "cosine_similarity", "cosine_distance"):
+            wanted = getattr(optax, name)(jax.numpy.asarray(x), jax.numpy.asarray(y))
+            np.testing.assert_allclose(getattr(for_optax, name)(x, y), np.asarray(wanted), rtol=1e-14, atol=1e-14)
+        np.testing.assert_allclose(for_optax.smooth_labels(x, 0.1), np.asarray(optax.smooth_labels(x, 0.1)), rtol=1e-14)
+        rates = []
+        for o, names in ((optax, optax.contrib), (for_optax, for_optax)):
+            opt = o.chain(o.sgd(0.5), names.reduce_on_plateau(patience=2, factor=0.5))
+            state, steps = opt.init(np.ones(1)), []
+            for _ in range(8):
+                updates, state = opt.update(np.ones(1), state, np.ones(1), value=1.0)
+                steps.append(float(updates[0]))
+            rates.append(steps)
+    np.testing.assert_allclose(*rates, rtol=1e-12)
+    opt = for_optax.inject_hyperparams(for_optax.adam)(learning_rate=0.1)
+    state = opt.init(np.ones(1))
+    state.hyperparams["learning_rate"] = 0.25  # a number of Python's
+    np.testing.assert_allclose(opt.update(np.ones(1), state, np.ones(1))[0], [-0.25], rtol=1e-6)
 
 
 def test_lbfgs_finds_the_minimum() -> None:
