@@ -13,9 +13,11 @@ import numpy as np
 from afx import nn, pytree, random
 from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError
+from afx.migrate.for_equinox import Dropout as Drop
+from afx.migrate.for_lax import conv_general_dilated, reduce_window
 from afx.nn import initializers
-from afx.ops.creation.creation import asarray, zeros_like
-from afx.ops.elementwise.arithmetic import abs as abs_, sqrt
+from afx.ops.creation.creation import asarray, ones_like, zeros as make_zeros, zeros_like
+from afx.ops.elementwise.arithmetic import abs as abs_, add, sqrt
 from afx.ops.elementwise.comparison import maximum, where
 from afx.ops.elementwise.exponentials import exp, sigmoid, softplus
 from afx.ops.elementwise.trigonometry import tanh
@@ -65,6 +67,7 @@ def _scaled(scale: float, mode: str, distribution: str) -> Callable[..., Init]:
 
 
 glorot_normal: Callable[..., Init] = _scaled(1.0, "fan_avg", "truncated_normal")
+glorot: Callable[..., Init] = glorot_normal
 xavier_normal: Callable[..., Init] = glorot_normal
 glorot_uniform: Callable[..., Init] = _scaled(1.0, "fan_avg", "uniform")
 xavier_uniform: Callable[..., Init] = glorot_uniform
@@ -79,6 +82,9 @@ kaiming_uniform: Callable[..., Init] = he_uniform
 def normal(stddev: float = 1e-2, dtype: Any = None) -> Init:
     """Return normal numbers of a standard deviation."""
     return _cast(lambda key, shape: initializers.normal(key, shape, stddev), dtype)
+
+
+randn: Callable[..., Init] = normal
 
 
 def uniform(scale: float = 1e-2, dtype: Any = None) -> Init:
@@ -99,6 +105,16 @@ def zeros(key: Any, shape: Sequence[int], dtype: Any = None) -> Array:
 def ones(key: Any, shape: Sequence[int], dtype: Any = None) -> Array:
     """Return ones, whatever the key is."""
     return constant(1.0)(key, shape, dtype)
+
+
+def zeros_init() -> Init:
+    """Return `zeros`, as Flax does."""
+    return zeros
+
+
+def ones_init() -> Init:
+    """Return `ones`, as Flax does."""
+    return ones
 
 
 # --- stax: pairs of ``init(key, input_shape) -> (output_shape, params)`` and ``apply(params, inputs)``
@@ -164,8 +180,9 @@ def _flatten(inputs: Any) -> Any:
     return inputs.reshape((inputs.shape[0], -1))
 
 
-def _flat_shape(shape: Any) -> Any:
-    return shape[0], math.prod(shape[1:])
+def _shape_after(fn: Any, shape: Any) -> Any:
+    """Return the shape that a function gives, of any batch."""
+    return shape[0], *fn(make_zeros((1, *shape[1:]))).shape[1:]
 
 
 def _first(shapes: Any) -> Any:
@@ -176,7 +193,7 @@ def _add(inputs: Any) -> Any:
     return functools.reduce(operator.add, inputs)
 
 
-Flatten: Layer = _make(_flat_shape, _flatten)
+Flatten: Layer = _make(functools.partial(_shape_after, _flatten), _flatten)
 FanInSum: Layer = _make(_first, _add)
 
 
@@ -246,6 +263,62 @@ def parallel(*layers: Layer) -> Layer:
     return init, apply
 
 
+def GeneralConv(
+    dimension_numbers: Any,
+    out_chan: int,
+    filter_shape: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    W_init: Init | None = None,
+    b_init: Init | None = None,
+) -> Layer:  # stax's
+    """Return a convolution of axes by letters, the batch first."""
+    left, right, out = dimension_numbers
+    steps = strides or (1,) * len(filter_shape)
+
+    def init(rng: Any, input_shape: Any) -> Any:
+        first, second = random.split(rng)
+        window, own = iter(filter_shape), {"O": out_chan, "I": input_shape[left.index("C")]}
+        w = (W_init or glorot_normal())(first, [own.get(c) or next(window) for c in right])
+        params = w, (b_init or normal(1e-6))(second, [out_chan if c == "C" else 1 for c in out])
+        return _shape_after(functools.partial(apply, params), input_shape), params
+
+    def apply(params: Any, inputs: Any, **_: Any) -> Array:
+        w, b = params
+        z: Array = conv_general_dilated(inputs, w, steps, padding, None, None, dimension_numbers) + b
+        return z
+
+    return init, apply
+
+
+Conv: Callable[..., Layer] = functools.partial(GeneralConv, ("NHWC", "HWIO", "NHWC"))
+
+
+def _pool(
+    first: float, fn: Any, is_mean: bool, window_shape: Any, strides: Any = None, padding: Any = "VALID"
+) -> Layer:
+    window, steps = (1, *window_shape, 1), (1, *(strides or (1,) * len(window_shape)), 1)
+
+    def pooled(x: Any) -> Any:
+        z, count = [reduce_window(y, first, fn, window, steps, padding) for y in (x, ones_like(x))]
+        return z / count if is_mean else z
+
+    return _make(functools.partial(_shape_after, pooled), pooled)
+
+
+MaxPool: Callable[..., Layer] = functools.partial(_pool, -math.inf, maximum, False)
+AvgPool: Callable[..., Layer] = functools.partial(_pool, 0.0, add, True)
+
+
+def Dropout(rate: float, mode: str = "train") -> Layer:  # stax's
+    """Return a layer that keeps a share of the elements, which grow."""
+
+    def apply(_params: Any, inputs: Any, *, rng: Any = None, **_: Any) -> Any:
+        return Drop(1 - rate)(inputs, key=rng, inference=mode != "train")
+
+    return Identity[0], apply
+
+
 # --- optimizers: ``init(params)``, ``update(step, grads, state)``, ``get_params(state)``
 
 
@@ -254,16 +327,18 @@ def make_schedule(value: Any) -> Callable[[Any], Any]:
     return value if callable(value) else lambda _: value
 
 
-def _optimizer(count: int, change: Callable[..., Any]) -> Optimizer:
-    """Return an optimizer that keeps so many trees beside the parameters; ``change(step, g, x, *kept)`` gives all."""
+def _optimizer(count: int, step_size: Any, change: Callable[..., Any]) -> Optimizer:
+    """Return an optimizer that keeps so many trees beside the parameters; ``change(t, g, *kept)`` gives a way and these."""
+    rate = make_schedule(step_size)
 
     def init(params: Any) -> Any:
         return (params, *[pytree.map(zeros_like, params) for _ in range(count)])
 
     def update(step: Any, grads: Any, state: Any) -> Any:
         leaves, treedef = pytree.flatten(grads)
-        columns = [pytree.leaves(tree) for tree in state]
-        rows = [change(step, g, *own) for g, *own in zip(leaves, *columns, strict=True)]
+        columns, t = [pytree.leaves(tree) for tree in state], asarray(step, get_default_dtype()) + 1
+        ways = [(x, *change(t, g, *kept)) for g, x, *kept in zip(leaves, *columns, strict=True)]
+        rows = [(x - rate(step) * way, *kept) for x, way, *kept in ways]
         return tuple([pytree.unflatten(treedef, list(column)) for column in zip(*rows, strict=True)])
 
     def get_params(state: Any) -> Any:
@@ -274,82 +349,71 @@ def _optimizer(count: int, change: Callable[..., Any]) -> Optimizer:
 
 def sgd(step_size: Any) -> Optimizer:
     """Return gradient descent."""
-    rate = make_schedule(step_size)
 
-    def change(i: Any, g: Any, x: Any) -> Any:
-        return (x - rate(i) * g,)
+    def change(_: Any, g: Any) -> Any:
+        return (g,)
 
-    return _optimizer(0, change)
+    return _optimizer(0, step_size, change)
 
 
 def momentum(step_size: Any, mass: float) -> Optimizer:
     """Return gradient descent with momentum."""
-    rate = make_schedule(step_size)
 
-    def change(i: Any, g: Any, x: Any, v: Any) -> Any:
-        v = mass * v + g
-        return x - rate(i) * v, v
+    def change(_: Any, g: Any, v: Any) -> Any:
+        return (mass * v + g,) * 2
 
-    return _optimizer(1, change)
+    return _optimizer(1, step_size, change)
 
 
 def nesterov(step_size: Any, mass: float) -> Optimizer:
     """Return descent with Nesterov's momentum."""
-    rate = make_schedule(step_size)
 
-    def change(i: Any, g: Any, x: Any, v: Any) -> Any:
+    def change(_: Any, g: Any, v: Any) -> Any:
         v = mass * v + g
-        return x - rate(i) * (mass * v + g), v
+        return mass * v + g, v
 
-    return _optimizer(1, change)
+    return _optimizer(1, step_size, change)
 
 
 def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Optimizer:
     """Return RMSProp, eps inside of the root."""
-    rate = make_schedule(step_size)
 
-    def change(i: Any, g: Any, x: Any, mean: Any) -> Any:
-        mean = mean * gamma + g * g * (1.0 - gamma)
-        return x - rate(i) * g / sqrt(mean + eps), mean
+    def change(_: Any, g: Any, v: Any) -> Any:
+        v = v * gamma + g * g * (1.0 - gamma)
+        return g / sqrt(v + eps), v
 
-    return _optimizer(1, change)
+    return _optimizer(1, step_size, change)
 
 
 def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
     """Return Adam (Kingma & Ba 2015)."""
-    rate = make_schedule(step_size)
 
-    def change(i: Any, g: Any, x: Any, m: Any, v: Any) -> Any:
+    def change(t: Any, g: Any, m: Any, v: Any) -> Any:
         m, v = (1 - b1) * g + b1 * m, (1 - b2) * g * g + b2 * v
-        power = asarray(i, get_default_dtype()) + 1
-        first, second = m / (1 - b1**power), v / (1 - b2**power)
-        return x - rate(i) * first / (sqrt(second) + eps), m, v
+        return m / (1 - b1**t) / (sqrt(v / (1 - b2**t)) + eps), m, v
 
-    return _optimizer(2, change)
+    return _optimizer(2, step_size, change)
 
 
 def adagrad(step_size: Any, momentum: float = 0.9) -> Optimizer:
     """Return AdaGrad with momentum (Duchi, Hazan & Singer 2011)."""
-    rate = make_schedule(step_size)
 
-    def change(i: Any, g: Any, x: Any, total: Any, m: Any) -> Any:
+    def change(_: Any, g: Any, total: Any, m: Any) -> Any:
         total = total + g * g
-        scaled = where(total > 0, g / sqrt(where(total > 0, total, 1.0)), 0.0)
-        m = (1.0 - momentum) * scaled + momentum * m
-        return x - rate(i) * m, total, m
+        m = (1.0 - momentum) * where(total > 0, g / sqrt(where(total > 0, total, 1.0)), 0.0) + momentum * m
+        return m, total, m
 
-    return _optimizer(2, change)
+    return _optimizer(2, step_size, change)
 
 
 def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
     """Return AdaMax (Kingma & Ba 2015)."""
-    rate = make_schedule(step_size)
 
-    def change(i: Any, g: Any, x: Any, m: Any, u: Any) -> Any:
+    def change(t: Any, g: Any, m: Any, u: Any) -> Any:
         m, u = (1 - b1) * g + b1 * m, maximum(b2 * u, abs_(g))
-        return x - rate(i) / (1 - b1 ** (asarray(i, get_default_dtype()) + 1)) * m / (u + eps), m, u
+        return m / (1 - b1**t) / (u + eps), m, u
 
-    return _optimizer(2, change)
+    return _optimizer(2, step_size, change)
 
 
 def exponential_decay(step_size: float, decay_steps: float, decay_rate: float) -> Callable[[Any], Any]:

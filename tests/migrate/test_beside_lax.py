@@ -8,7 +8,7 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError
-from afx.migrate import for_jax, for_lax
+from afx.migrate import for_jax, for_lax, for_stax
 
 jax: Any = pytest.importorskip("jax", reason="jax is no dependency")
 
@@ -178,3 +178,36 @@ def test_as_many_places_as_are_asked_for() -> None:
                 found = getattr(for_jax, name)(x, size=size, fill_value=fill)
                 for z, w in zip(afx.pytree.leaves(found), jax.tree.leaves(want), strict=True):
                     np.testing.assert_array_equal(z, np.asarray(w), f"{name} {size} {fill}")
+
+
+def test_convolutions_of_stax() -> None:
+    """Shapes, values with stax's weights to 1e-12, and dropped elements."""
+    stax: Any = pytest.importorskip("jax.example_libraries.stax", reason="the reference is stax's")
+
+    def make(s: Any) -> Any:
+        layers = (
+            s.Conv(5, (3, 2), (2, 1), "SAME"),
+            s.MaxPool((2, 2)),
+            s.Conv(2, (2, 2)),
+            s.AvgPool((2, 2), (2, 1), "SAME"),
+        )
+        return s.serial(*layers, s.Flatten, s.Dense(3))
+
+    with jax.enable_x64(True), afx.default_dtype(afx.float64):
+        (init, apply), (own_init, own_apply) = make(stax), make(for_stax)
+        shape, params = init(jax.random.key(0), (2, 9, 8, 4))
+        own_shape, own = own_init(afx.random.key(0), (2, 9, 8, 4))
+        assert own_shape == shape
+        assert afx.pytree.map(np.shape, own) == jax.tree.map(np.shape, params)
+        weights = jax.tree.map(np.asarray, params)
+        np.testing.assert_allclose(own_apply(weights, X), np.asarray(apply(params, X)), rtol=1e-12, atol=1e-14)
+    dropped = for_stax.Dropout(0.8)[1]((), np.ones(500), rng=afx.random.key(0))
+    assert sorted(set(np.asarray(dropped).tolist())) == [0.0, 1.25]
+
+
+def test_iterative_solvers_take_trees() -> None:
+    """The unknowns of a linear system may be a tree of any shapes."""
+    b = {"u": SMALL[0, 0], "v": SMALL[0, 1, 0]}
+    x, _ = for_jax.cg(lambda t: afx.pytree.map(lambda z: 2.0 * z, t), b, x0=b, tol=1e-12)
+    np.testing.assert_allclose(x["u"], b["u"] / 2, rtol=1e-12)
+    assert x["v"].shape == (2,)

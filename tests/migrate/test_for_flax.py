@@ -84,8 +84,50 @@ def test_values_are_those_of_formulas() -> None:
         net.apply(variables, X, deterministic=False)
     with pytest.raises(ArgumentError, match="outside of init and apply"):
         Net(5)(X)
-    with pytest.raises(ArgumentError, match=r"parameters alone: got \['batch_stats', 'params'\]"):
-        net.apply({**variables, "batch_stats": {}}, X)
+
+
+def test_norms_of_batches_keep_running_means() -> None:
+    """Means and variances of the batch, or those kept, which a call gives that may change them."""
+    x, layer = RNG.normal(size=(5, 3)), for_flax.BatchNorm(momentum=0.75)
+    variables = layer.init(afx.random.key(0), x, use_running_average=False)
+    assert sorted(variables) == ["batch_stats", "params"]
+    np.testing.assert_array_equal(variables["batch_stats"]["var"], np.ones(3))
+    z, changed = layer.apply(variables, x, use_running_average=False, mutable=["batch_stats"])
+    mean, var = x.mean(0), x.var(0)
+    np.testing.assert_allclose(z, (x - mean) / np.sqrt(var + 1e-5), rtol=1e-12)
+    np.testing.assert_allclose(changed["batch_stats"]["mean"], 0.25 * mean, rtol=1e-12)
+    np.testing.assert_allclose(changed["batch_stats"]["var"], 0.75 + 0.25 * var, rtol=1e-12)
+    kept = {**variables, **changed}
+    still = (x - 0.25 * mean) / np.sqrt(0.75 + 0.25 * var + 1e-5)
+    np.testing.assert_allclose(layer.apply(kept, x, use_running_average=True), still, rtol=1e-12)
+
+
+def test_heads_attend() -> None:
+    """Rows of softmax of scaled products, head by head, with a causal mask; names and shapes are Flax's."""
+    x, layer = RNG.normal(size=(2, 4, 6)), for_flax.SelfAttention(num_heads=3, param_dtype=np.float64, dropout_rate=0.5)
+    mask = for_flax.make_causal_mask(np.ones((2, 4)))
+    variables = layer.init(afx.random.key(0), x, mask=mask, deterministic=True)
+    p = {name: {n: np.asarray(w) for n, w in own.items()} for name, own in variables["params"].items()}
+    assert p["query"]["kernel"].shape == (6, 3, 2)
+    assert p["out"]["kernel"].shape == (3, 2, 6)
+    q, k, v = [np.einsum("btd,dhe->bhte", x, p[name]["kernel"]) for name in ("query", "key", "value")]
+    scores = np.where(np.tri(4) > 0, np.exp(q @ k.swapaxes(-1, -2) / np.sqrt(2)), 0.0)
+    heads = scores / scores.sum(-1, keepdims=True) @ v
+    wanted = np.einsum("bhte,heo->bto", heads, p["out"]["kernel"])
+    np.testing.assert_allclose(layer.apply(variables, x, mask=mask, deterministic=True), wanted, rtol=1e-12)
+    dropped = layer.apply(variables, x, mask=mask, deterministic=False, rngs={"dropout": afx.random.key(1)})
+    assert np.abs(dropped - wanted).max() > 0
+
+
+def test_train_states_have_heirs() -> None:
+    """A class of more fields is a tree with all methods."""
+
+    class State(for_flax.TrainState):
+        batch_stats: Any
+
+    state = State.create(apply_fn=None, params=afx.ones(2), tx=for_optax.sgd(0.5), batch_stats=afx.zeros(1))
+    after = afx.jit(lambda s: s.apply_gradients(grads=afx.ones(2), batch_stats=s.batch_stats + 1))(state)
+    assert (int(after.step), after.params.tolist(), after.batch_stats.tolist()) == (1, [0.5, 0.5], [1.0])
 
 
 def test_train_states_step() -> None:
