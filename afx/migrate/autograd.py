@@ -53,6 +53,7 @@ AUTOGRAD = Library(
         "autograd.tracer.getval": f"{CALLS}.getval",
         "autograd.vector_jacobian_product": f"{CALLS}.tensor_jacobian_product",
     },
+    notes={"autograd.scipy.integrate.odeint": "steps are afx's own: what is found agrees to the tolerance"},
     advice={
         "autograd.core": "afx.is_traced(x) tells traced arrays, afx.stop_gradient(x) gives their values",
         "autograd.extend": "afx.custom_vjp(fn, forward, backward), or an op: examples/guides/extending.md",
