@@ -87,8 +87,10 @@ def field(*, static: bool = False, **kwargs: Any) -> Any:
     return pytree.static(**kwargs) if static else attrs.field(**kwargs)
 
 
-def filter_jit(fun: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+def filter_jit(fun: Any = None, **_: Any) -> Any:
     """Return `afx.jit` of a function, whose arguments that hold no array are static."""
+    if fun is None:
+        return filter_jit
     compiled = dict[Any, Any]()
 
     @functools.wraps(fun)

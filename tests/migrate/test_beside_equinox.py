@@ -71,7 +71,7 @@ def test_compiled_functions_know_what_is_no_array() -> None:
     """Numbers, shapes and functions are static for ``filter_jit``, and fields that are floats for its models."""
     source = (
         "import equinox as eqx\nimport jax.numpy as jnp\n\n\nclass A(eqx.Module):\n    w: jnp.ndarray\n    end: float\n\n"
-        "    def __call__(self, n):\n        return self.w[:n] * self.end\n\n\n@eqx.filter_jit\n"
+        "    def __call__(self, n):\n        return self.w[:n] * self.end\n\n\n@eqx.filter_jit(donate='all')\n"
         "def f(model, n, *, fn):\n    return fn(model(n)) if n > 1 else 0\n"
     )
     rewritten, remarks = migrate_source(source, "jax")
