@@ -345,6 +345,15 @@ def _largest_count(n: Any, _p: Any) -> Any:
     return np.ceil(n)
 
 
+poisson_quantile_p: Primitive
+poisson_upper_p: Primitive
+binomial_quantile_p: Primitive
+binomial_upper_p: Primitive
+nbinom_quantile_p: Primitive
+nbinom_upper_p: Primitive
+geometric_quantile_p: Primitive
+geometric_upper_p: Primitive
+
 poisson_quantile_p, poisson_upper_p = _step(
     "poisson",
     lambda mu: (mu, np.sqrt(mu), 1 / np.sqrt(mu)),
