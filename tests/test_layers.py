@@ -102,7 +102,7 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_200,
-    "ops": 200_410,
+    "ops": 200_430,
     "optim": 51_290,
     "plot": 3_990,
     "pytree": 10_410,
@@ -465,7 +465,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 5.38 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5.4 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_380_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_400_000
     )
