@@ -133,18 +133,18 @@ def matrix_op(
         multiple_results: whether it has several outputs.
         **tags: other options of `define`; with ``is_read``, pull takes ``alive=``.
     """
-    forward, back = cast(Function, push), cast(Function, pull)
+    push_forward, pull_back = cast(Function, push), cast(Function, pull)
 
     def joint(
         ct: Value, z: Value, xs: Values, params: Params, avals: tuple[Aval | None, ...], **masks: Value
     ) -> list[Value]:
-        return [_down(back(ct, z, xs[0], **masks, **params))]
+        return [_down(pull_back(ct, z, xs[0], **masks, **params))]
 
     def pullback(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
-        return _down(back(ct, z, xs[0], **params))
+        return _down(pull_back(ct, z, xs[0], **params))
 
     def pushforward(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
-        return _down(forward(ts[0], z, xs[0], **params))
+        return _down(push_forward(ts[0], z, xs[0], **params))
 
     rules = {"vjp_all": joint} if multiple_results else {"vjps": (pullback,)}
     return define(
