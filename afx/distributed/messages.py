@@ -107,7 +107,7 @@ def _read(data: bytes) -> Any:
     arrays: dict[str, Any] = {}
     for name, dtype, shape in declared:
         count = math.prod(shape)
-        read = np.frombuffer(data, np.dtype(dtype), count, start)
+        read: Any = np.frombuffer(data, np.dtype(dtype), count, start)
         arrays[name] = read.reshape(shape).copy()
         start += arrays[name].nbytes
     return read_tree(content, Decoder(arrays, ImportedNames()))

@@ -56,7 +56,7 @@ def _chebwin(_u: Any, m: int, at: float) -> Any:
     order, k = m - 1, np.arange(m)
     x = math.cosh(math.acosh(10 ** (abs(at) / 20)) / order) * np.cos(math.pi * k / m)
     outside = np.sign(x) ** order * np.cosh(order * np.arccosh(np.maximum(np.abs(x), 1)))
-    p = np.where(np.abs(x) > 1, outside, np.cos(order * np.arccos(np.clip(x, -1, 1))))
+    p: Any = np.where(np.abs(x) > 1, outside, np.cos(order * np.arccos(np.clip(x, -1, 1))))
     half = np.fft.fft(p * np.exp(1j * math.pi / m * k) if m % 2 == 0 else p).real[: m // 2 + 1]
     w = np.concatenate([half[:0:-1], half[1 - m % 2 :]])
     return w / w.max()
