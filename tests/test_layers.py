@@ -107,7 +107,7 @@ BUDGETS: dict[str, int] = {
     "plot": 3_990,
     "pytree": 10_410,
     "random": 6_250,
-    "runtime": 7_820,
+    "runtime": 7_870,
     "sample": 19_880,
     "signal": 13_470,
     "stats": 36_790,

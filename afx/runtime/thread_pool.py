@@ -42,7 +42,8 @@ class Thresholds:
     # -- autotuning: who computes, never what --
     tune_warm_calls: int = 1  # calls that are not timed: new memory, threads that start
     tune_tries: int = 2  # timed calls of each policy to begin with
-    tune_min_price_calls: float = 30.0  # time on the fastest policy before another is tried, in calls of that other
+    tune_first_price_calls: float = 4.0  # time on another policy before the first one is tried again, in its calls
+    tune_min_price_calls: float = 30.0  # the same of others than the first one, which may well be slower
     tune_max_price_calls: float = 500.0  # what that grows to while nothing changes
     tune_better_ratio: float = 0.9  # time of another policy, of the present one's, at which it is chosen
     tune_memory_ratio: float = 0.8  # weight of the past in a mean
@@ -455,7 +456,7 @@ class Autotuner:
         self._lock = threading.Lock()  # calls from several threads may end together
         self._tries: list[int] | None = [0] * ways  # of each way, until all have been tried
         self._means = [0.0] * ways
-        self._prices = [self._target.tune_min_price_calls] * ways
+        self._prices = self._least_prices(ways)
         self._now = 0
         self._next = 0  # the other way that is tried next
         self._spent = 0.0
@@ -511,9 +512,8 @@ class Autotuner:
         """Remember how long a call took another way than the present one."""
         self._means[way] = seconds
         self._spent = 0.0
-        self._prices[way] = min(
-            max(2 * self._prices[way], self._target.tune_min_price_calls), self._target.tune_max_price_calls
-        )
+        least = self._least_prices(len(self._means))[way]
+        self._prices[way] = min(max(2 * self._prices[way], least), self._target.tune_max_price_calls)
         self._compared = self._means[self._now]
         if seconds < self._target.tune_better_ratio * self._compared:
             self._settle(way)
@@ -525,7 +525,11 @@ class Autotuner:
         self._next = self._after(way)
         self._compared = self._means[way]
         self._spent = 0.0
-        self._prices = [self._target.tune_min_price_calls] * len(self._means)
+        self._prices = self._least_prices(len(self._means))
+
+    def _least_prices(self, ways: int) -> list[float]:
+        """Return the first prices: the first way loses a trial, more often than not, because something disturbed it."""
+        return [self._target.tune_first_price_calls, *[self._target.tune_min_price_calls] * (ways - 1)]
 
     def _after(self, way: int) -> int:
         """Return the way after this one, and not the present one."""

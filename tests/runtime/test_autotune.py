@@ -35,3 +35,13 @@ def test_every_policy_is_tried_whoever_calls(policies: int, callers: int) -> Non
             used[policy] += 1
     assert min(used) > 0
     assert used[-2] < 0.02 * sum(used)
+
+
+def test_the_first_policy_is_soon_tried_again() -> None:
+    """Where something disturbed its first calls, such as a compiler beside them, the next ones run by it; others wait longer."""
+    for fast, most in ((0, 10), (1, 60)):
+        tuner, found = Autotuner(2), list[int]()
+        for k in range(200):
+            found.append(tuner.pick())
+            tuner.observe(found[-1], 2.0 if k < 5 and found[-1] == fast else 1.0 if found[-1] == fast else 1.6)
+        assert found[most:].count(fast) >= 0.96 * len(found[most:])

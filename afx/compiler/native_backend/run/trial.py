@@ -114,7 +114,7 @@ class Trial:
             return False
         is_clear = pairs >= limits.trial_min_calls and numpy_time >= limits.trial_clear_ratio * kernel_time
         # a kernel's first call is the first that writes to its memory, which may take as long as its work
-        is_close = calls == 1 and 1.0 < ratio < limits.trial_clear_ratio
-        if is_clear or (is_long and pairs and not is_close) or pairs >= limits.trial_max_calls:
+        is_first = calls == 1 and ratio > 1.0
+        if is_clear or (is_long and pairs and not is_first) or pairs >= limits.trial_max_calls:
             return kernel_time <= numpy_time
         return None
