@@ -83,13 +83,20 @@ def _check_first(name: str, abstract: Function, compute: Function) -> Function:
 
 
 def _find_refused(compute: Function, xs: Values, params: Params) -> tuple[int, ...]:
-    """Return the place of the first matrix of a stack that LAPACK refuses."""
-    for place in np.ndindex(*xs[0].shape[:-2]):
+    """Return the place of a matrix in a stack that LAPACK refuses, the first where it refuses them by themselves."""
+    lead = xs[0].shape[:-2]
+    if not lead:
+        return ()
+    stack, others = xs[0].reshape(-1, *xs[0].shape[-2:]), [x[(0,) * (x.ndim - 2)] for x in xs[1:]]
+    first, end = 0, len(stack)
+    while end - first > 1:
+        middle = (first + end) // 2
         try:
-            compute(xs[0][place], *[x[(0,) * (x.ndim - 2)] for x in xs[1:]], **params)
+            compute(stack[first:middle], *others, **params)
+            first = middle
         except np.linalg.LinAlgError:
-            return place
-    return ()
+            end = middle
+    return tuple(map(int, np.unravel_index(first, lead)))
 
 
 ADVICE = {

@@ -98,7 +98,7 @@ def _convolve(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: 
 def _convolve_planes(xp: Arrays, z: Any, x: Any, kernel: Any, dilation: Shape) -> None:
     """Write the same from planes, one for each channel, where an offset in a window is one in the memory of all positions.
 
-    What lies between rows of the result is computed, too, and left out.
+    What lies between rows of the result is computed, too, and left out: NumPy hears of infinities and nan in results alone.
     """
     *window, channels, out = kernel.shape
     planes = xp.dense(xp.view(x, lambda v: np.moveaxis(v, -1, 1)))
@@ -115,21 +115,31 @@ def _convolve_planes(xp: Arrays, z: Any, x: Any, kernel: Any, dilation: Shape) -
         return np.lib.stride_tricks.as_strided(v, z.shape, strides, writeable=False)
 
     rows, terms = xp.view(planes, look), math.prod(kernel.shape[:-1])
-    found, buffer = xp.new((len(x), out, count), z.dtype), None
+    found = xp.new((len(x), out, count), z.dtype)
     step = max(1, -(-count // max(1, -(-terms * out * count // SMALL_PRODUCT))))
     parts = [slice(start, min(start + step, count)) for start in range(0, count, step)]
     ends = () if xp is NUMPY else xp.find_chains(x.dtype, terms, {(out, p.stop - p.start, "left") for p in parts})
     if ends:
         weights = xp.view(kernel, lambda v: np.broadcast_to(np.moveaxis(v, -1, 0), (len(x), out, *v.shape[:-1])))
         xp.sum_products(weights, rows, found, ends=ends)
+    elif xp is NUMPY:
+        with np.errstate(over="ignore", invalid="ignore"):
+            _multiply_planes(xp, kernel, rows, parts, found)
+        if not np.isfinite(pick(found)).all():
+            _multiply_planes(xp, kernel, rows, parts, found)
     else:
-        weights = kernel.reshape(terms, out).T
-        for k, part in itertools.product(range(len(x)), parts):
-            matrix = rows[k, ..., part]
-            buffer = xp.new(matrix.shape, x.dtype, buffer)
-            xp.copy(buffer, matrix)
-            xp.multiply(weights, buffer.reshape(terms, -1), found[k, :, part])
+        _multiply_planes(xp, kernel, rows, parts, found)
     xp.copy(z, xp.view(found, pick))
+
+
+def _multiply_planes(xp: Arrays, kernel: Any, rows: Any, parts: Sequence[slice], out: Any) -> None:
+    """Write products of a kernel and rows [batch, *window, channels, positions], by parts of the positions."""
+    weights, buffer = kernel.reshape(-1, kernel.shape[-1]).T, None
+    for k, part in itertools.product(range(len(rows)), parts):
+        matrix = rows[k, ..., part]
+        buffer = xp.new(matrix.shape, matrix.dtype, buffer)
+        xp.copy(buffer, matrix)
+        xp.multiply(weights, buffer.reshape(weights.shape[-1], -1), out[k, :, part])
 
 
 def _convolve_in_tiles(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> bool:

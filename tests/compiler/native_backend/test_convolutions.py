@@ -64,6 +64,18 @@ def test_convolutions_have_the_bits_of_numpys_plan(name: str, dtype: str) -> Non
         assert_same_bits(fn, x, w, ct)
 
 
+@pytest.mark.parametrize("compile_", [False, True])
+def test_nothing_is_heard_of_what_lies_between_rows(compile_: bool) -> None:
+    """Sums over the end of one row and the beginning of the next are no results: they overflow in silence."""
+    x, w = np.zeros((1, 6, 6, 8), np.float32), np.zeros((1, 2, 8, 2), np.float32)
+    x[0, 2, 5, 0], x[0, 3, 0, 0], w[0, :, 0] = 3e38, 3e38, 1.0
+    fn = afx.jit(nn.conv) if compile_ else nn.conv
+    assert np.isfinite(np.asarray(fn(x, w))).all()
+    x[0, 3, 1, 0] = 3e38
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        assert np.isinf(np.asarray(fn(x, w))).sum() == 2
+
+
 def test_few_results_whose_chains_are_unknown_have_the_bits_of_numpys_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows are copied for BLAS then, as in NumPy's plan."""
     monkeypatch.setattr(Recorder, "find_chains", lambda *_: ())
