@@ -54,6 +54,7 @@ class NativeTarget:
     trial_single_ratio: float = 4.0  # the same, at which one call of the kernel decides for it
     trial_single_min_seconds: float = 1e-3  # of such a call of NumPy's plan: below, a switch of threads may be as long
     trial_slow_ratio: float = 3.0  # of the kernel's time and NumPy's, at which a second call decides against it
+    trial_first_slow_ratio: float = 9.0  # the same of the first call, which alone decides where it is long
     trial_long_min_seconds: float = 0.05  # of a call of which one pair decides
     hand_over_max_call_seconds: float = 5e-6  # of a call of NumPy in a loop: longer ones do what machine code has too
     trial_again_seconds: float = 120.0  # after which a trial that NumPy's plan won is repeated

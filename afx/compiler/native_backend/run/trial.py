@@ -108,12 +108,13 @@ class Trial:
         numpy_time = known if is_told else min(numpy_times, default=math.inf)
         is_long = max(kernel_time, numpy_times[0] if numpy_times else 0.0) >= limits.trial_long_min_seconds
         pairs, ratio = len(numpy_times), kernel_time / max(numpy_time, 1e-9)
-        if ratio >= limits.trial_slow_ratio and (is_long or calls > 1):
+        # a kernel's first call is the first that writes to its memory, which may take several times as long as its work
+        slow_ratio = limits.trial_slow_ratio if calls > 1 else limits.trial_first_slow_ratio
+        if ratio >= slow_ratio and (is_long or calls > 1):
             return False
         if ratio >= limits.trial_clear_ratio and calls >= limits.trial_min_calls:
             return False
         is_clear = pairs >= limits.trial_min_calls and numpy_time >= limits.trial_clear_ratio * kernel_time
-        # a kernel's first call is the first that writes to its memory, which may take as long as its work
         is_first = calls == 1 and ratio > 1.0
         if is_clear or (is_long and pairs and not is_first) or pairs >= limits.trial_max_calls:
             return kernel_time <= numpy_time

@@ -188,13 +188,15 @@ def test_what_earlier_calls_took_is_known(clocks: Clocks) -> None:
     assert clocks.counts == [TRIAL_MAX_CALLS, TRIAL_MAX_CALLS + TRIAL_CALLS - 1]
 
 
-def test_a_kernel_that_is_known_to_be_slow_gets_two_short_calls(clocks: Clocks) -> None:
-    """Three times as slow, it is not called again; a long call says so at once."""
+def test_a_kernel_that_is_known_to_be_slow_gets_two_calls(clocks: Clocks) -> None:
+    """Three times as slow in both, it is not called again; a long first call says so alone where it is nine times as slow."""
     assert tried(clocks, always(2.0), always(8.0), earlier=1) == SLOWER
     assert clocks.counts == [0, 2]
     first_is_slow = iter([(8.0, 8.0, 8.0)] + [(1.0, 1.0, 1.0)] * TRIAL_CALLS)
     assert tried(clocks, always(2.0), first_is_slow, earlier=1) == "linked"
     assert tried(clocks, always(20.0), always(80.0), earlier=1) == SLOWER
+    assert clocks.counts == [0, 2]
+    assert tried(clocks, always(20.0), always(200.0), earlier=1) == SLOWER
     assert clocks.counts == [0, 1]
 
 
@@ -213,12 +215,13 @@ def test_one_pair_of_long_calls_decides(clocks: Clocks) -> None:
     assert clocks.counts == [0, 1]
     assert tried(clocks, always(62.0), always(60.0), earlier=1) == "linked"
     assert clocks.counts == [1, 1]
-    assert tried(clocks, always(60.0), always(190.0), earlier=1) == SLOWER
+    assert tried(clocks, always(60.0), always(550.0), earlier=1) == SLOWER
     assert clocks.counts == [0, 1]
 
 
 def test_the_first_call_of_a_kernel_is_not_held_against_it(clocks: Clocks) -> None:
-    """It is the first that writes to the kernel's memory: a second one decides where it is not much slower."""
+    """It is the first that writes to the kernel's memory: a second one decides where it is not slower by far."""
+    assert tried(clocks, always(40.0), itertools.chain(always(150.0, count=1), always(15.0)), earlier=1) == "linked"
     assert tried(clocks, always(60.0), itertools.chain(always(64.0, count=1), always(32.0)), earlier=1) == "linked"
     assert clocks.counts == [1, 2]
     assert tried(clocks, always(60.0), itertools.chain(always(90.0, count=1), always(50.0)), earlier=1) == "linked"
