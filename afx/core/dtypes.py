@@ -39,6 +39,7 @@ _CATEGORY = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 _WEAK: dict[type, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 _module_default: list[DType] = [float32]
+_narrow_default: list[DType | None] = [None]
 _local_default: contextvars.ContextVar[DType | None] = contextvars.ContextVar("afx_default_dtype", default=None)
 
 
@@ -63,6 +64,21 @@ def set_default_dtype(dtype: DTypeLike) -> None:
     >>> set_default_dtype(np.float32)
     """
     _module_default[0] = _floating(dtype, "set_default_dtype")
+    _narrow_default[0] = None
+
+
+def set_narrow_default(dtype: DTypeLike | None) -> None:
+    """Set the dtype of what is computed from truth values and integers below 64 bits alone, until the default dtype is set.
+
+    JAX takes float32 for these even under ``jax_enable_x64``: for programs that `afx.migrate` rewrote. None is the default
+    dtype.
+    """
+    _narrow_default[0] = None if dtype is None else _floating(dtype, "set_narrow_default")
+
+
+def has_narrow_default() -> bool:
+    """Tell whether a dtype of these is set."""
+    return _narrow_default[0] is not None
 
 
 @contextlib.contextmanager
@@ -155,7 +171,7 @@ def promote(dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool = 
         weak: whether each stands for a Python scalar.
         floating: whether the operation has no integer result (``sin``, ``/``).
     """
-    return _promote(dtypes, weak, floating, get_default_dtype())
+    return _promote(dtypes, weak, floating, get_default_dtype(), _narrow_default[0])
 
 
 def floating_dtype(*dtypes: DType) -> DType:
@@ -164,11 +180,15 @@ def floating_dtype(*dtypes: DType) -> DType:
 
 
 @functools.lru_cache(maxsize=4096)
-def _promote(dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool, default: DType) -> DType:
+def _promote(
+    dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool, default: DType, narrow: DType | None
+) -> DType:
     strong = [d for d, w in zip(dtypes, weak, strict=True) if not w]
     result = np.result_type(*strong) if strong else bool_
     category = max((_CATEGORY[d.kind] for d, w in zip(dtypes, weak, strict=True) if w), default=-1)
     if floating:
+        is_narrow = strong and result.kind in "biu" and result.itemsize < 8 and category <= _CATEGORY[result.kind]
+        default = narrow or default if is_narrow else default
         category = max(category, 2)
     if category <= _CATEGORY[result.kind]:
         return result

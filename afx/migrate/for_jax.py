@@ -21,7 +21,7 @@ import numpy as np
 from afx import integrate, linalg, nn, optim, pytree, random, testing
 from afx.control import cond as branches, scan as scans, while_loop as loops
 from afx.core import Array, Aval
-from afx.core.dtypes import default_dtype, get_default_dtype, set_default_dtype
+from afx.core.dtypes import default_dtype, get_default_dtype, set_default_dtype, set_narrow_default
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.arithmetic import sqrt
@@ -139,6 +139,7 @@ class config:  # jax.config
         """Set one."""
         if name == "jax_enable_x64":
             set_default_dtype(np.float64 if value else np.float32)
+            set_narrow_default(np.float32 if value else None)
 
 
 def enable_x64(new_val: bool = True) -> Any:

@@ -244,3 +244,21 @@ def test_the_guide_shows_what_the_tool_does() -> None:
     text = (ROOT / "examples" / "guides" / "from_jax.md").read_text(encoding="utf-8")
     ((_, before),), ((_, after),) = blocks(text, "text"), blocks(text, "python")
     assert migrate_source(before, "jax") == (after, [])
+
+
+def test_integers_compute_as_under_x64() -> None:
+    """Truth values and integers below 64 bits alone give float32, eager and compiled, until the default dtype is set."""
+    default, counts = afx.get_default_dtype(), np.array([1, 2, 4], np.int32)
+    try:
+        for_jax.config.update("jax_enable_x64", True)
+        for run in (afx.mean, afx.jit(afx.mean)):
+            mean = np.asarray(run(afx.asarray(counts) > 1))
+            assert (mean.dtype, float(mean)) == (np.float32, float(np.float32(2 / 3)))
+        dtypes = [np.asarray(x).dtype for x in (afx.exp(counts), afx.asarray(counts) / 3, afx.special.gammaln(counts))]
+        assert dtypes == [np.float32] * 3
+        wide = [afx.asarray(counts) * 0.5, afx.exp(counts.astype(np.int64)), afx.asarray(counts > 1) / 3]
+        assert [np.asarray(x).dtype for x in wide] == [np.float64] * 3
+    finally:
+        afx.set_default_dtype(default)
+    with afx.default_dtype(afx.float64):
+        assert np.asarray(afx.mean(counts)).dtype == np.float64

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from afx.core import Array, DType, Form, Function, Shape, aval_of, bind1, bind2, bind_single, to_lower_level
+from afx.core.dtypes import has_narrow_default
 from afx.core.primitive import Params, Primitive, Value, define, formula_named
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops._basic import broadcast, cast
@@ -116,7 +117,12 @@ def bind_special(p: Primitive, *xs: Any, **params: Any) -> Array:
 
 
 def alone_in_float64(who: str, *xs: Any) -> Sequence[Any]:
-    """Return integers and Python's numbers in float64, complex ones in complex128, where no operand has a floating dtype."""
+    """Return integers and Python's numbers in float64, complex ones in complex128, where no operand has a floating dtype.
+
+    They stay where integers of few bytes have a floating dtype of their own, as in JAX.
+    """
+    if has_narrow_default():
+        return xs
     for x in xs:
         if (x.__class__ is Array or x.__class__ is np.ndarray) and x.dtype.kind in "fc":
             return xs

@@ -12,7 +12,7 @@ import numpy as np
 from afx.core import Array, ArrayLike, DTypeLike, Function, bind, bind_single, floating_dtype, register_function
 from afx.core.aval import Aval, Shape, aval_of, common_dtype, normalize_axes, shape_of
 from afx.core.constants import DOT_SUM_MAX_ELEMENTS, DOT_SUM_MAX_LENGTH, DOT_SUM_MIN_LENGTH, reduce_in_transpose
-from afx.core.dtypes import DType, bool_, float16, float32, float64, real_dtype
+from afx.core.dtypes import DType, bool_, float16, float32, float64, get_default_dtype, real_dtype
 from afx.core.primitive import Primitive, is_weak
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of, record_reduction, reduced, sum_aval, sum_p
@@ -58,14 +58,15 @@ def _ones(size: int, dtype: DType) -> Any:
 def accumulation_dtype(x: ArrayLike, who: str) -> tuple[DType, DType, bool]:
     """Return the dtype in which numbers are added up for an average, that of the average, and whether to convert to it.
 
-    Integers of more than two bytes are converted even where the average has that dtype too: sums of them overflow.
+    Integers of more than two bytes are converted even where the average has that dtype too: sums of them overflow. So are
+    all where averages of few bytes have another dtype, since sums of them have eight.
     """
     known: Any = getattr(x, "dtype", None)
     if known is float32 or known is float64:
         return known, known, False
     aval = aval_of(x, who)
     natural = common_dtype((aval,), floating=True)
-    overflows = aval.dtype.kind in "iu" and aval.dtype.itemsize > 2
+    overflows = aval.dtype.kind in "biu" and (aval.dtype.itemsize > 2 or natural != get_default_dtype())
     wide = float64 if overflows else float32 if natural == float16 else natural
     return wide, natural, overflows or wide != natural
 
