@@ -100,7 +100,7 @@ def test_renamed_functions_have_jaxs_numbers() -> None:
         jax.config.update("jax_enable_x64", x64)
         afx.set_default_dtype(default)
     assert not wrong, "\n".join([f"{name}: {text}" for name, text in wrong.items()])
-    assert count > 300
+    assert count > 500
 
 
 INTEGERS = {d: np.array([[1, 0, 1], [1, 1, 0], [1, 1, 1]], d) for d in ("bool", "int8", "int32")}
