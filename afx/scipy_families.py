@@ -11,7 +11,7 @@ from afx import cluster, interpolate, linalg, ndimage, signal, special, stats
 from afx.core.array.array import Array
 from afx.core.numpy_dispatch import UntranslatedError
 from afx.migrate.for_jax import qr
-from afx.ops import asarray, conj, real, tril, triu
+from afx.ops import asarray, cbrt, conj, exp2, real, sinc, tril, triu
 
 __all__ = ["FAMILIES"]
 
@@ -67,6 +67,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "scipy.ndimage": _named(ndimage),
     "scipy.signal": _named(signal),
-    "scipy.special": _named(special),
+    "scipy.special": {"cbrt": cbrt, "exp2": exp2, "sinc": sinc, **_named(special)},
     "scipy.stats": _named(stats),
 }

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core import Array, ArrayLike, float64
+from afx.core import Array, ArrayLike, Shown, float64
 from afx.errors import ArgumentError
 from afx.ops import abs as abs_, asarray, broadcast_to, isfinite, sum as sum_, where, zeros
 from afx.ops.linalg.factorizations import giving_nan
@@ -61,7 +61,7 @@ def laws(kind: Callable[..., T], **fields: Any) -> T:
 
 
 @attrs.frozen(eq=False, init=False)
-class Model(Generic[T]):
+class Model(Shown, Generic[T]):
     """A model: laws of its parameters, and what data say of them.
 
     Called with parameters it gives the logarithm of their density, and it brings constraints and a start: `nuts`, `hmc`,

@@ -148,6 +148,9 @@ class Nested(threading.local):
 
     depth = 0
 
+    def __reduce__(self) -> str:
+        return "_nested"
+
 
 _nested = Nested()
 

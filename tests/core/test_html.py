@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx import nn, optim, stats
+from afx import nn, optim, sample, stats
 from afx.core.html import DEEPEST, LONGEST_GRAPH, LONGEST_TEXT, MOST_CHILDREN, MOST_LINES, tree_html
 from afx.errors import ArgumentError
 from afx.interop import is_shown, notebook
@@ -148,6 +148,7 @@ OPTIMIZERS = [optim.adam(0.1), optim.sgd(0.1, momentum=0.9), optim.adafactor(0.1
         *[optimizer.init(PARAMS) for optimizer in OPTIMIZERS],
         optim.minimize(lambda x: afx.sum(x * x), afx.ones(2)),
         stats.gaussian_kde(np.arange(5.0)),
+        sample.Model({"m": stats.norm(0.0, 1.0), "x": lambda p: stats.norm(p["m"], 1.0)}, lambda p: 0.0),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Function, Primitive, bind_single, epsilon, register_function
 from afx.ops._basic import xp
-from afx.ops._kinds.elementwise import binary, elementwise
+from afx.ops._kinds.elementwise import TINY, binary, elementwise
 from afx.ops._kinds.special import bind_special, in_doubles, parametric, scipy
 from afx.ops.elementwise.arithmetic import abs as abs_, sign, sqrt
 from afx.ops.elementwise.comparison import maximum, minimum, where
@@ -185,7 +185,8 @@ _NORMAL = 1e25  # degrees of freedom
 
 def _stdtr(df: Any, t: Any) -> Any:
     is_normal = df > _NORMAL  # to the last digit
-    tail = 0.5 * _fisher_shares(0.5, xp.where(is_normal, 1.0, df) / 2, t * t)[1]
+    half = xp.maximum(xp.where(is_normal, 1.0, df) / 2, TINY)
+    tail = 0.5 * _fisher_shares(0.5, half, t * t)[1]
     z = xp.where(is_normal, ndtr(t), xp.where(t < 0, tail, 1.0 - tail))
     return xp.where((df > 0) & ~xp.isnan(t), z, math.nan)
 

@@ -202,8 +202,9 @@ def _sine(x: Any) -> Any:
 def _gammaln(x: Any) -> Any:
     is_low = x < 0.5
     logarithm = _log_gamma(xp.where(is_low, 1.0 - x, x))
-    sine = xp.abs(_sine(x))
-    low = xp.where(sine == 0.0, math.inf, math.log(math.pi) - xp.log(sine) - logarithm)
+    is_least = xp.abs(x) < TINY  # where pi x is rounded to few bits
+    sine = xp.where(is_least, xp.abs(x), xp.abs(_sine(x)))
+    low = xp.where(sine == 0.0, math.inf, xp.where(is_least, 0.0, math.log(math.pi)) - xp.log(sine) - logarithm)
     return xp.where(xp.abs(x) == math.inf, x, xp.where(is_low, low, logarithm))
 
 

@@ -28,6 +28,11 @@ def force(x):
     return SCALE * afx.sum(x * x)
 
 
+@afx.checkpoint
+def saved(x):
+    return SCALE * afx.sum(x)
+
+
 @afx.jit
 def first(x):
     return x if x.ndim == 0 else first(x[0])
@@ -49,7 +54,7 @@ print(*[fn(np.full(2, 2.0)).tolist() for fn in functions])
 
 
 if __name__ == "__main__":
-    functions, x = [energy, force, first, Model.run], np.full(2, 2.0)
+    functions, x = [energy, force, saved, first, Model.run], np.full(2, 2.0)
     want = [fn(x).tolist() for fn in functions]
     calls = [joblib.delayed(fn)(x) for fn in functions]
     assert [z.tolist() for z in joblib.Parallel(n_jobs=2)(calls)] == want
