@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,7 @@ import pytest
 import afx
 from afx import export, special
 from afx.errors import (
+    AfxError,
     ArgumentError,
     ExportError,
     FileFormatError,
@@ -27,6 +30,7 @@ from afx.errors import (
 from afx.export.compiled import read_note, write_note
 from tests.export.cases import CASES, Case
 from tests.export.drivers import leaves_of, run_driver
+from tests.export.forms import has_c_form
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
@@ -211,6 +215,25 @@ def test_what_cannot_leave_is_refused_by_name(what: str) -> None:
     fn, args, pattern = REFUSED[what]
     with pytest.raises(ExportError, match=pattern):
         export.compile(fn, *args, name="refused")
+
+
+def call_of(name: str) -> Callable[[Any], Any] | None:
+    """Return a function of `special` as one of its last argument, for the first arguments that it takes."""
+    fn: Any = getattr(special, name)
+    for first in ((), (9.5,), (1,), (2.0, 3.0), (1.0, 2.0, 3.0)):
+        with contextlib.suppress(TypeError, ValueError, AfxError):
+            fn(*first, np.full(2, 0.3))
+            return lambda x, first=first: fn(*first, x)
+    return None
+
+
+def test_the_guide_lists_what_cannot_leave() -> None:
+    """All functions of `special` of some numbers that are refused stand in its list, and none that has a form."""
+    guide = (Path(__file__).parents[2] / "examples" / "guides" / "export.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"`(\w+)`", guide.partition("## What cannot leave")[2])) & set(special.__all__)
+    calls = {name: call_of(name) for name in special.__all__ if callable(getattr(special, name))}
+    refused = {name for name, call in calls.items() if call and not has_c_form(call, np.full(2, 0.3))}
+    assert refused ^ listed == {"i0"}  # which the list has for a bound
 
 
 def test_the_refusal_names_the_users_line() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from afx.compiler.native_backend.llvm.writer import Flags, Writer
 from afx.compiler.native_backend.program.elements import Ref, UfuncLoop
@@ -277,8 +278,14 @@ def _array(w: Writer, kind: str, values: Sequence[str]) -> str:
 # --- Loops as LLVM IR: of known length, while a condition holds, and back over the rows of residuals that such a loop
 # leaves
 #
-# The carry of a loop moves between two pieces of memory.
+# The carry of a loop moves between two pieces of memory. Of a single number both are on the stack, where LLVM finds registers
+# for them: each turn reads the first one, and the second one is moved there behind it.
 
+NUMBER_BYTES = (1, 2, 4, 8)
+
+Numbers = Mapping[int, str]
+"""The pointers to roots that are on the stack."""
+NONE: Numbers = MappingProxyType({})
 Pointers = Callable[[str, str], "list[str]"]
 """Returns the pointers that a block takes in the turn of a number, where memory that moves on is at a row."""
 
@@ -289,11 +296,13 @@ def root_of(w: Writer, block: Block, k: int) -> str:
     return w.shifted("%arena" if root.param < 0 else f"%p{root.param}", root.offset)
 
 
-def pointers_of(w: Writer, block: Block, body: Body, loop: Loop | None = None) -> Pointers:
+def pointers_of(w: Writer, block: Block, body: Body, loop: Loop | None = None, numbers: Numbers = NONE) -> Pointers:
     """Return what gives the pointers of a body, of a loop with a carry where that is given."""
     begins_behind = loop is not None and (loop.length or 0) % 2
     starts = [
-        [root_of(w, block, root) for root in dict.fromkeys(reversed(arg.roots) if begins_behind else arg.roots)]
+        [numbers[arg.roots[0]]]
+        if arg.roots[0] in numbers
+        else [root_of(w, block, root) for root in dict.fromkeys(reversed(arg.roots) if begins_behind else arg.roots)]
         for arg in body.args
     ]
 
@@ -322,25 +331,43 @@ class Loops:
 
     def add(self, block: Block, loop: Loop) -> None:
         """Add a loop; of odd length it begins in the second memory of the carry, so that it ends in the first."""
-        self._copy(block, loop, loop.other if (loop.length or 0) % 2 else loop.carry, loop.init)
+        w, numbers = self.w, self._reserve(loop)
+        self._copy(block, loop, loop.other if (loop.length or 0) % 2 else loop.carry, loop.init, numbers)
+        for a, b, size in zip(loop.carry, loop.init, loop.carry_bytes, strict=True):
+            if a in numbers:
+                self._move(numbers[a], root_of(w, block, b), size)
         if loop.verdict is not None:
-            self._ask(block, loop, loop.verdict)
+            self._ask(block, loop, loop.verdict, numbers)
         elif loop.rows is not None:
-            self._walk_back(block, loop)
+            self._walk_back(block, loop, numbers)
         else:
-            self._count(block, loop, str(loop.length), leave_long(self.w, loop.turns, loop.blocks()[0].nanoseconds))
+            leave = leave_long(w, loop.turns, loop.blocks()[0].nanoseconds)
+            self._count(block, loop, str(loop.length), leave, numbers)
+        for a, size in zip(loop.carry, loop.carry_bytes, strict=True):
+            if a in numbers:
+                self._move(root_of(w, block, a), numbers[a], size)
 
-    def _count(self, block: Block, loop: Loop, turns: str, leave: Leave | None) -> None:
+    def _move(self, to: str, of: str, size: int) -> None:
+        kind = f"i{8 * size}"
+        self.w.line(f"store {kind} {self.w.let(f'load {kind}, ptr {of}, align 1')}, ptr {to}, align 1")
+
+    def _reserve(self, loop: Loop) -> dict[int, str]:
+        """Return memory on the stack for both roots of carries that are numbers."""
+        pairs = zip(loop.carry, loop.other, loop.carry_bytes, strict=True)
+        roots = dict.fromkeys([root for a, b, size in pairs if size in NUMBER_BYTES for root in (a, b)])
+        return {root: self.w.local("i64", 8) for root in roots}
+
+    def _count(self, block: Block, loop: Loop, turns: str, leave: Leave | None, numbers: Numbers) -> None:
         """Add so many turns."""
         w, (body,) = self.w, loop.bodies
-        turn = self._turn(block, loop, body)
+        turn = self._turn(block, loop, body, numbers)
         last = w.let(f"sub nsw i64 {turns}, 1") if loop.reverse else ""
         w.loop("0", turns, 1, lambda t: turn(t, w.let(f"sub nsw i64 {last}, {t}") if loop.reverse else t), leave)
 
-    def _ask(self, block: Block, loop: Loop, verdict: int) -> None:
+    def _ask(self, block: Block, loop: Loop, verdict: int, numbers: Numbers) -> None:
         """Add turns while a condition holds, which leave rows where others walk back over them."""
         w, k = self.w, self.w.fresh()
-        test, turn = [self._turn(block, loop, body) for body in loop.bodies]
+        test, turn = [self._turn(block, loop, body, numbers) for body in loop.bodies]
         rows, holds, where = self._rows(block, loop), root_of(w, block, verdict), w.local("i64", 8)
         if rows:
             rows.begin()
@@ -359,25 +386,30 @@ class Loops:
         w.label(f"done{k}")
         if rows:
             rows.keep(t)
-        self._end(block, loop, t)
+        self._end(block, loop, t, numbers)
         w.fall(f"left{k}")
 
-    def _walk_back(self, block: Block, loop: Loop) -> None:
+    def _walk_back(self, block: Block, loop: Loop, numbers: Numbers) -> None:
         """Add a turn for each row, from the last one on, and give their memory back."""
         rows = self._rows(block, loop)
         assert rows
         turns = rows.count()
-        self._count(block, loop, turns, leave_at(self.w, loop.blocks()[0].nanoseconds))
-        self._end(block, loop, turns)
+        self._count(block, loop, turns, leave_at(self.w, loop.blocks()[0].nanoseconds), numbers)
+        self._end(block, loop, turns, numbers)
         rows.end()
 
-    def _turn(self, block: Block, loop: Loop, body: Body) -> Callable[[str, str], None]:
-        """Return what calls a block in the turn of a number, at a row."""
+    def _turn(self, block: Block, loop: Loop, body: Body, numbers: Numbers) -> Callable[[str, str], None]:
+        """Return what calls a block in the turn of a number, at a row, and moves numbers on behind the last one."""
         w, name, arena = self.w, self._emit(body.block, "body"), self.w.shifted("%arena", loop.arena)
-        pointers = pointers_of(w, block, body, loop)
+        pointers = pointers_of(w, block, body, loop, numbers)
+        sizes = zip(loop.carry, loop.other, loop.carry_bytes, strict=True) if body is loop.bodies[-1] else ()
+        moves = [(numbers[a], numbers[b], f"i{8 * size}") for a, b, size in sizes if a in numbers and a != b]
 
         def call(t: str, row: str) -> None:
             w.line(f"call void {name}({', '.join([f'ptr {p}' for p in (*pointers(t, row), arena, '%fault')])})")
+            moved = [w.let(f"load {kind}, ptr {b}") for _, b, kind in moves]  # before two exchange theirs
+            for (a, _, kind), value in zip(moves, moved, strict=True):
+                w.line(f"store {kind} {value}, ptr {a}")
 
         return call
 
@@ -388,15 +420,15 @@ class Loops:
         size = max([arg.stride for arg in loop.residuals], default=0)
         return _Rows(self.w, root_of(self.w, block, loop.rows), size)
 
-    def _end(self, block: Block, loop: Loop, turns: str) -> None:
+    def _end(self, block: Block, loop: Loop, turns: str, numbers: Numbers) -> None:
         """Add what moves the last carry to its first memory, after an odd number of turns."""
         is_odd = self.w.let(f"trunc i64 {turns} to i1")
-        self.w.when(is_odd, lambda: self._copy(block, loop, loop.carry, loop.other))
+        self.w.when(is_odd, lambda: self._copy(block, loop, loop.carry, loop.other, numbers))
 
-    def _copy(self, block: Block, loop: Loop, to: Sequence[int], of: Sequence[int]) -> None:
+    def _copy(self, block: Block, loop: Loop, to: Sequence[int], of: Sequence[int], numbers: Numbers) -> None:
         w = self.w
         for a, b, size in zip(to, of, loop.carry_bytes, strict=True):
-            if a != b:  # else a carry that stays in place
+            if a != b and a not in numbers:  # else a carry that stays in place
                 w.copy(root_of(w, block, a), root_of(w, block, b), size)
 
 

@@ -1,5 +1,6 @@
 """Loops as machine code."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,26 @@ def test_scan_carries_and_stacks(length: int, reverse: bool) -> None:
 
     assert_same_bits(fn, x, w, xs)
     assert_same_bits(lambda x, w, xs: afx.grad(lambda w: fn(x, w, xs)[0][0].sum())(w), x, w, xs)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 7])
+@pytest.mark.parametrize("dtypes", ["ddd", "fff", "??h", "FFi", "hhd"])
+def test_numbers_are_carried_on_the_stack(length: int, dtypes: str) -> None:
+    """Numbers of all sizes, two that exchange theirs, one that stays, beside a vector; no turn asks which memory is next."""
+    a, b, c = (np.asarray(k + 1).astype(dtype) for k, dtype in enumerate(dtypes))
+    v = np.arange(3.0)
+
+    def fn(a: Any, b: Any, c: Any, v: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
+            (a, b), (c, d), v = carry
+            new = (a & b) if a.dtype == bool else (a + a).astype(a.dtype)
+            return ((b.astype(a.dtype), new.astype(b.dtype)), (d, c), v * x), (a, c)
+
+        return afx.scan(step, ((a, b), (c, c + c), v), np.arange(float(length)))
+
+    assert_same_bits(fn, a, b, c, v)
+    alone = assert_same_bits(lambda v, x: afx.scan(lambda s, x: (s * x + v, s), v, x), v[1], np.arange(length + 2.0))
+    assert not re.search(r"trunc i64 \S+ to i1\b", alone.text)  # which tells odd turns from even ones
 
 
 def test_the_catenary_descends_as_in_numpy() -> None:
