@@ -87,7 +87,10 @@ EXACT: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "erf": (mp.erf, RNG.uniform(-6, 6, 60)),
     "erfc": (mp.erfc, RNG.uniform(-6, 26, 60)),
     "erfinv": (mp.erfinv, RNG.uniform(-1, 1, 30)),
-    "gammaln": (lambda x: mp.log(abs(mp.gamma(x))), np.r_[RNG.uniform(0, 30, 60), 5e-324, -1e-310, 1e-9, 1e9, 0.999, 2.001]),
+    "gammaln": (
+        lambda x: mp.log(abs(mp.gamma(x))),
+        np.r_[RNG.uniform(0, 30, 60), 5e-324, -1e-310, 1e-9, 1e9, 0.999, 2.001],
+    ),
     "digamma": (mp.digamma, np.r_[RNG.uniform(2, 30, 60), -2.3, 1e-5, 1e9]),
     "gamma": (mp.gamma, np.r_[RNG.uniform(-9, 170, 60), 1e-9]),
     "rgamma": (mp.rgamma, np.r_[RNG.uniform(-9, 60, 60), 0.0, -3.0]),

@@ -12,7 +12,7 @@ import attrs
 
 from afx.compiler.native_backend.llvm.loops import (
     Looks,
-    Loops,
+    LoopEmitter,
     call_loop,
     element_at,
     leave_long,
@@ -273,7 +273,6 @@ class Blocks:
         self.w = w
         self.flags: Flags = Flags(w, layout)
         self.team: Team = Team(w, self.flags)
-        self._loops = Loops(w, self.emit)
         self._ignored: tuple[str, ...] = ()  # errors, around what is emitted
         self._functions: dict[tuple[Leaf, frozenset[int]], str] = {}
         self._bodies: dict[Block, str] = {}
@@ -351,7 +350,7 @@ class Blocks:
     def _each(self, block: Block, steps: Sequence[Step]) -> None:
         for step in steps:
             if isinstance(step, Loop):
-                self._loops.add(block, step)
+                LoopEmitter(self.w, self.emit, block, step).add()
             elif isinstance(step, Choice):
                 self._choice(block, step)
             elif isinstance(step, BlockLoop):

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 
 from afx.compiler.native_backend.llvm.writer import Flags, Writer
 from afx.compiler.native_backend.program.elements import Ref, UfuncLoop
@@ -283,9 +282,6 @@ def _array(w: Writer, kind: str, values: Sequence[str]) -> str:
 
 NUMBER_BYTES = (1, 2, 4, 8)
 
-Numbers = Mapping[int, str]
-"""The pointers to roots that are on the stack."""
-NONE: Numbers = MappingProxyType({})
 Pointers = Callable[[str, str], "list[str]"]
 """Returns the pointers that a block takes in the turn of a number, where memory that moves on is at a row."""
 
@@ -296,7 +292,9 @@ def root_of(w: Writer, block: Block, k: int) -> str:
     return w.shifted("%arena" if root.param < 0 else f"%p{root.param}", root.offset)
 
 
-def pointers_of(w: Writer, block: Block, body: Body, loop: Loop | None = None, numbers: Numbers = NONE) -> Pointers:
+def pointers_of(
+    w: Writer, block: Block, body: Body, loop: Loop | None = None, numbers: Mapping[int, str] = {}
+) -> Pointers:
     """Return what gives the pointers of a body, of a loop with a carry where that is given."""
     begins_behind = loop is not None and (loop.length or 0) % 2
     starts = [
@@ -322,53 +320,48 @@ def pointers_of(w: Writer, block: Block, body: Body, loop: Loop | None = None, n
     return pointers
 
 
-class Loops:
-    """Emitter of loops within blocks; ``emit(block, name)`` adds the function of a block and returns its name."""
+class LoopEmitter:
+    """Emitter of a loop within a block; ``emit(block, name)`` adds the function of a block and returns its name."""
 
-    def __init__(self, w: Writer, emit: Callable[[Block, str], str]) -> None:
+    def __init__(self, w: Writer, emit: Callable[[Block, str], str], block: Block, loop: Loop) -> None:
         self.w = w
         self._emit = emit
+        self._block = block
+        self._loop = loop
+        self._carries = list(zip(loop.carry, loop.other, loop.init, loop.carry_bytes, strict=True))
+        roots = dict.fromkeys([k for a, b, _, size in self._carries if size in NUMBER_BYTES for k in (a, b)])
+        self._numbers = {root: w.local("i64", 8) for root in roots}
 
-    def add(self, block: Block, loop: Loop) -> None:
-        """Add a loop; of odd length it begins in the second memory of the carry, so that it ends in the first."""
-        w, numbers = self.w, self._reserve(loop)
-        self._copy(block, loop, loop.other if (loop.length or 0) % 2 else loop.carry, loop.init, numbers)
-        for a, b, size in zip(loop.carry, loop.init, loop.carry_bytes, strict=True):
-            if a in numbers:
-                self._move(numbers[a], root_of(w, block, b), size)
+    def add(self) -> None:
+        """Add the loop; of odd length it begins in the second memory of the carry, so that it ends in the first."""
+        loop = self._loop
+        for a, b, first, size in self._carries:
+            if a in self._numbers:
+                self._move(self._numbers[a], self._root(first), size)
+            else:
+                self._copy(b if (loop.length or 0) % 2 else a, first, size)
         if loop.verdict is not None:
-            self._ask(block, loop, loop.verdict, numbers)
+            self._ask(loop.verdict)
         elif loop.rows is not None:
-            self._walk_back(block, loop, numbers)
+            self._walk_back()
         else:
-            leave = leave_long(w, loop.turns, loop.blocks()[0].nanoseconds)
-            self._count(block, loop, str(loop.length), leave, numbers)
-        for a, size in zip(loop.carry, loop.carry_bytes, strict=True):
-            if a in numbers:
-                self._move(root_of(w, block, a), numbers[a], size)
+            self._count(str(loop.length), leave_long(self.w, loop.turns, loop.blocks()[0].nanoseconds))
+        for a, _, _, size in self._carries:
+            if a in self._numbers:
+                self._move(self._root(a), self._numbers[a], size)
 
-    def _move(self, to: str, of: str, size: int) -> None:
-        kind = f"i{8 * size}"
-        self.w.line(f"store {kind} {self.w.let(f'load {kind}, ptr {of}, align 1')}, ptr {to}, align 1")
-
-    def _reserve(self, loop: Loop) -> dict[int, str]:
-        """Return memory on the stack for both roots of carries that are numbers."""
-        pairs = zip(loop.carry, loop.other, loop.carry_bytes, strict=True)
-        roots = dict.fromkeys([root for a, b, size in pairs if size in NUMBER_BYTES for root in (a, b)])
-        return {root: self.w.local("i64", 8) for root in roots}
-
-    def _count(self, block: Block, loop: Loop, turns: str, leave: Leave | None, numbers: Numbers) -> None:
+    def _count(self, turns: str, leave: Leave | None) -> None:
         """Add so many turns."""
-        w, (body,) = self.w, loop.bodies
-        turn = self._turn(block, loop, body, numbers)
-        last = w.let(f"sub nsw i64 {turns}, 1") if loop.reverse else ""
-        w.loop("0", turns, 1, lambda t: turn(t, w.let(f"sub nsw i64 {last}, {t}") if loop.reverse else t), leave)
+        w, (body,) = self.w, self._loop.bodies
+        turn, is_reversed = self._turn(body), self._loop.reverse
+        last = w.let(f"sub nsw i64 {turns}, 1") if is_reversed else ""
+        w.loop("0", turns, 1, lambda t: turn(t, w.let(f"sub nsw i64 {last}, {t}") if is_reversed else t), leave)
 
-    def _ask(self, block: Block, loop: Loop, verdict: int, numbers: Numbers) -> None:
+    def _ask(self, verdict: int) -> None:
         """Add turns while a condition holds, which leave rows where others walk back over them."""
         w, k = self.w, self.w.fresh()
-        test, turn = [self._turn(block, loop, body, numbers) for body in loop.bodies]
-        rows, holds, where = self._rows(block, loop), root_of(w, block, verdict), w.local("i64", 8)
+        test, turn = map(self._turn, self._loop.bodies)
+        rows, holds, where = self._rows(), self._root(verdict), w.local("i64", 8)
         if rows:
             rows.begin()
         w.line(f"store i64 0, ptr {where}")
@@ -382,54 +375,69 @@ class Loops:
             rows.make_room(t, f"left{k}")
         turn(t, t)
         w.line(f"store i64 {w.let(f'add i64 {t}, 1')}, ptr {where}")
-        leave_at(w, sum([b.nanoseconds for b in loop.blocks()]))(t, f"left{k}", f"next{k}")
+        leave_at(w, sum([b.nanoseconds for b in self._loop.blocks()]))(t, f"left{k}", f"next{k}")
         w.label(f"done{k}")
         if rows:
             rows.keep(t)
-        self._end(block, loop, t, numbers)
+        self._end(t)
         w.fall(f"left{k}")
 
-    def _walk_back(self, block: Block, loop: Loop, numbers: Numbers) -> None:
+    def _walk_back(self) -> None:
         """Add a turn for each row, from the last one on, and give their memory back."""
-        rows = self._rows(block, loop)
+        rows = self._rows()
         assert rows
         turns = rows.count()
-        self._count(block, loop, turns, leave_at(self.w, loop.blocks()[0].nanoseconds), numbers)
-        self._end(block, loop, turns, numbers)
+        self._count(turns, leave_at(self.w, self._loop.blocks()[0].nanoseconds))
+        self._end(turns)
         rows.end()
 
-    def _turn(self, block: Block, loop: Loop, body: Body, numbers: Numbers) -> Callable[[str, str], None]:
-        """Return what calls a block in the turn of a number, at a row, and moves numbers on behind the last one."""
-        w, name, arena = self.w, self._emit(body.block, "body"), self.w.shifted("%arena", loop.arena)
-        pointers = pointers_of(w, block, body, loop, numbers)
-        sizes = zip(loop.carry, loop.other, loop.carry_bytes, strict=True) if body is loop.bodies[-1] else ()
-        moves = [(numbers[a], numbers[b], f"i{8 * size}") for a, b, size in sizes if a in numbers and a != b]
+    def _turn(self, body: Body) -> Callable[[str, str], None]:
+        """Return what calls a block in the turn of a number, at a row; the last one moves numbers on."""
+        w, loop, numbers = self.w, self._loop, self._numbers
+        name, arena = self._emit(body.block, "body"), w.shifted("%arena", loop.arena)
+        pointers = pointers_of(w, self._block, body, loop, numbers)
+        moves = [carry for carry in self._carries if carry[0] in numbers and body is loop.bodies[-1]]
 
         def call(t: str, row: str) -> None:
             w.line(f"call void {name}({', '.join([f'ptr {p}' for p in (*pointers(t, row), arena, '%fault')])})")
-            moved = [w.let(f"load {kind}, ptr {b}") for _, b, kind in moves]  # before two exchange theirs
-            for (a, _, kind), value in zip(moves, moved, strict=True):
-                w.line(f"store {kind} {value}, ptr {a}")
+            moved = [self._load(numbers[b], size) for _, b, _, size in moves]  # before two exchange theirs
+            for (a, _, _, size), value in zip(moves, moved, strict=True):
+                self._store(value, numbers[a], size)
 
         return call
 
-    def _rows(self, block: Block, loop: Loop) -> _Rows | None:
+    def _rows(self) -> _Rows | None:
         """Return the residuals of a loop that has some."""
-        if loop.rows is None:
+        if self._loop.rows is None:
             return None
-        size = max([arg.stride for arg in loop.residuals], default=0)
-        return _Rows(self.w, root_of(self.w, block, loop.rows), size)
+        size = max([arg.stride for arg in self._loop.residuals], default=0)
+        return _Rows(self.w, self._root(self._loop.rows), size)
 
-    def _end(self, block: Block, loop: Loop, turns: str, numbers: Numbers) -> None:
+    def _end(self, turns: str) -> None:
         """Add what moves the last carry to its first memory, after an odd number of turns."""
-        is_odd = self.w.let(f"trunc i64 {turns} to i1")
-        self.w.when(is_odd, lambda: self._copy(block, loop, loop.carry, loop.other, numbers))
 
-    def _copy(self, block: Block, loop: Loop, to: Sequence[int], of: Sequence[int], numbers: Numbers) -> None:
-        w = self.w
-        for a, b, size in zip(to, of, loop.carry_bytes, strict=True):
-            if a != b and a not in numbers:  # else a carry that stays in place
-                w.copy(root_of(w, block, a), root_of(w, block, b), size)
+        def copy() -> None:
+            for a, b, _, size in self._carries:
+                if a not in self._numbers:
+                    self._copy(a, b, size)
+
+        self.w.when(self.w.let(f"trunc i64 {turns} to i1"), copy)
+
+    def _root(self, k: int) -> str:
+        return root_of(self.w, self._block, k)
+
+    def _copy(self, a: int, b: int, size: int) -> None:
+        if a != b:  # else a carry that stays in place
+            self.w.copy(self._root(a), self._root(b), size)
+
+    def _load(self, pointer: str, size: int) -> str:
+        return self.w.let(f"load i{8 * size}, ptr {pointer}, align 1")
+
+    def _store(self, value: str, pointer: str, size: int) -> None:
+        self.w.line(f"store i{8 * size} {value}, ptr {pointer}, align 1")
+
+    def _move(self, to: str, of: str, size: int) -> None:
+        self._store(self._load(of, size), to, size)
 
 
 class _Rows:
