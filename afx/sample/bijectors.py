@@ -78,10 +78,8 @@ class Positive(Lower):
 
 
 @attrs.frozen
-class Upper(Bijector):
+class Upper(Lower):
     """Numbers below a bound, or below one each: ``bound - exp(x)``."""
-
-    bound: Any = 0.0
 
     def forward(self, x: Array) -> Array:
         """Return the numbers below the bound."""
@@ -91,10 +89,6 @@ class Upper(Bijector):
     def inverse(self, y: Array) -> Array:
         """Return the logarithm of the distance."""
         return log(self.bound - y)
-
-    def log_det(self, x: Array) -> Array:
-        """Return the sum of x."""
-        return sum_(x)
 
 
 @attrs.frozen
@@ -195,15 +189,13 @@ class Ordered(Bijector):
 
 
 @attrs.frozen
-class PositiveOrdered(Bijector):
+class PositiveOrdered(Lower):
     """Ascending numbers above a bound along the last axis.
 
     >>> import afx
     >>> PositiveOrdered().forward(afx.zeros(3))
     Array([1., 2., 3.], dtype=float32)
     """
-
-    bound: Any = 0.0
 
     def forward(self, x: Array) -> Array:
         """Return the bound and the running sums of positive steps."""
@@ -213,10 +205,6 @@ class PositiveOrdered(Bijector):
     def inverse(self, y: Array) -> Array:
         """Return the logarithms of the steps."""
         return log(concat([y[..., :1] - self.bound, y[..., 1:] - y[..., :-1]], axis=-1))
-
-    def log_det(self, x: Array) -> Array:
-        """Return the sum of x."""
-        return sum_(x)
 
 
 @attrs.frozen

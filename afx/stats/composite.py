@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -123,13 +124,8 @@ class Mixture(Law):
         ends = list[Any]()
         for name, choose, axis_choose in (("low", minimum, "min"), ("high", maximum, "max")):
             values = [getattr(s, name) for s in found]
-            if any(v is None for v in values):
-                ends.append(None)
-                continue
-            end = asarray(values[0])
-            for v in values[1:]:
-                end = choose(end, asarray(v))
-            ends.append(getattr(end, axis_choose)(axis=-1) if self._is_one and end.ndim else end)
+            end = None if any(v is None for v in values) else functools.reduce(choose, map(asarray, values))
+            ends.append(getattr(end, axis_choose)(axis=-1) if end is not None and self._is_one and end.ndim else end)
         return Support(found[0].kind, *ends)
 
     def middle(self) -> Array | None:
@@ -249,6 +245,12 @@ class Between(Law):
         return sum_whole(lambda k: fn(k) * exp(self.law.log_probability(k) - inside), first, last)
 
 
+def _nearer(choose: Callable[[Any, Any], Array], *ends: Any) -> Any:
+    """Return the end that binds, None where there is none."""
+    some = [end for end in ends if end is not None]
+    return functools.reduce(choose, some) if some else None
+
+
 def _log_difference(under: Any, below: Any, over: Any, above: Any) -> Array:
     """Return log(F(high) - F(low)), by survival functions where these are the smaller ones."""
     is_right = over < below
@@ -262,9 +264,7 @@ class Truncated(Between):
     """A law of numbers between two bounds alone: see `truncated`."""
 
     def _is_inside(self, y: Array) -> Array:
-        inside = y == y  # noqa: PLR0124  # no nan
-        inside = inside if self.low is None else inside & (y >= self.low)
-        return inside if self.high is None else inside & (y <= self.high)
+        return self._clip(y) == y
 
     def log_probability(self, x: ArrayLike) -> Array:
         """Return the logarithm of the density or probability."""
@@ -334,11 +334,7 @@ class Truncated(Between):
     def support(self) -> Support:
         """Return where values lie."""
         own = self.law.support()
-        low = own.low if self.low is None else self.low if own.low is None else maximum(asarray(own.low), self.low)
-        high = (
-            own.high if self.high is None else self.high if own.high is None else minimum(asarray(own.high), self.high)
-        )
-        return Support(own.kind, low, high)
+        return Support(own.kind, _nearer(maximum, own.low, self.low), _nearer(minimum, own.high, self.high))
 
 
 @attrs.frozen(eq=False)

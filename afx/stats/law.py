@@ -77,19 +77,24 @@ class Law(Shown):
 
     def logpdf(self, x: ArrayLike) -> Array:
         """Return the logarithm of the density."""
-        return self.log_probability(x)
+        return self._evaluate("logpdf", x)
 
     def logpmf(self, x: ArrayLike) -> Array:
         """Return the logarithm of the probability."""
-        return self.log_probability(x)
+        return self._evaluate("logpmf", x)
 
     def pdf(self, x: ArrayLike) -> Array:
         """Return the density."""
-        return exp(self.logpdf(x))
+        return self._evaluate("pdf", x)
 
     def pmf(self, x: ArrayLike) -> Array:
         """Return the probability."""
-        return exp(self.logpmf(x))
+        return self._evaluate("pmf", x)
+
+    def _evaluate(self, name: str, x: ArrayLike) -> Array:
+        """Return what the method of a name gives."""
+        z = self.log_probability(x)
+        return exp(z) if name[0] == "p" else z
 
     def expand(self, shape: ShapeLike) -> Law:
         """Return the law of independent values float[*shape, *self.shape].
@@ -183,24 +188,8 @@ class Frozen(Law):
         z: Array = self.family.log_events(x, *self.args, **self.kwargs)
         return z
 
-    def logpdf(self, x: ArrayLike) -> Array:
-        """Return the logarithm of the density, as the family does."""
-        z: Array = self.__getattr__("logpdf")(x)
-        return z
-
-    def logpmf(self, x: ArrayLike) -> Array:
-        """Return the logarithm of the probability, as the family does."""
-        z: Array = self.__getattr__("logpmf")(x)
-        return z
-
-    def pdf(self, x: ArrayLike) -> Array:
-        """Return the density, as the family does."""
-        z: Array = self.__getattr__("pdf")(x)
-        return z
-
-    def pmf(self, x: ArrayLike) -> Array:
-        """Return the probability, as the family does."""
-        z: Array = self.__getattr__("pmf")(x)
+    def _evaluate(self, name: str, x: ArrayLike) -> Array:
+        z: Array = self.__getattr__(name)(x)
         return z
 
     def rvs(self, key: ArrayLike, shape: ShapeLike = None) -> Array:
