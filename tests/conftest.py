@@ -1,6 +1,8 @@
 """What every test has: plots without a screen, reproducible random data, hypothesis without surprises."""
 
+import contextlib
 import gc
+import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +16,12 @@ import numpy as np
 import pytest
 
 from afx.compiler.target import NativeTarget, current, use_target
+from afx.runtime.blas import BRINGERS, blas
 
 # They take a minute each, most of it in other processes: begun first, they leave no worker alone at the end.
 LONG = ("test_checks.py", "test_type_completeness.py", "distributed/test_together.py", "runtime/test_buffer_cache.py")
 PATIENT = {"integrate", "nn", "numpy", "ops", "optim", "random", "sample", "stats"}
+OF_THREADS = {"compiler", "distributed", "portable", "runtime"}
 
 hypothesis.settings.register_profile("afx", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("afx")
@@ -49,6 +53,23 @@ def compile_seldom(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     with use_target(attrs.evolve(current.target, native=NativeTarget(compile_min_seconds=1.0))):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def hold_blas(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hold BLAS to one thread, in folders of tests that promise nothing of threads.
+
+    Its threads wait for each other in a loop: beside another busy process the solution of a triangle of two rows takes
+    ten milliseconds of processors' time, and a quarter of all tests of linear algebra is that.
+    """
+    if not OF_THREADS.isdisjoint(request.path.relative_to(Path(__file__).parent).parts):
+        yield
+        return
+    for name in BRINGERS:  # a library that is loaded later would not be held
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    with blas:
         yield
 
 
