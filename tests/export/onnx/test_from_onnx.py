@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +12,14 @@ import afx
 from afx import export, optim
 from afx.errors import ArgumentError, ExportError
 from tests.export.numpy_cases import FUNCTIONS
-from tests.export.onnx.test_onnx_primitives import apply, samples_by_name
-from tests.export.onnx_models import as_arrays, run_model
+from tests.export.onnx.test_onnx_primitives import assert_comes_back
+from tests.export.onnx_models import run_model
 
 onnx: Any = pytest.importorskip("onnx", reason="onnx is an extra")
 pytest.importorskip("onnxruntime", reason="models are run by onnxruntime")
 
-FEWEST = 120
 UNWRITTEN = {"dropout", "simulated", "spectrum"}  # which draw, or have a Fourier transform
 PYTORCHS, FEWEST_OF_PYTORCH = ("pytorch-converted", "pytorch-operator"), 117  # of 117
-
-
-def compare(fn: Any, *args: Any) -> None:
-    """Compare a function with what comes back of its model."""
-    back = export.from_onnx(export.to_onnx(fn, *args))
-    leaves = afx.pytree.leaves(args)
-    wanted = afx.pytree.leaves(fn(*map(as_arrays, args)))
-    for got, want in zip(afx.pytree.leaves(back(*leaves)), wanted, strict=True):
-        assert (got.shape, got.dtype) == (want.shape, want.dtype)
-        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of what NumPy computes beside a selection
@@ -41,7 +28,7 @@ def test_every_model_that_is_written_is_read() -> None:
     unwritten = set[str]()
     for name, (fn, args) in FUNCTIONS.items():
         try:
-            compare(fn, *args)
+            assert_comes_back(export.to_onnx(fn, *args), fn, *args)
         except ExportError as error:
             unwritten.add(name if str(error).startswith("to_onnx: ") else str(error))
     assert unwritten == UNWRITTEN
@@ -59,22 +46,6 @@ def test_loops_that_keep_their_steps_run_in_plain_calls() -> None:
             np.testing.assert_allclose(got, want, rtol=1e-12)
     with pytest.raises(ExportError, match="keeps results of its steps: got Loop under jit"):
         afx.jit(back)(np.float64(100.0))
-
-
-def test_most_primitives_are_read() -> None:
-    """The samples of at least 120 primitives come back with their values."""
-    count, by_name = 0, {p.name: p for p in afx.primitives()}
-    for name, found in samples_by_name().items():
-        filled = [s for s in found if all(np.size(x) for x in s.operands)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of what NumPy computes at edges
-            try:
-                for s in filled:
-                    compare(functools.partial(apply, by_name[name], dict(s.params)), *map(np.asarray, s.operands))
-            except ExportError:
-                continue
-        count += 1
-    assert count >= FEWEST
 
 
 def bring_model() -> Any:
