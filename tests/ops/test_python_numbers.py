@@ -47,39 +47,36 @@ def dtype_of(fn: Callable[..., Any], *xs: Any) -> Any:
     return z.dtype
 
 
-def check(fn: Callable[..., Any], cases: Sequence[tuple[Any, ...]]) -> None:
-    """Check that a function's results have one dtype: run, traced with numbers inside or as arguments, and jitted."""
-    fine: list[tuple[Any, ...]] = []
-    for xs in cases:
-        want = dtype_of(fn, *xs)
+def check(fn: Callable[..., Any], cases: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Check that a function's results have one dtype: run, traced with numbers inside or as arguments, and jitted.
+
+    Returns:
+        the dtype of each case, None of one that raises.
+    """
+    told = [dtype_of(fn, *xs) for xs in cases]
+    for xs, want in zip(cases, told, strict=True):
         inside = dtype_of(lambda xs=xs: afx.eval_shape(lambda: fn(*xs)))
         outside = dtype_of(lambda xs=xs: afx.eval_shape(fn, *xs))
         assert (want, want) == (inside, outside), (xs, want, inside, outside)
-        if want is not None:
-            fine.append(xs)
-    jitted = afx.jit(lambda cases: [fn(*xs) for xs in cases])(fine)
-    for xs, z in zip(fine, jitted, strict=True):
-        assert z.dtype == fn(*xs).dtype, xs
+    fine = [(xs, want) for xs, want in zip(cases, told, strict=True) if want is not None]
+    jitted = afx.jit(lambda cases: [fn(*xs) for xs in cases])([xs for xs, _ in fine])
+    for (xs, want), z in zip(fine, jitted, strict=True):
+        assert z.dtype == want, xs
+    return told
 
 
 @pytest.mark.parametrize("p", ELEMENTWISE, ids=lambda p: p.name)
 def test_elementwise_ops_give_one_dtype(p: Primitive) -> None:
-    """Python numbers beside small dtypes promote the same way run, traced and jitted, or raise everywhere."""
-    check(lambda *xs: bind(p, *xs), of(p))
-
-
-@pytest.mark.parametrize("p", ELEMENTWISE, ids=lambda p: p.name)
-def test_shape_rules_know_python_numbers(p: Primitive) -> None:
-    """The shape rule of weak Avals names the dtype that the op gives."""
-    for xs in of(p):
-        try:
-            want = p.abstract_eval(*map(aval_of, xs))
-        except afx.errors.AfxError:
+    """Python numbers beside small dtypes promote the same way run, traced, jitted and by the shape rule, or raise everywhere."""
+    cases = of(p)
+    for xs, want in zip(cases, check(lambda *xs: bind(p, *xs), cases), strict=True):
+        if want is None:
             with pytest.raises(afx.errors.AfxError):
-                bind(p, *xs)
-            continue
-        assert isinstance(want, afx.Aval)
-        assert bind(p, *xs).dtype == want.dtype, xs
+                p.abstract_eval(*map(aval_of, xs))
+        else:
+            told = p.abstract_eval(*map(aval_of, xs))
+            assert isinstance(told, afx.Aval)
+            assert told.dtype == want, xs
 
 
 @pytest.mark.filterwarnings("ignore:Cannot convert float safely:DeprecationWarning")  # a number in a parameter's place
