@@ -463,14 +463,15 @@ def write_header(exported: Exported, allocates: bool) -> str:
         triple=_escape_comment(e.machine.triple or "this machine"),
         guard=e.name.upper(),
         memory=", but takes memory by realloc() and gives it back" if allocates else " and allocates nothing",
-        inputs=_list(e.inputs),
-        outputs=_list(e.outputs),
+        inputs=_describe(e.inputs),
+        outputs=_describe(e.outputs),
         parameters=", ".join([*parameters, "void *work"]),
         scalar=SCALAR.format(name=e.name) if e.has_scalar else "",
     )
 
 
-def _list(slots: Sequence[Slot]) -> str:
+def _describe(slots: Sequence[Slot]) -> str:
+    """Return the lines of a comment in C, one for each array."""
     notes = {"c": ", real and imaginary parts in turn", "e": ", as bits"}
     lines = [
         f" *   {slot.name}  {slot.dtype}[{','.join(map(str, slot.shape))}]"

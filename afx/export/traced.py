@@ -217,6 +217,7 @@ def trace_arguments(fn: Function, args: tuple[Any, ...], who: str) -> tuple[Trac
 
 
 def _aval(x: Any, who: str) -> Aval:
+    """Return the abstract value of a parameter: a Python float, a weak one, has the default dtype."""
     if isinstance(x, Aval):
         return Aval(x.shape, x.dtype)
     aval = aval_of(x, who)

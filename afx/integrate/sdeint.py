@@ -224,9 +224,10 @@ def sdeint(
                 return _check_derivative(_matrix_of(diffusion, v), v)
             return _check_derivative(as_vector(diffusion, v.dtype, "sdeint: diffusion"), v)
 
-        own = "stratonovich" if method == "heun" else "ito"
-        change = 0.0 if form == own else 0.5 if own == "ito" else -0.5
-        moved = _correct(drift_of, diffusion_of, change) if change else drift_of
+        methods_own = "stratonovich" if method == "heun" else "ito"
+        moved: Field = drift_of
+        if form != methods_own:  # the same process, by another drift
+            moved = _correct(drift_of, diffusion_of, 0.5 if methods_own == "ito" else -0.5)
         step = _heun if method == "heun" else functools.partial(_step, TABLEAUS[method])
         return _walk(functools.partial(step, moved, diffusion_of), diffusion_of, y, times, key, substeps)
 

@@ -321,14 +321,17 @@ class RBFInterpolator(Shown):
         factor = asarray(1.0 if epsilon is None else epsilon, points.dtype)
         shift = (high + low) / 2
         self.__attrs_init__(points, values[:0], shift, scale, factor, kernel, powers)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
-        rows = self._rows(points)
         level = broadcast_to(asarray(smoothing, points.dtype), (n,))
-        corner = np.zeros((len(powers), len(powers)), points.dtype)
+        object.__setattr__(self, "coefficients", self._solve(points, values, level))
+
+    def _solve(self, points: Array, values: Array, level: Array) -> Array:
+        """Return weights of the points, which no polynomial sees, and then those of the powers."""
+        n, count, rows = len(points), len(self.powers), self._rows(points)
+        corner = np.zeros((count, count), points.dtype)
         top = concat([rows[:, :n] + column(level, rows) * np.eye(n, dtype=points.dtype), rows[:, n:]], axis=1)
         matrix = concat([top, concat([rows[:, n:].T, asarray(corner)], axis=1)], axis=0)
-        right = concat([values, broadcast_to(values[:1] * 0, (len(powers), *values.shape[1:]))], axis=0)
-        weights = reshape(solve(matrix, reshape(right, (right.shape[0], -1))), right.shape)
-        object.__setattr__(self, "coefficients", weights)
+        right = concat([values, broadcast_to(values[:1] * 0, (count, *values.shape[1:]))], axis=0)
+        return reshape(solve(matrix, reshape(right, (right.shape[0], -1))), right.shape)
 
     def _rows(self, x: Array) -> Array:
         """Return, for each point, the values of all functions."""

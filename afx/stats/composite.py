@@ -370,6 +370,7 @@ class Censored(Between):
         return self._moment(lambda y: (y - mean) ** 2)
 
     def _moment(self, fn: Callable[[Array], Array]) -> Array:
+        """Return the mean of a function: of what lies between the bounds, and of each bound by its probability."""
         cut, _ = _meet(Truncated(self.law, self.low, self.high))
         z = cut._if_any("mean", exp(cut._log_inside()) * cut._expect(fn, cut._quantile))
         if self.low is not None:

@@ -85,6 +85,10 @@ class CustomRules:
         """Return the rules of the function mapped over a batch axis in front of the flagged leaves."""
         axes = tuple([0 if f else None for f in flags])
 
+        def unbatched(reduce: Callable[..., Any], zs: Sequence[Any]) -> list[Any]:
+            """Return what belongs to leaves, those without a batch axis reduced over it."""
+            return [z if f or z is None else reduce(z, axis=0) for z, f in zip(zs, flags, strict=True)]
+
         def fn(*xs: Any) -> Any:
             return vmap(lambda *ys: list(self.fn(*ys)), axes, axis_size=size)(*xs)
 
@@ -109,8 +113,7 @@ class CustomRules:
             def one(rs: Any, cs: Any) -> Any:
                 return list(self.backward(rs, cs))
 
-            gradients = vmap(one, axis_size=size)(list(residuals), list(cts))
-            return [g if f or g is None else g.sum(axis=0) for g, f in zip(gradients, flags, strict=True)]
+            return unbatched(Array.sum, vmap(one, axis_size=size)(list(residuals), list(cts)))
 
         def masked(residuals: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             assert self.masked is not None
@@ -120,8 +123,7 @@ class CustomRules:
                 return tuple(map(list, rule(rs, cs, ms)))
 
             gradients, alive = vmap(one, axis_size=size)(list(residuals), list(cts), list(masks))
-            gs = [g if f or g is None else g.sum(axis=0) for g, f in zip(gradients, flags, strict=True)]
-            return gs, [m if f or m is None else m.any(axis=0) for m, f in zip(alive, flags, strict=True)]
+            return unbatched(Array.sum, gradients), unbatched(Array.any, alive)
 
         return CustomRules(
             self.name,

@@ -69,7 +69,7 @@ def check(fn: Callable[..., Any], cases: Sequence[tuple[Any, ...]]) -> list[Any]
 def test_elementwise_ops_give_one_dtype(p: Primitive) -> None:
     """Python numbers beside small dtypes promote the same way run, traced, jitted and by the shape rule, or raise everywhere."""
     cases = of(p)
-    for xs, want in zip(cases, check(lambda *xs: bind(p, *xs), cases), strict=True):
+    for xs, want in zip(cases, check(lambda *operands: bind(p, *operands), cases), strict=True):
         if want is None:
             with pytest.raises(afx.errors.AfxError):
                 p.abstract_eval(*map(aval_of, xs))

@@ -373,10 +373,10 @@ class _FusionGroups:
 
     def single(self, k: int, eq: Equation) -> None:
         """Enter an equation that runs alone."""
-        groups = self._open_before([a.index for a in eq.inputs if isinstance(a, Var)])
-        if groups:
+        upstream = self._open_before([a.index for a in eq.inputs if isinstance(a, Var)])
+        if upstream:
             for v in eq.outputs:
-                self._depends[v.index] = groups
+                self._depends[v.index] = upstream
         self._new([k])
 
     def join(self, k: int, eq: Equation, space: IterationSpace) -> bool:

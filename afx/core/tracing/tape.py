@@ -480,13 +480,14 @@ class NanWatch:
         outs = [z for z in several if z.__class__ is Array and has_nan(z)]
         if not outs:
             return
-        names = frame.f_locals
+        names = frame.f_locals  # as the functions of BINDING call the primitive and its operands
         operands = names["xs"] if "xs" in names else [names[k] for k in ("x", "y") if k in names]
-        ill = [x._value if x.__class__ is Array else x for x in operands if has_nan(x)]
-        origin = next((self._found[id(x)][2] for x in ill if id(x) in self._found), None)
-        if origin is None and ill:
-            return
-        origin = NanOrigin(names["p"].name, caller(2)) if origin is None else origin
+        nans = [x._value if x.__class__ is Array else x for x in operands if has_nan(x)]
+        origin = next((self._found[id(x)][2] for x in nans if id(x) in self._found), None)
+        if origin is None:
+            if nans:  # it came in from outside
+                return
+            origin = NanOrigin(names["p"].name, caller(2))
         self._found |= {id(z._value): (z._value, weakref.ref(z), origin) for z in outs}
 
     def _hand_on(self, frame: FrameType, result: Any) -> None:

@@ -268,6 +268,7 @@ def _update_batch(name: str) -> Any:
 
 
 def _update(name: str, role: str, run: Any, prepare: Any, pull_x: Any) -> Primitive:
+    """Make an op that writes its second operand into a part of the first, or adds it there."""
     return register(
         Primitive(
             name=name,

@@ -444,6 +444,7 @@ def _sum_input_from_each(
 def _sum_input_by_groups(
     xp: Arrays, room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape, groups: int
 ) -> None:
+    """Add the cotangent of the input into room, group by group; all at once where each has one channel."""
     if groups > 1 and kernel.shape[-2] == 1:
         _sum_input_each(room, ct, kernel, stride, dilation)
         return

@@ -384,6 +384,8 @@ def nanargmax(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdi
 
 
 def _place(name: str, native: Any) -> Primitive:
+    """Make an op of NumPy's function, whose error where all elements are nan is afx's."""
+
     def run(x: Any, *, axis: int) -> Any:
         if x.dtype.kind == "f" and np.isnan(x).all(axis=axis).any():
             raise ArgumentError(

@@ -99,6 +99,8 @@ def _scaled_bessel(x: Any, n: int) -> Any:
 
 
 def _modified(is_scaled: bool) -> Function:
+    """Return the function of ``I_v(x)`` of a whole v, times ``exp(-|x|)`` where it is scaled."""
+
     def formula(x: Any, *, v: float = 0.0) -> Any:
         x, n = x.astype(np.float64), int(v)
         size = xp.abs(x)

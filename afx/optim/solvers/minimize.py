@@ -476,6 +476,7 @@ def step_quadratic(problem: Problem, start: Array, stopped_params: Sequence[Any]
         return rates[0] - of_c @ rates[1] - of_g @ rates[2]
 
     def model(s: Quadratic) -> Inner:
+        """Return the step to the minimum of the quadratic model, where c is 0, g is 0 or more, and x within its box."""
         above, used = (s.rates[2], s.values[2]), ones_like(s.values[2], dtype=bool)
         if box is not None:
             unit, room = eye(n, dtype=start.dtype), concat([s.x - box.lower, box.upper - s.x])

@@ -230,7 +230,7 @@ def logistic(x: Lanes) -> Lanes:
         e = _exp_single(size.widen())
         z = (positive.choose(e.constant(1.0), e) / (e + 1.0)).narrow("float")
         return keep_nan(x, z)
-    k, high, low = exp_of_double(size)
+    k, high, low = exp_of_double(size)  # exp(-|x|) is (high + low) 2ᵏ; where k is far below 0, 1 more is 1
     whole = high + low
     below = (high - whole) + low
     near = k.compare("sgt", -60)

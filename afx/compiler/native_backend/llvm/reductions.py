@@ -306,7 +306,7 @@ def _search_columns(w: Writer, step: Routine, axis: int) -> None:
 
 
 def _search_chunk(w: Writer, step: Routine, pointers: list[str], count: int, ahead: int) -> None:
-    """Add the loop along some neighbouring rows; as long as an extreme is no nan, it is less than that one, too."""
+    """Add the loop along some neighbouring rows, whose extremes and their places registers hold; a first nan stays."""
     x, _ = step.operands
     dtype, place_dtype = x.dtype, "i8" if x.size == 8 or step.space[-1] >= 1 << 31 else "i4"
     kind, of_place = element_type(dtype), element_type(place_dtype)
