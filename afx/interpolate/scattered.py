@@ -14,7 +14,7 @@ from afx.core import Array, ArrayLike, Shown, Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.interpolate.piecewise import check_ascending, column, columns, place
 from afx.interpolate.splines import BSpline, make_interp_spline
-from afx.ops import broadcast_to, clip, exp, log, reshape, searchsorted, sqrt, take, where
+from afx.ops import broadcast_to, clip, exp, log, pad, reshape, searchsorted, sqrt, take, where
 from afx.ops._kinds.matrix import choice, floating, promote_pair
 from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient
 from afx.ops.indexing.gather import gather
@@ -253,7 +253,7 @@ KERNELS: dict[str, Callable[[Array], Array]] = {  # of squared distances
     "gaussian": lambda s: exp(-s),
 }
 # degrees that make it solvable
-_LEAST = {"multiquadric": 0, "linear": 0, "thin_plate_spline": 1, "cubic": 1, "quintic": 2}
+_LEAST = {"thin_plate_spline": 1, "cubic": 1, "quintic": 2}  # of the others 0
 
 
 @attrs.frozen(init=False)
@@ -306,8 +306,7 @@ class RBFInterpolator(Shown):
             raise ArgumentError(f"RBFInterpolator: all points count: got neighbors={neighbors!r}; leave it out")
         if epsilon is None and kernel not in ("linear", "thin_plate_spline", "cubic", "quintic"):
             raise ArgumentError(f"RBFInterpolator: the kernel {kernel!r} has a length: got no epsilon; give one")
-        least = _LEAST.get(kernel, -1)
-        order = max(least, 0) if degree is None else degree
+        order = _LEAST.get(kernel, 0) if degree is None else degree
         if order < -1:
             raise ArgumentError(f"RBFInterpolator: the degree is -1 or more: got {degree}; give another")
         n, size = points.shape
@@ -322,16 +321,15 @@ class RBFInterpolator(Shown):
         shift = (high + low) / 2
         self.__attrs_init__(points, values[:0], shift, scale, factor, kernel, powers)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
         level = broadcast_to(asarray(smoothing, points.dtype), (n,))
-        object.__setattr__(self, "coefficients", self._solve(points, values, level))
+        object.__setattr__(self, "coefficients", self._solve(values, level))
 
-    def _solve(self, points: Array, values: Array, level: Array) -> Array:
+    def _solve(self, values: Array, level: Array) -> Array:
         """Return weights of the points, which no polynomial sees, and then those of the powers."""
-        n, count, rows = len(points), len(self.powers), self._rows(points)
-        corner = np.zeros((count, count), points.dtype)
-        top = concat([rows[:, :n] + column(level, rows) * np.eye(n, dtype=points.dtype), rows[:, n:]], axis=1)
-        matrix = concat([top, concat([rows[:, n:].T, asarray(corner)], axis=1)], axis=0)
-        right = concat([values, broadcast_to(values[:1] * 0, (count, *values.shape[1:]))], axis=0)
-        return reshape(solve(matrix, reshape(right, (right.shape[0], -1))), right.shape)
+        n, count, rows = self.y.shape[0], len(self.powers), self._rows(self.y)
+        top = concat([rows[:, :n] + column(level, rows) * np.eye(n, dtype=rows.dtype), rows[:, n:]], axis=1)
+        matrix = concat([top, pad(rows[:, n:].T, ((0, 0), (0, count)))])
+        right = concat([values, broadcast_to(values[:1] * 0, (count, *values.shape[1:]))])
+        return reshape(solve(matrix, reshape(right, (n + count, -1))), right.shape)
 
     def _rows(self, x: Array) -> Array:
         """Return, for each point, the values of all functions."""

@@ -215,6 +215,8 @@ def _make_room(newest: IdleBuffers) -> None:
 def _shrink(known: Sequence[IdleBuffers], newest: IdleBuffers, more: int) -> None:
     """Drop buffers, then plans, of those that were used before the newest, until all and ``more`` are within the limit."""
     before = total = more + sum([idle.nbytes + idle.fixed_bytes for idle in known])
+    if total <= _limit[0]:  # nearly always: a first call shall not ask each plan that lives how it is forgotten
+        return
     for idle in known:
         if total > _limit[0] and idle is not newest:
             total -= idle.nbytes
