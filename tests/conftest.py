@@ -21,7 +21,7 @@ from afx.runtime.blas import BRINGERS, blas
 # They take a minute each, most of it in other processes: begun first, they leave no worker alone at the end.
 LONG = ("test_checks.py", "test_type_completeness.py", "distributed/test_together.py", "runtime/test_buffer_cache.py")
 PATIENT = {"integrate", "nn", "numpy", "ops", "optim", "random", "sample", "stats"}
-OF_THREADS = {"distributed", "runtime", "test_executable.py"}
+OF_THREADS = {"compiler", "distributed", "portable", "runtime"}
 
 hypothesis.settings.register_profile("afx", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("afx")
