@@ -400,6 +400,7 @@ def _rule_of(
         return integrand(u, *params)
 
     def rule(a: Array, b: Array) -> tuple[Array, Array]:
+        """Return the integral and its error as QUADPACK estimates it, from how far values spread."""
         f = vmap(at)(a + (b - a) * nodes)
         value = weights @ f
         size = (b - a) * (weights @ abs_(f))

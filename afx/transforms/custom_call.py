@@ -86,7 +86,7 @@ class CustomRules:
         axes = tuple([0 if f else None for f in flags])
 
         def unbatched(reduce: Callable[..., Any], zs: Sequence[Any]) -> list[Any]:
-            """Return what belongs to leaves, those without a batch axis reduced over it."""
+            """Return what belongs to leaves: reduced over the batch where a leaf has no axis of it."""
             return [z if f or z is None else reduce(z, axis=0) for z, f in zip(zs, flags, strict=True)]
 
         def fn(*xs: Any) -> Any:

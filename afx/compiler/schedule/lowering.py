@@ -228,6 +228,7 @@ class FusedLowering:
         )
 
     def _between(self, x: Operand, target: Buffer, out: Var) -> Alias:
+        """Tell whether an operand shares memory with the buffer that is written; a part of it is unknown."""
         if isinstance(x, Number):
             return "disjoint"
         base, written = self._base.get(x.index, x), self._base.get(target.index, target)

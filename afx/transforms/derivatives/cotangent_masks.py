@@ -485,6 +485,7 @@ def pull_graphs(
 def _masked_rule(
     rule: GraphPullback, entry: Entry, given: Sequence[Value], own: Sequence[Mask | None]
 ) -> tuple[Sequence[Value], Sequence[Value]]:
+    """Return cotangents and masks of the operands by an entry's own rule, from those of its results."""
     kinds = tuple([DEAD if c is None else _kind(m) for c, m in zip(given, own, strict=True)])
     cts = [to_array(c) for c in given if c is not None]
     marks = [to_array(m.get()) for m, kind in zip(own, kinds, strict=True) if m is not None and kind >= MARKED]
