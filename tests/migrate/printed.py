@@ -19,7 +19,8 @@ def check_program(path: Path, library: str, capsys: pytest.CaptureFixture[str]) 
     assert all("agrees to the tolerance" in remark.advice for remark in remarks)
     default = afx.get_default_dtype()
     try:
-        exec(compile(source, str(path), "exec"), {"__name__": "__main__"})
+        with np.printoptions(precision=8):  # whatever a test before, or a program, has set
+            exec(compile(source, str(path), "exec"), {"__name__": "__main__"})
     finally:
         afx.set_default_dtype(default)
     printed, expected = capsys.readouterr().out, path.with_suffix(".txt").read_text(encoding="utf-8")
