@@ -88,31 +88,31 @@ SHORT = {
 # Tokens that run (no docstrings, comments or blank lines) of each room, at most; a feature raises its room's number in
 # its own commit.
 BUDGETS: dict[str, int] = {
-    "afx": 8_740,
-    "compiler": 200_640,
+    "afx": 8_760,
+    "compiler": 200_990,
     "control": 26_080,
-    "core": 37_710,
+    "core": 37_810,
     "data": 5_280,
     "distributed": 50_390,
     "export": 67_160,
     "integrate": 22_450,
     "interpolate": 8_740,
     "io": 17_410,
-    "migrate": 42_310,
+    "migrate": 42_320,
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_200,
-    "ops": 200_610,
+    "ops": 200_680,
     "optim": 51_290,
     "plot": 3_990,
     "pytree": 10_410,
     "random": 6_250,
     "runtime": 7_870,
-    "sample": 19_880,
+    "sample": 19_840,
     "signal": 13_470,
-    "stats": 36_790,
+    "stats": 36_710,
     "train": 5_970,
-    "transforms": 64_640,  # sets of patterns that are compared by hashes
+    "transforms": 64_630,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)
