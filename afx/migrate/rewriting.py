@@ -243,6 +243,14 @@ class Migration(ast.NodeVisitor):
         if text != ".".join(chain):
             self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), text))
 
+    def visit_Name(self, node: ast.Name) -> None:
+        """Keep the import of a module that is passed on, as in ``hasattr(jax, "tree")``."""
+        if self.bound.get(node.id) == node.id in self.library.roots and not self.library.stands_in(node.id):
+            self.remarks.append(
+                Remark(node.lineno, node.id, f"{node.id} itself is passed on: name what is meant of it")
+            )
+            self._keep(f"import {node.id}")
+
     def _keep(self, text: str) -> None:
         """Import what a name that is left needs in its own line, which goes when that is edited."""
         node = self.around[-1]
@@ -365,6 +373,8 @@ def _visit_rest(migration: Migration, node: ast.AST) -> None:
         migration.visit_ClassDef(node)
     if isinstance(node, ast.Call):
         migration.visit_Call(node)
+    if isinstance(node, ast.Name):
+        migration.visit_Name(node)
     if isinstance(node, ast.Attribute):
         migration.visit_Attribute(node)
         if chain_of(node) is not None:

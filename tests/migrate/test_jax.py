@@ -246,6 +246,13 @@ def test_the_guide_shows_what_the_tool_does() -> None:
     assert migrate_source(before, "jax") == (after, [])
 
 
+def test_a_module_that_is_passed_on_is_kept() -> None:
+    """Its import stands in the line that needs it, and a remark says so."""
+    text, remarks = migrate_source('import jax\nprint(hasattr(jax, "tree"), jax.numpy.ones(2))\n', "jax")
+    assert 'import jax; print(hasattr(jax, "tree"), afx.ones(2))' in text
+    assert [(r.line, r.name) for r in remarks] == [(2, "jax")]
+
+
 def test_integers_compute_as_under_x64() -> None:
     """Truth values and integers below 64 bits alone give float32, eager and compiled, until the default dtype is set."""
     default, counts = afx.get_default_dtype(), np.array([1, 2, 4], np.int32)
@@ -254,6 +261,9 @@ def test_integers_compute_as_under_x64() -> None:
         for run in (afx.mean, afx.jit(afx.mean)):
             mean = np.asarray(run(afx.asarray(counts) > 1))
             assert (mean.dtype, float(mean)) == (np.float32, float(np.float32(2 / 3)))
+        accuracy = afx.mean(afx.arange(200) < 160)  # 160 times 1/200, in the digits of XLA
+        assert float(accuracy) == 0.7999999523162842
+        assert np.isnan(float(afx.mean(np.zeros(0, bool))))
         dtypes = [np.asarray(x).dtype for x in (afx.exp(counts), afx.asarray(counts) / 3, afx.special.gammaln(counts))]
         assert dtypes == [np.float32] * 3
         wide = [afx.asarray(counts) * 0.5, afx.exp(counts.astype(np.int64)), afx.asarray(counts > 1) / 3]
