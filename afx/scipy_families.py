@@ -11,7 +11,7 @@ from afx import cluster, interpolate, linalg, ndimage, signal, special, stats
 from afx.core.array.array import Array
 from afx.core.numpy_dispatch import UntranslatedError
 from afx.migrate.for_jax import qr
-from afx.ops import asarray, cbrt, conj, exp2, real, sinc, tril, triu
+from afx.ops import asarray, cbrt, conj, exp2, real, tril, triu
 
 __all__ = ["FAMILIES"]
 
@@ -29,7 +29,7 @@ def cho_factor(a: Any, lower: bool = False) -> tuple[Array, bool]:
 
 def eigh(a: Any, *, lower: bool = True, eigvals_only: bool = False) -> Any:
     """Return eigenvalues and eigenvectors, of one triangle."""
-    return linalg.eigvalsh(_hermitian(a, lower)) if eigvals_only else linalg.eigh(_hermitian(a, lower))
+    return (linalg.eigvalsh if eigvals_only else linalg.eigh)(_hermitian(a, lower))
 
 
 def eigvalsh(a: Any, *, lower: bool = True) -> Array:
@@ -62,11 +62,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "scipy.cluster.vq": _named(cluster),
     "scipy.interpolate": _named(interpolate),
     "scipy.linalg": {
-        **{name: fn for name, fn in _named(linalg).items() if name not in ("lu_factor", "lu_solve")},
+        **{name: fn for name, fn in _named(linalg).items() if "lu_" not in name},
         **{fn.__name__: fn for fn in (cho_factor, cholesky, eigh, eigvalsh, qr, solve)},
     },
     "scipy.ndimage": _named(ndimage),
     "scipy.signal": _named(signal),
-    "scipy.special": {"cbrt": cbrt, "exp2": exp2, "sinc": sinc, **_named(special)},
+    "scipy.special": {"cbrt": cbrt, "exp2": exp2, **_named(special)},
     "scipy.stats": _named(stats),
 }

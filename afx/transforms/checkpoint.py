@@ -12,7 +12,7 @@ import numpy as np
 from afx import pytree
 from afx.core import Array, Aval, Tracer, bind, is_known, to_lower_level, wrap
 from afx.core.graph import Graph
-from afx.core.tracing.tape import OPEN_BLOCKS, debugging
+from afx.core.tracing.tape import debugging
 from afx.core.tracing.traces import GraphTrace, RecordingTrace, UnknownValueError, evaluate
 from afx.ops import asarray
 from afx.transforms._arguments import check_callable, name_of
@@ -47,7 +47,7 @@ class Replay:
     def fn(self, *xs: Any) -> Sequence[Any]:
         """Run the graph; where it has just been recorded on these very values, its results are known."""
         recorded, self._found = self._found, None
-        if recorded is not None and all(to_lower_level(x) is y for x, y in zip(xs, recorded[0], strict=True)):
+        if recorded and all(to_lower_level(x) is y for x, y in zip(xs, recorded[0], strict=True)):
             return recorded[1]
         return evaluate(self.graph, *xs)
 
@@ -90,7 +90,7 @@ class Replay:
         return f"<{self.name}: {self.graph.label}>"
 
     def __reduce__(self) -> tuple[type[Replay], tuple[str, Graph]]:
-        return (Replay, (self.name, self.graph))
+        return Replay, (self.name, self.graph)
 
 
 def rematerialize(name: str, fn: Callable[..., Sequence[Any]], leaves: Sequence[Any]) -> list[Any]:
@@ -173,7 +173,7 @@ def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        if _nested.depth >= MAX_NESTED or (OPEN_BLOCKS and debugging()):
+        if _nested.depth >= MAX_NESTED or debugging():
             return fn(*args, **kwargs)
         leaves, treedef = pytree.flatten((args, kwargs))
         plain = Flattened(fn, treedef)

@@ -185,10 +185,9 @@ _NORMAL = 1e25  # degrees of freedom
 
 def _stdtr(df: Any, t: Any) -> Any:
     is_normal = df > _NORMAL  # to the last digit
-    half = xp.maximum(xp.where(is_normal, 1.0, df) / 2, TINY)
-    tail = 0.5 * _fisher_shares(0.5, half, t * t)[1]
+    tail = 0.5 * _fisher_shares(0.5, xp.maximum(xp.where(is_normal, 1.0, df) / 2, TINY), t * t)[1]
     z = xp.where(is_normal, ndtr(t), xp.where(t < 0, tail, 1.0 - tail))
-    return xp.where((df > 0) & ~xp.isnan(t), z, math.nan)
+    return xp.where(df > 0, z, math.nan)
 
 
 stdtr_p: Primitive = binary(

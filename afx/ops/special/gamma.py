@@ -202,10 +202,10 @@ def _sine(x: Any) -> Any:
 def _gammaln(x: Any) -> Any:
     is_low = x < 0.5
     logarithm = _log_gamma(xp.where(is_low, 1.0 - x, x))
-    is_least = xp.abs(x) < TINY  # where pi x is rounded to few bits
-    sine = xp.where(is_least, xp.abs(x), xp.abs(_sine(x)))
-    low = xp.where(sine == 0.0, math.inf, xp.where(is_least, 0.0, math.log(math.pi)) - xp.log(sine) - logarithm)
-    return xp.where(xp.abs(x) == math.inf, x, xp.where(is_low, low, logarithm))
+    size = xp.abs(x)
+    turn = xp.where(size < TINY, size, xp.abs(_sine(x)) / math.pi)  # pi times a denormal number has few bits
+    low = xp.where(turn == 0.0, math.inf, -xp.log(turn) - logarithm)
+    return xp.where(size == math.inf, x, xp.where(is_low, low, logarithm))
 
 
 gammaln_p: Primitive = unary(
@@ -293,8 +293,7 @@ def gammasgn(x: ArrayLike) -> Array:
 def _gammasgn(x: Any) -> Any:
     sign = xp.sign(_sine(x))
     below = xp.where(sign == 0.0, math.nan, sign)
-    at_least = xp.where(xp.isnan(x), x, xp.where(xp.signbit(x), -1.0, 1.0))
-    return xp.where(xp.signbit(x) & (x != 0.0), below, at_least)
+    return xp.where(x < 0.0, below, xp.where(xp.isnan(x), x, xp.where(xp.signbit(x), -1.0, 1.0)))
 
 
 gammasgn_p: Primitive = nondifferentiable("gammasgn", scipy("gammasgn"), kinds="f", formula=_gammasgn)
