@@ -88,7 +88,7 @@ SHORT = {
 # Tokens that run (no docstrings, comments or blank lines) of each room, at most; a feature raises its room's number in
 # its own commit.
 BUDGETS: dict[str, int] = {
-    "afx": 8_760,
+    "afx": 8_740,
     "compiler": 200_990,
     "control": 26_080,
     "core": 37_810,
@@ -98,11 +98,11 @@ BUDGETS: dict[str, int] = {
     "integrate": 22_450,
     "interpolate": 8_740,
     "io": 17_410,
-    "migrate": 42_320,
+    "migrate": 42_410,
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_200,
-    "ops": 200_680,
+    "ops": 200_710,
     "optim": 51_290,
     "plot": 3_990,
     "pytree": 10_410,
@@ -112,7 +112,7 @@ BUDGETS: dict[str, int] = {
     "signal": 13_470,
     "stats": 36_710,
     "train": 5_970,
-    "transforms": 64_630,  # sets of patterns that are compared by hashes
+    "transforms": 64_620,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)
