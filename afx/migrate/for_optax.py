@@ -16,6 +16,7 @@ from afx import optim, pytree
 from afx.control.cond import cond
 from afx.control.solving import flatten_to_vector
 from afx.core.array.array import Array
+from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError
 from afx.migrate import optax_chains
 from afx.migrate.optax_chains import (
@@ -58,13 +59,18 @@ def __getattr__(name: str) -> Any:
 
 
 # --- Schedules: an Array that counts is int32 in JAX, whatever ``jax_enable_x64`` says, and its quotient float32. It is rounded
-# as XLA rounds in a jitted step, which multiplies by 1 over the steps, and rounds a product and its sum once. Python's
-# numbers have all digits, here as there.
+# as XLA rounds: in a jitted step it multiplies by 1 over the steps, and rounds a product and its sum once. Python's numbers
+# have all digits, here as there.
 
 
 def _single(x: Any) -> Array:
     """Return numbers of float32 in float64."""
     return asarray(x, np.float64).astype(np.float32).astype(np.float64)
+
+
+def _divide(count: Array, steps: int) -> Array:
+    """Return the share of the steps, which a jitted step rounds later."""
+    return count * _single(1 / steps) if is_traced(count) else _single(count / steps)
 
 
 def _of_counts(plain: Schedule, rounded: Callable[[Array], Array]) -> Schedule:
@@ -90,9 +96,10 @@ def polynomial_schedule(
 
     def rounded(count: Array) -> Array:
         done = clip_(count - transition_begin, 0, transition_steps)
-        left = _single(1 - done * _single(1 / transition_steps))
+        left = _single(1 - _divide(done, transition_steps))
         left = left if power == 1 else _single(left**power)
-        return _single(init_value - end_value) * left + _single(end_value)
+        product = _single(init_value - end_value) * left
+        return (product if is_traced(count) else _single(product)) + _single(end_value)
 
     return _of_counts(optim.polynomial(init_value, end_value, power, transition_steps, begin=transition_begin), rounded)
 
@@ -115,7 +122,7 @@ def exponential_decay(
         return _constant(init_value)
 
     def rounded(count: Array) -> Array:
-        turns = _single(maximum(count - transition_begin, 0) * _single(1 / transition_steps))
+        turns = _single(_divide(maximum(count - transition_begin, 0), transition_steps))
         value = _single(init_value) * _single(_single(decay_rate) ** (np_.floor(turns) if staircase else turns))
         return value if end_value is None else (maximum if decay_rate < 1 else minimum)(value, end_value)
 
@@ -178,9 +185,10 @@ def piecewise_interpolate_schedule(
         fit: Any = _single if isinstance(count, Array) else asarray
         z = asarray(values[-1])
         for a, b, low, high in reversed(list(zip(ends, ends[1:], values, values[1:], strict=False))):
-            share = fit((asarray(count) - a) * fit(1 / max(b - a, 1)))
-            share = fit((1 - np_.cos(np.pi * share)) / 2) if interpolate_type == "cosine" else share
-            z = where(asarray(count) < b, low + (high - low) * share, z)
+            gone, steps = asarray(count) - a, max(b - a, 1)
+            share = fit(_divide(gone, steps)) if fit is _single else gone * (1 / steps)
+            rest = fit(fit(np_.cos(fit(fit(np.pi) * share))) + 1) / 2 if interpolate_type == "cosine" else 1 - share
+            z = where(asarray(count) < b, high + (low - high) * rest, z)
         return z
 
     return schedule
