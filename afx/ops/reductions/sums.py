@@ -163,8 +163,9 @@ def mean(
         wide, natural, converts = accumulation_dtype(x, "mean")
         if converts and has_narrow_default() and where is None:  # as XLA rounds
             total = sum(astype(x, wide), axis, keepdims=keepdims)
-            count = math.prod(shape_of(x, "mean")) // (math.prod(total.shape) or 1)
-            return astype(total, natural) * natural.type(1 / count if count else math.nan)
+            size = math.prod(shape_of(x, "mean")) // (math.prod(total.shape) or 1)
+            average: Array = astype(total, natural) * natural.type(1 / size if size else math.nan)
+            return average
         if converts:
             return astype(mean(x, axis, dtype=wide, keepdims=keepdims, where=where), natural)
     shape = shape_of(x, "mean")
