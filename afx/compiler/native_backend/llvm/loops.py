@@ -277,10 +277,11 @@ def _array(w: Writer, kind: str, values: Sequence[str]) -> str:
 # --- Loops as LLVM IR: of known length, while a condition holds, and back over the rows of residuals that such a loop
 # leaves
 #
-# The carry of a loop moves between two pieces of memory. Of a single number both are on the stack, where LLVM finds registers
-# for them: each turn reads the first one, and the second one is moved there behind it.
+# The carry of a loop moves between two pieces of memory. Of a few numbers both are on the stack, where LLVM finds registers
+# for them: each turn reads the first one, and the second one is moved there behind it. So is a small arena of the turns.
 
-NUMBER_BYTES = (1, 2, 4, 8)
+STACK_BYTES = 64  # of a carry there
+STACK_ARENA_BYTES = 512
 
 Pointers = Callable[[str, str], "list[str]"]
 """Returns the pointers that a block takes in the turn of a number, where memory that moves on is at a row."""
@@ -293,13 +294,13 @@ def root_of(w: Writer, block: Block, k: int) -> str:
 
 
 def pointers_of(
-    w: Writer, block: Block, body: Body, loop: Loop | None = None, numbers: Mapping[int, str] = {}
+    w: Writer, block: Block, body: Body, loop: Loop | None = None, near: Mapping[int, str] = {}
 ) -> Pointers:
-    """Return what gives the pointers of a body, of a loop with a carry where that is given."""
+    """Return what gives the pointers of a body, of a loop with a carry where that is given; ``near`` has roots on the stack."""
     begins_behind = loop is not None and (loop.length or 0) % 2
     starts = [
-        [numbers[arg.roots[0]]]
-        if arg.roots[0] in numbers
+        [near[arg.roots[0]]]
+        if arg.roots[0] in near
         else [root_of(w, block, root) for root in dict.fromkeys(reversed(arg.roots) if begins_behind else arg.roots)]
         for arg in body.args
     ]
@@ -329,15 +330,17 @@ class LoopEmitter:
         self._block = block
         self._loop = loop
         self._carries = list(zip(loop.carry, loop.other, loop.init, loop.carry_bytes, strict=True))
-        roots = dict.fromkeys([k for a, b, _, size in self._carries if size in NUMBER_BYTES for k in (a, b)])
-        self._numbers = {root: w.local("i64", 8) for root in roots}
+        sizes = {k: size for a, b, _, size in self._carries if size <= STACK_BYTES for k in (a, b)}
+        self._near = {root: self._reserve(size) for root, size in sizes.items()}
+        arena = max([block.arena for block in loop.blocks()])
+        self._arena = self._reserve(arena) if arena <= STACK_ARENA_BYTES else w.shifted("%arena", loop.arena)
 
     def add(self) -> None:
         """Add the loop; of odd length it begins in the second memory of the carry, so that it ends in the first."""
-        loop = self._loop
+        w, loop = self.w, self._loop
         for a, b, first, size in self._carries:
-            if a in self._numbers:
-                self._move(self._numbers[a], self._root(first), size)
+            if a in self._near:
+                w.copy_few(self._near[a], self._root(first), size)
             else:
                 self._copy(b if (loop.length or 0) % 2 else a, first, size)
         if loop.verdict is not None:
@@ -345,10 +348,10 @@ class LoopEmitter:
         elif loop.rows is not None:
             self._walk_back()
         else:
-            self._count(str(loop.length), leave_long(self.w, loop.turns, loop.blocks()[0].nanoseconds))
+            self._count(str(loop.length), leave_long(w, loop.turns, loop.blocks()[0].nanoseconds))
         for a, _, _, size in self._carries:
-            if a in self._numbers:
-                self._move(self._root(a), self._numbers[a], size)
+            if a in self._near:
+                w.copy_few(self._root(a), self._near[a], size)
 
     def _count(self, turns: str, leave: Leave | None) -> None:
         """Add so many turns."""
@@ -392,17 +395,19 @@ class LoopEmitter:
         rows.end()
 
     def _turn(self, body: Body) -> Callable[[str, str], None]:
-        """Return what calls a block in the turn of a number, at a row; the last one moves numbers on."""
-        w, loop, numbers = self.w, self._loop, self._numbers
-        name, arena = self._emit(body.block, "body"), w.shifted("%arena", loop.arena)
-        pointers = pointers_of(w, self._block, body, loop, numbers)
-        moves = [carry for carry in self._carries if carry[0] in numbers and body is loop.bodies[-1]]
+        """Return what calls a block in the turn of a number, at a row; the last one moves carries of the stack on."""
+        w, loop, near = self.w, self._loop, self._near
+        name, pointers = self._emit(body.block, "body"), pointers_of(w, self._block, body, loop, near)
+        moves = [c for c in self._carries if c[0] in near and c[0] != c[1] and body is loop.bodies[-1]]
+        exchanged = {b: self._reserve(size) for _, b, _, size in moves if b in [a for a, *_ in moves]}
 
         def call(t: str, row: str) -> None:
-            w.line(f"call void {name}({', '.join([f'ptr {p}' for p in (*pointers(t, row), arena, '%fault')])})")
-            moved = [self._load(numbers[b], size) for _, b, _, size in moves]  # before two exchange theirs
-            for (a, _, _, size), value in zip(moves, moved, strict=True):
-                self._store(value, numbers[a], size)
+            w.line(f"call void {name}({', '.join([f'ptr {p}' for p in (*pointers(t, row), self._arena, '%fault')])})")
+            for _, b, _, size in moves:
+                if b in exchanged:
+                    w.copy_few(exchanged[b], near[b], size)
+            for a, b, _, size in moves:
+                w.copy_few(near[a], exchanged.get(b, near[b]), size)
 
         return call
 
@@ -418,7 +423,7 @@ class LoopEmitter:
 
         def copy() -> None:
             for a, b, _, size in self._carries:
-                if a not in self._numbers:
+                if a not in self._near:
                     self._copy(a, b, size)
 
         self.w.when(self.w.let(f"trunc i64 {turns} to i1"), copy)
@@ -430,14 +435,8 @@ class LoopEmitter:
         if a != b:  # else a carry that stays in place
             self.w.copy(self._root(a), self._root(b), size)
 
-    def _load(self, pointer: str, size: int) -> str:
-        return self.w.let(f"load i{8 * size}, ptr {pointer}, align 1")
-
-    def _store(self, value: str, pointer: str, size: int) -> None:
-        self.w.line(f"store i{8 * size} {value}, ptr {pointer}, align 1")
-
-    def _move(self, to: str, of: str, size: int) -> None:
-        self._store(self._load(of, size), to, size)
+    def _reserve(self, nbytes: int) -> str:
+        return self.w.local(f"[{nbytes} x i8]", 64)
 
 
 class _Rows:

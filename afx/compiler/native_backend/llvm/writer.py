@@ -245,6 +245,11 @@ class Writer:
         self.declare("memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         self.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {of}, i64 {nbytes}, i1 false)")
 
+    def copy_few(self, to: str, of: str, nbytes: int) -> None:
+        """Copy a few bytes, by no function: LLVM takes memory of the stack that nothing else reads apart into registers."""
+        self.declare("memcpy.inline", "declare void @llvm.memcpy.inline.p0.p0.i64(ptr, ptr, i64 immarg, i1 immarg)")
+        self.line(f"call void @llvm.memcpy.inline.p0.p0.i64(ptr {to}, ptr {of}, i64 {nbytes}, i1 false)")
+
     def shifted(self, pointer: str, offset: str | int) -> str:
         """Return a pointer so many bytes further."""
         return pointer if offset in (0, "0") else self.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
