@@ -68,16 +68,39 @@ def test_what_is_read_otherwise_keeps_its_own_memory(length: int) -> None:
         assert not {*loop.carry} & {*loop.other}, step.__name__
 
 
+@pytest.mark.parametrize("size", [1, 3, 8, 12])  # up to eight numbers are on the stack
 @pytest.mark.parametrize("length", [5, 6])
-def test_several_lags_and_other_carries_are_right(length: int) -> None:
+def test_several_lags_and_other_carries_are_right(length: int, size: int) -> None:
     """A third lag, carries that stay where they are, and swapped ones keep their values."""
-    a, c = np.arange(12.0), np.linspace(0.0, 1.0, 12)
+    a, c = np.arange(1.0 * size), np.linspace(0.0, 1.0, size)
 
     def run(a: Any, c: Any) -> Any:
         def step(state: Any, _: Any) -> Any:
             x, y, z, fixed, s, t = state
-            return (x * 0.5 + y - z * fixed, x, y, fixed, t, s), (y[0], s[1])
+            return (x * 0.5 + y - z * fixed, x, y, fixed, t, s), (y[0], s[-1])
 
         return afx.scan(step, (a, c, a - c, c, a, c), None, length=length)
 
     assert_same_bits(run, a, c)
+
+
+@pytest.mark.parametrize("length", [4, 5])
+def test_small_states_are_right_on_the_way_back_and_in_loops_that_a_condition_ends(length: int) -> None:
+    """Three numbers of the stack, in a scan and its gradient, and exchanged in a loop of unknown length."""
+    start = np.array([1.0, -0.5, 2.0])
+
+    def flow(s: Any) -> Any:
+        x, y, z = s[0], s[1], s[2]
+        return afx.stack([10.0 * (y - x), x * (28.0 - z) - y, x * y - z])
+
+    def loss(s: Any) -> Any:
+        last, path = afx.scan(lambda s, _: ((s + 0.01 * flow(s)), s), s, None, length=length)
+        return np.sum(last**2) + np.sum(path[:, 0])
+
+    def turned(s: Any) -> Any:
+        return afx.while_loop(lambda c: c[2] < length, lambda c: (c[1] + 0.1 * flow(c[0]), c[0], c[2] + 1), (s, -s, 0))[
+            :2
+        ]
+
+    for fn in (loss, afx.grad(loss), turned):
+        assert_same_bits(fn, start)
