@@ -341,17 +341,28 @@ def _digamma_one(x: Any) -> Any:
     return gap * SLOPE_PARTS + gap * polynomial(x - 1.0, NEAR_ROOT[0]) / polynomial(x - 1.0, NEAR_ROOT[1])
 
 
+# Taylor's series of digamma in x - LOW_ROOT, a float64 near the root below 0
+LOW_ROOT = -0.5040830082644554
+AT_LOW_ROOT = (
+    7.289763902976895e-17, 8.939798558792134, -0.8093454625306499, 32.258572064915505, -2.7610116487908227,
+    128.27342343090902, -14.706721735530332, 513.2704629562861, -75.37700066344615, 2055.5357119463315, -368.5783503832184,
+)  # fmt: skip
+
+
 def _digamma(x: Any) -> Any:
     is_low = x < 0.5
-    y, total = _climb(xp.where(is_low, 1.0 - x, x), lambda total, x: total + 1.0 / x, 0.0)
+    high = xp.where(is_low, 1.0 - x, x)
+    y, total = _climb(high, lambda total, x: total + 1.0 / x, 0.0)
     inverse = 1.0 / y
     square = inverse * inverse
     psi = xp.log(y) - inverse * 0.5 - square * polynomial(square, DIGAMMA_SERIES) - total
     angle = (x - xp.rint(x)) * math.pi
     turn = xp.where(angle == 0.0, math.nan, math.pi * xp.cos(angle) / xp.sin(angle))
-    is_near = (x >= 1.0) & (x <= 2.0)
-    psi = xp.where(is_near, _digamma_one(xp.where(is_near, x, 1.0)), psi)
-    return xp.where(x == 0.0, -1.0 / x, xp.where(is_low, psi - turn, psi))
+    is_near = (high >= 1.0) & (high <= 2.0)
+    psi = xp.where(is_near, _digamma_one(xp.where(is_near, high, 1.0)), psi)
+    gap = x - LOW_ROOT
+    low = xp.where(xp.abs(gap) < 1 / 64, polynomial(gap, AT_LOW_ROOT), psi - turn)
+    return xp.where(x == 0.0, -1.0 / x, xp.where(is_low, low, psi))
 
 
 digamma_p: Primitive = unary(

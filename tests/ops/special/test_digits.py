@@ -112,3 +112,13 @@ def test_digamma_keeps_its_digits_at_its_root() -> None:
         want = [float(mpmath.digamma(mpmath.mpf(v))) for v in x]
     for run in (special.digamma, afx.jit(special.digamma, backend="portable")):
         np.testing.assert_allclose(run(x), want, rtol=1e-15, atol=0)
+
+
+def test_digamma_keeps_its_digits_between_its_first_poles() -> None:
+    """So it is around the root below 0, by the formula alone, where two terms cancel."""
+    root = -0.5040830082644554
+    near = root + np.outer([1.0, -1.0], 10.0 ** -np.arange(1.0, 17.0)).ravel()
+    x = np.concatenate([np.linspace(-0.99, -0.01, 300), near, np.linspace(root - 0.02, root + 0.02, 200), [root]])
+    with mpmath.workdps(50):
+        want = [float(mpmath.digamma(mpmath.mpf(v))) for v in x]
+    np.testing.assert_allclose(afx.jit(special.digamma, backend="portable")(x), want, rtol=8e-15, atol=0)
