@@ -48,6 +48,7 @@ Into = Callable[..., None]
 LANES = 16  # of vectors, that hold channels, or the elements of a row
 LEAST_CHANNELS = 2  # that tiles have as columns: of one alone, most of each vector is empty
 FEW_CHANNELS = 4  # of a result: vectors hold its positions where the channels of the input are many
+WORTH_STRIPS = 0.8  # of a band matrix's products: strips of it have fewer
 SMALL_PRODUCT = 900_000  # multiplications: of more, OpenBLAS copies both matrices before it multiplies
 LEAST_TERMS = 8  # that lie next to each other in a window: of fewer, bands of matrices are no slower
 
@@ -57,7 +58,9 @@ def _is_matrix(x: Any, window: Shape, stride: Shape) -> bool:
     return math.prod(window) == 1 and all(s == 1 for s in stride) and bool(x.flags.c_contiguous)
 
 
-def _rows(xp: Arrays, x: Any, window: Shape, stride: Shape, dilation: Shape) -> Iterator[tuple[slice, Any]]:
+def _rows(
+    xp: Arrays, x: Any, window: Shape, stride: Shape, dilation: Shape, *, is_even: bool = False
+) -> Iterator[tuple[slice, Any]]:
     """Yield blocks of the batch with their windows as a matrix float[positions, window · channels]."""
     span, channels = math.prod(window), x.shape[-1]
     if _is_matrix(x, window, stride):
@@ -69,7 +72,7 @@ def _rows(xp: Arrays, x: Any, window: Shape, stride: Shape, dilation: Shape) -> 
     columns = has_short_runs(x, window, dilation)
     order = (*range(1 + rank, 2 + 2 * rank), *range(1 + rank))
     buffer = None
-    for block in batch_blocks(x.shape[0], math.prod(view.shape[1:]) * x.itemsize):
+    for block in batch_blocks(x.shape[0], math.prod(view.shape[1:]) * x.itemsize, is_even=is_even):
         part = view[block].transpose(order) if columns else view[block]
         buffer = xp.new(part.shape, x.dtype, buffer)
         xp.copy(buffer, part)
@@ -87,7 +90,8 @@ def _convolve(xp: Arrays, z: Any, x: Any, kernel: Any, stride: Shape, dilation: 
         return
     weights = kernel.reshape(math.prod(kernel.shape[:-1]), out)
     direct = z.flags.c_contiguous
-    for block, rows in _rows(xp, x, window, stride, dilation):
+    # OpenBLAS adds up the terms of a short rest in another order
+    for block, rows in _rows(xp, x, window, stride, dilation, is_even=True):
         shape = (rows.shape[0], out)
         product = z[block].reshape(shape) if direct else xp.new(shape, z.dtype)
         xp.multiply(rows, weights, product)
@@ -243,7 +247,7 @@ def _sum_kernel_by_rows(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dila
 
 def _sum_input_in_tiles(
     xp: Arrays, z: Any, ct: Any, kernel: Any, finite: Any, stride: Shape, padding: Pairs, dilation: Shape,
-    *, along_rows: bool = False,
+    *, along_rows: bool = False, ends: Shape = (),
 ) -> bool:  # fmt: skip
     """Write what `_sum_input` adds up, of what is no padding, position by position; tell whether that was possible.
 
@@ -257,9 +261,10 @@ def _sum_input_in_tiles(
         padding: of the result.
         dilation: of windows.
         along_rows: whether chains go on along the last axis, as those of band matrices do, and end there.
+        ends: where chains end, where that is known.
     """
     *window, channels, out = kernel.shape
-    ends: Shape = (out,) if along_rows else _find_chains_back(xp, ct, kernel.shape)
+    ends = ends or ((out,) if along_rows else _find_chains_back(xp, ct, kernel.shape))
     if not ct.size or channels < LEAST_CHANNELS or not ends or not xp.is_finite(finite):
         return False
     weights = kernel.swapaxes(-1, -2)
@@ -331,7 +336,8 @@ def _sum_input(xp: Arrays, room: Any, ct: Any, kernel: Any, stride: Shape, dilat
     positions = math.prod(ct.shape[1:-1])
     few = channels < MANY_CHANNELS
     weights = kernel.reshape(math.prod(window) * channels, out) if few else xp.dense(kernel.swapaxes(-1, -2))
-    for block in batch_blocks(ct.shape[0], positions * channels * (math.prod(window) if few else 1) * ct.itemsize):
+    size = positions * channels * (math.prod(window) if few else 1) * ct.itemsize
+    for block in batch_blocks(ct.shape[0], size, is_even=True):
         part = ct[block]
         flat, into = part.reshape(part.shape[0] * positions, out), room[block]
         if few:  # channels in front, so that each addition runs over neighbouring positions
@@ -590,13 +596,30 @@ def _summing_input_by_rows(
     prepared = xp.prepare(lambda: row_band(room, kernel.shape, ct.shape, stride, dilation, ct.dtype, upright=False))
     bands = (*kernel.shape[:-3], math.prod(room[-2:]), math.prod(ct.shape[-2:]))
     is_wide = math.prod(z.shape[-2:]) >= LANES * kernel.shape[-3]
+    strips = _strips(room, kernel.shape, ct.shape, stride[-1], dilation[-1])
+
+    def in_tiles(rows: Any, cts: Any, matrix: Any, kernel: Any) -> bool:
+        if strips and len(_find_chains_back(xp, cts, bands)) == 1:  # in which zeros of the band change nothing
+            return all(
+                _sum_input_in_tiles(
+                    xp,
+                    rows[..., at],
+                    cts[..., terms],
+                    matrix[..., at, terms],
+                    kernel,
+                    *lead,
+                    ends=(terms.stop - terms.start,),
+                )
+                for at, terms in strips
+            )
+        return _sum_input_in_tiles(xp, rows, cts, matrix, kernel, *lead)
 
     def by_rows(z: Any, ct: Any, kernel: Any) -> None:
         if not z.flags.c_contiguous or not xp.is_finite(ct):
             otherwise(z, ct, kernel)
             return
         cts = in_rows(ct)
-        if is_wide and len(_find_chains_back(xp, cts, bands)) == 1:  # in which zeros of the band change nothing
+        if is_wide and len(_find_chains_back(xp, cts, bands)) == 1:
             whole = stride, padding, dilation
             if _sum_input_in_tiles(xp, z, ct, kernel, kernel, *whole, along_rows=True):
                 return
@@ -605,12 +628,29 @@ def _summing_input_by_rows(
 
         def write(roomy: Any) -> None:
             rows = in_rows(roomy)
-            if xp is NUMPY or not _sum_input_in_tiles(xp, rows, cts, matrix, kernel, *lead):
+            if xp is NUMPY or not in_tiles(rows, cts, matrix, kernel):
                 _sum_input(xp, rows, cts, matrix, stride[:-1], dilation[:-1])
 
         _write_with_room(xp, z, padding, write)
 
     return by_rows
+
+
+def _strips(room: Shape, kernel: Shape, ct: Shape, stride: int, dilation: int) -> list[tuple[slice, slice]]:
+    """Return strips of a band matrix, as wide as vectors, each with the terms that are not zeros in all of its columns.
+
+    There are none where that saves few products.
+    """
+    *_, window, channels, out = kernel
+    strips, width = list[tuple[slice, slice]](), room[-2] * channels
+    for start in range(0, width, LANES):
+        stop = min(start + LANES, width)
+        first = max(0, -(-(start // channels - dilation * (window - 1)) // stride))
+        last = min(ct[-2] - 1, (stop - 1) // channels // stride)
+        strips.append((slice(start, stop), slice(first * out, (last + 1) * out)))
+    sizes = [(at.stop - at.start, terms.stop - terms.start) for at, terms in strips]
+    is_worth = sum([m * n for m, n in sizes]) < WORTH_STRIPS * width * ct[-2] * out
+    return strips if is_worth and all(m >= LEAST_CHANNELS and n > 0 for m, n in sizes) else []
 
 
 def _summing_input_by_band(

@@ -85,13 +85,14 @@ def batch_step(batch: int, size: int) -> int:
 
 
 def batch_rows(batch: int, size: int, positions: int) -> set[int]:
-    """Return how many rows the matrices of `batch_blocks` have, with one for each position of an example."""
-    return {(block.stop - block.start) * positions for block in batch_blocks(batch, size)}
+    """Return how many rows the matrices of even `batch_blocks` have, with one for each position of an example."""
+    return {(block.stop - block.start) * positions for block in batch_blocks(batch, size, is_even=True)}
 
 
-def batch_blocks(batch: int, size: int) -> Iterator[slice]:
-    """Yield slices of a batch whose examples take ``size`` bytes each."""
+def batch_blocks(batch: int, size: int, *, is_even: bool = False) -> Iterator[slice]:
+    """Yield slices of a batch whose examples take ``size`` bytes each; even ones have no short rest at the end."""
     step = batch_step(batch, size)
+    step = -(-batch // -(-batch // step)) if is_even and batch else step
     for start in range(0, batch, step):
         yield slice(start, min(start + step, batch))
 
