@@ -164,6 +164,28 @@ def _find_chains(xp: Arrays, z: Shape, x: Any, kernel: Shape, stride: Shape, dil
     return xp.find_chains(x.dtype, terms, [(m, kernel[-1], turned) for m in sizes])
 
 
+def _strips(
+    columns: tuple[int, int], rows: tuple[int, int], reach: Callable[[int, int], tuple[int, int]]
+) -> list[tuple[slice, slice]]:
+    """Return strips of a band matrix, as wide as vectors, each with the rows that are not zeros in all of its columns.
+
+    There are none where that saves few products.
+
+    Args:
+        columns: the number of positions along them, and how many columns each of those has.
+        rows: likewise.
+        reach: gives the first and the last position of rows that two positions of columns, and those between, have.
+    """
+    width, strips = math.prod(columns), list[tuple[slice, slice]]()
+    for start in range(0, width, LANES):
+        stop = min(start + LANES, width)
+        first, last = reach(start // columns[1], (stop - 1) // columns[1])
+        strips.append((slice(start, stop), slice(max(first, 0) * rows[1], min(last + 1, rows[0]) * rows[1])))
+    sizes = [(at.stop - at.start, terms.stop - terms.start) for at, terms in strips]
+    is_worth = sum([m * n for m, n in sizes]) < WORTH_STRIPS * width * math.prod(rows)
+    return strips if is_worth and all(m >= LEAST_CHANNELS and n > 0 for m, n in sizes) else []
+
+
 def _sum_kernel(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None:
     out = ct.shape[-1]
     if xp is not NUMPY and _sum_kernel_in_tiles(xp, z, x, ct, stride, dilation):
@@ -179,14 +201,20 @@ def _sum_kernel(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Sh
         z[...] = total.reshape(z.shape)
 
 
-def _sum_kernel_in_tiles(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> bool:
-    """Add up the same blocks without copies of windows; tell whether that was possible."""
+def _sum_kernel_in_tiles(
+    xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape, whole_of: Any = None
+) -> bool:
+    """Add up the same blocks without copies of windows; tell whether that was possible.
+
+    Of a strip of a band matrix, in whose rows and columns x and ct are cut too, what is whole tells the blocks.
+    """
+    sizes = z.shape if whole_of is None else whole_of.shape
     window, batch, positions = z.shape[:-2], x.shape[0], math.prod(ct.shape[1:-1])
-    is_matrix = _is_matrix(x, window, stride)
-    step = batch if is_matrix else batch_step(batch, positions * math.prod(z.shape[:-1]) * x.itemsize)
+    is_matrix = whole_of is None and _is_matrix(x, window, stride)
+    step = batch if is_matrix else batch_step(batch, positions * math.prod(sizes[:-1]) * x.itemsize)
     whole = batch // step * step if step else 0
     turned = "left" if is_matrix or not has_short_runs(x, window, dilation) else ""
-    like = [(math.prod(z.shape[:-1]), z.shape[-1], turned)]
+    like = [(math.prod(sizes[:-1]), sizes[-1], turned)]
     ends = {n: xp.find_chains(x.dtype, n * positions, like) for n in (step, batch - whole or step)}
     if not all(ends.values()):
         return False
@@ -533,6 +561,21 @@ def summing_kernel(
     make = band if whole else row_band
     prepared = xp.prepare(lambda: make(room, z.shape, ct.shape, stride, dilation, x.dtype), False)
     axes = tuple(range(len(stride))) if whole else (len(stride) - 1,)
+    s, far, lead = stride[-1], dilation[-1] * (z.shape[-3] - 1), (stride[:-1], dilation[:-1])
+    strips = _strips(ct.shape[-2:], room[-2:], lambda first, last: (s * first, s * last + far))
+
+    def sum_rows(matrix: Any, rows: Any, cts: Any) -> None:
+        in_strips = (
+            xp is not NUMPY
+            and strips
+            and not _is_matrix(rows, matrix.shape[:-2], lead[0])
+            and all(
+                _sum_kernel_in_tiles(xp, matrix[..., terms, at], rows[..., terms], cts[..., at], *lead, matrix)
+                for at, terms in strips
+            )
+        )
+        if not in_strips:
+            _sum_kernel(xp, matrix, rows, cts, *lead)
 
     def by_band(z: Any, x: Any, ct: Any) -> None:
         roomy = padded(x, padding, xp)
@@ -542,7 +585,7 @@ def summing_kernel(
         if whole:
             xp.multiply(roomy.reshape(room[0], -1).T, ct.reshape(room[0], -1), matrix)
         else:
-            _sum_kernel(xp, matrix, in_rows(roomy), in_rows(ct), stride[:-1], dilation[:-1])
+            sum_rows(matrix, in_rows(roomy), in_rows(ct))
         xp.add_up(places, axes, z)
 
     return by_band
@@ -596,7 +639,8 @@ def _summing_input_by_rows(
     prepared = xp.prepare(lambda: row_band(room, kernel.shape, ct.shape, stride, dilation, ct.dtype, upright=False))
     bands = (*kernel.shape[:-3], math.prod(room[-2:]), math.prod(ct.shape[-2:]))
     is_wide = math.prod(z.shape[-2:]) >= LANES * kernel.shape[-3]
-    strips = _strips(room, kernel.shape, ct.shape, stride[-1], dilation[-1])
+    s, far = stride[-1], dilation[-1] * (kernel.shape[-3] - 1)
+    strips = _strips(room[-2:], ct.shape[-2:], lambda first, last: (-((far - first) // s), last // s))
 
     def in_tiles(rows: Any, cts: Any, matrix: Any, kernel: Any) -> bool:
         if strips and len(_find_chains_back(xp, cts, bands)) == 1:  # in which zeros of the band change nothing
@@ -634,23 +678,6 @@ def _summing_input_by_rows(
         _write_with_room(xp, z, padding, write)
 
     return by_rows
-
-
-def _strips(room: Shape, kernel: Shape, ct: Shape, stride: int, dilation: int) -> list[tuple[slice, slice]]:
-    """Return strips of a band matrix, as wide as vectors, each with the terms that are not zeros in all of its columns.
-
-    There are none where that saves few products.
-    """
-    *_, window, channels, out = kernel
-    strips, width = list[tuple[slice, slice]](), room[-2] * channels
-    for start in range(0, width, LANES):
-        stop = min(start + LANES, width)
-        first = max(0, -(-(start // channels - dilation * (window - 1)) // stride))
-        last = min(ct[-2] - 1, (stop - 1) // channels // stride)
-        strips.append((slice(start, stop), slice(first * out, (last + 1) * out)))
-    sizes = [(at.stop - at.start, terms.stop - terms.start) for at, terms in strips]
-    is_worth = sum([m * n for m, n in sizes]) < WORTH_STRIPS * width * ct[-2] * out
-    return strips if is_worth and all(m >= LEAST_CHANNELS and n > 0 for m, n in sizes) else []
 
 
 def _summing_input_by_band(
