@@ -48,6 +48,7 @@ Into = Callable[..., None]
 LANES = 16  # of vectors, that hold channels, or the elements of a row
 LEAST_CHANNELS = 2  # that tiles have as columns: of one alone, most of each vector is empty
 FEW_CHANNELS = 4  # of a result: vectors hold its positions where the channels of the input are many
+WORTH_TURNING = 0.8  # of the vectors that sums for a kernel's gradient take
 WORTH_STRIPS = 0.8  # of a band matrix's products: strips of it have fewer
 SMALL_PRODUCT = 900_000  # multiplications: of more, OpenBLAS copies both matrices before it multiplies
 LEAST_TERMS = 8  # that lie next to each other in a window: of fewer, bands of matrices are no slower
@@ -221,31 +222,45 @@ def _sum_kernel_in_tiles(
     x, out = xp.dense(x), z
     if not out.flags.c_contiguous:
         z = xp.new(out.shape, out.dtype)
-    lead = window[:-1] if dilation[-1] == 1 else window
-    run = math.prod(z.shape[len(lead) : -1])  # neighbours in rows of windows and of the kernel
-    pieces = next(n for n in (4, 3, 2, 1) if run % n == 0)  # for threads
-
-    def add_up(z: Any, x: Any, ct: Any, step: int) -> None:
-        def as_rows(v: Any) -> Any:
-            view = windows(v, window, stride, dilation)
-            rank, by, rows = len(window), view.strides, run // pieces
-            shape = (pieces, *lead, rows, len(v) // step, step, *view.shape[1 : 1 + rank])
-            strides = (rows * v.itemsize, *by[1 + rank :][: len(lead)], v.itemsize, by[0] * step, *by[: 1 + rank])
-            return np.lib.stride_tricks.as_strided(v, shape, strides)
-
-        blocks = xp.dense(ct).reshape(ct.shape[0] // step, step, *ct.shape[1:])
-        into = z.reshape(*lead, pieces, run // pieces, z.shape[-1])
-        rows = xp.view(into, lambda v: np.moveaxis(v, len(lead), 0))
-        xp.sum_products(xp.view(x, as_rows), blocks, rows, 1, ends[step])
-
-    add_up(z, x[:whole], ct[:whole], step)
+    _add_windows(xp, z, x[:whole], ct[:whole], step, stride, dilation, ends[step])
     if whole < batch:
         rest = xp.new(z.shape, z.dtype)
-        add_up(rest, x[whole:], ct[whole:], batch - whole)
+        _add_windows(xp, rest, x[whole:], ct[whole:], batch - whole, stride, dilation, ends[batch - whole])
         xp.add(z, rest)
     if z is not out:
         xp.copy(out, z)
     return True
+
+
+def _add_windows(xp: Arrays, z: Any, x: Any, ct: Any, step: int, stride: Shape, dilation: Shape, ends: Shape) -> None:
+    """Write sums over blocks of so many examples: vectors hold outputs, or neighbours in windows where that takes fewer."""
+    *window, _, out = z.shape
+    rank, lead = len(window), window[:-1] if dilation[-1] == 1 else window
+    run = math.prod(z.shape[len(lead) : -1])  # neighbours in rows of windows and of the kernel
+    is_turned = len(lead) < 2 and out * -(-run // LANES) < WORTH_TURNING * run * -(-out // LANES)
+    pieces = 1 if is_turned else next(n for n in (4, 3, 2, 1) if run % n == 0)  # for threads
+
+    def look(v: Any) -> Any:
+        view, rows = windows(v, tuple(window), stride, dilation), run // pieces
+        by, size = view.strides, v.itemsize
+        terms, moves = (len(v) // step, step, *view.shape[1 : 1 + rank]), (by[0] * step, *by[: 1 + rank])
+        if is_turned:
+            return np.lib.stride_tricks.as_strided(
+                v, (*lead, *terms, run), (*by[1 + rank :][: len(lead)], *moves, size)
+            )
+        strides = (rows * size, *by[1 + rank :][: len(lead)], size, *moves)
+        return np.lib.stride_tricks.as_strided(v, (pieces, *lead, rows, *terms), strides)
+
+    rows, blocks = xp.view(x, look), xp.dense(ct).reshape(ct.shape[0] // step, step, *ct.shape[1:])
+    if not is_turned:
+        into = xp.view(z.reshape(*lead, pieces, run // pieces, out), lambda v: np.moveaxis(v, len(lead), 0))
+        xp.sum_products(rows, blocks, into, 1, ends)
+        return
+    count = math.prod(lead)
+    made = xp.new((count, out, run), z.dtype)
+    cts = xp.view(blocks, lambda v: np.broadcast_to(np.moveaxis(v, -1, 0), (count, out, *v.shape[:-1])))
+    xp.sum_products(cts, rows.reshape(count, *rows.shape[len(lead) :]), made, 1, ends)
+    xp.copy(z.reshape(count, run, out), xp.view(made, lambda v: v.swapaxes(1, 2)))
 
 
 def _sum_kernel_by_rows(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> bool:
