@@ -49,6 +49,7 @@ LANES = 16  # of vectors, that hold channels, or the elements of a row
 LEAST_CHANNELS = 2  # that tiles have as columns: of one alone, most of each vector is empty
 FEW_CHANNELS = 4  # of a result: vectors hold its positions where the channels of the input are many
 WORTH_TURNING = 0.8  # of the vectors that sums for a kernel's gradient take
+MOST_STRIPS = 10  # of a band matrix: each is a product of its own
 WORTH_STRIPS = 0.8  # of a band matrix's products: strips of it have fewer
 SMALL_PRODUCT = 900_000  # multiplications: of more, OpenBLAS copies both matrices before it multiplies
 LEAST_TERMS = 8  # that lie next to each other in a window: of fewer, bands of matrices are no slower
@@ -170,7 +171,7 @@ def _strips(
 ) -> list[tuple[slice, slice]]:
     """Return strips of a band matrix, as wide as vectors, each with the rows that are not zeros in all of its columns.
 
-    There are none where that saves few products.
+    There are none where that saves few products, or where they are many.
 
     Args:
         columns: the number of positions along them, and how many columns each of those has.
@@ -184,7 +185,8 @@ def _strips(
         strips.append((slice(start, stop), slice(max(first, 0) * rows[1], min(last + 1, rows[0]) * rows[1])))
     sizes = [(at.stop - at.start, terms.stop - terms.start) for at, terms in strips]
     is_worth = sum([m * n for m, n in sizes]) < WORTH_STRIPS * width * math.prod(rows)
-    return strips if is_worth and all(m >= LEAST_CHANNELS and n > 0 for m, n in sizes) else []
+    is_fit = len(strips) <= MOST_STRIPS and all(m >= LEAST_CHANNELS and n > 0 for m, n in sizes)
+    return strips if is_worth and is_fit else []
 
 
 def _sum_kernel(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None:
@@ -658,7 +660,9 @@ def _summing_input_by_rows(
     strips = _strips(room[-2:], ct.shape[-2:], lambda first, last: (-((far - first) // s), last // s))
 
     def in_tiles(rows: Any, cts: Any, matrix: Any, kernel: Any) -> bool:
-        if strips and len(_find_chains_back(xp, cts, bands)) == 1:  # in which zeros of the band change nothing
+        if (
+            strips and {*lead[0]} == {1} and len(_find_chains_back(xp, cts, bands)) == 1
+        ):  # in which zeros of the band change nothing
             return all(
                 _sum_input_in_tiles(
                     xp,

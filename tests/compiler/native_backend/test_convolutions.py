@@ -37,6 +37,12 @@ FORMS = {
     "blocks of examples": ((23, 12, 12, 16), (3, 3, 16, 12), {"padding": ((1, 1), (0, 3))}),
     "kernels with holes": ((3, 12, 13, 9), (3, 2, 9, 8), {"padding": 1, "dilation": 2}),
     "three axes": ((2, 5, 6, 7, 2), (2, 3, 2, 2, 3), {}),
+    "even blocks of examples": ((23, 12, 12, 8), (3, 3, 8, 8), {"padding": 1}),
+    "strips of rows": ((5, 12, 12, 6), (5, 5, 6, 16), {}),
+    "strips of many rows": ((60, 26, 26, 1), (5, 5, 1, 6), {}),
+    "strips with strides": ((90, 25, 24, 1), (5, 5, 1, 6), {"stride": 2}),
+    "strips with holes": ((90, 24, 24, 3), (3, 5, 3, 7), {"dilation": 2, "stride": (1, 3)}),
+    "neighbours in windows": ((4, 9, 10, 12), (3, 2, 12, 3), {"stride": (2, 1)}),
     "few results": ((3, 12, 13, 12), (3, 2, 12, 3), {"padding": 1, "dilation": (1, 2)}),
     "few results of one axis": ((2, 40, 8), (5, 8, 2), {}),
     "few results of many positions": ((1, 70, 71, 24), (3, 3, 24, 2), {}),
@@ -47,6 +53,7 @@ def _arrays(name: str, dtype: str) -> tuple[Any, Any, Any]:
     shape, window, options = FORMS[name]
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=shape).astype(dtype), rng.normal(size=window).astype(dtype)
+    x[:1], w[0] = np.copysign(0, x[:1]), np.copysign(0, w[0])  # zeros of both signs
     return x, w, rng.normal(size=nn.conv(x, w, **options).shape).astype(dtype)
 
 
