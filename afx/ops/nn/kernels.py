@@ -49,7 +49,7 @@ LANES = 16  # of vectors, that hold channels, or the elements of a row
 LEAST_CHANNELS = 2  # that tiles have as columns: of one alone, most of each vector is empty
 FEW_CHANNELS = 4  # of a result: vectors hold its positions where the channels of the input are many
 WORTH_TURNING = 0.8  # of the vectors that sums for a kernel's gradient take
-MOST_STRIPS = 10  # of a band matrix: each is a product of its own
+MOST_STRIPS = 16  # of a band matrix: each is a product of its own
 WORTH_STRIPS = 0.8  # of a band matrix's products: strips of it have fewer
 SMALL_PRODUCT = 900_000  # multiplications: of more, OpenBLAS copies both matrices before it multiplies
 LEAST_TERMS = 8  # that lie next to each other in a window: of fewer, bands of matrices are no slower
@@ -291,9 +291,16 @@ def _sum_kernel_by_rows(xp: Arrays, z: Any, x: Any, ct: Any, stride: Shape, dila
 
 
 def _sum_input_in_tiles(
-    xp: Arrays, z: Any, ct: Any, kernel: Any, finite: Any, stride: Shape, padding: Pairs, dilation: Shape,
-    *, along_rows: bool = False, ends: Shape = (),
-) -> bool:  # fmt: skip
+    xp: Arrays,
+    z: Any,
+    ct: Any,
+    kernel: Any,
+    finite: Any,
+    stride: Shape,
+    padding: Pairs,
+    dilation: Shape,
+    ends: Shape = (),
+) -> bool:
     """Write what `_sum_input` adds up, of what is no padding, position by position; tell whether that was possible.
 
     Args:
@@ -305,22 +312,18 @@ def _sum_input_in_tiles(
         stride: of windows.
         padding: of the result.
         dilation: of windows.
-        along_rows: whether chains go on along the last axis, as those of band matrices do, and end there.
         ends: where chains end, where that is known.
     """
     *window, channels, out = kernel.shape
-    ends = ends or ((out,) if along_rows else _find_chains_back(xp, ct, kernel.shape))
+    ends = ends or _find_chains_back(xp, ct, kernel.shape)
     if not ct.size or channels < LEAST_CHANNELS or not ends or not xp.is_finite(finite):
         return False
     weights = kernel.swapaxes(-1, -2)
-    rank = len(window)
     around, parts = _backwards(xp, z, ct, tuple(window), stride, padding, dilation)
-    for into, ascending in parts:
-        if not all(found for _, found, _ in ascending):
+    for into, axes in parts:
+        if not all(found for _, found, _ in axes):
             xp.clear(into)
             continue
-        *lead, (where, places, step) = ascending
-        axes = [*lead, (where, places[::-1], -step)] if along_rows else ascending
 
         def look(v: Any, into: Any = into, axes: Any = axes) -> Any:
             start = v[(slice(None), *[slice(places[0][1], None) for _, places, _ in axes])]
@@ -333,7 +336,7 @@ def _sum_input_in_tiles(
             return np.lib.stride_tricks.as_strided(start, shape, strides, writeable=False)
 
         at = tuple([slice(places[0][0], None, step) for _, places, step in axes])
-        xp.sum_products(xp.view(around, look), weights[at], into, rank - along_rows, ends)
+        xp.sum_products(xp.view(around, look), weights[at], into, len(window), ends)
     return True
 
 
@@ -655,37 +658,21 @@ def _summing_input_by_rows(
     room, lead = roomy_shape(z.shape, padding), (stride[:-1], ((0, 0),) * (len(stride) - 1), dilation[:-1])
     prepared = xp.prepare(lambda: row_band(room, kernel.shape, ct.shape, stride, dilation, ct.dtype, upright=False))
     bands = (*kernel.shape[:-3], math.prod(room[-2:]), math.prod(ct.shape[-2:]))
-    is_wide = math.prod(z.shape[-2:]) >= LANES * kernel.shape[-3]
     s, far = stride[-1], dilation[-1] * (kernel.shape[-3] - 1)
     strips = _strips(room[-2:], ct.shape[-2:], lambda first, last: (-((far - first) // s), last // s))
+    is_cut = 0 < len(strips) * math.prod(lead[0]) <= MOST_STRIPS
 
     def in_tiles(rows: Any, cts: Any, matrix: Any, kernel: Any) -> bool:
-        if (
-            strips and {*lead[0]} == {1} and len(_find_chains_back(xp, cts, bands)) == 1
-        ):  # in which zeros of the band change nothing
-            return all(
-                _sum_input_in_tiles(
-                    xp,
-                    rows[..., at],
-                    cts[..., terms],
-                    matrix[..., at, terms],
-                    kernel,
-                    *lead,
-                    ends=(terms.stop - terms.start,),
-                )
-                for at, terms in strips
-            )
-        return _sum_input_in_tiles(xp, rows, cts, matrix, kernel, *lead)
+        if not is_cut or len(_find_chains_back(xp, cts, bands)) != 1:  # in which zeros of the band change nothing
+            return _sum_input_in_tiles(xp, rows, cts, matrix, kernel, *lead)
+        parts = [(rows[..., at], cts[..., of], matrix[..., at, of]) for at, of in strips]
+        return all(_sum_input_in_tiles(xp, *part, kernel, *lead, part[1].shape[-1:]) for part in parts)
 
     def by_rows(z: Any, ct: Any, kernel: Any) -> None:
         if not z.flags.c_contiguous or not xp.is_finite(ct):
             otherwise(z, ct, kernel)
             return
         cts = in_rows(ct)
-        if is_wide and len(_find_chains_back(xp, cts, bands)) == 1:
-            whole = stride, padding, dilation
-            if _sum_input_in_tiles(xp, z, ct, kernel, kernel, *whole, along_rows=True):
-                return
         matrix, places = prepared()
         xp.copy(places, spread_once(kernel))
 
