@@ -48,7 +48,7 @@ Into = Callable[..., None]
 LANES = 16  # of vectors, that hold channels, or the elements of a row
 LEAST_CHANNELS = 2  # that tiles have as columns: of one alone, most of each vector is empty
 FEW_CHANNELS = 4  # of a result: vectors hold its positions where the channels of the input are many
-WORTH_TURNING = 0.8  # of the vectors that sums for a kernel's gradient take
+MOST_TURNED = 128  # outputs, up to which sums for a kernel's gradient by vectors of windows take no longer
 MOST_STRIPS = 16  # of a band matrix: each is a product of its own
 WORTH_STRIPS = 0.8  # of a band matrix's products: strips of it have fewer
 SMALL_PRODUCT = 900_000  # multiplications: of more, OpenBLAS copies both matrices before it multiplies
@@ -235,11 +235,11 @@ def _sum_kernel_in_tiles(
 
 
 def _add_windows(xp: Arrays, z: Any, x: Any, ct: Any, step: int, stride: Shape, dilation: Shape, ends: Shape) -> None:
-    """Write sums over blocks of so many examples: vectors hold outputs, or neighbours in windows where that takes fewer."""
+    """Write sums over blocks of so many examples: vectors hold outputs, or neighbours in windows where that takes no more."""
     *window, _, out = z.shape
     rank, lead = len(window), window[:-1] if dilation[-1] == 1 else window
     run = math.prod(z.shape[len(lead) : -1])  # neighbours in rows of windows and of the kernel
-    is_turned = len(lead) < 2 and out * -(-run // LANES) < WORTH_TURNING * run * -(-out // LANES)
+    is_turned = len(lead) < 2 and out <= MOST_TURNED and out * -(-run // LANES) <= run * -(-out // LANES)
     pieces = 1 if is_turned else next(n for n in (4, 3, 2, 1) if run % n == 0)  # for threads
 
     def look(v: Any) -> Any:
