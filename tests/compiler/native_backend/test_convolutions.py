@@ -42,6 +42,7 @@ FORMS = {
     "strips of many rows": ((60, 26, 26, 1), (5, 5, 1, 6), {}),
     "strips with strides": ((90, 25, 24, 1), (5, 5, 1, 6), {"stride": 2}),
     "strips with holes": ((90, 24, 24, 3), (3, 5, 3, 7), {"dilation": 2, "stride": (1, 3)}),
+    "windows side by side": ((6, 8, 6, 10, 1), (1, 3, 4, 1, 24), {"stride": (1, 3, 1)}),
     "neighbours in windows": ((4, 9, 10, 12), (3, 2, 12, 3), {"stride": (2, 1)}),
     "few results": ((3, 12, 13, 12), (3, 2, 12, 3), {"padding": 1, "dilation": (1, 2)}),
     "few results of one axis": ((2, 40, 8), (5, 8, 2), {}),

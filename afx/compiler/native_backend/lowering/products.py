@@ -650,12 +650,12 @@ def sum_products(
         raise UnsupportedError("sums of products whose columns lie apart")
     _count_products(b, products)
     ranks, panel, y_batch = (len(out.shape) - 2, len(x.shape) - len(out.shape) + 1), Shape(), 0
-    if len(y.shape) - 1 == ranks[1]:
-        y, panel = _in_panels(b, y, math.prod(out.shape[:-1]), out.shape[-2])
-    else:
-        y_batch, y = y.strides[0], attrs.evolve(y, shape=y.shape[1:], strides=y.strides[1:])
     own = x.strides[1 : 1 + ranks[0]], x.strides[1 + ranks[0] :]
     rows, (x_rows, z_rows) = _fewest(out.shape[1:-1], own[0], out.strides[1:-1])
+    if len(y.shape) - 1 == ranks[1]:
+        y, panel = _in_panels(b, y, math.prod(out.shape[:-1]), rows[-1])
+    else:
+        y_batch, y = y.strides[0], attrs.evolve(y, shape=y.shape[1:], strides=y.strides[1:])
     first, *starts = _fewest(y.shape[:added], own[1][:added], y.strides[:added]) if added else ((), [(), ()])
     rest, others = _fewest(y.shape[added:-1], own[1][added:], y.strides[added:-1])
     (x_first, y_first), (x_rest, y_rest) = starts[0], others
