@@ -30,7 +30,6 @@ __all__ = ["Linear", "field", "filter_tree", "is_array"]
 
 np_: Any = np  # NumPy's functions, of Arrays
 Module: type = object  # where it is no base class
-combine: Callable[..., Any] = pytree.combine
 
 
 # --- Trees
@@ -54,6 +53,15 @@ def partition(tree: Any, filter_spec: Any) -> tuple[Any, Any]:
 
     parts: tuple[Any, Any] = pytree.partition(tree, is_chosen if callable(filter_spec) else filter_spec)
     return parts
+
+
+def combine(*trees: Any, is_leaf: Any = None) -> Any:
+    """Return a tree of the first leaf at each place that is not None."""
+
+    def first(*leaves: Any) -> Any:
+        return next((leaf for leaf in leaves if leaf is not None), None)
+
+    return pytree.map(first, *trees, is_leaf=lambda x: x is None or (is_leaf is not None and is_leaf(x)))
 
 
 def filter_tree(tree: Any, filter_spec: Any, inverse: bool = False) -> Any:

@@ -38,7 +38,7 @@ from afx.ops.numerics import polynomials
 from afx.ops.reductions import cumulative
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sort import argsort, searchsorted as search_sorted, sort
-from afx.pytree import treedef as treedefs
+from afx.pytree import nodes, treedef as treedefs
 from afx.transforms import checkpoint as memory, custom_derivatives as derivatives
 from afx.transforms.derivatives.grad import vjp
 
@@ -140,6 +140,7 @@ class config:  # jax.config
         if name == "jax_enable_x64":
             set_default_dtype(np.float64 if value else np.float32)
             set_narrow_default(np.float32 if value else None)
+            nodes.sort_dicts(True)
 
 
 def enable_x64(new_val: bool = True) -> Any:

@@ -16,7 +16,7 @@ from afx.errors import ArgumentError
 from afx.migrate.for_jax import named
 from afx.ops.creation.creation import asarray, zeros, zeros_like
 from afx.ops.elementwise.arithmetic import sign as sign_
-from afx.ops.elementwise.comparison import logical_and, where
+from afx.ops.elementwise.comparison import isnan, logical_and, where
 
 # factories by Optax's arguments in their order: afx's name of one behind =, its default behind :, Optax's own behind !
 _MOMENTS = "learning_rate b1 b2 eps"
@@ -74,6 +74,7 @@ __all__ = [
     "GradientTransformation", "MultiSteps", "chain", "freeze", "identity", "inject_hyperparams", "masked", "multi_transform",
     "optimistic_adam", "optimistic_gradient_descent", "partition", "scale", "scale_by_learning_rate",
     "scale_by_optimistic_gradient", "scale_by_schedule", "selective_transform", "set_to_zero", "sign_sgd", "stateless",
+    "zero_nans",
 ]  # fmt: skip
 
 
@@ -180,6 +181,26 @@ def identity() -> Pair:
 def set_to_zero() -> Pair:
     """Return what makes updates of 0."""
     return stateless(lambda updates, _: pytree.map(zeros_like, updates))
+
+
+class ZeroNansState(NamedTuple):
+    """The state of `zero_nans`."""
+
+    found_nan: Any
+
+
+def zero_nans() -> Pair:
+    """Return what makes 0 of nan in updates; its state tells where the last ones had some."""
+
+    def init(params: Any) -> ZeroNansState:
+        return ZeroNansState(pytree.map(lambda _: zeros((), np.bool_), params))
+
+    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+        del state, params
+        changed = pytree.map(lambda u: where(isnan(u), 0.0, u), updates)
+        return changed, ZeroNansState(pytree.map(lambda u: isnan(u).any(), updates))
+
+    return Pair(init, update)
 
 
 def scale(step_size: Any) -> Pair:

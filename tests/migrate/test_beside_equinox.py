@@ -120,3 +120,12 @@ def test_models_are_taken_apart() -> None:
     assert for_equinox.filter_tree(both, for_equinox.is_inexact_array, inverse=True).weight is None
     with pytest.raises(ShapeError, match=r"LayerNorm: of \(3,\): got \(2, 3\)"):
         for_equinox.LayerNorm(3)(np.ones((2, 3)))
+
+
+def test_combine_takes_the_first_leaf() -> None:
+    """Of trees that overlap, as Equinox does, and of what `partition` returns."""
+    trees = ([None, 1.0, {"a": None}], [0.0, 2.0, {"a": None}], [9.0, None, {"a": 3.0}])
+    assert for_equinox.combine(*trees) == equinox.combine(*trees) == [0.0, 1.0, {"a": 3.0}]
+    pairs = ({"a": (1, 2), "b": None}, {"a": (3, 4), "b": (5, 6)})
+    whole: Any = {"is_leaf": lambda x: isinstance(x, tuple)}
+    assert for_equinox.combine(*pairs, **whole) == equinox.combine(*pairs, **whole) == {"a": (1, 2), "b": (5, 6)}

@@ -118,6 +118,17 @@ def test_losses_and_plateaus_are_optaxs() -> None:
     np.testing.assert_allclose(opt.update(np.ones(1), state, np.ones(1))[0], [-0.25], rtol=1e-6)
 
 
+def test_nans_become_zeros() -> None:
+    """Updates and the state that tells of them, as Optax's."""
+    optax: Any = pytest.importorskip("optax", reason="the reference is Optax's")
+    updates, seen = {"w": np.array([1.0, np.nan]), "b": np.array([np.inf])}, []
+    for o in (optax, for_optax):
+        opt = o.zero_nans()
+        changed, state = opt.update(updates, opt.init(updates))
+        seen.append([*map(np.asarray, (changed["w"], changed["b"], state.found_nan["w"], state.found_nan["b"]))])
+    assert [x.tolist() for x in seen[0]] == [x.tolist() for x in seen[1]] == [[1.0, 0.0], [np.inf], True, False]
+
+
 def test_lbfgs_finds_the_minimum() -> None:
     """Rosenbrock's, to 1e-9, by Optax's loop; its state is asked by name."""
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +273,22 @@ def test_integers_compute_as_under_x64() -> None:
         afx.set_default_dtype(default)
     with afx.default_dtype(afx.float64):
         assert np.asarray(afx.mean(counts)).dtype == np.float64
+
+
+def test_dicts_are_sorted_as_under_x64() -> None:
+    """What trees' functions, derivatives and compiled functions return prints as JAX's; other classes stay."""
+    default, tree = afx.get_default_dtype(), {"w": 2.0, "b": {"z": 3.0, "a": 1.0}}
+
+    def total(p: Any) -> Any:
+        return p["w"] ** 2 + p["b"]["z"] * p["b"]["a"]
+
+    assert list(afx.grad(total)(tree)) == ["w", "b"]
+    try:
+        for_jax.config.update("jax_enable_x64", True)
+        found = [afx.grad(total)(tree), afx.jit(afx.grad(total))(tree), for_jax.tree_map(lambda x: x, tree)]
+        assert [(list(t), list(t["b"])) for t in found] == [(["b", "w"], ["a", "z"])] * 3
+        assert [float(t["w"]) for t in found] == [4.0, 4.0, 2.0]
+        ordered = OrderedDict([("z", 1.0), ("a", 2.0)])
+        assert list(for_jax.tree_map(lambda x: -x, ordered).items()) == [("z", -1.0), ("a", -2.0)]
+    finally:
+        afx.set_default_dtype(default)
