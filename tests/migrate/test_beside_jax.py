@@ -216,3 +216,55 @@ def test_literal_places_past_the_end() -> None:
     assert "r = r.at[i].set(x[i])" in rewritten
     source = "import jax.numpy as jnp\nx = jnp.zeros(3)\nx = jnp.zeros(8)\ndef f(x, y):\n    return x[5] + y[9]\nx[5]\n"
     assert migrate_source(source, "jax")[0] == source.replace("import jax.numpy as jnp", "import afx as jnp")
+
+
+DIVISORS = {  # where XLA multiplies by 1 over the divisor, and where it does not
+    "number": lambda m, x: x / 3,
+    "compiled": lambda m, x: m.jit(lambda y: y / 3)(x),
+    "of one element": lambda m, x: m.jit(lambda y: y[4] / 3)(x),
+    "of one element, at once": lambda m, x: x[4] / 3,
+    "batched": lambda m, x: m.vmap(lambda y: y / 3)(x),
+    "sum": lambda m, x: x / x.sum(dtype=np.float32),
+    "rows": lambda m, x: x.reshape(5, 4) / x[:4],
+    "all": lambda m, x: x / x[::-1],
+    "mean": lambda m, x: x[:5].astype(np.float32).mean(),
+}
+
+
+@pytest.mark.parametrize("name", DIVISORS)
+def test_quotients_are_rounded_as_xlas(name: str) -> None:
+    """Of integers of few bytes, and of float32, bit for bit; with a float of Python's they are float64."""
+    default, x = afx.get_default_dtype(), np.array([5, 7, 11, 13, 17, 19, 23, 29, 31, 37] * 2, np.int32)
+    try:
+        for_jax.config.update("jax_enable_x64", True)
+        with jax.enable_x64(True):
+            for kind in (np.int32, np.float32):
+                want = np.asarray(DIVISORS[name](jax, jax.numpy.asarray(x.astype(kind))))
+                found = np.asarray(DIVISORS[name](afx, afx.asarray(x.astype(kind))))
+                assert (found.dtype, found.tobytes()) == (want.dtype, want.tobytes())
+        assert np.asarray(afx.asarray(x) / 3.0).dtype == np.float64
+    finally:
+        afx.set_default_dtype(default)
+
+
+def test_integers_leave_floats_their_dtype() -> None:
+    """Under x64 JAX's float32 stays float32 beside integers of any size, eager and compiled."""
+    default, x = afx.get_default_dtype(), np.array([[1, -2], [3, 4]])
+    y = np.array([[0.1, 0.2], [0.3, -0.4]], np.float32)
+    fns: dict[str, Any] = {
+        "product": lambda m, a, b: a * b, "quotient": lambda m, a, b: a / b, "matrix": lambda m, a, b: a @ b,
+        "choice": lambda m, a, b: m.where(b > 0, a, b), "stack": lambda m, a, b: m.stack([a, b]),
+    }  # fmt: skip
+    try:
+        for_jax.config.update("jax_enable_x64", True)
+        with jax.enable_x64(True):
+            for fn in fns.values():
+                for kind in (np.bool_, np.int8, np.int32, np.int64):
+                    want = np.asarray(fn(jax.numpy, jax.numpy.asarray(x.astype(kind)), jax.numpy.asarray(y)))
+                    for run in (fn, afx.jit(fn, static_argnums=0)):
+                        found = np.asarray(run(afx, afx.asarray(x.astype(kind)), afx.asarray(y)))
+                        assert found.dtype == want.dtype
+                        np.testing.assert_allclose(found, want, rtol=1e-6)
+    finally:
+        afx.set_default_dtype(default)
+    assert np.asarray(afx.asarray(x.astype(np.int32)) * y).dtype == np.float64

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, ArrayLike, Primitive, Value, aval_of, bind1, bind2, real_dtype, to_lower_level
+from afx.core import Array, ArrayLike, Primitive, Value, aval_of, bind1, bind2, is_traced, real_dtype, to_lower_level
+from afx.core.dtypes import has_narrow_default
 from afx.core.registry import FUNCTIONS, register_function
-from afx.ops._basic import xp
+from afx.ops._basic import cast, xp
 from afx.ops._kinds.elementwise import Parts, binary, each_part, nondifferentiable, unary
 from afx.ops.creation.creation import as_array, stop_gradient
 from afx.ops.elementwise.comparison import clip, maximum, minimum, where
@@ -89,7 +90,16 @@ def divide(x: ArrayLike, y: ArrayLike) -> Array:
     >>> divide(1, 4)
     Array(0.25, dtype=float32)
     """
-    return bind2(divide_p, x, y)
+    z = bind2(divide_p, x, y)
+    return _multiplied(z, x, y) if has_narrow_default() and z.dtype == np.float32 else z
+
+
+def _multiplied(z: Array, x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the quotient as XLA rounds it: in float32, times 1 over a divisor that is broadcast, or known while x is not."""
+    is_one = z.size == math.prod(aval_of(y).shape)
+    if is_one and (z.ndim or not is_traced(x) or is_traced(y)):
+        return z
+    return multiply(cast(x, z.dtype), bind2(divide_p, 1, cast(y, z.dtype)))
 
 
 def _over(x: Parts, y: Parts) -> Parts:
