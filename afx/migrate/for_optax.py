@@ -666,6 +666,15 @@ def incremental_update(new_tensors: Any, old_tensors: Any, step_size: Any) -> An
     return pytree.map(lambda new, old: step_size * new + (1.0 - step_size) * old, new_tensors, old_tensors)
 
 
+def safe_increment(count: Any) -> Array:
+    """Return a counter and 1, up to the largest number of its dtype."""
+    n: Array = asarray(count)
+    return where(n < np.iinfo(n.dtype).max, n + 1, n)
+
+
+safe_int32_increment: Callable[[Any], Array] = safe_increment
+
+
 def squared_error(predictions: Any, targets: Any = 0.0) -> Array:
     """Return the squared differences."""
     gap: Array = asarray(predictions) - targets

@@ -56,7 +56,6 @@ TABLE: dict[str, str] = {
     "sgd": "sgd learning_rate momentum nesterov accumulator_dtype!",
     "yogi": f"yogi {_MOMENTS}",
     "add_decayed_weights": "add_decayed_weights weight_decay=strength:0.0 mask",
-    "centralize": "centralize",
     "clip": "clip_by_value max_delta=limit",
     "clip_by_block_rms": "clip_by_block_rms threshold=limit",
     "clip_by_global_norm": "clip_by_global_norm max_norm=limit",
@@ -71,15 +70,15 @@ TABLE: dict[str, str] = {
     "piecewise_constant_schedule": "piecewise_constant init_value=start boundaries_and_scales=factors",
 }  # fmt: skip
 __all__ = [
-    "GradientTransformation", "MultiSteps", "chain", "freeze", "identity", "inject_hyperparams", "masked", "multi_transform",
-    "optimistic_adam", "optimistic_gradient_descent", "partition", "scale", "scale_by_learning_rate",
-    "scale_by_optimistic_gradient", "scale_by_schedule", "selective_transform", "set_to_zero", "sign_sgd", "stateless",
-    "zero_nans",
+    "EmptyState", "GradientTransformation", "GradientTransformationExtraArgs", "MultiSteps", "centralize", "chain", "freeze",
+    "identity", "inject_hyperparams", "masked", "multi_transform", "optimistic_adam", "optimistic_gradient_descent", "partition",
+    "scale", "scale_by_learning_rate", "scale_by_optimistic_gradient", "scale_by_schedule", "selective_transform",
+    "set_to_zero", "sign_sgd", "stateless", "zero_nans",
 ]  # fmt: skip
 
 
 @attrs.frozen
-class GradientTransformation:
+class _Rule:
     """A rule of `afx.optim` whose `update` returns updates, as Optax's do."""
 
     rule: Any
@@ -103,6 +102,14 @@ class Pair(NamedTuple):
 
     init: Callable[..., Any]
     update: Callable[..., Any]
+
+
+class EmptyState(NamedTuple):
+    """The state of what has none."""
+
+
+GradientTransformation: type = Pair
+GradientTransformationExtraArgs: type = Pair
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -138,7 +145,7 @@ def _make(name: str, *args: Any, **kwargs: Any) -> Any:
 
 def _build(target: str, given: dict[str, Any]) -> Any:
     made = getattr(optim, target)(**{own: value for own, value in given.items() if value is not None})
-    return GradientTransformation(made, "learning_rate" in given) if hasattr(made, "init") else made
+    return _Rule(made, "learning_rate" in given) if hasattr(made, "init") else made
 
 
 # --- Transformations of transformations: trees of leaves, each with its own rule
@@ -201,6 +208,15 @@ def zero_nans() -> Pair:
         return changed, ZeroNansState(pytree.map(lambda u: isnan(u).any(), updates))
 
     return Pair(init, update)
+
+
+def centralize() -> Pair:
+    """Return what takes the mean over all axes but the first from updates that have several."""
+
+    def change(u: Any) -> Any:
+        return u - u.mean(tuple(range(1, u.ndim)), keepdims=True) if u.ndim > 1 else u
+
+    return stateless(lambda updates, _: pytree.map(change, updates))
 
 
 def scale(step_size: Any) -> Pair:

@@ -36,6 +36,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "frozen": lambda o: o.chain(
         o.selective_transform(o.adam(0.1), freeze_mask={"w": True, "b": False}), o.freeze(True)
     ),
+    "centralized": lambda o: o.chain(o.centralize(), o.sgd(0.1, 0.9)),
+    "one's own": lambda o: o.chain(halved(o), o.adam(0.1)),
     "finite": lambda o: o.apply_if_finite(o.adam(0.1), 2),
     "fromage": lambda o: o.fromage(0.05),
     "muon": lambda o: o.muon(0.05),
@@ -48,6 +50,13 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "gathered": lambda o: o.MultiSteps(o.sgd(0.1), 3),
     "summed": lambda o: o.MultiSteps(o.adam(0.1), 2, use_grad_mean=False),
 }
+
+
+def halved(o: Any) -> Any:
+    """Return a transformation as programs write their own."""
+    return o.GradientTransformation(
+        lambda _: o.EmptyState(), lambda u, s, p=None: ({k: x / 2 for k, x in u.items()}, s)
+    )
 
 
 class Names:
@@ -127,6 +136,13 @@ def test_nans_become_zeros() -> None:
         changed, state = opt.update(updates, opt.init(updates))
         seen.append([*map(np.asarray, (changed["w"], changed["b"], state.found_nan["w"], state.found_nan["b"]))])
     assert [x.tolist() for x in seen[0]] == [x.tolist() for x in seen[1]] == [[1.0, 0.0], [np.inf], True, False]
+
+
+def test_counters_stop_at_the_largest_number() -> None:
+    """A counter's dtype stays."""
+    for start, after in ((3, 4), (2**31 - 1, 2**31 - 1)):
+        count = np.asarray(for_optax.safe_increment(np.int32(start)))
+        assert (int(count), count.dtype) == (after, np.int32)
 
 
 def test_lbfgs_finds_the_minimum() -> None:
