@@ -76,7 +76,7 @@ class Solver:
         found = self._fun(x, *args, **kwargs)
         return found[0] if self._has_aux else found
 
-    def run(self, init_params: Any, *args: Any, bounds: Any = None, **kwargs: Any) -> OptStep:
+    def run(self, init_params: Any = None, *args: Any, bounds: Any = None, **kwargs: Any) -> OptStep:
         """Return what is found from a start; derivatives by the other arguments are implicit."""
         solver, _, method = KINDS[self._name].partition(" ")
         options = {**self._limits, **({"method": method} if method else {})}

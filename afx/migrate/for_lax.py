@@ -72,6 +72,11 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     return asarray(operand).reshape((*operand.shape[:start_dimension], -1, *rest))
 
 
+def complex(x: Any, y: Any) -> Any:
+    """Return complex numbers of two parts."""
+    return x + 1j * asarray(y)
+
+
 def concatenate(operands: Any, dimension: int) -> Any:
     """Return arrays behind each other."""
     return np_.concatenate(list(map(asarray, operands)), axis=dimension)
@@ -80,6 +85,14 @@ def concatenate(operands: Any, dimension: int) -> Any:
 def convert_element_type(operand: Any, new_dtype: Any) -> Array:
     """Return x in a dtype."""
     return asarray(operand).astype(new_dtype)
+
+
+def div(x: Any, y: Any) -> Any:
+    """Return quotients; those of integers without their fractions."""
+    n, m = asarray(x), asarray(y)
+    if "f" in n.dtype.kind + m.dtype.kind or "c" in n.dtype.kind + m.dtype.kind:
+        return n / m
+    return (n - np_.fmod(n, m)) // m
 
 
 def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Any:

@@ -23,6 +23,7 @@ from afx.ops.elementwise.exponentials import exp, sigmoid, softplus
 from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.shape import expand_dims
 
 Init: TypeAlias = Callable[..., Array]
 Layer: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]
@@ -253,7 +254,7 @@ def parallel(*layers: Layer) -> Layer:
     def init(rng: Any, input_shape: Any) -> Any:
         keys = random.split(rng, len(layers))
         pairs = [make(key, shape) for (make, _), key, shape in zip(layers, keys, input_shape, strict=True)]
-        return [out for out, _ in pairs], [params for _, params in pairs]
+        return tuple([out for out, _ in pairs]), tuple([params for _, params in pairs])
 
     def apply(params: Any, inputs: Any, rng: Any = None, **options: Any) -> Any:
         keys = [None] * len(layers) if rng is None else random.split(rng, len(layers))
@@ -319,7 +320,36 @@ def Dropout(rate: float, mode: str = "train") -> Layer:  # stax's
     return Identity[0], apply
 
 
+def BatchNorm(
+    axis: Any = (0, 1, 2),
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    beta_init: Init = zeros,
+    gamma_init: Init = ones,
+) -> Layer:  # stax's
+    """Return a norm of mean 0 and variance 1 over axes."""
+    away = axis if isinstance(axis, tuple) else (axis,)
+
+    def init(rng: Any, input_shape: Any) -> Any:
+        shape = [n for k, n in enumerate(input_shape) if k not in away]
+        first, second = random.split(rng)
+        return input_shape, (beta_init(first, shape) if center else (), gamma_init(second, shape) if scale else ())
+
+    def apply(params: Any, inputs: Any, **_: Any) -> Any:
+        beta, gamma = params
+        z: Any = nn.standardize(inputs, away, eps=epsilon)
+        z = z * expand_dims(gamma, away) if scale else z
+        return z + expand_dims(beta, away) if center else z
+
+    return init, apply
+
+
 # --- optimizers: ``init(params)``, ``update(step, grads, state)``, ``get_params(state)``
+
+
+pack_optimizer_state: Callable[[Any], Any] = _keep  # they are trees, and stay
+unpack_optimizer_state: Callable[[Any], Any] = _keep
 
 
 def make_schedule(value: Any) -> Callable[[Any], Any]:

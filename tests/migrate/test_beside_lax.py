@@ -49,6 +49,10 @@ CASES: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
     "pad_empty": lambda o, a: o.pad(a(np.zeros((0, 2))), 1.0, [(1, 1, 2), (0, 0, 0)]),
     "dot_general": lambda o, a: o.dot_general(a(X), a(X[:, ::-1]), (((2,), (2,)), ((0, 3), (0, 3)))),
     "dot_outer": lambda o, a: o.dot_general(a(M[0]), a(M[1]), (((), ()), ((), ()))),
+    "div": lambda o, a: (
+        o.div(a(np.array([7, -7, 8, -8])), a(np.array([2, 2, -3, -4]))), o.div(a(M), a(M + 9.0)), o.div(-7, 2),
+    ),
+    "complex": lambda o, a: o.complex(a(M), a(M[::-1])),
     "collapse": lambda o, a: (o.collapse(a(X), 1, 3), o.collapse(a(X), 1)),
     "broadcast": lambda o, a: (o.broadcast(a(M), (2,)), o.broadcast_in_dim(a(M), (2, 3, 5, 4), (1, 3))),
     "reduce": lambda o, a: (o.reduce(a(X), 0.5, ADD(o), (1, 3)), o.reduce(a(M), -np.inf, MAX(o), (0,))),
@@ -187,8 +191,10 @@ def test_convolutions_of_stax() -> None:
     def make(s: Any) -> Any:
         layers = (
             s.Conv(5, (3, 2), (2, 1), "SAME"),
+            s.BatchNorm(),
             s.MaxPool((2, 2)),
             s.Conv(2, (2, 2)),
+            s.BatchNorm((0, 1), 1e-3, center=False),
             s.AvgPool((2, 2), (2, 1), "SAME"),
         )
         return s.serial(*layers, s.Flatten, s.Dense(3))

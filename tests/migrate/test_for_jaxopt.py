@@ -51,7 +51,7 @@ def test_other_solvers() -> None:
     np.testing.assert_allclose(fit.params, np.linalg.lstsq(X, Y)[0], rtol=1e-9)
     assert bool(fit.state.success)
     cube = for_jaxopt.Bisection(optimality_fun=lambda x, a: x**3 - a, lower=0.0, upper=9.0)
-    assert float(cube.run(None, 8.0).params) == pytest.approx(2.0, rel=1e-6)
+    assert float(cube.run(None, 8.0).params) == float(cube.run(a=8.0).params) == pytest.approx(2.0, rel=1e-6)
     root = for_jaxopt.FixedPointIteration(fixed_point_fun=lambda x, a: 0.5 * (x + a / x), tol=1e-12)
     found = afx.value_and_grad(lambda a: root.run(np.float64(1.0), a).params)(np.float64(4.0))
     np.testing.assert_allclose(found, (2.0, 0.25), rtol=1e-9)
