@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from afx.migrate.for_jax import DRAWS, DTYPES
 from afx.migrate.for_jaxopt import KINDS
@@ -19,7 +20,7 @@ OPTAX_TREES = f"{HOME}.optax_trees"
 TREES = ("flatten", "leaves", "structure", "unflatten")
 # of jax.lax by afx's names, those that differ behind =
 ELEMENTWISE = (
-    "abs add sub=subtract mul=multiply div=divide max=maximum min=minimum neg=negative pow exp log sin cos tan tanh sinh "
+    "abs add sub=subtract mul=multiply max=maximum min=minimum neg=negative pow exp log sin cos tan tanh sinh "
     "cosh sqrt square sign floor ceil log1p expm1 atan2 select=where lgamma=special.gammaln digamma=special.digamma "
     "erf=special.erf erfc=special.erfc logistic=sigmoid real imag conj bitwise_and bitwise_or bitwise_xor eq=equal "
     "ne=not_equal lt=less le=less_equal gt=greater ge=greater_equal is_finite=isfinite acosh asin acos asinh atan atanh cbrt "
@@ -27,7 +28,7 @@ ELEMENTWISE = (
     "betainc=special.betainc bessel_i0e=special.i0e bessel_i1e=special.i1e bitwise_not=invert integer_pow=pow rem=fmod "
     "shift_left=left_shift rev=flip reduce_max=max reduce_min=min reduce_sum=sum "
     "reduce_prod=prod reduce_and=all reduce_or=any expand_dims top_k dot=matmul transpose=permute_dims "
-    "associative_scan map stop_gradient switch"
+    "associative_scan map stop_gradient switch reciprocal round polygamma=special.polygamma zeta=special.zeta tile stack"
 )
 PAIRS = [word.partition("=")[::2] for word in ELEMENTWISE.split()]
 # whose arguments or defaults are JAX's: functions of for_jax
@@ -69,9 +70,12 @@ IDLE = {  # keywords that change no number
 }  # fmt: skip
 # of jax.numpy, which are NumPy's
 TYPES = (
-    "array_repr array_str complexfloating dtype euler_gamma floating generic get_printoptions inexact int_ integer iterable "
-    "load mask_indices number printoptions save savez set_printoptions signedinteger uint unsignedinteger"
+    "array_repr array_str cdouble complexfloating csingle double dtype euler_gamma floating generic get_printoptions "
+    "index_exp inexact int_ integer iterable load mask_indices number printoptions s_ save savez set_printoptions "
+    "signedinteger single uint unsignedinteger"
 )
+# that give float32 under x64
+SMALL = [f"jax.numpy.{kind}" for kind in ("float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32")]
 ACTIVATIONS = "elu gelu leaky_relu log_softmax relu selu sigmoid softmax softplus standardize"
 IN_EQUINOX = "eval_shape grad hessian jacfwd jacrev jvp make_jaxpr=trace value_and_grad vjp"
 IN_TREES = "all flatten_with_path leaves_with_path map_with_path reduce transpose"
@@ -206,6 +210,7 @@ class JaxMigration(Migration):
         super().__init__(source, library)
         self.bases: set[int] = set()  # of classes, and dtypes, that are rewritten
         self.modules: set[str] = set()  # classes of the file that are Equinox's modules
+        self.static: set[str] = set()  # what static fields of these are said to be
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """Rewrite a dotted name, but for the bases of modules, which go."""
@@ -247,8 +252,13 @@ class JaxMigration(Migration):
 
     def _read_places(self, array: ast.expr, last: ast.expr) -> None:
         """Read or update places of an array, written up to an expression's end, by JAX's modes."""
-        start = array.lineno, array.col_offset
-        self.edits.extend([Edit(start, start, f"{CALLS}.at("), Edit(end_of(array), end_of(last), ")")])
+        start, text, end = (array.lineno, array.col_offset), f"{CALLS}.at(", Edit(end_of(array), end_of(last), ")")
+        if end in self.edits:
+            return
+        for edit in [e for e in self.edits if e[:2] == (start, start) and e.text.startswith(text)]:  # of a longer chain
+            self.edits.remove(edit)
+            text += edit.text
+        self.edits.extend([Edit(start, start, text), end])
         self.needed.add(CALLS)
 
     def _name_of(self, function: ast.expr) -> str:
@@ -265,12 +275,18 @@ class JaxMigration(Migration):
                 self._read_places(read.value, read.value)
                 self.edits.append(Edit(end_of(read), end_of(read), ".get()"))
         for function in ast.walk(tree):
+            if isinstance(function, ast.ClassDef) and function.name in self.static:
+                self._let_hash(function)
             if isinstance(function, (ast.FunctionDef, ast.Lambda)):
                 own = {argument.arg for argument in function.args.args}
                 for node in ast.walk(function):
                     if isinstance(node, ast.Subscript) and _may_leave(node.slice, own):
                         text = "an index past the end raises IndexRangeError; JAX reads the last one, and leaves out updates"
                         self.remarks.append(Remark(node.lineno, ast.unparse(node), text))
+        if b"jax_enable_x64" in b"".join(self.lines):
+            small = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and self._name_of(n) in SMALL]
+            text = "its numbers are float32 under x64, which XLA adds up in another order: agrees to the tolerance of float32"
+            self.remarks.extend([Remark(n.lineno, ast.unparse(n), text) for n in small[:1]])
         super().begin(tree)
 
     def _check_keywords(self, node: ast.Call, name: str) -> None:
@@ -309,6 +325,19 @@ class JaxMigration(Migration):
             elif isinstance(part, ast.AnnAssign) and part.value is None and ast.unparse(part.annotation) == "float":
                 self.edits.append(Edit(end_of(part), end_of(part), " = afx.static()"))  # is none of Equinox's arrays
                 self.needed.add("afx")
+            elif isinstance(part, ast.AnnAssign) and "static" in ast.unparse(part.value or part.target):
+                self.static |= {n.id for n in ast.walk(part.annotation) if isinstance(n, ast.Name)}
+
+    def _let_hash(self, node: ast.ClassDef) -> None:
+        """Let a dataclass hash that is a static field: JAX compares these alone."""
+        for decorator in node.decorator_list:
+            is_call = isinstance(decorator, ast.Call)
+            words = {k.arg for k in decorator.keywords} if isinstance(decorator, ast.Call) else set[Any]()
+            if "dataclass" in ast.unparse(decorator) and not words & {"frozen", "unsafe_hash"}:
+                (line, column), comma = end_of(decorator), ", " if words else ""
+                start = (line, column - is_call)
+                text = f"{comma}unsafe_hash=True" if is_call else "(unsafe_hash=True)"
+                self.edits.append(Edit(start, start, text))
 
     def _is_module(self, base: ast.expr) -> bool:
         name, _, last = ast.unparse(base).rpartition(".")

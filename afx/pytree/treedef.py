@@ -83,6 +83,10 @@ class TreeDef(Generic[T_co]):
             return NotImplemented
         return self.tokens == other.tokens
 
+    def unflatten(self, leaves: Iterable[Leaf]) -> T_co:
+        """Return the tree of these leaves, as `pytree.unflatten` does."""
+        return unflatten(self, leaves)
+
     def __reduce__(self) -> tuple[object, ...]:
         return TreeDef, (self.tokens, self.num_leaves)
 

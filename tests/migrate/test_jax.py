@@ -50,6 +50,7 @@ LEFT = {
     'import equinox as eqx\nc = eqx.nn.BatchNorm(1, "i")': r"a layer of afx\.nn",
     "import jax.scipy.linalg as jsl\nlu, piv = jsl.lu_factor(a)": r"LAPACK's exchanges",
     "import jax\njax.devices()": r"there is one device",
+    "import jax\nimport jax.numpy as jnp\njax.config.update('jax_enable_x64', True)\nx = jnp.int8, jnp.int16": "are float32",
 }
 
 
@@ -292,3 +293,50 @@ def test_dicts_are_sorted_as_under_x64() -> None:
         assert list(for_jax.tree_map(lambda x: -x, ordered).items()) == [("z", -1.0), ("a", -2.0)]
     finally:
         afx.set_default_dtype(default)
+
+
+def test_chains_of_updates_are_wrapped_one_by_one() -> None:
+    """Each update by JAX's rules has a pair of brackets of its own, in a chain too."""
+    source = "import jax.numpy as jnp\ny = x.at[0].power(2).at[1].add(1.0).at[2].apply(f)\n"
+    rewritten, remarks = migrate_source(source, "jax")
+    at = "afx.migrate.for_jax.at"
+    assert rewritten.splitlines()[-1] == f"y = {at}({at}(x)[0].power(2).at[1].add(1.0))[2].apply(f)"
+    assert not remarks
+
+
+def test_dataclasses_in_static_fields_hash() -> None:
+    """JAX compares what stands in static fields, and hashes it not."""
+    source = """
+import dataclasses
+from dataclasses import dataclass
+import equinox as eqx
+import jax
+
+@dataclass
+class Size:
+    rows: int = 2
+
+@dataclasses.dataclass(order=True)
+class Kind:
+    name: str = "a"
+
+@dataclass()
+class Other:
+    name: str = "a"
+
+class Model(eqx.Module):
+    scale: jax.Array
+    size: Size = eqx.field(static=True)
+    kind: Kind = eqx.field(static=True)
+
+    def __call__(self, x):
+        return self.scale * x * self.size.rows
+
+double = jax.tree_util.tree_map(lambda leaf: leaf * 2, Model(1.5, Size(), Kind()))
+result = eqx.filter_jit(lambda m, x: m(x))(double, 3.0)
+"""
+    rewritten, _ = migrate_source(source, "jax")
+    assert rewritten.count("unsafe_hash=True") == 2
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(rewritten, names)
+    assert float(names["result"]) == 18.0

@@ -746,3 +746,11 @@ def test_structures_of_equal_nodes_are_one_object() -> None:
         assert pytree.map(lambda x: x, (1.0, value))[1] == value
     wide = [[float(k)] * (k % 3) for k in range(100)]
     assert pytree.unflatten(pytree.structure(wide), pytree.leaves(wide)) == wide
+
+
+def test_a_structure_makes_trees() -> None:
+    """By its method as by the function, errors included."""
+    treedef = pytree.structure({"w": [1.0, 2.0], "b": None})
+    assert treedef.unflatten(iter("xy")) == {"w": ["x", "y"], "b": None}
+    with pytest.raises(TreeError, match="number of leaves"):
+        treedef.unflatten([1.0])
