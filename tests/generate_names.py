@@ -159,11 +159,12 @@ def ops_stub() -> str:
 
 
 def _imports(pairs: set[tuple[str, str]]) -> Iterator[str]:
-    """Yield the lines that import names, with their module each, as the formatter has them."""
+    """Yield the lines that import names, with their module each, as many names a line as it holds."""
+    yield "# fmt: off"
     for home in sorted({home for home, _ in pairs}):
         names = sorted(name for module, name in pairs if module == home)
         line = f"from {home} import {', '.join(names)}"
-        yield line if len(line) <= 120 else "\n".join([f"from {home} import (", *[f"    {n}," for n in names], ")"])
+        yield line if len(line) <= 120 else f"from {home} import (\n{textwrap.fill(', '.join(names), 120)}\n)"
 
 
 def numpy_stubs() -> dict[Path, str]:
