@@ -124,12 +124,8 @@ class Module:
         """Return what a call with these variables does, and those that may change."""
         scope = _Scope(_plain(variables), None, dict(rngs or {}))
         z = self._run(scope, *args, method=method, **kwargs)
-        kinds = [mutable] if isinstance(mutable, str) else mutable
-        return (
-            z
-            if mutable is False
-            else (z, {k: _plain(v) for k, v in scope.variables.items() if kinds is True or k in kinds})
-        )
+        kinds = scope.variables if mutable is True else [mutable] if isinstance(mutable, str) else mutable
+        return (z, {k: _plain(v) for k, v in scope.variables.items() if k in kinds}) if kinds is not False else z
 
     def _run(self, scope: _Scope, *args: Any, method: Any = None, **kwargs: Any) -> Any:
         SCOPES.append(scope)

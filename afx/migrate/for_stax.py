@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afx import nn, pytree, random
+from afx import nn, optim, pytree, random
 from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError
 from afx.migrate.for_equinox import Dropout as Drop
@@ -357,93 +357,81 @@ def make_schedule(value: Any) -> Callable[[Any], Any]:
     return value if callable(value) else lambda _: value
 
 
-def _optimizer(count: int, step_size: Any, change: Callable[..., Any]) -> Optimizer:
-    """Return an optimizer that keeps so many trees beside the parameters; ``change(t, g, *kept)`` gives a way and these."""
-    rate = make_schedule(step_size)
+def _optimizer(count: int) -> Callable[[Callable[..., Any]], Callable[..., Optimizer]]:
+    """Return a decorator of ``change(t, g, *kept, *options)``, which gives a way and what is kept: so many trees.
 
-    def init(params: Any) -> Any:
-        return (params, *[pytree.map(zeros_like, params) for _ in range(count)])
+    It makes functions of a step size and the options, which return an optimizer.
+    """
 
-    def update(step: Any, grads: Any, state: Any) -> Any:
-        leaves, treedef = pytree.flatten(grads)
-        columns, t = [pytree.leaves(tree) for tree in state], asarray(step, get_default_dtype()) + 1
-        ways = [(x, *change(t, g, *kept)) for g, x, *kept in zip(leaves, *columns, strict=True)]
-        rows = [(x - rate(step) * way, *kept) for x, way, *kept in ways]
-        return tuple([pytree.unflatten(treedef, list(column)) for column in zip(*rows, strict=True)])
+    def decorate(change: Callable[..., Any]) -> Callable[..., Optimizer]:
+        def make(step_size: Any, *options: Any, **named: Any) -> Optimizer:
+            rate = make_schedule(step_size)
 
-    def get_params(state: Any) -> Any:
-        return state[0]
+            def init(params: Any) -> Any:
+                return (params, *[pytree.map(zeros_like, params) for _ in range(count)])
 
-    return init, update, get_params
+            def update(step: Any, grads: Any, state: Any) -> Any:
+                leaves, treedef = pytree.flatten(grads)
+                columns, t = [pytree.leaves(tree) for tree in state], asarray(step, get_default_dtype()) + 1
+                rows = [
+                    (x, *change(t, g, *kept, *options, **named)) for g, x, *kept in zip(leaves, *columns, strict=True)
+                ]
+                rows = [(x - rate(step) * way, *kept) for x, way, *kept in rows]
+                return tuple([treedef.unflatten(column) for column in zip(*rows, strict=True)])
+
+            return init, update, operator.itemgetter(0)
+
+        return make
+
+    return decorate
 
 
-def sgd(step_size: Any) -> Optimizer:
+@_optimizer(0)
+def sgd(_: Any, g: Any) -> Any:
     """Return gradient descent."""
-
-    def change(_: Any, g: Any) -> Any:
-        return (g,)
-
-    return _optimizer(0, step_size, change)
+    return (g,)
 
 
-def momentum(step_size: Any, mass: float) -> Optimizer:
+@_optimizer(1)
+def momentum(_: Any, g: Any, v: Any, mass: float) -> Any:
     """Return gradient descent with momentum."""
-
-    def change(_: Any, g: Any, v: Any) -> Any:
-        return (mass * v + g,) * 2
-
-    return _optimizer(1, step_size, change)
+    return (mass * v + g,) * 2
 
 
-def nesterov(step_size: Any, mass: float) -> Optimizer:
+@_optimizer(1)
+def nesterov(_: Any, g: Any, v: Any, mass: float) -> Any:
     """Return descent with Nesterov's momentum."""
-
-    def change(_: Any, g: Any, v: Any) -> Any:
-        v = mass * v + g
-        return mass * v + g, v
-
-    return _optimizer(1, step_size, change)
+    v = mass * v + g
+    return mass * v + g, v
 
 
-def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Optimizer:
+@_optimizer(1)
+def rmsprop(_: Any, g: Any, v: Any, gamma: float = 0.9, eps: float = 1e-8) -> Any:
     """Return RMSProp, eps inside of the root."""
-
-    def change(_: Any, g: Any, v: Any) -> Any:
-        v = v * gamma + g * g * (1.0 - gamma)
-        return g / sqrt(v + eps), v
-
-    return _optimizer(1, step_size, change)
+    v = v * gamma + g * g * (1.0 - gamma)
+    return g / sqrt(v + eps), v
 
 
-def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
+@_optimizer(2)
+def adam(t: Any, g: Any, m: Any, v: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
     """Return Adam (Kingma & Ba 2015)."""
-
-    def change(t: Any, g: Any, m: Any, v: Any) -> Any:
-        m, v = (1 - b1) * g + b1 * m, (1 - b2) * g * g + b2 * v
-        return m / (1 - b1**t) / (sqrt(v / (1 - b2**t)) + eps), m, v
-
-    return _optimizer(2, step_size, change)
+    m, v = (1 - b1) * g + b1 * m, (1 - b2) * g * g + b2 * v
+    return m / (1 - b1**t) / (sqrt(v / (1 - b2**t)) + eps), m, v
 
 
-def adagrad(step_size: Any, momentum: float = 0.9) -> Optimizer:
+@_optimizer(2)
+def adagrad(_: Any, g: Any, total: Any, m: Any, momentum: float = 0.9) -> Any:
     """Return AdaGrad with momentum (Duchi, Hazan & Singer 2011)."""
-
-    def change(_: Any, g: Any, total: Any, m: Any) -> Any:
-        total = total + g * g
-        m = (1.0 - momentum) * where(total > 0, g / sqrt(where(total > 0, total, 1.0)), 0.0) + momentum * m
-        return m, total, m
-
-    return _optimizer(2, step_size, change)
+    total = total + g * g
+    m = (1.0 - momentum) * where(total > 0, g / sqrt(where(total > 0, total, 1.0)), 0.0) + momentum * m
+    return m, total, m
 
 
-def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
+@_optimizer(2)
+def adamax(t: Any, g: Any, m: Any, u: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
     """Return AdaMax (Kingma & Ba 2015)."""
-
-    def change(t: Any, g: Any, m: Any, u: Any) -> Any:
-        m, u = (1 - b1) * g + b1 * m, maximum(b2 * u, abs_(g))
-        return m / (1 - b1**t) / (u + eps), m, u
-
-    return _optimizer(2, step_size, change)
+    m, u = (1 - b1) * g + b1 * m, maximum(b2 * u, abs_(g))
+    return m / (1 - b1**t) / (u + eps), m, u
 
 
 def exponential_decay(step_size: float, decay_steps: float, decay_rate: float) -> Callable[[Any], Any]:
@@ -463,13 +451,7 @@ def inverse_time_decay(
     return schedule
 
 
-def l2_norm(tree: Any) -> Array:
-    """Return the norm of all leaves."""
-    total: Any = asarray(0.0)
-    for leaf in pytree.leaves(tree):
-        x: Any = asarray(leaf)
-        total = total + (np.conj(x) * x).sum()
-    return sqrt(total)
+l2_norm: Callable[[Any], Array] = optim.global_norm
 
 
 def clip_grads(grad_tree: Any, max_norm: float) -> Any:

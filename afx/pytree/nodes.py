@@ -506,15 +506,11 @@ def _open_dict(value: dict[object, object]) -> tuple[Node, Sequence[object]]:
     return node, [value[key] for key in node.keys]
 
 
-def _open_sorted(value: dict[object, object]) -> tuple[Node, Sequence[object]]:
-    node = dict_node(sorted_keys(tuple(value)))
-    return node, [value[key] for key in node.keys]
-
-
 def sort_dicts(are_sorted: bool) -> None:
     """Let trees that are put together have dicts in the order of their keys, as JAX's, or in that of insertion again."""
-    for mode in (OUTSIDE, INSIDE):
-        mode.kinds[dict] = _open_sorted if are_sorted else _open_dict
+    OUTSIDE.kinds[dict] = INSIDE.kinds[dict] = (
+        (lambda value: _open_dict(dict.fromkeys(sorted_keys(tuple(value))) | value)) if are_sorted else _open_dict
+    )
 
 
 def _named_tuple_opener(cls: type) -> Opener:
