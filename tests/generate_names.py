@@ -125,7 +125,7 @@ def table() -> str:
     lines = [f'"""Name table: the module of each function, so that it loads on first use ({GENERATED})."""', ""]
     for title, wanted in (("PUBLIC", True), ("INTERNAL", False)):
         names = [name for name in sorted(at) if (name in public) == wanted]
-        lines.append(f"{title}: dict[str, str] = {{  # names by module, one space between them")
+        lines.append(f"{title}: dict[str, str] = {{  # names by module")
         for home in sorted({at[name] for name in names}):
             line = f'    "{home}": "{" ".join([name for name in names if at[name] == home])}",'
             lines += [line] if len(line) <= 120 else _wrapped(line)
@@ -138,8 +138,7 @@ def table() -> str:
 def _wrapped(line: str) -> list[str]:
     """Return an entry whose names take several lines."""
     home, names = line.strip().rstrip(",").split(": ")
-    first, *rest = textwrap.wrap(names.strip('"'), 108)
-    return [f"    {home}: (", f'        "{first}"', *[f'        " {text}"' for text in rest], "    ),"]
+    return [textwrap.fill(names.strip('"'), 116, initial_indent=f'    {home}: """') + '""",']
 
 
 def stub() -> str:

@@ -1,6 +1,6 @@
 """Name table: the module of each function, so that it loads on first use (generated: run python -m tests.generate_names)."""
 
-PUBLIC: dict[str, str] = {  # names by module, one space between them
+PUBLIC: dict[str, str] = {  # names by module
     "afx.compiler.report": "PlanStatus",
     "afx.compiler.threads": "set_threads",
     "afx.control.cond": "cond switch",
@@ -8,87 +8,64 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
     "afx.control.scan": "associative_scan scan",
     "afx.control.while_loop": "fori_loop while_loop",
     "afx.core.array.array": "Array ArrayLike",
-    "afx.core.array_api": (
-        "__array_namespace_info__ broadcast_shapes can_cast finfo iinfo isdtype isscalar issubdtype ndim"
-        " promote_types result_type shape size"
-    ),
+    "afx.core.array_api": """__array_namespace_info__ broadcast_shapes can_cast finfo iinfo isdtype isscalar
+issubdtype ndim promote_types result_type shape size""",
     "afx.core.aval": "Aval",
     "afx.core.constants": "bool e inf nan newaxis pi",
-    "afx.core.dtypes": (
-        "DType bool_ complex128 complex64 default_dtype float16 float32 float64 get_default_dtype int16 int32 int64"
-        " int8 set_default_dtype uint16 uint32 uint64 uint8"
-    ),
+    "afx.core.dtypes": """DType bool_ complex128 complex64 default_dtype float16 float32 float64 get_default_dtype
+int16 int32 int64 int8 set_default_dtype uint16 uint32 uint64 uint8""",
     "afx.core.graph": "Equation Graph Literal Var check",
     "afx.core.primitive": "Primitive primitives",
     "afx.core.tracing.tape": "debug_nans",
     "afx.core.tracing.tracer": "is_traced",
     "afx.core.tracing.traces": "evaluate",
-    "afx.ops.creation.creation": (
-        "array asarray copy empty empty_like from_dlpack full full_like ones ones_like stop_gradient to_device zeros"
-        " zeros_like"
-    ),
+    "afx.ops.creation.creation": """array asarray copy empty empty_like from_dlpack full full_like ones ones_like
+stop_gradient to_device zeros zeros_like""",
     "afx.ops.creation.matrices": "eye identity tri tril triu",
     "afx.ops.creation.ranges": "arange geomspace linspace logspace meshgrid",
     "afx.ops.creation.windows": "bartlett blackman hamming hanning kaiser",
-    "afx.ops.elementwise.arithmetic": (
-        "abs absolute add cbrt divide divmod floor_divide hypot mod multiply negative positive pow power reciprocal"
-        " remainder sign sqrt square subtract true_divide"
-    ),
-    "afx.ops.elementwise.comparison": (
-        "bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor clip"
-        " equal greater greater_equal invert isfinite isinf isnan left_shift less less_equal logical_and logical_not"
-        " logical_or logical_xor maximum minimum not_equal right_shift signbit where"
-    ),
+    "afx.ops.elementwise.arithmetic": """abs absolute add cbrt divide divmod floor_divide hypot mod multiply
+negative positive pow power reciprocal remainder sign sqrt square subtract true_divide""",
+    "afx.ops.elementwise.comparison": """bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or
+bitwise_right_shift bitwise_xor clip equal greater greater_equal invert isfinite isinf isnan left_shift less
+less_equal logical_and logical_not logical_or logical_xor maximum minimum not_equal right_shift signbit where""",
     "afx.ops.elementwise.complex": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
-    "afx.ops.elementwise.exponentials": (
-        "exp exp2 expm1 log log10 log1p log2 log_sigmoid logaddexp logaddexp2 sigmoid softplus"
-    ),
-    "afx.ops.elementwise.floating_point": (
-        "allclose around array_equal array_equiv bitwise_count ceil copysign fabs fix float_power floor fmod frexp"
-        " gcd heaviside isclose isneginf isposinf lcm ldexp modf nextafter real_if_close rint round spacing trunc"
-    ),
-    "afx.ops.elementwise.trigonometry": (
-        "acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh cos cosh deg2rad"
-        " degrees rad2deg radians sin sinc sinh tan tanh"
-    ),
+    "afx.ops.elementwise.exponentials": """exp exp2 expm1 log log10 log1p log2 log_sigmoid logaddexp logaddexp2
+sigmoid softplus""",
+    "afx.ops.elementwise.floating_point": """allclose around array_equal array_equiv bitwise_count ceil copysign
+fabs fix float_power floor fmod frexp gcd heaviside isclose isneginf isposinf lcm ldexp modf nextafter real_if_close
+rint round spacing trunc""",
+    "afx.ops.elementwise.trigonometry": """acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin
+asinh atan atan2 atanh cos cosh deg2rad degrees rad2deg radians sin sinc sinh tan tanh""",
     "afx.ops.indexing.getitem": "take take_along_axis",
     "afx.ops.indexing.scatter": "put_along_axis segment_max segment_mean segment_min segment_prod segment_sum",
-    "afx.ops.indexing.select": (
-        "c_ choose compress diag_indices diag_indices_from extract fromfunction indices ix_ piecewise r_"
-        " ravel_multi_index select tril_indices tril_indices_from triu_indices triu_indices_from unravel_index"
-    ),
-    "afx.ops.linalg.products": (
-        "cross dot einsum einsum_path inner kron matmul matvec outer tensordot vdot vecdot vecmat"
-    ),
+    "afx.ops.indexing.select": """c_ choose compress diag_indices diag_indices_from extract fromfunction indices ix_
+piecewise r_ ravel_multi_index select tril_indices tril_indices_from triu_indices triu_indices_from unravel_index""",
+    "afx.ops.linalg.products": """cross dot einsum einsum_path inner kron matmul matvec outer tensordot vdot vecdot
+vecmat""",
     "afx.ops.manipulation.edit": "append block delete diag diagflat diagonal insert resize rollaxis trim_zeros",
-    "afx.ops.manipulation.join": (
-        "array_split atleast_1d atleast_2d atleast_3d broadcast_arrays column_stack concat concatenate dsplit dstack"
-        " hsplit hstack matrix_transpose moveaxis repeat split stack swapaxes tile unstack vsplit vstack"
-    ),
+    "afx.ops.manipulation.join": """array_split atleast_1d atleast_2d atleast_3d broadcast_arrays column_stack
+concat concatenate dsplit dstack hsplit hstack matrix_transpose moveaxis repeat split stack swapaxes tile unstack
+vsplit vstack""",
     "afx.ops.manipulation.packing": "packbits unpackbits",
     "afx.ops.manipulation.pad": "flip fliplr flipud pad roll rot90",
     "afx.ops.manipulation.shape": "astype broadcast_to expand_dims permute_dims ravel reshape squeeze transpose",
     "afx.ops.nn.convolution": "convolve correlate",
     "afx.ops.nn.windows": "sliding_window_view",
-    "afx.ops.numerics.histograms": (
-        "bincount corrcoef cov digitize histogram histogram2d histogram_bin_edges histogramdd"
-    ),
+    "afx.ops.numerics.histograms": """bincount corrcoef cov digitize histogram histogram2d histogram_bin_edges
+histogramdd""",
     "afx.ops.numerics.interpolation": "apply_along_axis apply_over_axes ediff1d gradient interp trapezoid unwrap",
     "afx.ops.numerics.polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots vander",
-    "afx.ops.reductions.cumulative": (
-        "cumlogsumexp cummax cummin cumprod cumsum cumulative_prod cumulative_sum diff logsumexp"
-    ),
+    "afx.ops.reductions.cumulative": """cumlogsumexp cummax cummin cumprod cumsum cumulative_prod cumulative_sum
+diff logsumexp""",
     "afx.ops.reductions.moments": "average std var vector_norm",
-    "afx.ops.reductions.nan": (
-        "fmax fmin nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum"
-        " nanvar"
-    ),
+    "afx.ops.reductions.nan": """fmax fmin nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin
+nanprod nanstd nansum nanvar""",
     "afx.ops.reductions.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "afx.ops.reductions.sums": "all amax amin any count_nonzero max mean min prod ptp sum",
     "afx.ops.sorting.partition": "TopK argpartition lexsort partition sort_complex top_k",
-    "afx.ops.sorting.sets": (
-        "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values"
-    ),
+    "afx.ops.sorting.sets": """intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts
+unique_inverse unique_values""",
     "afx.ops.sorting.sort": "argmax argmin argsort argwhere flatnonzero nonzero searchsorted sort",
     "afx.pytree": "non_trainable static",
     "afx.runtime.buffer_cache": "set_cache_limit",
@@ -106,7 +83,7 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
     "afx.transforms.sparse.sparse_matrix": "SparseMatrix",
     "afx.transforms.vmap": "vectorize vmap",
 }
-INTERNAL: dict[str, str] = {  # names by module, one space between them
+INTERNAL: dict[str, str] = {  # names by module
     "afx.ops.creation.creation": "promote_operands",
     "afx.ops.elementwise.complex": "join_parts",
     "afx.ops.indexing.getitem": "getitem",
@@ -115,14 +92,11 @@ INTERNAL: dict[str, str] = {  # names by module, one space between them
     "afx.ops.manipulation.edit": "matrix_trace",
     "afx.ops.special.bessel": "exp1 expi expn i0 i0e i1 i1e iv ive j0 j1 jv kv kve y0 y1 yn yv zeta",
     "afx.ops.special.distributions": "stdtr stdtrit",
-    "afx.ops.special.errors": (
-        "dawsn entr erf erfc erfcinv erfcx erfinv expit kl_div log_expit log_ndtr logit ndtr ndtri ndtri_exp rel_entr"
-        " xlog1py xlogy"
-    ),
+    "afx.ops.special.errors": """dawsn entr erf erfc erfcinv erfcx erfinv expit kl_div log_expit log_ndtr logit ndtr
+ndtri ndtri_exp rel_entr xlog1py xlogy""",
     "afx.ops.special.gamma": "beta betaln digamma factorial gamma gammaln gammasgn multigammaln polygamma psi rgamma",
-    "afx.ops.special.hypergeometric": (
-        "boxcox boxcox1p exprel inv_boxcox inv_boxcox1p loggamma owens_t poch spence wofz"
-    ),
+    "afx.ops.special.hypergeometric": """boxcox boxcox1p exprel inv_boxcox inv_boxcox1p loggamma owens_t poch spence
+wofz""",
     "afx.ops.special.incomplete": "betainc betaincc betainccinv betaincinv gammainc gammaincc gammainccinv gammaincinv",
     "afx.ops.special.log_incomplete": "log_betainc log_betaincc log_gammainc log_gammaincc",
 }

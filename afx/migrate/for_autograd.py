@@ -25,30 +25,10 @@ from afx.transforms.derivatives import grad as derivatives
 from afx.transforms.derivatives.jvp import jvp
 
 __all__ = [
-    "adam",
-    "check_grads",
-    "defvjp",
-    "deriv",
-    "elementwise_grad",
-    "fixed_point",
-    "flatten",
-    "flatten_func",
-    "getval",
-    "grad",
-    "grad_and_aux",
-    "grad_named",
-    "hessian_tensor_product",
-    "holomorphic_grad",
-    "make_hvp",
-    "make_jvp",
-    "make_vjp",
-    "odeint",
-    "primitive",
-    "rmsprop",
-    "sgd",
-    "tensor_jacobian_product",
-    "value_and_grad",
-]
+    "adam", "check_grads", "defvjp", "deriv", "elementwise_grad", "fixed_point", "flatten", "flatten_func", "getval",
+    "grad", "grad_and_aux", "grad_named", "hessian_tensor_product", "holomorphic_grad", "make_hvp", "make_jvp",
+    "make_vjp", "odeint", "primitive", "rmsprop", "sgd", "tensor_jacobian_product", "value_and_grad",
+]  # fmt: skip
 
 Function = Callable[..., Any]
 

@@ -59,31 +59,9 @@ from afx.pytree.trees import (
 )
 
 __all__ = [
-    "Leaf",
-    "Tree",
-    "TreeDef",
-    "Unravel",
-    "broadcast_prefix",
-    "combine",
-    "equal",
-    "flatten",
-    "flatten_with_path",
-    "is_leaf",
-    "leaves",
-    "map",
-    "map_with_path",
-    "marked_leaves",
-    "non_trainable",
-    "partition",
-    "paths",
-    "ravel",
-    "reduce",
-    "register",
-    "register_dataclass",
-    "static",
-    "structure",
-    "unflatten",
-    "update_at",
-]
+    "Leaf", "Tree", "TreeDef", "Unravel", "broadcast_prefix", "combine", "equal", "flatten", "flatten_with_path",
+    "is_leaf", "leaves", "map", "map_with_path", "marked_leaves", "non_trainable", "partition", "paths", "ravel",
+    "reduce", "register", "register_dataclass", "static", "structure", "unflatten", "update_at",
+]  # fmt: skip
 
 refuse_names(__name__)
