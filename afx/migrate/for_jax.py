@@ -378,9 +378,7 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None) 
     return put(treedef, [f(leaf) for leaf in leaves])
 
 
-def tree_flatten(tree: Any, is_leaf: Any) -> tuple[list[Any], Any]:
-    """Return leaves, which a function may say, and the structure above them."""
-    return treedefs.flatten_until(tree, is_leaf)
+tree_flatten: Callable[..., tuple[list[Any], Any]] = treedefs.flatten_until  # leaves, which a function may say
 
 
 def tree_leaves(tree: Any, is_leaf: Any) -> list[Any]:
@@ -532,9 +530,7 @@ def argwhere(a: Any, *, size: int, fill_value: Any = None) -> Array:
     return stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
 
 
-def first_where(condition: Any, *, size: int, fill_value: Any = None) -> tuple[Array, ...]:
-    """Return the first places where a condition holds."""
-    return nonzero(condition, size=size, fill_value=fill_value)
+first_where: Callable[..., tuple[Array, ...]] = nonzero
 
 
 def unique(ar: Any, *, size: int, fill_value: Any = None) -> Array:

@@ -38,14 +38,12 @@ FOLDS: dict[Any, Any] = {add: np.sum, multiply: np.prod, logical_and: np.all, lo
 # --- Short ones
 
 
-def argmax(operand: Any, axis: Any, index_dtype: Any) -> Any:
-    """Return places of largest elements in a dtype."""
-    return np_.argmax(asarray(operand), axis=axis).astype(index_dtype)
+def _find(place_of: Any, operand: Any, axis: Any, index_dtype: Any) -> Any:
+    return place_of(asarray(operand), axis=axis).astype(index_dtype)
 
 
-def argmin(operand: Any, axis: Any, index_dtype: Any) -> Any:
-    """Return places of smallest elements in a dtype."""
-    return np_.argmin(asarray(operand), axis=axis).astype(index_dtype)
+argmax: Callable[..., Any] = functools.partial(_find, np.argmax)
+argmin: Callable[..., Any] = functools.partial(_find, np.argmin)
 
 
 def broadcast(operand: Any, sizes: Any) -> Any:
@@ -282,6 +280,39 @@ def reduce(operands: Any, init_values: Any, computation: Any, dimensions: Any) -
     rest = operands.ndim - len(dimensions)
     cells = np_.moveaxis(asarray(operands), tuple(dimensions), tuple(range(rest, operands.ndim)))
     return _fold(cells.reshape((*cells.shape[:rest], -1)), init_values, computation)
+
+
+def _triangle(x: Any) -> Any:
+    return np.maximum(1 - x, 0)
+
+
+def _cubic(x: Any) -> Any:
+    far = np.where(x < 2, ((2.5 - 0.5 * x) * x - 4) * x + 2, 0)
+    return np.where(x < 1, (1.5 * x - 2.5) * x * x + 1, far)
+
+
+WEIGHTS: dict[str, Callable[[Any], Any]] = {"linear": _triangle, "triangle": _triangle, "cubic": _cubic}
+
+
+def resize(image: Any, shape: Any, method: str, antialias: bool = True, precision: Any = None) -> Any:
+    """Return an array of another shape: the nearest elements, or averages (of cubic ones, Keys 1981).
+
+    Raises:
+        ArgumentError: Lanczos' method.
+    """
+    del precision
+    x, kind = asarray(image), method.removeprefix("bi").removeprefix("tri")
+    if kind not in ("nearest", *WEIGHTS):
+        raise ArgumentError(f"resize: nearest, linear or cubic: got {method!r}; average by a matrix of weights")
+    for axis, (n, m) in enumerate(zip(x.shape, shape, strict=True)):
+        places: Any = (np.arange(m) + 0.5) * (n / m)
+        if n != m and kind == "nearest":
+            x = np_.take(x, np.floor(places).astype(int), axis)
+        elif n != m:
+            far = np.abs(places - 0.5 - np.arange(n)[:, None]) / (max(n / m, 1.0) if antialias else 1.0)
+            near = WEIGHTS[kind](far)
+            x = np_.moveaxis(np_.tensordot(x, near / near.sum(0), (axis, 0)), -1, axis)
+    return x
 
 
 # --- Orders and shapes

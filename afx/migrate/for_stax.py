@@ -26,6 +26,7 @@ from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import expand_dims
 
 Init: TypeAlias = Callable[..., Array]
+Inits: TypeAlias = Callable[..., Init]
 Layer: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]
 Optimizer: TypeAlias = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]
 
@@ -63,21 +64,21 @@ def orthogonal(scale: float = 1.0, **_: Any) -> Init:
     return _cast(lambda key, shape: initializers.orthogonal(key, shape, scale))
 
 
-def _scaled(scale: float, mode: str, distribution: str) -> Callable[..., Init]:
+def _scaled(scale: float, mode: str, distribution: str) -> Inits:
     return functools.partial(variance_scaling, scale, mode, distribution)
 
 
-glorot_normal: Callable[..., Init] = _scaled(1.0, "fan_avg", "truncated_normal")
-glorot: Callable[..., Init] = glorot_normal
-xavier_normal: Callable[..., Init] = glorot_normal
-glorot_uniform: Callable[..., Init] = _scaled(1.0, "fan_avg", "uniform")
-xavier_uniform: Callable[..., Init] = glorot_uniform
-lecun_normal: Callable[..., Init] = _scaled(1.0, "fan_in", "truncated_normal")
-lecun_uniform: Callable[..., Init] = _scaled(1.0, "fan_in", "uniform")
-he_normal: Callable[..., Init] = _scaled(2.0, "fan_in", "truncated_normal")
-kaiming_normal: Callable[..., Init] = he_normal
-he_uniform: Callable[..., Init] = _scaled(2.0, "fan_in", "uniform")
-kaiming_uniform: Callable[..., Init] = he_uniform
+glorot_normal: Inits = _scaled(1.0, "fan_avg", "truncated_normal")
+glorot: Inits = glorot_normal
+xavier_normal: Inits = glorot_normal
+glorot_uniform: Inits = _scaled(1.0, "fan_avg", "uniform")
+xavier_uniform: Inits = glorot_uniform
+lecun_normal: Inits = _scaled(1.0, "fan_in", "truncated_normal")
+lecun_uniform: Inits = _scaled(1.0, "fan_in", "uniform")
+he_normal: Inits = _scaled(2.0, "fan_in", "truncated_normal")
+kaiming_normal: Inits = he_normal
+he_uniform: Inits = _scaled(2.0, "fan_in", "uniform")
+kaiming_uniform: Inits = he_uniform
 
 
 def normal(stddev: float = 1e-2, dtype: Any = None) -> Init:
@@ -85,7 +86,7 @@ def normal(stddev: float = 1e-2, dtype: Any = None) -> Init:
     return _cast(lambda key, shape: initializers.normal(key, shape, stddev), dtype)
 
 
-randn: Callable[..., Init] = normal
+randn: Inits = normal
 
 
 def uniform(scale: float = 1e-2, dtype: Any = None) -> Init:
@@ -150,6 +151,7 @@ def elementwise(fn: Callable[..., Any], **options: Any) -> Layer:
 
 
 def _keep(x: Any) -> Any:
+    """Return x."""
     return x
 
 
@@ -381,6 +383,7 @@ def _optimizer(count: int) -> Callable[[Callable[..., Any]], Callable[..., Optim
 
             return init, update, operator.itemgetter(0)
 
+        make.__doc__ = change.__doc__
         return make
 
     return decorate

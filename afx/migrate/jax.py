@@ -157,6 +157,7 @@ JAX = Library(
         "jax.debug.callback": "afx.debug.callback",
         "jax.debug.print": "afx.debug.print",
         "jax.flatten_util.ravel_pytree": "afx.pytree.ravel",
+        "jax.image.resize": f"{LAX}.resize",
         "jax.jacobian": "afx.jacrev",
         "jax.ad_checkpoint.checkpoint": f"{CALLS}.checkpoint",
         "jax.make_jaxpr": "afx.trace",
@@ -285,7 +286,7 @@ class JaxMigration(Migration):
                         self.remarks.append(Remark(node.lineno, ast.unparse(node), text))
         if b"jax_enable_x64" in b"".join(self.lines):
             small = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and self._name_of(n) in SMALL]
-            text = "its numbers are float32 under x64, which XLA adds up in another order: agrees to the tolerance of float32"
+            text = "gives float32 under x64, added up in another order: agrees to the tolerance"
             self.remarks.extend([Remark(n.lineno, ast.unparse(n), text) for n in small[:1]])
         super().begin(tree)
 

@@ -217,3 +217,20 @@ def test_iterative_solvers_take_trees() -> None:
     x, _ = for_jax.cg(lambda t: afx.pytree.map(lambda z: 2.0 * z, t), b, x0=b, tol=1e-12)
     np.testing.assert_allclose(x["u"], b["u"] / 2, rtol=1e-12)
     assert x["v"].shape == (2,)
+
+
+@pytest.mark.parametrize("method", ["nearest", "linear", "bilinear", "trilinear", "cubic", "bicubic"])
+def test_sizes_of_images(method: str) -> None:
+    """Larger and smaller ones, with averages over what is left out or without, to 1e-12, and gradients."""
+    with jax.enable_x64(True):
+        for shape in ((2, 13, 5, 4), (2, 4, 11, 4), (2, 9, 8, 4), (1, 3, 16, 2)):
+            for antialias in (True, False):
+                want = jax.image.resize(jax.numpy.asarray(X), shape, method, antialias=antialias)
+                np.testing.assert_allclose(
+                    for_lax.resize(X, shape, method, antialias=antialias), np.asarray(want), rtol=1e-12, atol=1e-12
+                )
+        want = jax.grad(lambda x: (jax.image.resize(x, (5, 3), method) ** 3).sum())(jax.numpy.asarray(M))
+    found = afx.grad(lambda x: (for_lax.resize(x, (5, 3), method) ** 3).sum())(afx.asarray(M))
+    np.testing.assert_allclose(found, np.asarray(want), rtol=1e-11, atol=1e-12)
+    with pytest.raises(ArgumentError, match="nearest, linear or cubic"):
+        for_lax.resize(M, (2, 2), "lanczos3")

@@ -50,7 +50,7 @@ LEFT = {
     'import equinox as eqx\nc = eqx.nn.BatchNorm(1, "i")': r"a layer of afx\.nn",
     "import jax.scipy.linalg as jsl\nlu, piv = jsl.lu_factor(a)": r"LAPACK's exchanges",
     "import jax\njax.devices()": r"there is one device",
-    "import jax\nimport jax.numpy as jnp\njax.config.update('jax_enable_x64', True)\nx = jnp.int8, jnp.int16": "are float32",
+    "import jax\nimport jax.numpy as jnp\njax.config.update('jax_enable_x64', 1)\nx = jnp.int8, jnp.int16": "float32 under x64",
 }
 
 
