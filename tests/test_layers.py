@@ -89,23 +89,23 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_740,
-    "compiler": 200_990,
+    "compiler": 201_030,
     "control": 26_080,
-    "core": 37_810,
+    "core": 37_780,
     "data": 5_280,
     "distributed": 50_390,
     "export": 67_160,
     "integrate": 22_450,
     "interpolate": 8_740,
     "io": 17_410,
-    "migrate": 42_490,
+    "migrate": 43_740,
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_200,
-    "ops": 200_720,
+    "ops": 201_790,
     "optim": 51_290,
     "plot": 3_990,
-    "pytree": 10_410,
+    "pytree": 10_490,
     "random": 6_250,
     "runtime": 7_870,
     "sample": 19_840,
@@ -465,7 +465,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 5.4 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5.42 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_400_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_420_000
     )
