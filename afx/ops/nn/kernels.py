@@ -166,9 +166,7 @@ def _find_chains(xp: Arrays, z: Shape, x: Any, kernel: Shape, stride: Shape, dil
     return xp.find_chains(x.dtype, terms, [(m, kernel[-1], turned) for m in sizes])
 
 
-def _strips(
-    columns: tuple[int, int], rows: tuple[int, int], reach: Callable[[int, int], tuple[int, int]]
-) -> list[tuple[slice, slice]]:
+def _strips(columns: Shape, rows: Shape, reach: Callable[[int, int], tuple[int, int]]) -> list[tuple[slice, slice]]:
     """Return strips of a band matrix, as wide as vectors, each with the rows that are not zeros in all of its columns.
 
     There are none where that saves few products, or where they are many.
