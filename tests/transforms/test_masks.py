@@ -237,6 +237,39 @@ FORWARD_MODES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def test_kinks_add_nothing_behind_norms_either() -> None:
+    """Means, broadcasts and slices that leave nothing out hand a kink's mask on as that of a kink: no product more."""
+
+    def norm(x: Any) -> Any:
+        centred = x - afx.mean(x, axis=(0, 1), keepdims=True)
+        return centred / afx.sqrt(afx.mean(centred * centred, axis=(0, 1), keepdims=True) + 1e-5)
+
+    def loss(x: Any, a: Any, b: Any, y: Any) -> Any:
+        z = afx.maximum(norm(nn.conv(x, a)), 0)
+        scores = afx.mean(afx.maximum(norm(nn.conv(z, b)), 0), axis=1)
+        return afx.sum(afx.take_along_axis(scores, y[:, None], axis=-1)[..., 0])
+
+    shapes = ((4, 9, 2), (3, 2, 5), (3, 5, 6))
+    args = [np.random.default_rng(k).normal(size=s) for k, s in enumerate(shapes)]
+    graph = afx.jit(afx.grad(loss, argnums=(1, 2))).lower(*args, np.array([0, 3, 1, 5])).graph
+    names = [equation.primitive.name for equation in graph.equations]
+    assert [names.count(name) for name in ("conv", "conv_input", "conv_kernel")] == [2, 1, 2]
+
+
+@pytest.mark.parametrize("compile_", [False, True])
+@pytest.mark.parametrize("kink", [lambda x: x, nn.relu])
+def test_what_a_gather_leaves_out_is_silent_behind_sums(kink: Callable[[Any], Any], compile_: bool) -> None:
+    """Only kinks end where elements are added up: a root at 0, in a row that no index names, has derivative 0."""
+
+    def picked(x: Any, i: Any) -> Any:
+        y = kink(afx.sqrt(x)[:, None] * np.array([1.0, 2.0]))
+        return afx.sum(y[i, np.array([0, 1])]) + afx.sum(afx.broadcast_to(afx.sqrt(x), (2, 3))[:, i])
+
+    fn = afx.jit(afx.grad(picked)) if compile_ else afx.grad(picked)
+    slopes = np.asarray(fn(np.array([4.0, 0.0, 1.0]), np.array([0, 2])))
+    np.testing.assert_allclose(slopes, [0.25 * 3, 0.0, 0.5 * 4])
+
+
 @pytest.mark.parametrize("mode", FORWARD_MODES)
 def test_tangents_that_a_choice_discards_do_not_warn_in_plans(mode: str) -> None:
     """NumPy has nothing to say about an infinite slope that no result reads."""

@@ -34,20 +34,31 @@ class Mask:
 
     Attributes:
         soft: whether selections alone made it, so that finite partials need none.
-        crosses: whether it goes through ops that mix elements: kinks (``relu``, ``maximum``) are local.
+        crosses: whether it goes through ops that mix elements.
+        is_local: whether kinks (``relu``, ``maximum``) alone made it: it ends where elements are added up.
         twin: the entry of a choice, the operand, and the mask of its result: both operands together are alive as that is.
         is_dirty: whether the cotangent may hold nan where it is dead: soft ones are cleaned only before elements mix.
         part: the part of the cotangent that is alive, where slices alone left the rest out.
         is_joint: whether several selections made it: what none of them took is seldom much, and masking it costs.
     """
 
-    __slots__ = ("_make", "_root", "_value", "crosses", "depth", "is_dirty", "is_joint", "part", "soft", "twin")
+    __slots__ = (
+        "_make", "_root", "_value", "crosses", "depth", "is_dirty", "is_joint", "is_local", "part", "soft", "twin",
+    )  # fmt: skip
 
     def __init__(
-        self, make: Callable[[], Value], *parents: Mask | None, soft: bool = True, crosses: bool = True
+        self,
+        make: Callable[[], Value],
+        *parents: Mask | None,
+        soft: bool = True,
+        crosses: bool | None = None,
+        is_local: bool | None = None,
     ) -> None:
         known = [parent for parent in parents if parent is not None]
+        is_local = bool(known) if is_local is None else is_local
+        self.is_local: bool = is_local and all(parent.is_local for parent in known)
         self.soft: bool = soft and all(parent.soft for parent in known)
+        crosses = not known if crosses is None else crosses
         self.crosses: bool = crosses or any(parent.crosses for parent in known)
         self.twin: tuple[int, int, Mask | None] | None = None
         self.is_dirty: bool = False
@@ -211,7 +222,7 @@ def add_masks(mask: Mask | None, other: Mask | None) -> Mask | None:
         return mask if mask.is_dirty else other if other.is_dirty else mask.with_part(part)
     if mask.twin is not None and other.twin is not None and mask.twin[0] == other.twin[0]:
         return mask.twin[2] if mask.twin[1] != other.twin[1] else mask
-    joint = Mask(lambda: logical_or(other.get(), mask.get()), other, mask, crosses=False)
+    joint = Mask(lambda: logical_or(other.get(), mask.get()), other, mask)
     joint.is_joint = True
     return joint
 
@@ -366,7 +377,7 @@ def pull_elements(
             if alive is not None and not is_finite(g):
                 alive, g = cleaned(alive.root, g)
     if alive is not None and g.shape != shape:
-        alive = Mask(functools.partial(_unbroadcast_mask, alive, g.shape, shape), alive)
+        alive = None if alive.is_local else Mask(functools.partial(_unbroadcast_mask, alive, g.shape, shape), alive)
     return g, alive
 
 
@@ -438,9 +449,8 @@ def _compose_mask(entry: Entry, i: int, k: int, mask: Mask | None, shape: Shape)
         return alive if alive.shape == entry.shape else to_lower_level(broadcast_to(alive, entry.shape))
 
     chosen = p.algebra.canonical == "select"
-    composed = Mask(
-        made if mask is None else lambda: to_lower_level(made()) & mask.get(), mask, soft=False, crosses=chosen
-    )
+    both = made if mask is None else lambda: to_lower_level(made()) & mask.get()
+    composed = Mask(both, mask, soft=False, crosses=chosen, is_local=not chosen)
     if chosen and shape == entry.shape:
         composed.twin = (k, i, mask)
     return composed
@@ -476,7 +486,7 @@ def pull_graphs(
             whole = Mask(lambda: _masked_rule(rule, entry, given, own)[1], *own, soft=marked)
             whole.crosses = known or not marked  # else finite partials need no mask: only infinite slopes ask for it
             shapes = [() if a is None else a.shape for a in avals]
-            return gs, [Mask(functools.partial(_part, whole, i, s), whole, crosses=False) for i, s in enumerate(shapes)]
+            return gs, [Mask(functools.partial(_part, whole, i, s), whole) for i, s in enumerate(shapes)]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         cts, marks = _masked_rule(rule, entry, given, own)
     return cts, [None if m is None else Mask(functools.partial(constant, to_lower_level(m)), *own) for m in marks]
