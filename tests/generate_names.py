@@ -131,8 +131,12 @@ def table() -> str:
             lines += [line] if len(line) <= 120 else _wrapped(line)
         lines.append("}")
     lines.append("FAMILIES = (")
-    lines += [f'    "{name}",' for name in families()]
-    return "\n".join([*lines, ")", ""])
+    lines.append(
+        textwrap.fill(
+            str(families())[1:-1].replace("'", '"') + ",", 116, initial_indent="    ", subsequent_indent="    "
+        )
+    )
+    return "\n".join([*lines, ")  # fmt: skip", ""])
 
 
 def _wrapped(line: str) -> list[str]:
