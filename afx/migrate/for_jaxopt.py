@@ -111,6 +111,11 @@ def projection_box(x: Any, hyperparams: Any) -> Any:
     return pytree.map(lambda v: np.clip(v, low, high), x)
 
 
+projection_l1_ball: Callable[..., Any] = optim.project_l1_ball
+projection_l2_ball: Callable[..., Any] = optim.project_l2_ball
+projection_simplex: Callable[..., Any] = optim.project_simplex
+
+
 def _filled(x: Any, bound: Any) -> Any:
     return pytree.map(lambda v: full_like(asarray(v), 0.0) + bound, x)
 

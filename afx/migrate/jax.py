@@ -183,6 +183,7 @@ JAX = Library(
     notes={
         "jax.make_jaxpr": "a Graph of afx's equations, which prints otherwise",
         **{f"jaxopt.{name}": "steps are afx's own: what is found agrees to the tolerance" for name in KINDS},
+        "optax.adafactor": "its decay has all digits, Optax's those of float32: agrees to the tolerance",
         "optax.lbfgs": "the line search is afx's own: what is found agrees to the tolerance",
         "jax.experimental.ode.odeint": "steps are afx's own: results agree with JAX's to the tolerance",
         "jax.scipy.optimize.minimize": "steps are afx's own: what is found agrees to the tolerance",

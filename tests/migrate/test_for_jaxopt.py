@@ -75,3 +75,11 @@ def test_programs_say_so() -> None:
     rewritten, remarks = migrate_source("import jaxopt\ns = jaxopt.LBFGS(fun=f)\n", "jax")
     assert rewritten == "import afx.migrate.for_jaxopt as jaxopt\ns = jaxopt.LBFGS(fun=f)\n"
     assert [(r.line, r.advice.partition(":")[0]) for r in remarks] == [(2, "steps are afx's own")]
+
+
+def test_projections() -> None:
+    """The nearest points of a simplex and of balls: Duchi and others' and a scaled vector."""
+    np.testing.assert_allclose(for_jaxopt.projection_simplex(np.array([0.5, 1.2, -0.3])), [0.15, 0.85, 0.0], atol=1e-15)
+    np.testing.assert_allclose(for_jaxopt.projection_simplex(np.array([3.0, 1.0]), 4.0), [3.0, 1.0], rtol=1e-15)
+    np.testing.assert_allclose(for_jaxopt.projection_l1_ball(np.array([3.0, -1.0]), 2.0), [2.0, 0.0], atol=1e-15)
+    np.testing.assert_allclose(for_jaxopt.projection_l2_ball(np.array([3.0, 4.0]), 1.0), [0.6, 0.8], rtol=1e-15)
