@@ -131,11 +131,8 @@ def table() -> str:
             lines += [line] if len(line) <= 120 else _wrapped(line)
         lines.append("}")
     lines.append("FAMILIES = (")
-    lines.append(
-        textwrap.fill(
-            str(families())[1:-1].replace("'", '"') + ",", 116, initial_indent="    ", subsequent_indent="    "
-        )
-    )
+    names = ", ".join([f'"{name}"' for name in families()])
+    lines.append(textwrap.indent(textwrap.fill(f"{names},", 116), "    "))
     return "\n".join([*lines, ")  # fmt: skip", ""])
 
 

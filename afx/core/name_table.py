@@ -101,7 +101,7 @@ wofz""",
     "afx.ops.special.log_incomplete": "log_betainc log_betaincc log_gammainc log_gammaincc",
 }
 FAMILIES = (
-    "cluster", "data", "debug", "distributed", "errors", "export", "fft", "integrate", "interop", "interpolate",
-    "io", "linalg", "ndimage", "nn", "numpy", "optim", "plot", "pytree", "random", "sample", "signal", "sparse",
-    "special", "stats", "testing", "train",
+    "cluster", "data", "debug", "distributed", "errors", "export", "fft", "integrate", "interop", "interpolate", "io",
+    "linalg", "ndimage", "nn", "numpy", "optim", "plot", "pytree", "random", "sample", "signal", "sparse", "special",
+    "stats", "testing", "train",
 )  # fmt: skip

@@ -305,7 +305,7 @@ def resize(image: Any, shape: Any, method: str, antialias: bool = True, precisio
     if kind not in ("nearest", *WEIGHTS):
         raise ArgumentError(f"resize: nearest, linear or cubic: got {method!r}; average by a matrix of weights")
     for axis, (n, m) in enumerate(zip(x.shape, shape, strict=True)):
-        places: Any = (np.arange(m) + 0.5) * (n / m)
+        places: Any = (np_.arange(m) + 0.5) * (n / m)
         if n != m and kind == "nearest":
             x = np_.take(x, np.floor(places).astype(int), axis)
         elif n != m:

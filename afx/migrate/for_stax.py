@@ -13,7 +13,7 @@ import numpy as np
 from afx import nn, optim, pytree, random
 from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError
-from afx.migrate.for_equinox import Dropout as Drop
+from afx.migrate.for_equinox import Dropout as Drop, each
 from afx.migrate.for_lax import conv_general_dilated, reduce_window
 from afx.nn import initializers
 from afx.ops.creation.creation import asarray, ones_like, zeros as make_zeros, zeros_like
@@ -331,7 +331,7 @@ def BatchNorm(
     gamma_init: Init = ones,
 ) -> Layer:  # stax's
     """Return a norm of mean 0 and variance 1 over axes."""
-    away = axis if isinstance(axis, tuple) else (axis,)
+    away = each(1, axis)
 
     def init(rng: Any, input_shape: Any) -> Any:
         shape = [n for k, n in enumerate(input_shape) if k not in away]
