@@ -360,10 +360,7 @@ def make_schedule(value: Any) -> Callable[[Any], Any]:
 
 
 def _optimizer(count: int) -> Callable[[Callable[..., Any]], Callable[..., Optimizer]]:
-    """Return a decorator of ``change(t, g, *kept, *options)``, which gives a way and what is kept: so many trees.
-
-    It makes functions of a step size and the options, which return an optimizer.
-    """
+    """Return a decorator that makes optimizers of ``change(t, g, *kept, *options)``: a way, and so many kept trees."""
 
     def decorate(change: Callable[..., Any]) -> Callable[..., Optimizer]:
         def make(step_size: Any, *options: Any, **named: Any) -> Optimizer:

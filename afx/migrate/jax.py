@@ -279,6 +279,9 @@ class JaxMigration(Migration):
         for function in ast.walk(tree):
             if isinstance(function, ast.ClassDef) and function.name in self.static:
                 self._let_hash(function)
+            if isinstance(function, ast.Constant) and function.value == "JAX_ENABLE_X64":
+                text = f'is not read: call {CALLS}.config.update("jax_enable_x64", True)'
+                self.remarks.append(Remark(function.lineno, "JAX_ENABLE_X64", text))
             if isinstance(function, (ast.FunctionDef, ast.Lambda)):
                 own = {argument.arg for argument in function.args.args}
                 for node in ast.walk(function):

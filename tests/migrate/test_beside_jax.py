@@ -254,6 +254,7 @@ def test_integers_leave_floats_their_dtype() -> None:
     fns: dict[str, Any] = {
         "product": lambda m, a, b: a * b, "quotient": lambda m, a, b: a / b, "matrix": lambda m, a, b: a @ b,
         "choice": lambda m, a, b: m.where(b > 0, a, b), "stack": lambda m, a, b: m.stack([a, b]),
+        "join": lambda m, a, b: m.concatenate([a, b]),
     }  # fmt: skip
     try:
         for_jax.config.update("jax_enable_x64", True)

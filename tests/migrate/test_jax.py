@@ -44,6 +44,7 @@ LEFT = {
     "import jax\ndef f(i, x):\n return x[:, 2 * i] + x[3] + x[i] + x[i - 1]": r"past the end raises IndexRangeError",
     "import equinox as e\nclass M(e.Module):\n def __init__(self):\n  self.a, self.b = 1, 2": r"one field a line: self\.a",
     "from jax import lax\nlax.psum(x, 'i')": r"outside of afx\.vmap",
+    "import os\nos.environ['JAX_ENABLE_X64'] = '1'\nimport jax": r"config\.update\(.jax_enable_x64., True\)",
     "import optax\no = optax.adafactor(0.1)": r"those of float32",
     "import optax\no = optax.lbfgs()": r"agrees to the tolerance",
     "from jax import pmap": r"afx\.vmap",
