@@ -28,7 +28,7 @@ ELEMENTWISE = (
     "betainc=special.betainc bessel_i0e=special.i0e bessel_i1e=special.i1e bitwise_not=invert integer_pow=pow rem=fmod "
     "shift_left=left_shift rev=flip reduce_max=max reduce_min=min reduce_sum=sum "
     "reduce_prod=prod reduce_and=all reduce_or=any expand_dims top_k dot=matmul transpose=permute_dims "
-    "associative_scan map stop_gradient switch reciprocal round polygamma=special.polygamma zeta=special.zeta tile stack"
+    "associative_scan map stop_gradient switch reciprocal polygamma=special.polygamma zeta=special.zeta tile stack"
 )
 PAIRS = [word.partition("=")[::2] for word in ELEMENTWISE.split()]
 # whose arguments or defaults are JAX's: functions of for_jax
