@@ -90,14 +90,14 @@ def divide(x: ArrayLike, y: ArrayLike) -> Array:
     >>> divide(1, 4)
     Array(0.25, dtype=float32)
     """
-    z = bind2(divide_p, x, y)
-    return _multiplied(z, x, y) if has_narrow_default() and z.dtype == np.float32 else z
+    return _divide_as_xla(x, y) if has_narrow_default() else bind2(divide_p, x, y)
 
 
-def _multiplied(z: Array, x: ArrayLike, y: ArrayLike) -> Array:
-    """Return the quotient as XLA rounds it: in float32, times 1 over a divisor that is broadcast, or known while x is not."""
+def _divide_as_xla(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the quotient, in float32 times 1 over a divisor that is broadcast, or that is known while x is not."""
+    z: Array = bind2(divide_p, x, y)
     is_one = z.size == math.prod(aval_of(y).shape)
-    if is_one and (z.ndim or not is_traced(x) or is_traced(y)):
+    if z.dtype != np.float32 or (is_one and (z.ndim or not is_traced(x) or is_traced(y))):
         return z
     return multiply(cast(x, z.dtype), bind2(divide_p, 1, cast(y, z.dtype)))
 
