@@ -1,9 +1,11 @@
 """Functions that are renamed by whole modules, called at their defaults beside JAX: no number differs without a word."""
 
+import contextlib
+import functools
 import importlib
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,8 @@ OTHERWISE = {  # and why
     "jax.scipy.special.bernoulli": "JAX's digits",
     "jax.scipy.special.factorial": "of fractions below 0, where SciPy has 0",
 }
+PARTS = 4  # that processes share
+TOGETHER = 16  # calls that are compiled as one program
 NEVER = {"jax.disable_jit", "jax.jit", "jax.vmap", "jax.numpy.save", "jax.numpy.savez"}  # what is no function of arrays
 
 
@@ -64,43 +68,81 @@ def renamed() -> Iterator[tuple[str, Any, Any]]:
                 yield f"{home}.{last}", fn, getattr(importlib.import_module(where), name)
 
 
-def differs(theirs: Any, own: Any, args: tuple[Any, ...]) -> str:
-    """Return how two functions differ, an empty text where they do not, JAX takes no such arguments, or afx refuses them."""
+@contextlib.contextmanager
+def in_double() -> Iterator[None]:
+    """Compute in float64 by default, in silence, in both libraries."""
+    x64 = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
     try:
-        want = [
-            np.asarray(z) for z in jax.tree.leaves(theirs(*[jax.numpy.asarray(x) if np.ndim(x) else x for x in args]))
-        ]
-        numbers = all(z.dtype.kind in "fciub" for z in want)
-        found = [np.asarray(z) for z in afx.pytree.leaves(own(*[afx.asarray(x) if np.ndim(x) else x for x in args]))]
+        with afx.default_dtype(afx.float64), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        jax.config.update("jax_enable_x64", x64)
+
+
+def numbers_of(compute: Callable[[], list[Any]]) -> list[np.ndarray[Any, Any]] | None:
+    """Return what a call gives; None where it is refused, or gives no numbers."""
+    try:
+        found = [np.asarray(z) for z in compute()]
     except Exception:  # of whichever kind
-        return ""
-    if not numbers or any(z.dtype.kind not in "fciub" for z in found):
-        return ""
+        return None
+    return found if all(z.dtype.kind in "fciub" for z in found) else None
+
+
+def by_afx(fn: Any, args: tuple[Any, ...]) -> list[np.ndarray[Any, Any]] | None:
+    """Return what a function of afx gives for these arguments, if anything."""
+    return numbers_of(lambda: afx.pytree.leaves(fn(*[afx.asarray(x) if np.ndim(x) else x for x in args])))
+
+
+def by_jax(calls: Sequence[tuple[Any, tuple[Any, ...]]]) -> list[list[np.ndarray[Any, Any]] | None]:
+    """Return what functions of JAX give for their arguments: as one program, in a third of the time that each alone takes."""
+
+    def call(k: int, arrays: list[Any]) -> list[Any]:
+        (fn, args), rest = calls[k], iter(arrays)
+        return jax.tree.leaves(fn(*[next(rest) if np.ndim(x) else x for x in args]))
+
+    given = [[jax.numpy.asarray(x) for x in args if np.ndim(x)] for _, args in calls]
+    traced = [k for k, arrays in enumerate(given) if dtypes_in_trace(functools.partial(call, k), arrays)]
+    together = jax.jit(lambda some: [call(k, arrays) for k, arrays in zip(traced, some, strict=True)])
+    found = dict[int, Any]()
+    with contextlib.suppress(Exception):  # of one that no compiler takes: each runs alone then
+        found |= zip(traced, together([given[k] for k in traced]), strict=True)
+    return [numbers_of(lambda k=k: found[k] if k in found else call(k, given[k])) for k in range(len(calls))]
+
+
+def dtypes_in_trace(fn: Any, *args: Any) -> list[str]:
+    """Return the dtypes of what a function of JAX gives, for which nothing is compiled; none where it looks at numbers."""
+    try:
+        return [str(z.dtype) for z in jax.tree.leaves(jax.eval_shape(lambda *xs: fn(*xs), *args))]
+    except Exception:
+        return []
+
+
+def tell_apart(found: list[np.ndarray[Any, Any]], want: list[np.ndarray[Any, Any]]) -> str:
+    """Return how results differ, an empty text where they do not."""
     if [z.shape for z in found] != [z.shape for z in want]:
         return f"{[z.shape for z in found]}, not {[z.shape for z in want]}"
     apart = [not np.allclose(x, z, rtol=1e-8, atol=1e-10, equal_nan=True) for x, z in zip(found, want, strict=True)]
     return f"{found}, not {want}" if any(apart) else ""
 
 
-def test_renamed_functions_have_jaxs_numbers() -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_renamed_functions_have_jaxs_numbers(part: int) -> None:
     """In x64, whichever of these arguments both take; an error is no silence."""
-    default, wrong, count = afx.get_default_dtype(), dict[str, str](), 0
-    x64 = jax.config.jax_enable_x64
-    try:
-        jax.config.update("jax_enable_x64", True)
-        afx.set_default_dtype(afx.float64)
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            for name, theirs, own in renamed():
-                count += 1
-                for args in () if name in OTHERWISE else CALLS:
-                    if text := differs(theirs, own, args):
-                        wrong[name] = text
-    finally:
-        jax.config.update("jax_enable_x64", x64)
-        afx.set_default_dtype(default)
+    functions = [*renamed()]
+    assert len(functions) > 500
+    wrong = dict[str, str]()
+    with in_double():
+        calls = [(*f, args) for f in functions[part::PARTS] if f[0] not in OTHERWISE for args in CALLS]
+        taken = [(call, found) for call in calls if (found := by_afx(*call[2:])) is not None]
+        for k in range(0, len(taken), TOGETHER):
+            some = taken[k : k + TOGETHER]
+            wants = by_jax([(theirs, args) for (_, theirs, _, args), _ in some])
+            for ((name, *_), found), want in zip(some, wants, strict=True):
+                if want is not None and (text := tell_apart(found, want)):
+                    wrong[name] = text
     assert not wrong, "\n".join([f"{name}: {text}" for name, text in wrong.items()])
-    assert count > 500
 
 
 INTEGERS = {d: np.array([[1, 0, 1], [1, 1, 0], [1, 1, 1]], d) for d in ("bool", "int8", "int32")}
@@ -137,7 +179,8 @@ def test_integers_have_jaxs_floating_dtypes() -> None:
                 for name in [n for n in dir(theirs) if n[0].islower() and callable(getattr(ours, n, None))]:
                     for x in INTEGERS.values():
                         for k in (1, 2):
-                            want = dtypes_of(getattr(theirs, name), *[jax.numpy.asarray(x)] * k)
+                            theirs_of = getattr(theirs, name), *[jax.numpy.asarray(x)] * k
+                            want = dtypes_in_trace(*theirs_of) or dtypes_of(*theirs_of)
                             found = dtypes_of(getattr(ours, name), *[afx.asarray(x)] * k)
                             if want and found and any("float" in d or "complex" in d for d in want):
                                 count += 1
