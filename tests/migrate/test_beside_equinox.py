@@ -56,13 +56,13 @@ def test_layers_are_equinoxs(name: str) -> None:
             assert np.ptp(x) == 0 or (abs(float(np.std(x)) / np.std(like) - 1) < 0.6)
         own = afx.pytree.unflatten(treedef, list(map(afx.asarray, leaves)))
         given = jax.tree.map(jax.numpy.asarray, args)
-        want = jax.tree.leaves(theirs(*given))
+        want = jax.tree.leaves(equinox.filter_jit(theirs)(*given))
         found = afx.pytree.leaves(own(*args))
         slopes, own_slopes = list[Any](), list[Any]()
         if leaves:
             square = equinox.filter_grad(lambda m: sum((z**2).sum() for z in jax.tree.leaves(m(*given))))
             own_square = afx.grad(lambda m: sum((z**2).sum() for z in afx.pytree.leaves(m(*args))))
-            slopes, own_slopes = jax.tree.leaves(square(theirs)), afx.pytree.leaves(own_square(own))
+            slopes, own_slopes = jax.tree.leaves(equinox.filter_jit(square)(theirs)), afx.pytree.leaves(own_square(own))
     for z, w in zip([*found, *own_slopes], [*want, *slopes], strict=True):
         np.testing.assert_allclose(z, np.asarray(w), rtol=1e-12, atol=1e-12)
 

@@ -204,24 +204,27 @@ PLACES: dict[str, Any] = {
     "mask": (np.array([[True, False, True], [False, True, False]]), np.array(7)),
     "inside": np.s_[:, -1],
 }
+UPDATES = ("set", "add", "subtract", "mul", "divide", "min", "max", "power")
 
 
 @pytest.mark.parametrize("mode", ["fill", "clip", "drop", None])
 @pytest.mark.parametrize("name", PLACES)
 def test_places_outside_by_jaxs_modes(name: str, mode: str | None) -> None:
     """What is read there, and what updates do, of floats, integers and truth values."""
-    jnp = jax.numpy
     index, options = PLACES[name], {"mode": mode} if mode else {}
     x = np.arange(1.0, 25.0).reshape(2, 3, 4)
-    for kind in (np.float32, np.int32, np.uint8, np.bool_):
-        want = jnp.asarray(x.astype(kind)).at[index].get(**options)
-        np.testing.assert_array_equal(for_jax.at(x.astype(kind))[index].get(**options), want)
-    for update in ("set", "add", "subtract", "mul", "divide", "min", "max", "power"):
-        want = getattr(jnp.asarray(x, np.float32).at[index], update)(2.0, **options)
-        np.testing.assert_array_equal(getattr(for_jax.at(x.astype(np.float32))[index], update)(2.0, **options), want)
+    xs = [x.astype(kind) for kind in (np.float32, np.int32, np.uint8, np.bool_)]
     twice = np.append(index, index) if isinstance(index, np.ndarray) else index
-    want = jnp.asarray(x, np.float32).at[twice].apply(lambda v: 2 * v, **options)
-    np.testing.assert_array_equal(for_jax.at(x.astype(np.float32))[twice].apply(lambda v: 2 * v, **options), want)
+
+    def results(at: Callable[[Any], Any], xs: list[Any]) -> dict[str, Any]:
+        read = {f"get {x.dtype}": at(x)[index].get(**options) for x in xs}
+        written = {name: getattr(at(xs[0])[index], name)(2.0, **options) for name in UPDATES}
+        return read | written | {"apply": at(xs[0])[twice].apply(lambda v: 2 * v, **options)}
+
+    wanted = jax.jit(lambda xs: results(lambda x: x.at, xs))(xs)
+    for way, z in results(for_jax.at, xs).items():
+        assert z.dtype == wanted[way].dtype
+        np.testing.assert_array_equal(z, wanted[way], way)
     read = afx.grad(lambda x: for_jax.at(x)[index].get(mode="fill", fill_value=0.0).sum())(x)
     assert read.sum() == for_jax.at(np.ones_like(x))[index].get(mode="fill", fill_value=0.0).sum()
 

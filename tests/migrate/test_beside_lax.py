@@ -1,5 +1,6 @@
 """`afx.migrate.for_lax` beside `jax.lax`: values and dtypes, gradients of windows, and implicit derivatives."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_derivatives_are_laxs(case: str) -> None:
         return sum([(z * z).sum() for z in parts])
 
     with jax.enable_x64(True):
-        want = float(jax.grad(lambda s: loss(jax.lax, jax.numpy.asarray, jax.tree, s))(1.5))
+        want = float(jax.jit(jax.grad(lambda s: loss(jax.lax, jax.numpy.asarray, jax.tree, s)))(1.5))
     found = afx.jit(afx.grad(lambda s: loss(for_lax, afx.asarray, afx.pytree, s)))(np.float64(1.5))
     np.testing.assert_allclose(found, want, rtol=1e-12)
 
@@ -153,8 +154,8 @@ def test_solutions_have_implicit_derivatives() -> None:
     theta = np.array([[0.5, -0.2], [0.1, 0.4]])
     with jax.enable_x64(True):
         j = jax.numpy
-        want = jax.value_and_grad(lambda t: solutions(jax.lax, j, t, jax.lax.fori_loop))(j.asarray(theta))
-        second = jax.hessian(lambda t: solutions(jax.lax, j, t, jax.lax.fori_loop))(j.asarray(theta))
+        want = jax.jit(jax.value_and_grad(lambda t: solutions(jax.lax, j, t, jax.lax.fori_loop)))(j.asarray(theta))
+        second = jax.jit(jax.hessian(lambda t: solutions(jax.lax, j, t, jax.lax.fori_loop)))(j.asarray(theta))
     with afx.default_dtype(afx.float64):
         found = afx.value_and_grad(lambda t: solutions(for_lax, afx, t, afx.fori_loop))(afx.asarray(theta))
         twice = afx.hessian(lambda t: solutions(for_lax, afx, t, afx.fori_loop))(afx.asarray(theta))
@@ -175,13 +176,15 @@ def test_what_cannot_be_had_is_an_error() -> None:
 def test_as_many_places_as_are_asked_for() -> None:
     """``size=`` pads with a number, and cuts, as in `jax.numpy`."""
     x = np.array([[0, 2, 0], [3, 0, 1]])
-    for size in (1, 3, 8):
-        for name in ("flatnonzero", "nonzero", "argwhere", "unique"):
-            for fill in (None, -1):
-                want = getattr(jax.numpy, name)(x, size=size, fill_value=fill)
-                found = getattr(for_jax, name)(x, size=size, fill_value=fill)
-                for z, w in zip(afx.pytree.leaves(found), jax.tree.leaves(want), strict=True):
-                    np.testing.assert_array_equal(z, np.asarray(w), f"{name} {size} {fill}")
+
+    def places(o: Any, x: Any) -> dict[str, Any]:
+        ways = itertools.product(("flatnonzero", "nonzero", "argwhere", "unique"), (1, 3, 8), (None, -1))
+        return {f"{way}": getattr(o, way[0])(x, size=way[1], fill_value=way[2]) for way in ways}
+
+    wanted = jax.jit(lambda x: places(jax.numpy, x))(x)
+    for way, found in places(for_jax, x).items():
+        for z, w in zip(afx.pytree.leaves(found), jax.tree.leaves(wanted[way]), strict=True):
+            np.testing.assert_array_equal(z, np.asarray(w), way)
 
 
 def test_convolutions_of_stax() -> None:
@@ -206,7 +209,7 @@ def test_convolutions_of_stax() -> None:
         assert own_shape == shape
         assert afx.pytree.map(np.shape, own) == jax.tree.map(np.shape, params)
         weights = jax.tree.map(np.asarray, params)
-        np.testing.assert_allclose(own_apply(weights, X), np.asarray(apply(params, X)), rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(own_apply(weights, X), np.asarray(jax.jit(apply)(params, X)), rtol=1e-12, atol=1e-14)
     dropped = for_stax.Dropout(0.8)[1]((), np.ones(500), rng=afx.random.key(0))
     assert sorted(set(np.asarray(dropped).tolist())) == [0.0, 1.25]
 
