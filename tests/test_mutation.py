@@ -8,6 +8,7 @@ import pytest
 
 import afx
 import afx.nn
+from tests.every import together
 
 A = np.arange(1.0, 5.0)
 IDENTITIES: dict[str, Callable[[Any], Any]] = {
@@ -55,8 +56,8 @@ RUNS: dict[str, Callable[[Callable[[Any], Any], np.ndarray], Any]] = {
 }
 
 
-@pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("name", IDENTITIES)
+@together("run", RUNS)
+@together("name", IDENTITIES)
 def test_results_are_out_of_reach(run: str, name: str) -> None:
     """A result that is its argument, or a view of it, does not change with the caller's array."""
     if run == "plain" and name == "itself":
@@ -70,7 +71,7 @@ def test_results_are_out_of_reach(run: str, name: str) -> None:
         np.testing.assert_array_equal(np.asarray(v), want)
 
 
-@pytest.mark.parametrize("name", IDENTITIES)
+@together("name", IDENTITIES)
 def test_pullbacks_are_out_of_reach(name: str) -> None:
     """Neither the argument nor the cotangent can be changed under a gradient that was handed out."""
     x = A.copy()

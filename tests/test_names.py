@@ -5,7 +5,7 @@ import inspect
 import pkgutil
 import pydoc
 
-import pytest
+from tests.every import together
 
 NAMES: dict[str, list[str]] = {
     "afx": [
@@ -855,13 +855,13 @@ BESIDE = {
 NAMES |= {family: sorted({*listed(family), *names}) for family, names in BESIDE.items()}
 
 
-@pytest.mark.parametrize("module", NAMES)
+@together("module", NAMES)
 def test_public_names(module: str) -> None:
     """``__all__`` holds exactly the names listed here."""
     assert sorted(importlib.import_module(module).__all__) == NAMES[module]
 
 
-@pytest.mark.parametrize("module", NAMES)
+@together("module", NAMES)
 def test_public_names_exist(module: str) -> None:
     """Each name in ``__all__`` can be had, and ``dir`` shows it."""
     namespace = importlib.import_module(module)
@@ -869,14 +869,14 @@ def test_public_names_exist(module: str) -> None:
     assert set(NAMES[module]) <= set(dir(namespace))
 
 
-@pytest.mark.parametrize("module", NAMES)
+@together("module", NAMES)
 def test_completion_shows_the_public_names_alone(module: str) -> None:
     """`dir` of the package and its families lists their interface, loaded or not, and nothing that they are made of."""
     shown = [name for name in dir(importlib.import_module(module)) if not name.startswith("__")]
     assert shown == [name for name in NAMES[module] if not name.startswith("__")]
 
 
-@pytest.mark.parametrize("module", NAMES)
+@together("module", NAMES)
 def test_looking_names_up_changes_none(module: str) -> None:
     """After `help`, `pydoc.locate` and `pkgutil.resolve_name` the package has what it had."""
     namespace = importlib.import_module(module)

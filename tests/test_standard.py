@@ -10,6 +10,7 @@ import pytest
 
 import afx
 from afx import Array
+from tests.every import together
 
 RNG = np.random.default_rng(11)
 
@@ -56,7 +57,7 @@ CALLS += [f"fft.{name}(_, *, d, dtype, device)" for name in ("fftfreq", "rfftfre
 CALLS += [f"fft.{name}(_, *, axes)" for name in ("fftshift", "ifftshift")]
 
 
-@pytest.mark.parametrize("call", CALLS)
+@together("call", CALLS)
 def test_signatures(call: str) -> None:
     """Each function of the standard takes its arguments as the standard names and places them."""
     name, _, rest = call.rstrip(")").partition("(")
@@ -95,7 +96,7 @@ ON_PYTHON: dict[Callable[..., Any], str] = {
 }
 
 
-@pytest.mark.parametrize(("a", "b"), sorted(set(MIXES)))
+@together(("a", "b"), sorted(set(MIXES)))
 def test_operators_promote_as_the_standard_says(a: str, b: str) -> None:
     """Operators on arrays of two dtypes of a kind give the dtype of the standard's table, whatever the order."""
     x, y = afx.ones((2, 1), a), afx.ones(3, b)

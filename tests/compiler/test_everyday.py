@@ -8,6 +8,7 @@ import pytest
 import afx
 from afx.compiler.schedule.schedule import Loop
 from tests.benchmarks.everyday import DTYPES, PROGRAMS, Program
+from tests.every import together
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
@@ -31,7 +32,7 @@ def test_no_loop_runs_numpy_calls(name: str, dtype: str) -> None:
     assert all(program.loops_in_numpy in reason for reason in reasons), reasons
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@together("name", PROGRAMS)
 def test_programs_have_gradients(name: str) -> None:
     """In float64 the gradient is the difference quotient along a direction, and everything is finite."""
     program = PROGRAMS[name]

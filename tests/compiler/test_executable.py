@@ -18,6 +18,7 @@ from afx.compiler.schedule.buffers import Arena
 from afx.compiler.target import Target, use_target
 from afx.runtime.thread_pool import get_threads, run_blocks, set_threads
 from tests.compiler.programs import inputs, program
+from tests.every import together
 
 
 def small_blocks(fuse_min_elements: int, block_max_bytes: int) -> Target:
@@ -49,7 +50,7 @@ def test_a_plan_computes_what_the_ops_compute(seed: int, shape: tuple[int, int])
 
 
 @use_target(small_blocks(fuse_min_elements=16, block_max_bytes=64))
-@pytest.mark.parametrize("seed", range(60))
+@together("seed", range(60))
 def test_tiny_blocks_compute_what_the_ops_compute(seed: int) -> None:
     """However small the blocks of rows and elements are, a plan gives the values of the plain run."""
     fn = program(seed, 20)

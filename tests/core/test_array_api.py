@@ -8,6 +8,7 @@ import pytest
 import afx
 from afx import errors
 from afx.core.dtypes import check_dtype
+from tests.every import together
 
 FLOATS = ["float16", "float32", "float64", "complex64", "complex128"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -72,8 +73,8 @@ def test_an_unknown_kind_raises() -> None:
         afx.isdtype(afx.float32, ("real floating", "floats"))
 
 
-@pytest.mark.parametrize("a", [*INTEGERS, "bool", *FLOATS])
-@pytest.mark.parametrize("b", [*INTEGERS, "bool", *FLOATS])
+@together("a", [*INTEGERS, "bool", *FLOATS])
+@together("b", [*INTEGERS, "bool", *FLOATS])
 def test_dtypes_combine_as_numpys(a: str, b: str) -> None:
     """`result_type` and `can_cast` are NumPy's for dtypes and arrays, which is what an operation computes in."""
     want = np.result_type(np.dtype(a), np.dtype(b))

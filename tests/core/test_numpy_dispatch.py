@@ -13,6 +13,7 @@ import afx
 from afx import Array, errors
 from afx.core.numpy_dispatch import _written
 from afx.core.numpy_names import SIGNATURES
+from tests.every import together
 
 RNG = np.random.default_rng(2)
 X = RNG.uniform(0.2, 0.9, size=(3, 4))
@@ -92,7 +93,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_numpys_functions_are_afxs(name: str) -> None:
     """NumPy's function gives an Array with NumPy's elements."""
     want = CALLS[name](X)
@@ -101,7 +102,7 @@ def test_numpys_functions_are_afxs(name: str) -> None:
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_numpys_functions_are_differentiated(name: str) -> None:
     """On traced arrays NumPy's functions have the derivative that differences show, and compile."""
     call = CALLS[name]
@@ -144,7 +145,7 @@ DETOURS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", DETOURS)
+@together("name", DETOURS)
 def test_nothing_detaches_silently(name: str) -> None:
     """Reading the numbers of a traced array raises and names `stop_gradient`; of its plain value it works."""
 

@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError, ConcreteValueError, ImmutableError, OperandError, ShapeError
+from tests.every import together
 
 X = np.array([0.3, -0.5, 1.2, 2.0, -0.1, 0.7])
 M = X.reshape(2, 3)
@@ -59,7 +60,7 @@ def _total(z: Any) -> Any:
     return afx.sum(z * afx.reshape(np.cos(np.arange(z.size)), z.shape))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@together("form", FORMS)
 def test_forms_are_numpys(form: str) -> None:
     """A form gives NumPy's value plain, compiled and under a gradient, which is that of finite differences."""
     fn = FORMS[form]

@@ -13,6 +13,7 @@ import pytest
 
 import afx
 from afx import errors
+from tests.every import together
 from tests.ops.agreement import compiled_agrees, derivatives_agree, flat, floats
 
 RNG = np.random.default_rng(29)
@@ -402,7 +403,7 @@ def test_the_figure() -> None:
     assert steady == others > 45
 
 
-@pytest.mark.parametrize("name", WORKING)
+@together("name", WORKING)
 def test_values_and_derivatives(name: str) -> None:
     """The function gives Arrays with NumPy's values, and the derivative that differences of NumPy's values show."""
     call = DIFFERENTIABLE[name]
@@ -416,13 +417,13 @@ def test_values_and_derivatives(name: str) -> None:
         np.testing.assert_allclose(np.asarray(got), difference, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", WORKING)
+@together("name", WORKING)
 def test_both_modes_and_second_order(name: str) -> None:
     """Reverse mode is the adjoint of forward mode, and the second derivative that of the first."""
     derivatives_agree(DIFFERENTIABLE[name], X)
 
 
-@pytest.mark.parametrize("name", WORKING)
+@together("name", WORKING)
 def test_compiled_and_mapped(name: str) -> None:
     """Under `jit` and `vmap` function and gradient are the same; where values decide a shape, it says so."""
     if name in OF_VALUES:
@@ -447,7 +448,7 @@ def _same(got: Any, want: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("name", STEADY)
+@together("name", STEADY)
 def test_functions_without_a_derivative(name: str) -> None:
     """The function gives Arrays with NumPy's values, also under `grad`, which it adds nothing to."""
     call = CONSTANT[name]

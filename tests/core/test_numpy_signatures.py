@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import afx
+from tests.every import together
 
 X = np.array([0.3, -0.5, 1.2])
 M = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]])
@@ -215,7 +216,7 @@ def _calls(fn: Callable[..., Any], signature: inspect.Signature, key: str) -> An
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("theirs", "ours", "signature"), sorted(_functions(), key=lambda case: str(case.id)))
+@together(("theirs", "ours", "signature"), sorted(_functions(), key=lambda case: str(case.id)))
 def test_keywords_have_numpys_meaning_or_are_refused_by_name(
     theirs: Any, ours: Any, signature: inspect.Signature
 ) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from afx.core.scalar_ops import SCALAR_OPS, ScalarOp, scalar_op
+from tests.every import together
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-310, 1e300, -1e300, math.inf, -math.inf, math.nan]
 FINITE = [-2.5, -1.0, 0.5, 3.0]
@@ -34,7 +35,7 @@ def evaluated(text: str, xs: tuple[Any, ...]) -> Any:
     return eval(text.format(*[f"({x!r})" for x in xs]), {**NAMES})
 
 
-@pytest.mark.parametrize("name", SCALAR_OPS)
+@together("name", SCALAR_OPS)
 def test_rows_are_ufuncs_with_loops_of_their_dtypes(name: str) -> None:
     """NumPy has a ufunc of each name, which takes operands of each dtype as they are."""
     ufunc: Any = getattr(np, name)
@@ -67,7 +68,7 @@ def test_expressions_of_truth_values(name: str) -> None:
         assert evaluated(scalar_op(name).of_bools, xs) is bool(getattr(np, name)(*xs))
 
 
-@pytest.mark.parametrize("name", SCALAR_OPS)
+@together("name", SCALAR_OPS)
 def test_reductions_begin_with_what_changes_nothing(name: str) -> None:
     """The start of a reduction is NumPy's, lanes begin with a number that leaves every bit, and the reduction has its name."""
     op, ufunc = scalar_op(name), getattr(np, name)

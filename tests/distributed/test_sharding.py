@@ -12,6 +12,7 @@ from afx import Array, distributed, io, optim, random
 from afx.distributed.link import RankLostError
 from afx.errors import ArgumentError
 from tests.distributed.programs import SPLITS, X, Y, bits_of, loss, parameters, train_in_one, train_of, train_sharded
+from tests.every import together
 from tests.optim.cases import OPTIMIZERS
 
 
@@ -43,8 +44,8 @@ WHOLE = {"adafactor", "lbfgs", "muon", "noisy", "prodigy"}  # look at more than 
 BY_LOSS = {"arrayflow", "plateau"}
 
 
-@pytest.mark.parametrize("slots", [1, 3, 20])
-@pytest.mark.parametrize("name", sorted(OPTIMIZERS.keys() - WHOLE - BY_LOSS))
+@together("slots", [1, 3, 20])
+@together("name", sorted(OPTIMIZERS.keys() - WHOLE - BY_LOSS))
 def test_sharded_steps_are_those_of_the_whole(slots: int, name: str) -> None:
     """The same bits as without sharding; what is not trained stays as it is."""
     optimizer = OPTIMIZERS[name]()

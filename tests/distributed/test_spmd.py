@@ -8,6 +8,7 @@ import pytest
 import afx
 from afx import distributed
 from afx.errors import ArgumentError, TracerError, TreeError
+from tests.every import together
 
 SLOTS = 4
 X = np.random.default_rng(0).normal(size=(SLOTS, 3, 5))
@@ -46,8 +47,8 @@ def test_a_scattered_sum_is_a_part_of_the_sum() -> None:
     assert run(distributed.psum, counts)[0].tolist() == counts.sum(0).tolist()
 
 
-@pytest.mark.parametrize("dtype", "?bBhHiIlLefdFD")
-@pytest.mark.parametrize("is_compiled", [False, True])
+@together("dtype", "?bBhHiIlLefdFD")
+@together("is_compiled", [False, True])
 def test_dtypes_are_those_of_sums(dtype: str, is_compiled: bool) -> None:
     """Booleans are counted and small integers do not wrap, as by `afx.sum`; what is gathered or shifted keeps its dtype."""
     values = (np.arange(SLOTS * SLOTS).reshape(SLOTS, SLOTS) % 3 * 100).astype(dtype)

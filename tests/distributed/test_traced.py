@@ -10,6 +10,7 @@ import afx
 from afx import distributed, optim
 from afx.distributed import Split
 from afx.errors import TracerError
+from tests.every import together
 
 MACHINES = distributed.local(2)
 HALVES = Split((1, 1))
@@ -66,8 +67,8 @@ CALLS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("transform", [afx.jit, slope])
+@together("name", CALLS)
+@together("transform", [afx.jit, slope])
 def test_traced_values_are_refused_by_name(name: str, transform: Any) -> None:
     """The message says who exchanges numbers, and within what."""
     who, call = CALLS[name]

@@ -15,6 +15,7 @@ from afx.core.primitive import lookup
 from afx.core.tracing.tracer import bind
 from afx.errors import ExportError, MissingExtraError
 from afx.export.sympy_form import BINARY, NAMES, UNARY
+from tests.every import together
 from tests.ops import samples as made
 from tests.ops.domains import domain
 
@@ -62,7 +63,7 @@ def test_arrays_are_symbols_one_an_element() -> None:
 OF_NUMBERS = {p.name for p in afx.primitives() if p.is_elementwise and made.takes(p, np.float64)}
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES, *UNARY, *BINARY} & OF_NUMBERS))
+@together("name", sorted({*NAMES, *UNARY, *BINARY} & OF_NUMBERS))
 def test_each_function_has_its_numbers(name: str) -> None:
     """An operation's expression has afx's number, at a point of its domain."""
     p = lookup(name)

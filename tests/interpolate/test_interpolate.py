@@ -10,6 +10,7 @@ import scipy.interpolate
 
 import afx
 from afx import errors, interpolate, io
+from tests.every import together
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(0, 5, 9))
@@ -97,7 +98,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_values_are_scipys(name: str) -> None:
     """Values and shapes are SciPy's, nan where its are."""
     want = CALLS[name](scipy.interpolate)

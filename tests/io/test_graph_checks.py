@@ -16,6 +16,7 @@ from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.errors import AfxError, FileFormatError, TreeError
 from afx.io import graph_values, naming, values
+from tests.every import together
 from tests.ops import samples
 
 SAMPLES = [(p, sample) for p, _, sample in samples.samples()]
@@ -52,7 +53,7 @@ def graphs_of(p: Primitive, sample: Any) -> Iterator[afx.Graph]:
         yield afx.trace(afx.grad(loss, argnums=tuple(sample.moving)))(*xs)
 
 
-@pytest.mark.parametrize("name", sorted({p.name for p, s in SAMPLES if s.params} | {"matmul", "where", "solve"}))
+@together("name", sorted({p.name for p, s in SAMPLES if s.params} | {"matmul", "where", "solve"}))
 def test_what_a_trace_gives_loads(name: str) -> None:
     """No check refuses an equation of an op, of its derivative or of its batches."""
     for p, sample in SAMPLES:

@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx import nn
+from tests.every import together
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +49,8 @@ def options(name: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[s
     }[name]
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("block", [None, 1, 4, 9, 50])
+@together("name", OPTIONS)
+@together("block", [None, 1, 4, 9, 50])
 def test_attention_is_its_formula(name: str, block: int | None, qkv: Any, rng: np.random.Generator) -> None:
     """With every kind of mask, as a whole and in blocks."""
     ours, formula = options(name, rng)

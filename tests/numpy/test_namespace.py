@@ -18,7 +18,7 @@ import afx
 import afx.numpy as np
 from afx import Array, errors
 from tests.core.test_numpy_names import CONSTANT, DIFFERENTIABLE
-from tests.every import every
+from tests.every import every, together
 from tests.ops import test_numpy_forms
 from tests.ops.test_numpy_forms import FORMS, leaves
 
@@ -86,7 +86,7 @@ SAMPLES = numpy.random.default_rng(29).permutation(numpy.linspace(0.15, 0.85, 12
 
 
 @pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("name", [*DIFFERENTIABLE, *CONSTANT])
+@together("name", [*DIFFERENTIABLE, *CONSTANT])
 def test_values_and_dtypes_are_numpys(name: str) -> None:
     """The whole table of NumPy's functions gives NumPy's values and dtypes while the default dtype is float32."""
     call = (DIFFERENTIABLE | CONSTANT)[name]
@@ -95,7 +95,7 @@ def test_values_and_dtypes_are_numpys(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("name", [*DIFFERENTIABLE, *CONSTANT])
+@together("name", [*DIFFERENTIABLE, *CONSTANT])
 def test_arrays_of_numpy_give_arrays_of_numpy(name: str) -> None:
     """Where no operand is an Array, the result is NumPy's own, bit for bit: no Array comes in between."""
     call = (DIFFERENTIABLE | CONSTANT)[name]
@@ -152,7 +152,7 @@ def of_arrays(form: Any) -> Any:
     return types.FunctionType(form.__code__, GIVEN, None, form.__defaults__)
 
 
-@pytest.mark.parametrize("name", FORMS)
+@together("name", FORMS)
 def test_positional_forms_are_numpys(name: str) -> None:
     """A call with NumPy's positional arguments gives what NumPy gives."""
     with numpy.errstate(all="ignore"):
@@ -205,7 +205,7 @@ PYTHONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", PYTHONS)
+@together("name", PYTHONS)
 def test_pythons_numbers_are_float64(name: str) -> None:
     """Python's numbers and lists give NumPy's dtypes, whatever the default dtype is."""
     for dtype in ("float32", "float64", "float16"):
@@ -218,7 +218,7 @@ UFUNCS = [n for n in public(numpy) if isinstance(getattr(numpy, n), numpy.ufunc)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", UFUNCS)
+@together("name", UFUNCS)
 def test_ufuncs_have_numpys_dtypes(name: str) -> None:
     """Arrays, 0-d arrays and Python's numbers of every pair of dtypes give the dtypes of NumPy's loops."""
     theirs, ours = getattr(numpy, name), getattr(np, name)
@@ -257,8 +257,8 @@ SMALL: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("char", "bhiqefdFD")
+@together("name", SMALL)
+@together("char", "bhiqefdFD")
 def test_narrow_numbers_have_numpys_dtypes(name: str, char: str) -> None:
     """Where NumPy gives float64 whatever it gets, so it is here, and where it begins in the dtype of the array too."""
     x = numpy.array([1, 5, 3], char)

@@ -15,10 +15,11 @@ import afx
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
-from tests.every import every
+from tests import every
 from tests.ops.domains import domain
 
 RNG = np.random.default_rng(7)
+PARTS = 6
 
 
 @attrs.frozen(eq=False)
@@ -75,8 +76,13 @@ def begin(name: str) -> None:
 def each_sample(
     cases: Iterable[Any], arguments: str = "p, sample"
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return the mark of a test over samples: one test for each primitive, in which each sample runs."""
-    return every(arguments, cases, group=lambda p: p.name, begin=begin)
+    """Return the mark of a test over samples: some tests that processes share, in which each sample of a primitive runs."""
+    return every.every(arguments, cases, group=lambda p: f"part {zlib.crc32(p.name.encode()) % PARTS}", begin=begin)
+
+
+def together(*args: Any, **options: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the mark of a test that runs for all values in one test, each with directions of its own."""
+    return every.together(*args, begin=begin, **options)
 
 
 def written() -> dict[str, list[Sample]]:

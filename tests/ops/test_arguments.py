@@ -8,6 +8,7 @@ import pytest
 
 import afx
 from afx import errors, linalg, nn, optim
+from tests.ops.samples import together
 
 V = np.array([1.0, 2.0, 3.0])
 M = np.arange(9.0).reshape(3, 3)
@@ -41,7 +42,7 @@ INTEGERS: dict[str, Callable[[], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@together("name", INTEGERS)
 def test_integers_are_asked_for(name: str) -> None:
     """Numbers that decide a shape are integers of Python's or NumPy's, and nothing is cut off."""
     with pytest.raises(errors.ArgumentError, match=f"^{name} is an integer: got .*; convert it$"):
@@ -146,7 +147,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@together("name", MISTAKES)
 def test_mistakes_are_explained(name: str) -> None:
     """Each raises afx's own error, and nothing is computed."""
     call, kind, words = MISTAKES[name]

@@ -12,7 +12,7 @@ from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.ops._kinds.elementwise import elementwise_impl
 from tests.ops.domains import is_smooth
-from tests.ops.samples import RNG, arity, elementwise, normal_like
+from tests.ops.samples import RNG, arity, elementwise, normal_like, together
 
 DTYPES = "?bhilBHILefdFD"
 ELEMENTWISE = [p for p in afx.primitives() if p.is_elementwise]
@@ -37,7 +37,7 @@ def _agree(p: Primitive, xs: tuple[Any, ...]) -> None:
     assert (z.shape, z.dtype) == (want.shape, want.dtype), [str(aval_of(x)) for x in xs]
 
 
-@pytest.mark.parametrize("p", ELEMENTWISE, ids=lambda p: p.name)
+@together("p", ELEMENTWISE, ids=lambda p: p.name)
 def test_mixed_dtypes_have_the_stated_result(p: Primitive) -> None:
     """Arrays and 0-d arrays of every combination of dtypes have the dtype of the shape rule, or raise as it does."""
     count = arity(p)
@@ -47,8 +47,8 @@ def test_mixed_dtypes_have_the_stated_result(p: Primitive) -> None:
             _agree(p, tuple(np.ones(s, d) for s, d in zip(shapes, dtypes, strict=True)))
 
 
-@pytest.mark.parametrize("p", [p for p in ELEMENTWISE if arity(p) == 2], ids=lambda p: p.name)
-@pytest.mark.parametrize("number", [True, 2, 2.0, 2j])
+@together("p", [p for p in ELEMENTWISE if arity(p) == 2], ids=lambda p: p.name)
+@together("number", [True, 2, 2.0, 2j])
 def test_python_numbers_are_weak(p: Primitive, number: Any) -> None:
     """A Python number beside an array or a NumPy scalar takes its dtype, where the kind allows."""
     for char in DTYPES:
@@ -70,7 +70,7 @@ def _complex_points(p: Primitive) -> tuple[Any, ...]:
     return xs
 
 
-@pytest.mark.parametrize("p", HOLOMORPHIC, ids=lambda p: p.name)
+@together("p", HOLOMORPHIC, ids=lambda p: p.name)
 def test_complex_derivatives(p: Primitive) -> None:
     """On complex operands forward mode is the central difference, and reverse mode its adjoint without conjugation."""
     points = _complex_points(p)

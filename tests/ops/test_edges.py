@@ -11,6 +11,7 @@ import afx
 import afx.nn
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
+from tests.ops.samples import together
 
 INF = np.inf
 POOL = np.array([1.0, 1.0, 0.0, 2.0]).reshape(1, 4, 1)
@@ -22,7 +23,7 @@ def _sum(fn: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *xs: afx.sum(fn(*xs))
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "xs", "expected"),
     [
         pytest.param(afx.abs, [0.0], [0.0], id="abs at 0"),
@@ -115,7 +116,7 @@ def test_first_order(fn: Callable[..., Any], xs: list[Any], expected: list[Any])
             np.testing.assert_allclose(slope, np.asarray(want)[place], rtol=1e-14)
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "x", "expected"),
     [
         pytest.param(afx.abs, 0.0, 0.0, id="abs"),
@@ -193,9 +194,7 @@ def test_no_digits_are_lost(fn: Callable[[Any], Any], slope: Callable[[Any], Any
         assert float(afx.jit(afx.grad(fn))(x)) == pytest.approx(want, rel=1e-13)
 
 
-@pytest.mark.parametrize(
-    "p", [p for p in afx.primitives() if p.is_elementwise and p.is_differentiable], ids=lambda p: p.name
-)
+@together("p", [p for p in afx.primitives() if p.is_elementwise and p.is_differentiable], ids=lambda p: p.name)
 def test_no_nan_where_the_value_is_finite(p: Primitive) -> None:
     """At finite operands whose value is finite, a derivative is a number or an infinity, never nan."""
     count = len(p.derivative.vjps or ()) - p.condition_operands

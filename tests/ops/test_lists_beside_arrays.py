@@ -15,6 +15,7 @@ import scipy.special
 
 import afx
 from afx.core.registry import FUNCTIONS, load_all
+from tests.ops.samples import together
 
 VECTOR = np.array([0.1, 0.3, 0.7])
 MATRIX = np.array([[0.9, 0.1, 0.2], [0.1, 0.8, 0.3], [0.2, 0.3, 0.7]])
@@ -128,8 +129,8 @@ def test_what_gives_an_array_keeps_its_dtype() -> None:
     np.testing.assert_array_equal(afx.asarray(frame), frame.to_numpy(), strict=True)
 
 
-@pytest.mark.parametrize("name", ["xlogy", "xlog1py", "rel_entr", "kl_div", "beta", "betaln"])
-@pytest.mark.parametrize("small", [np.uint8(200), np.int8(7), np.float16(0.3), np.float32(0.3), True, 3])
+@together("name", ["xlogy", "xlog1py", "rel_entr", "kl_div", "beta", "betaln"])
+@together("small", [np.uint8(200), np.int8(7), np.float16(0.3), np.float32(0.3), True, 3])
 def test_functions_of_two_operands_compute_in_one_dtype(name: str, small: Any) -> None:
     """A small dtype, an integer or a bool beside float64 is taken in float64, eager and compiled."""
     fn, oracle = getattr(afx.special, name), getattr(scipy.special, name)
@@ -196,7 +197,7 @@ IN_SCIPY: list[Callable[[Any], Any]] = [  # calls of a namespace, `scipy` or `af
 ]
 
 
-@pytest.mark.parametrize("number", range(len(IN_SCIPY)))
+@together("number", range(len(IN_SCIPY)))
 def test_scipys_functions_keep_their_digits(number: int) -> None:
     """Filters, coordinates, knots and windows in lists, or whole numbers, beside float64 data give SciPy's results."""
     want = np.asarray(IN_SCIPY[number](scipy))

@@ -10,6 +10,7 @@ import pytest
 
 import afx
 from afx import errors
+from tests.ops.samples import together
 
 X = np.array([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]])
 V = np.array([1.0, 2.0, 4.0])
@@ -115,7 +116,7 @@ def leaves(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
-@pytest.mark.parametrize("name", FORMS)
+@together("name", FORMS)
 def test_positional_forms_mean_what_they_mean_in_numpy(name: str) -> None:
     """A call with NumPy's positional arguments gives NumPy's values, shapes and dtypes."""
     with np.errstate(all="ignore"), afx.default_dtype("float64"):

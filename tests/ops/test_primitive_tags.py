@@ -13,7 +13,7 @@ from afx.core.aval import aval_of
 from afx.core.primitive import Primitive
 from tests.ops import samples as made
 from tests.ops.domains import is_smooth
-from tests.ops.samples import Sample, call, normal_like
+from tests.ops.samples import Sample, call, normal_like, together
 
 EVERY = [(p, k, sample) for p, k, sample in made.samples()]
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, at the ends of domains
@@ -87,7 +87,7 @@ def test_selects(p: Primitive, sample: Sample) -> None:
         np.testing.assert_array_equal(np.asarray(z), np.asarray(want))
 
 
-@pytest.mark.parametrize("p", [p for p in afx.primitives() if p.masking.finite_partials and p.is_elementwise], ids=str)
+@together("p", [p for p in afx.primitives() if p.masking.finite_partials and p.is_elementwise], ids=str)
 def test_finite_partials(p: Primitive) -> None:
     """Finite operands, zeros and their neighbours among them, give finite values and partials."""
     points = [-3.0, -1.0, -0.5, -1e-300, -0.0, 0.0, 1e-300, 0.5, 1.0, 3.0]

@@ -10,6 +10,7 @@ import pytest
 import afx
 from afx import errors
 from tests.ops.agreement import compiled_agrees, derivatives_agree, flat, same, values_agree
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(31)
 X = RNG.normal(size=(2, 3, 4))
@@ -137,20 +138,20 @@ if not hasattr(np, "matvec"):  # before NumPy 2.2
 ALL = CASES | OF_VALUES
 
 
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 def test_values_are_numpys(name: str) -> None:
     """The value is NumPy's."""
     values_agree(*ALL[name])
 
 
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 def test_derivatives_are_right(name: str) -> None:
     """Derivatives of first and second order agree with differences, in both modes."""
     call, x = ALL[name]
     derivatives_agree(lambda v: call(afx, v), x)
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_compiled_and_mapped(name: str) -> None:
     """Jitted and mapped functions and gradients agree with plain ones."""
     call, x = CASES[name]
@@ -224,7 +225,7 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@together("name", WHOLE)
 def test_values_at_edges(name: str) -> None:
     """Results without a derivative, and those of special values, are NumPy's."""
     with warnings.catch_warnings():
@@ -382,7 +383,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
+@together("name", ERRORS)
 def test_errors_say_what_is_wrong(name: str) -> None:
     """Wrong arguments raise afx's error with what was given."""
     call, kind, message = ERRORS[name]

@@ -16,7 +16,7 @@ from afx.core.tracing.tracer import bind
 from tests.every import Failures, every
 from tests.ops import samples as made
 from tests.ops.domains import DOMAINS, TIED, is_smooth
-from tests.ops.samples import Sample, call, normal_like, outputs
+from tests.ops.samples import Sample, call, normal_like, outputs, together
 
 STEP = 1e-3
 DIFFERENCES = ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280))  # the central formula of order 8
@@ -207,7 +207,7 @@ def test_second_order(p: Primitive, sample: Sample) -> None:
         np.testing.assert_allclose(np.asarray(s), want, rtol=1e-9, atol=max(1e-9, rounding))
 
 
-@pytest.mark.parametrize("p", SMOOTH_SAMPLES, ids=str)
+@together("p", SMOOTH_SAMPLES, ids=str)
 def test_compiled_gradient_agrees(p: Primitive) -> None:
     """The gradient under jit, and of the jitted op, is the plain gradient: of all samples in one plan."""
     samples = SMOOTH_SAMPLES[p]

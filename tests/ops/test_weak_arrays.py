@@ -13,7 +13,7 @@ from afx.core.aval import aval_of
 from afx.core.primitive import Primitive
 from afx.core.registry import FUNCTIONS, load_all
 from tests.ops import samples as made
-from tests.ops.samples import Sample, call
+from tests.ops.samples import Sample, call, together
 
 SCALE = np.float64(3.0)  # data in float64
 MASK = np.array([[True, False], [False, True]])
@@ -119,7 +119,7 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("line", LINES)
+@together("line", LINES)
 def test_lines_give_what_numpy_gives_with_float64_data(line: str) -> None:
     """The same line under NumPy's name and afx's gives the same digits: run, compiled, differentiated, mapped and looped."""
     fn = LINES[line]

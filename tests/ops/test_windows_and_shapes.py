@@ -8,12 +8,13 @@ import pytest
 
 import afx
 from afx import errors, nn
+from tests.ops.samples import together
 
 X = np.arange(24.0).reshape(2, 3, 4)
 
 
-@pytest.mark.parametrize("name", ["bartlett", "blackman", "hamming", "hanning", "kaiser"])
-@pytest.mark.parametrize("count", [-1, 0, 1, 2, 7, 8])
+@together("name", ["bartlett", "blackman", "hamming", "hanning", "kaiser"])
+@together("count", [-1, 0, 1, 2, 7, 8])
 def test_windows(name: str, count: int) -> None:
     """Windows are NumPy's, in the default dtype unless one is given."""
     more = (3.5,) if name == "kaiser" else ()
@@ -41,9 +42,9 @@ def test_kaiser_is_differentiable_in_beta() -> None:
 BITS = np.random.default_rng(0).integers(0, 3, (3, 11, 2))
 
 
-@pytest.mark.parametrize("axis", [None, 0, 1, -1])
-@pytest.mark.parametrize("order", ["big", "little"])
-@pytest.mark.parametrize("count", [None, 5, 40, -3])
+@together("axis", [None, 0, 1, -1])
+@together("order", ["big", "little"])
+@together("count", [None, 5, 40, -3])
 def test_bits_are_packed_as_numpys(axis: int | None, order: Any, count: int | None) -> None:
     """Packed and unpacked, plain and compiled."""
     packed = np.packbits(BITS, axis, order)

@@ -14,6 +14,7 @@ import pytest
 
 import afx
 from afx import Array, optim, pytree
+from tests.every import together
 from tests.optim.cases import OPTIMIZERS, Model, model
 
 every = pytest.mark.parametrize("name", OPTIMIZERS)
@@ -61,7 +62,7 @@ def test_structure_and_dtypes_stay(name: str, rng: np.random.Generator) -> None:
 
 
 @every
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@together("dtype", [np.float32, np.float64])
 def test_compiled_steps_are_the_eager_ones(name: str, dtype: Any, rng: np.random.Generator) -> None:
     """Under `afx.jit` three steps give what they give without, and are traced once."""
     optimizer, params = OPTIMIZERS[name](), model(rng, dtype)
@@ -201,7 +202,7 @@ def test_vmapped_steps_are_single_ones(name: str, rng: np.random.Generator) -> N
     np.testing.assert_allclose(np.asarray(afx.vmap(descend)(afx.asarray(starts))), single, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name != "accumulated"])  # it waits for a second batch
+@together("name", [name for name in OPTIMIZERS if name != "accumulated"])  # it waits for a second batch
 def test_nan_is_not_hidden(name: str) -> None:
     """A gradient that is nan makes its parameter nan."""
     optimizer, x = OPTIMIZERS[name](), afx.ones(2)

@@ -5,10 +5,10 @@ from typing import Any
 
 import attrs
 import numpy as np
-import pytest
 
 import afx
 from afx import Array, optim
+from tests.every import together
 from tests.optim.cases import OPTIMIZERS
 
 
@@ -95,8 +95,8 @@ def descended(optimizer: Any, loss: Callable[[Any], Array], start: Any, steps: i
     return run((start, optimizer.init(start)))
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@together("problem", PROBLEMS)
+@together("name", OPTIMIZERS)
 def test_converges(name: str, problem: str) -> None:
     """Every optimizer comes near to the least value of every problem, compiled."""
     optimizer, task = OPTIMIZERS[name](), PROBLEMS[problem]
@@ -106,7 +106,7 @@ def test_converges(name: str, problem: str) -> None:
     assert -1e-9 < excess < task.near
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name != "clipped adam"])  # it cannot clip complex
+@together("name", [name for name in OPTIMIZERS if name != "clipped adam"])  # it cannot clip complex
 def test_goes_downhill_for_complex_parameters(name: str) -> None:
     """The loss of a complex parameter falls, though its gradient is by convention the conjugate of uphill."""
     optimizer = OPTIMIZERS[name]()

@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx import errors, optim, pytree
+from tests.every import together
 from tests.optim.cases import OPTIMIZERS, model
 
 FORGETFUL = {
@@ -43,7 +44,7 @@ def test_gradients_must_match_parameters(name: str, rng: np.random.Generator) ->
 
 
 @every
-@pytest.mark.parametrize("bad", [np.arange(3), np.array([True]), 3])
+@together("bad", [np.arange(3), np.array([True]), 3])
 def test_parameters_without_a_trained_leaf_are_refused(name: str, bad: Any) -> None:
     """Parameters that hold integers or booleans alone are refused by path."""
     optimizer = OPTIMIZERS[name]()
@@ -52,7 +53,7 @@ def test_parameters_without_a_trained_leaf_are_refused(name: str, bad: Any) -> N
         optimizer.step(params, params, optimizer.init(params), value=1.0)
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name not in FORGETFUL])
+@together("name", [name for name in OPTIMIZERS if name not in FORGETFUL])
 def test_states_of_other_parameters_are_refused(name: str) -> None:
     """A state made for other shapes, other dtypes or another structure is refused; nothing is broadcast silently."""
     optimizer, x = OPTIMIZERS[name](), afx.ones(3)
@@ -137,7 +138,7 @@ def list_numbers(value: Any) -> list[tuple[Any, str]]:
     return own + [found for x in held.values() for found in list_numbers(x)]
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@together("name", OPTIMIZERS)
 def test_every_number_that_is_replaced_is_checked(name: str) -> None:
     """Wherever it stands in an optimizer: what is nan, negative or no number at all is refused by name."""
     for rule, field in list_numbers(OPTIMIZERS[name]()):
@@ -175,7 +176,7 @@ def numeric_arguments() -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize(("name", "argument"), numeric_arguments())
+@together(("name", "argument"), numeric_arguments())
 def test_what_is_no_number_is_refused_when_made(name: str, argument: str) -> None:
     """Every hyperparameter of every optimizer, transformation and schedule is a number, or refused where it is made."""
     make = getattr(optim, name)

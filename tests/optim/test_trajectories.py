@@ -8,6 +8,7 @@ import pytest
 
 import afx
 from afx import Array, errors, optim, pytree
+from tests.every import together
 from tests.optim.cases import TRAJECTORIES
 
 STEPS, ZERO, LARGE = 50, 7, 20
@@ -25,7 +26,7 @@ def drawn() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return params, grads
 
 
-@pytest.mark.parametrize("name", TRAJECTORIES)
+@together("name", TRAJECTORIES)
 def test_trajectories_are_those_of_the_formulas(name: str) -> None:
     """After each of fifty compiled steps every parameter is where its formula leads, to 1e-11."""
     optimizer, formula = TRAJECTORIES[name]

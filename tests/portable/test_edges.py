@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import afx
+from tests.every import together
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
@@ -56,8 +57,8 @@ WRAPPED = {  # of nan, 300, 5e9 + 7 and 1.5e19
 }
 
 
-@pytest.mark.parametrize("to", WRAPPED)
-@pytest.mark.parametrize("have", ["float16", "float32", "float64"])
+@together("to", WRAPPED)
+@together("have", ["float16", "float32", "float64"])
 def test_floats_that_do_not_fit_integers_are_the_same_everywhere(have: str, to: str) -> None:
     """What does not fit is one number in every back end, in rows, strided and alone: NumPy's of a single number."""
     with np.errstate(all="ignore"), warnings.catch_warnings():

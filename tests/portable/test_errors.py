@@ -10,12 +10,13 @@ import pytest
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 pytest.importorskip("mpmath", reason="the exact values are mpmath's")
 
+from tests.every import together
 from tests.portable.errors import ELEMENTARY, FUNCTIONS, worst
 
 GUIDE = Path(__file__).parents[2] / "examples" / "guides" / "one_hash.md"
 
 
-@pytest.mark.parametrize("name", ELEMENTARY)
+@together("name", ELEMENTARY)
 def test_elementary_functions_are_within_an_ulp(name: str) -> None:
     """Of float64 below one unit in the last place, of float32 below 0.51."""
     assert worst(name, np.float64, 200) < 1.0

@@ -17,6 +17,7 @@ from afx import export, pytree
 from afx.errors import ArgumentError, IndexRangeError
 from afx.export import Machine
 from tests.compiler.native_backend.llvm.test_looks import StopError, alarms, stop
+from tests.every import together
 from tests.portable.programs import CASES, digest
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
@@ -43,8 +44,8 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", LIBM)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@together("name", LIBM)
+@together("dtype", [np.float32, np.float64])
 def test_limits_are_numpys(name: str, dtype: Any) -> None:
     """At zeros with their sign, infinities, nan, denormals and the largest numbers."""
     ufunc = getattr(np, NAMES.get(name, name))

@@ -11,6 +11,7 @@ import pytest
 
 import afx
 from afx import Array, errors, pytree
+from tests.every import together
 from tests.optim.cases import OPTIMIZERS
 
 
@@ -114,7 +115,7 @@ def test_other_modes_leave_them_alone(rng: np.random.Generator) -> None:
     assert product.bias.shape == wanted[1].shape
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@together("name", OPTIMIZERS)
 def test_optimizers_leave_them_alone(name: str, rng: np.random.Generator) -> None:
     """Every optimizer trains such a model, eager, compiled and scanned, and what is not trained keeps its bits."""
     optimizer, model, x = OPTIMIZERS[name](), net(rng), afx.asarray(rng.normal(size=3))

@@ -9,6 +9,7 @@ from scipy import special, stats
 
 import afx
 from afx import random
+from tests.every import together
 
 KEY = random.key(11)
 N = 20_000
@@ -48,7 +49,7 @@ each_distribution = pytest.mark.parametrize(
 
 
 @each_distribution
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@together("dtype", ["float32", "float64"])
 def test_draws_have_their_distribution(draw: Callable[..., Any], params: Any, distribution: Any, dtype: str) -> None:
     """The empirical distribution function is near the distribution's (Kolmogorov & Smirnov), in both dtypes."""
     x = np.asarray(draw(KEY, N, *[np.asarray(v, dtype) for v in params]))

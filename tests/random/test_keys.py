@@ -14,6 +14,7 @@ import pytest
 import afx
 from afx import random
 from afx.ops.random.bits import BLOCKS, FEW, block_words, philox, philox_few, philox_first
+from tests.every import together
 from tests.random.draws import DRAWS
 
 KEY = random.key(42)
@@ -123,7 +124,7 @@ def _assert_same(x: Any, y: Any, name: str) -> None:
     np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=2e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "draw"), DRAWS.items(), ids=DRAWS.keys())
+@together(("name", "draw"), DRAWS.items(), ids=DRAWS.keys())
 def test_draws_over_keys_equal_a_loop(name: str, draw: Callable[[Any], Any]) -> None:
     """Mapped over keys, compiled or not, each draw is bit for bit the one made alone; nested maps too."""
     keys = random.split(KEY, 6)
@@ -134,7 +135,7 @@ def test_draws_over_keys_equal_a_loop(name: str, draw: Callable[[Any], Any]) -> 
         assert many.dtype == alone[0].dtype
 
 
-@pytest.mark.parametrize(("name", "draw"), DRAWS.items(), ids=DRAWS.keys())
+@together(("name", "draw"), DRAWS.items(), ids=DRAWS.keys())
 def test_draws_repeat(name: str, draw: Callable[[Any], Any]) -> None:
     """The same key gives the same numbers, compiled and for keys that are NumPy arrays; another key gives others."""
     want = np.asarray(draw(KEY))

@@ -7,6 +7,7 @@ import pytest
 
 from afx.ops.linalg import factorizations
 from afx.runtime.blas import find_solver
+from tests.every import together
 
 LENGTH = factorizations.BLOCK + 6
 
@@ -29,9 +30,9 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("_way")
-@pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
-@pytest.mark.parametrize("batch", [(), (2, 3), (0,)])
-@pytest.mark.parametrize("sides", [0, 1, 5])
+@together("dtype", ["f", "d", "F", "D"])
+@together("batch", [(), (2, 3), (0,)])
+@together("sides", [0, 1, 5])
 def test_solutions_solve(dtype: str, batch: tuple[int, ...], sides: int) -> None:
     """Both triangles in both orders of memory, with every kind of diagonal; the other triangle is not read."""
     a, b = systems(dtype, batch, sides)

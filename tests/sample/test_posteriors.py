@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-import pytest
 
 import afx
+from tests.every import together
 from tests.posteriors.__main__ import compare, draw
 from tests.posteriors.models import POSTERIORS, REFERENCE
 
@@ -19,7 +19,7 @@ def test_draws_are_those_of_the_reference() -> None:
     assert found.r_hat < 1.05
 
 
-@pytest.mark.parametrize("name", POSTERIORS)
+@together("name", POSTERIORS)
 def test_each_posterior_is_finite_near_its_start(name: str) -> None:
     """The density and its gradient are finite at the start, and quantities are those of the reference."""
     posterior = POSTERIORS[name]()

@@ -10,6 +10,7 @@ import scipy.signal
 import afx
 from afx import signal
 from afx.errors import ArgumentError, ShapeError
+from tests.every import together
 from tests.signal.test_convolution import assert_scipys, numbers
 
 NAMES = (
@@ -47,7 +48,7 @@ CUT: Any = [
 ]
 
 
-@pytest.mark.parametrize("window", WINDOWS)
+@together("window", WINDOWS)
 def test_windows(window: Any) -> None:
     """By name and parameters, of even and odd lengths, periodic and symmetric."""
     for n in (1, 2, 3, 4, 7, 8):

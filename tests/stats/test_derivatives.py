@@ -13,6 +13,7 @@ import scipy.stats
 
 import afx
 from afx import stats
+from tests.every import together
 from tests.stats.laws import PLAIN
 
 # distribution, function, argument and parameters; the value and its derivative by each of them
@@ -122,8 +123,8 @@ def test_tails(name: str, method: str, xs: tuple[float, ...], expected: tuple[fl
         assert found[0] == 0
 
 
-@pytest.mark.parametrize("method", ["pdf", "logpdf", "cdf", "sf", "logcdf", "logsf", "ppf"])
-@pytest.mark.parametrize(("name", "xs"), SMOOTH)
+@together("method", ["pdf", "logpdf", "cdf", "sf", "logcdf", "logsf", "ppf"])
+@together(("name", "xs"), SMOOTH)
 def test_derivatives_are_differences(name: str, xs: tuple[float, ...], method: str) -> None:
     """Derivatives by argument, shapes, location and scale are differences of values; second ones, of first ones."""
     fn = getattr(getattr(stats, name), method)
@@ -143,11 +144,11 @@ def test_derivatives_are_differences(name: str, xs: tuple[float, ...], method: s
         )
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "k", "parameters"),
     [("poisson", 3, (2.5,)), ("binom", 3, (7, 0.3)), ("nbinom", 3, (2.5, 0.3)), ("geom", 3, (0.3,))],
 )
-@pytest.mark.parametrize("method", ["pmf", "logpmf", "cdf", "sf", "logcdf", "logsf"])
+@together("method", ["pmf", "logpmf", "cdf", "sf", "logcdf", "logsf"])
 def test_discrete_derivatives(name: str, k: int, parameters: tuple[float, ...], method: str) -> None:
     """Derivatives by parameters of distributions of whole numbers are differences of values."""
     fn = getattr(getattr(stats, name), method)
@@ -187,7 +188,7 @@ def test_masked_points_have_no_share_in_gradients() -> None:
     assert float(slope) == pytest.approx(float(inside), rel=1e-14)
 
 
-@pytest.mark.parametrize("name", [name for name in stats.__all__ if name in (set(dict(SMOOTH)) | set(RARE) | SIMPLE)])
+@together("name", [name for name in stats.__all__ if name in (set(dict(SMOOTH)) | set(RARE) | SIMPLE)])
 def test_transformations(name: str) -> None:
     """Every distribution gives the same compiled and in a loop, and distributions pickle."""
     distribution = getattr(stats, name)

@@ -10,6 +10,7 @@ import scipy.stats
 
 import afx
 from afx import stats
+from tests.every import together
 from tests.stats.laws import PLAIN
 from tests.stats.test_derivatives import RARE
 from tests.stats.test_values import CONTINUOUS, DISCRETE, SHARES, cases, compare
@@ -162,7 +163,7 @@ def test_angles(kappa: float, x: float, want: float, variance: float) -> None:
     compare(stats.vonmises.entropy(np.float64(kappa)), scipy.stats.vonmises.entropy(kappa))
 
 
-@pytest.mark.parametrize(("name", "parameters"), cases(ALL_CONTINUOUS | ALL_DISCRETE))
+@together(("name", "parameters"), cases(ALL_CONTINUOUS | ALL_DISCRETE))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # SciPy's own where there is no mean
 def test_means_variances_and_entropies(name: str, parameters: tuple[float, ...]) -> None:
     """They are SciPy's to 12 digits, moved and scaled, inf and nan where there are none; so are medians and intervals."""
@@ -179,7 +180,7 @@ def test_means_variances_and_entropies(name: str, parameters: tuple[float, ...])
     compare(np.array([float(x) for x in found]), peer.interval(0.8, *parameters, **place))
 
 
-@pytest.mark.parametrize(("name", "parameters"), cases(ALL_CONTINUOUS | ALL_DISCRETE))
+@together(("name", "parameters"), cases(ALL_CONTINUOUS | ALL_DISCRETE))
 def test_quantiles_of_complements(name: str, parameters: tuple[float, ...]) -> None:
     """`isf` undoes `sf` to the digits of small probabilities, and has the ends of the support at 0 and 1."""
     distribution, peer = getattr(stats, name), getattr(scipy.stats, name)

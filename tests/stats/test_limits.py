@@ -11,6 +11,7 @@ import pytest
 
 import afx
 from afx import stats
+from tests.every import together
 
 
 @pytest.mark.parametrize("name", ["skewnorm", "vonmises"])
@@ -39,9 +40,9 @@ def test_logarithms_near_zero_keep_digits(x: float, dtype: Any) -> None:
         np.testing.assert_allclose(stats.truncnorm.logsf(dtype(-1 + 64 * eps), dtype(-1), dtype(2)), -size, rtol=1e-4)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("df", [0.3, 5.0, 14.41, 29.9])
-@pytest.mark.parametrize("t", [1e-18, 0.0013, -0.02, 0.3, 3.0])
+@together("dtype", [np.float32, np.float64])
+@together("df", [0.3, 5.0, 14.41, 29.9])
+@together("t", [1e-18, 0.0013, -0.02, 0.3, 3.0])
 def test_slopes_by_degrees_of_freedom_near_zero(df: float, t: float, dtype: Any) -> None:
     """The derivative of Student's distribution function by df keeps its digits about 0, where its terms cancel."""
     n, x, h = mpmath.mpf(float(dtype(df))), mpmath.mpf(float(dtype(t))), mpmath.mpf(10) ** -15

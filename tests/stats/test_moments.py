@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx import stats
+from tests.every import together
 
 # name, parameters, mean, variance, entropy, of continuous laws by mpmath at 50 digits, of whole numbers by all terms
 EXTREMES: list[tuple[str, tuple[float, ...], float, float, float]] = [
@@ -49,8 +50,8 @@ DIRICHLET = -1043.274185463231, [9.999959980578866e-13, 9.765595674583254e-16, 1
 WISHART = 26.512649965688425
 
 
-@pytest.mark.parametrize(("name", "parameters", "mean", "var", "entropy"), EXTREMES)
-@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-11), (np.float32, 1e-6)])
+@together(("name", "parameters", "mean", "var", "entropy"), EXTREMES)
+@together(("dtype", "rtol"), [(np.float64, 1e-11), (np.float32, 1e-6)])
 def test_numbers_keep_their_digits(
     name: str, parameters: tuple[float, ...], mean: float, var: float, entropy: float, dtype: type, rtol: float
 ) -> None:

@@ -9,6 +9,7 @@ import scipy.stats
 import afx
 from afx import stats
 from afx.errors import ShapeError
+from tests.every import together
 
 CONTINUOUS: dict[str, list[tuple[float, ...]]] = {
     "beta": [(0.5, 0.5), (1.0, 3.0), (2.5, 7.0), (60.0, 40.0)],
@@ -46,8 +47,8 @@ def compare(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("place", [{}, {"loc": 0.5, "scale": 2.0}], ids=["standard", "moved"])
-@pytest.mark.parametrize(("name", "parameters"), cases(CONTINUOUS))
+@together("place", [{}, {"loc": 0.5, "scale": 2.0}], ids=["standard", "moved"])
+@together(("name", "parameters"), cases(CONTINUOUS))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # SciPy's own at the ends of a support
 def test_continuous_values(name: str, parameters: tuple[float, ...], place: dict[str, float]) -> None:
     """Densities, distribution functions and quantiles are SciPy's to twelve digits, in float64."""

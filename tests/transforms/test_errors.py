@@ -10,6 +10,7 @@ import pytest
 
 import afx
 from afx import Array, errors
+from tests.every import together
 
 
 @attrs.frozen
@@ -32,7 +33,7 @@ class Listed:
 X = np.array([1.0, 2.0])
 
 
-@pytest.mark.parametrize(
+@together(
     ("run", "kind", "words"),
     [
         (lambda: afx.grad(lambda x: x * x)(X), errors.ShapeError, ["float64[2]", "afx.sum", "jacrev"]),

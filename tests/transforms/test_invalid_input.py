@@ -7,6 +7,7 @@ import pytest
 
 import afx
 from afx import errors
+from tests.every import together
 
 X = np.ones(3)
 HOLD: dict[str, Any] = {
@@ -41,8 +42,8 @@ HOLD: dict[str, Any] = {
 NAMES = {"value_and_grad": "grad"}
 
 
-@pytest.mark.parametrize("name", HOLD)
-@pytest.mark.parametrize("value", [3, None, X, afx.ones(2)], ids=["int", "None", "ndarray", "Array"])
+@together("name", HOLD)
+@together("value", [3, None, X, afx.ones(2)], ids=["int", "None", "ndarray", "Array"])
 def test_what_is_no_function_is_refused_at_once(name: str, value: Any) -> None:
     """A value in the place of a function, even of one that would not run, raises before anything does."""
     who = name.split(",", maxsplit=1)[0]
@@ -52,8 +53,8 @@ def test_what_is_no_function_is_refused_at_once(name: str, value: Any) -> None:
         HOLD[name](value)
 
 
-@pytest.mark.parametrize("name", ["grad", "value_and_grad", "vjp", "jvp", "jacfwd", "jacrev", "hessian"])
-@pytest.mark.parametrize("value", ["a", None, (), {}], ids=repr)
+@together("name", ["grad", "value_and_grad", "vjp", "jvp", "jacfwd", "jacrev", "hessian"])
+@together("value", ["a", None, (), {}], ids=repr)
 def test_nothing_to_differentiate(name: str, value: Any) -> None:
     """Arguments without arrays raise and show their structure."""
     calls: dict[str, Any] = {"vjp": lambda f: afx.vjp(f, value), "jvp": lambda f: afx.jvp(f, (value,), (value,))}
@@ -62,7 +63,7 @@ def test_nothing_to_differentiate(name: str, value: Any) -> None:
         call(lambda _: afx.ones(()))
 
 
-@pytest.mark.parametrize(
+@together(
     ("run", "kind", "message"),
     [
         (

@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx import Array, nn
+from tests.every import together
 
 V = np.array([[4.0, 9.0, 16.0], [-1.0, 0.0, -2.0], [1.0, 2.0, 3.0]])  # the second row is padding
 ALIVE = np.array([True, False, True])
@@ -76,8 +77,8 @@ def modes(loss: Callable[[Any], Any]) -> dict[str, Callable[[Any], Any]]:
     }
 
 
-@pytest.mark.parametrize("selection", SELECTIONS)
-@pytest.mark.parametrize("function", FUNCTIONS)
+@together("selection", SELECTIONS)
+@together("function", FUNCTIONS)
 def test_padding_has_derivative_zero(function: str, selection: str) -> None:
     """Where a mask or a slice leaves rows out, every mode gives what guarding the operand too gives."""
     fn, choose = FUNCTIONS[function], SELECTIONS[selection]

@@ -10,6 +10,7 @@ import pytest
 
 import afx
 from afx import Array
+from tests.every import together
 
 Fn = Callable[[Any], Any]
 X = np.float64(0.7)
@@ -52,7 +53,7 @@ def _nests() -> Iterator[tuple[str, str, str]]:
                 yield inner, outer, around
 
 
-@pytest.mark.parametrize(("inner", "outer", "around"), list(_nests()))
+@together(("inner", "outer", "around"), list(_nests()))
 def test_second_derivatives(inner: str, outer: str, around: str) -> None:
     """The second derivative of x·sin(x) is right wherever a loop, branch or transformation is put around a part."""
     wrap, first, second = AROUND[around], DERIVATIVES[inner], DERIVATIVES[outer]
@@ -65,7 +66,7 @@ def test_second_derivatives(inner: str, outer: str, around: str) -> None:
         assert float(nest(afx.asarray(X))) == pytest.approx(want, rel=1e-12)
 
 
-@pytest.mark.parametrize("around", list(itertools.product(AROUND, repeat=2)), ids=" in ".join)
+@together("around", list(itertools.product(AROUND, repeat=2)), ids=" in ".join)
 def test_loops_branches_and_transformations_hold_each_other(around: tuple[str, str]) -> None:
     """Any two of them nest, and their gradient's gradient is right, compiled too."""
     inside, outside = (AROUND[name] for name in around)

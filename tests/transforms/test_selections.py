@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx import Array
+from tests.every import together
 
 X = np.array([0.0, 1.0, 4.0, 9.0])  # the root has an infinite slope at the first
 FROM_1 = np.array([1, 3])
@@ -47,8 +48,8 @@ def derivatives(fn: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:
     return [afx.grad(loss), afx.jit(afx.grad(loss)), afx.grad(afx.jit(loss))]
 
 
-@pytest.mark.parametrize("formula", FORMULAS)
-@pytest.mark.parametrize("selection", SELECTIONS)
+@together("formula", FORMULAS)
+@together("selection", SELECTIONS)
 def test_first_order(selection: str, formula: str) -> None:
     """The gradient is 0 at the place left out, and elsewhere what it is where the formula is finite."""
     fn = lambda x: SELECTIONS[selection](FORMULAS[formula](x))

@@ -15,6 +15,7 @@ from afx.compiler.target import Target
 from afx.core.graph import Graph, check
 from afx.core.tracing.traces import evaluate
 from afx.errors import IndexRangeError
+from tests.every import together
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(40, 30))
@@ -80,7 +81,7 @@ SLICED: dict[str, tuple[Callable[..., Any], int]] = {
 }
 
 
-@pytest.mark.parametrize("name", SLICED)
+@together("name", SLICED)
 def test_what_is_left_out_is_not_computed(name: str) -> None:
     """The largest value that is computed is as small as what is read."""
     fn, largest = SLICED[name]
@@ -198,7 +199,7 @@ CUTS: tuple[Callable[..., Array], ...] = (
 )
 
 
-@pytest.mark.parametrize("seed", range(80))
+@together("seed", range(80))
 def test_selections_of_random_programs(seed: int) -> None:
     """Values stay, whatever is read."""
     draw = random.Random(seed)

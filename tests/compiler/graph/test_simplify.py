@@ -13,6 +13,7 @@ from afx.compiler.target import Target, use_target
 from afx.core.graph import check
 from afx.core.tracing.traces import evaluate
 from tests.compiler.programs import inputs, program
+from tests.every import together
 
 RNG = np.random.default_rng(4)
 
@@ -26,7 +27,7 @@ def _same(found: Array, wanted: Array) -> None:
     np.testing.assert_array_equal(np.signbit(a[zeros]), np.signbit(b[zeros]))
 
 
-@pytest.mark.parametrize("seed", range(150))
+@together("seed", range(150))
 def test_a_simplified_graph_has_the_same_values(seed: int) -> None:
     """Values, dtypes, infinities, nan and the signs of zeros stay."""
     fn = program(seed)
@@ -40,7 +41,7 @@ def test_a_simplified_graph_has_the_same_values(seed: int) -> None:
             _same(found, wanted)
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "left"),
     [
         (lambda x: x * 1.0, 0),

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import afx
 from afx.compiler.graph.rewrite_rules import simplify
 from afx.compiler.graph.strengthen import strengthen
 from afx.core.dtypes import float32, float64
+from tests.every import together
 
 ONE, ZERO = 1.0, 0.0
 COMPILER = Path(afx.__file__).parent / "compiler"
@@ -38,8 +38,8 @@ def numbers(text: str) -> str:
     return re.sub(r"n_\w+", "n", text)
 
 
-@pytest.mark.parametrize("dtype", [float32, float64])
-@pytest.mark.parametrize("name", PROGRAMS)
+@together("dtype", [float32, float64])
+@together("name", PROGRAMS)
 def test_python_numbers_cost_what_typed_ones_do(name: str, dtype: Any) -> None:
     """A program with Python's numbers becomes the graph, and the plan, that it becomes with numbers of the data's dtype."""
     fn, x = PROGRAMS[name], np.linspace(-1, 2, 100).astype(dtype)

@@ -20,6 +20,7 @@ from afx.compiler.target import use_target
 from afx.ops.nn.windows import padded_by
 from afx.runtime.blas import blas
 from tests.compiler.native_backend.native_run import FIRST_TIER, Native, assert_same_bits, same_bits
+from tests.every import together
 
 FORMS = {
     "band of examples": ((9, 12, 1), (4, 1, 3), {}),
@@ -92,8 +93,8 @@ def test_few_results_whose_chains_are_unknown_have_the_bits_of_numpys_plan(monke
         assert_same_bits(lambda x, w: nn.conv(x, w), x, w)
 
 
-@pytest.mark.parametrize("backend", ["native", "portable"])
-@pytest.mark.parametrize("name", FORMS)
+@together("backend", ["native", "portable"])
+@together("name", FORMS)
 def test_convolutions_are_sums_over_windows(name: str, backend: Any) -> None:
     """The value and both gradients of the other tiers, beside sums of products over every window."""
     x, w, ct = _arrays(name, "f8")

@@ -10,6 +10,7 @@ import pytest
 
 import afx
 from afx.compiler.target import Target, use_target
+from tests.every import together
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
@@ -56,9 +57,9 @@ def program(x: Any, y: Any) -> Any:
     return z, afx.sum(z), afx.cumulative_sum(afx.reshape(z, (-1,))), z.T @ z if z.ndim == 2 else z
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@together("backend", BACKENDS)
+@together("form", FORMS)
+@together("dtype", ["float32", "float64"])
 def test_strides_change_no_bit(backend: Any, form: str, dtype: str) -> None:
     """An argument that is strided, unaligned or swapped gives the bits of its dense copy, from the first call on."""
     x = FORMS[form](X.astype(dtype))

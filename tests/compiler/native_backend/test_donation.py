@@ -17,6 +17,7 @@ from afx.compiler.native_backend.lowering.lower import lower_schedule
 from afx.compiler.native_backend.service.link import layout
 from afx.compiler.target import Target, use_target
 from tests.compiler.native_backend.native_run import same_bits
+from tests.every import together
 
 LARGE = 300_000  # elements of which threads share a nest
 
@@ -127,9 +128,9 @@ def chained(x: Any, y: Any) -> Any:
     return b, a + b[::-1], x.reshape(-1, 2).T.reshape(-1) * y
 
 
-@pytest.mark.parametrize("tier", [1, 2])
-@pytest.mark.parametrize("size", [50, LARGE])
-@pytest.mark.parametrize("fn", [turned, shifted, centered, swapped, twice, by_loops_of_numpy, chained])
+@together("tier", [1, 2])
+@together("size", [50, LARGE])
+@together("fn", [turned, shifted, centered, swapped, twice, by_loops_of_numpy, chained])
 def test_no_element_is_read_after_it_was_written(fn: Callable[..., Any], size: int, tier: int) -> None:
     """Whatever else a program reads, results are those of a call that takes new memory."""
     rng = np.random.default_rng(1)

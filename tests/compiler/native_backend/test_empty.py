@@ -12,6 +12,7 @@ pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.lowering.lower import explain_schedule
 from tests.compiler.native_backend.native_run import assert_same_bits
+from tests.every import together
 
 X = np.arange(6.0).reshape(2, 3) - 2.5
 WIDE, TALL, NOWHERE = np.zeros((2, 0)), np.zeros((0, 3)), np.array([], np.int64)
@@ -57,8 +58,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
-@pytest.mark.parametrize("tier", [1, 2])
-@pytest.mark.parametrize("name", PROGRAMS)
+@together("tier", [1, 2])
+@together("name", PROGRAMS)
 def test_nothing_is_computed_as_numpy_does(name: str, tier: int) -> None:
     """Programs with arrays of size 0 are one kernel with NumPy's bits."""
     fn, args = PROGRAMS[name]

@@ -11,6 +11,7 @@ import afx
 from afx.core.primitive import lookup
 from afx.core.tracing.tracer import bind
 from tests.compiler.native_backend.native_run import Native, assert_same_bits
+from tests.every import together
 from tests.ops import samples
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
@@ -25,8 +26,8 @@ def is_ufunc(name: str) -> bool:
 OPS = {p.name: p for p, _, _ in samples.samples() if is_ufunc(p.lowering.scipy_ufunc)}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", OPS)
+@together("dtype", ["float32", "float64"])
+@together("name", OPS)
 def test_special_functions_have_scipys_bits(name: str, dtype: str) -> None:
     """Each op that is one ufunc of SciPy gives its bits, in fused loops and at ends of its domain."""
     p = OPS[name]

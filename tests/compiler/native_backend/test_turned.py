@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from tests.compiler.native_backend.native_run import Native, same_bits
+from tests.every import together
 
 KINDS = ["f4", "f8", "i4", "i8", "u4"]
 # sizes around those of squares, of one axis or both, and ones that threads share
@@ -26,9 +27,9 @@ def _numbers(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
     return x
 
 
-@pytest.mark.parametrize("dtype", KINDS)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("tier", [1, 2])
+@together("dtype", KINDS)
+@together("shape", SHAPES)
+@together("tier", [1, 2])
 def test_copies_with_exchanged_axes(shape: tuple[int, ...], dtype: str, tier: int) -> None:
     """Each element is where NumPy has it: the last two axes are exchanged, and the first and the last one."""
     x = _numbers(shape, dtype)

@@ -10,6 +10,7 @@ import pytest
 import afx
 from afx import Array
 from afx.compiler.target import Target, use_target
+from tests.every import together
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -62,9 +63,9 @@ def bits(tree: Any) -> list[bytes]:
     return [repr((x.dtype, x.shape)).encode() + x.tobytes() for x in arrays]
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("length", [0, 1, 7, 25])
-@pytest.mark.parametrize("name", STEPS)
+@together("reverse", [False, True])
+@together("length", [0, 1, 7, 25])
+@together("name", STEPS)
 def test_floats_give_the_bits_of_numpy(name: str, length: int, reverse: bool) -> None:
     """Of the last carry and of all rows, in several chunks of rows and in both directions."""
     step, xs = STEPS[name], np.random.default_rng(1).normal(size=length)

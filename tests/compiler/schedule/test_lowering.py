@@ -18,6 +18,7 @@ from afx.compiler.schedule.schedule import Branch, Call, Fused, Loop, Schedule
 from afx.compiler.target import Target, use_target
 from afx.core.aval import Aval
 from tests.compiler.programs import inputs, program
+from tests.every import together
 
 RNG = np.random.default_rng(0)
 
@@ -47,8 +48,8 @@ CASES: dict[str, tuple[Callable[..., Array], list[Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("case", CASES)
+@together("dtype", ["float32", "float64"])
+@together("case", CASES)
 def test_small_arrays_take_the_fastest_call(case: str, dtype: str) -> None:
     """The plan has the line, and gives what the ops give."""
     fn, shapes, line = CASES[case]

@@ -11,6 +11,7 @@ import pytest
 
 import afx
 from afx import Array, errors
+from tests.every import together
 
 X = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 
@@ -183,8 +184,8 @@ OTHERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", BINARY)
-@pytest.mark.parametrize("other", OTHERS)
+@together("name", BINARY)
+@together("other", OTHERS)
 def test_operators_on_both_sides(name: str, other: str) -> None:
     """Each operator takes Arrays, NumPy's arrays and numbers on either side, and gives an Array of NumPy's elements."""
     fn, y = BINARY[name], OTHERS[other]
@@ -264,7 +265,7 @@ METHODS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+@together("name", METHODS)
 def test_methods_are_numpys(name: str) -> None:
     """Methods take NumPy's arguments and give NumPy's elements and dtypes."""
     got, want = METHODS[name](afx.asarray(X)), METHODS[name](X)

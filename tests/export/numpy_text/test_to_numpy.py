@@ -25,6 +25,7 @@ from afx.core.primitive import Primitive
 from afx.core.tracing.traces import silent
 from afx.errors import ExportError
 from afx.export.traced import prepare, trace_program
+from tests.every import together
 from tests.export.numpy_cases import FUNCTIONS
 from tests.ops import samples as made
 from tests.ops.samples import Sample
@@ -153,7 +154,7 @@ def assert_same(found: Any, want: Any) -> None:
 
 # -- operations --
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
-@pytest.mark.parametrize("p", [p for p in PRIMITIVES if p.name not in REFUSED], ids=lambda p: p.name)
+@together("p", [p for p in PRIMITIVES if p.name not in REFUSED], ids=lambda p: p.name)
 def test_each_operation_has_its_bits(p: Primitive) -> None:
     """NumPy's text of an operation gives what the operation gives, for each of its samples."""
     for sample in samples_of(p):
@@ -187,7 +188,7 @@ def results() -> dict[str, Any]:
         return {case: pickle.loads((folder / f"{case}.result").read_bytes()) for case in FUNCTIONS}
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@together("name", FUNCTIONS)
 def test_each_function_runs_without_afx(name: str) -> None:
     """A file gives the bits of its function's operations, in a process that cannot import afx."""
     fn, args = FUNCTIONS[name]

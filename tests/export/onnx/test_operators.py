@@ -11,6 +11,7 @@ import pytest
 import afx
 from afx import export
 from afx.errors import ArgumentError, ExportError
+from tests.every import together
 from tests.export.onnx import node_suite
 from tests.export.onnx_models import run_model
 
@@ -116,7 +117,7 @@ CASES: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any], tuple[str, ...]
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_operators_agree_with_onnxruntime(name: str) -> None:
     """Values, shapes and dtypes are onnxruntime's, in a plain call and compiled, where floats alone are traced."""
     kind, x, operands, options, outs = CASES[name]

@@ -7,6 +7,7 @@ import pytest
 
 import afx
 from afx import errors
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3, 4, 5))
@@ -70,7 +71,7 @@ def name_of(index: Any) -> str:
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("index", INDICES, ids=name_of)
+@together("index", INDICES, ids=name_of)
 def test_values_are_numpys(index: Any) -> None:
     """``x[index]`` has NumPy's elements, shape and dtype: plain, traced by a tape, and under jit."""
     want = X[index]
@@ -83,7 +84,7 @@ def test_values_are_numpys(index: Any) -> None:
     assert seen[0].shape == want.shape
 
 
-@pytest.mark.parametrize("index", INDICES, ids=name_of)
+@together("index", INDICES, ids=name_of)
 def test_gradient_adds_up_at_the_elements_read(index: Any) -> None:
     """The cotangent of ``x[index]`` returns to the elements it was read from, added up where they repeat."""
     weights = RNG.normal(size=X[index].shape)
@@ -92,7 +93,7 @@ def test_gradient_adds_up_at_the_elements_read(index: Any) -> None:
     np.testing.assert_allclose(np.asarray(afx.grad(lambda x: (x[index] * weights).sum())(X)), want)
 
 
-@pytest.mark.parametrize("index", INDICES, ids=name_of)
+@together("index", INDICES, ids=name_of)
 def test_tangents_are_indexed(index: Any) -> None:
     """The tangent of ``x[index]`` is the tangent at that index."""
     tangent = RNG.normal(size=X.shape)
@@ -100,7 +101,7 @@ def test_tangents_are_indexed(index: Any) -> None:
     np.testing.assert_array_equal(np.asarray(found), tangent[index])
 
 
-@pytest.mark.parametrize("index", INDICES, ids=name_of)
+@together("index", INDICES, ids=name_of)
 def test_vmap_is_a_loop(index: Any) -> None:
     """Batched indexing and updating is what a loop over the batch gives."""
     batch = RNG.normal(size=(2, *X.shape))
@@ -214,8 +215,8 @@ PLACES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("name", UPDATES)
-@pytest.mark.parametrize("index", PLACES, ids=name_of)
+@together("name", UPDATES)
+@together("index", PLACES, ids=name_of)
 def test_updates_accumulate(name: str, index: Any) -> None:
     """Updates happen once per occurrence of a place, with values of each shape that broadcasts."""
     for values in (RNG.normal(size=X[index].shape), 1.5):
@@ -226,8 +227,8 @@ def test_updates_accumulate(name: str, index: Any) -> None:
         np.testing.assert_allclose(np.asarray(afx.jit(update)(X)), want)
 
 
-@pytest.mark.parametrize("name", ["set", *UPDATES])
-@pytest.mark.parametrize("index", PLACES, ids=name_of)
+@together("name", ["set", *UPDATES])
+@together("index", PLACES, ids=name_of)
 def test_updates_have_derivatives(name: str, index: Any) -> None:
     """Both modes agree with central differences, by x and by the values."""
     values = RNG.uniform(0.5, 2, size=X[index].shape)

@@ -8,7 +8,7 @@ import pytest
 
 import afx
 from afx import Array, linalg
-from tests.ops.samples import RNG, normal_like
+from tests.ops.samples import RNG, normal_like, together
 
 EPS = 1e-6
 
@@ -23,7 +23,7 @@ def adjoint(x: Any) -> Any:
     return afx.conj(afx.matrix_transpose(x))
 
 
-def together(*parts: Any) -> Array:
+def join(*parts: Any) -> Array:
     """Return the elements of several results as one vector."""
     return afx.concat([afx.ravel(x) for x in parts])
 
@@ -33,20 +33,20 @@ def square_svd(x: Any) -> Array:
     u, s, vh = linalg.svd(x)
     k = s.shape[-1]
     left, right = u[..., k:], vh[..., k:, :]
-    return together(left @ adjoint(left), adjoint(right) @ right, u[..., :k] * s[..., None, :] @ vh[..., :k, :])
+    return join(left @ adjoint(left), adjoint(right) @ right, u[..., :k] * s[..., None, :] @ vh[..., :k, :])
 
 
 def thin_svd(x: Any) -> Array:
     """Return functions of the singular values and vectors that depend on no choice of these."""
     u, s, vh = linalg.svd(x, full_matrices=False)
-    return together(u * afx.sin(s)[..., None, :] @ vh, u @ vh, s, u * s[..., None, :] ** 2 @ adjoint(u))
+    return join(u * afx.sin(s)[..., None, :] @ vh, u @ vh, s, u * s[..., None, :] ** 2 @ adjoint(u))
 
 
 def complete_qr(x: Any) -> Array:
     """Return R and the projector on what the columns of a matrix leave out."""
     q, r = linalg.qr(x, "complete")
     rest = q[..., x.shape[-1] :]
-    return together(rest @ adjoint(rest), r)
+    return join(rest @ adjoint(rest), r)
 
 
 def hermitian_sine(x: Any) -> Array:
@@ -58,19 +58,19 @@ def hermitian_sine(x: Any) -> Array:
 def general_exponential(x: Any) -> Array:
     """Return the exponential of a matrix by its eigenvectors, and their elements' sizes."""
     w, v = linalg.eig(x)
-    return together(v * afx.exp(w)[..., None, :] @ linalg.inv(v), abs(v) ** 2)
+    return join(v * afx.exp(w)[..., None, :] @ linalg.inv(v), abs(v) ** 2)
 
 
 GENERAL: dict[str, Function] = {
-    "qr": lambda x: together(*linalg.qr(x)),
+    "qr": lambda x: join(*linalg.qr(x)),
     "complete qr": complete_qr,
     "thin svd": thin_svd,
     "full svd": square_svd,
     "svdvals": linalg.svdvals,
     "pinv": linalg.pinv,
-    "lu": lambda x: together(*linalg.lu(x)[1:]),
-    "permuted lu": lambda x: together(*linalg.lu(x, permute_l=True)),
-    "lstsq": lambda x: together(*linalg.lstsq(x, RIGHT[: x.shape[-2]].astype(x.real.dtype))[:2]),
+    "lu": lambda x: join(*linalg.lu(x)[1:]),
+    "permuted lu": lambda x: join(*linalg.lu(x, permute_l=True)),
+    "lstsq": lambda x: join(*linalg.lstsq(x, RIGHT[: x.shape[-2]].astype(x.real.dtype))[:2]),
     "nuclear norm": lambda x: linalg.matrix_norm(x, ord="nuc"),
 }
 OF_SQUARE: dict[str, Function] = {
@@ -78,7 +78,7 @@ OF_SQUARE: dict[str, Function] = {
     "eigvals": linalg.eigvals,
     "expm": linalg.expm,
     "det": linalg.det,
-    "slogdet": lambda x: together(*linalg.slogdet(x)),
+    "slogdet": lambda x: join(*linalg.slogdet(x)),
     "inv": linalg.inv,
     "power": lambda x: linalg.matrix_power(x, -3),
     "solve": lambda x: linalg.solve(x, x[..., :2] ** 2),
@@ -133,24 +133,24 @@ both = pytest.mark.parametrize("dtype", ["d", "D"])
 
 
 @both
-@pytest.mark.parametrize("shape", FORMS, ids=str)
-@pytest.mark.parametrize("name", GENERAL)
+@together("shape", FORMS, ids=str)
+@together("name", GENERAL)
 def test_of_any_form(name: str, shape: tuple[int, ...], dtype: str) -> None:
     """Factorisations of tall, wide, square, small and empty matrices differentiate in both modes and twice."""
     check(GENERAL[name], matrix(shape, dtype))
 
 
 @both
-@pytest.mark.parametrize("shape", SQUARE, ids=str)
-@pytest.mark.parametrize("name", OF_SQUARE)
+@together("shape", SQUARE, ids=str)
+@together("name", OF_SQUARE)
 def test_of_square_matrices(name: str, shape: tuple[int, ...], dtype: str) -> None:
     """Functions of square matrices differentiate in both modes and twice."""
     check(OF_SQUARE[name], matrix(shape, dtype))
 
 
 @both
-@pytest.mark.parametrize("shape", SQUARE, ids=str)
-@pytest.mark.parametrize("name", OF_HERMITIAN)
+@together("shape", SQUARE, ids=str)
+@together("name", OF_HERMITIAN)
 def test_of_hermitian_matrices(name: str, shape: tuple[int, ...], dtype: str) -> None:
     """Functions of symmetric and Hermitian matrices differentiate in both modes and twice."""
     x = matrix(shape, dtype)
@@ -158,7 +158,7 @@ def test_of_hermitian_matrices(name: str, shape: tuple[int, ...], dtype: str) ->
 
 
 @both
-@pytest.mark.parametrize("name", NORMS)
+@together("name", NORMS)
 def test_norms_and_condition_numbers(name: str, dtype: str) -> None:
     """Every norm of matrices, and its condition number, differentiates in both modes and twice."""
     check(NORMS[name], matrix((2, 3, 3), dtype))
@@ -328,8 +328,8 @@ def test_factors_that_are_singular_raise() -> None:
             afx.grad(lambda v, fn=fn: afx.sum(fn(v)[1]))(np.zeros((2, 2)))
 
 
-@pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
-@pytest.mark.parametrize("name", [*GENERAL, *OF_SQUARE, *OF_HERMITIAN, *NORMS])
+@together("dtype", ["f", "d", "F", "D"])
+@together("name", [*GENERAL, *OF_SQUARE, *OF_HERMITIAN, *NORMS])
 def test_dtypes_are_kept(name: str, dtype: str) -> None:
     """Results have the operand's precision, eager, compiled and traced, and gradients its dtype."""
     fn = {**GENERAL, **OF_SQUARE, **OF_HERMITIAN, **NORMS}[name]
@@ -341,7 +341,7 @@ def test_dtypes_are_kept(name: str, dtype: str) -> None:
     assert afx.grad(lambda v: afx.sum(afx.real(fn(v))))(x).dtype == dtype
 
 
-@pytest.mark.parametrize("name", [*GENERAL, *OF_SQUARE, *OF_HERMITIAN])
+@together("name", [*GENERAL, *OF_SQUARE, *OF_HERMITIAN])
 def test_mapping_is_the_batch(name: str) -> None:
     """Gradients mapped over matrices are those of the stack."""
     fn = {**GENERAL, **OF_SQUARE, **OF_HERMITIAN}[name]
@@ -367,9 +367,9 @@ BY_ITERATION: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("name", BY_ITERATION)
+@together("dtype", ["float32", "float64", "complex128"])
+@together("value", [np.nan, np.inf, -np.inf])
+@together("name", BY_ITERATION)
 def test_matrices_that_are_not_finite_have_nan(name: str, value: float, dtype: str) -> None:
     """Whatever LAPACK iterates for is nan of a matrix with inf or nan, in every back end; others of the stack stay."""
     fn = BY_ITERATION[name]

@@ -11,6 +11,7 @@ import scipy.linalg
 
 import afx
 from afx import Array, linalg
+from tests.ops.samples import together
 from tests.ops.samples_linalg import A, P, S
 
 EPS = 1e-6
@@ -72,7 +73,7 @@ def _flat(found: Any) -> list[np.ndarray]:
     return [x for part in found for x in _flat(part)] if isinstance(found, (tuple, list)) else [np.asarray(found)]
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_values_are_numpys(name: str) -> None:
     """Every function of ``np.linalg`` on an Array gives what NumPy gives on its values."""
 
@@ -242,7 +243,7 @@ def test_numpys_names_are_answered() -> None:
     np.testing.assert_allclose(np.asarray(found), -np.linalg.inv(A[0]).T / np.linalg.det(A[0]), rtol=1e-10)
 
 
-@pytest.mark.parametrize(
+@together(
     ("run", "kind", "words"),
     [
         (lambda: linalg.solve(A[0], np.ones(2)), afx.errors.ShapeError, "rows of b"),

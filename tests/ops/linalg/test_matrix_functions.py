@@ -9,6 +9,7 @@ import scipy.linalg
 
 import afx
 from afx import linalg
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(12)
 GAPS = [0.0, 1e-300, 1e-16, 1e-12, 1e-8, 1e-4, 1e-2, 0.1, 0.5, 1.0]
@@ -51,9 +52,7 @@ def directional(name: str, u: np.ndarray, t: np.ndarray) -> list[np.ndarray]:
     return [v * f for v, f in zip(total, (1, 1, 2, 6), strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("name", "gap"), [(name, gap) for name in FUNCTIONS for gap in (GAPS if name != "funm" else GAPS[::4])]
-)
+@together(("name", "gap"), [(name, gap) for name in FUNCTIONS for gap in (GAPS if name != "funm" else GAPS[::4])])
 def test_three_derivatives_at_every_gap(name: str, gap: float) -> None:
     """Value and three derivatives are the power series' to ten digits, whatever the gap of the eigenvalues.
 

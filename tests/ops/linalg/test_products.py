@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import afx
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(10)
 A, B, C, V, W = (RNG.normal(size=s) for s in ((3, 4), (4, 5), (2, 3, 4), (4,), (3,)))
@@ -118,7 +119,7 @@ def test_einsum_where_numpys_order_is_all_at_once() -> None:
         )
 
 
-@pytest.mark.parametrize("seed", range(120))
+@together("seed", range(120))
 def test_einsum_is_numpys_on_random_subscripts(seed: int) -> None:
     """Values, and the derivative as the sum over the operands of einsum with that operand's tangent."""
     subscripts, shapes = _subscripts(random.Random(seed))

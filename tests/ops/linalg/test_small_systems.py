@@ -7,6 +7,7 @@ import pytest
 
 import afx
 from afx.ops.linalg.solve import pays, solve_or_nan, triangles_pay
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(7)
 
@@ -79,10 +80,10 @@ def test_infinities_pass_without_warnings() -> None:
         assert np.isnan(found[3]).all()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("lower", [False, True])
-@pytest.mark.parametrize("unit", [False, True])
-@pytest.mark.parametrize(("n", "columns"), [(1, 1), (3, 1), (4, 3), (8, 2)])
+@together("dtype", ["float32", "float64"])
+@together("lower", [False, True])
+@together("unit", [False, True])
+@together(("n", "columns"), [(1, 1), (3, 1), (4, 3), (8, 2)])
 def test_triangular_systems(n: int, columns: int, dtype: str, lower: bool, unit: bool) -> None:
     """Substitution in all systems at once agrees with LAPACK, the plan with eager calls, and the other triangle is not read."""
     a = RNG.uniform(-1, 1, size=(200, n, n)) + 2 * np.eye(n)

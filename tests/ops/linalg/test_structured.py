@@ -9,6 +9,7 @@ import scipy.linalg
 
 import afx
 from afx import errors, linalg
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(5)
 C, R, A, B = RNG.normal(size=4), RNG.normal(size=3), RNG.normal(size=(5, 3)), RNG.normal(size=(2, 4))
@@ -91,8 +92,8 @@ OF_SIZES: dict[str, Callable[[Any, int], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", OF_SIZES)
-@pytest.mark.parametrize("n", [1, 2, 5, 11])
+@together("name", OF_SIZES)
+@together("n", [1, 2, 5, 11])
 def test_matrices_of_a_size(name: str, n: int) -> None:
     """Matrices that a size makes are SciPy's, to the last digits in float64."""
     with afx.default_dtype(np.float64):

@@ -8,6 +8,7 @@ import pytest
 
 import afx
 from afx import errors
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(2, 3, 4))
@@ -86,7 +87,7 @@ if not hasattr(np, "unstack"):  # before NumPy 2.1
     del CASES["unstack"]
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_values_are_numpys(name: str) -> None:
     """Plain and compiled, the elements, their shape and dtype are NumPy's."""
     call, x = CASES[name]
@@ -96,7 +97,7 @@ def test_values_are_numpys(name: str) -> None:
         np.testing.assert_array_equal(np.asarray(got), want)
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_derivatives_agree_with_differences(name: str) -> None:
     """These operations are affine, so that one difference gives the derivative exactly; both modes agree with it."""
     call, x = CASES[name]
@@ -108,7 +109,7 @@ def test_derivatives_agree_with_differences(name: str) -> None:
     assert float((gradient * direction).sum()) == pytest.approx(want.sum(), abs=1e-10)
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_vmap_is_a_loop(name: str) -> None:
     """A batch is handled as a loop over it would."""
     call, x = CASES[name]
@@ -260,7 +261,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
+@together("name", ERRORS)
 def test_mistakes_are_explained(name: str) -> None:
     """Each mistake raises afx's own error, which says what was given and what to do."""
     call, error, message = ERRORS[name]

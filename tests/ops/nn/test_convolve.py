@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import afx
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(21)
 
 
-@pytest.mark.parametrize(("n", "m", "mode"), list(itertools.product((1, 2, 5, 6), (1, 2, 3, 4, 7), ("same", "full"))))
+@together(("n", "m", "mode"), list(itertools.product((1, 2, 5, 6), (1, 2, 3, 4, 7), ("same", "full"))))
 def test_any_lengths_are_numpys(n: int, m: int, mode: Any) -> None:
     """Kernels longer than the signal give what NumPy gives."""
     s, k = RNG.normal(size=n), RNG.normal(size=m)

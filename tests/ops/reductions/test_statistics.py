@@ -10,6 +10,7 @@ import afx
 from afx import errors
 from afx.ops.reductions.quantiles import METHODS
 from tests.ops.agreement import compiled_agrees, derivatives_agree, flat, same, values_agree
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(2, 3, 5))
@@ -107,20 +108,20 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_values_are_numpys(name: str) -> None:
     """The value is NumPy's."""
     values_agree(*CASES[name])
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_derivatives_are_right(name: str) -> None:
     """Derivatives of first and second order agree with differences, in both modes."""
     call, x = CASES[name]
     derivatives_agree(lambda v: call(afx, v), x)
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_compiled_and_mapped(name: str) -> None:
     """Jitted and mapped functions and gradients agree with plain ones."""
     call, x = CASES[name]
@@ -151,8 +152,8 @@ def test_float32_stays(name: str) -> None:
         assert all(z.dtype == np.float32 for z in flat(call(afx.asarray((9 * X).astype(np.int64)))))
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("axis", [None, 1, (0, 2)])
+@together("method", METHODS)
+@together("axis", [None, 1, (0, 2)])
 def test_every_method_of_quantiles(method: str, axis: Any) -> None:
     """Each method gives NumPy's quantiles, with and without nan, of integers too."""
     q = np.array([0.0, 0.25, 0.4, 0.5, 0.93, 1.0])

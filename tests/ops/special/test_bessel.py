@@ -13,6 +13,7 @@ import scipy.special
 
 import afx
 from afx import special
+from tests.ops.samples import together
 
 GRID = np.concatenate([-np.geomspace(1e-6, 600, 30), [0.0], np.geomspace(1e-6, 600, 30)])
 
@@ -26,8 +27,8 @@ def test_values(name: str) -> None:
     assert fn(x.astype(np.float32)).dtype == np.float32
 
 
-@pytest.mark.parametrize("name", ["iv", "ive", "jv", "kv", "kve"])
-@pytest.mark.parametrize("v", [-1.5, -1, 0, 0.5, 3])
+@together("name", ["iv", "ive", "jv", "kv", "kve"])
+@together("v", [-1.5, -1, 0, 0.5, 3])
 def test_values_of_any_order(name: str, v: float) -> None:
     """Values of an order that is a static number are SciPy's, and float32 is kept."""
     x = GRID[(GRID > 0) & (GRID < 100)]
@@ -43,7 +44,7 @@ def test_expn_values() -> None:
         np.testing.assert_allclose(np.asarray(special.expn(n, x)), scipy.special.expn(n, x), rtol=1e-14)
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "x", "first", "twice"),
     [
         (special.i0, 0.0, 0.0, 0.5),

@@ -10,6 +10,7 @@ import pytest
 import afx
 from afx import special
 from afx.core.primitive import lookup
+from tests.ops.samples import together
 
 
 def _formula(name: str) -> Callable[..., Any]:
@@ -18,9 +19,9 @@ def _formula(name: str) -> Callable[..., Any]:
     return formula
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("gap", [1e-7, 1e-4, 0.01, 0.3, -0.49, 0.51, 0.99, 5.0, 1e4])
-@pytest.mark.parametrize("name", ["kl_div", "rel_entr"])
+@together("dtype", ["float32", "float64"])
+@together("gap", [1e-7, 1e-4, 0.01, 0.3, -0.49, 0.51, 0.99, 5.0, 1e4])
+@together("name", ["kl_div", "rel_entr"])
 def test_divergences_of_close_numbers_keep_their_digits(
     name: str, gap: float, dtype: str, rng: np.random.Generator
 ) -> None:

@@ -12,6 +12,7 @@ import afx
 from afx import special, stats
 from afx.stats._distribution import Family, continuous
 from tests.dtype_sweep import Row, rows
+from tests.ops.samples import together
 from tests.stats.laws import PLAIN
 
 WHOLE = np.array([0, 1, 2, 3, 7])
@@ -94,7 +95,7 @@ def run_everywhere(fn: Callable[..., Any], *xs: Any) -> list[Any]:
     return [fn(*xs), afx.jit(fn)(*xs), mapped, inside]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@together("row", ROWS, ids=lambda row: row.name)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_integers_and_pythons_numbers_alone(row: Row) -> None:
     """Every function of integer arrays, and of Python's numbers, has float64's digits; of float32 it stays so."""

@@ -14,6 +14,7 @@ import scipy.special
 
 import afx
 from afx import special
+from tests.ops.samples import together
 
 GRID = np.concatenate([-np.geomspace(1e-8, 30, 40)[::-1], [0.0], np.geomspace(1e-8, 30, 40)])
 POSITIVE = np.geomspace(1e-6, 1e5, 60)
@@ -144,7 +145,7 @@ def test_orders_are_integers(order: Any) -> None:
         special.polygamma(order, 1.0)
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "x", "first", "twice"),
     [
         (special.log_ndtr, -30.0, 30.03325966743368, -0.9988962284881099),

@@ -8,6 +8,7 @@ import pytest
 
 import afx
 from afx import Array, errors, optim, pytree
+from tests.every import together
 from tests.optim.cases import OPTIMIZERS, Model, model
 
 
@@ -93,7 +94,7 @@ def test_masked_norms_are_of_the_chosen_gradients() -> None:
     assert (state.mu["a"].size, state.mu["b"].size) == (2, 0)
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name not in {"projected", "lars", "lamb"}])
+@together("name", [name for name in OPTIMIZERS if name not in {"projected", "lars", "lamb"}])
 def test_frozen_elements_keep_their_bits(name: str) -> None:
     """Over many steps, eager and compiled, frozen elements stay exactly as they are: denormals and -0.0 too."""
     optimizer = optim.freeze(OPTIMIZERS[name](), np.array([True, False, True, True]))
@@ -221,7 +222,7 @@ def test_frozen_parts_stay(kind: str) -> None:
     assert moved(optim.freeze(optim.sgd(0.1), parts), net()) == free
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@together("name", OPTIMIZERS)
 def test_every_optimizer_freezes_a_layer(name: str, rng: np.random.Generator) -> None:
     """The frozen layer keeps its bits in every optimizer, while the other moves."""
     optimizer = optim.freeze(OPTIMIZERS[name](), lambda p: p.layers[0])

@@ -11,6 +11,7 @@ import pytest
 
 import afx
 from afx.errors import AfxError, ConcreteValueError, DtypeError, NanError, OperandError, ShapeError, TreeError
+from tests.every import together
 
 X = np.array([0.3, -1.2, 0.7])
 W = np.array([[0.5, -0.2, 1.1], [0.4, 0.9, -0.3]])
@@ -46,8 +47,8 @@ TRANSFORMATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", TRANSFORMATIONS)
-@pytest.mark.parametrize("backend", ["auto", "numpy"])
+@together("name", TRANSFORMATIONS)
+@together("backend", ["auto", "numpy"])
 def test_a_transformation_gives_what_it_gives_of_the_plain_function(name: str, backend: Any) -> None:
     """Whatever is around the jitted function: the same numbers, dtypes and structure, at the first call and later."""
     want = TRANSFORMATIONS[name](loss)(afx.asarray(X))

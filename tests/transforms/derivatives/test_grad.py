@@ -11,6 +11,7 @@ import pytest
 
 import afx
 from afx import Array
+from tests.every import together
 
 
 @attrs.frozen
@@ -124,8 +125,8 @@ ORDERS = {"grad": afx.grad, "jvp": _jvp, "linearize": lambda f: lambda x: afx.li
 WRAPS = {"plain": lambda f: f, "jit": afx.jit, "vmap": _vmapped, "checkpoint": afx.checkpoint}
 
 
-@pytest.mark.parametrize("orders", list(itertools.product(ORDERS, repeat=3)), ids="-".join)
-@pytest.mark.parametrize("wrap", WRAPS)
+@together("orders", list(itertools.product(ORDERS, repeat=3)), ids="-".join)
+@together("wrap", WRAPS)
 def test_transformations_nest_in_any_order(orders: tuple[str, ...], wrap: str) -> None:
     """Third derivatives of sin(x)·x agree with the closed form, whatever they are made of."""
     fn: Callable[[Any], Any] = lambda x: afx.sin(x) * x

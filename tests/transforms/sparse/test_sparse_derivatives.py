@@ -13,6 +13,7 @@ import afx
 from afx import Array
 from afx.core.primitive import Primitive
 from afx.transforms.sparse import pattern as colouring, sparse_derivatives as sparsity
+from tests.every import together
 from tests.ops import samples as made
 from tests.ops.samples import Sample, call
 
@@ -128,7 +129,7 @@ JACOBIANS: dict[str, tuple[Callable[[Any], Any], int, int]] = {
 }
 
 
-@pytest.mark.parametrize(("fn", "entries", "sweeps"), JACOBIANS.values(), ids=JACOBIANS.keys())
+@together(("fn", "entries", "sweeps"), JACOBIANS.values(), ids=JACOBIANS.keys())
 def test_jacobian(fn: Callable[[Any], Any], entries: int, sweeps: int) -> None:
     """The sparse Jacobian is the dense one, with as many entries and derivatives as the structure asks for."""
     want = _dense(fn, X)

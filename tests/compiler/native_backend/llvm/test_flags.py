@@ -19,7 +19,7 @@ from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.integrate import odeint
 from tests.compiler.native_backend.native_run import Native, compile_together, of_tier, schedule_of
-from tests.every import Failures
+from tests.every import Failures, together
 from tests.ops import samples as made
 from tests.ops.samples import Sample, call
 
@@ -152,8 +152,8 @@ def test_no_native_form_raises_flags_of_its_own(p: Primitive, tier: int, samples
     failures.report()
 
 
-@pytest.mark.parametrize("tier", [1, 2])
-@pytest.mark.parametrize("length", range(1, 41))
+@together("tier", [1, 2])
+@together("length", range(1, 41))
 def test_rows_of_every_length_raise_no_flags_of_their_own(length: int, tier: int) -> None:
     """Arithmetic, roots, casts, comparisons and sums of rows of 1 to 40 elements raise what NumPy raises."""
     dtype = REAL[(length // 4 + tier) % 2]  # both tiers have both, at every number of elements beyond a vector
