@@ -183,10 +183,32 @@ def walk(node: ast.AST, importer: str, inside: str | None = None, for_checkers: 
             yield from walk(child, importer, inside, for_checkers or is_type_checking(child))
 
 
+class Contents(NamedTuple):
+    """What tests ask of a file: its imports, the modules that it loads and names by texts, the number of its running tokens."""
+
+    imports: list[Import]
+    loaded: set[str]
+    named: set[str]
+    tokens: int
+
+
 @functools.cache
+def read_all() -> dict[str, Contents]:
+    """Return the contents of each file: to parse them all takes seconds, of the test that first asks."""
+    return {name: read_contents(name, path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+
+
+def read_contents(name: str, text: str) -> Contents:
+    """Return the contents of a file."""
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    tokens = running_tokens(text, nodes)
+    return Contents(list(walk(tree, name)), modules_by_name(nodes), named_modules(nodes, name), tokens)
+
+
 def find_imports() -> dict[str, list[Import]]:
-    """Return the imports of each file: reading them all takes seconds, of the test that first asks."""
-    return {name: list(walk(ast.parse(path.read_text(encoding="utf-8")), name)) for name, path in FILES.items()}
+    """Return the imports of each file."""
+    return {name: contents.imports for name, contents in read_all().items()}
 
 
 def is_lazy_loading(module: str, entry: Import) -> bool:
@@ -271,9 +293,9 @@ NAMES_MODULES = {
 }  # fmt: skip
 
 
-def modules_by_name(path: Path) -> set[str]:
+def modules_by_name(nodes: list[ast.AST]) -> set[str]:
     """Return the modules of afx that a file loads by a string, ``*`` where part of the name is computed."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
     loads = [call.args[0] for call in calls if ast.unparse(call.func).endswith(("import_module", "__import__"))]
     names = [re.sub(r"\{.*?\}", "*", ast.unparse(name).removeprefix("f").strip("'\"")) for name in loads]
     return {name for name in names if name.partition(".")[0] == "afx"}
@@ -281,18 +303,16 @@ def modules_by_name(path: Path) -> set[str]:
 
 def test_modules_loaded_by_name_are_known() -> None:
     """An import in a string hides from the tests of layers and circles: each is listed above, and no other is added."""
-    found = {module: modules_by_name(path) for module, path in FILES.items()}
-    assert {module: names for module, names in found.items() if names} == BY_NAME
+    assert {module: contents.loaded for module, contents in read_all().items() if contents.loaded} == BY_NAME
 
 
-def named_modules(path: Path) -> set[str]:
+def named_modules(nodes: list[ast.AST], module: str) -> set[str]:
     """Return the modules of afx of which a text of a file, or its beginning, is the name: a dotted one, or a script's import."""
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     found = {name for text in texts for name in re.findall(r"^(afx(?:\.\w+)*)\.?$", text)}
     scripts = [text for text in texts if text.startswith("import ")]
     siblings = {name for text in scripts for name in re.findall(r"\b(?:import|from) (\w+)", text)}
-    folder = module_name(path).rpartition(".")[0]
+    folder = module.rpartition(".")[0]
     names = (found | {f"{folder}.{name}" for name in siblings}) & FILES.keys()
     return {name for name in names if FILES[name].name != "__init__.py"}
 
@@ -301,9 +321,9 @@ def test_no_circle_hides_in_a_text() -> None:
     """What a file names by a text, such as the script of another process, it imports too, where tests of circles see it."""
     hidden = {
         module: names
-        for module, path in FILES.items()
+        for module, contents in read_all().items()
         if module not in NAMES_MODULES
-        if (names := named_modules(path) - {owner(entry.module) for entry in find_imports()[module]} - {module})
+        if (names := contents.named - {owner(entry.module) for entry in contents.imports} - {module})
     }
     assert not hidden
 
@@ -419,10 +439,9 @@ def room(module: str) -> str:
     return parts[1] if (PACKAGE / parts[1 % len(parts)]).is_dir() and len(parts) > 1 else "afx"
 
 
-def running_tokens(path: Path) -> int:
+def running_tokens(text: str, nodes: list[ast.AST]) -> int:
     """Return the number of a file's tokens that run: no docstrings, comments, blank lines or indentation."""
-    text = path.read_text(encoding="utf-8")
-    bodies = [getattr(node, "body", None) for node in ast.walk(ast.parse(text))]
+    bodies = [getattr(node, "body", None) for node in nodes]
     docs = {
         (body[0].lineno, body[0].col_offset)
         for body in bodies
@@ -445,8 +464,8 @@ def running_tokens(path: Path) -> int:
 def spent() -> dict[str, int]:
     """Return the tokens that run in each room."""
     found: dict[str, int] = {}
-    for name, path in FILES.items():
-        found[room(name)] = found.get(room(name), 0) + running_tokens(path)
+    for name, contents in read_all().items():
+        found[room(name)] = found.get(room(name), 0) + contents.tokens
     return found
 
 

@@ -1,6 +1,7 @@
 """An operation is stated once: what still states it again below or beside it is counted here, and the counts only fall."""
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -12,6 +13,7 @@ from tests.markdown import ROOT, blocks, run_python
 from tests.test_layers import PACKAGE
 
 DIGITS = 9  # of a number that is a coefficient, which nobody types twice by chance
+LONG_NUMBER = re.compile(rf"(?:\d[._]*){{{DIGITS}}}")
 TREES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
 # Files below the operations name none of them by strings: what they ask of one is in its record, and what they compute with
 # on their own account stands in `scalar_ops`. Names of roles (`Algebra.canonical`) are the compiler's own, and these words
@@ -34,6 +36,7 @@ def operations() -> dict[str, Primitive]:
     return {p.name: p for p in primitives() if p.name not in roles and p.impl.__module__.startswith("afx")}
 
 
+@functools.cache
 def strings_of(path: Path) -> set[str]:
     """Return the strings of a file that are no docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -65,7 +68,8 @@ def test_coefficients_stand_once() -> None:
     """A number of nine digits stands in one file."""
     homes = defaultdict[str, set[str]](set)
     for file, path in TREES.items():
-        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+        text = path.read_text(encoding="utf-8")
+        for token in tokenize.generate_tokens(io.StringIO(text).readline) if LONG_NUMBER.search(text) else ():
             is_decimal = token.type == tokenize.NUMBER and re.match(r"[\d._]+(e|$)", token.string.lower())
             digits = re.sub(r"[eE].*|[._]", "", token.string).strip("0") if is_decimal else ""
             if len(digits) >= DIGITS and not token.string.isdecimal():
