@@ -83,19 +83,22 @@ def test_optimizers_move_as_optaxs(case: str) -> None:
         gap = params["w"] - target
         return 0.5 * (gap * (matrix @ gap)).sum() + ((params["b"] - 1.0) ** 2).sum()
 
-    def run(o: Any, params: Any, grad: Any) -> Any:
+    def run(o: Any, params: Any, grad: Any, compiled: Callable[[Any], Any]) -> Any:
         opt = CASES[case](o)
-        state = opt.init(params)
-        for _ in range(12):
+
+        def step(params: Any, state: Any) -> Any:
             updates, state = opt.update(grad(params), state, params)
-            params = o.apply_updates(params, updates)
+            return o.apply_updates(params, updates), state
+
+        step, state = compiled(step), opt.init(params)
+        for _ in range(12):
+            params, state = step(params, state)
         return params
 
     with jax.enable_x64(True):
-        wanted = run(
-            Names(optax, optax.contrib), {name: jax.numpy.asarray(x) for name, x in start.items()}, jax.grad(loss)
-        )
-    found = run(for_optax, {name: afx.asarray(x) for name, x in start.items()}, afx.grad(loss))
+        first = {name: jax.numpy.asarray(x) for name, x in start.items()}
+        wanted = run(Names(optax, optax.contrib), first, jax.grad(loss), jax.jit)
+    found = run(for_optax, {name: afx.asarray(x) for name, x in start.items()}, afx.grad(loss), lambda step: step)
     close = 1e-8 if case == "adafactor" else 1e-12  # whose decay is float32 in Optax
     for name, value in found.items():
         np.testing.assert_allclose(value, np.asarray(wanted[name]), rtol=close, atol=close)
