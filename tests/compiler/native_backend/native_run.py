@@ -17,13 +17,13 @@ import attrs
 import numpy as np
 
 import afx
-from afx.compiler.native_backend.llvm.emit import emit_programs
+from afx.compiler.native_backend.llvm.emit import choose_passes, emit_programs
 from afx.compiler.native_backend.lowering.lower import lower_schedule
 from afx.compiler.native_backend.run.run import run_on_threads, team_memory
 from afx.compiler.native_backend.service.child import FEW_PASSES, compile_text
 from afx.compiler.native_backend.service.link import Kernel, layout, link
 from afx.compiler.native_backend.service.process import CompileService, make_kernels
-from afx.compiler.target import Target, current, use_target
+from afx.compiler.target import NativeTarget, Target, current, use_target
 from afx.runtime import thread_pool
 from afx.runtime.control_register import run_in_mode
 
@@ -68,11 +68,15 @@ class Native:
     def __init__(self, fn: Callable[..., Any], *args: Any, tier: int = 1, compiled: bool = True) -> None:
         lowered = afx.jit(fn).lower(*args)
         self.plan = lowered.plan
-        target = of_tier(tier)
-        self.program, self.constants = lower_schedule(lowered.plan.schedule, target)
-        self.text = emit([self.program], tier)
+        self.target = of_tier(tier)
+        self.program, self.constants = lower_schedule(lowered.plan.schedule, self.target)
         if compiled:
             self.kernel: Kernel = link([self.program], compile_once(self.text))[0]
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The module of this function alone."""
+        return emit([self.program], self.target.native)
 
     def __call__(self, *args: Any) -> tuple[list[Any], int]:
         """Return results and the floating-point errors that were seen."""
@@ -95,11 +99,11 @@ class Native:
         return [g.array for g in outs], errors
 
 
-def emit(programs: Sequence[Any], tier: int) -> str:
+def emit(programs: Sequence[Any], limits: NativeTarget) -> str:
     """Return the module of programs."""
     where = layout()
     assert where is not None
-    return emit_programs(programs, where, of_tier(tier).native)
+    return emit_programs(programs, where, limits)
 
 
 def compile_together(calls: Sequence[tuple[Callable[..., Any], Sequence[Any]]], tier: int) -> list[Native]:
@@ -109,7 +113,7 @@ def compile_together(calls: Sequence[tuple[Callable[..., Any], Sequence[Any]]], 
         some = list(group)
         parts = [some] if passes else [[native] for native in some]  # a longer module would have other passes
         for part in parts:
-            text = emit([native.program for native in part], tier)
+            text = part[0].text if len(part) == 1 else emit([native.program for native in part], part[0].target.native)
             assert text.startswith(passes)
             for native, kernel in zip(part, link([n.program for n in part], compile_once(text)), strict=True):
                 native.kernel = kernel
@@ -118,8 +122,9 @@ def compile_together(calls: Sequence[tuple[Callable[..., Any], Sequence[Any]]], 
 
 def _passes(native: Native) -> str:
     """Return the first line of a module that needs few of LLVM's passes, empty where it needs all."""
-    first = native.text.partition("\n")[0]
-    return f"{first}\n" if first.startswith(FEW_PASSES) else ""
+    found = {choose_passes([native.program], characters, native.target.native) for characters in (0, sys.maxsize)}
+    first = native.text.partition("\n")[0] if len(found) > 1 else found.pop()  # of loops it depends on their length
+    return f"{first}\n" if first == FEW_PASSES else ""
 
 
 def of_tier(tier: int) -> Target:
