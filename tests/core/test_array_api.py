@@ -157,7 +157,7 @@ def test_constants_are_python_numbers() -> None:
     assert afx.ones(2, afx.bool).dtype == afx.bool_
 
 
-@pytest.mark.parametrize("char", "?bhilBHILefdFD")
+@together("char", "?bhilBHILefdFD")
 def test_dtypes_are_the_ones_that_numpy_knows(char: str) -> None:
     """A native dtype stays the same object, by which NumPy finds the fast paths of ``ufunc.at``; others turn native."""
     assert check_dtype(np.dtype(char), "test") is np.dtype(char)

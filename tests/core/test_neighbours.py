@@ -12,6 +12,7 @@ import scipy.sparse
 
 import afx
 from afx import Array, errors
+from tests.every import together
 
 X = afx.asarray(np.array([1.0, 2.0, 3.0]))
 
@@ -124,7 +125,7 @@ SECOND = ("Newton-CG", "trust-constr", "dogleg", "trust-ncg", "trust-exact", "tr
 METHODS = ("Nelder-Mead", "Powell", "CG", "BFGS", "L-BFGS-B", "TNC", "COBYQA", "SLSQP", *SECOND)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@together("method", METHODS)
 def test_minimize_takes_functions_as_they_are(method: str) -> None:
     """Every method finds the minimum with afx's value, gradient and Hessian."""
     options: dict[str, Any] = {"jac": afx.grad(rosenbrock)} if method not in ("Nelder-Mead", "Powell", "COBYQA") else {}
@@ -301,7 +302,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_numpy_s_forms_of_arguments(name: str) -> None:
     """Names, lists beside an Array and several arguments are taken as NumPy takes them, plain, traced and compiled."""
     fn, x = CASES[name], np.arange(6.0).reshape(2, 3) + 0.1

@@ -235,7 +235,7 @@ def test_dispatch_under_vmap() -> None:
     np.testing.assert_array_equal(np.asarray(got), np.concatenate([X, X[:, ::-1]], axis=1))
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@together("name", SIGNATURES)
 def test_written_signatures_are_numpys(name: str) -> None:
     """What older NumPy does not tell of its functions in C is what newer NumPy tells."""
     written = _written(name)

@@ -13,6 +13,7 @@ import scipy.stats
 
 import afx
 from afx import Array, errors
+from tests.every import together
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(3, 3))
@@ -131,7 +132,7 @@ def test_laws_take_columns() -> None:
     assert afx.stats.poisson.logpmf(whole, np.float64(2.0)).dtype == np.float64
 
 
-@pytest.mark.parametrize(
+@together(
     "fn", [afx.mean, afx.std, afx.var, afx.sum, afx.max, afx.prod, afx.linalg.norm, afx.logsumexp, afx.median, afx.ptp]
 )
 def test_reductions_take_lists_of_traced_numbers(fn: Any) -> None:
@@ -165,8 +166,8 @@ def test_elementwise_grad_of_integers() -> None:
             assert slope.dtype == np.float64
 
 
-@pytest.mark.parametrize("mode", ["full", "same", "valid"])
-@pytest.mark.parametrize("shapes", [((5, 6), (3, 2)), ((2, 3), (4, 3)), ((3, 4, 5), (2, 2, 2)), ((4, 5), (4, 5))])
+@together("mode", ["full", "same", "valid"])
+@together("shapes", [((5, 6), (3, 2)), ((2, 3), (4, 3)), ((3, 4, 5), (2, 2, 2)), ((4, 5), (4, 5))])
 def test_convolution_of_arrays(mode: Any, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     """`convolve` of arrays is SciPy's, over all axes."""
     x, k = (RNG.normal(size=s) for s in shapes)

@@ -44,7 +44,7 @@ def test_rows_are_ufuncs_with_loops_of_their_dtypes(name: str) -> None:
         assert ufunc.resolve_dtypes((*[own] * ufunc.nin, None))[: ufunc.nin] == (own,) * ufunc.nin
 
 
-@pytest.mark.parametrize(
+@together(
     "name", [n for n in having("python") if not set("&|^<>") & set(scalar_op(n).symbol) or n in having("is_comparison")]
 )
 def test_expressions_compute_what_numpy_computes(name: str) -> None:
@@ -77,7 +77,7 @@ def test_reductions_begin_with_what_changes_nothing(name: str) -> None:
     assert not op.fold or operator.attrgetter(op.fold)(np)(FINITE) == ufunc.reduce(FINITE)
 
 
-@pytest.mark.parametrize("name", having("commutes"))
+@together("name", having("commutes"))
 def test_operands_change_places(name: str) -> None:
     """The bits do not depend on the order of the operands."""
     values: list[Any] = SPECIAL if "f8" in scalar_op(name).dtypes else [0, 1, -1, 6]
@@ -86,7 +86,7 @@ def test_operands_change_places(name: str) -> None:
             assert bits(getattr(np, name)(x, y)) == bits(getattr(np, name)(y, x))
 
 
-@pytest.mark.parametrize("name", having("is_quiet"))
+@together("name", having("is_quiet"))
 def test_quiet_operations_raise_no_flag(name: str) -> None:
     """No value of a float raises a floating-point error."""
     with np.errstate(all="raise"):

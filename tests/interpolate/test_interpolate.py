@@ -151,7 +151,7 @@ OBJECTS: dict[
 }
 
 
-@pytest.mark.parametrize("name", OBJECTS)
+@together("name", OBJECTS)
 def test_derivatives_by_points_values_and_place(name: str) -> None:
     """Derivatives by what it is made of and by where it is evaluated are those of differences, the same compiled."""
     make, operands, at = OBJECTS[name]
@@ -241,7 +241,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@together("name", REFUSED)
 def test_bad_input_is_refused_by_name(name: str) -> None:
     """The error says what is wrong and what to do."""
     call, kind, match = REFUSED[name]

@@ -120,7 +120,7 @@ def test_data_are_filled_in_place() -> None:
     assert isinstance(_fill(3.0), numpy.floating)
 
 
-@pytest.mark.parametrize(
+@together(
     "call",
     [
         lambda x: np.array([[1.0, x]]),
@@ -296,7 +296,7 @@ def test_isinstance_of_ndarray() -> None:
     assert not isinstance(1.0, np.ndarray)
 
 
-@pytest.mark.parametrize(
+@together(
     "call",
     [
         lambda x: np.sum(np.array([x[0, 0], 2.0 * x[0, 1]])),

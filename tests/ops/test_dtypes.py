@@ -135,8 +135,8 @@ def test_reductions_begin_in_the_dtype_asked_for() -> None:
         assert int(ours(x, dtype=np.uint16, initial=np.int8(3))) == want
 
 
-@pytest.mark.parametrize("bins", [[1, 2, np.nan], [np.nan, 2, 1], [3, 2, 1], [1, 1], [np.nan, np.nan], [0, 200]])
-@pytest.mark.parametrize("right", [False, True])
+@together("bins", [[1, 2, np.nan], [np.nan, 2, 1], [3, 2, 1], [1, 1], [np.nan, np.nan], [0, 200]])
+@together("right", [False, True])
 def test_bins_of_nan_are_the_largest(bins: list[float], right: bool) -> None:
     """`digitize` counts nan at the end of rising bins, and in front of falling ones, as NumPy does; compiled too."""
     x, edges = np.array([0.5, 1.0, 1.5, 5.0, np.nan]), np.array(bins)

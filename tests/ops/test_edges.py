@@ -170,7 +170,7 @@ def test_infinite_legs_of_hypot() -> None:
                 np.testing.assert_allclose(found, want, rtol=1e-14, atol=1e-37)
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "slope", "xs"),
     [
         (afx.expm1, np.exp, [-30.0, -1e-9]),

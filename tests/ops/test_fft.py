@@ -11,6 +11,7 @@ import pytest
 import afx
 from afx import fft
 from afx.testing import check_grads
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(10)
 REAL = RNG.normal(size=(3, 4, 5))
@@ -61,7 +62,7 @@ def test_any_axes_are_numpys(name: str) -> None:
     _agree(name, _signal(name), (2, 7), None, "forward")
 
 
-@pytest.mark.parametrize("name", [*ONE_AXIS, *TWO_AXES, *ANY_AXES])
+@together("name", [*ONE_AXIS, *TWO_AXES, *ANY_AXES])
 def test_precision_is_kept(name: str) -> None:
     """Single precision in, single precision out; integers compute in the default dtype."""
     x = _signal(name)
@@ -88,10 +89,8 @@ def test_single_precision_is_computed_in_single_precision(n: int) -> None:
         np.testing.assert_array_equal(np.asarray(afx.jit(mine)(y)), want)
 
 
-@pytest.mark.parametrize(
-    ("shape", "s"), [((40, 41), None), ((41, 40), None), ((5, 16, 18), None), ((20, 60), (33, 64))]
-)
-@pytest.mark.parametrize("norm", NORMS[:3])
+@together(("shape", "s"), [((40, 41), None), ((41, 40), None), ((5, 16, 18), None), ((20, 60), (33, 64))])
+@together("norm", NORMS[:3])
 def test_spectra_of_real_numbers_mirror_themselves(shape: Any, s: Any, norm: Any) -> None:
     """Of many real numbers one half of the spectrum is computed: values and derivatives are those of the whole."""
     x = RNG.normal(size=shape)
@@ -184,7 +183,7 @@ def test_convolution_theorem() -> None:
         np.testing.assert_allclose(np.asarray(found), np.asarray(want), rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize(
+@together(
     ("run", "kind", "words"),
     [
         (lambda: fft.rfft(COMPLEX), afx.errors.DtypeError, "use fft for complex"),

@@ -67,7 +67,7 @@ def test_numbers_and_lists_keep_their_digits() -> None:
     assert tried > 400
 
 
-@pytest.mark.parametrize(
+@together(
     "fn",
     [
         lambda x: np.outer(x, 0.7),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import afx
+from tests.ops.samples import together
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1000.0, -1000.0, 1e308, -1e308, 5e-324, 700.0, -744.0]
 NAMES = ("logaddexp", "logaddexp2")
@@ -23,9 +24,9 @@ def pairs(dtype: str, count: int = 3000) -> tuple[Any, Any]:
         return np.concatenate([a, x]).astype(dtype), np.concatenate([b, x + gap]).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("backend", ["eager", "auto", "native"])
+@together("dtype", DTYPES)
+@together("name", NAMES)
+@together("backend", ["eager", "auto", "native"])
 def test_values_are_numpys(backend: Any, name: str, dtype: str) -> None:
     """Infinities, nan and zeros are NumPy's, numbers within four units of the last place beside it, whatever computes them."""
     x, y = pairs(dtype)
@@ -52,9 +53,9 @@ def raises(fn: Any, kind: str, *xs: Any) -> bool:
         return False
 
 
-@pytest.mark.parametrize("dtype", DTYPES[1:])
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kind", ["over", "invalid", "divide"])
+@together("dtype", DTYPES[1:])
+@together("name", NAMES)
+@together("kind", ["over", "invalid", "divide"])
 def test_errors_are_numpys(kind: str, name: str, dtype: str) -> None:
     """Numbers raise where NumPy's raise: a difference that overflows, never one of equal infinities, and nan none."""
     x, y = pairs(dtype, 0)

@@ -8,6 +8,7 @@ import pytest
 
 import afx
 from afx import linalg, nn, optim
+from tests.ops.samples import together
 
 TIMES = 1_700_000_000_000_000_000 + np.arange(8)
 LARGE = 2**24 + np.arange(10)
@@ -102,7 +103,7 @@ def test_norms_of_huge_gradients_are_numbers() -> None:
     np.testing.assert_allclose(rule.update(g, rule.init(None), g, None)[0], np.full(10, 10**-0.5), rtol=1e-5)
 
 
-@pytest.mark.parametrize("power", [-3000, -1100, -1070, -60, 0, 40, 300, 1023, 2097, 2200])
+@together("power", [-3000, -1100, -1070, -60, 0, 40, 300, 1023, 2097, 2200])
 def test_ldexp_is_numpys(power: int) -> None:
     """At both ends of the range, and at 0."""
     x = np.array([0.0, -0.0, 1.5, -3.0, 5e-324, np.inf])

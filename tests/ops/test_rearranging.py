@@ -158,7 +158,7 @@ def test_compiled_and_mapped(name: str) -> None:
     compiled_agrees(lambda v: call(afx, v), x)
 
 
-@pytest.mark.parametrize("name", OF_VALUES)
+@together("name", OF_VALUES)
 def test_what_depends_on_values_does_not_compile(name: str) -> None:
     """Functions whose shape depends on values say so under `jit`."""
     call, x = OF_VALUES[name]

@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx import Array
+from tests.ops.samples import together
 
 INF, NAN = math.inf, math.nan
 
@@ -70,8 +71,8 @@ def test_powers_of_two_of_complex_infinities(dtype: str) -> None:
     assert abs(found - exact) <= 4e-16 * abs(exact)
 
 
-@pytest.mark.parametrize("name", ["mean", "nanmean", "var", "nanvar", "std", "nanstd", "average", "median"])
-@pytest.mark.parametrize("default", ["float32", "float64"])
+@together("name", ["mean", "nanmean", "var", "nanvar", "std", "nanstd", "average", "median"])
+@together("default", ["float32", "float64"])
 def test_moments_of_large_integers(name: str, default: str) -> None:
     """Sums of integers that no integer holds are added up in float64, whatever the default dtype is."""
     x = np.array([2**62, 2**62, 2**62 - 2**56])
@@ -88,8 +89,8 @@ def test_sign_of_complex_numbers_keeps_its_dtype() -> None:
             assert all(z.dtype == np.complex64 for z in modes(afx.sign, np.array([3 + 4j], np.complex64)))
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-@pytest.mark.parametrize(
+@together("dtype", ["complex64", "complex128"])
+@together(
     ("x", "want"),
     [
         (complex(0.0, 0.0), 0j),

@@ -8,6 +8,7 @@ import pytest
 
 import afx
 from afx import Array, errors, optim
+from tests.every import together
 
 
 def changed(rule: optim.Transformation[Any], grads: Any, params: Any = None) -> Any:
@@ -150,7 +151,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@together("name", REFUSED)
 def test_what_would_go_uphill_or_do_nothing_is_refused(name: str) -> None:
     """Optimizers and transformations in each other's places raise when they are put together, and say what to write."""
     make, message = REFUSED[name]

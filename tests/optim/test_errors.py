@@ -102,7 +102,7 @@ ARGUMENTS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
+@together("name", ARGUMENTS)
 def test_arguments_out_of_range_are_refused(name: str) -> None:
     """Hyperparameters out of their range are refused when the optimizer is made."""
     make, message = ARGUMENTS[name]

@@ -8,6 +8,7 @@ import pytest
 
 import afx
 from afx import optim
+from tests.every import together
 from tests.optim import oracles
 
 STEPS = 60
@@ -61,8 +62,8 @@ def drawn(rng: np.random.Generator) -> tuple[Any, list[Any]]:
     return rng.normal(size=4), grads
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 2e-5)])
+@together("name", CASES)
+@together(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 2e-5)])
 def test_steps_are_the_papers(name: str, dtype: Any, tolerance: float, rng: np.random.Generator) -> None:
     """After every step the parameters are where the formulas lead, to rounding in the parameters' dtype."""
     optimizer, oracle = CASES[name]

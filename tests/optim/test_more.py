@@ -12,6 +12,7 @@ import scipy.optimize
 
 import afx
 from afx import errors, optim
+from tests.every import together
 from tests.optim import cases
 
 
@@ -75,7 +76,7 @@ PAIRS: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@together("name", PAIRS)
 def test_transformations_are_what_their_optimizers_multiply(name: str, rng: np.random.Generator) -> None:
     """A chain of a transformation and a learning rate takes the steps of its optimizer."""
     transformation, optimizer = PAIRS[name]
@@ -274,7 +275,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@together("name", REFUSED)
 def test_settings_out_of_range_are_refused(name: str) -> None:
     """Settings out of their range are refused where they are given."""
     make, message = REFUSED[name]

@@ -8,6 +8,7 @@ import pytest
 
 import afx
 from afx import Array, errors, optim
+from tests.every import together
 
 
 def at(schedule: Any, *counts: float) -> list[float]:
@@ -136,7 +137,7 @@ SCHEDULES: dict[str, optim.Schedule] = {
 }
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@together("name", SCHEDULES)
 def test_learning_rates_are_float64_and_compile(name: str) -> None:
     """In a state the learning rate keeps the digits of float64; compiled steps follow the schedule without new traces."""
     schedule = SCHEDULES[name]
@@ -158,7 +159,7 @@ def test_learning_rates_are_float64_and_compile(name: str) -> None:
     assert len(traced) == 1
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@together("name", SCHEDULES)
 def test_schedules_take_plain_numbers(name: str) -> None:
     """To look at a schedule, call it with a number or with many."""
     schedule: Any = SCHEDULES[name]

@@ -149,7 +149,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@together("name", REFUSED)
 def test_settings_out_of_range_are_refused(name: str) -> None:
     """Settings out of their range are refused when the optimizer or schedule is made."""
     make, message = REFUSED[name]

@@ -18,6 +18,7 @@ from hypothesis import given, strategies as st
 
 from afx import pytree
 from afx.errors import ImmutableError, TreeError
+from tests.every import together
 
 T = TypeVar("T")
 
@@ -214,9 +215,7 @@ def test_map_of_the_identity_is_the_tree(tree: object) -> None:
 # --------------------------------------------------------------------------------------------- leaves and structure
 
 
-@pytest.mark.parametrize(
-    "leaf", [1.0, 1j, 1, True, np.zeros(3), np.float32(1), np.bool_(True), np.int8(1), Duck(), np.array("x")]
-)
+@together("leaf", [1.0, 1j, 1, True, np.zeros(3), np.float32(1), np.bool_(True), np.int8(1), Duck(), np.array("x")])
 def test_arrays_and_numbers_are_leaves(leaf: object) -> None:
     """Arrays, numbers and types that declare themselves are leaves, alone and in containers."""
     assert pytree.is_leaf(leaf)
@@ -251,7 +250,7 @@ def test_fields_are_leaves_or_structure_by_their_values() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@together(
     "change",
     [
         {"size": 4},
@@ -508,7 +507,7 @@ def test_equal_trees(left: object, right: object) -> None:
     assert pytree.equal(left, right)
 
 
-@pytest.mark.parametrize(
+@together(
     ("left", "right"),
     [
         (np.float32([1, np.nan]), np.float32([np.nan, 1])),

@@ -9,6 +9,7 @@ from scipy import special, stats
 
 import afx
 from afx import random
+from tests.every import together
 
 KEY = random.key(7)
 N = 40_000
@@ -131,7 +132,7 @@ def test_draws_differentiate_in_their_parameters(draw: Callable[..., Any]) -> No
     afx.testing.check_grads(draw, (np.array([0.5, -1.0, 2.0]), np.array([1.0, 2.0, 0.5])), order=2)
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "message"),
     [
         (lambda: random.normal(KEY, scale=-1.0), r"normal: a scale is 0 or more: got -1.0; change it"),

@@ -86,7 +86,7 @@ def test_truncated_normal_beyond_all_probability() -> None:
     assert stats.kstest((x - 1000) * 1000, stats.expon.cdf).pvalue > SURE
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "points"),
     [
         (lambda s: random.exponential(KEY, 5, s), (2.0,)),
@@ -122,7 +122,7 @@ def test_quantiles_move_as_the_draws_derivatives_say() -> None:
     )
 
 
-@pytest.mark.parametrize("a", [1e-3, 0.1, 0.7, 1.0, 3.0, 25.0, 29.9, 40.0, 300.0, 1e4])
+@together("a", [1e-3, 0.1, 0.7, 1.0, 3.0, 25.0, 29.9, 40.0, 300.0, 1e4])
 def test_gamma_numbers_move_with_their_quantiles(a: float) -> None:
     """The derivative by the shape is that of SciPy's quantile function, in the middle and in both tails."""
     one = np.float64(1)
@@ -196,7 +196,7 @@ def test_small_shapes_do_not_underflow() -> None:
     assert np.isfinite(float(slope))
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "message"),
     [
         (lambda: random.exponential(KEY, scale=-1.0), r"exponential: a scale is 0 or more: got -1.0; change it"),

@@ -9,6 +9,7 @@ from scipy import stats
 
 import afx
 from afx import random
+from tests.every import together
 
 KEY = random.key(13)
 N = 20_000
@@ -44,7 +45,7 @@ def fits(counts: Any, probabilities: Any) -> bool:
     return bool(stats.chisquare(found, want).pvalue > SURE)
 
 
-@pytest.mark.parametrize(("draw", "distribution"), COUNTS.values(), ids=COUNTS.keys())
+@together(("draw", "distribution"), COUNTS.values(), ids=COUNTS.keys())
 def test_counts_have_their_probabilities(draw: Callable[[Any], Any], distribution: Any) -> None:
     """Each count is as frequent as its probability says."""
     x = np.asarray(draw(KEY)).astype(np.int64)
@@ -176,7 +177,7 @@ def test_counts_have_no_derivative() -> None:
     assert np.array_equal(np.asarray(mapped)[1], np.asarray(random.binomial(KEY, 10, 0.9, 4)))
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "message"),
     [
         (lambda: random.poisson(KEY, -1.0), r"poisson: a rate is 0 or more: got -1.0; change it"),

@@ -192,7 +192,7 @@ def test_nothing_but_numpy_is_needed() -> None:
     assert float(done.stdout) > 0
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "message"),
     [
         (lambda: random.key(-1), r"key: takes an integer from 0 to 2\*\*64 - 1: got -1; take it modulo"),
@@ -216,8 +216,8 @@ def test_mistakes_are_explained(fn: Callable[[], Any], message: str) -> None:
         fn()
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 25, FEW])
-@pytest.mark.parametrize("key", [(0, 0), (0xFFFFFFFF, 0xFFFFFFFF), (0x9E3779B9, 0xBB67AE85)])
+@together("n", [1, 2, 3, 25, FEW])
+@together("key", [(0, 0), (0xFFFFFFFF, 0xFFFFFFFF), (0x9E3779B9, 0xBB67AE85)])
 def test_the_first_blocks_of_a_key_are_those_of_the_table(n: int, key: tuple[int, int]) -> None:
     """The short way of small draws gives the words of the generator, for every purpose."""
     own = np.array(key, np.uint32)

@@ -11,6 +11,7 @@ import afx
 from afx import signal
 from afx.errors import ArgumentError, ShapeError
 from afx.signal.convolution import EXTENSIONS
+from tests.every import together
 
 MODES: Any = ("full", "same", "valid")
 SHAPES = (
@@ -39,8 +40,8 @@ def assert_scipys(name: str, *args: Any, atol: float = 1e-12, **options: Any) ->
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=atol)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("shapes", SHAPES)
+@together("mode", MODES)
+@together("shapes", SHAPES)
 def test_convolutions(mode: Any, shapes: Any) -> None:
     """Of real and complex arrays, even and odd lengths, either one the longer, by either method and any boundary."""
     for kinds in itertools.product((float, complex), repeat=2):

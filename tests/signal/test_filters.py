@@ -10,6 +10,7 @@ import scipy.signal
 import afx
 from afx import signal
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from tests.every import together
 from tests.signal.test_convolution import assert_scipys, numbers
 
 PAIRS: Any = [  # numerators and denominators
@@ -24,8 +25,8 @@ SECTIONS: Any = [scipy.signal.butter(4, 0.3, output="sos"), scipy.signal.butter(
 PADTYPES: Any = ("odd", "even", "constant", None)
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("dtype", [float, complex])
+@together("pair", PAIRS)
+@together("dtype", [float, complex])
 def test_filters(pair: Any, dtype: Any) -> None:
     """Of all shapes and axes, from rest and from a state, also one that broadcasts."""
     b, a = map(np.asarray, pair)

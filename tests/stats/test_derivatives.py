@@ -110,7 +110,7 @@ SIMPLE = {"poisson", "binom", "nbinom", "geom", "dirichlet", "multivariate_norma
 EPS = 1e-5
 
 
-@pytest.mark.parametrize(("name", "method", "xs", "expected"), TAILS)
+@together(("name", "method", "xs", "expected"), TAILS)
 def test_tails(name: str, method: str, xs: tuple[float, ...], expected: tuple[float, ...]) -> None:
     """Logarithms of tails that underflow, and their derivatives, keep their digits."""
     fn = getattr(getattr(stats, name), method)

@@ -10,10 +10,11 @@ import scipy.stats
 
 import afx
 from afx import stats
+from tests.every import together
 
 
-@pytest.mark.parametrize("name", ["norm", "gumbel_r", "cauchy", "logistic", "gamma", "expon"])
-@pytest.mark.parametrize("unit", [1e8, 1e-8])
+@together("name", ["norm", "gumbel_r", "cauchy", "logistic", "gamma", "expon"])
+@together("unit", [1e8, 1e-8])
 def test_a_fit_follows_the_unit_of_its_data(name: str, unit: float) -> None:
     """Data in another unit have the same shapes, and location and scale in that unit."""
     x = np.random.default_rng(3).gamma(3.0, size=60) + 3
@@ -114,7 +115,7 @@ def test_singular_normal_vectors() -> None:
     np.testing.assert_allclose(np.cov(x.T), cov, atol=0.15)
 
 
-@pytest.mark.parametrize(
+@together(
     ("law", "x", "options", "text"),
     [
         (

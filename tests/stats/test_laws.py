@@ -64,7 +64,7 @@ def test_each_law_is_compared_with_other_values() -> None:
         assert re.search(rf"stats\.{name}\.(logpdf|logpmf|pdf|pmf)|stats\.{name}\(", text), name
 
 
-@pytest.mark.parametrize(("name", "parameters"), cases(NEW))
+@together(("name", "parameters"), cases(NEW))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # SciPy's own in the tails
 def test_continuous_values(name: str, parameters: tuple[float, ...]) -> None:
     """Densities, distribution functions and quantiles are SciPy's; logarithms where SciPy's keep their digits."""

@@ -14,8 +14,8 @@ from afx import stats
 from tests.every import together
 
 
-@pytest.mark.parametrize("name", ["skewnorm", "vonmises"])
-@pytest.mark.parametrize("function", ["cdf", "logcdf", "sf", "logsf", "ppf", "isf"])
+@together("name", ["skewnorm", "vonmises"])
+@together("function", ["cdf", "logcdf", "sf", "logsf", "ppf", "isf"])
 def test_integrated_laws_keep_float32(name: str, function: str) -> None:
     """Values of float32 arguments are float32, and those of float64 but for rounding."""
     x, shape = np.array([0.2, 0.7], np.float32), np.float32(1.5)
@@ -25,8 +25,8 @@ def test_integrated_laws_keep_float32(name: str, function: str) -> None:
     np.testing.assert_allclose(found, of(x.astype(np.float64), 1.5), rtol=3e-6)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("x", [1e-15, 1e-8, 1e-3, 0.7, 1.5])
+@together("dtype", [np.float32, np.float64])
+@together("x", [1e-15, 1e-8, 1e-3, 0.7, 1.5])
 def test_logarithms_near_zero_keep_digits(x: float, dtype: Any) -> None:
     """Where nearly everything lies on one side, its logarithm is a small number with all digits."""
     y, eps = dtype(x), float(np.finfo(dtype).eps)

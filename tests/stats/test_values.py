@@ -62,8 +62,8 @@ def test_continuous_values(name: str, parameters: tuple[float, ...], place: dict
     compare(distribution.ppf(q, *parameters, **place), peer.ppf(q, *parameters, **place))
 
 
-@pytest.mark.parametrize("place", [{}, {"loc": 2}], ids=["standard", "moved"])
-@pytest.mark.parametrize(("name", "parameters"), cases(DISCRETE))
+@together("place", [{}, {"loc": 2}], ids=["standard", "moved"])
+@together(("name", "parameters"), cases(DISCRETE))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # SciPy's own at the ends of a support
 def test_discrete_values(name: str, parameters: tuple[float, ...], place: dict[str, float]) -> None:
     """Probabilities, distribution functions and quantiles are SciPy's; numbers that are not whole have probability 0."""
@@ -83,7 +83,7 @@ def test_discrete_values(name: str, parameters: tuple[float, ...], place: dict[s
     np.testing.assert_array_equal(distribution.ppf(q[q < 1], *parameters), whole[q < 1])
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "wrong"),
     [
         ("norm", {"scale": 0.0}),
@@ -227,8 +227,8 @@ TRIVARIATE = [
 ]
 
 
-@pytest.mark.parametrize(("x", "r"), TRIVARIATE)
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2)])
+@together(("x", "r"), TRIVARIATE)
+@together("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2)])
 def test_trivariate_normal_distribution_function(x: list[float], r: list[float], order: tuple[int, int, int]) -> None:
     """Probabilities have 15 digits behind the point, in any order of the numbers, plain and compiled."""
     corr = np.array([[1.0, r[0], r[1]], [r[0], 1.0, r[2]], [r[1], r[2], 1.0]])

@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx import Array, fft, linalg
+from tests.every import together
 
 EPS = 1e-6
 RNG = np.random.default_rng(11)
@@ -47,7 +48,7 @@ REAL: dict[str, tuple[Callable[[Any], Array], Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("fn", HOLOMORPHIC.values(), ids=HOLOMORPHIC.keys())
+@together("fn", HOLOMORPHIC.values(), ids=HOLOMORPHIC.keys())
 def test_complex_derivative(fn: Callable[[Any], Array]) -> None:
     """The gradient of a holomorphic function tells the difference in every complex direction, in every mode."""
     t = RNG.normal(size=Z.shape) + 1j * RNG.normal(size=Z.shape)
@@ -60,7 +61,7 @@ def test_complex_derivative(fn: Callable[[Any], Array]) -> None:
     assert complex(afx.jvp(fn, (Z,), (t,))[1]) == pytest.approx(difference, rel=1e-7)
 
 
-@pytest.mark.parametrize("fn", HOLOMORPHIC.values(), ids=HOLOMORPHIC.keys())
+@together("fn", HOLOMORPHIC.values(), ids=HOLOMORPHIC.keys())
 def test_complex_second_derivative(fn: Callable[[Any], Array]) -> None:
     """The Hessian of a holomorphic function tells the difference of its gradient."""
     t = RNG.normal(size=Z.shape) + 1j * RNG.normal(size=Z.shape)
@@ -70,7 +71,7 @@ def test_complex_second_derivative(fn: Callable[[Any], Array]) -> None:
     np.testing.assert_allclose(np.einsum("ijkl,kl->ij", found, t), difference, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize(("fn", "gradient"), REAL.values(), ids=REAL.keys())
+@together(("fn", "gradient"), REAL.values(), ids=REAL.keys())
 def test_gradient_of_real_functions(fn: Callable[[Any], Array], gradient: Callable[[Any], Any]) -> None:
     """The gradient of a real function of z = x + iy is ∂f/∂x - i·∂f/∂y, plain and compiled."""
     for found in (afx.grad(fn)(Z), afx.jit(afx.grad(fn))(Z), afx.grad(afx.jit(fn))(Z), afx.jacrev(fn)(Z)):
@@ -171,7 +172,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("run", "words"), REFUSED.values(), ids=REFUSED.keys())
+@together(("run", "words"), REFUSED.values(), ids=REFUSED.keys())
 def test_half_derivatives_are_refused(run: Callable[[], Any], words: str) -> None:
     """Where one complex number would not tell the derivative, the error says which function does."""
     with pytest.raises(afx.errors.DtypeError, match=words):

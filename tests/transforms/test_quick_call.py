@@ -12,6 +12,7 @@ import pytest
 import afx
 from afx import pytree
 from afx.transforms.compile.quick_call import QUICK_CALLS
+from tests.every import together
 
 
 @attrs.frozen
@@ -74,7 +75,7 @@ def test_results_and_arguments_of_all_kinds() -> None:
     assert compiled.cache_info().traces == 1
 
 
-@pytest.mark.parametrize(
+@together(
     "other",
     [
         tree(X[:2]),

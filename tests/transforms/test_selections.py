@@ -60,7 +60,7 @@ def test_first_order(selection: str, formula: str) -> None:
         np.testing.assert_allclose(g, wanted, rtol=1e-12)
 
 
-@pytest.mark.parametrize("selection", SELECTIONS)
+@together("selection", SELECTIONS)
 def test_second_order_and_batches(selection: str) -> None:
     """So are second derivatives, of both nestings, and rows of a batch."""
     fn = lambda x: afx.sum(SELECTIONS[selection](afx.sqrt(x)) ** 3)
@@ -84,8 +84,8 @@ OPERANDS: dict[str, Callable[[Any, Any], Any]] = {  # finite formulas beside an 
 }
 
 
-@pytest.mark.parametrize("operand", OPERANDS)
-@pytest.mark.parametrize("bad", [np.nan, 1e308], ids=["nan", "overflow"])
+@together("operand", OPERANDS)
+@together("bad", [np.nan, 1e308], ids=["nan", "overflow"])
 def test_operands_that_are_not_finite(operand: str, bad: float) -> None:
     """What a slice or an index in advance leaves out may be nan or overflow, eager and compiled."""
     padded = np.where(np.isnan(PADDED), bad, PADDED)

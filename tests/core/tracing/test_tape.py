@@ -12,6 +12,7 @@ from afx import Array
 from afx.core.tracing.tape import Entry, Tape, TapeTracer
 from afx.core.tracing.tracer import Tracer
 from afx.transforms.derivatives.backward_pass import backward, unbroadcast
+from tests.every import together
 
 X = np.array([1.0, 2.0])
 
@@ -50,7 +51,7 @@ def test_entries_hold_no_tracers() -> None:
     assert not any(isinstance(v, Tracer) for v in held)
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "kept"),
     [
         (lambda x: x + 1.0, 0),

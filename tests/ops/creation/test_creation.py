@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx import Array, errors
+from tests.ops.samples import together
 
 MAKERS: dict[str, Callable[..., Array]] = {
     "arange": lambda **kw: afx.arange(3, **kw),
@@ -28,7 +29,7 @@ MAKERS: dict[str, Callable[..., Array]] = {
 }
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@together("name", MAKERS)
 def test_the_device_is_the_cpu(name: str) -> None:
     """Each function that makes an array takes the one device there is, and names every other."""
     make = MAKERS[name]

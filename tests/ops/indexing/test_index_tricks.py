@@ -9,6 +9,7 @@ import pytest
 import afx
 from afx import errors
 from tests.ops.agreement import same
+from tests.ops.samples import together
 
 M = np.arange(12.0).reshape(3, 4)
 FLAT = np.array([[0, 7], [11, 3]])
@@ -34,7 +35,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_indices_are_numpys(name: str) -> None:
     """Indices are NumPy's, as int64."""
     want = CASES[name](np)

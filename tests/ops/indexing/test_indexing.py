@@ -299,8 +299,8 @@ def test_a_traced_mask_updates_under_jit() -> None:
 
 
 # -- take -------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("axis", [None, 0, 1, -1])
-@pytest.mark.parametrize("indices", [1, [0, 2], np.array([[0, -1], [1, 1]])], ids=str)
+@together("axis", [None, 0, 1, -1])
+@together("indices", [1, [0, 2], np.array([[0, -1], [1, 1]])], ids=str)
 def test_take_is_numpys(axis: int | None, indices: Any) -> None:
     """`take` puts the shape of the indices in the place of the axis."""
     np.testing.assert_array_equal(np.asarray(afx.take(X, indices, axis)), np.take(X, indices, axis))
@@ -319,7 +319,7 @@ def test_take_along_axis_is_numpys(axis: int | None) -> None:
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@together(
     ("index", "error", "message"),
     [
         (

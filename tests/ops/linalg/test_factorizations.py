@@ -248,11 +248,9 @@ def matrix_function(by: str, fn: Any, weights: Any) -> Any:
     return total
 
 
-@pytest.mark.parametrize(
-    "weights", [np.array([[0.0, 1.0], [2.0, 3.0]]), np.eye(2)[[1, 0]], np.array([[1.0, 0.5], [0.5, 1]])]
-)
-@pytest.mark.parametrize("dtype", ["d", "D"])
-@pytest.mark.parametrize("by", ["eigh", "eig", "svd"])
+@together("weights", [np.array([[0.0, 1.0], [2.0, 3.0]]), np.eye(2)[[1, 0]], np.array([[1.0, 0.5], [0.5, 1]])])
+@together("dtype", ["d", "D"])
+@together("by", ["eigh", "eig", "svd"])
 def test_zeros_of_functions_at_equal_eigenvalues(by: str, dtype: str, weights: Any) -> None:
     """A function of the matrix that is 0 at equal eigenvalues has a derivative of nan there, never one that misses terms."""
     for fn, x in ((afx.log, np.eye(2, dtype=dtype)), (lambda w: afx.expm1(w) * 0.5, np.zeros((2, 2), dtype))):

@@ -110,7 +110,7 @@ def test_norms_neither_overflow_nor_underflow(dtype: str, size: int) -> None:
     assert np.isnan(float(linalg.norm(np.array([np.nan, 1.0], dtype))))
 
 
-@pytest.mark.parametrize("order", [None, 2, -2, 1, -1, 0, 3, 0.5, np.inf, -np.inf, "fro", "f", "nuc", 7, "x"], ids=str)
+@together("order", [None, 2, -2, 1, -1, 0, 3, 0.5, np.inf, -np.inf, "fro", "f", "nuc", 7, "x"], ids=str)
 def test_norms_are_numpys(order: Any) -> None:
     """``np.linalg.norm`` has NumPy's values, shapes and refusals for every order, of all axes, one, or two."""
     for x, axis, keep in itertools.product((V, T[0], T), (None, 0, -1, (0,), (0, 1), (1, -1), (0, 0)), (False, True)):
@@ -140,8 +140,8 @@ def test_lu(shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(np.asarray(linalg.lu(x, permute_l=True)[0]), p @ low, atol=1e-12)
 
 
-@pytest.mark.parametrize("lower", [False, True])
-@pytest.mark.parametrize("trans", [0, 1, 2, "N", "T", "C"])
+@together("lower", [False, True])
+@together("trans", [0, 1, 2, "N", "T", "C"])
 def test_triangular_systems(trans: Any, lower: bool) -> None:
     """Triangular systems are solved as SciPy solves them, with one triangle read, small and large ones."""
     for n, unit in itertools.product((3, 150), (False, True)):

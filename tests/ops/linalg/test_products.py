@@ -15,7 +15,7 @@ RNG = np.random.default_rng(10)
 A, B, C, V, W = (RNG.normal(size=s) for s in ((3, 4), (4, 5), (2, 3, 4), (4,), (3,)))
 
 
-@pytest.mark.parametrize(
+@together(
     "pair",
     [
         (A, B),
@@ -54,7 +54,7 @@ def test_vmap_of_vectors_and_matrices(axes: Any) -> None:
         np.testing.assert_allclose(found, np.stack(want), atol=1e-12)
 
 
-@pytest.mark.parametrize(
+@together(
     ("subscripts", "operands"),
     [
         ("ij,jk->ik", (A, B)),
@@ -179,7 +179,7 @@ def test_products_over_no_elements_have_gradients(lead: tuple[int, ...]) -> None
         assert (by_a.shape, by_v.shape) == (a.shape, v.shape)
 
 
-@pytest.mark.parametrize(
+@together(
     ("subscripts", "shapes"),
     [
         ("ii", [(2, 1)]),
@@ -204,7 +204,7 @@ def test_malformed_subscripts_raise(subscripts: str, shapes: Any) -> None:
         afx.einsum(subscripts, *operands)
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "operands"),
     [
         ("dot", (C, B)),

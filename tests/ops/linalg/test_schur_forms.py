@@ -9,6 +9,7 @@ import scipy.linalg
 
 import afx
 from afx import errors, linalg
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(8)
 A = RNG.normal(size=(3, 4, 4))
@@ -25,8 +26,8 @@ def _forms(m: Any, a: Any) -> list[Any]:
     return [*forms, *m.rsf2csf(*forms[:2])]
 
 
-@pytest.mark.parametrize("dtype", "fdFD")
-@pytest.mark.parametrize("n", [0, 1, 3, 6])
+@together("dtype", "fdFD")
+@together("n", [0, 1, 3, 6])
 def test_forms_are_scipys(n: int, dtype: str) -> None:
     """Values and dtypes are SciPy's."""
     a = _matrix((n, n), dtype)

@@ -20,8 +20,8 @@ def systems(n: int, columns: int, dtype: str = "float64", count: int = 800) -> t
     return a.astype(dtype), RNG.normal(size=(count, n, columns)).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("n", "columns"), [(1, 1), (2, 1), (2, 4), (3, 1), (3, 2), (4, 1)])
+@together("dtype", ["float32", "float64"])
+@together(("n", "columns"), [(1, 1), (2, 1), (2, 4), (3, 1), (3, 2), (4, 1)])
 def test_solutions_are_lapacks(n: int, columns: int, dtype: str) -> None:
     """Solutions agree with LAPACK's to rounding, where rows must be exchanged too; plans give the eager bits."""
     a, b = systems(n, columns, dtype)

@@ -45,7 +45,7 @@ OF_VECTORS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {  # a call 
 }
 
 
-@pytest.mark.parametrize("name", OF_VECTORS)
+@together("name", OF_VECTORS)
 def test_values_and_derivatives(name: str) -> None:
     """Values are SciPy's, plain, compiled and mapped, of float32 too; derivatives agree with differences."""
     call, operands = OF_VECTORS[name]
@@ -157,7 +157,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@together("name", REFUSED)
 def test_bad_input_is_refused_by_name(name: str) -> None:
     """The error names the function and what is wrong."""
     call, kind, match = REFUSED[name]

@@ -9,6 +9,7 @@ import pytest
 import afx
 from afx import Array, nn
 from afx.ops.nn import windows as convolutions
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(9)
 EPS = 1e-6
@@ -124,8 +125,8 @@ def test_mistakes_are_explained(run: Any, kind: type[Exception], words: str) -> 
         run()
 
 
-@pytest.mark.parametrize(("groups", "out"), [(4, 4), (4, 12), (2, 4), (1, 3)])
-@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
+@together(("groups", "out"), [(4, 4), (4, 12), (2, 4), (1, 3)])
+@together("axes", [(0, None), (None, 0), (0, 0)])
 def test_vmap_of_conv_is_a_loop(groups: int, out: int, axes: Any) -> None:
     """Over examples, kernels or both, for every kind of groups, with gradients."""
     x, w = RNG.normal(size=(2, 1, 6, 4)), RNG.normal(size=(2, 3, 4 // groups, out))
@@ -190,7 +191,7 @@ def test_conv_of_nothing() -> None:
         nn.conv(np.ones((1, 4, 1)), np.ones((0, 1, 1)))
 
 
-@pytest.mark.parametrize(
+@together(
     "options",
     [
         {"stride": 1.5},

@@ -10,6 +10,7 @@ import scipy.fft
 import afx
 from afx import fft
 from afx.errors import ArgumentError, ShapeError
+from tests.ops.samples import together
 
 ONE_AXIS = ("dct", "idct", "dst", "idst")
 SEVERAL = ("dctn", "idctn", "dstn", "idstn")
@@ -26,7 +27,7 @@ def least(name: str, kind: int) -> int:
     return 2 if kind == 1 and "c" in name else 1
 
 
-@pytest.mark.parametrize(("name", "kind"), list(itertools.product(ONE_AXIS, (1, 2, 3, 4))))
+@together(("name", "kind"), list(itertools.product(ONE_AXIS, (1, 2, 3, 4))))
 def test_values_are_scipys(name: str, kind: Any) -> None:
     """Of all types, norms and weights of the ends, for even and odd numbers of points, along any axis, cut or padded."""
     for n, norm, weighs in itertools.product((1, 2, 3, 4, 5, 8, 9, 30), NORMS, (None, True, False)):
@@ -41,7 +42,7 @@ def test_values_are_scipys(name: str, kind: Any) -> None:
         )
 
 
-@pytest.mark.parametrize(("name", "kind"), list(itertools.product(ONE_AXIS, (1, 2, 3, 4))))
+@together(("name", "kind"), list(itertools.product(ONE_AXIS, (1, 2, 3, 4))))
 def test_dtypes(name: str, kind: Any) -> None:
     """Precision stays, of complex numbers too, and integers take the default dtype."""
     x = numbers(6)
@@ -62,7 +63,7 @@ def test_several_axes(name: str) -> None:
         np.testing.assert_allclose(getattr(fft, name)(x, **options), getattr(scipy.fft, name)(x, **options), atol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "kind"), list(itertools.product(ONE_AXIS, (1, 2, 3, 4))))
+@together(("name", "kind"), list(itertools.product(ONE_AXIS, (1, 2, 3, 4))))
 def test_derivatives_compiled_and_batched(name: str, kind: Any) -> None:
     """The derivative is that of a matrix; `jit` and `vmap` change nothing."""
     fn = lambda x: getattr(fft, name)(x, kind)  # a function of the point alone

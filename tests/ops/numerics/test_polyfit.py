@@ -9,6 +9,7 @@ import pytest
 import afx
 from afx import errors
 from tests.ops.agreement import compiled_agrees, derivatives_agree, same, values_agree
+from tests.ops.samples import together
 
 RNG = np.random.default_rng(43)
 T = np.linspace(-1.0, 2.0, 7)
@@ -33,20 +34,20 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_values_are_numpys(name: str) -> None:
     """The value is NumPy's."""
     values_agree(*CASES[name])
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_derivatives_are_right(name: str) -> None:
     """Derivatives of first and second order agree with differences, in both modes."""
     call, x = CASES[name]
     derivatives_agree(lambda v: call(afx, v), x)
 
 
-@pytest.mark.parametrize("name", CASES)
+@together("name", CASES)
 def test_compiled_and_mapped(name: str) -> None:
     """Jitted and mapped functions and gradients agree with plain ones."""
     call, x = CASES[name]

@@ -143,7 +143,7 @@ SINGLE = {
 }
 
 
-@pytest.mark.parametrize("name", SINGLE)
+@together("name", SINGLE)
 def test_float32_stays(name: str) -> None:
     """Of float32 all results are float32, and integers give the default dtype."""
     call = SINGLE[name]
@@ -376,7 +376,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
+@together("name", ERRORS)
 def test_errors_say_what_is_wrong(name: str) -> None:
     """Wrong arguments raise afx's error with what was given."""
     call, kind, message = ERRORS[name]

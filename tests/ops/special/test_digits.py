@@ -5,7 +5,6 @@ from typing import Any
 
 import mpmath
 import numpy as np
-import pytest
 
 import afx
 from afx import special
@@ -64,8 +63,8 @@ def test_the_slope_of_dawsons_integral_far_out() -> None:
     np.testing.assert_allclose(afx.grad(special.dawsn)(np.float64(1e8)), -5e-17, rtol=1e-14)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["asinh", "atanh", "cbrt", "erfinv", "expm1", "log1p", "sinh", "tan"])
+@together("dtype", ["float32", "float64"])
+@together("name", ["asinh", "atanh", "cbrt", "erfinv", "expm1", "log1p", "sinh", "tan"])
 def test_formulas_keep_tiny_arguments_and_signs_of_zeros(name: str, dtype: str) -> None:
     """What stands in for an operation has its value where that is denormal, or a zero of either sign."""
     least = float(np.finfo(dtype).tiny)

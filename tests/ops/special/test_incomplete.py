@@ -13,6 +13,7 @@ import scipy.special
 
 import afx
 from afx import special
+from tests.ops.samples import together
 
 # a, x, and the first and second derivative of gammainc by a
 GAMMA = [
@@ -75,7 +76,7 @@ def test_beta_values(name: str) -> None:
     assert [g.dtype for g in slopes] == [np.float32] * 3
 
 
-@pytest.mark.parametrize(("a", "x", "first", "second"), GAMMA)
+@together(("a", "x", "first", "second"), GAMMA)
 def test_gamma_by_its_parameter(a: float, x: float, first: float, second: float) -> None:
     """The first two derivatives by a are right for small and large a, around the mean and in both tails."""
     assert slope(special.gammainc, a, x) == pytest.approx(first, rel=1e-11, abs=0.0)
@@ -84,7 +85,7 @@ def test_gamma_by_its_parameter(a: float, x: float, first: float, second: float)
     assert twice == pytest.approx(second, rel=1e-9, abs=1e-9 * first**2)  # it crosses 0 near the mean
 
 
-@pytest.mark.parametrize(("a", "b", "x", "by_a", "by_b", "by_both"), BETA)
+@together(("a", "b", "x", "by_a", "by_b", "by_both"), BETA)
 def test_beta_by_its_parameters(a: float, b: float, x: float, by_a: float, by_b: float, by_both: float) -> None:
     """Derivatives by a, by b and by both are right for small and large parameters, around the mean and in the tails."""
     for fn, sign in ((special.betainc, 1), (special.betaincc, -1)):
@@ -111,7 +112,7 @@ def test_gamma_by_its_argument(a: float, x: float) -> None:
         assert found == pytest.approx(mixed, rel=1e-11)
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "xs", "expected"),
     [
         pytest.param(special.gammainc, [2.0, 0.0], [0.0, 0.0], id="gammainc at 0"),

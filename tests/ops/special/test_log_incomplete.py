@@ -12,6 +12,7 @@ import scipy.special
 
 import afx
 from afx import special
+from tests.ops.samples import together
 
 # operands, and the value and its derivative by each of them
 TABLE = [
@@ -48,7 +49,7 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "xs", "expected"), TABLE)
+@together(("name", "xs", "expected"), TABLE)
 def test_values_and_derivatives(name: str, xs: tuple[float, ...], expected: tuple[float, ...]) -> None:
     """The logarithm and its derivative by every argument keep their digits, eagerly and compiled."""
     operands = [np.float64(x) for x in xs]
@@ -59,9 +60,7 @@ def test_values_and_derivatives(name: str, xs: tuple[float, ...], expected: tupl
         assert [float(g) for g in slopes] == pytest.approx(expected[1:], rel=5e-13)
 
 
-@pytest.mark.parametrize(
-    ("name", "xs", "expected"), [row for row in TABLE if row[1][-1] > 1e-200]
-)  # x² would underflow
+@together(("name", "xs", "expected"), [row for row in TABLE if row[1][-1] > 1e-200])  # x² would underflow
 def test_second_derivatives(name: str, xs: tuple[float, ...], expected: tuple[float, ...]) -> None:
     """Second derivatives are differences of the first ones, in the tails too, and symmetric."""
     fn, operands = getattr(special, name), np.array(xs)

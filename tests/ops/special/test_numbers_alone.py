@@ -145,7 +145,7 @@ def test_laws_of_integers_and_pythons_numbers(name: str) -> None:
     assert law.rvs(afx.random.key(0), (2,), *given).dtype == np.float32  # numbers that afx makes itself
 
 
-@pytest.mark.parametrize("name", VECTORS)
+@together("name", VECTORS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_laws_of_vectors_and_of_laws(name: str) -> None:
     """So have the densities of vectors, matrices and laws made of laws, and descriptions of samples."""

@@ -69,7 +69,7 @@ def second(fn: Callable[..., Any], x: float) -> float:
     return float(afx.grad(afx.grad(fn))(np.float64(x)))
 
 
-@pytest.mark.parametrize("name", ONE_OPERAND)
+@together("name", ONE_OPERAND)
 def test_values_of_one_operand(name: str) -> None:
     """Values are SciPy's, in float64 and in float32, whose dtype is kept."""
     x, fn = ONE_OPERAND[name], getattr(special, name)
@@ -183,7 +183,7 @@ def test_tails(fn: Callable[[Any], Any], x: float, first: float, twice: float) -
     assert second(fn, x) == pytest.approx(twice, rel=1e-11, abs=0.0)
 
 
-@pytest.mark.parametrize(
+@together(
     ("fn", "xs", "expected"),
     [
         pytest.param(special.entr, [0.0], [np.inf], id="entr at 0"),
@@ -331,7 +331,7 @@ BY_DEGREES_OF_F = [
 ]
 
 
-@pytest.mark.parametrize(("df", "t", "want"), BY_DEGREES_OF_T)
+@together(("df", "t", "want"), BY_DEGREES_OF_T)
 def test_derivatives_of_students_t_by_degrees_of_freedom(df: float, t: float, want: float) -> None:
     """They keep their digits however many degrees of freedom there are, where terms of it cancel."""
     slope = afx.grad(lambda n: afx.stats.t.cdf(np.float64(t), n))
@@ -339,7 +339,7 @@ def test_derivatives_of_students_t_by_degrees_of_freedom(df: float, t: float, wa
         assert float(run(np.float64(df))) == pytest.approx(want, rel=2e-12)
 
 
-@pytest.mark.parametrize(("m", "n", "y", "by_m", "by_n"), BY_DEGREES_OF_F)
+@together(("m", "n", "y", "by_m", "by_n"), BY_DEGREES_OF_F)
 def test_derivatives_of_fishers_f_by_degrees_of_freedom(m: float, n: float, y: float, by_m: float, by_n: float) -> None:
     """They keep their digits however many degrees of freedom there are; those of the complement are the negatives."""
     for fn, sign in ((afx.stats.f.cdf, 1), (afx.stats.f.sf, -1)):

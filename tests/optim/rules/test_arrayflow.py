@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx import Array, errors, optim
+from tests.every import together
 from tests.optim import oracles
 
 
@@ -36,9 +37,9 @@ def waves_numpy(x: Any) -> tuple[float, Any]:
 STEPS = 40  # after that the losses differ by rounding alone, and so do the signs of their differences
 
 
-@pytest.mark.parametrize(("loss", "oracle"), [(bowl, bowl_numpy), (waves, waves_numpy)])
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize(("s", "beta", "window"), [(0.02, 0.05, 10), (0.05, 0.4, 3), (0.3, 1.0, 1)])
+@together(("loss", "oracle"), [(bowl, bowl_numpy), (waves, waves_numpy)])
+@together("compiled", [False, True])
+@together(("s", "beta", "window"), [(0.02, 0.05, 10), (0.05, 0.4, 3), (0.3, 1.0, 1)])
 def test_steps_are_algorithm_1(
     loss: Callable[[Array], Array], oracle: Any, compiled: bool, s: float, beta: float, window: int
 ) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import afx
+from tests.every import together
 
 X = np.array([0.0, 1.0, 4.0])  # the root has an infinite slope at the first
 RULE = afx.custom_jvp(
@@ -95,7 +96,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], list[float], list[float]]] = {  # a
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@together("case", CASES)
 def test_what_nothing_reads_adds_nothing(case: str) -> None:
     """First and second derivatives are those of what is read, in every mode, eager and compiled."""
     loss, want, curvature = CASES[case]

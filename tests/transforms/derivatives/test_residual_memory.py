@@ -12,6 +12,7 @@ import pytest
 
 import afx
 from afx import Array
+from tests.every import together
 
 HALVES = np.full(3, 0.5)
 
@@ -62,8 +63,8 @@ TAKING: dict[str, Callable[[Array, Any], Array]] = {
 }
 
 
-@pytest.mark.parametrize("name", TAKING)
-@pytest.mark.parametrize("mapped", [False, True])
+@together("name", TAKING)
+@together("mapped", [False, True])
 def test_pullbacks_know_nothing_of_later_writes(name: str, mapped: bool) -> None:
     """Not even where the memory belongs to a file."""
     with tempfile.NamedTemporaryFile() as file:

@@ -10,6 +10,7 @@ import pytest
 import afx
 from afx import Array, pytree
 from afx.errors import ArgumentError, OperandError, ShapeError
+from tests.every import together
 
 X, Y = np.array([1.0, 2.0]), np.float64(3.0)
 
@@ -128,7 +129,7 @@ def cubed(x: Any) -> Any:
     return x**3
 
 
-@pytest.mark.parametrize(
+@together(
     "transform",
     [
         afx.vmap,

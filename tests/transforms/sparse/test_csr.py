@@ -10,6 +10,7 @@ import scipy.sparse
 import afx
 from afx.errors import DtypeError, OperandError, ShapeError
 from afx.sparse import Csr
+from tests.every import together
 
 RNG = np.random.default_rng(4)
 N = 12
@@ -155,8 +156,8 @@ def test_positions_of_large_matrices_are_merged() -> None:
     assert hash(wide.pattern) == hash(Csr.from_entries(np.ones(2), [9, 3], [2**61, 7], (10, 2**62)).pattern)
 
 
-@pytest.mark.parametrize("b", [[3, 4], np.array([3, 4]), np.array([3.0, 4.0]), np.array([3 + 0j, 4])])
-@pytest.mark.parametrize("dtype", [np.int32, np.float64, np.complex128])
+@together("b", [[3, 4], np.array([3, 4]), np.array([3.0, 4.0]), np.array([3 + 0j, 4])])
+@together("dtype", [np.int32, np.float64, np.complex128])
 def test_solutions_of_integers(b: Any, dtype: Any) -> None:
     """Integers, real and complex numbers meet as in dense systems."""
     a = Csr.from_entries(np.array([2, 1, 4]).astype(dtype), [0, 0, 1], [0, 1, 1], (2, 2))
