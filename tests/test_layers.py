@@ -98,11 +98,11 @@ BUDGETS: dict[str, int] = {
     "integrate": 22_450,
     "interpolate": 8_740,
     "io": 17_410,
-    "migrate": 43_740,
+    "migrate": 43_810,
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_200,
-    "ops": 201_790,
+    "ops": 201_810,
     "optim": 51_290,
     "plot": 3_990,
     "pytree": 10_490,
@@ -112,7 +112,7 @@ BUDGETS: dict[str, int] = {
     "signal": 13_470,
     "stats": 36_710,
     "train": 5_970,
-    "transforms": 64_620,  # sets of patterns that are compared by hashes
+    "transforms": 64_750,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)
