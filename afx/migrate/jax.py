@@ -183,6 +183,10 @@ JAX = Library(
     notes={
         "jax.make_jaxpr": "a Graph of afx's equations, which prints otherwise",
         **{f"jaxopt.{name}": "steps are afx's own: what is found agrees to the tolerance" for name in KINDS},
+        **{
+            f"jax.numpy.{name}": "counts are whole numbers; a number on the edge of two bins may be in the other one"
+            for name in ("histogram", "histogram2d", "histogramdd")
+        },
         "optax.adafactor": "its decay has all digits, Optax's those of float32: agrees to the tolerance",
         "optax.lbfgs": "the line search is afx's own: what is found agrees to the tolerance",
         "jax.experimental.ode.odeint": "steps are afx's own: results agree with JAX's to the tolerance",

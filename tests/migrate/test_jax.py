@@ -51,6 +51,7 @@ LEFT = {
     "import optax\no = optax.dpsgd(1.0)": r"afx\.optim",
     'import equinox as eqx\nc = eqx.nn.BatchNorm(1, "i")': r"a layer of afx\.nn",
     "import jax.scipy.linalg as jsl\nlu, piv = jsl.lu_factor(a)": r"LAPACK's exchanges",
+    "import jax.numpy as jnp\ncounts, edges = jnp.histogram(x, 5)": r"on the edge of two bins",
     "import jax\njax.devices()": r"there is one device",
     "import jax\nimport jax.numpy as jnp\njax.config.update('jax_enable_x64', 1)\nx = jnp.int8, jnp.int16": "float32 under x64",
 }
