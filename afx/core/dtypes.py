@@ -39,7 +39,7 @@ _CATEGORY = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 _WEAK: dict[type, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 _module_default: list[DType] = [float32]
-_narrow_default: list[DType | None] = [None]
+narrow_default: list[DType | None] = [None]  # set by `set_narrow_default`
 _local_default: contextvars.ContextVar[DType | None] = contextvars.ContextVar("afx_default_dtype", default=None)
 
 
@@ -64,7 +64,7 @@ def set_default_dtype(dtype: DTypeLike) -> None:
     >>> set_default_dtype(np.float32)
     """
     _module_default[0] = _floating(dtype, "set_default_dtype")
-    _narrow_default[0] = None
+    narrow_default[0] = None
 
 
 def set_narrow_default(dtype: DTypeLike | None) -> None:
@@ -73,12 +73,7 @@ def set_narrow_default(dtype: DTypeLike | None) -> None:
     JAX takes float32 for these even under ``jax_enable_x64``: for programs that `afx.migrate` rewrote. None is the default
     dtype.
     """
-    _narrow_default[0] = None if dtype is None else _floating(dtype, "set_narrow_default")
-
-
-def has_narrow_default() -> bool:
-    """Tell whether a dtype of these is set."""
-    return _narrow_default[0] is not None
+    narrow_default[0] = None if dtype is None else _floating(dtype, "set_narrow_default")
 
 
 @contextlib.contextmanager
@@ -171,7 +166,7 @@ def promote(dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool = 
         weak: whether each stands for a Python scalar.
         floating: whether the operation has no integer result (``sin``, ``/``).
     """
-    return _promote(dtypes, weak, floating, get_default_dtype(), _narrow_default[0])
+    return _promote(dtypes, weak, floating, get_default_dtype(), narrow_default[0])
 
 
 def floating_dtype(*dtypes: DType) -> DType:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from afx.core import Array, DType, Form, Function, Shape, aval_of, bind1, bind2, bind_single, to_lower_level
-from afx.core.dtypes import has_narrow_default
+from afx.core.dtypes import narrow_default
 from afx.core.primitive import Params, Primitive, Value, define, formula_named
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops._basic import broadcast, cast
@@ -121,7 +121,7 @@ def alone_in_float64(who: str, *xs: Any) -> Sequence[Any]:
 
     They stay where integers of few bytes have a floating dtype of their own, as in JAX.
     """
-    if has_narrow_default():
+    if narrow_default[0] is not None:
         return xs
     for x in xs:
         if (x.__class__ is Array or x.__class__ is np.ndarray) and x.dtype.kind in "fc":

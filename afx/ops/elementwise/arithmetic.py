@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx.core import Array, ArrayLike, Primitive, Value, aval_of, bind1, bind2, is_traced, real_dtype, to_lower_level
-from afx.core.dtypes import has_narrow_default
+from afx.core.dtypes import narrow_default
 from afx.core.registry import FUNCTIONS, register_function
 from afx.ops._basic import cast, xp
 from afx.ops._kinds.elementwise import Parts, binary, each_part, nondifferentiable, unary
@@ -90,7 +90,7 @@ def divide(x: ArrayLike, y: ArrayLike) -> Array:
     >>> divide(1, 4)
     Array(0.25, dtype=float32)
     """
-    return _divide_as_xla(x, y) if has_narrow_default() else bind2(divide_p, x, y)
+    return _divide_as_xla(x, y) if narrow_default[0] is not None else bind2(divide_p, x, y)
 
 
 def _divide_as_xla(x: ArrayLike, y: ArrayLike) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from afx.core import Array, ArrayLike, DTypeLike, Function, bind, bind_single, floating_dtype, register_function
 from afx.core.aval import Aval, Shape, aval_of, common_dtype, normalize_axes, shape_of
 from afx.core.constants import DOT_SUM_MAX_ELEMENTS, DOT_SUM_MAX_LENGTH, DOT_SUM_MIN_LENGTH, reduce_in_transpose
-from afx.core.dtypes import DType, bool_, float16, float32, float64, get_default_dtype, has_narrow_default, real_dtype
+from afx.core.dtypes import DType, bool_, float16, float32, float64, get_default_dtype, narrow_default, real_dtype
 from afx.core.primitive import Primitive, is_weak
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of, record_reduction, reduced, sum_aval, sum_p
@@ -161,7 +161,7 @@ def mean(
         x = astype(x, dtype)
     else:
         wide, natural, converts = accumulation_dtype(x, "mean")
-        if (converts or natural == float32) and has_narrow_default() and where is None:  # as XLA rounds
+        if (converts or natural == float32) and narrow_default[0] is not None and where is None:  # as XLA rounds
             total = sum(astype(x, wide), axis, keepdims=keepdims)
             size = math.prod(shape_of(x, "mean")) // (math.prod(total.shape) or 1)
             average: Array = astype(total, natural) * natural.type(1 / size if size else math.nan)
