@@ -352,10 +352,10 @@ def test_verdicts_for_numpy_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """After minutes, however often they were read, the trial runs again; that a kernel was faster stays."""
     folder, x = str(tmp_path / "code"), np.ones(3)
     keys = key_of(["slow"]), key_of(["fast"])
-    now = time.time()
     for key, is_faster in zip(keys, (False, True), strict=True):
         keep_kernels(key, folder, "made")
         keep_verdict(key, folder, schedule_of(np.exp, x), is_faster, lambda call: call[0](*call[1:]))
+    now = time.time()
     for minutes, expected in ((0, (None, True)), (4, (None, True)), (6, ("made", False)), (-6, ("made", False))):
         monkeypatch.setattr(time, "time", lambda minutes=minutes: now + 60 * minutes)
         slow, fast = [find_kept(key, folder) for key in keys]
