@@ -101,26 +101,17 @@ def schedule_windows(warmup: int) -> Schedule:
 def begin(position: Array, step_size: Array, is_dense: bool) -> Adaptation:
     """Return what is known before the first step."""
     n, dtype = position.shape[0], position.dtype
-    nought = zeros_like(step_size)
-    none = Adaptation(
-        nought, nought, nought, nought, nought, nought, zeros(n, dtype), zeros((n, n) if is_dense else n, dtype)
-    )
-    return restart(none, step_size)
+    return _know_only(step_size, zeros(n, dtype), zeros((n, n) if is_dense else n, dtype))
 
 
 def restart(a: Adaptation, step_size: Array) -> Adaptation:
     """Return an adaptation that has learned nothing but a step size to begin with."""
-    nought = zeros_like(a.steps)
-    return Adaptation(
-        log(step_size),
-        log(step_size),
-        nought,
-        log(10 * step_size),
-        nought,
-        nought,
-        zeros_like(a.mean),
-        zeros_like(a.spread),
-    )
+    return _know_only(step_size, zeros_like(a.mean), zeros_like(a.spread))
+
+
+def _know_only(step_size: Array, mean: Array, spread: Array) -> Adaptation:
+    log_step, none = log(step_size), zeros_like(step_size)
+    return Adaptation(log_step, log_step, none, log(10 * step_size), steps=none, draws=none, mean=mean, spread=spread)
 
 
 def learn_step(a: Adaptation, acceptance: Array, target: Any) -> Adaptation:
