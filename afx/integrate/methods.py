@@ -192,14 +192,14 @@ DOP853 = Method(_step_dop853, order=8, vectors=13, coefficients=7, finish=_finis
 GAMMA = 0.25
 RODAS_NODES = (0.0, 0.386, 0.21, 0.63, 1.0, 1.0)
 TIME_WEIGHTS = (0.25, -0.1043, 0.1035, -0.0362, 0.0, 0.0)  # of df/dt
-RODAS_STAGES = (
+RODAS_STAGES = (  # of each stage, the weights of those before; the last two add the stage before to its state
     (),
     (1.544,),
     (0.9466785280815826, 0.2557011698983284),
     (3.314825187068521, 2.896124015972201, 0.9986419139977817),
     (1.221224509226641, 6.019134481288629, 12.53708332932087, -0.6878860361058950),
 )
-COUPLINGS = (
+COUPLINGS = (  # of each stage but the first, over h
     (-5.6688,),
     (-2.430093356833875, -0.2063599157091915),
     (-0.1073529058151375, -9.594562251023355, -20.47028614809616),
@@ -235,12 +235,12 @@ def _step_rodas(system: System, past: Past, h: Array) -> Step:
     for k, node in enumerate(RODAS_NODES):
         end = _add(y, RODAS_STAGES[k], stages) if k < len(RODAS_STAGES) else end + stages[-1]
         force = (past.slope if k == 0 else field(t + node * h, end)) + (h * TIME_WEIGHTS[k]) * drift
-        coupled = COUPLINGS[k - 1] if k else ()
-        right = force if not coupled else force + system.weigh(_add(0 * y, coupled, stages, 1 / h))
+        right = force + system.weigh(_add(0 * y, COUPLINGS[k - 1], stages, 1 / h)) if k else force
         stages.append(solve_or_nan(matrix, right))
-    end = end + stages[-1]
+    error = stages[-1]  # what the last stage adds
+    end = end + error
     dense = (end - y, *[_add(0 * y, weights, stages) for weights in RODAS_DENSE])
-    return Step(end, (stages[-1],), field(t + h, end), dense, 6)
+    return Step(end, (error,), slope=field(t + h, end), dense=dense, evaluations=6)
 
 
 RODAS = Method(_step_rodas, order=4, implicit=True)
