@@ -284,7 +284,7 @@ def histogramdd(
     points = _points(sample)
     if points.ndim != 2:
         raise ShapeError(f"histogramdd: a sample is a matrix: got {points.aval}; reshape it to [points, axes]")
-    return _grid(unstack(points, axis=1), bins, range, density, weights, "histogramdd")
+    return _count_in_grid(unstack(points, axis=1), bins, range, density, weights, "histogramdd")
 
 
 def _points(sample: Any) -> Array:
@@ -292,9 +292,13 @@ def _points(sample: Any) -> Array:
     return reshape(points, (-1, 1)) if points.ndim == 1 else points
 
 
-def _grid(
+def _count_in_grid(
     columns: Sequence[Array], bins: Any, ranges: Any, density: bool | None, weights: Any, who: str
 ) -> tuple[Array, tuple[Array, ...]]:
+    """Return counts of points, or their density, in the boxes between edges of each axis, and these edges.
+
+    Bins are of all axes or of each, ranges of each.
+    """
     each = list(bins) if is_sequence(bins) or hasattr(bins, "__len__") else [bins] * len(columns)
     ends = [None] * len(columns) if ranges is None else list(ranges)
     if len(each) != len(columns) or len(ends) != len(columns):
@@ -343,7 +347,7 @@ def histogram2d(
         got = " and ".join(str(c.aval) for c in columns)
         raise ShapeError(f"histogram2d: points have two coordinates: got {got}; give vectors of one length")
     pair = bins if isinstance(bins, Sequence) and not isinstance(bins, str) and len(bins) == 2 else [bins, bins]
-    counts, edges = _grid(columns, pair, range, density, weights, "histogram2d")
+    counts, edges = _count_in_grid(columns, pair, range, density, weights, "histogram2d")
     return counts, edges[0], edges[1]
 
 
