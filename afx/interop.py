@@ -270,7 +270,8 @@ def _pass_on(fn: Any, own: Callable[..., Any], changes: ArrayApi) -> None:
     """Give a function the code of one that passes traced Arrays on, so that who has imported it before has that too."""
     asked = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
     asked.__kwdefaults__ = fn.__kwdefaults__
-    names = ", ".join(fn.__code__.co_freevars)  # which the code must have, too
+    # new code must have the old one's free names, read where it never comes; its constant becomes the function to call
+    names = ", ".join(fn.__code__.co_freevars)
     body = f"def {fn.__name__}(*args, **kwargs):\n  answer = 'answer'\n  return answer(*args, **kwargs)\n  [{names}]"
     text = f"def around({names}):\n {body}"
     code = _code_within(_code_within(compile(text, fn.__code__.co_filename, "exec"), "around"), fn.__name__)

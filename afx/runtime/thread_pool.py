@@ -456,11 +456,11 @@ class Autotuner:
         self._lock = threading.Lock()  # calls from several threads may end together
         self._tries: list[int] | None = [0] * ways  # of each way, until all have been tried
         self._means = [0.0] * ways
-        self._prices = self._least_prices(ways)
+        self._prices = self._least_prices(ways)  # of a trial: calls of the present way between two
         self._now = 0
         self._next = 0  # the other way that is tried next
-        self._spent = 0.0
-        self._compared = 0.0
+        self._spent = 0.0  # seconds of the present way since the last trial
+        self._compared = 0.0  # its mean then
         renew_after_fork(self)
 
     def renew(self) -> None:

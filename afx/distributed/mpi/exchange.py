@@ -104,10 +104,11 @@ class Traffic:
         """Send each piece of the sum on as soon as it is added, and receive those of others where all has left."""
         sent = self._send(first)
         incoming = [(transfer, self._packets(transfer.spans)) for transfer in second.receives]
-        pending: list[Any] = []
-        joined: list[tuple[Packet, Ndarray]] = []
+        pending: list[Any] = []  # requests
+        joined: list[tuple[Packet, Ndarray]] = []  # packets of several parts, with the memory that they arrive in
 
         def expect(number: int) -> None:
+            """Begin to receive a piece of each sum, in place of the one that was sent from there."""
             for transfer, packets in incoming:
                 if number < len(packets):
                     self._port.wait(sent[transfer.rank][number])

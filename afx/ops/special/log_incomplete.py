@@ -51,6 +51,7 @@ log_gamma_density_p: Primitive = binary(
 
 # -- the tail --
 def _moment_gamma(a: Array, x: Array, upper: bool, m: int, n: int) -> Array:
+    """Return the mean of ``sᵐ (1 - eˢ)ⁿ``, the tail's logarithm of no powers: see `gamma_tail`."""
     return bind_single(gamma_tail_p, a, x, upper=upper, m=m, n=n)
 
 
@@ -86,9 +87,10 @@ def _values_gamma(upper: bool) -> Function:
 
 def _partials_gamma(upper: bool) -> Any:
     """Return the derivatives by both operands: ratios, and where these would be 0 / 0, from the tail's moments."""
-    safe = (1.0, 30.0) if upper else (30.0, 1.0)
+    safe = (1.0, 30.0) if upper else (30.0, 1.0)  # where there is a tail, whose value is not taken
 
     def split(z: Array, a: Array, x: Array) -> tuple[Array, Array, Array, Array]:
+        """Return where the tail tells, plus or minus the function elsewhere, and the tail's operands, safe elsewhere."""
         deep = is_deep(z)
         share = exp(where(deep, 0, z))
         return deep, -share if upper else share, where(deep, a, safe[0]), where(deep, minimum(x, HUGE), safe[1])

@@ -206,7 +206,7 @@ class _Call:
         return pattern
 
     def part(self, k: int, edges: Edges) -> Dependence:
-        """Return a way in which the result reads an operand."""
+        """Return a way in which the result reads an operand: by edges from its elements to the operand's."""
         return Dependence(self.pattern(k), *edges)
 
 
@@ -243,7 +243,7 @@ def _elementwise(call: _Call) -> Found:
     """Return the pattern of an op that reads its operands at each position."""
     shape, parts = call.outs[0].shape, list[Dependence]()
     for k in call.moving:
-        if k < call.p.condition_operands:
+        if k < call.p.condition_operands:  # its derivative is 0
             continue
         ins = np.broadcast_to(np.arange(call.ins[k].size).reshape(call.ins[k].shape), shape).reshape(-1)
         alive = _alive(call, k)
@@ -252,7 +252,7 @@ def _elementwise(call: _Call) -> Found:
         else:
             outs = np.flatnonzero(np.broadcast_to(alive, shape))
             parts.append(call.part(k, (outs, ins[outs])))
-    if len(parts) == 1 and len(parts[0].outs) == parts[0].pattern.size and call.outs[0].size == len(parts[0].outs):
+    if len(parts) == 1 and len(parts[0].outs) == parts[0].pattern.size == call.outs[0].size:  # each reads its own
         return parts[0].pattern
     return joined(call.outs[0].size, parts)
 

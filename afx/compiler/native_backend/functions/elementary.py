@@ -152,14 +152,17 @@ def exp2_single(x: Lanes) -> Lanes:
 
 
 def expm1_of_double(x: Lanes) -> tuple[Lanes, Lanes]:
-    """Return ``exp(x) - 1`` in two parts, for x that neither overflow nor are far below 0."""
+    """Return ``exp(x) - 1`` in two parts, for x that neither overflow nor are far below 0.
+
+    They sum up to ``(2^k - 1) + 2^k (r + r² / 2 + r³ p(r))``, of ``x = k ln 2 + r``.
+    """
     shifted, high, low = split(x)
     r = high + low
     rest = (high - r) + low
     two = power_of_two(shifted.bits())
     whole, part = two - 1.0, two * r
     first = whole + part
-    second = (whole - first) + part + ((two - whole) - 1.0)
+    second = (whole - first) + part + ((two - whole) - 1.0)  # what first and whole have rounded off
     square = r * r
     square_rest = r.fma(r, -square)
     small = (r * square).fma(r.polynomial(EXP[1:], square), square_rest.fma(0.5, rest))

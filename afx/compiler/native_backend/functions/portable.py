@@ -240,7 +240,7 @@ def _log_of(x: Lanes, is_small: Lanes | None = None) -> Pair:
 
 
 def _lift(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """Return x, 2^54 times as large where it is denormal, whether it is, and whether it is a positive number then."""
+    """Return x, 2^54 times as large where it is denormal, whether it is, and whether x is above 0 and finite."""
     is_small = x.compare("olt", 2.0**-1022)
     up = is_small.choose(x * 2.0**54, x)
     return up, is_small, up.compare("ogt", 0.0) & up.compare("olt", math.inf)
@@ -431,7 +431,7 @@ def cbrt(x: Lanes) -> Lanes:
     """Return the cube root."""
     up, is_small, is_normal = _lift(_absolute(x))
     z = near_cbrt(is_normal.choose(up, 1.0))
-    z = is_small.choose(z * 2.0**-18, z)
+    z = is_small.choose(z * 2.0**-18, z)  # the root of the lift by 2^54
     return is_normal.choose(z.copysign(x), x)
 
 

@@ -307,7 +307,7 @@ def _look(w: Writer, step: Routine, value_at: str, vector: str, out: str) -> Non
 
 
 def _element(w: Writer, step: Routine, vector: str, index: Lanes) -> str:
-    """Return elements at indices."""
+    """Return elements at indices of the sorted vector, operand 1, to which a pointer points."""
     dtype, offset = step.operands[1].dtype, (index * step.sizes[1]).name
     if w.lanes == 1:
         return read(w, dtype, w.shifted(vector, offset))
