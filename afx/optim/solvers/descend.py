@@ -479,6 +479,11 @@ class Box:
         return where(x < self.lower, self.lower, where(x > self.upper, self.upper, x))
 
 
+def project(x: Array, box: Box | None) -> Array:
+    """Return the nearest point within bounds, if there are any."""
+    return x if box is None else box.project(x)
+
+
 def box_of(bounds: tuple[Any, Any] | None, start: Array, who: str) -> Box | None:
     """Return bounds, each None, a number, or a tree, as a box."""
     if bounds is None:
@@ -560,7 +565,7 @@ def descend(
         limit: of iterations.
         box: the bounds, or None.
     """
-    x = start if box is None else box.project(start)
+    x = project(start, box)
     first = Point(x, *objective(x))
     empty = direction.init(x)
 

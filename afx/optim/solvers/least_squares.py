@@ -30,7 +30,7 @@ from afx.ops.linalg.norms import lstsq
 from afx.ops.linalg.solve import solve_or_nan
 from afx.ops.linalg.spectra import svd
 from afx.ops.reductions.sums import all as all_, max as max_, min as min_, sum as sum_
-from afx.optim.solvers.descend import Box, attach_minimum, box_of, choose, free_unknowns, truncated_cg
+from afx.optim.solvers.descend import Box, attach_minimum, box_of, choose, free_unknowns, project, truncated_cg
 from afx.optim.solvers.root import CurveFitResult, LeastSquaresResult
 from afx.transforms.derivatives.grad import grad, vjp
 from afx.transforms.derivatives.jacobian import jacfwd
@@ -348,7 +348,7 @@ def least_squares(
     start = stopped([start])[0]
     box = box_of(bounds, start, "least_squares")
     fixed_box = None if box is None else box.stopped()
-    start = start if fixed_box is None else fixed_box.project(start)
+    start = project(start, fixed_box)
     problem = parametrize(fn, [unravel], [start.aval], args, "least_squares")
 
     def residuals(x: Array, *params: Any) -> Array:

@@ -45,6 +45,7 @@ from afx.optim.solvers.descend import (
     descend,
     free_unknowns,
     optimality,
+    project,
     status_of,
     truncated_cg,
 )
@@ -78,7 +79,7 @@ def trust(
     objective: Objective, product: HessianProduct, start: Array, tolerance: float, limit: int, box: Box | None
 ) -> Region:
     """Return the last state of a trust-region method; arguments are those of `descend`."""
-    x = start if box is None else box.project(start)
+    x = project(start, box)
     first = Point(x, *objective(x))
     eps = epsilon(x.dtype)
 
@@ -158,28 +159,11 @@ def shrink_simplex(
         value = objective(x)
         return where(isnan(value), np.inf, value)
 
-    def inside(x: Array) -> Array:
-        return x if box is None else box.project(x)
-
-    def ordered(corners: Array, values: Array, iterations: Array, evaluations: Array) -> Simplex:
-        order = argsort(values)
-        corners, values = corners[order], values[order]
-        size = max_(abs_(corners - corners[0]))
-        unit = tolerance * maximum(norm_of(corners[0]), 1.0)
-        spread, level = values[-1] - values[0], abs_(values[0])
-        # where values differ by rounding alone no corner is better than another
-        equal = (size <= NEAR * unit) & (spread <= FEW * epsilon(start.dtype) * level)
-        small = (size <= unit) & (spread <= tolerance * maximum(level, tolerance))
-        status = choose_status(small | equal, Status.CONVERGED, Status.RUNNING)
-        status = where((size == 0) & ~small, int(Status.STALLED), status)
-        status = where(isfinite(values[0]), status, int(Status.NONFINITE))
-        return Simplex(corners, values, iterations, evaluations, status)
-
     def advance(s: Simplex) -> Simplex:
         centre, worst = mean(s.corners[:-1], axis=0), s.corners[-1]
 
         def along(length: Array | float) -> Array:
-            return inside(centre + length * (centre - worst))
+            return project(centre + length * (centre - worst), box)
 
         first = along(1.0)
         value = at(first)
@@ -199,17 +183,32 @@ def shrink_simplex(
             moved = corners[0] + shrink * (corners[1:] - corners[0])
             return concat([corners[:1], moved]), concat([values[:1], vmap(at)(moved)])
 
-        corners, values = cond(fails, shrunk, replaced, s.corners, s.values)
-        return ordered(corners, values, s.iterations + 1, s.evaluations + 2 + where(fails, n, 0))
+        now = cond(fails, shrunk, replaced, s.corners, s.values)
+        return _order(*now, s.iterations + 1, s.evaluations + 2 + where(fails, n, 0), tolerance)
 
     corners = _first_corners(start, box)
-    begin = ordered(corners, vmap(at)(corners), asarray(0), asarray(n + 1))
-    return iterate(begin, advance, limit)
+    return iterate(_order(corners, vmap(at)(corners), asarray(0), asarray(n + 1), tolerance), advance, limit)
+
+
+def _order(corners: Array, values: Array, iterations: Array, evaluations: Array, tolerance: float) -> Simplex:
+    """Return the simplex of these corners."""
+    order = argsort(values)
+    corners, values = corners[order], values[order]
+    size = max_(abs_(corners - corners[0]))
+    unit = tolerance * maximum(norm_of(corners[0]), 1.0)
+    spread, level = values[-1] - values[0], abs_(values[0])
+    # where values differ by rounding alone no corner is better than another
+    equal = (size <= NEAR * unit) & (spread <= FEW * epsilon(corners.dtype) * level)
+    small = (size <= unit) & (spread <= tolerance * maximum(level, tolerance))
+    status = choose_status(small | equal, Status.CONVERGED, Status.RUNNING)
+    status = where((size == 0) & ~small, int(Status.STALLED), status)
+    status = where(isfinite(values[0]), status, int(Status.NONFINITE))
+    return Simplex(corners, values, iterations, evaluations, status)
 
 
 def _first_corners(start: Array, box: Box | None) -> Array:
     """Return the start and a step along each axis from it, inside of the bounds."""
-    x = start if box is None else box.project(start)
+    x = project(start, box)
     steps = eye(x.shape[0], dtype=x.dtype) * where(x == 0, STEP_FROM_ZERO, FIRST_STEP * x)
     corners = x + steps
     if box is not None:  # a corner beyond its bound goes the other way
@@ -251,13 +250,17 @@ class Problem:
         n = z.shape[0] - self.equalities - self.inequalities
         return z[:n], z[n : n + self.equalities], z[n + self.equalities :]
 
+    def divide(self, given: Sequence[Any]) -> tuple[Sequence[Any], Box | None]:
+        """Return parameters and bounds, which stand one after the other."""
+        return (given, None) if self.box is None else (given[:-2], Box(*given[-2:]))
+
     def conditions(self, z: Array, *given: Any) -> Array:
         """Return what is 0 at a minimum (Karush, Kuhn & Tucker)."""
         x, of_c, of_g = self.split(z)
-        params = given if self.box is None else given[:-2]
+        params, box = self.divide(given)
         slope = grad(self.lagrangian)(x, of_c, of_g, *params)
         _, c, g = self.joint(x, *params)
-        still = slope if self.box is None else x - Box(*given[-2:]).project(x - slope)
+        still = slope if box is None else x - box.project(x - slope)
         return concat([still, c, minimum(of_g, g)])
 
 
@@ -362,10 +365,6 @@ def solve_quadratic(
     eps = epsilon(slope.dtype)
     unit = maximum(1.0, norm_of(slope))
 
-    def reach(v: Array, step: Array) -> Array:
-        """Return how far a step may go until an element of a positive vector is 0."""
-        return minimum(1.0, -max_(where(step < 0, v / where(step < 0, step, -1.0), -np.inf), initial=-np.inf))
-
     def advance(q: Inner) -> Inner:
         still = hessian @ q.d + slope - q.of_c @ a - q.of_g @ j
         gap, lost = where(used, j @ q.d + g - q.slack, 0.0), a @ q.d + c
@@ -386,11 +385,11 @@ def solve_quadratic(
 
         mean_gap = vecdot(q.slack, q.of_g) / many
         _, _, slack, of_g = direction(zeros_like(g))
-        length = minimum(reach(q.slack, slack), reach(q.of_g, of_g))
+        length = minimum(_reach(q.slack, slack), _reach(q.of_g, of_g))
         left = vecdot(q.slack + length * slack, q.of_g + length * of_g) / many
         centre = mean_gap * (left / where(mean_gap > 0, mean_gap, 1.0)) ** 3
         d, of_c, slack, of_g = direction(where(used, centre, 0.0) - slack * of_g)
-        length = minimum(1.0, 0.995 * minimum(reach(q.slack, slack), reach(q.of_g, of_g)))
+        length = minimum(1.0, 0.995 * minimum(_reach(q.slack, slack), _reach(q.of_g, of_g)))
         length = where(any_(used), length, 1.0)
         now = Inner(
             q.d + length * d,
@@ -404,16 +403,14 @@ def solve_quadratic(
         done = (vecdot(now.slack, now.of_g) <= EXACT * unit * many) & (wrong <= EXACT * unit)
         return attrs.evolve(now, ended=done | ~isfinite(norm_of(now.d)))
 
-    begin = Inner(
-        zeros_like(slope),
-        zeros_like(c),
-        where(used, 1.0, 0.0),
-        where(used, maximum(g, 1.0), 1.0),
-        asarray(False),
-        asarray(0),
-    )
-    begin = attrs.evolve(begin, of_g=begin.of_g.astype(slope.dtype), slack=begin.slack.astype(slope.dtype))
+    of_g, slack = [z.astype(slope.dtype) for z in (where(used, 1.0, 0.0), where(used, maximum(g, 1.0), 1.0))]
+    begin = Inner(zeros_like(slope), zeros_like(c), of_g, slack, asarray(False), asarray(0))
     return while_loop(lambda q: ~q.ended & (q.count < INNER), advance, begin)
+
+
+def _reach(v: Array, step: Array) -> Array:
+    """Return how far a step may go until an element of a positive vector is 0."""
+    return minimum(1.0, -max_(where(step < 0, v / where(step < 0, step, -1.0), -np.inf), initial=-np.inf))
 
 
 @attrs.frozen
@@ -462,12 +459,7 @@ def step_quadratic(problem: Problem, start: Array, stopped_params: Sequence[Any]
     Wilson 1963, Han 1977 and Powell 1978, as in Nocedal & Wright 2006, algorithm 18.3: damped BFGS of the Lagrangian, and
     a line search in the function plus the weighted violations.
     """
-    box = Box(*stopped_params[-2:]) if problem.box is not None else None
-    params = stopped_params if box is None else stopped_params[:-2]
-    n = start.shape[0]
-
-    def inside(x: Array) -> Array:
-        return x if box is None else box.project(x)
+    params, box = problem.divide(stopped_params)
 
     def at(x: Array) -> tuple[Array, Array, Array]:
         return problem.joint(x, *params)
@@ -475,39 +467,38 @@ def step_quadratic(problem: Problem, start: Array, stopped_params: Sequence[Any]
     def gradient(rates: tuple[Array, Array, Array], of_c: Array, of_g: Array) -> Array:
         return rates[0] - of_c @ rates[1] - of_g @ rates[2]
 
-    def model(s: Quadratic) -> Inner:
-        """Return the step to the minimum of the quadratic model, where c is 0, g is 0 or more, and x within its box."""
-        above, used = (s.rates[2], s.values[2]), ones_like(s.values[2], dtype=bool)
-        if box is not None:
-            unit, room = eye(n, dtype=start.dtype), concat([s.x - box.lower, box.upper - s.x])
-            limited = isfinite(room)
-            above = concat([above[0], unit, -unit]), concat([above[1], where(limited, room, 1.0)])
-            used = concat([used, limited])
-        return solve_quadratic(s.hessian, s.rates[0], (s.rates[1], s.values[1]), above, used)
-
     def advance(s: Quadratic) -> Quadratic:
-        found = model(s)
+        found = _step_in_model(s, box)
         of_c, of_g = found.of_c, found.of_g[: problem.inequalities]
         size = abs_(concat([of_c, of_g]))
         weights = maximum(size, 0.5 * (s.weights + size))
-        ahead = _fall(lambda length: inside(s.x + length * found.d), at, s, found.d, weights)
+        ahead = _fall(lambda length: project(s.x + length * found.d, box), at, s, found.d, weights)
         x, values, rates = ahead.x, ahead.values, jacrev(at)(ahead.x)
         still = gradient(rates, of_c, of_g)
         hessian = _damped(s.hessian, x - s.x, still - gradient(s.rates, of_c, of_g))
-        near = norm_of(concat([x - inside(x - still), values[1], minimum(of_g, values[2])])) <= NEWTON_BELOW
+        near = norm_of(concat([x - project(x - still, box), values[1], minimum(of_g, values[2])])) <= NEWTON_BELOW
         finite = isfinite(norm_of(x) + norm_of(still) + norm_of(found.of_g))
         status = where(ahead.good & finite, choose_status(near, Status.CONVERGED, Status.RUNNING), int(Status.STALLED))
         work = s.iterations + 1, s.evaluations + ahead.count
         return Quadratic(x, values, rates, hessian, of_c, of_g, weights, *work, status)
 
-    x = inside(start)
+    x = project(start, box)
     values = at(x)
     none = zeros(problem.equalities, x.dtype), zeros(problem.inequalities, x.dtype)
-    finite = isfinite(values[0] + sum_(values[1]) + sum_(values[2]))
-    status = choose_status(finite, Status.RUNNING, Status.NONFINITE)
-    work = asarray(0), asarray(1)
-    begin = Quadratic(x, values, jacrev(at)(x), eye(n, dtype=x.dtype), *none, concat(none), *work, status)
+    work = asarray(0), asarray(1), _first_status(*values)
+    begin = Quadratic(x, values, jacrev(at)(x), eye(x.size, dtype=x.dtype), *none, concat(none), *work)
     return iterate(begin, advance, limit)
+
+
+def _step_in_model(s: Quadratic, box: Box | None) -> Inner:
+    """Return the step to the minimum of the quadratic model, where c is 0, g is 0 or more, and x within its box."""
+    above, used = (s.rates[2], s.values[2]), ones_like(s.values[2], dtype=bool)
+    if box is not None:
+        unit, room = eye(s.x.size, dtype=s.x.dtype), concat([s.x - box.lower, box.upper - s.x])
+        limited = isfinite(room)
+        above = concat([above[0], unit, -unit]), concat([above[1], where(limited, room, 1.0)])
+        used = concat([used, limited])
+    return solve_quadratic(s.hessian, s.rates[0], (s.rates[1], s.values[1]), above, used)
 
 
 def _fall(along: Callable[[Array], Array], at: Callable[[Array], Any], s: Quadratic, d: Array, weights: Array) -> Fall:
@@ -555,8 +546,7 @@ def _damped(hessian: Array, step: Array, change: Array) -> Array:
 
 def _march(problem: Problem, start: Array, stopped_params: Sequence[Any], limit: int, memory: int) -> Outer:
     """Return the last of the minimizations with ever better multipliers, near enough for Newton's method."""
-    fixed_box = None if problem.box is None else Box(*stopped_params[-2:])
-    params = stopped_params if problem.box is None else stopped_params[:-2]
+    params, box = problem.divide(stopped_params)
     direction: Any = Bfgs() if start.shape[0] <= MANY else Lbfgs(memory)
 
     def advance(s: Outer) -> Outer:
@@ -566,7 +556,7 @@ def _march(problem: Problem, start: Array, stopped_params: Sequence[Any], limit:
             equal = 0.5 * s.penalty * vecdot(c, c) - vecdot(s.of_c, c)
             return value + equal + 0.5 * sum_(short * short - s.of_g * s.of_g) / s.penalty
 
-        inner = descend(value_and_grad(penalized), direction, s.x, 0.1 * NEWTON_BELOW, limit, fixed_box)
+        inner = descend(value_and_grad(penalized), direction, s.x, 0.1 * NEWTON_BELOW, limit, box)
         x = inner.point.x
         _, c, g = problem.joint(x, *params)
         violation = norm_of(concat([c, minimum(g, s.of_g / s.penalty)]))
@@ -585,14 +575,16 @@ def _march(problem: Problem, start: Array, stopped_params: Sequence[Any], limit:
             status,
         )
 
-    x = start if fixed_box is None else fixed_box.project(start)
+    x = project(start, box)
     of_c, of_g = zeros(problem.equalities, x.dtype), zeros(problem.inequalities, x.dtype)
     penalty, unknown = asarray(FIRST_PENALTY, x.dtype), asarray(np.inf, x.dtype)
-    value, c, g = problem.joint(x, *params)
-    finite = isfinite(value + sum_(c) + sum_(g))
-    status = choose_status(finite, Status.RUNNING, Status.NONFINITE)
+    status = _first_status(*problem.joint(x, *params))
     begin = Outer(x, of_c, of_g, penalty, unknown, asarray(0), asarray(1), status)
     return iterate(begin, advance, OUTER)
+
+
+def _first_status(value: Array, c: Array, g: Array) -> Array:
+    return choose_status(isfinite(value + sum_(c) + sum_(g)), Status.RUNNING, Status.NONFINITE)
 
 
 # --- `minimize`: a minimum of a scalar function of a tree of arrays
@@ -600,6 +592,7 @@ def _march(problem: Problem, start: Array, stopped_params: Sequence[Any], limit:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+Search = tuple[Array, float, int, Box | None]  # the start, the tolerance, the limit of iterations, and the bounds
 MinimizeMethod = Literal["lbfgs", "bfgs", "newton_cg", "trust_region", "nelder_mead"]
 
 
@@ -660,52 +653,57 @@ def minimize(
     """
     start, unravel = flatten_to_vector(init, "minimize")
     start = stopped([start])[0]
+    limit = float(np.sqrt(np.finfo(start.dtype).eps)) if tolerance is None else tolerance
     if equalities is not None or inequalities is not None:
-        limit = float(np.sqrt(np.finfo(start.dtype).eps)) if tolerance is None else tolerance
         conditions = equalities or _none, inequalities or _none
         return _minimize_constrained(fn, conditions, start, unravel, args, bounds, limit, max_iterations, memory)
     problem = parametrize(fn, [unravel], [start.aval], args, "minimize")
 
     def value_of(x: Array, *params: Any) -> Array:
-        value = asarray(problem.fn(x, *params))
-        if value.shape != ():
-            raise ShapeError(f"minimize: the function returns a real scalar: got {value.aval}; reduce it with afx.sum")
-        return value.astype(x.dtype)
+        return _scalar(problem.fn(x, *params), x.dtype)
 
-    stopped_params = stopped(problem.params)
+    params, stopped_params = problem.params, stopped(problem.params)
+    box = box_of(bounds, start, "minimize")
+    search = start, float(limit), max_iterations, None if box is None else box.stopped()
+    if method == "nelder_mead":
+        return _minimize_by_values(value_of, params, unravel, box, search)
     slope = grad(value_of)
     both = value_and_grad(value_of)
-    box = box_of(bounds, start, "minimize")
-    fixed_box = None if box is None else box.stopped()
-    limit = np.sqrt(np.finfo(start.dtype).eps) if tolerance is None else tolerance
 
     def objective(x: Array) -> tuple[Array, Array]:
         return both(x, *stopped_params)
 
-    def plain_slope(x: Array) -> Array:
-        return slope(x, *stopped_params)
-
     def product(x: Array, v: Array) -> Array:
-        return jvp(plain_slope, (x,), (v,))[1]
-
-    if method == "nelder_mead":
-        corner = shrink_simplex(lambda x: value_of(x, *stopped_params), start, float(limit), max_iterations, fixed_box)
-        x = attach_minimum(slope, corner.corners[0], problem.params, box, corner.status)
-        value = corner.values[0] if x is corner.corners[0] else value_of(x, *problem.params)
-        unknown = unravel(full(x.shape, np.nan, x.dtype))
-        return MinimizeResult(corner.iterations, corner.evaluations, corner.status, unravel(x), value, unknown)
+        return jvp(lambda x: slope(x, *stopped_params), (x,), (v,))[1]
 
     end: Region | State[Any]
     if method == "trust_region":
-        end = trust(objective, product, start, float(limit), max_iterations, fixed_box)
+        end = trust(objective, product, *search)
     else:
-        end = descend(objective, _direction(method, memory, product), start, float(limit), max_iterations, fixed_box)
-
-    x = attach_minimum(slope, end.point.x, problem.params, box, end.status)
+        end = descend(objective, _direction(method, memory, product), *search)
+    x = attach_minimum(slope, end.point.x, params, box, end.status)
     value, gradient = end.point.value, end.point.gradient
     if x is not end.point.x:  # so that they have derivatives too
-        value, gradient = both(x, *problem.params)
+        value, gradient = both(x, *params)
     return MinimizeResult(end.iterations, end.evaluations, end.status, unravel(x), value, unravel(gradient))
+
+
+def _scalar(z: Any, dtype: Any) -> Array:
+    value = asarray(z)
+    if value.shape != ():
+        raise ShapeError(f"minimize: the function returns a real scalar: got {value.aval}; reduce it with afx.sum")
+    return value.astype(dtype)
+
+
+def _minimize_by_values(
+    value_of: Callable[..., Array], params: list[Any], unravel: Callable[[Array], T], box: Box | None, search: Search
+) -> MinimizeResult[T]:
+    stopped_params = stopped(params)
+    end = shrink_simplex(lambda x: value_of(x, *stopped_params), *search)
+    x = attach_minimum(grad(value_of), end.corners[0], params, box, end.status)
+    value = end.values[0] if x is end.corners[0] else value_of(x, *params)
+    unknown = unravel(full(x.shape, np.nan, x.dtype))
+    return MinimizeResult(end.iterations, end.evaluations, end.status, unravel(x), value, unknown)
 
 
 def _none(*_: Any) -> tuple[()]:
@@ -726,11 +724,9 @@ def _minimize_constrained(
     """Return a minimum under equalities and inequalities."""
 
     def joint(x: Any, *rest: Any) -> tuple[Array, Array, Array]:
-        value = asarray(fn(x, *rest))
-        if value.shape != ():
-            raise ShapeError(f"minimize: the function returns a real scalar: got {value.aval}; reduce it with afx.sum")
+        value = _scalar(fn(x, *rest), start.dtype)
         c, g = [as_vector(of(x, *rest), start.dtype, "minimize") for of in conditions]
-        return value.astype(start.dtype), c, g
+        return value, c, g
 
     for condition in conditions:
         check_callable(condition, "minimize")
