@@ -363,6 +363,7 @@ def fit(
     ways = {name: WAYS[kind] for name, kind in kinds.items() if name not in ("loc", "scale")}
     first = {name: asarray(way[1](start.get(name, FIRST[kinds[name]])), float64) for name, way in ways.items()}
     first |= {name: asarray(0.0, float64) for name in ("loc", "scale") if name in kinds}
+    place = _place(data, kinds, held, start)
 
     def parameters(z: dict[str, Array], known: dict[str, Array], place: tuple[Array, Array]) -> dict[str, Array]:
         free = {name: way[0](z[name]) for name, way in ways.items()}
@@ -376,21 +377,30 @@ def fit(
         with quiet():
             return -mean(distribution(**parameters(z, known, place)).value("logpdf", data))
 
-    place = _place(data, kinds, held, start)
     before = stop_gradient(loss(first, data, held, place))
     if not isinstance(before, Tracer) and not np.isfinite(before):
         raise _misfit(who, distribution(**parameters(first, held, place)), data)
     with quiet():
         result = minimize(loss, first, data, held, place, method="bfgs", tolerance=1e-8, max_iterations=500)
-    slope = max_(abs_(stack([stop_gradient(g) for g in result.gradient.values()])))
-    if not isinstance(slope, Tracer) and not slope <= STEEPEST:
-        raise ArgumentError(
-            f"{who}.fit: no maximum of the likelihood was found: got a slope of {float(slope):.1e} ({result.reason}); give "
-            "start=, or fix a parameter"
-        )
+    slope = _steepest(who, result, stack([*result.gradient.values()]), "give start=, or fix a parameter")
     is_maximum = isfinite(before) & (slope <= STEEPEST)
     fitted = parameters(result.x, held, place)
     return {name: where(is_maximum, value, math.nan) if name in kinds else value for name, value in fitted.items()}
+
+
+def _steepest(who: str, result: Any, gradient: Array, remedy: str) -> Array:
+    """Return the largest slope where a search has ended.
+
+    Raises:
+        ArgumentError: it is known, and not small.
+    """
+    slope = max_(abs_(stop_gradient(gradient)))
+    if not isinstance(slope, Tracer) and not slope <= STEEPEST:
+        raise ArgumentError(
+            f"{who}.fit: no maximum of the likelihood was found: got a slope of {float(slope):.1e} ({result.reason}); "
+            f"{remedy}"
+        )
+    return slope
 
 
 def fit_shares(x: Array) -> Array:
@@ -411,12 +421,7 @@ def fit_shares(x: Array) -> Array:
     logs = mean(log(x), axis=1)
     with quiet():
         result = minimize(loss, start, logs, method="bfgs", tolerance=1e-10, max_iterations=500)
-    slope = max_(abs_(stop_gradient(result.gradient)))
-    if not isinstance(slope, Tracer) and not slope <= STEEPEST:
-        raise ArgumentError(
-            f"dirichlet.fit: no maximum of the likelihood was found: got a slope of {float(slope):.1e} ({result.reason}); "
-            "give points that differ"
-        )
+    slope = _steepest("dirichlet", result, result.gradient, "give points that differ")
     a = stop_gradient(exp(result.x))
     for _ in range(2):  # Newton's steps, which carry derivatives, the second for second ones (Minka 2000, section 1)
         rise, fall = polygamma(1, a), polygamma(1, sum_(a))

@@ -171,56 +171,55 @@ def skewnorm(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Cont
     slant = asarray(a)
     share = slant / sqrt(1 + slant * slant)
 
-    def logpdf(y: Array) -> Array:
+    def logpdf(y: Array, slant: Array = slant) -> Array:
         return math.log(2) - 0.5 * y * y - HALF_LOG_2PI + log_ndtr(slant * y)
-
-    def log_below(y: Array, slant: Array) -> Array:
-        """Return the logarithm of the probability below a number up to 0."""
-        light = (y < 0) & ((slant > 0) | (y < FAR_BELOW))
-        tail = _log_light_tail(where(light, y, -1.0), where(light, slant, 1.0))
-        turn = -slant / sqrt(1 + slant * slant)
-        whole = 2 * _bivariate_cdf(*broadcast_arrays(where(light, 0.0, y), zeros_like(y), turn))
-        return where(light, tail, log(whole))
 
     def logcdf(y: Array, slant: Array = slant) -> Array:
         if y.dtype == float16:
             return astype(logcdf(astype(y, float32), astype(slant, float32)), float16)
         above = y > 0
-        tail = log_below(where(above, -y, y), where(above, -slant, slant))
+        tail = _log_below(where(above, -y, y), where(above, -slant, slant))
         return where(isnan(y), math.nan, where(above, log1mexp(-tail), tail))
 
     def logsf(y: Array) -> Array:
         return logcdf(-y, -slant)
 
-    def ppf(q: Array) -> Array:
+    def ppf(q: Array, slant: Array = slant) -> Array:
         ends = full(q.shape, 40.0, np.float64)  # in float32 the function between them has fewer digits than its inverse
-        return astype(_invert(lambda y: exp(logcdf(y)), lambda y: exp(logpdf(y)), q, -ends, ends), q.dtype)
-
-    def isf(q: Array) -> Array:
-        ends = full(q.shape, 40.0, np.float64)
-        return astype(-_invert(lambda y: exp(logsf(-y)), lambda y: exp(logpdf(-y)), q, -ends, ends), q.dtype)
-
-    def entropy() -> Array:
-        # Φ(a x) log Φ(a x) is nothing farther out than this, for a normal density and for a steep Φ
-        unit = 1 / expand_dims(stop_gradient(maximum(abs_(slant), 1.0)), -1)
-        z = unit * asarray(np.concatenate([-12.0 + 0.5 * k + 0.5 * NODES for k in range(48)])).astype(slant.dtype)
-        weights = unit * asarray(np.tile(0.5 * WEIGHTS, 48)).astype(slant.dtype)
-        tilt = log_ndtr(expand_dims(slant, -1) * z)
-        heights = 2 * exp(-0.5 * z * z - HALF_LOG_2PI + tilt)
-        return HALF_LOG_2PI + 0.5 - math.log(2) - sum_(weights * where(heights > 0, heights * tilt, 0.0), axis=-1)
+        y = _invert(lambda y: exp(logcdf(y, slant)), lambda y: exp(logpdf(y, slant)), q, -ends, ends)
+        return astype(y, q.dtype)
 
     return ContinuousDistribution(
         logpdf=logpdf,
         logcdf=logcdf,
         logsf=logsf,
         ppf=ppf,
-        isf=isf,
+        isf=lambda q: -ppf(q, -slant),
         mean=lambda: math.sqrt(2 / math.pi) * share,
         var=lambda: 1 - 2 / math.pi * share * share,
-        entropy=entropy,
+        entropy=lambda: _skewed_entropy(slant),
         loc=loc,
         scale=scale,
     )
+
+
+def _log_below(y: Array, slant: Array) -> Array:
+    """Return the logarithm of a skew-normal probability below a number up to 0."""
+    light = (y < 0) & ((slant > 0) | (y < FAR_BELOW))
+    tail = _log_light_tail(where(light, y, -1.0), where(light, slant, 1.0))
+    turn = -slant / sqrt(1 + slant * slant)
+    whole = 2 * _bivariate_cdf(*broadcast_arrays(where(light, 0.0, y), zeros_like(y), turn))
+    return where(light, tail, log(whole))
+
+
+def _skewed_entropy(slant: Array) -> Array:
+    # Φ(a x) log Φ(a x) is nothing farther out than this, for a normal density and for a steep Φ
+    unit = 1 / expand_dims(stop_gradient(maximum(abs_(slant), 1.0)), -1)
+    z = unit * asarray(np.concatenate([-12.0 + 0.5 * k + 0.5 * NODES for k in range(48)])).astype(slant.dtype)
+    weights = unit * asarray(np.tile(0.5 * WEIGHTS, 48)).astype(slant.dtype)
+    tilt = log_ndtr(expand_dims(slant, -1) * z)
+    heights = 2 * exp(-0.5 * z * z - HALF_LOG_2PI + tilt)
+    return HALF_LOG_2PI + 0.5 - math.log(2) - sum_(weights * where(heights > 0, heights * tilt, 0.0), axis=-1)
 
 
 # -- around the circle --
