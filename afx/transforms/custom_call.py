@@ -89,51 +89,30 @@ class CustomRules:
             """Return what belongs to leaves: reduced over the batch where a leaf has no axis of it."""
             return [z if f or z is None else reduce(z, axis=0) for z, f in zip(zs, flags, strict=True)]
 
+        def mapped(rule: Callable[..., Any], *in_axes: Any) -> Callable[..., Any]:
+            """Return a rule of sequences, from which several come, over the batch."""
+            over = vmap(lambda *ys: tuple(map(list, rule(*ys))), in_axes or 0, axis_size=size)
+            return lambda *xs: over(*map(list, xs))
+
         def fn(*xs: Any) -> Any:
             return vmap(lambda *ys: list(self.fn(*ys)), axes, axis_size=size)(*xs)
 
-        def push(xs: Sequence[Any], ts: Sequence[Any]) -> Any:
-            assert self.push is not None
-            rule = self.push
-
-            def one(ys: Any, us: Any) -> Any:
-                return tuple(map(list, rule(ys, us)))
-
-            return vmap(one, (list(axes), list(axes)), axis_size=size)(list(xs), list(ts))
-
+        push = None if self.push is None else mapped(self.push, list(axes), list(axes))
         if self.forward is None:
+            assert push is not None
             return push_rules(self.name, fn, push, self.num_closed_over)
 
-        def forward(xs: Sequence[Any]) -> Any:
-            assert self.forward is not None
-            rule = self.forward
-            return vmap(lambda *ys: tuple(map(list, rule(ys))), axes, axis_size=size)(*xs)
-
         def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-            def one(rs: Any, cs: Any) -> Any:
-                return list(self.backward(rs, cs))
-
-            return unbatched(Array.sum, vmap(one, axis_size=size)(list(residuals), list(cts)))
+            return unbatched(Array.sum, mapped(lambda *ys: [self.backward(*ys)])(residuals, cts)[0])
 
         def masked(residuals: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             assert self.masked is not None
-            rule = self.masked
-
-            def one(rs: Any, cs: Any, ms: Any) -> Any:
-                return tuple(map(list, rule(rs, cs, ms)))
-
-            gradients, alive = vmap(one, axis_size=size)(list(residuals), list(cts), list(masks))
+            gradients, alive = mapped(self.masked)(residuals, cts, masks)
             return unbatched(Array.sum, gradients), unbatched(Array.any, alive)
 
-        return CustomRules(
-            self.name,
-            fn,
-            forward,
-            backward,
-            push if self.push is not None else None,
-            self.num_closed_over,
-            masked if self.masked is not None else None,
-        )
+        forward = mapped(self.forward, list(axes))
+        count = self.num_closed_over
+        return CustomRules(self.name, fn, forward, backward, push, count, None if self.masked is None else masked)
 
 
 def push_rules(name: str, fn: Flat, push: Push, num_closed_over: int = 0) -> CustomRules:
