@@ -124,6 +124,10 @@ class GraphBuilder:
             return x
         return self.make(primitive_for_role("broadcast"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
 
+    def reshape(self, x: Atom, shape: tuple[int, ...]) -> Atom:
+        """Return x in a shape of as many elements."""
+        return self.make(primitive_for_role("reshape"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
+
     def make(self, p: Primitive, atoms: Atoms, params: Params = (), aval: Aval | None = None) -> Atom:
         """Return the output of an op, by a simpler way if a rule knows one."""
         if aval is None:

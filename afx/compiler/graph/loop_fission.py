@@ -18,7 +18,7 @@ import attrs
 from afx.compiler.graph.builder import GraphBuilder
 from afx.compiler.schedule.schedule import ScanSpec
 from afx.compiler.target import Target
-from afx.core import Aval, primitive_for_role
+from afx.core import Aval
 from afx.core.graph import Atom, Atoms, Equation, Graph, Var
 from afx.core.scalar_ops import scalar_op
 from afx.core.tracing.traces import renumber
@@ -219,8 +219,7 @@ def _on_rows(b: GraphBuilder, loop: Equation, eq: Equation, rows: Rows, length: 
     for a in eq.inputs:
         x, is_stacked = rows[a.index] if isinstance(a, Var) else (a, False)
         if is_stacked and a.aval.ndim < out.ndim:
-            shape = (length, *(1,) * (out.ndim - a.aval.ndim), *a.aval.shape)
-            x = b.make(primitive_for_role("reshape"), (x,), (("shape", shape),), Aval(shape, a.aval.dtype))
+            x = b.reshape(x, (length, *(1,) * (out.ndim - a.aval.ndim), *a.aval.shape))
         atoms.append(x)
     return b.make(eq.primitive, tuple(atoms), eq.params, _stacked(out, length))
 

@@ -20,10 +20,6 @@ from afx.core.tracing.traces import FP_ERRORS
 BLAS = "fdFD"
 
 
-def _reshape(b: GraphBuilder, x: Atom, shape: Shape) -> Atom:
-    return b.make(primitive_for_role("reshape"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
-
-
 def _permute(b: GraphBuilder, x: Atom, axes: Sequence[int]) -> Atom:
     return b.make(primitive_for_role("permute"), (x,), (("axes", tuple(axes)),))
 
@@ -35,7 +31,7 @@ def collapse_batched_matmul(b: GraphBuilder, p: Primitive, xs: Atoms, params: Pa
     if x.aval.ndim < 3 or y.aval.ndim != 2 or not x.aval.size or x.aval.dtype != y.aval.dtype:
         return None
     tall = (math.prod(x.aval.shape[:-1]), x.aval.shape[-1])
-    return _reshape(b, b.make(p, (_reshape(b, x, tall), y)), aval.shape)
+    return b.reshape(b.make(p, (b.reshape(x, tall), y)), aval.shape)
 
 
 def collapse_batched_columns(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
@@ -43,8 +39,8 @@ def collapse_batched_columns(b: GraphBuilder, p: Primitive, xs: Atoms, params: P
     x, y = xs
     if x.aval.ndim != 2 or y.aval.ndim < 3 or y.aval.shape[-1] != 1 or not y.aval.size or x.aval.dtype != y.aval.dtype:
         return None
-    rows = _reshape(b, y, (math.prod(y.aval.shape[:-2]), y.aval.shape[-2]))
-    return _reshape(b, b.make(p, (rows, _permute(b, x, (1, 0)))), aval.shape)
+    rows = b.reshape(y, (math.prod(y.aval.shape[:-2]), y.aval.shape[-2]))
+    return b.reshape(b.make(p, (rows, _permute(b, x, (1, 0)))), aval.shape)
 
 
 def outer_product(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
@@ -79,17 +75,17 @@ def contract_sum(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval:
     free = [a for k in order for a in own[k]]
     if min(lengths) < b.target.contract_min_length or free != sorted(free):
         return None
-    left, right = [_as_matrix(b, _reshape(b, product.inputs[k], padded[k]), own[k], shared) for k in order]
-    return _reshape(b, b.make(with_ufunc(np.matmul), (left, _permute(b, right, (1, 0)))), aval.shape)
+    left, right = [_as_matrix(b, b.reshape(product.inputs[k], padded[k]), own[k], shared) for k in order]
+    return b.reshape(b.make(with_ufunc(np.matmul), (left, _permute(b, right, (1, 0)))), aval.shape)
 
 
 def _as_matrix(b: GraphBuilder, x: Atom, rows: Sequence[int], columns: Sequence[int]) -> Atom:
     """Return a matrix of some axes as rows and the others as columns, without a copy where either lie behind the others."""
     m, n = [math.prod([x.aval.shape[a] for a in axes]) for axes in (rows, columns)]
     if [*columns, *rows] == sorted([*columns, *rows]):
-        return _permute(b, _reshape(b, x, (n, m)), (1, 0))
+        return _permute(b, b.reshape(x, (n, m)), (1, 0))
     rest = [a for a in range(x.aval.ndim) if a not in (*rows, *columns)]
-    return _reshape(b, _permute(b, x, (*rest, *rows, *columns)), (m, n))
+    return b.reshape(_permute(b, x, (*rest, *rows, *columns)), (m, n))
 
 
 # --- Masked products: a matrix of which zeros of the other operand leave rows out is multiplied before these are

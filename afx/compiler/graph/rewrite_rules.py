@@ -104,8 +104,7 @@ def _short_rows(x: Aval, target: Target) -> bool:
 
 def _joined(b: GraphBuilder, x: Atom) -> Atom:
     """Return x with its last two axes as one."""
-    shape = (*x.aval.shape[:-2], x.aval.shape[-2] * x.aval.shape[-1])
-    return b.make(primitive_for_role("reshape"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
+    return b.reshape(x, (*x.aval.shape[:-2], x.aval.shape[-2] * x.aval.shape[-1]))
 
 
 def collapse_short_last_axis(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
@@ -120,7 +119,7 @@ def collapse_short_last_axis(b: GraphBuilder, p: Primitive, xs: Atoms, params: P
         if v.aval.shape != aval.shape[-1:] or x.aval.shape != aval.shape:
             continue
         row = _joined(b, b.broadcast(v, (1, *aval.shape[-2:])))
-        row = b.make(primitive_for_role("reshape"), (row,), (("shape", row.aval.shape[1:]),))
+        row = b.reshape(row, row.aval.shape[1:])
         wide = _joined(b, x)
         both = (row, wide) if k == 0 else (wide, row)
         z = b.make(p, both, params, Aval(wide.aval.shape, aval.dtype))
@@ -141,9 +140,7 @@ def split_reduction(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, av
     if axis != tuple(range(x.aval.ndim - 1)) or not _short_rows(x.aval, b.target):
         return None
     row = b.make(p, (_joined(b, x),), (("axis", axis[:-1]),))
-    return b.make(
-        p, (b.make(primitive_for_role("reshape"), (row,), (("shape", x.aval.shape[-2:]),)),), (("axis", (0,)),), aval
-    )
+    return b.make(p, (b.reshape(row, x.aval.shape[-2:]),), (("axis", (0,)),), aval)
 
 
 # --- Rewrite rules: simplifications in one table, pattern and replacement, with the conditions under which they hold
