@@ -263,7 +263,15 @@ def cut_tiles(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
 
 
 class _Product:
-    """Emitter of the product of two matrices, or of sums of products over several axes."""
+    """Emitter of the product of two matrices, or of sums of products over several axes.
+
+    What is summed up by itself is a chain; `UfuncCall.added` and ``ends`` say where chains end.
+
+    Attributes:
+        terms: of each axis of terms its length, and the strides of both operands along it.
+        is_far: whether caches do not hold the terms of all chains: each is then added to what memory holds.
+        by_block: whether one chain is cut into blocks of terms, over which all tiles go before the next block.
+    """
 
     def __init__(self, w: Writer, step: UfuncCall, pointers: list[str]) -> None:
         self.w = w
@@ -389,30 +397,20 @@ class _Product:
         self.w.loop("0", str(length), 1, turn)
 
     def _tile(self, a: str, b: str, c: str, rows: int, vectors: int, last: int) -> None:
-        w, added = self.w, self.step.added
+        """Add a tile of so many rows and vectors of columns, of which the last one holds ``last`` columns.
+
+        Each vector of the result is summed up in a register: row by row, and vector by vector within a row.
+        """
+        w = self.w
         count, w.lanes = w.lanes, self.lanes
         sums = self._registers(rows * vectors)
-
-        def step(at_a: str, at_b: str) -> None:
-            ys = [self._load(at_b, v, last if v == vectors - 1 else self.lanes) for v in range(vectors)]
-            for r in range(rows):
-                x = self._splat(w.shifted(at_a, r * self.a_row))
-                for y, location in zip(ys, sums[r * vectors :], strict=False):
-                    self._put(location, x.fma(y, self._get(location)))
-
-        totals: list[str] = sums
-        add: Callable[..., None] = partial(self._walk, self.terms[added:], body=step)
-        if self.by_block:
-            add = partial(self._chain, step, start=self.span[0], stop=self.span[1])
-        elif self.step.ends:
-            totals, add = self._added(self._walk_chains, partial(self._chain, step), totals)
-        if added and not self.is_far and not self.by_block:
-            totals, add = self._added(partial(self._walk, self.terms[:added]), add, totals)
+        totals, add = self._summing(partial(self._add_term, sums, vectors, last), sums)
+        # of each sum: its row, its vector in that, and how many columns the vector holds
         places = [
             (w.shifted(c, k // vectors * self.c_row), k % vectors, last if (k + 1) % vectors == 0 else self.lanes)
             for k in range(len(totals))
         ]
-        if self.by_block and not self.step.ends:
+        if self.by_block and not self.step.ends:  # a chain goes on from what was written
             for location, place in zip(sums, places, strict=True):
                 self._put(location, self._before(*place))
         add(a, b)
@@ -420,7 +418,30 @@ class _Product:
             self._store(self._get(location), *place)
         w.lanes = count
 
+    def _add_term(self, sums: Sequence[str], vectors: int, last: int, at_a: str, at_b: str) -> None:
+        """Add to the sums of a tile the products of a column of the one matrix and a row of the other."""
+        ys = [self._load(at_b, v, last if v == vectors - 1 else self.lanes) for v in range(vectors)]
+        for r in range(len(sums) // vectors):
+            x = self._splat(self.w.shifted(at_a, r * self.a_row))
+            for y, location in zip(ys, sums[r * vectors :], strict=False):
+                self._put(location, x.fma(y, self._get(location)))
+
     # -- sums of chains --
+    def _summing(self, step: Callable[[str, str], None], sums: list[str]) -> tuple[list[str], Callable[..., None]]:
+        """Return where all terms are summed up, and what adds them, by a step for each that adds to the sums.
+
+        Where several chains are summed up, each by itself, what they add to are other vectors.
+        """
+        added = self.step.added
+        if self.by_block:
+            return sums, partial(self._chain, step, start=self.span[0], stop=self.span[1])
+        add: Callable[..., None] = partial(self._walk, self.terms[added:], body=step)
+        if self.step.ends:
+            sums, add = self._added(self._walk_chains, partial(self._chain, step), sums)
+        if added and not self.is_far:
+            sums, add = self._added(partial(self._walk, self.terms[:added]), add, sums)
+        return sums, add
+
     def _added(
         self, walk: Callable[..., None], inner: Callable[..., None], parts: list[str]
     ) -> tuple[list[str], Callable[..., None]]:
