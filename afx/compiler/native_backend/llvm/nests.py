@@ -125,8 +125,7 @@ def emit_groups(
     w: Writer, nest: Nest, groups: RowGroups, turns: int, pointers: Sequence[str], leave: Leave | None
 ) -> None:
     """Add a loop over so many groups of rows; pointers are those of the operands' first elements."""
-    loads = [k for k, v in enumerate(nest.values) if isinstance(v, Load)]
-    refs = dict(zip(loads, nest.refs, strict=False))
+    refs = {k: v.ref for k, v in enumerate(nest.values) if isinstance(v, Load)}
     w.lanes = groups.lanes
     columns = range(groups.vectors)
     repeated = {
@@ -145,7 +144,7 @@ def emit_groups(
                 if k not in repeated
             }
             values = _values(w, nest, given)
-            for (k, ref), pointer in zip(nest.stores, at[len(loads) :], strict=True):
+            for (k, ref), pointer in zip(nest.stores, at[len(refs) :], strict=True):
                 written(w, ref.dtype, values[k], w.shifted(pointer, c * groups.lanes * ref.size))
 
     w.loop("0", str(turns), 1, group, leave)
@@ -207,8 +206,7 @@ def turned_axis(nest: Nest, limits: NativeTarget) -> int | None:
 def emit_turned(w: Writer, nest: Nest, axis: int, pointers: Sequence[str]) -> None:
     """Add what a square of elements takes, which begins at pointers: along an axis, and the last one."""
     lanes = w.lanes = w.limits.turn_bytes // nest.refs[0].size
-    loads = [k for k, v in enumerate(nest.values) if isinstance(v, Load)]
-    refs = dict(zip(loads, nest.refs, strict=False))
+    refs = {k: v.ref for k, v in enumerate(nest.values) if isinstance(v, Load)}
     rows = dict[int, list[str]]()
     for (k, ref), pointer in zip(refs.items(), pointers, strict=False):
         if ref.strides[-1] not in (0, ref.size):
@@ -222,7 +220,7 @@ def emit_turned(w: Writer, nest: Nest, axis: int, pointers: Sequence[str]) -> No
             for (k, ref), pointer in zip(refs.items(), pointers, strict=False)
         }
         values = _values(w, nest, given)
-        for (k, ref), pointer in zip(nest.stores, pointers[len(loads) :], strict=True):
+        for (k, ref), pointer in zip(nest.stores, pointers[len(refs) :], strict=True):
             written(w, ref.dtype, values[k], w.shifted(pointer, r * ref.strides[axis]))
     w.lanes = 1
 
@@ -543,27 +541,25 @@ class NestEmitter:
             for n, (k, _) in enumerate(self.nest.stores)
             if n not in self.direct and self.levels[k] + self.levels[k] % 2 == level
         ]
-        strips = [k for k in ops if k in self.strips]
         folds = [n for n, (k, *_) in enumerate(self.nest.folds) if self.levels[k] + self.levels[k] % 2 == level]
-        if not stores and not strips and not folds:
+        if not stores and not folds and self.strips.keys().isdisjoint(ops):
             return
+        element = partial(self._element, ops, stores, folds, start)
         lines: Lines | None = None
         is_unrolled = len(ops) <= self.w.limits.unroll_max_operations and extent.count > FOLD_LANES
         if folds and self.accumulators and is_unrolled:
-            lines = FOLD_LANES, lambda i: self._lines(ops, strips, stores, folds, start, i)
+            lines = FOLD_LANES, partial(self._lines, element)
         width = self._lanes(ops, stores, folds)
         if folds and self.rows:
-            lines = self._unrolled(width, lambda i: self._element(ops, strips, stores, folds, start, i))
+            lines = self._unrolled(width, element)
         extent.has_singles = any(self.nest.values[k].dtype == "f4" for k in ops) or bool(folds)
-        extent.loop(width, lambda i: self._element(ops, strips, stores, folds, start, i), lines)
+        extent.loop(width, element, lines)
 
-    def _lines(
-        self, ops: list[int], strips: list[int], stores: list[int], folds: list[int], start: str, i: str
-    ) -> None:
+    def _lines(self, element: Callable[..., None], i: str) -> None:
         """Add the operations on as many elements as a fold has lanes."""
         for lane in range(0, FOLD_LANES, self.w.lanes):
             at = self.w.let(f"add nuw nsw i64 {i}, {lane}") if lane else i
-            self._element(ops, strips, stores, folds, start, at, lane)
+            element(at, lane)
 
     def _lanes(self, ops: list[int], stores: list[int], folds: list[int]) -> int:
         """Return how many elements are computed at once: one where neighbours are not next to each other."""
@@ -586,14 +582,7 @@ class NestEmitter:
         return value.args if isinstance(value, Op) else ()
 
     def _element(
-        self,
-        ops: list[int],
-        strips: list[int],
-        stores: list[int],
-        folds: list[int],
-        start: str,
-        i: str,
-        lane: int | None = None,
+        self, ops: list[int], stores: list[int], folds: list[int], start: str, i: str, lane: int | None = None
     ) -> None:
         """Add the operations of one level on one element."""
         w, values = self.w, self.nest.values
@@ -616,7 +605,7 @@ class NestEmitter:
             op = values[k]
             assert isinstance(op, Op)
             known[k] = apply_op(w, op, [get(j) for j in op.args], [values[j].dtype for j in op.args])
-            if k in strips:
+            if k in self.strips:
                 dense = Ref(0, op.dtype, 0, (_size(op.dtype),))
                 stored(w, op.dtype, known[k], self._at(self.strips[k], dense, i))
         results = [get(self.nest.stores[n][0]) for n in stores]  # before one is written where an operand lies
@@ -624,12 +613,16 @@ class NestEmitter:
             ref = self.nest.stores[n][1]
             written(w, ref.dtype, value, self._at(self.targets[n], ref, at))
         for n in folds:
-            k, ufunc, ref = self.nest.folds[n]
-            if self.accumulators:
-                self.accumulators[n].add(get(k), self._lane(i) if lane is None else lane)
-            else:
-                store = stored if self.rows else written
-                accumulate(w, ufunc, ref.dtype, get(k), self._at(self.sums[n], ref, at), store)
+            self._add_to_fold(n, get(self.nest.folds[n][0]), i, at, lane)
+
+    def _add_to_fold(self, n: int, x: str, i: str, at: str, lane: int | None) -> None:
+        """Add an element of a strip, which is one of the row, to a fold."""
+        _, ufunc, ref = self.nest.folds[n]
+        if self.accumulators:
+            self.accumulators[n].add(x, self._lane(i) if lane is None else lane)
+        else:
+            store = stored if self.rows else written
+            accumulate(self.w, ufunc, ref.dtype, x, self._at(self.sums[n], ref, at), store)
 
     def _load(self, pointer: str, ref: Ref, i: str) -> str:
         """Load elements of a row."""
