@@ -36,7 +36,7 @@ from afx.compiler.native_backend.llvm.reductions import (
 )
 from afx.compiler.native_backend.llvm.strips import emit_indexed, emit_refusal, emit_search, emit_words
 from afx.compiler.native_backend.llvm.team import KernelEntry, Team
-from afx.compiler.native_backend.llvm.writer import Addresses, Flags, Writer
+from afx.compiler.native_backend.llvm.writer import Addresses, Flags, Writer, as_pointers
 from afx.compiler.native_backend.program.elements import Load, UfuncLoop
 from afx.compiler.native_backend.program.interface import PARTS
 from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
@@ -342,7 +342,7 @@ class Blocks:
             pointers = [*[f"%p{k}" for k in range(block.params)], "%arena", "%fault"]
             for start in range(0, len(steps), most):
                 part = attrs.evolve(block, steps=tuple(steps[start : start + most]), phases=())
-                self.w.call(self.emit(part, "steps", attributes="noinline"), ", ".join([f"ptr {p}" for p in pointers]))
+                self.w.call(self.emit(part, "steps", attributes="noinline"), as_pointers(pointers))
             return
         for quiet, run in itertools.groupby(steps, lambda step: step.quiet):
             self._quietly(quiet, partial(self._each, block, tuple(run)))
@@ -422,7 +422,7 @@ class Blocks:
         def step(number: int, i: str) -> None:
             body = loop.bodies[number]
             pointers = (*pointers_of(w, block, body)(i, i), base, "%fault")
-            w.call(self._body(body.block), ", ".join([f"ptr {p}" for p in pointers]))
+            w.call(self._body(body.block), as_pointers(pointers))
 
         leave = leave_long(w, loop.length // (PARTS if loop.is_cut else 1), loop.blocks()[0].nanoseconds)
         if len(loop.bodies) == 1:

@@ -19,7 +19,7 @@ from afx.compiler.native_backend.llvm.op import (
     read_one,
     written,
 )
-from afx.compiler.native_backend.llvm.writer import FACTORIZATION, Writer
+from afx.compiler.native_backend.llvm.writer import FACTORIZATION, Writer, as_pointers
 from afx.compiler.native_backend.program.elements import Fast
 from afx.compiler.native_backend.program.leaves import Routine
 from afx.compiler.schedule.arrays import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
@@ -117,7 +117,7 @@ def call_on_strip(
     strides = [stride for _, stride in operands]
     name = f"@strip.{function.name}.{dtype}.{'.'.join(map(str, strides))}"
     names = [f"%x{k}" for k in range(len(operands))]
-    params = ", ".join([f"ptr {x}" for x in (*names, "%z")])
+    params = as_pointers([*names, "%z"])
     w.define(
         name,
         f"internal void {name}({params}, i64 %count) noinline",

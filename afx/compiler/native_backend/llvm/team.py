@@ -267,6 +267,11 @@ class KernelEntry:
             w.line(f"call void @PyEval_RestoreThread(ptr {thread})")
         if w.looks:
             w.leave(w.let(f"icmp slt i64 {w.let(f'load i64, ptr {fault}')}, 0"), "ret ptr null")  # Python has raised
+        self._answer(fault, errors)
+
+    def _answer(self, fault: str, errors: str) -> None:
+        """Return the number of the floating-point errors, or what refuses the call."""
+        w = self.w
         seen = w.let(f"load i64, ptr {fault}")
         is_fine, refusal = w.let(f"icmp eq i64 {seen}, 0"), "-1" if w.calls_numpy else w.let(f"xor i64 {seen}, -1")
         number = w.let(f"select i1 {is_fine}, i64 {self._numbers(errors)}, i64 {refusal}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
@@ -20,6 +20,11 @@ from afx.core.scalar_ops import scalar_op
 
 SIZES = {"float": 32, "double": 64}
 INDEX, FACTORIZATION = 1, 2  # bits of a fault: an index or a conversion out of range; a matrix without factors
+
+
+def as_pointers(names: Iterable[str]) -> str:
+    """Return parameters, or arguments, that are pointers."""
+    return ", ".join([f"ptr {name}" for name in names])
 
 
 class Writer:

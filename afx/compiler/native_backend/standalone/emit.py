@@ -17,7 +17,7 @@ from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.emit import Blocks, end_module
 from afx.compiler.native_backend.llvm.loops import Looks
 from afx.compiler.native_backend.llvm.team import KernelEntry
-from afx.compiler.native_backend.llvm.writer import FLUSH_ARM, FLUSH_X86, Addresses, Flags, Writer
+from afx.compiler.native_backend.llvm.writer import FLUSH_ARM, FLUSH_X86, Addresses, Flags, Writer, as_pointers
 from afx.compiler.native_backend.lowering.lower import explain_schedule, standalone_target
 from afx.compiler.native_backend.program.leaves import UfuncCall
 from afx.compiler.native_backend.program.steps import Block, Program
@@ -196,32 +196,37 @@ def emit_function(
     count = len(program.params) - len(constants)
     main = _emit_main(Blocks(w, NO_FLAGS), program, range(count if portable_from is None else portable_from, count))
     w.define_memory()
-    for k, value in enumerate(constants):
-        w.declare(f"constant.{k}", _constant(f"@constant.{k}", value.tobytes()))
-    if note:
-        w.declare("note", _constant("@note", note))
-        w.declare("used", '@llvm.used = appending global [1 x ptr] [ptr @note], section "llvm.metadata"')
-    params = [f"ptr noalias %p{k}" for k in range(count)]
+    captured = _define_data(w, constants, note)
+    given = [f"%p{k}" for k in range(count)]
 
     def body() -> None:
         fault = w.local("[2 x i64]", 8)
         w.line(f"store i64 0, ptr {fault}")
-        captured = [f"@constant.{k}" for k in range(len(constants))]
-        pointers = [*[f"%p{k}" for k in range(count)], *captured, "%work", fault]
-        w.call(main, ", ".join([f"ptr {p}" for p in pointers]))
+        w.call(main, as_pointers([*given, *captured, "%work", fault]))
         status = w.let(f"load i64, ptr {fault}")
         w.line(f"ret i32 {w.let(f'trunc i64 {status} to i32')}")
 
-    heads = ", ".join([*params, "ptr noalias %work"])
+    heads = as_pointers([f"noalias {name}" for name in (*given, "%work")])
     w.function(f"i32 @{name}({heads})" if flushes is None else f"internal i32 @as.flushed({heads}) noinline", body)
     if flushes is not None:
-        args = ", ".join([f"ptr {p}" for p in (*[f"%p{k}" for k in range(count)], "%work")])
+        args = as_pointers([*given, "%work"])
         w.function(f"i32 @{name}({heads})", lambda: _call_flushed(w, args, is_x86=flushes == "x86"))
     w.function(f"{size} @{name}_work_bytes()", lambda: w.line(f"ret {size} {program.block.arena}"))
     if has_scalar:
         head = f"double @{name}_scalar(i32 %n, ptr %x, ptr %data)"
         w.function(head, lambda: _scalar(w, program, name, count - 1))
     return w.text()
+
+
+def _define_data(w: Writer, constants: Sequence[Any], note: bytes) -> list[str]:
+    """Add a note, if there is one, and arrays; return the names of these."""
+    names = [f"constant.{k}" for k in range(len(constants))]
+    for name, value in zip(names, constants, strict=True):
+        w.declare(name, _constant(f"@{name}", value.tobytes()))
+    if note:
+        w.declare("note", _constant("@note", note))
+        w.declare("used", '@llvm.used = appending global [1 x ptr] [ptr @note], section "llvm.metadata"')
+    return [f"@{name}" for name in names]
 
 
 def emit_kernel(program: Program, results: range, layout: Addresses) -> str:
@@ -252,7 +257,7 @@ def _emit_main(blocks: Blocks, program: Program, results: range) -> str:
     unsettled = _unsettled(program.block, results)
     if not unsettled:
         return main
-    parameters = ", ".join([f"ptr {p}" for p in (*[f"%p{k}" for k in range(program.block.params)], "%arena", "%fault")])
+    parameters = as_pointers([*[f"%p{k}" for k in range(program.block.params)], "%arena", "%fault"])
 
     def body() -> None:
         w.call(main, parameters)
@@ -311,7 +316,7 @@ def _scalar(w: Writer, program: Program, name: str, inputs: int) -> None:
     for param in program.params[:inputs]:
         pointers.append(w.shifted("%x", at))
         at += 8 * math.prod(param.shape)
-    args = ", ".join([f"ptr {p}" for p in (*pointers, result, work)])
+    args = as_pointers([*pointers, result, work])
     failed = w.let(f"icmp ne i32 {w.let(f'call i32 @{name}({args})')}, 0")
     value = w.let(f"load double, ptr {result}")
     w.line(f"ret double {w.let(f'select i1 {failed}, double 0x7FF8000000000000, double {value}')}")

@@ -15,7 +15,7 @@ from typing import Final
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.functions.pairs import plain
 from afx.compiler.native_backend.llvm.op import FLOATS
-from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.llvm.writer import Writer, as_pointers
 from afx.compiler.native_backend.lowering.products import LARGEST_RADIX
 from afx.compiler.native_backend.program.elements import UfuncLoop
 from afx.compiler.native_backend.standalone.matrix_loops import Elements, each, given, repeat, variable
@@ -291,7 +291,7 @@ def _call_roots(w: Writer, roots: Plane) -> None:
 def _call_transform(w: Writer, x: Plane, y: Plane, roots: Plane) -> str:
     head = "internal ptr @fft.transform(ptr %x, ptr %y, ptr %roots, i64 %n) noinline"
     w.define("fft.transform", head, lambda: _define_transform(w))
-    args = ", ".join([f"ptr {p.pointer}" for p in (x, y, roots)])
+    args = as_pointers([x.pointer, y.pointer, roots.pointer])
     return w.let(f"call ptr @fft.transform({args}, i64 {x.n.name})")
 
 
