@@ -663,22 +663,23 @@ def atan2(y: Lanes, x: Lanes) -> Lanes:
     return x.compare("uno", y).choose(x.constant(math.nan), angle.rounded().copysign(y))
 
 
-def _arc(size: Lanes) -> tuple[Lanes, Pair]:
-    """Tell where a size up to 1 is above 1/2, and return its arc sine, there half the arc sine's distance from π/2."""
+def _arc(x: Lanes) -> tuple[Lanes, Lanes, Pair]:
+    """Tell where a size is up to 1, and above 1/2, and return its arc sine, there half the arc sine's distance from π/2."""
+    size = _absolute(x)
+    is_inside = size.compare("ole", 1.0)
+    size = is_inside.choose(size, 0.25)
     is_large = size.compare("ogt", 0.5)
     half = (size.constant(1.0) - size) * 0.5
     root = pair(half, half).root()  # asin(x) = π/2 - 2·asin(√((1 - x)/2))
     z = is_large.choose(half, size * size)
     sine = select(is_large, root, pair(size, size))
     tail = sine.high * z * plain(z, ASIN_TAIL)
-    return is_large, quick(sine.high, sine.low + tail)
+    return is_inside, is_large, quick(sine.high, sine.low + tail)
 
 
 def asin(x: Lanes) -> Lanes:
     """Return ``asin(x)``."""
-    size = _absolute(x)
-    inside = size.compare("ole", 1.0)
-    is_large, arc = _arc(inside.choose(size, 0.25))
+    inside, is_large, arc = _arc(x)
     far = pair(x, HALF_PI).plus(-arc.scaled(2.0)).rounded()
     z = is_large.choose(far, arc.rounded()).copysign(x)
     return _is_tiny(x).choose(x, inside.choose(z, math.nan))
@@ -686,9 +687,7 @@ def asin(x: Lanes) -> Lanes:
 
 def acos(x: Lanes) -> Lanes:
     """Return ``acos(x)``."""
-    size = _absolute(x)
-    inside = size.compare("ole", 1.0)
-    is_large, arc = _arc(inside.choose(size, 0.25))
+    inside, is_large, arc = _arc(x)
     is_below = x.bits().compare("slt", 0)
     signed = select(is_below, -arc, arc)
     near = pair(x, HALF_PI).plus(-signed)
