@@ -443,21 +443,23 @@ class _Emitter:
         consts, xs, tests = ([own.get(text, text) for text in part] for part in (consts, xs, tests))
         self._add([f"{name} = {text}" for text, name in own.items()], ())
         lines = [f"{', '.join(last)}, = {', '.join(carry)},"] if last else []
-        lines += self._stacks(loop.ys, ys)
-        look = self.names.function("look_between", look_between)
-        if loop.condition is None:
-            indices = f"range({loop.length}){'[::-1]' if loop.reverse else ''}"
-            lines.append(f"for t_ in {look}({indices}, {len(loop.body)}):")
-        else:
-            condition = self._body("condition", loop.condition)
-            lines.append(f"for t_ in {look}(calls={len(loop.body) + len(loop.condition)}):")
-            lines.append(f"    if not {condition}({', '.join([*tests, *last])})[0]: break")
+        lines += self._stacks(loop.ys, ys) + self._head(loop, [*tests, *last])
         given = ", ".join([*consts, *last, *[f"{x}[t_]" for x in xs]])
         made = "".join([f"{name}, " for name in (*last, *[f"row_{y}" for y in ys])])
         lines.append(f"    {made}{'= ' if made else ''}{body}({given})")
         lines += [f"    {y}[t_] = row_{y}" for y in ys]
         lines += [f"{name} = {self.names.numpy('array')}({name})" for name in last]
         self._whole([*lines, *[f"del {name}" for name in own.values()]], loop.error_state)
+
+    def _head(self, loop: Loop, tested: list[str]) -> list[str]:
+        """Return how a loop over steps begins, which ends where a condition says so."""
+        look = self.names.function("look_between", look_between)
+        if loop.condition is None:
+            indices = f"range({loop.length}){'[::-1]' if loop.reverse else ''}"
+            return [f"for t_ in {look}({indices}, {len(loop.body)}):"]
+        condition = self._body("condition", loop.condition)
+        head = f"for t_ in {look}(calls={len(loop.body) + len(loop.condition)}):"
+        return [head, f"    if not {condition}({', '.join(tested)})[0]: break"]
 
     def _stacks(self, buffers: Sequence[Buffer], names: Sequence[str]) -> list[str]:
         both = zip(buffers, names, strict=True)
