@@ -16,7 +16,7 @@ import numpy as np
 
 from afx.core import Aval
 from afx.core.cached import Cached
-from afx.core.graph import Constant, Equation, Graph, Literal, Var
+from afx.core.graph import Equation, Graph, Literal, Var
 from afx.errors import ArgumentError
 from afx.transforms._arguments import describe
 
@@ -254,44 +254,28 @@ class _Splitter:
 
     def _part(self, equations: Sequence[Equation]) -> Run:
         """Return equations as a graph of their own; its outputs are what is read outside of it."""
-        own_outputs = {var.index for eq in equations for var in eq.outputs}
-        read = [
-            atom.index
-            for eq in equations
-            for atom in eq.inputs
-            if isinstance(atom, Var) and atom.index not in own_outputs
-        ]
-        inputs = sorted({index for index in read if index not in self._constants})
-        constants = sorted({index for index in read if index in self._constants})
-        own_reads = Counter(_variables([atom for eq in equations for atom in eq.inputs]))
-        outputs = [var.index for eq in equations for var in eq.outputs if self._reads[var.index] > own_reads[var.index]]
-        numbers = {index: number for number, index in enumerate([*inputs, *constants])}
-        for eq in equations:
-            for var in eq.outputs:
-                numbers[var.index] = len(numbers)
+        reads = _variables([atom for eq in equations for atom in eq.inputs])
+        made = [var.index for eq in equations for var in eq.outputs]
+        given = {*reads} - {*made}
+        inputs, constants = sorted(given - self._constants.keys()), sorted(given & self._constants.keys())
+        own_reads = Counter(reads)
+        outputs = [index for index in made if self._reads[index] > own_reads[index]]
+        numbers = {index: number for number, index in enumerate([*inputs, *constants, *made])}
 
-        def renumber(atom: Var | Literal) -> Var | Literal:
-            return Var(numbers[atom.index], atom.aval) if isinstance(atom, Var) else atom
+        def renumber(var: Var) -> Var:
+            return Var(numbers[var.index], var.aval)
 
         def variable(index: int) -> Var:
             return Var(numbers[index], self._avals[index])
 
-        read_constants: list[tuple[Var, Constant]] = []
-        for index in constants:
-            var, constant = self._constants[index]
-            read_constants.append((Var(numbers[index], var.aval), constant))
         body = [
             attrs.evolve(
                 eq,
-                inputs=tuple(map(renumber, eq.inputs)),
-                outputs=tuple([Var(numbers[var.index], var.aval) for var in eq.outputs]),
+                inputs=tuple([renumber(atom) if isinstance(atom, Var) else atom for atom in eq.inputs]),
+                outputs=tuple(map(renumber, eq.outputs)),
             )
             for eq in equations
         ]
-        graph = Graph(
-            tuple(map(variable, inputs)),
-            tuple(read_constants),
-            tuple(body),
-            tuple(map(variable, outputs)),
-        )
+        captured = [(renumber(var), constant) for var, constant in [self._constants[index] for index in constants]]
+        graph = Graph(tuple(map(variable, inputs)), tuple(captured), tuple(body), tuple(map(variable, outputs)))
         return Run(graph, tuple(inputs), tuple(outputs))
