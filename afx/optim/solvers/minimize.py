@@ -81,7 +81,6 @@ def trust(
     """Return the last state of a trust-region method; arguments are those of `descend`."""
     x = project(start, box)
     first = Point(x, *objective(x))
-    eps = epsilon(x.dtype)
 
     def advance(s: Region) -> Region:
         current = s.point
@@ -99,26 +98,34 @@ def trust(
         moved = target - current.x
         expected = -vecdot(current.gradient, moved) - 0.5 * vecdot(moved, product(current.x, moved))
         trial = Point(target, *objective(target))
-        # rounding of the values is no disagreement with the model
-        slack = 10 * eps * maximum(abs_(current.value), abs_(trial.value))
-        ratio = (current.value - trial.value + slack) / where(expected + slack > 0, expected + slack, 1.0)
-        good = (ratio > ACCEPT) & (expected > 0) & trial.is_finite()
-        length = vector_norm(step)
-        wide = (ratio > 0.75) & (length > 0.99 * s.radius)
-        narrow = ~(ratio > 0.25) | ~trial.is_finite() | ~(expected > 0)
-        radius = where(narrow, 0.25 * minimum(length, s.radius), where(wide, 2 * s.radius, s.radius))
-        useless = ~(trial.value < current.value) & (optimality(trial, box) >= optimality(current, box))
-        stuck = (radius <= eps * vector_norm(current.x)) | (radius <= float(np.finfo(x.dtype).tiny))
-        stuck = stuck | (good & useless & (expected <= slack))
-        status = where(good & ~useless, status_of(trial, tolerance, box), int(Status.RUNNING))
-        status = where(stuck & (status == int(Status.RUNNING)), int(Status.STALLED), status)
-        point = choose(good & ~useless, trial, current)
-        return Region(point, radius, s.iterations + 1, s.evaluations + count + 2, status)
+        return _judge(s, trial, expected, vector_norm(step), s.evaluations + count + 2, tolerance, box)
 
     radius = maximum(1.0, vector_norm(x)) * 0.5
     radius = where(isfinite(radius), radius, 1.0).astype(x.dtype)
     begin = Region(first, radius, asarray(0), asarray(1), status_of(first, tolerance, box))
     return iterate(begin, advance, limit)
+
+
+def _judge(
+    s: Region, trial: Point, expected: Array, length: Array, evaluations: Array, tolerance: float, box: Box | None
+) -> Region:
+    """Return the state after a trial step of a length, of which the model expects so much."""
+    current, eps = s.point, epsilon(trial.x.dtype)
+    # rounding of the values is no disagreement with the model
+    slack = 10 * eps * maximum(abs_(current.value), abs_(trial.value))
+    ratio = (current.value - trial.value + slack) / where(expected + slack > 0, expected + slack, 1.0)
+    sound = (expected > 0) & trial.is_finite()
+    wide = (ratio > 0.75) & (length > 0.99 * s.radius)
+    radius = where(wide, 2 * s.radius, s.radius)
+    radius = where((ratio > 0.25) & sound, radius, 0.25 * minimum(length, s.radius))
+    useless = ~(trial.value < current.value) & (optimality(trial, box) >= optimality(current, box))
+    stuck = (radius <= eps * vector_norm(current.x)) | (radius <= float(np.finfo(trial.x.dtype).tiny))
+    good = (ratio > ACCEPT) & sound
+    stuck = stuck | (good & useless & (expected <= slack))
+    good = good & ~useless
+    status = where(good, status_of(trial, tolerance, box), int(Status.RUNNING))
+    status = where(stuck & (status == int(Status.RUNNING)), int(Status.STALLED), status)
+    return Region(choose(good, trial, current), radius, s.iterations + 1, evaluations, status)
 
 
 # --- Nelder and Mead's method: a simplex that reflects, expands, contracts and shrinks, by values alone
@@ -592,7 +599,6 @@ def _first_status(value: Array, c: Array, g: Array) -> Array:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-Search = tuple[Array, float, int, Box | None]  # the start, the tolerance, the limit of iterations, and the bounds
 MinimizeMethod = Literal["lbfgs", "bfgs", "newton_cg", "trust_region", "nelder_mead"]
 
 
@@ -666,7 +672,7 @@ def minimize(
     box = box_of(bounds, start, "minimize")
     search = start, float(limit), max_iterations, None if box is None else box.stopped()
     if method == "nelder_mead":
-        return _minimize_by_values(value_of, params, unravel, box, search)
+        return _minimize_by_values(value_of, params, unravel, box, *search)
     slope = grad(value_of)
     both = value_and_grad(value_of)
 
@@ -696,8 +702,9 @@ def _scalar(z: Any, dtype: Any) -> Array:
 
 
 def _minimize_by_values(
-    value_of: Callable[..., Array], params: list[Any], unravel: Callable[[Array], T], box: Box | None, search: Search
+    value_of: Callable[..., Array], params: list[Any], unravel: Callable[[Array], T], box: Box | None, *search: Any
 ) -> MinimizeResult[T]:
+    """Return what a simplex finds; ``search`` is what `shrink_simplex` takes beside the function."""
     stopped_params = stopped(params)
     end = shrink_simplex(lambda x: value_of(x, *stopped_params), *search)
     x = attach_minimum(grad(value_of), end.corners[0], params, box, end.status)

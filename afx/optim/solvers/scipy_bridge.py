@@ -122,9 +122,8 @@ def scipy_minimize(
     chosen = (method or "bfgs").lower()
     run: Callable[..., Any] = jit(value_of)
     if chosen in GRADIENTS:
-        both = jit(value_and_grad(value_of))
         given["jac"] = True
-        run = both
+        run = jit(value_and_grad(value_of))
     if chosen in HESSIANS:
         given["hess"] = _plain(jit(jacfwd(slope)), start)
     if chosen in PRODUCTS:
