@@ -191,6 +191,20 @@ def moving_leaves(
     inexact = [getattr(x, "dtype", None) in DIFFERENTIABLE or isinstance(x, (float, complex)) for x in leaves]
     if all(inexact) and not any(marked):
         return None
+    inexact = _check_inexact(leaves, treedef, who, label, arguments=arguments, strict=strict)
+    moving = [i and not m for i, m in zip(inexact, marked, strict=True)] if marked else inexact
+    if not any(moving):
+        raise ArgumentError(
+            f"{who}: nothing to differentiate: got arguments whose arrays all stand in fields marked with "
+            "afx.non_trainable(); take a mark off, or choose other arguments"
+        )
+    return None if all(moving) else moving
+
+
+def _check_inexact(
+    leaves: Sequence[Any], treedef: Any, who: str, label: Callable[[str], str] | None, *, arguments: bool, strict: bool
+) -> list[bool]:
+    """Tell which leaves are floating or complex; raise where none is, or one is not that must be."""
     paths = pytree.paths(treedef)
     names = [label(p) if label is not None else f"argument {p}" if p else "the argument" for p in paths]
     avals = [aval_of(x, f"{who}: {name}") for x, name in zip(leaves, names, strict=True)]
@@ -201,13 +215,7 @@ def moving_leaves(
                 f"{who}: only floating and complex arrays have derivatives: got {names[k]} = {avals[k]}; "
                 "convert it to a float, mark the field with afx.static(), or choose other arguments"
             )
-    moving = [i and not m for i, m in zip(inexact, marked, strict=True)] if marked else inexact
-    if not any(moving):
-        raise ArgumentError(
-            f"{who}: nothing to differentiate: got arguments whose arrays all stand in fields marked with "
-            "afx.non_trainable(); take a mark off, or choose other arguments"
-        )
-    return None if all(moving) else moving
+    return inexact
 
 
 def name_argument(path: str) -> str:

@@ -338,6 +338,13 @@ def pullback_of(fn: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool)
             found = jitted.start_vjp(primals, leaves, treedef, moving, has_aux=has_aux)
         if found is not UNKNOWN:
             return found
+    return _record_vjp(fn, primals, leaves, treedef, moving, has_aux)
+
+
+def _record_vjp(
+    fn: Callable[..., Any], primals: Any, leaves: list[Any], treedef: Any, moving: Any, has_aux: bool
+) -> tuple[Any, ...]:
+    """Return the result and pullback of a function that is run, and recorded on a tape."""
     record = Linearization(f"vjp of {name_of(fn)}")
     record.again = lambda tape: fn(*pytree.unflatten(treedef, enter_tape(tape, leaves, moving)))
     try:
