@@ -513,6 +513,15 @@ def _parts(groups: int, *arrays: Any) -> Iterator[tuple[Any, ...]]:
         yield tuple([a[..., g * (n := a.shape[-1] // groups) : (g + 1) * n] for a in arrays])
 
 
+def _choose_band(groups: int, room: Shape, kernel: Shape, out: Shape) -> Any:
+    """Return what makes the matrix of an image, or of its rows, whose zeros cost less than windows do; else None."""
+    if groups > 1:
+        return None
+    if is_banded(room, kernel, out):
+        return band
+    return row_band if is_narrow(room, kernel, out) else None
+
+
 def convolving(
     x: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, groups: int, xp: Arrays = NUMPY
 ) -> Into:
@@ -527,12 +536,10 @@ def convolving(
         for zs, xs, ks in _parts(groups, z, x, kernel):
             _convolve(xp, zs, xs, ks, stride, dilation)
 
-    if groups > 1:
+    make = _choose_band(groups, room, kernel.shape, z.shape)
+    if make is None:
         return by_windows
-    whole = is_banded(room, kernel.shape, z.shape)
-    if not whole and not is_narrow(room, kernel.shape, z.shape):
-        return by_windows
-    make = band if whole else row_band
+    whole = make is band
     prepared = xp.prepare(lambda: make(room, kernel.shape, z.shape, stride, dilation, x.dtype))
 
     def by_band(z: Any, x: Any, kernel: Any) -> None:
@@ -571,29 +578,14 @@ def summing_kernel(
         for zs, xs, cts in _parts(groups, z, x, ct):
             _sum_kernel(xp, zs, xs, cts, stride, dilation)
 
-    if groups > 1:
+    make = _choose_band(groups, room, z.shape, ct.shape)
+    if make is None:
         return by_windows
-    whole = is_banded(room, z.shape, ct.shape)
-    if not whole and not is_narrow(room, z.shape, ct.shape):
-        return by_windows
-    make = band if whole else row_band
+    whole = make is band
     prepared = xp.prepare(lambda: make(room, z.shape, ct.shape, stride, dilation, x.dtype), False)
     axes = tuple(range(len(stride))) if whole else (len(stride) - 1,)
-    s, far, lead = stride[-1], dilation[-1] * (z.shape[-3] - 1), (stride[:-1], dilation[:-1])
+    s, far = stride[-1], dilation[-1] * (z.shape[-3] - 1)
     strips = _strips(ct.shape[-2:], room[-2:], lambda first, last: (s * first, s * last + far))
-
-    def sum_rows(matrix: Any, rows: Any, cts: Any) -> None:
-        in_strips = (
-            xp is not NUMPY
-            and strips
-            and not _is_matrix(rows, matrix.shape[:-2], lead[0])
-            and all(
-                _sum_kernel_in_tiles(xp, matrix[..., terms, at], rows[..., terms], cts[..., at], *lead, matrix)
-                for at, terms in strips
-            )
-        )
-        if not in_strips:
-            _sum_kernel(xp, matrix, rows, cts, *lead)
 
     def by_band(z: Any, x: Any, ct: Any) -> None:
         roomy = padded(x, padding, xp)
@@ -603,10 +595,25 @@ def summing_kernel(
         if whole:
             xp.multiply(roomy.reshape(room[0], -1).T, ct.reshape(room[0], -1), matrix)
         else:
-            sum_rows(matrix, in_rows(roomy), in_rows(ct))
+            _sum_rows(xp, strips, matrix, in_rows(roomy), in_rows(ct), stride[:-1], dilation[:-1])
         xp.add_up(places, axes, z)
 
     return by_band
+
+
+def _sum_rows(xp: Arrays, strips: Any, matrix: Any, rows: Any, cts: Any, stride: Shape, dilation: Shape) -> None:
+    """Write the transpose of rows by their band, strip by strip where there are tiles for that."""
+    in_strips = (
+        xp is not NUMPY
+        and strips
+        and not _is_matrix(rows, matrix.shape[:-2], stride)
+        and all(
+            _sum_kernel_in_tiles(xp, matrix[..., terms, at], rows[..., terms], cts[..., at], stride, dilation, matrix)
+            for at, terms in strips
+        )
+    )
+    if not in_strips:
+        _sum_kernel(xp, matrix, rows, cts, stride, dilation)
 
 
 def summing_input(
