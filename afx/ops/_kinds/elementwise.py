@@ -128,8 +128,6 @@ def elementwise_jvp(partials: Sequence[Partial], masks: bool, exact: bool) -> Pu
 Parts: TypeAlias = tuple[Any, Any]  # the real and the imaginary part of complex numbers
 Partial1: TypeAlias = Callable[[Array, Array], Array] | float
 Partial2: TypeAlias = Callable[[Array, Array, Array], Array] | float
-LinearRule: TypeAlias = Callable[Concatenate[Array, Aval, ...], Array]
-BilinearRule: TypeAlias = Callable[Concatenate[Array, Array, Aval, ...], Array]
 ReductionRule: TypeAlias = Callable[Concatenate[Array, Array, ...], Array]
 Shaper: TypeAlias = Callable[..., Aval]
 OutDtype: TypeAlias = Callable[[DType], DType]

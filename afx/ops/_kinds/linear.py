@@ -117,6 +117,19 @@ def in_each_part(name: str) -> Function:
     return apply
 
 
+def _of_parts(name: str) -> Function:
+    """Return what a bilinear op makes of the real and imaginary parts of its operands."""
+
+    def multiply(x: Any, y: Any, **params: Any) -> tuple[Value, Value]:
+        def times(u: Any, v: Any) -> Any:
+            return bind(lookup(name), u, v, **params)
+
+        (a, b), (c, d) = x, y
+        return times(a, c) - times(b, d), times(a, d) + times(b, c)
+
+    return multiply
+
+
 def bilinear(
     name: str,
     impl: Function,
@@ -144,11 +157,6 @@ def bilinear(
         ]
         return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
-    def multiply_parts(x: Any, y: Any, **params: Any) -> tuple[Value, Value]:
-        (a, b), (c, d) = x, y
-        re = bind(lookup(name), a, c, **params) - bind(lookup(name), b, d, **params)
-        return re, bind(lookup(name), a, d, **params) + bind(lookup(name), b, c, **params)
-
     return define(
         name=name,
         kind="bilinear",
@@ -158,7 +166,7 @@ def bilinear(
         reads=(4, 2),
         jvp=push,
         batch=batch,
-        parts=multiply_parts,
+        parts=_of_parts(name),
         **tags,
     )
 
