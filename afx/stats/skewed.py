@@ -106,24 +106,18 @@ def truncnorm(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike
         small = (rest < -0.7) & (rest > -math.inf)  # beside which the logarithm of a share near 1 has no digits
         return where(small, log1p(-exp(where(small, rest, -1.0))), minimum(part, 0.0))
 
-    def ppf(q: Array) -> Array:
-        is_right = low > 0
-        left = ndtri_exp(logaddexp(log_ndtr(low), log(q) + total))
-        right = -ndtri_exp(logaddexp(log_ndtr(-high), log1p(-q) + total))
-        return where(is_right, right, left)
-
-    def isf(q: Array) -> Array:
-        is_left = high < 0
-        left = ndtri_exp(logaddexp(log_ndtr(low), log1p(-q) + total))
-        right = -ndtri_exp(logaddexp(log_ndtr(-high), log(q) + total))
+    def quantile(below: Array, above: Array, is_left: Array) -> Array:
+        """Return where shares of these logarithms lie below and above, by the tail on the left or that on the right."""
+        left = ndtri_exp(logaddexp(log_ndtr(low), below + total))
+        right = -ndtri_exp(logaddexp(log_ndtr(-high), above + total))
         return where(is_left, left, right)
 
     return ContinuousDistribution(
         logpdf=lambda y: -0.5 * y * y - HALF_LOG_2PI - total,
         logcdf=lambda y: log_share(_log_between(low, y), _log_between(y, high)),
         logsf=lambda y: log_share(_log_between(y, high), _log_between(low, y)),
-        ppf=ppf,
-        isf=isf,
+        ppf=lambda q: quantile(log(q), log1p(-q), low <= 0),
+        isf=lambda q: quantile(log1p(-q), log(q), high < 0),
         mean=lambda: _truncated_moments(low, high)[0],
         var=lambda: _truncated_moments(low, high)[1],
         entropy=lambda: _truncated_moments(low, high)[2],
@@ -232,6 +226,14 @@ def _circle_tail(kappa: Array, y: Array) -> Array:
     return astype(length * sum_(WEIGHTS * heights, axis=-1) / (2 * math.pi * i0e(kappa)), y.dtype)
 
 
+def _circle_var(kappa: Array) -> Array:
+    """Return the variance of an angle, by quadrature out to where nothing is left."""
+    length = minimum(math.pi, 14.2 / sqrt(kappa + 1e-30))
+    angle = expand_dims(length, -1) * NODES
+    heights = angle * angle * exp(-2 * expand_dims(kappa, -1) * sin(0.5 * angle) ** 2)
+    return astype(length * sum_(WEIGHTS * heights, axis=-1) / (math.pi * i0e(kappa)), kappa.dtype)
+
+
 @continuous
 def vonmises(kappa: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Von Mises distribution of angles: density ``exp(kappa cos x) / (2π I₀(kappa))``.
@@ -240,12 +242,9 @@ def vonmises(kappa: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> 
     """
     k = asarray(kappa)
 
-    def turned(y: Array) -> tuple[Array, Array]:
-        turns = floor((y + math.pi) / (2 * math.pi))
-        return y - 2 * math.pi * turns, turns
-
     def cdf(y: Array) -> Array:
-        angle, turns = turned(y)
+        turns = floor((y + math.pi) / (2 * math.pi))
+        angle = y - 2 * math.pi * turns
         tail = _circle_tail(*broadcast_arrays(k, -abs_(angle)))
         return turns + where(angle < 0, tail, 1 - tail)
 
@@ -258,12 +257,6 @@ def vonmises(kappa: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> 
         quantile = _invert(cdf, lambda y: exp(logpdf(y)), where(low, q, 1 - q), -ends, ends)
         return where(low, quantile, -quantile)
 
-    def var() -> Array:
-        length = minimum(math.pi, 14.2 / sqrt(k + 1e-30))
-        angle = expand_dims(length, -1) * NODES
-        heights = angle * angle * exp(-2 * expand_dims(k, -1) * sin(0.5 * angle) ** 2)
-        return astype(length * sum_(WEIGHTS * heights, axis=-1) / (math.pi * i0e(k)), k.dtype)
-
     return ContinuousDistribution(
         logpdf=logpdf,
         cdf=cdf,
@@ -273,7 +266,7 @@ def vonmises(kappa: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> 
         ppf=ppf,
         isf=lambda q: -ppf(q),
         mean=lambda: 0.0 * k,
-        var=var,
+        var=lambda: _circle_var(k),
         entropy=lambda: math.log(2 * math.pi) + log(i0e(k)) + k * i0e_fall(k) / i0e(k),
         allowed=k >= 0,
         loc=loc,

@@ -154,6 +154,18 @@ def _largest_of(count: Array) -> int:
     return largest
 
 
+def _log_betabinom(k: Array, count: Array, first: Array, second: Array, allowed: Array) -> Array:
+    """Return the logarithm of the probability of k, by Bayes' rule, in which any share of successes will do.
+
+    Here it is the mean of what k leaves likely: in each density by itself no large terms cancel.
+    """
+    eps = epsilon(k.dtype)
+    share = (first + k) / (first + second + count)
+    share = stop_gradient(where(allowed, minimum(maximum(share, eps * eps), 1 - eps), 0.5))
+    seen = log_beta_density(k + 1, count - k + 1, share) - log(count + 1)
+    return seen + log_beta_density(first, second, share) - log_beta_density(first + k, second + count - k, share)
+
+
 @discrete
 def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
     """Beta-binomial distribution: of the successes in ``n`` trials, whose probability follows ``beta(a, b)``.
@@ -164,12 +176,7 @@ def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> D
     allowed = (count >= 0) & (floor(count) == count) & (first > 0) & (second > 0)
 
     def logpdf(k: Array) -> Array:
-        # Bayes' rule at any share, here the mean of what k leaves likely: in each density by itself no large terms cancel
-        eps = epsilon(k.dtype)
-        share = (first + k) / (first + second + count)
-        share = stop_gradient(where(allowed, minimum(maximum(share, eps * eps), 1 - eps), 0.5))
-        seen = log_beta_density(k + 1, count - k + 1, share) - log(count + 1)
-        return seen + log_beta_density(first, second, share) - log_beta_density(first + k, second + count - k, share)
+        return _log_betabinom(k, count, first, second, allowed)
 
     def walk(like: Array) -> tuple[Array, Array]:
         """Return all numbers along a new first axis, and the logarithms of their probabilities."""
