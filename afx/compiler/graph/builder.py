@@ -122,14 +122,16 @@ class GraphBuilder:
         """Return x repeated to a shape."""
         if x.aval.shape == shape:
             return x
-        return self.make(primitive_for_role("broadcast"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
+        return self.make("broadcast", (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
 
     def reshape(self, x: Atom, shape: tuple[int, ...]) -> Atom:
         """Return x in a shape of as many elements."""
-        return self.make(primitive_for_role("reshape"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
+        return self.make("reshape", (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
 
-    def make(self, p: Primitive, atoms: Atoms, params: Params = (), aval: Aval | None = None) -> Atom:
-        """Return the output of an op, by a simpler way if a rule knows one."""
+    def make(self, p: Primitive | str, atoms: Atoms, params: Params = (), aval: Aval | None = None) -> Atom:
+        """Return the output of an op, or of that with a role, by a simpler way if a rule knows one."""
+        if isinstance(p, str):
+            p = primitive_for_role(p)
         if aval is None:
             result = p.abstract_eval(*[a.aval for a in atoms], **dict(params))
             assert isinstance(result, Aval)

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.compiler.graph.builder import GraphBuilder, Params, number_of
 from afx.compiler.target import Target
-from afx.core import Aval, Primitive, Shape, primitive_for_role, with_ufunc
+from afx.core import Aval, Primitive, Shape, with_ufunc
 from afx.core.graph import Atom, Atoms, Equation, Graph, Literal
 from afx.core.tracing.traces import FP_ERRORS
 
@@ -21,7 +21,7 @@ BLAS = "fdFD"
 
 
 def _permute(b: GraphBuilder, x: Atom, axes: Sequence[int]) -> Atom:
-    return b.make(primitive_for_role("permute"), (x,), (("axes", tuple(axes)),))
+    return b.make("permute", (x,), (("axes", tuple(axes)),))
 
 
 # -- products --
@@ -196,8 +196,8 @@ def _guarded(b: GraphBuilder, p: Primitive, params: Params, aval: Aval, masked: 
         product = b.make(p, (other, plain) if k else (plain, other), params, aval)
     is_odd = b.make(with_ufunc(np.logical_not), (b.make(with_ufunc(np.isfinite), (product,)),))
     axes = tuple(range(len(aval.shape)))
-    is_odd = b.make(primitive_for_role("reduce_or"), (is_odd,), (("axis", axes),))
-    number = b.make(primitive_for_role("cast"), (is_odd,), (("dtype", np.dtype(np.int64)),))
+    is_odd = b.make("reduce_or", (is_odd,), (("axis", axes),))
+    number = b.make("cast", (is_odd,), (("dtype", np.dtype(np.int64)),))
     operands = (product, matrix, masked.chosen, other)
     inner = GraphBuilder({}, b.target, expanding=False)
     inputs = [inner.var(x.aval) for x in operands]
@@ -213,9 +213,9 @@ def _masked_product(
     """Return the product of inputs as it was asked for."""
     _, matrix, mask, other = inputs
     if masking.axes:
-        mask = b.make(primitive_for_role("reduce_or"), (mask,), (("axis", masking.axes),))
-    mask = b.make(primitive_for_role("reshape"), (mask,), (("shape", masking.shape),))
-    masked = b.make(primitive_for_role("select"), (mask, matrix, Literal(0.0, Aval((), matrix.aval.dtype))))
+        mask = b.make("reduce_or", (mask,), (("axis", masking.axes),))
+    mask = b.make("reshape", (mask,), (("shape", masking.shape),))
+    masked = b.make("select", (mask, matrix, Literal(0.0, Aval((), matrix.aval.dtype))))
     if masking.turned is not None:
         masked = b.make(masking.turned.primitive, (masked,), masking.turned.params)
     return b.make(p, (other, masked) if k else (masked, other), params)
@@ -243,9 +243,8 @@ def choose_far_exponentials(b: GraphBuilder, p: Primitive, xs: Atoms, params: Pa
     is_far = b.make(with_ufunc(np.less), (x, bound))
     if not _looks_for_far(b, is_far):  # it has become another choice between numbers, which is as far as before
         return None
-    choice = primitive_for_role("select")
-    near = b.make(choice, (is_far, zero, x))
-    return b.make(choice, (is_far, zero, b.make(p, (near,), params, aval)))
+    near = b.make("select", (is_far, zero, x))
+    return b.make("select", (is_far, zero, b.make(p, (near,), params, aval)))
 
 
 def _is_chosen(b: GraphBuilder, x: Atom) -> bool:

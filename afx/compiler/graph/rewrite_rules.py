@@ -22,7 +22,7 @@ from afx.compiler.graph.product_rules import (
 from afx.compiler.graph.selection_rules import add_embedded, any_selected, find_parts, inline_parts, matmul_scattered
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import DEFAULT, Target
-from afx.core import Aval, Primitive, broadcast_shapes, primitive_for_role, with_ufunc
+from afx.core import Aval, Primitive, broadcast_shapes, with_ufunc
 from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, Literal, Var, has_effects, number_variables
 
 # --- Constant rules: what depends on constants alone is computed while compiling, and so is what is made of choices
@@ -92,7 +92,7 @@ def _whole(b: GraphBuilder, x: Atom, params: Params, aval: Aval) -> Atom | None:
     steps = [entry[2] for entry in index if isinstance(entry, tuple)]
     if x.aval.size != aval.size or not aval.size or x.aval.dtype != aval.dtype or any(step != 1 for step in steps):
         return None
-    return b.make(primitive_for_role("reshape"), (x,), (("shape", aval.shape),), aval)
+    return b.make("reshape", (x,), (("shape", aval.shape),), aval)
 
 
 # -- few elements along the last axis --
@@ -123,7 +123,7 @@ def collapse_short_last_axis(b: GraphBuilder, p: Primitive, xs: Atoms, params: P
         wide = _joined(b, x)
         both = (row, wide) if k == 0 else (wide, row)
         z = b.make(p, both, params, Aval(wide.aval.shape, aval.dtype))
-        return b.make(primitive_for_role("reshape"), (z,), (("shape", aval.shape),), aval)
+        return b.make("reshape", (z,), (("shape", aval.shape),), aval)
     return None
 
 
@@ -256,7 +256,7 @@ def permuted(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Ava
         return x
     long = [a for a in axes if x.aval.shape[a] != 1]
     if long == sorted(long):
-        return b.make(primitive_for_role("reshape"), (x,), (("shape", aval.shape),), aval)
+        return b.make("reshape", (x,), (("shape", aval.shape),), aval)
     first = b.made_by(x, "permute")
     if first is not None:
         inner = dict(first.params)["axes"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.compiler.graph.builder import GraphBuilder, Params, Role, number_of
 from afx.compiler.target import Target
-from afx.core import Aval, Primitive, Shape, primitive_for_role, with_ufunc
+from afx.core import Aval, Primitive, Shape, with_ufunc
 from afx.core.graph import Atom, Atoms, Equation, Graph, Literal, Var
 
 # --- Selection pushdown: slices and gathers move before the ops whose results they read, which compute that part
@@ -237,10 +237,10 @@ def _taken(b: GraphBuilder, x: Atom, wanted: Demand, names: dict[int, Atom], par
             start = had[0] if isinstance(had, tuple) else 0
             index[k] = (want[0] - start, want[1] - start, 1)
     if index != [(0, n, 1) for n in new.aval.shape]:
-        new = b.make(primitive_for_role("slice"), (new,), (("index", tuple(index)),))
+        new = b.make("slice", (new,), (("index", tuple(index)),))
     for k, (had, want) in enumerate(zip(have, wanted, strict=True)):
         if isinstance(want, Var) and had is None:
-            new = b.make(primitive_for_role("gather"), (new, names[want.index]), (("axis", k),))
+            new = b.make("gather", (new, names[want.index]), (("axis", k),))
     return new
 
 
@@ -374,7 +374,7 @@ def _gather(b: GraphBuilder, x: Atom, at: Var, axis: int) -> Atom:
         return b.make(eq.primitive, (_gather(b, eq.inputs[0], at, eq.keywords["axes"][axis]),), eq.params)
     if eq is not None and role == "select" and eq.inputs[1].aval == x.aval:
         x = eq.inputs[1] if _is_mask(b, eq.inputs[0], axis - x.aval.ndim, at) else x
-    return b.make(primitive_for_role("gather"), (x, at), (("axis", axis),))
+    return b.make("gather", (x, at), (("axis", axis),))
 
 
 # -- masks --
@@ -474,7 +474,7 @@ def _join_updates(b: GraphBuilder, x: Atom, last: Equation, part: IndexPart) -> 
     if [start for start, _, _ in pieces] != stops[:-1] or stops[-1] != x.aval.shape[part.axis]:
         return None
     params = (("axis", part.axis), ("sizes", tuple([stop - start for start, stop, _ in pieces])))
-    joined = b.make(primitive_for_role("concat"), tuple([values for _, _, values in pieces]), params)
+    joined = b.make("concat", tuple([values for _, _, values in pieces]), params)
     return b.make(with_ufunc(np.add), (joined, Literal(0.0, Aval((), x.aval.dtype))), (), x.aval)
 
 
@@ -483,7 +483,7 @@ def _is_sum_of_parts(b: GraphBuilder, x: Atom) -> bool:
 
 
 def _add_part(b: GraphBuilder, x: Atom, values: Atom, index: Any) -> Atom:
-    return b.make(primitive_for_role("add_part"), (x, values), (("index", index),), x.aval)
+    return b.make("add_part", (x, values), (("index", index),), x.aval)
 
 
 def _add_zeros(b: GraphBuilder, x: Atom, part: IndexPart) -> Atom:
