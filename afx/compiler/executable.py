@@ -87,7 +87,7 @@ def _elements(equations: Iterable[Equation], times: int = 1) -> tuple[int, int]:
     return totals[0], totals[1]
 
 
-# --- Plan: a graph compiled to straight-line NumPy on memory that is used again
+# --- Plan
 
 INSTRUCTION_BYTES = 3000  # of a graph, its schedule and the Python made of it, by instruction: measured
 ThreadPolicy: TypeAlias = "tuple[AbstractContextManager[None], ...]"  # what holds threads back while a plan runs

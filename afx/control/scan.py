@@ -356,7 +356,7 @@ scan_p: Primitive = higher_order(
 )
 
 
-# --- Scan: a loop over the first axis of arrays that carries a value along
+# --- Scan
 
 C = TypeVar("C")
 Y = TypeVar("Y")

@@ -13,7 +13,7 @@ from afx.core.dtypes import DType, default_complex, get_default_dtype, real_dtyp
 from afx.core.registry import FUNCTIONS, Function, load_all
 from afx.errors import OperandError
 
-# --- Primitives: one frozen record of every rule of an op
+# --- Primitives
 #
 # An op's record is made beside its public function by one of the *kinds* (`afx.ops._kinds.elementwise`), which derive
 # the rules below from a single derivative formula. Nothing else in afx holds knowledge about an op.

@@ -40,7 +40,7 @@ def track(items: Iterable[T], label: str) -> Iterable[T]:
     return shown
 
 
-# --- Machines: the slots of a distributed computation, over one process or over MPI
+# --- Machines
 
 P = ParamSpec("P")
 A = TypeVar("A")

@@ -119,7 +119,7 @@ def _find_trained(leaves: Sequence[Any], treedef: Any) -> list[bool]:
     return [aval_of(leaf).dtype.kind in "fc" and not mark for leaf, mark in zip(leaves, marked, strict=True)]
 
 
-# --- Sharding: an optimizer whose state is divided among slots, each of which updates its chunk of the parameters
+# --- Sharding
 
 T = TypeVar("T")
 A = TypeVar("A")

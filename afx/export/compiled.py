@@ -84,8 +84,7 @@ def _read(file: bytes, at: int) -> dict[str, Any] | None:
     return note if is_note else None
 
 
-# --- Compilation of exported functions: traced, lowered for one thread, and made an object file with a note about
-# itself
+# --- Compilation of exported functions
 
 Bits: TypeAlias = Literal["target", "portable"]
 Form: TypeAlias = Literal["object", "shared", "static", "wasm"]

@@ -141,7 +141,7 @@ def name_slots(items: Sequence[tuple[str, tuple[int, ...], DType]], taken: Itera
     return tuple(slots)
 
 
-# --- Tracing for export: a function's graph, with its arguments and results as named slots
+# --- Tracing for export
 
 Item = tuple[str, tuple[int, ...], DType]
 

@@ -198,7 +198,7 @@ def _extrapolate_end(
     return where(better, z - part + limit, z), where(better, error - known + rest, error)
 
 
-# --- `quad`: the integral of a function of one number over a range
+# --- `quad`
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

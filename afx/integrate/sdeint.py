@@ -78,7 +78,7 @@ def _interleave(left: Array, right: Array) -> Array:
     return reshape(stack([left, right], axis=1), (2 * n, noises))
 
 
-# --- `sdeint`: paths of stochastic differential equations at requested times
+# --- `sdeint`
 #
 # Sources: Maruyama 1955; Milstein 1974; Rümelin 1982; Rößler 2010, "Runge-Kutta methods for the strong approximation
 # of solutions of stochastic differential equations", whose SRA1 and SRI W1 have strong order 1.5.

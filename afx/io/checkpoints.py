@@ -383,7 +383,7 @@ def read_header(content: Any, step: int, path: Path) -> Header:
     return Header(metric, own, read_shard_files(content, step, path))
 
 
-# --- Checkpoints: a folder of states of a training, the last few and the best of them
+# --- Checkpoints
 
 NAME = re.compile(r"step_(\d{10,})\.npz")
 

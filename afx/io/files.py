@@ -20,7 +20,7 @@ from afx.io.naming import Allowed, AllowedNames, find_public
 from afx.io.values import Decoder, Encoder, TreeEncoder, read_tree, write_tree
 from afx.pytree import flatten_with_path, unflatten
 
-# --- Files: `save` and `load` for any pytree, and for graphs
+# --- Files
 
 T = TypeVar("T")
 

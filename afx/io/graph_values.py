@@ -188,7 +188,7 @@ _FITS: Final[Mapping[str, Callable[[Params, Avals], bool]]] = {
 }
 
 
-# --- Graph values: graphs as JSON and back, every part of what is read checked against what a trace can give
+# --- Graph values
 #
 # Parameters of equations reach compiled programs as text, and machine code takes shapes as they stand. So a graph of
 # a file holds numbers, dtypes, plain words and further graphs; functions and classes only where the caller allowed

@@ -79,7 +79,7 @@ class Dropout:
         return self(x, key), self
 
 
-# --- Linear layers: products with a weight, and rows of a table
+# --- Linear layers
 
 
 def _sizes(who: str, **sizes: int) -> tuple[int, ...]:

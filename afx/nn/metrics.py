@@ -32,7 +32,7 @@ __all__ = [
     "top_k_accuracy",
 ]
 
-# --- Metrics: the quality of predictions in numbers that people know
+# --- Metrics
 
 
 def _predict_classes(who: str, predictions: ArrayLike, targets: ArrayLike) -> Array:

@@ -20,7 +20,7 @@ from afx.numpy._dtypes import CONVERSIONS, call_ufunc, prepare
 from afx.ops import arange, broadcast_to, c_, r_, reshape, stack
 from afx.ops.creation.creation import SEQUENCES, array, asarray
 
-# --- Lookup: the value of a name of NumPy's in `afx.numpy`, by one rule
+# --- Lookup
 
 Function = Callable[..., Any]
 

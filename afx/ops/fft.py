@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
 
-# --- Fourier transforms: along one axis, and the frequencies of their results
+# --- Fourier transforms
 #
 # Each transform is linear, so that its derivative is itself and its pullback is its transpose, in afx's convention of
 # complex cotangents (see `afx.ops.elementwise.complex`): `fft` and `ifft` are symmetric matrices. `rfft` and `irfft`

@@ -14,7 +14,7 @@ from afx.ops import asarray, zeros
 
 __all__ = ["LearningRate", "Schedule"]
 
-# --- Hyperparameters: the learning rate, a number in the state or a schedule, and the ranges of the others
+# --- Hyperparameters
 
 Schedule: TypeAlias = Callable[[Array], ArrayLike]
 ArraySchedule: TypeAlias = Callable[[Array | float], Array]  # what afx's own are: of any count, and always an Array

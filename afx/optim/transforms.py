@@ -281,7 +281,7 @@ def chain(*links: Transformation[Any] | Optimizer[Any]) -> Chain[Any] | Transfor
     return Chain(links)
 
 
-# --- Transformations: scaling, weight decay and averaging of gradients
+# --- Transformations
 
 
 class Stateless(Shown):

@@ -17,7 +17,7 @@ import numpy as np
 from afx.core import Ndarray
 from afx.runtime.thread_pool import run_blocks, undisturbed
 
-# --- BLAS: products in pieces, and libraries limited to one thread while plans run
+# --- BLAS
 #
 # BLAS libraries keep threads of their own. They cut a product by the number of processors, on which its last digits
 # then depend. They spin while they wait: beside other busy threads products become many times slower. Where

@@ -82,7 +82,7 @@ def lognorm(s: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Conti
     )
 
 
-# --- Elementary distributions: exponential, Weibull, Laplace, logistic, Cauchy, uniform
+# --- Elementary distributions
 
 EULER = 0.57721566490153286  # the negative derivative of the gamma function at 1
 

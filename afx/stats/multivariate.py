@@ -232,7 +232,7 @@ def _primes(n: int) -> list[int]:
     return primes
 
 
-# --- Multivariate distributions: Dirichlet and multivariate normal
+# --- Multivariate distributions
 
 
 class _Dirichlet(Vectors):

@@ -19,7 +19,7 @@ from afx.runtime import job
 
 __all__ = ["History", "Step", "finish", "guard_finite", "limit_steps", "limit_time", "steps", "stop_early"]
 
-# --- Run: the iterator of a training's steps
+# --- Run
 
 S = TypeVar("S")
 B = TypeVar("B")

@@ -57,7 +57,7 @@ class AnyOptions(TypedDict, total=False):
     holomorphic: bool
 
 
-# --- Arguments: the differentiated leaves of a transformation's arguments, checked at the border
+# --- Arguments
 
 ARGUMENT = re.compile(r"\[\d+\]")  # the path of an argument that is an array by itself
 ONE_LEAF = pytree.structure(0.0)  # of an argument that is an array by itself

@@ -135,7 +135,7 @@ def _ground(x: Any) -> Any:
     return x if isinstance(x, Array) else wrap(x)
 
 
-# --- Checkpointing: memory for time; intermediate values are computed again in the backward pass
+# --- Checkpointing
 
 MAX_NESTED = 12  # deeper ones are plain calls: those around them compute everything again anyway
 

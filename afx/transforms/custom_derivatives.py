@@ -192,7 +192,7 @@ def _untraced(values: Sequence[Any], beside: Sequence[Sequence[Any]]) -> Sequenc
     return values
 
 
-# --- Custom derivatives: `custom_vjp` and `custom_jvp` take rules from the user
+# --- Custom derivatives
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -144,7 +144,7 @@ def module_globals(file: str) -> dict[str, Any]:
     return {"__name__": name, "__warningregistry__": space.setdefault("__warningregistry__", {})}
 
 
-# --- Code generation: a schedule as Python that calls NumPy
+# --- Code generation
 #
 # The program is one function, or several in a row: Python's time to compile a function grows faster than its length.
 # What a part reads from outside is bound to it once for each set of buffers, so that all names are local, or nearly

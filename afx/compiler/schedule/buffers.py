@@ -72,7 +72,7 @@ class Arena:
             self._holes[k - 1 : k + 1] = [(before, width + room)]
 
 
-# --- Buffer assignment: which memory each value of a grouped graph takes
+# --- Buffer assignment
 #
 # Four functions over one list of intervals. Alias analysis finds the values that share memory. Liveness gives the
 # interval in which each buffer is needed. Donation lets results take the memory of operands that end there. Offsets

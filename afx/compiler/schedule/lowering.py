@@ -276,7 +276,7 @@ class FusedLowering:
         return len(self._slots) - 1
 
 
-# --- Lowering: a grouped graph with assigned buffers becomes a schedule
+# --- Lowering
 
 Part = TypeVar("Part", bound=Instruction)
 DISJOINT: tuple[Alias, ...] = ("disjoint",)

@@ -35,7 +35,7 @@ from afx.core.tracing.tracer import (
 )
 from afx.errors import ConcreteValueError, NanError
 
-# --- Tape: a flat record of a function's operations, for reverse mode
+# --- Tape
 #
 # Entries hold indices of earlier entries and values of the next lower level, never tracers: there are no reference
 # cycles, and a tape of any length is walked and freed without recursion.

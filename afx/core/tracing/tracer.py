@@ -195,7 +195,7 @@ def _is_own(frame: FrameType) -> bool:
 _source = _location = cast("Any", tuple.__new__)  # quicker than the named tuples' own
 
 
-# --- Tracers: values under a trace, and `bind`, which finds the trace that must see an op
+# --- Tracers
 #
 # A *trace* is one run of a function under a transformation; its *tracers* are the Arrays that the function sees.
 # `bind` hands an op to the innermost trace among its operands, which lowers them to the values of the next outer

@@ -160,7 +160,7 @@ def _begin(mpi: Any) -> None:
     init(None, None, mpi.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
 
 
-# --- Connect: processes started by ``mpiexec`` become the ranks of slots, through mpi4py (extra ``distributed``)
+# --- Connect
 
 FEW_PROCESSORS: Final = 8  # of which one process uses a single one: a job's binding rather than a small machine
 

@@ -196,7 +196,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=keep_used_blocks)
 
 
-# --- Shared memory: what ranks of one machine write for each other, and counters that say how far each has come
+# --- Shared memory
 #
 # A rank's memory is a ring of chunks. It writes the next chunk as soon as all others have read the one whose place
 # that takes, and then raises its counter; so nothing but memory carries what ranks of one machine add up. This relies

@@ -456,7 +456,7 @@ def _busiest(moves: Iterable[tuple[int, int, float]]) -> float:
     return max(lines.values(), default=0.0)
 
 
-# --- Plan: the messages of a sum over slots, seen from one rank
+# --- Plan
 #
 # Four schemes, which add the same nodes of the same tree and so give the same bits:
 #

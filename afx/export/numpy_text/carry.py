@@ -227,7 +227,7 @@ def _list_bindings(body: Iterable[ast.stmt]) -> Iterator[str]:
         waiting += ast.iter_child_nodes(node)
 
 
-# --- Carrying: the source of an implementation, and of all that it calls, as text that stands without afx
+# --- Carrying
 #
 # An implementation is a function of NumPy values. Its text is taken from its file; names that it reads from its
 # module or from a function around it become names of the text's own module, and values that these hold are written

@@ -118,7 +118,7 @@ def _key_text(key: object) -> str:
     raise ExportError(f"to_numpy: a key that has no form as text: got {key!r}; use texts and numbers")
 
 
-# --- Export to NumPy: a function as one file of Python that needs NumPy alone
+# --- Export to NumPy
 
 TAKEN = frozenset(
     {*keyword.kwlist, *dir(builtins), *sys.stdlib_module_names, "np", "scipy", "take", "unpack", *STAND_IN_NAMES}

@@ -102,7 +102,7 @@ LOOPS: dict[str, Template[NumpyWriter]] = {
 }
 
 
-# --- Table of NumPy text: ufuncs, reductions and views from their records, the rest by a template or carried over
+# --- Table of NumPy text
 
 T = Template[NumpyWriter]
 INFIX: dict[Any, str] = {

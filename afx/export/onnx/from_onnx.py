@@ -143,8 +143,7 @@ FIXED = {  # from which operand on numbers decide shapes or cases, or are statis
 }
 
 
-# --- Reading of ONNX models: a model becomes a pytree that is called, compiled and differentiated as any other
-# function
+# --- Reading of ONNX models
 
 
 Kinds = tuple[tuple[np.dtype[Any], tuple[int, ...]] | None, ...]  # of operands

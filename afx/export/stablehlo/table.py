@@ -132,7 +132,7 @@ LOOPS: dict[str, Template[HloWriter]] = {
 }
 
 
-# --- Table of StableHLO: elementwise operations, reductions, views, products, selections, casts and loops
+# --- Table of StableHLO
 
 T = Template[HloWriter]
 # operations whose operands have the type of the result, of the same name and of another one

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-# --- Creation: arrays from data, numbers and shapes
+# --- Creation
 #
 # Wherever a ``device`` can be named it is ``"cpu"``, the only one; another raises `ArgumentError`.
 

@@ -113,7 +113,7 @@ def check_width(x: Aval, axis: int) -> None:
         raise ArgumentError(f"pad: an empty axis has nothing to repeat: got {x}, axis {axis}; use mode='constant'")
 
 
-# --- Padding: `pad`, and the permutations `flip`, `roll` and `rot90`
+# --- Padding
 
 Widths = int | Sequence[int] | Sequence[Sequence[int]]
 Mode = Literal[

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
 
-# --- Convolution: cross-correlation with stride, dilation, padding and groups
+# --- Convolution
 #
 # `conv`, its transpose by the input and its transpose by the kernel are a family: the transposes of each are in it.
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
 
-# --- Cumulative ops: running sums, products, extremes and log-sums, and differences
+# --- Cumulative ops
 
 
 def _axis(x: ArrayLike, axis: int | None, who: str) -> tuple[ArrayLike, int]:

@@ -30,7 +30,7 @@ from afx.ops.reductions.sums import (
 )
 from afx.ops.sorting.sort import arg_extremum, arg_reduction
 
-# --- Nan-aware reductions: sums, products and moments that pass over nan, and its replacement
+# --- Nan-aware reductions
 
 
 def _present(x: ArrayLike, dtype: DTypeLike | None, among: ArrayLike | None) -> Array:

@@ -78,7 +78,7 @@ def beside(x: ArrayLike, initial: ArrayLike | None) -> ArrayLike:
     return astype(x, common_dtype([aval_of(x), aval_of(initial)]))
 
 
-# --- Reductions: sums, means, products, extremes and truth along axes
+# --- Reductions
 
 Axis = int | Sequence[int] | None
 

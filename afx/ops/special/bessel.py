@@ -19,7 +19,7 @@ from afx.ops.special._incomplete import bell
 from afx.ops.special._orders import of_each
 from afx.ops.special._quadrature import double, integral
 
-# --- Bessel functions: real static order
+# --- Bessel functions
 
 
 def _order(v: Any, who: str, even: bool) -> float:

@@ -47,7 +47,7 @@ __all__ = [
     "yogi",
 ]
 
-# --- Adam: steps along the mean gradient over the root of the mean square gradient
+# --- Adam
 
 T = TypeVar("T")
 

@@ -458,7 +458,7 @@ def search_projected(
     return end.trial, end.accepted, end.evaluations
 
 
-# --- Descent: directions and line searches alternate until the gradient is small
+# --- Descent
 
 NEAR = 1e-6  # how near to a bound it can be active (Bertsekas 1982, equation 32)
 

@@ -215,7 +215,7 @@ class Lowered:
         )
 
 
-# --- Compilation: `jit` traces a function once per kind of arguments and then runs its plan
+# --- Compilation
 
 _NumPy: TypeAlias = "np.ndarray[Any, np.dtype[Any]] | np.generic | bool | int | float | complex"
 _Batch: TypeAlias = "tuple[_NumPy, *tuple[ArrayLike, ...]] | Mapping[str, _NumPy]"

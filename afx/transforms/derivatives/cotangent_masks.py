@@ -14,7 +14,7 @@ from afx.core.primitive import JointPullback, Params, Primitive, Pullback, Value
 from afx.core.tracing.tape import Entry
 from afx.ops import any as any_, broadcast_to, logical_or, not_equal, reshape, where
 
-# --- Cotangent masks: the elements of a cotangent that an output depends on
+# --- Cotangent masks
 #
 # Where a branch was not taken, or an element was not selected, a cotangent is zero, and zero times an infinite
 # partial would be nan. A mask says where a cotangent is alive. It travels through every op: elementwise ops keep it;

@@ -66,7 +66,7 @@ def _import(modules: Sequence[str]) -> Callable[..., Any]:
     return make_kernels
 
 
-# --- Compile service: sends schedules to a child process, which answers with object code
+# --- Compile service
 #
 # LLVM runs elsewhere because within this process it stalls NumPy calls, holds a process-wide lock, leaks memory, and
 # ends the program on a misuse. The child is started with the first job, or as soon as one is foreseen; it ends when
