@@ -102,8 +102,7 @@ def trust(
 
     radius = maximum(1.0, vector_norm(x)) * 0.5
     radius = where(isfinite(radius), radius, 1.0).astype(x.dtype)
-    begin = Region(first, radius, asarray(0), asarray(1), status_of(first, tolerance, box))
-    return iterate(begin, advance, limit)
+    return iterate(Region(first, radius, asarray(0), asarray(1), status_of(first, tolerance, box)), advance, limit)
 
 
 def _judge(
@@ -492,9 +491,8 @@ def step_quadratic(problem: Problem, start: Array, stopped_params: Sequence[Any]
     x = project(start, box)
     values = at(x)
     none = zeros(problem.equalities, x.dtype), zeros(problem.inequalities, x.dtype)
-    work = asarray(0), asarray(1), _first_status(*values)
-    begin = Quadratic(x, values, jacrev(at)(x), eye(x.size, dtype=x.dtype), *none, concat(none), *work)
-    return iterate(begin, advance, limit)
+    begin = x, values, jacrev(at)(x), eye(x.size, dtype=x.dtype), *none, concat(none)
+    return iterate(Quadratic(*begin, asarray(0), asarray(1), _first_status(*values)), advance, limit)
 
 
 def _step_in_model(s: Quadratic, box: Box | None) -> Inner:
@@ -569,8 +567,8 @@ def _march(problem: Problem, start: Array, stopped_params: Sequence[Any], limit:
         violation = norm_of(concat([c, minimum(g, s.of_g / s.penalty)]))
         worse = ~(violation <= 0.25 * s.violation)
         near = (violation <= NEWTON_BELOW) & is_converged(inner.status)
-        failed = inner.status == int(Status.NONFINITE)
-        status = where(failed, inner.status, choose_status(near, Status.CONVERGED, Status.RUNNING))
+        status = choose_status(near, Status.CONVERGED, Status.RUNNING)
+        status = where(inner.status == int(Status.NONFINITE), inner.status, status)
         return Outer(
             x,
             s.of_c - s.penalty * c,
@@ -679,14 +677,17 @@ def minimize(
     def objective(x: Array) -> tuple[Array, Array]:
         return both(x, *stopped_params)
 
-    def product(x: Array, v: Array) -> Array:
-        return jvp(lambda x: slope(x, *stopped_params), (x,), (v,))[1]
+    def gradient_at(x: Array) -> Array:
+        return slope(x, *stopped_params)
 
-    end: Region | State[Any]
-    if method == "trust_region":
-        end = trust(objective, product, *search)
-    else:
-        end = descend(objective, _direction(method, memory, product), *search)
+    def product(x: Array, v: Array) -> Array:
+        return jvp(gradient_at, (x,), (v,))[1]
+
+    end: Region | State[Any] = (
+        trust(objective, product, *search)
+        if method == "trust_region"
+        else descend(objective, _direction(method, memory, product), *search)
+    )
     x = attach_minimum(slope, end.point.x, params, box, end.status)
     value, gradient = end.point.value, end.point.gradient
     if x is not end.point.x:  # so that they have derivatives too
