@@ -531,20 +531,21 @@ def _free(
             raise ArgumentError(f"{who}.fit: {name} is not fitted: it is no real number; give {name}=")
         kinds[name] = kind
     law = distribution(**{**{name: asarray(FIRST[kinds[name]], float64) for name in shapes}, **known})
-    if isinstance(law, ContinuousDistribution):
-        if isinstance(law.low, Array) or isinstance(law.high, Array):
-            raise ArgumentError(
-                f"{who}.fit: its ends are parameters, and are not fitted by slopes; use afx.optim.minimize"
-            )
-        free = is_endless(law.low) and is_endless(law.high)
-        if "loc" not in held and free:
-            kinds["loc"] = "real"
-        if "scale" not in held and (is_endless(law.low) or is_endless(law.high)):
-            kinds["scale"] = "positive"
+    kinds |= {name: kind for name, kind in _free_places(who, law).items() if name not in held}
     for name in names:
         if name not in kinds and name not in held:
             held[name] = asarray(defaults[name], float64)
     return kinds
+
+
+def _free_places(who: str, law: Distribution) -> dict[str, str]:
+    """Return what numbers location and scale may be: those that leave the ends of the support where they are."""
+    if not isinstance(law, ContinuousDistribution):
+        return {}
+    if isinstance(law.low, Array) or isinstance(law.high, Array):
+        raise ArgumentError(f"{who}.fit: its ends are parameters, and are not fitted by slopes; use afx.optim.minimize")
+    endless = is_endless(law.low) + is_endless(law.high)  # how many ends are
+    return [{}, {"scale": "positive"}, {"loc": "real", "scale": "positive"}][endless]
 
 
 def _place(

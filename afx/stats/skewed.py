@@ -180,8 +180,9 @@ def skewnorm(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Cont
 
     def ppf(q: Array, slant: Array = slant) -> Array:
         ends = full(q.shape, 40.0, np.float64)  # in float32 the function between them has fewer digits than its inverse
-        y = _invert(lambda y: exp(logcdf(y, slant)), lambda y: exp(logpdf(y, slant)), q, -ends, ends)
-        return astype(y, q.dtype)
+        return astype(
+            _invert(lambda y: exp(logcdf(y, slant)), lambda y: exp(logpdf(y, slant)), q, -ends, ends), q.dtype
+        )
 
     return ContinuousDistribution(
         logpdf=logpdf,
