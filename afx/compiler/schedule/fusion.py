@@ -456,13 +456,8 @@ def _connected(group: list[int], graph: Graph) -> list[list[int]]:
 
 def _ordered(graph: Graph, groups: Sequence[list[int]], spaces: Sequence[IterationSpace | None]) -> list[Group]:
     """Return the groups, each after those that it depends on, otherwise in the graph's order."""
-    owner: dict[int, int] = {}
-    for g, group in enumerate(groups):
-        for k in group:
-            for v in graph.equations[k].outputs:
-                owner[v.index] = g
-    waits: list[set[int]] = [set() for _ in groups]
-    unlocks: list[list[int]] = [[] for _ in groups]
+    owner = {v.index: g for g, group in enumerate(groups) for k in group for v in graph.equations[k].outputs}
+    waits, unlocks = [set[int]() for _ in groups], [list[int]() for _ in groups]  # by group: for which, and of which
     read_elsewhere = {a.index for a in graph.outputs if isinstance(a, Var)}
     for g, group in enumerate(groups):
         for k in group:
