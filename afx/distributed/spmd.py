@@ -205,19 +205,22 @@ def run_slots(link: Link, slots: int, own: Sequence[int], compute: Callable[[int
     if len(own) == 1:
         work(own[0])
     else:
-        threads = [
-            threading.Thread(
-                target=contextvars.copy_context().run, args=(work, slot), name=f"afx slot {slot}", daemon=True
-            )
-            for slot in own
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        _work_in_threads(work, own)
     if meeting.error is not None:
         raise meeting.error
     return results
+
+
+def _work_in_threads(work: Callable[[int], None], slots: Sequence[int]) -> None:
+    """Call a function for each slot in a thread and a copy of the context of its own."""
+    threads = [
+        threading.Thread(target=contextvars.copy_context().run, args=(work, slot), name=f"afx slot {slot}", daemon=True)
+        for slot in slots
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 # --- Slot values: what an SPMD program returns, of which each rank holds that of its own slots

@@ -46,13 +46,8 @@ class GraphRunner:
         lanes = self._lanes[: len(given)]
         positions = dict.fromkeys(self.own_slots, 0)  # the input that each slot works on
         indices = [var.index for var in self.split.graph.inputs]
-        waiting = [
-            (lane, self._constants | dict(zip(indices, inputs, strict=True)))
-            for lane, inputs in zip(lanes, given, strict=True)
-        ]
-
-        for lane, values in waiting:  # a rank that computes nothing waits for the outputs of the others
-            lane.start(values)
+        for lane, inputs in zip(lanes, given, strict=True):  # a rank that computes nothing waits for others' outputs
+            lane.start(self._constants | dict(zip(indices, inputs, strict=True)))
 
         def advance() -> bool:
             """Go as far as messages allow; tell whether anything was done, or nothing is left to do."""
