@@ -197,9 +197,7 @@ def _beta_series(p: Any, q: Any, z: Any) -> tuple[Any, Any]:
     for k in range(1, TERMS):
         factor = factor * (k - q) * z / k
         terms.append(factor * p / (p + k))
-    rest = terms[-1]
-    for term in reversed(terms[:-1]):
-        rest = rest + term
+    rest = sum(reversed(terms[:-1]), terms[-1])  # the smallest first
     return _add_series(p * xp.log(z) - _log_gamma_one(p) + _log_gamma_gap(q, p), rest)
 
 
@@ -219,7 +217,16 @@ def beta_shares(a: Any, b: Any, x: Any) -> tuple[Any, Any]:
     p = xp.where(by_series, xp.where(at_low, c, d), 0.5)
     q, z = xp.where(by_series, xp.where(at_low, d, c), 0.5), xp.where(by_series, xp.where(at_low, y, 1 - y), 0.1)
     near, over = _beta_series(p, q, z)
-    c, d, y = xp.where(by_series, 1.0, c), xp.where(by_series, 1.0, d), xp.where(by_series, 0.5, y)
+    is_low, tail = _beta_tail(xp.where(by_series, 1.0, c), xp.where(by_series, 1.0, d), xp.where(by_series, 0.5, y))
+    share = xp.where(by_series, xp.where(at_low, near, over), xp.where(is_low, tail, 1.0 - tail))
+    other = xp.where(by_series, xp.where(at_low, over, near), xp.where(is_low, 1.0 - tail, tail))
+    is_wrong = (least < 0) | (most == 0) | (least == math.inf) | (x < 0) | (x > 1) | xp.isnan(a + b + x)
+    is_none = (x == 0) | ((x != 1) & ((b == 0) | (a == math.inf)))
+    return _finish(inside, is_wrong, is_none, share, other)
+
+
+def _beta_tail(c: Any, d: Any, y: Any) -> tuple[Any, Any]:
+    """Tell where the tail that is integrated is the lower one, and return its share."""
     off = _off_mean(c, d, y)
     power = xp.exp(beta_front(c, d, y))  # by a or b at most the share on that side
     is_large, is_small = (power > 0.5 * c) & (y > FROM_END), (power > 0.5 * d) & (1 - y > FROM_END)
@@ -237,12 +244,7 @@ def beta_shares(a: Any, b: Any, x: Any) -> tuple[Any, Any]:
     raised = xp.where(is_low, y, 1 - y) * ((c + d) / from_near)  # the front of the raised function by that of this
     ratio = xp.where(is_raised, raised, 1.0)
     tail = power * ratio * _integrate(_beta_fall, end, off, n, y, sign)
-    tail = xp.where(is_raised, tail + power / from_near, tail)
-    share = xp.where(by_series, xp.where(at_low, near, over), xp.where(is_low, tail, 1.0 - tail))
-    other = xp.where(by_series, xp.where(at_low, over, near), xp.where(is_low, 1.0 - tail, tail))
-    is_wrong = (least < 0) | (most == 0) | (least == math.inf) | (x < 0) | (x > 1) | xp.isnan(a + b + x)
-    is_none = (x == 0) | ((x != 1) & ((b == 0) | (a == math.inf)))
-    return _finish(inside, is_wrong, is_none, share, other)
+    return is_low, xp.where(is_raised, tail + power / from_near, tail)
 
 
 def _finish(inside: Any, is_wrong: Any, is_none: Any, share: Any, other: Any) -> tuple[Any, Any]:
