@@ -25,7 +25,7 @@ from afx.core.aval import SCALARS, Aval, Shape, aval_of, broadcast_avals, common
 from afx.core.dtypes import DType, bool_, real_dtype, strengthen
 from afx.errors import DtypeError
 from afx.ops._basic import broadcast, select_where, sum_over
-from afx.ops._kinds.linear import batch_along_axes, batch_elementwise
+from afx.ops._kinds.linear import Shaper, batch_along_axes, batch_elementwise
 
 # --- Partial derivatives: their operands and dtype, and the rules of elementwise ops made of them
 
@@ -129,7 +129,6 @@ Parts: TypeAlias = tuple[Any, Any]  # the real and the imaginary part of complex
 Partial1: TypeAlias = Callable[[Array, Array], Array] | float
 Partial2: TypeAlias = Callable[[Array, Array, Array], Array] | float
 ReductionRule: TypeAlias = Callable[Concatenate[Array, Array, ...], Array]
-Shaper: TypeAlias = Callable[..., Aval]
 OutDtype: TypeAlias = Callable[[DType], DType]
 
 
@@ -142,7 +141,7 @@ def elementwise_impl(name: str, ufunc: Function, floating: bool, arity: int, kin
     def settle(xs: tuple[Any, ...], z: Any) -> Any:
         avals = [aval_of(x) for x in xs]
         want = common_dtype(avals, floating)
-        if want.kind == "b" and "b" not in kinds:
+        if want.kind == "b" and not takes_bool:
             raise DtypeError(f"{name}: not defined for bool: got {', '.join(map(str, avals))}; convert with astype")
         if _keeps_dtype(z.dtype, want):
             return z
