@@ -43,7 +43,6 @@ from afx.compiler.schedule.schedule import (
     Instruction,
     Loop,
     Operand,
-    Partial,
     Result,
     Schedule,
     Space,
@@ -97,14 +96,8 @@ def _block_loop(b: BlockBuilder, fused: Fused) -> None:
     counts = [n for n in (space.block * (space.size >= space.block), space.size % space.block) if n]
     bodies = [_body(b, fused, _Body(fused, n), [*[_of_length(x, n) for x in sliced], *whole], places) for n in counts]
     results = [x for x in fused.outputs if x.index not in places]
-    outs, parts = list[Location](), list[tuple[Partial, Buffer]]()
-    for out in results:
-        if out.index in partials:
-            part = Buffer(b.fresh(), (space.blocks, *out.shape), out.dtype, "fresh")
-            parts.append((partials[out.index], part))
-            outs.append(b.own_buffer(part))
-        else:
-            outs.append(b.own_buffer(out))
+    stored = [_stack(b, x, space.blocks) if x.index in partials else x for x in results]
+    outs = [b.own_buffer(x) for x in stored]
     constants = [[b.constant(c) for c in body.constants] for body in bodies]
     moves = [
         p.strides[0] if x.index in partials else space.block * _flat(space, p).strides[0]
@@ -122,9 +115,15 @@ def _block_loop(b: BlockBuilder, fused: Fused) -> None:
         [loop], [*sliced, *whole, *[c for own in constants for c in own]], [*places.values(), *outs], loop.arena_bytes
     )
     b.locations |= places
-    for total, part in parts:
-        axes = (("axis", (0,)),)
-        b.lower(Call("join", "reduce", (part,), ("disjoint",), (total.out,), total.ufunc, axes))
+    for x, part in zip(results, stored, strict=True):
+        if x.index in partials:
+            total, axes = partials[x.index], (("axis", (0,)),)
+            b.lower(Call("join", "reduce", (part,), ("disjoint",), (total.out,), total.ufunc, axes))
+
+
+def _stack(b: BlockBuilder, x: Buffer, count: int) -> Buffer:
+    """Return a buffer for as many parts of a result as there are blocks."""
+    return Buffer(b.fresh(), (count, *x.shape), x.dtype, "fresh")
 
 
 def _place(b: BlockBuilder, space: Space, x: Buffer) -> Location | None:

@@ -151,15 +151,7 @@ class _Sort:
             keys[k][()] = Lanes(w, "ptr", self._memory(self._key_kind, place).at(n.constant(0)))
         order[0][()] = Lanes(w, "ptr", "%order" if self.finds else "%work")
         order[1][()] = Lanes(w, "ptr", self._memory("i64", n * 2).at(n.constant(0)))
-        first = self._memory(self._key_kind, n.constant(0))
-        for i in each(w, 0, n):
-            key = self._key(self.row[i,]) ^ (1 << 8 * self.size - 1)
-            first[i,] = key
-            if self.finds:
-                self.order[i,] = i
-            for k in range(count):
-                place = self._digit(key, n.constant(k * bits)) + (k << bits)
-                counts[place,] += 1
+        self._count_digits(counts)
         for number in each(w, 0, count):
             start, shift = number << bits, number * bits
             source = Elements(w, self._key_kind, keys[0][()].name, [self.key_bytes])
@@ -173,6 +165,19 @@ class _Sort:
                 self.order[i,] = found[i,]
             else:
                 self.row[i,] = self._element(last[i,] ^ (1 << 8 * self.size - 1))
+
+    def _count_digits(self, counts: Elements) -> None:
+        """Write the keys down, and count at each place of their digits how often each one stands there."""
+        n, (count, bits) = self.n, DIGITS[self.size]
+        keys = self._memory(self._key_kind, n.constant(0))
+        for i in each(self.w, 0, n):
+            key = self._key(self.row[i,]) ^ (1 << 8 * self.size - 1)
+            keys[i,] = key
+            if self.finds:
+                self.order[i,] = i
+            for k in range(count):
+                place = self._digit(key, n.constant(k * bits)) + (k << bits)
+                counts[place,] += 1
 
     def _digit(self, key: Lanes, shift: Lanes) -> Lanes:
         """Return the bits of a key from one on, a natural number."""
