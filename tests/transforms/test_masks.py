@@ -260,7 +260,7 @@ def test_kinks_add_nothing_behind_norms_either() -> None:
 @pytest.mark.parametrize("compile_", [False, True])
 @pytest.mark.parametrize("kink", [lambda x: x, nn.relu])
 def test_what_a_gather_leaves_out_is_silent_behind_sums(kink: Callable[[Any], Any], compile_: bool) -> None:
-    """Only kinks end where elements are added up: a root at 0, in a row that no index names, has derivative 0."""
+    """A root at 0, in a row that no index names, has derivative 0, behind broadcasts too."""
 
     def picked(x: Any, i: Any) -> Any:
         y = kink(afx.sqrt(x)[:, None] * np.array([1.0, 2.0]))
@@ -269,6 +269,18 @@ def test_what_a_gather_leaves_out_is_silent_behind_sums(kink: Callable[[Any], An
     fn = afx.jit(afx.grad(picked)) if compile_ else afx.grad(picked)
     slopes = np.asarray(fn(np.array([4.0, 0.0, 1.0]), np.array([0, 2])))
     np.testing.assert_allclose(slopes, [0.25 * 3, 0.0, 0.5 * 4])
+
+
+def test_masks_of_kinks_go_through_what_moves_or_adds_up_elements() -> None:
+    """An infinite slope behind a unit that is off has derivative 0, behind padding, joints and broadcasts too."""
+
+    def units(x: Any) -> Any:
+        wide = nn.relu((-1 / x)[:, None] * np.array([1.0, 2.0]))
+        return afx.sum(nn.relu(afx.concat([afx.pad(-1 / x, 1), x]).reshape(-1, 2))) + afx.sum(wide)
+
+    x = np.array([0.0, 2.0, -4.0])
+    for fn in (afx.grad(units), afx.jit(afx.grad(units))):
+        np.testing.assert_array_equal(fn(x), [0.0, 1.0, 0.25])
 
 
 @pytest.mark.parametrize("mode", FORWARD_MODES)

@@ -378,13 +378,12 @@ def _pull_masked(entries: Sequence[Entry], entry: Entry, k: int, ct: Value, cts:
             g, alive = pull_elements(entry, i, k, ct, mask, entries[j], masks.safe)
         elif p.masking.selects or p.masking.nonnegative_linear:
             g, alive = pull(ct, entry.z, entry.xs, entry.params, shape, dtype), None
-            size, whole = math.prod(shape), math.prod(entry.shape)
-            leaves_out = p.masking.selects and not (size == whole and _moves(entry, entries))
-            if leaves_out or (mask is not None and (size >= whole or not mask.is_local)):
-                crosses, through_op = leaves_out and _is_known(entry), functools.partial(through, pull, ct.shape)
-                alive = Mask(
-                    functools.partial(through_op, mask, entry, shape), mask, crosses=crosses, is_local=not leaves_out
-                )
+            leaves_out = p.masking.selects and not (
+                math.prod(shape) == math.prod(entry.shape) and _moves(entry, entries)
+            )
+            if leaves_out or mask is not None:
+                crosses = leaves_out and _is_known(entry)
+                alive = Mask(functools.partial(through, pull, ct.shape, mask, entry, shape), mask, crosses=crosses)
                 alive.part = None if masks.is_ground else _part_before(entry, entries, mask, ct)
         elif mask is None or not mask.crosses:
             g, alive = pull(ct, entry.z, entry.xs, entry.params, shape, dtype), None

@@ -34,29 +34,20 @@ class Mask:
 
     Attributes:
         soft: whether selections alone made it, so that finite partials need none.
-        crosses: whether it goes through ops that mix elements.
-        is_local: whether kinks (``relu``, ``maximum``) alone made it: it ends where elements are added up.
+        crosses: whether it goes through ops that mix elements: kinks (``relu``, ``maximum``) are local, and so
+            is what follows from their masks.
         twin: the entry of a choice, the operand, and the mask of its result: both operands together are alive as that is.
         is_dirty: whether the cotangent may hold nan where it is dead: soft ones are cleaned only before elements mix.
         part: the part of the cotangent that is alive, where slices alone left the rest out.
         is_joint: whether several selections made it: what none of them took is seldom much, and masking it costs.
     """
 
-    __slots__ = (
-        "_make", "_root", "_value", "crosses", "depth", "is_dirty", "is_joint", "is_local", "part", "soft", "twin",
-    )  # fmt: skip
+    __slots__ = ("_make", "_root", "_value", "crosses", "depth", "is_dirty", "is_joint", "part", "soft", "twin")
 
     def __init__(
-        self,
-        make: Callable[[], Value],
-        *parents: Mask | None,
-        soft: bool = True,
-        crosses: bool | None = None,
-        is_local: bool | None = None,
+        self, make: Callable[[], Value], *parents: Mask | None, soft: bool = True, crosses: bool | None = None
     ) -> None:
         known = [parent for parent in parents if parent is not None]
-        is_local = bool(known) if is_local is None else is_local
-        self.is_local: bool = is_local and all(parent.is_local for parent in known)
         self.soft: bool = soft and all(parent.soft for parent in known)
         crosses = not known if crosses is None else crosses
         self.crosses: bool = crosses or any(parent.crosses for parent in known)
@@ -377,7 +368,7 @@ def pull_elements(
             if alive is not None and not is_finite(g):
                 alive, g = cleaned(alive.root, g)
     if alive is not None and g.shape != shape:
-        alive = None if alive.is_local else Mask(functools.partial(_unbroadcast_mask, alive, g.shape, shape), alive)
+        alive = Mask(functools.partial(_unbroadcast_mask, alive, g.shape, shape), alive)
     return g, alive
 
 
@@ -450,7 +441,7 @@ def _compose_mask(entry: Entry, i: int, k: int, mask: Mask | None, shape: Shape)
 
     chosen = p.algebra.canonical == "select"
     both = made if mask is None else lambda: to_lower_level(made()) & mask.get()
-    composed = Mask(both, mask, soft=False, crosses=chosen, is_local=not chosen)
+    composed = Mask(both, mask, soft=False, crosses=chosen)
     if chosen and shape == entry.shape:
         composed.twin = (k, i, mask)
     return composed
