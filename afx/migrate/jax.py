@@ -74,6 +74,7 @@ TYPES = (
     "index_exp inexact int_ integer iterable load mask_indices number printoptions s_ save savez set_printoptions "
     "signedinteger single uint unsignedinteger"
 )
+OF_KEYS = ("PRNGKey", "clone", "fold_in", "key", "key_data", "split", "wrap_key_data")  # what draws no numbers
 # that give float32 under x64
 SMALL = [f"jax.numpy.{kind}" for kind in ("float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32")]
 ACTIVATIONS = "elu gelu leaky_relu log_softmax relu selu sigmoid softmax softplus standardize"
@@ -191,6 +192,7 @@ JAX = Library(
         "optax.lbfgs": "the line search is afx's own: what is found agrees to the tolerance",
         "jax.experimental.ode.odeint": "steps are afx's own: results agree with JAX's to the tolerance",
         "jax.scipy.optimize.minimize": "steps are afx's own: what is found agrees to the tolerance",
+        "jax.numpy.linalg.matrix_rank": "rtol is relative to the largest singular value, JAX's is not",
         "jax.scipy.linalg.lu_factor": "piv is the order of the rows, as afx's lu_solve takes it; JAX's are LAPACK's exchanges",
         "jax.scipy.linalg.sqrtm": "the second argument is hermitian=, where JAX's is a size of blocks",
     },
@@ -292,10 +294,15 @@ class JaxMigration(Migration):
                     if isinstance(node, ast.Subscript) and _may_leave(node.slice, own):
                         text = "an index past the end raises IndexRangeError; JAX reads the last one, and leaves out updates"
                         self.remarks.append(Remark(node.lineno, ast.unparse(node), text))
-        if b"jax_enable_x64" in b"".join(self.lines):
-            small = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and self._name_of(n) in SMALL]
-            text = "gives float32 under x64, added up in another order: agrees to the tolerance"
-            self.remarks.extend([Remark(n.lineno, ast.unparse(n), text) for n in small[:1]])
+        named = [(n, self._name_of(n)) for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+        small = [n for n, name in named if name in SMALL and b"jax_enable_x64" in b"".join(self.lines)]
+        draws = [n for n, name in named if name.startswith("jax.random.") and name[11:] not in OF_KEYS]
+        text = "computes in float32 under x64 (of integers quotients and means): agrees to the tolerance"
+        for nodes, advice in (
+            (small, text),
+            (draws, "draws from afx's own stream: other numbers than JAX's of that key"),
+        ):
+            self.remarks.extend([Remark(n.lineno, ast.unparse(n), advice) for n in nodes[:1]])
         super().begin(tree)
 
     def _check_keywords(self, node: ast.Call, name: str) -> None:

@@ -39,6 +39,8 @@ def test_modules_are_frozen_classes() -> None:
 
 
 LEFT = {
+    "import jax.random as jr\nk = jr.split(jr.key(0))\nx, y = jr.normal(k[0]), jr.gamma(k[1], 2.0)": r"other numbers than",
+    "import jax.numpy as jnp\nn = jnp.linalg.matrix_rank(a, rtol=1e-2)": r"relative to the largest",
     "import jax\njax.make_jaxpr(f)(x)": r"a Graph of afx's equations",
     "import jax.numpy as jnp\njnp.sum(x, promote_integers=False)": r"afx's has no promote_integers; its arguments are x, axis",
     "import jax\ndef f(i, x):\n return x[:, 2 * i] + x[3] + x[i] + x[i - 1]": r"past the end raises IndexRangeError",
@@ -245,10 +247,12 @@ def test_trees_have_jaxs_paths_and_leaves() -> None:
 
 
 def test_the_guide_shows_what_the_tool_does() -> None:
-    """The whole program of the guide from JAX becomes the one below it, without a remark."""
+    """The whole program of the guide from JAX becomes the one below it, with a remark on draws alone."""
     text = (ROOT / "examples" / "guides" / "from_jax.md").read_text(encoding="utf-8")
     ((_, before),), ((_, after),) = blocks(text, "text"), blocks(text, "python")
-    assert migrate_source(before, "jax") == (after, [])
+    found, remarks = migrate_source(before, "jax")
+    assert found == after
+    assert [(r.name, "other numbers" in r.advice) for r in remarks] == [("jax.random.normal", True)]
 
 
 def test_a_module_that_is_passed_on_is_kept() -> None:
