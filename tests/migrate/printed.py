@@ -17,7 +17,7 @@ def check_program(path: Path, library: str, capsys: pytest.CaptureFixture[str]) 
     """Rewrite a program, run it, and compare its output: the numbers to 1e-6, the rest but for white space as it is."""
     source, remarks = migrate_source(path.read_text(encoding="utf-8"), library)
     known = ("agrees to the tolerance", "own stream", "edge of two bins")
-        assert all(any(words in r.advice for words in known) for r in remarks)
+    assert all(any(words in r.advice for words in known) for r in remarks)
     default = afx.get_default_dtype()
     try:
         with np.printoptions(precision=8):  # whatever a test before, or a program, has set
