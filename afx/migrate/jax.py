@@ -74,6 +74,7 @@ TYPES = (
     "index_exp inexact int_ integer iterable load mask_indices number printoptions s_ save savez set_printoptions "
     "signedinteger single uint unsignedinteger"
 )
+OTHERWISE = {("jax.numpy.linalg.matrix_rank", "rtol"): "is relative to the largest singular value, JAX's is not"}
 OF_KEYS = ("PRNGKey", "clone", "fold_in", "key", "key_data", "split", "wrap_key_data")  # what draws no numbers
 # that give float32 under x64
 SMALL = [f"jax.numpy.{kind}" for kind in ("float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32")]
@@ -192,7 +193,6 @@ JAX = Library(
         "optax.lbfgs": "the line search is afx's own: what is found agrees to the tolerance",
         "jax.experimental.ode.odeint": "steps are afx's own: results agree with JAX's to the tolerance",
         "jax.scipy.optimize.minimize": "steps are afx's own: what is found agrees to the tolerance",
-        "jax.numpy.linalg.matrix_rank": "rtol is relative to the largest singular value, JAX's is not",
         "jax.scipy.linalg.lu_factor": "piv is the order of the rows, as afx's lu_solve takes it; JAX's are LAPACK's exchanges",
         "jax.scipy.linalg.sqrtm": "the second argument is hermitian=, where JAX's is a size of blocks",
     },
@@ -318,6 +318,10 @@ class JaxMigration(Migration):
                 else:
                     text = f"afx's has no {k.arg}; its arguments are {', '.join(known)}"
                     self.remarks.append(Remark(k.value.lineno, f"{ast.unparse(node.func)}({k.arg}=)", text))
+            if (name, k.arg) in OTHERWISE:
+                self.remarks.append(
+                    Remark(k.value.lineno, f"{ast.unparse(node.func)}({k.arg}=)", OTHERWISE[name, k.arg])
+                )
             before = k.value
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
