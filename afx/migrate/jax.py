@@ -74,7 +74,9 @@ TYPES = (
     "index_exp inexact int_ integer iterable load mask_indices number printoptions s_ save savez set_printoptions "
     "signedinteger single uint unsignedinteger"
 )
-OTHERWISE = {("jax.numpy.linalg.matrix_rank", "rtol"): "is relative to the largest singular value, JAX's is not"}
+OTHERWISE: dict[tuple[str, str | None], str] = {
+    ("jax.numpy.linalg.matrix_rank", "rtol"): "is relative to the largest singular value, JAX's is not",
+}
 OF_KEYS = ("PRNGKey", "clone", "fold_in", "key", "key_data", "split", "wrap_key_data")  # what draws no numbers
 # that give float32 under x64
 SMALL = [f"jax.numpy.{kind}" for kind in ("float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32")]
