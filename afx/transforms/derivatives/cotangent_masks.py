@@ -12,7 +12,7 @@ import numpy as np
 from afx.core import Aval, Shape, bind, to_array, to_lower_level
 from afx.core.primitive import JointPullback, Params, Primitive, Pullback, Value, Values
 from afx.core.tracing.tape import Entry
-from afx.ops import any as any_, broadcast_to, logical_or, not_equal, reshape, sum as sum_, where
+from afx.ops import any as any_, broadcast_to, logical_or, not_equal, reshape, where
 
 # --- Cotangent masks
 #
@@ -248,10 +248,8 @@ def fit_mask(alive: Value, shape: Shape) -> Value:
     own = (1,) * (len(shape) - len(alive.shape)) + tuple(alive.shape[lead:])
     wide = [a + lead for a, n in enumerate(shape) if n == 1 and own[a] != 1]
     axes = (*range(lead), *wide)
-    if axes and isinstance(alive, BARE):
+    if axes:
         alive = to_lower_level(any_(alive, axis=axes))
-    elif axes:  # in plans sums run by vectors, together with what stands around them
-        alive = to_lower_level(not_equal(sum_(alive.astype(np.float32), axis=axes), 0))
     with_ones = tuple([1 if n == 1 else m for n, m in zip(shape, own, strict=True)])
     return to_lower_level(broadcast_to(reshape(alive, with_ones), shape))
 
