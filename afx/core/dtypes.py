@@ -179,7 +179,8 @@ def _promote(
     dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool, default: DType, narrow: DType | None
 ) -> DType:
     strong = [d for d, w in zip(dtypes, weak, strict=True) if not w]
-    strong = (narrow and [d for d in strong if d.kind in "fc"]) or strong  # integers leave JAX's floats their dtype
+    if narrow is not None:  # integers leave JAX's floats their dtype
+        strong = [d for d in strong if d.kind in "fc"] or strong
     result = np.result_type(*strong) if strong else bool_
     category = max((_CATEGORY[d.kind] for d, w in zip(dtypes, weak, strict=True) if w), default=-1)
     if floating:

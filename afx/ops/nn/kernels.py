@@ -166,17 +166,22 @@ def _find_chains(xp: Arrays, z: Shape, x: Any, kernel: Shape, stride: Shape, dil
     return xp.find_chains(x.dtype, terms, [(m, kernel[-1], turned) for m in sizes])
 
 
-def _strips(columns: Shape, rows: Shape, reach: Callable[[int, int], tuple[int, int]]) -> list[tuple[slice, slice]]:
+def _strips(
+    xp: Arrays, columns: Shape, rows: Shape, reach: Callable[[int, int], tuple[int, int]]
+) -> list[tuple[slice, slice]]:
     """Return strips of a band matrix, as wide as vectors, each with the rows that are not zeros in all of its columns.
 
-    There are none where that saves few products, or where they are many.
+    There are none where that saves few products, where they are many, or for NumPy, whose products are of whole matrices.
 
     Args:
+        xp: the arrays.
         columns: the number of positions along them, and how many columns each of those has.
         rows: likewise.
         reach: gives the first and the last position of rows that two positions of columns, and those between, have.
     """
     width, strips = math.prod(columns), list[tuple[slice, slice]]()
+    if xp is NUMPY:
+        return strips
     for start in range(0, width, LANES):
         stop = min(start + LANES, width)
         first, last = reach(start // columns[1], (stop - 1) // columns[1])
@@ -585,7 +590,7 @@ def summing_kernel(
     prepared = xp.prepare(lambda: make(room, z.shape, ct.shape, stride, dilation, x.dtype), False)
     axes = tuple(range(len(stride))) if whole else (len(stride) - 1,)
     s, far = stride[-1], dilation[-1] * (z.shape[-3] - 1)
-    strips = _strips(ct.shape[-2:], room[-2:], lambda first, last: (s * first, s * last + far))
+    strips = _strips(xp, ct.shape[-2:], room[-2:], lambda first, last: (s * first, s * last + far))
 
     def by_band(z: Any, x: Any, ct: Any) -> None:
         roomy = padded(x, padding, xp)
@@ -604,8 +609,7 @@ def summing_kernel(
 def _sum_rows(xp: Arrays, strips: Any, matrix: Any, rows: Any, cts: Any, stride: Shape, dilation: Shape) -> None:
     """Write the transpose of rows by their band, strip by strip where there are tiles for that."""
     in_strips = (
-        xp is not NUMPY
-        and strips
+        strips
         and not _is_matrix(rows, matrix.shape[:-2], stride)
         and all(
             _sum_kernel_in_tiles(xp, matrix[..., terms, at], rows[..., terms], cts[..., at], stride, dilation, matrix)
@@ -664,7 +668,7 @@ def _summing_input_by_rows(
     prepared = xp.prepare(lambda: row_band(room, kernel.shape, ct.shape, stride, dilation, ct.dtype, upright=False))
     bands = (*kernel.shape[:-3], math.prod(room[-2:]), math.prod(ct.shape[-2:]))
     s, far = stride[-1], dilation[-1] * (kernel.shape[-3] - 1)
-    strips = _strips(room[-2:], ct.shape[-2:], lambda first, last: (-((far - first) // s), last // s))
+    strips = _strips(xp, room[-2:], ct.shape[-2:], lambda first, last: (-((far - first) // s), last // s))
     is_cut = 0 < len(strips) * math.prod(lead[0]) <= MOST_STRIPS
 
     def in_tiles(rows: Any, cts: Any, matrix: Any, kernel: Any) -> bool:

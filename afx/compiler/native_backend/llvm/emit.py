@@ -165,7 +165,7 @@ def _sort(w: Writer, step: UfuncCall, loop: UfuncLoop, flags: Flags) -> None:
     def sort(pointers: Sequence[str], symbol: str) -> None:
         for out in pointers[1:]:
             w.loop("0", str(length), 1, partial(_store_index, w, out))
-        call = f"call i32 {symbol}({', '.join([f'ptr {p}' for p in pointers])}, i64 {length}, ptr {work})"
+        call = f"call i32 {symbol}({as_pointers(pointers)}, i64 {length}, ptr {work})"
         w.fault(w.let(f"icmp ne i32 {flags.keep_around(lambda: w.let(call))}, 0"))
 
     def row(number: str) -> None:
@@ -410,7 +410,7 @@ class Blocks:
         for n, (function, body) in enumerate(zip(functions, step.bodies, strict=True)):
             w.label(f"case{k}.{n}")
             pointers = (*pointers_of(w, block, body)("0", "0"), arena, "%fault")
-            w.line(f"call void {function}({', '.join([f'ptr {p}' for p in pointers])})")
+            w.line(f"call void {function}({as_pointers(pointers)})")
             w.line(f"br label %chosen{k}")
         w.label(f"chosen{k}")
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from afx.compiler.native_backend.llvm.writer import Flags, Writer
+from afx.compiler.native_backend.llvm.writer import Flags, Writer, as_pointers
 from afx.compiler.native_backend.program.elements import Ref, UfuncLoop
 from afx.compiler.native_backend.program.interface import PARTS
 from afx.compiler.native_backend.program.loops import Body, Loop
@@ -402,7 +402,7 @@ class LoopEmitter:
         exchanged = {b: self._reserve(size) for _, b, _, size in moves if b in [a for a, *_ in moves]}
 
         def call(t: str, row: str) -> None:
-            w.line(f"call void {name}({', '.join([f'ptr {p}' for p in (*pointers(t, row), self._arena, '%fault')])})")
+            w.line(f"call void {name}({as_pointers([*pointers(t, row), self._arena, '%fault'])})")
             for _, b, _, size in moves:
                 if b in exchanged:
                     w.copy_few(exchanged[b], near[b], size)

@@ -123,7 +123,7 @@ def call_on_strip(
         f"internal void {name}({params}, i64 %count) noinline",
         lambda: _emit(w, function, dtype, strides, lanes, names),
     )
-    w.line(f"call void {name}({', '.join([f'ptr {p}' for p in (*[p for p, _ in operands], out)])}, i64 {count})")
+    w.line(f"call void {name}({as_pointers([*[p for p, _ in operands], out])}, i64 {count})")
 
 
 def _emit(w: Writer, function: Fast, dtype: str, strides: Sequence[int], lanes: int, names: Sequence[str]) -> None:
