@@ -74,7 +74,7 @@ class NativeTarget:
     share_slow_min_elements: int = 8192  # of such a nest: eight parts of two strips
     share_loop_min_elements: int = 50_000  # the same in a long loop, which other threads join once
     share_loop_min_nanoseconds: int = 2_000_000  # predicted for all steps of a long loop, several times too high
-    share_min_rows: int = 64  # of a nest of several axes: parts of equal size
+    share_min_rows: int = 2  # of a nest of several axes
     share_chunk_elements: int = 8192  # of which no part holds a piece: a multiple of all strips and vectors
     share_loop_chunk_elements: int = 1024  # the same in a long loop
 

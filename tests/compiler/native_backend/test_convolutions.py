@@ -18,8 +18,16 @@ from afx.compiler.native_backend.program.leaves import UfuncCall
 from afx.compiler.schedule.schedule import Fused
 from afx.compiler.target import use_target
 from afx.ops.nn.windows import padded_by
+from afx.runtime import thread_pool
 from afx.runtime.blas import blas
-from tests.compiler.native_backend.native_run import FIRST_TIER, Native, assert_same_bits, same_bits
+from tests.compiler.native_backend.native_run import (
+    FIRST_TIER,
+    Native,
+    assert_same_bits,
+    same_bits,
+    use_limits,
+    use_threads,
+)
 from tests.every import together
 
 FORMS = {
@@ -71,6 +79,26 @@ def test_convolutions_have_the_bits_of_numpys_plan(name: str, dtype: str) -> Non
 
     with blas:  # as plans do: its threads would add up long sums in other orders
         assert_same_bits(fn, x, w, ct)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_any_number_of_threads_gives_the_same_bits(name: str) -> None:
+    """Threads share tiles, those of each kernel row one after the other, and the rows of copies."""
+    x, w, ct = _arrays(name, "f4")
+
+    def fn(x: Any, w: Any, ct: Any) -> Any:
+        z, pull = afx.vjp(lambda x, w: nn.conv(x, w, **FORMS[name][2]), x, w)
+        return z, *pull(ct)
+
+    small = {"product_tile_share_min_products": 1, "share_min_elements": 1, "share_loop_min_elements": 1}
+    with blas, use_threads(3), use_limits(**small):
+        native = assert_same_bits(fn, x, w, ct)
+        parts = [step.parts for step in native.program.block.all_steps() if step.is_cut]
+        assert parts
+        assert 6 in parts or name != "many channels", "two tiles of each of three kernel rows"
+        with thread_pool.single_threaded:
+            alone, _ = native(x, w, ct)
+        assert all(same_bits(a, b) for a, b in zip(native(x, w, ct)[0], alone, strict=True))
 
 
 @pytest.mark.parametrize("compile_", [False, True])

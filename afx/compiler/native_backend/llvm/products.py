@@ -12,7 +12,7 @@ from typing import NamedTuple
 import attrs
 
 from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.llvm.loops import call_loop, element_at, over
+from afx.compiler.native_backend.llvm.loops import call_loop, element_at, move, over, start_of
 from afx.compiler.native_backend.llvm.op import element_type, memory_type, read, read_one, settled, shuffled, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program.elements import Arithmetic, Ref
@@ -217,7 +217,30 @@ def emit_tiles(w: Writer, step: UfuncCall) -> None:
     """Add a product whose second operand and result have columns next to each other."""
     cut = step.is_cut and not step.axis
     batch = step.space if math.prod(step.space) > 1 else ()
-    over(w, batch, step.operands, lambda pointers: _Product(w, step, pointers).emit(), is_cut=cut)
+    if step.is_cut and step.cuts_each:
+        _emit_pieces(w, step)
+    else:
+        over(w, batch, step.operands, lambda pointers: _Product(w, step, pointers).emit(), is_cut=cut)
+
+
+def _emit_pieces(w: Writer, step: UfuncCall) -> None:
+    """Add the pieces from ``%low`` to ``%high``, of which each array of the batch has the same number."""
+    count = len(step.stops)
+
+    def bound(of: str, begin: str, least: str = "smax", limit: int = 0) -> str:
+        inside = w.let(f"sub i64 {of}, {begin}")
+        return w.let(f"call i64 @llvm.{least}.i64(i64 {inside}, i64 {limit})")
+
+    def emit(array: str) -> None:
+        begin = w.let(f"mul i64 {array}, {count}")
+        pieces = bound("%low", begin), bound("%high", begin, "smin", count)
+        _Product(w, step, move(w, starts, step.operands, 0, array), pieces).emit()
+
+    for name in ("smin", "smax"):
+        w.declare(name, f"declare i64 @llvm.{name}.i64(i64, i64)")
+    starts = [start_of(w, ref) for ref in step.operands]
+    behind = w.let(f"add i64 %high, {count - 1}")
+    w.loop(w.let(f"sdiv i64 %low, {count}"), w.let(f"sdiv i64 {behind}, {count}"), 1, emit)
 
 
 def find_tile(m: int, n: int, size: int, limits: NativeTarget) -> tuple[int, int]:
@@ -233,7 +256,7 @@ def find_tile(m: int, n: int, size: int, limits: NativeTarget) -> tuple[int, int
 
 
 def cut_tiles(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
-    """Return a product that is cut for threads: between arrays of a batch, or tiles, along what has most of them.
+    """Return a product that is cut for threads: between arrays of a batch, or tiles, along what two share most evenly.
 
     An operand that the caches do not hold is shared out by its columns. That between arrays of a batch may run with other
     steps on the same ones, and is cut later.
@@ -251,7 +274,8 @@ def cut_tiles(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
     columns = len(step.lengths)
     lengths = {0: (1, step.space[0]), step.rows: (rows, m), columns: (width, n)}
     stops = {axis: [*range(by, length, by), length] for axis, (by, length) in lengths.items()}
-    axis = max(stops, key=lambda axis: min(len(stops[axis]), PARTS))
+    pieces = {0: step.space[0], step.rows: len(stops[step.rows]) * math.prod(step.space), columns: len(stops[columns])}
+    axis = max(pieces, key=lambda axis: _evenness(pieces[axis]))
     shared = math.prod(step.lengths[step.rows :]) * size
     if (
         shared >= limits.product_columns_min_bytes
@@ -262,20 +286,33 @@ def cut_tiles(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
     return attrs.evolve(step, axis=axis, stops=tuple(stops[axis]), is_cut=axis > 0)
 
 
+def _evenness(pieces: int) -> float:
+    """Return how well two threads, and more of them, share so many pieces.
+
+    >>> [_evenness(pieces) for pieces in (1, 2, 3, 4, 6, 7)]
+    [1.0, 4.0, 4.5, 8.0, 12.0, 12.25]
+    """
+    return PARTS * 2 if pieces >= PARTS else pieces * pieces / -(-pieces // 2)
+
+
 class _Product:
     """Emitter of the product of two matrices, or of sums of products over several axes.
 
     What is summed up by itself is a chain; `UfuncCall.added` and ``ends`` say where chains end.
 
     Attributes:
+        pieces: the first one and that behind the last one, where it is cut.
         terms: of each axis of terms its length, and the strides of both operands along it.
         is_far: whether caches do not hold the terms of all chains: each is then added to what memory holds.
         by_block: whether one chain is cut into blocks of terms, over which all tiles go before the next block.
     """
 
-    def __init__(self, w: Writer, step: UfuncCall, pointers: list[str]) -> None:
+    def __init__(
+        self, w: Writer, step: UfuncCall, pointers: list[str], pieces: tuple[str, str] = ("%low", "%high")
+    ) -> None:
         self.w = w
         self.step = step
+        self.pieces = pieces
         self.a, self.b, self.c = pointers
         strides = iter(step.core_strides)
         a, b, c = [[next(strides) for _ in axes] for axes in step.cores]
@@ -352,9 +389,9 @@ class _Product:
         w = self.w
         whole = size // step * step
         if self.step.is_cut and self.step.axis == axis:
-            stop = w.let(f"mul i64 %high, {step}")
+            first, stop = [w.let(f"mul i64 {piece}, {step}") for piece in self.pieces]
             is_last = w.let(f"icmp sgt i64 {stop}, {whole}")
-            w.loop(w.let(f"mul i64 %low, {step}"), w.let(f"select i1 {is_last}, i64 {whole}, i64 {stop}"), step, body)
+            w.loop(first, w.let(f"select i1 {is_last}, i64 {whole}, i64 {stop}"), step, body)
             if whole < size:
                 w.when(is_last, lambda: rest(str(whole)))
             return

@@ -471,6 +471,8 @@ def cut_block(block: Block, limits: NativeTarget) -> Block:
     """Return the block of a program with large steps cut, and in phases, also in the bodies of its loops."""
     base = -(-block.arena // ALIGNMENT) * ALIGNMENT
     whole = _cut_block(block, base, limits.share_min_elements, limits)
+    if whole.phases:  # then other threads are there already
+        whole = _cut_block(block, base, min(limits.share_min_elements, limits.share_loop_min_elements), limits)
     cut = [step.arena_bytes for step in whole.all_steps() if isinstance(step, BlockLoop) and step.is_cut]
     return attrs.evolve(whole, arena=base + PARTS * max(cut) if cut else block.arena)
 

@@ -265,7 +265,12 @@ class UfuncCall(Leaf):
     @property
     def parts(self) -> int:
         """Number of chunks."""
-        return len(self.stops)
+        return len(self.stops) * (self.space[0] if self.cuts_each else 1)
+
+    @property
+    def cuts_each(self) -> bool:
+        """Whether chunks are of rows of each array of a batch, one array after the other."""
+        return self.is_tiled and self.axis == self.rows and len(self.space) == 1
 
     @property
     def is_tiled(self) -> bool:
