@@ -276,6 +276,9 @@ def cut_tiles(step: UfuncCall, limits: NativeTarget) -> UfuncCall:
     stops = {axis: [*range(by, length, by), length] for axis, (by, length) in lengths.items()}
     pieces = {0: step.space[0], step.rows: len(stops[step.rows]) * math.prod(step.space), columns: len(stops[columns])}
     axis = max(pieces, key=lambda axis: _evenness(pieces[axis]))
+    if axis == step.rows and pieces[axis] < PARTS and pieces[axis] % 2:  # then one tile more
+        by = -(-m // (pieces[axis] + 1))
+        stops[axis] = [*range(by, m, by), m]
     shared = math.prod(step.lengths[step.rows :]) * size
     if (
         shared >= limits.product_columns_min_bytes
@@ -324,6 +327,8 @@ class _Product:
         self.lanes = w.limits.vector_bytes // self.size
         self.kind = f"<{self.lanes} x {memory_type(self.ref.dtype)}>"
         self.rows, self.vectors = find_tile(self.m, self.n, self.size, w.limits)
+        if step.is_cut and step.axis == step.rows:
+            self.rows = step.stops[0]
         self.is_far = (
             sum([length * by for length, _, by in self.terms[: step.added]]) > w.limits.product_chain_max_bytes
         )
