@@ -143,18 +143,10 @@ def linear_solution(run: Callable[..., Array], who: str) -> Callable[..., Array]
         def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> Sequence[Any]:
             return [linear(not transposed, cts[0], *residuals), *[None] * len(residuals)]
 
-        solution: Array = to_array(
-            custom_call(
-                CustomRules(
-                    who,
-                    fn,
-                    forward,
-                    backward,
-                    lambda xs, ts: ([linear(transposed, *xs)], [linear(transposed, ts[0], *xs[1:])]),
-                ),
-                [v, *consts],
-            )[0]
-        )
+        def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+            return [linear(transposed, *xs)], [linear(transposed, ts[0], *xs[1:])]
+
+        solution: Array = to_array(custom_call(CustomRules(who, fn, forward, backward, push), [v, *consts])[0])
         return solution
 
     return linear
@@ -173,31 +165,41 @@ def solve_implicitly(
     """Return a solution and its derivatives."""
     (a, rhs, before, begin), dtype = promote_system(who, a, b, M, x0)
     matvec = matvec_of(a, who)
-    image = aval_of(matvec(stop_gradient(rhs))) if rhs.ndim == 1 else None
-    if image is None or image.shape != rhs.shape:
-        raise ShapeError(f"{who}: b is a vector that the matrix fits: got {rhs.aval}; reshape it, or use vmap")
-    dtype = floating_dtype(dtype, image.dtype)  # that of what functions close over counts too
+    dtype = floating_dtype(dtype, _image_of(matvec, rhs, who).dtype)  # that of what functions close over counts too
     rhs, matvec = astype(rhs, dtype), in_dtype(matvec, dtype)
     forth, guess = Operand(matvec, rhs.aval, who), Operand(in_dtype(matvec_of(before, who), dtype), rhs.aval, who)
     symmetric = symmetric and dtype.kind != "c"  # the transpose of a Hermitian matrix is its conjugate
-    count = len(forth.consts)
     fixed = [stop_gradient(c) for c in (*forth.consts, *guess.consts)]
+    run = _solve_by_constants(solve, forth, guess, symmetric)
+    linear = linear_solution(lambda transposed, v, *consts: run(transposed, v, v * 0, *consts)[0], who)
+    start = zeros(rhs.shape, rhs.dtype) if begin is None else stop_gradient(astype(begin, dtype))
+    x, iterations = run(False, stop_gradient(rhs), start, *fixed)
+    left = stop_gradient(rhs) - forth.at(fixed[: len(forth.consts)])(x)
+    converged = vector_norm(left) <= residual_bound(stop_gradient(rhs), *limits) * (1 + 1e-6)
+    for _ in range(ORDERS):
+        x = x + linear(False, rhs - matvec(x), *fixed)
+    return IterativeResult(x, iterations, converged)
+
+
+def _solve_by_constants(
+    solve: Solver, forth: Operand, guess: Operand, symmetric: bool
+) -> Callable[..., tuple[Array, Array]]:
+    """Return a solver of (whether the system is transposed, right side, start, *constants of matrix and guess)."""
+    count = len(forth.consts)
 
     def run(transposed: bool, v: Array, start: Array, *consts: Any) -> tuple[Array, Array]:
         turned = transposed and not symmetric
         return solve(forth.at(consts[:count], turned), guess.at(consts[count:], turned), v, start)
 
-    def from_nought(transposed: bool, v: Array, *consts: Any) -> Array:
-        return run(transposed, v, v * 0, *consts)[0]
+    return run
 
-    linear = linear_solution(from_nought, who)
-    start = zeros(rhs.shape, rhs.dtype) if begin is None else stop_gradient(astype(begin, dtype))
-    x, iterations = run(False, stop_gradient(rhs), start, *fixed)
-    left = stop_gradient(rhs) - forth.at(fixed[:count])(x)
-    converged = vector_norm(left) <= residual_bound(stop_gradient(rhs), *limits) * (1 + 1e-6)
-    for _ in range(ORDERS):
-        x = x + linear(False, rhs - matvec(x), *fixed)
-    return IterativeResult(x, iterations, converged)
+
+def _image_of(matvec: Matvec, rhs: Array, who: str) -> Aval:
+    """Return shape and dtype of a matrix's product with the right side, which it fits."""
+    image = aval_of(matvec(stop_gradient(rhs))) if rhs.ndim == 1 else None
+    if image is None or image.shape != rhs.shape:
+        raise ShapeError(f"{who}: b is a vector that the matrix fits: got {rhs.aval}; reshape it, or use vmap")
+    return image
 
 
 # --- Iterative solvers: linear systems whose matrix is an array or a function of vectors, with derivatives of the
@@ -236,22 +238,24 @@ def cg(
     >>> cg(np.diag([2.0, 4.0]), np.array([2.0, 2.0])).x
     Array([1. , 0.5], dtype=float64)
     """
+    return _solve(_begin_cg, a, b, x0, M, (tol, atol), maxiter, "cg", symmetric=True)
 
-    def begin(matvec: Matvec, inverse: Matvec, rhs: Array, x: Array) -> tuple[Carry, Step]:
-        def step(carry: Carry) -> Carry:
-            x, r, p, rz, k = carry
-            q = matvec(p)
-            length = rz / replace_zeros(_take_inner_product(p, q))
-            r = r - length * q
-            z = inverse(r)
-            fresh = _take_inner_product(r, z)
-            return x + length * p, r, z + fresh / replace_zeros(rz) * p, fresh, k + 1
 
-        r = rhs - matvec(x)
+def _begin_cg(matvec: Matvec, inverse: Matvec, rhs: Array, x: Array) -> tuple[Carry, Step]:
+    """Return solution, residual, direction and its product before the first iteration, and an iteration."""
+
+    def step(carry: Carry) -> Carry:
+        x, r, p, rz, k = carry
+        q = matvec(p)
+        length = rz / replace_zeros(_take_inner_product(p, q))
+        r = r - length * q
         z = inverse(r)
-        return (x, r, z, _take_inner_product(r, z), asarray(0)), step
+        fresh = _take_inner_product(r, z)
+        return x + length * p, r, z + fresh / replace_zeros(rz) * p, fresh, k + 1
 
-    return _solve(begin, a, b, x0, M, (tol, atol), maxiter, "cg", symmetric=True)
+    r = rhs - matvec(x)
+    z = inverse(r)
+    return (x, r, z, _take_inner_product(r, z), asarray(0)), step
 
 
 def gmres(
@@ -302,27 +306,28 @@ def bicgstab(
     >>> bicgstab(np.array([[2.0, 1.0], [0.0, 4.0]]), np.array([3.0, 4.0])).x.round(4)
     Array([1., 1.], dtype=float64)
     """
+    return _solve(_begin_bicgstab, a, b, x0, M, (tol, atol), maxiter, "bicgstab")
 
-    def begin(matvec: Matvec, inverse: Matvec, rhs: Array, x: Array) -> tuple[Carry, Step]:
-        shadow = rhs - matvec(x)
 
-        def step(carry: Carry) -> Carry:
-            x, r, p, v, rho, ratio, omega, k = carry
-            fresh = _take_inner_product(shadow, r)
-            p = r + fresh / replace_zeros(rho) * ratio / replace_zeros(omega) * (p - omega * v)
-            direction = inverse(p)
-            v = matvec(direction)
-            length = fresh / replace_zeros(_take_inner_product(shadow, v))
-            half = r - length * v
-            second = inverse(half)
-            t = matvec(second)
-            omega = _take_inner_product(t, half) / replace_zeros(_take_inner_product(t, t))
-            return x + length * direction + omega * second, half - omega * t, p, v, fresh, length, omega, k + 1
+def _begin_bicgstab(matvec: Matvec, inverse: Matvec, rhs: Array, x: Array) -> tuple[Carry, Step]:
+    """Return solution, residual, direction with its product and the scalars before the first iteration, and an iteration."""
+    shadow = rhs - matvec(x)
 
-        one, nought = sum_(shadow) * 0 + 1, shadow * 0
-        return (x, shadow, nought, nought, one, one, one, asarray(0)), step
+    def step(carry: Carry) -> Carry:
+        x, r, p, v, rho, ratio, omega, k = carry
+        fresh = _take_inner_product(shadow, r)
+        p = r + fresh / replace_zeros(rho) * ratio / replace_zeros(omega) * (p - omega * v)
+        direction = inverse(p)
+        v = matvec(direction)
+        length = fresh / replace_zeros(_take_inner_product(shadow, v))
+        half = r - length * v
+        second = inverse(half)
+        t = matvec(second)
+        omega = _take_inner_product(t, half) / replace_zeros(_take_inner_product(t, t))
+        return x + length * direction + omega * second, half - omega * t, p, v, fresh, length, omega, k + 1
 
-    return _solve(begin, a, b, x0, M, (tol, atol), maxiter, "bicgstab")
+    one, nought = sum_(shadow) * 0 + 1, shadow * 0
+    return (x, shadow, nought, nought, one, one, one, asarray(0)), step
 
 
 def _solve(
@@ -417,8 +422,12 @@ def lsmr(
     if not (isinstance(damp, (int, float)) and damp == 0):
         forward, target = _append_damping(forward, damp, rhs.dtype), concat([rhs, zeros((n,), rhs.dtype)])
     operand = Operand(forward, Aval((n,), rhs.dtype), "lsmr")
+    return _solve_normal_equations(operand, target, (tol, atol, 10 * n if maxiter is None else maxiter))
+
+
+def _solve_normal_equations(operand: Operand, b: Array, limits: tuple[float, float, int]) -> IterativeResult:
+    """Return a solution of least squares and its derivatives."""
     fixed = [stop_gradient(c) for c in operand.consts]
-    most = 10 * n if maxiter is None else maxiter
 
     def pair(consts: Any) -> tuple[Matvec, Matvec]:
         return operand.at(consts), _conjugate_product(operand.at(consts, transposed=True))
@@ -428,17 +437,16 @@ def lsmr(
         matvec, rmatvec = pair(consts)
 
         def solve(v: Array) -> Array:
-            inner = _bidiagonalize(rmatvec, matvec, v, tol, atol, most)[0]
-            return _bidiagonalize(matvec, rmatvec, inner, tol, atol, most)[0]
+            return _bidiagonalize(matvec, rmatvec, _bidiagonalize(rmatvec, matvec, v, *limits)[0], *limits)[0]
 
         return _conjugate_product(solve)(v) if transposed else solve(v)  # their matrix is Hermitian
 
     matvec, rmatvec = pair(fixed)
-    x, iterations, slope = _bidiagonalize(matvec, rmatvec, stop_gradient(target), tol, atol, most)
+    x, iterations, slope = _bidiagonalize(matvec, rmatvec, stop_gradient(b), *limits)
     linear = linear_solution(inverse, "lsmr")
     matvec, rmatvec = pair(operand.consts)
     for _ in range(ORDERS):
-        x = x + linear(False, rmatvec(target - matvec(x)), *fixed)
+        x = x + linear(False, rmatvec(b - matvec(x)), *fixed)
     return IterativeResult(x, iterations, slope)
 
 
@@ -510,17 +518,21 @@ def _bidiagonalize(
         u = u / replace_zeros(beta)
         v = back(u) - beta * s.v
         alpha = vector_norm(v)
-        v = v / replace_zeros(alpha)
-        rho = hypot(s.alpha_bar, beta)
-        c, sine = s.alpha_bar / replace_zeros(rho), beta / replace_zeros(rho)
-        theta = sine * alpha
-        rho_bar = hypot(s.c_bar * rho, theta)
-        c_bar, s_bar = s.c_bar * rho / replace_zeros(rho_bar), theta / replace_zeros(rho_bar)
-        h_bar = s.h - s.s_bar * rho * rho / replace_zeros(s.rho * s.rho_bar) * s.h_bar
-        x = s.x + c_bar * s.zeta_bar / replace_zeros(rho * rho_bar) * h_bar
-        h = v - theta / replace_zeros(rho) * s.h
-        scalars = alpha, c * alpha, rho, rho_bar, c_bar, s_bar, -s_bar * s.zeta_bar
-        return Bidiagonal(x, u, v, h, h_bar, *scalars, s.count + 1)
+        return _rotate_bidiagonal(s, u, beta, v / replace_zeros(alpha), alpha)
 
     end = while_loop(lambda s: (abs_(s.zeta_bar) > bound) & (s.count < most), advance, begin)
     return end.x, end.count, abs_(end.zeta_bar) <= bound
+
+
+def _rotate_bidiagonal(s: Bidiagonal, u: Array, beta: Array, v: Array, alpha: Array) -> Bidiagonal:
+    """Return the state with the next two vectors of the bidiagonalization and their lengths, by two plane rotations."""
+    rho = hypot(s.alpha_bar, beta)
+    c, sine = s.alpha_bar / replace_zeros(rho), beta / replace_zeros(rho)
+    theta = sine * alpha
+    rho_bar = hypot(s.c_bar * rho, theta)
+    c_bar, s_bar = s.c_bar * rho / replace_zeros(rho_bar), theta / replace_zeros(rho_bar)
+    h_bar = s.h - s.s_bar * rho * rho / replace_zeros(s.rho * s.rho_bar) * s.h_bar
+    x = s.x + c_bar * s.zeta_bar / replace_zeros(rho * rho_bar) * h_bar
+    h = v - theta / replace_zeros(rho) * s.h
+    scalars = alpha, c * alpha, rho, rho_bar, c_bar, s_bar, -s_bar * s.zeta_bar
+    return Bidiagonal(x, u, v, h, h_bar, *scalars, s.count + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, overload
@@ -119,14 +120,22 @@ def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     """Push tangents through the loop: one loop that carries values and their tangents side by side."""
     body: CompiledGraph = params["body"]
     counts: tuple[int, int] = params["counts"]
-    nk = counts[1]
     moving = _moving(body, counts, [t is not None for t in ts])
-    pushed = body.jvp_graph(moving)
     consts, carry, rows = _parts(xs, counts)
     tangents = [
         to_array(t) if t is not None else zeros_of(x) if m else None for t, x, m in zip(ts, xs, moving, strict=True)
     ]
     tc, tk, tx = ([t for t in part if t is not None] for part in _parts(tangents, counts))
+    program = _push_step(body, counts, moving)
+    outs = bind_scan(program, [*consts, *tc], [*carry, *tk], [*rows, *tx], params["length"], params["reverse"])
+    ys = body.graph.outputs[counts[1] :]
+    last, slopes, running, rates = _runs(outs, carry, tk, ys, ys)
+    return last + running, _spread(slopes, [inexact(aval_of(c)) for c in carry]) + rates
+
+
+def _push_step(body: CompiledGraph, counts: tuple[int, int], moving: Bools) -> CompiledGraph:
+    """Return the step that carries values and their tangents side by side."""
+    pushed, nk = body.jvp_graph(moving), counts[1]
     avals, ys = [v.aval for v in body.graph.inputs], body.graph.outputs[nk:]
     ac, ak, ax = _parts(avals, counts)
     dc, dk, dx = (
@@ -142,32 +151,20 @@ def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
         tangents = [t for t, a in zip(slopes[:nk], ak, strict=True) if inexact(a)]
         return [*outs[:nk], *tangents, *outs[nk : nk + len(ys)], *slopes[nk:]]
 
-    program = build("forward mode of scan", [*ac, *dc, *ak, *dk, *ax, *dx], step)
-    outs = bind_scan(program, [*consts, *tc], [*carry, *tk], [*rows, *tx], params["length"], params["reverse"])
-    last, slopes, running, rates = _runs(outs, ak, dk, ys, ys)
-    return last + running, _spread(slopes, map(inexact, ak)) + rates
+    return build("forward mode of scan", [*ac, *dc, *ak, *dk, *ax, *dx], step)
 
 
 def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     """Return the outputs of a loop that stacks what its backward loop reads, these residuals, and that loop as the pullback."""
     body: CompiledGraph = params["body"]
     counts: tuple[int, int] = params["counts"]
-    nc, _ = counts
     length, reverse = params["length"], params["reverse"]
     moving = _moving(body, counts, wanted)
-    pair = body.vjp_graphs(moving, nc)
+    pair = body.vjp_graphs(moving, counts[0])
+    stacked, places = _stack_residuals(body, pair, counts[0])
     consts, carry, rows = _parts(xs, counts)
-    count = len(body.graph.outputs)
-    residuals = pair.forward.graph.outputs[count:]
-    # a residual that is a constant of the loop is not stacked
-    fixed = [isinstance(a, Var) and a.index < nc for a in residuals]
-    stacked = build(
-        "forward pass of scan",
-        [v.aval for v in body.graph.inputs],
-        lambda *v: _unfixed(evaluate(pair.forward.graph, *v), count, fixed),
-    )
     outs = list(bind_scan(stacked, consts, carry, rows, length, reverse))
-    invariant = [consts[a.index] for a, f in zip(residuals, fixed, strict=True) if f and isinstance(a, Var)]
+    invariant, fixed = [consts[k] for k in places if k is not None], [k is not None for k in places]
 
     def joint(ct: Value, z: Value, residuals: Values, _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         kinds, cts = kinds_of(ct), [to_array(c) for c in ct if c is not None]
@@ -180,15 +177,22 @@ def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value],
         back = _BackwardLoop(body, counts, pair, moving, fixed, kinds)
         return back.pull_masked(residuals, cts, masks, (length, not reverse))
 
-    return (
-        outs[:count],
-        [*invariant, *outs[count:]],
-        GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_bounded=pair.is_bounded),
-    )
+    count = len(body.graph.outputs)
+    back = GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_bounded=pair.is_bounded)
+    return outs[:count], [*invariant, *outs[count:]], back
 
 
-def _unfixed(outs: Sequence[Any], count: int, fixed: Sequence[bool]) -> list[Any]:
-    return [*outs[:count], *[z for z, f in zip(outs[count:], fixed, strict=True) if not f]]
+def _stack_residuals(body: CompiledGraph, pair: VjpGraphs, constants: int) -> tuple[CompiledGraph, list[int | None]]:
+    """Return the step that gives its residuals too, but those that are constants of the loop, and which these are."""
+    count = len(body.graph.outputs)
+    residuals = pair.forward.graph.outputs[count:]
+    places = [a.index if isinstance(a, Var) and a.index < constants else None for a in residuals]
+
+    def step(*v: Any) -> list[Any]:
+        outs = evaluate(pair.forward.graph, *v)
+        return [*outs[:count], *[z for z, k in zip(outs[count:], places, strict=True) if k is None]]
+
+    return build("forward pass of scan", [v.aval for v in body.graph.inputs], step), places
 
 
 class _BackwardLoop:
@@ -294,7 +298,6 @@ class _BackwardLoop:
         owned = [k for k in self.carried if self.pair.owned[k] and alive[k]]
         inner = [alive[k] if k in owned else DEAD for k in range(self.nk)]
         back = (self.pair.masked if marked else self.pair.partial)([*inner, *kinds])
-
         parts = (invariant, self.carry, self.sums, masks, stacked, cts, marks)
 
         def run(*v: Any) -> list[Any]:
@@ -307,14 +310,18 @@ class _BackwardLoop:
             full = [zeros_of(x.aval) if g is None else g for g, x in zip(pulled, self.inputs, strict=True)]
             total = [s if pulled[k] is None else s + pulled[k] for k, s in zip(self.summed, acc, strict=True)]
             outs = [*[full[self.nc + k] for k in self.carried], *total]
-            if not marked:
-                return [*outs, *[full[k] for k in self.walked]]
-            each = [full_mask(g, m, x.aval) for g, m, x in zip(pulled, alive, self.inputs, strict=True)]
-            outs += [each[self.nc + k] for k in self.carried]
-            outs += [s | each[k] for k, s in zip(self.summed, own[len(self.carry) :], strict=True)]
-            return [*outs, *[full[k] for k in self.walked], *[each[k] for k in self.walked]]
+            walked = [full[k] for k in self.walked]
+            return [*outs, *self._next_masks(pulled, alive, own, walked)] if marked else [*outs, *walked]
 
         return build("backward pass of scan", [*itertools.chain.from_iterable(parts)], run)
+
+    def _next_masks(
+        self, pulled: Sequence[Any], alive: Sequence[Any], own: Sequence[Any], walked: Sequence[Any]
+    ) -> list[Any]:
+        """Return the masks of what is carried back, then the cotangents of elements and their masks."""
+        each = [full_mask(g, m, x.aval) for g, m, x in zip(pulled, alive, self.inputs, strict=True)]
+        sums = [s | each[k] for k, s in zip(self.summed, own[len(self.carry) :], strict=True)]
+        return [*[each[self.nc + k] for k in self.carried], *sums, *walked, *[each[k] for k in self.walked]]
 
 
 def _mask_of(aval: Aval) -> Aval:
@@ -417,8 +424,6 @@ def scan(
     check_callable(fn, "scan")
     length = None if length is None else integer(length, "scan", "length")
     checkpoint = None if checkpoint is None else integer(checkpoint, "scan", "checkpoint")
-    if length is not None and length < 0:
-        raise ArgumentError(f"scan: length is a number of steps: got {length}; give 0 or more")
     flat, tree = pytree.flatten(xs)
     leaves = as_strong_arrays(flat)
     count = _length(leaves, tree, length)
@@ -429,11 +434,7 @@ def scan(
     if any(map(is_abstract, [*carry, *leaves])):
         return _bind_scan(fn, carry, carry_tree, leaves, tree, count, reverse)
     result = _plain(fn, carry, carry_tree, leaves, tree, count, reverse)
-
-    def again(c: Any, x: Any) -> Any:
-        return scan(fn, c, x, length, reverse=reverse)
-
-    check_nan("scan", again, (init, xs), {}, result)
+    check_nan("scan", functools.partial(scan, fn, length=length, reverse=reverse), (init, xs), {}, result)
     return result
 
 
@@ -453,6 +454,8 @@ def _resolve_weak_carry(
 
 
 def _length(leaves: Sequence[Array], tree: Any, length: int | None) -> int:
+    if length is not None and length < 0:
+        raise ArgumentError(f"scan: length is a number of steps: got {length}; give 0 or more")
     lengths = {} if length is None else {"length": length}
     for path, x in zip(pytree.paths(tree), leaves, strict=True):
         if not x.ndim:
@@ -485,10 +488,7 @@ def _plain(
         check_same(new_leaves, found_tree, carry, carry_tree, "scan", "the carry")
         carry = as_strong_arrays(new_leaves)
         row, out_tree = pytree.flatten(y)
-        if ys and out_tree != ys_tree:
-            raise TreeError(
-                f"scan: the outputs change their structure: got {out_tree} after {ys_tree}; return the same tree"
-            )
+        _check_outputs(out_tree, ys_tree if ys else out_tree)
         ys_tree = out_tree
         ys.append(row)
         if len(ys) == 1 and any(map(is_abstract, [*carry, *row])):  # it closes over unknown values
@@ -497,6 +497,11 @@ def _plain(
         return _empty(fn, carry, carry_tree, leaves, tree)
     columns = zip(*ys[:: -1 if reverse else 1], strict=True)
     return pytree.unflatten(carry_tree, carry), pytree.unflatten(ys_tree, [stack(as_strong_arrays(c)) for c in columns])
+
+
+def _check_outputs(found: Any, before: Any) -> None:
+    if found != before:
+        raise TreeError(f"scan: the outputs change their structure: got {found} after {before}; return the same tree")
 
 
 def _body(fn: Any, carry: Sequence[Array], carry_tree: Any, leaves: Sequence[Array], tree: Any) -> Any:

@@ -170,6 +170,12 @@ def stopped(leaves: Sequence[Any]) -> list[Any]:
     return [stop_gradient(x) if isinstance(x, Tracer) else x for x in leaves]
 
 
+def begin_at(init: T, who: str) -> tuple[Array, Callable[[Array], T]]:
+    """Return a start as a vector through which no derivative flows, and the function that makes such a tree of a vector."""
+    start, unravel = flatten_to_vector(init, who)
+    return stopped([start])[0], unravel
+
+
 def parametrize(
     fn: Callable[..., R], inputs: Sequence[Callable[[Array], Any]], avals: Sequence[Aval], args: Any, who: str
 ) -> Parametrized[R]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import attrs
 import numpy as np
@@ -140,14 +140,7 @@ class WhileLoop:
 
         def step(*v: Any) -> list[Any]:
             old = v[self.a + self.b :]
-            alive = evaluate(test.graph, *v[: self.a], *old)[0]
-            made = iter(evaluate(parts, *v[self.a :]))
-            new = {k: next(made) for k in range(n) if k not in updates}
-            for k, eq in updates.items():
-                values, *indices = [next(made) for _ in eq.inputs[1:]]
-                values = _keep(alive, values, gather(old[k], *indices, axis=0))
-                new[k] = bind(index_set_p, old[k], values, *indices, axis=0)
-            return [new[k] if k in updates else _keep(alive, new[k], old[k]) for k in range(n)]
+            return _keep_ended(evaluate(test.graph, *v[: self.a], *old)[0], old, evaluate(parts, *v[self.a :]), updates)
 
         consts = [v.aval for v in test.graph.inputs[: self.a]]
         inputs = [v.aval for v in body.inputs]
@@ -168,6 +161,17 @@ def _find_updates(graph: Graph, b: int) -> dict[int, Equation]:
     made = {eq.outputs[0]: eq for eq in graph if eq.primitive is index_set_p and dict(eq.params)["axis"] == 0}
     pairs = [(k, made[y]) for k, y in enumerate(graph.outputs) if isinstance(y, Var) and y in made]
     return {k: eq for k, eq in pairs if eq.inputs[0] is graph.inputs[b + k]}
+
+
+def _keep_ended(alive: Array, old: Sequence[Any], made: Sequence[Any], updates: Mapping[int, Equation]) -> list[Any]:
+    """Return the next carry: of parts that are updated the updates are made, whole or none, of the others the new ones."""
+    results = iter(made)
+    new = {k: next(results) for k in range(len(old)) if k not in updates}
+    for k, eq in updates.items():
+        values, *indices = [next(results) for _ in eq.inputs[1:]]
+        values = _keep(alive, values, gather(old[k], *indices, axis=0))
+        new[k] = bind(index_set_p, old[k], values, *indices, axis=0)
+    return [new[k] if k in updates else _keep(alive, new[k], old[k]) for k in range(len(old))]
 
 
 def _keep(alive: Array, new: Array, old: Array) -> Array:
@@ -302,40 +306,50 @@ def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
 def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     """Return the outputs, the residuals (the operands: the number of steps is not known), and the pullback by `back_p`."""
     loop: WhileLoop = params["loop"]
-    consts = tuple(loop.parts(wanted)[1])
+    back = _WayBack(loop, tuple(loop.parts(wanted)[1]))
+    return run_while(loop, *xs), list(xs), GraphPullback(back.joint, back.masked, makes_masks=_makes_masks(*back))
+
+
+class _WayBack(NamedTuple):
+    """The pullback of a loop by `back_p`, for the constants of its step that have cotangents."""
+
+    loop: WhileLoop
+    consts: Bools
 
     def pull(
-        cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
+        self, cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
     ) -> tuple[list[Value], list[Value]]:
+        """Return the cotangents of the operands and their masks, by those of what moves in the carry."""
+        loop, consts = self
         results = bind(back_p, *residuals, *cts, *masks, loop=loop, consts=consts, masked=bool(masks))
         count = sum(consts) + len(loop.differentiated_carry)
-        return _place_cotangents(loop, consts, results[:count]), _place_cotangents(
-            loop, consts, results[count:] if masks else [None] * count
-        )
+        marks = results[count:] if masks else [None] * count
+        return _place_cotangents(loop, consts, results[:count]), _place_cotangents(loop, consts, marks)
 
-    def joint(ct: Value, z: Value, residuals: Values, _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        moved, residual_values = loop.differentiated_carry, [to_array(v) for v in residuals]
+    def joint(self, ct: Value, z: Value, residuals: Values, _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+        """Return the cotangents of the operands, None for those that are not alive."""
+        loop, residual_values = self.loop, [to_array(v) for v in residuals]
+        moved = loop.differentiated_carry
         if all(ct[k] is not None for k in moved):
-            return pull([to_array(ct[k]) for k in moved], (), residual_values)[0]
+            return self.pull([to_array(ct[k]) for k in moved], (), residual_values)[0]
         kinds = kinds_of(ct)
-        cotangents = masked(kinds, [to_array(c) for c in ct if c is not None], (), residual_values)[0]
-        needed = loop.vjp_graphs(consts).living_inputs(kinds, loop.b, len(loop.carry))
+        cotangents = self.masked(kinds, [to_array(c) for c in ct if c is not None], (), residual_values)[0]
+        needed = loop.vjp_graphs(self.consts).living_inputs(kinds, loop.b, len(loop.carry))
         living = [*needed[: loop.b], *[n or kind for n, kind in zip(needed[loop.b :], kinds, strict=True)]]
         return [g if n else None for g, n in zip(cotangents, [*[False] * loop.a, *living], strict=True)]
 
     def masked(
-        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
+        self, kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], residuals: Sequence[Value]
     ) -> tuple[list[Value], list[Value]]:
-        given, marks = iter(cts), iter(masks)
+        """Return the cotangents of the operands, and where they are alive, by those of the carry's kinds."""
+        loop, given, marks = self.loop, iter(cts), iter(masks)
         full = [next(given) if kind else zeros_of(c) for kind, c in zip(kinds, loop.carry, strict=True)]
         alive = [
             next(marks) if kind >= MARKED else np.full(c.shape, kind == ALIVE)
             for kind, c in zip(kinds, loop.carry, strict=True)
         ]
         moved = loop.differentiated_carry
-        return pull([full[k] for k in moved], [alive[k] for k in moved], residuals)
-
-    return run_while(loop, *xs), list(xs), GraphPullback(joint, masked, makes_masks=_makes_masks(loop, consts))
+        return self.pull([full[k] for k in moved], [alive[k] for k in moved], residuals)
 
 
 def _makes_masks(loop: WhileLoop, consts: Bools) -> bool:
@@ -459,39 +473,50 @@ def _cotangents_and_masks(values: Sequence[Any], params: Params) -> tuple[Sequen
 def _back_record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     """Return the cotangents of a loop as outputs, and their own pullback: the derivative of second order."""
     loop: WhileLoop = params["loop"]
-    consts: Bools = params["consts"]
-    n = loop.a + loop.b + len(loop.carry)
-    own = tuple(loop.parts(wanted)[1])
+    again = _WayBackAgain(params, tuple(loop.parts(wanted)[1]))
+    makes_masks = params["masked"] or _makes_masks(loop, params["consts"])
+    return bind(back_p, *xs, **params), list(xs), GraphPullback(again.joint, again.masked, makes_masks=makes_masks)
 
-    def joint(ct: Value, z: Value, residuals: Values, _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+
+class _WayBackAgain(NamedTuple):
+    """The pullback of `back_p`, for the constants of the step that have cotangents of second order."""
+
+    params: Params
+    own: Bools
+
+    @property
+    def size(self) -> int:
+        """The number of the loop's operands."""
+        loop: WhileLoop = self.params["loop"]
+        return loop.a + loop.b + len(loop.carry)
+
+    def joint(self, ct: Value, z: Value, residuals: Values, _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+        """Return the cotangents of the loop's operands and of its cotangents; masks have none."""
         # the result is J'·c for the Jacobian J of the loop; <u, J'·c> = <J·u, c> is the tangent of the loop along u
+        loop, consts = self.params["loop"], self.params["consts"]
         operands = [to_array(v) for v in residuals]
-        ops, (cts, masks) = operands[:n], _cotangents_and_masks(operands[n:], params)
-        outs = back_p.abstract_eval(*[aval_of(x) for x in operands], **params)
-        assert isinstance(outs, tuple)
-        along = _place_cotangents(
-            loop, consts, [zeros_of(a) if c is None else to_array(c) for c, a in zip(ct, outs, strict=True)]
-        )
+        ops, (cts, masks) = operands[: self.size], _cotangents_and_masks(operands[self.size :], self.params)
+        outs = _back_abstract(**self.params)
+        full = [zeros_of(a) if c is None else to_array(c) for c, a in zip(ct, outs, strict=True)]
+        along = _place_cotangents(loop, consts, full)
         last = run_while(loop.jvp_loop(consts), *_append_tangents(loop, ops, along, consts))
-        slopes = _back_pushed(loop, consts, own, (ops, along), (cts, [zeros_of(c) for c in cts]), masks)[1]
-        return [*_place_cotangents(loop, own, slopes), *last[len(loop.carry) :], *[None] * len(masks)]
+        slopes = _back_pushed(loop, consts, self.own, (ops, along), (cts, [zeros_of(c) for c in cts]), masks)[1]
+        return [*_place_cotangents(loop, self.own, slopes), *last[len(loop.carry) :], *[None] * len(masks)]
 
     def masked(
-        kinds: Sequence[int], cts: Sequence[Value], marks: Sequence[Value], residuals: Sequence[Value]
+        self, kinds: Sequence[int], cts: Sequence[Value], marks: Sequence[Value], residuals: Sequence[Value]
     ) -> tuple[list[Value], list[Value]]:
-        given = iter(cts)
-        outs = back_p.abstract_eval(*[aval_of(x) for x in residuals], **params)
-        assert isinstance(outs, tuple)
+        """Return the same by cotangents of these kinds, and where they are alive."""
+        given, outs = iter(cts), _back_abstract(**self.params)
         full = [next(given) if kind else zeros_of(a) for kind, a in zip(kinds, outs, strict=True)]
-        count = len(outs) // 2 if params["masked"] else len(outs)
-        cotangents = joint(tuple(full), None, tuple(residuals), params, ())
-        given_cts, given_masks = _cotangents_and_masks(residuals[n:], params)
+        count = len(outs) // 2 if self.params["masked"] else len(outs)
+        cotangents = self.joint(tuple(full), None, tuple(residuals), self.params, ())
+        given_cts, given_masks = _cotangents_and_masks(residuals[self.size :], self.params)
         masks = given_masks or [np.ones(c.shape, bool) for c in given_cts]
-        alive = bind(back_p, *residuals[: n + len(given_cts)], *masks, loop=loop, consts=consts, masked=True)[count:]
-        return cotangents, [*_place_cotangents(loop, consts, alive), *masks, *[None] * len(given_masks)]
-
-    makes_masks = params["masked"] or _makes_masks(loop, consts)
-    return bind(back_p, *xs, **params), list(xs), GraphPullback(joint, masked, makes_masks=makes_masks)
+        operands = residuals[: self.size + len(given_cts)]
+        alive = bind(back_p, *operands, *masks, **{**self.params, "masked": True})[count:]
+        placed = _place_cotangents(self.params["loop"], self.params["consts"], alive)
+        return cotangents, [*placed, *masks, *[None] * len(given_masks)]
 
 
 def _back_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:

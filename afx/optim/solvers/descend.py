@@ -60,27 +60,26 @@ def truncated_cg(
     """
     n = gradient.shape[0]
 
+    def end_step(it: Iterate, step: Array, bent: Array) -> tuple[Array, Array]:
+        """Return the step, moved where it has ended, and whether it has."""
+        if radius is None:
+            return where(bent, where(it.count == 0, -gradient, it.step), step), bent
+        ended = bent | (vector_norm(step) >= radius)
+        return where(ended, it.step + _to_boundary(it.step, it.direction, radius) * it.direction, step), ended
+
     def advance(it: Iterate) -> Iterate:
         hd = product(it.direction)
         curve = vecdot(it.direction, hd)
         bent = ~(curve > np.finfo(curve.dtype).eps * vecdot(it.direction, it.direction))
         alpha = it.square / where(bent, 1.0, curve)
-        step = it.step + alpha * it.direction
-        if radius is None:
-            first = it.count == 0
-            ended = bent
-            step = where(bent, where(first, -gradient, it.step), step)
-        else:
-            ended = bent | (vector_norm(step) >= radius)
-            step = where(ended, it.step + _to_boundary(it.step, it.direction, radius) * it.direction, step)
+        step, ended = end_step(it, it.step + alpha * it.direction, bent)
         residual = it.residual + alpha * hd
         square = vecdot(residual, residual)
         direction = -residual + square / maximum(it.square, np.finfo(square.dtype).smallest_normal) * it.direction
         return Iterate(step, residual, direction, square, ended | ~isfinite(square), it.count + 1)
 
-    begin = Iterate(
-        zeros(n, gradient.dtype), gradient, -gradient, vecdot(gradient, gradient), asarray(False), asarray(0)
-    )
+    square = vecdot(gradient, gradient)
+    begin = Iterate(zeros(n, gradient.dtype), gradient, -gradient, square, asarray(False), asarray(0))
     end = while_loop(lambda it: ~it.ended & (it.count < 2 * n) & (sqrt(it.square) > tolerance), advance, begin)
     return end.step, end.count
 
@@ -191,9 +190,7 @@ class Lbfgs:
         (of_steps, of_changes), (along_steps, along_changes) = memory.products, memory.slopes
         known = minimum(memory.learned, self.memory)
         oldest, ages = memory.learned - known, arange(places)
-        last = (memory.learned - 1) % places
-        curve, square = where(known > 0, of_steps[last, last], 1.0), where(known > 0, of_changes[last, last], 1.0)
-        scale = cond(known > 0, lambda _: curve / square, first_step, gradient)
+        scale = _initial_scale(memory, known, gradient)
         # from the oldest pair to the newest, the two loops are substitutions in a triangle
         order, place_of = (oldest + ages) % places, (ages - oldest) % places
         triangle = of_steps[reshape(order, (places, 1)), order]
@@ -223,6 +220,13 @@ class Lbfgs:
         by_change = where(keep, (slopes - memory.slopes).at[:, k].set(stack([curve, square])), 0.0)
         products = memory.products.at[:, :, k].set(by_change).at[1, k].set(by_change[1])
         return Pairs(rows, products, slopes, memory.learned + keep)
+
+
+def _initial_scale(memory: Pairs, known: Array, gradient: Array) -> Array:
+    """Return the size of the inverse Hessian: the last pair's, or that of a first step."""
+    last = (memory.learned - 1) % memory.rows.shape[1]
+    curve, square = [where(known > 0, products[last, last], 1.0) for products in memory.products]
+    return cond(known > 0, lambda _: curve / square, first_step, gradient)
 
 
 @attrs.frozen
@@ -379,27 +383,32 @@ def search_strong_wolfe(
 
     def advance(b: Bracket) -> Bracket:
         value, gradient = objective(start.x + b.step * direction)
-        steep = vecdot(gradient, direction)
-        usable = isfinite(value) & isfinite(steep)
-        enough = value <= start.value + DECREASE * b.step * slope
-        near = (value <= start.value + slack) & (steep <= (2 * DECREASE - 1) * slope)
-        worse = ~usable | ~(enough | near) | (value > b.low.value + slack)
-        accepted = ~worse & (abs_(steep) <= -CURVATURE * slope)
-        turned = ~worse & where(b.closed, steep * (b.high.step - b.low.step) >= 0, steep >= 0)
-        # a value beyond all numbers ends the interval too
-        end = End(b.step, where(usable, value, b.low.value), where(usable, steep, 0.0))
-        high = choose(worse, end, choose(turned, b.low, b.high))
-        low = choose(worse, b.low, end)
-        closed = b.closed | worse | turned
-        step_between = low.step + (high.step - low.step) * where(usable, _cubic_fraction(low, high), SHORTEST)
-        best = where(worse, b.gradient, gradient)
-        return Bracket(low, high, closed, where(closed, step_between, 4 * b.step), best, accepted, b.evaluations + 1)
+        return _close_in(b, origin, End(b.step, value, vecdot(gradient, direction)), gradient, slack)
 
     origin = End(zeros_like(slope), start.value, slope)
     no = asarray(False)
     end = while_loop(going, advance, Bracket(origin, origin, no, first, start.gradient, no, asarray(0)))
     best = Point(start.x + end.low.step * direction, end.low.value, end.gradient)
     return best, end.accepted, end.evaluations
+
+
+def _close_in(b: Bracket, origin: End, trial: End, gradient: Array, slack: Array) -> Bracket:
+    """Return the interval after a trial; values that differ by the slack are as low as each other."""
+    value, steep = trial.value, trial.slope
+    usable = isfinite(value) & isfinite(steep)
+    enough = value <= origin.value + DECREASE * b.step * origin.slope
+    near = (value <= origin.value + slack) & (steep <= (2 * DECREASE - 1) * origin.slope)
+    worse = ~usable | ~(enough | near) | (value > b.low.value + slack)
+    accepted = ~worse & (abs_(steep) <= -CURVATURE * origin.slope)
+    turned = ~worse & where(b.closed, steep * (b.high.step - b.low.step) >= 0, steep >= 0)
+    # a value beyond all numbers ends the interval too
+    end = End(b.step, where(usable, value, b.low.value), where(usable, steep, 0.0))
+    high = choose(worse, end, choose(turned, b.low, b.high))
+    low = choose(worse, b.low, end)
+    closed = b.closed | worse | turned
+    step_between = low.step + (high.step - low.step) * where(usable, _cubic_fraction(low, high), SHORTEST)
+    best = where(worse, b.gradient, gradient)
+    return Bracket(low, high, closed, where(closed, step_between, 4 * b.step), best, accepted, b.evaluations + 1)
 
 
 def _cubic_fraction(low: End, high: End) -> Array:
@@ -578,10 +587,8 @@ def descend(
         status = where(lower | stuck, status, int(Status.RUNNING))
         point = choose(lower, point_ahead, s.point)
         free = None if box is None else free_unknowns(point.x, point.gradient, box)
-        step, change = point_ahead.x - s.point.x, point_ahead.gradient - s.point.gradient
-        learned = direction.learn(
-            s.memory, masked(step, free), masked(change, free), masked(point_ahead.gradient, free)
-        )
+        seen = point_ahead.x - s.point.x, point_ahead.gradient - s.point.gradient, point_ahead.gradient
+        learned = direction.learn(s.memory, *[masked(v, free) for v in seen])
         # what was learned is of one set of free unknowns; where nothing was found, steepest descent comes next
         keeps_memory = lower if free is None or s.free is None else lower & all_(free == s.free)
         memory = direction.forget(learned, ~keeps_memory)

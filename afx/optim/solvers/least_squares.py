@@ -13,6 +13,7 @@ import numpy as np
 from afx.control.solving import (
     Status,
     as_vector,
+    begin_at,
     choose_status,
     flatten_to_vector,
     iterate,
@@ -121,6 +122,11 @@ def radius_step(jacobian: Array, residuals: Array, scale: Array, radius: Array) 
     is_significant = s > eps * jacobian.shape[1] * s[0]
     right = where(is_significant, s * (u.T @ (q.T @ residuals)), 0.0)
     squares = where(is_significant, s * s, 1.0)
+    return -(v.T @ (right / (squares + _damping_of_radius(right, squares, radius)))) / units
+
+
+def _damping_of_radius(right: Array, squares: Array, radius: Array) -> Array:
+    """Return what is added to squared singular values so that the step ends on the ball, or 0 where it ends inside."""
 
     def length_at(damping: Array) -> tuple[Array, Array]:
         parts = right / (squares + damping)
@@ -138,8 +144,7 @@ def radius_step(jacobian: Array, residuals: Array, scale: Array, radius: Array) 
         return clip(damping + change, lower, upper)
 
     damping = fori_loop(0, ITERATIONS, improve, maximum(0.001 * upper, sqrt(lower * upper)))
-    damping = where(full <= SLACK * radius, 0.0, damping)
-    return -(v.T @ (right / (squares + damping))) / units
+    return where(full <= SLACK * radius, 0.0, damping)
 
 
 # --- Gauss-Newton steps: how `least_squares` finds a step, and how it changes the damping after it
@@ -344,8 +349,7 @@ def least_squares(
     >>> result.x
     {'size': Array(3., dtype=float64), 'rate': Array(0.5, dtype=float64)}
     """
-    start, unravel = flatten_to_vector(init, "least_squares")
-    start = stopped([start])[0]
+    start, unravel = begin_at(init, "least_squares")
     box = box_of(bounds, start, "least_squares")
     fixed_box = None if box is None else box.stopped()
     start = project(start, fixed_box)
@@ -357,16 +361,11 @@ def least_squares(
     def weighted(x: Array, *params: Any) -> Array:
         return robust_residuals(residuals(x, *params), loss, loss_scale)
 
-    def cost(x: Array, *params: Any) -> Array:
-        r = weighted(x, *params)
-        return 0.5 * vecdot(r, r)
-
     stopped_params = stopped(problem.params)
-
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
     search = _search_of(lambda x: weighted(x, *stopped_params), method, sparse, fixed_box, limit)
     end = iterate(_first(search, start), functools.partial(_advance, search), max_iterations)
-    x = attach_minimum(grad(cost), end.x, problem.params, box, end.status)
+    x = attach_minimum(grad(_cost_of(weighted)), end.x, problem.params, box, end.status)
     residual, gradient = end.residuals, end.gradient
     if x is not end.x:  # so that they have derivatives too
         residual, pull = vjp(lambda v: weighted(v, *problem.params), x)
@@ -374,6 +373,16 @@ def least_squares(
     work, total = (end.iterations, end.evaluations, end.status), 0.5 * vecdot(residual, residual)
     own = residual if loss == "linear" else residuals(x, *problem.params)
     return LeastSquaresResult(*work, unravel(x), total, own, unravel(gradient))
+
+
+def _cost_of(residuals: Callable[..., Array]) -> Callable[..., Array]:
+    """Return half the sum of squares of residuals."""
+
+    def cost(x: Array, *params: Any) -> Array:
+        r = residuals(x, *params)
+        return 0.5 * vecdot(r, r)
+
+    return cost
 
 
 @attrs.frozen
@@ -525,11 +534,7 @@ def curve_fit(
     options: Any = {"bounds": bounds, "loss": loss, "loss_scale": loss_scale, "tolerance": tolerance}
     result = least_squares(residuals, init, *args, method=method, max_iterations=max_iterations, **options)
     vector, unravel = flatten_to_vector(result.x, "curve_fit")
-
-    def at(v: Array) -> Array:
-        return as_vector(residuals(unravel(v), *args), v.dtype, "curve_fit")
-
-    jacobian = jacfwd(at)(vector)
+    jacobian = jacfwd(lambda v: as_vector(residuals(unravel(v), *args), v.dtype, "curve_fit"))(vector)
     m, n = jacobian.shape
     scale = 1.0 if absolute_sigma else 2 * result.cost / max(m - n, 1)
     is_known = m > n or (m == n and absolute_sigma)

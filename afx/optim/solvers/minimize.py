@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, TypeVarTuple
+from typing import Any, Literal, TypeAlias, TypeVar, TypeVarTuple
 
 import attrs
 import numpy as np
 
 from afx.control.cond import cond
 from afx.control.solving import (
+    Parametrized,
     Status,
     as_vector,
     attach_implicit_derivative,
+    begin_at,
     choose_status,
-    flatten_to_vector,
     is_converged,
     iterate,
     norm_of,
@@ -84,17 +85,7 @@ def trust(
 
     def advance(s: Region) -> Region:
         current = s.point
-        free = ones_like(current.x, dtype=bool) if box is None else free_unknowns(current.x, current.gradient, box)
-        g = where(free, current.gradient, 0.0)
-        size = vector_norm(g)
-
-        step, count = truncated_cg(
-            lambda v: where(free, product(current.x, where(free, v, 0.0)), 0.0),
-            g,
-            minimum(0.5, sqrt(size)) * size,
-            s.radius,
-        )
-        target = current.x + step if box is None else box.project(current.x + where(free, step, -current.gradient))
+        target, step, count = _step_in_region(s, product, box)
         moved = target - current.x
         expected = -vecdot(current.gradient, moved) - 0.5 * vecdot(moved, product(current.x, moved))
         trial = Point(target, *objective(target))
@@ -103,6 +94,21 @@ def trust(
     radius = maximum(1.0, vector_norm(x)) * 0.5
     radius = where(isfinite(radius), radius, 1.0).astype(x.dtype)
     return iterate(Region(first, radius, asarray(0), asarray(1), status_of(first, tolerance, box)), advance, limit)
+
+
+def _step_in_region(s: Region, product: HessianProduct, box: Box | None) -> tuple[Array, Array, Array]:
+    """Return where the model is least, as far as it is trusted, with the step there before bounds, and the products it took."""
+    current = s.point
+    free = ones_like(current.x, dtype=bool) if box is None else free_unknowns(current.x, current.gradient, box)
+    g = where(free, current.gradient, 0.0)
+    size = vector_norm(g)
+
+    def of_free(v: Array) -> Array:
+        return where(free, product(current.x, where(free, v, 0.0)), 0.0)
+
+    step, count = truncated_cg(of_free, g, minimum(0.5, sqrt(size)) * size, s.radius)
+    target = current.x + step if box is None else box.project(current.x + where(free, step, -current.gradient))
+    return target, step, count
 
 
 def _judge(
@@ -159,34 +165,19 @@ def shrink_simplex(
         box: the bounds, to which corners are moved, or None.
     """
     n = start.shape[0]
-    expand, contract, shrink = 1 + 2 / max(n, 2), 0.75 - 0.5 / max(n, 2), 1 - 1 / max(n, 2)
 
     def at(x: Array) -> Array:
         value = objective(x)
         return where(isnan(value), np.inf, value)
 
     def advance(s: Simplex) -> Simplex:
-        centre, worst = mean(s.corners[:-1], axis=0), s.corners[-1]
-
-        def along(length: Array | float) -> Array:
-            return project(centre + length * (centre - worst), box)
-
-        first = along(1.0)
-        value = at(first)
-        outside = value < s.values[-1]
-        length = where(value < s.values[0], expand, where(outside, contract, -contract))
-        second = along(length.astype(start.dtype))
-        other = at(second)
-        best, plain = value < s.values[0], value < s.values[-2]
-        takes_second = where(best, other < value, ~plain & (other <= where(outside, value, s.values[-1])))
-        corner, known = where(takes_second, second, first), where(takes_second, other, value)
-        fails = ~(best | plain | takes_second)
+        corner, known, fails = _turn_worst(s, at, box)
 
         def replaced(corners: Array, values: Array) -> tuple[Array, Array]:
             return concat([corners[:-1], corner[None]]), concat([values[:-1], known[None]])
 
         def shrunk(corners: Array, values: Array) -> tuple[Array, Array]:
-            moved = corners[0] + shrink * (corners[1:] - corners[0])
+            moved = corners[0] + (1 - 1 / max(n, 2)) * (corners[1:] - corners[0])
             return concat([corners[:1], moved]), concat([values[:1], vmap(at)(moved)])
 
         now = cond(fails, shrunk, replaced, s.corners, s.values)
@@ -194,6 +185,27 @@ def shrink_simplex(
 
     corners = _first_corners(start, box)
     return iterate(_order(corners, vmap(at)(corners), asarray(0), asarray(n + 1), tolerance), advance, limit)
+
+
+def _turn_worst(s: Simplex, at: Callable[[Array], Array], box: Box | None) -> tuple[Array, Array, Array]:
+    """Return the corner that replaces the worst one, reflected, expanded or contracted, its value, and whether it is no use."""
+    n = max(s.corners.shape[1], 2)
+    expand, contract = 1 + 2 / n, 0.75 - 0.5 / n
+    centre, worst = mean(s.corners[:-1], axis=0), s.corners[-1]
+
+    def along(length: Array | float) -> Array:
+        return project(centre + length * (centre - worst), box)
+
+    first = along(1.0)
+    value = at(first)
+    outside = value < s.values[-1]
+    length = where(value < s.values[0], expand, where(outside, contract, -contract))
+    second = along(length.astype(worst.dtype))
+    other = at(second)
+    best, plain = value < s.values[0], value < s.values[-2]
+    takes_second = where(best, other < value, ~plain & (other <= where(outside, value, s.values[-1])))
+    corner, known = where(takes_second, second, first), where(takes_second, other, value)
+    return corner, known, ~(best | plain | takes_second)
 
 
 def _order(corners: Array, values: Array, iterations: Array, evaluations: Array, tolerance: float) -> Simplex:
@@ -229,6 +241,7 @@ def _first_corners(start: Array, box: Box | None) -> Array:
 # multiplier and its inequality stand as ``min(multiplier, inequality) = 0``, are Fischer's 1992 in form.
 
 Joint = Callable[..., tuple[Array, Array, Array]]  # (x, *params) to value, equalities and inequalities
+Found: TypeAlias = tuple[Array, Array, Array, Array]  # point and multipliers, iterations, evaluations, status
 
 FIRST_PENALTY, LARGEST_PENALTY = 10.0, 1e8
 NEWTON_BELOW = 1e-3  # from where on Newton's method takes over
@@ -315,29 +328,30 @@ def constrain(
     given = [*params] if box is None else [*params, box.lower, box.upper]
     stopped_params = stopped(given)
 
-    def polish(end: Outer | Quadratic) -> tuple[Array, Array, Array, Array]:
-        """Return the roots of the conditions near a point, the work up to there, and the status."""
-        z = concat([end.x, end.of_c, end.of_g])
-        last = newton(lambda v: problem.conditions(v, *stopped_params), z, tolerance, POLISH)
-        lost = where(end.status == int(Status.CONVERGED), int(Status.STALLED), end.status)
-        status = where(norm_of(last.residual) <= tolerance, int(Status.CONVERGED), lost)
-        return last.x, end.iterations + last.iterations, end.evaluations + last.evaluations, status
-
-    def march() -> tuple[Array, Array, Array, Array]:
-        return polish(_march(problem, start, stopped_params, limit, memory))
+    def march() -> Found:
+        return _polish(problem, _march(problem, start, stopped_params, limit, memory), stopped_params, tolerance)
 
     if start.shape[0] + problem.equalities + problem.inequalities > MANY:
         z, iterations, evaluations, status = march()
     else:
-        first = polish(step_quadratic(problem, start, stopped_params, MANY))
+        first = _polish(problem, step_quadratic(problem, start, stopped_params, MANY), stopped_params, tolerance)
 
-        def again() -> tuple[Array, Array, Array, Array]:
+        def again() -> Found:
             z, iterations, evaluations, status = march()
             return z, iterations + first[1], evaluations + first[2], status
 
         z, iterations, evaluations, status = cond(is_converged(first[3]), lambda: first, again)
     optimum = attach_implicit_derivative(problem.conditions, z, given, is_converged(status))
     return Optimum(*problem.split(optimum), iterations, evaluations, status)
+
+
+def _polish(problem: Problem, end: Outer | Quadratic, given: Sequence[Any], tolerance: float) -> Found:
+    """Return the roots of the conditions near a point, by Newton's method."""
+    z = concat([end.x, end.of_c, end.of_g])
+    last = newton(lambda v: problem.conditions(v, *given), z, tolerance, POLISH)
+    lost = where(end.status == int(Status.CONVERGED), int(Status.STALLED), end.status)
+    status = where(norm_of(last.residual) <= tolerance, int(Status.CONVERGED), lost)
+    return last.x, end.iterations + last.iterations, end.evaluations + last.evaluations, status
 
 
 @attrs.frozen
@@ -352,66 +366,82 @@ class Inner:
     count: Array
 
 
-def solve_quadratic(
-    hessian: Array, slope: Array, equal: tuple[Array, Array], above: tuple[Array, Array], used: Array
-) -> Inner:
-    """Return the minimum of ``slope·d + d·H·d/2`` under linear conditions (Mehrotra's predictor and corrector).
+@attrs.frozen(eq=False)
+class Program:
+    """A quadratic program: ``slope·d + d·H·d/2`` is least where ``A·d + c = 0`` and ``J·d + g >= 0``.
 
-    Nocedal & Wright 2006, algorithm 16.4.
-
-    Args:
+    Attributes:
         hessian: float[n, n], positive definite.
         slope: float[n].
-        equal: matrix and vector of ``A·d + c = 0``.
-        above: those of ``J·d + g >= 0``.
+        equal: matrix and vector of the equalities.
+        above: those of the inequalities.
         used: bool, which of the latter there are.
     """
-    (a, c), (j, g) = equal, above
-    n, many = slope.shape[0], maximum(sum_(used), 1).astype(slope.dtype)
-    eps = epsilon(slope.dtype)
-    unit = maximum(1.0, norm_of(slope))
 
-    def advance(q: Inner) -> Inner:
-        still = hessian @ q.d + slope - q.of_c @ a - q.of_g @ j
-        gap, lost = where(used, j @ q.d + g - q.slack, 0.0), a @ q.d + c
-        ratio = q.of_g / q.slack
-        matrix = concat(
-            [
-                concat([hessian + matmul(j.T * ratio, j), -a.T], axis=1),
-                concat([a, eps * eye(c.shape[0], dtype=c.dtype)], axis=1),
-            ]
-        )
+    hessian: Array
+    slope: Array
+    equal: tuple[Array, Array]
+    above: tuple[Array, Array]
+    used: Array
 
-        def direction(target: Array) -> tuple[Array, Array, Array, Array]:
+    def begin(self) -> Inner:
+        """Return where an interior point method begins."""
+        slacks = where(self.used, 1.0, 0.0), where(self.used, maximum(self.above[1], 1.0), 1.0)
+        of_g, slack = [z.astype(self.slope.dtype) for z in slacks]
+        return Inner(zeros_like(self.slope), zeros_like(self.equal[1]), of_g, slack, asarray(False), asarray(0))
+
+    def find_residuals(self, q: Inner) -> tuple[Array, Array, Array]:
+        """Return what shall be 0: the Lagrangian's slope, inequalities less their slacks, equalities."""
+        (a, c), (j, g) = self.equal, self.above
+        still = self.hessian @ q.d + self.slope - q.of_c @ a - q.of_g @ j
+        return still, where(self.used, j @ q.d + g - q.slack, 0.0), a @ q.d + c
+
+    def steps(
+        self, q: Inner, still: Array, gap: Array, lost: Array
+    ) -> Callable[[Array], tuple[Array, Array, Array, Array]]:
+        """Return Newton's step to given products of slacks and multipliers, as a function of these, by the residuals."""
+        (a, c), (j, _), n = self.equal, self.above, self.slope.shape[0]
+        top = concat([self.hessian + matmul(j.T * (q.of_g / q.slack), j), -a.T], axis=1)
+        matrix = concat([top, concat([a, epsilon(self.slope.dtype) * eye(c.shape[0], dtype=c.dtype)], axis=1)])
+
+        def step(target: Array) -> tuple[Array, Array, Array, Array]:
             short = target - q.slack * q.of_g
             right = concat([matmul(j.T, (short - q.of_g * gap) / q.slack) - still, -lost])
             found = solve_or_nan(matrix, right)
-            slack = where(used, j @ found[:n] + gap, 0.0)
-            return found[:n], found[n:], slack, where(used, (short - q.of_g * slack) / q.slack, 0.0)
+            slack = where(self.used, j @ found[:n] + gap, 0.0)
+            return found[:n], found[n:], where(self.used, (short - q.of_g * slack) / q.slack, 0.0), slack
 
-        mean_gap = vecdot(q.slack, q.of_g) / many
-        _, _, slack, of_g = direction(zeros_like(g))
+        return step
+
+
+def solve_quadratic(program: Program) -> Inner:
+    """Return the minimum of a quadratic program (Mehrotra's predictor and corrector).
+
+    Nocedal & Wright 2006, algorithm 16.4.
+    """
+    many = maximum(sum_(program.used), 1).astype(program.slope.dtype)
+    unit = maximum(1.0, norm_of(program.slope))
+
+    def advance(q: Inner) -> Inner:
+        residuals = program.find_residuals(q)
+        step_towards = program.steps(q, *residuals)
+        _, _, of_g, slack = step_towards(zeros_like(q.slack))
         length = minimum(_reach(q.slack, slack), _reach(q.of_g, of_g))
         left = vecdot(q.slack + length * slack, q.of_g + length * of_g) / many
+        mean_gap = vecdot(q.slack, q.of_g) / many
         centre = mean_gap * (left / where(mean_gap > 0, mean_gap, 1.0)) ** 3
-        d, of_c, slack, of_g = direction(where(used, centre, 0.0) - slack * of_g)
-        length = minimum(1.0, 0.995 * minimum(_reach(q.slack, slack), _reach(q.of_g, of_g)))
-        length = where(any_(used), length, 1.0)
-        now = Inner(
-            q.d + length * d,
-            q.of_c + length * of_c,
-            q.of_g + length * of_g,
-            q.slack + length * slack,
-            q.ended,
-            q.count + 1,
-        )
-        wrong = (1 - length) * norm_of(concat([still, gap, lost]))
+        moves = step_towards(where(program.used, centre, 0.0) - slack * of_g)
+        length = minimum(1.0, 0.995 * minimum(_reach(q.slack, moves[3]), _reach(q.of_g, moves[2])))
+        length = where(any_(program.used), length, 1.0)
+        d, of_c, of_g, slack = [
+            x + length * step for x, step in zip((q.d, q.of_c, q.of_g, q.slack), moves, strict=True)
+        ]
+        now = Inner(d, of_c, of_g, slack, q.ended, q.count + 1)
+        wrong = (1 - length) * norm_of(concat(residuals))
         done = (vecdot(now.slack, now.of_g) <= EXACT * unit * many) & (wrong <= EXACT * unit)
         return attrs.evolve(now, ended=done | ~isfinite(norm_of(now.d)))
 
-    of_g, slack = [z.astype(slope.dtype) for z in (where(used, 1.0, 0.0), where(used, maximum(g, 1.0), 1.0))]
-    begin = Inner(zeros_like(slope), zeros_like(c), of_g, slack, asarray(False), asarray(0))
-    return while_loop(lambda q: ~q.ended & (q.count < INNER), advance, begin)
+    return while_loop(lambda q: ~q.ended & (q.count < INNER), advance, program.begin())
 
 
 def _reach(v: Array, step: Array) -> Array:
@@ -470,27 +500,23 @@ def step_quadratic(problem: Problem, start: Array, stopped_params: Sequence[Any]
     def at(x: Array) -> tuple[Array, Array, Array]:
         return problem.joint(x, *params)
 
-    def gradient(rates: tuple[Array, Array, Array], of_c: Array, of_g: Array) -> Array:
-        return rates[0] - of_c @ rates[1] - of_g @ rates[2]
-
     def advance(s: Quadratic) -> Quadratic:
         found = _step_in_model(s, box)
-        of_c, of_g = found.of_c, found.of_g[: problem.inequalities]
-        size = abs_(concat([of_c, of_g]))
+        multipliers = of_c, of_g = found.of_c, found.of_g[: problem.inequalities]
+        size = abs_(concat(multipliers))
         weights = maximum(size, 0.5 * (s.weights + size))
         ahead = _fall(lambda length: project(s.x + length * found.d, box), at, s, found.d, weights)
         x, values, rates = ahead.x, ahead.values, jacrev(at)(ahead.x)
-        still = gradient(rates, of_c, of_g)
-        hessian = _damped(s.hessian, x - s.x, still - gradient(s.rates, of_c, of_g))
+        still, before = [r[0] - of_c @ r[1] - of_g @ r[2] for r in (rates, s.rates)]  # slopes of the Lagrangian
+        hessian = _damped(s.hessian, x - s.x, still - before)
         near = norm_of(concat([x - project(x - still, box), values[1], minimum(of_g, values[2])])) <= NEWTON_BELOW
         finite = isfinite(norm_of(x) + norm_of(still) + norm_of(found.of_g))
         status = where(ahead.good & finite, choose_status(near, Status.CONVERGED, Status.RUNNING), int(Status.STALLED))
         work = s.iterations + 1, s.evaluations + ahead.count
-        return Quadratic(x, values, rates, hessian, of_c, of_g, weights, *work, status)
+        return Quadratic(x, values, rates, hessian, *multipliers, weights, *work, status)
 
-    x = project(start, box)
+    x, none = project(start, box), (zeros(problem.equalities, start.dtype), zeros(problem.inequalities, start.dtype))
     values = at(x)
-    none = zeros(problem.equalities, x.dtype), zeros(problem.inequalities, x.dtype)
     begin = x, values, jacrev(at)(x), eye(x.size, dtype=x.dtype), *none, concat(none)
     return iterate(Quadratic(*begin, asarray(0), asarray(1), _first_status(*values)), advance, limit)
 
@@ -503,7 +529,7 @@ def _step_in_model(s: Quadratic, box: Box | None) -> Inner:
         limited = isfinite(room)
         above = concat([above[0], unit, -unit]), concat([above[1], where(limited, room, 1.0)])
         used = concat([used, limited])
-    return solve_quadratic(s.hessian, s.rates[0], (s.rates[1], s.values[1]), above, used)
+    return solve_quadratic(Program(s.hessian, s.rates[0], (s.rates[1], s.values[1]), above, used))
 
 
 def _fall(along: Callable[[Array], Array], at: Callable[[Array], Any], s: Quadratic, d: Array, weights: Array) -> Fall:
@@ -562,23 +588,7 @@ def _march(problem: Problem, start: Array, stopped_params: Sequence[Any], limit:
             return value + equal + 0.5 * sum_(short * short - s.of_g * s.of_g) / s.penalty
 
         inner = descend(value_and_grad(penalized), direction, s.x, 0.1 * NEWTON_BELOW, limit, box)
-        x = inner.point.x
-        _, c, g = problem.joint(x, *params)
-        violation = norm_of(concat([c, minimum(g, s.of_g / s.penalty)]))
-        worse = ~(violation <= 0.25 * s.violation)
-        near = (violation <= NEWTON_BELOW) & is_converged(inner.status)
-        status = choose_status(near, Status.CONVERGED, Status.RUNNING)
-        status = where(inner.status == int(Status.NONFINITE), inner.status, status)
-        return Outer(
-            x,
-            s.of_c - s.penalty * c,
-            maximum(s.of_g - s.penalty * g, 0.0),
-            where(worse, minimum(10 * s.penalty, LARGEST_PENALTY), s.penalty),
-            violation,
-            s.iterations + 1,
-            s.evaluations + inner.evaluations,
-            status,
-        )
+        return _raise_multipliers(s, inner, *problem.joint(inner.point.x, *params)[1:])
 
     x = project(start, box)
     of_c, of_g = zeros(problem.equalities, x.dtype), zeros(problem.inequalities, x.dtype)
@@ -586,6 +596,19 @@ def _march(problem: Problem, start: Array, stopped_params: Sequence[Any], limit:
     status = _first_status(*problem.joint(x, *params))
     begin = Outer(x, of_c, of_g, penalty, unknown, asarray(0), asarray(1), status)
     return iterate(begin, advance, OUTER)
+
+
+def _raise_multipliers(s: Outer, inner: State[Any], c: Array, g: Array) -> Outer:
+    """Return the state after a minimization, at whose end conditions have these values."""
+    violation = norm_of(concat([c, minimum(g, s.of_g / s.penalty)]))
+    worse = ~(violation <= 0.25 * s.violation)
+    penalty = where(worse, minimum(10 * s.penalty, LARGEST_PENALTY), s.penalty)
+    near = (violation <= NEWTON_BELOW) & is_converged(inner.status)
+    status = choose_status(near, Status.CONVERGED, Status.RUNNING)
+    status = where(inner.status == int(Status.NONFINITE), inner.status, status)
+    multipliers = s.of_c - s.penalty * c, maximum(s.of_g - s.penalty * g, 0.0)
+    work = s.iterations + 1, s.evaluations + inner.evaluations
+    return Outer(inner.point.x, *multipliers, penalty, violation, *work, status)
 
 
 def _first_status(value: Array, c: Array, g: Array) -> Array:
@@ -597,6 +620,7 @@ def _first_status(value: Array, c: Array, g: Array) -> Array:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+ScalarFunction: TypeAlias = Callable[[Array, *tuple[Any, ...]], Array]
 MinimizeMethod = Literal["lbfgs", "bfgs", "newton_cg", "trust_region", "nelder_mead"]
 
 
@@ -655,44 +679,22 @@ def minimize(
     >>> result.x, result.reason
     (Array([1., 2.], dtype=float32), 'the tolerance is met')
     """
-    start, unravel = flatten_to_vector(init, "minimize")
-    start = stopped([start])[0]
+    start, unravel = begin_at(init, "minimize")
     limit = float(np.sqrt(np.finfo(start.dtype).eps)) if tolerance is None else tolerance
     if equalities is not None or inequalities is not None:
         conditions = equalities or _none, inequalities or _none
         return _minimize_constrained(fn, conditions, start, unravel, args, bounds, limit, max_iterations, memory)
     problem = parametrize(fn, [unravel], [start.aval], args, "minimize")
-
-    def value_of(x: Array, *params: Any) -> Array:
-        return _scalar(problem.fn(x, *params), x.dtype)
-
-    params, stopped_params = problem.params, stopped(problem.params)
+    value_of = _returning_scalar(problem.fn)
     box = box_of(bounds, start, "minimize")
     search = start, float(limit), max_iterations, None if box is None else box.stopped()
     if method == "nelder_mead":
-        return _minimize_by_values(value_of, params, unravel, box, *search)
-    slope = grad(value_of)
-    both = value_and_grad(value_of)
+        return _minimize_by_values(value_of, problem.params, unravel, box, *search)
+    return _minimize_by_slopes(value_of, problem.params, unravel, box, (method, memory), *search)
 
-    def objective(x: Array) -> tuple[Array, Array]:
-        return both(x, *stopped_params)
 
-    def gradient_at(x: Array) -> Array:
-        return slope(x, *stopped_params)
-
-    def product(x: Array, v: Array) -> Array:
-        return jvp(gradient_at, (x,), (v,))[1]
-
-    end: Region | State[Any] = (
-        trust(objective, product, *search)
-        if method == "trust_region"
-        else descend(objective, _direction(method, memory, product), *search)
-    )
-    x = attach_minimum(slope, end.point.x, params, box, end.status)
-    value, gradient = end.point.value, end.point.gradient
-    if x is not end.point.x:  # so that they have derivatives too
-        value, gradient = both(x, *params)
-    return MinimizeResult(end.iterations, end.evaluations, end.status, unravel(x), value, unravel(gradient))
+def _returning_scalar(fn: Callable[..., Any]) -> ScalarFunction:
+    return lambda x, *params: _scalar(fn(x, *params), x.dtype)
 
 
 def _scalar(z: Any, dtype: Any) -> Array:
@@ -700,6 +702,36 @@ def _scalar(z: Any, dtype: Any) -> Array:
     if value.shape != ():
         raise ShapeError(f"minimize: the function returns a real scalar: got {value.aval}; reduce it with afx.sum")
     return value.astype(dtype)
+
+
+def _minimize_by_slopes(
+    value_of: ScalarFunction,
+    params: list[Any],
+    unravel: Callable[[Array], T],
+    box: Box | None,
+    how: tuple[str, int],
+    *search: Any,
+) -> MinimizeResult[T]:
+    """Return what a method of so many pairs finds by gradients; ``search`` is what `descend` takes beside the function's."""
+    slope, both = grad(value_of), value_and_grad(value_of)
+    stopped_params = stopped(params)
+
+    def objective(x: Array) -> tuple[Array, Array]:
+        return both(x, *stopped_params)
+
+    def product(x: Array, v: Array) -> Array:
+        return jvp(lambda x: slope(x, *stopped_params), (x,), (v,))[1]
+
+    end: Region | State[Any] = (
+        trust(objective, product, *search)
+        if how[0] == "trust_region"
+        else descend(objective, _direction(*how, product), *search)
+    )
+    x = attach_minimum(slope, end.point.x, params, box, end.status)
+    value, gradient = end.point.value, end.point.gradient
+    if x is not end.point.x:  # so that they have derivatives too
+        value, gradient = both(x, *params)
+    return MinimizeResult(end.iterations, end.evaluations, end.status, unravel(x), value, unravel(gradient))
 
 
 def _minimize_by_values(
@@ -739,13 +771,18 @@ def _minimize_constrained(
     for condition in conditions:
         check_callable(condition, "minimize")
     problem = parametrize(joint, [unravel], [start.aval], args, "minimize")
-    params = problem.params
-    _, c, g = eval_shape(problem.fn, start, *stopped(params))
+    _, c, g = eval_shape(problem.fn, start, *stopped(problem.params))
     whole = Problem(problem.fn, c.shape[0], g.shape[0], box_of(bounds, start, "minimize"))
-    end = constrain(whole, start, params, tolerance, max_iterations, memory)
-    value, c, g = problem.fn(end.x, *params)
+    end = constrain(whole, start, problem.params, tolerance, max_iterations, memory)
+    return _read_optimum(problem, end, unravel)
 
-    gradient = grad(lambda x: problem.fn(x, *params)[0])(end.x)
+
+def _read_optimum(
+    problem: Parametrized[tuple[Array, Array, Array]], end: Optimum, unravel: Callable[[Array], Any]
+) -> ConstrainedResult[Any]:
+    """Return the result of a point, with value, gradient and conditions there."""
+    value, c, g = problem.fn(end.x, *problem.params)
+    gradient = grad(lambda x: problem.fn(x, *problem.params)[0])(end.x)
     work = end.iterations, end.evaluations, end.status
     return ConstrainedResult(*work, unravel(end.x), value, unravel(gradient), end.of_c, end.of_g, c, g)
 

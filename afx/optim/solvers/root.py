@@ -14,9 +14,9 @@ from afx.control.solving import (
     Status,
     as_vector,
     attach_implicit_derivative,
+    begin_at,
     bound_vector,
     choose_status,
-    flatten_to_vector,
     is_converged,
     iterate,
     norm_of,
@@ -187,19 +187,6 @@ class Bracket:
 
 def narrow(residual: Callable[[Array], Array], lower: Array, upper: Array, limit: int) -> Bracket:
     """Return the last brackets: they narrow until they are as small as rounding, or hit a root."""
-    eps, tiny = epsilon(lower.dtype), float(np.finfo(lower.dtype).tiny)
-
-    def state(ends: Ends, share: Array, iterations: Array, evaluations: Array) -> Bracket:
-        near, far, _, at_near, at_far, _ = ends
-        first = abs_(at_near) < abs_(at_far)
-        x, value = where(first, near, far), where(first, at_near, at_far)
-        width = abs_(far - near)
-        least = (BRACKET_ULPS * eps * abs_(x) + tiny) / where(width > 0, width, 1.0)
-        done = (width == 0) | (least > 0.5) | (value == 0)
-        status = choose_status(all_(done), Status.CONVERGED, Status.RUNNING)
-        status = where(all_(isfinite(at_near)), status, int(Status.NONFINITE))
-        share = where(done, 0.0, clip(share, minimum(least, 0.5), maximum(1 - least, 0.5)))
-        return Bracket(*ends, share, x, value, iterations, evaluations, status)
 
     def advance(s: Bracket) -> Bracket:
         x = s.near + s.share * (s.far - s.near)
@@ -208,14 +195,29 @@ def narrow(residual: Callable[[Array], Array], lower: Array, upper: Array, limit
         last, at_last = where(same, s.near, s.far), where(same, s.at_near, s.at_far)
         far, at_far = where(same, s.far, s.near), where(same, s.at_far, s.at_near)
         ends = (x, far, last, value, at_far, at_last)
-        return state(ends, _next_share(*ends), s.iterations + 1, s.evaluations + 1)
+        return _bracket(ends, _next_share(*ends), s.iterations + 1, s.evaluations + 1)
 
     at_lower, at_upper = residual(lower), residual(upper)
     half = asarray(0.5, lower.dtype) + 0.0 * lower
-    begin = state((upper, lower, lower, at_upper, at_lower, at_lower), half, asarray(0), asarray(2))
+    begin = _bracket((upper, lower, lower, at_upper, at_lower, at_lower), half, asarray(0), asarray(2))
     opposite = all_(sign(at_lower) * sign(at_upper) <= 0)
     status = where(opposite, begin.status, int(Status.NO_BRACKET))
     return iterate(attrs.evolve(begin, status=status), advance, limit)
+
+
+def _bracket(ends: Ends, share: Array, iterations: Array, evaluations: Array) -> Bracket:
+    """Return the state of these ends, whose next trial is kept off both."""
+    near, far, _, at_near, at_far, _ = ends
+    eps, tiny = epsilon(near.dtype), float(np.finfo(near.dtype).tiny)
+    first = abs_(at_near) < abs_(at_far)
+    x, value = where(first, near, far), where(first, at_near, at_far)
+    width = abs_(far - near)
+    least = (BRACKET_ULPS * eps * abs_(x) + tiny) / where(width > 0, width, 1.0)
+    done = (width == 0) | (least > 0.5) | (value == 0)
+    status = choose_status(all_(done), Status.CONVERGED, Status.RUNNING)
+    status = where(all_(isfinite(at_near)), status, int(Status.NONFINITE))
+    share = where(done, 0.0, clip(share, minimum(least, 0.5), maximum(1 - least, 0.5)))
+    return Bracket(*ends, share, x, value, iterations, evaluations, status)
 
 
 def _next_share(near: Array, far: Array, last: Array, at_near: Array, at_far: Array, at_last: Array) -> Array:
@@ -288,26 +290,27 @@ def root(
     >>> result.x, bool(result.converged)
     (Array([2., 3.], dtype=float32), True)
     """
-    start, unravel = flatten_to_vector(init, "root")
-    start = stopped([start])[0]
+    start, unravel = begin_at(init, "root")
     problem = parametrize(fn, [unravel], [start.aval], args, "root")
 
     def residual(x: Array, *params: Any) -> Array:
-        r = as_vector(problem.fn(x, *params), x.dtype, "root")
-        if r.shape != x.shape:
-            raise ShapeError(
-                f"root: as many equations as unknowns: got {r.shape[0]} values for {x.shape[0]} unknowns; "
-                "use least_squares for another number"
-            )
-        return r
+        return _as_many(as_vector(problem.fn(x, *params), x.dtype, "root"), x)
 
     stopped_params = stopped(problem.params)
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
-
     end = _find(lambda x: residual(x, *stopped_params), start, method, bracket, limit, max_iterations, sparse)
     x = attach_implicit_derivative(residual, end.x, problem.params, is_converged(end.status), sparse=sparse)
     value = end.residual if x is end.x else residual(x, *problem.params)
     return RootResult(end.iterations, end.evaluations, end.status, unravel(x), value)
+
+
+def _as_many(r: Array, x: Array) -> Array:
+    if r.shape != x.shape:
+        raise ShapeError(
+            f"root: as many equations as unknowns: got {r.shape[0]} values for {x.shape[0]} unknowns; "
+            "use least_squares for another number"
+        )
+    return r
 
 
 def root_scalar(
@@ -392,7 +395,6 @@ def _newton(
         step = -(matrix.solve(s.residual) if isinstance(matrix, SparseMatrix) else solve_or_nan(matrix, s.residual))
         x, value, length, count = _shorten(residual, s.x, s.residual, step)
         lower = length > 0
-        move = x - s.x
         status = where(lower, _status(x, value, step, tolerance), int(Status.RUNNING))
         # the last step of a convergence in rounding lowers nothing
         tiny = s.exact & (norm_of(step) <= STEP_ULPS * np.finfo(x.dtype).eps * norm_of(s.x))
@@ -403,8 +405,7 @@ def _newton(
         def keep(_: Array) -> Any:
             if renew or isinstance(matrix, SparseMatrix):
                 return matrix
-            change, square = value - s.residual - matrix @ move, vecdot(move, move)
-            return matrix + outer(change, move) / where(square > 0, square, 1.0)
+            return _learn(matrix, x - s.x, value - s.residual)
 
         following = cond(fresh & (status == int(Status.RUNNING)), jacobian, keep, x)
         return RootIterate(x, value, following, fresh, s.iterations + 1, s.evaluations + count + fresh, status)
@@ -413,6 +414,12 @@ def _newton(
     status = _status(start, first, start - start, tolerance)
     begin = RootIterate(start, first, jacobian(start), asarray(True), asarray(0), asarray(2), status)
     return iterate(begin, advance, limit)
+
+
+def _learn(matrix: Array, move: Array, change: Array) -> Array:
+    """Return Broyden's update of a Jacobian, whose product with a move is the change of the residual."""
+    rest, square = change - matrix @ move, vecdot(move, move)
+    return matrix + outer(rest, move) / where(square > 0, square, 1.0)
 
 
 def newton(residual: Callable[[Array], Array], start: Array, tolerance: float, limit: int) -> RootIterate:
@@ -476,28 +483,13 @@ def _bisect(residual: Callable[[Array], Array], lower: Array, upper: Array, limi
     at_lower, at_upper = residual(lower), residual(upper)
     opposite = all_(sign(at_lower) * sign(at_upper) <= 0)
 
-    def status_of(s: Interval) -> Array:
-        eps = np.finfo(lower.dtype).eps
-        narrow = abs_(s.upper - s.lower) <= STEP_ULPS * eps * maximum(abs_(s.lower), abs_(s.upper))
-        return choose_status(all_(narrow | (s.residual == 0)), Status.CONVERGED, Status.RUNNING)
-
     def advance(s: Interval) -> Interval:
         middle = s.lower + 0.5 * (s.upper - s.lower)
         value = residual(middle)
-        right = sign(value) == s.sign
-        hit = value == 0
-        new = Interval(
-            where(right | hit, middle, s.lower),
-            where(right & ~hit, s.upper, middle),
-            s.sign,
-            middle,
-            value,
-            s.iterations + 1,
-            s.evaluations + 1,
-            s.status,
-        )
-        status = where(all_(isfinite(value)), status_of(new), int(Status.NONFINITE))
-        return attrs.evolve(new, status=status)
+        right, hit = sign(value) == s.sign, value == 0
+        ends = where(right | hit, middle, s.lower), where(right & ~hit, s.upper, middle)
+        status = where(all_(isfinite(value)), _width_status(*ends, hit), int(Status.NONFINITE))
+        return Interval(*ends, s.sign, middle, value, s.iterations + 1, s.evaluations + 1, status)
 
     # an end that is a root already is the bracket
     upper = where(at_lower == 0, lower, upper)
@@ -505,6 +497,11 @@ def _bisect(residual: Callable[[Array], Array], lower: Array, upper: Array, limi
     status = choose_status(opposite, Status.RUNNING, Status.NO_BRACKET)
     begin = Interval(lower, upper, sign(at_lower), lower, at_lower, asarray(0), asarray(2), status)
     return iterate(begin, advance, limit)
+
+
+def _width_status(lower: Array, upper: Array, hit: Array) -> Array:
+    narrow = abs_(upper - lower) <= STEP_ULPS * np.finfo(lower.dtype).eps * maximum(abs_(lower), abs_(upper))
+    return choose_status(all_(narrow | hit), Status.CONVERGED, Status.RUNNING)
 
 
 # --- `fixed_point`: a tree of arrays that a function returns as it is
@@ -547,8 +544,7 @@ def fixed_point(
     """
     if memory < 0:
         raise ArgumentError(f"fixed_point: memory is a number of differences: got {memory}; give 0 or more")
-    start, unravel = flatten_to_vector(init, "fixed_point")
-    start = stopped([start])[0]
+    start, unravel = begin_at(init, "fixed_point")
     problem = parametrize(fn, [unravel], [start.aval], args, "fixed_point")
 
     def residual(x: Array, *params: Any) -> Array:
@@ -587,11 +583,6 @@ def _march(
     After a step whose residual is ``GROWTH`` times as large as the best one, the memory is cleared.
     """
 
-    def status_of(x: Array, r: Array) -> Array:
-        small = norm_of(r) <= tolerance * maximum(norm_of(x), 1.0)
-        state = choose_status(small, Status.CONVERGED, Status.RUNNING)
-        return where(all_(isfinite(r)), state, int(Status.NONFINITE))
-
     def advance(s: FixedPointIterate) -> FixedPointIterate:
         step = s.residual
         if memory:
@@ -606,14 +597,19 @@ def _march(
             moves = keep * concat([(x - s.x)[None], s.moves[:-1]])
             changes = keep * concat([(r - s.residual)[None], s.changes[:-1]])
         best = where(worse, size, where(size < s.best, size, s.best))
-        return FixedPointIterate(x, r, moves, changes, best, s.iterations + 1, s.evaluations + 1, status_of(x, r))
+        return FixedPointIterate(
+            x, r, moves, changes, best, s.iterations + 1, s.evaluations + 1, _status_at(x, r, tolerance)
+        )
 
     none = zeros((memory, start.shape[0]), start.dtype)
     first = residual(start)
-    begin = FixedPointIterate(
-        start, first, none, none, vector_norm(first), asarray(0), asarray(1), status_of(start, first)
-    )
-    return iterate(begin, advance, limit)
+    work = asarray(0), asarray(1), _status_at(start, first, tolerance)
+    return iterate(FixedPointIterate(start, first, none, none, vector_norm(first), *work), advance, limit)
+
+
+def _status_at(x: Array, r: Array, tolerance: float) -> Array:
+    state = choose_status(norm_of(r) <= tolerance * maximum(norm_of(x), 1.0), Status.CONVERGED, Status.RUNNING)
+    return where(all_(isfinite(r)), state, int(Status.NONFINITE))
 
 
 def _accelerate(s: FixedPointIterate) -> Array:

@@ -113,28 +113,28 @@ def scipy_minimize(
             raise ShapeError(f"scipy_minimize: the function returns a real scalar: got {value.aval}; reduce it")
         return value.astype(v.dtype)
 
-    slope = grad(value_of)
-
-    def product(v: Array, t: Array) -> Array:
-        return jvp(slope, (v,), (t,))[1]
-
     given: dict[str, Any] = {"method": method, "tol": tolerance, "options": dict(options or {})}
-    chosen = (method or "bfgs").lower()
-    run: Callable[..., Any] = jit(value_of)
-    if chosen in GRADIENTS:
-        given["jac"] = True
-        run = jit(value_and_grad(value_of))
-    if chosen in HESSIANS:
-        given["hess"] = _plain(jit(jacfwd(slope)), start)
-    if chosen in PRODUCTS:
-        given["hessp"] = _plain(jit(product), start)
+    run, derivatives = _derivatives(value_of, (method or "bfgs").lower(), start)
     if bounds is not None:
-        ends = [
-            np.asarray(bound_vector(b, s * np.inf, start, "scipy_minimize"))
-            for b, s in zip(bounds, (-1, 1), strict=True)
-        ]
-        given["bounds"] = optimize.Bounds(*ends)
-    return _read_result(optimize.minimize(_plain(run, start), np.array(start), **given), unravel, start)
+        given["bounds"] = optimize.Bounds(*_ends(bounds, start, "scipy_minimize"))
+    return _read_result(optimize.minimize(run, np.array(start), **given, **derivatives), unravel, start)
+
+
+def _derivatives(value_of: Function, method: str, start: Array) -> tuple[Function, dict[str, Any]]:
+    """Return what a method of SciPy's calls, and the arguments that say which derivatives it has."""
+    slope, given = grad(value_of), dict[str, Any]()
+    if method in HESSIANS:
+        given["hess"] = _plain(jit(jacfwd(slope)), start)
+    if method in PRODUCTS:
+        given["hessp"] = _plain(jit(lambda v, t: jvp(slope, (v,), (t,))[1]), start)
+    if method in GRADIENTS:
+        return _plain(jit(value_and_grad(value_of)), start), given | {"jac": True}
+    return _plain(jit(value_of), start), given
+
+
+def _ends(bounds: tuple[Any, Any], start: Array, who: str) -> list[Any]:
+    """Return lower and upper bounds as vectors, infinite where there is none."""
+    return [np.asarray(bound_vector(b, s * np.inf, start, who)) for b, s in zip(bounds, (-1, 1), strict=True)]
 
 
 def scipy_least_squares(
@@ -175,16 +175,11 @@ def scipy_least_squares(
     run = jit(residuals)
     wide = run(start).shape[0] < start.shape[0]
     jacobian = jit((jacrev if wide else jacfwd)(residuals))
-    low, high = bounds or (None, None)
-    ends = [np.asarray(bound_vector(b, s * np.inf, start, "scipy_least_squares")) for b, s in ((low, -1), (high, 1))]
+    functions = {"fun": _plain(run, start), "jac": _plain(jacobian, start)}
+    ends = _ends(bounds or (None, None), start, "scipy_least_squares")
     given = {"ftol": tolerance, "xtol": tolerance, "gtol": tolerance, **(options or {})}
-    return _read_result(
-        optimize.least_squares(
-            _plain(run, start), np.array(start), jac=_plain(jacobian, start), bounds=ends, method=method, **given
-        ),
-        unravel,
-        start,
-    )
+    found = optimize.least_squares(**functions, x0=np.array(start), bounds=ends, method=method, **given)
+    return _read_result(found, unravel, start)
 
 
 def scipy_root(
