@@ -20,7 +20,7 @@ from afx.runtime.blas import BRINGERS, blas
 
 # They take a minute each, most of it in other processes: begun first, they leave no worker alone at the end.
 LONG = ("test_checks.py", "test_type_completeness.py", "distributed/test_together.py", "runtime/test_buffer_cache.py")
-PATIENT = {"integrate", "nn", "numpy", "ops", "optim", "random", "sample", "stats"}
+OF_MACHINE_CODE = {"compile", "compiler", "distributed", "export", "platforms", "portable", "runtime"}
 OF_THREADS = {"compiler", "distributed", "portable", "runtime"}
 
 hypothesis.settings.register_profile("afx", deadline=None, derandomize=True, max_examples=50)
@@ -49,7 +49,7 @@ def compile_seldom(request: pytest.FixtureRequest) -> Iterator[None]:
     After the few milliseconds that are enough elsewhere, a test's plan would be compiled when the test is over: half of
     the time of all those of `odeint`. tests/compiler and what asks for a back end compile as ever.
     """
-    if PATIENT.isdisjoint(request.path.relative_to(Path(__file__).parent).parts):
+    if not OF_MACHINE_CODE.isdisjoint(request.path.relative_to(Path(__file__).parent).parts):
         yield
         return
     with use_target(attrs.evolve(current.target, native=NativeTarget(compile_min_seconds=1.0))):
