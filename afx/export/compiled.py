@@ -18,6 +18,7 @@ import numpy as np
 from afx import pytree
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import lower_schedule
+from afx.compiler.native_backend.program.interface import Param
 from afx.compiler.native_backend.program.loops import Loop
 from afx.compiler.native_backend.program.steps import Program
 from afx.compiler.native_backend.standalone.emit import SYMBOLS, compile_module, emit_function, explain_refusal
@@ -137,8 +138,7 @@ def compile(
     check_callable(fn, "compile")
     machine, symbol = find_machine(target), _check_name(fn, name)
     check_bits(bits, denormals)
-    flushes = _register_of(machine, denormals, symbol)
-    is_portable = bits == "portable"
+    flushes, is_portable = _register_of(machine, denormals, symbol), bits == "portable"
     if is_portable:  # ARM's vectors of 32 bits take denormal numbers for zeros, its scalar unit does not
         machine = attrs.evolve(machine, features=machine.features.replace("+neon", "-neon"))
     traced, avals, tree = trace_arguments(fn, args, "compile")
@@ -147,9 +147,7 @@ def compile(
     program, constants = _lower(schedule, traced.graph, symbol, compiled_for)
     inputs = name_slots(arguments_of(fn, args, avals), (symbol,))
     results = program.params[len(inputs) : len(program.params) - len(constants)]
-    paths = zip(pytree.paths(traced.out_tree), results, strict=True)
-    used = (symbol, *[slot.name for slot in inputs])
-    outputs = name_slots([(f"result{path}", p.shape, np.dtype(p.dtype)) for path, p in paths], used)
+    outputs = _name_outputs(pytree.paths(traced.out_tree), results, (symbol, *[slot.name for slot in inputs]))
     _check_dtypes((*inputs, *outputs), symbol)
     has_scalar = _is_scalar(inputs, outputs) and program.block.arena <= SCALAR_MAX_BYTES
     exported = Exported(
@@ -157,12 +155,17 @@ def compile(
         (tree, traced.out_tree),
     )  # fmt: skip
     text = _emit(program, constants, exported, schedule, traced.graph, flushes, compiled_for)
-    exported = attrs.evolve(
-        exported, object=_generate(text, machine), header=write_header(exported, "@realloc(" in text)
-    )
+    header = write_header(exported, "@realloc(" in text)
+    exported = attrs.evolve(exported, object=_generate(text, machine), header=header)
     if form != "object":
         getattr(exported, form)
     return exported
+
+
+def _name_outputs(paths: Sequence[str], results: Sequence[Param], used: Sequence[str]) -> tuple[Slot, ...]:
+    """Return the results as slots, by their paths."""
+    both = zip(paths, results, strict=True)
+    return name_slots([(f"result{path}", p.shape, np.dtype(p.dtype)) for path, p in both], used)
 
 
 def load(path: str | os.PathLike[str]) -> Exported:

@@ -197,17 +197,19 @@ def _inline(b: GraphBuilder, eq: Equation, atoms: Atoms, parts: Fission) -> list
     params = tuple([(name, value.with_graph(parts.body) if name == "body" else value) for name, value in eq.params])
     looped = attrs.evolve(eq, params=params, outputs=tuple(outputs))
     made = b.equation(looped, (*atoms[:first], *walked))
-    results = list(made[: spec.carry])
     for a, x in zip(parts.body_results, made[spec.carry :], strict=True):
         if isinstance(a, Var) and a.index not in rows:
             rows[a.index] = x, True
     for tail in parts.tails:
         rows[tail.outputs[0].index] = _on_rows(b, eq, tail, rows, spec.length), True
-    results_of_step = dict(zip(parts.kept, made[spec.carry :], strict=False))
-    for k, a in enumerate(step.outputs[spec.carry :]):
-        assert k in results_of_step or isinstance(a, Var)
-        results.append(results_of_step[k] if k in results_of_step or not isinstance(a, Var) else rows[a.index][0])
-    return results
+    kept = dict(zip(parts.kept, made[spec.carry :], strict=False))
+    last = [kept[k] if k in kept else rows[_var(a).index][0] for k, a in enumerate(step.outputs[spec.carry :])]
+    return [*made[: spec.carry], *last]
+
+
+def _var(atom: Atom) -> Var:
+    assert isinstance(atom, Var)
+    return atom
 
 
 def _on_rows(b: GraphBuilder, loop: Equation, eq: Equation, rows: Rows, length: int) -> Atom:

@@ -506,17 +506,22 @@ def _rebuilt(
         builder.broadcast(x, v.aval.shape) for x, v in zip(graph_into(builder, inputs), graph.outputs, strict=True)
     ]
     needed = {a.index for a in outputs if isinstance(a, Var)}
-    equations: list[Equation] = []
-    for eq in reversed(builder.equations):
+    equations = _find_needed(builder.equations, needed)
+    constants = [(v, c) for v, c in builder.constants if v.index in needed]
+    number_variables(inputs, constants, equations)
+    return Graph(tuple(inputs), tuple(constants), tuple(equations), tuple(outputs))
+
+
+def _find_needed(equations: Sequence[Equation], needed: set[int]) -> list[Equation]:
+    """Return the equations that needed variables depend on, and add those that they read to these."""
+    found: list[Equation] = []
+    for eq in reversed(equations):
         is_needed = False
         for v in eq.outputs:  # loops: comprehensions are calls for each equation
             is_needed = is_needed or v.index in needed
         if is_needed or has_effects(eq):
-            equations.append(eq)
+            found.append(eq)
             for a in eq.inputs:
                 if isinstance(a, Var):
                     needed.add(a.index)
-    constants = [(v, c) for v, c in builder.constants if v.index in needed]
-    equations.reverse()
-    number_variables(inputs, constants, equations)
-    return Graph(tuple(inputs), tuple(constants), tuple(equations), tuple(outputs))
+    return found[::-1]

@@ -324,19 +324,25 @@ def _scattered(b: GraphBuilder, x: Atom, depth: int | None = None) -> Scattered 
     return known
 
 
+def _view_behind(b: GraphBuilder, eq: Equation, depth: int) -> Scattered | None:
+    """Return the scatter that a view equals, where its operand equals one along an axis that stays."""
+    scattered, aval = _scattered(b, eq.inputs[0], depth), eq.aval
+    axes = {} if scattered is None else _axes(eq)
+    if scattered is None or scattered.axis not in axes:
+        return None
+    axis = axes[scattered.axis]
+    shape = (*aval.shape[:axis], scattered.at.aval.size, *aval.shape[axis + 1 :])
+    params = tuple([(name, shape if name == "shape" else value) for name, value in eq.params])
+    values = b.make(eq.primitive, (scattered.values,), params, Aval(shape, aval.dtype))
+    return scattered._replace(values=values, axis=axis)
+
+
 def _behind(b: GraphBuilder, eq: Equation, depth: int) -> Scattered | None:
     """Return the scatter that the result of an equation equals, where an operand equals one."""
     p, xs, aval = eq.primitive, eq.inputs, eq.aval
     role, ufunc = p.algebra.canonical, p.lowering.ufunc
     if role in ("reshape", "permute"):
-        scattered = _scattered(b, xs[0], depth)
-        axes = {} if scattered is None else _axes(eq)
-        if scattered is None or scattered.axis not in axes:
-            return None
-        axis = axes[scattered.axis]
-        shape = (*aval.shape[:axis], scattered.at.aval.size, *aval.shape[axis + 1 :])
-        params = tuple([(name, shape if name == "shape" else value) for name, value in eq.params])
-        return scattered._replace(values=b.make(p, (scattered.values,), params, Aval(shape, aval.dtype)), axis=axis)
+        return _view_behind(b, eq, depth)
     if role == "select" and number_of(b, xs[2]) == 0 and xs[1].aval == aval:
         scattered = _scattered(b, xs[1], depth)
         return (

@@ -266,7 +266,6 @@ class _Emitter:
                 self._branch(instruction)
 
     def _call(self, call: Call) -> None:
-        names = self.names
         xs = list(map(self.read, call.operands))
         if call.method in ("apply", "copies"):
             self._apply(call, xs)
@@ -276,25 +275,18 @@ class _Emitter:
             return
         out = self.write(call.outputs[0])
         if call.method == "pieces":
-            params = dict(call.params)
-            function = names.function("product", product)
-            self._add(
-                [f"{function}({', '.join(xs)}, {out}, {params['axis']}, {params['stops']})"],
-                call.error_state,
-                call.equation,
-            )
-            return
-        if call.method == "kernel":
-            lines = self._part_lines(call, xs, out)
-            if lines:
-                self._add(lines, call.error_state, call.equation)
-                return
-            if call.aliases[0] == "same" and call.outputs[0].storage == "arena":
-                xs[0] = out  # an update in place: NumPy sees that nothing is to be copied
-            kernel = names.use(self._kernel(call))
-            self._add([f"{kernel}({', '.join([out, *xs])})"], call.error_state, call.equation)
-            return
-        self._add(call_lines(call, xs, out, names), call.error_state, call.equation)
+            params, function = dict(call.params), self.names.function("product", product)
+            lines = [f"{function}({', '.join(xs)}, {out}, {params['axis']}, {params['stops']})"]
+        elif call.method == "kernel":
+            lines = self._part_lines(call, xs, out) or self._kernel_lines(call, xs, out)
+        else:
+            lines = call_lines(call, xs, out, self.names)
+        self._add(lines, call.error_state, call.equation)
+
+    def _kernel_lines(self, call: Call, xs: list[str], out: str) -> list[str]:
+        if call.aliases[0] == "same" and call.outputs[0].storage == "arena":
+            xs[0] = out  # an update in place: NumPy sees that nothing is to be copied
+        return [f"{self.names.use(self._kernel(call))}({', '.join([out, *xs])})"]
 
     def _native(self, call: Call, xs: list[str]) -> None:
         number: int = dict(call.params)["number"]
@@ -435,9 +427,7 @@ class _Emitter:
         body = self._body("body", loop.body)
         if loop.condition is not None and loop.back is not None:
             functions = self._body("condition", loop.condition), body, self._body("back", loop.back)
-            given = ", ".join([*functions, *[f"[{', '.join(part)}]" for part in (tests, consts, carry, carry_back)]])
-            walk = self.names.function("walk_back", walk_back)
-            self._whole([f"{', '.join(last)}, = {walk}({given})"], loop.error_state)
+            self._whole([self._way_back(functions, last, (tests, consts, carry, carry_back))], loop.error_state)
             return
         own = named_once((*consts, *xs, *tests), f"rows_{len(self.bodies)}")
         consts, xs, tests = ([own.get(text, text) for text in part] for part in (consts, xs, tests))
@@ -460,6 +450,10 @@ class _Emitter:
         condition = self._body("condition", loop.condition)
         head = f"for t_ in {look}(calls={len(loop.body) + len(loop.condition)}):"
         return [head, f"    if not {condition}({', '.join(tested)})[0]: break"]
+
+    def _way_back(self, functions: Sequence[str], last: Sequence[str], parts: Sequence[Sequence[str]]) -> str:
+        given = ", ".join([*functions, *[f"[{', '.join(part)}]" for part in parts]])
+        return f"{', '.join(last)}, = {self.names.function('walk_back', walk_back)}({given})"
 
     def _stacks(self, buffers: Sequence[Buffer], names: Sequence[str]) -> list[str]:
         both = zip(buffers, names, strict=True)

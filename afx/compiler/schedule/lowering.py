@@ -195,19 +195,22 @@ class FusedLowering:
             )
         elif p.lowering.reduce_ufunc is not None:
             ufunc = p.lowering.reduce_ufunc.__name__
-            method = "reduce"
-            if out.index not in self._reductions:
+            method = "reduce" if out.index in self._reductions else self._reduce_method(eq)
+            if method == "vecdot":
                 x = eq.inputs[0].aval
-                if sums_rows(eq, self.target):
-                    ones = Number(Literal(1.0, Aval((), x.dtype)), "filled", x.shape[-1:])
-                    method, ufunc, params, xs, sliced = "vecdot", "", (), [*xs, ones], (*sliced, False)
-                elif reduces_in_transpose(eq, self.target):
-                    method = "turned_reduce"
-                elif unrolls(eq, self.target):
-                    method = "unrolled_reduce"
+                ones = Number(Literal(1.0, Aval((), x.dtype)), "filled", x.shape[-1:])
+                ufunc, params, xs, sliced = "", (), [*xs, ones], (*sliced, False)
         if out.index in self._reductions:
             self._partials.append(Partial(self._buffer(out), ufunc or ADD))
         return self._call(eq, method, xs, ufunc, params, number, sliced)
+
+    def _reduce_method(self, eq: Equation) -> Method:
+        """Return how a reduction is computed that is whole: sums of rows are products with ones."""
+        if sums_rows(eq, self.target):
+            return "vecdot"
+        if reduces_in_transpose(eq, self.target):
+            return "turned_reduce"
+        return "unrolled_reduce" if unrolls(eq, self.target) else "reduce"
 
     def _call(
         self,

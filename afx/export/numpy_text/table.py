@@ -77,10 +77,7 @@ def _while_back(writer: NumpyWriter, eq: Equation, xs: Texts, zs: Texts) -> None
         writer.assign(z, f"np.zeros({var.aval.shape}, {dtype_text(var.aval.dtype)})" if zero else next(given))
     with writer.block(f"while {kept}:"):
         taken = [names.make("residual") for _ in residuals]
-        if taken:
-            writer.write(f"{', '.join(taken)}{',' * (len(taken) == 1)} = {kept}.pop()")
-        else:
-            writer.write(f"{kept}.pop()")
+        writer.write(f"{', '.join(taken)}{',' * (len(taken) == 1)}{' = ' if taken else ''}{kept}.pop()")
         writer.assign_all(zs, writer.inline(spec.back, [*consts, *taken, *zs]))
 
 

@@ -407,12 +407,10 @@ def _find_function(dialect: Dialect, node: Any, domain: str) -> Callable[[Kinds]
     Raises:
         ExportError: it stands for no other nodes, or for some that are not read.
     """
-    if (domain, node.op_type) in dialect.functions:
-        # none calls itself
-        functions = {key: f for key, f in dialect.functions.items() if key != (domain, node.op_type)}
-        body = _read_function(
-            attrs.evolve(dialect, functions=functions), node, dialect.functions[domain, node.op_type], {}
-        )
+    key = domain, node.op_type
+    if key in dialect.functions:
+        functions = {other: f for other, f in dialect.functions.items() if other != key}  # none calls itself
+        body = _read_function(attrs.evolve(dialect, functions=functions), node, dialect.functions[key], {})
         return lambda _: body
     onnx, opset = dialect.onnx, dialect.opsets.get(domain, 0)
     has_schema = onnx.defs.has(node.op_type, domain)
@@ -427,6 +425,14 @@ def _find_function(dialect: Dialect, node: Any, domain: str) -> Callable[[Kinds]
         text = schema.get_function_with_opset_version(_version(schema.function_opset_versions, opset))
         body = _read_function(standard, node, onnx.FunctionProto.FromString(text), defaults)
         return lambda _: body
+    return _function_of_kinds(standard, node, schema, opset, defaults)
+
+
+def _function_of_kinds(
+    standard: Dialect, node: Any, schema: Any, opset: int, defaults: Mapping[str, Any]
+) -> Callable[[Kinds], OnnxGraph]:
+    """Return what a node stands for whose function depends on the kinds of its operands."""
+    onnx = standard.onnx
     version = _version(schema.context_dependent_function_opset_versions, opset)
     whole = onnx.NodeProto.FromString(node.SerializeToString())
     whole.attribute.extend([a for name, a in defaults.items() if name not in {b.name for b in node.attribute}])

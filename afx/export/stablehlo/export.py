@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from afx.core import Aval
@@ -10,7 +10,7 @@ from afx.errors import ExportError
 from afx.export.stablehlo.table import STABLEHLO
 from afx.export.stablehlo.writer import ELEMENTS, HloWriter, type_text
 from afx.export.templates import Names, Walk, name_function
-from afx.export.traced import escape_line, trace_program
+from afx.export.traced import Slot, escape_line, trace_program
 
 
 def to_stablehlo(fn: Callable[..., Any], /, *args: Any, name: str | None = None) -> str:
@@ -48,9 +48,7 @@ def to_stablehlo(fn: Callable[..., Any], /, *args: Any, name: str | None = None)
     walk = Walk(STABLEHLO, names, where)
     graph = walk.expand(program.graph)
     walk.check(graph)
-    for slot in (*program.inputs, *program.outputs):
-        if slot.dtype.name not in ELEMENTS:
-            raise ExportError(f"{where}: {slot.path} has a dtype that StableHLO lacks: got {slot}; convert it")
+    _check_dtypes((*program.inputs, *program.outputs), where)
     writer = HloWriter(walk)
     operands = [names.make(slot.path) for slot in program.inputs]
     results = walk.write(writer, graph, operands)
@@ -68,3 +66,9 @@ def to_stablehlo(fn: Callable[..., Any], /, *args: Any, name: str | None = None)
         "}",
         "",
     ])  # fmt: skip
+
+
+def _check_dtypes(slots: Sequence[Slot], where: str) -> None:
+    for slot in slots:
+        if slot.dtype.name not in ELEMENTS:
+            raise ExportError(f"{where}: {slot.path} has a dtype that StableHLO lacks: got {slot}; convert it")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from afx.compiler.native_backend.llvm.loops import IS_FIRST, STATE_WORDS, STOPPED, TEAM, THREAD, Looks
@@ -251,23 +251,29 @@ class KernelEntry:
         if program.releases_gil:
             self._declare_lock()
             w.line(f"store ptr {w.let('call ptr @PyEval_SaveThread()')}, ptr {w.shifted(fault, THREAD)}")
-        flushes = w.let(f"icmp eq i64 %count, {len(program.params) + 2 + program.block.is_shared}")
-        mode = self.flags.mode()
-        w.when(flushes, lambda: self.flags.set_mode(str(self.flags.flush)))
-        members = Team(w, self.flags)
-        if program.block.is_shared:
-            members.begin(team)
-        w.call(main, ", ".join(pointers))
-        errors = self.flags.read()
-        if program.block.is_shared:
-            errors = w.let(f"or i32 {errors}, {members.end(team, fault)}")
-        w.when(flushes, lambda: self.flags.set_mode(mode))
+        errors = self._run(main, pointers, team, fault)
         if program.releases_gil:
             thread = w.let(f"load ptr, ptr {w.shifted(fault, THREAD)}")
             w.line(f"call void @PyEval_RestoreThread(ptr {thread})")
         if w.looks:
             w.leave(w.let(f"icmp slt i64 {w.let(f'load i64, ptr {fault}')}, 0"), "ret ptr null")  # Python has raised
         self._answer(fault, errors)
+
+    def _run(self, main: str, pointers: Sequence[str], team: str, fault: str) -> str:
+        """Call the program, by all members of its team, in the mode that the number of arguments asks for; return the flags."""
+        w, block = self.w, self.program.block
+        flushes = w.let(f"icmp eq i64 %count, {len(self.program.params) + 2 + block.is_shared}")
+        mode = self.flags.mode()
+        w.when(flushes, lambda: self.flags.set_mode(str(self.flags.flush)))
+        members = Team(w, self.flags)
+        if block.is_shared:
+            members.begin(team)
+        w.call(main, ", ".join(pointers))
+        errors = self.flags.read()
+        if block.is_shared:
+            errors = w.let(f"or i32 {errors}, {members.end(team, fault)}")
+        w.when(flushes, lambda: self.flags.set_mode(mode))
+        return errors
 
     def _answer(self, fault: str, errors: str) -> None:
         """Return the number of the floating-point errors, or what refuses the call."""

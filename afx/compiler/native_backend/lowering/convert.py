@@ -233,12 +233,7 @@ class BlockBuilder:
             quiet: the floating-point errors that it ignores; None for what raises none.
             reduced: of a reduction, which axes it reduces.
         """
-        first = 0
-        for x in operands:
-            if isinstance(x, Buffer):
-                location = self.locations[x.index]
-                at = self.defined.get(location.owner, -1)
-                first = max(first, at if self._is_made_in(at, x) and location.shape == space else at + 1)
+        first = self._first_behind(operands, space)
         groups = self._groups.setdefault(space, [])
         for k, group in reversed(groups):
             if k < first:
@@ -256,6 +251,16 @@ class BlockBuilder:
         groups.append((len(self.items), Group(space=space, quiet=quiet)))
         self.items.append(groups[-1][1])
         return groups[-1]
+
+    def _first_behind(self, operands: Sequence[Operand], space: Shape) -> int:
+        """Return the number of the first item that can read operands."""
+        first = 0
+        for x in operands:
+            if isinstance(x, Buffer):
+                location = self.locations[x.index]
+                at = self.defined.get(location.owner, -1)
+                first = max(first, at if self._is_made_in(at, x) and location.shape == space else at + 1)
+        return first
 
     def is_elementwise(self, x: Operand) -> bool:
         """Tell whether a loop over elements computes a value."""

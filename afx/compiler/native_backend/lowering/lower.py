@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -43,6 +43,7 @@ from afx.compiler.schedule.schedule import (
     Instruction,
     Loop,
     Operand,
+    Partial,
     Result,
     Schedule,
     Space,
@@ -115,7 +116,12 @@ def _block_loop(b: BlockBuilder, fused: Fused) -> None:
         [loop], [*sliced, *whole, *[c for own in constants for c in own]], [*places.values(), *outs], loop.arena_bytes
     )
     b.locations |= places
-    for x, part in zip(results, stored, strict=True):
+    _join(b, partials, zip(results, stored, strict=True))
+
+
+def _join(b: BlockBuilder, partials: Mapping[int, Partial], pairs: Iterable[tuple[Buffer, Buffer]]) -> None:
+    """Reduce the parts that blocks leave, of those results that are reductions."""
+    for x, part in pairs:
         if x.index in partials:
             total, axes = partials[x.index], (("axis", (0,)),)
             b.lower(Call("join", "reduce", (part,), ("disjoint",), (total.out,), total.ufunc, axes))

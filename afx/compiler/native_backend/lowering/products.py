@@ -510,30 +510,40 @@ def multiply_into(
     Raises:
         UnsupportedError: it takes too long, or the loop cannot walk through the batch axes.
     """
-    missing = tuple([axis for axis, v in ((-2, x), (-1, y)) if len(v.shape) == 1])
-    matrices = (
-        look(x, lambda v: v if v.ndim > 1 else v[None]),
-        look(y, lambda v: v if v.ndim > 1 else v[:, None]),
-        look(out, lambda v: np.expand_dims(v, missing)),
-    )
+    matrices = _as_matrices(x, y, out)
     product = generalized_call(MATMUL, MATRICES, matrices, quiet)
     if len(product.outer) > 1:
         raise UnsupportedError("products whose batch axes do not follow each other evenly")
     _count_products(b, math.prod((*product.space, *product.lengths)))
     if product.outer:
-        of_one = [attrs.evolve(ref, strides=ref.strides[1:]) for ref in product.operands]
-        one = _with_orders(b, attrs.evolve(product, space=product.space[1:], operands=tuple(of_one)))
-        if one.orders is None and b.limits.is_standalone and _lower_tiled(b, product, *matrices):
-            return
-        on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(of_one)])
-        body = Block(3, (Root(0), Root(1), Root(2)), (attrs.evolve(one, operands=on_params),), 0)
-        args = [Arg((ref.root,), ref.strides[0]) for ref in product.operands]
-        b.fixed([BlockLoop((Body(body, tuple(args)),), product.outer[0], math.prod(out.shape))], [x, y], [out])
+        _multiply_batch(b, product, x, y, out)
         return
     ends = stops or _cut(product.sizes, int(out.dtype[1:]), b.limits)
     product = _with_orders(b, attrs.evolve(product, axis=axis, stops=ends, is_cut=bool(ends)))
     if b.tier == 1 or product.orders is not None or not _lower_tiled(b, product, *matrices):
         b.fixed([product], [x, y], [out])
+
+
+def _as_matrices(x: Location, y: Location, out: Location) -> tuple[Location, Location, Location]:
+    """Return operands and result of a product as matrices: a vector on the left is a row, one on the right a column."""
+    missing = tuple([axis for axis, v in ((-2, x), (-1, y)) if len(v.shape) == 1])
+    return (
+        look(x, lambda v: v if v.ndim > 1 else v[None]),
+        look(y, lambda v: v if v.ndim > 1 else v[:, None]),
+        look(out, lambda v: np.expand_dims(v, missing)),
+    )
+
+
+def _multiply_batch(b: BlockBuilder, product: UfuncCall, x: Location, y: Location, out: Location) -> None:
+    """Add a loop over the outer batch axis, or tiles."""
+    of_one = [attrs.evolve(ref, strides=ref.strides[1:]) for ref in product.operands]
+    one = _with_orders(b, attrs.evolve(product, space=product.space[1:], operands=tuple(of_one)))
+    if one.orders is None and b.limits.is_standalone and _lower_tiled(b, product, *_as_matrices(x, y, out)):
+        return
+    on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(of_one)])
+    body = Block(3, (Root(0), Root(1), Root(2)), (attrs.evolve(one, operands=on_params),), 0)
+    args = [Arg((ref.root,), ref.strides[0]) for ref in product.operands]
+    b.fixed([BlockLoop((Body(body, tuple(args)),), product.outer[0], math.prod(out.shape))], [x, y], [out])
 
 
 def _count_products(b: BlockBuilder, count: int) -> None:
@@ -607,18 +617,23 @@ def _lower_tiled(b: BlockBuilder, product: UfuncCall, x: Location, y: Location, 
     elif product.outer or batch > 1 or c_column != size or not _pays_to_copy(m, k, n, b.limits):
         if not stands_alone:
             return False
-        result = out if c_column == size else b.temporary(out.shape, out.dtype)
-        _add_tiles(b, x, y if b_column == size else b.copied(y), result, quiet)
-        if result is not out:
-            b.fixed([copy_nest(out, result)], [result], [out])
+        _add_dense_tiles(b, x, y if b_column == size else b.copied(y), out, c_column == size, quiet)
     elif a_row != size and k * n <= m * k + m * n:
         _add_tiles(b, x, y, out, quiet)
-    else:  # the transpose, which reads rows of the left operand next to each other, copied back
+    else:  # the transpose, which reads rows of the left operand next to each other
         left = _turned(x) if a_row == size else b.copied(_turned(x))
-        result = b.temporary(_turned(out).shape, out.dtype)
-        _add_tiles(b, _turned(y), left, result, quiet)
-        b.fixed([copy_nest(out, _turned(result))], [result], [out])
+        _add_dense_tiles(b, _turned(y), left, _turned(out), False, quiet)
     return True
+
+
+def _add_dense_tiles(
+    b: BlockBuilder, x: Location, y: Location, out: Location, is_dense: bool, quiet: tuple[str, ...]
+) -> None:
+    """Add a product as tiles whose columns lie next to each other, copied to where they do not."""
+    result = out if is_dense else b.temporary(out.shape, out.dtype)
+    _add_tiles(b, x, y, result, quiet)
+    if result is not out:
+        b.fixed([copy_nest(out, result)], [result], [out])
 
 
 def _pays_to_copy(m: int, k: int, n: int, limits: NativeTarget) -> bool:

@@ -39,7 +39,7 @@ from afx.compiler.native_backend.lowering.products import (
     sum_products,
 )
 from afx.compiler.native_backend.lowering.recorded import Calls, Recorded
-from afx.compiler.native_backend.program.elements import Load, Op, Ref, Value
+from afx.compiler.native_backend.program.elements import Load, Op, Ref, UfuncLoop, Value
 from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
 from afx.compiler.native_backend.program.steps import merged
 from afx.compiler.native_backend.service.link import find_ufunc
@@ -134,28 +134,29 @@ class Recorder(Calls):
         rows, into = (self.view(y, lambda y: np.moveaxis(y, axis, -1)) for y in (x, out))
         made = into if into.flags.c_contiguous else self.new(into.shape, into.dtype)
         finds_indices = name.startswith("argsort.")
-        if finds_indices:
-            operands = [self.dense(rows), made]
-        else:
+        operands = [self.dense(rows), made] if finds_indices else [made]
+        if not finds_indices:
             self.copy(made, rows)
-            operands = [made]
         loop, length, cores = loop_of(name, (x.location.dtype,)), rows.shape[-1], ((0,),) * len(operands)
         refs = tuple([y.location.ref for y in operands])
         space, changes, outputs = (rows.size // length,), not finds_indices, int(finds_indices)
         works = [self.b.temporary((sort_numbers(x.location.ref.size, length),), "f8")] * self.is_standalone
         refs, outputs = (*refs, *[Ref(work.owner, "f8", 0, (0,)) for work in works]), outputs + len(works)
-        # of shorter ones NumPy's stable order takes time in proportion to them
-        is_wide = x.location.dtype[1:] in ("4", "8")
-        is_replaced = name == "argsort.stable" and is_wide and not self.is_standalone
-        unstable = loop_of("argsort.quick", (x.location.dtype,)) if is_replaced else None
+        unstable, has_work = self._unstable_loop(name, x.location.dtype), self.is_standalone
         sort = UfuncCall(
             loop, space, refs, (), cores, (length,), changes=changes, outputs=outputs, unstable=unstable,
-            has_work=self.is_standalone,
+            has_work=has_work,
         )  # fmt: skip
         self.count_step()
         self.b.fixed([sort], [operands[0].location], [made.location, *works])
         if made is not into:
             self.copy(into, made)
+
+    def _unstable_loop(self, name: str, dtype: str) -> UfuncLoop | None:
+        """Return the loop of a quicker order that takes the place of the stable one of wide elements, if any does."""
+        # of shorter ones NumPy's stable order takes time in proportion to them
+        is_replaced = name == "argsort.stable" and dtype[1:] in ("4", "8") and not self.is_standalone
+        return loop_of("argsort.quick", (dtype,)) if is_replaced else None
 
     def search(self, vector: Recorded, values: Recorded, out: Recorded, is_right: bool) -> None:
         """Write where values stand in a sorted vector of their dtype: in front of equal elements, or behind them."""

@@ -10,7 +10,7 @@ import ctypes
 import functools
 import mmap
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -67,18 +67,23 @@ def _lay_out(code: bytes, names: Sequence[str]) -> Image:
     symbols = _symbols(code, sections)
     places = {name: starts[section] + value for name, section, value in symbols if section in starts}
     own, named = list[tuple[int, int]](), list[tuple[int, str, int]]()
+    for at, target in _relocations(sections, starts):
+        where, info, addend = struct.unpack_from("<QQq", code, at)
+        if info & 0xFFFFFFFF != ABSOLUTE_64:
+            raise ValueError("an address of another kind")
+        name, section, value = symbols[info >> 32]
+        if section:
+            own.append((target + where, starts[section] + value + addend))
+        else:
+            named.append((target + where, name, addend))
+    return Image(bytes(data), {name: places[name] for name in names}, tuple(own), tuple(named))
+
+
+def _relocations(sections: Sequence[Sequence[int]], starts: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """Yield where each relocation stands in the file, and where the section that it changes begins."""
     for _, kind, _, _, offset, length, _, target, _, entry in sections:
         if kind == RELA and target in starts:
-            for at in range(offset, offset + length, entry):
-                where, info, addend = struct.unpack_from("<QQq", code, at)
-                if info & 0xFFFFFFFF != ABSOLUTE_64:
-                    raise ValueError("an address of another kind")
-                name, section, value = symbols[info >> 32]
-                if section:
-                    own.append((starts[target] + where, starts[section] + value + addend))
-                else:
-                    named.append((starts[target] + where, name, addend))
-    return Image(bytes(data), {name: places[name] for name in names}, tuple(own), tuple(named))
+            yield from [(at, starts[target]) for at in range(offset, offset + length, entry)]
 
 
 def _symbols(code: bytes, sections: Sequence[tuple[int, ...]]) -> list[tuple[str, int, int]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.functions.pairs import plain
@@ -208,6 +208,12 @@ def _define_transform(w: Writer) -> None:
         w.define(f"fft.{k}", f"internal void @fft.step{k}({PARAMETERS}) noinline", partial(_define_step, w, k))
         for _ in repeat(w, partial(_is_multiple, w, left, k)):
             step(f"@fft.step{k}", k)
+    _step_other_factors(w, n, left, lambda r: step("@fft.step", r, f", i64 {r.name}"))
+    w.line(f"ret ptr {w.let(f'load ptr, ptr {now}')}")
+
+
+def _step_other_factors(w: Writer, n: Lanes, left: Elements, step: Callable[[Lanes], None]) -> None:
+    """Take a step for each prime factor from 7 on of what is left."""
     w.define("fft.any", f"internal void @fft.step({PARAMETERS}, i64 %radix) noinline", lambda: _define_any_step(w))
     radix = variable(w, "i64")
     radix[()] = n.constant(7)
@@ -215,9 +221,8 @@ def _define_transform(w: Writer) -> None:
         r = radix[()]
         is_factor = _integer(w, "srem", left[()], r).compare("eq", 0)
         for _ in given(w, is_factor):
-            step("@fft.step", r, f", i64 {r.name}")
+            step(r)
         radix[()] = is_factor.choose(r, r + 2)
-    w.line(f"ret ptr {w.let(f'load ptr, ptr {now}')}")
 
 
 def _is_multiple(w: Writer, number: Elements, of: int) -> Lanes:
@@ -238,49 +243,68 @@ def _is_smooth(w: Writer, n: Lanes) -> Lanes:
 # --- Any length: ``x[j] w[j²/2]`` is folded with ``conj(w[k²/2])``
 
 
+class _Memory(NamedTuple):
+    """Memory behind n points: two planes of m points, their roots, the kernel, and 2 n roots of which chirps are made."""
+
+    a: Plane
+    b: Plane
+    roots: Plane
+    kernel: Plane
+    chirp: Plane
+
+
 def _define_any_length(w: Writer) -> None:
-    """Transform points in place; behind them lies memory of two planes of m points, their roots, a kernel and 2 n roots."""
+    """Transform points in place, as a cyclic convolution with a chirp of m points."""
     n, m = Lanes(w, "i64", "%n"), Lanes(w, "i64", "%m")
     x, a = Plane(w, "%x", n), Plane(w, "%memory", m)
     b = a.behind()
     roots = b.behind()
     kernel = roots.behind()
-    chirp = kernel.behind(n * 2)
+    memory = _Memory(a, b, roots, kernel, kernel.behind(n * 2))
     _call_roots(w, roots)
-    _call_roots(w, chirp)
+    _call_roots(w, memory.chirp)
     zero = Point(Lanes(w, "double", "0.0"), Lanes(w, "double", "0.0"))
-
-    def turn(k: Lanes) -> Point:
-        return chirp[_integer(w, "srem", k * k, n * 2)]
-
-    def transform() -> Plane:
-        return Plane(w, _call_transform(w, a, b, roots), m)
-
+    _write_kernel(w, memory, zero, n, m)
     for k in each(w, 0, m):
         a[k] = zero
     for k in each(w, 0, n):
-        z = turn(k)
+        a[k] = x[k] * _chirp(w, memory, k, n)
+    done = _convolve(w, memory, m)
+    for k in each(w, 0, n):
+        z = done[k]
+        x[k] = (Point(z.im, z.re) * _chirp(w, memory, k, n)).scaled(Lanes(w, "double", "1.0") / m.to_float())
+    w.line("ret void")
+
+
+def _chirp(w: Writer, memory: _Memory, k: Lanes, n: Lanes) -> Point:
+    return memory.chirp[_integer(w, "srem", k * k, n * 2)]
+
+
+def _write_kernel(w: Writer, memory: _Memory, zero: Point, n: Lanes, m: Lanes) -> None:
+    """Write the transform of the conjugate chirp, which is even."""
+    a = memory.a
+    for k in each(w, 0, m):
+        a[k] = zero
+    for k in each(w, 0, n):
+        z = _chirp(w, memory, k, n)
         a[k] = Point(z.re, -z.im)
         for _ in given(w, k.compare("sgt", 0)):
             a[m - k] = Point(z.re, -z.im)
-    done = transform()
+    done = Plane(w, _call_transform(w, a, memory.b, memory.roots), m)
     for k in each(w, 0, m):
-        kernel[k] = done[k]
+        memory.kernel[k] = done[k]
+
+
+def _convolve(w: Writer, memory: _Memory, m: Lanes) -> Plane:
+    """Return where m times the convolution of the first plane with the kernel is, real and imaginary parts exchanged."""
+    a, b, roots = memory.a, memory.b, memory.roots
+    done = Plane(w, _call_transform(w, a, b, roots), m)
     for k in each(w, 0, m):
-        a[k] = zero
-    for k in each(w, 0, n):
-        a[k] = x[k] * turn(k)
-    done = transform()
-    for k in each(w, 0, m):
-        z = done[k] * kernel[k]
+        z = done[k] * memory.kernel[k]
         done[k] = Point(z.im, z.re)  # so that the transform is the inverse one
     is_same = w.let(f"icmp eq ptr {done.pointer}, {a.pointer}")
     other = Plane(w, w.let(f"select i1 {is_same}, ptr {b.pointer}, ptr {a.pointer}"), m)
-    done = Plane(w, _call_transform(w, done, other, roots), m)
-    for k in each(w, 0, n):
-        z = done[k]
-        x[k] = (Point(z.im, z.re) * turn(k)).scaled(Lanes(w, "double", "1.0") / m.to_float())
-    w.line("ret void")
+    return Plane(w, _call_transform(w, done, other, roots), m)
 
 
 def _call_roots(w: Writer, roots: Plane) -> None:
@@ -311,12 +335,7 @@ def emit_transform(w: Writer, loop: UfuncLoop) -> None:
     is_smooth = _is_smooth(w, n)
     for _ in given(w, is_smooth):
         _call_roots(w, roots)
-    m = variable(w, "i64")
-    m[()] = n.constant(1)
-    for _ in repeat(w, lambda: m[()].compare("slt", n * 2 - 1)):
-        m[()] = m[()] * 2
-    head = "internal void @fft.any.length(ptr %x, ptr %memory, i64 %n, i64 %m) noinline"
-    w.define("fft.any.length", head, lambda: _define_any_length(w))
+    m = _prepare_any_length(w, n)
     for i in each(w, 0, count):
         row, scale, out = [w.shifted(p, (i * s).name) for p, s in zip(pointers[:3], steps[:3], strict=True)]
         _load(w, loop, Elements(w, FLOATS[loop.dtypes[1]], row, [steps[3], _size(loop)]), x, given_points)
@@ -330,6 +349,17 @@ def emit_transform(w: Writer, loop: UfuncLoop) -> None:
         result = Plane(w, w.let(f"load ptr, ptr {place}"), n)
         _store(w, loop, Elements(w, FLOATS[loop.dtypes[1]], out, [steps[4], _size(loop)]), result, made_points, factor)
     w.line("ret void")
+
+
+def _prepare_any_length(w: Writer, n: Lanes) -> Elements:
+    """Define the transform of any length; return where the length of its convolutions is, a power of two."""
+    m = variable(w, "i64")
+    m[()] = n.constant(1)
+    for _ in repeat(w, lambda: m[()].compare("slt", n * 2 - 1)):
+        m[()] = m[()] * 2
+    head = "internal void @fft.any.length(ptr %x, ptr %memory, i64 %n, i64 %m) noinline"
+    w.define("fft.any.length", head, lambda: _define_any_length(w))
+    return m
 
 
 def _read(w: Writer, of: str, k: int) -> Lanes:

@@ -247,6 +247,12 @@ class _Sides:
     tau: Elements
 
 
+def _lay_out_sides(m: Stacks, long: Lanes, k: Lanes) -> _Sides:
+    """Return the places in memory of a matrix's columns and of what they are made of."""
+    x, v = _matrix(m, long, long), _matrix(m, long + long * k, k)
+    return _Sides(long, k, x, v, _vector(m, m.w.shifted(m.work, ((long + long * k + k * k) * 8).name)))
+
+
 def _svd(w: Writer, dtypes: Sequence[str], *, has_vectors: bool, is_full: bool = False) -> None:
     """Make columns orthogonal, and sort them by their lengths."""
     m = Stacks(w, dtypes, (2, 2, 1, 2) if has_vectors else (2, 1), 3)
@@ -254,13 +260,7 @@ def _svd(w: Writer, dtypes: Sequence[str], *, has_vectors: bool, is_full: bool =
     is_tall = height.compare("sge", width)
     long = is_tall.choose(height, width)
     for a, *outs in m:
-        z = _Sides(
-            long,
-            k,
-            _matrix(m, long, long),
-            _matrix(m, long + long * k, k),
-            _vector(m, w.shifted(m.work, ((long + long * k + k * k) * 8).name)),
-        )
+        z = _lay_out_sides(m, long, k)
         unit = _unit(m, a, height, width)
         for r, c in m.cells(k, long):
             z.x[r, c] = a[is_tall.choose(c, r), is_tall.choose(r, c)] / unit
@@ -276,11 +276,9 @@ def _svd(w: Writer, dtypes: Sequence[str], *, has_vectors: bool, is_full: bool =
         if has_vectors:
             _write_vectors(m, z, outs[0], outs[2], is_tall, long if is_full else k)
             pairs = [(outs[0].transposed(), height), (outs[2], width)]
-            for x, rows, columns in (
-                (outs[0], height, height if is_full else k),
-                (outs[2], width if is_full else k, width),
-            ):
-                for r, c in m.cells(rows, columns):
+            sizes = (height, height if is_full else k), (width if is_full else k, width)
+            for x, size in zip(outs[::2], sizes, strict=True):
+                for r, c in m.cells(*size):
                     x[r, c] *= unit / unit  # nan where the matrix has none
         # squares of lengths that differ by 10^160 are zeros, and were not told apart
         _arrange(m, values, k, "ogt", pairs)
