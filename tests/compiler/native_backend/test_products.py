@@ -196,3 +196,21 @@ def test_products_of_panels(m: int, k: int, n: int, dtype: str) -> None:
             np.testing.assert_array_equal(
                 np.asarray(afx.jit(fn, backend=backend)(*args)), fn(*[a.astype("f8") for a in args])
             )
+
+
+@pytest.mark.parametrize("batch", [(1,), (1, 1), (2,)])
+@pytest.mark.parametrize(("m", "k", "n"), [(25, 31, 31), (8, 40, 33), (33, 9, 64)])
+def test_products_of_stacks_by_transposes(batch: tuple[int, ...], m: int, k: int, n: int) -> None:
+    """Also of one matrix, in tiles that read columns; elements are small integers."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-9, 10, (*batch, *shape)).astype("f8") for shape in ((m, k), (k, n)))
+    turned = afx.matrix_transpose
+    cases: list[tuple[Any, tuple[Any, ...]]] = [
+        (lambda x, y: x @ y, (x, y)),
+        (lambda x, y: x @ turned(y), (x, y.swapaxes(-1, -2).copy())),
+        (lambda x, y: turned(x) @ y, (x.swapaxes(-1, -2).copy(), y)),
+        (lambda x, y: turned(x) @ turned(y), (x.swapaxes(-1, -2).copy(), y.swapaxes(-1, -2).copy())),
+    ]
+    for fn, args in cases:
+        for backend in ("native", "portable"):
+            np.testing.assert_array_equal(np.asarray(afx.jit(fn, backend=backend)(*args)), x @ y)

@@ -607,6 +607,8 @@ def _lower_tiled(b: BlockBuilder, product: UfuncCall, x: Location, y: Location, 
     is_large, stands_alone = math.prod(product.sizes) > b.limits.product_tile_max_products, b.limits.is_standalone
     if not is_float or (is_large and not stands_alone):
         return False
+    if batch == 1:  # which copies and panels do without
+        x, y, out = [look(v, lambda v: v.reshape(v.shape[-2:])) for v in (x, y, out)]
     a_row, a_k, _, b_column, c_row, c_column = product.core_strides
     if n == 1 and m > 1 and (a_k == size or k == 1) and not (is_large or product.outer):
         _sum_rows(b, product, [x, y], out)
