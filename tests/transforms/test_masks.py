@@ -316,3 +316,22 @@ def test_operands_without_partials_have_no_masks() -> None:
 
     formula = -0.5 * np.arccos(-0.3) / 2.0**1.5  # of arccos(-0.3) / sqrt(g)
     assert float(afx.grad(fall)(np.float64(2.0))) == pytest.approx(formula, rel=1e-3)
+
+
+@pytest.mark.parametrize("take", [lambda z: z[::2], lambda z: z[np.array([1])], lambda z: z.T[:, 1:]])
+def test_branches_of_one_value_add_up_behind_slices(take: Callable[[Any], Any]) -> None:
+    """Where both operands of a choice are made of one value, a part of whose choice alone is read."""
+    x = np.arange(1.0, 17.0).reshape(4, 4) / 7
+    signs = np.array([1.0, -1.0, 1.0, -1.0])
+
+    def chosen(x: Any) -> Any:
+        y = afx.sin(x) / afx.sum(x)
+        return afx.sum(take(afx.where(signs > 0, y, -y)) ** 2 + take(afx.where(signs > 0, y, -y)))
+
+    def multiplied(x: Any) -> Any:
+        y = afx.sin(x) / afx.sum(x) * signs
+        return afx.sum(take(y) ** 2 + take(y))
+
+    wanted = afx.grad(multiplied)(x)
+    for fn in (afx.grad(chosen), afx.jit(afx.grad(chosen)), lambda x: afx.vmap(afx.grad(chosen))(x[None])[0]):
+        np.testing.assert_allclose(fn(x), wanted, rtol=1e-13)

@@ -384,7 +384,8 @@ def _pull_masked(entries: Sequence[Entry], entry: Entry, k: int, ct: Value, cts:
             if leaves_out or mask is not None:
                 crosses = leaves_out and _is_known(entry)
                 alive = Mask(functools.partial(through, pull, ct.shape, mask, entry, shape), mask, crosses=crosses)
-                alive.part = None if masks.is_ground else _part_before(entry, entries, mask, ct)
+                part = None if masks.is_ground else _part_before(entry, entries, mask, ct)
+                alive = alive if part is None else alive.with_part(part)  # whose root has none, which would outlive it
         elif mask is None or not mask.crosses:
             g, alive = pull(ct, entry.z, entry.xs, entry.params, shape, dtype), None
         elif p.kind == "bilinear":

@@ -212,7 +212,9 @@ def add_masks(mask: Mask | None, other: Mask | None) -> Mask | None:
     if mask.root is other.root or part is not None:
         return mask if mask.is_dirty else other if other.is_dirty else mask.with_part(part)
     if mask.twin is not None and other.twin is not None and mask.twin[0] == other.twin[0]:
-        return mask.twin[2] if mask.twin[1] != other.twin[1] else mask
+        both = mask.twin[2]
+        # the part that the choice's own cotangent has is not that of the sum
+        return mask if mask.twin[1] == other.twin[1] else both and both.with_part(None)
     joint = Mask(lambda: logical_or(other.get(), mask.get()), other, mask)
     joint.is_joint = True
     return joint
