@@ -137,3 +137,12 @@ def test_fifth_derivative() -> None:
         fn = afx.grad(fn)
     for run in (fn, afx.jit(fn), lambda x: afx.vmap(fn)(afx.stack([x, x]))[0]):
         assert float(run(X)) == pytest.approx(math.exp(X), rel=1e-13)
+
+
+def test_python_numbers_that_are_traced_are_tangents() -> None:
+    """The argument of a jitted function, or what a choice of two numbers gives."""
+    slope = lambda x, t: afx.jvp(afx.sin, (x,), (t,))[1]
+    assert float(afx.jit(lambda t: slope(t, t))(0.5)) == pytest.approx(0.5 * np.cos(0.5))
+    chosen = lambda x: slope(x, afx.where(x > 0.4, 2.0, 3.0))
+    np.testing.assert_allclose(afx.vmap(afx.jit(chosen))(np.array([0.3, 0.5])), [3 * np.cos(0.3), 2 * np.cos(0.5)])
+    assert float(afx.jit(afx.grad(lambda t: slope(t, t * t)))(0.5)) == pytest.approx(np.cos(0.5) - 0.25 * np.sin(0.5))

@@ -101,9 +101,9 @@ def check_tangents(leaves: list[Any], directions: list[Any], treedef: Any, who: 
 def _convert_tangent(tangent: Any, primal: Any) -> Any:
     """Return a tangent in its primal's dtype, where either is a Python number, or the tangent has integers."""
     have, want = aval_of(tangent), aval_of(primal)
-    if have.weak:
+    if have.weak and not isinstance(tangent, Array):
         return want.dtype.type(tangent)
-    is_cast = have.dtype != want.dtype and (want.weak or have.dtype.kind in "biu")
+    is_cast = have.weak or (have.dtype != want.dtype and (want.weak or have.dtype.kind in "biu"))
     return astype(tangent, want.dtype) if is_cast else tangent
 
 
