@@ -15,29 +15,36 @@ import numpy as np
 from afx import nn, pytree, random
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
-from afx.migrate import for_stax
+from afx.migrate import for_jax, for_stax
 from afx.migrate.for_equinox import Dropout as Drop, attend, each
 from afx.migrate.for_jax import register_dataclass
 from afx.migrate.for_lax import conv_general_dilated, reduce_window
-from afx.ops.creation.creation import asarray, ones, zeros
+from afx.ops.creation.creation import asarray, ones as make_ones, zeros as make_zeros
 from afx.ops.elementwise.arithmetic import add, multiply, sqrt
 from afx.ops.elementwise.comparison import maximum, where
+from afx.ops.elementwise.trigonometry import tanh
+from afx.ops.reductions.cumulative import logsumexp
 
 __all__ = ["Conv", "Dense", "Module", "TrainState", "avg_pool", "compact", "dataclass", "max_pool"]
 
 np_: Any = np  # NumPy's functions, of Arrays
+initializers: Any = for_stax
+INITIALIZERS = ("ones", "ones_init", "zeros", "zeros_init")
+FUNCTIONS = (
+    "celu elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu log_sigmoid log_softmax logsumexp one_hot relu "
+    "relu6 selu sigmoid silu soft_sign softmax softplus standardize swish tanh"
+)
 
 
 def __getattr__(name: str) -> Any:
-    """Return an activation of `afx.nn`."""
-    draws = {"initializers": for_stax, "zeros_init": for_stax.zeros_init, "ones_init": for_stax.ones_init}
-    known = {**draws, "swish": nn.silu, "tanh": np.tanh, "logsumexp": None}
-    found = known.get(name) or (getattr(nn, name) if name.islower() and hasattr(nn, name) else None)
-    if found is None:
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}; afx.nn has layers, made by create(key, …)"
+    """Return an initializer, or a function of `jax.nn` that Flax has too."""
+    if name in INITIALIZERS:
+        return getattr(for_stax, name)
+    if name in FUNCTIONS.split():
+        return {"swish": nn.silu, "tanh": tanh, "logsumexp": logsumexp}.get(name) or getattr(
+            for_jax, name, getattr(nn, name, None)
         )
-    return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; afx.nn has layers, made by create(key, …)")
 
 
 class _Scope:
@@ -264,7 +271,10 @@ class BatchNorm(_Layer):
     def __call__(self, x: Any, use_running_average: Any = None) -> Any:
         """Return an array of the same shape."""
         shape, axes = x.shape[-1:], tuple(range(x.ndim - 1))
-        kept = [self.variable("batch_stats", n, fn, shape, np.float32) for n, fn in (("mean", zeros), ("var", ones))]
+        kept = [
+            self.variable("batch_stats", n, fn, shape, np.float32)
+            for n, fn in (("mean", make_zeros), ("var", make_ones))
+        ]
         mean, var = [v.value for v in kept]
         if not (self.use_running_average if use_running_average is None else use_running_average):
             mean, var = x.mean(axes), x.var(axes)

@@ -6,6 +6,7 @@ Programs written for afx call what is behind them: ``optimizer.step``, `afx.rand
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import dataclasses
 import functools
@@ -19,24 +20,25 @@ import attrs
 import numpy as np
 
 from afx import integrate, linalg, nn, optim, pytree, random, testing
-from afx.control import cond as branches, scan as scans, while_loop as loops
+from afx.control import scan as scans, while_loop as loops
 from afx.core import Array, Aval
 from afx.core.dtypes import default_dtype, get_default_dtype, set_default_dtype, set_narrow_default
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros
-from afx.ops.elementwise.arithmetic import sqrt
-from afx.ops.elementwise.comparison import clip, where
+from afx.ops.elementwise import arithmetic
+from afx.ops.elementwise.comparison import clip as limit, isnan, maximum, minimum, where
 from afx.ops.elementwise.complex import conj, real
 from afx.ops.indexing import scatter
 from afx.ops.indexing.getitem import take
-from afx.ops.indexing.select import ix_, unravel_index
+from afx.ops.indexing.select import unravel_index
 from afx.ops.manipulation import edit
 from afx.ops.manipulation.join import atleast_1d, concat, moveaxis, stack
-from afx.ops.manipulation.pad import flip, pad
-from afx.ops.manipulation.shape import expand_dims, squeeze
+from afx.ops.manipulation.pad import pad
+from afx.ops.manipulation.shape import broadcast_to, expand_dims
 from afx.ops.numerics import polynomials
-from afx.ops.reductions import cumulative
+from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.sums import sum as sum_
+from afx.ops.sorting.sets import isin
 from afx.ops.sorting.sort import argsort, searchsorted as search_sorted, sort
 from afx.pytree import nodes, treedef as treedefs
 from afx.transforms import checkpoint as memory, custom_derivatives as derivatives
@@ -45,7 +47,6 @@ from afx.transforms.derivatives.grad import vjp
 __all__ = ["Partial", "ShapeDtypeStruct", "config", "draw", "named"]
 
 LOOPS: dict[str, Any] = {
-    "leaky_relu": nn.leaky_relu,
     "fori_loop": loops.fori_loop,
     "scan": scans.scan,
     "while_loop": loops.while_loop,
@@ -70,7 +71,6 @@ DTYPES: str = "bool_ complex64 complex128 float16 float32 float64 int8 int16 int
 PASSED_BY: tuple[str, ...] = ("mode", "method", "out_sharding", "unroll")  # how JAX computes them
 # functions by JAX's arguments in their order, likewise; what afx calls them first
 RENAMED: dict[str, str] = {
-    "leaky_relu": "leaky_relu x negative_slope=slope",
     "fori_loop": "fori_loop lower upper body_fun=body_fn init_val=init",
     "scan": "scan f=fn init xs length reverse",
     "while_loop": "while_loop cond_fun=cond_fn body_fun=body_fn init_val=init",
@@ -85,10 +85,10 @@ def __getattr__(name: str) -> Callable[..., Any]:
         return functools.partial(_call, name)
     if name in ("bicgstab", "cg", "gmres"):
         return functools.partial(_solve, name)
-    if name in ("cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"):
-        return functools.partial(_cumulative, name)
     if name in DTYPES.split():
         return functools.partial(asarray, dtype=np.dtype(name))
+    if name in ("intersect1d", "setdiff1d", "setxor1d"):
+        return functools.partial(_of_sets, name)
     if name.startswith("segment_"):
         return functools.partial(segment, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -308,7 +308,7 @@ class at:  # x.at
             if isinstance(entry, Array) and entry.dtype != bool:
                 size = self._x.shape[len(widths)]
                 k = where(entry < 0, entry + size, entry)
-                entry = where((k < 0) | (k >= size), size, k) if margin else clip(k, 0, size - 1)
+                entry = where((k < 0) | (k >= size), size, k) if margin else limit(k, 0, size - 1)
                 widths.append((0, margin))
             else:
                 widths += [(0, 0)] * (self._x.ndim - sum(counts) if entry is ... else count)
@@ -320,11 +320,6 @@ def segment(name: str, data: Any, segment_ids: Any, num_segments: int | None = N
     """Return sums, or another reduction, of segments."""
     reduced: Array = getattr(scatter, name)(data, segment_ids, num_segments)
     return reduced
-
-
-def rsqrt(x: Any) -> Array:
-    """Return 1 over the root."""
-    return 1 / sqrt(x)
 
 
 def checkpoint(fun: Callable[..., Any], **_: Any) -> Callable[..., Any]:
@@ -533,12 +528,127 @@ def argwhere(a: Any, *, size: int, fill_value: Any = None) -> Array:
 first_where: Callable[..., tuple[Array, ...]] = nonzero
 
 
-def unique(ar: Any, *, size: int, fill_value: Any = None) -> Array:
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    *,
+    size: int,
+    fill_value: Any = None,
+) -> Any:
     """Return the first different elements in order, and for missing ones a number, the least where none is given."""
-    s = sort(asarray(ar).reshape(-1))
-    is_new = concat([np.ones(1, np.bool_), s[1:] != s[:-1]])
-    places = flatnonzero(is_new, size=size, fill_value=-1)
-    return where(places >= 0, s[places.clip(0)], s[0] if fill_value is None else fill_value)
+    flat = asarray(ar).reshape(-1)
+    order = argsort(flat)
+    s = flat[order]
+    is_new = _is_new(s)
+    places = flatnonzero(is_new, size=size)
+    group = cumsum(is_new.astype(int)) - 1
+    first = _missing(s, is_new, places, s[0] if fill_value is None else fill_value)
+    inverse = zeros(flat.shape, int).at[order].set(group).reshape(np.shape(ar))
+    counts = (group == np.arange(size)[:, None]).sum(-1)
+    parts = ((True, first), (return_index, order[places]), (return_inverse, inverse), (return_counts, counts))
+    found = tuple([z for is_asked, z in parts if is_asked])
+    return found if len(found) > 1 else first
+
+
+def _is_new(s: Array) -> Array:
+    return concat([np.ones(1, np.bool_), s[1:] != s[:-1]])
+
+
+def _missing(x: Array, keep: Any, places: Array, fill: Any) -> Array:
+    """Return elements at places, and a number for those behind what is kept."""
+    return where(np.arange(len(places)) < sum_(keep), x[places], fill)
+
+
+def _of_sets(name: str, ar1: Any, ar2: Any, *, size: int, fill_value: Any = None, **_: Any) -> Array:
+    """Return the first elements of a set of two, and a number for missing ones."""
+    a, b = [asarray(x).reshape(-1) for x in (ar1, ar2)]
+    s = sort(concat([a, b]))
+    first, second = isin(s, a), isin(s, b)
+    keep = _is_new(s) & {"intersect1d": first & second, "setdiff1d": first & ~second, "setxor1d": first ^ second}[name]
+    places = flatnonzero(keep, size=size)
+    least = 0 if name == "setdiff1d" else s[places[0]]
+    return _missing(s, keep, places, least if fill_value is None else fill_value)
+
+
+def union1d(ar1: Any, ar2: Any, *, size: int, fill_value: Any = None) -> Any:
+    """Return the first elements of both sets."""
+    return unique(concat([asarray(ar1).reshape(-1), asarray(ar2).reshape(-1)]), size=size, fill_value=fill_value)
+
+
+def extract(condition: Any, arr: Any, *, size: int, fill_value: Any = 0) -> Array:
+    """Return the first elements where a condition holds."""
+    keep = asarray(condition).reshape(-1) != 0
+    return _missing(asarray(arr).reshape(-1), keep, flatnonzero(keep, size=size), fill_value)
+
+
+def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int) -> Array:
+    """Return elements several times: so many in all, of which the last one fills the rest."""
+    x = asarray(a).reshape(-1) if axis is None else asarray(a)
+    k = axis or 0
+    ends = cumsum(broadcast_to(asarray(repeats), (x.shape[k],)))
+    places = search_sorted(ends, np.arange(total_repeat_length), "right").clip(0, x.shape[k] - 1)
+    return take(x, places, axis=k)
+
+
+# --- Functions that have JAX's derivatives at kinks
+
+
+def absolute(x: Any) -> Array:
+    """Return absolute values, whose derivative at 0 is 1."""
+    z = asarray(x)
+    return where(z < 0, -z, z + 0.0) if z.dtype.kind == "f" else arithmetic.abs(z)
+
+
+def abs(x: Any) -> Any:
+    """Return this of an Array, and Python's of others."""
+    return absolute(x) if isinstance(x, Array) else builtins.abs(x)
+
+
+def clip(arr: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Array:
+    """Return numbers between bounds; on one, both have half of the derivative."""
+    low, high = min if a_min is None else a_min, max if a_max is None else a_max
+    z: Array = asarray(arr)
+    if z.dtype.kind != "f":
+        return limit(z, low, high)
+    z = z if low is None else maximum(z, low)
+    return z if high is None else minimum(z, high)
+
+
+def fmax(x1: Any, x2: Any) -> Array:
+    """Return the larger number; of equal ones the second has the derivative."""
+    x, y = asarray(x1), asarray(x2)
+    return where((x > y) | isnan(y), x, y)
+
+
+def fmin(x1: Any, x2: Any) -> Array:
+    """Return the smaller number, likewise."""
+    return -fmax(-asarray(x1), -asarray(x2))
+
+
+def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Array:
+    """Return x, or a share of it below 0; the derivative at 0 is 1."""
+    z = asarray(x)
+    return where(z >= 0, z, negative_slope * z)
+
+
+def hard_sigmoid(x: Any) -> Array:
+    """Return lines from 0 to 1, with half of their slope at both ends."""
+    return nn.relu6(asarray(x) + 3.0) / 6.0
+
+
+def hard_silu(x: Any) -> Array:
+    """Return x times these."""
+    return asarray(x) * hard_sigmoid(x)
+
+
+hard_swish: Callable[[Any], Array] = hard_silu
+
+
+def sparse_sigmoid(x: Any) -> Array:
+    """Return a line from 0 at -1 to 1 at 1."""
+    return 0.5 * clip(asarray(x) + 1.0, 0.0, 2.0)
 
 
 # --- Functions that JAX and SciPy have with other defaults
@@ -568,6 +678,14 @@ def qr(a: Any, *, mode: str = "full", pivoting: bool = False, **_: Any) -> tuple
     return linalg.qr(a, mode="complete") if mode == "full" else linalg.qr(a)
 
 
+def eigh(a: Any, b: None = None, lower: bool = True, eigvals_only: bool = False, **_: Any) -> Any:
+    """Return eigenvalues, and eigenvectors, of the symmetric part."""
+    del lower
+    if b is not None:
+        raise ArgumentError("eigh: of one matrix, as JAX's: got b; multiply by the inverse of its Cholesky factor")
+    return linalg.eigvalsh(a) if eigvals_only else linalg.eigh(a)
+
+
 def solve(a: Any, b: Any, lower: bool = False, *_: Any, **__: Any) -> Array:
     """Return the solution of a linear system; what is said of the matrix, or saved by it, changes no number."""
     del lower
@@ -594,16 +712,6 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     """Return rows of 0 and a 1, along an axis."""
     rows = expand_dims(asarray(x), -1) == np.arange(num_classes)
     return moveaxis(rows.astype(get_default_dtype() if dtype is None else dtype), -1, axis)
-
-
-def cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, **kwargs: Any) -> Any:
-    """Return one of two functions' results; ``operand=`` is the one operand, None too."""
-    return branches.cond(pred, true_fun, false_fun, *([kwargs["operand"]] if "operand" in kwargs else operands))
-
-
-def clamp(low: Any, x: Any, high: Any) -> Array:
-    """Return numbers between bounds."""
-    return clip(x, low, high)
 
 
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None, *, method: str = "") -> Array:
@@ -635,50 +743,3 @@ def odeint(
         return func(y, time, *rest)
 
     return integrate.odeint(slope, y0, t, *args, rtol=rtol, atol=atol).ys
-
-
-def _cumulative(name: str, x: Any, axis: int = 0, reverse: bool = False) -> Array:
-    fn: Callable[..., Array] = getattr(cumulative, name)
-    return flip(fn(flip(x, axis), axis), axis) if reverse else fn(x, axis)
-
-
-def _starts(x: Array, starts: Any, sizes: Sequence[int]) -> list[Any]:
-    """Return where slices begin: within x, as XLA moves them."""
-    return [clip(asarray(s), 0, n - size) for s, n, size in zip(starts, x.shape, sizes, strict=True)]
-
-
-def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Array:
-    """Return a slice of fixed lengths from starts that may be traced.
-
-    >>> dynamic_slice(afx.arange(5), (7,), (2,))
-    Array([3, 4], dtype=int64)
-    """
-    x = asarray(operand)
-    for axis, (start, size) in enumerate(zip(_starts(x, start_indices, slice_sizes), slice_sizes, strict=True)):
-        x = take(x, start + np.arange(size), axis=axis)
-    return x
-
-
-def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
-    """Return x with a slice replaced, from starts that may be traced."""
-    x, part = asarray(operand), asarray(update)
-    places = [s + np.arange(n) for s, n in zip(_starts(x, start_indices, part.shape), part.shape, strict=True)]
-    return x.at[ix_(*places)].set(part) if places else part
-
-
-def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:
-    """Return a slice of a fixed length along an axis."""
-    x = asarray(operand)
-    return take(x, clip(asarray(start_index), 0, x.shape[axis] - slice_size) + np.arange(slice_size), axis=axis)
-
-
-def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
-    """Return one element along an axis, which stays unless told otherwise."""
-    part = dynamic_slice_in_dim(operand, index, 1, axis)
-    return part if keepdims else squeeze(part, axis)
-
-
-def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Array:
-    """Return x with a slice along an axis replaced."""
-    x = asarray(operand)
-    return dynamic_update_slice(x, update, [start_index if k == axis % x.ndim else 0 for k in range(x.ndim)])

@@ -8,21 +8,25 @@ from __future__ import annotations
 import functools
 import string
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from afx import nn
+from afx.control import cond as branches
 from afx.control.solving import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
-from afx.migrate.for_jax import dynamic_update_slice_in_dim
-from afx.ops.creation.creation import asarray, full
-from afx.ops.elementwise.arithmetic import add, multiply
-from afx.ops.elementwise.comparison import logical_and, logical_or, maximum, minimum, where
+from afx.ops.creation.creation import asarray, full, stop_gradient
+from afx.ops.elementwise.arithmetic import add, multiply, sqrt
+from afx.ops.elementwise.comparison import clip, logical_and, logical_or, maximum, minimum, where
+from afx.ops.indexing.getitem import take
 from afx.ops.indexing.index import is_sequence
-from afx.ops.manipulation.shape import broadcast_to, reshape
+from afx.ops.indexing.select import ix_
+from afx.ops.manipulation.pad import flip
+from afx.ops.manipulation.shape import broadcast_to, reshape, squeeze
+from afx.ops.reductions import cumulative
 from afx.ops.sorting.partition import lexsort
 
 __all__ = ["conv_general_dilated", "custom_root", "reduce_window", "sort"]
@@ -33,6 +37,13 @@ Precision: types.SimpleNamespace = types.SimpleNamespace(
 )  # all products are exact to the dtype
 # what a reduction by a function is; functions of other names are applied one after the other
 FOLDS: dict[Any, Any] = {add: np.sum, multiply: np.prod, logical_and: np.all, logical_or: np.any}
+
+
+def __getattr__(name: str) -> Callable[..., Array]:
+    """Return cumulative sums, or others."""
+    if name in ("cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"):
+        return functools.partial(_cumulative, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 # --- Short ones
@@ -91,6 +102,70 @@ def div(x: Any, y: Any) -> Any:
     if "f" in n.dtype.kind + m.dtype.kind or "c" in n.dtype.kind + m.dtype.kind:
         return n / m
     return (n - np_.fmod(n, m)) // m
+
+
+def rsqrt(x: Any) -> Array:
+    """Return 1 over the root."""
+    return 1 / sqrt(x)
+
+
+def cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, **kwargs: Any) -> Any:
+    """Return one of two functions' results; ``operand=`` is the one operand, None too."""
+    return branches.cond(pred, true_fun, false_fun, *([kwargs["operand"]] if "operand" in kwargs else operands))
+
+
+def clamp(low: Any, x: Any, high: Any) -> Array:
+    """Return numbers between bounds; on these none has a derivative."""
+    z = asarray(x)
+    inside = where((z > low) & (z < high), z, stop_gradient(z))
+    return where(z < low, low, where(z > high, high, inside))
+
+
+def _cumulative(name: str, x: Any, axis: int = 0, reverse: bool = False) -> Array:
+    fn: Callable[..., Array] = getattr(cumulative, name)
+    return flip(fn(flip(x, axis), axis), axis) if reverse else fn(x, axis)
+
+
+def _starts(x: Array, starts: Any, sizes: Sequence[int]) -> list[Any]:
+    """Return where slices begin: within x, as XLA moves them."""
+    return [clip(asarray(s), 0, n - size) for s, n, size in zip(starts, x.shape, sizes, strict=True)]
+
+
+def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Array:
+    """Return a slice of fixed lengths from starts that may be traced.
+
+    >>> dynamic_slice(afx.arange(5), (7,), (2,))
+    Array([3, 4], dtype=int64)
+    """
+    x = asarray(operand)
+    for axis, (start, size) in enumerate(zip(_starts(x, start_indices, slice_sizes), slice_sizes, strict=True)):
+        x = take(x, start + np.arange(size), axis=axis)
+    return x
+
+
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
+    """Return x with a slice replaced, from starts that may be traced."""
+    x, part = asarray(operand), asarray(update)
+    places = [s + np.arange(n) for s, n in zip(_starts(x, start_indices, part.shape), part.shape, strict=True)]
+    return x.at[ix_(*places)].set(part) if places else part
+
+
+def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:
+    """Return a slice of a fixed length along an axis."""
+    x = asarray(operand)
+    return take(x, clip(asarray(start_index), 0, x.shape[axis] - slice_size) + np.arange(slice_size), axis=axis)
+
+
+def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
+    """Return one element along an axis, which stays unless told otherwise."""
+    part = dynamic_slice_in_dim(operand, index, 1, axis)
+    return part if keepdims else squeeze(part, axis)
+
+
+def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Array:
+    """Return x with a slice along an axis replaced."""
+    x = asarray(operand)
+    return dynamic_update_slice(x, update, [start_index if k == axis % x.ndim else 0 for k in range(x.ndim)])
 
 
 def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Any:

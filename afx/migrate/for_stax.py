@@ -14,6 +14,7 @@ from afx import nn, optim, pytree, random
 from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError
 from afx.migrate.for_equinox import Dropout as Drop, each
+from afx.migrate.for_jax import leaky_relu
 from afx.migrate.for_lax import conv_general_dilated, reduce_window
 from afx.nn import initializers
 from afx.ops.creation.creation import asarray, ones_like, zeros as make_zeros, zeros_like
@@ -160,7 +161,7 @@ Relu: Layer = elementwise(nn.relu)
 Elu: Layer = elementwise(nn.elu)
 Gelu: Layer = elementwise(nn.gelu)
 Selu: Layer = elementwise(nn.selu)
-LeakyRelu: Layer = elementwise(nn.leaky_relu)
+LeakyRelu: Layer = elementwise(leaky_relu)
 Identity: Layer = elementwise(_keep)
 Tanh: Layer = elementwise(tanh)
 Sigmoid: Layer = elementwise(sigmoid)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import math
+import re
 from typing import Any
 
 from afx.migrate.for_jax import DRAWS, DTYPES
@@ -20,7 +22,7 @@ OPTAX_TREES = f"{HOME}.optax_trees"
 TREES = ("flatten", "leaves", "structure", "unflatten")
 # of jax.lax by afx's names, those that differ behind =
 ELEMENTWISE = (
-    "abs add sub=subtract mul=multiply max=maximum min=minimum neg=negative pow exp log sin cos tan tanh sinh "
+    "add sub=subtract mul=multiply max=maximum min=minimum neg=negative pow exp log sin cos tan tanh sinh "
     "cosh sqrt square sign floor ceil log1p expm1 atan2 select=where lgamma=special.gammaln digamma=special.digamma "
     "erf=special.erf erfc=special.erfc logistic=sigmoid real imag conj bitwise_and bitwise_or bitwise_xor eq=equal "
     "ne=not_equal lt=less le=less_equal gt=greater ge=greater_equal is_finite=isfinite acosh asin acos asinh atan atanh cbrt "
@@ -37,16 +39,12 @@ ADAPTED = {
         "ShapeDtypeStruct block_until_ready checkpoint custom_jvp custom_vjp default_matmul_precision device_get device_put "
         "enable_x64 linear_transpose"
     ),
-    "jax.lax": (
-        "clamp cond cumlogsumexp cummax cummin cumprod cumsum dynamic_index_in_dim dynamic_slice "
-        "dynamic_slice_in_dim dynamic_update_slice "
-        "dynamic_update_slice_in_dim fori_loop rsqrt scan while_loop"
-    ),
+    "jax.lax": "fori_loop scan while_loop",
     "jax.experimental": "enable_x64",
-    "jax.nn": "one_hot",
-    "jax.numpy": "diagonal mgrid ogrid polydiv searchsorted",
+    "jax.nn": "hard_sigmoid hard_silu hard_swish leaky_relu one_hot sparse_sigmoid",
+    "jax.numpy": "absolute clip diagonal fmax fmin mgrid ogrid polydiv searchsorted",
     "jax.numpy.linalg": "lstsq",
-    "jax.scipy.linalg": "cholesky qr solve",
+    "jax.scipy.linalg": "cholesky eigh qr solve",
     "jax.scipy.sparse.linalg": "bicgstab cg gmres",
     "jax.experimental.ode": "odeint",
     "jax.test_util": "check_grads",
@@ -59,10 +57,24 @@ ADAPTED = {
 }  # fmt: skip
 # keywords by which a function of for_jax is called, under which prefix, and the functions
 BY_KEYWORD = (
-    ("size", "", {"argwhere", "flatnonzero", "nonzero", "unique"}),
+    (
+        "size",
+        "",
+        {
+            "argwhere",
+            "extract",
+            "flatnonzero",
+            "intersect1d",
+            "nonzero",
+            "setdiff1d",
+            "setxor1d",
+            "union1d",
+            "unique",
+        },
+    ),
     ("size", "first_", {"where"}),
+    ("total_repeat_length", "", {"repeat"}),
     ("is_leaf", "tree_", {"flatten", "leaves", "structure"}),
-    ("negative_slope", "", {"leaky_relu"}),
 )
 IDLE = {  # keywords that change no number
     "allow_int", "check_finite", "indices_are_sorted", "lapack_driver", "out_sharding", "overwrite_a", "overwrite_b",
@@ -74,13 +86,50 @@ TYPES = (
     "index_exp inexact int_ integer iterable load mask_indices number printoptions s_ save savez set_printoptions "
     "signedinteger single uint unsignedinteger"
 )
+# arguments of JAX's from a place on that afx takes by name, and the functions
+_PLACES = """1 is_leaf: tree.flatten tree.leaves tree.structure tree_util.tree_flatten tree_util.tree_leaves
+1 is_leaf: tree_util.tree_structure
+2 has_aux holomorphic: grad hessian jacfwd jacobian jacrev value_and_grad
+1 out: numpy.modf
+2 shape: numpy.empty_like numpy.ones_like numpy.zeros_like
+3 shape: numpy.full_like lax.full_like
+3 weights density: numpy.histogram numpy.histogramdd
+4 weights density: numpy.histogram2d
+2 keepdims: numpy.count_nonzero
+3 keepdims: numpy.argmax numpy.argmin numpy.nanargmax numpy.nanargmin
+1 rtol: numpy.linalg.matrix_rank
+1 approximate: nn.gelu example_libraries.stax.gelu
+2 where: nn.softmax nn.log_softmax
+2 mean variance epsilon where: nn.standardize
+2 b keepdims return_sign where: nn.logsumexp scipy.special.logsumexp
+3 bias mask: nn.dot_product_attention
+2 reverse axis: lax.associative_scan
+4 precision: lax.conv
+1 permute_l: scipy.linalg.lu
+1 overwrite_a lwork mode pivoting: scipy.linalg.qr
+3 pivoting conjugate: scipy.linalg.qr_multiply
+2 trans lower unit_diagonal: scipy.linalg.solve_triangular
+2 order mode cval: scipy.ndimage.map_coordinates"""
+BY_PLACE: dict[str, tuple[int, list[str]]] = {
+    f"jax.{name}": (int(words.split()[0]), words.split()[1:])
+    for words, _, names in [line.partition(": ") for line in _PLACES.split("\n")]
+    for name in names.split()
+}
+# keywords by JAX's names, where afx has one of the others instead
+SYNONYMS = {
+    "A": "a", "N": "n", "M": "m", "a": "x", "a1": "x", "a2": "y", "ar1": "x", "ar2": "y", "arr": "x", "array": "x arrays",
+    "axes": "axis", "b": "y", "batch_size": "block", "dimensions": "axis dimension", "epsilon": "eps", "f": "fn x", "fun": "fn f",
+    "new_sizes": "shape", "operand": "x", "permutation": "axes", "pred": "condition", "on_false": "y", "on_true": "x",
+    "tup": "arrays", "x1": "x", "x2": "y",
+}  # fmt: skip
+GRADIENTS = re.compile(rb"grad|jac|hessian|jvp|vjp|optim|lineari[sz]e")  # of a program that has some
 OTHERWISE: dict[tuple[str, str | None], str] = {
     ("jax.numpy.linalg.matrix_rank", "rtol"): "is relative to the largest singular value, JAX's is not",
 }
 OF_KEYS = ("PRNGKey", "clone", "fold_in", "key", "key_data", "split", "wrap_key_data")  # what draws no numbers
 # that give float32 under x64
 SMALL = [f"jax.numpy.{kind}" for kind in ("float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32")]
-ACTIVATIONS = "elu gelu leaky_relu log_softmax relu selu sigmoid softmax softplus standardize"
+ACTIVATIONS = "elu gelu log_softmax relu selu sigmoid softmax softplus standardize"
 IN_EQUINOX = "eval_shape grad hessian jacfwd jacrev jvp make_jaxpr=trace value_and_grad vjp"
 IN_TREES = "all flatten_with_path leaves_with_path map_with_path reduce transpose"
 
@@ -156,6 +205,7 @@ JAX = Library(
         **{f"jax.numpy.{name}": f"numpy.{name}" for name in TYPES.split()},
         **{f"jax.example_libraries.stax.{name}": f"afx.nn.{name}" for name in ACTIVATIONS.split()},
         "jax.Array": "afx.Array",
+        **dict.fromkeys(("jax.lax.abs", "jax.numpy.abs", "jax.numpy.fabs"), f"{CALLS}.absolute"),
         "jax.config": f"{CALLS}.config",
         "jax.config.config": f"{CALLS}.config",
         "jax.debug.callback": "afx.debug.callback",
@@ -228,26 +278,36 @@ class JaxMigration(Migration):
             super().visit_Attribute(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Rewrite ``jnp.float32(x)``, as dtypes of afx are no functions, and trees whose leaves are said."""
+        """Rewrite ``jnp.float32(x)``, as dtypes of afx are no functions, and calls with arguments of JAX's."""
         name = self._name_of(node.func)
-        last = name.rpartition(".")[2].removeprefix("tree_")
-        own = [
-            prefix + last
-            for k in node.keywords
-            for word, prefix, names in BY_KEYWORD
-            if k.arg == word and last in names
-        ]
-        if name.startswith("jax.") and (own or (name.startswith("jax.numpy.") and last in DTYPES.split())):
-            self.bases.add(id(node.func))
-            text = f"{CALLS}.{own[0] if own else last}"
-            self.edits.append(Edit((node.func.lineno, node.func.col_offset), end_of(node.func), text))
+        if name.partition(".")[0] in self.library.roots:
+            last = name.rpartition(".")[2].removeprefix("tree_")
+            words = self._arguments(node, name)
+            own = [p + last for word, p, names in BY_KEYWORD if word in {w for w, _ in words} and last in names]
+            own += [last] if name.startswith("jax.numpy.") and last in DTYPES.split() else []
+            target = f"{CALLS}.{own[0]}" if name.startswith("jax.") and own else self.library.resolve(name)
+            if own and target:
+                self.bases.add(id(node.func))
+                self.edits.append(Edit((node.func.lineno, node.func.col_offset), end_of(node.func), target))
+                self.needed.add(CALLS)
+            self._check_keywords(node, name, target or "", words)
+        elif isinstance(node.func, ast.Name) and node.func.id == "abs" and GRADIENTS.search(b"".join(self.lines)):
+            self.edits.append(Edit((node.func.lineno, node.func.col_offset), end_of(node.func), f"{CALLS}.abs"))
             self.needed.add(CALLS)
-        elif name.partition(".")[0] in self.library.roots:
-            self._check_keywords(node, name)
         elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Subscript):
             self._check_update(node, node.func)
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "block_until_ready":  # a method
             self.edits.append(Edit(end_of(node.func.value), end_of(node), ""))
+
+    def _arguments(self, node: ast.Call, name: str) -> list[tuple[str | None, ast.expr]]:
+        """Return keywords, and what is given by place and takes its name from now on."""
+        first, names = BY_PLACE.get(name, (len(node.args), ""))
+        named = list(zip(names, node.args[first:], strict=False))
+        if any(isinstance(x, ast.Starred) for x in node.args):
+            return []
+        for word, x in named:
+            self.edits.append(Edit((x.lineno, x.col_offset), (x.lineno, x.col_offset), f"{word}="))
+        return [*named, *[(k.arg, k.value) for k in node.keywords]]
 
     def _check_update(self, node: ast.Call, func: ast.Attribute) -> None:
         """Rewrite ``x.at[i].mul(v)``, and updates whose indices may lie outside, or that afx has not."""
@@ -307,24 +367,31 @@ class JaxMigration(Migration):
             self.remarks.extend([Remark(n.lineno, ast.unparse(n), advice) for n in nodes[:1]])
         super().begin(tree)
 
-    def _check_keywords(self, node: ast.Call, name: str) -> None:
-        """Leave out keywords that change no number, and remark on others that afx's function has not."""
-        target = self.library.resolve(name)
-        known = arguments_of(target) if target else None
+    def _check_keywords(self, node: ast.Call, name: str, target: str, words: list[tuple[str | None, ast.expr]]) -> None:
+        """Write keywords by afx's names, leave out those that change no number, and remark on others."""
+        known, most = arguments_of(target) if target else (None, math.inf)
+        function, keywords = ast.unparse(node.func), {id(k.value): k for k in node.keywords}
+        if min(len(node.args), BY_PLACE.get(name, (len(node.args),))[0]) > most:
+            self.remarks.append(
+                Remark(node.lineno, function, f"afx's takes {most} by place; write the names of the others")
+            )
         before: ast.expr | None = node.args[-1] if node.args else None
-        for k in node.keywords:
-            if k.arg and known is not None and k.arg not in known:
-                if k.arg in IDLE and before is not None:
-                    self.bases |= set(map(id, ast.walk(k.value)))
-                    self.edits.append(Edit(end_of(before), end_of(k.value), ""))
+        for word, value in words:
+            k = keywords.get(id(value))
+            if word and known is not None and word not in known:
+                own = next((w for w in SYNONYMS.get(word, "").split() if w in known), None)
+                if k and own:
+                    start = k.lineno, k.col_offset
+                    self.edits.append(Edit(start, (k.lineno, k.col_offset + len(word)), own))
+                elif k and word in IDLE and before is not None:
+                    self.bases |= set(map(id, ast.walk(value)))
+                    self.edits.append(Edit(end_of(before), end_of(value), ""))
                 else:
-                    text = f"afx's has no {k.arg}; its arguments are {', '.join(known)}"
-                    self.remarks.append(Remark(k.value.lineno, f"{ast.unparse(node.func)}({k.arg}=)", text))
-            if (name, k.arg) in OTHERWISE:
-                self.remarks.append(
-                    Remark(k.value.lineno, f"{ast.unparse(node.func)}({k.arg}=)", OTHERWISE[name, k.arg])
-                )
-            before = k.value
+                    text = f"afx's has no {word}; its arguments are {', '.join(known)}"
+                    self.remarks.append(Remark(value.lineno, f"{function}({word}=)", text))
+            if word and (name, word) in OTHERWISE:
+                self.remarks.append(Remark(value.lineno, f"{function}({word}=)", OTHERWISE[name, word]))
+            before = value
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Rewrite ``class Model(eqx.Module)`` and its heirs, and what an ``__init__`` assigns to fields."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import math
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -131,13 +132,19 @@ def _look_up(target: str) -> Any:
     return value
 
 
-def arguments_of(target: str) -> list[str] | None:
-    """Return the names of a function's arguments, or None where it takes any, or tells none."""
+def arguments_of(target: str) -> tuple[list[str] | None, float]:
+    """Return the names of a function's arguments, None where it takes any or tells none, and how many it takes by place."""
     try:
-        parameters = inspect.signature(_look_up(target)).parameters.values()
+        given = inspect.signature(_look_up(target)).parameters.values()
     except (AttributeError, ImportError, TypeError, ValueError):
-        return None
-    return None if any(p.kind == p.VAR_KEYWORD for p in parameters) else [p.name for p in parameters]
+        return None, math.inf
+    kinds = [p.kind for p in given]
+    most = (
+        math.inf
+        if inspect.Parameter.VAR_POSITIONAL in kinds
+        else sum(k <= p.POSITIONAL_OR_KEYWORD for k, p in zip(kinds, given, strict=True))
+    )
+    return None if inspect.Parameter.VAR_KEYWORD in kinds else [p.name for p in given], most
 
 
 class Migration(ast.NodeVisitor):

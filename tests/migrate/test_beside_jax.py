@@ -145,6 +145,60 @@ def test_renamed_functions_have_jaxs_numbers(part: int) -> None:
     assert not wrong, "\n".join([f"{name}: {text}" for name, text in wrong.items()])
 
 
+KINKS = np.array([0.0, -1.0, 1.0, 0.0, 3.0, -3.0, 6.0, 1.0, -2.0, 2.0])  # with ties
+AT_KINKS: list[tuple[Any, ...]] = [
+    (KINKS,),
+    (KINKS, KINKS[::-1]),
+    (KINKS, np.array(1.0), np.array(3.0)),
+    (np.ones((2, 3)),),
+]
+OTHER_SLOPES = {  # and why; the guide says so
+    "ends of the domain, where JAX has nan, or what its formula gives": (
+        "acosh angle arccosh arctan2 atan2 float_power fmod linalg.norm linalg.vector_norm pow power rem remainder std nanstd "
+        "vander igamma igammac lgamma betainc digamma squareplus celu mod logspace"
+    ),
+    "equal elements share, where JAX takes the order of the sort": (
+        "cummax cummin median nanmedian nanpercentile nanquantile percentile quantile sort partition trim_zeros unique "
+        "unique_all unique_counts unique_inverse unique_values union1d intersect1d setdiff1d setxor1d"
+    ),
+    "0 at 0, where JAX has a half or 1": "copysign hypot",
+}
+
+
+def slope(lib: Any, fn: Any, k: int, as_array: Any) -> Any:
+    """Return the derivative of a weighed sum of what a function gives, by its argument k."""
+
+    def total(x: Any, *args: Any) -> Any:
+        parts = fn(*args[:k], x, *args[k:])
+        parts = parts if isinstance(parts, (tuple, list)) else [parts]
+        return sum(
+            (z * np.arange(1.0, 1 + z.size).reshape(z.shape)).sum() for z in map(as_array, parts) if z.dtype.kind == "f"
+        )
+
+    return lambda *args: lib.grad(total)(args[k], *args[:k], *args[k + 1 :])
+
+
+def test_slopes_at_kinks_are_jaxs() -> None:
+    """At 0, ties, bounds and corners, but for those that the guide names."""
+    apart, other = set[str](), {name for names in OTHER_SLOPES.values() for name in names.split()}
+    homes = ("jax.numpy.", "jax.nn.", "jax.lax.")
+    with in_double():
+        calls = [
+            (name, slope(jax, theirs, k, jax.numpy.asarray), slope(afx, own, k, afx.asarray), args)
+            for name, theirs, own in renamed()
+            if name.startswith(homes) and ".fft." not in name and name.partition(".")[2].partition(".")[2] not in other
+            for args in AT_KINKS
+            for k in range(len(args))
+        ]
+        taken = [(call, found) for call in calls if (found := by_afx(*call[2:])) is not None]
+        for k in range(0, len(taken), TOGETHER):
+            some = taken[k : k + TOGETHER]
+            wants = by_jax([(theirs, args) for (_, theirs, _, args), _ in some])
+            apart |= {call[0] for (call, z), want in zip(some, wants, strict=True) if want and tell_apart(z, want)}
+    assert len(taken) > 300
+    assert not apart, sorted(apart)
+
+
 INTEGERS = {d: np.array([[1, 0, 1], [1, 1, 0], [1, 1, 1]], d) for d in ("bool", "int8", "int32")}
 OTHER_DTYPES = {  # of integers: JAX takes float64 where a constant joins them, or afx computes in integers
     *("angle", "histogram", "histogram_bin_edges", "histogramdd", "poly", "rint", "sort_complex", "linalg.vector_norm"),
@@ -190,6 +244,41 @@ def test_integers_have_jaxs_floating_dtypes() -> None:
         afx.set_default_dtype(default)
     assert apart == OTHER_DTYPES & apart, sorted(apart - OTHER_DTYPES)
     assert count > 300
+
+
+SIZED: dict[str, tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]] = {
+    **dict.fromkeys(
+        ("union1d", "intersect1d", "setdiff1d", "setxor1d"),
+        (
+            (np.array([3, 1, 2, 3, 1, 7]), np.array([2, 7, 9, 9])),
+            ({"size": 2}, {"size": 9}, {"size": 9, "fill_value": -2}),
+        ),
+    ),
+    "unique": (
+        (np.array([[3, 1], [2, 3], [1, 7]]),),
+        (
+            {"size": 3},
+            {"size": 6, "return_index": True, "return_inverse": True, "return_counts": True},
+            {"size": 9, "fill_value": 5},
+        ),
+    ),
+    "extract": ((np.array([1, 0, 1]), np.array([4, 5, 6])), ({"size": 1}, {"size": 3}, {"size": 3, "fill_value": 9})),
+    "repeat": ((np.array([4, 5, 6]), np.array([1, 0, 2])), ({"total_repeat_length": 2}, {"total_repeat_length": 5})),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_results_of_a_length_are_jaxs(name: str) -> None:
+    """What is missing, and what is cut, eager and compiled."""
+    args, ways = SIZED[name]
+    for options in ways:
+        want = jax.tree.leaves(getattr(jax.numpy, name)(*args, **options))
+        own = functools.partial(getattr(for_jax, name), **options)
+        for fn in (own, afx.jit(own)):
+            found = afx.pytree.leaves(fn(*args))
+            assert len(found) == len(want)
+            for x, z in zip(found, want, strict=True):
+                np.testing.assert_array_equal(x, z)
 
 
 PLACES: dict[str, Any] = {
