@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Hashable
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -15,6 +16,7 @@ from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError, ShapeError
 from afx.migrate.for_jax import draw, put
 from afx.migrate.for_lax import conv_general_dilated, reduce_window
+from afx.ops.callback import callback
 from afx.ops.creation.creation import asarray, ones, zeros
 from afx.ops.elementwise.arithmetic import add, sqrt
 from afx.ops.elementwise.comparison import maximum, where
@@ -44,14 +46,16 @@ def tree_at(where: Callable[[Any], Any], pytree_: Any, replace: Any = None, repl
     return put(treedef, [changed.get(k, leaf) for k, leaf in enumerate(leaves)])
 
 
-def partition(tree: Any, filter_spec: Any) -> tuple[Any, Any]:
+def partition(pytree_: Any, filter_spec: Any, replace: Any = None, is_leaf: Any = None) -> tuple[Any, Any]:
     """Return two trees: of the leaves that a function, or a tree of truth values, chooses, and of the others."""
+    if replace is not None or is_leaf is not None:
+        raise ArgumentError("partition: leaves are arrays, others None: got replace= or is_leaf=; write afx.pytree.map")
     marks = iter(pytree.leaves(filter_spec)) if pytree.leaves(filter_spec) else None  # models can be called, too
 
     def is_chosen(_: str, leaf: Any) -> bool:
         return bool(next(marks) if marks else filter_spec(leaf))
 
-    parts: tuple[Any, Any] = pytree.partition(tree, is_chosen if callable(filter_spec) else filter_spec)
+    parts: tuple[Any, Any] = pytree.partition(pytree_, is_chosen if callable(filter_spec) else filter_spec)
     return parts
 
 
@@ -64,9 +68,9 @@ def combine(*trees: Any, is_leaf: Any = None) -> Any:
     return pytree.map(first, *trees, is_leaf=lambda x: x is None or (is_leaf is not None and is_leaf(x)))
 
 
-def filter_tree(tree: Any, filter_spec: Any, inverse: bool = False) -> Any:
+def filter_tree(pytree_: Any, filter_spec: Any, inverse: bool = False, replace: Any = None, is_leaf: Any = None) -> Any:
     """Return a tree with None for leaves that are not chosen, or are; integers in fields are no leaves."""
-    return partition(tree, filter_spec)[inverse]
+    return partition(pytree_, filter_spec, replace, is_leaf)[inverse]
 
 
 def apply_updates(model: Any, updates: Any) -> Any:
@@ -85,6 +89,16 @@ def is_array(x: Any) -> bool:
     return isinstance(x, (Array, np.ndarray, np.generic))
 
 
+def is_array_like(x: Any) -> bool:
+    """Tell whether a value is an array, or a number."""
+    return is_array(x) or isinstance(x, (bool, int, float, complex))
+
+
+def is_inexact_array_like(x: Any) -> bool:
+    """Tell whether a value is an array of floats, or such a number."""
+    return is_inexact_array(x) or isinstance(x, (float, complex))
+
+
 def is_inexact_array(x: Any) -> bool:
     """Tell whether a value is an array of floats."""
     return is_array(x) and x.dtype.kind in "fc"
@@ -93,6 +107,43 @@ def is_inexact_array(x: Any) -> bool:
 def field(*, static: bool = False, **kwargs: Any) -> Any:
     """Return a field, of the structure where it is static."""
     return pytree.static(**kwargs) if static else attrs.field(**kwargs)
+
+
+static_field: Callable[..., Any] = functools.partial(field, static=True)
+
+
+def tree_check(tree: Any) -> None:
+    """Do nothing: trees here are checked as they are made."""
+
+
+EquinoxRuntimeError: type = ArgumentError
+
+
+def error_if(x: Any, pred: Any, msg: str) -> Any:
+    """Return x, or raise where a condition holds; under `afx.jit` when the values are there."""
+    callback(_refuse, pred, msg)
+    return x
+
+
+def _refuse(pred: Any, msg: str) -> None:
+    if np.any(pred):
+        raise ArgumentError(f"error_if: {msg}")
+
+
+def tree_serialise_leaves(path_or_file: Any, pytree_: Any, *_: Any, **__: Any) -> None:
+    """Write the leaves of a tree to a file of NumPy's."""
+    arrays = pytree.leaves(pytree_)
+    if hasattr(path_or_file, "write"):
+        np.savez(path_or_file, *arrays)
+    else:
+        with Path(path_or_file).open("wb") as file:  # under this name, to which NumPy would add an ending
+            np.savez(file, *arrays)
+
+
+def tree_deserialise_leaves(path_or_file: Any, like: Any, *_: Any, **__: Any) -> Any:
+    """Return a tree like another one of the leaves in a file."""
+    with np.load(path_or_file) as kept:
+        return put(pytree.structure(like), [asarray(kept[name]) for name in kept.files])
 
 
 def filter_jit(fun: Any = None, **_: Any) -> Any:
@@ -167,6 +218,7 @@ class Linear:
     bias: Array | None
     in_features: Any = static()
     out_features: Any = static()
+    use_bias: bool = static()
 
     def __init__(
         self, in_features: Any, out_features: Any, use_bias: bool = True, dtype: Any = None, *, key: Any
@@ -176,7 +228,7 @@ class Linear:
         first, second = random.split(key)
         weight = _uniform(first, (rows, columns), dtype, bound)
         bias = _uniform(second, (rows,), dtype, bound) if use_bias else None
-        _set(self, weight=weight, bias=bias, in_features=in_features, out_features=out_features)
+        _set(self, weight=weight, bias=bias, in_features=in_features, out_features=out_features, use_bias=use_bias)
 
     def __call__(self, x: Any, **_: Any) -> Array:
         """Return the layer's vector."""
@@ -196,6 +248,12 @@ class MLP:
     layers: tuple[Linear, ...]
     activation: Callable[[Array], Array] = static()
     final_activation: Callable[[Array], Array] = static()
+    use_bias: bool = static()
+    use_final_bias: bool = static()
+    in_size: Any = static()
+    out_size: Any = static()
+    width_size: int = static()
+    depth: int = static()
 
     def __init__(
         self,
@@ -210,12 +268,21 @@ class MLP:
         dtype: Any = None,
         *,
         key: Any,
+        **_: Any,
     ) -> None:
         sizes = [in_size, *[width_size] * depth, out_size]
         biases = [*[use_bias] * depth, use_final_bias]
         parts = zip(sizes, sizes[1:], biases, random.split(key, depth + 1), strict=False)
         layers = tuple([Linear(m, n, b, dtype, key=k) for m, n, b, k in parts])
-        _set(self, layers=layers, activation=activation, final_activation=final_activation)
+        _set(
+            self,
+            layers=layers,
+            activation=activation,
+            final_activation=final_activation,
+            use_bias=use_bias,
+            depth=depth,
+        )
+        _set(self, use_final_bias=use_final_bias, in_size=in_size, out_size=out_size, width_size=width_size)
 
     def __call__(self, x: Any, **_: Any) -> Array:
         """Return the vector of the last layer."""
@@ -234,6 +301,7 @@ class _Cell:
     bias_n: Array | None
     input_size: int = static()
     hidden_size: int = static()
+    use_bias: bool = static()
 
     GATES = 4
 
@@ -247,7 +315,7 @@ class _Cell:
         first, second, *biases = parts if use_bias else parts[:2]
         _set(self, weight_ih=first, weight_hh=second, bias=None, bias_n=None)
         _set(self, **dict(zip(("bias", "bias_n"), biases, strict=False)))
-        _set(self, input_size=input_size, hidden_size=hidden_size)
+        _set(self, input_size=input_size, hidden_size=hidden_size, use_bias=use_bias)
 
 
 @attrs.frozen(init=False)
@@ -299,6 +367,12 @@ class Conv:
     padding: Any = static()
     dilation: Any = static()
     groups: int = static()
+    num_spatial_dims: int = static()
+    in_channels: int = static()
+    out_channels: int = static()
+    kernel_size: Any = static()
+    use_bias: bool = static()
+    padding_mode: str = static()
 
     def __init__(
         self,
@@ -325,7 +399,8 @@ class Conv:
         weight = _uniform(first, (out_channels, in_channels // groups, *window), dtype, limit)
         bias = _uniform(second, (out_channels, *[1] * n), dtype, limit) if use_bias else None
         steps = {"stride": each(n, stride), "padding": _pairs(n, padding), "dilation": each(n, dilation)}
-        _set(self, weight=weight, bias=bias, groups=groups, **steps)
+        _set(self, weight=weight, bias=bias, groups=groups, **steps, num_spatial_dims=n, in_channels=in_channels)
+        _set(self, out_channels=out_channels, kernel_size=window, use_bias=use_bias, padding_mode=padding_mode.upper())
 
     def __call__(self, x: Any, **_: Any) -> Array:
         """Return [outputs, *positions]."""
@@ -366,22 +441,29 @@ class ConvTranspose(Conv):  # type: ignore[override]  # what sets fields takes m
         return z if self.bias is None else z + self.bias
 
 
+def _each_axis(value: Any, pool: Any) -> Any:
+    return each(pool.num_spatial_dims, value)
+
+
+def _around_axes(value: Any, pool: Any) -> Any:
+    return _pairs(pool.num_spatial_dims, value)
+
+
 @attrs.frozen
 class _Pool:
     """A pool of [channels, *space]."""
 
     is_mean: bool = static()
-    n: int = static()
-    kernel_size: Any = static()
-    stride: Any = static(default=1)
-    padding: Any = static(default=0)
+    num_spatial_dims: int = static()
+    kernel_size: Any = static(converter=attrs.Converter(_each_axis, takes_self=True))
+    stride: Any = static(default=1, converter=attrs.Converter(_each_axis, takes_self=True))
+    padding: Any = static(default=0, converter=attrs.Converter(_around_axes, takes_self=True))
 
     def __call__(self, x: Any, **_: Any) -> Array:
         """Return [channels, *positions]."""
-        window = each(self.n, self.kernel_size)
         first, fn = (0.0, add) if self.is_mean else (-math.inf, maximum)
-        steps, pads = (1, *each(self.n, self.stride)), ((0, 0), *_pairs(self.n, self.padding))
-        z = reduce_window(x, first, fn, (1, *window), steps, pads)
+        window, steps, pads = (1, *self.kernel_size), (1, *self.stride), ((0, 0), *self.padding)
+        z = reduce_window(x, first, fn, window, steps, pads)
         return z / math.prod(window) if self.is_mean else z
 
 
@@ -405,13 +487,15 @@ class _Norm:
     bias: Array | None
     shape: Any = static()
     eps: float = static()
+    use_weight: bool = static()
+    use_bias: bool = static()
 
     def __init__(
         self, shape: Any, eps: float = 1e-5, use_weight: bool = True, use_bias: bool = True, dtype: Any = None
     ) -> None:
         own, kind = each(1, shape), dtype or get_default_dtype()
         weight, bias = ones(own, kind) if use_weight else None, zeros(own, kind) if use_bias else None
-        _set(self, weight=weight, bias=bias, shape=own, eps=eps)
+        _set(self, weight=weight, bias=bias, shape=own, eps=eps, use_weight=use_weight, use_bias=use_bias)
 
     def _affine(self, x: Array) -> Array:
         if x.shape != self.shape:
@@ -442,6 +526,8 @@ class Embedding:
     """A row for a number."""
 
     weight: Array
+    num_embeddings: Any = static()
+    embedding_size: Any = static()
 
     def __init__(
         self,
@@ -452,8 +538,9 @@ class Embedding:
         *,
         key: Any = None,
     ) -> None:
-        shape = (num_embeddings, embedding_size)
+        shape = (num_embeddings, embedding_size) if weight is None else np.shape(weight)
         _set(self, weight=draw("normal", key, shape, dtype) if weight is None else asarray(weight))
+        _set(self, num_embeddings=shape[0], embedding_size=shape[1])
 
     def __call__(self, x: Any, **_: Any) -> Array:
         """Return the row."""
@@ -531,6 +618,16 @@ class MultiheadAttention:
     output_proj: Linear
     dropout: Dropout
     num_heads: int = static()
+    query_size: int = static()
+    key_size: int = static()
+    value_size: int = static()
+    output_size: int = static()
+    qk_size: int = static()
+    vo_size: int = static()
+    use_query_bias: bool = static()
+    use_key_bias: bool = static()
+    use_value_bias: bool = static()
+    use_output_bias: bool = static()
 
     def __init__(
         self,
@@ -552,16 +649,21 @@ class MultiheadAttention:
         key: Any,
     ) -> None:
         own = query_size // num_heads
+        names = "query", "key", "value", "output"
+        sizes = query_size, key_size or query_size, value_size or query_size, output_size or query_size
+        biases = use_query_bias, use_key_bias, use_value_bias, use_output_bias
         inner, outer = num_heads * (qk_size or own), num_heads * (vo_size or own)
-        sizes = {
-            "query_proj": (query_size, inner, use_query_bias),
-            "key_proj": (key_size or query_size, inner, use_key_bias),
-            "value_proj": (value_size or query_size, outer, use_value_bias),
-            "output_proj": (outer, output_size or query_size, use_output_bias),
-        }
-        keys = random.split(key, 4)
-        _set(self, **{name: Linear(*s, dtype, key=k) for (name, s), k in zip(sizes.items(), keys, strict=True)})
-        _set(self, dropout=Dropout(dropout_p, inference), num_heads=num_heads)
+        ends = (sizes[0], inner), (sizes[1], inner), (sizes[2], outer), (outer, sizes[3])
+        for name, size, bias, pair, k in zip(names, sizes, biases, ends, random.split(key, 4), strict=True):
+            layer = Linear(*pair, bias, dtype, key=k)
+            _set(self, **{f"{name}_proj": layer, f"{name}_size": size, f"use_{name}_bias": bias})
+        _set(
+            self,
+            dropout=Dropout(dropout_p, inference),
+            num_heads=num_heads,
+            qk_size=qk_size or own,
+            vo_size=vo_size or own,
+        )
 
     def __call__(
         self, query: Any, key_: Any, value: Any, mask: Any = None, *, key: Any = None, inference: bool | None = None

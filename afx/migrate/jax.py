@@ -119,8 +119,8 @@ BY_PLACE: dict[str, tuple[int, list[str]]] = {
 SYNONYMS = {
     "A": "a", "N": "n", "M": "m", "a": "x", "a1": "x", "a2": "y", "ar1": "x", "ar2": "y", "arr": "x", "array": "x arrays",
     "axes": "axis", "b": "y", "batch_size": "block", "dimensions": "axis dimension", "epsilon": "eps", "f": "fn x", "fun": "fn f",
-    "new_sizes": "shape", "operand": "x", "permutation": "axes", "pred": "condition", "on_false": "y", "on_true": "x",
-    "tup": "arrays", "x1": "x", "x2": "y",
+    "new_sizes": "shape", "operand": "x", "permutation": "axes", "pytree": "pytree_ tree", "pred": "condition",
+    "on_false": "y", "on_true": "x",    "tup": "arrays", "x1": "x", "x2": "y",
 }  # fmt: skip
 GRADIENTS = re.compile(rb"grad|jac|hessian|jvp|vjp|optim|lineari[sz]e")  # of a program that has some
 OTHERWISE: dict[tuple[str, str | None], str] = {
@@ -193,6 +193,7 @@ JAX = Library(
         **{f"jax.random.{name}": f"afx.random.{name}" for name in ("fold_in", "key", "split")},
         **{f"{home}.{name}": f"{CALLS}.{name}" for home, names in ADAPTED.items() for name in names.split()},
         "equinox.filter": f"{EQUINOX}.filter_tree",
+        "equinox.Partial": f"{CALLS}.Partial",
         "equinox.filter_checkpoint": f"{CALLS}.checkpoint",
         "equinox.tree_inference": f"{EQUINOX}.inference_mode",
         **{

@@ -1,6 +1,9 @@
 """Layers of `afx.migrate.for_equinox` beside Equinox's, with the same weights, and shapes, trees and keys."""
 
+import dataclasses
+import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -55,6 +58,11 @@ def test_layers_are_equinoxs(name: str) -> None:
         for x, like in zip(first, leaves, strict=True):  # drawn, or ones and zeros
             assert np.ptp(x) == 0 or (abs(float(np.std(x)) / np.std(like) - 1) < 0.6)
         own = afx.pytree.unflatten(treedef, list(map(afx.asarray, leaves)))
+        plain = {
+            f.name: getattr(theirs, f.name) for f in dataclasses.fields(theirs) if f.name not in ("init", "layers")
+        }
+        plain = {name: x for name, x in plain.items() if isinstance(x, (int, float, str, tuple)) and x is not False}
+        assert {name: getattr(own, name) for name in plain} == plain
         given = jax.tree.map(jax.numpy.asarray, args)
         want = jax.tree.leaves(equinox.filter_jit(theirs)(*given))
         found = afx.pytree.leaves(own(*args))
@@ -129,3 +137,20 @@ def test_combine_takes_the_first_leaf() -> None:
     pairs = ({"a": (1, 2), "b": None}, {"a": (3, 4), "b": (5, 6)})
     whole: Any = {"is_leaf": lambda x: isinstance(x, tuple)}
     assert for_equinox.combine(*pairs, **whole) == equinox.combine(*pairs, **whole) == {"a": (1, 2), "b": (5, 6)}
+
+
+def test_models_are_kept_in_files(tmp_path: Path) -> None:
+    """Under the name that is given, or in a file that is open; and what must not be stops."""
+    model, other = [for_equinox.Linear(2, 1, key=afx.random.key(k)) for k in (0, 1)]
+    for_equinox.tree_serialise_leaves(tmp_path / "model.eqx", model)
+    assert for_equinox.tree_equal(for_equinox.tree_deserialise_leaves(tmp_path / "model.eqx", other), model)
+    file = io.BytesIO()
+    for_equinox.tree_serialise_leaves(file, model)
+    file.seek(0)
+    assert for_equinox.tree_equal(for_equinox.tree_deserialise_leaves(file, other), model)
+    x = afx.ones(2)
+    assert for_equinox.error_if(x, x < 0, "negative") is x
+    with pytest.raises(ArgumentError, match="error_if: negative"):
+        for_equinox.error_if(x, x > 0, "negative")
+    with pytest.raises(ArgumentError, match="got replace= or is_leaf="):
+        for_equinox.filter_tree(model, for_equinox.is_array, replace=0)

@@ -188,7 +188,7 @@ REWRITTEN = {
     "jax.tree.leaves(x, is_leaf=f)": "afx.migrate.for_jax.tree_leaves(x, is_leaf=f)",
     "jnp.dot(x, y, precision=lax.Precision.HIGHEST)": "jnp.dot(x, y)",
     "jnp.dot(x, y, precision=jax.lax.Precision.HIGHEST) + jax.lax.rsqrt(x)": "jnp.dot(x, y) + afx.migrate.for_lax.rsqrt(x)",
-    "jnp.dot(x, precision=None, out=y)": None,
+    "jnp.matmul(x, precision=None, spec=y)": None,
     "x.at[0].mul(2.0)": "x.at[0].multiply(2.0)",
     "jnp.exp(x).at[0].set(y.at[1].mul(3), mode='drop')": (
         "afx.migrate.for_jax.at(jnp.exp(x))[0].set(y.at[1].multiply(3), mode='drop')"
