@@ -441,23 +441,15 @@ class ConvTranspose(Conv):  # type: ignore[override]  # what sets fields takes m
         return z if self.bias is None else z + self.bias
 
 
-def _each_axis(value: Any, pool: Any) -> Any:
-    return each(pool.num_spatial_dims, value)
-
-
-def _around_axes(value: Any, pool: Any) -> Any:
-    return _pairs(pool.num_spatial_dims, value)
-
-
 @attrs.frozen
 class _Pool:
     """A pool of [channels, *space]."""
 
     is_mean: bool = static()
     num_spatial_dims: int = static()
-    kernel_size: Any = static(converter=attrs.Converter(_each_axis, takes_self=True))
-    stride: Any = static(default=1, converter=attrs.Converter(_each_axis, takes_self=True))
-    padding: Any = static(default=0, converter=attrs.Converter(_around_axes, takes_self=True))
+    kernel_size: Any = static()
+    stride: Any = static()
+    padding: Any = static()
 
     def __call__(self, x: Any, **_: Any) -> Array:
         """Return [channels, *positions]."""
@@ -467,11 +459,15 @@ class _Pool:
         return z / math.prod(window) if self.is_mean else z
 
 
+def _pool(is_mean: bool, n: int, kernel_size: Any, stride: Any = 1, padding: Any = 0) -> _Pool:
+    return _Pool(is_mean, n, each(n, kernel_size), each(n, stride), _pairs(n, padding))
+
+
 def __getattr__(name: str) -> Any:
     """Return a convolution, or a pool, of so many axes."""
     kinds: dict[str, Any] = {
-        "Conv": Conv, "ConvTranspose": ConvTranspose, "AvgPool": functools.partial(_Pool, True),
-        "MaxPool": functools.partial(_Pool, False),
+        "Conv": Conv, "ConvTranspose": ConvTranspose, "AvgPool": functools.partial(_pool, True),
+        "MaxPool": functools.partial(_pool, False),
     }  # fmt: skip
     kind, n = kinds.get(name[:-2]), name[-2:-1]
     if kind is None or not n.isdigit() or name[-1] != "d":

@@ -14,7 +14,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -46,6 +46,13 @@ from afx.transforms.derivatives.grad import vjp
 
 __all__ = ["Partial", "ShapeDtypeStruct", "config", "draw", "named"]
 
+# a function without keywords of its own, as tables have them
+Short: TypeAlias = (
+    Callable[[Any], Any]
+    | Callable[[Any, Any], Any]
+    | Callable[[Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any], Any]
+)
 LOOPS: dict[str, Any] = {
     "fori_loop": loops.fori_loop,
     "scan": scans.scan,

@@ -18,6 +18,7 @@ from afx.control import cond as branches
 from afx.control.solving import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
+from afx.migrate.for_jax import Short
 from afx.ops.creation.creation import asarray, full, stop_gradient
 from afx.ops.elementwise.arithmetic import add, multiply, sqrt
 from afx.ops.elementwise.comparison import clip, logical_and, logical_or, maximum, minimum, where
@@ -25,7 +26,7 @@ from afx.ops.indexing.getitem import take
 from afx.ops.indexing.index import is_sequence
 from afx.ops.indexing.select import ix_
 from afx.ops.manipulation.pad import flip
-from afx.ops.manipulation.shape import broadcast_to, reshape, squeeze
+from afx.ops.manipulation.shape import squeeze
 from afx.ops.reductions import cumulative
 from afx.ops.sorting.partition import lexsort
 
@@ -39,61 +40,70 @@ Precision: types.SimpleNamespace = types.SimpleNamespace(
 FOLDS: dict[Any, Any] = {add: np.sum, multiply: np.prod, logical_and: np.all, logical_or: np.any}
 
 
-def __getattr__(name: str) -> Callable[..., Array]:
-    """Return cumulative sums, or others."""
+def _along(axis: int, rank: int) -> tuple[int, ...]:
+    return tuple([-1 if k == axis else 1 for k in range(rank)])
+
+
+SHORT: dict[str, Short] = {
+    "argmax": lambda operand, axis, index_dtype: np_.argmax(asarray(operand), axis=axis).astype(index_dtype),
+    "argmin": lambda operand, axis, index_dtype: np_.argmin(asarray(operand), axis=axis).astype(index_dtype),
+    "broadcast": lambda operand, sizes: np_.broadcast_to(asarray(operand), (*sizes, *np.shape(operand))),
+    "broadcast_in_dim": lambda operand, shape, broadcast_dimensions: np_.broadcast_to(
+        np_.expand_dims(asarray(operand), [k for k in range(len(shape)) if k not in broadcast_dimensions]), shape
+    ),
+    "broadcasted_iota": lambda dtype, shape, dimension: np_.broadcast_to(
+        asarray(np_.arange(shape[dimension]).astype(dtype)).reshape(_along(dimension, len(shape))), shape
+    ),
+    "collapse": lambda operand, start_dimension, stop_dimension=None: asarray(operand).reshape(
+        (*operand.shape[:start_dimension], -1, *(() if stop_dimension is None else operand.shape[stop_dimension:]))
+    ),
+    "complex": lambda x, y: x + 1j * asarray(y),
+    "concatenate": lambda operands, dimension: np_.concatenate(list(map(asarray, operands)), axis=dimension),
+    "convert_element_type": lambda operand, new_dtype: asarray(operand).astype(new_dtype),
+    "dynamic_index_in_dim": lambda operand, index, axis=0, keepdims=True: (
+        dynamic_slice_in_dim(operand, index, 1, axis)
+        if keepdims
+        else squeeze(dynamic_slice_in_dim(operand, index, 1, axis), axis)
+    ),
+    "dynamic_update_index_in_dim": lambda operand, update, index, axis: dynamic_update_slice_in_dim(
+        operand, update if np.ndim(update) == np.ndim(operand) else np_.expand_dims(asarray(update), axis), index, axis
+    ),
+    "index_in_dim": lambda operand, index, axis=0, keepdims=True: np_.take(
+        asarray(operand), [index] if keepdims else index, axis=axis
+    ),
+    "index_take": lambda src, idxs, axes: np_.moveaxis(asarray(src), axes, range(len(axes)))[tuple(idxs)],
+    "iota": lambda dtype, size: asarray(np_.arange(size).astype(dtype)),
+    "population_count": lambda x: np_.bitwise_count(asarray(x).astype(f"u{x.dtype.itemsize}")).astype(x.dtype),
+    "rsqrt": lambda x: 1 / sqrt(x),
+    "slice_in_dim": lambda operand, start_index, limit_index, stride=1, axis=0: np_.take(
+        asarray(operand), np.arange(operand.shape[axis])[start_index:limit_index:stride], axis=axis
+    ),
+    "sort_key_val": lambda keys, values, dimension=-1: sort((keys, values), dimension),
+    "split": lambda operand, sizes, axis=0: np_.split(asarray(operand), np.cumsum(sizes)[:-1], axis),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a short function, or cumulative sums and others."""
+    if name in SHORT:
+        return SHORT[name]
     if name in ("cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"):
-        return functools.partial(_cumulative, name)
+        return functools.partial(_cumulative, getattr(cumulative, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# --- Short ones
+def _cumulative(fn: Callable[..., Array], x: Any, axis: int = 0, reverse: bool = False) -> Array:
+    return flip(fn(flip(x, axis), axis), axis) if reverse else fn(x, axis)
 
 
-def _find(place_of: Any, operand: Any, axis: Any, index_dtype: Any) -> Any:
-    return place_of(asarray(operand), axis=axis).astype(index_dtype)
+def cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, **kwargs: Any) -> Any:
+    """Return one of two functions' results; ``operand=`` is the one operand, None too."""
+    return branches.cond(pred, true_fun, false_fun, *([kwargs["operand"]] if "operand" in kwargs else operands))
 
 
-argmax: Callable[..., Any] = functools.partial(_find, np.argmax)
-argmin: Callable[..., Any] = functools.partial(_find, np.argmin)
-
-
-def broadcast(operand: Any, sizes: Any) -> Any:
-    """Return x with axes in front."""
-    return np_.broadcast_to(asarray(operand), (*sizes, *np.shape(operand)))
-
-
-def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any) -> Any:
-    """Return x in a shape, of which its axes are these."""
-    added = [k for k in range(len(shape)) if k not in broadcast_dimensions]
-    return np_.broadcast_to(np_.expand_dims(asarray(operand), added), shape)
-
-
-def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Array:
-    """Return places along an axis."""
-    along: list[int] = [1] * len(shape)
-    along[dimension] = -1
-    return broadcast_to(reshape(iota(dtype, shape[dimension]), tuple(along)), tuple(shape))
-
-
-def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
-    """Return x with neighbouring axes as one."""
-    rest = () if stop_dimension is None else operand.shape[stop_dimension:]
-    return asarray(operand).reshape((*operand.shape[:start_dimension], -1, *rest))
-
-
-def complex(x: Any, y: Any) -> Any:
-    """Return complex numbers of two parts."""
-    return x + 1j * asarray(y)
-
-
-def concatenate(operands: Any, dimension: int) -> Any:
-    """Return arrays behind each other."""
-    return np_.concatenate(list(map(asarray, operands)), axis=dimension)
-
-
-def convert_element_type(operand: Any, new_dtype: Any) -> Array:
-    """Return x in a dtype."""
-    return asarray(operand).astype(new_dtype)
+def select_n(which: Any, *cases: Any) -> Any:
+    """Return each element of the case that a number names."""
+    return functools.reduce(lambda z, k: where(asarray(which) == k, cases[k], z), range(1, len(cases)), cases[0])
 
 
 def div(x: Any, y: Any) -> Any:
@@ -104,26 +114,11 @@ def div(x: Any, y: Any) -> Any:
     return (n - np_.fmod(n, m)) // m
 
 
-def rsqrt(x: Any) -> Array:
-    """Return 1 over the root."""
-    return 1 / sqrt(x)
-
-
-def cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, **kwargs: Any) -> Any:
-    """Return one of two functions' results; ``operand=`` is the one operand, None too."""
-    return branches.cond(pred, true_fun, false_fun, *([kwargs["operand"]] if "operand" in kwargs else operands))
-
-
 def clamp(low: Any, x: Any, high: Any) -> Array:
     """Return numbers between bounds; on these none has a derivative."""
     z = asarray(x)
     inside = where((z > low) & (z < high), z, stop_gradient(z))
     return where(z < low, low, where(z > high, high, inside))
-
-
-def _cumulative(name: str, x: Any, axis: int = 0, reverse: bool = False) -> Array:
-    fn: Callable[..., Array] = getattr(cumulative, name)
-    return flip(fn(flip(x, axis), axis), axis) if reverse else fn(x, axis)
 
 
 def _starts(x: Array, starts: Any, sizes: Sequence[int]) -> list[Any]:
@@ -139,7 +134,7 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) 
     """
     x = asarray(operand)
     for axis, (start, size) in enumerate(zip(_starts(x, start_indices, slice_sizes), slice_sizes, strict=True)):
-        x = take(x, start + np.arange(size), axis=axis)
+        x = take(x, start + np_.arange(size), axis=axis)
     return x
 
 
@@ -156,62 +151,16 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
     return take(x, clip(asarray(start_index), 0, x.shape[axis] - slice_size) + np.arange(slice_size), axis=axis)
 
 
-def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
-    """Return one element along an axis, which stays unless told otherwise."""
-    part = dynamic_slice_in_dim(operand, index, 1, axis)
-    return part if keepdims else squeeze(part, axis)
-
-
 def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Array:
     """Return x with a slice along an axis replaced."""
     x = asarray(operand)
     return dynamic_update_slice(x, update, [start_index if k == axis % x.ndim else 0 for k in range(x.ndim)])
 
 
-def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Any:
-    """Return x with another row at an index."""
-    row = update if np.ndim(update) == np.ndim(operand) else np_.expand_dims(asarray(update), axis)
-    return dynamic_update_slice_in_dim(operand, row, index, axis)
-
-
-def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
-    """Return a row at an index."""
-    return np_.take(asarray(operand), [index] if keepdims else index, axis=axis)
-
-
-def iota(dtype: Any, size: int) -> Array:
-    """Return 0, 1 and so on."""
-    return asarray(np.arange(size).astype(dtype))
-
-
-def population_count(x: Any) -> Any:
-    """Return how many bits are set."""
-    return np_.bitwise_count(asarray(x).astype(f"u{x.dtype.itemsize}")).astype(x.dtype)
-
-
-def select_n(which: Any, *cases: Any) -> Any:
-    """Return each element of the case that a number names."""
-    chosen, given = cases[0], asarray(which)
-    for k, case in enumerate(cases):
-        chosen = where(given == k, case, chosen)
-    return chosen
-
-
 def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = None) -> Any:
     """Return a part of x."""
     steps = strides or [1] * np.ndim(operand)
     return asarray(operand)[tuple([np.s_[a:b:c] for a, b, c in zip(start_indices, limit_indices, steps, strict=True)])]
-
-
-def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0) -> Any:
-    """Return a part along an axis."""
-    chosen: list[int] = list(range(operand.shape[axis]))[start_index:limit_index:stride]
-    return np_.take(asarray(operand), np.array(chosen, np.int64), axis=axis)
-
-
-def sort_key_val(keys: Any, values: Any, dimension: int = -1, **_: Any) -> Any:
-    """Return keys in order, and values in theirs."""
-    return sort((keys, values), dimension)
 
 
 # --- Convolutions and windows
@@ -357,16 +306,12 @@ def reduce(operands: Any, init_values: Any, computation: Any, dimensions: Any) -
     return _fold(cells.reshape((*cells.shape[:rest], -1)), init_values, computation)
 
 
-def _triangle(x: Any) -> Any:
-    return np.maximum(1 - x, 0)
-
-
-def _cubic(x: Any) -> Any:
-    far = np.where(x < 2, ((2.5 - 0.5 * x) * x - 4) * x + 2, 0)
-    return np.where(x < 1, (1.5 * x - 2.5) * x * x + 1, far)
-
-
-WEIGHTS: dict[str, Callable[[Any], Any]] = {"linear": _triangle, "triangle": _triangle, "cubic": _cubic}
+WEIGHTS: dict[str, Callable[[Any], Any]] = {
+    "cubic": lambda x: np.where(
+        x < 1, (1.5 * x - 2.5) * x * x + 1, np.where(x < 2, ((2.5 - 0.5 * x) * x - 4) * x + 2, 0)
+    ),
+    "linear": lambda x: np.maximum(1 - x, 0),
+}
 
 
 def resize(image: Any, shape: Any, method: str, antialias: bool = True, precision: Any = None) -> Any:
@@ -376,7 +321,7 @@ def resize(image: Any, shape: Any, method: str, antialias: bool = True, precisio
         ArgumentError: Lanczos' method.
     """
     del precision
-    x, kind = asarray(image), method.removeprefix("bi").removeprefix("tri")
+    x, kind = asarray(image), method.lower().removeprefix("bi").removeprefix("tri").replace("angle", "linear")
     if kind not in ("nearest", *WEIGHTS):
         raise ArgumentError(f"resize: nearest, linear or cubic: got {method!r}; average by a matrix of weights")
     for axis, (n, m) in enumerate(zip(x.shape, shape, strict=True)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from afx.migrate.for_jax import DRAWS, DTYPES
@@ -30,7 +31,8 @@ ELEMENTWISE = (
     "betainc=special.betainc bessel_i0e=special.i0e bessel_i1e=special.i1e bitwise_not=invert integer_pow=pow rem=fmod "
     "shift_left=left_shift rev=flip reduce_max=max reduce_min=min reduce_sum=sum "
     "reduce_prod=prod reduce_and=all reduce_or=any expand_dims top_k dot=matmul transpose=permute_dims "
-    "associative_scan map stop_gradient switch reciprocal polygamma=special.polygamma zeta=special.zeta tile stack"
+    "associative_scan batch_matmul=matmul broadcast_shapes map stop_gradient switch reciprocal polygamma=special.polygamma "
+    "zeta=special.zeta tile stack"
 )
 PAIRS = [word.partition("=")[::2] for word in ELEMENTWISE.split()]
 # whose arguments or defaults are JAX's: functions of for_jax
@@ -77,7 +79,7 @@ BY_KEYWORD = (
     ("is_leaf", "tree_", {"flatten", "leaves", "structure"}),
 )
 IDLE = {  # keywords that change no number
-    "allow_int", "check_finite", "indices_are_sorted", "lapack_driver", "out_sharding", "overwrite_a", "overwrite_b",
+    "allow_int", "check_finite", "indices_are_sorted", "is_stable", "lapack_driver", "out_sharding", "overwrite_a", "overwrite_b",
     "precision", "unique_indices",
 }  # fmt: skip
 # of jax.numpy, which are NumPy's
@@ -110,7 +112,7 @@ _PLACES = """1 is_leaf: tree.flatten tree.leaves tree.structure tree_util.tree_f
 3 pivoting conjugate: scipy.linalg.qr_multiply
 2 trans lower unit_diagonal: scipy.linalg.solve_triangular
 2 order mode cval: scipy.ndimage.map_coordinates"""
-BY_PLACE: dict[str, tuple[int, list[str]]] = {
+BY_PLACE: dict[str, tuple[int, Sequence[str]]] = {
     f"jax.{name}": (int(words.split()[0]), words.split()[1:])
     for words, _, names in [line.partition(": ") for line in _PLACES.split("\n")]
     for name in names.split()
