@@ -11,6 +11,7 @@ import numpy as np
 from afx import optim, pytree
 from afx.errors import ArgumentError
 from afx.migrate.for_lax import custom_root as find_root
+from afx.migrate.losses import PROJECTIONS
 from afx.ops.creation.creation import asarray, full_like
 from afx.ops.elementwise.arithmetic import subtract
 
@@ -28,9 +29,17 @@ KINDS: dict[str, str] = {
 
 def __getattr__(name: str) -> Any:
     """Return a solver with jaxopt's arguments."""
+    if name in ("projection_halfspace", "projection_hyperplane"):
+        return functools.partial(_onto_pair, PROJECTIONS[name])
+    if name in PROJECTIONS:
+        return PROJECTIONS[name]
     if name not in KINDS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return functools.partial(Solver, name)
+
+
+def _onto_pair(fn: Any, x: Any, hyperparams: Any) -> Any:
+    return fn(x, *hyperparams)
 
 
 class State(NamedTuple):
@@ -109,11 +118,6 @@ def projection_box(x: Any, hyperparams: Any) -> Any:
     """Return numbers between bounds."""
     low, high = hyperparams
     return pytree.map(lambda v: np.clip(v, low, high), x)
-
-
-projection_l1_ball: Callable[..., Any] = optim.project_l1_ball
-projection_l2_ball: Callable[..., Any] = optim.project_l2_ball
-projection_simplex: Callable[..., Any] = optim.project_simplex
 
 
 def _filled(x: Any, bound: Any) -> Any:

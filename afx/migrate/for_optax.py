@@ -18,7 +18,7 @@ from afx.control.solving import flatten_to_vector
 from afx.core.array.array import Array
 from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError
-from afx.migrate import optax_chains
+from afx.migrate import losses, optax_chains
 from afx.migrate.optax_chains import (
     Pair,
     add_decayed_weights,
@@ -31,14 +31,10 @@ from afx.migrate.optax_chains import (
     sgd,
     stateless,
 )
-from afx.migrate.optax_trees import sum as sum_of, vdot
-from afx.nn.losses.classification import softmax_cross_entropy as cross_entropy
+from afx.migrate.optax_trees import total, vdot
 from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
-from afx.ops.elementwise.arithmetic import abs as abs_, sign, sqrt
+from afx.ops.elementwise.arithmetic import sign, sqrt
 from afx.ops.elementwise.comparison import clip as clip_, isfinite, maximum, minimum, where
-from afx.ops.elementwise.exponentials import log_sigmoid
-from afx.ops.nn.activations import log_softmax
-from afx.ops.reductions.sums import sum as sum_
 from afx.optim.solvers.descend import Lbfgs, Pairs, Point, search_strong_wolfe
 from afx.transforms.derivatives.grad import value_and_grad
 
@@ -55,6 +51,8 @@ def __getattr__(name: str) -> Any:
     """Return a transformation, or an optimizer, that `afx.optim` has."""
     if name in optax_chains.TABLE or name in optax_chains.__all__:
         return getattr(optax_chains, name)
+    if hasattr(losses, name):
+        return getattr(losses, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -428,7 +426,7 @@ def prodigy(
         means, squares, slopes = _each(averages, 3, updates, *state[:3])
         gone = vdot(updates, pytree.map(lambda p0, p: p0 - p, state.params0, params))
         gain = keep * state.numerator_weighted + far / estim_lr0 * rate * gone
-        further = maximum(far, estim_lr_coef * gain / sum_of(pytree.map(np_.abs, slopes)))
+        further = maximum(far, estim_lr_coef * gain / total(pytree.map(np_.abs, slopes)))
 
         def moved(m: Any, v: Any, p: Any) -> Any:
             return -weight_decay * rate * p - rate * m / (sqrt(v) + further * eps)
@@ -649,7 +647,7 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any
     return of_params
 
 
-# --- Parameters, norms and losses
+# --- Parameters
 
 
 def apply_updates(params: Any, updates: Any) -> Any:
@@ -675,69 +673,4 @@ def safe_increment(count: Any) -> Array:
 safe_int32_increment: Callable[[Any], Array] = safe_increment
 
 
-def squared_error(predictions: Any, targets: Any = 0.0) -> Array:
-    """Return the squared differences."""
-    gap: Array = asarray(predictions) - targets
-    return gap * gap
-
-
-def l2_loss(predictions: Any, targets: Any = 0.0) -> Array:
-    """Return half the squared differences."""
-    return 0.5 * squared_error(predictions, targets)
-
-
-def huber_loss(predictions: Any, targets: Any = 0.0, delta: float = 1.0) -> Array:
-    """Return Huber's loss: quadratic up to delta."""
-    gap = abs_(asarray(predictions) - targets)
-    near = minimum(gap, delta)
-    loss: Array = 0.5 * near**2 + delta * (gap - near)
-    return loss
-
-
-def sigmoid_binary_cross_entropy(logits: Any, labels: Any) -> Array:
-    """Return the cross entropy of each logit."""
-    x, y = asarray(logits), asarray(labels)
-    loss: Array = -y * log_sigmoid(x) - (1.0 - y) * log_sigmoid(-x)
-    return loss
-
-
-def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1) -> Array:
-    """Return the cross entropy of each row and a row of probabilities."""
-    return -sum_(asarray(labels) * log_softmax(logits, axis=axis), axis=axis)
-
-
-def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any) -> Array:
-    """Return the cross entropy of each row and a class."""
-    return cross_entropy(logits, labels)
-
-
-def log_cosh(predictions: Any, targets: Any = 0.0) -> Any:
-    """Return the logarithms of the hyperbolic cosines of the differences."""
-    gap = asarray(predictions) - targets
-    return np_.logaddexp(gap, -gap) - np.log(2.0)
-
-
-def hinge_loss(predictor_outputs: Any, targets: Any) -> Array:
-    """Return how far each output is from its side of -1 or 1."""
-    return maximum(0, 1 - predictor_outputs * targets)
-
-
-def cosine_similarity(predictions: Any, targets: Any, epsilon: float = 0.0, axis: int = -1) -> Array:
-    """Return the cosine of the angle between rows."""
-    x, y = [x / sqrt(maximum((x * x).sum(axis, keepdims=True), epsilon)) for x in map(asarray, (predictions, targets))]
-    return sum_(x * y, axis)
-
-
-def cosine_distance(*args: Any, **kwargs: Any) -> Array:
-    """Return 1 less `cosine_similarity`."""
-    return 1.0 - cosine_similarity(*args, **kwargs)
-
-
-def smooth_labels(labels: Any, alpha: float) -> Any:
-    """Return rows that share alpha evenly."""
-    return (1.0 - alpha) * labels + alpha / labels.shape[-1]
-
-
-def global_norm(updates: Any) -> Array:
-    """Return the norm of all leaves."""
-    return optim.global_norm(updates)
+global_norm: Callable[[Any], Array] = optim.global_norm

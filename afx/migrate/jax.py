@@ -180,7 +180,8 @@ JAX = Library(
         "jaxtyping": "jaxtyping",  # which asks for JAX where it says what an array is
         "optax": OPTAX,
         "optax.contrib": OPTAX,
-        "optax.losses": OPTAX,
+        "optax.losses": f"{HOME}.losses",
+        "optax.projections": f"{HOME}.losses",
         "optax.schedules": OPTAX,
         "optax.transforms": OPTAX,
         "optax.tree": OPTAX_TREES,
@@ -244,6 +245,9 @@ JAX = Library(
             f"jax.numpy.{name}": "counts are whole numbers; a number on the edge of two bins may be in the other one"
             for name in ("histogram", "histogram2d", "histogramdd")
         },
+        **dict.fromkeys(
+            ("optax.add_noise", "optax.noisy_sgd"), "draws from afx's own stream: other numbers than Optax's"
+        ),
         "optax.adafactor": "its decay has all digits, Optax's those of float32: agrees to the tolerance",
         "optax.lbfgs": "the line search is afx's own: what is found agrees to the tolerance",
         "jax.experimental.ode.odeint": "steps are afx's own: results agree with JAX's to the tolerance",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
-from afx import optim, pytree
+from afx import optim, pytree, random
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
 from afx.migrate.for_jax import named
@@ -60,6 +60,11 @@ TABLE: dict[str, str] = {
     "clip_by_block_rms": "clip_by_block_rms threshold=limit",
     "clip_by_global_norm": "clip_by_global_norm max_norm=limit",
     "ema": "ema decay debias",
+    "scale_by_adadelta": "scale_by_adadelta rho eps",
+    "scale_by_adamax": "scale_by_adamax b1 b2 eps",
+    "scale_by_amsgrad": "scale_by_amsgrad b1 b2 eps eps_root! mu_dtype! correct_first:True",
+    "scale_by_radam": "scale_by_radam b1 b2 eps eps_root! threshold",
+    "scale_by_yogi": "scale_by_yogi b1 b2 eps",
     "scale_by_adam": "scale_by_adam b1 b2 eps eps_root mu_dtype! nesterov",
     "scale_by_lion": "scale_by_lion b1 b2",
     "scale_by_rms": "scale_by_rms decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True",
@@ -70,10 +75,11 @@ TABLE: dict[str, str] = {
     "piecewise_constant_schedule": "piecewise_constant init_value=start boundaries_and_scales=factors",
 }  # fmt: skip
 __all__ = [
-    "EmptyState", "GradientTransformation", "GradientTransformationExtraArgs", "MultiSteps", "centralize", "chain", "freeze",
-    "identity", "inject_hyperparams", "masked", "multi_transform", "optimistic_adam", "optimistic_gradient_descent", "partition",
-    "scale", "scale_by_learning_rate", "scale_by_optimistic_gradient", "scale_by_schedule", "selective_transform",
-    "set_to_zero", "sign_sgd", "stateless", "zero_nans",
+    "EmptyState", "GradientTransformation", "GradientTransformationExtraArgs", "MultiSteps", "add_noise", "centralize", "chain",
+    "freeze", "identity", "inject_hyperparams", "keep_params_nonnegative", "masked", "multi_transform", "noisy_sgd",
+    "optimistic_adam", "optimistic_gradient_descent", "partition", "scale", "scale_by_learning_rate",
+    "scale_by_optimistic_gradient", "scale_by_schedule", "scale_by_sign", "selective_transform", "set_to_zero", "sign_sgd",
+    "stateless", "stateless_with_tree_map", "zero_nans",
 ]  # fmt: skip
 
 
@@ -247,12 +253,34 @@ def scale_by_schedule(step_size_fn: Callable[[Any], Any]) -> Pair:
     return Pair(size.init, update)
 
 
+def stateless_with_tree_map(f: Callable[[Any, Any], Any]) -> Pair:
+    """Return a transformation of each update and its parameter."""
+    return stateless(lambda updates, params: pytree.map(f, updates, updates if params is None else params))
+
+
+def scale_by_sign() -> Pair:
+    """Return signs."""
+    return stateless(lambda updates, _: pytree.map(sign_, updates))
+
+
 def sign_sgd(learning_rate: Any) -> Pair:
     """Return descent by signs."""
-    return chain(
-        stateless(lambda updates, _: pytree.map(sign_, updates)),
-        scale_by_learning_rate(learning_rate),
-    )
+    return chain(scale_by_sign(), scale_by_learning_rate(learning_rate))
+
+
+def keep_params_nonnegative() -> Pair:
+    """Return what leads parameters to 0 at least."""
+    return stateless_with_tree_map(lambda u, p: where(p + u < 0, -p, u))
+
+
+def add_noise(eta: float, gamma: float, key: Any) -> Any:
+    """Return what adds normal numbers of variance ``eta / (1 + step)^gamma``."""
+    return _Rule(optim.add_noise(random.key(key) if isinstance(key, int) else key, eta, decay=gamma))
+
+
+def noisy_sgd(learning_rate: Any, eta: float = 0.01, gamma: float = 0.55, key: Any = 0) -> Pair:
+    """Return descent by noisy gradients (Neelakantan and others 2014)."""
+    return chain(add_noise(eta, gamma, key), scale_by_learning_rate(learning_rate))
 
 
 def scale_by_optimistic_gradient(alpha: float = 1.0, beta: float = 1.0) -> Pair:

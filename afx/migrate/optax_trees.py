@@ -7,10 +7,12 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
 from afx import pytree
 from afx.core.array.array import Array
+from afx.migrate.for_jax import Short
 from afx.ops.creation.creation import asarray, full_like as filled, ones_like as one, zeros_like as zero
 from afx.ops.elementwise.arithmetic import divide, multiply, square, subtract
 from afx.ops.elementwise.comparison import where as choose
@@ -38,23 +40,18 @@ def _total(fn: Callable[..., Any], *trees: Any) -> Any:
     return functools.reduce(operator.add, [fn(*xs) for xs in zip(*map(pytree.leaves, trees), strict=True)], 0.0)
 
 
+def _product(x: Any, y: Any) -> Any:
+    return (np.conj(x) * y).sum()
+
+
 def vdot(first: Any, second: Any) -> Array:
     """Return the product of two trees as vectors."""
     return asarray(_total(_product, first, second))
 
 
-def _product(x: Any, y: Any) -> Any:
-    return (np.conj(x) * y).sum()
-
-
-def sum(tree: Any) -> Array:
+def total(tree: Any) -> Array:
     """Return the sum of all elements."""
     return asarray(_total(np.sum, pytree.map(asarray, tree)))
-
-
-def size(tree: Any) -> int:
-    """Return the number of all elements."""
-    return int(_total(np.size, tree))
 
 
 def norm(tree: Any, ord: Any = None, *, squared: bool = False) -> Array:
@@ -62,36 +59,6 @@ def norm(tree: Any, ord: Any = None, *, squared: bool = False) -> Array:
     leaves = [asarray(x).reshape(-1) for x in pytree.leaves(tree)]
     z = asarray(np.linalg.norm(np.concatenate(leaves), ord or 2))
     return square(z) if squared else z
-
-
-def scale(scalar: Any, tree: Any) -> Any:
-    """Return a tree times a number."""
-    return pytree.map(lambda x: scalar * x, tree)
-
-
-def add_scale(first: Any, scalar: Any, second: Any) -> Any:
-    """Return a tree and a multiple of another."""
-    return pytree.map(lambda x, y: x + scalar * y, first, second)
-
-
-def full_like(tree: Any, fill_value: Any) -> Any:
-    """Return trees of one number."""
-    return pytree.map(lambda x: filled(x, fill_value), tree)
-
-
-def update_moment(updates: Any, moments: Any, decay: float, order: int) -> Any:
-    """Return moving averages of powers."""
-    return pytree.map(lambda u, m: (1 - decay) * u**order + decay * m, updates, moments)
-
-
-def bias_correction(moment: Any, decay: float, count: Any) -> Any:
-    """Return moving averages without the share of the start."""
-    return pytree.map(lambda m: m / (1 - decay**count), moment)
-
-
-def where(condition: Any, first: Any, second: Any) -> Any:
-    """Return one of two trees."""
-    return pytree.map(lambda x, y: choose(condition, x, y), first, second)
 
 
 def get(tree: Any, key: str, default: Any = None) -> Any:
@@ -106,25 +73,70 @@ def get(tree: Any, key: str, default: Any = None) -> Any:
     return found[0] if found else default
 
 
-def _named(tree: Any, key: str) -> Any:
-    fields: dict[Any, Any] = {}
+def _fields(tree: Any) -> dict[Any, Any]:
     if issubclass(type(tree), dict):
-        fields = tree
-    elif hasattr(tree, "_asdict"):
-        fields = tree._asdict()
-    elif hasattr(tree, "__attrs_attrs__") and not isinstance(tree, Array):
-        fields = {f.name: getattr(tree, f.name) for f in tree.__attrs_attrs__}
-    elif is_sequence(tree):
-        fields = dict(enumerate(tree))
-    for name, value in fields.items():
+        return dict(tree)
+    if hasattr(tree, "_asdict"):
+        return dict(tree._asdict())
+    if hasattr(tree, "__attrs_attrs__") and not isinstance(tree, Array):
+        return {f.name: getattr(tree, f.name) for f in tree.__attrs_attrs__}
+    return dict(enumerate(tree)) if is_sequence(tree) else {}
+
+
+def _named(tree: Any, key: str) -> Any:
+    for name, value in _fields(tree).items():
         if name == key:
             yield value
         else:
             yield from _named(value, key)
 
 
-OWN: dict[str, Callable[..., Any]] = {
-    "add_scalar_mul": add_scale, "add_scale": add_scale, "bias_correction": bias_correction, "full_like": full_like,
-    "get": get, "inner": vdot, "l2_norm": norm, "norm": norm, "scalar_mul": scale, "scale": scale, "size": size, "sum": sum,
-    "update_moment": update_moment, "vdot": vdot, "where": where,
-}  # fmt: skip
+def put(tree: Any, **values: Any) -> Any:
+    """Return a tree with other values of the fields, or keys, of these names, wherever they stand."""
+    fields = _fields(tree)
+    if not fields or isinstance(tree, Array):
+        return tree
+    new = {name: values.get(name, put(value, **values)) for name, value in fields.items()}
+    if issubclass(type(tree), dict):
+        return new
+    if hasattr(tree, "__attrs_attrs__"):
+        return attrs.evolve(tree, **new)
+    return tree._replace(**new) if hasattr(tree, "_asdict") else type(tree)(new.values())
+
+
+def _extreme(fn: Any, tree: Any) -> Any:
+    return functools.reduce(fn, [fn.reduce(asarray(x), axis=None) for x in pytree.leaves(tree)])
+
+
+def _cast(tree: Any, dtype: Any) -> Any:
+    return tree if dtype is None else pytree.map(lambda x: asarray(x).astype(dtype), tree)
+
+
+OWN: dict[str, Short] = {
+    "add_scale": lambda tree_x, scalar, tree_y: pytree.map(lambda x, y: x + scalar * y, tree_x, tree_y),
+    "allclose": lambda a, b, rtol=1e-5, atol=1e-8: all(
+        pytree.leaves(pytree.map(lambda x, y: np.allclose(x, y, rtol, atol), a, b))
+    ),
+    "bias_correction": lambda moment, decay, count: pytree.map(lambda m: m / (1 - decay**count), moment),
+    "cast": _cast,
+    "clip": lambda tree, min_value=None, max_value=None: pytree.map(
+        lambda x: np.clip(asarray(x), min_value, max_value), tree
+    ),
+    "dtype": lambda tree: pytree.leaves(tree)[0].dtype,
+    "full_like": lambda tree, fill_value: pytree.map(lambda x: filled(x, fill_value), tree),
+    "get": get,
+    "max": lambda tree: _extreme(np.maximum, tree),
+    "min": lambda tree: _extreme(np.minimum, tree),
+    "norm": norm,
+    "real": lambda tree: pytree.map(np.real, tree),
+    "scale": lambda scalar, tree: pytree.map(lambda x: scalar * x, tree),
+    "set": put,
+    "size": lambda tree: int(_total(np.size, tree)),
+    "sum": total,
+    "update_moment": lambda updates, moments, decay, order: pytree.map(
+        lambda u, m: (1 - decay) * u**order + decay * m, updates, moments
+    ),
+    "vdot": vdot,
+    "where": lambda condition, tree_x, tree_y: pytree.map(lambda x, y: choose(condition, x, y), tree_x, tree_y),
+}
+OWN.update(add_scalar_mul=OWN["add_scale"], inner=vdot, l2_norm=norm, scalar_mul=OWN["scale"])

@@ -8,7 +8,7 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError
-from afx.migrate import for_optax, optax_chains, optax_trees
+from afx.migrate import for_jaxopt, for_optax, losses, optax_chains, optax_trees
 
 RATED = {name for name, text in optax_chains.TABLE.items() if "learning_rate" in text.split()} - {"muon"}
 NAMES = sorted(RATED | {"optimistic_gradient_descent", "sign_sgd"})
@@ -38,6 +38,19 @@ CASES: dict[str, Callable[[Any], Any]] = {
     ),
     "centralized": lambda o: o.chain(o.centralize(), o.sgd(0.1, 0.9)),
     "one's own": lambda o: o.chain(halved(o), o.adam(0.1)),
+    **{
+        name: lambda o, name=name: o.chain(getattr(o, name)(), o.scale(-0.05))
+        for name in (
+            "scale_by_adadelta",
+            "scale_by_adamax",
+            "scale_by_amsgrad",
+            "scale_by_radam",
+            "scale_by_yogi",
+            "scale_by_sign",
+        )
+    },
+    "kept positive": lambda o: o.chain(o.sgd(0.5), o.keep_params_nonnegative()),
+    "leaf by leaf": lambda o: o.chain(o.stateless_with_tree_map(lambda u, p: u + 0.1 * p), o.sgd(0.1)),
     "finite": lambda o: o.apply_if_finite(o.adam(0.1), 2),
     "fromage": lambda o: o.fromage(0.05),
     "muon": lambda o: o.muon(0.05),
@@ -223,6 +236,7 @@ TREE_CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "like": lambda t, x: (t.zeros_like(x), t.ones_like(x), t.full_like(x, 2.0)),
     "moment": lambda t, x: t.bias_correction(t.update_moment(x, t.scale(0.1, x), 0.9, 2), 0.9, 3),
     "where": lambda t, x: t.where(True, x, t.zeros_like(x)),
+    "clip": lambda t, x: (t.clip(x, -1.0, 2.0), t.max(x), t.min(x), t.allclose(x, x), t.cast(x, np.float32), t.real(x)),
 }  # fmt: skip
 
 
@@ -237,5 +251,81 @@ def test_trees_are_optaxs(name: str) -> None:
     found = afx.pytree.leaves(TREE_CALLS[name](optax_trees, afx.pytree.map(afx.asarray, tree)))
     for z, w in zip(found, want, strict=True):
         np.testing.assert_allclose(z, np.asarray(w), rtol=1e-12)
-    last = {"norm": "l2_norm", "scale": "scalar_mul", "like": "zeros_like", "moment": "update_moment"}.get(name, name)
+    last = {
+        "norm": "l2_norm",
+        "scale": "scalar_mul",
+        "like": "zeros_like",
+        "moment": "update_moment",
+        "clip": "max",
+    }.get(name, name)
     assert callable(getattr(optax_trees, f"tree_{last}"))
+
+
+def test_states_are_looked_into_and_set() -> None:
+    """By names of fields, wherever they stand."""
+    state = for_optax.adam(0.1).init({"w": afx.ones(2)})
+    moved = optax_trees.set(state, count=afx.asarray(7))
+    assert int(optax_trees.get(moved, "count")) == 7
+    assert int(optax_trees.get(state, "count")) == 0
+
+
+ROWS = np.random.default_rng(0).dirichlet(np.ones(3), 4)
+ROWS[0] = [0.0, 0.4, 0.6]
+LOGITS, CLASSES, SIDES = np.random.default_rng(1).normal(size=(4, 3)), np.array([0, 2, 1, 1]), np.sign(ROWS - 0.3)
+LOSS_CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    **dict.fromkeys(
+        ("l2_loss", "log_cosh", "squared_error", "cosine_distance", "cosine_similarity"), ((LOGITS, ROWS), {})
+    ),
+    **dict.fromkeys(("softmax_cross_entropy", "safe_softmax_cross_entropy"), ((LOGITS, ROWS), {})),
+    **dict.fromkeys(("kl_divergence", "generalized_kl_divergence"), ((np.log(ROWS[::-1] + 0.1), ROWS), {})),
+    "hinge_loss": ((LOGITS, SIDES), {}),
+    "kl_divergence_with_log_targets": ((LOGITS, LOGITS[::-1]), {}),
+    "huber_loss": ((LOGITS, ROWS), {"delta": 0.3}),
+    "poly_loss_cross_entropy": ((LOGITS, ROWS), {"epsilon": 0.5}),
+    "sigmoid_binary_cross_entropy": ((LOGITS, ROWS), {}),
+    "sigmoid_focal_loss": ((LOGITS, (SIDES > 0) * 1.0), {"alpha": 0.3, "gamma": 1.5}),
+    "smooth_labels": ((ROWS, 0.1), {}),
+    "softmax_cross_entropy_with_integer_labels": ((LOGITS, CLASSES), {"axis": -1}),
+    "ctc_loss": (
+        (
+            np.stack([LOGITS, LOGITS[::-1]]),
+            np.array([[0, 0, 0, 0], [0, 0, 0, 1.0]]),
+            np.array([[1, 2], [2, 0]]),
+            np.array([[0, 0.0], [0, 1]]),
+        ),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSS_CALLS)
+def test_losses_are_optaxs(name: str) -> None:
+    """Values and gradients by the first argument, to 1e-11."""
+    jax: Any = pytest.importorskip("jax", reason="the reference is Optax's")
+    optax: Any = pytest.importorskip("optax", reason="the reference is Optax's")
+    (x, *rest), options = LOSS_CALLS[name]
+    theirs, own = getattr(optax.losses, name), getattr(for_optax, name)
+    with jax.enable_x64(True), afx.default_dtype(afx.float64):
+        want = jax.jit(jax.value_and_grad(lambda x: (theirs(x, *rest, **options) ** 2).sum()))(x)
+        found = afx.value_and_grad(lambda x: (own(x, *rest, **options) ** 2).sum())(x)
+    for z, w in zip(found, want, strict=True):
+        np.testing.assert_allclose(z, np.asarray(w), rtol=1e-11, atol=1e-13)
+
+
+SETS: dict[str, tuple[Any, ...]] = {
+    "box": (-0.1, 0.2), "halfspace": (np.arange(5.0), 0.3), "hypercube": (0.5,), "hyperplane": (np.arange(5.0), 0.3),
+    "l1_ball": (1.5,), "l2_ball": (0.5,), "l2_sphere": (2.0,), "linf_ball": (0.5,), "non_negative": (), "simplex": (1.5,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_projections_are_optaxs(name: str) -> None:
+    """And jaxopt's, whose bounds and planes come in pairs."""
+    jax: Any = pytest.importorskip("jax", reason="the reference is Optax's")
+    optax: Any = pytest.importorskip("optax", reason="the reference is Optax's")
+    x, extra, name = np.random.default_rng(3).normal(size=5), SETS[name], f"projection_{name}"
+    with jax.enable_x64(True), afx.default_dtype(afx.float64):
+        want = np.asarray(getattr(optax.projections, name)(x, *extra))
+        np.testing.assert_allclose(getattr(losses, name)(x, *extra), want, rtol=1e-11, atol=1e-13)
+        extra = (extra,) if len(extra) > 1 else extra
+        np.testing.assert_allclose(getattr(for_jaxopt, name)(x, *extra), want, rtol=1e-11, atol=1e-13)
