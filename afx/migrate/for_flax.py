@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
+import io
 import math
 import types
 from collections.abc import Callable, Sequence
@@ -13,15 +15,18 @@ import attrs
 import numpy as np
 
 from afx import nn, pytree, random
+from afx.control.scan import scan
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
 from afx.migrate import for_jax, for_stax
-from afx.migrate.for_equinox import Dropout as Drop, attend, each
+from afx.migrate.for_equinox import attend, each
 from afx.migrate.for_jax import register_dataclass
-from afx.migrate.for_lax import conv_general_dilated, reduce_window
+from afx.migrate.for_lax import conv_general_dilated, conv_transpose, reduce_window
+from afx.migrate.optax_trees import fields_of, with_fields
 from afx.ops.creation.creation import asarray, ones as make_ones, zeros as make_zeros
 from afx.ops.elementwise.arithmetic import add, multiply, sqrt
 from afx.ops.elementwise.comparison import maximum, where
+from afx.ops.elementwise.exponentials import sigmoid
 from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.reductions.cumulative import logsumexp
 
@@ -50,9 +55,22 @@ def __getattr__(name: str) -> Any:
 class _Scope:
     """Where the variables of the module that runs are found, or made from keys."""
 
-    def __init__(self, variables: Any, keys: Any, draws: Any, path: tuple[str, ...] = ()) -> None:
-        self.variables, self.keys, self.draws, self.path = variables, keys, draws, path
-        self.counts: dict[str, int] = {}
+    def __init__(self, variables: Any, keys: Any, draws: Any, kinds: Any) -> None:
+        self.variables, self.keys, self.draws, self.kinds = variables, keys, draws, kinds
+        self.module: Any = None
+        self.path: tuple[str, ...] = ()
+        self.in_setup, self.counts = False, dict[str, int]()
+
+    def within(self, module: Any) -> _Scope:
+        """Return the scope of another module of the same variables."""
+        scope = _Scope(self.variables, self.keys, self.draws, self.kinds).root(module)
+        scope.path = module._place or ()
+        return scope
+
+    def root(self, module: Any) -> _Scope:
+        """Return the scope of the module that all others are below."""
+        self.module = module
+        return self
 
     def level(self, kind: str) -> Any:
         """Return the module's own variables of a kind."""
@@ -85,9 +103,43 @@ def _plain(tree: Any) -> Any:
 SCOPES: list[_Scope] = []
 
 
-def compact(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method itself: every ``__call__`` may make modules."""
-    return fn
+def _same(fn: Any = None, **_: Any) -> Any:
+    """Return a method, or a class, as it is: any method may make modules, and what is kept is afx's own choice."""
+    return _same if fn is None else fn
+
+
+compact: Callable[..., Any] = _same
+nowrap: Callable[..., Any] = _same
+remat: Callable[..., Any] = _same
+checkpoint: Callable[..., Any] = _same
+jit: Callable[..., Any] = _same
+
+
+def _within(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that runs where the variables of its module are."""
+
+    @functools.wraps(fn)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if SCOPES and SCOPES[-1].module is self:
+            return fn(self, *args, **kwargs)
+        above: Any = SCOPES[-1] if SCOPES else self._bound
+        if above is None:
+            text = "called outside of init and apply: call model.apply(variables, x)"
+            raise ArgumentError(f"{type(self).__name__}: {text}")
+        return self._run(above.within(self), fn, *args, **kwargs)
+
+    return run
+
+
+def _adopt(value: Any, name: str, scope: _Scope) -> None:
+    """Give modules without a place one below the module that holds them, by its field's name."""
+    parts: Any = value
+    if isinstance(value, Module) and (value._place is None or value._is_free):
+        object.__setattr__(value, "_place", (*scope.path, value.name or name))
+        object.__setattr__(value, "_bound", scope if scope.kinds is None else value._bound)
+    elif isinstance(value, (list, tuple, dict)):
+        for k, x in parts.items() if isinstance(value, dict) else enumerate(parts):
+            _adopt(x, f"{name}_{k}", scope)
 
 
 @dataclasses.dataclass(eq=False)
@@ -95,52 +147,104 @@ class Module:
     """A module of linen: fields are those of a dataclass, parameters a dict."""
 
     name: str | None = dataclasses.field(default=None, kw_only=True)
-    _body: ClassVar[Callable[..., Any]]
+    _place: ClassVar[Any] = None
+    _is_free: ClassVar[bool] = True  # made outside of modules
+    _bound: ClassVar[Any] = None
 
     def __init_subclass__(cls, **_: Any) -> None:
-        body = cls.__dict__.get("__call__")
-        if body is not None:
-            cls._body = body
-            setattr(cls, "__call__", _called)  # noqa: B010  # a method of the class that is made
         dataclasses.dataclass(eq=False)(cls)
+        for name, fn in list(vars(cls).items()):
+            if (
+                inspect.isfunction(fn)
+                and (name == "__call__" or name[0] != "_")
+                and name not in ("setup", "initialize_carry")
+            ):
+                setattr(cls, name, _within(fn))
 
     def __post_init__(self) -> None:
-        if self.name is None and SCOPES:
+        object.__setattr__(self, "_is_free", not SCOPES)
+        if SCOPES and not SCOPES[-1].in_setup:
             counts, kind = SCOPES[-1].counts, type(self).__name__
-            counts[kind] = counts.get(kind, -1) + 1
-            self._auto: str | None = f"{kind}_{counts[kind]}"
+            if self.name is None:
+                counts[kind] = counts.get(kind, -1) + 1
+            _adopt(self, f"{kind}_{counts.get(kind)}", SCOPES[-1])
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Module) and value.name is None:
-            value.name = name
+        if SCOPES and SCOPES[-1].module is self and SCOPES[-1].in_setup:
+            _adopt(value, name, SCOPES[-1])
         object.__setattr__(self, name, value)
 
     def setup(self) -> None:
         """Make modules: none."""
 
+    def init_with_output(self, rngs: Any, *args: Any, method: Any = None, **kwargs: Any) -> Any:
+        """Return what a call gives, and its variables."""
+        known: Any = rngs
+        scope = _Scope({}, dict(known) if isinstance(rngs, dict) else {"params": rngs}, {}, ())
+        z = self._run(scope.root(self), method, *args, **kwargs)
+        return z, _plain(scope.variables)
+
     def init(self, rngs: Any, *args: Any, **kwargs: Any) -> Any:
         """Return ``{"params": …}``, and other variables, of a call."""
-        known: Any = rngs
-        scope = _Scope({}, dict(known) if isinstance(rngs, dict) else {"params": rngs}, {})
-        self._run(scope, *args, **kwargs)
-        return _plain(scope.variables)
+        return self.init_with_output(rngs, *args, **kwargs)[1]
 
     def apply(
         self, variables: Any, *args: Any, rngs: Any = None, method: Any = None, mutable: Any = False, **kwargs: Any
     ) -> Any:
-        """Return what a call with these variables does, and those that may change."""
-        scope = _Scope(_plain(variables), None, dict(rngs or {}))
-        z = self._run(scope, *args, method=method, **kwargs)
-        kinds = scope.variables if mutable is True else [mutable] if isinstance(mutable, str) else mutable
-        return (z, {k: _plain(v) for k, v in scope.variables.items() if k in kinds}) if kinds is not False else z
+        """Return what a call, or a method, with these variables does, and those that may change."""
+        known = _plain(variables)
+        kinds = [mutable] if isinstance(mutable, str) else mutable or ()
+        scope = _Scope(known, None, dict(rngs or {}), kinds)
+        z = self._run(scope.root(self), method, *args, **kwargs)
+        changed = {k: _plain(v) for k, v in known.items() if mutable is True or k in kinds} if mutable else {}
+        return (z, changed) if mutable is not False else z
 
-    def _run(self, scope: _Scope, *args: Any, method: Any = None, **kwargs: Any) -> Any:
+    def bind(self, variables: Any, rngs: Any = None) -> Any:
+        """Return the module with its variables, to be called."""
+        bound = self.clone()
+        scope = _Scope(_plain(variables), None, dict(rngs or {}), None).root(bound)
+        object.__setattr__(bound, "_bound", scope)
+        bound._begin(scope)
+        return bound
+
+    def clone(self, **changes: Any) -> Any:
+        """Return another module, with other fields."""
+        return dataclasses.replace(self, **changes)
+
+    def _begin(self, scope: _Scope) -> None:
+        """Give modules in fields their places, and make those of `setup`."""
+        SCOPES.append(scope)
+        scope.in_setup = True
+        try:
+            for field in dataclasses.fields(self):
+                _adopt(getattr(self, field.name), field.name, scope)
+            self.setup()
+        finally:
+            scope.in_setup = False
+            SCOPES.pop()
+
+    def _run(self, scope: _Scope, method: Any, *args: Any, **kwargs: Any) -> Any:
+        fn = getattr(type(self), method or "__call__") if method is None or isinstance(method, str) else method
+        self._begin(scope)
         SCOPES.append(scope)
         try:
-            self.setup()
-            return (method or type(self)._body)(self, *args, **kwargs)
+            return getattr(fn, "__func__", fn)(self, *args, **kwargs)
         finally:
             SCOPES.pop()
+
+    def sow(self, col: str, name: str, value: Any, reduce_fn: Any = None, init_fn: Any = tuple) -> bool:
+        """Keep a value behind those before, where that kind of variables may change."""
+        kinds = SCOPES[-1].kinds
+        if kinds is not True and col not in (kinds or ()):
+            return False
+        own = SCOPES[-1].level(col)
+        before = own.get(name, init_fn())
+        own[name] = (*before, value) if reduce_fn is None else reduce_fn(before, value)
+        return True
+
+    def has_variable(self, col: str, name: str) -> bool:
+        """Tell whether there is such a variable."""
+        return name in SCOPES[-1].level(col)
 
     def param(self, name: str, init_fn: Callable[..., Any], *args: Any) -> Any:
         """Return a parameter, made by a function of a key and what else is given."""
@@ -164,15 +268,6 @@ class Module:
     def make_rng(self, name: str = "params") -> Any:
         """Return a key."""
         return SCOPES[-1].draw(name)
-
-
-def _called(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run a module within another one."""
-    if not SCOPES:
-        raise ArgumentError(f"{type(self).__name__}: called outside of init and apply: call model.apply(variables, x)")
-    above = SCOPES[-1]
-    path = (*above.path, self.name or self._auto)
-    return self._run(_Scope(above.variables, above.keys, above.draws, path), *args, **kwargs)
 
 
 # --- Layers
@@ -253,10 +348,48 @@ class SelfAttention(MultiHeadDotProductAttention):
     """Attention of a sequence to itself."""
 
 
+class MultiHeadAttention(MultiHeadDotProductAttention):
+    """The same by another name."""
+
+
 def make_causal_mask(x: Any) -> Array:
     """Return [batch, 1, time, time], 1 where the second time is not later."""
     n = x.shape[-1]
     return asarray(np.tile(np.tri(n, dtype=np.float32), (*x.shape[:-1], 1, 1, 1)))
+
+
+class ConvTranspose(_Layer):
+    """A convolution of [batch, *space, channels] with zeros between its elements."""
+
+    features: int
+    kernel_size: Any
+    strides: Any = None
+    padding: Any = "SAME"
+
+    def __call__(self, x: Any) -> Any:
+        """Return [batch, *positions, features]."""
+        n = len(window := each(1, self.kernel_size))
+        kernel = self.param("kernel", self.kernel_init, (*window, x.shape[-1], self.features), self.param_dtype)
+        return self._with_bias(conv_transpose(asarray(x), kernel, each(n, self.strides or 1), self.padding))
+
+
+class GroupNorm(_Layer):
+    """A norm of groups of channels, the last axis."""
+
+    num_groups: int | None = 32
+    group_size: int | None = None
+    epsilon: float = 1e-6
+    _: dataclasses.KW_ONLY
+    use_scale: bool = True
+
+    def __call__(self, x: Any) -> Any:
+        """Return an array of the same shape."""
+        size = x.shape[-1]
+        groups = self.num_groups or size // (self.group_size or size)
+        cells = asarray(x).reshape(len(x), -1, groups, size // groups)
+        z = nn.standardize(cells, (1, 3), eps=self.epsilon).reshape(x.shape)
+        z = z * self.param("scale", self.scale_init, (size,), self.param_dtype) if self.use_scale else z
+        return self._with_bias(z)
 
 
 class BatchNorm(_Layer):
@@ -337,6 +470,129 @@ class RMSNorm(LayerNorm):
         return self._scaled(asarray(x))
 
 
+class _Cell(_Layer):
+    """A recurrent cell: of what is carried and an input."""
+
+    features: int
+    _: dataclasses.KW_ONLY
+    gate_fn: Any = sigmoid
+    activation_fn: Any = tanh
+    recurrent_kernel_init: Any = for_stax.orthogonal()
+    carry_init: Any = for_stax.zeros
+
+    def initialize_carry(self, rng: Any, input_shape: Any) -> Any:
+        """Return what is carried at first."""
+        return self.carry_init(rng, (*input_shape[:-1], self.features), self.param_dtype)
+
+    def _sums(self, h: Any, x: Any, names: Any, own: Any, kept: Any) -> list[Any]:
+        """Return products of the carried vector and of the input by names of gates, which have biases where they are named."""
+
+        def dense(name: str, kernel: Any, has_bias: bool) -> Any:
+            options = {"use_bias": has_bias, "param_dtype": self.param_dtype, "bias_init": self.bias_init}
+            layer: Any = Dense  # as a dataclass, which it becomes
+            return layer(self.features, kernel_init=kernel, name=name, **options)
+
+        pairs = [(f"h{n}", h, self.recurrent_kernel_init, n in kept) for n in names]
+        pairs += [(f"i{n}", x, self.kernel_init, n in own) for n in names]
+        return [dense(name, kernel, has_bias)(v) for name, v, kernel, has_bias in pairs]
+
+
+class GRUCell(_Cell):
+    """A gated unit (Cho and others 2014)."""
+
+    def __call__(self, carry: Any, inputs: Any) -> Any:
+        """Return the next vector, twice."""
+        hr, hz, hn, r, z, n = self._sums(carry, inputs, "rzn", "rzn", "n")
+        r, z = self.gate_fn(r + hr), self.gate_fn(z + hz)
+        new = (1.0 - z) * self.activation_fn(n + r * hn) + z * carry
+        return new, new
+
+
+class MGUCell(_Cell):
+    """A minimal gated unit (Zhou and others 2016)."""
+
+    def __call__(self, carry: Any, inputs: Any) -> Any:
+        """Return the next vector, twice."""
+        hf, hn, f, n = self._sums(carry, inputs, "fn", "fn", "n")
+        f = self.gate_fn(f + hf)
+        new = (1.0 - f) * self.activation_fn(n + f * hn) + f * carry
+        return new, new
+
+
+class SimpleCell(_Cell):
+    """A plain recurrent cell."""
+
+    def __call__(self, carry: Any, inputs: Any) -> Any:
+        """Return the next vector, twice."""
+        h, x = self._sums(carry, inputs, ("",), ("",), ())
+        new = self.activation_fn(x + h)
+        return new, new
+
+
+class LSTMCell(_Cell):
+    """A unit with long memory (Hochreiter & Schmidhuber 1997)."""
+
+    def initialize_carry(self, rng: Any, input_shape: Any) -> Any:
+        """Return memory and vector at first."""
+        first, second = random.split(rng)
+        return super().initialize_carry(first, input_shape), super().initialize_carry(second, input_shape)
+
+    def __call__(self, carry: Any, inputs: Any) -> Any:
+        """Return the next memory and vector, and the vector."""
+        c, h = carry
+        parts = self._sums(h, inputs, "ifgo", "", "ifgo")
+        i, f, g, o = map(add, parts[:4], parts[4:])
+        c = self.gate_fn(f) * c + self.gate_fn(i) * self.activation_fn(g)
+        h = self.gate_fn(o) * self.activation_fn(c)
+        return (c, h), h
+
+
+class OptimizedLSTMCell(LSTMCell):
+    """The same unit."""
+
+
+class RNN(Module):
+    """A cell along [batch, time, size]."""
+
+    cell: Any
+    _: dataclasses.KW_ONLY
+    time_major: bool = False
+    return_carry: bool = False
+    reverse: bool = False
+    keep_order: bool = False
+
+    def __call__(self, inputs: Any, *, initial_carry: Any = None, **options: Any) -> Any:
+        """Return what the cell gives at each time, and what is carried at the end."""
+        chosen = {n: options.pop(n, getattr(self, n)) for n in ("time_major", "return_carry", "reverse", "keep_order")}
+        if options:
+            raise ArgumentError(
+                f"RNN: sequences of one length, from one start: got {', '.join(options)}; give initial_carry="
+            )
+        x: Any = asarray(inputs) if chosen["time_major"] else np_.moveaxis(asarray(inputs), -2, 0)
+        x = x[::-1] if chosen["reverse"] else x
+        carry = self.cell.initialize_carry(random.key(0), x.shape[1:]) if initial_carry is None else initial_carry
+        carry, first = self.cell(carry, x[0])  # which makes its parameters
+        carry, rest = scan(self.cell, carry, x[1:])
+        z = np_.concatenate([first[None], rest])
+        z = z[::-1] if chosen["reverse"] and chosen["keep_order"] else z
+        z = z if chosen["time_major"] else np_.moveaxis(z, 0, -2)
+        return (carry, z) if chosen["return_carry"] else z
+
+
+class Bidirectional(Module):
+    """Two RNNs, one of which begins at the end, side by side."""
+
+    forward_rnn: Any
+    backward_rnn: Any
+    _: dataclasses.KW_ONLY
+    merge_fn: Any = None
+
+    def __call__(self, inputs: Any) -> Any:
+        """Return the results of both, joined."""
+        parts = self.forward_rnn(inputs), self.backward_rnn(inputs, reverse=True, keep_order=True)
+        return self.merge_fn(*parts) if self.merge_fn else np_.concatenate(parts, axis=-1)
+
+
 class Embed(Module):
     """A row for a number."""
 
@@ -346,24 +602,36 @@ class Embed(Module):
     param_dtype: Any = np.float32
     embedding_init: Any = None
 
-    def __call__(self, inputs: Any) -> Array:
-        """Return [..., features]."""
+    def _table(self) -> Array:
         draw = self.embedding_init or for_stax.normal(self.features**-0.5)
         table: Array = self.param("embedding", draw, (self.num_embeddings, self.features), self.param_dtype)
-        return table[inputs]
+        return table
+
+    def __call__(self, inputs: Any) -> Array:
+        """Return [..., features]."""
+        return self._table()[inputs]
+
+    def attend(self, query: Any) -> Array:
+        """Return products with all rows."""
+        z: Array = query @ self._table().mT
+        return z
 
 
 class Dropout(Module):
     """Elements of 0 at random, others larger."""
 
     rate: float
+    broadcast_dims: Any = ()
     deterministic: Any = None
+    rng_collection: str = "dropout"
 
-    def __call__(self, inputs: Any, deterministic: Any = None) -> Array:
+    def __call__(self, inputs: Any, deterministic: Any = None, rng: Any = None) -> Array:
         """Return elements dropped by a key of ``rngs={"dropout": key}``, or the inputs as they are."""
-        still = self.deterministic if deterministic is None else deterministic
-        key = None if still or not self.rate else self.make_rng("dropout")
-        return Drop(self.rate)(inputs, key=key, inference=key is None)
+        if (self.deterministic if deterministic is None else deterministic) or not self.rate:
+            return asarray(inputs)
+        shape = [1 if k in self.broadcast_dims else n for k, n in enumerate(inputs.shape)]
+        keep = random.bernoulli(self.make_rng(self.rng_collection) if rng is None else rng, 1.0 - self.rate, shape)
+        return where(keep, asarray(inputs) / (1.0 - self.rate), 0.0)
 
 
 class Sequential(Module):
@@ -371,9 +639,12 @@ class Sequential(Module):
 
     layers: Sequence[Any]
 
-    def __call__(self, x: Any) -> Any:
-        """Return the last layer's result."""
-        return functools.reduce(lambda z, layer: layer(z), self.layers, x)
+    def __call__(self, *args: Any) -> Any:
+        """Return the last layer's result, of several values where the one before gives a tuple."""
+        z: Any = args
+        for layer in self.layers:
+            z = layer(*z) if isinstance(z, tuple) else layer(z)
+        return z
 
 
 def _pool(first: float, fn: Any, inputs: Any, window_shape: Any, strides: Any, padding: Any) -> Array:
@@ -437,3 +708,95 @@ class TrainState:
     def replace(self, **others: Any) -> Any:
         """Return a state with other parts."""
         return attrs.evolve(self, **others)
+
+
+# --- Dicts, and what is kept in files
+
+
+def unfreeze(x: Any) -> Any:
+    """Return dicts of their own; none is frozen here."""
+    known: Any = x
+    return {name: unfreeze(known[name]) for name in known} if isinstance(x, dict) else x
+
+
+freeze: Callable[[Any], Any] = unfreeze
+FrozenDict: type = dict
+
+
+def flatten_dict(
+    xs: Any, keep_empty_nodes: bool = False, is_leaf: Any = None, sep: str | None = None
+) -> dict[Any, Any]:
+    """Return values by tuples of keys, or by keys joined by a text."""
+    found = dict[Any, Any]()
+
+    def visit(path: tuple[Any, ...], value: Any) -> None:
+        known: Any = value
+        is_empty = keep_empty_nodes and path and not value
+        if not isinstance(value, dict) or is_empty or (path and is_leaf is not None and is_leaf(path, known)):
+            found[sep.join(path) if sep else path] = known
+            return
+        for name in known:
+            visit((*path, name), known[name])
+
+    visit((), xs)
+    return found
+
+
+def unflatten_dict(xs: Any, sep: str | None = None) -> dict[Any, Any]:
+    """Return dicts of dicts again."""
+    found = dict[Any, Any]()
+    for path, value in xs.items():
+        *above, last = path.split(sep) if sep else path
+        functools.reduce(lambda at, key: at.setdefault(key, {}), above, found)[last] = value
+    return found
+
+
+def path_aware_map(f: Callable[..., Any], nested_dict: Any) -> Any:
+    """Return dicts of a function of paths and values."""
+    return unflatten_dict({path: f(path, value) for path, value in flatten_dict(nested_dict).items()})
+
+
+def to_state_dict(target: Any) -> Any:
+    """Return dicts with the names of fields, and places as text; functions are left out."""
+    parts = fields_of(target)
+    if not parts and not isinstance(target, (dict, list, tuple)):
+        return target
+    return {f"{name}": to_state_dict(value) for name, value in parts.items() if not callable(value) and name != "tx"}
+
+
+def from_state_dict(target: Any, state: Any) -> Any:
+    """Return a tree like another one, of what such dicts hold.
+
+    Raises:
+        ArgumentError: they hold other names.
+    """
+    known: Any = to_state_dict(target)
+    if known is target and not isinstance(target, dict):
+        return state
+    if sorted(known) != sorted(state):
+        raise ArgumentError(
+            f"from_state_dict: names differ: got {sorted(state)}, of {sorted(known)}; give what was kept"
+        )
+    parts = fields_of(target)
+    return with_fields(
+        target, {n: from_state_dict(v, state[f"{n}"]) if f"{n}" in state else v for n, v in parts.items()}
+    )
+
+
+def to_bytes(target: Any) -> bytes:
+    """Return the leaves of a tree as bytes of a file of NumPy's."""
+    file = io.BytesIO()
+    np.savez(file, *pytree.leaves(to_state_dict(target)))
+    return file.getvalue()
+
+
+def from_bytes(target: Any, encoded_bytes: bytes) -> Any:
+    """Return a tree like another one of such bytes."""
+    with np.load(io.BytesIO(encoded_bytes)) as kept:
+        leaves = [asarray(kept[name]) for name in kept.files]
+    return from_state_dict(target, pytree.unflatten(pytree.structure(to_state_dict(target)), leaves))
+
+
+def onehot(labels: Any, num_classes: int, on_value: float = 1.0, off_value: float = 0.0) -> Array:
+    """Return rows of one number and another one at the place of a label, in float32."""
+    return where(asarray(labels)[..., None] == np.arange(num_classes), on_value, off_value).astype(np.float32)

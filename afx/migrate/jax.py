@@ -111,9 +111,21 @@ _PLACES = """1 is_leaf: tree.flatten tree.leaves tree.structure tree_util.tree_f
 1 overwrite_a lwork mode pivoting: scipy.linalg.qr
 3 pivoting conjugate: scipy.linalg.qr_multiply
 2 trans lower unit_diagonal: scipy.linalg.solve_triangular
-2 order mode cval: scipy.ndimage.map_coordinates"""
+2 order mode cval: scipy.ndimage.map_coordinates
+1 use_bias dtype param_dtype precision kernel_init bias_init: flax.linen.Dense
+2 batch_dims use_bias dtype param_dtype: flax.linen.DenseGeneral
+4 input_dilation kernel_dilation feature_group_count use_bias: flax.linen.Conv
+1 axis momentum epsilon dtype param_dtype use_bias use_scale: flax.linen.BatchNorm
+0 epsilon dtype param_dtype: flax.linen.RMSNorm
+1 dtype param_dtype use_bias use_scale: flax.linen.LayerNorm
+1 dtype param_dtype qkv_features: flax.linen.SelfAttention flax.linen.MultiHeadDotProductAttention
+1 gate_fn activation_fn: flax.linen.LSTMCell flax.linen.GRUCell
+1 lower upper: jaxopt.Bisection
+1 has_aux: jaxopt.Broyden
+1 maxiter tol: jaxopt.FixedPointIteration jaxopt.GaussNewton
+1 maxiter: jaxopt.LevenbergMarquardt"""
 BY_PLACE: dict[str, tuple[int, Sequence[str]]] = {
-    f"jax.{name}": (int(words.split()[0]), words.split()[1:])
+    name if name.startswith(("flax.", "jaxopt.")) else f"jax.{name}": (int(words.split()[0]), words.split()[1:])
     for words, _, names in [line.partition(": ") for line in _PLACES.split("\n")]
     for name in names.split()
 }
@@ -132,6 +144,7 @@ OF_KEYS = ("PRNGKey", "clone", "fold_in", "key", "key_data", "split", "wrap_key_
 # that give float32 under x64
 SMALL = [f"jax.numpy.{kind}" for kind in ("float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32")]
 ACTIVATIONS = "elu gelu log_softmax relu selu sigmoid softmax softplus standardize"
+IN_FLAX = "core core.frozen_dict linen serialization struct training.common_utils training.train_state traverse_util"
 IN_EQUINOX = "eval_shape grad hessian jacfwd jacrev jvp make_jaxpr=trace value_and_grad vjp"
 IN_TREES = "all flatten_with_path leaves_with_path map_with_path reduce transpose"
 
@@ -154,9 +167,7 @@ JAX = Library(
         "einops": "einops.array_api",
         "equinox": EQUINOX,
         "equinox.nn": EQUINOX,
-        "flax.linen": FLAX,
-        "flax.struct": FLAX,
-        "flax.training.train_state": FLAX,
+        **{f"flax.{home}": FLAX for home in IN_FLAX.split()},
         "jax": "afx",
         "jax.example_libraries.optimizers": STAX,
         "jax.example_libraries.stax": STAX,
@@ -256,6 +267,16 @@ JAX = Library(
         "jax.scipy.linalg.sqrtm": "the second argument is hermitian=, where JAX's is a size of blocks",
     },
     advice={
+        "flax.core.copy": "{**params, **others}",
+        "flax.jax_utils": "the value itself: there is one device",
+        "flax.linen.Fp8": "flax.linen's layers of float32",
+        "flax.linen.scan": "nn.RNN, or afx.scan in a method, of a layer that was called once before",
+        "flax.linen.tabulate": "afx.pytree.map(lambda p: p.shape, variables)",
+        "flax.linen.vmap": "afx.vmap of model.apply",
+        "flax.nnx": "flax.linen's modules, or layers of afx.nn",
+        "flax.training.checkpoints": "afx.io.save and afx.io.load",
+        "flax.training.common_utils": "the value itself: there is one device",
+        "flax.training.orbax_utils": "afx.io.save and afx.io.load",
         "equinox.nn": "a layer of afx.nn, made by its create(key, …)",
         "jax.random": "a function of afx.random, whose arguments are named otherwise",
         "jax.lax.all_gather": PARALLEL,

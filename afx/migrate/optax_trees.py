@@ -73,7 +73,8 @@ def get(tree: Any, key: str, default: Any = None) -> Any:
     return found[0] if found else default
 
 
-def _fields(tree: Any) -> dict[Any, Any]:
+def fields_of(tree: Any) -> dict[Any, Any]:
+    """Return the parts of one level of a tree by their keys, places or names: none of a leaf."""
     if issubclass(type(tree), dict):
         return dict(tree)
     if hasattr(tree, "_asdict"):
@@ -84,24 +85,26 @@ def _fields(tree: Any) -> dict[Any, Any]:
 
 
 def _named(tree: Any, key: str) -> Any:
-    for name, value in _fields(tree).items():
+    for name, value in fields_of(tree).items():
         if name == key:
             yield value
         else:
             yield from _named(value, key)
 
 
-def put(tree: Any, **values: Any) -> Any:
-    """Return a tree with other values of the fields, or keys, of these names, wherever they stand."""
-    fields = _fields(tree)
-    if not fields or isinstance(tree, Array):
-        return tree
-    new = {name: values.get(name, put(value, **values)) for name, value in fields.items()}
+def with_fields(tree: Any, new: dict[Any, Any]) -> Any:
+    """Return one level of a tree with other parts."""
     if issubclass(type(tree), dict):
         return new
     if hasattr(tree, "__attrs_attrs__"):
         return attrs.evolve(tree, **new)
     return tree._replace(**new) if hasattr(tree, "_asdict") else type(tree)(new.values())
+
+
+def put(tree: Any, **values: Any) -> Any:
+    """Return a tree with other values of the fields, or keys, of these names, wherever they stand."""
+    parts = fields_of(tree)
+    return with_fields(tree, {n: values.get(n, put(part, **values)) for n, part in parts.items()}) if parts else tree
 
 
 def _extreme(fn: Any, tree: Any) -> Any:

@@ -1,6 +1,7 @@
 """Modules of linen: names and shapes of parameters, values by formulas, and train states."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError
-from afx.migrate import for_flax, for_optax, migrate_source
+from afx.migrate import for_flax, for_jax, for_optax, migrate_source
 
 RNG = np.random.default_rng(0)
 
@@ -174,3 +175,132 @@ def test_programs_keep_their_lines() -> None:
         "import afx.migrate.for_flax as nn\nfrom afx.migrate import for_flax as struct\n"
         "from afx.migrate import for_flax as train_state\nd = nn.Dense(2)\n"
     )
+
+
+SEQUENCE = RNG.normal(size=(2, 5, 4)).astype(np.float32)
+CARRY = np.full((2, 3), 0.25)
+BESIDE: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
+    "Dense": (lambda nn: nn.Dense(3), (SEQUENCE[:, 0],)),
+    "Conv": (lambda nn: nn.Conv(4, (3, 3), strides=2), (X,)),
+    "ConvTranspose": (lambda nn: nn.ConvTranspose(3, (3, 3), strides=(2, 2)), (X,)),
+    "ConvTranspose, valid": (lambda nn: nn.ConvTranspose(3, (2,), padding="VALID"), (SEQUENCE,)),
+    "GroupNorm": (lambda nn: nn.GroupNorm(num_groups=2), (SEQUENCE,)),
+    "GroupNorm of channels": (lambda nn: nn.GroupNorm(num_groups=None, group_size=1), (SEQUENCE,)),
+    "GRUCell": (lambda nn: nn.GRUCell(3), (CARRY, SEQUENCE[:, 0])),
+    "MGUCell": (lambda nn: nn.MGUCell(3), (CARRY, SEQUENCE[:, 0])),
+    "SimpleCell": (lambda nn: nn.SimpleCell(3), (CARRY, SEQUENCE[:, 0])),
+    "LSTMCell": (lambda nn: nn.LSTMCell(3), ((CARRY, 2 * CARRY), SEQUENCE[:, 0])),
+    "RNN": (lambda nn: nn.RNN(nn.OptimizedLSTMCell(3), return_carry=True, reverse=True), (SEQUENCE,)),
+    "Bidirectional": (lambda nn: nn.Bidirectional(nn.RNN(nn.GRUCell(3)), nn.RNN(nn.GRUCell(2))), (SEQUENCE,)),
+    "Sequential": (lambda nn: nn.Sequential([nn.Dense(3), nn.relu, nn.Dense(2)]), (SEQUENCE,)),
+    "Embed": (lambda nn: nn.Embed(5, 3), (np.array([[0, 4], [2, 2]]),)),
+    "LayerNorm": (lambda nn: nn.LayerNorm(), (SEQUENCE,)),
+    "attention": (lambda nn: nn.MultiHeadAttention(2), (SEQUENCE,)),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_layers_are_flaxs(name: str) -> None:
+    """Under x64 names, shapes and dtypes of parameters are Flax's, and with these so are values."""
+    jax: Any = pytest.importorskip("jax", reason="the reference is Flax's")
+    linen: Any = pytest.importorskip("flax.linen", reason="the reference is Flax's")
+    make, args = BESIDE[name]
+    default = afx.get_default_dtype()
+    try:
+        for_jax.config.update("jax_enable_x64", True)
+        with jax.enable_x64(True):
+            theirs = make(linen)
+            variables = jax.tree.map(np.asarray, jax.jit(theirs.init)(jax.random.key(0), *args))
+            want = [np.asarray(z) for z in jax.tree.leaves(jax.jit(theirs.apply)(variables, *args))]
+        own = make(for_flax).init(afx.random.key(0), *args)
+        kinds = [afx.pytree.map(lambda p: f"{p.shape} {p.dtype}", tree) for tree in (own, variables)]
+        assert kinds[0] == kinds[1]
+        found = afx.pytree.leaves(make(for_flax).apply(variables, *args))
+    finally:
+        afx.set_default_dtype(default)
+    for z, w in zip(found, want, strict=True):
+        assert z.dtype == w.dtype
+        np.testing.assert_allclose(z, w, rtol=2e-6, atol=1e-6)
+
+
+class Coder(for_flax.Module):
+    """A module of parts by lists, dicts and fields, whose methods are called by name."""
+
+    last: Any = None
+
+    def setup(self) -> None:
+        """Make parts."""
+        self.parts = [for_flax.Dense(3), for_flax.Dense(2)]
+        self.heads = {"a": for_flax.Sequential([for_flax.Dense(2), for_flax.tanh])}
+
+    def __call__(self, x: Any) -> Any:
+        """Return both."""
+        return self.last(self.decode(self.encode(x)))
+
+    def encode(self, x: Any) -> Any:
+        """Return the first half."""
+        return self.parts[1](self.parts[0](x))
+
+    def decode(self, x: Any) -> Any:
+        """Return the second one, and keep it."""
+        z = self.heads["a"](x)
+        self.sow("intermediates", "code", z)
+        return z
+
+
+class Holder(for_flax.Module):
+    """A module that makes modules for others."""
+
+    @for_flax.compact
+    def __call__(self, x: Any) -> Any:
+        """Return what a chain and a coder give."""
+        x = for_flax.Sequential([for_flax.Dense(4), for_flax.relu])(x)
+        coder = Coder(for_flax.Dense(1))
+        return coder(x), coder.encode(x)
+
+
+def test_modules_are_named_by_who_holds_them() -> None:
+    """By fields, places in lists and keys, or by those that make them; methods run by name, bound or not."""
+    x, coder = SEQUENCE[:, 0], Coder(for_flax.Dense(1))
+    variables = coder.init(afx.random.key(0), x)
+    assert sorted(variables) == ["params"]
+    assert sorted(variables["params"]) == ["heads_a", "last", "parts_0", "parts_1"]
+    assert sorted(variables["params"]["heads_a"]) == ["layers_0"]
+    code = coder.apply(variables, x, method=Coder.encode)
+    for way in (coder.encode, "encode", lambda m, x: m.encode(x)):
+        np.testing.assert_array_equal(coder.apply(variables, x, method=way), code)
+    bound = coder.bind(variables)
+    np.testing.assert_array_equal(bound.encode(x), code)
+    np.testing.assert_array_equal(bound.parts[1](bound.parts[0](x)), code)
+    z, kept = coder.apply(variables, x, mutable=["intermediates"])
+    np.testing.assert_array_equal(bound.last(kept["intermediates"]["code"][0]), z)
+    (_, encoded), variables = Holder().init_with_output(afx.random.key(0), x)
+    assert sorted(variables["params"]) == ["Coder_0", "Dense_0", "Dense_1"]
+    assert encoded.shape == (2, 2)
+
+
+def test_dicts_are_flat_and_kept() -> None:
+    """Paths by tuples or text, and states of trees as dicts and bytes, which come back."""
+    tree = {"a": {"w": 1, "b": {"c": 2}}, "e": {}}
+    flat = for_flax.flatten_dict(tree)
+    assert flat == {("a", "w"): 1, ("a", "b", "c"): 2}
+    assert for_flax.flatten_dict(tree, keep_empty_nodes=True) == flat | {("e",): {}}
+    assert for_flax.flatten_dict(tree, is_leaf=lambda p, _: p == ("a", "b")) == {("a", "w"): 1, ("a", "b"): {"c": 2}}
+    joined = for_flax.flatten_dict(tree, sep="/")
+    assert joined == {"a/w": 1, "a/b/c": 2}
+    assert for_flax.unflatten_dict(joined, sep="/") == {"a": tree["a"]}
+    assert for_flax.path_aware_map(lambda p, _: p[-1], {"x": {"y": 1}}) == {"x": {"y": "y"}}
+    assert for_flax.unfreeze(for_flax.freeze(tree)) == tree
+    layer = for_flax.Dense(2)
+    params = layer.init(afx.random.key(0), np.ones((1, 3)))["params"]
+    state = for_flax.TrainState.create(apply_fn=layer.apply, params=params, tx=for_optax.adam(0.1))
+    after = state.apply_gradients(grads=params)
+    kept = for_flax.to_state_dict(after)
+    assert sorted(kept) == ["opt_state", "params", "step"]
+    for again in (for_flax.from_state_dict(state, kept), for_flax.from_bytes(state, for_flax.to_bytes(after))):
+        assert afx.pytree.equal(again.params, after.params)
+        assert int(again.step) == 1
+        assert again.apply_fn == state.apply_fn
+    with pytest.raises(ArgumentError, match="from_state_dict: names differ"):
+        for_flax.from_state_dict(state, {"step": 0})
+    np.testing.assert_array_equal(for_flax.onehot(np.array([1, 0]), 2, 2.0, -1.0), [[-1, 2], [2, -1]])
