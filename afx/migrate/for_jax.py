@@ -11,9 +11,8 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -334,6 +333,13 @@ def checkpoint(fun: Callable[..., Any], **_: Any) -> Callable[..., Any]:
     return memory.checkpoint(fun)
 
 
+class _Policies:
+    """What is kept of a function for its derivatives is afx's own choice, whatever is said."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _itself
+
+
 def check_grads(f: Any, args: Any, order: int, modes: Sequence[Any] = ("fwd", "rev"), *_: Any, **__: Any) -> None:
     """Compare derivatives with differences, to afx's tolerances."""
     testing.check_grads(f, args, order, modes)
@@ -372,24 +378,45 @@ def _lasting(x: Any) -> Any:
     return np.asarray(x)[()] if isinstance(x, (bool, int)) else x
 
 
+def _stops(is_leaf: Any) -> Callable[[Any], bool]:
+    """Return what tells leaves: JAX's, which are texts, functions and objects too, and those that a function says."""
+
+    def stops(x: Any) -> bool:
+        return _is_other(x) or (is_leaf is not None and is_leaf(x))
+
+    return stops
+
+
+def _is_other(x: Any) -> bool:
+    """Tell what is no tree and no leaf of afx's."""
+    cls: Any = x.__class__
+    try:
+        kind = nodes.OUTSIDE.kinds.get(cls) or nodes.learn(cls, nodes.OUTSIDE)
+    except nodes.RefusedError:
+        return True
+    return kind is nodes.IS_STATIC and x is not None
+
+
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None) -> Any:
     """Return a tree of a function of leaves."""
-    if rest or is_leaf is not None:
-        return pytree.map(f, tree, *rest, is_leaf=is_leaf)
-    leaves, treedef = pytree.flatten(tree)
+    if rest:
+        return pytree.map(f, tree, *rest, is_leaf=_stops(is_leaf))
+    leaves, treedef = tree_flatten(tree, is_leaf)
     return put(treedef, [f(leaf) for leaf in leaves])
 
 
-tree_flatten: Callable[..., tuple[list[Any], Any]] = treedefs.flatten_until  # leaves, which a function may say
+def tree_flatten(tree: Any, is_leaf: Any = None) -> tuple[list[Any], Any]:
+    """Return leaves and the structure."""
+    return treedefs.flatten_until(tree, _stops(is_leaf))
 
 
-def tree_leaves(tree: Any, is_leaf: Any) -> list[Any]:
-    """Return leaves, which a function may say."""
+def tree_leaves(tree: Any, is_leaf: Any = None) -> list[Any]:
+    """Return leaves."""
     return tree_flatten(tree, is_leaf)[0]
 
 
-def tree_structure(tree: Any, is_leaf: Any) -> Any:
-    """Return the structure above leaves, which a function may say."""
+def tree_structure(tree: Any, is_leaf: Any = None) -> Any:
+    """Return the structure above leaves."""
     return tree_flatten(tree, is_leaf)[1]
 
 
@@ -402,12 +429,12 @@ class PyTree:
 
 def tree_reduce(fn: Any, tree: Any, *start: Any, is_leaf: Any = None) -> Any:
     """Return leaves put together, with a first value or without."""
-    return functools.reduce(fn, pytree.leaves(pytree.map(lambda x: x, tree, is_leaf=is_leaf)), *start)
+    return functools.reduce(fn, tree_leaves(tree, is_leaf), *start)
 
 
-def tree_all(tree: Any) -> bool:
+def tree_all(tree: Any, *, is_leaf: Any = None) -> bool:
     """Tell whether all leaves are true."""
-    return all(pytree.leaves(tree))
+    return all(tree_leaves(tree, is_leaf))
 
 
 def tree_transpose(outer: Any, inner: Any, tree: Any) -> Any:
@@ -417,47 +444,79 @@ def tree_transpose(outer: Any, inner: Any, tree: Any) -> Any:
 
 
 @attrs.frozen
-class PathKey:
-    """A step of a path, as text and as a key, a place or a name."""
+class DictKey:
+    """A step of a path: a key."""
 
-    text: str
     key: Any
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("idx", "name"):
-            return self.key
-        raise AttributeError(f"a step of a path has no {name}; it has key, idx and name")
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+@attrs.frozen
+class SequenceKey:
+    """A step of a path: a place."""
+
+    idx: int
 
     def __str__(self) -> str:
-        return self.text
+        return f"[{self.idx}]"
 
 
-def _steps(path: str) -> tuple[PathKey, ...]:
-    parts = re.findall(r"\['(?:[^'\\]|\\.)*'\]|\[[^\]]*\]|\.\w+", path)
-    return tuple([PathKey(part, ast.literal_eval(part[1:-1]) if part[0] == "[" else part[1:]) for part in parts])
+@attrs.frozen
+class GetAttrKey:
+    """A step of a path: a field."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
 
 
-def tree_flatten_with_path(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
+FIELDS = dict[type, Any]()  # of registered dataclasses, by class
+
+
+def _paths(tree: Any, stops: Callable[[Any], bool], path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
+    """Yield paths and leaves."""
+    cls: Any = tree.__class__
+    in_class = attrs.has(cls)
+
+    def is_child(x: Any) -> bool:
+        return x is not tree and x is not None and not (in_class and isinstance(x, (bool, int)))
+
+    children, treedef = ([], None) if tree is None or stops(tree) else treedefs.flatten_until(tree, is_child)
+    texts = pytree.paths(treedef) if treedef else []
+    if tree is not None and (not treedef or texts == [""]):
+        yield path, tree
+        return
+    names = FIELDS.get(cls)
+    for text, child in zip(texts, children, strict=True):
+        key = ast.literal_eval(text[1:-1]) if text[0] == "[" else text[1:]
+        step: Any = SequenceKey(key) if isinstance(key, int) else GetAttrKey(key)
+        step = DictKey(key) if isinstance(tree, dict) else GetAttrKey(names[key]) if names else step
+        yield from _paths(child, stops, (*path, step))
+
+
+def tree_flatten_with_path(tree: Any, is_leaf: Any = None) -> tuple[list[tuple[Any, Any]], Any]:
     """Return pairs of paths and leaves, and the structure."""
-    pairs, treedef = pytree.flatten_with_path(tree)
-    return [(_steps(path), leaf) for path, leaf in pairs], treedef
+    return list(_paths(tree, _stops(is_leaf))), tree_structure(tree, is_leaf)
 
 
-def tree_leaves_with_path(tree: Any) -> list[tuple[Any, Any]]:
+def tree_leaves_with_path(tree: Any, is_leaf: Any = None) -> list[tuple[Any, Any]]:
     """Return pairs of paths and leaves."""
-    return tree_flatten_with_path(tree)[0]
+    return tree_flatten_with_path(tree, is_leaf)[0]
 
 
-def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None) -> Any:
     """Return a tree of the function of paths and leaves."""
-    pairs, treedef = tree_flatten_with_path(tree)
-    others = [pytree.leaves(other) for other in rest]
-    return pytree.unflatten(treedef, [f(*pair, *more) for pair, *more in zip(pairs, *others, strict=True)])
+    pairs, treedef = tree_flatten_with_path(tree, is_leaf)
+    others = [tree_leaves(other, is_leaf) for other in rest]
+    return put(treedef, [f(*pair, *more) for pair, *more in zip(pairs, *others, strict=True)])
 
 
 def keystr(keys: Any, *, simple: bool = False, separator: str = "") -> str:
     """Return a path as text."""
-    return separator.join([str(k.key) if simple else str(k) for k in keys])
+    return separator.join([str(next(iter(attrs.asdict(k).values()))) if simple else str(k) for k in keys])
 
 
 def register_pytree_node(nodetype: Any, flatten_func: Any, unflatten_func: Any, *_: Any) -> None:
@@ -485,7 +544,36 @@ def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any 
         return nodetype(**dict(zip([*data_fields, *meta_fields], [*data, *meta], strict=True)))
 
     register_pytree_node(nodetype, flatten, unflatten)
+    FIELDS[nodetype] = data_fields
     return nodetype
+
+
+def register_pytree_with_keys(nodetype: Any, flatten_with_keys: Any, unflatten_func: Any, *_: Any) -> None:
+    """Register a class by functions to pairs of keys and children, and from children."""
+
+    def flatten(x: Any) -> Any:
+        pairs, rest = flatten_with_keys(x)
+        return [child for _, child in pairs], rest
+
+    register_pytree_node(nodetype, flatten, unflatten_func)
+
+
+def register_static(cls: Any) -> Any:
+    """Register a class whose instances have no leaves."""
+    register_pytree_node(cls, _no_children, _itself)
+    return cls
+
+
+def _no_children(x: Any) -> Any:
+    return (), x
+
+
+def _itself(x: Any, *_: Any) -> Any:
+    return x
+
+
+checkpoint_name: Callable[..., Any] = _itself
+checkpoint_policies: _Policies = _Policies()
 
 
 class Partial(functools.partial[Any]):  # of JAX

@@ -6,6 +6,7 @@ What has afx's own arguments is renamed by `afx.migrate.jax`; arrays here are Nu
 from __future__ import annotations
 
 import functools
+import math
 import string
 import types
 from collections.abc import Callable, Sequence
@@ -235,6 +236,21 @@ def conv_general_dilated(
     return moved
 
 
+def conv_general_dilated_patches(
+    lhs: Any, filter_shape: Any, window_strides: Any, padding: Any, lhs_dilation: Any = None, rhs_dilation: Any = None,
+    dimension_numbers: Any = None, precision: Any = None,
+) -> Array:  # fmt: skip
+    """Return what windows hold, as channels: a convolution with each place of the window."""
+    size, rank = math.prod(filter_shape), np.ndim(lhs)
+    specs = conv_dimension_numbers(np.shape(lhs), None, dimension_numbers)
+    count = np.shape(lhs)[specs.lhs_spec[1]]
+    kernel = np.tile(np.eye(size).reshape(size, 1, *filter_shape), (count, *[1] * (rank - 1)))
+    kernel = np.moveaxis(kernel, range(rank), specs.rhs_spec).astype(lhs.dtype)
+    return conv_general_dilated(
+        lhs, kernel, window_strides, padding, lhs_dilation, rhs_dilation, specs, count, precision=precision
+    )
+
+
 conv: Callable[..., Array] = conv_general_dilated
 conv_with_general_padding: Callable[..., Array] = conv_general_dilated
 
@@ -312,6 +328,11 @@ WEIGHTS: dict[str, Callable[[Any], Any]] = {
     ),
     "linear": lambda x: np.maximum(1 - x, 0),
 }
+
+
+ResizeMethod: types.SimpleNamespace = types.SimpleNamespace(
+    CUBIC="cubic", LANCZOS3="lanczos3", LANCZOS5="lanczos5", LINEAR="linear", NEAREST="nearest"
+)
 
 
 def resize(image: Any, shape: Any, method: str, antialias: bool = True, precision: Any = None) -> Any:

@@ -23,8 +23,9 @@ from afx.ops.elementwise.comparison import maximum, where
 from afx.ops.elementwise.exponentials import exp, sigmoid, softplus
 from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.linalg.products import matmul
-from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.join import concat, moveaxis
 from afx.ops.manipulation.shape import expand_dims
+from afx.ops.reductions.sums import sum as sum_
 
 Init: TypeAlias = Callable[..., Array]
 Inits: TypeAlias = Callable[..., Init]
@@ -36,18 +37,28 @@ Optimizer: TypeAlias = tuple[Callable[..., Any], Callable[..., Any], Callable[..
 
 
 def variance_scaling(
-    scale: float, mode: Any, distribution: Any, in_axis: int = -2, out_axis: int = -1, **_: Any
+    scale: float,
+    mode: Any,
+    distribution: Any,
+    in_axis: Any = -2,
+    out_axis: Any = -1,
+    batch_axis: Any = (),
+    dtype: Any = None,
 ) -> Init:
     """Return draws whose variance is ``scale`` over the number of inputs, outputs, or their mean: `afx.nn.variance_scaling`.
 
     Raises:
-        ArgumentError: inputs and outputs are not the last two axes.
+        ArgumentError: inputs, or outputs, are several axes, or some axes are batches.
     """
-    if (in_axis, out_axis) != (-2, -1):
-        raise ArgumentError(
-            f"variance_scaling: inputs and outputs are the last axes: got {in_axis} and {out_axis}; move the axes of the draws"
-        )
-    return _cast(lambda key, shape: initializers.variance_scaling(key, shape, scale, mode, distribution))
+    if not isinstance(in_axis, int) or not isinstance(out_axis, int) or batch_axis != ():
+        raise ArgumentError("variance_scaling: inputs and outputs are an axis each: got several; reshape the draws")
+
+    def draw(key: Any, shape: tuple[int, ...]) -> Array:
+        ends = in_axis % len(shape), out_axis % len(shape)
+        moved = *[n for k, n in enumerate(shape) if k not in ends], shape[in_axis], shape[out_axis]
+        return moveaxis(initializers.variance_scaling(key, moved, scale, mode, distribution), (-2, -1), ends)
+
+    return _cast(draw, dtype)
 
 
 def _cast(draw: Callable[[Any, tuple[int, ...]], Array], default: Any = None) -> Init:
@@ -60,9 +71,11 @@ def _cast(draw: Callable[[Any, tuple[int, ...]], Array], default: Any = None) ->
     return init
 
 
-def orthogonal(scale: float = 1.0, **_: Any) -> Init:
+def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Init:
     """Return orthonormal columns or rows, times a factor."""
-    return _cast(lambda key, shape: initializers.orthogonal(key, shape, scale))
+    if column_axis != -1:
+        raise ArgumentError(f"orthogonal: columns are the last axis: got {column_axis}; move the axes of the draws")
+    return _cast(lambda key, shape: initializers.orthogonal(key, shape, scale), dtype)
 
 
 def _scaled(scale: float, mode: str, distribution: str) -> Inits:
@@ -88,6 +101,11 @@ def normal(stddev: float = 1e-2, dtype: Any = None) -> Init:
 
 
 randn: Inits = normal
+
+
+def truncated_normal(stddev: float = 1e-2, dtype: Any = None, lower: float = -2.0, upper: float = 2.0) -> Init:
+    """Return normal numbers between bounds, times a factor."""
+    return _cast(lambda key, shape: random.truncated_normal(key, lower, upper, shape) * stddev, dtype)
 
 
 def uniform(scale: float = 1e-2, dtype: Any = None) -> Init:
@@ -312,6 +330,7 @@ def _pool(
 
 MaxPool: Callable[..., Layer] = functools.partial(_pool, -math.inf, maximum, False)
 AvgPool: Callable[..., Layer] = functools.partial(_pool, 0.0, add, True)
+SumPool: Callable[..., Layer] = functools.partial(_pool, 0.0, add, False)
 
 
 def Dropout(rate: float, mode: str = "train") -> Layer:  # stax's
@@ -450,6 +469,24 @@ def inverse_time_decay(
         return step_size / (1 + decay_rate * (asarray(turns) // 1 if staircase else turns))
 
     return schedule
+
+
+def polynomial_decay(
+    step_size: float, decay_steps: float, final_step_size: float, power: float = 1.0
+) -> Callable[[Any], Any]:
+    """Return a rate that falls to another one by a power."""
+
+    def schedule(i: Any) -> Any:
+        return (1 - np.minimum(asarray(i), decay_steps) / decay_steps) ** power * (
+            step_size - final_step_size
+        ) + final_step_size
+
+    return schedule
+
+
+def piecewise_constant(boundaries: Any, values: Any) -> Callable[[Any], Any]:
+    """Return one of several values: the next one behind each boundary."""
+    return lambda i: asarray(values)[sum_(asarray(i) > asarray(boundaries))]
 
 
 l2_norm: Callable[[Any], Array] = optim.global_norm

@@ -20,7 +20,6 @@ PARALLEL = "a sum or mean over axis 0 outside of afx.vmap, whose axes have no na
 CALLS, OPTAX, STAX = f"{HOME}.for_jax", f"{HOME}.for_optax", f"{HOME}.for_stax"
 EQUINOX, FLAX, JAXOPT, LAX = [f"{HOME}.for_{name}" for name in ("equinox", "flax", "jaxopt", "lax")]
 OPTAX_TREES = f"{HOME}.optax_trees"
-TREES = ("flatten", "leaves", "structure", "unflatten")
 # of jax.lax by afx's names, those that differ behind =
 ELEMENTWISE = (
     "add sub=subtract mul=multiply max=maximum min=minimum neg=negative pow exp log sin cos tan tanh sinh "
@@ -29,7 +28,7 @@ ELEMENTWISE = (
     "ne=not_equal lt=less le=less_equal gt=greater ge=greater_equal is_finite=isfinite acosh asin acos asinh atan atanh cbrt "
     "tan exp2 full_like nextafter reshape squeeze erf_inv=special.erfinv igamma=special.gammainc igammac=special.gammaincc "
     "betainc=special.betainc bessel_i0e=special.i0e bessel_i1e=special.i1e bitwise_not=invert integer_pow=pow rem=fmod "
-    "shift_left=left_shift rev=flip reduce_max=max reduce_min=min reduce_sum=sum "
+    "shift_left=left_shift shift_right_arithmetic=right_shift rev=flip reduce_max=max reduce_min=min reduce_sum=sum "
     "reduce_prod=prod reduce_and=all reduce_or=any expand_dims top_k dot=matmul transpose=permute_dims "
     "associative_scan batch_matmul=matmul broadcast_shapes map stop_gradient switch reciprocal polygamma=special.polygamma "
     "zeta=special.zeta tile stack"
@@ -51,8 +50,8 @@ ADAPTED = {
     "jax.experimental.ode": "odeint",
     "jax.test_util": "check_grads",
     "jax.tree_util": (
-        "Partial keystr register_dataclass register_pytree_node register_pytree_node_class tree_all tree_flatten_with_path "
-        "tree_leaves_with_path tree_map_with_path tree_reduce tree_transpose"
+        "DictKey GetAttrKey Partial SequenceKey keystr register_dataclass register_pytree_node register_pytree_node_class "
+        "register_pytree_with_keys register_static"
     ),
     "jax.ops": "segment_max segment_min segment_prod segment_sum",
     "jax.scipy.optimize": "minimize",
@@ -76,7 +75,6 @@ BY_KEYWORD = (
     ),
     ("size", "first_", {"where"}),
     ("total_repeat_length", "", {"repeat"}),
-    ("is_leaf", "tree_", {"flatten", "leaves", "structure"}),
 )
 IDLE = {  # keywords that change no number
     "allow_int", "check_finite", "indices_are_sorted", "is_stable", "lapack_driver", "out_sharding", "overwrite_a", "overwrite_b",
@@ -89,9 +87,7 @@ TYPES = (
     "signedinteger single uint unsignedinteger"
 )
 # arguments of JAX's from a place on that afx takes by name, and the functions
-_PLACES = """1 is_leaf: tree.flatten tree.leaves tree.structure tree_util.tree_flatten tree_util.tree_leaves
-1 is_leaf: tree_util.tree_structure
-2 has_aux holomorphic: grad hessian jacfwd jacobian jacrev value_and_grad
+_PLACES = """2 has_aux holomorphic: grad hessian jacfwd jacobian jacrev value_and_grad
 1 out: numpy.modf
 2 shape: numpy.empty_like numpy.ones_like numpy.zeros_like
 3 shape: numpy.full_like lax.full_like
@@ -142,11 +138,13 @@ OTHERWISE: dict[tuple[str, str | None], str] = {
 }
 OF_KEYS = ("PRNGKey", "clone", "fold_in", "key", "key_data", "split", "wrap_key_data")  # what draws no numbers
 # that give float32 under x64
-SMALL = [f"jax.numpy.{kind}" for kind in ("float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32")]
+SMALL = [f"jax.numpy.{kind}" for kind in ("int8", "int16", "int32", "uint8", "uint16", "uint32")]
+FLOATS = ("jax.numpy.float16", "jax.numpy.float32")
+QUOTIENTS = ("average", "divide", "mean", "nanmean", "nanstd", "nanvar", "std", "true_divide", "var")
 ACTIVATIONS = "elu gelu log_softmax relu selu sigmoid softmax softplus standardize"
 IN_FLAX = "core core.frozen_dict linen serialization struct training.common_utils training.train_state traverse_util"
 IN_EQUINOX = "eval_shape grad hessian jacfwd jacrev jvp make_jaxpr=trace value_and_grad vjp"
-IN_TREES = "all flatten_with_path leaves_with_path map_with_path reduce transpose"
+IN_TREES = "all flatten flatten_with_path leaves leaves_with_path map_with_path reduce structure transpose"
 
 JAX = Library(
     roots=(
@@ -199,12 +197,15 @@ JAX = Library(
         "optax.tree_utils": OPTAX_TREES,
     },
     renamed={
-        **{f"jax.tree.{name}": f"afx.pytree.{name}" for name in TREES},
-        **{f"jax.tree_util.tree_{name}": f"afx.pytree.{name}" for name in TREES},
-        **{f"jax.tree.{name}": f"{CALLS}.tree_{name}" for name in IN_TREES.split()},
+        **{f"{home}unflatten": f"{CALLS}.put" for home in ("jax.tree.", "jax.tree_util.tree_")},
+        **{
+            f"{home}{name}": f"{CALLS}.tree_{name}"
+            for home in ("jax.tree.", "jax.tree_util.tree_")
+            for name in IN_TREES.split()
+        },
         **{f"jax.lax.{name}": f"afx.{own or name}" for name, own in PAIRS},
         **{f"jax.random.{name}": f"{CALLS}.{name}" for name in DRAWS},
-        **{f"jax.random.{name}": f"afx.random.{name}" for name in ("fold_in", "key", "split")},
+        **{f"jax.random.{name}": f"afx.random.{name}" for name in ("bits", "fold_in", "key", "split")},
         **{f"{home}.{name}": f"{CALLS}.{name}" for home, names in ADAPTED.items() for name in names.split()},
         "equinox.filter": f"{EQUINOX}.filter_tree",
         "equinox.Partial": f"{CALLS}.Partial",
@@ -219,6 +220,12 @@ JAX = Library(
         },
         **{f"jax.numpy.{name}": f"numpy.{name}" for name in TYPES.split()},
         **{f"jax.example_libraries.stax.{name}": f"afx.nn.{name}" for name in ACTIVATIONS.split()},
+        **{f"jax.ad_checkpoint.{n}": f"{CALLS}.{n}" for n in ("checkpoint", "checkpoint_name", "checkpoint_policies")},
+        "jax.checkpoint_policies": f"{CALLS}.checkpoint_policies",
+        "jax.example_libraries.optimizers.constant": f"{STAX}.make_schedule",
+        "jax.image.ResizeMethod": f"{LAX}.ResizeMethod",
+        "jax.numpy.complex_": "numpy.complex128",
+        "jax.numpy.float_": "numpy.float64",
         "jax.Array": "afx.Array",
         **dict.fromkeys(("jax.lax.abs", "jax.numpy.abs", "jax.numpy.fabs"), f"{CALLS}.absolute"),
         "jax.config": f"{CALLS}.config",
@@ -228,7 +235,6 @@ JAX = Library(
         "jax.flatten_util.ravel_pytree": "afx.pytree.ravel",
         "jax.image.resize": f"{LAX}.resize",
         "jax.jacobian": "afx.jacrev",
-        "jax.ad_checkpoint.checkpoint": f"{CALLS}.checkpoint",
         "jax.make_jaxpr": "afx.trace",
         "jax.named_scope": f"{CALLS}.default_matmul_precision",
         "jax.nn.logsumexp": "afx.logsumexp",
@@ -279,9 +285,28 @@ JAX = Library(
         "flax.training.orbax_utils": "afx.io.save and afx.io.load",
         "equinox.nn": "a layer of afx.nn, made by its create(key, …)",
         "jax.random": "a function of afx.random, whose arguments are named otherwise",
-        "jax.lax.all_gather": PARALLEL,
-        "jax.lax.pmean": PARALLEL,
-        "jax.lax.psum": PARALLEL,
+        **{
+            f"jax.lax.{name}": PARALLEL
+            for name in "all_gather all_to_all axis_index pmax pmean pmin ppermute psum".split()
+        },
+        "jax.checkpoint_policies": "jax.checkpoint without it",
+        "jax.experimental.checkify": "afx.debug.callback, or afx.debug_nans",
+        "jax.experimental.jet": "afx.jvp of afx.jvp",
+        "jax.experimental.sparse": "dense arrays; afx.linalg.cg takes a function for a matrix, and scipy.sparse holds data",
+        "jax.lax.linalg": "a function of afx.linalg, whose results come in NumPy's order",
+        "jax.lax.round": "where(x < 0, -floor(0.5 - x), floor(x + 0.5)); afx.round takes even numbers at halves",
+        "jax.lax.scatter": "x.at[i].set(y), or add, multiply, min, max",
+        "jax.numpy.fill_diagonal": "x.at[afx.diag_indices(n)].set(y)",
+        "jax.numpy.place": "afx.where(mask, y, x)",
+        "jax.numpy.put": "x.reshape(-1).at[i].set(y).reshape(x.shape)",
+        "jax.pure_callback": "afx.pure_callback, whose shapes are found by a call",
+        "jax.sharding": "nothing: there is one device",
+        "jaxopt.ProximalGradient": "x = prox(x - step * grad(x)), by afx.optim.fixed_point",
+        "jaxopt.linear_solve": "afx.linalg.cg, gmres or solve",
+        "jaxopt.loss": "the formula, or a loss of afx.nn or optax.losses",
+        "jaxopt.objective": "the formula",
+        "jaxopt.prox": "the formula: of the lasso sign(x) * maximum(abs(x) - strength, 0)",
+        "jaxopt.tree_util": "optax.tree_utils, or afx.pytree.map",
         "einops.einsum": "afx.einsum, whose pattern comes first and has letters",
         "jax.lax.gather": "x[indices], or afx.take",
         "jax.lax.bitcast_convert_type": "np.asarray(x).view(dtype), of data",
@@ -309,7 +334,7 @@ class JaxMigration(Migration):
         """Rewrite ``jnp.float32(x)``, as dtypes of afx are no functions, and calls with arguments of JAX's."""
         name = self._name_of(node.func)
         if name.partition(".")[0] in self.library.roots:
-            last = name.rpartition(".")[2].removeprefix("tree_")
+            last = name.rpartition(".")[2]
             words = self._arguments(node, name)
             own = [p + last for word, p, names in BY_KEYWORD if word in {w for w, _ in words} and last in names]
             own += [last] if name.startswith("jax.numpy.") and last in DTYPES.split() else []
@@ -385,7 +410,9 @@ class JaxMigration(Migration):
                         text = "an index past the end raises IndexRangeError; JAX reads the last one, and leaves out updates"
                         self.remarks.append(Remark(node.lineno, ast.unparse(node), text))
         named = [(n, self._name_of(n)) for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
-        small = [n for n, name in named if name in SMALL and b"jax_enable_x64" in b"".join(self.lines)]
+        divides = any(isinstance(n, ast.Div) or getattr(n, "attr", "") in QUOTIENTS for n in ast.walk(tree))
+        small = [n for n, name in named if name in (*FLOATS, *(SMALL if divides else ()))]
+        small = small if b"jax_enable_x64" in b"".join(self.lines) else []
         draws = [n for n, name in named if name.startswith("jax.random.") and name[11:] not in OF_KEYS]
         text = "computes in float32 under x64 (of integers quotients and means): agrees to the tolerance"
         for nodes, advice in (

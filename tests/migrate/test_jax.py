@@ -50,13 +50,16 @@ LEFT = {
     "import optax\no = optax.adafactor(0.1)": r"those of float32",
     "import optax\no = optax.lbfgs()": r"agrees to the tolerance",
     "import jax.scipy.linalg as jsl\nx = jsl.inv(a, True)": r"afx's takes 1 by place",
+    "from jax.experimental import sparse\nm = sparse.BCOO.fromdense(x)": r"dense arrays; afx\.linalg\.cg",
+    "import jaxopt\ns = jaxopt.ProximalGradient(f)": r"by afx\.optim\.fixed_point",
+    "import flax.linen as nn\ns = nn.scan(nn.GRUCell)": r"nn\.RNN",
     "from jax import pmap": r"afx\.vmap",
     "import optax\no = optax.dpsgd(1.0)": r"afx\.optim",
     'import equinox as eqx\nc = eqx.nn.BatchNorm(1, "i")': r"a layer of afx\.nn",
     "import jax.scipy.linalg as jsl\nlu, piv = jsl.lu_factor(a)": r"LAPACK's exchanges",
     "import jax.numpy as jnp\ncounts, edges = jnp.histogram(x, 5)": r"on the edge of two bins",
     "import jax\njax.devices()": r"there is one device",
-    "import jax\nimport jax.numpy as jnp\njax.config.update('jax_enable_x64', 1)\nx = jnp.int8, jnp.int16": "float32 under x64",
+    "import jax\nimport jax.numpy as jnp\njax.config.update('jax_enable_x64', 1)\nx = jnp.int8, jnp.int16, y / 3": "float32 under x64",
 }
 
 
@@ -200,7 +203,7 @@ REWRITTEN = {
     "jnp.issubdtype(x.dtype, jnp.integer)": "jnp.issubdtype(x.dtype, numpy.integer)",
     "jnp.searchsorted(x, y)": "afx.migrate.for_jax.searchsorted(x, y)",
     "jnp.full_like(x, 1, None, (3,))": "jnp.full_like(x, 1, None, shape=(3,))",
-    "jax.tree.leaves(x, f)": "afx.migrate.for_jax.tree_leaves(x, is_leaf=f)",
+    "jax.tree.leaves(x, f)": "afx.migrate.for_jax.tree_leaves(x, f)",
     "lax.reduce_sum(x, axes=(0,))": "afx.sum(x, axis=(0,))",
     "jnp.union1d(ar1=x, ar2=y, size=3)": "afx.migrate.for_jax.union1d(ar1=x, ar2=y, size=3)",
     "jax.grad(f)(abs(x))": "afx.grad(f)(afx.migrate.for_jax.abs(x))",
@@ -227,7 +230,7 @@ def test_trees_have_jaxs_paths_and_leaves() -> None:
     want = [(jax.tree_util.keystr(p), x) for p, x in jax.tree_util.tree_flatten_with_path(tree)[0]]
     pairs, treedef = for_jax.tree_flatten_with_path(tree)
     assert [(for_jax.keystr(p), x) for p, x in pairs] == want
-    assert [[k.key for k in p] for p, _ in pairs] == [["a", 0], ["a", 1, "b"], ["c", 0]]
+    assert [for_jax.keystr(p, simple=True, separator="/") for p, _ in pairs] == ["a/0", "a/1/b", "c/0"]
     assert for_jax.tree_map_with_path(lambda p, x, y: len(p) * x + y, tree, tree) == {
         "a": [3.0, {"b": 8.0}],
         "c": (9.0,),
@@ -249,8 +252,21 @@ def test_trees_have_jaxs_paths_and_leaves() -> None:
     counter = Counter(3, 1.0, "n")
     assert afx.pytree.leaves(counter) == [3, 1.0]
     assert afx.pytree.map(lambda x: 2 * x, counter) == Counter(6, 2.0, "n")
-    with pytest.raises(AttributeError, match="has key, idx and name"):
-        _ = pairs[0][0][0].nothing
+    assert [for_jax.keystr(p) for p, _ in for_jax.tree_leaves_with_path([counter])] == ["[0].count", "[0].weight"]
+    assert isinstance(pairs[0][0][0], for_jax.DictKey)
+    other = {"a": "x", "b": [None, len, object], "c": (1, 2.0)}
+    assert for_jax.tree_leaves(other) == jax.tree.leaves(other)
+    assert for_jax.tree_map(str, other) == jax.tree.map(str, other)
+    assert [for_jax.keystr(p) for p, _ in for_jax.tree_leaves_with_path(other)] == [
+        "['a']",
+        "['b'][1]",
+        "['b'][2]",
+        "['c'][0]",
+        "['c'][1]",
+    ]
+    pairs, _ = for_jax.tree_flatten_with_path(other, is_leaf=lambda x: isinstance(x, list))
+    assert pairs[1][1] is other["b"]
+    assert for_jax.put(for_jax.tree_structure(other), for_jax.tree_leaves(other)) == other
 
 
 def test_the_guide_shows_what_the_tool_does() -> None:
