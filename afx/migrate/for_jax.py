@@ -159,11 +159,6 @@ def device_put(x: Any, *_: Any, **__: Any) -> Any:
     return pytree.map(asarray, x)
 
 
-def block_until_ready(x: Any) -> Any:
-    """Return x: what is computed is there."""
-    return x
-
-
 def _solve(name: str, A: Any, b: Any, x0: Any = None, **kwargs: Any) -> tuple[Array, None]:
     """Return the solution of a linear system of trees by iterations, and nothing, as JAX does."""
     kwargs.pop("solve_method", None)
@@ -337,7 +332,7 @@ class _Policies:
     """What is kept of a function for its derivatives is afx's own choice, whatever is said."""
 
     def __getattr__(self, name: str) -> Any:
-        return _itself
+        return same
 
 
 def check_grads(f: Any, args: Any, order: int, modes: Sequence[Any] = ("fwd", "rev"), *_: Any, **__: Any) -> None:
@@ -560,7 +555,7 @@ def register_pytree_with_keys(nodetype: Any, flatten_with_keys: Any, unflatten_f
 
 def register_static(cls: Any) -> Any:
     """Register a class whose instances have no leaves."""
-    register_pytree_node(cls, _no_children, _itself)
+    register_pytree_node(cls, _no_children, same)
     return cls
 
 
@@ -568,11 +563,13 @@ def _no_children(x: Any) -> Any:
     return (), x
 
 
-def _itself(x: Any, *_: Any) -> Any:
+def same(x: Any, *_: Any, **__: Any) -> Any:
+    """Return x: keys are their data, and names and policies change no number."""
     return x
 
 
-checkpoint_name: Callable[..., Any] = _itself
+block_until_ready: Callable[..., Any] = same
+checkpoint_name: Callable[..., Any] = same
 checkpoint_policies: _Policies = _Policies()
 
 

@@ -77,8 +77,8 @@ BY_KEYWORD = (
     ("total_repeat_length", "", {"repeat"}),
 )
 IDLE = {  # keywords that change no number
-    "allow_int", "check_finite", "indices_are_sorted", "is_stable", "lapack_driver", "out_sharding", "overwrite_a", "overwrite_b",
-    "precision", "unique_indices",
+    "allow_int", "check_finite", "impl", "indices_are_sorted", "is_stable", "lapack_driver", "out_sharding", "overwrite_a",
+    "overwrite_b", "precision", "unique_indices",
 }  # fmt: skip
 # of jax.numpy, which are NumPy's
 TYPES = (
@@ -136,6 +136,7 @@ GRADIENTS = re.compile(rb"grad|jac|hessian|jvp|vjp|optim|lineari[sz]e")  # of a 
 OTHERWISE: dict[tuple[str, str | None], str] = {
     ("jax.numpy.linalg.matrix_rank", "rtol"): "is relative to the largest singular value, JAX's is not",
 }
+OF_MANY = ("all_gather", "all_to_all", "axis_index", "pmax", "pmean", "pmin", "ppermute", "psum")
 OF_KEYS = ("PRNGKey", "clone", "fold_in", "key", "key_data", "split", "wrap_key_data")  # what draws no numbers
 # that give float32 under x64
 SMALL = [f"jax.numpy.{kind}" for kind in ("int8", "int16", "int32", "uint8", "uint16", "uint32")]
@@ -223,6 +224,7 @@ JAX = Library(
         **{f"jax.ad_checkpoint.{n}": f"{CALLS}.{n}" for n in ("checkpoint", "checkpoint_name", "checkpoint_policies")},
         "jax.checkpoint_policies": f"{CALLS}.checkpoint_policies",
         "jax.example_libraries.optimizers.constant": f"{STAX}.make_schedule",
+        **{f"jax.random.{name}": f"{CALLS}.same" for name in ("clone", "key_data", "wrap_key_data")},
         "jax.image.ResizeMethod": f"{LAX}.ResizeMethod",
         "jax.numpy.complex_": "numpy.complex128",
         "jax.numpy.float_": "numpy.float64",
@@ -285,17 +287,16 @@ JAX = Library(
         "flax.training.orbax_utils": "afx.io.save and afx.io.load",
         "equinox.nn": "a layer of afx.nn, made by its create(key, …)",
         "jax.random": "a function of afx.random, whose arguments are named otherwise",
-        **{
-            f"jax.lax.{name}": PARALLEL
-            for name in "all_gather all_to_all axis_index pmax pmean pmin ppermute psum".split()
-        },
-        "jax.checkpoint_policies": "jax.checkpoint without it",
+        **dict.fromkeys([f"jax.lax.{name}" for name in OF_MANY], PARALLEL),
         "jax.experimental.checkify": "afx.debug.callback, or afx.debug_nans",
         "jax.experimental.jet": "afx.jvp of afx.jvp",
         "jax.experimental.sparse": "dense arrays; afx.linalg.cg takes a function for a matrix, and scipy.sparse holds data",
         "jax.lax.linalg": "a function of afx.linalg, whose results come in NumPy's order",
         "jax.lax.round": "where(x < 0, -floor(0.5 - x), floor(x + 0.5)); afx.round takes even numbers at halves",
-        "jax.lax.scatter": "x.at[i].set(y), or add, multiply, min, max",
+        **{
+            f"jax.lax.scatter{way}": "x.at[i].set(y), or add, multiply, min, max"
+            for way in ("", "_add", "_max", "_min", "_mul")
+        },
         "jax.numpy.fill_diagonal": "x.at[afx.diag_indices(n)].set(y)",
         "jax.numpy.place": "afx.where(mask, y, x)",
         "jax.numpy.put": "x.reshape(-1).at[i].set(y).reshape(x.shape)",

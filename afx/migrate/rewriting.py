@@ -77,7 +77,9 @@ class Library:
         if home in self.advice:
             return None
         parent = self.resolve(home) if home not in self.roots else None
-        return f"{parent}.{name}" if parent else None  # an attribute of a value
+        if not parent or (find(parent) and inspect.ismodule(_look_up(parent)) and not find(f"{parent}.{name}")):
+            return None
+        return f"{parent}.{name}"  # an attribute of a value
 
     def advice_on(self, dotted: str) -> str:
         """Return what to write instead of a name that has another form."""
