@@ -89,21 +89,21 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_740,
-    "compiler": 201_010,
-    "control": 26_080,
+    "compiler": 202_190,
+    "control": 26_590,
     "core": 37_770,
     "data": 5_280,
     "distributed": 50_310,
-    "export": 67_160,
+    "export": 67_280,
     "integrate": 22_440,
     "interpolate": 8_740,
     "io": 17_410,
-    "migrate": 43_970,
+    "migrate": 48_150,
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_200,
     "ops": 201_850,
-    "optim": 51_290,
+    "optim": 51_960,
     "plot": 3_990,
     "pytree": 10_490,
     "random": 6_250,
@@ -112,7 +112,7 @@ BUDGETS: dict[str, int] = {
     "signal": 13_470,
     "stats": 36_710,
     "train": 5_970,
-    "transforms": 64_660,  # sets of patterns that are compared by hashes
+    "transforms": 64_700,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)
