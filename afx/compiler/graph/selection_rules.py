@@ -388,7 +388,7 @@ def _is_mask(b: GraphBuilder, mask: Atom, axis: int, at: Var) -> bool:
     """Tell whether a mask is true at the elements of an axis (counted from the last) that these indices name alone."""
     marked, known = _marked(b, mask, axis), b.captured(at)
     if isinstance(marked, Var) or marked is None or known is None:
-        return bool(marked == at)
+        return isinstance(marked, Var) and marked == at
     rows = np.moveaxis(marked, axis, -1) != 0
     wanted = np.zeros(rows.shape[-1], bool)
     wanted[known[(known >= -wanted.size) & (known < wanted.size)]] = True

@@ -138,3 +138,12 @@ def test_zeros_of_sums_that_are_no_derivative_stay_numbers() -> None:
         for found, want in zip(afx.jit(fn)(FEW % 90, y), fn(FEW % 90, afx.asarray(y)), strict=True):
             np.testing.assert_array_equal(np.asarray(found), np.asarray(want))
             assert np.isnan(np.asarray(found)).any()
+
+
+@pytest.mark.parametrize("at", [3, -1])
+def test_an_element_of_a_vector_by_a_transpose(at: int) -> None:
+    """Its mask is an array that is known; its index is not."""
+    fn = afx.grad(lambda m, v: afx.sum(afx.sin(v @ m.T)[np.array([at])]), argnums=(0, 1))
+    m, v = Y[:, :6], X[0, :6]
+    for found, want in zip(afx.jit(fn)(m, v), fn(m, v), strict=True):
+        np.testing.assert_allclose(np.asarray(found), np.asarray(want), rtol=1e-12, atol=1e-13)
