@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 
 import afx
 from afx import export, linalg, pytree
+from tests.every import Failures
 from tests.portable.programs import CASES
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
@@ -38,33 +39,26 @@ def numbers(dtype: str, shape: tuple[int, ...]) -> Any:
 # -- sorts --
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sorts_are_numpys(dtype: str) -> None:
-    """Along each axis; nan stands last, and indices of equal elements keep their order."""
-    sort_alike(*[(numbers(dtype, shape), axis) for shape, axis in (((0,), 0), ((1,), 0), ((700,), 0), ((4, 31, 2), 1))])
+    """Along each axis; nan stands last, and indices of equal elements keep their order.
 
-
-def sort_alike(*cases: tuple[Any, int]) -> None:
-    """Compare sorted arrays, and what sorts them, with NumPy's; all in one function: most of the time is LLVM's."""
-    axes = [axis for _, axis in cases]
-
-    def fn(*xs: Any) -> list[Any]:
-        return [(afx.sort(x, axis=axis), afx.argsort(x, axis=axis)) for x, axis in zip(xs, axes, strict=True)]
-
-    found = portable(fn, *[x for x, _ in cases])
-    for (x, axis), values, places in zip(cases, found[::2], found[1::2], strict=True):
-        np.testing.assert_array_equal(values, np.sort(x, axis=axis), err_msg=f"{x.shape}")
-        np.testing.assert_array_equal(places, np.argsort(x, axis=axis, kind="stable"), err_msg=f"{x.shape}")
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_sorts_of_any_length_are_numpys(dtype: str) -> None:
-    """Of rows around vectors, and to each side of where digits take over from counts, with many ties and few."""
-    cases = list[tuple[Any, int]]()
+    Of rows around vectors, and to each side of where digits take over from counts, with many ties and few.
+    """
+    shapes = ((0,), 0), ((1,), 0), ((700,), 0), ((4, 31, 2), 1)
+    cases: list[tuple[Any, int]] = [(numbers(dtype, shape), axis) for shape, axis in shapes]
     for n in (2, 15, 16, 17, 33, 383, 384, 385, 5000):
         wide: Any = RNG.integers(0, 256, size=(2, n * int(dtype[1:])), dtype=np.uint8).view(
             "u1" if dtype == "b1" else dtype
         )
         cases += [(numbers(dtype, (2, n)), 1), (wide % 2 == 1 if dtype == "b1" else wide, 1)]
-    sort_alike(*cases)
+    axes = [axis for _, axis in cases]
+
+    def fn(*xs: Any) -> list[Any]:
+        return [(afx.sort(x, axis=axis), afx.argsort(x, axis=axis)) for x, axis in zip(xs, axes, strict=True)]
+
+    found = portable(fn, *[x for x, _ in cases])  # all in one function: most of the time is LLVM's
+    for (x, axis), values, places in zip(cases, found[::2], found[1::2], strict=True):
+        np.testing.assert_array_equal(values, np.sort(x, axis=axis), err_msg=f"{x.shape}")
+        np.testing.assert_array_equal(places, np.argsort(x, axis=axis, kind="stable"), err_msg=f"{x.shape}")
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -97,30 +91,36 @@ def test_what_is_built_on_sorts() -> None:
 
 
 # -- Fourier transforms --
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 30, 49, 61, 67, 122, 134, 210])
-def test_transforms_of_any_length(n: int) -> None:
+LENGTHS = (1, 2, 3, 5, 8, 30, 49, 61, 67, 122, 134, 210)
+
+
+def test_transforms_of_any_length() -> None:
     """Of small factors and large ones; what is zero by symmetry is 0, and float32 is rounded once at the end."""
-    x = RNG.normal(size=(2, n)) + 1j * RNG.normal(size=(2, n))
-    programs: list[tuple[Callable[[Any], Any], Callable[[Any], Any], Any]] = [
-        (lambda x: afx.fft.fft(x, norm="ortho"), lambda x: np.fft.fft(x, norm="ortho"), x),
-        (afx.fft.ifft, np.fft.ifft, x),
-        (afx.fft.rfft, np.fft.rfft, x.real.copy()),
-        (lambda x: afx.fft.irfft(x, n), lambda x: np.fft.irfft(x, n), x[:, : n // 2 + 1].copy()),
-    ]
-    arguments = [argument for _, _, argument in programs]
+    programs, arguments = list[tuple[Callable[[Any], Any], Callable[[Any], Any], int]](), list[Any]()
+    for n in LENGTHS:
+        x = RNG.normal(size=(2, n)) + 1j * RNG.normal(size=(2, n))
+        programs += [
+            (lambda x: afx.fft.fft(x, norm="ortho"), lambda x: np.fft.fft(x, norm="ortho"), n),
+            (afx.fft.ifft, np.fft.ifft, n),
+            (afx.fft.rfft, np.fft.rfft, n),
+            (lambda x, n=n: afx.fft.irfft(x, n), lambda x, n=n: np.fft.irfft(x, n), n),
+        ]
+        arguments += [x, x, x.real.copy(), x[:, : n // 2 + 1].copy()]
     singles = [a.astype(np.complex64 if a.dtype.kind == "c" else np.float32) for a in arguments]
 
     def fn(*xs: Any) -> list[Any]:  # all in one: most of the time is LLVM's
         return [program(x) for (program, _, _), x in zip([*programs, *programs], xs, strict=True)]
 
-    found = portable(fn, *arguments, *singles)
-    for (_, numpys, argument), small, z, rounded in zip(programs, singles, found[:4], found[4:], strict=True):
-        wanted = numpys(argument)
-        assert np.abs(z - wanted).max() <= 8 * EPS * np.abs(wanted).max()
-        wanted = numpys(small.astype(argument.dtype))
-        assert np.abs(rounded - wanted).max() <= 2e-7 * np.abs(wanted).max()
-    half = found[2]
-    assert (half[:, 0].imag == 0).all()
+    found, failures = portable(fn, *arguments, *singles), Failures()
+    results, rounded = found[: len(programs)], found[len(programs) :]
+    for k, ((_, numpys, n), argument, small) in enumerate(zip(programs, arguments, singles, strict=True)):
+        with failures.case(f"{n}-{k % 4}"):
+            wanted = numpys(argument)
+            assert np.abs(results[k] - wanted).max() <= 8 * EPS * np.abs(wanted).max()
+            assert k % 4 != 2 or (results[k][:, 0].imag == 0).all()
+            wanted = numpys(small.astype(argument.dtype))
+            assert np.abs(rounded[k] - wanted).max() <= 2e-7 * np.abs(wanted).max()
+    failures.report()
 
 
 # -- factorizations --
@@ -142,36 +142,45 @@ def skewness(q: Any) -> float:
     return float(np.abs(q.T @ q - np.eye(q.shape[1])).max()) / EPS / max(q.shape)
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 24])
-def test_eigenvalues_of_symmetric_matrices(n: int) -> None:
+def factorize_each(fn: Callable[[Any], Any], *stacks: list[Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the kind and shape of each matrix, itself and its factors: those of all shapes are computed by one function."""
+    compiled = afx.jit(lambda *xs: [fn(x) for x in xs], backend="portable")
+    for kind, some in enumerate(zip(*stacks, strict=True)):
+        for a, factors in zip(some, compiled(*some), strict=True):
+            yield f"{kind} of {a.shape}", a, pytree.map(np.asarray, factors)
+
+
+def test_eigenvalues_of_symmetric_matrices() -> None:
     """Ascending; residuals and orthogonality are some n·eps."""
-    compiled = afx.jit(lambda s: (*linalg.eigh(s), linalg.eigvalsh(s)), backend="portable")
-    for a in matrices(n, n):
-        s = a / 2 + a.T / 2
-        w, v, values = [np.asarray(x) for x in compiled(s)]
-        assert (np.diff(w) >= 0).all()
-        assert residual(s, v * w, v.T) < 4
-        assert skewness(v) < 4
-        np.testing.assert_array_equal(values, w)
+    failures, stacks = Failures(), [[a / 2 + a.T / 2 for a in matrices(n, n)] for n in (1, 2, 5, 24)]
+    for name, s, (w, v, values) in factorize_each(lambda s: (*linalg.eigh(s), linalg.eigvalsh(s)), *stacks):
+        with failures.case(name):
+            assert (np.diff(w) >= 0).all()
+            assert residual(s, v * w, v.T) < 4
+            assert skewness(v) < 4
+            np.testing.assert_array_equal(values, w)
+    failures.report()
 
 
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (6, 3), (3, 6), (20, 20), (1, 4), (4, 1)])
-def test_qr_and_singular_values(m: int, n: int) -> None:
+def test_qr_and_singular_values() -> None:
     """Tall and wide, with vectors that are completed where a matrix has not full rank."""
-    compiled = afx.jit(
-        lambda a: (linalg.qr(a), linalg.qr(a, mode="complete"), linalg.svd(a), linalg.svd(a, full_matrices=False)),
-        backend="portable",
-    )
-    for a in matrices(m, n):
-        *triangles, whole, thin = [[np.asarray(x) for x in factors] for factors in compiled(a)]
-        for q, r in triangles:
-            assert max(residual(a, q, r), skewness(q)) < 4
-            assert (np.tril(r, -1) == 0).all()
-        for u, s, vh in (whole, thin):
-            assert (np.diff(s) <= 0).all()
-            k = len(s)
-            assert max(residual(a, u[:, :k] * s, vh[:k]), skewness(u), skewness(vh.T)) < 4
-    np.testing.assert_array_equal(portable(linalg.svdvals, a)[0], s)
+
+    def fn(a: Any) -> Any:
+        triangles = linalg.qr(a), linalg.qr(a, mode="complete")
+        return triangles, (linalg.svd(a), linalg.svd(a, full_matrices=False)), linalg.svdvals(a)
+
+    failures, shapes = Failures(), ((1, 1), (6, 3), (3, 6), (20, 20), (1, 4), (4, 1))
+    for name, a, (triangles, svds, values) in factorize_each(fn, *[matrices(m, n) for m, n in shapes]):
+        with failures.case(name):
+            for q, r in triangles:
+                assert max(residual(a, q, r), skewness(q)) < 4
+                assert (np.tril(r, -1) == 0).all()
+            for u, s, vh in svds:
+                assert (np.diff(s) <= 0).all()
+                k = len(s)
+                assert max(residual(a, u[:, :k] * s, vh[:k]), skewness(u), skewness(vh.T)) < 4
+                np.testing.assert_array_equal(values, s)
+    failures.report()
 
 
 def test_stacks_in_single_precision() -> None:
@@ -218,9 +227,13 @@ def test_what_is_built_on_factors() -> None:
         (afx.grad(linalg.det), square * np.array([1.0, 1.0, 1.0, 0.0])),
         (afx.grad(linalg.det), np.array([[2.0]])),
     ]
-    for program, argument in programs:
-        (z,), wanted = portable(program, argument), np.asarray(program(argument))
-        np.testing.assert_allclose(z, wanted, rtol=1e-12, atol=1e-13)
+
+    def fn(*xs: Any) -> list[Any]:  # all in one: most of the time is LLVM's
+        return [program(x) for (program, _), x in zip(programs, xs, strict=True)]
+
+    found = portable(fn, *[argument for _, argument in programs])
+    for k, ((program, argument), z) in enumerate(zip(programs, found, strict=True)):
+        np.testing.assert_allclose(z, np.asarray(program(argument)), rtol=1e-12, atol=1e-13, err_msg=str(k))
 
 
 @pytest.mark.parametrize("padding", [0, "same", ((1, 1), (0, 1))])
@@ -245,24 +258,28 @@ def test_windows_with_every_padding(padding: Any) -> None:
 def test_complex_systems_and_inverses(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     """As real ones of twice the length, in both precisions, beside real right sides, with derivatives, in C."""
     a, b = [RNG.normal(size=s) + 1j * RNG.normal(size=s) for s in shapes]
-    (inverse,) = portable(linalg.inv, a)
-    np.testing.assert_allclose(inverse, np.linalg.inv(a), rtol=1e-10, atol=1e-12)
-    for right in (b, b.real):
-        wanted = np.asarray(linalg.solve(a, right))
-        for solution in (
-            portable(linalg.solve, a, right)[0],
-            export.compile(linalg.solve, a, right, name="s")(a, right),
-        ):
-            np.testing.assert_allclose(np.asarray(solution), wanted, rtol=1e-10, atol=1e-12)
-    (single,) = portable(linalg.solve, a.astype(np.complex64), b.astype(np.complex64))
-    assert single.dtype == np.complex64
 
     def loss(a: Any, b: Any) -> Any:
         return afx.sum(afx.abs(linalg.solve(a, b)) ** 2)
 
-    slopes = afx.grad(loss, argnums=(0, 1))
-    for z, right in zip(portable(slopes, a, b), slopes(a, b), strict=True):
-        np.testing.assert_allclose(z, np.asarray(right), rtol=1e-8, atol=1e-9)
+    def solve(a: Any, *rights: Any) -> list[Any]:
+        return [linalg.solve(a, b) for b in rights]
+
+    def fn(a: Any, b: Any, real: Any) -> Any:  # all in one: most of the time is LLVM's
+        single = linalg.solve(a.astype(np.complex64), b.astype(np.complex64))
+        return solve(a, b, real), linalg.inv(a), single, slopes(a, b)
+
+    slopes, rights = afx.grad(loss, argnums=(0, 1)), (b, b.real.copy())
+    solutions, inverse, single, found = afx.jit(fn, backend="portable")(a, *rights)
+    np.testing.assert_allclose(np.asarray(inverse), np.linalg.inv(a), rtol=1e-10, atol=1e-12)
+    exported = export.compile(solve, a, *rights, name="s")(a, *rights)
+    for right, *both in zip(rights, solutions, exported, strict=True):
+        for solution in both:
+            wanted = np.asarray(linalg.solve(a, right))
+            np.testing.assert_allclose(np.asarray(solution), wanted, rtol=1e-10, atol=1e-12)
+    assert single.dtype == np.complex64
+    for z, right in zip(found, slopes(a, b), strict=True):
+        np.testing.assert_allclose(np.asarray(z), np.asarray(right), rtol=1e-8, atol=1e-9)
     if b.size:
         with pytest.raises(np.linalg.LinAlgError, match="singular"):
             portable(linalg.solve, np.zeros_like(a), b)
@@ -329,12 +346,15 @@ def test_exponents_of_denormals_and_limits_are_numpys() -> None:
 def test_exponentials_of_matrices() -> None:
     """Of large and small ones beside SciPy's, of none, and of an infinite one."""
     scipy_linalg = pytest.importorskip("scipy.linalg", reason="SciPy is an extra")
-    for a in (RNG.normal(size=(3, 7, 7)) * 5, np.zeros((2, 2)), np.array([[0.0, 1e5], [0.0, 0.0]]), np.zeros((0, 0))):
+    given = RNG.normal(size=(3, 7, 7)) * 5, np.zeros((2, 2)), np.array([[0.0, 1e5], [0.0, 0.0]]), np.zeros((0, 0))
+    infinite = np.array([[np.inf, 0.0], [0.0, 1.0]])
+    *found, unknown = portable(lambda *xs: [linalg.expm(x) for x in xs], *given, infinite)
+    for a, z in zip(given, found, strict=True):
         wanted = scipy_linalg.expm(a)
         np.testing.assert_allclose(
-            portable(linalg.expm, a)[0], wanted, rtol=1e-9, atol=1e-12 * np.abs(wanted).max(initial=0)
+            z, wanted, rtol=1e-9, atol=1e-12 * np.abs(wanted).max(initial=0), err_msg=str(a.shape)
         )
-    assert np.isnan(portable(linalg.expm, np.array([[np.inf, 0.0], [0.0, 1.0]]))[0]).all()
+    assert np.isnan(unknown).all()
 
 
 def test_counts_of_what_is_none() -> None:
