@@ -7,8 +7,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.jax_settings import JAX_SETTINGS
+
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("AFX_CHECK_PROGRAMS", "1")  # each native program is legal
+os.environ.update({**JAX_SETTINGS, **os.environ})
 
 import attrs
 import hypothesis

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import afx
+from tests.jax_settings import JAX_SETTINGS
 
 __all__ = ["AFX", "jax_library"]
 
@@ -98,18 +99,14 @@ AFX.forces, AFX.magnitude = _forces, _magnitude
 AFX.doubled, AFX.guarded, AFX.masked, AFX.masked_scan = _doubled, _guarded, _masked, _masked_scan
 
 
-QUICK_TO_COMPILE = "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false"
-
-
 def jax_library() -> Any:
     """Return the same functions of JAX, in which all data is float64; compiled in a quarter of the usual time."""
-    os.environ.setdefault("XLA_FLAGS", QUICK_TO_COMPILE)
+    os.environ.update({**JAX_SETTINGS, **os.environ})
     import jax
     import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_disable_most_optimizations", True)  # which take longer than all else
     lib: Any = SimpleNamespace(**{name: getattr(jnp, name) for name in dir(jnp) if not name.startswith("_")})
     as64 = lambda v: jnp.asarray(np.asarray(v, np.float64))
     lib.b = lambda v: jnp.asarray(v)

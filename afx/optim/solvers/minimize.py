@@ -621,6 +621,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 ScalarFunction: TypeAlias = Callable[[Array, *tuple[Any, ...]], Array]
+How: TypeAlias = tuple[str, int]  # the method, and how many pairs it keeps
 MinimizeMethod = Literal["lbfgs", "bfgs", "newton_cg", "trust_region", "nelder_mead"]
 
 
@@ -705,12 +706,7 @@ def _scalar(z: Any, dtype: Any) -> Array:
 
 
 def _minimize_by_slopes(
-    value_of: ScalarFunction,
-    params: list[Any],
-    unravel: Callable[[Array], T],
-    box: Box | None,
-    how: tuple[str, int],
-    *search: Any,
+    value_of: ScalarFunction, params: list[Any], unravel: Callable[[Array], T], box: Box | None, how: How, *search: Any
 ) -> MinimizeResult[T]:
     """Return what a method of so many pairs finds by gradients; ``search`` is what `descend` takes beside the function's."""
     slope, both = grad(value_of), value_and_grad(value_of)
