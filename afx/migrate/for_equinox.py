@@ -14,7 +14,7 @@ import numpy as np
 from afx import nn, pytree, random
 from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError, ShapeError
-from afx.migrate.for_jax import draw, put
+from afx.migrate.for_jax import draw, put, tree_flatten
 from afx.migrate.for_lax import conv_general_dilated, reduce_window
 from afx.ops.callback import callback
 from afx.ops.creation.creation import asarray, ones, zeros
@@ -26,6 +26,7 @@ from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.join import stack
 from afx.pytree import static
 from afx.transforms.compile.jit import jit
+from afx.transforms.derivatives.grad import value_and_grad
 from afx.transforms.vmap import vmap
 
 __all__ = ["Linear", "field", "filter_tree", "is_array"]
@@ -50,22 +51,24 @@ def partition(pytree_: Any, filter_spec: Any, replace: Any = None, is_leaf: Any 
     """Return two trees: of the leaves that a function, or a tree of truth values, chooses, and of the others."""
     if replace is not None or is_leaf is not None:
         raise ArgumentError("partition: leaves are arrays, others None: got replace= or is_leaf=; write afx.pytree.map")
-    marks = iter(pytree.leaves(filter_spec)) if pytree.leaves(filter_spec) else None  # models can be called, too
-
-    def is_chosen(_: str, leaf: Any) -> bool:
-        return bool(next(marks) if marks else filter_spec(leaf))
-
-    parts: tuple[Any, Any] = pytree.partition(pytree_, is_chosen if callable(filter_spec) else filter_spec)
-    return parts
+    (leaves, treedef), (marks, _) = tree_flatten(pytree_), tree_flatten(filter_spec)
+    is_marked = len(marks) == len(leaves) and marks[0] is not filter_spec  # models can be called, too
+    if not is_marked and not callable(filter_spec):
+        parts: tuple[Any, Any] = pytree.partition(pytree_, filter_spec)  # of marks of whole branches
+        return parts
+    chosen = [bool(mark) for mark in (marks if is_marked else map(filter_spec, leaves))]
+    pairs = list(zip(leaves, chosen, strict=True))
+    first, second = ([leaf if mark is keep else None for leaf, mark in pairs] for keep in (True, False))
+    return put(treedef, first), put(treedef, second)
 
 
 def combine(*trees: Any, is_leaf: Any = None) -> Any:
     """Return a tree of the first leaf at each place that is not None."""
-
-    def first(*leaves: Any) -> Any:
-        return next((leaf for leaf in leaves if leaf is not None), None)
-
-    return pytree.map(first, *trees, is_leaf=lambda x: x is None or (is_leaf is not None and is_leaf(x)))
+    flat = [tree_flatten(tree, lambda x: x is None or (is_leaf is not None and is_leaf(x))) for tree in trees]
+    if len({len(leaves) for leaves, _ in flat}) > 1:
+        raise ArgumentError("combine: the trees differ: give parts of one tree")
+    places = zip(*[leaves for leaves, _ in flat], strict=True)
+    return put(flat[0][1], [next((leaf for leaf in place if leaf is not None), None) for place in places])
 
 
 def filter_tree(pytree_: Any, filter_spec: Any, inverse: bool = False, replace: Any = None, is_leaf: Any = None) -> Any:
@@ -144,6 +147,35 @@ def tree_deserialise_leaves(path_or_file: Any, like: Any, *_: Any, **__: Any) ->
     """Return a tree like another one of the leaves in a file."""
     with np.load(path_or_file) as kept:
         return put(pytree.structure(like), [asarray(kept[name]) for name in kept.files])
+
+
+def filter_value_and_grad(fun: Any = None, *, has_aux: bool = False) -> Any:
+    """Return `afx.value_and_grad` by the first argument, whose leaves that are no arrays of floats have None."""
+    if fun is None:
+        return functools.partial(filter_value_and_grad, has_aux=has_aux)
+    call: Any = value_and_grad  # of any function
+    slopes = call(fun, has_aux=has_aux)
+
+    @functools.wraps(fun)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        value, grads = slopes(*args, **kwargs)
+        return value, filter_tree(grads, is_inexact_array)
+
+    return run
+
+
+def filter_grad(fun: Any = None, *, has_aux: bool = False) -> Any:
+    """Return `afx.grad` by the first argument, whose leaves that are no arrays of floats have None."""
+    if fun is None:
+        return functools.partial(filter_grad, has_aux=has_aux)
+    slopes = filter_value_and_grad(fun, has_aux=has_aux)
+
+    @functools.wraps(fun)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        value, grads = slopes(*args, **kwargs)
+        return (grads, value[1]) if has_aux else grads
+
+    return run
 
 
 def filter_jit(fun: Any = None, **_: Any) -> Any:

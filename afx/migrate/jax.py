@@ -144,7 +144,7 @@ FLOATS = ("jax.numpy.float16", "jax.numpy.float32")
 QUOTIENTS = ("average", "divide", "mean", "nanmean", "nanstd", "nanvar", "std", "true_divide", "var")
 ACTIVATIONS = "elu gelu log_softmax relu selu sigmoid softmax softplus standardize"
 IN_FLAX = "core core.frozen_dict linen serialization struct training.common_utils training.train_state traverse_util"
-IN_EQUINOX = "eval_shape grad hessian jacfwd jacrev jvp make_jaxpr=trace value_and_grad vjp"
+IN_EQUINOX = "eval_shape hessian jacfwd jacrev jvp make_jaxpr=trace vjp"
 IN_TREES = "all flatten flatten_with_path leaves leaves_with_path map_with_path reduce structure transpose"
 
 JAX = Library(
@@ -467,6 +467,7 @@ class JaxMigration(Migration):
         for part in node.body:
             if isinstance(part, ast.FunctionDef) and part.name == "__init__":
                 self._set_fields(part)
+                self._set_defaults(part, node)
             elif isinstance(part, ast.AnnAssign) and part.value is None and ast.unparse(part.annotation) == "float":
                 self.edits.append(Edit(end_of(part), end_of(part), " = afx.static()"))  # is none of Equinox's arrays
                 self.needed.add("afx")
@@ -503,6 +504,18 @@ class JaxMigration(Migration):
             elif fields:
                 text = f"assign one field a line: {owner}.{fields[0].attr} = …"
                 self.remarks.append(Remark(node.lineno, f"{owner}.{fields[0].attr}", text))
+
+    def _set_defaults(self, function: ast.FunctionDef, node: ast.ClassDef) -> None:
+        """Set fields to their defaults first, which an ``__init__`` of one's own may leave to the class."""
+        owner, first = function.args.args[0].arg, function.body[0]
+        start = first.lineno, first.col_offset
+        for part in node.body:
+            if isinstance(part, ast.AnnAssign) and part.value is not None and isinstance(part.target, ast.Name):
+                words = {k.arg: k.value for k in part.value.keywords} if isinstance(part.value, ast.Call) else {}
+                default = words.get("default") if isinstance(part.value, ast.Call) else part.value
+                if default is not None:
+                    text = f'object.__setattr__({owner}, "{part.target.id}", {ast.unparse(default)})'
+                    self.edits.append(Edit(start, start, f"{text}\n{' ' * first.col_offset}"))
 
 
 def _may_leave(index: ast.expr, arguments: set[str]) -> bool:

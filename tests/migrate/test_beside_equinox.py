@@ -92,6 +92,20 @@ def test_compiled_functions_know_what_is_no_array() -> None:
     assert afx.grad(lambda m: m(2).sum())(model).end == 0.5
 
 
+def test_fields_that_are_not_assigned_have_their_defaults() -> None:
+    """In a class with an ``__init__`` of its own."""
+    source = (
+        "import equinox as eqx\nimport jax.numpy as jnp\n\n\nclass A(eqx.Module):\n    w: jnp.ndarray\n"
+        "    power: int = eqx.field(static=True, default=3)\n    scale: float = 2.0\n\n    def __init__(self, w, scale=None):\n"
+        "        self.w = w\n        if scale is not None:\n            self.scale = scale\n"
+    )
+    rewritten, remarks = migrate_source(source, "jax")
+    names: dict[str, Any] = {}
+    exec(rewritten, names)
+    assert remarks == []
+    assert [(m.power, m.scale) for m in (names["A"](1.0), names["A"](1.0, 5.0))] == [(3, 2.0), (3, 5.0)]
+
+
 def test_dropouts_draw_and_stop() -> None:
     """Elements go and others grow; without a key it is an error, and in inference mode nothing happens."""
     layer = for_equinox.Sequential([for_equinox.Dropout(0.25)])
@@ -122,6 +136,13 @@ def test_models_are_taken_apart() -> None:
         count: Any
         weight: Any
 
+    chosen, rest = for_equinox.partition([afx.ones(2), afx.sin], for_equinox.is_array)
+    assert (chosen[1], rest) == (None, [None, afx.sin])
+    assert for_equinox.combine(rest, chosen)[1] is afx.sin
+    (slopes, _), aux = for_equinox.filter_grad(lambda m: (m[1](m[0]).sum(), 5), has_aux=True)([afx.zeros(2), afx.sin])
+    assert (slopes.tolist(), aux) == ([1.0, 1.0], 5)
+    with pytest.raises(ArgumentError, match="the trees differ"):
+        for_equinox.combine([1.0], [1.0, 2.0])
     both = Counter(np.arange(2), np.ones(2))
     assert for_equinox.filter_tree(both, for_equinox.is_inexact_array).count is None
     assert for_equinox.filter_tree(both, for_equinox.is_array).count is not None

@@ -9,6 +9,7 @@ import pytest
 import afx
 from afx.errors import ArgumentError
 from afx.migrate import for_jaxopt, for_optax, losses, optax_chains, optax_trees
+from tests.jax_settings import optimized
 
 RATED = {name for name, text in optax_chains.TABLE.items() if "learning_rate" in text.split()} - {"muon"}
 NAMES = sorted(RATED | {"optimistic_gradient_descent", "sign_sgd"})
@@ -217,7 +218,7 @@ def test_schedules_are_optaxs(name: str) -> None:
     """Every one of 25 steps: all digits by Python's numbers, and by arrays the float32 of JAX, in jitted steps and outside."""
     jax: Any = pytest.importorskip("jax", reason="the reference is Optax's")
     optax: Any = pytest.importorskip("optax", reason="the reference is Optax's")
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), optimized():
         plain, jitted = SCHEDULES[name](optax), jax.jit(SCHEDULES[name](optax))
         want = [float(plain(k)) for k in range(25)]
         rounded, apart = [[float(f(jax.numpy.asarray(k, "int32"))) for k in range(25)] for f in (jitted, plain)]
