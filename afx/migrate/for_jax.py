@@ -35,6 +35,7 @@ from afx.ops.manipulation.join import atleast_1d, concat, moveaxis, stack
 from afx.ops.manipulation.pad import pad
 from afx.ops.manipulation.shape import broadcast_to, expand_dims
 from afx.ops.numerics import polynomials
+from afx.ops.numerics.histograms import bincount as counted
 from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sets import isin
@@ -52,6 +53,7 @@ Short: TypeAlias = (
     | Callable[[Any, Any, Any], Any]
     | Callable[[Any, Any, Any, Any], Any]
 )
+np_: Any = np  # NumPy's functions, of Arrays
 LOOPS: dict[str, Any] = {
     "fori_loop": loops.fori_loop,
     "scan": scans.scan,
@@ -366,7 +368,7 @@ def ShapeDtypeStruct(shape: Sequence[int], dtype: Any, **_: Any) -> Aval:  # JAX
 def put(treedef: Any, leaves: Sequence[Any]) -> Any:
     """Return a tree of leaves; whole numbers and truth values in fields are NumPy's, which stay leaves."""
     tree = pytree.unflatten(treedef, list(leaves))
-    return tree if len(pytree.leaves(tree)) >= len(leaves) else pytree.unflatten(treedef, list(map(_lasting, leaves)))
+    return tree if len(tree_leaves(tree)) >= len(leaves) else pytree.unflatten(treedef, list(map(_lasting, leaves)))
 
 
 def _lasting(x: Any) -> Any:
@@ -675,6 +677,12 @@ def extract(condition: Any, arr: Any, *, size: int, fill_value: Any = 0) -> Arra
     return _missing(asarray(arr).reshape(-1), keep, flatnonzero(keep, size=size), fill_value)
 
 
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int) -> Array:
+    """Return counts of so many numbers, without larger ones; those below 0 count as 0."""
+    del minlength
+    return counted(asarray(x).clip(0, length), weights, length=length + 1)[:length]
+
+
 def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int) -> Array:
     """Return elements several times: so many in all, of which the last one fills the rest."""
     x = asarray(a).reshape(-1) if axis is None else asarray(a)
@@ -744,6 +752,18 @@ def sparse_sigmoid(x: Any) -> Array:
 
 
 # --- Functions that JAX and SciPy have with other defaults
+
+
+def dot_product_attention(
+    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: Any = None, is_causal: bool = False,
+    implementation: Any = None,
+) -> Array:  # fmt: skip
+    """Return attention of [..., time, heads, size], of whose keys several heads may share one."""
+    del implementation
+    q, k, v = [moveaxis(asarray(x), -2, -3) for x in (query, key, value)]
+    times = q.shape[-3] // k.shape[-3]
+    k, v = [x if times == 1 else np_.repeat(x, times, -3) for x in (k, v)]
+    return moveaxis(nn.dot_product_attention(q, k, v, mask=mask, bias=bias, causal=is_causal, scale=scale), -3, -2)
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:

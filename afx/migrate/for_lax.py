@@ -29,7 +29,7 @@ from afx.ops.indexing.select import ix_
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import squeeze
 from afx.ops.reductions import cumulative
-from afx.ops.sorting.partition import lexsort
+from afx.ops.sorting.partition import lexsort, top_k as largest
 
 __all__ = ["conv_general_dilated", "custom_root", "reduce_window", "sort"]
 
@@ -95,6 +95,12 @@ def __getattr__(name: str) -> Any:
 
 def _cumulative(fn: Callable[..., Array], x: Any, axis: int = 0, reverse: bool = False) -> Array:
     return flip(fn(flip(x, axis), axis), axis) if reverse else fn(x, axis)
+
+
+def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Array]:
+    """Return the largest elements, and their places of int32."""
+    values, places = largest(asarray(operand), k, axis=axis)
+    return [values, places.astype(np.int32)]
 
 
 def cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, **kwargs: Any) -> Any:

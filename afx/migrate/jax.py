@@ -29,7 +29,7 @@ ELEMENTWISE = (
     "tan exp2 full_like nextafter reshape squeeze erf_inv=special.erfinv igamma=special.gammainc igammac=special.gammaincc "
     "betainc=special.betainc bessel_i0e=special.i0e bessel_i1e=special.i1e bitwise_not=invert integer_pow=pow rem=fmod "
     "shift_left=left_shift shift_right_arithmetic=right_shift rev=flip reduce_max=max reduce_min=min reduce_sum=sum "
-    "reduce_prod=prod reduce_and=all reduce_or=any expand_dims top_k dot=matmul transpose=permute_dims "
+    "reduce_prod=prod reduce_and=all reduce_or=any expand_dims dot=matmul transpose=permute_dims "
     "associative_scan batch_matmul=matmul broadcast_shapes map stop_gradient switch reciprocal polygamma=special.polygamma "
     "zeta=special.zeta tile stack"
 )
@@ -42,7 +42,7 @@ ADAPTED = {
     ),
     "jax.lax": "fori_loop scan while_loop",
     "jax.experimental": "enable_x64",
-    "jax.nn": "hard_sigmoid hard_silu hard_swish leaky_relu one_hot sparse_sigmoid",
+    "jax.nn": "dot_product_attention hard_sigmoid hard_silu hard_swish leaky_relu one_hot sparse_sigmoid",
     "jax.numpy": "absolute clip diagonal fmax fmin mgrid ogrid polydiv searchsorted",
     "jax.numpy.linalg": "lstsq",
     "jax.scipy.linalg": "cholesky eigh qr solve",
@@ -75,6 +75,7 @@ BY_KEYWORD = (
     ),
     ("size", "first_", {"where"}),
     ("total_repeat_length", "", {"repeat"}),
+    ("length", "", {"bincount"}),
 )
 IDLE = {  # keywords that change no number
     "allow_int", "check_finite", "impl", "indices_are_sorted", "is_stable", "lapack_driver", "out_sharding", "overwrite_a",
@@ -100,7 +101,6 @@ _PLACES = """2 has_aux holomorphic: grad hessian jacfwd jacobian jacrev value_an
 2 where: nn.softmax nn.log_softmax
 2 mean variance epsilon where: nn.standardize
 2 b keepdims return_sign where: nn.logsumexp scipy.special.logsumexp
-3 bias mask: nn.dot_product_attention
 2 reverse axis: lax.associative_scan
 4 precision: lax.conv
 1 permute_l: scipy.linalg.lu
@@ -269,6 +269,7 @@ JAX = Library(
         ),
         "optax.adafactor": "its decay has all digits, Optax's those of float32: agrees to the tolerance",
         "optax.lbfgs": "the line search is afx's own: what is found agrees to the tolerance",
+        "jax.nn.dot_product_attention": "JAX's softmax is float32 whatever the dtype: agrees to the tolerance",
         "jax.experimental.ode.odeint": "steps are afx's own: results agree with JAX's to the tolerance",
         "jax.scipy.optimize.minimize": "steps are afx's own: what is found agrees to the tolerance",
         "jax.scipy.linalg.lu_factor": "piv is the order of the rows, as afx's lu_solve takes it; JAX's are LAPACK's exchanges",

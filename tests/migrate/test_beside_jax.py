@@ -263,6 +263,7 @@ SIZED: dict[str, tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]] = {
             {"size": 9, "fill_value": 5},
         ),
     ),
+    "bincount": ((np.array([5, 1, 9, 1, -2]),), ({"length": 3}, {"length": 12})),
     "extract": ((np.array([1, 0, 1]), np.array([4, 5, 6])), ({"size": 1}, {"size": 3}, {"size": 3, "fill_value": 9})),
     "repeat": ((np.array([4, 5, 6]), np.array([1, 0, 2])), ({"total_repeat_length": 2}, {"total_repeat_length": 5})),
 }
@@ -280,6 +281,25 @@ def test_results_of_a_length_are_jaxs(name: str) -> None:
             assert len(found) == len(want)
             for x, z in zip(found, want, strict=True):
                 np.testing.assert_array_equal(x, z)
+
+
+ATTENTION: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "causal": {"is_causal": True, "scale": 0.3},
+    "masked": {"mask": RNG.random((2, 1, 4, 4)) > 0.3, "bias": RNG.normal(size=(2, 6, 4, 4))},
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_is_jaxs(name: str) -> None:
+    """Of [batch, time, heads, size], with as many keys or fewer, to the float32 of JAX's softmax."""
+    options = ATTENTION[name]
+    q, k, v = RNG.normal(size=(3, 2, 4, 6, 3))
+    for count in (6, 2):
+        args = q, k[:, :, :count], v[:, :, :count]
+        with jax.enable_x64(True):
+            want = np.asarray(jax.nn.dot_product_attention(*map(jax.numpy.asarray, args), **options))
+        np.testing.assert_allclose(for_jax.dot_product_attention(*args, **options), want, rtol=1e-5, atol=1e-6)
 
 
 PLACES: dict[str, Any] = {

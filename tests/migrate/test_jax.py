@@ -266,6 +266,7 @@ def test_trees_have_jaxs_paths_and_leaves() -> None:
         "['c'][0]",
         "['c'][1]",
     ]
+    assert repr(for_jax.tree_map(lambda x: x, other)) == repr(other)
     pairs, _ = for_jax.tree_flatten_with_path(other, is_leaf=lambda x: isinstance(x, list))
     assert pairs[1][1] is other["b"]
     assert for_jax.put(for_jax.tree_structure(other), for_jax.tree_leaves(other)) == other
