@@ -237,3 +237,35 @@ def test_sizes_of_images(method: str) -> None:
     np.testing.assert_allclose(found, np.asarray(want), rtol=1e-11, atol=1e-12)
     with pytest.raises(ArgumentError, match="nearest, linear or cubic"):
         for_lax.resize(M, (2, 2), "lanczos3")
+
+
+def test_schedules_and_initializers_are_jaxs() -> None:
+    """Steps of rates, and draws of axes by their numbers."""
+    theirs: Any = pytest.importorskip("jax.example_libraries.optimizers", reason="the reference is JAX's")
+    for make in (
+        lambda o: o.piecewise_constant([3, 6], [0.3, 0.2, 0.1]),
+        lambda o: o.polynomial_decay(0.5, 6, 0.1, 2.0),
+        lambda o: getattr(o, "make_schedule")(0.25),  # noqa: B009  # of two modules
+    ):
+        want, own = make(theirs), make(for_stax)
+        np.testing.assert_allclose([float(own(k)) for k in range(9)], [float(want(k)) for k in range(9)], rtol=1e-6)
+    key = afx.random.key(0)
+    for axes in ((0, 1), (1, 0), (-1, 0)):
+        draws = np.asarray(for_stax.glorot_normal(*axes)(key, (300, 200), np.float64))
+        assert draws.shape == (300, 200)
+        assert abs(draws.std() / np.sqrt(2 / 500) - 1) < 0.02
+    assert abs(np.asarray(for_stax.he_normal(0, 1)(key, (400, 100))).std() / np.sqrt(2 / 400) - 1) < 0.02
+    assert abs(np.asarray(for_stax.he_normal(1, 0)(key, (400, 100))).std() / np.sqrt(2 / 100) - 1) < 0.02
+    with pytest.raises(ArgumentError, match="inputs and outputs are an axis each"):
+        for_stax.he_normal((0, 1), 2)
+    assert np.abs(for_stax.truncated_normal(1.0, lower=-1.0)(key, (99,))).max() <= 2.0
+
+
+@pytest.mark.parametrize("numbers", [None, ("NHWC", "HWIO", "NHWC")])
+def test_patches_are_jaxs(numbers: Any) -> None:
+    """Channels of windows, with steps and zeros around."""
+    x = np.arange(2.0 * 5 * 4 * 3).reshape(2, 5, 4, 3)
+    options = {"rhs_dilation": (1, 2), "dimension_numbers": numbers}
+    with jax.enable_x64(True):
+        want = np.asarray(jax.lax.conv_general_dilated_patches(x, (2, 2), (2, 1), "SAME", **options))
+    np.testing.assert_array_equal(for_lax.conv_general_dilated_patches(x, (2, 2), (2, 1), "SAME", **options), want)
