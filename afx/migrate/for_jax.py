@@ -375,36 +375,43 @@ def _lasting(x: Any) -> Any:
     return np.asarray(x)[()] if isinstance(x, (bool, int)) else x
 
 
-def _stops(is_leaf: Any) -> Callable[[Any], bool]:
-    """Return what tells leaves: JAX's, which are texts, functions and objects too, and those that a function says."""
+def _stops(tree: Any, is_leaf: Any = None) -> Callable[[Any], bool]:
+    """Return what tells leaves: texts and objects too, functions but in models, and what a function says."""
+    classes = list[Any]()
+
+    def note(x: Any) -> bool:
+        classes.extend([x] if attrs.has(x.__class__) else [])
+        return _is_other(x, True) or attrs.has(x.__class__)
+
+    treedefs.flatten_until(tree, note)
 
     def stops(x: Any) -> bool:
-        return _is_other(x) or (is_leaf is not None and is_leaf(x))
+        return _is_other(x, not classes) or (is_leaf is not None and is_leaf(x))
 
     return stops
 
 
-def _is_other(x: Any) -> bool:
-    """Tell what is no tree and no leaf of afx's."""
+def _is_other(x: Any, functions: bool) -> bool:
+    """Tell what is no tree and no leaf of afx's; functions are part of a model."""
     cls: Any = x.__class__
     try:
         kind = nodes.OUTSIDE.kinds.get(cls) or nodes.learn(cls, nodes.OUTSIDE)
     except nodes.RefusedError:
         return True
-    return kind is nodes.IS_STATIC and x is not None
+    return kind is nodes.IS_STATIC and x is not None and (functions or not callable(x))
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None) -> Any:
     """Return a tree of a function of leaves."""
     if rest:
-        return pytree.map(f, tree, *rest, is_leaf=_stops(is_leaf))
+        return pytree.map(f, tree, *rest, is_leaf=_stops(tree, is_leaf))
     leaves, treedef = tree_flatten(tree, is_leaf)
     return put(treedef, [f(leaf) for leaf in leaves])
 
 
 def tree_flatten(tree: Any, is_leaf: Any = None) -> tuple[list[Any], Any]:
     """Return leaves and the structure."""
-    return treedefs.flatten_until(tree, _stops(is_leaf))
+    return treedefs.flatten_until(tree, _stops(tree, is_leaf))
 
 
 def tree_leaves(tree: Any, is_leaf: Any = None) -> list[Any]:
@@ -496,7 +503,7 @@ def _paths(tree: Any, stops: Callable[[Any], bool], path: tuple[Any, ...] = ()) 
 
 def tree_flatten_with_path(tree: Any, is_leaf: Any = None) -> tuple[list[tuple[Any, Any]], Any]:
     """Return pairs of paths and leaves, and the structure."""
-    return list(_paths(tree, _stops(is_leaf))), tree_structure(tree, is_leaf)
+    return list(_paths(tree, _stops(tree, is_leaf))), tree_structure(tree, is_leaf)
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: Any = None) -> list[tuple[Any, Any]]:

@@ -47,7 +47,8 @@ def _cross_entropy(x: Any, y: Any, axis: Any, keep: Any) -> Any:
 
 def sigmoid_binary_cross_entropy(logits: Any, labels: Any) -> Any:
     """Return the cross entropy of each logit."""
-    x, y = asarray(logits), asarray(labels)
+    x: Any = asarray(logits)
+    y: Any = asarray(labels).astype(x.dtype)
     return -y * log_sigmoid(x) - (1.0 - y) * log_sigmoid(-x)
 
 
@@ -58,7 +59,8 @@ def softmax_cross_entropy(logits: Any, labels: Any, axis: Any = -1, where: Any =
 
 def sigmoid_focal_loss(logits: Any, labels: Any, *, alpha: Any = None, gamma: Any = 2.0) -> Any:
     """Return cross entropies by a power of the probability that is missing (Lin and others 2017)."""
-    x, y = asarray(logits), asarray(labels)
+    x: Any = asarray(logits)
+    y: Any = asarray(labels).astype(x.dtype)
     parts = np_.stack([log_sigmoid(x), log_sigmoid(-x)])
     missing = logsumexp(parts, 0, b=np_.stack([1 - y, y + 0.0 * x]))
     loss = sigmoid_binary_cross_entropy(x, y) * np_.exp(gamma * missing)

@@ -267,6 +267,9 @@ def test_trees_have_jaxs_paths_and_leaves() -> None:
         "['c'][1]",
     ]
     assert repr(for_jax.tree_map(lambda x: x, other)) == repr(other)
+    model = [for_equinox.MLP(1, 1, 1, 1, key=afx.random.key(0)), afx.tanh, "a"]  # whose functions are no leaves
+    assert len(for_jax.tree_leaves(model)) == 5
+    assert len(for_jax.tree_leaves_with_path(model)) == 5
     pairs, _ = for_jax.tree_flatten_with_path(other, is_leaf=lambda x: isinstance(x, list))
     assert pairs[1][1] is other["b"]
     assert for_jax.put(for_jax.tree_structure(other), for_jax.tree_leaves(other)) == other
