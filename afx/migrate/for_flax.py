@@ -508,17 +508,6 @@ class GRUCell(_Cell):
         return new, new
 
 
-class MGUCell(_Cell):
-    """A minimal gated unit (Zhou and others 2016)."""
-
-    def __call__(self, carry: Any, inputs: Any) -> Any:
-        """Return the next vector, twice."""
-        hf, hn, f, n = self._sums(carry, inputs, "fn", "fn", "n")
-        f = self.gate_fn(f + hf)
-        new = (1.0 - f) * self.activation_fn(n + f * hn) + f * carry
-        return new, new
-
-
 class SimpleCell(_Cell):
     """A plain recurrent cell."""
 

@@ -31,7 +31,7 @@ from afx.ops.indexing import scatter
 from afx.ops.indexing.getitem import take
 from afx.ops.indexing.select import unravel_index
 from afx.ops.manipulation import edit
-from afx.ops.manipulation.join import atleast_1d, concat, moveaxis, stack
+from afx.ops.manipulation.join import atleast_1d, concat, moveaxis, repeat as several, stack
 from afx.ops.manipulation.pad import pad
 from afx.ops.manipulation.shape import broadcast_to, expand_dims
 from afx.ops.numerics import polynomials
@@ -41,19 +41,17 @@ from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sets import isin
 from afx.ops.sorting.sort import argsort, searchsorted as search_sorted, sort
 from afx.pytree import nodes, treedef as treedefs
-from afx.transforms import checkpoint as memory, custom_derivatives as derivatives
+from afx.transforms import checkpoint as memory
 from afx.transforms.derivatives.grad import vjp
 
 __all__ = ["Partial", "ShapeDtypeStruct", "config", "draw", "named"]
 
-# a function without keywords of its own, as tables have them
 Short: TypeAlias = (
     Callable[[Any], Any]
     | Callable[[Any, Any], Any]
     | Callable[[Any, Any, Any], Any]
     | Callable[[Any, Any, Any, Any], Any]
 )
-np_: Any = np  # NumPy's functions, of Arrays
 LOOPS: dict[str, Any] = {
     "fori_loop": loops.fori_loop,
     "scan": scans.scan,
@@ -189,69 +187,6 @@ def minimize(
         x=found.x, fun=found.value, jac=found.gradient, success=found.converged, nit=found.iterations,
         status=1 - asarray(found.converged).astype(np.int64),
     )  # fmt: skip
-
-
-class _WithRule:
-    """A function whose derivative is given afterwards."""
-
-    def __init__(self, fn: Callable[..., Any], nondiff_argnums: Sequence[int] = ()) -> None:
-        name: Any = self
-        functools.update_wrapper(name, fn)
-        self._fn = fn
-        self._still = tuple(sorted(nondiff_argnums))
-        self._rules: tuple[Any, ...] = ()
-
-    def _full(self, args: tuple[Any, ...], moving: Sequence[Any]) -> list[Any]:
-        """Return all arguments, of which others move."""
-        still, rest = {k % len(args) for k in self._still}, iter(moving)
-        return [x if k in still else next(rest) for k, x in enumerate(args)]
-
-    def _of_moving(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any], list[Any], list[Any]]:
-        """Return the function of the arguments that have derivatives, these, and the others."""
-        still = {k % len(args): args[k] for k in self._still}
-        moving = [x for k, x in enumerate(args) if k not in still]
-        return lambda *xs: self._fn(*self._full(args, xs)), moving, list(still.values())
-
-
-class custom_vjp(_WithRule):  # JAX's
-    """A function whose reverse derivative `defvjp` gives; see `afx.custom_vjp`."""
-
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
-        """Set the forward and backward functions."""
-        self._rules = (fwd, bwd)
-
-    def __call__(self, *args: Any) -> Any:
-        """Compute it."""
-        fwd, bwd = self._rules
-        fn, moving, still = self._of_moving(args)
-        return derivatives.custom_vjp(
-            fn, lambda *xs: fwd(*self._full(args, xs)), lambda kept, ct: bwd(*still, kept, ct)
-        )(*moving)
-
-
-class custom_jvp(_WithRule):  # JAX's
-    """A function whose forward derivative `defjvp` gives; see `afx.custom_jvp`."""
-
-    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Set the rule of primals and tangents."""
-        self._rules = (rule,)
-        return rule
-
-    def defjvps(self, *rules: Any) -> None:
-        """Set a rule of each argument: of its tangent, the result and the arguments."""
-
-        def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-            z = self(*primals)
-            parts = [r(t, z, *primals) for r, t in zip(rules, tangents, strict=True) if r is not None]
-            return z, functools.reduce(lambda a, b: a + b, parts)
-
-        self._rules = (rule,)
-
-    def __call__(self, *args: Any) -> Any:
-        """Compute it."""
-        (rule,) = self._rules
-        fn, moving, still = self._of_moving(args)
-        return derivatives.custom_jvp(fn, lambda primals, tangents: rule(*still, primals, tangents))(*moving)
 
 
 class at:  # x.at
@@ -769,7 +704,7 @@ def dot_product_attention(
     del implementation
     q, k, v = [moveaxis(asarray(x), -2, -3) for x in (query, key, value)]
     times = q.shape[-3] // k.shape[-3]
-    k, v = [x if times == 1 else np_.repeat(x, times, -3) for x in (k, v)]
+    k, v = [x if times == 1 else several(x, times, -3) for x in (k, v)]
     return moveaxis(nn.dot_product_attention(q, k, v, mask=mask, bias=bias, causal=is_causal, scale=scale), -3, -2)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from afx import optim, pytree
 from afx.errors import ArgumentError
 from afx.migrate.for_lax import custom_root as find_root
-from afx.migrate.losses import PROJECTIONS
+from afx.migrate.optax_trees import PROJECTIONS
 from afx.ops.creation.creation import asarray, full_like
 from afx.ops.elementwise.arithmetic import subtract
 

@@ -30,6 +30,7 @@ from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import squeeze
 from afx.ops.reductions import cumulative
 from afx.ops.sorting.partition import lexsort, top_k as largest
+from afx.transforms import custom_derivatives as derivatives
 
 __all__ = ["conv_general_dilated", "custom_root", "reduce_window", "sort"]
 
@@ -445,3 +446,69 @@ def custom_linear_solve(matvec: Any, b: Any, solve: Any, *_: Any, has_aux: bool 
         return solve(matvec, b)
 
     return custom_root(residual, b, find, None, has_aux)
+
+
+# --- Functions with derivatives of one's own
+
+
+class _WithRule:
+    """A function whose derivative is given afterwards."""
+
+    def __init__(self, fn: Callable[..., Any], nondiff_argnums: Sequence[int] = ()) -> None:
+        name: Any = self
+        functools.update_wrapper(name, fn)
+        self._fn = fn
+        self._still = tuple(sorted(nondiff_argnums))
+        self._rules: tuple[Any, ...] = ()
+
+    def _full(self, args: tuple[Any, ...], moving: Sequence[Any]) -> list[Any]:
+        """Return all arguments, of which others move."""
+        still, rest = {k % len(args) for k in self._still}, iter(moving)
+        return [x if k in still else next(rest) for k, x in enumerate(args)]
+
+    def _of_moving(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any], list[Any], list[Any]]:
+        """Return the function of the arguments that have derivatives, these, and the others."""
+        still = {k % len(args): args[k] for k in self._still}
+        moving = [x for k, x in enumerate(args) if k not in still]
+        return lambda *xs: self._fn(*self._full(args, xs)), moving, list(still.values())
+
+
+class custom_vjp(_WithRule):  # JAX's
+    """A function whose reverse derivative `defvjp` gives; see `afx.custom_vjp`."""
+
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
+        """Set the forward and backward functions."""
+        self._rules = (fwd, bwd)
+
+    def __call__(self, *args: Any) -> Any:
+        """Compute it."""
+        fwd, bwd = self._rules
+        fn, moving, still = self._of_moving(args)
+        return derivatives.custom_vjp(
+            fn, lambda *xs: fwd(*self._full(args, xs)), lambda kept, ct: bwd(*still, kept, ct)
+        )(*moving)
+
+
+class custom_jvp(_WithRule):  # JAX's
+    """A function whose forward derivative `defjvp` gives; see `afx.custom_jvp`."""
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Set the rule of primals and tangents."""
+        self._rules = (rule,)
+        return rule
+
+    def defjvps(self, *rules: Any) -> None:
+        """Set a rule of each argument: of its tangent, the result and the arguments."""
+
+        def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+            z = self(*primals)
+            parts = [r(t, z, *primals) for r, t in zip(rules, tangents, strict=True) if r is not None]
+            return z, functools.reduce(lambda a, b: a + b, parts)
+
+        self._rules = (rule,)
+
+    def __call__(self, *args: Any) -> Any:
+        """Compute it."""
+        (rule,) = self._rules
+        fn, moving, still = self._of_moving(args)
+        return derivatives.custom_jvp(fn, lambda primals, tangents: rule(*still, primals, tangents))(*moving)

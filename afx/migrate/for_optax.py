@@ -18,7 +18,7 @@ from afx.control.solving import flatten_to_vector
 from afx.core.array.array import Array
 from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError
-from afx.migrate import losses, optax_chains
+from afx.migrate import optax_chains, optax_trees
 from afx.migrate.optax_chains import (
     Pair,
     add_decayed_weights,
@@ -51,8 +51,8 @@ def __getattr__(name: str) -> Any:
     """Return a transformation, or an optimizer, that `afx.optim` has."""
     if name in optax_chains.TABLE or name in optax_chains.__all__:
         return getattr(optax_chains, name)
-    if hasattr(losses, name):
-        return getattr(losses, name)
+    if hasattr(optax_trees, name):
+        return getattr(optax_trees, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

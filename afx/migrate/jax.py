@@ -37,7 +37,7 @@ PAIRS = [word.partition("=")[::2] for word in ELEMENTWISE.split()]
 # whose arguments or defaults are JAX's: functions of for_jax
 ADAPTED = {
     "jax": (
-        "ShapeDtypeStruct block_until_ready checkpoint custom_jvp custom_vjp default_matmul_precision device_get device_put "
+        "ShapeDtypeStruct block_until_ready checkpoint default_matmul_precision device_get device_put "
         "enable_x64 linear_transpose"
     ),
     "jax.lax": "fori_loop scan while_loop",
@@ -190,8 +190,8 @@ JAX = Library(
         "jaxtyping": "jaxtyping",  # which asks for JAX where it says what an array is
         "optax": OPTAX,
         "optax.contrib": OPTAX,
-        "optax.losses": f"{HOME}.losses",
-        "optax.projections": f"{HOME}.losses",
+        "optax.losses": OPTAX_TREES,
+        "optax.projections": OPTAX_TREES,
         "optax.schedules": OPTAX,
         "optax.transforms": OPTAX,
         "optax.tree": OPTAX_TREES,
@@ -222,6 +222,7 @@ JAX = Library(
         **{f"jax.numpy.{name}": f"numpy.{name}" for name in TYPES.split()},
         **{f"jax.example_libraries.stax.{name}": f"afx.nn.{name}" for name in ACTIVATIONS.split()},
         **{f"jax.ad_checkpoint.{n}": f"{CALLS}.{n}" for n in ("checkpoint", "checkpoint_name", "checkpoint_policies")},
+        **{f"jax.{name}": f"{LAX}.{name}" for name in ("custom_jvp", "custom_vjp")},
         "jax.checkpoint_policies": f"{CALLS}.checkpoint_policies",
         "jax.example_libraries.optimizers.constant": f"{STAX}.make_schedule",
         **{f"jax.random.{name}": f"{CALLS}.same" for name in ("clone", "key_data", "wrap_key_data")},

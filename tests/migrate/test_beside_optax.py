@@ -8,8 +8,12 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError
+<<<<<<< HEAD
 from afx.migrate import for_jaxopt, for_optax, losses, optax_chains, optax_trees
 from tests.jax_settings import optimized
+=======
+from afx.migrate import for_jaxopt, for_optax, optax_chains, optax_trees
+>>>>>>> e51c48e8 (Put losses beside Optax's trees, and functions with one's own derivatives beside roots)
 
 RATED = {name for name, text in optax_chains.TABLE.items() if "learning_rate" in text.split()} - {"muon"}
 NAMES = sorted(RATED | {"optimistic_gradient_descent", "sign_sgd"})
@@ -327,6 +331,6 @@ def test_projections_are_optaxs(name: str) -> None:
     x, extra, name = np.random.default_rng(3).normal(size=5), SETS[name], f"projection_{name}"
     with jax.enable_x64(True), afx.default_dtype(afx.float64):
         want = np.asarray(getattr(optax.projections, name)(x, *extra))
-        np.testing.assert_allclose(getattr(losses, name)(x, *extra), want, rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(getattr(optax_trees, name)(x, *extra), want, rtol=1e-11, atol=1e-13)
         extra = (extra,) if len(extra) > 1 else extra
         np.testing.assert_allclose(getattr(for_jaxopt, name)(x, *extra), want, rtol=1e-11, atol=1e-13)

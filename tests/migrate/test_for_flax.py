@@ -187,7 +187,6 @@ BESIDE: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
     "GroupNorm": (lambda nn: nn.GroupNorm(num_groups=2), (SEQUENCE,)),
     "GroupNorm of channels": (lambda nn: nn.GroupNorm(num_groups=None, group_size=1), (SEQUENCE,)),
     "GRUCell": (lambda nn: nn.GRUCell(3), (CARRY, SEQUENCE[:, 0])),
-    "MGUCell": (lambda nn: nn.MGUCell(3), (CARRY, SEQUENCE[:, 0])),
     "SimpleCell": (lambda nn: nn.SimpleCell(3), (CARRY, SEQUENCE[:, 0])),
     "LSTMCell": (lambda nn: nn.LSTMCell(3), ((CARRY, 2 * CARRY), SEQUENCE[:, 0])),
     "RNN": (lambda nn: nn.RNN(nn.OptimizedLSTMCell(3), return_carry=True, reverse=True), (SEQUENCE,)),
