@@ -399,6 +399,8 @@ def multiply_matrices(x: Value, y: Value) -> Value:
 
 @rule("matmul")
 def _matmul(w: OnnxWriter, x: Value, y: Value) -> Value:
+    if len(x.shape) > 1 == len(y.shape):  # as a matrix: onnxruntime (1.32) multiplies a transpose by a vector wrongly
+        return w.arithmetic("MatMul", x, y.op("Unsqueeze", w.ints((1,)))).op("Squeeze", w.ints((-1,)))
     return w.arithmetic("MatMul", x, y)
 
 

@@ -46,6 +46,13 @@ def test_a_batched_function_is_a_model() -> None:
 
 
 # -- names --
+def test_a_transpose_times_a_vector_is_a_model() -> None:
+    """Also of stacks: onnxruntime joins a transpose and a product, and takes a vector for a row then."""
+    x, v = np.arange(6.0).reshape(3, 2), np.array([1.0, -2.0, 0.5])
+    for fn in (lambda x: afx.sin(x).T @ v, lambda x: afx.matrix_transpose(afx.stack([x, -x])) @ v):
+        assert_agrees(export.to_onnx(fn, x), fn, x)
+
+
 def test_names_are_those_of_the_pytree_and_of_the_users_variables() -> None:
     """Inputs and results are called after leaves, values after the variables that the user's lines assign."""
     model = export.to_onnx(
