@@ -89,16 +89,16 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_740,
-    "compiler": 202_190,
+    "compiler": 202_200,
     "control": 26_590,
     "core": 37_770,
     "data": 5_280,
     "distributed": 50_310,
-    "export": 67_280,
+    "export": 67_340,
     "integrate": 22_440,
     "interpolate": 8_740,
     "io": 17_410,
-    "migrate": 48_150,
+    "migrate": 53_150,
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_200,
@@ -486,5 +486,5 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 def test_installed_size() -> None:
     """Installed, afx takes less than 5.42 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_420_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_470_000
     )

@@ -8,12 +8,8 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError
-<<<<<<< HEAD
-from afx.migrate import for_jaxopt, for_optax, losses, optax_chains, optax_trees
-from tests.jax_settings import optimized
-=======
 from afx.migrate import for_jaxopt, for_optax, optax_chains, optax_trees
->>>>>>> e51c48e8 (Put losses beside Optax's trees, and functions with one's own derivatives beside roots)
+from tests.jax_settings import optimized
 
 RATED = {name for name, text in optax_chains.TABLE.items() if "learning_rate" in text.split()} - {"muon"}
 NAMES = sorted(RATED | {"optimistic_gradient_descent", "sign_sgd"})
