@@ -171,7 +171,11 @@ def solve_implicitly(
     symmetric = symmetric and dtype.kind != "c"  # the transpose of a Hermitian matrix is its conjugate
     fixed = [stop_gradient(c) for c in (*forth.consts, *guess.consts)]
     run = _solve_by_constants(solve, forth, guess, symmetric)
-    linear = linear_solution(lambda transposed, v, *consts: run(transposed, v, v * 0, *consts)[0], who)
+
+    def from_nought(transposed: bool, v: Array, *consts: Any) -> Array:
+        return run(transposed, v, v * 0, *consts)[0]
+
+    linear = linear_solution(from_nought, who)
     start = zeros(rhs.shape, rhs.dtype) if begin is None else stop_gradient(astype(begin, dtype))
     x, iterations = run(False, stop_gradient(rhs), start, *fixed)
     left = stop_gradient(rhs) - forth.at(fixed[: len(forth.consts)])(x)

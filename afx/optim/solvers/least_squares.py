@@ -534,7 +534,11 @@ def curve_fit(
     options: Any = {"bounds": bounds, "loss": loss, "loss_scale": loss_scale, "tolerance": tolerance}
     result = least_squares(residuals, init, *args, method=method, max_iterations=max_iterations, **options)
     vector, unravel = flatten_to_vector(result.x, "curve_fit")
-    jacobian = jacfwd(lambda v: as_vector(residuals(unravel(v), *args), v.dtype, "curve_fit"))(vector)
+
+    def at(v: Array) -> Array:
+        return as_vector(residuals(unravel(v), *args), v.dtype, "curve_fit")
+
+    jacobian = jacfwd(at)(vector)
     m, n = jacobian.shape
     scale = 1.0 if absolute_sigma else 2 * result.cost / max(m - n, 1)
     is_known = m > n or (m == n and absolute_sigma)

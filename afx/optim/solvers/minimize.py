@@ -715,8 +715,11 @@ def _minimize_by_slopes(
     def objective(x: Array) -> tuple[Array, Array]:
         return both(x, *stopped_params)
 
+    def gradient_at(x: Array) -> Array:
+        return slope(x, *stopped_params)
+
     def product(x: Array, v: Array) -> Array:
-        return jvp(lambda x: slope(x, *stopped_params), (x,), (v,))[1]
+        return jvp(gradient_at, (x,), (v,))[1]
 
     end: Region | State[Any] = (
         trust(objective, product, *search)

@@ -123,10 +123,14 @@ def scipy_minimize(
 def _derivatives(value_of: Function, method: str, start: Array) -> tuple[Function, dict[str, Any]]:
     """Return what a method of SciPy's calls, and the arguments that say which derivatives it has."""
     slope, given = grad(value_of), dict[str, Any]()
+
+    def product(v: Array, t: Array) -> Array:
+        return jvp(slope, (v,), (t,))[1]
+
     if method in HESSIANS:
         given["hess"] = _plain(jit(jacfwd(slope)), start)
     if method in PRODUCTS:
-        given["hessp"] = _plain(jit(lambda v, t: jvp(slope, (v,), (t,))[1]), start)
+        given["hessp"] = _plain(jit(product), start)
     if method in GRADIENTS:
         return _plain(jit(value_and_grad(value_of)), start), given | {"jac": True}
     return _plain(jit(value_of), start), given
