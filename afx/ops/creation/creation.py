@@ -102,8 +102,18 @@ def _check_uncopied(obj: Any, target: Any) -> None:
     raise CopyError(f"asarray: cannot be had without a copy: got {got} and copy=False; drop copy=False")
 
 
-def _stack_arrays(obj: Any, target: Any) -> Array:
-    parts: Any = [asarray(o, target) for o in obj]
+def _stack_arrays(obj: Any, target: Any, beside: Sequence[Any] = ()) -> Array:
+    """Return traced arrays in nested sequences as one; Python's floats beside them have these floating dtypes' digits."""
+    dtypes = beside or _floating_dtypes(obj)
+    like = np.empty(0, np.result_type(*dtypes)) if target is None and dtypes else None
+    parts: Any = [
+        _stack_arrays(o, target, dtypes)
+        if _holds_tracer(o)
+        else asarray(o, target)
+        if like is None
+        else promote_operands(like, o)[1]
+        for o in obj
+    ]
     join: Any = np.stack  # of Arrays, so afx's own
     stacked: Array = join(parts)
     return stacked
@@ -394,7 +404,7 @@ def promote_operands(*operands: Any) -> list[Array]:
     """
     if all(x.__class__ is Array for x in operands):
         return list(operands)
-    dtypes = [x.dtype for x in operands if hasattr(x, "dtype") and x.dtype.kind in "fc" and not _is_weak_array(x)]
+    dtypes = _floating_dtypes([x for x in operands if not is_sequence(x)])
     if not dtypes:
         return [as_array(x) for x in operands]
     dtype = np.result_type(*dtypes)
@@ -410,6 +420,13 @@ def _kind(x: Any) -> str:
         return np.dtype(type(x)).kind if isinstance(x, (int, float, complex)) else ""
     kinds = {_kind(item) for item in x}
     return "" if "" in kinds else max(kinds, key="biufc".index, default="")
+
+
+def _floating_dtypes(x: Any) -> list[Any]:
+    """Return the floating dtypes of arrays in nested sequences, without those of traced Python numbers."""
+    if is_sequence(x):
+        return [dtype for item in x for dtype in _floating_dtypes(item)]
+    return [x.dtype] if hasattr(x, "dtype") and x.dtype.kind in "fc" and not _is_weak_array(x) else []
 
 
 def _is_weak_array(x: Any) -> bool:

@@ -133,3 +133,16 @@ def test_traced_ends_give_the_bits_of_plain_ones(dtype: str) -> None:
             got = afx.jit(lambda a, b, n=num, e=endpoint: afx.linspace(a, b, n, e))(first, last)
             assert got.dtype == want.dtype
             np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("nest", [lambda x, t: [x, t], lambda x, t: [[x, 1], (t, x)], lambda x, t: [[x, x], [t, 2.0]]])
+def test_numbers_beside_traced_arrays_keep_their_digits(nest: Callable[[Any, Any], Any]) -> None:
+    """Python's floats, traced or not, in sequences with float64 are float64, and with float32 alone float32."""
+    wanted = np.array(nest(0.1, np.float64(0.3)))
+    for run in (
+        afx.jit(lambda t: afx.asarray(nest(0.1, t))),
+        lambda t: afx.jit(lambda x: afx.asarray(nest(x, t)))(0.1),
+        lambda t: afx.jvp(lambda t: afx.array(nest(0.1, t)), (t,), (t,))[0],
+    ):
+        np.testing.assert_array_equal(run(np.float64(0.3)), wanted, strict=True)
+    assert afx.jit(lambda t: afx.asarray([0.1, t]))(np.float32(0.3)).dtype == np.float32
