@@ -64,7 +64,11 @@ def partition(pytree_: Any, filter_spec: Any, replace: Any = None, is_leaf: Any 
 
 def combine(*trees: Any, is_leaf: Any = None) -> Any:
     """Return a tree of the first leaf at each place that is not None."""
-    flat = [tree_flatten(tree, lambda x: x is None or (is_leaf is not None and is_leaf(x))) for tree in trees]
+
+    def stops(x: Any) -> bool:
+        return x is None or (is_leaf is not None and is_leaf(x))
+
+    flat = [tree_flatten(tree, stops) for tree in trees]
     if len({len(leaves) for leaves, _ in flat}) > 1:
         raise ArgumentError("combine: the trees differ: give parts of one tree")
     places = zip(*[leaves for leaves, _ in flat], strict=True)
