@@ -69,6 +69,22 @@ def _migrate_file(path: Path, library: str, only_show: bool) -> int:
     elif migrated != source:
         path.write_bytes(changed)
         print(f"{path}: rewritten")
+    places = None if only_show else _lines_after(source, migrated)
     for remark in remarks:
-        print(f"{path}:{remark.line}: {remark.name}: {remark.advice}")
+        line = places[remark.line] if places else remark.line
+        print(f"{path}:{line}: {remark.name}: {remark.advice}")
     return len(remarks)
+
+
+def _lines_after(source: str, migrated: str) -> dict[int, int]:
+    r"""Return where the lines of a program, numbered from 1, stand in the rewritten one; what is new comes before a line.
+
+    >>> _lines_after("a\nb\nc\n", "new\na\nmore\nB\nc\n")
+    {1: 2, 2: 4, 3: 5}
+    """
+    pairs = difflib.SequenceMatcher(None, source.splitlines(), migrated.splitlines(), False).get_opcodes()
+    return {
+        old + 1: max(first, last - (stop - old)) + 1
+        for _, start, stop, first, last in pairs
+        for old in range(start, stop)
+    }

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from afx import integrate, linalg, nn, optim, pytree, random, testing
+from afx import linalg, nn, optim, pytree, random, testing
 from afx.control import scan as scans, while_loop as loops
 from afx.core import Array, Aval
 from afx.core.dtypes import default_dtype, get_default_dtype, set_default_dtype, set_narrow_default
@@ -31,7 +31,7 @@ from afx.ops.indexing import scatter
 from afx.ops.indexing.getitem import take
 from afx.ops.indexing.select import unravel_index
 from afx.ops.manipulation import edit
-from afx.ops.manipulation.join import atleast_1d, concat, moveaxis, repeat as several, stack
+from afx.ops.manipulation.join import atleast_1d, concat, moveaxis, stack
 from afx.ops.manipulation.pad import pad
 from afx.ops.manipulation.shape import broadcast_to, expand_dims
 from afx.ops.numerics import polynomials
@@ -255,9 +255,12 @@ class at:  # x.at
 
 
 def segment(name: str, data: Any, segment_ids: Any, num_segments: int | None = None, **_: Any) -> Array:
-    """Return sums, or another reduction, of segments."""
-    reduced: Array = getattr(scatter, name)(data, segment_ids, num_segments)
-    return reduced
+    """Return sums, or another reduction, of segments; what belongs to none of so many is left out."""
+    ids: Any = asarray(segment_ids)
+    reduce: Callable[..., Array] = getattr(scatter, name)
+    if num_segments is None:
+        return reduce(data, ids, None)
+    return reduce(data, where((ids < 0) | (ids >= num_segments), num_segments, ids), num_segments + 1)[:num_segments]
 
 
 def checkpoint(fun: Callable[..., Any], **_: Any) -> Callable[..., Any]:
@@ -459,8 +462,20 @@ def keystr(keys: Any, *, simple: bool = False, separator: str = "") -> str:
 
 
 def register_pytree_node(nodetype: Any, flatten_func: Any, unflatten_func: Any, *_: Any) -> None:
-    """Register a class by functions to and from children."""
-    pytree.register(nodetype, flatten_func, lambda rest, children: unflatten_func(rest, tuple(children)))
+    """Register a class by functions to and from children, and what is no child: a dict, too."""
+
+    def flatten(x: Any) -> Any:
+        children, rest = flatten_func(x)
+        return children, _Rest((rest,))
+
+    pytree.register(nodetype, flatten, lambda rest, children: unflatten_func(rest[0], tuple(children)))
+
+
+class _Rest(tuple[Any]):
+    """What JAX compares of a structure: it need not hash."""
+
+    def __hash__(self) -> int:
+        return hash(repr(self[0]))
 
 
 def register_pytree_node_class(cls: Any) -> Any:
@@ -696,18 +711,6 @@ def sparse_sigmoid(x: Any) -> Array:
 # --- Functions that JAX and SciPy have with other defaults
 
 
-def dot_product_attention(
-    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: Any = None, is_causal: bool = False,
-    implementation: Any = None,
-) -> Array:  # fmt: skip
-    """Return attention of [..., time, heads, size], of whose keys several heads may share one."""
-    del implementation
-    q, k, v = [moveaxis(asarray(x), -2, -3) for x in (query, key, value)]
-    times = q.shape[-3] // k.shape[-3]
-    k, v = [x if times == 1 else several(x, times, -3) for x in (k, v)]
-    return moveaxis(nn.dot_product_attention(q, k, v, mask=mask, bias=bias, causal=is_causal, scale=scale), -3, -2)
-
-
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Return the diagonal of the first two axes, as NumPy's.
 
@@ -786,14 +789,3 @@ class _Grid:
 
 mgrid: _Grid = _Grid(np.mgrid)
 ogrid: _Grid = _Grid(np.ogrid)
-
-
-def odeint(
-    func: Callable[..., Any], y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol: float = 1.4e-8, **_: Any
-) -> Any:
-    """Return the solution at times, the first of which is that of the start."""
-
-    def slope(time: Any, y: Any, *rest: Any) -> Any:
-        return func(y, time, *rest)
-
-    return integrate.odeint(slope, y0, t, *args, rtol=rtol, atol=atol).ys

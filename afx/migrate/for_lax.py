@@ -1,4 +1,4 @@
-"""Names of `jax.lax` with JAX's arguments: convolutions, windows, sorts, shapes, and roots with implicit derivatives.
+"""Names of `jax.lax` with JAX's arguments: convolutions, windows, sorts, implicit roots, attention, differential equations.
 
 What has afx's own arguments is renamed by `afx.migrate.jax`; arrays here are NumPy's functions of afx's Arrays.
 """
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from afx import nn
+from afx import integrate, nn
 from afx.control import cond as branches
 from afx.control.solving import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
 from afx.core.array.array import Array
@@ -26,6 +26,7 @@ from afx.ops.elementwise.comparison import clip, logical_and, logical_or, maximu
 from afx.ops.indexing.getitem import take
 from afx.ops.indexing.index import is_sequence
 from afx.ops.indexing.select import ix_
+from afx.ops.manipulation.join import moveaxis, repeat
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import squeeze
 from afx.ops.reductions import cumulative
@@ -512,3 +513,29 @@ class custom_jvp(_WithRule):  # JAX's
         (rule,) = self._rules
         fn, moving, still = self._of_moving(args)
         return derivatives.custom_jvp(fn, lambda primals, tangents: rule(*still, primals, tangents))(*moving)
+
+
+# --- Attention and differential equations
+
+
+def dot_product_attention(
+    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: Any = None, is_causal: bool = False,
+    implementation: Any = None,
+) -> Array:  # fmt: skip
+    """Return attention of [..., time, heads, size], of whose keys several heads may share one."""
+    del implementation
+    q, k, v = [moveaxis(asarray(x), -2, -3) for x in (query, key, value)]
+    times = q.shape[-3] // k.shape[-3]
+    k, v = [x if times == 1 else repeat(x, times, -3) for x in (k, v)]
+    return moveaxis(nn.dot_product_attention(q, k, v, mask=mask, bias=bias, causal=is_causal, scale=scale), -3, -2)
+
+
+def odeint(
+    func: Callable[..., Any], y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol: float = 1.4e-8, **_: Any
+) -> Any:
+    """Return the solution at times, the first of which is that of the start."""
+
+    def slope(time: Any, y: Any, *rest: Any) -> Any:
+        return func(y, time, *rest)
+
+    return integrate.odeint(slope, y0, t, *args, rtol=rtol, atol=atol).ys

@@ -42,12 +42,11 @@ ADAPTED = {
     ),
     "jax.lax": "fori_loop scan while_loop",
     "jax.experimental": "enable_x64",
-    "jax.nn": "dot_product_attention hard_sigmoid hard_silu hard_swish leaky_relu one_hot sparse_sigmoid",
+    "jax.nn": "hard_sigmoid hard_silu hard_swish leaky_relu one_hot sparse_sigmoid",
     "jax.numpy": "absolute clip diagonal fmax fmin mgrid ogrid polydiv searchsorted",
     "jax.numpy.linalg": "lstsq",
     "jax.scipy.linalg": "cholesky eigh qr solve",
     "jax.scipy.sparse.linalg": "bicgstab cg gmres",
-    "jax.experimental.ode": "odeint",
     "jax.test_util": "check_grads",
     "jax.tree_util": (
         "DictKey GetAttrKey Partial SequenceKey keystr register_dataclass register_pytree_node register_pytree_node_class "
@@ -144,6 +143,9 @@ FLOATS = ("jax.numpy.float16", "jax.numpy.float32")
 QUOTIENTS = ("average", "divide", "mean", "nanmean", "nanstd", "nanvar", "std", "true_divide", "var")
 ACTIVATIONS = "elu gelu log_softmax relu selu sigmoid softmax softplus standardize"
 IN_FLAX = "core core.frozen_dict linen serialization struct training.common_utils training.train_state traverse_util"
+UNKNOWN_VALUES = (
+    "ConcretizationTypeError TracerArrayConversionError TracerBoolConversionError TracerIntegerConversionError"
+)
 IN_EQUINOX = "eval_shape hessian jacfwd jacrev jvp make_jaxpr=trace vjp"
 IN_TREES = "all flatten flatten_with_path leaves leaves_with_path map_with_path reduce structure transpose"
 
@@ -208,6 +210,12 @@ JAX = Library(
         **{f"jax.random.{name}": f"{CALLS}.{name}" for name in DRAWS},
         **{f"jax.random.{name}": f"afx.random.{name}" for name in ("bits", "fold_in", "key", "split")},
         **{f"{home}.{name}": f"{CALLS}.{name}" for home, names in ADAPTED.items() for name in names.split()},
+        **{f"jax.errors.{name}": "afx.errors.ConcreteValueError" for name in UNKNOWN_VALUES.split()},
+        **{
+            name: f"{LAX}.{name.rpartition('.')[2]}"
+            for name in ("jax.nn.dot_product_attention", "jax.experimental.ode.odeint")
+        },
+        "jax.lax.linalg.tridiagonal_solve": "afx.linalg.tridiagonal_solve",
         "equinox.filter": f"{EQUINOX}.filter_tree",
         "equinox.Partial": f"{CALLS}.Partial",
         "equinox.filter_checkpoint": f"{CALLS}.checkpoint",
@@ -302,7 +310,7 @@ JAX = Library(
         "jax.numpy.fill_diagonal": "x.at[afx.diag_indices(n)].set(y)",
         "jax.numpy.place": "afx.where(mask, y, x)",
         "jax.numpy.put": "x.reshape(-1).at[i].set(y).reshape(x.shape)",
-        "jax.pure_callback": "afx.pure_callback, whose shapes are found by a call",
+        "jax.pure_callback": "the function in afx's own, or call it outside of afx.jit, where Python gives no values",
         "jax.sharding": "nothing: there is one device",
         "jaxopt.ProximalGradient": "x = prox(x - step * grad(x)), by afx.optim.fixed_point",
         "jaxopt.linear_solve": "afx.linalg.cg, gmres or solve",
@@ -325,13 +333,23 @@ class JaxMigration(Migration):
     def __init__(self, source: str, library: Library) -> None:
         super().__init__(source, library)
         self.bases: set[int] = set()  # of classes, and dtypes, that are rewritten
+        held = [value for node in ast.walk(ast.parse(source)) for value in _values_in(node)]
+        self.held: set[tuple[int, int]] = {
+            (value.lineno, value.col_offset) for value in held
+        }  # by names and containers
         self.modules: set[str] = set()  # classes of the file that are Equinox's modules
         self.static: set[str] = set()  # what static fields of these are said to be
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        """Rewrite a dotted name, but for the bases of modules, which go."""
-        if id(node) not in self.bases:
-            super().visit_Attribute(node)
+        """Rewrite a dotted name, but for the bases of modules, which go; a dtype that gets a name is NumPy's, to be called."""
+        if id(node) in self.bases:
+            return
+        home, _, last = self._name_of(node).rpartition(".")
+        if home == "jax.numpy" and last in DTYPES.split() and (node.lineno, node.col_offset) in self.held:
+            self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), f"numpy.{last}"))
+            self.needed.add("numpy")
+            return
+        super().visit_Attribute(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         """Rewrite ``jnp.float32(x)``, as dtypes of afx are no functions, and calls with arguments of JAX's."""
@@ -518,6 +536,15 @@ class JaxMigration(Migration):
                 if default is not None:
                     text = f'object.__setattr__({owner}, "{part.target.id}", {ast.unparse(default)})'
                     self.edits.append(Edit(start, start, f"{text}\n{' ' * first.col_offset}"))
+
+
+def _values_in(node: ast.AST) -> list[ast.expr]:
+    """Return what a statement or a container holds."""
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        return [node.value] if node.value is not None else []
+    if isinstance(node, ast.Call):
+        return node.args if isinstance(node.func, ast.Name) and node.func.id == "map" else []
+    return node.elts if isinstance(node, (ast.List, ast.Tuple)) else []
 
 
 def _may_leave(index: ast.expr, arguments: set[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Trees by Optax's names, leaf by leaf, and short functions by its arguments: losses, and projections of trees."""
+"""Trees and losses by Optax's names: functions leaf by leaf, and short ones by its arguments, projections among them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.migrate import for_jax, migrate_source
+from afx.migrate import for_jax, for_lax, migrate_source
 from afx.migrate.jax import JAX
 
 jax: Any = pytest.importorskip("jax", reason="jax is no dependency")
@@ -299,7 +299,7 @@ def test_attention_is_jaxs(name: str) -> None:
         args = q, k[:, :, :count], v[:, :, :count]
         with jax.enable_x64(True):
             want = np.asarray(jax.nn.dot_product_attention(*map(jax.numpy.asarray, args), **options))
-        np.testing.assert_allclose(for_jax.dot_product_attention(*args, **options), want, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(for_lax.dot_product_attention(*args, **options), want, rtol=1e-5, atol=1e-6)
 
 
 PLACES: dict[str, Any] = {

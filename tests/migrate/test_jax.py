@@ -378,6 +378,49 @@ result = eqx.filter_jit(lambda m, x: m(x))(double, 3.0)
     assert float(names["result"]) == 18.0
 
 
+PARTS = """
+import jax, jax.numpy as jnp
+from jax import tree_util
+
+class Scaled:
+    def __init__(self, x, by):
+        self.x, self.by = x, by
+
+tree_util.register_pytree_node(Scaled, lambda s: ((s.x,), {"by": s.by}), lambda rest, parts: Scaled(parts[0], rest["by"]))
+product = jax.jit(lambda s: s.x * s.by)
+results = [product(Scaled(2.0, 3)), product(Scaled(2.0, 4)), jax.tree.map(lambda x: 2 * x, Scaled(2.0, 3)).x]
+double, kinds = jnp.float64, [jnp.int32, jnp.float32]
+results += [double(0.1), *[kind(3) for kind in kinds], jnp.zeros(1, double)[0]]
+ids = jnp.array([1, 2, 0, 3, -1])
+results += [*jax.ops.segment_sum(jnp.arange(1.0, 6.0), ids, num_segments=3), *jax.ops.segment_max(ids, ids, 3)]
+try:
+    jax.jit(lambda x: 1 if x > 0 else 2)(1.0)
+except jax.errors.TracerBoolConversionError:
+    results.append(5)
+"""
+
+
+def test_parts_that_do_not_hash_dtypes_with_names_and_segments_past_the_end() -> None:
+    """What JAX compares of a structure may be a dict; what belongs to none of so many segments is left out."""
+    rewritten, remarks = migrate_source(PARTS, "jax")
+    assert remarks == []
+    names: dict[str, Any] = {}
+    exec(rewritten, names)
+    want = [6, 8, 4, 0.1, 3, 3, 0, 3, 1, 2, 0, 1, 2, 5]
+    np.testing.assert_array_equal([float(x) for x in names["results"]], want)
+
+
+def test_remarks_name_lines_of_the_rewritten_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Imports in front move them; `--diff`, which writes nothing, names those of the file as it is."""
+    path = tmp_path / "program.py"
+    path.write_text("import jax, optax\nimport jax.numpy as jnp\n\nx = jax.pure_callback(f, 1.0)\n", encoding="utf-8")
+    assert main(["jax", "--diff", str(path)]) == 1
+    assert f"{path}:4: jax.pure_callback" in capsys.readouterr().out
+    assert main(["jax", str(path)]) == 1
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert f"{path}:{1 + next(k for k, line in enumerate(lines) if 'pure_callback' in line)}: " in capsys.readouterr().out
+
+
 HOMES = """jax jax.numpy jax.numpy.linalg jax.numpy.fft jax.lax jax.lax.linalg jax.nn jax.nn.initializers jax.random jax.tree
 jax.tree_util jax.image jax.ops jax.flatten_util jax.scipy.linalg jax.scipy.special jax.scipy.stats
 jax.scipy.optimize jax.scipy.signal jax.scipy.ndimage jax.scipy.fft jax.scipy.integrate jax.scipy.interpolate
