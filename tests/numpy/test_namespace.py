@@ -328,6 +328,22 @@ def test_compiled() -> None:
     assert float(afx.jit(fn)(X)) == pytest.approx(float(fn(X)), rel=1e-14)
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: np.where(x > 0, 0.7, -0.2) ** 2,
+        lambda x: np.sin(x) * x + afx.ones(2, dtype="float32"),
+        lambda x: 1 / (1 + np.exp(np.asarray(x))),
+    ],
+)
+def test_results_of_numbers_alone_are_float64_in_compiled_functions_too(fn: Callable[[Any], Any]) -> None:
+    """As NumPy's are: no other operand decides."""
+    for x in (0.3, np.float32(0.3)):
+        found, want = afx.jit(fn)(x), fn(x)
+        assert found.dtype == want.dtype
+        numpy.testing.assert_allclose(found, want, rtol=1e-15 if want.dtype == "float64" else 1e-6)
+
+
 UNTRACEABLE: dict[str, Callable[[Any], Any]] = {
     "an argument": lambda x: np.quantile(x, 0.5, weights=x),
     "reduceat": lambda x: np.add.reduceat(x, [0, 1]),
