@@ -418,7 +418,9 @@ def test_remarks_name_lines_of_the_rewritten_file(tmp_path: Path, capsys: pytest
     assert f"{path}:4: jax.pure_callback" in capsys.readouterr().out
     assert main(["jax", str(path)]) == 1
     lines = path.read_text(encoding="utf-8").splitlines()
-    assert f"{path}:{1 + next(k for k, line in enumerate(lines) if 'pure_callback' in line)}: " in capsys.readouterr().out
+    assert (
+        f"{path}:{1 + next(k for k, line in enumerate(lines) if 'pure_callback' in line)}: " in capsys.readouterr().out
+    )
 
 
 HOMES = """jax jax.numpy jax.numpy.linalg jax.numpy.fft jax.lax jax.lax.linalg jax.nn jax.nn.initializers jax.random jax.tree
