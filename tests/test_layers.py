@@ -90,7 +90,7 @@ SHORT = {
 BUDGETS: dict[str, int] = {
     "afx": 8_740,
     "compiler": 202_200,
-    "control": 26_770,
+    "control": 26_600,
     "core": 37_770,
     "data": 5_280,
     "distributed": 50_310,

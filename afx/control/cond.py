@@ -158,27 +158,14 @@ def _choose(index: Any, branches: tuple[Any, ...], operands: tuple[Any, ...], wh
     if not is_abstract(index) and not _batched(index):
         return branches[int(index)](*operands)
     flat, treedef = pytree.flatten(operands)
-    given = [k for k, x in enumerate(flat) if not (isinstance(x, Tracer) and x.aval.weak)]
-    leaves = as_strong_arrays([flat[k] for k in given])
-    own = pytree.structure(tuple(leaves))
-
-    def closed(fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a branch of arrays, which closes over traced numbers: as operands these would lose digits."""
-        return lambda *xs: fn(*pytree.unflatten(treedef, _with(flat, given, xs)))
-
-    bodies = [body_of(closed(fn), own, [x.aval for x in leaves], f"{who} of {name_of(fn)}") for fn in branches]
+    leaves = as_strong_arrays(flat)
+    bodies = [body_of(fn, treedef, [x.aval for x in leaves], f"{who} of {name_of(fn)}") for fn in branches]
     first = bodies[0]
     for other in bodies[1:]:
         outs, want = ([zeros_of(a.aval) for a in b.program.graph.outputs] for b in (other, first))
         check_same(outs, other.out_tree, want, first.out_tree, who, "the result of a branch")
     programs, lifted = _align_branches(bodies, len(leaves))
     return pytree.unflatten(first.out_tree, list(bind(switch_p, index, *leaves, *lifted, branches=programs)))
-
-
-def _with(values: Sequence[Any], places: Sequence[int], others: Sequence[Any]) -> list[Any]:
-    """Return values, of which some are others."""
-    changed = dict(zip(places, others, strict=True))
-    return [changed.get(k, x) for k, x in enumerate(values)]
 
 
 def _batched(x: Any) -> bool:

@@ -56,14 +56,3 @@ class TestCond:
             afx.cond(np.array([True, False]), lambda: 1.0, lambda: 2.0)
         with pytest.raises(afx.errors.DtypeError, match="integer"):
             afx.switch(0.5, [afx.sin], 1.0)
-
-
-def test_traced_numbers_keep_their_digits() -> None:
-    """An operand that is a Python float outside is one in compiled functions too: it takes the dtype of what it meets."""
-    x = np.array([1.0, 2.0])
-    scaled = lambda t: afx.cond(t > 0, lambda t, x: t * x, lambda _, x: x, t, x)
-    chosen = lambda t: afx.switch(afx.astype(t, "int32"), [lambda t: t * x, lambda t: t + x], t)
-    for fn in (scaled, chosen):
-        assert np.array_equal(afx.jit(fn)(0.7), fn(0.7))
-        assert np.array_equal(afx.vmap(fn)(np.array([0.7]))[0], fn(0.7))
-        assert float(afx.jit(afx.grad(lambda t, fn=fn: fn(t).sum()))(0.7)) == 3.0

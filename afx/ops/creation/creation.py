@@ -69,7 +69,8 @@ def asarray(
         _check_uncopied(obj, target)
     if isinstance(obj, Array):
         if obj.__class__ is not Array and obj.aval.weak:
-            kinds = {"f": get_default_dtype, "c": default_complex}  # a traced number becomes an array, as Python's own do
+            # a traced number becomes an array, as Python's own do
+            kinds = {"f": get_default_dtype, "c": default_complex}
             target = target or (kinds[obj.dtype.kind]() if obj.dtype.kind in kinds else obj.dtype)
         return obj if target is None else cast(obj, target) if obj.dtype != target or obj.aval.weak else obj
     if isinstance(obj, (np.ndarray, np.generic)):
