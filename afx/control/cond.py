@@ -66,7 +66,9 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
     """Return ``true_fn(*operands)`` where ``pred`` holds, ``false_fn(*operands)`` elsewhere.
 
     A known predicate simply calls one of them. Under `jit` it is one equation, and only the chosen branch runs; under
-    `vmap` with a predicate that differs from element to element both run and the results are chosen elementwise.
+    `vmap` with a predicate that differs from element to element both run and the results are chosen elementwise. What a
+    branch makes of traced values that it closes over, and of nothing else, is computed in front of the choice, with its
+    callbacks and warnings: give such values as operands.
 
     Args:
         pred: a boolean scalar (a number is true where it is not 0).
