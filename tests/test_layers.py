@@ -89,7 +89,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_740,
-    "compiler": 202_200,
+    "compiler": 202_180,
     "control": 26_600,
     "core": 37_770,
     "data": 5_280,
@@ -98,7 +98,7 @@ BUDGETS: dict[str, int] = {
     "integrate": 22_440,
     "interpolate": 8_740,
     "io": 17_410,
-    "migrate": 53_660,
+    "migrate": 53_680,
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_220,

@@ -475,7 +475,10 @@ class _Rest(tuple[Any]):
     """What JAX compares of a structure: it need not hash."""
 
     def __hash__(self) -> int:
-        return hash(repr(self[0]))
+        try:
+            return hash(self[0])
+        except TypeError:  # of a dict
+            return hash(repr(self[0]))
 
 
 def register_pytree_node_class(cls: Any) -> Any:

@@ -227,14 +227,11 @@ def _emit_pieces(w: Writer, step: UfuncCall) -> None:
     """Add the pieces from ``%low`` to ``%high``, of which each array of the batch has the same number."""
     count = len(step.stops)
 
-    def bound(of: str, begin: str, least: str = "smax", limit: int = 0) -> str:
-        inside = w.let(f"sub i64 {of}, {begin}")
-        return w.let(f"call i64 @llvm.{least}.i64(i64 {inside}, i64 {limit})")
-
     def emit(array: str) -> None:
         begin = w.let(f"mul i64 {array}, {count}")
-        pieces = bound("%low", begin), bound("%high", begin, "smin", count)
-        _Product(w, step, move(w, starts, step.operands, 0, array), pieces).emit()
+        low, high = [w.let(f"sub i64 {bound}, {begin}") for bound in ("%low", "%high")]
+        first, last = f"call i64 @llvm.smax.i64(i64 {low}, i64 0)", f"call i64 @llvm.smin.i64(i64 {high}, i64 {count})"
+        _Product(w, step, move(w, starts, step.operands, 0, array), (w.let(first), w.let(last))).emit()
 
     for name in ("smin", "smax"):
         w.declare(name, f"declare i64 @llvm.{name}.i64(i64, i64)")
