@@ -57,24 +57,10 @@ ADAPTED = {
 }  # fmt: skip
 # keywords by which a function of for_jax is called, under which prefix, and the functions
 BY_KEYWORD = (
-    (
-        "size",
-        "",
-        {
-            "argwhere",
-            "extract",
-            "flatnonzero",
-            "intersect1d",
-            "nonzero",
-            "setdiff1d",
-            "setxor1d",
-            "union1d",
-            "unique",
-        },
-    ),
-    ("size", "first_", {"where"}),
-    ("total_repeat_length", "", {"repeat"}),
-    ("length", "", {"bincount"}),
+    ("size", "", ["argwhere", "extract", "flatnonzero", "intersect1d", "nonzero", "setdiff1d", "setxor1d", "union1d", "unique"]),
+    ("size", "first_", ["where"]),
+    ("total_repeat_length", "", ["repeat"]),
+    ("length", "", ["bincount"]),
 )
 IDLE = {  # keywords that change no number
     "allow_int", "check_finite", "impl", "indices_are_sorted", "is_stable", "lapack_driver", "out_sharding", "overwrite_a",
