@@ -98,7 +98,7 @@ BUDGETS: dict[str, int] = {
     "integrate": 22_440,
     "interpolate": 8_740,
     "io": 17_410,
-    "migrate": 53_670,
+    "migrate": 53_660,
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_220,

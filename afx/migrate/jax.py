@@ -55,9 +55,10 @@ ADAPTED = {
     "jax.ops": "segment_max segment_min segment_prod segment_sum",
     "jax.scipy.optimize": "minimize",
 }  # fmt: skip
+SIZED = "argwhere extract flatnonzero intersect1d nonzero setdiff1d setxor1d union1d unique"
 # keywords by which a function of for_jax is called, under which prefix, and the functions
 BY_KEYWORD = (
-    ("size", "", ["argwhere", "extract", "flatnonzero", "intersect1d", "nonzero", "setdiff1d", "setxor1d", "union1d", "unique"]),
+    ("size", "", SIZED.split()),
     ("size", "first_", ["where"]),
     ("total_repeat_length", "", ["repeat"]),
     ("length", "", ["bincount"]),
