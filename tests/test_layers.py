@@ -89,9 +89,9 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_740,
-    "compiler": 202_180,
-    "control": 26_600,
-    "core": 37_770,
+    "compiler": 202_190,
+    "control": 26_960,
+    "core": 38_200,
     "data": 5_280,
     "distributed": 50_310,
     "export": 67_340,
@@ -112,7 +112,7 @@ BUDGETS: dict[str, int] = {
     "signal": 13_470,
     "stats": 36_710,
     "train": 5_970,
-    "transforms": 64_700,  # sets of patterns that are compared by hashes
+    "transforms": 64_660,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)

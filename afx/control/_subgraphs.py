@@ -10,6 +10,7 @@ import numpy as np
 
 from afx import pytree
 from afx.core import Array, Aval, Function, Tracer, aval_of, to_array
+from afx.core.tracing.tracer import INNERMOST
 from afx.core.tracing.traces import (
     GraphTrace,
     GraphTracer,
@@ -102,11 +103,15 @@ def _after(
 
 def _traced_avals(trace: GraphTrace, step: Function, treedef: Any, count: int, inputs: Sequence[Any]) -> list[Aval]:
     """Return the Avals, weak ones too, of what a step gives for a traced carry of so many leaves, and the others."""
-    try:
+    with trace:
         results = pytree.leaves(step(pytree.unflatten(treedef, list(inputs[:count])), *inputs[count:]))
         return [aval_of(z) if (var := trace.var_of(z)) is None else var.aval for z in results]
-    finally:
-        trace.alive = False
+
+
+def mark_effects() -> Callable[[], None]:
+    """Return a function that drops the effects that come into the innermost graph from now on."""
+    graph = INNERMOST.graph
+    return (lambda: None) if graph is None else functools.partial(graph.drop_effects, graph.count_equations())
 
 
 def inexact(aval: Any) -> bool:
@@ -124,28 +129,22 @@ def full_mask(ct: Any, mask: Any, aval: Aval) -> Any:
     return np.full(aval.shape, ct is not None) if ct is None or mask is None else mask
 
 
-def body_of(fn: Function, treedef: Any, avals: Sequence[Aval], name: str) -> Body:
+def body_of(fn: Function, treedef: Any, avals: Sequence[Aval], name: str, *, is_branch: bool = False) -> Body:
     """Trace a function of trees; tracers it closes over become inputs behind the others."""
-    trace = GraphTrace(name)
-    try:
+    with GraphTrace(name, is_branch=is_branch) as trace:
         out = _unless_too_deep(
             name, fn, *pytree.unflatten(treedef, [trace.input(Aval(a.shape, a.dtype)) for a in avals])
         )
         leaves, out_tree = pytree.flatten(out)
         graph = trace.finish(as_strong_arrays(leaves))
-    finally:
-        trace.alive = False
     return Body(CompiledGraph(graph), out_tree, trace.lifted)
 
 
 def build(name: str, avals: Sequence[Aval], fn: Callable[..., Sequence[Any]]) -> CompiledGraph:
     """Return the program of a function of flat leaves that closes over no tracers."""
-    trace = GraphTrace(name)
-    try:
+    with GraphTrace(name) as trace:
         outs = _unless_too_deep(name, fn, *[trace.input(a) for a in avals])
         return CompiledGraph(trace.finish([to_array(z) for z in outs]))
-    finally:
-        trace.alive = False
 
 
 def _unless_too_deep(name: str, fn: Function, *args: Any) -> Any:

@@ -22,9 +22,21 @@ from afx.control._subgraphs import (
     is_abstract,
     zeros_of,
 )
-from afx.core import ArrayLike, Aval, Tracer, aval_of, bind, to_array
-from afx.core.primitive import Bools, JointPullback, Lowering, Params, Primitive, Tangents, Value, Values, to_argument
-from afx.core.tracing.traces import BatchTracer, evaluate
+from afx.core import Array, ArrayLike, Aval, Tracer, aval_of, bind, to_array
+from afx.core.graph import Graph, Var
+from afx.core.primitive import (
+    Bools,
+    JointPullback,
+    Lowering,
+    Params,
+    Primitive,
+    Tangents,
+    Value,
+    Values,
+    to_argument,
+    weak_or_strong,
+)
+from afx.core.tracing.traces import BatchTracer, evaluate, renumber
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops import asarray, astype, clip, not_equal, where
 from afx.ops._kinds.linear import higher_order
@@ -66,9 +78,7 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
     """Return ``true_fn(*operands)`` where ``pred`` holds, ``false_fn(*operands)`` elsewhere.
 
     A known predicate simply calls one of them. Under `jit` it is one equation, and only the chosen branch runs; under
-    `vmap` with a predicate that differs from element to element both run and the results are chosen elementwise. What a
-    branch makes of traced values that it closes over, and of nothing else, is computed in front of the choice, with its
-    callbacks and warnings: give such values as operands.
+    `vmap` with a predicate that differs from element to element both run and the results are chosen elementwise.
 
     Args:
         pred: a boolean scalar (a number is true where it is not 0).
@@ -160,14 +170,30 @@ def _choose(index: Any, branches: tuple[Any, ...], operands: tuple[Any, ...], wh
     if not is_abstract(index) and not _batched(index):
         return branches[int(index)](*operands)
     flat, treedef = pytree.flatten(operands)
-    leaves = as_strong_arrays(flat)
-    bodies = [body_of(fn, treedef, [x.aval for x in leaves], f"{who} of {name_of(fn)}") for fn in branches]
+    is_weak = [(a := aval_of(x)).weak and a.dtype.kind in "fc" for x in flat]
+    leaves = as_strong_arrays([x for x, weak in zip(flat, is_weak, strict=True) if not weak])
+    avals, own_tree = [x.aval for x in leaves], pytree.structure(tuple(leaves))
+
+    def trace_branch(fn: Callable[..., Any]) -> Body:
+        def run(*strong: Any) -> Any:
+            given = iter(strong)
+            own = [_weak_array(x) if weak else next(given) for x, weak in zip(flat, is_weak, strict=True)]
+            return fn(*pytree.unflatten(treedef, own))
+
+        return body_of(run, own_tree, avals, f"{who} of {name_of(fn)}", is_branch=True)
+
+    bodies = [trace_branch(fn) for fn in branches]
     first = bodies[0]
     for other in bodies[1:]:
         outs, want = ([zeros_of(a.aval) for a in b.program.graph.outputs] for b in (other, first))
         check_same(outs, other.out_tree, want, first.out_tree, who, "the result of a branch")
     programs, lifted = _align_branches(bodies, len(leaves))
     return pytree.unflatten(first.out_tree, list(bind(switch_p, index, *leaves, *lifted, branches=programs)))
+
+
+def _weak_array(x: Any) -> Any:
+    """Return a number as an Array of all of its digits, which a branch closes over; traced ones as they are."""
+    return x if isinstance(x, Array) else weak_or_strong(np.asarray(x))
 
 
 def _batched(x: Any) -> bool:
@@ -277,7 +303,7 @@ class _BackwardSwitch:
 
         def run(*v: Any) -> list[Any]:
             values, rest = v[: len(self.operands)], v[len(self.operands) :]
-            residuals = evaluate(pair.forward.graph, *values)[len(self.outputs) :]
+            residuals = evaluate(_without_callbacks(pair.forward.graph), *values)[len(self.outputs) :]
             back = pair.masked(kinds) if marked else pair.partial(kinds)
             ends = owned_only(kinds, pair.owned, rest[: len(given)], rest[len(given) :])
             pulled, seen = back.sort(evaluate(back.program.graph, *residuals, *ends))
@@ -286,6 +312,14 @@ class _BackwardSwitch:
             return [*cts, *[full_mask(g, s, a) for g, s, a in each]] if marked else cts
 
         return build("backward pass of a branch", [*self.operands, *given, *marks], run)
+
+
+def _without_callbacks(graph: Graph) -> Graph:
+    """Return a graph without what ran for its effect alone when it was computed first."""
+    used = {a.index for e in graph.equations for a in e.inputs if isinstance(a, Var)}
+    used |= {a.index for a in graph.outputs if isinstance(a, Var)}
+    equations = [e for e in graph.equations if not e.primitive.has_effects or used & {v.index for v in e.outputs}]
+    return renumber(graph.inputs, graph.constants, equations, graph.outputs)
 
 
 def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:

@@ -23,6 +23,7 @@ from afx.control._subgraphs import (
     full_mask,
     inexact,
     is_abstract,
+    mark_effects,
     resolve_weak_carry,
     zeros_of,
 )
@@ -481,6 +482,7 @@ def _plain(
     start = carry
     ys: list[list[Any]] = []
     ys_tree: Any = None
+    drop_effects = mark_effects()
     for t in range(count)[:: -1 if reverse else 1]:
         x = pytree.unflatten(tree, [r[t] for r in rows])
         new, y = _pair(fn(pytree.unflatten(carry_tree, carry), x), fn)
@@ -492,6 +494,7 @@ def _plain(
         ys_tree = out_tree
         ys.append(row)
         if len(ys) == 1 and any(map(is_abstract, [*carry, *row])):  # it closes over unknown values
+            drop_effects()
             return _bind_scan(fn, start, carry_tree, leaves, tree, count, reverse)
     if not ys:
         return _empty(fn, carry, carry_tree, leaves, tree)

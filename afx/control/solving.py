@@ -204,15 +204,13 @@ def parametrize(
 
 def _lift_closure(fn: Callable[..., R], avals: Sequence[Aval], params: list[Any], name: str) -> Parametrized[R]:
     """Make what a function closes over a parameter; one with Python branches stays as it is."""
-    trace = GraphTrace(name)
     try:
-        leaves, tree = pytree.flatten(fn(*[trace.input(Aval(a.shape, a.dtype)) for a in avals]))
-        graph = trace.finish([asarray(z) for z in leaves])
+        with GraphTrace(name) as trace:
+            leaves, tree = pytree.flatten(fn(*[trace.input(Aval(a.shape, a.dtype)) for a in avals]))
+            graph = trace.finish([asarray(z) for z in leaves])
     except ConcreteValueError:
         _check_closed_over(fn, avals, params, name)
         return Parametrized(fn, params)
-    finally:
-        trace.alive = False
     if not trace.lifted:
         return Parametrized(fn, params)
     return Parametrized(lambda *v: pytree.unflatten(tree, evaluate(graph, *v)), [*params, *trace.lifted])

@@ -23,6 +23,7 @@ from afx.control._subgraphs import (
     full_mask,
     inexact,
     is_abstract,
+    mark_effects,
     resolve_weak_carry,
     zeros_of,
 )
@@ -571,6 +572,7 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
     flat, tree = pytree.flatten(init)
     carry = resolve_weak_carry(body_fn, flat, tree, f"while_loop of {name_of(body_fn)}")
     while True:
+        drop_effects = mark_effects()
         going = cond_fn(pytree.unflatten(tree, carry))
         if aval_of(going, "while_loop").shape != ():
             raise ShapeError(f"while_loop: the condition is a scalar: got {aval_of(going)}; reduce it with all or any")
@@ -585,6 +587,7 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
         if any(map(is_abstract, new_leaves)):  # the step closes over unknown values
             break
         carry = as_strong_arrays(new_leaves)
+    drop_effects()
     last: C = _bind_loop(cond_fn, body_fn, carry, tree)
     return last
 

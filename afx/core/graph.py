@@ -639,11 +639,9 @@ def _use(known: Mapping[int, Aval], atoms: Atoms, where: str) -> None:
             raise GraphError(f"check: {atom} was defined as {known[atom.index]}: in {where}; use one Aval for it")
 
 
-def has_effects(eq: Equation) -> bool:
-    """Tell whether an equation runs for more than its results, by itself or by the graphs that it holds."""
-    if eq.primitive.has_effects:
-        return True
-    return eq.primitive.multiple_results and any(_holds_effects(value) for _, value in eq.params)
+def has_effects(p: Primitive, params: Iterable[Any]) -> bool:
+    """Tell whether an op of these parameters runs for more than its results, by itself or by the graphs that it holds."""
+    return p.has_effects or (p.multiple_results and any(map(_holds_effects, params)))
 
 
 def _holds_effects(value: Any) -> bool:
@@ -652,4 +650,8 @@ def _holds_effects(value: Any) -> bool:
     bodies = [getattr(value, name, None) for name in ("graph", "test", "body")]
     graphs = [g for g in bodies if isinstance(g, Graph)]
     inner = [g for g in bodies if g is not None and not isinstance(g, Graph)]
-    return any(has_effects(eq) for g in graphs for eq in g.equations) or any(map(_holds_effects, inner))
+    return any(map(_acts, [eq for g in graphs for eq in g.equations])) or any(map(_holds_effects, inner))
+
+
+def _acts(eq: Equation) -> bool:
+    return has_effects(eq.primitive, [value for _, value in eq.params])

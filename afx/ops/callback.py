@@ -40,8 +40,7 @@ def callback(fn: Callable[..., object], *args: Any, **kwargs: Any) -> None:
     """Call ``fn`` with the values of arrays, each time the program comes by: also where they are traced.
 
     Under `jit` and in loops it is called by the compiled program, in the order of the program's lines, and under `vmap`
-    once for each element. Derivatives pass it by. Of values from outside of a loop's step or a branch alone, it is called
-    when that is traced, not at each step: give it one that is computed there.
+    once for each element. Derivatives pass it by.
 
     Args:
         fn: a function whose result is ignored.

@@ -121,11 +121,9 @@ def _recorded(
 ) -> tuple[Graph, list[Array]]:
     """Run a function with these inputs instead of traced leaves; return its graph and its results."""
     entered = iter(inputs)
-    try:
+    with trace:
         outs = [asarray(z) for z in fn(*[next(entered) if isinstance(x, Tracer) else x for x in leaves])]
         return trace.finish(outs), outs
-    finally:
-        trace.alive = False
 
 
 def _ground(x: Any) -> Any:

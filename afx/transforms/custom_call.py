@@ -69,11 +69,8 @@ class CustomRules:
 
     def abstract(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
         """Return the Avals of the results for operands of these Avals."""
-        trace = GraphTrace(self.name)
-        try:
+        with GraphTrace(self.name) as trace:
             outs = [aval_of(z) for z in self.fn(*[trace.input(a) for a in avals])]
-        finally:
-            trace.alive = False
         if trace.lifted:
             raise ClosureError(
                 f"{self.name}: closes over a traced array: got {trace.lifted[0]!r}; "
@@ -147,12 +144,8 @@ def close_rules(rules: CustomRules, leaves: Leaves) -> tuple[list[Any], CustomRu
 
 def lift(name: str, fn: Flat, avals: Sequence[Aval]) -> tuple[Graph, list[Any]]:
     """Trace a function of leaves; return its graph and the tracers that it closes over, its further inputs."""
-    trace = GraphTrace(name)
-    try:
-        graph = trace.finish([asarray(z) for z in fn(*[trace.input(a) for a in avals])])
-    finally:
-        trace.alive = False
-    return graph, trace.lifted
+    with GraphTrace(name) as trace:
+        return trace.finish([asarray(z) for z in fn(*[trace.input(a) for a in avals])]), trace.lifted
 
 
 class _Closures:

@@ -48,6 +48,44 @@ class TestCond:
         assert float(afx.grad(fn)(2.0, True)) == 3.0
         assert float(afx.grad(fn)(2.0, False)) == 0.0
 
+    def test_branches_keep_what_they_close_over(self) -> None:
+        """What is made of outer values alone is computed, and warns, where its branch is taken; derivatives and batches too."""
+        fn = afx.jit(lambda x: afx.cond(x > 0, lambda: afx.log(x), lambda: afx.sum(afx.log(afx.stack([-x, -2 * x])))))
+        for x, want, slope in ((2.0, np.log(2.0), 0.5), (-2.0, np.log(8.0), -1.0)):
+            assert_close(fn(np.float64(x)), want)
+            assert_close(afx.grad(fn)(np.float64(x)), slope)
+            assert_close(afx.jit(afx.grad(fn))(np.float64(x)), slope)
+            assert_close(afx.jvp(fn, (np.float64(x),), (np.float64(1.0),))[1], slope)
+        graph = afx.trace(lambda x: afx.cond(x > 0, lambda: afx.log(x), lambda: afx.exp(x)))(1.0)
+        assert {"log", "exp"}.isdisjoint(eq.primitive.name for eq in graph.equations)
+        with np.errstate(invalid="ignore"):
+            assert_close(afx.vmap(fn)(np.array([2.0, -2.0])), [np.log(2.0), np.log(8.0)])
+
+    def test_loops_within_branches_stay_there(self) -> None:
+        """A loop over outer values runs where its branch is taken, with derivatives by what both close over."""
+
+        def fn(x: Any, w: Any) -> Any:
+            return afx.cond(
+                x > 0, lambda: afx.fori_loop(0, 3, lambda _, c: c * afx.sin(w), x), lambda: afx.grad(afx.cos)(w) * x
+            )
+
+        assert [eq.primitive.name for eq in afx.trace(fn)(1.0, 2.0).equations][-1] == "switch"
+        for x in (1.5, -1.5):
+            point = np.float64(x), np.float64(0.7)
+            assert_close(afx.jit(fn)(*point), fn(*point))
+            for got, want in zip(afx.jit(afx.grad(fn, (0, 1)))(*point), afx.grad(fn, (0, 1))(*point), strict=True):
+                assert_close(got, want)
+
+    def test_numbers_keep_their_digits(self) -> None:
+        """A Python number given to a branch is rounded where it meets a dtype, not before; traced ones too."""
+        x = np.ones(2)
+        scale, shrink = (lambda t, x: afx.sum(x * t)), (lambda t, x: afx.sum(x / t))
+        for p, want, slope in ((1.0, 0.2, 2.0), (-1.0, 20.0, -200.0)):
+            traced = afx.jit(lambda p, t: afx.cond(p > 0, scale, shrink, t, x))
+            assert float(traced(p, 0.1)) == want == float(afx.jit(lambda p: afx.cond(p > 0, scale, shrink, 0.1, x))(p))
+            assert_close(afx.grad(traced, 1)(p, 0.1), np.float32(slope))
+            assert float(afx.vmap(traced, (0, None))(np.array([p]), 0.1)[0]) == want
+
     def test_mistakes_are_explained(self) -> None:
         """Branches that differ, predicates that are no scalar and indices that are no integer raise."""
         with pytest.raises(afx.errors.AfxError, match="branch"):

@@ -215,12 +215,12 @@ class GraphBuilder:
 
     def _unfolded(self, p: Primitive, atoms: Atoms, eq: Equation) -> Atoms:
         assert p.decompose is not None
-        trace = GraphTrace("plan", expanding=True)
-        xs = tuple([trace.input(a.aval) if isinstance(a, Var) else self.known(a) for a in atoms])
-        with silent(eq.ignored_fp_errors):
-            made = p.decompose(xs, eq.keywords)
-        outs = made if p.multiple_results else (made,)
-        return tuple(self.inline_graph(strengthen(trace.finish(outs)), [a for a in atoms if isinstance(a, Var)]))
+        with GraphTrace("plan", expanding=True) as trace, silent(eq.ignored_fp_errors):
+            made = p.decompose(
+                tuple([trace.input(a.aval) if isinstance(a, Var) else self.known(a) for a in atoms]), eq.keywords
+            )
+            graph = trace.finish(made if p.multiple_results else (made,))
+        return tuple(self.inline_graph(strengthen(graph), [a for a in atoms if isinstance(a, Var)]))
 
     def _rules(self, p: Primitive) -> list[Rule]:
         kinds = ("", p.kind, p.algebra.canonical, p.lowering.ufunc, "reduces" if p.lowering.reduce_ufunc else "")

@@ -38,8 +38,8 @@ def strengthen(graph: Graph, *, expanding: bool = False) -> Graph:
     if not any([a.aval.weak for a in _atoms(graph)]):
         return graph
     if expanding and any(map(_runs_function, graph.equations)):
-        trace = GraphTrace("plan", expanding=True)
-        graph = trace.finish(evaluate(graph, *[trace.input(v.aval) for v in graph.inputs]))
+        with GraphTrace("plan", expanding=True) as trace:
+            graph = trace.finish(evaluate(graph, *[trace.input(v.aval) for v in graph.inputs]))
     return _Strengthening(graph).run()
 
 

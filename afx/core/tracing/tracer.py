@@ -17,6 +17,7 @@ import numpy as np
 from afx.core.array.array import NUMBERS, Array, snapshot, to_numpy_value, wrap
 from afx.core.aval import SCALARS, aval_of
 from afx.core.dtypes import DType
+from afx.core.graph import has_effects
 from afx.core.primitive import (
     Params,
     Primitive,
@@ -200,7 +201,8 @@ _source = _location = cast("Any", tuple.__new__)  # quicker than the named tuple
 # A *trace* is one run of a function under a transformation; its *tracers* are the Arrays that the function sees.
 # `bind` hands an op to the innermost trace among its operands, which lowers them to the values of the next outer
 # level and binds again; an op without traced operands is simply computed. Traces are numbered as they start and
-# belong to the call that made them: there is no global stack, so threads and closures cannot mix them up.
+# belong to the call that made them, so threads and closures cannot mix them up. Operands alone do not tell where an op
+# belongs that runs for its effect, or in a branch that may not be taken: `INNERMOST` names the graph that is being built.
 
 WEAK = frozenset({*SCALARS, WeakArray})  # types without a dtype of their own
 UNTRACED = NUMBERS | {Array, np.ndarray}  # types whose values no trace watches: quicker asked than isinstance
@@ -321,6 +323,26 @@ class Trace:
         )
 
 
+class _Innermost(threading.local):
+    """The traces whose functions run in this thread, to graphs that a program may run often, or not at all.
+
+    Attributes:
+        graph: the innermost one, of which ops that run for their effect become part.
+        branch: the innermost one that also takes ops on unknown values from outside alone.
+    """
+
+    graph: Any = None
+    branch: Any = None
+
+
+INNERMOST = _Innermost()
+
+
+def _stays_inside(branch: Trace, level: int, xs: Iterable[Any]) -> bool:
+    """Tell whether an op on outer values, one of them unknown, is part of the branch that is being traced."""
+    return branch.level > level and not all(map(is_known, xs))
+
+
 def is_known(x: Any) -> bool:
     """Tell whether the transformations that trace an operand all know its value."""
     while isinstance(x, Tracer):
@@ -360,7 +382,11 @@ def bind1(p: Primitive, x: Any) -> Array:
         return _bind_weak(p, (x,), {})
     elif kind not in UNTRACED:
         if isinstance(x, Tracer):
-            result: Array = x._trace.apply1(p, x)
+            branch = INNERMOST.branch
+            top = x._trace
+            if branch is not None and _stays_inside(branch, top.level, (x,)):
+                top = branch
+            result: Array = top.apply1(p, x)
             return result
         x = to_numpy_value(x, p.name)
     try:
@@ -384,6 +410,9 @@ def bind2(p: Primitive, x: Any, y: Any) -> Array:
             if isinstance(y, Tracer) and (top is None or y._trace.level > top.level):
                 top = y._trace
             if top is not None:
+                branch = INNERMOST.branch
+                if branch is not None and _stays_inside(branch, top.level, (x, y)):
+                    top = branch
                 result: Array = top.apply2(p, x, y)
                 return result
             if x.__class__ is WeakArray or y.__class__ is WeakArray:
@@ -411,6 +440,13 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
     for x in xs:
         if x.__class__ not in UNTRACED and isinstance(x, Tracer) and (top is None or x._trace.level > top.level):
             top = x._trace
+    inner = INNERMOST.graph
+    if inner is not None:
+        branch, level = INNERMOST.branch, 0 if top is None else top.level
+        if inner.level > level and has_effects(p, params.values()):
+            return inner.apply(p, xs, params)
+        if branch is not None and level and _stays_inside(branch, level, xs):
+            top = branch
     if top is not None:
         return top.apply(p, xs, params)
     if _may_be_weak(xs):

@@ -6,7 +6,7 @@ import contextlib
 import math
 from _thread import get_ident
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import attrs
 import numpy as np
@@ -19,6 +19,7 @@ from afx.core.primitive import Primitive, WeakArray, infer, met_dtype, primitive
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tape import plain_value, snapshot_operand, to_operand
 from afx.core.tracing.tracer import (
+    INNERMOST,
     ORIGIN,
     Trace,
     Tracer,
@@ -61,14 +62,16 @@ class GraphTracer(Tracer):
 
 
 class GraphTrace(Trace):
-    """The trace of `afx.trace` and `afx.jit`; it sees shapes and dtypes only.
+    """The trace of `afx.trace` and `afx.jit`; it sees shapes and dtypes only. As a context it is the innermost one.
 
     Attributes:
         expanding: whether opaque calls are inlined, as plans want them.
+        is_branch: whether what is made of unknown values from outside alone is part of the graph too.
         lifted: tracers of outer traces that the function closed over; they became extra inputs of the graph.
     """
 
     __slots__ = (
+        "_around",
         "_constants",
         "_count",
         "_equations",
@@ -79,13 +82,15 @@ class GraphTrace(Trace):
         "_quiet",
         "_state",
         "expanding",
+        "is_branch",
         "lifted",
     )
     knows_values = False
 
-    def __init__(self, name: str, *, expanding: bool = False) -> None:
+    def __init__(self, name: str, *, expanding: bool = False, is_branch: bool = False) -> None:
         super().__init__(name)
         self.expanding: bool = expanding
+        self.is_branch: bool = is_branch
         self._count = 0
         self._errors: Mapping[str, Any] = np.geterr()
         self._state = self._errors  # in which the last equation was made, and what it ignores
@@ -96,6 +101,17 @@ class GraphTrace(Trace):
         self._equations: list[Equation] = []
         self._lifted_vars: list[Var] = []
         self.lifted: list[Any] = []
+
+    def __enter__(self) -> Self:
+        self._around = INNERMOST.graph, INNERMOST.branch
+        INNERMOST.graph = None if self.knows_values else self
+        if self.is_branch:
+            INNERMOST.branch = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        INNERMOST.graph, INNERMOST.branch = self._around
+        self.alive = False
 
     def input(self, aval: Aval) -> GraphTracer:
         """Enter an input of the function."""
@@ -190,6 +206,13 @@ class GraphTrace(Trace):
     def count_equations(self) -> int:
         """Return how many equations there are so far."""
         return len(self._equations)
+
+    def drop_effects(self, start: int) -> None:
+        """Drop the equations from here on that run for their effect alone: they came of a step that was tried in vain."""
+        made = self._equations[start:]
+        read = {a.index for eq in made for a in eq.inputs if isinstance(a, Var)}
+        alone = [eq.primitive.has_effects and read.isdisjoint([v.index for v in eq.outputs]) for eq in made]
+        self._equations[start:] = [eq for eq, effect in zip(made, alone, strict=True) if not effect]
 
     def silence_discarded(self, chosen: set[int]) -> None:
         """Let equations ignore floating-point errors whose results go nowhere but into branches of choices.

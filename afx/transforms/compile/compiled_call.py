@@ -481,19 +481,20 @@ def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value],
 
 def _split(program: CompiledGraph, wanted: Bools, consts: int | None) -> VjpGraphs:
     """Trace a graph's forward run with a tape above; the walk back over that tape becomes graphs of their own."""
-    outer_trace, tape = GraphTrace("forward pass"), Tape("jit")
-    inputs = [outer_trace.input(v.aval) for v in program.graph.inputs]
-    entered = [tape.input(x) if w else x for x, w in zip(inputs, wanted, strict=True)]
-    outs: list[Any] = [*evaluate(program.graph, *entered)]
-    tape.finish()
-    owned = [isinstance(x, TapeTracer) and x._trace is tape for x in outs]
-    plain = [x._value if o else x for x, o in zip(outs, owned, strict=True)]
-    wanted_vars = _residuals(tape.entries)
-    residuals = Residuals({id(v): v for v in wanted_vars})
-    if consts is not None:
-        fixed = [v for x in inputs[:consts] if (v := outer_trace.var_of(x)) is not None]
-        residuals = choose_residuals(wanted_vars, outer_trace.equations, fixed)
-    forward = program.with_graph(outer_trace.finish([*plain, *map(outer_trace.tracer, residuals.saved.values())]))
+    with GraphTrace("forward pass") as outer_trace:
+        tape = Tape("jit")
+        inputs = [outer_trace.input(v.aval) for v in program.graph.inputs]
+        entered = [tape.input(x) if w else x for x, w in zip(inputs, wanted, strict=True)]
+        outs: list[Any] = [*evaluate(program.graph, *entered)]
+        tape.finish()
+        owned = [isinstance(x, TapeTracer) and x._trace is tape for x in outs]
+        plain = [x._value if o else x for x, o in zip(outs, owned, strict=True)]
+        wanted_vars = _residuals(tape.entries)
+        residuals = Residuals({id(v): v for v in wanted_vars})
+        if consts is not None:
+            fixed = [v for x in inputs[:consts] if (v := outer_trace.var_of(x)) is not None]
+            residuals = choose_residuals(wanted_vars, outer_trace.equations, fixed)
+        forward = program.with_graph(outer_trace.finish([*plain, *map(outer_trace.tracer, residuals.saved.values())]))
     return VjpGraphs(forward, tape.entries, residuals, (entered, outs, owned), tape.lines)
 
 
@@ -521,18 +522,19 @@ def _moved(entry: Entry, stand_in: dict[int, GraphTracer]) -> Entry:
 
 
 def _push(program: CompiledGraph, moving: Bools) -> JvpGraph:
-    outer_trace = GraphTrace("forward mode")
-    xs = [outer_trace.input(v.aval) for v in program.graph.inputs]
-    forward = JVPTrace("jit")
-    inputs = [
-        forward.input(x, outer_trace.input(Aval(x.shape, x.dtype))) if m else x for x, m in zip(xs, moving, strict=True)
-    ]
-    outs: list[Any] = [*evaluate(program.graph, *inputs)]
-    moves = [isinstance(x, JVPTracer) and x._trace is forward for x in outs]
-    values = [to_array(x._value) if m else x for x, m in zip(outs, moves, strict=True)]
-    tangents = [to_array(x._tangent) for x, m in zip(outs, moves, strict=True) if m]
-    forward.finish()
-    return JvpGraph(program.with_graph(outer_trace.finish([*values, *tangents])), moves)
+    with GraphTrace("forward mode") as outer_trace:
+        xs = [outer_trace.input(v.aval) for v in program.graph.inputs]
+        forward = JVPTrace("jit")
+        inputs = [
+            forward.input(x, outer_trace.input(Aval(x.shape, x.dtype))) if m else x
+            for x, m in zip(xs, moving, strict=True)
+        ]
+        outs: list[Any] = [*evaluate(program.graph, *inputs)]
+        moves = [isinstance(x, JVPTracer) and x._trace is forward for x in outs]
+        values = [to_array(x._value) if m else x for x, m in zip(outs, moves, strict=True)]
+        tangents = [to_array(x._tangent) for x, m in zip(outs, moves, strict=True) if m]
+        forward.finish()
+        return JvpGraph(program.with_graph(outer_trace.finish([*values, *tangents])), moves)
 
 
 def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
@@ -546,18 +548,20 @@ def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
 
 def _batched(base: CompiledGraph, size: int, flags: Bools, whole: bool) -> tuple[CompiledGraph, list[bool]]:
     """Trace a graph with a batch axis in front of some inputs; tell which outputs have one (all, where ``whole``)."""
-    outer_trace = GraphTrace("vmap")
-    batch = BatchTrace("jit", size)
-    shapes = [(size, *v.aval.shape) for v in base.graph.inputs]
-    avals = [Aval(s, v.aval.dtype) if f else v.aval for s, v, f in zip(shapes, base.graph.inputs, flags, strict=True)]
-    xs = [outer_trace.input(aval) for aval in avals]
-    outs: list[Any] = [*evaluate(base.graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])]
-    batch.alive = False
-    own = [isinstance(x, BatchTracer) and x._trace is batch for x in outs]
-    values = [
-        x._value if o else broadcast_to(x, (size, *x.shape)) if whole else x for x, o in zip(outs, own, strict=True)
-    ]
-    return base.with_graph(outer_trace.finish(values)), own
+    with GraphTrace("vmap") as outer_trace:
+        batch = BatchTrace("jit", size)
+        shapes = [(size, *v.aval.shape) for v in base.graph.inputs]
+        avals = [
+            Aval(s, v.aval.dtype) if f else v.aval for s, v, f in zip(shapes, base.graph.inputs, flags, strict=True)
+        ]
+        xs = [outer_trace.input(aval) for aval in avals]
+        outs: list[Any] = [*evaluate(base.graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])]
+        batch.alive = False
+        own = [isinstance(x, BatchTracer) and x._trace is batch for x in outs]
+        values = [
+            x._value if o else broadcast_to(x, (size, *x.shape)) if whole else x for x, o in zip(outs, own, strict=True)
+        ]
+        return base.with_graph(outer_trace.finish(values)), own
 
 
 def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:

@@ -44,14 +44,10 @@ class Traced:
 
 def to_graph(fn: Callable[..., Any], treedef: Any, avals: list[Aval], name: str) -> Traced:
     """Trace ``fn(*args, **kwargs)``, where the tree of ``(args, kwargs)`` has leaves of these Avals."""
-    trace_ = GraphTrace(name)
-    try:
-        with undisturbed:
-            args, kwargs = pytree.unflatten(treedef, [trace_.input(a) for a in avals])
-            leaves, out_tree = pytree.flatten(fn(*args, **kwargs))
-            graph = trace_.finish(leaves)
-    finally:
-        trace_.alive = False
+    with GraphTrace(name) as trace_, undisturbed:
+        args, kwargs = pytree.unflatten(treedef, [trace_.input(a) for a in avals])
+        leaves, out_tree = pytree.flatten(fn(*args, **kwargs))
+        graph = trace_.finish(leaves)
     return Traced(graph, out_tree, trace_.lifted)
 
 

@@ -24,17 +24,13 @@ from afx.transforms.derivatives.cotangent_masks import live_operand
 
 def origin_of_nan(name: str, fn: Callable[..., Any], leaves: Sequence[Any], treedef: Any) -> Equation | None:
     """Return the equation that makes the first nan on the way to a result, None where values are unknown."""
-    trace = RecordingTrace(name)
     try:
-        entered = [trace.enter_plain(asarray(x)) if hasattr(x, "dtype") else x for x in leaves]  # numbers stay weak
-        args, kwargs = pytree.unflatten(treedef, entered)
-        with disable_jit():
-            outs = pytree.leaves(fn(*args, **kwargs))
-        graph = trace.finish(outs)
+        with RecordingTrace(name) as trace, disable_jit():
+            entered = [trace.enter_plain(asarray(x)) if hasattr(x, "dtype") else x for x in leaves]  # numbers stay weak
+            args, kwargs = pytree.unflatten(treedef, entered)
+            graph = trace.finish(pytree.leaves(fn(*args, **kwargs)))
     except UnknownValueError:
         return None
-    finally:
-        trace.alive = False
     return _search(graph, [x._value for x in entered if isinstance(x, Tracer)])
 
 

@@ -387,15 +387,12 @@ def _follow_rule(call: _Call) -> list[Found]:
     rules = call.params["rules"]
     if rules.push is None:
         return _dense(call)
-    trace = GraphTrace(rules.name)
-    try:
+    with GraphTrace(rules.name) as trace:
         xs = [trace.input(Aval(a.shape, a.dtype)) for a in call.ins]
         ts = [
             to_array(zero_like(x)) if p is None else trace.input(x.aval) for x, p in zip(xs, call.patterns, strict=True)
         ]
         graph = trace.finish([asarray(t) for t in rules.push(xs, ts)[1]])
-    finally:
-        trace.alive = False
     entered = [v.index for v in graph.inputs[len(xs) :]]
     return dependence(graph, dict(zip(entered, [p for p in call.patterns if p is not None], strict=False)))
 

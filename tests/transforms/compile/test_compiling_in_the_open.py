@@ -265,6 +265,55 @@ def test_callbacks_in_loops_and_branches() -> None:
         assert run(lambda seen, x: afx.jit(branch(seen))(x), x) == want
 
 
+def test_callbacks_of_outer_values_belong_to_the_innermost_program() -> None:
+    """Of values from outside, and of numbers alone: at each step of a loop, in the branch that is taken, at each call."""
+    seen: list[Any] = []
+
+    def step(x: Any) -> Any:
+        return lambda _, c: (afx.debug.callback(seen.append, x), c + x)[1]
+
+    def of_branches(x: Any) -> Any:
+        return afx.cond(x > 0, lambda: (afx.debug.callback(seen.append, x), x)[1], lambda: -x)
+
+    looped = lambda x: afx.fori_loop(0, 3, step(x), 1.0)  # a function of the value that its steps close over
+    for fn in (
+        afx.jit(looped),
+        afx.jit(afx.grad(looped)),
+        afx.grad(afx.jit(looped)),
+        afx.jit(lambda x: afx.jit(looped)(x)),
+    ):
+        for x in (2.0, 3.0):
+            seen.clear()
+            fn(x)
+            assert seen == [x] * 3
+    for fn in (afx.jit(of_branches), afx.jit(afx.grad(of_branches)), afx.grad(afx.jit(of_branches))):
+        for x, want in ((2.0, [2.0]), (-2.0, []), (3.0, [3.0])):
+            seen.clear()
+            fn(x)
+            assert seen == want
+    constant = afx.jit(lambda x: (afx.debug.callback(seen.append, 1.0), afx.fori_loop(0, 2, step(5.0), 1.0) * x)[1])
+    for _ in range(2):
+        seen.clear()
+        constant(1.0)
+        assert seen == [1.0, 5.0, 5.0]
+    seen.clear()
+    np.testing.assert_array_equal(afx.jit(afx.vmap(looped))(X), 1 + 3 * X)
+    assert sorted(seen) == [1.0] * 3 + [2.0] * 3
+
+
+def test_callbacks_after_a_trace_that_failed_are_called_at_once() -> None:
+    """No trace stays the innermost one when its function raised."""
+    seen: list[Any] = []
+
+    def fails(x: Any) -> Any:
+        return afx.cond(x > 0, lambda: bool(x), lambda: x)
+
+    with pytest.raises(afx.errors.ConcreteValueError):
+        afx.jit(fails)(1.0)
+    afx.debug.callback(seen.append, 1.0)
+    assert seen == [1.0]
+
+
 def test_print_shows_values(capsys: pytest.CaptureFixture[str]) -> None:
     """Fields are filled with values, with formats and names, compiled and plain."""
     fn = afx.jit(lambda x: (afx.debug.print("x is {:.2f}, {y}", x, y=[x, 2 * x]), x)[1])
