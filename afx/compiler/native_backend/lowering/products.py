@@ -610,7 +610,8 @@ def _lower_tiled(b: BlockBuilder, product: UfuncCall, x: Location, y: Location, 
     if batch == 1:  # which copies and panels do without
         x, y, out = [look(v, lambda v: v.reshape(v.shape[-2:])) for v in (x, y, out)]
     a_row, a_k, _, b_column, c_row, c_column = product.core_strides
-    if n == 1 and m > 1 and (a_k == size or k == 1) and not (is_large or product.outer):
+    are_sums = (a_k == size or k == 1) if m > 1 else not stands_alone  # a tile of one number would be one long chain
+    if n == 1 and are_sums and not (is_large or product.outer):
         _sum_rows(b, product, [x, y], out)
     elif n == 1 and m > 1 and a_row == c_row == size:
         _add_tiles(b, _turned(y), _turned(x), _turned(out), quiet)

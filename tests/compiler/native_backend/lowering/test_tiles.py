@@ -82,6 +82,22 @@ def test_vectors_and_batches() -> None:
     assert [type(step) for step in native.program.block.steps] == [Nest]
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_products_of_two_vectors_are_sums(dtype: str) -> None:
+    """A product of one row and one column is a sum of vectors, which no long chain holds up; columns of a matrix too."""
+    rng = np.random.default_rng(1)
+    for k in (17, 200, 5001):
+        x, y = rng.normal(size=(k, 3)).astype(dtype), rng.normal(size=(4, k)).astype(dtype)
+        bound = 4 * np.finfo(dtype).eps * (abs(x[:, 1].astype("f8")) @ abs(y[0].astype("f8")))
+        for fn in (lambda x, y: y[0] @ x[:, 1], lambda x, y: (x[None, :, 1] @ y[:1].T)[0, 0], lambda x, y: x[:, 1] @ y[0]):
+            native = Native(fn, x, y, tier=2)
+            assert any(isinstance(step, Nest) and step.folds for step in native.program.block.all_steps())
+            assert abs(float(native(x, y)[0][0]) - x[:, 1].astype("f8") @ y[0].astype("f8")) <= bound
+    rows = rng.normal(size=(5, 1, 300)).astype(dtype)
+    native = Native(lambda x: x @ afx.swapaxes(x, -1, -2), rows, tier=2)
+    np.testing.assert_allclose(native(rows)[0][0], rows @ np.swapaxes(rows, 1, 2), rtol=20 * np.finfo(dtype).eps)
+
+
 def test_large_products_are_left_to_blas() -> None:
     """Beyond some sixty million multiplications no tile is emitted: BLAS computes the pieces of NumPy's plan."""
     x = np.ones((420, 420), np.float32)
