@@ -89,7 +89,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_740,
-    "compiler": 202_190,
+    "compiler": 203_660,
     "control": 26_960,
     "core": 38_200,
     "data": 5_280,
@@ -102,7 +102,7 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_220,
-    "ops": 202_000,
+    "ops": 202_030,
     "optim": 51_990,
     "plot": 3_990,
     "pytree": 10_490,

@@ -133,7 +133,7 @@ SCALAR_OPS: dict[str, ScalarOp] = {
 # fmt: on
 # what the compiler computes with on its own account
 ADD, MULTIPLY, MATMUL, MAXIMUM = "add", "multiply", "matmul", "maximum"
-COPYSIGN, SQRT, TRUNC = "copysign", "sqrt", "trunc"
+COPYSIGN, FLOOR, SQRT, TRUNC = "copysign", "floor", "sqrt", "trunc"
 FOLDS: dict[str, str] = {op.fold: name for name, op in SCALAR_OPS.items() if op.fold}
 OF_SCIPY = frozenset({"erf", "erfc"})  # of its ufuncs, those that the C library has too
 EXACT = frozenset({"fmod", "nextafter"})  # of the C library, whose results IEEE 754 leaves no choice

@@ -393,13 +393,18 @@ def _correlate_flops(avals: Sequence[Aval], params: Params) -> int:
 
 
 def _correlate_native(xp: Recorder, out: Any, x: Any, y: Any, *, full: bool) -> None:
-    if not xp.is_standalone:
+    """Write the product of the kernel, a row, and all windows, columns of which neighbours lie next to each other."""
+    if not xp.has_own_bits:
         xp.refuse(f"correlate of {x.dtype}")
     xp.check_floats(out, x, y)
-    around = len(y) - 1 if full else 0
-    options: Any = {"stride": (1,), "padding": ((around, around),), "dilation": (1,), "groups": 1}
-    row = xp.ordered(x).reshape(1, -1, 1)
-    _into(out.reshape(1, -1, 1), row, xp.ordered(y).reshape(-1, 1, 1), xp=xp, **options)
+    x, y = xp.ordered(x), xp.ordered(y)
+    if full:
+        around = len(y) - 1
+        padded = xp.new((len(x) + 2 * around,), x.dtype)
+        xp.embed(padded, slice(around, around + len(x)), x)
+        x = padded
+    columns = xp.view(x, lambda v: np.lib.stride_tricks.sliding_window_view(v, len(y)).T)
+    xp.sum_products(y.reshape(1, 1, -1), columns, out.reshape(1, 1, -1))
 
 
 correlate_p: Primitive = bilinear(

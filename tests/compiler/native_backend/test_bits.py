@@ -29,7 +29,9 @@ FLOAT_UFUNCS = [
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh",
     "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "cbrt",
 ]  # fmt: skip
-FLOAT_PAIRS = ["arctan2", "hypot", "logaddexp", "copysign", "fmod", "remainder", "fmax", "fmin", "power", "nextafter"]
+FLOAT_PAIRS = [
+    "arctan2", "hypot", "logaddexp", "copysign", "fmod", "remainder", "floor_divide", "fmax", "fmin", "power", "nextafter",
+]  # fmt: skip
 
 
 def operands(dtype: str, count: int = 700) -> tuple[Any, Any]:
@@ -82,6 +84,23 @@ def test_functions_have_numpys_bits(dtype: str) -> None:
     assert "ufunc.tanh" in native.text
     assert_same_bits(applied(FLOAT_PAIRS, False), x, y)
     assert_same_bits(lambda x, y: np.exp(np.sin(x) * y + 1) - x * np.exp(-x * x) + np.tanh(np.cos(y)), x, y)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_remainders_are_computed_by_vectors_with_numpys_bits(dtype: str) -> None:
+    """Quotients near whole numbers, of many bits and none: bits and errors are those of NumPy's loops."""
+    rng, info = np.random.default_rng(3), np.finfo(dtype)
+    sizes = 2.0 ** rng.uniform(-info.nmant - 4, info.nmant + 4, 4000)
+    y = np.concatenate([rng.normal(size=4000), np.full(2000, 0.1), rng.integers(-30, 30, 2000) + 0.5]).astype(dtype)
+    x = np.concatenate([sizes * y[:4000], rng.integers(-999, 999, 2000) * 0.1, rng.integers(-999, 999, 2000) + 0.5])
+    x = np.concatenate([x.astype(dtype), np.nextafter((3 * y).astype(dtype), np.zeros(1, dtype))])
+    y = np.concatenate([y, y])
+    native = assert_same_bits(lambda x, y: (np.fmod(x, y), np.remainder(x, y), np.floor_divide(x, y)), x, y)
+    assert all(f"@fast.{name}." in native.text for name in ("fmod", "remainder", "floor_divide"))
+    few = np.concatenate([[0.0, -0.0, 1e-30], x[:500]]).astype(dtype)
+    by = np.concatenate([[2.0, -3.0, 1e30], np.abs(y[:500]) + 0.5]).astype(dtype)
+    with np.errstate(all="raise", under="ignore"):
+        assert_same_bits(lambda x, y: (np.fmod(x, y), np.remainder(x, y), np.floor_divide(x, y)), few, by)
 
 
 def test_choices_and_casts() -> None:

@@ -177,6 +177,40 @@ def test_powers_and_lengths_of_floats_are_accurate() -> None:
         assert np.allclose(z[~odd], want[~odd], rtol=3e-7, atol=1e-45)
 
 
+@pytest.mark.skipif(not HAS_WIDE, reason="longdouble is no wider than float64")
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_powers_by_half_numbers_and_lengths_are_by_roots(dtype: str) -> None:
+    """Powers of numbers of moderate size are within 0.51 ulp, others and lengths within 1; special cases are NumPy's."""
+    rng, end = np.random.default_rng(1), np.finfo(dtype).maxexp - 1
+    special = [0.0, -0.0, -1.0, np.inf, -np.inf, np.nan, np.finfo(dtype).max, np.finfo(dtype).tiny, -1e-30]
+    x = np.concatenate([special, 2.0 ** rng.uniform(-end, end, COUNT), np.arange(99.0) ** 2]).astype(dtype)
+    for exponent in (0.5, -0.5, 1.5, -1.5):
+        native = Native(lambda x, exponent=exponent: x**exponent, x, tier=2)
+        (z,), _ = native(x)
+        with np.errstate(all="ignore"):
+            wide, (plain,) = np.power(x.astype(WIDE), WIDE(exponent)), native.plan(x)
+            want = wide.astype(dtype)
+        whole = np.isfinite(want) & (want >= np.finfo(dtype).tiny)  # denormals are flushed
+        assert "root" in native.text
+        odd = ~whole[: len(special)]
+        same = same_bits(z[: len(special)][odd], plain[: len(special)][odd])
+        assert same or (exponent == 0.5 and np.isinf(plain[4]))  # before NumPy 2.3 it was no square root
+        assert np.array_equal(z[np.isinf(want) & (x > 0)], want[np.isinf(want) & (x > 0)])
+        whole &= x >= np.finfo(dtype).tiny
+        ordinary = np.abs(np.log2(x[whole])) < (490 if dtype == "f8" else 58)
+        off = ulps(z[whole], wide[whole])
+        assert off[ordinary].max() <= 0.51
+        assert off.max() <= 1
+    y = (np.roll(x, 7) * 2.0 ** rng.uniform(-70, 0, len(x))).astype(dtype)
+    (z,), _ = Native(afx.hypot, x, y, tier=2)(x, y)
+    with np.errstate(all="ignore"):
+        wide = np.hypot(x.astype(WIDE), y.astype(WIDE))
+    whole = (wide < np.finfo(dtype).max / 2) & (wide >= np.finfo(dtype).tiny / np.finfo(dtype).eps ** 2)
+    assert ulps(z[whole], wide[whole]).max() <= 1
+    assert np.array_equal(z[~whole & (wide > 1)], wide[~whole & (wide > 1)].astype(dtype))
+    assert np.isnan(z[np.isnan(wide)]).all()
+
+
 def test_erf_of_floats_is_accurate() -> None:
     """Erf of float32 is within 0.51 ulp and has its limits."""
     scipy_special = pytest.importorskip("scipy.special", reason="SciPy is the oracle")

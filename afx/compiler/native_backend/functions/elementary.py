@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from afx.compiler.native_backend.functions.lanes import Lanes, bits_of
+from afx.core.scalar_ops import FLOOR, TRUNC
 
 # --- Exponentials: exp, expm1, tanh, the logistic function, and the error function of floats
 #
@@ -19,6 +20,8 @@ MAGIC_BITS = 0x4338000000000000
 SIZE = {"double": (1 << 63) - 1, "float": (1 << 31) - 1}  # the bits but the sign
 INFINITY = {"double": 0x7FF0000000000000, "float": 0x7F800000}
 ONE_BITS = 0x3FF0000000000000
+ONE = {"double": ONE_BITS, "float": 0x3F800000}
+DIGITS = {"double": 52, "float": 23}  # of a significand, behind the first one
 
 # (exp(r) - 1 - r) / r², relative error 2^-64
 EXP = (
@@ -327,8 +330,9 @@ def log_near_one(k: Lanes, f: Lanes, low: Lanes, is_single: bool = False) -> Lan
     return k.fma(LN2_HIGH, f - (half - s.fma(half + series, k.fma(LN2_LOW, low))))
 
 
-# --- Powers and lengths of floats, by doubles: pow as ``2^(y·log2 x)``, hypot as a square root
+# --- Powers and lengths: pow of floats as ``2^(y·log2 x)`` by doubles, that of half numbers and hypot by square roots
 
+END = {"double": 1000, "float": 120}  # binary digits of a moderate size, up and down together
 FAR = 126.0  # beyond, the result may be denormal or overflow
 
 
@@ -353,9 +357,56 @@ def power(x: Lanes, y: Lanes) -> Lanes:
     return exp2_single(clamp(_exponent(x, y), -FAR, FAR)).narrow("float")
 
 
+def root_is_hard(x: Lanes, y: Lanes) -> Lanes:
+    """Tell where x is no positive number of moderate size, whose powers by half numbers neither over- nor underflow."""
+    end = (END[x.kind] << DIGITS[x.kind]) // 2
+    return (x.bits() - (ONE[x.kind] - end)).compare("ugt", 2 * end)
+
+
+def _moderate(x: Lanes) -> Lanes:
+    return root_is_hard(x, x).choose(x.constant(1.0), x)
+
+
+def root(x: Lanes, y: Lanes) -> Lanes:
+    """Return ``x ** 0.5``, which is the square root in NumPy too."""
+    return x.sqrt()
+
+
+def _root_and_rest(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """Return a moderate number, its square root, and half of what the root's square leaves of it."""
+    x = _moderate(x)
+    s = x.sqrt()
+    return x, s, (-s).fused(s, x) * 0.5
+
+
+def inverse_root(x: Lanes, y: Lanes) -> Lanes:
+    """Return ``x ** -0.5``: what the quotient and the root round away is added again."""
+    _, s, rest = _root_and_rest(x)
+    z = s.constant(1.0) / s
+    return z.fused((-s).fused(z, 1.0) - rest * z * z, z)
+
+
+def root_of_cube(x: Lanes, y: Lanes) -> Lanes:
+    """Return ``x ** 1.5``."""
+    x, s, rest = _root_and_rest(x)
+    z = x * s
+    return z + rest.fused(s, x.fused(s, -z))
+
+
+def inverse_root_of_cube(x: Lanes, y: Lanes) -> Lanes:
+    """Return ``x ** -1.5``."""
+    x, s, rest = _root_and_rest(x)
+    cube = x * s
+    z = s.constant(1.0) / cube
+    return z.fused((-cube).fused(z, 1.0) - z * rest.fused(s, x.fused(s, -cube)), z)
+
+
 def hypot_is_hard(x: Lanes, y: Lanes) -> Lanes:
-    """Tell where an operand is infinite or nan."""
-    return _is_large(x) | _is_large(y)
+    """Tell where an operand is infinite or nan; of doubles where the longer one is so, or its square of extreme size."""
+    if x.kind == "float":
+        return _is_large(x) | _is_large(y)
+    size = _larger(x, y)
+    return (size - bits_of(x.kind, 2.0**-400)).compare("ugt", (900 << 52) - 1) & size.compare("ne", 0)
 
 
 def _is_large(x: Lanes) -> Lanes:
@@ -364,9 +415,71 @@ def _is_large(x: Lanes) -> Lanes:
 
 
 def hypot(x: Lanes, y: Lanes) -> Lanes:
-    """Return ``sqrt(x² + y²)`` of floats."""
-    a, b = x.widen(), y.widen()
-    return (a * a + b * b).sqrt().rounded()
+    """Return ``sqrt(x² + y²)``; of doubles without what does not count beside the longer one, whose square may underflow."""
+    if x.kind == "float":
+        a, b = x.widen(), y.widen()
+        return (a * a + b * b).sqrt().rounded()
+    hard = hypot_is_hard(x, y)
+    long = _larger(x, y)
+    short = (x.bits() ^ y.bits()) & SIZE[x.kind] ^ long
+    short = (long - short).compare("ugt", 60 << 52).choose(short.constant(0), short)
+    a, b = [hard.choose(size.constant(0), size).as_float() for size in (long, short)]
+    return a.fused(a, b * b).sqrt()
+
+
+def _larger(x: Lanes, y: Lanes) -> Lanes:
+    """Return the bits of ``|x|`` or ``|y|``, whichever is larger; of nan they are the largest."""
+    a, b = x.bits() & SIZE[x.kind], y.bits() & SIZE[y.kind]
+    return a.compare("ugt", b).choose(a, b)
+
+
+# --- Remainders: exact, as C's fmod, where the quotient has fewer bits than a number; NumPy's loop takes others
+#
+# The quotient, rounded and cut, is the whole one or one more: its product is subtracted by a fused operation, which is
+# exact, and the divisor added again where that was too much. What follows is NumPy's, operation by operation.
+
+
+def remainder_is_hard(x: Lanes, y: Lanes) -> Lanes:
+    """Tell where the quotient has many bits or underflows, and where an operand is not finite, or the divisor denormal or 0."""
+    digits = DIGITS[x.kind]
+    a, b = x.bits() & SIZE[x.kind], y.bits() & SIZE[x.kind]
+    far = (a - b).compare("sgt", (digits - 1) << digits)
+    tiny = (b - a).compare("sgt", ONE[x.kind] - (digits << digits)) & a.compare("ne", 0)
+    odd = a.compare("uge", INFINITY[x.kind]) | b.compare("uge", INFINITY[x.kind]) | b.compare("ult", 1 << digits)
+    return far | tiny | odd
+
+
+def _divide(x: Lanes, y: Lanes) -> tuple[Lanes, Lanes, Lanes, Lanes]:
+    """Return operands, 0 and 1 in place of hard ones, the size of C's remainder, and where NumPy's has another sign than that."""
+    hard = remainder_is_hard(x, y)
+    x, y = hard.choose(x.constant(0.0), x), hard.choose(y.constant(1.0), y)
+    a, b = x.unary("fabs"), y.unary("fabs")
+    rest = (a / b).unary(TRUNC).fused(-b, a)
+    rest = rest.bits().compare("slt", 0).choose(rest + b, rest)
+    return x, y, rest, rest.bits().compare("ne", 0) & (x.bits() ^ y.bits()).compare("slt", 0)
+
+
+def fmod(x: Lanes, y: Lanes) -> Lanes:
+    """Return what is left of x after whole multiples of y, with the sign of x."""
+    x, _, rest, _ = _divide(x, y)
+    return rest.copysign(x)
+
+
+def remainder(x: Lanes, y: Lanes) -> Lanes:
+    """Return what is left of x after whole multiples of y, with the sign of y."""
+    x, y, rest, turns = _divide(x, y)
+    return turns.choose(rest.copysign(x) + y, rest.copysign(y))
+
+
+def floor_divide(x: Lanes, y: Lanes) -> Lanes:
+    """Return the whole multiple of y below x, as a number of times; zeros have the sign of the quotient."""
+    x, y, rest, turns = _divide(x, y)
+    times = (x - rest.copysign(x)) / y
+    times = turns.choose(times - 1.0, times)
+    whole = times.unary(FLOOR)
+    whole = (times - whole).bits().compare("sgt", bits_of(x.kind, 0.5)).choose(whole + 1.0, whole)
+    none = (times.bits() & SIZE[x.kind]).compare("eq", 0)
+    return none.choose(((x.bits() ^ y.bits()) & ~SIZE[x.kind]).as_float(), whole)
 
 
 # --- Trigonometry: sine and cosine up to 2^20, or 2^40 for floats; NumPy's loop takes larger arguments

@@ -20,10 +20,11 @@ from afx.core.scalar_ops import SCALAR_OPS
 # --- Rewrites: a nest's values in forms that the second tier computes better
 
 
-def rewrite(nest: Nest) -> Nest:
+def rewrite(nest: Nest, is_portable: bool) -> Nest:
     """Return a nest that computes the same better."""
     wanted = [*[k for k, _ in nest.stores], *[k for k, *_ in nest.folds]]
-    values, numbers = keep_needed(join_logistic(nest.values), wanted)
+    values = join_logistic(nest.values)
+    values, numbers = keep_needed(values if is_portable else take_roots(values), wanted)
     stores = tuple([(numbers[k], ref) for k, ref in nest.stores])
     folds = tuple([(numbers[k], ufunc, ref) for k, ufunc, ref in nest.folds])
     return attrs.evolve(nest, values=values, stores=stores, folds=folds)
@@ -48,12 +49,26 @@ def _logistic_of(values: Sequence[Value], k: int) -> int:
     return next((x for e in powers for x in _operands(values, e, np.negative)), -1)
 
 
+def take_roots(values: Sequence[Value]) -> tuple[Value, ...]:
+    """Return values with square roots in place of powers by half numbers."""
+
+    def take(k: int) -> Value:
+        value, operands = values[k], _operands(values, k, np.power)
+        exponent = values[operands[1]] if operands else None
+        root = ROOTS.get(exponent.value) if isinstance(exponent, Number) else None
+        if not isinstance(value, Op) or root is None or value.loop is None:
+            return value
+        return attrs.evolve(value, name=Fast(root.__name__, value.loop))
+
+    return tuple(map(take, range(len(values))))
+
+
 def _operands(values: Sequence[Value], k: int, ufunc: np.ufunc) -> tuple[int, ...]:
     """Return the operands of a value where it is this operation."""
     value = values[k]
     if not isinstance(value, Op):
         return ()
-    own = value.name.name if isinstance(value.name, Fast) else value.name
+    own = value.name.name if isinstance(value.name, Fast) else getattr(value.name, "ufunc", value.name)
     return value.args if own == ufunc.__name__ else ()
 
 
@@ -86,6 +101,11 @@ def keep_needed(values: Sequence[Value], wanted: Sequence[int]) -> tuple[tuple[V
 KINDS = {"f4": "float", "f8": "double"}
 BOTH, SINGLE = ("f4", "f8"), ("f4",)
 
+ROOTS = {
+    0.5: elementary.root, -0.5: elementary.inverse_root,
+    1.5: elementary.root_of_cube, -1.5: elementary.inverse_root_of_cube,
+}  # by exponents  # fmt: skip
+
 Function: TypeAlias = "Callable[..., Lanes]"
 
 # name: dtypes, the function, which lanes another one computes: NumPy's loop where none is named
@@ -102,9 +122,16 @@ FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., La
         (BOTH, elementary.cos, elementary.is_far, None),
         (SINGLE, elementary.erf, None, None),
         (SINGLE, elementary.power, elementary.power_is_hard, None),
-        (SINGLE, elementary.hypot, elementary.hypot_is_hard, None),
+        (BOTH, elementary.hypot, elementary.hypot_is_hard, None),
+        *[
+            (BOTH, function, elementary.remainder_is_hard, None)
+            for function in (elementary.fmod, elementary.remainder, elementary.floor_divide)
+        ],
+        *[(BOTH, f, None if f is elementary.root else elementary.root_is_hard, None) for f in ROOTS.values()],
     )
 }
+# those of them with NumPy's bits, for the first tier too
+OF_NUMPYS_BITS = frozenset(name for name, row in FAST.items() if row[2] is elementary.remainder_is_hard)
 
 
 # the same of doubles whose bits are the same everywhere, with the lanes that another function computes, and which one:
@@ -122,9 +149,10 @@ PORTABLE_SINGLE: dict[str, Portable] = {  # of floats those that fused operation
 }
 
 
-def has_fast(name: str, dtypes: Sequence[str], is_portable: bool = False) -> bool:
-    """Tell whether a function has a vector form of these dtypes, which of portable ones are more."""
-    dtype, is_own = dtypes[0], name in FAST and dtypes[0] in FAST[name][0]
+def has_fast(name: str, dtypes: Sequence[str], tier: int, is_portable: bool = False) -> bool:
+    """Tell whether a function has a vector form of these dtypes in a tier; portable ones are others."""
+    dtype, is_exact = dtypes[0], name in OF_NUMPYS_BITS
+    is_own = name in FAST and dtype in FAST[name][0] and (not is_portable if is_exact else tier > 1)
     return len(set(dtypes)) == 1 and (is_own or (is_portable and dtype in BOTH and name in PORTABLE))
 
 

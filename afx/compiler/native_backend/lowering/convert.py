@@ -368,7 +368,7 @@ class BlockBuilder:
         nest = Nest(group.space, tuple(group.values), tuple(stores), group.quiet or (), tuple(group.folds))
         group.writes += [ref.root for *_, ref in group.folds]
         if self.tier > 1:
-            nest = rewrite(nest)
+            nest = rewrite(nest, self.target.backend == "portable")
         if (stores or group.folds) and not nest.is_void:
             group.steps = self._cut(group, nest)
 

@@ -275,7 +275,7 @@ def add_ufunc(
 def _operation(b: BlockBuilder, name: str, types: tuple[str, ...]) -> Callable[[Group, list[int]], int]:
     if set(types[:-1]) <= scalar_op(name).dtypes and len(set(types[:-1])) == 1:
         return call_of(name, types[-1])
-    if b.tier > 1 and has_fast(name, types, b.target.backend == "portable"):
+    if has_fast(name, types, b.tier, b.target.backend == "portable"):
         return call_of(Fast(name, loop_of(name, types, b.target.stands_alone)), types[-1])
     return call_of(loop_of(name, types, b.target.stands_alone), types[-1])
 
@@ -324,7 +324,7 @@ def add_fast(
 ) -> bool:
     """Add a call of a function of the second tier to a block; tell whether there is one of this name."""
     types = [dtype_name(x.dtype) for x in (out, *xs) if isinstance(x, Buffer)]
-    if b.tier == 1 or not has_fast(name, tuple(types)):
+    if not has_fast(name, tuple(types), b.tier):
         return False
     b.elementwise(out, xs, quiet, call_of(Fast(name, None), types[0]), allocates)
     return True

@@ -89,7 +89,11 @@ def test_products_of_two_vectors_are_sums(dtype: str) -> None:
     for k in (17, 200, 5001):
         x, y = rng.normal(size=(k, 3)).astype(dtype), rng.normal(size=(4, k)).astype(dtype)
         bound = 4 * np.finfo(dtype).eps * (abs(x[:, 1].astype("f8")) @ abs(y[0].astype("f8")))
-        for fn in (lambda x, y: y[0] @ x[:, 1], lambda x, y: (x[None, :, 1] @ y[:1].T)[0, 0], lambda x, y: x[:, 1] @ y[0]):
+        for fn in (
+            lambda x, y: y[0] @ x[:, 1],
+            lambda x, y: (x[None, :, 1] @ y[:1].T)[0, 0],
+            lambda x, y: x[:, 1] @ y[0],
+        ):
             native = Native(fn, x, y, tier=2)
             assert any(isinstance(step, Nest) and step.folds for step in native.program.block.all_steps())
             assert abs(float(native(x, y)[0][0]) - x[:, 1].astype("f8") @ y[0].astype("f8")) <= bound
