@@ -89,7 +89,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_740,
-    "compiler": 203_660,
+    "compiler": 203_700,
     "control": 26_960,
     "core": 38_200,
     "data": 5_280,

@@ -101,13 +101,12 @@ def keep_needed(values: Sequence[Value], wanted: Sequence[int]) -> tuple[tuple[V
 KINDS = {"f4": "float", "f8": "double"}
 BOTH, SINGLE = ("f4", "f8"), ("f4",)
 
-ROOTS = {
+Function: TypeAlias = "Callable[..., Lanes]"
+
+ROOTS: dict[float, Function] = {
     0.5: elementary.root, -0.5: elementary.inverse_root,
     1.5: elementary.root_of_cube, -1.5: elementary.inverse_root_of_cube,
 }  # by exponents  # fmt: skip
-
-Function: TypeAlias = "Callable[..., Lanes]"
-
 # name: dtypes, the function, which lanes another one computes: NumPy's loop where none is named
 FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., Lanes | None] | None]] = {
     row[1].__name__: row
@@ -123,11 +122,13 @@ FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., La
         (SINGLE, elementary.erf, None, None),
         (SINGLE, elementary.power, elementary.power_is_hard, None),
         (BOTH, elementary.hypot, elementary.hypot_is_hard, None),
-        *[
-            (BOTH, function, elementary.remainder_is_hard, None)
-            for function in (elementary.fmod, elementary.remainder, elementary.floor_divide)
-        ],
-        *[(BOTH, f, None if f is elementary.root else elementary.root_is_hard, None) for f in ROOTS.values()],
+        (BOTH, elementary.fmod, elementary.remainder_is_hard, None),
+        (BOTH, elementary.remainder, elementary.remainder_is_hard, None),
+        (BOTH, elementary.floor_divide, elementary.remainder_is_hard, None),
+        (BOTH, elementary.root, None, None),
+        (BOTH, elementary.inverse_root, elementary.root_is_hard, None),
+        (BOTH, elementary.root_of_cube, elementary.root_is_hard, None),
+        (BOTH, elementary.inverse_root_of_cube, elementary.root_is_hard, None),
     )
 }
 # those of them with NumPy's bits, for the first tier too
