@@ -103,7 +103,7 @@ BOTH, SINGLE = ("f4", "f8"), ("f4",)
 
 Function: TypeAlias = "Callable[..., Lanes]"
 
-ROOTS: dict[float, Function] = {
+ROOTS: dict[int | float | complex, Function] = {
     0.5: elementary.root, -0.5: elementary.inverse_root,
     1.5: elementary.root_of_cube, -1.5: elementary.inverse_root_of_cube,
 }  # by exponents  # fmt: skip
