@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from afx.core import Aval, Shape, bind, to_array, to_lower_level
+from afx.core import Aval, Shape, aval_of, bind, to_array, to_lower_level
 from afx.core.primitive import JointPullback, Params, Primitive, Pullback, Value, Values
 from afx.core.tracing.tape import Entry
 from afx.ops import any as any_, broadcast_to, logical_or, not_equal, reshape, where
@@ -537,7 +537,7 @@ def pull_slices(
 
 
 def _aval_of(x: Value) -> Aval:
-    return Aval((), np.dtype(np.float32)) if x is None else Aval(x.shape, x.dtype)
+    return Aval((), np.dtype(np.float32)) if x is None else aval_of(x)
 
 
 def _live(

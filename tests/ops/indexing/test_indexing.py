@@ -262,6 +262,16 @@ def test_ties_of_min_and_max_are_split_evenly() -> None:
     np.testing.assert_allclose(np.asarray(gv), [1 / 3, 1 / 3, 0.5])
 
 
+def test_compiled_extremes_at_the_one_place_of_an_axis() -> None:
+    """An index that can be 0 alone is a number when it is compiled, among the operands of the derivative."""
+    x, w = RNG.normal(size=(1, 1, 3)), RNG.normal(size=(1, 1, 3))
+    index = (None, 0, np.array([True]), 2)
+    both = afx.grad(lambda x, v: (x.at[index].min(v) * w).sum(), argnums=(0, 1))
+    gx, gv = afx.jit(both)(x, np.float64(-9.0))  # which is smaller
+    np.testing.assert_allclose(np.asarray(gx), w * [1.0, 1.0, 0.0])
+    np.testing.assert_allclose(np.asarray(gv), w[0, 0, 2])
+
+
 def test_products_with_zeros_have_derivatives() -> None:
     """The derivative by a repeated factor is the product of the others, zeros or not, also the second time."""
     v = np.array([0.0, 2.0, 3.0, 0.0, 5.0])
