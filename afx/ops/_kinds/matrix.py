@@ -328,8 +328,8 @@ def living_values(alive: Any) -> Any:
 
 def bound_of(x: Array) -> Array:
     """Return a bound of what a product with unitary matrices can make of matrices' elements: their size times a few."""
-    if not x.size:
-        return reshape(abs_(x), (*x.shape[:-2], 0, 0)) if 0 in x.shape[:-2] else abs_(x).sum((-2, -1), keepdims=True)
+    if 0 in x.shape[-2:]:
+        return abs_(x).sum((-2, -1), keepdims=True)
     return 8 * max_(abs_(x), axis=(-2, -1), keepdims=True) * x.shape[-1]
 
 

@@ -12,8 +12,8 @@ from tests.ops.samples import RNG, normal_like, together
 
 EPS = 1e-6
 
-FORMS = [(2, 5, 3), (2, 3, 5), (3, 3), (1, 1), (4, 1), (1, 4), (0, 3), (3, 0), (2, 0, 0)]
-SQUARE = [(2, 4, 4), (1, 1), (0, 0)]
+FORMS = [(2, 5, 3), (2, 3, 5), (3, 3), (1, 1), (4, 1), (1, 4), (0, 3), (3, 0), (2, 0, 0), (0, 3, 2)]
+SQUARE = [(2, 4, 4), (1, 1), (0, 0), (0, 4, 4)]
 RIGHT = np.arange(10.0).reshape(5, 2) - 3
 Function = Callable[[Any], Any]
 
