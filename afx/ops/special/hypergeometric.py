@@ -218,7 +218,14 @@ def spence(x: ArrayLike) -> Array:
     return bind_special(spence_p, x)
 
 
-spence_p: Primitive = unary("spence", scipy("spence"), lambda _z, x: -_log1prel_of_order(x - 1, 0), kinds="f")
+def _spence_slope(_z: Array, x: Array) -> Array:
+    near = x > 0.5  # from there on x - 1 is exact
+    return where(
+        near, -_log1prel_of_order(where(near, x - 1, 0), 0), log(where(near, 0.5, x)) / (1 - where(near, 0.5, x))
+    )
+
+
+spence_p: Primitive = unary("spence", scipy("spence"), _spence_slope, kinds="f")
 
 
 # --- Functions of the normal distribution's kin

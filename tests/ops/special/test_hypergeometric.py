@@ -89,7 +89,7 @@ def _owen(h: Any, a: Any) -> Any:
 
 
 BESIDE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Any]] = {
-    "spence": (special.spence, lambda x: mpmath.polylog(2, 1 - x).real, ([0.3, 1 - 1e-9, 1.0, 1 + 1e-9, 50.0],)),
+    "spence": (special.spence, lambda x: mpmath.polylog(2, 1 - x).real, ([1e-12, 0.3, 1 - 1e-9, 1.0, 1 + 1e-9, 50.0],)),
     "owens_t": (special.owens_t, _owen, ([0.3, 1.0, 3.0, -2.0], [0.5, 1.0, 2.0, 0.7])),
     "poch": (special.poch, mpmath.rf, ([0.5, 2.0, 9.0], [1.5, 0.1, 3.0])),
     "comb": (special.comb, mpmath.binomial, ([5.0, 7.5, 40.0], [2.0, 3.1, 0.5])),
