@@ -197,8 +197,9 @@ def logistic(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribu
 
 
 def _laplace_cdf(y: Array) -> Array:
-    tail = 0.5 * exp(-abs_(y))
-    return where(y < 0, tail, 1 - tail)
+    low = y < 0
+    tail = 0.5 * exp(where(low, y, -y))  # the absolute value has no derivative at 0, where this has one
+    return where(low, tail, 1 - tail)
 
 
 def _laplace_logcdf(y: Array) -> Array:

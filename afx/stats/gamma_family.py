@@ -142,25 +142,33 @@ def gennorm(beta: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Co
     b = asarray(beta)
     c = 1 / b
 
+    log_peak = log(b / 2) - gammaln(c)
+
     def power(y: Array) -> Array:
         return where(y == 0, 0.0, where(y == 0, 1.0, abs_(y)) ** b)
 
     def logcdf(y: Array) -> Array:
-        low = y < 0
-        tail = log_gammaincc(c, power(y)) - math.log(2)
-        return where(low, tail, log1p(-0.5 * gammaincc(c, power(y))))
+        low, size = y < 0, power(y)
+        near = size == 0  # or too small for a number: the density is that at 0
+        tail = log_gammaincc(c, where(near, 1.0, size)) - math.log(2)
+        far = where(low, tail, log1p(-0.5 * gammaincc(c, where(near, 1.0, size))))
+        return where(near, log1p(2 * where(near, y, 0.0) * exp(log_peak)) - math.log(2), far)
 
     def cdf(y: Array) -> Array:
-        tail = 0.5 * gammaincc(c, power(y))
-        return where(y < 0, tail, 1 - tail)
+        size = power(y)
+        near = size == 0
+        tail = 0.5 * gammaincc(c, where(near, 1.0, size))
+        return where(near, 0.5 + y * exp(log_peak), where(y < 0, tail, 1 - tail))
 
     def ppf(q: Array) -> Array:
         low = q < 0.5
-        size = gammainccinv(c, 2 * where(low, q, 1 - q)) ** c
-        return where(low, -size, size)
+        size = gammainccinv(c, 2 * where(low, q, 1 - q))
+        near = size == 0
+        root = where(near, 1.0, size) ** c
+        return where(near, (q - 0.5) * exp(-log_peak), where(low, -root, root))
 
     return ContinuousDistribution(
-        logpdf=lambda y: log(b / 2) - gammaln(c) - power(y),
+        logpdf=lambda y: log_peak - power(y),
         cdf=cdf,
         sf=lambda y: cdf(-y),
         logcdf=logcdf,

@@ -246,8 +246,9 @@ def vonmises(kappa: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> 
     def cdf(y: Array) -> Array:
         turns = floor((y + math.pi) / (2 * math.pi))
         angle = y - 2 * math.pi * turns
-        tail = _circle_tail(*broadcast_arrays(k, -abs_(angle)))
-        return turns + where(angle < 0, tail, 1 - tail)
+        low = angle < 0
+        tail = _circle_tail(*broadcast_arrays(k, where(low, angle, -angle)))
+        return turns + where(low, tail, 1 - tail)
 
     def logpdf(y: Array) -> Array:
         return -2 * k * sin(0.5 * y) ** 2 - math.log(2 * math.pi) - log(i0e(k))

@@ -164,6 +164,36 @@ def test_discrete_derivatives(name: str, k: int, parameters: tuple[float, ...], 
         assert slope == pytest.approx(difference, rel=1e-8, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("laplace", ()),
+        ("gennorm", (0.5,)),
+        ("gennorm", (1.3,)),
+        ("gennorm", (8.0,)),
+        ("vonmises", (2.0,)),
+        ("t", (3.0,)),
+        ("norm", ()),
+    ],
+)
+def test_slopes_in_the_middle_of_symmetric_laws(name: str, shapes: tuple[float, ...]) -> None:
+    """At 0 distribution functions grow by the density, those of logarithms by twice that, and quantiles by its inverse."""
+    law, zero = getattr(stats, name), np.float64(0.0)
+    peak = float(getattr(scipy.stats, name)(*shapes).pdf(0.0))
+    for method, slope in (("cdf", peak), ("sf", -peak), ("logcdf", 2 * peak), ("logsf", -2 * peak)):
+        assert float(afx.grad(getattr(law, method))(zero, *shapes)) == pytest.approx(slope, rel=1e-12)
+    assert float(afx.grad(law.ppf)(np.float64(0.5), *shapes)) == pytest.approx(1 / peak, rel=1e-10)
+
+
+def test_large_powers_of_small_numbers() -> None:
+    """The power may be too small for a number, where the share of the middle is not."""
+    x = np.array([-0.4, -1e-3, 0.4])
+    law = scipy.stats.uniform(-1, 2)  # the limit of large exponents
+    np.testing.assert_allclose(np.asarray(stats.gennorm.cdf(x, 1e6)), law.cdf(x), atol=1e-6)
+    np.testing.assert_allclose(np.asarray(stats.gennorm.logcdf(x, 1e6)), law.logcdf(x), atol=1e-5)
+    np.testing.assert_allclose(np.asarray(stats.gennorm.ppf(law.cdf(x), 1e6)), x, atol=1e-6)
+
+
 def test_ends_of_the_support() -> None:
     """At the ends of a support derivatives are those from inside, and outside they are 0: nothing is nan."""
     for fn, x, expected in (
