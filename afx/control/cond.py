@@ -334,7 +334,7 @@ def _record(xs: Values, params: Params, wanted: Bools) -> tuple[Sequence[Value],
         makes_masks=any(pair.makes_masks for pair in pairs),
         is_bounded=all(pair.is_bounded for pair in pairs),
     )
-    return bind(switch_p, *xs, branches=branches), list(xs), pullback
+    return bind(switch_p, *xs, branches=tuple([b.primal(moving) for b in branches])), list(xs), pullback
 
 
 def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:

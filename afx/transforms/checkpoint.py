@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from afx import pytree
-from afx.core import Array, Aval, Tracer, bind, is_known, to_lower_level, wrap
+from afx.core import Array, Aval, Tracer, any_traced, bind, is_known, to_lower_level, wrap
 from afx.core.graph import Graph
 from afx.core.tracing.tape import debugging
 from afx.core.tracing.traces import GraphTrace, RecordingTrace, UnknownValueError, evaluate
@@ -53,7 +53,11 @@ class Replay:
 
     def forward(self, xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the results and what the backward pass needs: the operands."""
-        return list(bind(custom_call_p, *xs, rules=self)), xs
+        rules = self
+        if any_traced(xs):  # an outer trace differentiates the results too
+            wanted = tuple([v.aval.dtype.kind in "fc" for v in self.graph.inputs])
+            rules = Replay(self.name, CompiledGraph(self.graph).primal(wanted).graph, self._found)
+        return list(bind(custom_call_p, *xs, rules=rules)), xs
 
     def backward(self, xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         """Run again, and pull cotangents back."""

@@ -230,3 +230,23 @@ def test_numbers_as_residuals_take_the_dtype_of_the_operands() -> None:
     """A Python number that the forward rule keeps loses no digit beside float64."""
     f = afx.custom_vjp(lambda x: x * 0.1, lambda x: (x * 0.1, 0.1), lambda k, ct: (k * ct,))
     assert float(afx.grad(f)(np.float64(1.0))) == 0.1
+
+
+HOLDERS: dict[str, Callable[[Fn], Fn]] = {
+    "checkpoint": afx.checkpoint,
+    "cond": lambda fn: lambda x: afx.cond(x[0] > 0.0, fn, lambda y: -y, x),
+    "cond in checkpoint": lambda fn: afx.checkpoint(lambda x: afx.cond(x[0] > 0.0, fn, lambda y: -y, x)),
+    "checkpoint in switch": lambda fn: lambda x: afx.switch(afx.argmin(x), [afx.exp, afx.checkpoint(fn)], x),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_second_derivatives_of_custom_vjp_within_branches_and_checkpoints(holder: str) -> None:
+    """They are those of the forward rule's parts and the backward rule's, as without what holds the function."""
+    half = afx.custom_vjp(afx.sin, lambda x: (afx.sin(x), x), lambda x, ct: (ct * afx.cos(x) / 2,))
+    x = np.array([0.3, -1.1, 2.0])
+    slopes = afx.grad(lambda x: squares(HOLDERS[holder](half)(x)))  # sin x cos x
+    for second in (afx.jacfwd(slopes), afx.jacrev(slopes)):
+        np.testing.assert_allclose(np.asarray(second(x)), np.diag(np.cos(2 * x)), atol=1e-15)
+        np.testing.assert_allclose(np.asarray(afx.jit(second)(x)), np.diag(np.cos(2 * x)), atol=1e-15)
+        np.testing.assert_allclose(np.asarray(afx.vmap(second)(x[None])[0]), np.diag(np.cos(2 * x)), atol=1e-15)

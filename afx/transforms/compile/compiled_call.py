@@ -17,8 +17,18 @@ from afx.compiler.native_backend.run.swap import foresee, is_installed
 from afx.compiler.native_backend.service.helper import choose_folder, open_folder
 from afx.compiler.target import Target, current, portable_target
 from afx.core import Aval, bind, to_array
-from afx.core.graph import Graph, Var
-from afx.core.primitive import Bools, JointPullback, Params, Primitive, Tangents, Value, Values, to_argument
+from afx.core.graph import Graph, Var, walk
+from afx.core.primitive import (
+    Bools,
+    JointPullback,
+    Params,
+    Primitive,
+    Tangents,
+    Value,
+    Values,
+    holds_graphs,
+    to_argument,
+)
 from afx.core.tracing.tape import Entry, Tape, TapeTracer
 from afx.core.tracing.traces import (
     BatchTrace,
@@ -207,6 +217,7 @@ class CompiledGraph:
         "_donated",
         "_pairs",
         "_plan",
+        "_primals",
         "_pushes",
         "_spreads",
         "_target",
@@ -221,6 +232,7 @@ class CompiledGraph:
         self._plan: Plan | None = None
         self.is_forgotten: bool = False
         self._pairs: dict[tuple[Bools, int | None], VjpGraphs] = {}
+        self._primals: dict[Bools, CompiledGraph] = {}
         self._pushes: dict[Bools, JvpGraph] = {}
         self._batches: dict[tuple[int, Bools], CompiledGraph] = {}
         self._spreads: dict[tuple[int, Bools], tuple[CompiledGraph, list[bool]]] = {}
@@ -271,6 +283,16 @@ class CompiledGraph:
             consts: of a loop's step, how many inputs, the first ones, do not change; it keeps as few residuals as it can.
         """
         return memoize(self._pairs, (wanted, consts), lambda: _split(self, wanted, consts))
+
+    def primal(self, wanted: Bools) -> CompiledGraph:
+        """Return the program of the outputs that its derivatives by these inputs go with, for outer derivatives of them.
+
+        There the forward rules of functions with rules of their own stand in place of these functions.
+        """
+        calls = (eq.primitive for graph in walk(self.graph) for eq in graph.equations)
+        if not any(p.opaque and holds_graphs(p) for p in calls):
+            return self
+        return memoize(self._primals, wanted, lambda: _primal(self, wanted))
 
     def batched(self, size: int, flags: Bools) -> CompiledGraph:
         """Return the program mapped over a batch axis in front of these inputs, and of every output."""
@@ -496,6 +518,12 @@ def _split(program: CompiledGraph, wanted: Bools, consts: int | None) -> VjpGrap
             residuals = choose_residuals(wanted_vars, outer_trace.equations, fixed)
         forward = program.with_graph(outer_trace.finish([*plain, *map(outer_trace.tracer, residuals.saved.values())]))
     return VjpGraphs(forward, tape.entries, residuals, (entered, outs, owned), tape.lines)
+
+
+def _primal(program: CompiledGraph, wanted: Bools) -> CompiledGraph:
+    forward, trace = program.vjp_graphs(wanted).forward.graph, GraphTrace("forward pass")
+    outs = evaluate(forward, *[trace.input(v.aval) for v in forward.inputs])
+    return program.with_graph(trace.finish(outs[: len(program.graph.outputs)]))
 
 
 def _residuals(entries: Sequence[Entry]) -> list[Var]:
