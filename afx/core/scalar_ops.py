@@ -136,6 +136,7 @@ ADD, MULTIPLY, MATMUL, MAXIMUM = "add", "multiply", "matmul", "maximum"
 COPYSIGN, FLOOR, SQRT, TRUNC = "copysign", "floor", "sqrt", "trunc"
 FOLDS: dict[str, str] = {op.fold: name for name, op in SCALAR_OPS.items() if op.fold}
 OF_SCIPY = frozenset({"erf", "erfc"})  # of its ufuncs, those that the C library has too
+OF_FORMATS = frozenset({"nextafter", "spacing"})  # whose results depend on the format of a number
 EXACT = frozenset({"fmod", "nextafter"})  # of the C library, whose results IEEE 754 leaves no choice
 _UNKNOWN = ScalarOp()
 

@@ -154,6 +154,20 @@ def test_processors_without_fused_operations_give_the_same_bits() -> None:
         assert_array_equal(np.asarray(a).view(np.uint64), np.asarray(b).view(np.uint64), err_msg=str(k))
 
 
+def test_neighbours_are_those_of_the_dtype() -> None:
+    """They are refused of halves, which are computed as singles, whose neighbours are others."""
+    for dtype in (np.float32, np.float64):
+        x = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -3.3, np.finfo(dtype).max], dtype)
+        with np.errstate(all="ignore"):
+            assert_array_equal(np.asarray(afx.jit(afx.spacing, backend="portable")(x)), np.spacing(x))
+            for y in np.array([np.inf, -0.0], dtype):
+                assert_array_equal(np.asarray(afx.jit(afx.nextafter, backend="portable")(x, y)), np.nextafter(x, y))
+    x = np.ones(3, np.float16)
+    for fn, args in ((afx.spacing, (x,)), (afx.nextafter, (x, 2 * x))):
+        with pytest.raises(ArgumentError, match=f"got {fn.__name__} of f2"):
+            afx.jit(lambda *xs, fn=fn: fn(*xs), backend="portable")(*args)
+
+
 def test_halves_are_rounded_from_singles() -> None:
     """Every half and what lies between two: conversions and sums are NumPy's, bit by bit."""
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)

@@ -12,7 +12,7 @@ from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import Target, current
 from afx.core import Aval, DType, Function, bind, get_default_dtype, primitive_for_role, promote, real_dtype
 from afx.core.graph import Atom, Constant, Equation, Graph, Var, number_variables
-from afx.core.scalar_ops import scalar_op
+from afx.core.scalar_ops import OF_FORMATS, scalar_op
 from afx.core.tracing.traces import GraphTrace
 
 # roles of what moves numbers of any dtype
@@ -50,6 +50,8 @@ def is_standalone(eq: Equation) -> bool:
         return True
     if "e" in chars:
         takes = any(a.aval.dtype.char == "e" for a in eq.inputs)
+        if p.lowering.ufunc is not None and p.lowering.ufunc.__name__ in OF_FORMATS:
+            return True  # a half has other neighbours than a single
         is_view = p.lowering.may_alias and not p.is_elementwise
         return not takes or bool(p.multiple_results or is_view or p.lowering.control or "dtype" in eq.keywords)
     if chars & {"F", "D"}:

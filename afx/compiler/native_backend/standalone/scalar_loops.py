@@ -153,12 +153,12 @@ def _equation(eq: Equation, xs: Sequence[Lanes], dtypes: Sequence[str]) -> Lanes
 
 
 def _spacing(x: Lanes) -> Lanes:
-    """Return the distance to the next number further from 0; of the largest, to the one before."""
+    """Return the distance to the next number further from 0, as NumPy's: positive of both zeros, infinite of the largest."""
     bits = x.bits() & SIZE[x.kind]
     size = bits.as_float()
-    beyond = (bits + 1).as_float()
-    gap = beyond.compare("oeq", math.inf).choose(size - (bits - 1).as_float(), beyond - size)
-    return size.compare("oeq", math.inf).choose(x.constant(math.nan), gap.copysign(x))
+    gap = (bits + 1).as_float() - size
+    signed = size.compare("oeq", 0.0).choose(gap, gap.copysign(x))
+    return size.compare("oeq", math.inf).choose(x.constant(math.nan), signed)
 
 
 # -- integers: divisions by zero, and of the least number by -1, would end the process --
