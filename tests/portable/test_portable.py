@@ -192,6 +192,24 @@ def test_nan_is_one_pattern() -> None:
             np.testing.assert_array_equal(parts.view(bits), nan.view(bits))
 
 
+def test_halves_that_are_written_in_any_order() -> None:
+    """The memory of a loop's body is filled from its end on, and read at once, in a branch that is put into its caller."""
+
+    def body(carry: Any, _: Any) -> Any:
+        first, second = carry
+        return (second, afx.tanh(afx.concatenate([first[::2], first[1::2] * 0.5]) * afx.cos(first) + second)), None
+
+    def loop(x: Any) -> Any:
+        first, second = afx.scan(body, (x, x * 0.5), None, length=3)[0]
+        return first - second
+
+    def branch(x: Any) -> Any:
+        return afx.cond(x[0] > 0.0, loop, lambda y: y, x * 0.7)
+
+    x = RNG.normal(size=4) * np.array([0.0, 1.0, 1.0, 1.0]) + np.array([1.0, 0.0, 0.0, 0.0])
+    np.testing.assert_allclose(afx.jit(branch, backend="portable")(x), branch(x), rtol=1e-13)
+
+
 def test_what_is_refused_is_named_with_its_dtype() -> None:
     """Sorts and factorizations of complex numbers, and what has no form of any dtype."""
     with pytest.raises(ArgumentError, match=r"sort of c16 at .*test_portable\.py:\d+"):

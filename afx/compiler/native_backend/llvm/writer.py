@@ -90,6 +90,10 @@ class Writer:
         """Reserve memory on the stack of the open function and return its pointer."""
         name = f"%s{self.fresh()}"
         self._locals.append(f"  {name} = alloca {kind}, align {alignment}")
+        # LLVM 22.1 makes one vector of what stores to the parts of memory write, in front of stores that are out of order
+        # (llvm-project#189680), but not of memory whose life has a beginning
+        self.declare("lifetime", "declare void @llvm.lifetime.start.p0(i64 immarg, ptr)")
+        self._locals.append(f"  call void @llvm.lifetime.start.p0(i64 -1, ptr {name})")
         return name
 
     def fault(self, condition: str, bit: int = INDEX) -> None:
