@@ -11,14 +11,13 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
 
-from afx import linalg, nn, optim, pytree, random, testing
+from afx import linalg, nn, pytree, random, testing
 from afx.control import scan as scans, while_loop as loops
 from afx.core import Array, Aval
 from afx.core.dtypes import default_dtype, get_default_dtype, set_default_dtype, set_narrow_default
@@ -89,8 +88,6 @@ def __getattr__(name: str) -> Callable[..., Any]:
         return functools.partial(draw, name)
     if name in RENAMED:
         return functools.partial(_call, name)
-    if name in ("bicgstab", "cg", "gmres"):
-        return functools.partial(_solve, name)
     if name in DTYPES.split():
         return functools.partial(asarray, dtype=np.dtype(name))
     if name in ("intersect1d", "setdiff1d", "setxor1d"):
@@ -157,36 +154,6 @@ def enable_x64(new_val: bool = True) -> Any:
 def device_put(x: Any, *_: Any, **__: Any) -> Any:
     """Return a tree of Arrays; there is one device."""
     return pytree.map(asarray, x)
-
-
-def _solve(name: str, A: Any, b: Any, x0: Any = None, **kwargs: Any) -> tuple[Array, None]:
-    """Return the solution of a linear system of trees by iterations, and nothing, as JAX does."""
-    kwargs.pop("solve_method", None)
-    vector, unravel = pytree.ravel(b)
-
-    def of_vectors(fn: Any) -> Any:
-        def run(x: Any) -> Any:
-            return pytree.ravel(fn(unravel(x)))[0]
-
-        return run if callable(fn) else fn
-
-    start = None if x0 is None else pytree.ravel(x0)[0]
-    solved: Any = getattr(linalg, name)(of_vectors(A), vector, start, **{k: of_vectors(v) for k, v in kwargs.items()})
-    return unravel(solved.x), None
-
-
-def minimize(
-    fun: Any, x0: Any, args: tuple[Any, ...] = (), *, method: str = "BFGS", tol: Any = None, options: Any = None
-) -> Any:
-    """Return what `afx.optim.minimize` finds, by JAX's names of its parts."""
-    given: dict[str, Any] = options or {}
-    rounds: int = given.get("maxiter", 1000)
-    words: Any = method.lower()
-    found = optim.minimize(fun, x0, *args, method=words, tolerance=tol, max_iterations=rounds)
-    return types.SimpleNamespace(
-        x=found.x, fun=found.value, jac=found.gradient, success=found.converged, nit=found.iterations,
-        status=1 - asarray(found.converged).astype(np.int64),
-    )  # fmt: skip
 
 
 class at:  # x.at
@@ -379,10 +346,10 @@ def tree_all(tree: Any, *, is_leaf: Any = None) -> bool:
     return all(tree_leaves(tree, is_leaf))
 
 
-def tree_transpose(outer: Any, inner: Any, tree: Any) -> Any:
+def tree_transpose(outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any) -> Any:
     """Return a tree of trees the other way round."""
-    leaves, count = pytree.leaves(tree), len(pytree.paths(inner))
-    return pytree.unflatten(inner, [pytree.unflatten(outer, leaves[k::count]) for k in range(count)])
+    leaves, count = pytree.leaves(pytree_to_transpose), len(pytree.paths(inner_treedef))
+    return put(inner_treedef, [put(outer_treedef, leaves[k::count]) for k in range(count)])
 
 
 @attrs.frozen
@@ -406,6 +373,16 @@ class SequenceKey:
 
 
 @attrs.frozen
+class FlattenedIndexKey:
+    """A step of a path: a place among children that have no keys."""
+
+    key: int
+
+    def __str__(self) -> str:
+        return f"[<flat index {self.key}>]"
+
+
+@attrs.frozen
 class GetAttrKey:
     """A step of a path: a field."""
 
@@ -415,7 +392,7 @@ class GetAttrKey:
         return f".{self.name}"
 
 
-FIELDS = dict[type, Any]()  # of registered dataclasses, by class
+KEYED = dict[type, Any]()  # what gives pairs of keys and children, by registered class
 
 
 def _paths(tree: Any, stops: Callable[[Any], bool], path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
@@ -431,11 +408,11 @@ def _paths(tree: Any, stops: Callable[[Any], bool], path: tuple[Any, ...] = ()) 
     if tree is not None and (not treedef or texts == [""]):
         yield path, tree
         return
-    names = FIELDS.get(cls)
+    keyed = KEYED.get(cls)
     for text, child in zip(texts, children, strict=True):
         key = ast.literal_eval(text[1:-1]) if text[0] == "[" else text[1:]
         step: Any = SequenceKey(key) if isinstance(key, int) else GetAttrKey(key)
-        step = DictKey(key) if isinstance(tree, dict) else GetAttrKey(names[key]) if names else step
+        step = DictKey(key) if isinstance(tree, dict) else keyed(tree)[0][key][0] if keyed else step
         yield from _paths(child, stops, (*path, step))
 
 
@@ -461,14 +438,20 @@ def keystr(keys: Any, *, simple: bool = False, separator: str = "") -> str:
     return separator.join([str(next(iter(attrs.asdict(k).values()))) if simple else str(k) for k in keys])
 
 
-def register_pytree_node(nodetype: Any, flatten_func: Any, unflatten_func: Any, *_: Any) -> None:
+def register_pytree_node(
+    nodetype: Any, flatten_func: Any, unflatten_func: Any, flatten_with_keys_func: Any = None
+) -> None:
     """Register a class by functions to and from children, and what is no child: a dict, too."""
 
     def flatten(x: Any) -> Any:
         children, rest = flatten_func(x)
         return children, _Rest((rest,))
 
+    def number(x: Any) -> Any:
+        return [(FlattenedIndexKey(n), child) for n, child in enumerate(flatten_func(x)[0])], None
+
     pytree.register(nodetype, flatten, lambda rest, children: unflatten_func(rest[0], tuple(children)))
+    KEYED[nodetype] = flatten_with_keys_func or number
 
 
 class _Rest(tuple[Any]):
@@ -500,8 +483,7 @@ def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any 
     def unflatten(meta: Any, data: Any) -> Any:
         return nodetype(**dict(zip([*data_fields, *meta_fields], [*data, *meta], strict=True)))
 
-    register_pytree_node(nodetype, flatten, unflatten)
-    FIELDS[nodetype] = data_fields
+    register_pytree_node(nodetype, flatten, unflatten, lambda _: ([(GetAttrKey(n), None) for n in data_fields], None))
     return nodetype
 
 
@@ -512,7 +494,13 @@ def register_pytree_with_keys(nodetype: Any, flatten_with_keys: Any, unflatten_f
         pairs, rest = flatten_with_keys(x)
         return [child for _, child in pairs], rest
 
-    register_pytree_node(nodetype, flatten, unflatten_func)
+    register_pytree_node(nodetype, flatten, unflatten_func, flatten_with_keys)
+
+
+def register_pytree_with_keys_class(cls: Any) -> Any:
+    """Register a class that has ``tree_flatten_with_keys`` and ``tree_unflatten``."""
+    register_pytree_with_keys(cls, cls.tree_flatten_with_keys, cls.tree_unflatten)
+    return cls
 
 
 def register_static(cls: Any) -> Any:

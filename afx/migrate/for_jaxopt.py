@@ -1,14 +1,16 @@
-"""jaxopt's solvers on those of `afx.optim`: what they find is the same, the way to it and its steps are afx's."""
+"""Solvers of jaxopt and `jax.scipy` on afx's: what they find is the same, the way to it and its steps are afx's."""
 
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from afx import optim, pytree
+from afx import linalg, optim, pytree
+from afx.core import Array
 from afx.errors import ArgumentError
 from afx.migrate.for_lax import custom_root as find_root
 from afx.migrate.optax_trees import PROJECTIONS
@@ -33,6 +35,8 @@ def __getattr__(name: str) -> Any:
         return functools.partial(_onto_pair, PROJECTIONS[name])
     if name in PROJECTIONS:
         return PROJECTIONS[name]
+    if name in ("bicgstab", "cg", "gmres"):
+        return functools.partial(_solve, name)
     if name not in KINDS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return functools.partial(Solver, name)
@@ -155,3 +159,36 @@ def custom_fixed_point(fixed_point_fun: Callable[..., Any], has_aux: bool = Fals
         return pytree.map(subtract, fixed_point_fun(x, *args), x)
 
     return custom_root(residual, has_aux)
+
+
+# --- Solvers of jax.scipy
+
+
+def _solve(name: str, A: Any, b: Any, x0: Any = None, **kwargs: Any) -> tuple[Array, None]:
+    """Return the solution of a linear system of trees by iterations, and nothing, as JAX does."""
+    kwargs.pop("solve_method", None)
+    vector, unravel = pytree.ravel(b)
+
+    def of_vectors(fn: Any) -> Any:
+        def run(x: Any) -> Any:
+            return pytree.ravel(fn(unravel(x)))[0]
+
+        return run if callable(fn) else fn
+
+    start = None if x0 is None else pytree.ravel(x0)[0]
+    solved: Any = getattr(linalg, name)(of_vectors(A), vector, start, **{k: of_vectors(v) for k, v in kwargs.items()})
+    return unravel(solved.x), None
+
+
+def minimize(
+    fun: Any, x0: Any, args: tuple[Any, ...] = (), *, method: str = "BFGS", tol: Any = None, options: Any = None
+) -> Any:
+    """Return what `afx.optim.minimize` finds, by JAX's names of its parts."""
+    given: dict[str, Any] = options or {}
+    rounds: int = given.get("maxiter", 1000)
+    words: Any = method.lower()
+    found = optim.minimize(fun, x0, *args, method=words, tolerance=tol, max_iterations=rounds)
+    return types.SimpleNamespace(
+        x=found.x, fun=found.value, jac=found.gradient, success=found.converged, nit=found.iterations,
+        status=1 - asarray(found.converged).astype(np.int64),
+    )  # fmt: skip

@@ -16,7 +16,6 @@ from afx.migrate.rewriting import Edit, Library, Migration, Remark, arguments_of
 __all__ = ["JAX", "JaxMigration"]
 
 HOME = "afx.migrate"
-PARALLEL = "a sum or mean over axis 0 outside of afx.vmap, whose axes have no names"
 CALLS, OPTAX, STAX = f"{HOME}.for_jax", f"{HOME}.for_optax", f"{HOME}.for_stax"
 EQUINOX, FLAX, JAXOPT, LAX = [f"{HOME}.for_{name}" for name in ("equinox", "flax", "jaxopt", "lax")]
 OPTAX_TREES = f"{HOME}.optax_trees"
@@ -46,14 +45,12 @@ ADAPTED = {
     "jax.numpy": "absolute clip diagonal fmax fmin mgrid ogrid polydiv searchsorted",
     "jax.numpy.linalg": "lstsq",
     "jax.scipy.linalg": "cholesky eigh qr solve",
-    "jax.scipy.sparse.linalg": "bicgstab cg gmres",
     "jax.test_util": "check_grads",
     "jax.tree_util": (
-        "DictKey GetAttrKey Partial SequenceKey keystr register_dataclass register_pytree_node register_pytree_node_class "
-        "register_pytree_with_keys register_static"
+        "DictKey FlattenedIndexKey GetAttrKey Partial SequenceKey keystr register_dataclass register_pytree_node "
+        "register_pytree_node_class register_pytree_with_keys register_pytree_with_keys_class register_static"
     ),
     "jax.ops": "segment_max segment_min segment_prod segment_sum",
-    "jax.scipy.optimize": "minimize",
 }  # fmt: skip
 SIZED = "argwhere extract flatnonzero intersect1d nonzero setdiff1d setxor1d union1d unique"
 # keywords by which a function of for_jax is called, under which prefix, and the functions
@@ -122,19 +119,132 @@ GRADIENTS = re.compile(rb"grad|jac|hessian|jvp|vjp|optim|lineari[sz]e")  # of a 
 OTHERWISE: dict[tuple[str, str | None], str] = {
     ("jax.numpy.linalg.matrix_rank", "rtol"): "is relative to the largest singular value, JAX's is not",
 }
-OF_MANY = ("all_gather", "all_to_all", "axis_index", "pmax", "pmean", "pmin", "ppermute", "psum")
 OF_KEYS = ("PRNGKey", "clone", "fold_in", "key", "key_data", "split", "wrap_key_data")  # what draws no numbers
 # that give float32 under x64
 SMALL = [f"jax.numpy.{kind}" for kind in ("int8", "int16", "int32", "uint8", "uint16", "uint32")]
 FLOATS = ("jax.numpy.float16", "jax.numpy.float32")
 QUOTIENTS = ("average", "divide", "mean", "nanmean", "nanstd", "nanvar", "std", "true_divide", "var")
 ACTIVATIONS = "elu gelu log_softmax relu selu sigmoid softmax softplus standardize"
-IN_FLAX = "core core.frozen_dict linen serialization struct training.common_utils training.train_state traverse_util"
-UNKNOWN_VALUES = (
-    "ConcretizationTypeError TracerArrayConversionError TracerBoolConversionError TracerIntegerConversionError"
-)
 IN_EQUINOX = "eval_shape hessian jacfwd jacrev jvp make_jaxpr=trace vjp"
 IN_TREES = "all flatten flatten_with_path leaves leaves_with_path map_with_path reduce structure transpose"
+
+# modules of JAX's, and the one of afx's that has their names
+_MODULES = """einops: einops.array_api
+equinox equinox.nn: afx.migrate.for_equinox
+jax jax.numpy: afx
+jax.example_libraries.optimizers jax.example_libraries.stax jax.nn.initializers: afx.migrate.for_stax
+jax.lax: afx.migrate.for_lax
+jax.nn: afx.nn
+jax.numpy.fft jax.scipy.fft: afx.fft
+jax.numpy.linalg jax.scipy.linalg: afx.linalg
+jax.scipy.cluster.vq: afx.cluster
+jax.scipy.interpolate: afx.interpolate
+jax.scipy.ndimage: afx.ndimage
+jax.scipy.signal: afx.signal
+jax.scipy.special: afx.special
+jax.scipy.stats: afx.stats
+jaxopt jaxopt.implicit_diff jaxopt.projection: afx.migrate.for_jaxopt
+jaxtyping: jaxtyping
+optax optax.contrib optax.schedules optax.transforms: afx.migrate.for_optax
+optax.losses optax.projections optax.tree optax.tree_utils: afx.migrate.optax_trees
+flax.core flax.core.frozen_dict flax.linen flax.serialization flax.struct: afx.migrate.for_flax
+flax.training.common_utils flax.training.train_state flax.traverse_util: afx.migrate.for_flax"""
+# names of JAX's, and what stands for them
+_RENAMED = """jax.lax.linalg.tridiagonal_solve: afx.linalg.tridiagonal_solve
+equinox.filter: afx.migrate.for_equinox.filter_tree
+equinox.Partial: afx.migrate.for_jax.Partial
+equinox.filter_checkpoint jax.remat: afx.migrate.for_jax.checkpoint
+equinox.tree_inference: afx.migrate.for_equinox.inference_mode
+jax.checkpoint_policies: afx.migrate.for_jax.checkpoint_policies
+jax.example_libraries.optimizers.constant: afx.migrate.for_stax.make_schedule
+jax.image.ResizeMethod: afx.migrate.for_lax.ResizeMethod
+jax.numpy.complex_: numpy.complex128
+jax.numpy.float_: numpy.float64
+jax.Array jax.numpy.ndarray jaxtyping.Array jaxtyping.PRNGKeyArray: afx.Array
+jax.config jax.config.config: afx.migrate.for_jax.config
+jax.debug.callback: afx.debug.callback
+jax.debug.print: afx.debug.print
+jax.flatten_util.ravel_pytree: afx.pytree.ravel
+jax.image.resize: afx.migrate.for_lax.resize
+jax.jacobian: afx.jacrev
+jax.make_jaxpr: afx.trace
+jax.named_scope: afx.migrate.for_jax.default_matmul_precision
+jax.nn.logsumexp jax.scipy.special.logsumexp: afx.logsumexp
+jax.nn.swish: afx.nn.silu
+jax.numpy.i0: afx.special.i0
+jaxtyping.ArrayLike jax.typing.ArrayLike: afx.ArrayLike
+jaxtyping.PyTree: afx.migrate.for_jax.PyTree
+jax.random.PRNGKey: afx.random.key
+jax.scipy.integrate.trapezoid: afx.trapezoid
+jax.tree.unflatten jax.tree_util.tree_unflatten: afx.migrate.for_jax.put
+jax.tree.map jax.tree_map jax.tree_multimap jax.tree_util.tree_map: afx.migrate.for_jax.tree_map
+jax.lax.abs jax.numpy.abs jax.numpy.fabs: afx.migrate.for_jax.absolute
+jax.random.clone jax.random.key_data jax.random.wrap_key_data: afx.migrate.for_jax.same
+jax.custom_jvp: afx.migrate.for_lax.custom_jvp
+jax.custom_vjp: afx.migrate.for_lax.custom_vjp
+jax.experimental.ode.odeint: afx.migrate.for_lax.odeint
+jax.nn.dot_product_attention: afx.migrate.for_lax.dot_product_attention
+jax.scipy.optimize.minimize: afx.migrate.for_jaxopt.minimize
+jax.scipy.sparse.linalg.bicgstab: afx.migrate.for_jaxopt.bicgstab
+jax.scipy.sparse.linalg.cg: afx.migrate.for_jaxopt.cg
+jax.scipy.sparse.linalg.gmres: afx.migrate.for_jaxopt.gmres
+jax.errors.ConcretizationTypeError jax.errors.TracerArrayConversionError: afx.errors.ConcreteValueError
+jax.errors.TracerBoolConversionError jax.errors.TracerIntegerConversionError: afx.errors.ConcreteValueError"""
+# names that are rewritten and yet differ, and how
+_NOTES = """jax.make_jaxpr: a Graph of afx's equations, which prints otherwise
+optax.adafactor: its decay has all digits, Optax's those of float32: agrees to the tolerance
+optax.lbfgs: the line search is afx's own: what is found agrees to the tolerance
+jax.nn.dot_product_attention: JAX's softmax is float32 whatever the dtype: agrees to the tolerance
+jax.experimental.ode.odeint: steps are afx's own: results agree with JAX's to the tolerance
+jax.scipy.optimize.minimize: steps are afx's own: what is found agrees to the tolerance
+jax.scipy.linalg.lu_factor: piv is the order of the rows, as afx's lu_solve takes it; JAX's are LAPACK's exchanges
+jax.scipy.linalg.sqrtm: the second argument is hermitian=, where JAX's is a size of blocks
+jax.numpy.histogram: counts are whole numbers; a number on the edge of two bins may be in the other one
+jax.numpy.histogram2d jax.numpy.histogramdd: counts are whole numbers; a number on the edge of two bins may be in the other one
+optax.add_noise optax.noisy_sgd: draws from afx's own stream: other numbers than Optax's"""
+# names that have another form, and what to write
+_ADVICE = """flax.core.copy: {**params, **others}
+flax.jax_utils flax.training.common_utils: the value itself: there is one device
+flax.linen.Fp8: flax.linen's layers of float32
+flax.linen.scan: nn.RNN, or afx.scan in a method, of a layer that was called once before
+flax.linen.tabulate: afx.pytree.map(lambda p: p.shape, variables)
+flax.linen.vmap: afx.vmap of model.apply
+flax.nnx: flax.linen's modules, or layers of afx.nn
+flax.training.checkpoints flax.training.orbax_utils: afx.io.save and afx.io.load
+equinox.nn: a layer of afx.nn, made by its create(key, …)
+jax.random: a function of afx.random, whose arguments are named otherwise
+jax.experimental.checkify: afx.debug.callback, or afx.debug_nans
+jax.experimental.jet: afx.jvp of afx.jvp
+jax.experimental.sparse: dense arrays; afx.linalg.cg takes a function for a matrix, and scipy.sparse holds data
+jax.lax.linalg: a function of afx.linalg, whose results come in NumPy's order
+jax.lax.round: where(x < 0, -floor(0.5 - x), floor(x + 0.5)); afx.round takes even numbers at halves
+jax.numpy.fill_diagonal: x.at[afx.diag_indices(n)].set(y)
+jax.numpy.place: afx.where(mask, y, x)
+jax.numpy.put: x.reshape(-1).at[i].set(y).reshape(x.shape)
+jax.pure_callback: the function in afx's own, or call it outside of afx.jit, where Python gives no values
+jax.sharding: nothing: there is one device
+jaxopt.ProximalGradient: x = prox(x - step * grad(x)), by afx.optim.fixed_point
+jaxopt.linear_solve: afx.linalg.cg, gmres or solve
+jaxopt.loss: the formula, or a loss of afx.nn or optax.losses
+jaxopt.objective: the formula
+jaxopt.prox: the formula: of the lasso sign(x) * maximum(abs(x) - strength, 0)
+jaxopt.tree_util: optax.tree_utils, or afx.pytree.map
+einops.einsum: afx.einsum, whose pattern comes first and has letters
+jax.lax.gather: x[indices], or afx.take
+jax.lax.bitcast_convert_type: np.asarray(x).view(dtype), of data
+jax.lax.clz: bits - afx.frexp(x)[1], of numbers that floats hold
+optax: afx.optim: its names and defaults are in the guide from_jax.md
+jax.lax.scatter jax.lax.scatter_add jax.lax.scatter_max jax.lax.scatter_min: x.at[i].set(y), or add, multiply, min, max
+jax.lax.scatter_mul: x.at[i].multiply(y)
+jax.lax.all_gather jax.lax.all_to_all jax.lax.axis_index jax.lax.ppermute: axis 0 outside of afx.vmap, whose axes have no names
+jax.lax.pmax jax.lax.pmean jax.lax.pmin jax.lax.psum: a sum or mean over axis 0 outside of afx.vmap, whose axes have no names"""
+
+
+def _by_name(text: str) -> dict[str, str]:
+    """Return what stands behind the colon of a line, by each name before it."""
+    rows = [line.partition(": ") for line in text.split("\n")]
+    return {name: target for names, _, target in rows for name in names.split()}
+
 
 JAX = Library(
     roots=(
@@ -151,43 +261,9 @@ JAX = Library(
         "einops",
     ),
     guide="from_jax.md",
-    modules={
-        "einops": "einops.array_api",
-        "equinox": EQUINOX,
-        "equinox.nn": EQUINOX,
-        **{f"flax.{home}": FLAX for home in IN_FLAX.split()},
-        "jax": "afx",
-        "jax.example_libraries.optimizers": STAX,
-        "jax.example_libraries.stax": STAX,
-        "jax.lax": LAX,
-        "jax.nn": "afx.nn",
-        "jax.nn.initializers": STAX,
-        "jax.numpy": "afx",
-        "jax.numpy.fft": "afx.fft",
-        "jax.numpy.linalg": "afx.linalg",
-        "jax.scipy.cluster.vq": "afx.cluster",
-        "jax.scipy.fft": "afx.fft",
-        "jax.scipy.interpolate": "afx.interpolate",
-        "jax.scipy.linalg": "afx.linalg",
-        "jax.scipy.ndimage": "afx.ndimage",
-        "jax.scipy.signal": "afx.signal",
-        "jax.scipy.special": "afx.special",
-        "jax.scipy.stats": "afx.stats",
-        "jaxopt": JAXOPT,
-        "jaxopt.implicit_diff": JAXOPT,
-        "jaxopt.projection": JAXOPT,
-        "jaxtyping": "jaxtyping",  # which asks for JAX where it says what an array is
-        "optax": OPTAX,
-        "optax.contrib": OPTAX,
-        "optax.losses": OPTAX_TREES,
-        "optax.projections": OPTAX_TREES,
-        "optax.schedules": OPTAX,
-        "optax.transforms": OPTAX,
-        "optax.tree": OPTAX_TREES,
-        "optax.tree_utils": OPTAX_TREES,
-    },
+    modules=_by_name(_MODULES),
     renamed={
-        **{f"{home}unflatten": f"{CALLS}.put" for home in ("jax.tree.", "jax.tree_util.tree_")},
+        **_by_name(_RENAMED),
         **{
             f"{home}{name}": f"{CALLS}.tree_{name}"
             for home in ("jax.tree.", "jax.tree_util.tree_")
@@ -197,16 +273,6 @@ JAX = Library(
         **{f"jax.random.{name}": f"{CALLS}.{name}" for name in DRAWS},
         **{f"jax.random.{name}": f"afx.random.{name}" for name in ("bits", "fold_in", "key", "split")},
         **{f"{home}.{name}": f"{CALLS}.{name}" for home, names in ADAPTED.items() for name in names.split()},
-        **{f"jax.errors.{name}": "afx.errors.ConcreteValueError" for name in UNKNOWN_VALUES.split()},
-        **{
-            name: f"{LAX}.{name.rpartition('.')[2]}"
-            for name in ("jax.nn.dot_product_attention", "jax.experimental.ode.odeint")
-        },
-        "jax.lax.linalg.tridiagonal_solve": "afx.linalg.tridiagonal_solve",
-        "equinox.filter": f"{EQUINOX}.filter_tree",
-        "equinox.Partial": f"{CALLS}.Partial",
-        "equinox.filter_checkpoint": f"{CALLS}.checkpoint",
-        "equinox.tree_inference": f"{EQUINOX}.inference_mode",
         **{
             f"equinox.filter_{word}": f"afx.{own or word}"
             for word, _, own in [w.partition("=") for w in IN_EQUINOX.split()]
@@ -217,100 +283,12 @@ JAX = Library(
         **{f"jax.numpy.{name}": f"numpy.{name}" for name in TYPES.split()},
         **{f"jax.example_libraries.stax.{name}": f"afx.nn.{name}" for name in ACTIVATIONS.split()},
         **{f"jax.ad_checkpoint.{n}": f"{CALLS}.{n}" for n in ("checkpoint", "checkpoint_name", "checkpoint_policies")},
-        **{f"jax.{name}": f"{LAX}.{name}" for name in ("custom_jvp", "custom_vjp")},
-        "jax.checkpoint_policies": f"{CALLS}.checkpoint_policies",
-        "jax.example_libraries.optimizers.constant": f"{STAX}.make_schedule",
-        **{f"jax.random.{name}": f"{CALLS}.same" for name in ("clone", "key_data", "wrap_key_data")},
-        "jax.image.ResizeMethod": f"{LAX}.ResizeMethod",
-        "jax.numpy.complex_": "numpy.complex128",
-        "jax.numpy.float_": "numpy.float64",
-        "jax.Array": "afx.Array",
-        **dict.fromkeys(("jax.lax.abs", "jax.numpy.abs", "jax.numpy.fabs"), f"{CALLS}.absolute"),
-        "jax.config": f"{CALLS}.config",
-        "jax.config.config": f"{CALLS}.config",
-        "jax.debug.callback": "afx.debug.callback",
-        "jax.debug.print": "afx.debug.print",
-        "jax.flatten_util.ravel_pytree": "afx.pytree.ravel",
-        "jax.image.resize": f"{LAX}.resize",
-        "jax.jacobian": "afx.jacrev",
-        "jax.make_jaxpr": "afx.trace",
-        "jax.named_scope": f"{CALLS}.default_matmul_precision",
-        "jax.nn.logsumexp": "afx.logsumexp",
-        "jax.nn.swish": "afx.nn.silu",
-        "jax.numpy.i0": "afx.special.i0",
-        "jax.numpy.ndarray": "afx.Array",
-        "jaxtyping.Array": "afx.Array",
-        "jaxtyping.ArrayLike": "afx.ArrayLike",
-        "jaxtyping.PRNGKeyArray": "afx.Array",
-        "jaxtyping.PyTree": f"{CALLS}.PyTree",
-        **{
-            f"jax.{name}": f"{CALLS}.tree_map"
-            for name in ("tree.map", "tree_map", "tree_multimap", "tree_util.tree_map")
-        },
-        "jax.random.PRNGKey": "afx.random.key",
-        "jax.remat": f"{CALLS}.checkpoint",
-        "jax.typing.ArrayLike": "afx.ArrayLike",
-        "jax.scipy.integrate.trapezoid": "afx.trapezoid",
-        "jax.scipy.special.logsumexp": "afx.logsumexp",
     },
     notes={
-        "jax.make_jaxpr": "a Graph of afx's equations, which prints otherwise",
+        **_by_name(_NOTES),
         **{f"jaxopt.{name}": "steps are afx's own: what is found agrees to the tolerance" for name in KINDS},
-        **{
-            f"jax.numpy.{name}": "counts are whole numbers; a number on the edge of two bins may be in the other one"
-            for name in ("histogram", "histogram2d", "histogramdd")
-        },
-        **dict.fromkeys(
-            ("optax.add_noise", "optax.noisy_sgd"), "draws from afx's own stream: other numbers than Optax's"
-        ),
-        "optax.adafactor": "its decay has all digits, Optax's those of float32: agrees to the tolerance",
-        "optax.lbfgs": "the line search is afx's own: what is found agrees to the tolerance",
-        "jax.nn.dot_product_attention": "JAX's softmax is float32 whatever the dtype: agrees to the tolerance",
-        "jax.experimental.ode.odeint": "steps are afx's own: results agree with JAX's to the tolerance",
-        "jax.scipy.optimize.minimize": "steps are afx's own: what is found agrees to the tolerance",
-        "jax.scipy.linalg.lu_factor": "piv is the order of the rows, as afx's lu_solve takes it; JAX's are LAPACK's exchanges",
-        "jax.scipy.linalg.sqrtm": "the second argument is hermitian=, where JAX's is a size of blocks",
     },
-    advice={
-        "flax.core.copy": "{**params, **others}",
-        "flax.jax_utils": "the value itself: there is one device",
-        "flax.linen.Fp8": "flax.linen's layers of float32",
-        "flax.linen.scan": "nn.RNN, or afx.scan in a method, of a layer that was called once before",
-        "flax.linen.tabulate": "afx.pytree.map(lambda p: p.shape, variables)",
-        "flax.linen.vmap": "afx.vmap of model.apply",
-        "flax.nnx": "flax.linen's modules, or layers of afx.nn",
-        "flax.training.checkpoints": "afx.io.save and afx.io.load",
-        "flax.training.common_utils": "the value itself: there is one device",
-        "flax.training.orbax_utils": "afx.io.save and afx.io.load",
-        "equinox.nn": "a layer of afx.nn, made by its create(key, …)",
-        "jax.random": "a function of afx.random, whose arguments are named otherwise",
-        **dict.fromkeys([f"jax.lax.{name}" for name in OF_MANY], PARALLEL),
-        "jax.experimental.checkify": "afx.debug.callback, or afx.debug_nans",
-        "jax.experimental.jet": "afx.jvp of afx.jvp",
-        "jax.experimental.sparse": "dense arrays; afx.linalg.cg takes a function for a matrix, and scipy.sparse holds data",
-        "jax.lax.linalg": "a function of afx.linalg, whose results come in NumPy's order",
-        "jax.lax.round": "where(x < 0, -floor(0.5 - x), floor(x + 0.5)); afx.round takes even numbers at halves",
-        **{
-            f"jax.lax.scatter{way}": "x.at[i].set(y), or add, multiply, min, max"
-            for way in ("", "_add", "_max", "_min", "_mul")
-        },
-        "jax.numpy.fill_diagonal": "x.at[afx.diag_indices(n)].set(y)",
-        "jax.numpy.place": "afx.where(mask, y, x)",
-        "jax.numpy.put": "x.reshape(-1).at[i].set(y).reshape(x.shape)",
-        "jax.pure_callback": "the function in afx's own, or call it outside of afx.jit, where Python gives no values",
-        "jax.sharding": "nothing: there is one device",
-        "jaxopt.ProximalGradient": "x = prox(x - step * grad(x)), by afx.optim.fixed_point",
-        "jaxopt.linear_solve": "afx.linalg.cg, gmres or solve",
-        "jaxopt.loss": "the formula, or a loss of afx.nn or optax.losses",
-        "jaxopt.objective": "the formula",
-        "jaxopt.prox": "the formula: of the lasso sign(x) * maximum(abs(x) - strength, 0)",
-        "jaxopt.tree_util": "optax.tree_utils, or afx.pytree.map",
-        "einops.einsum": "afx.einsum, whose pattern comes first and has letters",
-        "jax.lax.gather": "x[indices], or afx.take",
-        "jax.lax.bitcast_convert_type": "np.asarray(x).view(dtype), of data",
-        "jax.lax.clz": "bits - afx.frexp(x)[1], of numbers that floats hold",
-        "optax": "afx.optim: its names and defaults are in the guide from_jax.md",
-    },
+    advice=_by_name(_ADVICE),
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError
-from afx.migrate import for_jax, for_lax, for_stax
+from afx.migrate import for_jax, for_jaxopt, for_lax, for_stax
 
 jax: Any = pytest.importorskip("jax", reason="jax is no dependency")
 
@@ -217,7 +217,7 @@ def test_convolutions_of_stax() -> None:
 def test_iterative_solvers_take_trees() -> None:
     """The unknowns of a linear system may be a tree of any shapes."""
     b = {"u": SMALL[0, 0], "v": SMALL[0, 1, 0]}
-    x, _ = for_jax.cg(lambda t: afx.pytree.map(lambda z: 2.0 * z, t), b, x0=b, tol=1e-12)
+    x, _ = for_jaxopt.cg(lambda t: afx.pytree.map(lambda z: 2.0 * z, t), b, x0=b, tol=1e-12)
     np.testing.assert_allclose(x["u"], b["u"] / 2, rtol=1e-12)
     assert x["v"].shape == (2,)
 

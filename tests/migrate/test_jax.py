@@ -275,6 +275,42 @@ def test_trees_have_jaxs_paths_and_leaves() -> None:
     assert for_jax.put(for_jax.tree_structure(other), for_jax.tree_leaves(other)) == other
 
 
+def test_registered_classes_have_their_keys() -> None:
+    """Keys that a class gives its children, places where it gives none, and trees the other way round by JAX's words."""
+    jax: Any = pytest.importorskip("jax", reason="the reference is JAX's")
+    found = []
+    for tree_util in (jax.tree_util, for_jax):
+
+        class Box:
+            def __init__(self, low: Any, high: Any) -> None:
+                self.low, self.high = low, high
+
+            def tree_flatten_with_keys(self, keys: Any = tree_util) -> Any:
+                return ((keys.GetAttrKey("low"), self.low), (keys.DictKey("high"), self.high)), None
+
+            @classmethod
+            def tree_unflatten(cls, _: Any, children: Any) -> Any:
+                return cls(*children)
+
+        class Pair(Box):
+            def tree_flatten(self) -> Any:
+                return (self.low, self.high), None
+
+        class Named(Box):
+            pass
+
+        tree_util.register_pytree_with_keys_class(Box)
+        tree_util.register_pytree_node_class(Pair)
+        tree_util.register_pytree_node(Named, Pair.tree_flatten, Named.tree_unflatten, Box.tree_flatten_with_keys)
+        tree = [Box(1.0, {"x": 2.0}), Pair(3.0, None), Pair(None, 4.0), Named(5.0, 6.0)]
+        found.append([(tree_util.keystr(p), x) for p, x in tree_util.tree_leaves_with_path(tree)])
+        found.append(tree_util.tree_map(lambda x: -x, tree)[0].high)
+        rows = [{"x": 1, "y": 2}, {"x": 3, "y": 4}]
+        words = {"outer_treedef": tree_util.tree_structure([0, 0]), "inner_treedef": tree_util.tree_structure(rows[0])}
+        found.append(tree_util.tree_transpose(**words, pytree_to_transpose=rows))
+    assert found[:3] == found[3:]
+
+
 def test_the_guide_shows_what_the_tool_does() -> None:
     """The whole program of the guide from JAX becomes the one below it, with a remark on draws alone."""
     text = (ROOT / "examples" / "guides" / "from_jax.md").read_text(encoding="utf-8")
