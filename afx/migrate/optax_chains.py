@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -133,8 +134,7 @@ def _make(name: str, *args: Any, **kwargs: Any) -> Any:
     known = {head.partition("=")[2] or head.partition("=")[0]: default for head, _, default in words}
     for own, default in known.items():
         if default and given.get(own) is None:
-            given[own] = {"True": True, "False": False}.get(default, default)
-            given[own] = given[own] if isinstance(given[own], bool) else float(given[own])
+            given[own] = ast.literal_eval(default)
     dropped = [head.rstrip("!") for head, _, _ in words if head.endswith("!")]
     for word in dropped:
         value = given.pop(word, None)
@@ -381,13 +381,33 @@ class InjectHyperparamsState(NamedTuple):
     inner_state: Any
 
 
-def inject_hyperparams(inner_factory: Callable[..., Any], **_: Any) -> Callable[..., Pair]:
-    """Return a factory whose numbers, and values of schedules, stand in the state."""
+def _signature_of(factory: Any) -> inspect.Signature:
+    """Return the signature of a factory, for those of the table with Optax's defaults."""
+    if not isinstance(factory, functools.partial) or factory.func is not _make:
+        return inspect.signature(factory)
+    target, _, rest = TABLE[factory.args[0]].partition(" ")
+    known, parameters = inspect.signature(getattr(optim, target)).parameters, list[inspect.Parameter]()
+    for head, _, default in [word.partition(":") for word in rest.split()]:
+        name, _, own = head.rstrip("!").partition("=")
+        value: Any = ast.literal_eval(default) if default else getattr(known.get(own or name), "default", None)
+        value = (
+            None if name == "momentum" or value is inspect.Parameter.empty else value
+        )  # there is none, or 0.0 of afx's
+        parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value))
+    return inspect.Signature(parameters)
+
+
+def inject_hyperparams(inner_factory: Callable[..., Any], static_args: Any = (), **_: Any) -> Callable[..., Pair]:
+    """Return a factory whose numbers, defaults too, and values of schedules stand in the state."""
 
     def make(*args: Any, **kwargs: Any) -> Pair:
-        given = dict(zip(("learning_rate", "b1", "b2", "eps"), args, strict=False)) | kwargs
-        schedules: dict[str, Any] = {name: value for name, value in given.items() if callable(value)}
-        numbers = {n: asarray(v) for n, v in given.items() if isinstance(v, (int, float, Array)) and v is not True}
+        bound = _signature_of(inner_factory).bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments | bound.arguments.pop("kwargs", {})
+        fixed = {"key", *([static_args] if isinstance(static_args, str) else static_args)}
+        moving = {n: v for n, v in given.items() if n not in fixed and not isinstance(v, bool)}
+        schedules: dict[str, Any] = {name: value for name, value in moving.items() if callable(value)}
+        numbers = {n: asarray(v) for n, v in moving.items() if isinstance(v, (int, float, Array, np.ndarray))}
         rest = {name: value for name, value in given.items() if name not in schedules and name not in numbers}
 
         def init(params: Any) -> Any:

@@ -144,6 +144,27 @@ def test_losses_and_plateaus_are_optaxs() -> None:
     np.testing.assert_allclose(opt.update(np.ones(1), state, np.ones(1))[0], [-0.25], rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop", "sgd", "lion", "clip"])
+def test_hyperparameters_stand_in_the_state(name: str) -> None:
+    """Numbers given by place and defaults too, as Optax has them; a program's own factory has its own names."""
+    optax: Any = pytest.importorskip("optax", reason="the reference is Optax's")
+    params, found = {"w": np.array([1.0, -2.0])}, []
+    for o in (optax, for_optax):
+
+        def make(size: Any, decay: Any = 0.1, o: Any = o) -> Any:
+            return o.chain(o.add_decayed_weights(decay), o.scale(size))
+
+        for factory in (getattr(o, name), make):
+            opt = o.inject_hyperparams(factory, static_args="o" if factory is make else ())(0.25)
+            state = opt.init(params)
+            numbers = {k: float(v) for k, v in state.hyperparams.items() if k != "initial_scale"}  # which afx has not
+            updates, _ = opt.update(params, state, params)
+            found.append((numbers, np.asarray(updates["w"]).tolist()))
+    for ours, theirs in zip(found[2:], found[:2], strict=True):
+        assert ours[0] == pytest.approx(theirs[0], rel=1e-6)
+        np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
+
+
 def test_nans_become_zeros() -> None:
     """Updates and the state that tells of them, as Optax's."""
     optax: Any = pytest.importorskip("optax", reason="the reference is Optax's")
