@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 import numpy as np
@@ -43,51 +43,69 @@ from afx.pytree import nodes, treedef as treedefs
 from afx.transforms import checkpoint as memory
 from afx.transforms.derivatives.grad import vjp
 
-__all__ = ["Partial", "ShapeDtypeStruct", "config", "draw", "named"]
+__all__ = ["Partial", "ShapeDtypeStruct", "by_name", "config", "draw", "named"]
 
-Short: TypeAlias = (
-    Callable[[Any], Any]
-    | Callable[[Any, Any], Any]
-    | Callable[[Any, Any, Any], Any]
-    | Callable[[Any, Any, Any, Any], Any]
-)
-LOOPS: dict[str, Any] = {
-    "fori_loop": loops.fori_loop,
-    "scan": scans.scan,
-    "while_loop": loops.while_loop,
-}
+
+def by_name(text: str) -> dict[str, str]:
+    r"""Return what stands behind the colon of a line, which a margin continues, by each name before it.
+
+    Where that ends in a star, the first name is the home of the others, which, or what is behind their =, replace the star.
+
+    >>> by_name("a b: one\n  and two\nc d e=g: f.*")
+    {'a': 'one and two', 'b': 'one and two', 'c.d': 'f.d', 'c.e': 'f.g'}
+    """
+    found = dict[str, str]()
+    for names, _, rest in [line.partition(": ") for line in text.replace("\n  ", " ").split("\n")]:
+        home, *others = names.split()
+        if rest.endswith("*"):
+            pairs = [word.partition("=") for word in others]
+            found |= {f"{home}.{name}": rest[:-1] + (own or name) for name, _, own in pairs}
+        else:
+            found |= dict.fromkeys([home, *others], rest)
+    return found
+
+
 # draws, by JAX's arguments behind the key in their order: afx's name of one behind =
-_SHAPED, _OF_TWO = "shape dtype", "a b shape dtype"
-DRAWS: dict[str, str] = {
-    "bernoulli": "p shape", "beta": _OF_TWO, "binomial": "n p shape dtype", "categorical": "logits axis shape",
-    "cauchy": _SHAPED, "chisquare": "df shape dtype", "choice": "a=x shape replace p axis",
-    "ball": "d=n p shape dtype", "dirichlet": "alpha shape dtype", "exponential": _SHAPED, "f": "dfnum dfden shape dtype",
-    "gamma": "a shape dtype", "generalized_normal": "p shape dtype", "orthogonal": "n shape dtype",
-    "geometric": "p shape dtype", "gumbel": _SHAPED, "laplace": _SHAPED, "loggamma": "a shape dtype",
-    "logistic": _SHAPED, "lognormal": "sigma=scale shape dtype", "maxwell": _SHAPED, "multinomial": "n p shape dtype",
-    "multivariate_normal": "mean cov shape dtype", "normal": _SHAPED, "pareto": "b=concentration shape dtype",
-    "permutation": "x axis", "poisson": "lam=rate shape dtype", "rademacher": _SHAPED,
-    "randint": "shape minval=low maxval=high dtype", "rayleigh": "scale shape dtype", "t": "df shape dtype",
-    "triangular": "left mode right shape dtype", "truncated_normal": "lower=low upper=high shape dtype",
-    "uniform": "shape dtype minval=low maxval=high", "wald": "mean shape dtype",
-    "weibull_min": "scale concentration shape dtype",
-}  # fmt: skip
+_DRAWS: str = """bernoulli: p shape
+beta: a b shape dtype
+binomial multinomial: n p shape dtype
+categorical: logits axis shape
+cauchy exponential gumbel laplace logistic maxwell normal rademacher: shape dtype
+chisquare t: df shape dtype
+choice: a=x shape replace p axis
+ball: d=n p shape dtype
+dirichlet: alpha shape dtype
+f: dfnum dfden shape dtype
+gamma loggamma: a shape dtype
+generalized_normal geometric: p shape dtype
+orthogonal: n shape dtype
+lognormal: sigma=scale shape dtype
+multivariate_normal: mean cov shape dtype
+pareto: b=concentration shape dtype
+permutation: x axis
+poisson: lam=rate shape dtype
+randint: shape minval=low maxval=high dtype
+rayleigh: scale shape dtype
+triangular: left mode right shape dtype
+truncated_normal: lower=low upper=high shape dtype
+uniform: shape dtype minval=low maxval=high
+wald: mean shape dtype
+weibull_min: scale concentration shape dtype"""
+DRAWS: dict[str, str] = by_name(_DRAWS)
+_LOOPS: str = """fori_loop: lower upper body_fun=body_fn init_val=init
+scan: f=fn init xs length reverse
+while_loop: cond_fun=cond_fn body_fun=body_fn init_val=init"""
+LOOPS: dict[str, str] = by_name(_LOOPS)
 DTYPES: str = "bool_ complex64 complex128 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 PASSED_BY: tuple[str, ...] = ("mode", "method", "out_sharding", "unroll")  # how JAX computes them
-# functions by JAX's arguments in their order, likewise; what afx calls them first
-RENAMED: dict[str, str] = {
-    "fori_loop": "fori_loop lower upper body_fun=body_fn init_val=init",
-    "scan": "scan f=fn init xs length reverse",
-    "while_loop": "while_loop cond_fun=cond_fn body_fun=body_fn init_val=init",
-}
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
     """Return a function of `jax.random` or `jax.lax` with JAX's arguments."""
     if name in DRAWS:
         return functools.partial(draw, name)
-    if name in RENAMED:
-        return functools.partial(_call, name)
+    if name in LOOPS:
+        return functools.partial(_loop, name)
     if name in DTYPES.split():
         return functools.partial(asarray, dtype=np.dtype(name))
     if name in ("intersect1d", "setdiff1d", "setxor1d"):
@@ -128,10 +146,10 @@ def draw(name: str, key: Any, *args: Any, **kwargs: Any) -> Array:
     return fn(key, **given).astype(dtype)
 
 
-def _call(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call a function of afx's by the arguments of JAX's."""
-    target, _, names = RENAMED[name].partition(" ")
-    return LOOPS[target](**named(name, names, args, kwargs))
+def _loop(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Run a loop of afx's by the arguments of JAX's."""
+    run: Any = {"fori_loop": loops.fori_loop, "scan": scans.scan, "while_loop": loops.while_loop}[name]
+    return run(**named(name, LOOPS[name], args, kwargs))
 
 
 class config:  # jax.config
@@ -480,10 +498,13 @@ def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any 
         data, meta = [tuple([getattr(x, n) for n in names]) for names in (data_fields, meta_fields)]
         return data, meta
 
+    def keys(_: Any) -> Any:
+        return [(GetAttrKey(name), None) for name in data_fields], None
+
     def unflatten(meta: Any, data: Any) -> Any:
         return nodetype(**dict(zip([*data_fields, *meta_fields], [*data, *meta], strict=True)))
 
-    register_pytree_node(nodetype, flatten, unflatten, lambda _: ([(GetAttrKey(n), None) for n in data_fields], None))
+    register_pytree_node(nodetype, flatten, unflatten, keys)
     return nodetype
 
 
@@ -518,8 +539,6 @@ def same(x: Any, *_: Any, **__: Any) -> Any:
     return x
 
 
-block_until_ready: Callable[..., Any] = same
-checkpoint_name: Callable[..., Any] = same
 checkpoint_policies: _Policies = _Policies()
 
 
@@ -565,9 +584,6 @@ def nonzero(a: Any, *, size: int, fill_value: Any = None) -> tuple[Array, ...]:
 def argwhere(a: Any, *, size: int, fill_value: Any = None) -> Array:
     """Return these places as rows."""
     return stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
-
-
-first_where: Callable[..., tuple[Array, ...]] = nonzero
 
 
 def unique(
@@ -689,9 +705,6 @@ def hard_sigmoid(x: Any) -> Array:
 def hard_silu(x: Any) -> Array:
     """Return x times these."""
     return asarray(x) * hard_sigmoid(x)
-
-
-hard_swish: Callable[[Any], Array] = hard_silu
 
 
 def sparse_sigmoid(x: Any) -> Array:

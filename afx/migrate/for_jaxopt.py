@@ -9,32 +9,38 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from afx import linalg, optim, pytree
+from afx import linalg, nn, optim, pytree
+from afx.control.while_loop import while_loop
 from afx.core import Array
-from afx.errors import ArgumentError
-from afx.migrate.for_lax import custom_root as find_root
+from afx.migrate.for_jax import abs, by_name, same
+from afx.migrate.for_lax import Short, custom_root as find_root
 from afx.migrate.optax_trees import PROJECTIONS
-from afx.ops.creation.creation import asarray, full_like
-from afx.ops.elementwise.arithmetic import subtract
+from afx.ops.creation.creation import asarray, stop_gradient
+from afx.ops.elementwise.arithmetic import sign, subtract
+from afx.ops.elementwise.comparison import maximum, minimum, where
+from afx.ops.elementwise.exponentials import softplus
+from afx.ops.linalg.norms import norm
+from afx.transforms.derivatives.grad import grad
 
 __all__ = ["OptStep", "Solver", "projection_non_negative"]
 
-# afx's solver, and its method, by jaxopt's
-KINDS: dict[str, str] = {
-    "AndersonAcceleration": "fixed_point", "BFGS": "minimize bfgs", "Bisection": "root bisection", "Broyden": "root newton",
-    "FixedPointIteration": "fixed_point", "GaussNewton": "least_squares", "GradientDescent": "minimize bfgs",
-    "LBFGS": "minimize lbfgs", "LBFGSB": "minimize lbfgs", "LevenbergMarquardt": "least_squares",
-    "NonlinearCG": "minimize bfgs", "ProjectedGradient": "minimize lbfgs", "ScipyBoundedMinimize": "minimize lbfgs",
-    "ScipyLeastSquares": "least_squares", "ScipyMinimize": "minimize bfgs", "ScipyRootFinding": "root newton",
-}  # fmt: skip
+# jaxopt's solvers, and afx's with its method
+_KINDS = """AndersonAcceleration FixedPointIteration: fixed_point
+GaussNewton LevenbergMarquardt ScipyLeastSquares: least_squares
+BFGS GradientDescent NonlinearCG ScipyMinimize: minimize bfgs
+LBFGS LBFGSB ScipyBoundedMinimize: minimize lbfgs
+Bisection: root bisection
+Broyden ScipyRootFinding: root newton
+ProjectedGradient ProximalGradient: proximal"""
+KINDS: dict[str, str] = by_name(_KINDS)
 
 
 def __getattr__(name: str) -> Any:
     """Return a solver with jaxopt's arguments."""
     if name in ("projection_halfspace", "projection_hyperplane"):
         return functools.partial(_onto_pair, PROJECTIONS[name])
-    if name in PROJECTIONS:
-        return PROJECTIONS[name]
+    if name in PROJECTIONS or name in FORMULAS:
+        return {**PROJECTIONS, **FORMULAS}[name]
     if name in ("bicgstab", "cg", "gmres"):
         return functools.partial(_solve, name)
     if name not in KINDS:
@@ -71,6 +77,7 @@ class Solver:
         fun: Callable[..., Any] | None = None,
         projection: Any = None,
         *,
+        prox: Any = None,
         tol: float | None = None,
         maxiter: int = 1000,
         has_aux: bool = False,
@@ -82,7 +89,8 @@ class Solver:
         self._name = name
         self._fun: Any = (fun, *given)[-1]
         self._limits: dict[str, Any] = {"tolerance": tol, "max_iterations": maxiter}
-        self._projection, self._has_aux, self._bracket = projection, has_aux, (lower, upper)
+        self._prox = prox if projection is None else projection
+        self._has_aux, self._bracket = has_aux, (lower, upper)
 
     def _number(self, x: Any, given: Any) -> Any:
         args, kwargs = given
@@ -95,26 +103,69 @@ class Solver:
         options = {**self._limits, **({"method": method} if method else {})}
         if "Bound" in self._name or self._name == "LBFGSB":
             bounds, args = (args[0], args[1:]) if bounds is None else (bounds, args)
-        if self._projection is not None:
-            if self._projection not in BOUNDS:
-                raise ArgumentError("ProjectedGradient: onto bounds: got another set; use afx.optim.projected")
-            sizes, args = (kwargs.pop("hyperparams_proj", None), args) if not args else (args[0], args[1:])
-            bounds = BOUNDS[self._projection](init_params, sizes)
+        if solver == "proximal":
+            name = "hyperparams_pro" + self._name[3]  # proj or prox
+            sizes, *others = [kwargs.pop(name), *args] if name in kwargs else args or [None]
+            sizes = 1.0 if sizes is None and self._prox in PROJECTIONS.values() else sizes
+            return self._descend(init_params, (sizes, others, kwargs))
         if bounds is not None:
             options["bounds"] = tuple(bounds)
         if method == "bisection":
             init_params, options["bracket"] = asarray(self._bracket[0]) * 1.0, self._bracket
         found: Any = getattr(optim, solver)(self._number, init_params, (args, kwargs), **options)
-        value = getattr(found, "value", getattr(found, "residual", None))
-        return OptStep(found.x, State(found.iterations, getattr(found, "error", None), value, found.converged))
+        value = getattr(found, "value", getattr(found, "cost", None))
+        rest = pytree.ravel(found.gradient if hasattr(found, "gradient") else found.residuals)[0]
+        if bounds is not None:
+            x, low, high = [pytree.ravel(tree)[0] for tree in (found.x, *bounds)]
+            rest = x - minimum(maximum(x - rest, low), high)
+        return OptStep(found.x, State(found.iterations, norm(rest), value, found.converged))
+
+    def _descend(self, start: Any, given: Any) -> OptStep:
+        """Return where proximal steps of Beck & Teboulle 2009, FISTA, lead, whose lengths are searched."""
+        vector, unravel = pytree.ravel(start)
+        one, tolerance = asarray(1.0, vector.dtype), self._limits["tolerance"] or 1e-3
+
+        def slope_of(x: Any, given: Any) -> Any:
+            return grad(lambda x: self._number(unravel(x), given[1:]))(x)
+
+        def move(x: Any, length: Any, slope: Any, given: Any) -> Any:
+            sizes = given[:1] if self._name == "ProjectedGradient" else (given[0], length)
+            return pytree.ravel(self._prox(unravel(x - length * slope), *sizes))[0]
+
+        def solve(*_: Any) -> Any:
+            known = pytree.map(stop_gradient, given)
+
+            def step(state: Any) -> Any:
+                n, x, y, t, length, _ = state
+                slope = slope_of(y, known)
+
+                def is_long(trial: Any) -> Any:  # by slopes, which tell where values do no longer
+                    z = move(y, trial[0], slope, known)
+                    turn = ((slope_of(z, known) - slope) * (z - y)).sum()
+                    return (2 * trial[0] * turn > ((z - y) ** 2).sum()) & (trial[1] < 15)
+
+                length, _ = while_loop(is_long, lambda trial: (trial[0] / 2, trial[1] + 1), (length, 0))
+                z, s = move(y, length, slope, known), 0.5 + (0.25 + t * t) ** 0.5
+                return n + 1, z, z + (t - 1) / s * (z - x), s, 2 * length, norm(z - x) / length
+
+            def goes_on(state: Any) -> Any:
+                return (state[-1] > tolerance) & (state[0] < self._limits["max_iterations"])
+
+            last: Any = while_loop(goes_on, step, (0, vector, vector, one, one, one * np.inf))
+            return last[1], State(last[0], last[-1], None, last[-1] <= tolerance)
+
+        def residual(x: Any) -> Any:
+            return move(x, one, slope_of(x, given), given) - x
+
+        x, state = find_root(residual, vector, solve, None, has_aux=True)
+        return OptStep(unravel(x), state)
 
 
 # --- Projections, and roots of one's own
 
 
-def projection_non_negative(x: Any, hyperparams: Any = None) -> Any:
+def projection_non_negative(x: Any, _: Any = None) -> Any:
     """Return numbers that are not negative."""
-    del hyperparams
     return pytree.map(lambda v: np.maximum(v, 0.0), x)
 
 
@@ -122,16 +173,6 @@ def projection_box(x: Any, hyperparams: Any) -> Any:
     """Return numbers between bounds."""
     low, high = hyperparams
     return pytree.map(lambda v: np.clip(v, low, high), x)
-
-
-def _filled(x: Any, bound: Any) -> Any:
-    return pytree.map(lambda v: full_like(asarray(v), 0.0) + bound, x)
-
-
-BOUNDS: dict[Any, Callable[[Any, Any], Any]] = {
-    projection_non_negative: lambda x, _: (_filled(x, 0.0), _filled(x, np.inf)),
-    projection_box: lambda x, sizes: tuple([_filled(x, s) for s in sizes]),
-}
 
 
 def custom_root(optimality_fun: Callable[..., Any], has_aux: bool = False, **_: Any) -> Callable[..., Any]:
@@ -159,6 +200,34 @@ def custom_fixed_point(fixed_point_fun: Callable[..., Any], has_aux: bool = Fals
         return pytree.map(subtract, fixed_point_fun(x, *args), x)
 
     return custom_root(residual, has_aux)
+
+
+# --- Proximal operators of a tree, its weight and a length; losses of labels and scores; and objectives of data
+
+
+FORMULAS: dict[str, Short] = {
+    "prox_none": same,
+    "prox_lasso": lambda x, w=1.0, s=1.0: pytree.map(lambda v: sign(v) * maximum(abs(v) - w * s, 0.0), x),
+    "prox_non_negative_lasso": lambda x, w=1.0, s=1.0: pytree.map(lambda v: maximum(v - w * s, 0.0), x),
+    "prox_ridge": lambda x, w=1.0, s=1.0: pytree.map(lambda v: v / (1.0 + w * s), x),
+    "prox_elastic_net": lambda x, w=(1.0, 1.0), s=1.0: pytree.map(
+        lambda v: sign(v) * maximum(abs(v) - w[0] * s, 0.0) / (1.0 + s * w[0] * w[1]), x
+    ),
+    "prox_group_lasso": lambda x, w=1.0, s=1.0: pytree.map(
+        lambda v: v * maximum(1.0 - w * s / norm(pytree.ravel(x)[0]), 0.0), x
+    ),
+    "binary_logistic_loss": lambda label, logit: softplus(where(asarray(label) != 0, -1.0, 1.0) * logit),
+    "multiclass_logistic_loss": lambda label, logits: nn.softmax_cross_entropy(logits, label),
+    "least_squares": lambda w, data: 0.5 * ((data[0] @ w - data[1]) ** 2).mean(),
+    "ridge_regression": lambda w, l2reg, data: (
+        0.5 * ((data[0] @ w - data[1]) ** 2).mean() + 0.5 * l2reg * (w * w).sum()
+    ),
+    "binary_logreg": lambda w, data: softplus(where(asarray(data[1]) != 0, -1.0, 1.0) * (data[0] @ w)).mean(),
+    "multiclass_logreg": lambda w, data: nn.softmax_cross_entropy(data[0] @ w, data[1]).mean(),
+    "l2_multiclass_logreg": lambda w, l2reg, data: (
+        nn.softmax_cross_entropy(data[0] @ w, data[1]).mean() + 0.5 * l2reg * (w * w).sum()
+    ),
+}
 
 
 # --- Solvers of jax.scipy

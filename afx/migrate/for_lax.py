@@ -10,7 +10,7 @@ import math
 import string
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from afx.control import cond as branches
 from afx.control.solving import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
-from afx.migrate.for_jax import Short
 from afx.ops.creation.creation import asarray, full, stop_gradient
 from afx.ops.elementwise.arithmetic import add, multiply, sqrt
 from afx.ops.elementwise.comparison import clip, logical_and, logical_or, maximum, minimum, where
@@ -39,6 +38,12 @@ np_: Any = np  # NumPy's functions, of Arrays
 Precision: types.SimpleNamespace = types.SimpleNamespace(
     DEFAULT=None, HIGH=None, HIGHEST=None
 )  # all products are exact to the dtype
+Short: TypeAlias = (
+    Callable[[Any], Any]
+    | Callable[[Any, Any], Any]
+    | Callable[[Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any], Any]
+)
 # what a reduction by a function is; functions of other names are applied one after the other
 FOLDS: dict[Any, Any] = {add: np.sum, multiply: np.prod, logical_and: np.all, logical_or: np.any}
 

@@ -8,67 +8,26 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from afx.migrate.for_jax import DRAWS, DTYPES
+from afx.migrate.for_jax import DRAWS, DTYPES, by_name
 from afx.migrate.for_jaxopt import KINDS
 from afx.migrate.lengths import past_the_end
 from afx.migrate.rewriting import Edit, Library, Migration, Remark, arguments_of, chain_of, end_of
 
 __all__ = ["JAX", "JaxMigration"]
 
-HOME = "afx.migrate"
-CALLS, OPTAX, STAX = f"{HOME}.for_jax", f"{HOME}.for_optax", f"{HOME}.for_stax"
-EQUINOX, FLAX, JAXOPT, LAX = [f"{HOME}.for_{name}" for name in ("equinox", "flax", "jaxopt", "lax")]
-OPTAX_TREES = f"{HOME}.optax_trees"
-# of jax.lax by afx's names, those that differ behind =
-ELEMENTWISE = (
-    "add sub=subtract mul=multiply max=maximum min=minimum neg=negative pow exp log sin cos tan tanh sinh "
-    "cosh sqrt square sign floor ceil log1p expm1 atan2 select=where lgamma=special.gammaln digamma=special.digamma "
-    "erf=special.erf erfc=special.erfc logistic=sigmoid real imag conj bitwise_and bitwise_or bitwise_xor eq=equal "
-    "ne=not_equal lt=less le=less_equal gt=greater ge=greater_equal is_finite=isfinite acosh asin acos asinh atan atanh cbrt "
-    "tan exp2 full_like nextafter reshape squeeze erf_inv=special.erfinv igamma=special.gammainc igammac=special.gammaincc "
-    "betainc=special.betainc bessel_i0e=special.i0e bessel_i1e=special.i1e bitwise_not=invert integer_pow=pow rem=fmod "
-    "shift_left=left_shift shift_right_arithmetic=right_shift rev=flip reduce_max=max reduce_min=min reduce_sum=sum "
-    "reduce_prod=prod reduce_and=all reduce_or=any expand_dims dot=matmul transpose=permute_dims "
-    "associative_scan batch_matmul=matmul broadcast_shapes map stop_gradient switch reciprocal polygamma=special.polygamma "
-    "zeta=special.zeta tile stack"
-)
-PAIRS = [word.partition("=")[::2] for word in ELEMENTWISE.split()]
-# whose arguments or defaults are JAX's: functions of for_jax
-ADAPTED = {
-    "jax": (
-        "ShapeDtypeStruct block_until_ready checkpoint default_matmul_precision device_get device_put "
-        "enable_x64 linear_transpose"
-    ),
-    "jax.lax": "fori_loop scan while_loop",
-    "jax.experimental": "enable_x64",
-    "jax.nn": "hard_sigmoid hard_silu hard_swish leaky_relu one_hot sparse_sigmoid",
-    "jax.numpy": "absolute clip diagonal fmax fmin mgrid ogrid polydiv searchsorted",
-    "jax.numpy.linalg": "lstsq",
-    "jax.scipy.linalg": "cholesky eigh qr solve",
-    "jax.test_util": "check_grads",
-    "jax.tree_util": (
-        "DictKey FlattenedIndexKey GetAttrKey Partial SequenceKey keystr register_dataclass register_pytree_node "
-        "register_pytree_node_class register_pytree_with_keys register_pytree_with_keys_class register_static"
-    ),
-    "jax.ops": "segment_max segment_min segment_prod segment_sum",
-}  # fmt: skip
-SIZED = "argwhere extract flatnonzero intersect1d nonzero setdiff1d setxor1d union1d unique"
-# keywords by which a function of for_jax is called, under which prefix, and the functions
+ROOTS = "jax optax equinox diffrax flax haiku jaxopt numpyro blackjax jaxtyping einops"
+CALLS = "afx.migrate.for_jax"
+# keywords by which a function of for_jax is called, under which other name, and the functions
 BY_KEYWORD = (
-    ("size", "", SIZED.split()),
-    ("size", "first_", ["where"]),
-    ("total_repeat_length", "", ["repeat"]),
-    ("length", "", ["bincount"]),
+    ("size", "", "argwhere extract flatnonzero intersect1d nonzero setdiff1d setxor1d union1d unique"),
+    ("size", "nonzero", "where"),
+    ("total_repeat_length", "", "repeat"),
+    ("length", "", "bincount"),
 )
-IDLE = {  # keywords that change no number
-    "allow_int", "check_finite", "impl", "indices_are_sorted", "is_stable", "lapack_driver", "out_sharding", "overwrite_a",
-    "overwrite_b", "precision", "unique_indices",
-}  # fmt: skip
-# of jax.numpy, which are NumPy's
-TYPES = (
-    "array_repr array_str cdouble complexfloating csingle double dtype euler_gamma floating generic get_printoptions "
-    "index_exp inexact int_ integer iterable load mask_indices number printoptions s_ save savez set_printoptions "
-    "signedinteger single uint unsignedinteger"
+# keywords that change no number
+IDLE = (
+    "allow_int check_finite impl indices_are_sorted is_stable lapack_driver out_sharding overwrite_a overwrite_b precision "
+    "unique_indices"
 )
 # arguments of JAX's from a place on that afx takes by name, and the functions
 _PLACES = """2 has_aux holomorphic: grad hessian jacfwd jacobian jacrev value_and_grad
@@ -109,24 +68,33 @@ BY_PLACE: dict[str, tuple[int, Sequence[str]]] = {
     for name in names.split()
 }
 # keywords by JAX's names, where afx has one of the others instead
-SYNONYMS = {
-    "A": "a", "N": "n", "M": "m", "a": "x", "a1": "x", "a2": "y", "ar1": "x", "ar2": "y", "arr": "x", "array": "x arrays",
-    "axes": "axis", "b": "y", "batch_size": "block", "dimensions": "axis dimension", "epsilon": "eps", "f": "fn x", "fun": "fn f",
-    "new_sizes": "shape", "operand": "x", "permutation": "axes", "pytree": "pytree_ tree", "pred": "condition",
-    "on_false": "y", "on_true": "x",    "tup": "arrays", "x1": "x", "x2": "y",
-}  # fmt: skip
+_SYNONYMS = """A: a
+N: n
+M: m
+a a1 ar1 arr operand on_true x1: x
+a2 ar2 b on_false x2: y
+array: x arrays
+axes: axis
+batch_size: block
+dimensions: axis dimension
+epsilon: eps
+f: fn x
+fun: fn f
+new_sizes: shape
+permutation: axes
+pytree: pytree_ tree
+pred: condition
+tup: arrays"""
+SYNONYMS: dict[str, str] = by_name(_SYNONYMS)
 GRADIENTS = re.compile(rb"grad|jac|hessian|jvp|vjp|optim|lineari[sz]e")  # of a program that has some
 OTHERWISE: dict[tuple[str, str | None], str] = {
     ("jax.numpy.linalg.matrix_rank", "rtol"): "is relative to the largest singular value, JAX's is not",
 }
-OF_KEYS = ("PRNGKey", "clone", "fold_in", "key", "key_data", "split", "wrap_key_data")  # what draws no numbers
+OF_KEYS = "PRNGKey clone fold_in key key_data split wrap_key_data"  # what draws no numbers
 # that give float32 under x64
-SMALL = [f"jax.numpy.{kind}" for kind in ("int8", "int16", "int32", "uint8", "uint16", "uint32")]
-FLOATS = ("jax.numpy.float16", "jax.numpy.float32")
-QUOTIENTS = ("average", "divide", "mean", "nanmean", "nanstd", "nanvar", "std", "true_divide", "var")
-ACTIVATIONS = "elu gelu log_softmax relu selu sigmoid softmax softplus standardize"
-IN_EQUINOX = "eval_shape hessian jacfwd jacrev jvp make_jaxpr=trace vjp"
-IN_TREES = "all flatten flatten_with_path leaves leaves_with_path map_with_path reduce structure transpose"
+SMALL = "jax.numpy.int8 jax.numpy.int16 jax.numpy.int32 jax.numpy.uint8 jax.numpy.uint16 jax.numpy.uint32"
+FLOATS = "jax.numpy.float16 jax.numpy.float32"
+QUOTIENTS = "average divide mean nanmean nanstd nanvar std true_divide var"
 
 # modules of JAX's, and the one of afx's that has their names
 _MODULES = """einops: einops.array_api
@@ -143,7 +111,7 @@ jax.scipy.ndimage: afx.ndimage
 jax.scipy.signal: afx.signal
 jax.scipy.special: afx.special
 jax.scipy.stats: afx.stats
-jaxopt jaxopt.implicit_diff jaxopt.projection: afx.migrate.for_jaxopt
+jaxopt jaxopt.implicit_diff jaxopt.loss jaxopt.objective jaxopt.projection jaxopt.prox: afx.migrate.for_jaxopt
 jaxtyping: jaxtyping
 optax optax.contrib optax.schedules optax.transforms: afx.migrate.for_optax
 optax.losses optax.projections optax.tree optax.tree_utils: afx.migrate.optax_trees
@@ -180,16 +148,47 @@ jax.tree.unflatten jax.tree_util.tree_unflatten: afx.migrate.for_jax.put
 jax.tree.map jax.tree_map jax.tree_multimap jax.tree_util.tree_map: afx.migrate.for_jax.tree_map
 jax.lax.abs jax.numpy.abs jax.numpy.fabs: afx.migrate.for_jax.absolute
 jax.random.clone jax.random.key_data jax.random.wrap_key_data: afx.migrate.for_jax.same
-jax.custom_jvp: afx.migrate.for_lax.custom_jvp
-jax.custom_vjp: afx.migrate.for_lax.custom_vjp
 jax.experimental.ode.odeint: afx.migrate.for_lax.odeint
 jax.nn.dot_product_attention: afx.migrate.for_lax.dot_product_attention
 jax.scipy.optimize.minimize: afx.migrate.for_jaxopt.minimize
-jax.scipy.sparse.linalg.bicgstab: afx.migrate.for_jaxopt.bicgstab
-jax.scipy.sparse.linalg.cg: afx.migrate.for_jaxopt.cg
-jax.scipy.sparse.linalg.gmres: afx.migrate.for_jaxopt.gmres
 jax.errors.ConcretizationTypeError jax.errors.TracerArrayConversionError: afx.errors.ConcreteValueError
-jax.errors.TracerBoolConversionError jax.errors.TracerIntegerConversionError: afx.errors.ConcreteValueError"""
+jax.errors.TracerBoolConversionError jax.errors.TracerIntegerConversionError: afx.errors.ConcreteValueError
+jax ShapeDtypeStruct block_until_ready=same checkpoint default_matmul_precision device_get device_put
+  enable_x64 linear_transpose: afx.migrate.for_jax.*
+jax.lax fori_loop scan while_loop: afx.migrate.for_jax.*
+jax.experimental enable_x64: afx.migrate.for_jax.*
+jax.nn hard_sigmoid hard_silu hard_swish=hard_silu leaky_relu one_hot sparse_sigmoid: afx.migrate.for_jax.*
+jax.numpy absolute clip diagonal fmax fmin mgrid ogrid polydiv searchsorted: afx.migrate.for_jax.*
+jax.numpy.linalg lstsq: afx.migrate.for_jax.*
+jax.scipy.linalg cholesky eigh qr solve: afx.migrate.for_jax.*
+jax.test_util check_grads: afx.migrate.for_jax.*
+jax.tree_util DictKey FlattenedIndexKey GetAttrKey Partial SequenceKey keystr register_dataclass register_pytree_node
+  register_pytree_node_class register_pytree_with_keys register_pytree_with_keys_class register_static: afx.migrate.for_jax.*
+jax.ops segment_max segment_min segment_prod segment_sum: afx.migrate.for_jax.*
+jax.numpy array_repr array_str cdouble complexfloating csingle double dtype euler_gamma floating generic get_printoptions
+  index_exp inexact int_ integer iterable load mask_indices number printoptions s_ save savez set_printoptions signedinteger
+  single uint unsignedinteger: numpy.*
+jax.example_libraries.stax elu gelu log_softmax relu selu sigmoid softmax softplus standardize: afx.nn.*
+jax.ad_checkpoint checkpoint checkpoint_name=same checkpoint_policies: afx.migrate.for_jax.*
+einops pack rearrange reduce repeat unpack: einops.array_api.*
+jax.random bits fold_in key split: afx.random.*
+jax.tree all flatten flatten_with_path leaves leaves_with_path map_with_path reduce
+  structure transpose: afx.migrate.for_jax.tree_*
+jax.tree_util tree_all tree_flatten tree_flatten_with_path tree_leaves tree_leaves_with_path tree_map_with_path tree_reduce
+  tree_structure tree_transpose: afx.migrate.for_jax.*
+jax custom_jvp custom_vjp: afx.migrate.for_lax.*
+jax.lax add sub=subtract mul=multiply max=maximum min=minimum neg=negative pow exp log sin cos tan tanh sinh cosh sqrt
+  square sign floor ceil log1p expm1 atan2 select=where lgamma=special.gammaln digamma=special.digamma erf=special.erf
+  erfc=special.erfc logistic=sigmoid real imag conj bitwise_and bitwise_or bitwise_xor eq=equal ne=not_equal lt=less
+  le=less_equal gt=greater ge=greater_equal is_finite=isfinite acosh asin acos asinh atan atanh cbrt tan exp2 full_like
+  nextafter reshape squeeze erf_inv=special.erfinv igamma=special.gammainc igammac=special.gammaincc betainc=special.betainc
+  bessel_i0e=special.i0e bessel_i1e=special.i1e bitwise_not=invert integer_pow=pow rem=fmod shift_left=left_shift
+  shift_right_arithmetic=right_shift rev=flip reduce_max=max reduce_min=min reduce_sum=sum reduce_prod=prod reduce_and=all
+  reduce_or=any expand_dims dot=matmul transpose=permute_dims associative_scan batch_matmul=matmul broadcast_shapes map
+  stop_gradient switch reciprocal polygamma=special.polygamma zeta=special.zeta tile stack: afx.*
+equinox filter_eval_shape=eval_shape filter_hessian=hessian filter_jacfwd=jacfwd filter_jacrev=jacrev filter_jvp=jvp
+  filter_make_jaxpr=trace filter_vjp=vjp: afx.*
+jax.scipy.sparse.linalg bicgstab cg gmres: afx.migrate.for_jaxopt.*"""
 # names that are rewritten and yet differ, and how
 _NOTES = """jax.make_jaxpr: a Graph of afx's equations, which prints otherwise
 optax.adafactor: its decay has all digits, Optax's those of float32: agrees to the tolerance
@@ -223,11 +222,7 @@ jax.numpy.place: afx.where(mask, y, x)
 jax.numpy.put: x.reshape(-1).at[i].set(y).reshape(x.shape)
 jax.pure_callback: the function in afx's own, or call it outside of afx.jit, where Python gives no values
 jax.sharding: nothing: there is one device
-jaxopt.ProximalGradient: x = prox(x - step * grad(x)), by afx.optim.fixed_point
 jaxopt.linear_solve: afx.linalg.cg, gmres or solve
-jaxopt.loss: the formula, or a loss of afx.nn or optax.losses
-jaxopt.objective: the formula
-jaxopt.prox: the formula: of the lasso sign(x) * maximum(abs(x) - strength, 0)
 jaxopt.tree_util: optax.tree_utils, or afx.pytree.map
 einops.einsum: afx.einsum, whose pattern comes first and has letters
 jax.lax.gather: x[indices], or afx.take
@@ -240,55 +235,19 @@ jax.lax.all_gather jax.lax.all_to_all jax.lax.axis_index jax.lax.ppermute: axis 
 jax.lax.pmax jax.lax.pmean jax.lax.pmin jax.lax.psum: a sum or mean over axis 0 outside of afx.vmap, whose axes have no names"""
 
 
-def _by_name(text: str) -> dict[str, str]:
-    """Return what stands behind the colon of a line, by each name before it."""
-    rows = [line.partition(": ") for line in text.split("\n")]
-    return {name: target for names, _, target in rows for name in names.split()}
-
-
 JAX = Library(
-    roots=(
-        "jax",
-        "optax",
-        "equinox",
-        "diffrax",
-        "flax",
-        "haiku",
-        "jaxopt",
-        "numpyro",
-        "blackjax",
-        "jaxtyping",
-        "einops",
-    ),
+    roots=ROOTS.split(),
     guide="from_jax.md",
-    modules=_by_name(_MODULES),
+    modules=by_name(_MODULES),
     renamed={
-        **_by_name(_RENAMED),
-        **{
-            f"{home}{name}": f"{CALLS}.tree_{name}"
-            for home in ("jax.tree.", "jax.tree_util.tree_")
-            for name in IN_TREES.split()
-        },
-        **{f"jax.lax.{name}": f"afx.{own or name}" for name, own in PAIRS},
+        **by_name(_RENAMED),
         **{f"jax.random.{name}": f"{CALLS}.{name}" for name in DRAWS},
-        **{f"jax.random.{name}": f"afx.random.{name}" for name in ("bits", "fold_in", "key", "split")},
-        **{f"{home}.{name}": f"{CALLS}.{name}" for home, names in ADAPTED.items() for name in names.split()},
-        **{
-            f"equinox.filter_{word}": f"afx.{own or word}"
-            for word, _, own in [w.partition("=") for w in IN_EQUINOX.split()]
-        },
-        **{
-            f"einops.{name}": f"einops.array_api.{name}" for name in ("pack", "rearrange", "reduce", "repeat", "unpack")
-        },
-        **{f"jax.numpy.{name}": f"numpy.{name}" for name in TYPES.split()},
-        **{f"jax.example_libraries.stax.{name}": f"afx.nn.{name}" for name in ACTIVATIONS.split()},
-        **{f"jax.ad_checkpoint.{n}": f"{CALLS}.{n}" for n in ("checkpoint", "checkpoint_name", "checkpoint_policies")},
     },
     notes={
-        **_by_name(_NOTES),
+        **by_name(_NOTES),
         **{f"jaxopt.{name}": "steps are afx's own: what is found agrees to the tolerance" for name in KINDS},
     },
-    advice=_by_name(_ADVICE),
+    advice=by_name(_ADVICE),
 )
 
 
@@ -322,7 +281,11 @@ class JaxMigration(Migration):
         if name.partition(".")[0] in self.library.roots:
             last = name.rpartition(".")[2]
             words = self._arguments(node, name)
-            own = [p + last for word, p, names in BY_KEYWORD if word in {w for w, _ in words} and last in names]
+            own = [
+                other or last
+                for word, other, names in BY_KEYWORD
+                if word in {w for w, _ in words} and last in names.split()
+            ]
             own += [last] if name.startswith("jax.numpy.") and last in DTYPES.split() else []
             target = f"{CALLS}.{own[0]}" if name.startswith("jax.") and own else self.library.resolve(name)
             if own and target:
@@ -396,10 +359,10 @@ class JaxMigration(Migration):
                         text = "an index past the end raises IndexRangeError; JAX reads the last one, and leaves out updates"
                         self.remarks.append(Remark(node.lineno, ast.unparse(node), text))
         named = [(n, self._name_of(n)) for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
-        divides = any(isinstance(n, ast.Div) or getattr(n, "attr", "") in QUOTIENTS for n in ast.walk(tree))
-        small = [n for n, name in named if name in (*FLOATS, *(SMALL if divides else ()))]
+        divides = any(isinstance(n, ast.Div) or getattr(n, "attr", "") in QUOTIENTS.split() for n in ast.walk(tree))
+        small = [n for n, name in named if name in [*FLOATS.split(), *(SMALL.split() if divides else ())]]
         small = small if b"jax_enable_x64" in b"".join(self.lines) else []
-        draws = [n for n, name in named if name.startswith("jax.random.") and name[11:] not in OF_KEYS]
+        draws = [n for n, name in named if name.startswith("jax.random.") and name[11:] not in OF_KEYS.split()]
         text = "computes in float32 under x64 (of integers quotients and means): agrees to the tolerance"
         for nodes, advice in (
             (small, text),
@@ -424,7 +387,7 @@ class JaxMigration(Migration):
                 if k and own:
                     start = k.lineno, k.col_offset
                     self.edits.append(Edit(start, (k.lineno, k.col_offset + len(word)), own))
-                elif k and word in IDLE and before is not None:
+                elif k and word in IDLE.split() and before is not None:
                     self.bases |= set(map(id, ast.walk(value)))
                     self.edits.append(Edit(end_of(before), end_of(value), ""))
                 else:

@@ -14,67 +14,57 @@ import numpy as np
 from afx import optim, pytree, random
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
-from afx.migrate.for_jax import named
+from afx.migrate.for_jax import by_name, named
 from afx.ops.creation.creation import asarray, zeros, zeros_like
 from afx.ops.elementwise.arithmetic import sign as sign_
 from afx.ops.elementwise.comparison import isnan, logical_and, where
 
 # factories by Optax's arguments in their order: afx's name of one behind =, its default behind :, Optax's own behind !
-_MOMENTS = "learning_rate b1 b2 eps"
-TABLE: dict[str, str] = {
-    "adabelief": f"adabelief {_MOMENTS} eps_root",
-    "adafactor": (
-        "adafactor learning_rate:1.0 min_dim_size_to_factor=least_length decay_rate=decay decay_offset! "
-        "multiply_by_parameter_scale=scale_by_parameters clipping_threshold=clipping momentum dtype_momentum! "
-        "weight_decay_rate=weight_decay eps factored! weight_decay_mask=mask"
-    ),
-    "adadelta": "adadelta learning_rate rho eps weight_decay weight_decay_mask=mask",
-    "adagrad": "adagrad learning_rate initial_accumulator_value=initial:0.1 eps:1e-7 eps_in_root:True",
-    "adam": f"adam {_MOMENTS} eps_root mu_dtype! nesterov",
-    "adamax": f"adamax {_MOMENTS}",
-    "adamaxw": f"adamax {_MOMENTS} weight_decay:1e-4 mask",
-    "adamw": f"adamw {_MOMENTS} eps_root mu_dtype! weight_decay:1e-4 mask nesterov",
-    "amsgrad": f"amsgrad {_MOMENTS} eps_root! mu_dtype! correct_first:True",
-    "lamb": f"lamb {_MOMENTS} eps_root! weight_decay mask",
-    "lars": (
-        "lars learning_rate weight_decay weight_decay_mask=mask trust_coefficient=coefficient eps trust_ratio_mask=trust_mask "
-        "momentum nesterov"
-    ),
-    "lion": "lion learning_rate b1 b2 mu_dtype! weight_decay:1e-3 mask",
-    "muon": (
-        "muon learning_rate ns_coeffs=coefficients ns_steps=iterations beta eps weight_decay weight_decay_mask=mask mu_dtype! "
-        "nesterov adaptive! preconditioning! adam_b1 adam_b2 adam_eps_root! adam_weight_decay adam_learning_rate "
-        "muon_weight_dimension_numbers! consistent_rms"
-    ),
-    "nadam": f"adam {_MOMENTS} eps_root mu_dtype! nesterov:True",
-    "nadamw": f"adamw {_MOMENTS} eps_root mu_dtype! weight_decay:1e-4 mask nesterov:True",
-    "novograd": f"novograd {_MOMENTS} eps_root! weight_decay",
-    "radam": f"radam {_MOMENTS} eps_root! threshold",
-    "reduce_on_plateau": (
-        "reduce_on_plateau factor patience rtol atol cooldown accumulation_size=window min_scale=least"
-    ),
-    "rmsprop": "rmsprop learning_rate decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True centered momentum",
-    "sgd": "sgd learning_rate momentum nesterov accumulator_dtype!",
-    "yogi": f"yogi {_MOMENTS}",
-    "add_decayed_weights": "add_decayed_weights weight_decay=strength:0.0 mask",
-    "clip": "clip_by_value max_delta=limit",
-    "clip_by_block_rms": "clip_by_block_rms threshold=limit",
-    "clip_by_global_norm": "clip_by_global_norm max_norm=limit",
-    "ema": "ema decay debias",
-    "scale_by_adadelta": "scale_by_adadelta rho eps",
-    "scale_by_adamax": "scale_by_adamax b1 b2 eps",
-    "scale_by_amsgrad": "scale_by_amsgrad b1 b2 eps eps_root! mu_dtype! correct_first:True",
-    "scale_by_radam": "scale_by_radam b1 b2 eps eps_root! threshold",
-    "scale_by_yogi": "scale_by_yogi b1 b2 eps",
-    "scale_by_adam": "scale_by_adam b1 b2 eps eps_root mu_dtype! nesterov",
-    "scale_by_lion": "scale_by_lion b1 b2",
-    "scale_by_rms": "scale_by_rms decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True",
-    "scale_by_rss": "scale_by_rss initial_accumulator_value=initial:0.1 eps:1e-7 eps_in_root:True",
-    "trace": "trace decay=momentum nesterov",
-    "constant_schedule": "constant value",
-    "cosine_decay_schedule": "cosine_decay init_value=start decay_steps=steps alpha exponent",
-    "piecewise_constant_schedule": "piecewise_constant init_value=start boundaries_and_scales=factors",
-}  # fmt: skip
+_TABLE = """adabelief: adabelief learning_rate b1 b2 eps eps_root
+adafactor: adafactor learning_rate:1.0 min_dim_size_to_factor=least_length decay_rate=decay decay_offset!
+  multiply_by_parameter_scale=scale_by_parameters clipping_threshold=clipping momentum dtype_momentum!
+  weight_decay_rate=weight_decay eps factored! weight_decay_mask=mask
+adadelta: adadelta learning_rate rho eps weight_decay weight_decay_mask=mask
+adagrad: adagrad learning_rate initial_accumulator_value=initial:0.1 eps:1e-7 eps_in_root:True
+adam: adam learning_rate b1 b2 eps eps_root mu_dtype! nesterov
+adamax: adamax learning_rate b1 b2 eps
+adamaxw: adamax learning_rate b1 b2 eps weight_decay:1e-4 mask
+adamw: adamw learning_rate b1 b2 eps eps_root mu_dtype! weight_decay:1e-4 mask nesterov
+amsgrad: amsgrad learning_rate b1 b2 eps eps_root! mu_dtype! correct_first:True
+lamb: lamb learning_rate b1 b2 eps eps_root! weight_decay mask
+lars: lars learning_rate weight_decay weight_decay_mask=mask trust_coefficient=coefficient eps trust_ratio_mask=trust_mask
+  momentum nesterov
+lion: lion learning_rate b1 b2 mu_dtype! weight_decay:1e-3 mask
+muon: muon learning_rate ns_coeffs=coefficients ns_steps=iterations beta eps weight_decay weight_decay_mask=mask mu_dtype!
+  nesterov adaptive! preconditioning! adam_b1 adam_b2 adam_eps_root! adam_weight_decay adam_learning_rate
+  muon_weight_dimension_numbers! consistent_rms
+nadam: adam learning_rate b1 b2 eps eps_root mu_dtype! nesterov:True
+nadamw: adamw learning_rate b1 b2 eps eps_root mu_dtype! weight_decay:1e-4 mask nesterov:True
+novograd: novograd learning_rate b1 b2 eps eps_root! weight_decay
+radam: radam learning_rate b1 b2 eps eps_root! threshold
+reduce_on_plateau: reduce_on_plateau factor patience rtol atol cooldown accumulation_size=window min_scale=least
+rmsprop: rmsprop learning_rate decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True centered momentum
+sgd: sgd learning_rate momentum nesterov accumulator_dtype!
+yogi: yogi learning_rate b1 b2 eps
+add_decayed_weights: add_decayed_weights weight_decay=strength:0.0 mask
+clip: clip_by_value max_delta=limit
+clip_by_block_rms: clip_by_block_rms threshold=limit
+clip_by_global_norm: clip_by_global_norm max_norm=limit
+ema: ema decay debias
+scale_by_adadelta: scale_by_adadelta rho eps
+scale_by_adamax: scale_by_adamax b1 b2 eps
+scale_by_amsgrad: scale_by_amsgrad b1 b2 eps eps_root! mu_dtype! correct_first:True
+scale_by_radam: scale_by_radam b1 b2 eps eps_root! threshold
+scale_by_yogi: scale_by_yogi b1 b2 eps
+scale_by_adam: scale_by_adam b1 b2 eps eps_root mu_dtype! nesterov
+scale_by_lion: scale_by_lion b1 b2
+scale_by_rms: scale_by_rms decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True
+scale_by_rss: scale_by_rss initial_accumulator_value=initial:0.1 eps:1e-7 eps_in_root:True
+trace: trace decay=momentum nesterov
+constant_schedule: constant value
+cosine_decay_schedule: cosine_decay init_value=start decay_steps=steps alpha exponent
+piecewise_constant_schedule: piecewise_constant init_value=start boundaries_and_scales=factors"""
+TABLE: dict[str, str] = by_name(_TABLE)
 __all__ = [
     "EmptyState", "GradientTransformation", "GradientTransformationExtraArgs", "MultiSteps", "add_noise", "centralize", "chain",
     "freeze", "identity", "inject_hyperparams", "keep_params_nonnegative", "masked", "multi_transform", "noisy_sgd",
@@ -383,7 +373,7 @@ class InjectHyperparamsState(NamedTuple):
 
 def _signature_of(factory: Any) -> inspect.Signature:
     """Return the signature of a factory, for those of the table with Optax's defaults."""
-    if not isinstance(factory, functools.partial) or factory.func is not _make:
+    if getattr(factory, "func", None) is not _make:
         return inspect.signature(factory)
     target, _, rest = TABLE[factory.args[0]].partition(" ")
     known, parameters = inspect.signature(getattr(optim, target)).parameters, list[inspect.Parameter]()
@@ -407,7 +397,7 @@ def inject_hyperparams(inner_factory: Callable[..., Any], static_args: Any = (),
         fixed = {"key", *([static_args] if isinstance(static_args, str) else static_args)}
         moving = {n: v for n, v in given.items() if n not in fixed and not isinstance(v, bool)}
         schedules: dict[str, Any] = {name: value for name, value in moving.items() if callable(value)}
-        numbers = {n: asarray(v) for n, v in moving.items() if isinstance(v, (int, float, Array, np.ndarray))}
+        numbers = {n: asarray(v) for n, v in moving.items() if hasattr(v, "__float__")}
         rest = {name: value for name, value in given.items() if name not in schedules and name not in numbers}
 
         def init(params: Any) -> Any:

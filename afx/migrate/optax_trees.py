@@ -12,7 +12,7 @@ import numpy as np
 
 from afx import nn, optim, pytree
 from afx.core.array.array import Array
-from afx.migrate.for_jax import Short
+from afx.migrate.for_lax import Short
 from afx.ops.creation.creation import asarray, full_like as filled, ones_like as one, zeros_like as zero
 from afx.ops.elementwise.arithmetic import divide, multiply, square, subtract
 from afx.ops.elementwise.comparison import maximum, minimum, where as choose

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import afx
-from afx.errors import ArgumentError
 from afx.migrate import for_jaxopt, migrate_source
 
 RNG = np.random.default_rng(0)
@@ -57,8 +56,61 @@ def test_other_solvers() -> None:
     np.testing.assert_allclose(found, (2.0, 0.25), rtol=1e-9)
     pair = for_jaxopt.BFGS(lambda w: (ridge(w, 0.3, (X, Y)), "more"), has_aux=True, tol=1e-11).run(np.zeros(3))
     np.testing.assert_allclose(pair.params, closed(0.3), rtol=1e-8)
-    with pytest.raises(ArgumentError, match="onto bounds"):
-        for_jaxopt.ProjectedGradient(ridge, lambda x, _: x).run(np.zeros(3), None, 0.3, (X, Y))
+
+
+def test_proximal_steps() -> None:
+    """The lasso's conditions hold, any projection leads into its set, states tell the error, derivatives are implicit."""
+    solver = for_jaxopt.ProximalGradient(
+        fun=for_jaxopt.least_squares, prox=for_jaxopt.prox_lasso, maxiter=3000, tol=1e-10
+    )
+    w, state = solver.run(np.zeros(3), hyperparams_prox=0.02, data=(X, Y))
+    slope = X.T @ (X @ np.asarray(w) - Y) / 30
+    assert 0 < np.count_nonzero(w) < 3
+    np.testing.assert_allclose(np.where(np.asarray(w) != 0, np.sign(w) * slope, -0.02), -0.02, atol=1e-9)
+    assert (abs(slope) <= 0.02 + 1e-9).all()
+    assert (float(state.error) < 1e-10, bool(state.success)) == (True, True)
+    onto = for_jaxopt.ProjectedGradient(ridge, for_jaxopt.projection_simplex, maxiter=3000, tol=1e-11)
+    found = onto.run(np.ones(3) / 3, l2=0.3, data=(X, Y)).params
+    slope = np.asarray(afx.grad(ridge)(found, 0.3, (X, Y)))
+    assert float(found.sum()) == pytest.approx(1.0, abs=1e-12)
+    np.testing.assert_allclose(np.where(np.asarray(found) > 1e-9, slope - slope.min(), 0.0), 0.0, atol=1e-8)
+    free = for_jaxopt.ProjectedGradient(ridge, lambda x, _: x, tol=1e-11)
+    np.testing.assert_allclose(free.run(np.zeros(3), None, 0.3, (X, Y)).params, closed(0.3), rtol=1e-8)
+
+    def least(strength: Any) -> Any:
+        return solver.run(np.zeros(3), strength, (X, Y)).params.sum()
+
+    rise = (float(least(np.float64(0.02 + 1e-5))) - float(least(np.float64(0.02 - 1e-5)))) / 2e-5
+    np.testing.assert_allclose(afx.grad(least)(np.float64(0.02)), rise, rtol=1e-4)
+
+
+def test_formulas() -> None:
+    """Proximal operators, losses and objectives are jaxopt's."""
+    jaxopt: Any = pytest.importorskip("jaxopt", reason="the reference is jaxopt's")
+    v, w, labels = RNG.normal(size=5), RNG.normal(size=(3, 4)), RNG.integers(0, 4, size=30)
+    half = (labels > 1).astype(int)
+    calls: dict[str, tuple[Any, ...]] = {
+        **{
+            f"prox.prox_{name}": (v, 0.3, 0.5)
+            for name in ("none", "lasso", "non_negative_lasso", "ridge", "group_lasso")
+        },
+        "prox.prox_elastic_net": (v, (0.3, 0.7), 0.5),
+        "loss.binary_logistic_loss": (1, 0.3),
+        "loss.multiclass_logistic_loss": (2, v),
+        "objective.least_squares": (w[:, 0], (X, Y)),
+        "objective.ridge_regression": (w[:, 0], 0.3, (X, Y)),
+        "objective.binary_logreg": (w[:, 0], (X, half)),
+        "objective.multiclass_logreg": (w, (X, labels)),
+        "objective.l2_multiclass_logreg": (w, 0.3, (X, labels)),
+    }
+    for name, args in calls.items():
+        home, _, last = name.partition(".")
+        wanted = getattr(getattr(jaxopt, home), last)(*args)
+        np.testing.assert_allclose(getattr(for_jaxopt, last)(*args), wanted, rtol=2e-6, err_msg=name)  # in float32
+    text, remarks = migrate_source(
+        "from jaxopt import objective, prox\nf = objective.least_squares, prox.prox_lasso\n", "jax"
+    )
+    assert ("for_jaxopt as prox" in text, remarks) == (True, [])
 
 
 def test_solvers_of_ones_own() -> None:

@@ -51,7 +51,7 @@ LEFT = {
     "import optax\no = optax.lbfgs()": r"agrees to the tolerance",
     "import jax.scipy.linalg as jsl\nx = jsl.inv(a, True)": r"afx's takes 1 by place",
     "from jax.experimental import sparse\nm = sparse.BCOO.fromdense(x)": r"dense arrays; afx\.linalg\.cg",
-    "import jaxopt\ns = jaxopt.ProximalGradient(f)": r"by afx\.optim\.fixed_point",
+    "import jaxopt\ns = jaxopt.BlockCoordinateDescent(f)": r"afx has nothing of this name|has no attribute",
     "import flax.linen as nn\ns = nn.scan(nn.GRUCell)": r"nn\.RNN",
     "from jax import pmap": r"afx\.vmap",
     "import optax\no = optax.dpsgd(1.0)": r"afx\.optim",
