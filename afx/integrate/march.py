@@ -163,6 +163,11 @@ class Crossings:
             self.counts + hit,
         )
 
+    def cut(self, most: int) -> _Step:
+        """Return the first so many steps, stacked."""
+        trail, happening = self.trail.cut(most), Happening(self.happening.before[:most], self.happening.after[:most])
+        return _Step(trail.begins, trail.starts, trail.lengths, trail.dense, happening)
+
 
 @attrs.frozen
 class _Step:
@@ -191,27 +196,20 @@ def events_of(
     Raises:
         ArgumentError: there were more steps with events than are kept.
     """
-    most = crossings.trail.begins.shape[0] - 1
-    if not is_traced(crossings.steps):
-        if int(crossings.steps) > most:
-            raise ArgumentError(
-                f"odeint: more events than are recorded: got {int(crossings.steps)} steps with events and max_events={most}; "
-                "raise max_events"
-            )
-        most = int(crossings.steps)
-    trail = crossings.trail.cut(most)
-    happening = Happening(crossings.happening.before[:most], crossings.happening.after[:most])
-    steps = _Step(trail.begins, trail.starts, trail.lengths, trail.dense, happening)
-    values = crossings.counts.shape[0]
-    used = arange(most) < crossings.steps
+    room = crossings.trail.begins.shape[0] - 1
+    most = room if is_traced(crossings.steps) else int(crossings.steps)
+    if most > room:
+        raise ArgumentError(
+            f"odeint: more events than are recorded: got {most} steps with events and max_events={room}; raise max_events"
+        )
+    used, values = arange(most) < crossings.steps, arange(crossings.counts.shape[0])
 
     def place(step: _Step, is_used: Array, k: Array) -> Located:
-        return locate(watched, step, direction, (arange(values) == k) & is_used)
+        return locate(watched, step, direction, (values == k) & is_used)
 
-    by_value = vmap(vmap(place, in_axes=(0, 0, None)), in_axes=(None, None, 0))(steps, used, arange(values))
-    t = by_value.t
-    late = ~isnan(t) & ~(t <= end)
-    t = where(late, np.nan, t)
+    by_value = vmap(vmap(place, in_axes=(0, 0, None)), in_axes=(None, None, 0))(crossings.cut(most), used, values)
+    late = ~isnan(by_value.t) & ~(by_value.t <= end)
+    t = where(late, np.nan, by_value.t)
     order = argsort(stop_gradient(t), axis=1)  # what did not happen, nan, comes last
     times = take_along_axis(t, order, axis=1)
     states = take_along_axis(where(late[..., None], np.nan, by_value.y), order[..., None], axis=1)
@@ -325,14 +323,10 @@ def integrate(
     def run(
         y: Array, times: Array, params: Sequence[Any], mass: Array | None, limit: int = control.max_steps
     ) -> tuple[March, Array]:
-
-        def events(t: Array, v: Array) -> Array:
-            assert watched is not None, "it is watched only then"
-            return watched(t, v, *params)
-
-        system = System(lambda t, v: field(t, v, *params), mass, control.rtol, control.atol)
+        events = None if watched is None else _with_params(watched, params)
+        system = System(_with_params(field, params), mass, control.rtol, control.atol)
         limited = attrs.evolve(control, max_steps=limit)
-        return march(limited, system, None if watched is None else events, y, times)
+        return march(limited, system, events, y, times)
 
     given = (y, times, list(params), mass)
     if are_known(*given) and times.shape[0] <= EAGER_STEPS and not control.dense:
@@ -343,6 +337,10 @@ def integrate(
         if control.max_steps <= EAGER_STEPS or int(status) != int(Status.ITERATION_LIMIT):
             return marched
     return run_or_compile(run, *given, name="odeint")
+
+
+def _with_params(fn: Callable[..., Array], params: Sequence[Any]) -> Field:
+    return lambda t, y: fn(t, y, *params)
 
 
 def march(control: Control, system: System, watched: Field | None, y: Array, times: Array) -> tuple[March, Array]:
@@ -368,32 +366,20 @@ def _beginning(control: Control, system: System, watched: Field | None, y: Array
     """Return the state of a march before its first step."""
     slope = system.field(times[0], y)
     h = stop_gradient(_first_step(control, system, y, slope, times))
-    one = zeros_like(h) + 1
-    no = asarray(0)
-    values = None if watched is None else watched(times[0], y)
+    t, one, no = times[0], zeros_like(h) + 1, asarray(0)
+    values = None if watched is None else watched(t, y)
+    happening = None if values is None else Happening(values, values)
     coefficients = control.method.coefficients
+    trail = Trail.create(control.max_steps, t, y, coefficients) if control.dense else None
+    crossings = None
+    if values is not None and control.records:
+        crossings = Crossings.create(control.max_events, t, y, values, coefficients)
+    dense, memory = (zeros_like(y),) * control.method.vectors, control.method.memory(system, y)
+    status = choose_status(isfinite(h), Status.RUNNING, Status.NONFINITE)
     return March(
-        times[0],
-        y,
-        slope,
-        h,
-        one,
-        times[0],
-        y,
-        one,
-        (zeros_like(y),) * control.method.vectors,
-        None if values is None else Happening(values, values),
-        Trail.create(control.max_steps, times[0], y, coefficients) if control.dense else None,
-        None
-        if values is None or not control.records
-        else Crossings.create(control.max_events, times[0], y, values, coefficients),
-        control.method.memory(system, y),
-        no,
-        no,
-        asarray(2),
-        asarray(False),
-        choose_status(isfinite(h), Status.RUNNING, Status.NONFINITE),
-    )
+        t, y, slope, h, one, t, y, one, dense, happening, trail, crossings, memory,
+        no, no, asarray(2), asarray(False), status,
+    )  # fmt: skip
 
 
 def _first_step(control: Control, system: System, y: Array, slope: Array, times: Array) -> Array:
@@ -407,7 +393,6 @@ def _first_step(control: Control, system: System, y: Array, slope: Array, times:
 
 def _advance(control: Control, system: System, watched: Field | None, m: March, ends: tuple[Array, Array]) -> March:
     """Return the march after one trial of a step."""
-    eps = epsilon(m.y.dtype)
     now = stop_gradient(m.t)
     last, whole = _plan_step(control, m, ends)
     left = ends[1] - now
@@ -416,42 +401,25 @@ def _advance(control: Control, system: System, watched: Field | None, m: March, 
     good, norm, proposed = _judge(control, m, step, h)
     if control.is_fixed:
         good = good & (last | (now + m.h > now))
-    tiny = ~good & (control.is_fixed | (proposed <= 4 * eps * abs_(now) + np.finfo(m.y.dtype).tiny))
-    ended = choose_status(isfinite(norm), Status.STALLED, Status.NONFINITE)
-    status = where(tiny, ended, m.status)
+    tiny = ~good & (control.is_fixed | (proposed <= 4 * epsilon(m.y.dtype) * abs_(now) + np.finfo(m.y.dtype).tiny))
+    status = where(tiny, choose_status(isfinite(norm), Status.STALLED, Status.NONFINITE), m.status)
     over = m.accepted + m.rejected + 1 >= control.max_steps
-
     t = m.t + where(last, left, whole)
     happening, hit, ending = _watch(control, watched, m.happening, good, t, step.y)
     if happening is not None:
         status = where(ending, int(Status.EVENT), status)
     status = where((status == int(Status.RUNNING)) & over & ~(good & last), int(Status.ITERATION_LIMIT), status)
 
-    def pick(new: Array, old: Array) -> Array:
-        return where(good, new, old)
-
     grown = where(good & m.retried, minimum(proposed, h), proposed)
-    new = March(
-        pick(t, m.t),
-        pick(step.y, m.y),
-        pick(step.slope, m.slope),
-        m.h if control.is_fixed else grown,
-        pick(norm, m.norm),
-        pick(m.t, m.begin),
-        pick(m.y, m.start),
-        pick(h, m.length),
-        tuple([pick(a, b) for a, b in zip(step.dense, m.dense, strict=True)]),
-        happening,
-        m.trail,
-        m.crossings,
-        step.memory,
-        m.accepted + good,
-        m.rejected + ~good,
-        m.evaluations + step.evaluations,
-        ~good,
-        status,
-    )
-    return _keep(control, system, m, new, hit)
+    new = (t, step.y, step.slope, norm, m.t, m.y, h, *step.dense)
+    old = (m.t, m.y, m.slope, m.norm, m.begin, m.start, m.length, *m.dense)
+    t, y, slope, norm, begin, start, length, *dense = [where(good, a, b) for a, b in zip(new, old, strict=True)]
+    after = March(
+        t, y, slope, m.h if control.is_fixed else grown, norm, begin, start, length, tuple(dense),
+        happening, m.trail, m.crossings, step.memory,
+        m.accepted + good, m.rejected + ~good, m.evaluations + step.evaluations, ~good, status,
+    )  # fmt: skip
+    return _keep(control, system, m, after, hit)
 
 
 def _watch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -354,25 +355,16 @@ def _step_radau(system: System, past: Past, h: Array) -> Step:
         weighed = stages if system.mass is None else matmul(stages, system.mass.T)
         return reshape(h * slopes(stages, t, y) - matmul(_as(INVERSE, v), weighed), (-1,))
 
-    done = attempt(
-        system,
-        past.memory,
-        past.retried,
-        (now, state, h),
-        lambda jacobian: _inverse_systems(system, jacobian, h),
-        solve,
-        3,
-    )
+    invert = functools.partial(_inverse_systems, system, h)
+    done = attempt(system, past.memory, past.retried, (now, state, h), invert, solve, 3)
     end, factors = done.newton, done.factors
     z = reshape(attach_to_equations(residual, reshape(matmul(_as(FROM, y), end.w), (-1,)), t, y), guess.shape)
     finish = y + z[2]
     slope = system.field(t + h, finish)
     error = matmul(factors.inverses[0], past.slope + system.weigh(matmul(_as(np.array(RADAU_ERROR), y), z) / h))
     error = where(end.converged, error, np.nan)
-    safety = SAFETY * (2 * NEWTON_STEPS + 1) / (2 * NEWTON_STEPS + end.count)
-    return Step(
-        finish, (error,), slope, _dense_of(z), done.evaluations + 1, factors, safety.astype(y.dtype), ~factors.is_slow
-    )
+    safety = (SAFETY * (2 * NEWTON_STEPS + 1) / (2 * NEWTON_STEPS + end.count)).astype(y.dtype)
+    return Step(finish, (error,), slope, _dense_of(z), done.evaluations + 1, factors, safety, ~factors.is_slow)
 
 
 def _as(numbers: np.ndarray[Any, Any], like: Array) -> Array:
@@ -400,35 +392,26 @@ def attempt(
         stages: how many slopes an iteration takes.
     """
     t, y, h = at
-    n = y.shape[0]
 
     def advance(s: Attempt) -> Attempt:
         f, is_needed = s.factors, s.needs_jacobian
-        jacobian = cond(
-            is_needed, lambda _: stop_gradient(jacfwd(system.field, 1)(t, y)), lambda known: known, f.jacobian
-        )
-        inverses = cond(
-            is_needed | (f.h != h),
-            lambda jacobian, _: invert(jacobian),
-            lambda _, inverses: inverses,
-            jacobian,
-            f.inverses,
-        )
+        jacobian = cond(is_needed, lambda _: stop_gradient(jacfwd(system.field, 1)(t, y)), lambda j: j, f.jacobian)
+        inverses = cond(is_needed | (f.h != h), lambda j, _: invert(j), lambda _, known: known, jacobian, f.inverses)
         newton = solve(inverses)
         is_new = f.is_new | is_needed
         is_slow = (newton.count > FAST) & (newton.rate > SLOW_RATE)
         again = ~newton.converged & ~is_new
-        work = s.evaluations + stages * newton.count + where(is_needed, n, 0)
+        work = s.evaluations + stages * newton.count + where(is_needed, y.size, 0)
         return Attempt(Factors(jacobian, inverses, h, is_new, is_slow), newton, again, again, work)
 
     needs = ~retried & before.is_slow
     begin = attrs.evolve(before, is_new=retried & before.is_new)
     no = asarray(False)
-    empty = Newton(zeros((stages, n), y.dtype), zeros_like(h), zeros_like(h), no, no, asarray(0))
+    empty = Newton(zeros((stages, y.size), y.dtype), zeros_like(h), zeros_like(h), no, no, asarray(0))
     return while_loop(lambda s: s.goes_on, advance, Attempt(begin, empty, needs, asarray(True), asarray(0)))
 
 
-def _inverse_systems(system: System, jacobian: Array, h: Array) -> tuple[Array, ...]:
+def _inverse_systems(system: System, h: Array, jacobian: Array) -> tuple[Array, ...]:
     """Return the inverses of the matrices of the real system and of the pair."""
     n = jacobian.shape[0]
     mass = eye(n, dtype=jacobian.dtype) if system.mass is None else stop_gradient(system.mass)
@@ -441,7 +424,10 @@ def _inverse_systems(system: System, jacobian: Array, h: Array) -> tuple[Array, 
 def _solve(
     slopes: Callable[[Array], Array], system: System, inverses: tuple[Array, ...], guess: Array, h: Array, scale: Array
 ) -> Newton:
-    """Return the last state of the simplified Newton iteration of the collocation equations."""
+    """Return the last state of the simplified Newton iteration of the collocation equations, in coordinates w.
+
+    There the three stages fall apart into one real system, and a pair that stands for a complex one.
+    """
     n = guess.shape[1]
     back, forth = _as(FROM, guess), _as(TO, guess)
     eigen = _as(np.array([[REAL, 0, 0], [0, PAIR[0], -PAIR[1]], [0, PAIR[1], PAIR[0]]]), guess)
@@ -493,12 +479,8 @@ def attach_to_equations(residual: Callable[..., Array], root: Array, *params: Ar
     """Return a root of ``residual(root, *params)`` as a differentiable function of what the equations depend on."""
     if not isinstance(residual(root, *params), Tracer):
         return root
-    problem = parametrize(residual, [_same], [Aval(root.shape, root.dtype)], params, "odeint")
+    problem = parametrize(residual, [lambda v: v], [Aval(root.shape, root.dtype)], params, "odeint")
     return attach_implicit_derivative(problem.fn, stop_gradient(root), problem.params, all_(isfinite(root)))
-
-
-def _same(v: Array) -> Array:
-    return v
 
 
 def _dense_of(z: Array) -> tuple[Array, ...]:

@@ -48,44 +48,33 @@ def attach_adjoint(
         times: float[times].
         params: what the field depends on.
     """
-    floating = [aval_of(p).dtype.kind in "fc" for p in params]
 
     def pull(states: Array, inputs: Sequence[Any], ct: Array) -> Sequence[Any]:
         _, ts, *ps = inputs
-        moving = [p for p, f in zip(ps, floating, strict=True) if f]
-        n = states.shape[1]
+        moving, arguments = _floating(ps)
+        n, size = states.shape[1], sum([p.size for p in moving])
 
         def along(t: Array, v: Array, *some: Any) -> Array:
-            given = iter(some)
-            return field(t, v, *[next(given) if f else p for p, f in zip(ps, floating, strict=True)])
+            return field(t, v, *arguments(some))
 
         def augmented(t: Array, z: Array) -> Array:
             v, adjoint = z[:n], z[n : 2 * n]
-
             slope, pull_back = vjp(functools.partial(along, t), v, *moving)
             return concat([slope, *[-reshape(g, (-1,)).astype(z.dtype) for g in pull_back(adjoint)]])
 
-        sizes = [p.size for p in moving]
-
         def interval(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], Array]:
-            adjoint, total = carry
-            v, seed, late, early = x
-            adjoint = adjoint + seed
+            (adjoint, total), (v, seed, late, early) = carry, x
             rate = vecdot(seed, along(late, v, *moving))
-            z = solve(augmented, concat([v, adjoint, zeros(sum(sizes), v.dtype)]), stack([late, early]))
+            z = solve(augmented, concat([v, adjoint + seed, zeros(size, v.dtype)]), stack([late, early]))
             return (z[n : 2 * n], total + z[2 * n :]), rate
 
-        start = (zeros(n, states.dtype), zeros(sum(sizes), states.dtype))
-        (adjoint, total), rates = scan(
-            interval, start, (states[1:], ct[1:], ts[1:], ts[:-1]), length=states.shape[0] - 1, reverse=True
-        )
+        start, rows = (zeros(n, states.dtype), zeros(size, states.dtype)), (states[1:], ct[1:], ts[1:], ts[:-1])
+        (adjoint, total), rates = scan(interval, start, rows, length=states.shape[0] - 1, reverse=True)
         # the first state is the start at any time, and a later start is a shorter way
-        first = -vecdot(adjoint, along(ts[0], states[0], *moving))
-        ct_ts = concat([reshape(first, (1,)), asarray(rates)])
-        ends = np.cumsum(sizes).tolist()
-        cuts = [total[end - p.size : end].reshape(p.shape).astype(p.dtype) for p, end in zip(moving, ends, strict=True)]
-        back = iter(cuts)
-        return [adjoint + ct[0], ct_ts, *[next(back) if f else None for f in floating]]
+        ct_ts = concat([reshape(-vecdot(adjoint, along(ts[0], states[0], *moving)), (1,)), asarray(rates)])
+        ends = np.cumsum([p.size for p in moving]).tolist()
+        cuts = (reshape(total[e - p.size : e], p.shape).astype(p.dtype) for p, e in zip(moving, ends, strict=True))
+        return [adjoint + ct[0], ct_ts, *[next(cuts) if aval_of(p).dtype.kind in "fc" else None for p in ps]]
 
     return attach_pullback("odeint", states, [y, times, *params], pull)
 
@@ -238,19 +227,13 @@ def _result_of(
     events = None
     if last.crossings is not None and event is not None:
         events = events_of(last.crossings, event, control.direction, stop_gradient(end), sign, unravel)
-    return OdeResult(
+    work = (
         last.accepted,
         last.evaluations,
         where(last.status == int(Status.RUNNING), int(Status.CONVERGED), last.status),
-        times,
-        vmap(unravel)(where(reached[:, None], states, np.nan)),
-        last.rejected,
-        sign * crossing.t,
-        unravel(crossing.y),
-        crossing.index,
-        solution,
-        events,
     )
+    ys, first = vmap(unravel)(where(reached[:, None], states, np.nan)), unravel(crossing.y)
+    return OdeResult(*work, times, ys, last.rejected, sign * crossing.t, first, crossing.index, solution, events)
 
 
 def _control_of(
@@ -270,7 +253,7 @@ def _control_of(
     if step is not None and not step > 0:
         raise ArgumentError(f"odeint: step is above 0, backwards in time too: got {step}; give a larger one")
     steps = None if steps is None else whole_number("steps", steps, "odeint")
-    max_steps = whole_number("max_steps", max_steps, "odeint")
+    limit = max(whole_number("max_steps", max_steps, "odeint"), (steps or 0) + 1)
     if not (step is None and steps is None) and METHODS[method].varies:
         raise ArgumentError(
             f"odeint: {method!r} finds the sizes of its steps: got step={step} and steps={steps}; give tolerances, or use "
@@ -278,7 +261,6 @@ def _control_of(
         )
     if step is None and steps is None and not METHODS[method].adaptive:
         raise ArgumentError(f"odeint: {method!r} has no error estimate: got no step; give step or steps")
-    limit = max_steps if steps is None else max(max_steps, steps + 1)
     return Control(METHODS[method], 0.0, 0.0, limit, way, step, steps, dense)
 
 

@@ -250,25 +250,14 @@ def quad(
         raise ArgumentError(f"quad: max_intervals is a number of intervals: got {max_intervals}; give 1 or more")
     dtype = _dtype(lower, upper, args)
     shapes = eval_shape(fn, Aval((), dtype), *args)
-    problem = parametrize(fn, [_same], [Aval((), dtype)], args, "quad")
+    problem = parametrize(fn, [lambda x: x], [Aval((), dtype)], args, "quad")
     precise = epsilon(dtype) ** 0.5
     cuts = [_limit(x, dtype) for x in _order_limits(lower, upper, points)]
     tolerance = (precise if rtol is None else rtol, (precise if atol is None else atol) / (len(cuts) - 1))
     parts = [_between(problem, a, b, tolerance, max_intervals) for a, b in itertools.pairwise(cuts)]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.joined(part)
-    return QuadResult(
-        total.iterations,
-        total.evaluations,
-        total.status,
-        _restore_tree(total.value, shapes),
-        max_(total.error, initial=0.0),
-    )
-
-
-def _same(x: Array) -> Array:
-    return x
+    total = functools.reduce(Integral.joined, parts)
+    value, error = _restore_tree(total.value, shapes), max_(total.error, initial=0.0)
+    return QuadResult(total.iterations, total.evaluations, total.status, value, error)
 
 
 def _order_limits(lower: ArrayLike, upper: ArrayLike, points: Sequence[ArrayLike]) -> list[ArrayLike]:
@@ -358,24 +347,22 @@ def _range(
     """Return the map of [0, 1] to points and their weights, and finite numbers in place of the limits."""
     low, high = [not isinstance(x, Tracer) and bool(np.isinf(np.asarray(x))) for x in (lower, upper)]
     backward = (low and float(lower) > 0) or (high and float(upper) < 0)
-    sign = -1.0 if backward else 1.0
-    if backward and low and high and float(lower) == float(upper):
-        sign = 0.0
+    sign = 0.0 if backward and low and high and float(lower) == float(upper) else -1.0 if backward else 1.0
 
     def far(u: Array) -> tuple[Array, Array]:
-        return (1 - u) / u, 1 / (u * u)
+        return (1 - u) / u, sign * (1 / (u * u))
 
     def above(u: Array, a: Array, _: Array) -> list[tuple[Array, Array]]:
         x, w = far(u)
-        return [(a + x, sign * w)]
+        return [(a + x, w)]
 
     def below(u: Array, _: Array, b: Array) -> list[tuple[Array, Array]]:
         x, w = far(u)
-        return [(b - x, sign * w)]
+        return [(b - x, w)]
 
     def whole(u: Array, *_: Array) -> list[tuple[Array, Array]]:
         x, w = far(u)
-        return [(x, sign * w), (-x, sign * w)]
+        return [(x, w), (-x, w)]
 
     nought = zeros((), lower.dtype)
     if low and high:
