@@ -160,11 +160,12 @@ class Distribution:
         low: the lower end of the support.
         high: its upper end.
         allowed: where the parameters are; elsewhere all values are nan.
+        is_symmetric: whether the standard form is symmetric about 0, so that ``sf(y)`` is ``cdf(-y)``, and needs no form.
     """
 
     logpdf: Fn
     logcdf: Fn
-    logsf: Fn
+    logsf: Fn | None = None
     ppf: Fn
     mean: Number
     var: Number
@@ -177,6 +178,7 @@ class Distribution:
     low: Array | float = -math.inf
     high: Array | float = math.inf
     allowed: Array | bool = True
+    is_symmetric: bool = False
 
     def of(self, name: str, y: Array) -> Array:
         """Return a function of the standard form inside the support."""
@@ -202,7 +204,12 @@ class Distribution:
         """Return the quantile of the standard form; those of 0 and 1 are the ends of the support."""
         inside = (q > 0) & (q < 1)
         safe = where(inside, q, 0.5)
-        y = self.ppf(safe) if not upper else self.isf(safe) if self.isf is not None else self.ppf(1 - safe)
+        if upper and self.isf is not None:
+            y = self.isf(safe)
+        elif upper:
+            y = -self.ppf(safe) if self.is_symmetric else self.ppf(1 - safe)
+        else:
+            y = self.ppf(safe)
         first, last = (self.high, low) if upper else (low, self.high)
         return where(inside, y, astype(where(q == 0, first, where(q == 1, last, math.nan)), y.dtype))
 
@@ -216,14 +223,12 @@ class ContinuousDistribution(Distribution):
         middle: a number inside the support, where values are computed that are then discarded.
         is_open: whether the ends of the support lie outside.
         has_limits: whether distribution functions of an endless support are right at infinity, where derivatives are 0.
-        is_symmetric: whether the standard form is symmetric about 0, so that ``sf(y)`` is ``cdf(-y)``.
     """
 
     scale: ArrayLike
     middle: Array | float = 0.5
     is_open: bool = False
     has_limits: bool = False
-    is_symmetric: bool = False
 
     def value(self, name: str, x: Array) -> Array:
         """Return a function of `FILLS`."""
@@ -457,20 +462,23 @@ def _misfit(who: str, law: Distribution, data: Array) -> ArgumentError:
     own: list[list[int]] = np.minimum(places[:, len(shape) - x.ndim :], np.array(x.shape, int) - 1).tolist()
     rows: list[tuple[int, ...]] = list(dict.fromkeys(map(tuple, own)))
     places = np.array(rows, int).reshape(len(rows), x.ndim)
-    first = float(x[tuple(places[0].tolist())])
-    if not isinstance(law, ContinuousDistribution) and not first.is_integer():
-        way = "round them"
-    elif low < first < high:
-        way = "leave them out, or give start="
-    elif isinstance(law, ContinuousDistribution):
-        ends = "loc=" if law.low == 0 and is_endless(law.high) else "loc= and scale="
-        way = f"leave them out, or give {ends} of a support that holds them"
-    else:
-        way = "leave them out, or give other known parameters"
+    way = _way_inside(law, low, float(x[tuple(places[0].tolist())]), high)
     return ArgumentError(
         f"{who}.fit: data outside of the support have no likelihood: got {name_first(x, places)}, and the support "
         f"{support}; {way}"
     )
+
+
+def _way_inside(law: Distribution, low: float, first: float, high: float) -> str:
+    """Return what to do about a number without a likelihood, beside the ends of the support."""
+    if not isinstance(law, ContinuousDistribution) and not first.is_integer():
+        return "round them"
+    if low < first < high:
+        return "leave them out, or give start="
+    if not isinstance(law, ContinuousDistribution):
+        return "leave them out, or give other known parameters"
+    ends = "loc=" if law.low == 0 and is_endless(law.high) else "loc= and scale="
+    return f"leave them out, or give {ends} of a support that holds them"
 
 
 def name_first(x: np.ndarray[Any, Any], places: np.ndarray[Any, Any], name: str = "x") -> str:

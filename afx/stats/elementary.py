@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from afx.core import Array, ArrayLike
 from afx.ops import abs as abs_, arctan2, asarray, gamma, gammaln, negative, sqrt, tan, where, zeros_like
@@ -44,11 +45,8 @@ def norm(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution
     return ContinuousDistribution(
         logpdf=_log_density,
         cdf=ndtr,
-        sf=lambda y: ndtr(-y),
         logcdf=log_ndtr,
-        logsf=lambda y: log_ndtr(-y),
         ppf=ndtri,
-        isf=lambda q: -ndtri(q),
         mean=lambda: 0.0,
         var=lambda: 1.0,
         entropy=lambda: HALF_LOG_2PI + 0.5,
@@ -183,14 +181,12 @@ def logistic(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribu
     return ContinuousDistribution(
         logpdf=lambda y: log_sigmoid(y) + log_sigmoid(-y),
         cdf=sigmoid,
-        sf=lambda y: sigmoid(-y),
         logcdf=log_sigmoid,
-        logsf=lambda y: log_sigmoid(-y),
         ppf=logit,
-        isf=lambda q: -logit(q),
         mean=lambda: 0.0,
         var=lambda: math.pi**2 / 3,
         entropy=lambda: 2.0,
+        is_symmetric=True,
         loc=loc,
         scale=scale,
     )
@@ -217,14 +213,12 @@ def laplace(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribut
     return ContinuousDistribution(
         logpdf=lambda y: -abs_(y) - math.log(2),
         cdf=_laplace_cdf,
-        sf=lambda y: _laplace_cdf(-y),
         logcdf=_laplace_logcdf,
-        logsf=lambda y: _laplace_logcdf(-y),
         ppf=_laplace_quantile,
-        isf=lambda q: -_laplace_quantile(q),
         mean=lambda: 0.0,
         var=lambda: 2.0,
         entropy=lambda: math.log(2) + 1,
+        is_symmetric=True,
         loc=loc,
         scale=scale,
     )
@@ -251,14 +245,12 @@ def cauchy(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistributi
     return ContinuousDistribution(
         logpdf=lambda y: -math.log(math.pi) - log_square_plus_one(y),
         cdf=_cauchy_cdf,
-        sf=lambda y: _cauchy_cdf(-y),
         logcdf=_cauchy_logcdf,
-        logsf=lambda y: _cauchy_logcdf(-y),
         ppf=_cauchy_quantile,
-        isf=lambda q: -_cauchy_quantile(q),
         mean=lambda: math.nan,
         var=lambda: math.nan,
         entropy=lambda: math.log(4 * math.pi),
+        is_symmetric=True,
         loc=loc,
         scale=scale,
     )
@@ -392,20 +384,19 @@ def halfcauchy(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistri
     def cdf(y: Array) -> Array:
         return arctan2(y, zeros_like(y) + 1) * (2 / math.pi)
 
-    def logcdf(y: Array) -> Array:
+    def take_log(y: Array, of_below: Callable[[Array], Array], of_above: Callable[[Array], Array]) -> Array:
         small = y < 1
-        return where(small, log(cdf(where(small, y, 0.5))), log1p(-sf(where(small, 1.0, y))))
+        return where(small, of_below(cdf(where(small, y, 0.5))), of_above(sf(where(small, 1.0, y))))
 
-    def logsf(y: Array) -> Array:
-        small = y < 1
-        return where(small, log1p(-cdf(where(small, y, 0.5))), log(sf(where(small, 1.0, y))))
+    def log_rest(share: Array) -> Array:
+        return log1p(-share)
 
     return ContinuousDistribution(
         logpdf=lambda y: math.log(2 / math.pi) - log_square_plus_one(y),
         cdf=cdf,
         sf=sf,
-        logcdf=logcdf,
-        logsf=logsf,
+        logcdf=lambda y: take_log(y, log, log_rest),
+        logsf=lambda y: take_log(y, log_rest, log),
         ppf=lambda q: _cotangent(1 - q, q),
         isf=lambda q: _cotangent(q, 1 - q),
         mean=lambda: math.inf,

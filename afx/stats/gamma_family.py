@@ -170,15 +170,13 @@ def gennorm(beta: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Co
     return ContinuousDistribution(
         logpdf=lambda y: log_peak - power(y),
         cdf=cdf,
-        sf=lambda y: cdf(-y),
         logcdf=logcdf,
-        logsf=lambda y: logcdf(-y),
         ppf=ppf,
-        isf=lambda q: -ppf(q),
         mean=lambda: 0.0 * b,
         var=lambda: exp(gammaln(3 * c) - gammaln(c)),
         entropy=lambda: c - log(b / 2) + gammaln(c),
         allowed=b > 0,
+        is_symmetric=True,
         loc=loc,
         scale=scale,
     )
@@ -292,15 +290,13 @@ def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Continuous
     return ContinuousDistribution(
         logpdf=lambda y: distributions.log_density(n, y),
         cdf=lambda y: distributions.stdtr(n, y),
-        sf=lambda y: distributions.stdtr(n, -y),
         logcdf=logcdf,
-        logsf=lambda y: logcdf(-y),
         ppf=lambda q: distributions.stdtrit(n, q),
-        isf=lambda q: -distributions.stdtrit(n, q),
         mean=lambda: where(n > 1, 0.0, math.inf),
         var=lambda: where(n > 2, n / where(n > 2, n - 2, 1), where(n > 1, math.inf, math.nan)),
         entropy=lambda: (n + 1) / 2 * digamma_gap(n / 2, half) + 0.5 * log(n) + betaln(n / 2, half),
         allowed=n > 0,
+        is_symmetric=True,
         loc=loc,
         scale=scale,
     )

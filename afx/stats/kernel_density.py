@@ -105,9 +105,7 @@ def gaussian_kde(
         raise ShapeError(f"gaussian_kde: points are [d, n], two or more: got {given[0].aval}; transpose them")
     d, n = x.shape
     w = full((n,), 1 / n, x.dtype) if weights is None else given[1]
-    if w.shape != (n,):
-        raise ShapeError(f"gaussian_kde: a weight for each point: got {w.aval} for {n} points; reshape them")
-    _check_weights(w)
+    _check_weights(w, n)
     w = w / sum_(w)
     squares = sum_(w * w)
     if bandwidth == "scott":
@@ -125,7 +123,9 @@ def gaussian_kde(
     return GaussianKde(x, w, factor * cholesky(covariance))
 
 
-def _check_weights(weights: Array) -> None:
+def _check_weights(weights: Array, n: int) -> None:
+    if weights.shape != (n,):
+        raise ShapeError(f"gaussian_kde: a weight for each point: got {weights.aval} for {n} points; reshape them")
     if isinstance(weights, Tracer):
         return
     values = np.asarray(weights)

@@ -175,19 +175,15 @@ def skewnorm(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Cont
         tail = _log_below(where(above, -y, y), where(above, -slant, slant))
         return where(isnan(y), math.nan, where(above, log1mexp(-tail), tail))
 
-    def logsf(y: Array) -> Array:
-        return logcdf(-y, -slant)
-
     def ppf(q: Array, slant: Array = slant) -> Array:
         ends = full(q.shape, 40.0, np.float64)  # in float32 the function between them has fewer digits than its inverse
-        return astype(
-            _invert(lambda y: exp(logcdf(y, slant)), lambda y: exp(logpdf(y, slant)), q, -ends, ends), q.dtype
-        )
+        quantile = _invert(lambda y: exp(logcdf(y, slant)), lambda y: exp(logpdf(y, slant)), q, -ends, ends)
+        return astype(quantile, q.dtype)
 
     return ContinuousDistribution(
         logpdf=logpdf,
         logcdf=logcdf,
-        logsf=logsf,
+        logsf=lambda y: logcdf(-y, -slant),
         ppf=ppf,
         isf=lambda q: -ppf(q, -slant),
         mean=lambda: math.sqrt(2 / math.pi) * share,
@@ -262,15 +258,13 @@ def vonmises(kappa: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> 
     return ContinuousDistribution(
         logpdf=logpdf,
         cdf=cdf,
-        sf=lambda y: cdf(-y),
         logcdf=lambda y: log(cdf(y)),
-        logsf=lambda y: log(cdf(-y)),
         ppf=ppf,
-        isf=lambda q: -ppf(q),
         mean=lambda: 0.0 * k,
         var=lambda: _circle_var(k),
         entropy=lambda: math.log(2 * math.pi) + log(i0e(k)) + k * i0e_fall(k) / i0e(k),
         allowed=k >= 0,
+        is_symmetric=True,
         loc=loc,
         scale=scale,
     )
