@@ -172,8 +172,7 @@ class Machines(Ranks):
                 call = calls.bind(lambda: self.own_slots, args, kwargs)
 
                 def attempt() -> Any:
-                    number = self.agreement.check_step(call.program)
-                    return self.average_once(call.compute, split, number)
+                    return self.average_once(call.compute, split, self.agreement.check_step(call.program))
 
                 return self.repeat_until_committed(calls.name, attempt)
 

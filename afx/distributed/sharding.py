@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, Literal, TypeVar, overload
 
 import numpy as np
@@ -72,9 +72,7 @@ class Flat:
             span = self._span(self.layout.lengths[kind], slot)
             start, stop = max(at.start, span.start), min(at.stop, span.stop)
             parts.append(wrap(chunk[kind][start - span.start : max(start, stop) - span.start]))
-        moved = iter(parts)
-        leaves = zip(self._tree_leaves, self._trained, strict=True)
-        return pytree.unflatten(self._treedef, [next(moved) if is_trained else leaf for leaf, is_trained in leaves])
+        return self._tree_of(parts)
 
     def chunk_of(self, part: Any) -> tuple[Array, ...]:
         """Return the flat vectors of which a slot's parts of leaves consist."""
@@ -103,9 +101,12 @@ class Flat:
 
     def replace(self, buffers: Sequence[Ndarray]) -> Any:
         """Return the tree with the vectors' numbers in place of its own."""
-        moved = iter(self.layout.unpack(buffers))
-        leaves = zip(self._tree_leaves, self._trained, strict=True)
-        return pytree.unflatten(self._treedef, [next(moved) if is_trained else leaf for leaf, is_trained in leaves])
+        return self._tree_of(self.layout.unpack(buffers))
+
+    def _tree_of(self, moved: Iterable[Any]) -> Any:
+        """Return the tree with other values of the leaves that are trained."""
+        values, leaves = iter(moved), zip(self._tree_leaves, self._trained, strict=True)
+        return pytree.unflatten(self._treedef, [next(values) if is_trained else leaf for leaf, is_trained in leaves])
 
 
 def _own(leaf: Any) -> Any:

@@ -41,8 +41,7 @@ class GraphRunner:
         A slot that is done with one input goes on to the next at once: slots in a chain make a pipeline.
         """
         given = [_check_inputs(inputs, self.split.graph) for inputs in batches]
-        while len(self._lanes) < len(given):
-            self._lanes.append(_Lane(self))
+        self._lanes += [_Lane(self) for _ in given[len(self._lanes) :]]
         lanes = self._lanes[: len(given)]
         positions = dict.fromkeys(self.own_slots, 0)  # the input that each slot works on
         indices = [var.index for var in self.split.graph.inputs]
@@ -54,17 +53,15 @@ class GraphRunner:
             has_moved = False
             for slot in self.own_slots:
                 while positions[slot] < len(lanes):
-                    steps = lanes[positions[slot]].advance(slot)
-                    has_moved |= steps != 0
-                    if not lanes[positions[slot]].is_at_end(slot):
+                    lane = lanes[positions[slot]]
+                    has_moved |= lane.advance(slot) != 0
+                    if not lane.is_at_end(slot):
                         break
                     positions[slot] += 1
             return has_moved or is_done()
 
         def is_done() -> bool:
-            return all(position == len(lanes) for position in positions.values()) and all(
-                lane.is_exchanged() for lane in lanes
-            )
+            return {*positions.values()} <= {len(lanes)} and all([lane.is_exchanged() for lane in lanes])
 
         while not is_done():
             self.link.wait_for(advance)

@@ -337,15 +337,13 @@ class MpiLink:
             ArgumentError: another rank waits for a collective that this one has not made.
             PeerLost: another rank does not come to the end of the call; the connection is over.
         """
-        if self.ranks == 1 or (self.shrinks and error is None):
-            return []
+        if self.ranks == 1 or (error is None if self.shrinks else self._control is None):
+            return []  # alone, done, or still connecting
         if self.shrinks:  # ranks that are done, or told by the end of what they wait for, meet the others in `commit`
             self.comm.Revoke()
             self._agree(0)
             self._shrink()
             return self._gather_errors("" if isinstance(error, CallFailedError) else f"{type(error).__name__}: {error}")
-        if self._control is None:  # ranks are still connecting
-            return []
         if error is not None:
             self.watch.say_failed()
         state = FINE if error is None else LEFT if isinstance(error, CallFailedError) else FAILED

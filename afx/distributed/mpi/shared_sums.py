@@ -229,7 +229,12 @@ class SharedParts:
         return self._run(fill, own_values)
 
     def add_nodes(self, partials: Mapping[Node, list[Ndarray]], is_refused: bool) -> list[Ndarray]:
-        """Add up what ranks have, of which this one has added up some nodes, or refused to; return the sums, or its part."""
+        """Add up the sums that ranks have of nodes, and return the totals, or this rank's part of them.
+
+        Args:
+            partials: this rank's, by node.
+            is_refused: whether it has none to give, which all ranks then learn.
+        """
 
         def fill(rank: int, number: int, node: Node, parts: Sequence[Ndarray]) -> None:
             for into, x in zip(parts, _parts_of(self._packets[rank][number], partials[node]), strict=True):

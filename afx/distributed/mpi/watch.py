@@ -110,7 +110,6 @@ class Watch:
         self._comm = comm
         self._notices: dict[int, _Notice] = {}
         self._told = (-1, 0)
-        self._left_looks = 0
         self._note(0, self._call)
         self._sent: list[Any] = []
         self._has_shed = False
@@ -132,9 +131,10 @@ class Watch:
         self._note(self._part + 1, f"{self._call}: {text}")
 
     def _note(self, part: int, name: str) -> None:
+        """Begin a part of the call that is under way; the oldest names are forgotten."""
         self._part = part
         self._names[self.number, part] = name
-        self._left_looks = 0
+        self._left_looks = 0  # how often all other ranks had gone on from it
         while len(self._names) > KEPT_NAMES:
             del self._names[next(iter(self._names))]
 

@@ -177,12 +177,11 @@ def exchange_seconds(
         )
     if ranks == 1:
         return 0.0
-    share = nbytes * (ranks - 1) / ranks
-    volume = 2 * share / model.network_bytes_per_second + share / model.bytes_per_second
-    if algorithm == "ring":
-        return 2 * (ranks - 1) * model.latency_seconds + volume
-    if algorithm == "allreduce":
-        return 2 * (ranks - 1).bit_length() * model.latency_seconds + volume
+    latencies = {"ring": 2 * (ranks - 1), "allreduce": 2 * (ranks - 1).bit_length()}
+    if algorithm in latencies:
+        share = nbytes * (ranks - 1) / ranks
+        volume = 2 * share / model.network_bytes_per_second + share / model.bytes_per_second
+        return latencies[algorithm] * model.latency_seconds + volume
     owners = tuple([slot * ranks // count for slot in range(count)])
     known = tuple(hosts) if algorithm == "afx" else ()
     plans = [
