@@ -34,8 +34,7 @@ def _scan(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
     start = [writer.fill(0, NUMBER), *xs[spec.consts : head], *[writer.fill(0, a) for a in avals[spec.carry :]]]
     names = [writer.walk.names.make(f"{z}_in") for z in ("step", *zs)]
     types = [NUMBER, *avals]
-    made = [writer.walk.names.make("steps"), *zs]
-    with _loop(writer, made, names, start, types):
+    with _loop(writer, [writer.walk.names.make("steps"), *zs], names, start, types):
         limit = writer.fill(spec.length, NUMBER)
         writer.leave([writer.compare("LT", (names[0], limit), NUMBER)], [Aval((), np.dtype(bool))])
     with writer.region("} do {"):
@@ -44,10 +43,8 @@ def _scan(writer: HloWriter, eq: Equation, xs: Texts, zs: Texts) -> None:
         rows = [_read_row(writer, x, a.aval, place) for x, a in zip(xs[head:], eq.inputs[head:], strict=True)]
         carry = names[1 : 1 + spec.carry]
         new_values = writer.inline(spec.body, [*xs[: spec.consts], *carry, *rows])
-        ys = [
-            _write_row(writer, y, aval, row, place)
-            for y, aval, row in zip(names[1 + spec.carry :], avals[spec.carry :], new_values[spec.carry :], strict=True)
-        ]
+        stacks = zip(names[1 + spec.carry :], avals[spec.carry :], new_values[spec.carry :], strict=True)
+        ys = [_write_row(writer, y, aval, row, place) for y, aval, row in stacks]
         writer.leave([after, *new_values[: spec.carry], *ys], types)
     writer.write("}")
 
