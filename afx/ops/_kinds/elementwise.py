@@ -299,21 +299,15 @@ def elementwise(
         assert callable(partial)
         return partial(z, *xs) != 0
 
+    run = impl or elementwise_impl(name, compute, promotes_to_float, arity, kinds)
+    shape_rule = elementwise_shape_rule(name, kinds, promotes_to_float, result)
     return define(
-        name=name,
-        kind="elementwise",
-        impl=impl or elementwise_impl(name, compute, promotes_to_float, arity, kinds),
-        abstract_eval=elementwise_shape_rule(name, kinds, promotes_to_float, result),
-        vjps=tuple([elementwise_pullback(p, arity, exact) for p in partials]),
-        reads=reads,
-        jvp=elementwise_jvp(partials, masks_cotangent, exact),
-        batch=batch_elementwise(name),
-        mask=mask if masks_cotangent else None,
-        ufunc=ufunc,
-        scipy_ufunc="" if impl else getattr(compute, "scipy_ufunc", ""),
-        promotes_to_float=promotes_to_float,
+        name, "elementwise", run, shape_rule, batch=batch_elementwise(name), promotes_to_float=promotes_to_float,
+        vjps=tuple([elementwise_pullback(p, arity, exact) for p in partials]), reads=reads,
+        jvp=elementwise_jvp(partials, masks_cotangent, exact), mask=mask if masks_cotangent else None,
+        ufunc=ufunc, scipy_ufunc="" if impl else getattr(compute, "scipy_ufunc", ""),
         **_decompose(compute) | tags if traceable else tags,
-    )
+    )  # fmt: skip
 
 
 def _decompose(compute: Function) -> dict[str, Any]:
@@ -416,13 +410,6 @@ def reduction(name: str, impl: Function, abstract_eval: Shaper, partial: Reducti
         return to_lower_level(sum_over(t * d, axis))
 
     return define(
-        name=name,
-        kind="reduction",
-        impl=impl,
-        abstract_eval=abstract_eval,
-        vjps=(pull,),
-        reads=(reads,),
-        jvp=push,
-        batch=batch_along_axes(name),
-        **tags,
-    )
+        name, "reduction", impl, abstract_eval,
+        vjps=(pull,), reads=(reads,), jvp=push, batch=batch_along_axes(name), **tags,
+    )  # fmt: skip

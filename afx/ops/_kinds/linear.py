@@ -7,12 +7,10 @@ from typing import Any, Concatenate, TypeAlias
 
 from afx.core import Array, Aval, DType, Function, Shape, bind, shape_of, to_lower_level
 from afx.core.primitive import (
-    Algebra,
     BatchRule,
     Bools,
     ConcreteVjp,
     DecomposeRule,
-    Derivative,
     Lowering,
     Params,
     Primitive,
@@ -23,7 +21,6 @@ from afx.core.primitive import (
     Values,
     define,
     lookup,
-    register,
 )
 
 # --- Batching rules: the kinds' rules that move a batch axis through an op
@@ -148,27 +145,14 @@ def bilinear(
         return pull
 
     def push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
-        p = lookup(name)
-        x, y = xs
-        parts = [
-            to_lower_level(bind(p, *pair, **params))
-            for t, pair in ((ts[0], (ts[0], y)), (ts[1], (x, ts[1])))
-            if t is not None
-        ]
+        pairs = [pair for t, pair in ((ts[0], (ts[0], xs[1])), (ts[1], (xs[0], ts[1]))) if t is not None]
+        parts = [to_lower_level(bind(lookup(name), *pair, **params)) for pair in pairs]
         return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
     return define(
-        name=name,
-        kind="bilinear",
-        impl=impl,
-        abstract_eval=abstract_eval,
-        vjps=(pullback(0), pullback(1)),
-        reads=(4, 2),
-        jvp=push,
-        batch=batch,
-        parts=_of_parts(name),
-        **tags,
-    )
+        name, "bilinear", impl, abstract_eval,
+        vjps=(pullback(0), pullback(1)), reads=(4, 2), jvp=push, batch=batch, parts=_of_parts(name), **tags,
+    )  # fmt: skip
 
 
 # --- Higher-order ops: primitives whose parameters hold graphs or functions, and which return several values
@@ -201,18 +185,7 @@ def higher_order(
         opaque: whether it stays one equation until the graph is compiled.
         canonical: its role in simplification.
     """
-    return register(
-        Primitive(
-            name=name,
-            kind="custom",
-            impl=impl,
-            abstract_eval=abstract_eval,
-            batch=batch,
-            decompose=decompose,
-            opaque=opaque,
-            multiple_results=True,
-            derivative=Derivative(concrete_vjp=concrete_vjp, jvp=jvp),
-            lowering=lowering or Lowering(),
-            algebra=Algebra(canonical=canonical),
-        )
-    )
+    return define(
+        name, "custom", impl, abstract_eval, batch=batch, decompose=decompose, opaque=opaque, multiple_results=True,
+        concrete_vjp=concrete_vjp, jvp=jvp, lowering=lowering or Lowering(), canonical=canonical,
+    )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from afx.core import Bools, Derivative, Lowering, Masking, Params, Primitive, Tangents, Value, Values, define, register
+from afx.core import Bools, Params, Primitive, Tangents, Value, Values, define
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
 from afx.core.dtypes import DType, epsilon, floating_dtype
@@ -60,6 +60,12 @@ def square(a: Aval, who: str) -> None:
         advice = "use lstsq" if who == "solve" else "reshape or slice it"
         raise ShapeError(f"{who}: needs square matrices: got {a}; {advice}")
     matrices(a, who)
+
+
+def square_aval(who: str, a: Aval) -> Aval:
+    """Return the aval of a function of square matrices, of their shape."""
+    square(a, who)
+    return Aval(a.shape, a.dtype)
 
 
 def choice(who: str, name: str, value: Any, choices: tuple[Any, ...]) -> None:
@@ -155,19 +161,9 @@ def matrix_op(
 
     rules = {"vjp_all": joint} if multiple_results else {"vjps": (pullback,)}
     return define(
-        name=name,
-        kind="custom",
-        impl=_check_first(name, abstract_eval, impl),
-        abstract_eval=abstract_eval,
-        reads=(reads,),
-        jvp=pushforward,
-        batch=batch_unchanged(name),
-        core_axes=2,
-        calls_lapack=True,
-        multiple_results=multiple_results,
-        **rules,
-        **tags,
-    )
+        name, "custom", _check_first(name, abstract_eval, impl), abstract_eval, reads=(reads,), jvp=pushforward,
+        batch=batch_unchanged(name), core_axes=2, calls_lapack=True, multiple_results=multiple_results, **rules, **tags,
+    )  # fmt: skip
 
 
 def by_lapack(name: str, *, refuses: bool = True) -> Callable[..., None]:
@@ -205,19 +201,17 @@ def matrix_pair_op(
         full = [x if f else broadcast_to(x, (size, *x.shape)) for x, f in zip(xs, batched, strict=True)]
         return bind(op, *[reshape(y, (size,) + (1,) * (rank - y.ndim + 1) + y.shape[1:]) for y in full], **params)
 
-    op = register(
-        Primitive(
-            name=name,
-            kind="custom",
-            impl=_check_first(name, abstract_eval, impl),
-            abstract_eval=abstract_eval,
-            batch=batch,
-            masking=Masking(core_axes=2),
-            lowering=Lowering(calls_lapack=True, **lowering),
-            derivative=Derivative(vjp_all=joint, reads=(3, 2), jvp=pushforward),
-        )
-    )
+    run = _check_first(name, abstract_eval, impl)
+    op = define(
+        name, "custom", run, abstract_eval, batch=batch, core_axes=2, calls_lapack=True,
+        vjp_all=joint, reads=(3, 2), jvp=pushforward, **lowering,
+    )  # fmt: skip
     return op
+
+
+def batch_of(a: Any, b: Any) -> Shape:
+    """Return the axes in front of two stacks of matrices, broadcast."""
+    return np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
 
 
 def right_sides(a: Array, b: Array, who: str) -> Array:

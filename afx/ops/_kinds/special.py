@@ -167,17 +167,10 @@ def parametric(name: str, compute: Function, partials: Sequence[Partial], defaul
         return total if total.shape == z.shape else broadcast(total, z.shape)
 
     return define(
-        name=name,
-        kind="elementwise",
-        impl=run,
-        abstract_eval=lambda *avals, **_params: shape_rule(*avals),
-        vjps=tuple(map(pullback, range(arity))),
-        reads=tuple([reads_of(d, 0, arity + 1) for d in partials]),
-        jvp=push,
-        batch=batch_elementwise(name),
-        promotes_to_float=True,
-        **tags,
-    )
+        name, "elementwise", run, lambda *avals, **_params: shape_rule(*avals),
+        vjps=tuple(map(pullback, range(arity))), reads=tuple([reads_of(d, 0, arity + 1) for d in partials]), jvp=push,
+        batch=batch_elementwise(name), promotes_to_float=True, **tags,
+    )  # fmt: skip
 
 
 def ignore_fp_errors(fn: Form) -> Function:

@@ -15,7 +15,7 @@ from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
 from afx.core.numpy_names import Order, check_device, check_memory_order, refuse_out
 from afx.core.primitive import NUMPY_OF, Primitive, weak_or_strong
 from afx.errors import CopyError, OperandError
-from afx.ops._basic import broadcast, cast
+from afx.ops._basic import broadcast, cast, numpy_of
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops._kinds.linear import batch_unchanged
 from afx.ops.indexing.index import is_sequence
@@ -453,14 +453,15 @@ def stop_gradient(x: T) -> T:
     return pytree.map(lambda leaf: bind(stop_gradient_p, leaf), x)
 
 
-def _run(x: Any) -> Any:
-    return np.asarray(x, aval_of(x).dtype)
-
-
 def _abstract(x: Aval) -> Aval:
     return Aval(x.shape, x.dtype)
 
 
 stop_gradient_p: Primitive = nondifferentiable(
-    "stop_gradient", _run, _abstract, batch=batch_unchanged("stop_gradient"), may_alias=True, canonical="stop_gradient"
+    "stop_gradient",
+    numpy_of,
+    _abstract,
+    batch=batch_unchanged("stop_gradient"),
+    may_alias=True,
+    canonical="stop_gradient",
 )

@@ -12,6 +12,7 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Aval, aval_of, bind, bind_single, real_dtype, register_function
 from afx.core.primitive import Bools, Params, Primitive, Value, Values, record_into
+from afx.ops._basic import numpy_of
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops._kinds.linear import batch_unchanged, linear, with_batch_axis
 from afx.ops.creation.creation import as_array, zeros_like
@@ -35,7 +36,7 @@ def real(x: ArrayLike) -> Array:
 
 
 def _real_run(x: Any) -> Any:
-    y: Any = np.asarray(x, aval_of(x).dtype)
+    y: Any = numpy_of(x)
     return y.real
 
 
@@ -63,7 +64,7 @@ def imag(x: ArrayLike) -> Array:
 
 
 def _imag_run(x: Any) -> Any:
-    y: Any = np.asarray(x, aval_of(x).dtype)
+    y: Any = numpy_of(x)
     return y.imag
 
 
@@ -118,7 +119,7 @@ def conj(x: ArrayLike) -> Array:
 
 
 def _conj_run(x: Any) -> Any:
-    y = np.asarray(x, aval_of(x).dtype)
+    y = numpy_of(x)
     return y.copy() if y.dtype.kind == "b" else np.conjugate(y)
 
 

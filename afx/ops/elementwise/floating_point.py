@@ -13,7 +13,7 @@ from afx.core.aval import aval_of, broadcast_shapes, integer
 from afx.core.dtypes import float64, real_dtype
 from afx.core.registry import FUNCTIONS, register_function
 from afx.errors import DtypeError
-from afx.ops._basic import in_floats, xp
+from afx.ops._basic import in_floats, numpy_of, xp
 from afx.ops._kinds.elementwise import binary, each_part, nondifferentiable
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands, stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_, divide, multiply, pow as pow_, remainder, subtract
@@ -140,7 +140,7 @@ def _tens(x: ArrayLike, power: int) -> tuple[Array, Array]:
 
 
 def _rint(x: Any) -> Any:
-    return _rint_of(np.asarray(x, aval_of(x).dtype))
+    return _rint_of(numpy_of(x))
 
 
 def _rint_of(x: Any) -> Any:
@@ -250,7 +250,7 @@ def frexp(x: ArrayLike) -> tuple[Array, Array]:
 
 
 def _exponent(x: Any) -> Any:
-    y = np.asarray(x, aval_of(x).dtype)
+    y = numpy_of(x)
     if y.dtype.kind != "f":
         raise DtypeError(f"exponent: takes floating numbers: got {aval_of(x)}; convert them with astype")
     return np.frexp(y)[1]

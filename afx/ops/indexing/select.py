@@ -314,16 +314,17 @@ def ravel_multi_index(
     number: Any = 0
     for part, n, how in zip(parts, lengths, modes, strict=True):
         index = _integers(part, "ravel_multi_index")
-        if how == "wrap":
-            index = remainder(index, n)
-        elif how == "clip":
-            index = clip(index, 0, n - 1)
-        elif how == "raise":
-            index = _check_flat_index(index, n, "ravel_multi_index")
-        else:
+        if how not in WITHIN:
             raise ArgumentError(f"ravel_multi_index: mode is 'raise', 'wrap' or 'clip': got {how!r}; take one of them")
-        number = number * n + index
+        number = number * n + WITHIN[how](index, n)
     return asarray(number)
+
+
+WITHIN: dict[str, Callable[[Array, int], Array]] = {  # indices and a length, to indices below it
+    "wrap": remainder,
+    "clip": lambda index, n: clip(index, 0, n - 1),
+    "raise": lambda index, n: _check_flat_index(index, n, "ravel_multi_index"),
+}
 
 
 def _list_arrays(arrays: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from afx.errors import ShapeError
 from afx.ops._kinds.matrix import (
     adjoint,
     arrays,
+    batch_of,
     by_lapack,
     choice,
     conjugate,
@@ -29,6 +30,7 @@ from afx.ops._kinds.matrix import (
     right_sides,
     solution_aval,
     square,
+    square_aval,
     transposed,
 )
 from afx.ops.creation.creation import asarray, zeros
@@ -120,7 +122,7 @@ def solved(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
 def _solved_by_blas(solve: Solver, a: Any, b: Any, wide: np.dtype[Any], lower: bool, unit: bool) -> Any:
     if not (unit or a.diagonal(axis1=-2, axis2=-1).all()):
         raise np.linalg.LinAlgError("Singular matrix")
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = batch_of(a, b)
     x = np.empty((*batch, *b.shape[-2:]), wide)
     x[...] = b
     matrices = np.broadcast_to(a, (*batch, *a.shape[-2:])) if batch else a
@@ -227,11 +229,6 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Array:
     return adjoint(z) if upper else z
 
 
-def _abstract_cholesky(a: Aval) -> Aval:
-    square(a, "cholesky")
-    return Aval(a.shape, a.dtype)
-
-
 def _half(x: Array) -> Array:
     """Return the lower triangle with half of the diagonal."""
     half: Array = x * _weights(x.shape[-1], real_dtype(x.dtype))
@@ -272,7 +269,7 @@ def _factor_natively(xp: Recorder, out: Any, a: Any) -> None:
 cholesky_p: Primitive = matrix_op(
     "cholesky",
     np.linalg.cholesky,
-    _abstract_cholesky,
+    functools.partial(square_aval, "cholesky"),
     _push_cholesky,
     _pull_cholesky,
     reads=1,
@@ -281,7 +278,7 @@ cholesky_p: Primitive = matrix_op(
 cholesky_or_nan_p: Primitive = matrix_op(
     "cholesky_or_nan",
     _factor_or_nan,
-    _abstract_cholesky,
+    functools.partial(square_aval, "cholesky"),
     _push_cholesky,
     _pull_cholesky,
     reads=1,

@@ -19,7 +19,7 @@ from afx.core.registry import FUNCTIONS
 from afx.errors import ArgumentError, MissingExtraError, ShapeError
 from afx.ops._basic import xp
 from afx.ops._kinds.linear import batch_along_axes
-from afx.ops._kinds.matrix import eigh_by_lapack, floating, hermitian, matrix_op, plain, square, transposed
+from afx.ops._kinds.matrix import eigh_by_lapack, floating, hermitian, matrix_op, plain, square, square_aval, transposed
 from afx.ops.creation.creation import as_array, stop_gradient
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -483,11 +483,6 @@ def expm(a: ArrayLike, hermitian: bool = False) -> Array:
     return hermitian_function(x, Exponential()) if hermitian else bind_single(expm_p, x)
 
 
-def _expm_abstract(a: Aval) -> Aval:
-    square(a, "expm")
-    return Aval(a.shape, a.dtype)
-
-
 THETA = 5.371920351148152  # up to this 1-norm the approximant is right to double precision (Higham 2005)
 # up to this size of its powers it is, but for the first term that is left out (Al-Mohy & Higham 2009)
 POWERS_THETA = 4.25
@@ -606,7 +601,7 @@ def _expm_by_series(a: Any) -> Any:
 expm_p: Primitive = matrix_op(
     "expm",
     _expm_run,
-    _expm_abstract,
+    functools.partial(square_aval, "expm"),
     lambda t, _z, a: frechet(expm_p, a, t),
     lambda ct, _z, a: frechet(expm_p, transposed(a), ct),
     reads=2,

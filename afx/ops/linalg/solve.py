@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +17,7 @@ from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.matrix import (
     arrays,
+    batch_of,
     by_lapack,
     column,
     finite_matrices,
@@ -27,6 +29,7 @@ from afx.ops._kinds.matrix import (
     right_sides,
     solution_aval,
     square,
+    square_aval,
     svd_by_lapack,
     transposed,
 )
@@ -63,7 +66,7 @@ def pays(a: Any, b: Any) -> bool:
     """Tell whether elimination of all systems at once is how they are solved."""
     if a.dtype != b.dtype or not is_small(a.shape, b.shape, a.dtype):
         return False
-    return bool(math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2])) >= MIN_SYSTEMS * a.shape[-1] ** 2)
+    return bool(math.prod(batch_of(a, b)) >= MIN_SYSTEMS * a.shape[-1] ** 2)
 
 
 def solve_small(a: Any, b: Any, keeps_nan: bool) -> Any:
@@ -72,7 +75,7 @@ def solve_small(a: Any, b: Any, keeps_nan: bool) -> Any:
     Raises:
         numpy.linalg.LinAlgError: a system is singular, and nan is not wanted.
     """
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = batch_of(a, b)
     x, y = [np.broadcast_to(v, (*batch, *v.shape[-2:])).reshape(-1, *v.shape[-2:]) for v in (a, b)]
     z = np.empty(y.shape, b.dtype)
     for start in range(0, len(z), BLOCK):
@@ -86,7 +89,7 @@ def solve_small(a: Any, b: Any, keeps_nan: bool) -> Any:
 
 def triangles_pay(a: Any, b: Any) -> bool:
     """Tell whether substitution in all triangular systems at once is how they are solved."""
-    count = math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
+    count = math.prod(batch_of(a, b))
     is_short = 0 < a.shape[-1] <= WIDTH and 0 < b.shape[-1] <= MAX_COLUMNS
     return is_short and a.dtype == b.dtype and b.dtype.char in "fd" and count >= MIN_TRIANGLES * a.shape[-1]
 
@@ -178,7 +181,7 @@ def substitute_small(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
     Raises:
         numpy.linalg.LinAlgError: the diagonal has a 0.
     """
-    out = np.empty((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
+    out = np.empty((*batch_of(a, b), *b.shape[-2:]), b.dtype)
     x, y = a.astype(WIDE, copy=False), b.astype(WIDE, copy=False)
     with np.errstate(all="ignore"):
         is_zero = substitute(NUMPY, x, y, out, lower=lower, unit=unit)
@@ -216,9 +219,6 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
 def _solve_op(name: str, impl: Callable[[Any, Any], Any]) -> Primitive:
     """Make an op that solves systems, whose derivatives are solutions by the same op."""
 
-    def abstract(a: Aval, b: Aval) -> Aval:
-        return solution_aval(name, a, b)
-
     def push(ta: Any, tb: Any, z: Array, a: Array, b: Array) -> Array:
         return bind_single(op, a, -(ta @ z) if tb is None else tb if ta is None else tb - ta @ z)
 
@@ -245,7 +245,7 @@ def _solve_op(name: str, impl: Callable[[Any, Any], Any]) -> Primitive:
         z = bind_single(op, rows, concat([br, bi], axis=-2))
         return z[..., :n, :], z[..., n:, :]
 
-    op = matrix_pair_op(name, impl, abstract, push, pull, native=native, parts=parts)
+    op = matrix_pair_op(name, impl, functools.partial(solution_aval, name), push, pull, native=native, parts=parts)
     return op
 
 
@@ -271,7 +271,7 @@ def _run_or_nan(a: Any, b: Any) -> Any:
     except np.linalg.LinAlgError:
         if a.ndim == b.ndim == 2:
             return np.full(b.shape, np.nan, b.dtype)
-    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    lead = batch_of(a, b)
     out = np.empty((*lead, *b.shape[-2:]), b.dtype)
     a, b = np.broadcast_to(a, (*lead, *a.shape[-2:])), np.broadcast_to(b, out.shape)
     for k in np.ndindex(*lead):
@@ -296,11 +296,6 @@ def inv(a: ArrayLike) -> Array:
     return bind_single(inv_p, floating(a, "inv"))
 
 
-def _inv_abstract(a: Aval) -> Aval:
-    square(a, "inv")
-    return Aval(a.shape, a.dtype)
-
-
 def _inv_parts(a: Any) -> Any:
     rows = concat([concat([a[0], -a[1]], axis=-1), concat([a[1], a[0]], axis=-1)], axis=-2)
     z, n = bind_single(inv_p, rows), a[0].shape[-1]
@@ -310,7 +305,7 @@ def _inv_parts(a: Any) -> Any:
 inv_p: Primitive = matrix_op(
     "inv",
     np.linalg.inv,
-    _inv_abstract,
+    functools.partial(square_aval, "inv"),
     lambda t, z, _a: -(z @ t @ z),
     lambda ct, z, _a: -(transposed(z) @ ct @ transposed(z)),
     reads=1,

@@ -11,6 +11,7 @@ from afx.compiler.schedule.arrays import Arrays
 from afx.core import Array, ArrayLike, Bools, Params, Primitive, Value, Values, bind, register_function
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axes, normalize_axis
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._basic import numpy_of
 from afx.ops._kinds.linear import linear
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.floating_point import floor, rint
@@ -358,7 +359,7 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | N
 
 
 def _roll_run(x: Any, *, shifts: tuple[tuple[int, int], ...]) -> Any:
-    z = np.asarray(x, aval_of(x).dtype)
+    z = numpy_of(x)
     for axis, shift in shifts:
         z = np.concatenate(_turned(z, axis, shift), axis)
     return z

@@ -249,12 +249,11 @@ def _add_windows(xp: Arrays, z: Any, x: Any, ct: Any, step: int, stride: Shape, 
         view, rows = windows(v, tuple(window), stride, dilation), run // pieces
         by, size = view.strides, v.itemsize
         terms, moves = (len(v) // step, step, *view.shape[1 : 1 + rank]), (by[0] * step, *by[: 1 + rank])
+        outer = by[1 + rank :][: len(lead)]
+        shape, strides = (pieces, *lead, rows, *terms), (rows * size, *outer, size, *moves)
         if is_turned:
-            return np.lib.stride_tricks.as_strided(
-                v, (*lead, *terms, run), (*by[1 + rank :][: len(lead)], *moves, size)
-            )
-        strides = (rows * size, *by[1 + rank :][: len(lead)], size, *moves)
-        return np.lib.stride_tricks.as_strided(v, (pieces, *lead, rows, *terms), strides)
+            shape, strides = (*lead, *terms, run), (*outer, *moves, size)
+        return np.lib.stride_tricks.as_strided(v, shape, strides)
 
     rows, blocks = xp.view(x, look), xp.dense(ct).reshape(ct.shape[0] // step, step, *ct.shape[1:])
     if not is_turned:

@@ -241,6 +241,17 @@ def _bits_abstract(key: Aval, *, shape: Shape, dtype: DType, purpose: int) -> Av
     return Aval(key.shape[:-1] + shape, dtype)
 
 
+def draw_aval(who: str) -> Callable[..., Aval]:
+    """Return the shape rule of draws: after a key, parameters are real numbers; without a dtype, draws are counts."""
+
+    def abstract(key: Aval, *laws: Aval, shape: Shape, dtype: DType = int64, **_: Any) -> Aval:
+        check_key(key, who)
+        check_real(who, *laws)
+        return Aval(key.shape[:-1] + shape, dtype)
+
+    return abstract
+
+
 def batch_draw(name: str) -> Any:
     """Return the batching rule of a draw: keys come with axes of their own in front, and parameters broadcast to them."""
 
@@ -561,11 +572,10 @@ def _order_run(key: Any, *, shape: Shape) -> Any:
     return np.argsort(words, axis=-1, kind="stable") if np.any(placed[..., 1:] == placed[..., :-1]) else order
 
 
-def _order_abstract(key: Aval, *, shape: Shape) -> Aval:
-    check_key(key, "permutation")
-    return Aval(key.shape[:-1] + shape, int64)
-
-
 random_order_p: Primitive = nondifferentiable(
-    "random_order", _order_run, _order_abstract, batch=batch_draw("random_order"), formula=traced_draws.draw_order
+    "random_order",
+    _order_run,
+    draw_aval("permutation"),
+    batch=batch_draw("random_order"),
+    formula=traced_draws.draw_order,
 )

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from afx.compiler.schedule.arrays import ADDED_BELOW, ADDED_TERMS, COUNTS_END
-from afx.core import Array, ArrayLike, Aval, DType, Shape, bind_single, int64, to_lower_level
+from afx.core import Array, ArrayLike, DType, Shape, bind_single, int64, to_lower_level
 from afx.core.primitive import Derivative, Lowering, Params, Primitive, Value, Values, register
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
@@ -17,7 +17,7 @@ from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.exponentials import exp, log
 from afx.ops.random import traced_draws
-from afx.ops.random.bits import BOOST, Stream, batch_draw, check_key, check_real, draw_each
+from afx.ops.random.bits import BOOST, Stream, batch_draw, check_key, check_real, draw_aval, draw_each
 from afx.ops.random.uniform_family import drawn
 from afx.ops.special import _quadrature
 from afx.ops.special._quadrature import double, log_factorial
@@ -78,12 +78,6 @@ def _boost(stream: Stream, a: Any) -> Any:
     return out
 
 
-def _gamma_abstract(key: Aval, a: Aval, *, shape: Shape, dtype: DType, logarithm: bool) -> Aval:
-    check_key(key, "gamma")
-    check_real("gamma", a)
-    return Aval(key.shape[:-1] + shape, dtype)
-
-
 def _slope(z: Value, a: Value, logarithm: bool) -> Value:
     if logarithm:
         return to_lower_level(gamma_flow(a, z))
@@ -100,7 +94,7 @@ random_gamma_p: Primitive = register(
         name="random_gamma",
         kind="custom",
         impl=_gamma_run,
-        abstract_eval=_gamma_abstract,
+        abstract_eval=draw_aval("gamma"),
         batch=batch_draw("random_gamma"),
         derivative=Derivative(
             vjps=(_gamma_pull, _gamma_pull),
@@ -191,12 +185,6 @@ def _wald_number(stream: Stream, mean: Any) -> Any:
     return mean * cast(Any, np.where(is_smaller, ratio, 1 / ratio))
 
 
-def _wald_abstract(key: Aval, mean: Aval, *, shape: Shape, dtype: DType) -> Aval:
-    check_key(key, "wald")
-    check_real("wald", mean)
-    return Aval(key.shape[:-1] + shape, dtype)
-
-
 def _wald_slope(z: Value, mean: Value) -> Value:
     edge = (z / mean + 1) / sqrt(2 * z)
     return to_lower_level(math.sqrt(2 * math.pi) * z**1.5 / mean**2 * erfcx(edge))
@@ -211,7 +199,7 @@ random_wald_p: Primitive = register(
         name="random_wald",
         kind="custom",
         impl=_wald_run,
-        abstract_eval=_wald_abstract,
+        abstract_eval=draw_aval("wald"),
         batch=batch_draw("random_wald"),
         derivative=Derivative(
             vjps=(_wald_pull, _wald_pull),
@@ -293,16 +281,10 @@ def _propose_poisson(first: Any, second: Any, rate: Any) -> tuple[Any, Any]:
     return k, (k >= 0) & (sure | (fits & ~((near < 0.013) & (v > near))))
 
 
-def _poisson_abstract(key: Aval, rate: Aval, *, shape: Shape) -> Aval:
-    check_key(key, "poisson")
-    check_real("poisson", rate)
-    return Aval(key.shape[:-1] + shape, int64)
-
-
 random_poisson_p: Primitive = nondifferentiable(
     "random_poisson",
     _poisson_run,
-    _poisson_abstract,
+    draw_aval("poisson"),
     batch=batch_draw("random_poisson"),
     formula=traced_draws.draw_poisson,
 )
@@ -360,16 +342,10 @@ def _propose_binomial(first: Any, second: Any, n: Any, p: Any) -> tuple[Any, Any
     return k, inside & (sure | fits)
 
 
-def _binomial_abstract(key: Aval, n: Aval, p: Aval, *, shape: Shape) -> Aval:
-    check_key(key, "binomial")
-    check_real("binomial", n, p)
-    return Aval(key.shape[:-1] + shape, int64)
-
-
 random_binomial_p: Primitive = nondifferentiable(
     "random_binomial",
     _binomial_run,
-    _binomial_abstract,
+    draw_aval("binomial"),
     batch=batch_draw("random_binomial"),
     formula=traced_draws.draw_binomial,
 )

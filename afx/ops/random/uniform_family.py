@@ -18,7 +18,7 @@ from afx.ops.elementwise.comparison import isinf, where
 from afx.ops.elementwise.exponentials import exp
 from afx.ops.manipulation.shape import astype
 from afx.ops.random import traced_draws
-from afx.ops.random.bits import batch_draw, check_key, check_real, generate, record_draw
+from afx.ops.random.bits import batch_draw, check_key, check_real, draw_aval, generate, record_draw
 from afx.ops.special._quadrature import (
     CENTRE,
     central,
@@ -292,12 +292,6 @@ def _log_mills(x: Any) -> Any:
     return -np.log(y)
 
 
-def _between_abstract(key: Aval, low: Aval, high: Aval, *, shape: Shape, dtype: DType) -> Aval:
-    check_key(key, WHO)
-    check_real(WHO, low, high)
-    return Aval(key.shape[:-1] + shape, dtype)
-
-
 def _slope(k: int, z: Value, xs: Values, params: Params) -> Value:
     """Return dz by a bound: its share of the probability at z, times its density over that of z."""
     u = random_draw(xs[0], "open", params["shape"], float64)
@@ -327,7 +321,7 @@ random_between_p: Primitive = register(
         name="random_between",
         kind="custom",
         impl=_between_run,
-        abstract_eval=_between_abstract,
+        abstract_eval=draw_aval(WHO),
         batch=batch_draw("random_between"),
         derivative=Derivative(
             vjps=(_between_pull(0), _between_pull(1), _between_pull(2)),
@@ -355,11 +349,10 @@ def _orthogonal_run(key: Any, *, shape: Shape, dtype: DType) -> Any:
     return (q * signs[..., None, :]).astype(dtype)
 
 
-def _orthogonal_abstract(key: Aval, *, shape: Shape, dtype: DType) -> Aval:
-    check_key(key, "orthogonal")
-    return Aval(key.shape[:-1] + shape, dtype)
-
-
 random_orthogonal_p: Primitive = nondifferentiable(
-    "random_orthogonal", _orthogonal_run, _orthogonal_abstract, batch=batch_draw("random_orthogonal"), calls_lapack=True
+    "random_orthogonal",
+    _orthogonal_run,
+    draw_aval("orthogonal"),
+    batch=batch_draw("random_orthogonal"),
+    calls_lapack=True,
 )

@@ -245,12 +245,11 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str,
         raise DtypeError(f"{who}: complex numbers have no order: got {aval}; take the abs or a part")
     fractions, dtype = _fractions(q, aval, who)
     keeps = is_weak(x) and q.__class__ in (float, int)
-    if keeps:
-        fractions = numbers_beside(q, x)
+    fractions = numbers_beside(q, x) if keeps else fractions
     axes = normalize_axes(axis, aval.ndim, who)
     rows = _rows(x if keeps or method in PICKING else astype(x, dtype), aval.shape, axes)
-    if skipping and rows.dtype.kind == "f":
-        rows = where(isnan(rows), math.nan, rows)  # cuts off what made the nan from the derivative
+    # cuts off what made a nan from the derivative
+    rows = where(isnan(rows), math.nan, rows) if skipping and rows.dtype.kind == "f" else rows
     if not rows.shape[-1]:
         if who in ("quantile", "percentile"):
             raise ShapeError(
