@@ -200,8 +200,11 @@ class GraphBuilder:
             return self._emit(p, atoms, eq.params, tuple([v.aval for v in eq.outputs]))
         return (self.make(p, atoms, eq.params, eq.outputs[0].aval),)
 
-    def inline_graph(self, graph: Graph, inputs: Sequence[Atom]) -> list[Atom]:
-        """Enter all equations of a graph; return its outputs."""
+    def inline_graph(
+        self, graph: Graph, inputs: Sequence[Atom], enter: Callable[[Equation, Atoms], Sequence[Atom]] | None = None
+    ) -> list[Atom]:
+        """Enter all equations of a graph, as they are or as `enter` does, which returns their results; return its outputs."""
+        enter = enter or self.equation
         names = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
         for var, constant in graph.constants:
             names[var.index] = self.constant(constant, var.aval)
@@ -209,7 +212,7 @@ class GraphBuilder:
             atoms: list[Atom] = []
             for a in eq.inputs:  # a loop, as elsewhere here: a comprehension is a call for each equation
                 atoms.append(names[a.index] if isinstance(a, Var) else a)  # noqa: PERF401  # no call of a comprehension
-            for var, new in zip(eq.outputs, self.equation(eq, tuple(atoms)), strict=True):
+            for var, new in zip(eq.outputs, enter(eq, tuple(atoms)), strict=True):
                 names[var.index] = new
         return [names[a.index] if isinstance(a, Var) else a for a in graph.outputs]
 

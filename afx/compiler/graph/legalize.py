@@ -11,7 +11,7 @@ from afx.compiler.graph.builder import GraphBuilder
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import Target, current
 from afx.core import Aval, DType, Function, bind, get_default_dtype, primitive_for_role, promote, real_dtype
-from afx.core.graph import Atom, Constant, Equation, Graph, Var, number_variables
+from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, number_variables
 from afx.core.scalar_ops import OF_FORMATS, scalar_op
 from afx.core.tracing.traces import GraphTrace
 
@@ -87,19 +87,17 @@ def legalize(
     Equations without a formula stay: who writes them refuses them by name. Standalone code computes complex numbers in
     their parts, and halves in singles.
     """
-    replaced = [not has(eq) and (standalone or formula_of(eq) is not None) for eq in graph.equations]
-    if not any(replaced):
+    lacking = {id(eq) for eq in graph.equations if not has(eq) and (standalone or formula_of(eq) is not None)}
+    if not lacking:
         return graph
     builder = GraphBuilder({}, target or current.target, expanding=False)
     inputs = [builder.var(v.aval) for v in graph.inputs]
-    atoms: dict[int, Atom] = {v.index: new for v, new in zip(graph.inputs, inputs, strict=True)}
-    atoms |= {v.index: builder.constant(constant, v.aval) for v, constant in graph.constants}
-    for eq, is_replaced in zip(graph.equations, replaced, strict=True):
-        operands = tuple([atoms[a.index] if isinstance(a, Var) else a for a in eq.inputs])
-        made = _formula(eq, has, target, standalone) if is_replaced else None
-        results = builder.equation(eq, operands) if made is None else builder.inline_graph(made, operands)
-        atoms |= {v.index: new for v, new in zip(eq.outputs, results, strict=True)}
-    outputs = [atoms[a.index] if isinstance(a, Var) else a for a in graph.outputs]
+
+    def enter(eq: Equation, operands: Atoms) -> Sequence[Atom]:
+        made = _formula(eq, has, target, standalone) if id(eq) in lacking else None
+        return builder.equation(eq, operands) if made is None else builder.inline_graph(made, operands)
+
+    outputs = builder.inline_graph(graph, inputs, enter)
     number_variables(inputs, builder.constants, builder.equations)
     return Graph(tuple(inputs), tuple(builder.constants), tuple(builder.equations), tuple(outputs))
 

@@ -171,14 +171,12 @@ def inline_fissions(
     b: GraphBuilder, graph: Graph, inputs: Sequence[Atom], fissions: dict[int, Fission]
 ) -> Sequence[Atom]:
     """Enter the equations of a graph, those of scans in their parts."""
-    names = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
-    names |= {v.index: b.constant(c, v.aval) for v, c in graph.constants}
-    for eq in graph.equations:
-        atoms = tuple([names[a.index] if isinstance(a, Var) else a for a in eq.inputs])
+
+    def enter(eq: Equation, atoms: Atoms) -> Sequence[Atom]:
         parts = fissions.get(eq.outputs[0].index) if eq.outputs else None
-        new = b.equation(eq, atoms) if parts is None else _inline(b, eq, atoms, parts)
-        names |= {v.index: x for v, x in zip(eq.outputs, new, strict=True)}
-    return [names[a.index] if isinstance(a, Var) else a for a in graph.outputs]
+        return b.equation(eq, atoms) if parts is None else _inline(b, eq, atoms, parts)
+
+    return b.inline_graph(graph, inputs, enter)
 
 
 def _inline(b: GraphBuilder, eq: Equation, atoms: Atoms, parts: Fission) -> list[Atom]:

@@ -418,8 +418,7 @@ class _Emitter:
         parts = (loop.consts, loop.xs, loop.tests, loop.carry, loop.carry_back)
         consts, xs, tests, carry, carry_back = ([self._row_major(x) for x in part] for part in parts)
         name = f"steps_{len(self.fallbacks) + 1}"
-        steps = emit_scalar_steps(loop, name, self.names, self.target)
-        if steps:
+        if steps := emit_scalar_steps(loop, name, self.names, self.target):
             self._functions += map(Line, steps)
             self._scalar_loop(loop, name, (consts, carry, xs))
             return

@@ -514,6 +514,7 @@ class _Lowering:
     def _loop(
         self, name: str, xs: tuple[Operand, ...], outs: tuple[Buffer, ...], spec: Any, errors: ErrorState, number: int
     ) -> Loop:
+        """Return a scan, a loop that ends by a condition, or the way back over one, of these operands."""
         if isinstance(spec, ScanSpec):
             ends = spec.consts, spec.consts + spec.carry
             parts = xs[: ends[0]], xs[ends[0] : ends[1]], xs[ends[1] :]

@@ -593,12 +593,10 @@ class NestEmitter:
             value = values[k]
             if isinstance(value, Number):
                 return number(w, value)
-            if k not in known:
-                if isinstance(value, Load):
-                    known[k] = self._load(self.loads[k], value.ref, at)
-                else:
-                    dense = Ref(0, value.dtype, 0, (_size(value.dtype),))
-                    known[k] = read(w, value.dtype, self._at(self.strips[k], dense, i))
+            if k not in known and isinstance(value, Load):
+                known[k] = self._load(self.loads[k], value.ref, at)
+            elif k not in known:
+                known[k] = read(w, value.dtype, self._in_strip(k, i))
             return known[k]
 
         for k in ops:
@@ -606,14 +604,18 @@ class NestEmitter:
             assert isinstance(op, Op)
             known[k] = apply_op(w, op, [get(j) for j in op.args], [values[j].dtype for j in op.args])
             if k in self.strips:
-                dense = Ref(0, op.dtype, 0, (_size(op.dtype),))
-                stored(w, op.dtype, known[k], self._at(self.strips[k], dense, i))
+                stored(w, op.dtype, known[k], self._in_strip(k, i))
         results = [get(self.nest.stores[n][0]) for n in stores]  # before one is written where an operand lies
         for n, value in zip(stores, results, strict=True):
             ref = self.nest.stores[n][1]
             written(w, ref.dtype, value, self._at(self.targets[n], ref, at))
         for n in folds:
             self._add_to_fold(n, get(self.nest.folds[n][0]), i, at, lane)
+
+    def _in_strip(self, k: int, i: str) -> str:
+        """Return the pointer to an element of the strip that holds an operation's results."""
+        dtype = self.nest.values[k].dtype
+        return self._at(self.strips[k], Ref(0, dtype, 0, (_size(dtype),)), i)
 
     def _add_to_fold(self, n: int, x: str, i: str, at: str, lane: int | None) -> None:
         """Add an element of a strip, which is one of the row, to a fold."""

@@ -311,10 +311,8 @@ def _search_chunk(w: Writer, step: Routine, pointers: list[str], count: int, ahe
     dtype, place_dtype = x.dtype, "i8" if x.size == 8 or step.space[-1] >= 1 << 31 else "i4"
     kind, of_place = element_type(dtype), element_type(place_dtype)
     w.lanes, starts = row_vectors(w, place_dtype, count)
-    firsts, is_max = (
-        [read(w, dtype, w.shifted(pointers[0], start * x.size)) for start in starts],
-        _ufunc_of(step) == MAXIMUM,
-    )
+    firsts = [read(w, dtype, w.shifted(pointers[0], start * x.size)) for start in starts]
+    is_max = _ufunc_of(step) == MAXIMUM
     vector, places, test = w.vector(kind), w.vector(of_place), w.vector("i1")
 
     def look(i: str, values: Sequence[str]) -> list[str]:
@@ -662,7 +660,6 @@ def emit_running(w: Writer, step: UfuncCall) -> None:
         last = read(w, dtype, pointers[0])
         if whole:
             (last,) = w.carry([(kind, last)], "0", str(whole), lanes, combine_lanes, leave_long(w, whole, 1.0, lanes))
-        leave = leave_long(w, length - whole, RUNNING_NANOSECONDS)
-        w.carry([(kind, last)], str(whole), str(length), 1, combine, leave)
+        w.carry([(kind, last)], str(whole), str(length), 1, combine, leave_long(w, length - whole, RUNNING_NANOSECONDS))
 
     over(w, step.outer, (before, x, out), run, nanoseconds=RUNNING_NANOSECONDS * length)

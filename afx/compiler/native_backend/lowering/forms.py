@@ -92,7 +92,7 @@ def axes_of(call: Call) -> Shape:
 
 
 def _turned_reduce(b: BlockBuilder, call: Call) -> None:
-    """Reduce the first axis of a copy whose last axis stands in front, or short rows to the same bits without one."""
+    """Reduce the last axis as the first one of a copy; extremes of short rows have the same bits without one."""
     x = b.location(call.operands[0])
     last = len(x.shape) - 1
     is_extreme = scalar_op(call.ufunc).rule[:1] == ("extreme",)
@@ -100,11 +100,8 @@ def _turned_reduce(b: BlockBuilder, call: Call) -> None:
         out = b.own(call.outputs[0].index, call.outputs[0].shape, x.dtype)
         space, (of_x, of_out) = merged(x.shape, [x.strides, (*out.strides, 0)])
         target, source = Ref(out.owner, out.dtype, 0, of_out), Ref(x.owner, x.dtype, x.offset, of_x)
-        b.fixed(
-            [Routine(f"extreme.{scalar_op(call.ufunc).fold}", space, (source, target), quiet=quiet_of(call))],
-            [x],
-            [out],
-        )
+        walk = Routine(f"extreme.{scalar_op(call.ufunc).fold}", space, (source, target), quiet=quiet_of(call))
+        b.fixed([walk], [x], [out])
         return
     reduce_into(b, call, b.copied(look(x, lambda v: np.moveaxis(v, -1, 0))), (0,))
 

@@ -98,7 +98,13 @@ class Recorder(Calls):
         multiply_into(self.b, x.location, y.location, out.location, self.quiet)
 
     def find_chains(self, dtype: Any, terms: int, like: Iterable[tuple[int, int, str]]) -> Shape:
-        """Return where chains end by which sums of products have the bits of matrices that NumPy would multiply."""
+        """Return where chains end, so that sums of products have the bits of NumPy's product of matrices; () if nowhere.
+
+        Args:
+            dtype: of the matrices.
+            terms: of each sum.
+            like: rows, columns and order of the matrices, of each product.
+        """
         kind = dtype_name(np.dtype(dtype))
         products = [*like]
         is_empty = not all(m * terms * n for m, n, _ in products)

@@ -420,21 +420,20 @@ class _Cut:
     def _make(self, ops: list[int], stores: list[tuple[int, Ref]], folds: tuple[tuple[int, str, Ref], ...]) -> Nest:
         """Return a nest of some operations, which reads what others have stored."""
         values, numbers = list[Value](), dict[int, int]()
+        stored = self._memory.keys() - {k for k, _ in stores if isinstance(self.nest.values[k], Load)}
 
         def number(k: int) -> int:
+            """Return the number in the new nest of one of this nest's values."""
             if k not in numbers:
                 value = self.nest.values[k]
                 if isinstance(value, Op) and k in ops:
                     value = attrs.evolve(value, args=tuple(map(number, value.args)))
-                elif (
-                    not isinstance(value, Number) and k in self._memory and not (isinstance(value, Load) and k in made)
-                ):
+                elif not isinstance(value, Number) and k in stored:
                     value = Load(self._memory[k])
                 numbers[k] = len(values)
                 values.append(value)
             return numbers[k]
 
-        made = {k for k, _ in stores}
         placed = tuple([(number(k), ref) for k, ref in stores])
         reduced = tuple([(number(k), ufunc, ref) for k, ufunc, ref in folds])
         return attrs.evolve(self.nest, values=tuple(values), stores=placed, folds=reduced)

@@ -324,10 +324,9 @@ def _call_transform(w: Writer, x: Plane, y: Plane, roots: Plane) -> str:
 
 def emit_transform(w: Writer, loop: UfuncLoop) -> None:
     """Transform rows: of the inverse ones real and imaginary parts are exchanged before and after."""
-    name = loop.ufunc.removeprefix("fft.")
     count, given_points, made_points = [_read(w, "%sizes", k) for k in range(3)]
     steps = [_read(w, "%steps", k) for k in range(5)]
-    n = given_points if name.startswith("rfft_") else made_points
+    n = given_points if loop.ufunc.startswith("fft.rfft_") else made_points
     pointers = [w.let(f"load ptr, ptr {w.shifted('%args', 8 * k)}") for k in range(4)]
     x = Plane(w, pointers[3], n)
     y = x.behind()
