@@ -388,15 +388,11 @@ def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     return custom_call(rules, primals) if again else outs, tangents
 
 
-def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
-    return custom_call(params["rules"].batched(size, batched), xs)
-
-
 custom_call_p: Primitive = higher_order(
     "custom_call",
     _run,
     _abstract,
-    _batch,
+    lambda size, xs, batched, params: custom_call(params["rules"].batched(size, batched), xs),
     _record,
     _jvp,
     decompose=lambda xs, params: tuple(map(asarray, params["rules"].fn(*xs))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,9 @@ from afx.ops import any as any_, broadcast_to, logical_or, not_equal, reshape, w
 
 DEEPEST = 64
 BARE: Any = (np.ndarray, np.generic)
+_quiet: Callable[[], AbstractContextManager[Any]] = functools.partial(
+    np.errstate, invalid="ignore", over="ignore", divide="ignore"
+)
 DEAD, ALIVE, MARKED, SOFT = range(4)  # an output's cotangent is zero; has no mask; has one; has one of selections alone
 
 MaskedRule = Callable[..., tuple[Sequence[Value], Sequence[Value]]]
@@ -312,7 +316,7 @@ def mixed_axes(avals: Sequence[Aval], outs: Sequence[Shape], params: Params) -> 
 
 
 def _along(alive: Value, axes: set[int], shape: Shape) -> Value:
-    """Return where the operand is alive of an op that mixes along these axes."""
+    """Return where the operand of an op that mixes along these axes is alive: all along them, where one result is."""
     if len(alive.shape) == len(shape):
         alive = to_lower_level(any_(alive, axis=tuple(sorted(axes)), keepdims=True))
     with_ones = tuple([1 if a in axes else n for a, n in enumerate(shape)])
@@ -365,7 +369,7 @@ def pull_elements(
             alive, g = cleaned(alive.root, g)
     else:
         # what an elementwise rule makes where its cotangent is dead goes; nothing else is done on purpose
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        with _quiet():
             g = p.derivative.vjps[i](ct, z, xs, params, shape, dtype)
             if alive is not None and not is_finite(g):
                 alive, g = cleaned(alive.root, g)
@@ -399,7 +403,7 @@ def pull_product(entries: Sequence[Entry], entry: Entry, i: int, ct: Value, mask
     avals[other] = Aval(x.shape, x.dtype)
     result = Mask(lambda: _live(p, i, [mask], avals, params, [entry.shape]), mask)
     if isinstance(ct, BARE) and isinstance(x, BARE):
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        with _quiet():
             g = pull(ct, z, xs, params, target.shape, target.dtype)
         if is_finite(g):
             return g, result
@@ -416,7 +420,7 @@ def pull_slice(entry: Entry, i: int, ct: Value, mask: Mask, target: Entry) -> tu
     p, _, z, xs, params, _, _, _, _ = entry
     assert p is not None
     assert p.derivative.vjps is not None
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+    with _quiet():
         g = p.derivative.vjps[i](ct, z, xs, params, target.shape, target.dtype)
     avals = [Aval(g.shape, g.dtype) if n == i else _aval_of(x) for n, x in enumerate(xs)]
     whole = Mask(lambda: _live(p, i, [mask], avals, params, [entry.shape]), mask)
@@ -471,7 +475,7 @@ def pull_graphs(
     marked = any(m is not None and m.crosses for m in own)
     finite = soft and rule.is_bounded and not rule.makes_masks
     if known or (not marked and not rule.is_inlined) or (marked and finite):
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        with _quiet():
             gs = [to_lower_level(g) for g in rule(ct, entry.z, entry.xs, entry.params, avals)]
         if known and not marked and rule.left_out is not None and not rule.left_out():
             return gs, [None] * len(gs)
@@ -480,7 +484,7 @@ def pull_graphs(
             whole.crosses = known or not marked  # else finite partials need no mask: only infinite slopes ask for it
             shapes = [() if a is None else a.shape for a in avals]
             return gs, [Mask(functools.partial(_part, whole, i, s), whole) for i, s in enumerate(shapes)]
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+    with _quiet():
         cts, marks = _masked_rule(rule, entry, given, own)
     return cts, [None if m is None else Mask(functools.partial(constant, to_lower_level(m)), *own) for m in marks]
 
@@ -517,7 +521,7 @@ def pull_slices(
     assert p is not None
     rule = joint or p.derivative.vjp_all
     assert rule is not None
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+    with _quiet():
         gs = [to_lower_level(g) for g in rule(ct, z, xs, params, avals)]
     shapes = [e.shape for e in entries[k : k + count]]
     whole = [a if a is not None else _aval_of(x) for a, x in zip(avals, xs, strict=True)]

@@ -100,9 +100,7 @@ class DiffArguments:
             values = (traced,) if self.count == 1 else traced
             for n, value in zip(nums, values, strict=False):
                 fixed[n] = value
-            if self.names:
-                return self.fn(*fixed, **{**kwargs, **dict(zip(self.names, values[len(nums) :], strict=True))})
-            return self.fn(*fixed, **kwargs)
+            return self.fn(*fixed, **kwargs | dict(zip(self.names, values[len(nums) :], strict=True)))
 
         call.__qualname__ = self.fn_name
         return targets[0] if self.count == 1 else tuple(targets), call

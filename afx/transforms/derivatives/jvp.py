@@ -60,10 +60,10 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
 def push(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """Return what `jvp` does, by one pass of the function."""
     check_callable(fn, "jvp")
-    for given, what in ((primals, "primals"), (tangents, "tangents")):
-        if not isinstance(given, (tuple, list)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+    for values, what in ((primals, "primals"), (tangents, "tangents")):
+        if not isinstance(values, (tuple, list)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
             raise OperandError(
-                f"jvp: {what} are a tuple with one entry for each argument: got {describe(given)}; "
+                f"jvp: {what} are a tuple with one entry for each argument: got {describe(values)}; "
                 "write jvp(fn, (x,), (t,))"
             )
     leaves, treedef = pytree.flatten(tuple(primals))
@@ -73,14 +73,11 @@ def push(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     check_tangents(leaves, directions, treedef, "jvp")
     trace = JVPTrace(f"jvp of {name_of(fn)}")
     try:
-        inputs = [
-            trace.input(x, _convert_tangent(t, x)) if m else untraced(x)
-            for x, t, m in zip(leaves, directions, moving, strict=True)
-        ]
-        out = fn(*pytree.unflatten(treedef, inputs))
+        given = zip(leaves, directions, moving, strict=True)
+        inputs = [trace.input(x, _convert_tangent(t, x)) if m else untraced(x) for x, t, m in given]
+        outputs, out_tree = pytree.flatten(fn(*pytree.unflatten(treedef, inputs)))
     finally:
         trace.finish()
-    outputs, out_tree = pytree.flatten(out)
     own = [isinstance(x, JVPTracer) and x._trace is trace for x in outputs]
     values = [to_array(x._value) if o else x for x, o in zip(outputs, own, strict=True)]
     slopes = [to_array(x._tangent) if o else wrap(zero_like(x)) for x, o in zip(outputs, own, strict=True)]

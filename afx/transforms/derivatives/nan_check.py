@@ -10,6 +10,7 @@ import numpy as np
 
 from afx import pytree
 from afx.core import any_traced
+from afx.core.graph import Equation
 from afx.core.tracing.tape import OPEN_BLOCKS, at, debugging, has_nan, nan_error, seen_origin
 
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("afx_inside_checked", default=False)
@@ -54,25 +55,25 @@ def check_nan(
     if not (OPEN_BLOCKS and debugging()) or _searching.get():
         return
     results, (leaves, treedef) = pytree.leaves(out), pytree.flatten((args, kwargs))
-    if any_traced((*results, *leaves)) or not any(map(has_nan, results)):
+    if any_traced((*results, *leaves)) or not any(map(has_nan, results)) or any(map(has_nan, leaves)):
         return
-    if any(map(has_nan, leaves)):
-        return
+    origin = _find_origin(name, fn, leaves, treedef)
+    if origin is not None:
+        place = f"{origin.primitive.name}: nan from operands without nan{at(origin.source)}"
+        raise nan_error(f"{place}; guard the operand with afx.where")
+    if (seen := seen_origin(results)) is not None:
+        raise nan_error(str(seen))
+    if not (only_named or _inside.get()):
+        raise nan_error(f"{name}: the result is nan though no argument is; guard its operands with afx.where")
+
+
+def _find_origin(name: str, fn: Callable[..., Any], leaves: list[Any], treedef: Any) -> Equation | None:
+    """Return the first op that makes a nan, by running the function again."""
     from afx.transforms.derivatives.nan_search import origin_of_nan  # a plain import does without it
 
     token = _searching.set(True)
     try:
         with np.errstate(all="ignore"):
-            origin = origin_of_nan(name, fn, leaves, treedef)
+            return origin_of_nan(name, fn, leaves, treedef)
     finally:
         _searching.reset(token)
-    seen = seen_origin(results) if origin is None else None
-    if seen is not None:
-        raise nan_error(str(seen))
-    if origin is None and (only_named or _inside.get()):
-        return
-    if origin is None:
-        raise nan_error(f"{name}: the result is nan though no argument is; guard its operands with afx.where")
-    raise nan_error(
-        f"{origin.primitive.name}: nan from operands without nan{at(origin.source)}; guard the operand with afx.where"
-    )

@@ -14,6 +14,7 @@ from afx.core.graph import Equation, Graph, Literal
 from afx.core.tracing.traces import GraphTrace
 from afx.ops import asarray
 from afx.transforms._arguments import zero_like
+from afx.transforms.derivatives.cotangent_masks import mixed_axes
 from afx.transforms.derivatives.grad import vjp
 from afx.transforms.sparse.pattern import Dependence, Ints, Pattern, joined
 from afx.transforms.vmap import vmap
@@ -352,23 +353,16 @@ def _follow_contraction(call: _Call, k: int, places: Ints, out: Ints) -> Found:
 # -- everything else --
 def _dense_along_axis(call: _Call) -> list[Found]:
     """Return the patterns of an op that mixes along its axes, if it says which."""
-    if len(call.ins) == 1 and len(call.outs) == 1 and isinstance(call.params.get("axis"), (int, tuple)):
-        shape, out = call.ins[0].shape, call.outs[0].shape
-        axes = _axes(call.params["axis"], len(shape))
-        with_ones = tuple([1 if a in axes else n for a, n in enumerate(shape)])
-        stays = len(out) == len(shape) and all(a in axes or n == m for a, (n, m) in enumerate(zip(shape, out)))  # noqa: B905  # of equal length
-        if stays or tuple([n for a, n in enumerate(shape) if a not in axes]) == out:
-            lines = np.arange(int(np.prod(with_ones))).reshape(with_ones)
-            ins = np.broadcast_to(lines, shape).reshape(-1)
-            lined = joined(lines.size, [call.part(0, (ins, np.arange(ins.size)))])
-            goal = np.broadcast_to(lines, out) if stays else lines
-            size = call.outs[0].size
-            return [None if lined is None else joined(size, [Dependence(lined, np.arange(size), goal.reshape(-1))])]
-    return _dense(call)
-
-
-def _axes(axis: int | tuple[int, ...], ndim: int) -> set[int]:
-    return {a % ndim for a in (axis if isinstance(axis, tuple) else (axis,))}
+    axes = mixed_axes(call.ins, [a.shape for a in call.outs], call.params)
+    if axes is None:
+        return _dense(call)
+    shape, out = call.ins[0].shape, call.outs[0]
+    with_ones = tuple([1 if a in axes else n for a, n in enumerate(shape)])
+    lines = np.arange(int(np.prod(with_ones))).reshape(with_ones)
+    ins = np.broadcast_to(lines, shape).reshape(-1)
+    lined = joined(lines.size, [call.part(0, (ins, np.arange(ins.size)))])
+    goal = np.broadcast_to(lines, out.shape) if out.ndim == len(shape) else lines
+    return [None if lined is None else joined(out.size, [Dependence(lined, np.arange(out.size), goal.reshape(-1))])]
 
 
 def _dense(call: _Call) -> list[Found]:
