@@ -217,10 +217,9 @@ class CholeskyCorrelation(Bijector):
 
     def forward(self, x: Array) -> Array:
         """Return the factors."""
-        k, rows, columns = _triangle(x.shape[-1])
         lengths, _ = self._lengths(x)
-        below = zeros((*x.shape[:-1], k, k), x.dtype).at[..., rows, columns].set(tanh(x))
-        every = np.arange(k)
+        below = _below(tanh(x))
+        every = np.arange(below.shape[-1])
         return below.at[..., every, every].set(1.0) * exp(lengths)
 
     def inverse(self, y: Array) -> Array:
@@ -242,10 +241,15 @@ class CholeskyCorrelation(Bijector):
 
     def _lengths(self, x: Array) -> tuple[Array, Array]:
         """Return the logarithms of what is left of each row's length before each column, and of 1 - tanh(x)²."""
-        k, rows, columns = _triangle(x.shape[-1])
         slopes = 2 * (math.log(2) - logaddexp(x, -x))
-        table = zeros((*x.shape[:-1], k, k), x.dtype).at[..., rows, columns].set(slopes)
+        table = _below(slopes)
         return 0.5 * (cumsum(table, axis=-1) - table), slopes
+
+
+def _below(x: Array) -> Array:
+    """Return square matrices with these elements below the diagonal, row by row, and zeros elsewhere."""
+    k, rows, columns = _triangle(x.shape[-1])
+    return zeros((*x.shape[:-1], k, k), x.dtype).at[..., rows, columns].set(x)
 
 
 def _triangle(count: int) -> tuple[int, Any, Any]:
@@ -301,10 +305,8 @@ class CholeskyCovariance(Bijector):
     def forward(self, x: Array) -> Array:
         """Return the factors."""
         k = self._size(x.shape[-1])
-        _, rows, columns = _triangle(x.shape[-1] - k)
         every = np.arange(k)
-        below = zeros((*x.shape[:-1], k, k), x.dtype).at[..., rows, columns].set(x[..., k:])
-        return below.at[..., every, every].set(exp(x[..., :k]))
+        return _below(x[..., k:]).at[..., every, every].set(exp(x[..., :k]))
 
     def inverse(self, y: Array) -> Array:
         """Return the logarithms of the diagonal, and the elements below it, row by row."""

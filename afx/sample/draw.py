@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 import attrs
 import numpy as np
@@ -20,10 +21,11 @@ from afx.errors import ArgumentError, MissingExtraError
 from afx.ops import any as any_, asarray, exp, eye, isfinite, log, maximum, outer, sqrt, where, zeros, zeros_like
 from afx.ops.linalg.factorizations import cholesky
 from afx.ops.random.bits import check_key
+from afx.optim.solvers.descend import choose
 from afx.random.keys import fold_in, normal, split, uniform
 from afx.sample.approximations import Approximation, approximation_of
 from afx.sample.bijectors import check_dependence, position_of_start, start_of
-from afx.sample.hamiltonian import Info, Sampler, State, choose, find_step_size, push
+from afx.sample.hamiltonian import Info, Sampler, State, find_step_size, push
 from afx.transforms._arguments import describe, whole_number
 from afx.transforms.vmap import vmap
 
@@ -202,26 +204,21 @@ def begin_chains(
     Raises:
         ArgumentError: the density is not finite at the start itself.
     """
-    given: Any = start
     law = approximation_of(start)
-    position: T = position_of_start(sampler.constraints, given, "draw") if law is None else law.position
+    position: T = position_of_start(sampler.constraints, cast("T", start), "draw") if law is None else law.position
     center, unravel = flatten_to_vector(position, "draw")
     check_dependence(sampler.log_density, sampler.constraints, unravel(center), "draw")
-    seeds = split(fold_in(key, 1), chains)
-    if law is None:
-        moves = [uniform(k, center.shape, -spread, spread, dtype=center.dtype) for k in seeds]
-    else:
-        moves = [push(law.scale, normal(k, center.shape, dtype=center.dtype)) for k in seeds]
-    places, states = _find_starts(sampler, center, unravel, moves)
+
+    def move(seed: Array) -> Array:
+        if law is None:
+            return uniform(seed, center.shape, -spread, spread, dtype=center.dtype)
+        return push(law.scale, normal(seed, center.shape, dtype=center.dtype))
+
+    places, states = _find_starts(sampler, center, unravel, [move(k) for k in split(fold_in(key, 1), chains)])
     state: State[T] = pytree.map(lambda *xs: asarray(np.stack(xs)), *states)
     if is_dense:
-        n = center.shape[0]
-        state = attrs.evolve(state, scale=asarray(np.broadcast_to(np.eye(n, dtype=center.dtype), (chains, n, n))))
-
-    def learn_nothing(x: Array, step: Array) -> Adaptation:
-        return begin(x, step, is_dense)
-
-    learned = vmap(learn_nothing)(places, state.step_size)
+        state = attrs.evolve(state, scale=asarray(np.tile(np.eye(center.size, dtype=center.dtype), (chains, 1, 1))))
+    learned = vmap(functools.partial(begin, is_dense=is_dense))(places, state.step_size)
     aim = asarray(target, center.dtype)
     return Chains(state, learned, split(key, chains), asarray(0), schedule_windows(warmup), aim)
 

@@ -9,7 +9,6 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import attrs
 import numpy as np
 
-from afx import pytree
 from afx.control.solving import flatten_to_vector
 from afx.control.while_loop import fori_loop, while_loop
 from afx.core import Array, Shown
@@ -17,6 +16,7 @@ from afx.errors import ArgumentError, ShapeError
 from afx.ops import exp, isnan, log, logaddexp, minimum, stack, sum as sum_, vecdot, where
 from afx.ops.creation.creation import asarray, ones, stop_gradient, zeros, zeros_like
 from afx.ops.linalg.factorizations import giving_nan
+from afx.optim.solvers.descend import choose
 from afx.random.keys import fold_in, normal, split, uniform
 from afx.sample.bijectors import Constraints, checked_density, constrain, constraints_of, log_det, position_of_start
 from afx.transforms._arguments import check_callable, whole_number
@@ -28,7 +28,6 @@ from afx.transforms.derivatives.grad import value_and_grad
 # Cholesky factor of the covariance; the mass matrix is then the identity (Neal 2011, section 4.1).
 
 T = TypeVar("T")
-C = TypeVar("C")
 
 LogDensity: TypeAlias = Callable[[T], Array]
 Target: TypeAlias = Callable[[Array], tuple[Array, Array]]
@@ -109,11 +108,6 @@ def energy(point: Point) -> Array:
     """Return the energy of a point, infinite where its density is not known."""
     total = 0.5 * vecdot(point.momentum, point.momentum) - point.log_density
     return where(isnan(total), np.inf, total)
-
-
-def choose(condition: Array, a: C, b: C) -> C:
-    """Return one of two trees."""
-    return pytree.map(lambda x, y: where(condition, x, y), a, b)
 
 
 @attrs.frozen
@@ -411,7 +405,6 @@ def _plant(point: Point, start: Array, key: Array, levels: int) -> Tree:
 
 def _add_leaf(target: Target, state: State[T], start: Array, tree: Tree, luck: Array, levels: int) -> Tree:
     """Return the trajectory with one more leaf in the subtree that grows."""
-    before = tree.now.momentum
     now = leap(target, state.scale, tree.now, where(tree.forward, state.step_size, -state.step_size))
     energy_now = energy(now)
     gain = start - energy_now
@@ -421,8 +414,7 @@ def _add_leaf(target: Target, state: State[T], start: Array, tree: Tree, luck: A
     total = tree.fresh_total + now.momentum
     row = _count_bits(tree.leaf, levels)
     ended = _count_bits(tree.leaf & ~(tree.leaf + 1), levels)  # subtrees, of 2, 4, 8 leaves
-    leaf = stack([now.momentum, before, total])
-    turned = _turns_inside(tree.stack, leaf, row, ended)
+    leaf = stack([now.momentum, tree.now.momentum, total])
     return attrs.evolve(
         tree,
         now=now,
@@ -434,7 +426,7 @@ def _add_leaf(target: Target, state: State[T], start: Array, tree: Tree, luck: A
         leaf=tree.leaf + 1,
         leaps=tree.leaps + 1,
         acceptance=tree.acceptance + minimum(1.0, exp(gain)),
-        turned=turned,
+        turned=_turns_inside(tree.stack, leaf, row, ended),
         diverged=~(gain > -MAX_ENERGY_ERROR),
     )
 
@@ -481,23 +473,21 @@ def _turns_inside(rows: Array, leaf: Array, row: Array, ended: Array) -> Array:
 
 def _close(tree: Tree, luck: Array, forward: Array) -> Tree:
     """Return the trajectory with the subtree joined to it, where that is complete and may be."""
-    closed = tree.leaf == (asarray(1) << tree.depth)
-    joined = closed & ~tree.turned & ~tree.diverged
-    is_taken = joined & (log(luck) < tree.fresh_weight - tree.weight)
+    is_whole = tree.leaf == (asarray(1) << tree.depth)
+    joined = is_whole & ~tree.turned & ~tree.diverged
     inner = where(tree.forward, tree.right.momentum, tree.left.momentum)
     outer = where(tree.forward, tree.left.momentum, tree.right.momentum)
-    turned = _turns_across((tree.total, tree.fresh_total), (outer, tree.now.momentum), (inner, tree.opening))
+    across = _turns_across((tree.total, tree.fresh_total), (outer, tree.now.momentum), (inner, tree.opening))
     left = choose(joined & ~tree.forward, tree.now, tree.left)
     right = choose(joined & tree.forward, tree.now, tree.right)
     forward = where(joined, forward, tree.forward)
-    turned = tree.turned | (joined & turned)
-    going = joined & ~turned
+    turned = tree.turned | (joined & across)
     return attrs.evolve(
         tree,
-        now=choose(going, choose(forward, right, left), tree.now),
+        now=choose(joined & ~turned, choose(forward, right, left), tree.now),
         left=left,
         right=right,
-        drawn=choose(is_taken, tree.fresh, tree.drawn),
+        drawn=choose(joined & (log(luck) < tree.fresh_weight - tree.weight), tree.fresh, tree.drawn),
         weight=where(joined, logaddexp(tree.weight, tree.fresh_weight), tree.weight),
         total=where(joined, tree.total + tree.fresh_total, tree.total),
         fresh_weight=where(joined, -np.inf, tree.fresh_weight),

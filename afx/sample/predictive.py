@@ -261,6 +261,11 @@ def fit_pareto(x: Numbers) -> tuple[float, float]:
 
 # --- Groups for arviz
 
+STATISTICS = {  # arviz's names of what draws have
+    "lp": "log_density", "energy": "energy", "acceptance_rate": "acceptance",
+    "n_steps": "leaps", "tree_depth": "depth", "diverging": "diverged",
+}  # fmt: skip
+
 
 def to_arviz(
     draws: Draws[T],
@@ -295,14 +300,7 @@ def to_arviz(
     (4, 3)
     """
     check_draws(draws, "to_arviz")
-    stats = {
-        "lp": draws.log_density,
-        "energy": draws.energy,
-        "acceptance_rate": draws.acceptance,
-        "n_steps": draws.leaps,
-        "tree_depth": draws.depth,
-        "diverging": draws.diverged,
-    }
+    stats = {name: getattr(draws, field) for name, field in STATISTICS.items()}
     groups: dict[str, Any] = {"posterior": _name_leaves(draws.params), "sample_stats": _as_numpy(stats)}
     if model is not None:
         groups |= _model_groups(draws, model, key, prior)
