@@ -264,7 +264,9 @@ def mask_leaves(mask: Mask, params: Tree, who: str) -> list[Any]:
         TreeError, ShapeError, DtypeError: the mask does not fit the parameters; the message names the path.
     """
     leaves, treedef = pytree.flatten(params)
-    masks = [_as_bool(m) for m in _spread(mask, params, who, _is_mask)]
+    masks = [
+        _as_bool(m) for m in _spread(mask, params, who, lambda x: isinstance(x, (bool, np.bool_, np.ndarray, Array)))
+    ]
     for k, (m, leaf) in enumerate(zip(masks, leaves, strict=True)):
         if not isinstance(m, bool) and is_trained(leaf):
             _check_mask(m, leaf, pytree.paths(treedef)[k], who)
@@ -303,10 +305,6 @@ def takes_one(fn: Function) -> bool:
         return True
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
     return len([p for p in positional if p.default is p.empty]) == 1
-
-
-def _is_mask(x: Any) -> bool:
-    return isinstance(x, (bool, np.bool_, np.ndarray, Array))
 
 
 def _as_bool(x: Any) -> Any:
@@ -396,13 +394,10 @@ def apply_rule(
     """
     leaves, treedef = pytree.flatten(params)
     trained = check_params(leaves, treedef, "step")
-    slopes = _gradients(grads, leaves, treedef)
+    slopes = _ascents(grads, leaves, treedef)
     old = [asarray(p) if t and p.__class__ is not Array else p for p, t in zip(leaves, trained, strict=True)]
     whole = [to_compute_dtype(p) if t else hidden() for p, t in zip(old, trained, strict=True)]
-    uphill = [
-        to_compute_dtype(g.conj() if g.dtype.kind == "c" else g) if t else hidden()
-        for g, t in zip(slopes, trained, strict=True)
-    ]
+    uphill = [to_compute_dtype(g) if t else hidden() for g, t in zip(slopes, trained, strict=True)]
     try:
         updates, after = descend(pytree.unflatten(treedef, uphill), state, pytree.unflatten(treedef, whole), value)
     except TreeError as error:
@@ -426,14 +421,14 @@ def _move(param: Array, whole: Array, update: Array) -> Array:
     return moved if _are_alike((moved,), (param,)) else moved.astype(param.dtype)
 
 
-def _gradients(grads: Any, leaves: Sequence[Any], treedef: TreeDef[Any]) -> list[Array]:
-    """Return the leaves of the gradients, or raise where they differ from the parameters', naming the path."""
+def _ascents(grads: Any, leaves: Sequence[Any], treedef: TreeDef[Any]) -> list[Array]:
+    """Return the leaves of the gradients, complex ones conjugate, as they ascend, or raise where they differ from parameters."""
     slopes, slope_tree = pytree.flatten(grads)
     check_structure(slope_tree, treedef, "step", "grads", "pass what afx.grad returns")
     if not _are_alike(slopes, leaves):
         avals, wanted = [aval_of(g, "step") for g in slopes], [aval_of(p, "step") for p in leaves]
         check_matching(avals, wanted, treedef, "step", "grads", "pass what afx.grad returns")
-    return [g if g.__class__ is Array else asarray(g) for g in slopes]
+    return [x.conj() if (x := g if g.__class__ is Array else asarray(g)).dtype.kind == "c" else x for g in slopes]
 
 
 def _are_alike(leaves: Sequence[Any], wanted: Sequence[Any]) -> bool:

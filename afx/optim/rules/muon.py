@@ -163,21 +163,11 @@ def muon(
            [0.  , 0.89]], dtype=float32)
     """
     rule = scale_by_muon(
-        beta=beta,
-        eps=eps,
-        nesterov=nesterov,
-        coefficients=coefficients,
-        iterations=iterations,
-        consistent_rms=consistent_rms,
-    )
-    by_adam = adamw(
-        learning_rate if adam_learning_rate is None else adam_learning_rate,
-        b1=adam_b1,
-        b2=adam_b2,
-        eps=eps,
-        weight_decay=adam_weight_decay,
-        nesterov=nesterov,
-    )
+        beta=beta, eps=eps, nesterov=nesterov,
+        coefficients=coefficients, iterations=iterations, consistent_rms=consistent_rms,
+    )  # fmt: skip
+    rate = learning_rate if adam_learning_rate is None else adam_learning_rate
+    by_adam = adamw(rate, b1=adam_b1, b2=adam_b2, eps=eps, weight_decay=adam_weight_decay, nesterov=nesterov)
     return partition({"muon": descent(rule, learning_rate, "muon", weight_decay, mask), "adam": by_adam}, _Label())
 
 
