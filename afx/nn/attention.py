@@ -233,12 +233,10 @@ def _attend_in_blocks(
 
     @checkpoint
     def block(rows: Array, allowed: Array | None, added: Array | None, number: Array) -> Array:
-        own = None if key is None else fold_in(key, number)
-        return attend(rows, k, v, allowed, added, own, number * size)
+        return attend(rows, k, v, allowed, added, None if key is None else fold_in(key, number), number * size)
 
     _, z = scan(lambda carry, xs: (carry, block(*xs)), None, (blocks(q), blocks(mask), blocks(bias), arange(count)))
-    rows = moveaxis(z, 0, -3)
-    return reshape(rows, (*rows.shape[:-3], count * size, rows.shape[-1]))[..., :length, :]
+    return reshape(moveaxis(z, 0, -3), (*z.shape[1:-2], count * size, z.shape[-1]))[..., :length, :]
 
 
 def rotary(
@@ -482,14 +480,10 @@ class TransformerBlock:
         attention = MultiHeadAttention.create(
             first, features, heads, causal=causal, rotary=rotary, dropout=dropout, bias=bias, init=init
         )
+        up = Linear.create(second, features, hidden, bias=bias, init=init)
+        down = Linear.create(third, hidden, features, bias=bias, init=init)
         return cls(
-            LayerNorm.create(features),
-            attention,
-            LayerNorm.create(features),
-            Linear.create(second, features, hidden, bias=bias, init=init),
-            Linear.create(third, hidden, features, bias=bias, init=init),
-            Dropout(dropout),
-            activation,
+            LayerNorm.create(features), attention, LayerNorm.create(features), up, down, Dropout(dropout), activation
         )
 
     def __call__(self, x: ArrayLike, *, mask: ArrayLike | None = None, key: Array | None = None) -> Array:
