@@ -8,7 +8,7 @@ import os
 import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import attrs
 import numpy as np
@@ -73,6 +73,28 @@ def load_csv(
     ...     afx.data.load_csv(path)["height"]
     Array([0.9, 1.2], dtype=float32)
     """
+    names, rows = _read_rows(path, delimiter)
+    wanted = list(names if columns is None else columns)
+    if missing := [name for name in wanted if name not in names]:
+        raise ArgumentError(f"load_csv: columns that the file does not have: got {missing}; it has {names}")
+    if twice := sorted({name for name in wanted if names.count(name) > 1}):
+        raise FileFormatError(f"load_csv: columns of one name: got {twice} more than once; rename all but one")
+    for number, cells in rows:
+        if len(cells) != len(names):
+            raise FileFormatError(
+                f"load_csv: line {number} has {len(cells)} cells: got {len(names)} names; mend the line"
+            )
+    kind = get_default_dtype() if dtype is None else np.dtype(dtype)
+    arrays: dict[str, Array] = {}
+    for name in wanted:
+        place = names.index(name)
+        values = [_number(cells[place], number, name) for number, cells in rows]
+        arrays[name] = asarray(np.asarray(values, np.float64).astype(kind))
+    return arrays
+
+
+def _read_rows(path: str | os.PathLike[str], delimiter: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the names of the columns, and the number and cells of each line that is not empty."""
     if len(delimiter) != 1:
         raise ArgumentError(f"load_csv: a delimiter is one character: got {delimiter!r}; such as ',' or '\\t'")
     try:
@@ -85,24 +107,7 @@ def load_csv(
         ) from None
     if not rows:
         raise FileFormatError(f"load_csv: an empty file: got {os.fspath(path)!r}; the first line holds the names")
-    names = [name.strip() for name in rows[0][1]]
-    wanted = list(names if columns is None else columns)
-    if missing := [name for name in wanted if name not in names]:
-        raise ArgumentError(f"load_csv: columns that the file does not have: got {missing}; it has {names}")
-    if twice := sorted({name for name in wanted if names.count(name) > 1}):
-        raise FileFormatError(f"load_csv: columns of one name: got {twice} more than once; rename all but one")
-    for number, cells in rows[1:]:
-        if len(cells) != len(names):
-            raise FileFormatError(
-                f"load_csv: line {number} has {len(cells)} cells: got {len(names)} names; mend the line"
-            )
-    kind = get_default_dtype() if dtype is None else np.dtype(dtype)
-    arrays: dict[str, Array] = {}
-    for name in wanted:
-        place = names.index(name)
-        values = [_number(cells[place], number, name) for number, cells in rows[1:]]
-        arrays[name] = asarray(np.asarray(values, np.float64).astype(kind))
-    return arrays
+    return [name.strip() for name in rows[0][1]], rows[1:]
 
 
 def _number(cell: str, line: int, name: str) -> float:
@@ -138,8 +143,7 @@ def load_sklearn(name: str, *, dtype: DTypeLike | None = None) -> tuple[Array, A
         raise ArgumentError(f"load_sklearn: no data set that scikit-learn carries: got {name!r}; such as 'digits'")
     x, y = load(return_X_y=True)
     kind = get_default_dtype() if dtype is None else np.dtype(dtype)
-    target = y.astype(np.int64) if np.issubdtype(y.dtype, np.integer) else y.astype(kind)
-    return asarray(x.astype(kind)), asarray(target)
+    return asarray(x.astype(kind)), asarray(y.astype(np.int64 if np.issubdtype(y.dtype, np.integer) else kind))
 
 
 # --- Prefetching: items of an iterator made ahead on a thread
@@ -154,17 +158,14 @@ class _Raised:
     error: BaseException
 
 
-class _End:
-    """The end of the iterator."""
-
-
+@attrs.frozen
 class _Item(Generic[T]):
-    """An item, distinguished from the end and from errors by its type."""
+    """An item, distinguished from errors and from None, the end, by its type."""
 
-    __slots__ = ("value",)
+    value: T
 
-    def __init__(self, value: T) -> None:
-        self.value = value
+
+Waiting: TypeAlias = "queue.Queue[_Item[T] | _Raised | None]"
 
 
 def prefetch(items: Iterable[T], depth: int = 2) -> Iterator[T]:
@@ -194,7 +195,7 @@ class _Prefetching(Iterator[T]):
 
     def __init__(self, items: Iterable[T], depth: int) -> None:
         self._items = items
-        self._waiting: queue.Queue[_Item[T] | _Raised | _End] = queue.Queue(depth)
+        self._waiting: Waiting[T] = queue.Queue(depth)
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._direct: Iterator[T] | None = None  # where no thread can be started
@@ -237,9 +238,9 @@ class _Prefetching(Iterator[T]):
         self._stopped.set()
 
 
-def _fill(items: Iterable[T], waiting: queue.Queue[_Item[T] | _Raised | _End], stopped: threading.Event) -> None:
+def _fill(items: Iterable[T], waiting: Waiting[T], stopped: threading.Event) -> None:
     """Put items into the queue until they end or nobody waits for them."""
-    last: _Item[T] | _Raised | _End = _End()
+    last: _Raised | None = None
     try:
         for item in items:
             if not _offer_item(_Item(item), waiting, stopped):
@@ -249,9 +250,7 @@ def _fill(items: Iterable[T], waiting: queue.Queue[_Item[T] | _Raised | _End], s
     _offer_item(last, waiting, stopped)
 
 
-def _offer_item(
-    item: _Item[T] | _Raised | _End, waiting: queue.Queue[_Item[T] | _Raised | _End], stopped: threading.Event
-) -> bool:
+def _offer_item(item: _Item[T] | _Raised | None, waiting: Waiting[T], stopped: threading.Event) -> bool:
     """Wait for room in the queue; tell whether anybody still asks for items."""
     while not stopped.is_set():
         try:
