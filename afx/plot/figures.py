@@ -42,8 +42,8 @@ STYLE: Mapping[str, Any] = {
 """Settings of matplotlib with which the figures are drawn."""
 
 
-def new_figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
-    """Return a figure with a grid of panels, each of this size in inches, and the panels in the order of reading.
+def new_figure(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
+    """Return a figure with so many panels in columns, each of this size in inches, and these in the order of reading.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -53,9 +53,13 @@ def new_figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figu
         figures = importlib.import_module("matplotlib.figure")
     except ImportError as error:
         raise MissingExtraError('plot: figures need matplotlib: got none; pip install "afx[plot]"') from error
+    rows = -(-count // columns)
     with matplotlib.rc_context(STYLE):
         figure = figures.Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
-        return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
+        panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for panel in panels[count:]:
+        panel.remove()
+    return figure, panels[:count]
 
 
 def finish(figure: Figure, save: SavePath) -> Figure:
@@ -128,7 +132,8 @@ def losses(
     metrics = [curve for label, values in runs.items() for curve in _metrics(label, values)]
     if not any(curve.values.size for curve in [*curves, *metrics]):
         raise ArgumentError("losses: no values: got an empty history; record at least one step")
-    figure, panels = new_figure(1, 2 if metrics else 1, (5.4, 4.2))
+    count = 2 if metrics else 1
+    figure, panels = new_figure(count, count, (5.4, 4.2))
     is_log = _spans_decades(curves) if log is None else log
     _draw(panels[0], curves, smoothing)
     panels[0].set(title=title, xlabel="step", ylabel="loss", yscale="log" if is_log else "linear")

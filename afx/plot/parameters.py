@@ -49,12 +49,9 @@ def weights(tree: object, *, bins: int = 50, save: SavePath = None) -> Figure:
     arrays = {path: x for path, x in leaves.items() if is_inexact(x.dtype) and x.size}
     if not arrays:
         raise ArgumentError("weights: no array of real or complex numbers: got none; give a model or its parameters")
-    columns = min(COLUMNS, len(arrays))
-    figure, panels = new_figure(-(-len(arrays) // columns), columns, (3.2, 2.6))
-    for panel, (path, x) in zip(panels, arrays.items(), strict=False):
+    figure, panels = new_figure(len(arrays), min(COLUMNS, len(arrays)), (3.2, 2.6))
+    for panel, (path, x) in zip(panels, arrays.items(), strict=True):
         _draw_histogram(panel, path, x, bins)
-    for panel in panels[len(arrays) :]:
-        panel.remove()
     return finish(figure, save)
 
 
@@ -99,14 +96,12 @@ def filters(kernel: Array | npt.NDArray[Any], *, save: SavePath = None) -> Figur
             f"filters: {channels * out} kernels are too many to see: got {k.shape}; give a part of them"
         )
     columns = out if channels > 1 else int(np.ceil(np.sqrt(out)))
-    figure, panels = new_figure(channels if channels > 1 else -(-out // columns), columns, (1.1, 1.1))
+    figure, panels = new_figure(channels * out, columns, (1.1, 1.1))
     pictures = np.moveaxis(k, (-2, -1), (0, 1)).reshape(channels * out, *k.shape[:-2])
     finite = np.abs(k[np.isfinite(k)])
     scale = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
-    for panel, picture in zip(panels, pictures, strict=False):
+    for panel, picture in zip(panels, pictures, strict=True):
         _draw_kernel(panel, picture, scale)
-    for panel in panels[len(pictures) :]:
-        panel.remove()
     return finish(figure, save)
 
 
@@ -152,16 +147,8 @@ def confusion_matrix(
     >>> [text.get_text() for text in figure.axes[0].texts]
     ['8', '2', '1', '9']
     """
-    counts = np.asarray(matrix)
-    if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.size:
-        raise ShapeError(
-            f"confusion_matrix: a row and a column for each class: got shape {counts.shape}; give a square"
-        )
-    if counts.dtype.kind not in "fiub":
-        raise DtypeError(f"confusion_matrix: counts are real numbers: got {counts.dtype}; use afx.nn.confusion_matrix")
-    if not np.all(np.isfinite(counts)) or counts.min() < 0:
-        raise ArgumentError("confusion_matrix: counts are 0 or more: got negative or non-finite ones; check the matrix")
-    names = [str(k) for k in range(len(counts))] if labels is None else [str(label) for label in labels]
+    counts = _counts_of(matrix)
+    names = [str(label) for label in (range(len(counts)) if labels is None else labels)]
     if len(names) != len(counts):
         raise ArgumentError(f"confusion_matrix: a label for each of {len(counts)} classes: got {len(names)} labels")
     totals = counts.sum(axis=1, keepdims=True)
@@ -176,6 +163,20 @@ def confusion_matrix(
     if len(names) <= MAX_WRITTEN:
         _write_counts(panel, counts, shares, normalize)
     return finish(figure, save)
+
+
+def _counts_of(matrix: Array | npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a matrix of counts as NumPy's array, or raise."""
+    counts = np.asarray(matrix)
+    if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.size:
+        raise ShapeError(
+            f"confusion_matrix: a row and a column for each class: got shape {counts.shape}; give a square"
+        )
+    if counts.dtype.kind not in "fiub":
+        raise DtypeError(f"confusion_matrix: counts are real numbers: got {counts.dtype}; use afx.nn.confusion_matrix")
+    if not np.all(np.isfinite(counts)) or counts.min() < 0:
+        raise ArgumentError("confusion_matrix: counts are 0 or more: got negative or non-finite ones; check the matrix")
+    return counts
 
 
 def _write_counts(panel: Any, counts: npt.NDArray[Any], shares: npt.NDArray[Any], normalize: bool) -> None:
@@ -204,7 +205,7 @@ def traces(draws: Draws[Any], *, names: list[str] | None = None, save: SavePath 
         ArgumentError: there is no such number, or the format is unknown.
     """
     columns = _choose(draws.params, names, "traces")
-    figure, panels = new_figure(len(columns), 2, (5.4, 2.2))
+    figure, panels = new_figure(2 * len(columns), 2, (5.4, 2.2))
     for k, (name, x) in enumerate(columns.items()):
         left, right = panels[2 * k], panels[2 * k + 1]
         for chain, values in enumerate(x):
@@ -234,7 +235,7 @@ def pairs(draws: Draws[Any], *, names: list[str] | None = None, save: SavePath =
         raise ArgumentError(f"pairs: {PAIRS_MAX} numbers at most: got {len(columns)}; choose by names=")
     broken = np.asarray(draws.diverged).ravel()
     n, items = len(columns), list(columns.items())
-    figure, panels = new_figure(n, n, (2.2, 2.0))
+    figure, panels = new_figure(n * n, n, (2.2, 2.0))
     for k, panel in enumerate(panels):
         (_, y), (name, x) = items[k // n], items[k % n]
         if k // n == k % n:
