@@ -142,16 +142,10 @@ def write_shards(
         OSError: a rank cannot write its file, or rank 0 does not see it.
         PeerLost: a slot whose shards no rank has.
     """
-    saved_slots = [slot for slot in sorted(shards[0]) if all(slot in by_slot for by_slot in shards)]
-    own = [slot for slot in saved_slots if slot in ranks.own_slots]
-    own_record = {
-        "step": step,
-        "count": len(shards),
-        "save": secrets.token_hex(SAVE_BYTES),
-        "own": own,
-        "held": saved_slots,
-    }
-    records = agree(ranks, lambda: own_record)
+    held = [slot for slot in sorted(shards[0]) if all(slot in by_slot for by_slot in shards)]
+    own = [slot for slot in held if slot in ranks.own_slots]
+    record = {"step": step, "count": len(shards), "save": secrets.token_hex(SAVE_BYTES), "own": own, "held": held}
+    records = agree(ranks, lambda: record)
     if len({(one["step"], one["count"]) for one in records}) > 1:
         raise ArgumentError(
             f"save: ranks save other steps or states: got steps {[one['step'] for one in records]}, "

@@ -211,16 +211,20 @@ def load_safetensors(path: str | os.PathLike[str], like: Any = None) -> Any:
             ) from None
     json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")], object_pairs_hook=_check_names)
     arrays = {name: wrap(np.array(value)) for name, value in loaded.items()}
-    if like is None:
-        return arrays
+    return arrays if like is None else _as_tree(arrays, like)
+
+
+def _as_tree(arrays: Mapping[str, Array], like: Any) -> Any:
+    """Return a tree like another one of arrays by the names of its key paths."""
     leaves, treedef = flatten_with_path(like)
     names = [name or "value" for name, _ in leaves]
-    if set(names) != set(arrays):
-        missing, extra = sorted(set(names) - set(arrays)), sorted(set(arrays) - set(names))
+    wanted, found = set(names), set(arrays)
+    if wanted != found:
+        missing, extra = sorted(wanted - found), sorted(found - wanted)
         raise FileFormatError(
             f"load_safetensors: other names than those of the tree: got missing {missing}, extra {extra}"
         )
-    for name, leaf in zip(names, [leaf for _, leaf in leaves], strict=True):
+    for name, (_, leaf) in zip(names, leaves, strict=True):
         have, want = arrays[name].aval, np.asarray(leaf)
         if (have.shape, have.dtype) != (want.shape, want.dtype):
             raise FileFormatError(

@@ -85,14 +85,6 @@ def _are_pairs(value: Any, avals: Avals, op: str) -> bool:
     return _is_tuple(value) and all(_are_integers(pair, -(1 << 31)) and len(pair) == 2 for pair in value)
 
 
-def _are_shifts(value: Any, avals: Avals, op: str) -> bool:
-    return _are_pairs(value, avals, op) and all(0 <= axis < len(avals[0].shape) for axis, _ in value)
-
-
-def _is_entry(item: Any) -> bool:
-    return item is None or type(item) is int or (_are_integers(item, -(1 << 48)) and len(item) == 3)
-
-
 def _is_flag(value: Any, avals: Avals, op: str) -> bool:
     return type(value) is bool or (op == "solve_banded" and type(value) is int and 0 <= value < avals[0].shape[-2])
 
@@ -108,12 +100,14 @@ _PARAMETERS: Final[Mapping[str, _Rule]] = {
     "dilation": lambda v, avals, op: _are_integers(v, 1),
     "dtype": lambda v, avals, op: isinstance(v, np.dtype),
     "groups": lambda v, avals, op: type(v) is int and v >= 1,
-    "index": lambda v, avals, op: _is_tuple(v) and all(map(_is_entry, v)),
+    "index": lambda v, avals, op: (
+        _is_tuple(v) and all(k is None or type(k) is int or (_are_integers(k, -(1 << 48)) and len(k) == 3) for k in v)
+    ),
     "n": lambda v, avals, op: type(v) is int and v >= (op == "irfft"),
     "padding": _are_pairs,
     "purpose": lambda v, avals, op: type(v) is int and v >= 0,
     "shape": lambda v, avals, op: _are_integers(v, 0),
-    "shifts": _are_shifts,
+    "shifts": lambda v, avals, op: _are_pairs(v, avals, op) and all(0 <= axis < len(avals[0].shape) for axis, _ in v),
     "sizes": lambda v, avals, op: _are_integers(v, 0),
     "stride": lambda v, avals, op: _are_integers(v, 1),
     "window": lambda v, avals, op: _are_integers(v, 1),
