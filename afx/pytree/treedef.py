@@ -365,8 +365,8 @@ def flatten_until(tree: T, is_leaf: Callable[[Any], bool]) -> tuple[list[Leaf], 
         cls = value.__class__
         marked = mode.kinds.get(cls) is IS_MARKED
         kind = IS_LEAF if not marked and is_leaf(value) else mode.kinds.get(cls) or _learn_value(value, mode, tokens)
-        if kind is IS_LEAF:
-            leaves.append(value)
+        if kind is IS_LEAF or kind is IS_TABLE:
+            leaves.append(value if kind is IS_LEAF else table_values(value))
             tokens.append(LEAF)
         elif kind is IS_INSTANCE:
             waiting.append((value, INSIDE))
@@ -374,9 +374,6 @@ def flatten_until(tree: T, is_leaf: Callable[[Any], bool]) -> tuple[list[Leaf], 
             tokens.append(_marked(value, tokens))
         elif kind is IS_STATIC:
             tokens.append((cls, value))
-        elif kind is IS_TABLE:
-            leaves.append(table_values(value))
-            tokens.append(LEAF)
         else:
             node, children = cast("Any", kind)(value)
             tokens.append(node)
