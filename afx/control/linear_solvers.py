@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Concatenate, NamedTuple, TypeAlias
 
 import attrs
 
@@ -125,7 +125,7 @@ class Operand:
         return back if transposed else forth
 
 
-def linear_solution(run: Callable[..., Array], who: str) -> Callable[..., Array]:
+def linear_solution(run: Callable[Concatenate[bool, Array, ...], Array], who: str) -> Callable[..., Array]:
     """Return a solver as a function that is linear in the right side, with its own transpose.
 
     Args:
@@ -168,14 +168,10 @@ def solve_implicitly(
     dtype = floating_dtype(dtype, _image_of(matvec, rhs, who).dtype)  # that of what functions close over counts too
     rhs, matvec = astype(rhs, dtype), in_dtype(matvec, dtype)
     forth, guess = Operand(matvec, rhs.aval, who), Operand(in_dtype(matvec_of(before, who), dtype), rhs.aval, who)
-    symmetric = symmetric and dtype.kind != "c"  # the transpose of a Hermitian matrix is its conjugate
     fixed = [stop_gradient(c) for c in (*forth.consts, *guess.consts)]
-    run = _solve_by_constants(solve, forth, guess, symmetric)
-
-    def from_nought(transposed: bool, v: Array, *consts: Any) -> Array:
-        return run(transposed, v, v * 0, *consts)[0]
-
-    linear = linear_solution(from_nought, who)
+    # the transpose of a Hermitian matrix is its conjugate
+    run = _solve_by_constants(solve, forth, guess, symmetric and dtype.kind != "c")
+    linear = linear_solution(lambda transposed, v, *consts: run(transposed, v, v * 0, *consts)[0], who)
     start = zeros(rhs.shape, rhs.dtype) if begin is None else stop_gradient(astype(begin, dtype))
     x, iterations = run(False, stop_gradient(rhs), start, *fixed)
     left = stop_gradient(rhs) - forth.at(fixed[: len(forth.consts)])(x)

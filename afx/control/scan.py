@@ -102,6 +102,7 @@ def _spread(values: Sequence[Any], flags: Iterable[bool]) -> list[Any]:
 
 
 def _parts(values: Sequence[Any], counts: tuple[int, int]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return what stands for the constants, the carry and the rows, by the numbers of the first two."""
     nc, nk = counts
     return list(values[:nc]), list(values[nc : nc + nk]), list(values[nc + nk :])
 
@@ -126,12 +127,12 @@ def _jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
     tangents = [
         to_array(t) if t is not None else zeros_of(x) if m else None for t, x, m in zip(ts, xs, moving, strict=True)
     ]
-    tc, tk, tx = ([t for t in part if t is not None] for part in _parts(tangents, counts))
+    dc, dk, dx = ([t for t in part if t is not None] for part in _parts(tangents, counts))
     program = _push_step(body, counts, moving)
-    outs = bind_scan(program, [*consts, *tc], [*carry, *tk], [*rows, *tx], params["length"], params["reverse"])
-    ys = body.graph.outputs[counts[1] :]
-    last, slopes, running, rates = _runs(outs, carry, tk, ys, ys)
-    return last + running, _spread(slopes, [inexact(aval_of(c)) for c in carry]) + rates
+    outs = bind_scan(program, [*consts, *dc], [*carry, *dk], [*rows, *dx], params["length"], params["reverse"])
+    of_step = body.graph.outputs[counts[1] :]  # behind the carry
+    last, last_ts, ys, ys_ts = _runs(outs, carry, dk, of_step, of_step)
+    return last + ys, _spread(last_ts, [inexact(aval_of(c)) for c in carry]) + ys_ts
 
 
 def _push_step(body: CompiledGraph, counts: tuple[int, int], moving: Bools) -> CompiledGraph:
