@@ -60,7 +60,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Map
     name = ufunc.__name__
     shown = f"np.{name}" if hasattr(np, name) else name
     if _writes_to_numpy(method, inputs, kwargs):
-        return getattr(ufunc, method)(*map(to_plain, inputs), **{k: to_plain(v) for k, v in kwargs.items()})
+        return _call_plain(getattr(ufunc, method), inputs, kwargs)
     if method == "at":
         raise ImmutableError(f"{shown}.at: writes into an array: afx arrays are immutable; use x.at[index].add(values)")
     options = {k: v for k, v in kwargs.items() if k == "axis" or not (v is None or (v is True and k in STATED))}
@@ -141,7 +141,7 @@ def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
         if len(args) <= count:
             return fn(*args)
     if _converts(func.__name__, func.__module__, args, kwargs):
-        return func(*map(to_plain, args), **{k: to_plain(v) for k, v in kwargs.items()})
+        return _call_plain(func, args, kwargs)
     return answer_function(func, args, kwargs)
 
 
@@ -155,14 +155,14 @@ def answer_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any
             "or np.asarray(x) where x is only read"
         )
     if name in WRITING or isinstance(kwargs.get("out"), np.ndarray):
-        return func(*map(to_plain, args), **{k: to_plain(v) for k, v in kwargs.items()})
+        return _call_plain(func, args, kwargs)
     if kwargs.get("out") is not None:
         raise ImmutableError(f"{shown}: out= writes into an array: afx arrays are immutable; use the result")
     if module == "numpy":
         if name in QUERIES:
             return QUERIES[name](*args, **kwargs)
         if name in READING:
-            return func(*[to_plain(a) for a in args], **{k: to_plain(v) for k, v in kwargs.items()})
+            return _call_plain(func, args, kwargs)
     if name == "where" and len(args) == 1:
         name = "nonzero"
     if name.startswith("atleast_") and len(args) > 1:
@@ -208,6 +208,10 @@ def _converts(name: str, module: str, args: tuple[Any, ...], kwargs: dict[str, A
 def holds_traced(x: Any) -> bool:
     """Tell whether a value is a traced Array, or a list or tuple that holds one."""
     return any(map(holds_traced, x)) if isinstance(x, (list, tuple)) else hasattr(x, "_trace")  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
+
+
+def _call_plain(func: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return func(*map(to_plain, args), **{k: to_plain(v) for k, v in kwargs.items()})
 
 
 def to_plain(x: Any) -> Any:
