@@ -497,16 +497,16 @@ class Autotuner:
             self._settle(self._means.index(min(self._means)))
 
     def _follow(self, way: int, seconds: float) -> None:
-        means = self._means
-        if way == self._now:
-            means[way] = self._target.tune_memory_ratio * means[way] + (1 - self._target.tune_memory_ratio) * min(
-                seconds, self._target.tune_outlier_ratio * means[way]
-            )
-            self._spent += seconds
-            if means[way] > self._target.tune_changed_ratio * self._compared:
-                self._prices = [0.0] * len(means)
-        else:
+        """Remember a call of the present way, in a mean that forgets and cuts off outliers, or of another one."""
+        if way != self._now:
             self._tried(way, seconds)
+            return
+        target, mean = self._target, self._means[way]
+        cut = min(seconds, target.tune_outlier_ratio * mean)
+        mean = self._means[way] = target.tune_memory_ratio * mean + (1 - target.tune_memory_ratio) * cut
+        self._spent += seconds
+        if mean > target.tune_changed_ratio * self._compared:  # the next trials are free
+            self._prices = [0.0] * len(self._means)
 
     def _tried(self, way: int, seconds: float) -> None:
         """Remember how long a call took another way than the present one."""
