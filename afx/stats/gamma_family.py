@@ -147,18 +147,23 @@ def gennorm(beta: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Co
     def power(y: Array) -> Array:
         return where(y == 0, 0.0, where(y == 0, 1.0, abs_(y)) ** b)
 
-    def logcdf(y: Array) -> Array:
-        low, size = y < 0, power(y)
-        near = size == 0  # or too small for a number: the density is that at 0
-        tail = log_gammaincc(c, where(near, 1.0, size)) - math.log(2)
-        far = where(low, tail, log1p(-0.5 * gammaincc(c, where(near, 1.0, size))))
-        return where(near, log1p(2 * where(near, y, 0.0) * exp(log_peak)) - math.log(2), far)
+    def beyond(y: Array) -> tuple[Array, Array, Array]:
+        """Return the power, the probability of one tail, and whether it is the lower one.
 
-    def cdf(y: Array) -> Array:
+        Where the power is too small for a number, the density is that at 0.
+        """
         size = power(y)
         near = size == 0
-        tail = 0.5 * gammaincc(c, where(near, 1.0, size))
-        return where(near, 0.5 + y * exp(log_peak), where(y < 0, tail, 1 - tail))
+        size = where(near, 1.0, size)
+        return size, where(near, 0.5 - y * exp(log_peak), 0.5 * gammaincc(c, size)), (y < 0) & ~near
+
+    def logcdf(y: Array) -> Array:
+        size, tail, low = beyond(y)
+        return where(low, log_gammaincc(c, size) - math.log(2), log1p(-tail))
+
+    def cdf(y: Array) -> Array:
+        _, tail, low = beyond(y)
+        return where(low, tail, 1 - tail)
 
     def ppf(q: Array) -> Array:
         low = q < 0.5

@@ -65,7 +65,7 @@ def elementwise(dtype: str) -> list[Primitive]:
 @pytest.mark.parametrize("dtype", list("?bLedFD"))
 def test_every_operation_computes_its_numbers(dtype: str) -> None:
     """One function of all operations of a dtype gives what the eager ones give."""
-    ops = elementwise(dtype)
+    ops = [p for p in elementwise(dtype) if dtype != "e" or p.name not in ("nextafter", "spacing")]
     assert len(ops) > 20
     given = [operands(p, dtype) for p in ops]
 
