@@ -123,9 +123,6 @@ def tree_check(tree: Any) -> None:
     """Do nothing: trees here are checked as they are made."""
 
 
-EquinoxRuntimeError: type = ArgumentError
-
-
 def error_if(x: Any, pred: Any, msg: str) -> Any:
     """Return x, or raise where a condition holds; under `afx.jit` when the values are there."""
     callback(_refuse, pred, msg)

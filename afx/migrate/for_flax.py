@@ -30,25 +30,25 @@ from afx.ops.elementwise.exponentials import sigmoid
 from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.reductions.cumulative import logsumexp
 
-__all__ = ["Conv", "Dense", "Module", "TrainState", "avg_pool", "compact", "dataclass", "max_pool"]
+__all__ = ["Conv", "Dense", "Module", "TrainState", "avg_pool", "dataclass", "max_pool"]
 
 np_: Any = np  # NumPy's functions, of Arrays
 initializers: Any = for_stax
-INITIALIZERS = ("ones", "ones_init", "zeros", "zeros_init")
 FUNCTIONS = (
-    "celu elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu log_sigmoid log_softmax logsumexp one_hot relu "
-    "relu6 selu sigmoid silu soft_sign softmax softplus standardize swish tanh"
+    "celu elu gelu glu hard_sigmoid hard_silu hard_tanh leaky_relu log_sigmoid log_softmax logsumexp one_hot relu "
+    "relu6 selu sigmoid silu soft_sign softmax softplus standardize tanh"
 )
 
 
 def __getattr__(name: str) -> Any:
     """Return an initializer, or a function of `jax.nn` that Flax has too."""
-    if name in INITIALIZERS:
+    if name in ("ones", "ones_init", "zeros", "zeros_init"):
         return getattr(for_stax, name)
+    if name in ("checkpoint", "compact", "jit", "nowrap", "remat"):
+        return _same
     if name in FUNCTIONS.split():
-        return {"swish": nn.silu, "tanh": tanh, "logsumexp": logsumexp}.get(name) or getattr(
-            for_jax, name, getattr(nn, name, None)
-        )
+        others = {"tanh": tanh, "logsumexp": logsumexp}
+        return others.get(name) or getattr(for_jax, name, getattr(nn, name, None))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; afx.nn has layers, made by create(key, …)")
 
 
@@ -106,13 +106,6 @@ SCOPES: list[_Scope] = []
 def _same(fn: Any = None, **_: Any) -> Any:
     """Return a method, or a class, as it is: any method may make modules, and what is kept is afx's own choice."""
     return _same if fn is None else fn
-
-
-compact: Callable[..., Any] = _same
-nowrap: Callable[..., Any] = _same
-remat: Callable[..., Any] = _same
-checkpoint: Callable[..., Any] = _same
-jit: Callable[..., Any] = _same
 
 
 def _within(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -352,10 +345,24 @@ class MultiHeadAttention(MultiHeadDotProductAttention):
     """The same by another name."""
 
 
-def make_causal_mask(x: Any) -> Array:
+def make_attention_mask(
+    query_input: Any, key_input: Any, pairwise_fn: Any = np.multiply, extra_batch_dims: int = 0, dtype: Any = np.float32
+) -> Array:
+    """Return [batch, 1, queries, keys], a function of each pair, with more axes of length 1 in front."""
+    z = asarray(pairwise_fn(asarray(query_input)[..., None], asarray(key_input)[..., None, :]))
+    return z[(None,) * extra_batch_dims + (..., None, *[slice(None)] * 2)].astype(dtype)
+
+
+def make_causal_mask(x: Any, extra_batch_dims: int = 0, dtype: Any = np.float32) -> Array:
     """Return [batch, 1, time, time], 1 where the second time is not later."""
-    n = x.shape[-1]
-    return asarray(np.tile(np.tri(n, dtype=np.float32), (*x.shape[:-1], 1, 1, 1)))
+    times = np_.broadcast_to(np_.arange(x.shape[-1]), x.shape)
+    return make_attention_mask(times, times, np.greater_equal, extra_batch_dims, dtype)
+
+
+def combine_masks(*masks: Any, dtype: Any = np.float32) -> Any:
+    """Return where all masks hold that are not None, if there are any."""
+    given = [mask for mask in masks if mask is not None]
+    return functools.reduce(np_.logical_and, given).astype(dtype) if given else None
 
 
 class ConvTranspose(_Layer):

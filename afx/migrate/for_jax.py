@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import contextlib
 import dataclasses
 import functools
 import inspect
@@ -22,7 +21,7 @@ from afx.control import scan as scans, while_loop as loops
 from afx.core import Array, Aval
 from afx.core.dtypes import default_dtype, get_default_dtype, set_default_dtype, set_narrow_default
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.creation import asarray, stop_gradient, zeros
 from afx.ops.elementwise import arithmetic
 from afx.ops.elementwise.comparison import clip as limit, isnan, maximum, minimum, where
 from afx.ops.elementwise.complex import conj, real
@@ -33,8 +32,7 @@ from afx.ops.manipulation import edit
 from afx.ops.manipulation.join import atleast_1d, concat, moveaxis, stack
 from afx.ops.manipulation.pad import pad
 from afx.ops.manipulation.shape import broadcast_to, expand_dims
-from afx.ops.numerics import polynomials
-from afx.ops.numerics.histograms import bincount as counted
+from afx.ops.numerics import histograms, polynomials
 from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sets import isin
@@ -192,8 +190,14 @@ class at:  # x.at
     def __getattr__(self, name: str) -> Callable[..., Array]:
         return functools.partial(self._update, {"mul": "multiply", "div": "divide"}.get(name, name))
 
-    def get(self, *, mode: Any = "clip", fill_value: Any = None, **_: Any) -> Array:
+    def get(self, *, mode: Any = None, fill_value: Any = None, **_: Any) -> Array:
         """Return elements, for places outside the nearest one or a number: nan, or the least integer."""
+        if mode is None:  # gradients leave out what arrays of places read outside, as JAX's do
+            near = self.get(mode="clip")
+            if near.dtype.kind != "f" or not any(np.ndim(e) for e in self._index if hasattr(e, "ndim")):
+                return near
+            found = self.get(mode="fill", fill_value=0)
+            return found + stop_gradient(near - found)
         kind = self._x.dtype.kind
         if fill_value is None:
             ends: Any = np.iinfo(self._x.dtype) if kind in "iu" else None
@@ -268,11 +272,6 @@ def check_grads(f: Any, args: Any, order: int, modes: Sequence[Any] = ("fwd", "r
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
     """Return the transpose of a linear function."""
     return vjp(fun, *primals)[1]
-
-
-def default_matmul_precision(_: Any) -> Any:
-    """Return a context that changes nothing, as `jax.named_scope` is too: products have all digits."""
-    return contextlib.nullcontext()
 
 
 def device_get(x: Any) -> Any:
@@ -644,7 +643,7 @@ def extract(condition: Any, arr: Any, *, size: int, fill_value: Any = 0) -> Arra
 def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int) -> Array:
     """Return counts of so many numbers, without larger ones; those below 0 count as 0."""
     del minlength
-    return counted(asarray(x).clip(0, length), weights, length=length + 1)[:length]
+    return histograms.bincount(asarray(x).clip(0, length), weights, length=length + 1)[:length]
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int) -> Array:
@@ -767,6 +766,12 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Array,
     quotient, rest = polynomials.polydiv(u, v)
     gap = len(u) - len(rest)
     return quotient, rest if trim_leading_zeros or gap <= 0 else concat([zeros(gap, rest.dtype), rest])
+
+
+def histogram(*args: Any, **kwargs: Any) -> tuple[Array, Array]:
+    """Return counts, which are floats as JAX's, and edges."""
+    counts, edges = histograms.histogram(*args, **kwargs)
+    return counts.astype(get_default_dtype()), edges
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Array:

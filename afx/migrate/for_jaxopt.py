@@ -113,7 +113,7 @@ class Solver:
         if method == "bisection":
             init_params, options["bracket"] = asarray(self._bracket[0]) * 1.0, self._bracket
         found: Any = getattr(optim, solver)(self._number, init_params, (args, kwargs), **options)
-        value = getattr(found, "value", getattr(found, "cost", None))
+        value = getattr(found, "value", None)
         rest = pytree.ravel(found.gradient if hasattr(found, "gradient") else found.residuals)[0]
         if bounds is not None:
             x, low, high = [pytree.ravel(tree)[0] for tree in (found.x, *bounds)]
@@ -209,13 +209,6 @@ FORMULAS: dict[str, Short] = {
     "prox_none": same,
     "prox_lasso": lambda x, w=1.0, s=1.0: pytree.map(lambda v: sign(v) * maximum(abs(v) - w * s, 0.0), x),
     "prox_non_negative_lasso": lambda x, w=1.0, s=1.0: pytree.map(lambda v: maximum(v - w * s, 0.0), x),
-    "prox_ridge": lambda x, w=1.0, s=1.0: pytree.map(lambda v: v / (1.0 + w * s), x),
-    "prox_elastic_net": lambda x, w=(1.0, 1.0), s=1.0: pytree.map(
-        lambda v: sign(v) * maximum(abs(v) - w[0] * s, 0.0) / (1.0 + s * w[0] * w[1]), x
-    ),
-    "prox_group_lasso": lambda x, w=1.0, s=1.0: pytree.map(
-        lambda v: v * maximum(1.0 - w * s / norm(pytree.ravel(x)[0]), 0.0), x
-    ),
     "binary_logistic_loss": lambda label, logit: softplus(where(asarray(label) != 0, -1.0, 1.0) * logit),
     "multiclass_logistic_loss": lambda label, logits: nn.softmax_cross_entropy(logits, label),
     "least_squares": lambda w, data: 0.5 * ((data[0] @ w - data[1]) ** 2).mean(),

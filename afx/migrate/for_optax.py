@@ -41,9 +41,6 @@ from afx.transforms.derivatives.grad import value_and_grad
 __all__ = ["LookaheadParams", "apply_updates", "lbfgs", "lookahead", "polyak_sgd", "value_and_grad_from_state"]
 
 np_: Any = np  # NumPy's functions, of Arrays
-Params: TypeAlias = Any
-OptState: TypeAlias = Any
-Updates: TypeAlias = Any
 Schedule: TypeAlias = Callable[[Any], Any]
 
 
@@ -668,9 +665,3 @@ def safe_increment(count: Any) -> Array:
     """Return a counter and 1, up to the largest number of its dtype."""
     n: Array = asarray(count)
     return where(n < np.iinfo(n.dtype).max, n + 1, n)
-
-
-safe_int32_increment: Callable[[Any], Array] = safe_increment
-
-
-global_norm: Callable[[Any], Array] = optim.global_norm

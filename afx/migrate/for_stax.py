@@ -14,7 +14,7 @@ from afx import nn, optim, pytree, random
 from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError
 from afx.migrate.for_equinox import Dropout as Drop, each
-from afx.migrate.for_jax import leaky_relu
+from afx.migrate.for_jax import by_name, leaky_relu, same
 from afx.migrate.for_lax import conv_general_dilated, reduce_window
 from afx.nn import initializers
 from afx.ops.creation.creation import asarray, ones_like, zeros as make_zeros, zeros_like
@@ -78,29 +78,27 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> 
     return _cast(lambda key, shape: initializers.orthogonal(key, shape, scale), dtype)
 
 
-def _scaled(scale: float, mode: str, distribution: str) -> Inits:
-    return functools.partial(variance_scaling, scale, mode, distribution)
+# initializers by their scale, mode and distribution
+_SCALED = """glorot glorot_normal xavier_normal: 1.0 fan_avg truncated_normal
+glorot_uniform xavier_uniform: 1.0 fan_avg uniform
+lecun_normal: 1.0 fan_in truncated_normal
+lecun_uniform: 1.0 fan_in uniform
+he_normal kaiming_normal: 2.0 fan_in truncated_normal
+he_uniform kaiming_uniform: 2.0 fan_in uniform"""
+SCALED: dict[str, str] = by_name(_SCALED)
 
 
-glorot_normal: Inits = _scaled(1.0, "fan_avg", "truncated_normal")
-glorot: Inits = glorot_normal
-xavier_normal: Inits = glorot_normal
-glorot_uniform: Inits = _scaled(1.0, "fan_avg", "uniform")
-xavier_uniform: Inits = glorot_uniform
-lecun_normal: Inits = _scaled(1.0, "fan_in", "truncated_normal")
-lecun_uniform: Inits = _scaled(1.0, "fan_in", "uniform")
-he_normal: Inits = _scaled(2.0, "fan_in", "truncated_normal")
-kaiming_normal: Inits = he_normal
-he_uniform: Inits = _scaled(2.0, "fan_in", "uniform")
-kaiming_uniform: Inits = he_uniform
+def __getattr__(name: str) -> Inits:
+    """Return an initializer whose variance goes by its name."""
+    if name not in SCALED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    scale, mode, distribution = SCALED[name].split()
+    return functools.partial(variance_scaling, float(scale), mode, distribution)
 
 
 def normal(stddev: float = 1e-2, dtype: Any = None) -> Init:
     """Return normal numbers of a standard deviation."""
     return _cast(lambda key, shape: initializers.normal(key, shape, stddev), dtype)
-
-
-randn: Inits = normal
 
 
 def truncated_normal(stddev: float = 1e-2, dtype: Any = None, lower: float = -2.0, upper: float = 2.0) -> Init:
@@ -146,7 +144,7 @@ def Dense(out_dim: int, W_init: Init | None = None, b_init: Init | None = None) 
 
     def init(rng: Any, input_shape: Sequence[int]) -> Any:
         first, second = random.split(rng)
-        w = (W_init or glorot_normal())(first, (input_shape[-1], out_dim))
+        w = (W_init or __getattr__("glorot")())(first, (input_shape[-1], out_dim))
         return (*input_shape[:-1], out_dim), (w, (b_init or normal())(second, (out_dim,)))
 
     def apply(params: Any, inputs: Any, **_: Any) -> Array:
@@ -169,18 +167,12 @@ def elementwise(fn: Callable[..., Any], **options: Any) -> Layer:
     return init, apply
 
 
-def _keep(x: Any) -> Any:
-    """Return x."""
-    return x
-
-
-logsoftmax: Callable[..., Array] = nn.log_softmax
 Relu: Layer = elementwise(nn.relu)
 Elu: Layer = elementwise(nn.elu)
 Gelu: Layer = elementwise(nn.gelu)
 Selu: Layer = elementwise(nn.selu)
 LeakyRelu: Layer = elementwise(leaky_relu)
-Identity: Layer = elementwise(_keep)
+Identity: Layer = elementwise(same)
 Tanh: Layer = elementwise(tanh)
 Sigmoid: Layer = elementwise(sigmoid)
 Softplus: Layer = elementwise(softplus)
@@ -301,7 +293,7 @@ def GeneralConv(
     def init(rng: Any, input_shape: Any) -> Any:
         first, second = random.split(rng)
         window, own = iter(filter_shape), {"O": out_chan, "I": input_shape[left.index("C")]}
-        w = (W_init or glorot_normal())(first, [own.get(c) or next(window) for c in right])
+        w = (W_init or __getattr__("glorot")())(first, [own.get(c) or next(window) for c in right])
         params = w, (b_init or normal(1e-6))(second, [out_chan if c == "C" else 1 for c in out])
         return _shape_after(functools.partial(apply, params), input_shape), params
 
@@ -368,10 +360,6 @@ def BatchNorm(
 
 
 # --- optimizers: ``init(params)``, ``update(step, grads, state)``, ``get_params(state)``
-
-
-pack_optimizer_state: Callable[[Any], Any] = _keep  # they are trees, and stay
-unpack_optimizer_state: Callable[[Any], Any] = _keep
 
 
 def make_schedule(value: Any) -> Callable[[Any], Any]:
@@ -489,11 +477,8 @@ def piecewise_constant(boundaries: Any, values: Any) -> Callable[[Any], Any]:
     return lambda i: asarray(values)[sum_(asarray(i) > asarray(boundaries))]
 
 
-l2_norm: Callable[[Any], Array] = optim.global_norm
-
-
 def clip_grads(grad_tree: Any, max_norm: float) -> Any:
     """Return gradients whose norm is at most ``max_norm``."""
-    norm = l2_norm(grad_tree)
+    norm = optim.global_norm(grad_tree)
     factor = np.minimum(max_norm / (norm + 1e-12), 1.0)
     return pytree.map(lambda g: g * factor, grad_tree)

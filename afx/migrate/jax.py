@@ -10,20 +10,18 @@ from typing import Any
 
 from afx.migrate.for_jax import DRAWS, DTYPES, by_name
 from afx.migrate.for_jaxopt import KINDS
-from afx.migrate.lengths import past_the_end
+from afx.migrate.lengths import WORDS, past_the_end
 from afx.migrate.rewriting import Edit, Library, Migration, Remark, arguments_of, chain_of, end_of
 
 __all__ = ["JAX", "JaxMigration"]
 
 ROOTS = "jax optax equinox diffrax flax haiku jaxopt numpyro blackjax jaxtyping einops"
 CALLS = "afx.migrate.for_jax"
-# keywords by which a function of for_jax is called, under which other name, and the functions
-BY_KEYWORD = (
-    ("size", "", "argwhere extract flatnonzero intersect1d nonzero setdiff1d setxor1d union1d unique"),
-    ("size", "nonzero", "where"),
-    ("total_repeat_length", "", "repeat"),
-    ("length", "", "bincount"),
-)
+# functions of for_jax by a keyword and a function's name
+_BY_KEYWORD = """size argwhere extract flatnonzero intersect1d nonzero setdiff1d setxor1d union1d unique where=nonzero: *
+total_repeat_length.repeat: repeat
+length.bincount: bincount"""
+BY_KEYWORD = by_name(_BY_KEYWORD)
 # keywords that change no number
 IDLE = (
     "allow_int check_finite impl indices_are_sorted is_stable lapack_driver out_sharding overwrite_a overwrite_b precision "
@@ -87,9 +85,7 @@ pred: condition
 tup: arrays"""
 SYNONYMS: dict[str, str] = by_name(_SYNONYMS)
 GRADIENTS = re.compile(rb"grad|jac|hessian|jvp|vjp|optim|lineari[sz]e")  # of a program that has some
-OTHERWISE: dict[tuple[str, str | None], str] = {
-    ("jax.numpy.linalg.matrix_rank", "rtol"): "is relative to the largest singular value, JAX's is not",
-}
+OTHERWISE = by_name("jax.numpy.linalg.matrix_rank.rtol: is relative to the largest singular value, JAX's is not")
 OF_KEYS = "PRNGKey clone fold_in key key_data split wrap_key_data"  # what draws no numbers
 # that give float32 under x64
 SMALL = "jax.numpy.int8 jax.numpy.int16 jax.numpy.int32 jax.numpy.uint8 jax.numpy.uint16 jax.numpy.uint32"
@@ -136,9 +132,8 @@ jax.flatten_util.ravel_pytree: afx.pytree.ravel
 jax.image.resize: afx.migrate.for_lax.resize
 jax.jacobian: afx.jacrev
 jax.make_jaxpr: afx.trace
-jax.named_scope: afx.migrate.for_jax.default_matmul_precision
 jax.nn.logsumexp jax.scipy.special.logsumexp: afx.logsumexp
-jax.nn.swish: afx.nn.silu
+jax.nn.swish flax.linen.swish: afx.nn.silu
 jax.numpy.i0: afx.special.i0
 jaxtyping.ArrayLike jax.typing.ArrayLike: afx.ArrayLike
 jaxtyping.PyTree: afx.migrate.for_jax.PyTree
@@ -153,12 +148,12 @@ jax.nn.dot_product_attention: afx.migrate.for_lax.dot_product_attention
 jax.scipy.optimize.minimize: afx.migrate.for_jaxopt.minimize
 jax.errors.ConcretizationTypeError jax.errors.TracerArrayConversionError: afx.errors.ConcreteValueError
 jax.errors.TracerBoolConversionError jax.errors.TracerIntegerConversionError: afx.errors.ConcreteValueError
-jax ShapeDtypeStruct block_until_ready=same checkpoint default_matmul_precision device_get device_put
+jax ShapeDtypeStruct block_until_ready=same checkpoint device_get device_put
   enable_x64 linear_transpose: afx.migrate.for_jax.*
 jax.lax fori_loop scan while_loop: afx.migrate.for_jax.*
 jax.experimental enable_x64: afx.migrate.for_jax.*
 jax.nn hard_sigmoid hard_silu hard_swish=hard_silu leaky_relu one_hot sparse_sigmoid: afx.migrate.for_jax.*
-jax.numpy absolute clip diagonal fmax fmin mgrid ogrid polydiv searchsorted: afx.migrate.for_jax.*
+jax.numpy absolute histogram clip diagonal fmax fmin mgrid ogrid polydiv searchsorted: afx.migrate.for_jax.*
 jax.numpy.linalg lstsq: afx.migrate.for_jax.*
 jax.scipy.linalg cholesky eigh qr solve: afx.migrate.for_jax.*
 jax.test_util check_grads: afx.migrate.for_jax.*
@@ -177,6 +172,16 @@ jax.tree all flatten flatten_with_path leaves leaves_with_path map_with_path red
 jax.tree_util tree_all tree_flatten tree_flatten_with_path tree_leaves tree_leaves_with_path tree_map_with_path tree_reduce
   tree_structure tree_transpose: afx.migrate.for_jax.*
 jax custom_jvp custom_vjp: afx.migrate.for_lax.*
+jax.example_libraries.optimizers.l2_norm: afx.optim.global_norm
+jax.example_libraries.optimizers pack_optimizer_state=same unpack_optimizer_state=same: afx.migrate.for_jax.*
+flax.linen.hard_swish: afx.migrate.for_jax.hard_silu
+jax.example_libraries.stax logsoftmax=log_softmax: afx.nn.*
+jax.example_libraries.stax.randn: afx.migrate.for_stax.normal
+jax default_matmul_precision=nullcontext named_scope=nullcontext: contextlib.*
+equinox.EquinoxRuntimeError: afx.errors.ArgumentError
+optax.Params optax.OptState optax.Updates: typing.Any
+optax.global_norm: afx.optim.global_norm
+optax.safe_int32_increment: afx.migrate.for_optax.safe_increment
 jax.lax add sub=subtract mul=multiply max=maximum min=minimum neg=negative pow exp log sin cos tan tanh sinh cosh sqrt
   square sign floor ceil log1p expm1 atan2 select=where lgamma=special.gammaln digamma=special.digamma erf=special.erf
   erfc=special.erfc logistic=sigmoid real imag conj bitwise_and bitwise_or bitwise_xor eq=equal ne=not_equal lt=less
@@ -198,8 +203,8 @@ jax.experimental.ode.odeint: steps are afx's own: results agree with JAX's to th
 jax.scipy.optimize.minimize: steps are afx's own: what is found agrees to the tolerance
 jax.scipy.linalg.lu_factor: piv is the order of the rows, as afx's lu_solve takes it; JAX's are LAPACK's exchanges
 jax.scipy.linalg.sqrtm: the second argument is hermitian=, where JAX's is a size of blocks
-jax.numpy.histogram: counts are whole numbers; a number on the edge of two bins may be in the other one
-jax.numpy.histogram2d jax.numpy.histogramdd: counts are whole numbers; a number on the edge of two bins may be in the other one
+jax.numpy.histogram: a number on the edge of two bins may be in the other one
+jax.numpy.histogram2d jax.numpy.histogramdd: a number on the edge of two bins may be in the other one
 optax.add_noise optax.noisy_sgd: draws from afx's own stream: other numbers than Optax's"""
 # names that have another form, and what to write
 _ADVICE = """flax.core.copy: {**params, **others}
@@ -257,10 +262,10 @@ class JaxMigration(Migration):
     def __init__(self, source: str, library: Library) -> None:
         super().__init__(source, library)
         self.bases: set[int] = set()  # of classes, and dtypes, that are rewritten
-        held = [value for node in ast.walk(ast.parse(source)) for value in _values_in(node)]
-        self.held: set[tuple[int, int]] = {
-            (value.lineno, value.col_offset) for value in held
-        }  # by names and containers
+        nodes = ast.walk(ast.parse(source))
+        self.held: set[Any] = {
+            (x.lineno, x.col_offset) for node in nodes for x in _values_in(node)
+        }  # by names, containers
         self.modules: set[str] = set()  # classes of the file that are Equinox's modules
         self.static: set[str] = set()  # what static fields of these are said to be
 
@@ -281,11 +286,7 @@ class JaxMigration(Migration):
         if name.partition(".")[0] in self.library.roots:
             last = name.rpartition(".")[2]
             words = self._arguments(node, name)
-            own = [
-                other or last
-                for word, other, names in BY_KEYWORD
-                if word in {w for w, _ in words} and last in names.split()
-            ]
+            own = [BY_KEYWORD[f"{word}.{last}"] for word, _ in words if f"{word}.{last}" in BY_KEYWORD]
             own += [last] if name.startswith("jax.numpy.") and last in DTYPES.split() else []
             target = f"{CALLS}.{own[0]}" if name.startswith("jax.") and own else self.library.resolve(name)
             if own and target:
@@ -393,8 +394,8 @@ class JaxMigration(Migration):
                 else:
                     text = f"afx's has no {word}; its arguments are {', '.join(known)}"
                     self.remarks.append(Remark(value.lineno, f"{function}({word}=)", text))
-            if word and (name, word) in OTHERWISE:
-                self.remarks.append(Remark(value.lineno, f"{function}({word}=)", OTHERWISE[name, word]))
+            if f"{name}.{word}" in OTHERWISE:
+                self.remarks.append(Remark(value.lineno, f"{function}({word}=)", OTHERWISE[f"{name}.{word}"]))
             before = value
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
@@ -410,8 +411,8 @@ class JaxMigration(Migration):
         place = node.lineno, node.col_offset
         self.edits.append(Edit(place, place, f"@attrs.frozen\n{margin}"))
         if bases and len(node.bases) == 1 and not node.keywords:
-            first, last = bases[0], bases[0]
-            self.edits.append(Edit((first.lineno, first.col_offset - 1), _after(end_of(last)), ""))
+            first, (line, column) = bases[0], end_of(bases[0])
+            self.edits.append(Edit((first.lineno, first.col_offset - 1), (line, column + 1), ""))
         for part in node.body:
             if isinstance(part, ast.FunctionDef) and part.name == "__init__":
                 self._set_fields(part)
@@ -443,7 +444,8 @@ class JaxMigration(Migration):
             if not isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
                 continue
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            fields = [n for t in targets for n in ast.walk(t) if isinstance(n, ast.Attribute) and _is_of(n, owner)]
+            parts = [n for t in targets for n in ast.walk(t) if isinstance(n, ast.Attribute)]
+            fields = [n for n in parts if isinstance(n.ctx, ast.Store) and ast.unparse(n.value) == owner]
             if fields and isinstance(node, ast.Assign) and targets == fields:
                 start, value = (node.lineno, node.col_offset), node.value
                 text = f'object.__setattr__({owner}, "{fields[0].attr}", '
@@ -479,12 +481,4 @@ def _may_leave(index: ast.expr, arguments: set[str]) -> bool:
     """Tell whether an index is a sum or a product of arguments."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     sums = [part for part in parts if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Mult))]
-    return any(isinstance(n, ast.Name) and n.id in arguments for part in sums for n in ast.walk(part))
-
-
-def _is_of(node: ast.Attribute, owner: str) -> bool:
-    return isinstance(node.value, ast.Name) and node.value.id == owner and isinstance(node.ctx, ast.Store)
-
-
-def _after(place: tuple[int, int]) -> tuple[int, int]:
-    return place[0], place[1] + 1
+    return bool(arguments & {*WORDS.findall(" ".join(map(ast.unparse, sums)))})

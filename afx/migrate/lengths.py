@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-__all__ = ["past_the_end"]
+__all__ = ["WORDS", "past_the_end"]
 
 Shape = tuple[int | None, ...]
 Scope = Mapping[str, Any]  # what names are: shapes, integers, or None
 OF_SHAPES = {"zeros": 0, "ones": 0, "empty": 0, "full": 0, "normal": 1, "uniform": 1}  # by where the shape stands
 LIKE = {"abs", "asarray", "array", "cos", "exp", "full_like", "log", "ones_like", "sin", "sqrt", "tanh", "zeros_like"}
+COMPUTED = re.compile(
+    r"(?!.*(clip|minimum|mod|remainder|%|int\()).*(searchsorted\(|digitize\(|astype\([\w.]*int)", re.DOTALL
+)
+SUM = re.compile(r"[\w ,+()-]+$")
+WORDS = re.compile(r"\b[^\W\d]\w*\b(?! *[<=>&|])")  # but of comparisons
 INTEGERS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -21,13 +27,35 @@ INTEGERS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def past_the_end(tree: ast.Module, name_of: Callable[[ast.expr], str]) -> Iterator[ast.Subscript]:
-    """Yield what is read or updated at a known place outside of an array of known shape.
+    """Yield what is read or updated at a known place outside of an array of known shape, or where numbers of floats lead.
 
     Args:
         tree: a program.
         name_of: what returns the dotted name of a function in its library.
     """
     yield from _in_scope(tree, {}, name_of)
+    yield from _at_computed(tree)
+
+
+def _at_computed(tree: ast.Module) -> Iterator[ast.Subscript]:
+    """Yield reads and updates at places that are rounded or searched, in place or by a name, and not held within bounds."""
+    nodes = list(ast.walk(tree))
+    pairs = [(ast.unparse(n.targets[0]), ast.unparse(n.value)) for n in nodes if isinstance(n, ast.Assign)]
+    names = set[str]()
+    for _ in range(3):  # and neighbors of these
+        found = [
+            to for to, text in pairs if COMPUTED.match(text) or (SUM.match(text) and names & {*WORDS.findall(text)})
+        ]
+        names |= {*WORDS.findall(" ".join(found))}
+    for n in nodes:
+        if (
+            isinstance(n, ast.Subscript)
+            and isinstance(n.ctx, ast.Load)
+            and isinstance(n.value, (ast.Name, ast.Attribute))
+        ):
+            text = ast.unparse(n.slice)
+            if COMPUTED.match(text) or names & {*WORDS.findall(text)}:
+                yield n
 
 
 def _in_scope(node: ast.AST, outer: Scope, name_of: Callable[[ast.expr], str]) -> Iterator[ast.Subscript]:

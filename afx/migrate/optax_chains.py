@@ -43,8 +43,8 @@ nadamw: adamw learning_rate b1 b2 eps eps_root mu_dtype! weight_decay:1e-4 mask 
 novograd: novograd learning_rate b1 b2 eps eps_root! weight_decay
 radam: radam learning_rate b1 b2 eps eps_root! threshold
 reduce_on_plateau: reduce_on_plateau factor patience rtol atol cooldown accumulation_size=window min_scale=least
-rmsprop: rmsprop learning_rate decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True centered momentum
-sgd: sgd learning_rate momentum nesterov accumulator_dtype!
+rmsprop: rmsprop learning_rate decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True centered momentum:None
+sgd: sgd learning_rate momentum:None nesterov accumulator_dtype!
 yogi: yogi learning_rate b1 b2 eps
 add_decayed_weights: add_decayed_weights weight_decay=strength:0.0 mask
 clip: clip_by_value max_delta=limit
@@ -380,9 +380,7 @@ def _signature_of(factory: Any) -> inspect.Signature:
     for head, _, default in [word.partition(":") for word in rest.split()]:
         name, _, own = head.rstrip("!").partition("=")
         value: Any = ast.literal_eval(default) if default else getattr(known.get(own or name), "default", None)
-        value = (
-            None if name == "momentum" or value is inspect.Parameter.empty else value
-        )  # there is none, or 0.0 of afx's
+        value = None if value is inspect.Parameter.empty else value
         parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value))
     return inspect.Signature(parameters)
 

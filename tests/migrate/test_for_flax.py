@@ -103,6 +103,26 @@ def test_norms_of_batches_keep_running_means() -> None:
     np.testing.assert_allclose(layer.apply(kept, x, use_running_average=True), still, rtol=1e-12)
 
 
+def test_masks() -> None:
+    """Masks of attention, of no later times and of all that are given are Flax's, with dtypes and further axes."""
+    linen: Any = pytest.importorskip("flax.linen", reason="the reference is Flax's")
+    tokens, keys = np.array([[1, 2, 0], [3, 0, 0]]), np.array([[1, 0], [1, 1]])
+    found = []
+    for nn in (linen, for_flax):
+        pad, causal = nn.make_attention_mask(tokens > 0, tokens > 0), nn.make_causal_mask(tokens)
+        masks = [
+            pad,
+            causal,
+            nn.make_attention_mask(tokens, keys, np.greater, 2, bool),
+            nn.combine_masks(None, pad, causal),
+        ]
+        masks += [nn.make_causal_mask(tokens, 1, np.int32), nn.combine_masks(pad, dtype=bool)]
+        found.append([(np.asarray(mask).tolist(), mask.shape) for mask in masks])
+        assert nn.combine_masks(None) is None
+    assert found[0] == found[1]
+    assert for_flax.combine_masks(causal, dtype=bool).dtype == bool
+
+
 def test_heads_attend() -> None:
     """Rows of softmax of scaled products, head by head, with a causal mask; names and shapes are Flax's."""
     x, layer = RNG.normal(size=(2, 4, 6)), for_flax.SelfAttention(num_heads=3, param_dtype=np.float64, dropout_rate=0.5)

@@ -311,6 +311,25 @@ def test_registered_classes_have_their_keys() -> None:
     assert found[:3] == found[3:]
 
 
+def test_places_within_bounds_stay() -> None:
+    """What is held within bounds, compared, or no array of the program's is left as it is."""
+    source = (
+        "import jax.numpy as jnp\nk = jnp.clip((x * 4).astype(int), 0, 3)\nlabels = y.astype(int)\n"
+        "z = table[k] + x[labels == 1] + f(x)[labels], rows[labels]\ntable[labels] = 1\n"
+    )
+    text, _ = migrate_source(source, "jax")
+    held = (
+        "z = table[k] + x[labels == 1] + f(x)[labels], afx.migrate.for_jax.at(rows)[labels].get()\ntable[labels] = 1\n"
+    )
+    assert text.endswith(held)
+
+
+def test_histograms_count_in_floats() -> None:
+    """As JAX's do, of the default dtype."""
+    counts, edges = for_jax.histogram(np.array([0.1, 0.2, 0.7]), bins=2, range=(0.0, 1.0))
+    assert (counts.dtype, counts.tolist(), edges.tolist()) == (afx.get_default_dtype(), [2.0, 1.0], [0.0, 0.5, 1.0])
+
+
 def test_the_guide_shows_what_the_tool_does() -> None:
     """The whole program of the guide from JAX becomes the one below it, with a remark on draws alone."""
     text = (ROOT / "examples" / "guides" / "from_jax.md").read_text(encoding="utf-8")
