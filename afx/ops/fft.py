@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-from afx.core import Array, ArrayLike, Primitive, bind_single, check_device, floating_dtype, lookup, refuse_out, wrap
+from afx.core import (
+    Array,
+    ArrayLike,
+    Primitive,
+    bind_single,
+    check_device,
+    floating_dtype,
+    is_traced,
+    lookup,
+    refuse_out,
+)
 from afx.core.aval import Aval, aval_of, integer, normalize_axes, normalize_axis
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -275,8 +285,7 @@ def _to_real(x: ArrayLike, n: int | None, axis: int, norm: str, who: str) -> Arr
     n = real_length(x, n, place, who)
     if n < 1:
         raise ArgumentError(f"{who}: a transform has one point or more: got n={n} for {aval}; give n >= 1")
-    half = resized(x, n // 2 + 1, place, who)
-    return bind_single(irfft_p, half, axis=place - aval.ndim, norm=norm, n=n)
+    return bind_single(irfft_p, resized(x, n // 2 + 1, place, who), axis=place - aval.ndim, norm=norm, n=n)
 
 
 def _irfft_abstract(x: Aval, *, axis: int, norm: str, n: int) -> Aval:
@@ -286,8 +295,7 @@ def _irfft_abstract(x: Aval, *, axis: int, norm: str, n: int) -> Aval:
 
 
 def _irfft_transpose(ct: Array, x: Aval, *, axis: int, norm: str, n: int) -> Array:
-    z = bind_single(rfft_p, ct, axis=axis, norm=INVERSE[norm])
-    return conj(z) * _counts(n, axis, ct.dtype, 2)
+    return conj(bind_single(rfft_p, ct, axis=axis, norm=INVERSE[norm])) * _counts(n, axis, ct.dtype, 2)
 
 
 irfft_p: Primitive = _transform("irfft", np.fft.irfft, _irfft_abstract, _irfft_transpose, _complex)
@@ -366,9 +374,9 @@ def _frequencies(numpys: Any, n: int, d: float, dtype: DTypeLike | None, device:
     points = integer(n, who, "n")
     if points < 1:
         raise ArgumentError(f"{who}: a transform has one point or more: got n={n}; give n >= 1")
-    if aval_of(d, who).dtype.kind == "c" or not d:
+    if aval_of(d, who).dtype.kind == "c" or not (is_traced(d) or d):
         raise ArgumentError(f"{who}: the distance of samples is real and not 0: got d={d}; give another")
-    return wrap(numpys(points, d).astype(target))
+    return astype(numpys(points, d), target)
 
 
 def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
@@ -436,10 +444,9 @@ def _transform_in_turn(transform: Transform, x: ArrayLike, steps: Sequence[Step]
 
 def _has_mirrored_half(x: ArrayLike, steps: Sequence[Step]) -> bool:
     """Tell whether a spectrum has halves of which one is worth copying from the other."""
-    aval = aval_of(x)
     axes = {axis for _, axis in steps}
     is_large = len(axes) == len(steps) > 1 and math.prod([n for n, _ in steps]) >= MIRRORED_MIN_POINTS
-    return aval.dtype.kind != "c" and is_large
+    return aval_of(x).dtype.kind != "c" and is_large
 
 
 def _mirror_half(x: ArrayLike, steps: Sequence[Step], norm: Norm) -> Array:

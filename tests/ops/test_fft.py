@@ -114,6 +114,15 @@ def test_frequencies_are_numpys(n: int, d: float) -> None:
         assert mine(n, d).dtype == afx.float32
 
 
+def test_frequencies_of_a_traced_distance() -> None:
+    """A distance may be an argument of jit, and has a derivative."""
+    for mine, numpys in ((fft.fftfreq, np.fft.fftfreq), (fft.rfftfreq, np.fft.rfftfreq)):
+        found = afx.jit(lambda d, mine=mine: mine(5, d, dtype=np.float64))(np.float64(0.3))
+        np.testing.assert_allclose(found, numpys(5, 0.3), rtol=1e-15)
+        slope = afx.jacfwd(lambda d, mine=mine: mine(5, d, dtype=np.float64))(np.float64(0.3))
+        np.testing.assert_allclose(slope, -numpys(5, 0.3) / 0.3, rtol=1e-14)
+
+
 def test_shifts_are_numpys_and_inverse() -> None:
     """Shifts of even and odd axes are NumPy's; one undoes the other."""
     for axes in (None, 0, (1, 2), -1):
