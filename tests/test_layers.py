@@ -89,7 +89,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_740,
-    "compiler": 203_450,
+    "compiler": 203_520,
     "control": 26_970,
     "core": 38_180,
     "data": 5_270,
@@ -102,7 +102,7 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_220,
-    "ops": 201_590,
+    "ops": 201_620,
     "optim": 51_990,
     "plot": 3_990,
     "pytree": 10_480,

@@ -202,17 +202,23 @@ class Group:
         self.sliced: Sequence[Var]
         self.whole: Sequence[Var]
         self.reshaped: Mapping[int, Equation]
-        equations = [graph.equations[k] for k in numbers]
+        self.inputs: list[Var]
+        equations = [graph.equations[numbers[0]]] if len(numbers) == 1 else [graph.equations[k] for k in numbers]
         self.equations: list[Equation] = equations
         self.spaces: Sequence[IterationSpace] = spaces
         self.key: Key | None = spaces[0].key if spaces else None
         self.outputs: Sequence[Var] = outputs
-        own = {v.index for eq in equations for v in eq.outputs}
-        reads = {a.index: a for eq in equations for a in eq.inputs if isinstance(a, Var) and a.index not in own}
-        self.inputs: list[Var] = list(reads.values())
         if len(equations) == 1 and not spaces:
+            read: dict[int, Var] = {}
+            for a in equations[0].inputs:
+                if isinstance(a, Var):
+                    read[a.index] = a
+            self.inputs = list(read.values())
             self.sliced, self.whole, self.reshaped = (), (), {}
             return
+        own = {v.index for eq in equations for v in eq.outputs}
+        reads = {a.index: a for eq in equations for a in eq.inputs if isinstance(a, Var) and a.index not in own}
+        self.inputs = list(reads.values())
         parts, wholes = dict[int, Var](), dict[int, Var]()
         for eq, space in zip(equations, spaces, strict=False):
             for atom, part in zip(eq.inputs, space.sliced, strict=True):

@@ -443,7 +443,7 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
     inner = INNERMOST.graph
     if inner is not None:
         branch, level = INNERMOST.branch, 0 if top is None else top.level
-        if inner.level > level and has_effects(p, params.values()):
+        if p.multiple_results and inner.level > level and has_effects(p, params.values()):
             return inner.apply(p, xs, params)
         if branch is not None and level and _stays_inside(branch, level, xs):
             top = branch

@@ -398,6 +398,8 @@ def _correlate_native(xp: Recorder, out: Any, x: Any, y: Any, *, full: bool) -> 
         xp.refuse(f"correlate of {x.dtype}")
     xp.check_floats(out, x, y)
     x, y = xp.ordered(x), xp.ordered(y)
+    if not xp.is_standalone:  # zeros around the signal, and in a vector's last lanes, are no numbers times infinities
+        xp.refuse_where(xp.ufunc("logical_not", xp.ufunc("isfinite", y)))
     if full:
         around = len(y) - 1
         padded = xp.new((len(x) + 2 * around,), x.dtype)

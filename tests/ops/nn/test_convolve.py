@@ -60,6 +60,24 @@ def test_long_vectors_take_no_matrix() -> None:
     assert float(z[7]) == pytest.approx(float(s[7 : 7 + k.size] @ k))
 
 
+@pytest.mark.parametrize("mode", ["full", "valid", "same"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_second_tier(dtype: str, mode: Any) -> None:
+    """Windows as columns of a product give NumPy's numbers, of kernels with infinities too, which zeros do not meet."""
+    pytest.importorskip("llvmlite", reason="machine code is an extra")
+    rng = np.random.default_rng(0)
+    fn = afx.jit(lambda s, k: afx.convolve(s, k, mode), backend="native")
+    for n, m in ((1, 1), (40, 1), (7, 7), (5, 9), (300, 16), (33, 40), (1000, 101)):
+        s, k = rng.normal(size=n).astype(dtype), rng.normal(size=m).astype(dtype)
+        bound = 4 * np.finfo(dtype).eps * np.convolve(abs(s), abs(k), mode).max()
+        np.testing.assert_allclose(fn(s, k), np.convolve(s, k, mode), rtol=0, atol=bound)
+        np.testing.assert_allclose(fn(s[::-1], k[::-1]), np.convolve(s[::-1], k[::-1], mode), rtol=0, atol=bound)
+    s, k = np.arange(1, 6, dtype=dtype), np.array([1, np.inf, 2], dtype)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(fn(s, k), np.convolve(s, k, mode))
+        np.testing.assert_array_equal(fn(k, s), np.convolve(k, s, mode))
+
+
 @pytest.mark.parametrize("fn", [afx.correlate, afx.convolve])
 def test_mistakes_name_the_function(fn: Any) -> None:
     """Matrices, empty vectors and other modes raise under the name that was called."""
