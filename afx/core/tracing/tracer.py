@@ -17,7 +17,6 @@ import numpy as np
 from afx.core.array.array import NUMBERS, Array, snapshot, to_numpy_value, wrap
 from afx.core.aval import SCALARS, aval_of
 from afx.core.dtypes import DType
-from afx.core.graph import has_effects
 from afx.core.primitive import (
     Params,
     Primitive,
@@ -443,7 +442,7 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
     inner = INNERMOST.graph
     if inner is not None:
         branch, level = INNERMOST.branch, 0 if top is None else top.level
-        if p.multiple_results and inner.level > level and has_effects(p, params.values()):
+        if p.multiple_results and inner.level > level and inner.has_effects(p, params):
             return inner.apply(p, xs, params)
         if branch is not None and level and _stays_inside(branch, level, xs):
             top = branch

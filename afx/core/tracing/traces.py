@@ -14,8 +14,8 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, capture, snapshot, to_numpy_value, wrap
 from afx.core.aval import SCALARS, Aval, Shape, aval_of, common_dtype
 from afx.core.dtypes import DType, weak_dtype
-from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, Literal, Var, number_variables
-from afx.core.primitive import Primitive, WeakArray, infer, met_dtype, primitive_for_role, takes, weak_or_strong
+from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, Literal, Var, has_effects, number_variables
+from afx.core.primitive import Params, Primitive, WeakArray, infer, met_dtype, primitive_for_role, takes, weak_or_strong
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tape import plain_value, snapshot_operand, to_operand
 from afx.core.tracing.tracer import (
@@ -202,6 +202,10 @@ class GraphTrace(Trace):
         given = tuple(sorted(params.items())) if params else ()
         self._equations.append(Equation(p, atoms, outputs, given, caller(), self._quiet))
         return outputs
+
+    def has_effects(self, p: Primitive, params: Params) -> bool:
+        """Tell whether an op runs for its effect too, so that it is part of the innermost graph."""
+        return has_effects(p, params.values())
 
     def count_equations(self) -> int:
         """Return how many equations there are so far."""
