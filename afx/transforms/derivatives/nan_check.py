@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from afx import pytree
 from afx.core import any_traced
-from afx.core.graph import Equation
 from afx.core.tracing.tape import OPEN_BLOCKS, at, debugging, has_nan, nan_error, seen_origin
+
+if TYPE_CHECKING:
+    from afx.core.graph import Equation
 
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("afx_inside_checked", default=False)
 
