@@ -89,7 +89,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_740,
-    "compiler": 203_520,
+    "compiler": 203_550,
     "control": 26_970,
     "core": 38_200,
     "data": 5_270,
@@ -112,7 +112,7 @@ BUDGETS: dict[str, int] = {
     "signal": 13_470,
     "stats": 36_660,
     "train": 5_970,
-    "transforms": 64_730,  # sets of patterns that are compared by hashes
+    "transforms": 64_740,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)

@@ -631,8 +631,9 @@ def _angle(y: Lanes, x: Lanes) -> Pair:
     for start, center, value in ATAN_NEAR:
         is_near = short.compare("oge", long * start)
         c, base = is_near.choose(y.constant(center), c), select(is_near, pair(y, value), base)
-    t = add(short, -(long * c)).over(add(long, short * c))
-    t = Pair(t.high, short.compare("olt", 2.0**-900).choose(t.low.constant(0.0), t.low))  # of denormal products
+    is_tiny = short.compare("olt", 2.0**-900)  # the quotient is taken of a larger one, whose products are not denormal
+    t = add(is_tiny.choose(short * 2.0**200, short), -(long * c)).over(add(long, short * c))
+    t = Pair(is_tiny.choose(t.high * 2.0**-200, t.high), is_tiny.choose(t.low.constant(0.0), t.low))
     z = t.high * t.high
     total = add(base.high, t.high)
     angle = quick(total.high, total.low + (base.low + (t.low + t.high * z * plain(z, ATAN_TAIL))))
