@@ -23,7 +23,7 @@ from afx.control._subgraphs import (
     zeros_of,
 )
 from afx.core import Array, ArrayLike, Aval, Tracer, aval_of, bind, to_array
-from afx.core.graph import Graph, Var
+from afx.core.graph import Graph, drop_effects
 from afx.core.primitive import (
     Bools,
     JointPullback,
@@ -316,9 +316,7 @@ class _BackwardSwitch:
 
 def _without_callbacks(graph: Graph) -> Graph:
     """Return a graph without what ran for its effect alone when it was computed first."""
-    used = {a.index for e in graph.equations for a in e.inputs if isinstance(a, Var)}
-    used |= {a.index for a in graph.outputs if isinstance(a, Var)}
-    equations = [e for e in graph.equations if not e.primitive.has_effects or used & {v.index for v in e.outputs}]
+    equations = drop_effects(graph.equations, graph.outputs)
     return renumber(graph.inputs, graph.constants, equations, graph.outputs)
 
 

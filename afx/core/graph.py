@@ -639,9 +639,20 @@ def _use(known: Mapping[int, Aval], atoms: Atoms, where: str) -> None:
             raise GraphError(f"check: {atom} was defined as {known[atom.index]}: in {where}; use one Aval for it")
 
 
-def has_effects(p: Primitive, params: Iterable[Any]) -> bool:
-    """Tell whether an op of these parameters runs for more than its results, by itself or by the graphs that it holds."""
+def has_effects(eq: Equation) -> bool:
+    """Tell whether an equation runs for more than its results, by itself or by the graphs that it holds."""
+    return op_has_effects(eq.primitive, [value for _, value in eq.params])
+
+
+def op_has_effects(p: Primitive, params: Iterable[Any]) -> bool:
+    """Tell the same of an op and its parameters."""
     return p.has_effects or (p.multiple_results and any(map(_holds_effects, params)))
+
+
+def drop_effects(equations: Sequence[Equation], outputs: Iterable[Atom]) -> list[Equation]:
+    """Return equations without those that run for their effect alone: neither others nor the outputs read their results."""
+    read = {a.index for atoms in [*[eq.inputs for eq in equations], outputs] for a in atoms if isinstance(a, Var)}
+    return [eq for eq in equations if not has_effects(eq) or not read.isdisjoint([v.index for v in eq.outputs])]
 
 
 def _holds_effects(value: Any) -> bool:
@@ -650,8 +661,4 @@ def _holds_effects(value: Any) -> bool:
     bodies = [getattr(value, name, None) for name in ("graph", "test", "body")]
     graphs = [g for g in bodies if isinstance(g, Graph)]
     inner = [g for g in bodies if g is not None and not isinstance(g, Graph)]
-    return any(map(_acts, [eq for g in graphs for eq in g.equations])) or any(map(_holds_effects, inner))
-
-
-def _acts(eq: Equation) -> bool:
-    return has_effects(eq.primitive, [value for _, value in eq.params])
+    return any(has_effects(eq) for g in graphs for eq in g.equations) or any(map(_holds_effects, inner))

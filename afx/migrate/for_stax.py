@@ -89,9 +89,13 @@ SCALED: dict[str, str] = by_name(_SCALED)
 
 
 def __getattr__(name: str) -> Inits:
-    """Return an initializer whose variance goes by its name."""
+    """Return an initializer of this name."""
     if name not in SCALED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _scaled(name)
+
+
+def _scaled(name: str) -> Inits:
     scale, mode, distribution = SCALED[name].split()
     return functools.partial(variance_scaling, float(scale), mode, distribution)
 
@@ -144,7 +148,7 @@ def Dense(out_dim: int, W_init: Init | None = None, b_init: Init | None = None) 
 
     def init(rng: Any, input_shape: Sequence[int]) -> Any:
         first, second = random.split(rng)
-        w = (W_init or __getattr__("glorot")())(first, (input_shape[-1], out_dim))
+        w = (W_init or _scaled("glorot")())(first, (input_shape[-1], out_dim))
         return (*input_shape[:-1], out_dim), (w, (b_init or normal())(second, (out_dim,)))
 
     def apply(params: Any, inputs: Any, **_: Any) -> Array:
@@ -293,7 +297,7 @@ def GeneralConv(
     def init(rng: Any, input_shape: Any) -> Any:
         first, second = random.split(rng)
         window, own = iter(filter_shape), {"O": out_chan, "I": input_shape[left.index("C")]}
-        w = (W_init or __getattr__("glorot")())(first, [own.get(c) or next(window) for c in right])
+        w = (W_init or _scaled("glorot")())(first, [own.get(c) or next(window) for c in right])
         params = w, (b_init or normal(1e-6))(second, [out_chan if c == "C" else 1 for c in out])
         return _shape_after(functools.partial(apply, params), input_shape), params
 

@@ -519,7 +519,7 @@ def _find_needed(equations: Sequence[Equation], needed: set[int]) -> list[Equati
         is_needed = False
         for v in eq.outputs:  # loops: comprehensions are calls for each equation
             is_needed = is_needed or v.index in needed
-        if is_needed or has_effects(eq.primitive, eq.keywords.values()):
+        if is_needed or has_effects(eq):
             found.append(eq)
             for a in eq.inputs:
                 if isinstance(a, Var):

@@ -14,7 +14,18 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, capture, snapshot, to_numpy_value, wrap
 from afx.core.aval import SCALARS, Aval, Shape, aval_of, common_dtype
 from afx.core.dtypes import DType, weak_dtype
-from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, Literal, Var, has_effects, number_variables
+from afx.core.graph import (
+    Atom,
+    Atoms,
+    Constant,
+    Equation,
+    Graph,
+    Literal,
+    Var,
+    drop_effects,
+    number_variables,
+    op_has_effects,
+)
 from afx.core.primitive import Params, Primitive, WeakArray, infer, met_dtype, primitive_for_role, takes, weak_or_strong
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tape import plain_value, snapshot_operand, to_operand
@@ -104,7 +115,10 @@ class GraphTrace(Trace):
 
     def __enter__(self) -> Self:
         self._around = INNERMOST.graph, INNERMOST.branch
-        INNERMOST.graph = None if self.knows_values else self
+        if self.knows_values:  # what is recorded is computed at once
+            INNERMOST.graph = INNERMOST.branch = None
+        else:
+            INNERMOST.graph = self
         if self.is_branch:
             INNERMOST.branch = self
         return self
@@ -205,7 +219,7 @@ class GraphTrace(Trace):
 
     def has_effects(self, p: Primitive, params: Params) -> bool:
         """Tell whether an op runs for its effect too, so that it is part of the innermost graph."""
-        return has_effects(p, params.values())
+        return op_has_effects(p, params.values())
 
     def count_equations(self) -> int:
         """Return how many equations there are so far."""
@@ -213,10 +227,7 @@ class GraphTrace(Trace):
 
     def drop_effects(self, start: int) -> None:
         """Drop the equations from here on that run for their effect alone: they came of a step that was tried in vain."""
-        made = self._equations[start:]
-        read = {a.index for eq in made for a in eq.inputs if isinstance(a, Var)}
-        alone = [eq.primitive.has_effects and read.isdisjoint([v.index for v in eq.outputs]) for eq in made]
-        self._equations[start:] = [eq for eq, effect in zip(made, alone, strict=True) if not effect]
+        self._equations[start:] = drop_effects(self._equations[start:], ())
 
     def silence_discarded(self, chosen: set[int]) -> None:
         """Let equations ignore floating-point errors whose results go nowhere but into branches of choices.

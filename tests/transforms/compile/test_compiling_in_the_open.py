@@ -291,6 +291,11 @@ def test_callbacks_of_outer_values_belong_to_the_innermost_program() -> None:
             seen.clear()
             fn(x)
             assert seen == want
+    nested = lambda x: afx.fori_loop(0, 3, lambda _, c: afx.fori_loop(0, 2, step(x), c), 1.0)  # a step tried in vain
+    for fn in (nested, afx.jit(nested), afx.jit(afx.grad(nested))):
+        seen.clear()
+        fn(2.0)
+        assert seen == [2.0] * 6
     constant = afx.jit(lambda x: (afx.debug.callback(seen.append, 1.0), afx.fori_loop(0, 2, step(5.0), 1.0) * x)[1])
     for _ in range(2):
         seen.clear()

@@ -368,7 +368,7 @@ def _moderate(x: Lanes) -> Lanes:
 
 
 def root(x: Lanes, y: Lanes) -> Lanes:
-    """Return ``x ** 0.5``, which is the square root in NumPy too."""
+    """Return ``x ** 0.5``, which is the square root, as in NumPy's powers of arrays by a number."""
     return x.sqrt()
 
 
