@@ -288,7 +288,7 @@ BY_NAME = {"afx": {"afx.*"}}
 # tables of names: those that load on first use, those in files, and those of other libraries
 NAMES_MODULES = {
     "afx", "afx.core.numpy_names", "afx.core.name_table", "afx.core.registry", "afx.io.naming",
-    "afx.migrate.autograd", "afx.migrate.jax",
+    "afx.migrate.command", "afx.migrate.jax",
     "afx.other_names",
 }  # fmt: skip
 

@@ -9,11 +9,53 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from afx.migrate.autograd import AUTOGRAD
+from afx.migrate.for_jax import by_name
 from afx.migrate.jax import JAX, JaxMigration
-from afx.migrate.rewriting import Migration, Remark, rewrite
+from afx.migrate.rewriting import Library, Migration, Remark, rewrite
 
 __all__ = ["main", "migrate_source"]
+
+# --- autograd's names: what stands for them in afx, in NumPy, or among functions with autograd's own arguments
+
+_MODULES = """autograd.numpy: afx.numpy
+autograd.numpy.fft: afx.numpy.fft
+autograd.numpy.linalg: afx.numpy.linalg
+autograd.numpy.random: numpy.random
+autograd.misc.optimizers autograd.scipy.special: afx.migrate.for_autograd
+autograd.scipy.linalg: afx.linalg
+autograd.scipy.stats: afx.stats"""
+_RENAMED = """autograd: afx
+autograd checkpoint hessian jacobian=jacrev: afx.*
+autograd.builtins dict isinstance list tuple type: builtins.*
+autograd.scipy.signal.convolve: afx.convolve
+autograd grad value_and_grad deriv elementwise_grad grad_and_aux grad_named hessian_tensor_product
+  hessian_vector_product=hessian_tensor_product holomorphic_grad make_hvp make_jvp make_vjp tensor_jacobian_product
+  vector_jacobian_product=tensor_jacobian_product: afx.migrate.for_autograd.*
+autograd.core getval: afx.migrate.for_autograd.*
+autograd.tracer getval: afx.migrate.for_autograd.*
+autograd.extend defvjp primitive: afx.migrate.for_autograd.*
+autograd.misc flatten fixed_points.fixed_point=fixed_point flatten.flatten=flatten
+  flatten.flatten_func=flatten_func: afx.migrate.for_autograd.*
+autograd.scipy.integrate odeint: afx.migrate.for_autograd.*
+autograd.test_util check_grads: afx.migrate.for_autograd.*"""
+_ADVICE = """autograd.core: afx.is_traced(x) tells traced arrays, afx.stop_gradient(x) gives their values
+autograd.extend: afx.custom_vjp(fn, forward, backward), or an op: examples/guides/extending.md
+autograd.make_ggnvp: afx.jvp and afx.vjp, one after the other
+autograd.multigrad_dict: afx.grad(fn, argnames=names)
+autograd.tracer: afx.trace(fn)(x), a Graph of equations
+autograd.util: examples/guides/extending.md tells of rules"""
+AUTOGRAD = Library(
+    roots=("autograd",),
+    guide="from_autograd.md",
+    double=True,
+    modules=by_name(_MODULES),
+    renamed=by_name(_RENAMED),
+    notes={"autograd.scipy.integrate.odeint": "steps are afx's own: what is found agrees to the tolerance"},
+    advice=by_name(_ADVICE),
+)
+
+
+# --- The command
 
 LIBRARIES = {"autograd": (AUTOGRAD, Migration), "jax": (JAX, JaxMigration)}
 

@@ -19,7 +19,7 @@ from afx.control.scan import scan
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
 from afx.migrate import for_jax, for_stax
-from afx.migrate.for_equinox import attend, each
+from afx.migrate.equinox_layers import attend, each
 from afx.migrate.for_jax import register_dataclass
 from afx.migrate.for_lax import conv_general_dilated, conv_transpose, reduce_window
 from afx.migrate.optax_trees import fields_of, with_fields

@@ -1,10 +1,12 @@
-"""Names of `jax.lax` with JAX's arguments: convolutions, windows, sorts, implicit roots, attention, differential equations.
+"""Names of `jax.lax` with JAX's arguments: convolutions, windows, sorts, implicit roots, named axes, attention, equations.
 
 What has afx's own arguments is renamed by `afx.migrate.jax`; arrays here are NumPy's functions of afx's Arrays.
 """
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 import math
 import string
@@ -17,8 +19,11 @@ import numpy as np
 from afx import integrate, nn
 from afx.control import cond as branches
 from afx.control.solving import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
-from afx.core.array.array import Array
+from afx.core import Array, Aval, Bools, Params, Primitive, Tangents, Value, Values, bind, shape_of
+from afx.core.primitive import Derivative
+from afx.core.tracing.traces import Unbatched
 from afx.errors import ArgumentError
+from afx.migrate.for_jax import tree_map
 from afx.ops.creation.creation import asarray, full, stop_gradient
 from afx.ops.elementwise.arithmetic import add, multiply, sqrt
 from afx.ops.elementwise.comparison import clip, logical_and, logical_or, maximum, minimum, where
@@ -27,10 +32,10 @@ from afx.ops.indexing.index import is_sequence
 from afx.ops.indexing.select import ix_
 from afx.ops.manipulation.join import moveaxis, repeat
 from afx.ops.manipulation.pad import flip
-from afx.ops.manipulation.shape import squeeze
+from afx.ops.manipulation.shape import broadcast_to, squeeze
 from afx.ops.reductions import cumulative
 from afx.ops.sorting.partition import lexsort, top_k as largest
-from afx.transforms import custom_derivatives as derivatives
+from afx.transforms import custom_derivatives as derivatives, vmap as batching
 
 __all__ = ["conv_general_dilated", "custom_root", "reduce_window", "sort"]
 
@@ -518,6 +523,183 @@ class custom_jvp(_WithRule):  # JAX's
         (rule,) = self._rules
         fn, moving, still = self._of_moving(args)
         return derivatives.custom_jvp(fn, lambda primals, tangents: rule(*still, primals, tangents))(*moving)
+
+
+# --- Named axes of `vmap`, and what meets along them
+#
+# The innermost function of a named axis gets its place along it, a traced integer. An operation of a value and a place
+# passes the loops of other axes, where only its value has an axis, until it comes to that of the place.
+
+AXES: contextvars.ContextVar[dict[Any, tuple[Any, int]]] = contextvars.ContextVar("named axes")
+
+
+def vmap(
+    fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: Any = None, **_: Any
+) -> Callable[..., Any]:
+    """Return a function of many values, along an axis that has a name."""
+
+    @functools.wraps(fun)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        axes = in_axes if is_sequence(in_axes) else [in_axes] * len(args)
+        size = batching.read_batch(axes, args, kwargs, axis_size, "a function")[-1]
+
+        def run_at(place: Any, own: tuple[Any, ...], named: dict[str, Any]) -> Any:
+            token = AXES.set({**AXES.get({}), axis_name: (place, size)})
+            try:
+                return fun(*own, **named)
+            finally:
+                AXES.reset(token)
+
+        mapped: Any = batching.vmap(run_at, (0, (*axes,), 0), out_axes)
+        return mapped(np.arange(size, dtype=np.int32), args, kwargs)
+
+    return run
+
+
+def _meet(x: Any, axis_name: Any) -> Array:
+    """Return the values of all places of an axis along a new first one."""
+    place, size = _find(axis_name)
+    z: Array = bind(MEET, asarray(x), place, size=size)
+    return z
+
+
+def _find(axis_name: Any) -> tuple[Any, int]:
+    if axis_name not in AXES.get({}):
+        raise NameError(f"unbound axis name: {axis_name}: give it to vmap as axis_name")
+    return AXES.get()[axis_name]
+
+
+def _meet_batch(size: int, xs: Values, batched: Bools, params: Params) -> Any:
+    x, place = xs
+    if not batched[1]:
+        return moveaxis(bind(MEET, x, place, **params), 1, 0)
+    return Unbatched(x if batched[0] else broadcast_to(x, (size, *shape_of(x))))
+
+
+def _meet_pull(ct: Value, _z: Value, xs: Values, params: Params, *_: Any) -> Value:
+    return take(bind(MEET, ct, xs[1], **params).sum(0), xs[1], 0)
+
+
+def _meet_push(ts: Tangents, _z: Value, xs: Values, params: Params) -> Value:
+    return bind(MEET, ts[0], xs[1], **params)
+
+
+def _meet_nowhere(*_: Any, **__: Any) -> Any:
+    raise ArgumentError("a named axis ended before the function that meets along it ran: call that within vmap's")
+
+
+MEET: Primitive = Primitive(
+    "meet",
+    "custom",
+    _meet_nowhere,
+    lambda x, _place, size: Aval((size, *x.shape), x.dtype),
+    batch=_meet_batch,
+    derivative=Derivative(vjps=(_meet_pull,), reads=(4,), jvp=_meet_push),
+)
+
+
+def _of_axes(reduce: Callable[[Array], Any]) -> Callable[..., Any]:
+    """Return what reduces the values along one named axis or several."""
+
+    def run(x: Any, axis_name: Any, **_: Any) -> Any:
+        for name in axis_name if is_sequence(axis_name) else [axis_name]:
+            x = tree_map(lambda leaf, name=name: reduce(_meet(leaf, name)), x)
+        return x
+
+    return run
+
+
+pmean, pmax, pmin = (_of_axes(lambda x, name=name: getattr(x, name)(0)) for name in ("mean", "max", "min"))
+
+
+def psum(x: Any, axis_name: Any, **_: Any) -> Any:
+    """Return the sum along named axes; of a number of Python's the product with their lengths."""
+    if isinstance(x, (int, float)):
+        return x * axis_size(axis_name)
+    return _of_axes(lambda z: z.sum(0, dtype=z.dtype))(x, axis_name)
+
+
+def axis_size(axis_name: Any) -> int:
+    """Return the length of a named axis, or the product of several."""
+    return math.prod([_find(name)[1] for name in (axis_name if is_sequence(axis_name) else [axis_name])])
+
+
+def axis_index(axis_name: Any) -> Any:
+    """Return the place along a named axis."""
+    return _find(axis_name)[0]
+
+
+def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False, **_: Any) -> Any:
+    """Return the values of all places along an axis, a new one unless ``tiled``."""
+
+    def gather(leaf: Any) -> Array:
+        z = _meet(leaf, axis_name)
+        return np_.concatenate([*z], axis) if tiled else moveaxis(z, 0, axis)
+
+    return tree_map(gather, x)
+
+
+def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
+    """Return the value of the place that sends to this one, zeros where none does."""
+    place, size = _find(axis_name)
+    sources = np.full(size, size)
+    for source, target in perm:
+        sources[target] = source
+
+    def receive(leaf: Any) -> Array:
+        values = _meet(leaf, axis_name)
+        return take(np_.concatenate([values, np_.zeros_like(values[:1])]), asarray(sources)[place], 0)
+
+    return tree_map(receive, x)
+
+
+def pmap(fun: Callable[..., Any], axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0, **_: Any) -> Any:
+    """Return a function of many values, where JAX has a device for each: here the processor computes all of them."""
+    return vmap(fun, in_axes, out_axes, axis_name)
+
+
+# --- One device
+
+
+class Device:
+    """The processor."""
+
+    id: int = 0
+    process_index: int = 0
+    platform: str = "cpu"
+    device_kind: str = "cpu"
+
+    def __repr__(self) -> str:
+        return "CpuDevice(id=0)"
+
+
+class Placement(contextlib.nullcontext[Any]):
+    """A mesh of devices, or what says where arrays lie on one: all on the processor."""
+
+    Auto = Explicit = Manual = None
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__(self)
+
+
+def devices(*_: Any, **__: Any) -> list[Device]:
+    """Return the processor."""
+    return [Device()]
+
+
+def device_count(*_: Any, **__: Any) -> int:
+    """Return how many devices or processes there are."""
+    return 1
+
+
+def process_index(*_: Any, **__: Any) -> int:
+    """Return the number of the process among all."""
+    return 0
+
+
+def default_backend() -> str:
+    """Return the kind of device."""
+    return "cpu"
 
 
 # --- Attention and differential equations

@@ -13,7 +13,7 @@ import numpy as np
 from afx import nn, optim, pytree, random
 from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError
-from afx.migrate.for_equinox import Dropout as Drop, each
+from afx.migrate.equinox_layers import Dropout as Drop, each
 from afx.migrate.for_jax import by_name, leaky_relu, same
 from afx.migrate.for_lax import conv_general_dilated, reduce_window
 from afx.nn import initializers

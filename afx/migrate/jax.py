@@ -20,8 +20,10 @@ CALLS = "afx.migrate.for_jax"
 # functions of for_jax by a keyword and a function's name
 _BY_KEYWORD = """size argwhere extract flatnonzero intersect1d nonzero setdiff1d setxor1d union1d unique where=nonzero: *
 total_repeat_length.repeat: repeat
-length.bincount: bincount"""
+length.bincount: bincount
+axis_name.vmap: vmap"""
 BY_KEYWORD = by_name(_BY_KEYWORD)
+NAMED = {"vmap": "afx.migrate.for_lax.vmap"}  # of another module than for_jax
 # keywords that change no number
 IDLE = (
     "allow_int check_finite impl indices_are_sorted is_stable lapack_driver out_sharding overwrite_a overwrite_b precision "
@@ -152,6 +154,14 @@ jax ShapeDtypeStruct block_until_ready=same checkpoint device_get device_put
   enable_x64 linear_transpose: afx.migrate.for_jax.*
 jax.lax fori_loop scan while_loop: afx.migrate.for_jax.*
 jax.experimental enable_x64: afx.migrate.for_jax.*
+jax default_backend devices local_devices=devices device_count local_device_count=device_count process_count=device_count
+  process_index make_mesh=Placement pmap: afx.migrate.for_lax.*
+jax.sharding AxisType=Placement Mesh=Placement NamedSharding=Placement PartitionSpec=Placement SingleDeviceSharding=Placement
+  PositionalSharding=Placement: afx.migrate.for_lax.*
+jax.experimental.mesh_utils create_device_mesh=Placement: afx.migrate.for_lax.*
+jax.lax with_sharding_constraint=same pvary=same: afx.migrate.for_jax.*
+equinox filter_shard=same: afx.migrate.for_jax.*
+equinox filter_pmap=pmap: afx.migrate.for_lax.*
 jax.nn hard_sigmoid hard_silu hard_swish=hard_silu leaky_relu one_hot sparse_sigmoid: afx.migrate.for_jax.*
 jax.numpy absolute histogram clip diagonal fmax fmin mgrid ogrid polydiv searchsorted: afx.migrate.for_jax.*
 jax.numpy.linalg lstsq: afx.migrate.for_jax.*
@@ -236,8 +246,7 @@ jax.lax.clz: bits - afx.frexp(x)[1], of numbers that floats hold
 optax: afx.optim: its names and defaults are in the guide from_jax.md
 jax.lax.scatter jax.lax.scatter_add jax.lax.scatter_max jax.lax.scatter_min: x.at[i].set(y), or add, multiply, min, max
 jax.lax.scatter_mul: x.at[i].multiply(y)
-jax.lax.all_gather jax.lax.all_to_all jax.lax.axis_index jax.lax.ppermute: axis 0 outside of afx.vmap, whose axes have no names
-jax.lax.pmax jax.lax.pmean jax.lax.pmin jax.lax.psum: a sum or mean over axis 0 outside of afx.vmap, whose axes have no names"""
+jax.lax.all_to_all jax.lax.psum_scatter: axis 0 outside of afx.vmap"""
 
 
 JAX = Library(
@@ -284,16 +293,11 @@ class JaxMigration(Migration):
         """Rewrite ``jnp.float32(x)``, as dtypes of afx are no functions, and calls with arguments of JAX's."""
         name = self._name_of(node.func)
         if name.partition(".")[0] in self.library.roots:
-            last = name.rpartition(".")[2]
             words = self._arguments(node, name)
-            own = [BY_KEYWORD[f"{word}.{last}"] for word, _ in words if f"{word}.{last}" in BY_KEYWORD]
-            own += [last] if name.startswith("jax.numpy.") and last in DTYPES.split() else []
-            target = f"{CALLS}.{own[0]}" if name.startswith("jax.") and own else self.library.resolve(name)
-            if own and target:
-                self.bases.add(id(node.func))
-                self.edits.append(Edit((node.func.lineno, node.func.col_offset), end_of(node.func), target))
-                self.needed.add(CALLS)
+            target = self._rename(node.func, name, words) or self.library.resolve(name)
             self._check_keywords(node, name, target or "", words)
+        elif ast.unparse(node.func).endswith("partial") and node.args:
+            self._rename(node.args[0], self._name_of(node.args[0]), [(k.arg, k.value) for k in node.keywords])
         elif isinstance(node.func, ast.Name) and node.func.id == "abs" and GRADIENTS.search(b"".join(self.lines)):
             self.edits.append(Edit((node.func.lineno, node.func.col_offset), end_of(node.func), f"{CALLS}.abs"))
             self.needed.add(CALLS)
@@ -301,6 +305,19 @@ class JaxMigration(Migration):
             self._check_update(node, node.func)
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "block_until_ready":  # a method
             self.edits.append(Edit(end_of(node.func.value), end_of(node), ""))
+
+    def _rename(self, function: ast.expr, name: str, words: Sequence[tuple[str | None, ast.expr]]) -> str:
+        """Return what a function of JAX's becomes for one of its keywords, or a dtype that is called, and write it."""
+        last = name.rpartition(".")[2]
+        own = [BY_KEYWORD[f"{word}.{last}"] for word, _ in words if f"{word}.{last}" in BY_KEYWORD]
+        own += [last] if name.startswith("jax.numpy.") and last in DTYPES.split() else []
+        if not own or not name.startswith("jax."):
+            return ""
+        target = NAMED.get(own[0], f"{CALLS}.{own[0]}")
+        self.bases.add(id(function))
+        self.edits.append(Edit((function.lineno, function.col_offset), end_of(function), target))
+        self.needed.add(target.rpartition(".")[0])
+        return target
 
     def _arguments(self, node: ast.Call, name: str) -> list[tuple[str | None, ast.expr]]:
         """Return keywords, and what is given by place and takes its name from now on."""
@@ -436,7 +453,8 @@ class JaxMigration(Migration):
 
     def _is_module(self, base: ast.expr) -> bool:
         name, _, last = ast.unparse(base).rpartition(".")
-        return (self.bound.get(name) == "equinox" and last == "Module") or self.bound.get(last) == "equinox.Module"
+        own = self.bound.get(name.partition(".")[0], "") == "equinox" and last in ("Module", "StatefulLayer")
+        return own or self.bound.get(last) in ("equinox.Module", "equinox.nn.StatefulLayer")
 
     def _set_fields(self, function: ast.FunctionDef) -> None:
         owner = function.args.args[0].arg

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError, ShapeError
-from afx.migrate import for_equinox, migrate_source
+from afx.migrate import for_equinox, for_lax, migrate_source
 
 jax: Any = pytest.importorskip("jax", reason="the reference is Equinox's")
 equinox: Any = pytest.importorskip("equinox", reason="the reference is Equinox's")
@@ -37,6 +38,9 @@ LAYERS: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "LayerNorm": (lambda e, k: e.LayerNorm(6), (V,)),
     "LayerNorm, plain": (lambda e, k: e.LayerNorm((5, 6), use_weight=False, use_bias=False), (SEQUENCE,)),
     "RMSNorm": (lambda e, k: e.RMSNorm(6, eps=1e-3), (V,)),
+    "GroupNorm": (lambda e, k: e.GroupNorm(2, 4, eps=1e-3), (IMAGE,)),
+    "PReLU": (lambda e, k: e.PReLU(), (V,)),
+    "RotaryPositionalEmbedding": (lambda e, k: e.RotaryPositionalEmbedding(6), (SEQUENCE,)),
     "Embedding": (lambda e, k: e.Embedding(9, 3, key=k), (4,)),
     "Sequential": (lambda e, k: e.Sequential([e.Linear(6, 2, key=k), e.Lambda(abs), e.Identity()]), (V,)),
     "MultiheadAttention": (
@@ -175,3 +179,72 @@ def test_models_are_kept_in_files(tmp_path: Path) -> None:
         for_equinox.error_if(x, x > 0, "negative")
     with pytest.raises(ArgumentError, match="got replace= or is_leaf="):
         for_equinox.filter_tree(model, for_equinox.is_array, replace=0)
+
+
+def train_three_steps(e: Any, vmap: Any, grad: Any, tree: Any, layer: str, weight: Any) -> list[Any]:
+    """Return results of three batches and of inference, slopes, and the states after each, of one library."""
+
+    class Both:
+        @staticmethod
+        def make(key: Any) -> Any:
+            linear = e.Linear(4, 4, key=key)
+            linear = tree.unflatten(tree.flatten(linear)[1], [weight, weight[0]])
+            kinds: dict[str, Any] = {
+                "spectral": lambda: e.SpectralNorm(linear, "weight", key=key),
+                "ema": lambda: e.BatchNorm(4, "batch", momentum=0.9, mode="ema"),
+                "batch": lambda: e.BatchNorm(4, "batch", momentum=0.8, mode="batch"),
+            }
+            return e.Sequential([e.Lambda(abs), kinds[layer](), e.LayerNorm(4)])
+
+    model, state = e.make_with_state(Both.make)(KEYS[e](0))
+    run = vmap(model, in_axes=(0, None), out_axes=(0, None), axis_name="batch")
+    kept = list[Any]()
+    for k in range(3):
+        z, state = run(BATCH * (k + 1) + k, state)
+        kept += [z, *tree.leaves(state)]
+    kept.append(grad(lambda x: (run(x, state)[0] ** 3).sum())(BATCH))
+    still = MODES[e](model)
+    return [*kept, vmap(still, in_axes=(0, None), out_axes=(0, None), axis_name="batch")(BATCH, state)[0]]
+
+
+BATCH = RNG.normal(size=(5, 4))
+KEYS: dict[Any, Any] = {equinox.nn: jax.random.key, for_equinox: afx.random.key}
+MODES: dict[Any, Any] = {equinox.nn: equinox.nn.inference_mode, for_equinox: for_equinox.inference_mode}
+
+
+@pytest.mark.filterwarnings("ignore:When `eqx.nn.BatchNorm")
+@pytest.mark.parametrize("layer", ["ema", "batch", "spectral"])
+def test_states_are_equinoxs(layer: str) -> None:
+    """Running moments and singular vectors after three batches, in a sequence of layers."""
+    weight = np.diag([4.0, 1.0, 0.5, 0.2]) + RNG.normal(size=(4, 4)) / 10
+    with jax.enable_x64(True), afx.default_dtype(afx.float64):
+        want = train_three_steps(equinox.nn, jax.vmap, jax.grad, jax.tree, layer, jax.numpy.asarray(weight))
+        own = train_three_steps(for_equinox, for_lax.vmap, afx.grad, afx.pytree, layer, afx.asarray(weight))
+    for z, w in zip(own, want, strict=True):
+        # singular vectors begin with draws of each library's own, and their signs are free
+        z, w = (np.abs(x) if layer == "spectral" else np.asarray(x) for x in (z, w))
+        np.testing.assert_allclose(z, w, rtol=1e-4 if layer == "spectral" else 1e-12, atol=1e-13)
+
+
+def test_states_of_parts() -> None:
+    """A part's states come back into those of the whole; other shapes are refused, and the first states are copied once."""
+    model, state = for_equinox.make_with_state(lambda: [for_equinox.StateIndex(1.0), for_equinox.StateIndex(2)])()
+    part = state.substate(model[1])
+    assert [float(part.get(model[1])), len(part.states)] == [2, 1]
+    whole = state.update(part.set(model[1], 5))
+    assert [float(whole.get(index)) for index in model] == [1, 5]
+    assert model[0].init is None
+    with pytest.raises(ShapeError, match=r"State\.set: shapes and dtypes stay"):
+        state.set(model[0], np.ones(2))
+    plain = [for_equinox.StateIndex(3.0), for_equinox.StateIndex(4.0)]
+    assert [float(for_equinox.State(plain).get(index)) for index in plain] == [3, 4]
+    again = for_equinox.make_with_state(lambda: [for_equinox.StateIndex(1.0), for_equinox.StateIndex(2)])()
+    assert afx.pytree.structure(again) == afx.pytree.structure((model, state))
+
+
+def test_kinds_of_layers_are_classes() -> None:
+    """For annotations, ``isinstance``, copies and pickles."""
+    layer = for_equinox.Conv2d(1, 2, 3, key=afx.random.key(0))
+    assert isinstance(pickle.loads(pickle.dumps(layer)), for_equinox.Conv2d)
+    assert str(for_equinox.Conv2d | for_equinox.SpectralNorm[for_equinox.Linear] | None).count("|") == 2
+    assert isinstance(afx.pytree.map(afx.negative, for_equinox.MaxPool2d(2)), for_equinox.MaxPool2d)

@@ -1,6 +1,7 @@
 """`afx.migrate.for_lax` beside `jax.lax`: values and dtypes, gradients of windows, and implicit derivatives."""
 
 import itertools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -165,8 +166,8 @@ def test_solutions_have_implicit_derivatives() -> None:
 
 def test_what_cannot_be_had_is_an_error() -> None:
     """Names that JAX has and the tool has not, groups of the batch, and paddings of other names."""
-    with pytest.raises(AttributeError, match="no attribute 'psum'"):
-        for_lax.psum(1.0, "i")
+    with pytest.raises(AttributeError, match="no attribute 'all_to_all'"):
+        for_lax.all_to_all(1.0, "i", 0, 0)
     with pytest.raises(ArgumentError, match="groups of the batch"):
         for_lax.conv_general_dilated(X, K4, (1, 1), "SAME", dimension_numbers=AXES, batch_group_count=2)
     with pytest.raises(ArgumentError, match="padding: is VALID"):
@@ -269,3 +270,72 @@ def test_patches_are_jaxs(numbers: Any) -> None:
     with jax.enable_x64(True):
         want = np.asarray(jax.lax.conv_general_dilated_patches(x, (2, 2), (2, 1), "SAME", **options))
     np.testing.assert_array_equal(for_lax.conv_general_dilated_patches(x, (2, 2), (2, 1), "SAME", **options), want)
+
+
+def _standardize(lax: Any, np_: Any, x: Any) -> Any:
+    rest = x - lax.pmean(x, "b")
+    return rest / np_.sqrt(lax.pmean(rest**2, "b") + 0.1)
+
+
+NAMED: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "mean": lambda lax, np_, whole, v: whole(lambda x: _standardize(lax, np_, x), axis_name="b")(v),
+    "compiled": lambda lax, np_, whole, v: whole(np_.jit(lambda x: _standardize(lax, np_, x)), axis_name="b")(v),
+    "compiled outside": lambda lax, np_, whole, v: np_.jit(whole(lambda x: _standardize(lax, np_, x), axis_name="b"))(v),
+    "gradient outside": lambda lax, np_, whole, v: np_.grad(
+        lambda z: np_.sin(whole(lambda x: _standardize(lax, np_, x), axis_name="b")(z)).sum()
+    )(v),
+    "gradient within": lambda lax, np_, whole, v: whole(
+        np_.grad(lambda x: np_.sin(_standardize(lax, np_, x)).sum()), axis_name="b"
+    )(v),
+    "slope within": lambda lax, np_, whole, v: whole(
+        lambda x: np_.jvp(lambda z: lax.psum(z * z, "b"), (x,), (np_.cos(x),)), axis_name="b"
+    )(v),
+    "other axes": lambda lax, np_, whole, v: whole(
+        lambda x: np_.vmap(lambda e: (lax.pmax(e * 2, "b"), e - lax.pmin(e, "b")))(x), axis_name="b", out_axes=(None, 1)
+    )(v),
+    "place": lambda lax, np_, whole, v: whole(lambda x: lax.psum(x, "b") * lax.axis_index("b"), axis_name="b")(v),
+    "length": lambda lax, np_, whole, v: whole(lambda x, k: x * lax.psum(1, "b") + k, (1, None), 1, axis_name="b")(v, 2.0),
+    "gathered": lambda lax, np_, whole, v: whole(
+        lambda x: (lax.all_gather(x, "b"), lax.all_gather(x, "b", axis=1), lax.all_gather(x, "b", tiled=True)),
+        axis_name="b",
+    )(v),
+    "passed on": lambda lax, np_, whole, v: whole(
+        lambda x: lax.ppermute({"x": x}, "b", [(0, 2), (1, 0), (2, 3), (3, 1)]), axis_name="b"
+    )(v),
+    "two axes": lambda lax, np_, whole, v: whole(
+        whole(lambda e: lax.psum(e, "i") * e + lax.psum(e, ("i", "j")) * lax.axis_index("j"), axis_name="j"), axis_name="i"
+    )(v),
+    "steps": lambda lax, np_, whole, v: whole(
+        lambda x: np_.scan(lambda c, e: (c + lax.pmean(c * e, "b"), c), x, np.arange(3.0)), axis_name="b"
+    )(v),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_axes_are_jaxs(name: str) -> None:
+    """Sums, means, extremes, places and gathered values along them, differentiated and compiled inside and outside."""
+    v = RNG.normal(size=(4, 3))
+    with jax.enable_x64(True), afx.default_dtype(afx.float64):
+        theirs = {**vars(jax.numpy), "jit": jax.jit, "grad": jax.grad, "jvp": jax.jvp, "vmap": jax.vmap}
+        np_ = types.SimpleNamespace(**theirs, scan=jax.lax.scan)
+        want = jax.tree.leaves(NAMED[name](jax.lax, np_, jax.vmap, jax.numpy.asarray(v)))
+        found = afx.pytree.leaves(NAMED[name](for_lax, afx, for_lax.vmap, afx.asarray(v)))
+    for z, w in zip(found, want, strict=True):
+        np.testing.assert_allclose(z, np.asarray(w), rtol=1e-12, atol=1e-13)
+
+
+def test_named_axes_end() -> None:
+    """A compiled function meets along the axis of each call; outside of it there is none, and one device computes all."""
+    compiled = afx.jit(lambda x: for_lax.psum(x, "b"))
+    for n in (3, 2, 3):
+        np.testing.assert_array_equal(for_lax.pmap(compiled, "b")(np.ones((n, 2))), np.full((n, 2), n))
+    with pytest.raises(NameError, match="unbound axis name: b: give it to vmap as axis_name"):
+        for_lax.psum(np.ones(2), "b")
+    later: list[Any] = []
+    for_lax.vmap(lambda x: later.append(lambda: for_lax.psum(x, "b")), axis_name="b", axis_size=2)(np.ones(2))
+    with pytest.raises(NameError):
+        later[0]()
+    with for_lax.Placement((1,), ("x",)) as mesh:
+        assert isinstance(mesh, for_lax.Placement)
+    assert [for_lax.device_count(), for_lax.process_index(), for_lax.default_backend()] == [1, 0, "cpu"]
+    assert repr(for_lax.devices()) == repr(jax.devices("cpu")[:1])
