@@ -266,9 +266,7 @@ class Migration(ast.NodeVisitor):
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert, ast.Raise)):
             place, text = (node.lineno, node.col_offset), f"{text}; "
         else:
-            node = self.around[0]
-            decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-            place, text = (min([node.lineno, *[d.lineno for d in decorators]]), 0), f"{text}\n"
+            place, text = (_first_line(self.around[0]), 0), f"{text}\n"
         self.edits.append(Edit(place, place, text))
 
     def _note(self, line: int, name: str, dotted: str) -> None:
@@ -304,9 +302,9 @@ class Migration(ast.NodeVisitor):
         count = next(
             (n for n, node in enumerate(first) if not isinstance(node, (ast.Import, ast.ImportFrom))), len(first)
         )
-        if not self.edits or not count or not (runs or wanted):
+        if not self.edits or not first or not (runs or wanted):
             return
-        line = (first[count - 1].end_lineno or 0) + 1
+        line = (first[count - 1].end_lineno or 0) + 1 if count else _first_line(first[0])
         imports = [f"import {name}" for name in sorted(wanted)]
         text = "".join([f"{line}\n" for line in imports]) + (f"\n{DOUBLE}\n" if runs else "")
         self.lines += [b""] * (line - len(self.lines))
@@ -318,6 +316,12 @@ def _importing(target: str, name: str | None, is_module: bool = True) -> ast.stm
     if name and home and not is_module:
         return ast.ImportFrom(home, [ast.alias(last, name)], 0)
     return ast.Import([ast.alias(target, None if name == target else name)])
+
+
+def _first_line(node: ast.AST) -> int:
+    """Return the first line of a statement, or of its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([n.lineno for n in (node, *decorators) if isinstance(n, (ast.stmt, ast.expr))])
 
 
 def _is_text(node: ast.stmt) -> bool:

@@ -97,6 +97,13 @@ def test_imports_of_what_is_left_stay() -> None:
     )
 
 
+def test_a_program_may_begin_otherwise() -> None:
+    """With a statement, or a decorated function, before its first import: what is needed comes before it."""
+    for start in ("x = 1\n", "@print\ndef f():\n    pass\n"):
+        rewritten, _ = migrate_source(f"{start}import jax\ny = jax.ShapeDtypeStruct((), float)\n", "jax")
+        assert rewritten.startswith(f"import afx.migrate.for_jax\n{start}import afx\n")
+
+
 def test_axes_have_names_where_they_are_given() -> None:
     """``vmap`` is afx's own unless its axis has a name; meshes of devices come down to the processor."""
     source = (
