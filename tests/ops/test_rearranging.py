@@ -342,6 +342,11 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "compress: a condition is a vector along the axis",
     ),
     "insert": (lambda: afx.insert(V, 9, 1.0), errors.IndexRangeError, "insert: an index is out of bounds: got 9"),
+    "insert complex": (
+        lambda: afx.insert(V, 0, 1j),
+        errors.DtypeError,
+        "insert: complex values do not fit into float64",
+    ),
     "delete": (lambda: afx.delete(V, [9]), errors.IndexRangeError, r"delete: an index is out of bounds: got \[9\]"),
     "resize": (lambda: afx.resize(V, -1), errors.ArgumentError, "resize: negative dimensions are not allowed"),
     "block": (lambda: afx.block([[V], V]), errors.ShapeError, "block: lists are nested equally deep"),

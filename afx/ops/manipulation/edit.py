@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, DTypeLike, register_function, to_lower_level, wrap
 from afx.core.aval import aval_of, integer, normalize_axes, normalize_axis, shape_of
-from afx.errors import ArgumentError, IndexRangeError, ShapeError
+from afx.errors import ArgumentError, DtypeError, IndexRangeError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, promote_operands, zeros
 from afx.ops.elementwise.comparison import not_equal
 from afx.ops.indexing.gather import embed, gather, slice_
@@ -131,6 +131,7 @@ def insert(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, values: Nest
     Raises:
         IndexRangeError: an index out of bounds.
         ShapeError: values that do not fit.
+        DtypeError: complex values among real ones.
 
     >>> insert(np.array([1.0, 3.0]), 1, 2.0)
     Array([1., 2., 3.], dtype=float64)
@@ -141,7 +142,10 @@ def insert(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, values: Nest
     place = normalize_axis(axis, y.ndim, "insert")
     n = y.shape[place]
     where = _places(obj)
-    new = astype(promote_operands(values, y)[0], y.dtype)
+    new = promote_operands(values, y)[0]
+    if new.dtype.kind == "c" != y.dtype.kind:
+        raise DtypeError(f"insert: complex values do not fit into {y.dtype}: got {new.aval}; convert x, or take a part")
+    new = astype(new, y.dtype)
     new = reshape(new, (1,) * (y.ndim - new.ndim) + new.shape) if new.ndim < y.ndim else new
     single = where.__class__ is not slice and where.dtype.kind != "b" and where.size == 1
     if single and not where.ndim:

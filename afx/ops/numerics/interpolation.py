@@ -97,14 +97,15 @@ def _through(x: Array, xp: Array, fp: Array) -> Array:
         return where(isnan(x), math.nan, fp[0])
     after = clip(searchsorted(xp, x, side="right"), 1, n - 1)
     x0, x1, f0, f1 = (gather(v, i) for v in (xp, fp) for i in (after - 1, after))
-    step = x1 - x0
+    step, known = x1 - x0, ~isnan(x)
     width = where(step == 0, 1, step)
     with np.errstate(invalid="ignore", over="ignore"):  # beside infinite points and values
         t, rise = (x - x0) / width, f1 - f0
-        line = where(step == 0, f1, where(t < 0.5, f0 + rise * t, f1 - rise * ((x1 - x) / width)))  # exact at both ends
+        between = where(t < 0.5, f0 + rise * t, f1 - rise * ((x1 - x) / width))  # exact at both ends
+        line = where((step == 0) & known, f1, between)
         steep = rise / width
         ahead, behind = f0 + steep * (x - x0), f1 + steep * (x - x1)
-    beside = where(isnan(ahead), where(isnan(behind) & (f0 == f1), f0, behind), ahead)
+    beside = where(isnan(ahead), where(isnan(behind) & (f0 == f1) & known, f0, behind), ahead)
     return where(isfinite(line), line, where(x == x0, f0, where(x == x1, f1, beside)))
 
 
@@ -222,7 +223,8 @@ def _slopes(x: Array, spacing: Any, axis: int, edge_order: int) -> Array:
             f"gradient: coordinates are a vector of {n}: got {aval} along axis {axis} of {x.aval}; reshape them"
         )
     front = tuple([-1 if a == axis else 1 for a in range(x.ndim)])
-    h = spacing if aval.ndim == 0 else reshape(diff(astype(spacing, real_dtype(x.dtype))), front)
+    dtype = x.dtype if aval.dtype.kind == "c" else real_dtype(x.dtype)
+    h = spacing if aval.ndim == 0 else reshape(diff(astype(spacing, dtype)), front)
     rise = diff(x, axis=axis) / h
     before, after = _ends(rise, axis)
     low: Array | float

@@ -66,6 +66,7 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "interp with ends": (lambda lib, x: lib.interp(T, KNOTS, np.sin(KNOTS), left=-3.0, right=x), np.array(9.0)),
     "interp of a matrix": (lambda lib, x: lib.interp(x, KNOTS, np.sin(KNOTS)), M),
     "interp with a period": (lambda lib, x: lib.interp(4.9 * T, x, np.cos(KNOTS), period=1.17), KNOTS[::-1]),
+    "gradient beside complex coordinates": (lambda lib, x: lib.gradient(x + 0j, np.exp(1j * KNOTS)), KNOTS**2),
     "interp of complex values": (lambda lib, x: lib.interp(x, KNOTS, np.exp(1j * KNOTS)), M),
     "interp through one point": (lambda lib, x: lib.interp(T, np.ones(1), x), np.ones(1)),
     "trapezoid": (lambda lib, x: lib.trapezoid(x), X),
@@ -308,6 +309,15 @@ def test_interpolation_at_its_points() -> None:
     jump = (np.array([0.0, 1.0, 1.0, 2.0]), np.array([0.0, 1.0, 5.0, 6.0]))
     at = np.array([0.5, 1.0, 1.5, 2.0, np.nan])
     same(afx.interp(at, *jump), np.interp(at, *jump))
+
+
+@pytest.mark.parametrize("run", [afx.interp, afx.jit(afx.interp)], ids=["eager", "compiled"])
+@pytest.mark.parametrize("values", [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]], ids=["level", "rising"])
+def test_interpolation_at_nan_is_nan(run: Callable[..., Any], values: list[float]) -> None:
+    """Between equal values too, and where the last point is there twice."""
+    at, fp = np.array([np.nan, 0.5, np.inf, -np.inf, 2.0]), np.array(values)
+    for points in ([0.0, 1.0, 2.0], [0.0, 2.0, 2.0], [-np.inf, 0.0, np.inf]):
+        same(run(at, np.array(points), fp), np.interp(at, points, fp))
 
 
 ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
