@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
+import numpy as np
+
 from afx.core import Array, ArrayLike
-from afx.ops import abs as abs_, asarray, broadcast_arrays, exp, log, log1p, sqrt, stack, sum as sum_, where
+from afx.ops import abs as abs_, asarray, broadcast_arrays, exp, log, log1p, minimum, sqrt, stack, sum as sum_, where
 from afx.ops.special import distributions
 from afx.ops.special.distributions import fisher, fisherc
 from afx.ops.special.gamma import betaln, digamma, digamma_gap, gammaln
@@ -170,7 +172,8 @@ def gennorm(beta: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Co
         size = gammainccinv(c, 2 * where(low, q, 1 - q))
         near = size == 0
         root = where(near, 1.0, size) ** c
-        return where(near, (q - 0.5) * exp(-log_peak), where(low, -root, root))
+        width = exp(minimum(-log_peak, math.log(float(np.finfo(q.dtype).max) / 2)))
+        return where(near, (q - 0.5) * width, where(low, -root, root))
 
     return ContinuousDistribution(
         logpdf=lambda y: log_peak - power(y),

@@ -276,11 +276,12 @@ def wrapcauchy(c: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Co
     k = asarray(c)
     wide, narrow = 1 + k, 1 - k
 
-    def share(y: Array) -> Array:
-        return arctan2(wide * sin(0.5 * y), narrow * cos(0.5 * y)) / math.pi
+    def share(y: Array, side: float = 1.0) -> Array:
+        height = sin(0.5 * y)  # below 0 at a float just above 2π
+        return arctan2(wide * where(height < 0, 0.0, height), side * narrow * cos(0.5 * y)) / math.pi
 
     def rest(y: Array) -> Array:
-        return arctan2(wide * sin(0.5 * y), -narrow * cos(0.5 * y)) / math.pi
+        return share(y, -1.0)
 
     return ContinuousDistribution(
         logpdf=lambda y: log(wide * narrow / (2 * math.pi)) - log(narrow**2 + 4 * k * sin(0.5 * y) ** 2),

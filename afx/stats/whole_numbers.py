@@ -163,7 +163,7 @@ def _log_betabinom(k: Array, count: Array, first: Array, second: Array, allowed:
     share = (first + k) / (first + second + count)
     share = stop_gradient(where(allowed, minimum(maximum(share, eps * eps), 1 - eps), 0.5))
     seen = log_beta_density(k + 1, count - k + 1, share) - log(count + 1)
-    return seen + log_beta_density(first, second, share) - log_beta_density(first + k, second + count - k, share)
+    return seen + log_beta_density(first, second, share) - log_beta_density(first + k, second + (count - k), share)
 
 
 @discrete

@@ -316,3 +316,19 @@ def test_skewed_tails_keep_their_digits(dtype: str, tolerance: float) -> None:
         if abs(want) > np.finfo(dtype).tiny:
             for value in (got, mirrored):
                 assert abs(float(value) - want) <= tolerance * abs(want)
+
+
+def test_a_whole_turn_of_float32() -> None:
+    """It is a little above 2π, and there as everywhere a probability is from 0 to 1."""
+    turn, c = np.float32(2 * np.pi), np.float32(0.99)
+    assert stats.wrapcauchy.cdf(turn, c) == 1
+    assert stats.wrapcauchy.sf(turn, c) == stats.wrapcauchy.logcdf(turn, c) == 0
+    assert stats.wrapcauchy.logsf(turn, c) == -np.inf
+
+
+def test_small_shapes_of_betabinom() -> None:
+    """They keep their digits beside the number of trials."""
+    for dtype, b in ((np.float32, 1e-3), (np.float64, 1e-9)):
+        np.testing.assert_allclose(
+            stats.betabinom.logpmf(dtype(1), 1, dtype(1), dtype(b)), -np.log1p(b), atol=64 * np.finfo(dtype).eps
+        )
